@@ -1,0 +1,19 @@
+# Flags that all targets share. Warnings are errors only in CI, so that a new
+# compiler never stops a user's build.
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_link_options(-fuse-ld=lld)
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -fno-strict-aliasing)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options(-fcolor-diagnostics -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
+endif()
+
+if(CLEAVE_SANITIZE)
+  add_compile_options(-fsanitize=${CLEAVE_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${CLEAVE_SANITIZE})
+endif()
