@@ -1,0 +1,20 @@
+// Bytes of scratch memory that library commands need, so that the compiler
+// can plan them. The runtime asks the same functions when it loads a program.
+#ifndef CLEAVE_WORKSPACE_H
+#define CLEAVE_WORKSPACE_H
+
+#include "cleave/program.h"
+
+namespace cleave {
+
+// Bytes (a multiple of 64) for `threads` threads per rank; buffers of the
+// command are not looked at, only sizes and strides. -1 where the command is
+// not supported, with the reason in `error`.
+int64_t gemmWorkspace(const program::Gemm &gemm, int threads,
+                      std::string &error);
+int64_t attentionWorkspace(const program::Attention &attention, int threads,
+                           std::string &error);
+
+} // namespace cleave
+
+#endif // CLEAVE_WORKSPACE_H
