@@ -1,0 +1,146 @@
+//===- manifest.h - what the host knows about a compiled program ----------===//
+//
+// A compiled program is a folder: program.bin (commands and buffers, read by
+// the executor), kernels, and manifest.json (everything around the program that
+// a person or the training driver needs: names, shapes, roles, where the weight
+// bytes lie, the configuration). The compiler writes the manifest and
+// `cleave-run` reads it, both through this header; docs/manifest.md describes
+// the file. Nothing here throws, so that code without exceptions can use it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_MANIFEST_H
+#define CLEAVE_MANIFEST_H
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cleave {
+
+/// Where the bytes of a tensor lie. `file` is relative to
+/// Manifest::weightsFolder; the bytes are little endian and contiguous.
+struct WeightRef {
+  std::string file;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  std::string dtype; ///< of the bytes in the file, e.g. "f32"
+};
+
+/// Initial values of a tensor that no file holds.
+struct Initializer {
+  std::string kind = "zeros"; ///< zeros | constant | normal | uniform
+  double a = 0;               ///< constant: value; normal: mean; uniform: low
+  double b = 1;               ///< normal: standard deviation; uniform: high
+};
+
+/// A parameter, a non-gradient buffer, or a large constant of the model. How
+/// the program sees it (view, sharding) is in the boundary table of
+/// program.bin.
+struct ManifestTensor {
+  std::string name;               ///< as in the model
+  std::string buffer;             ///< in the program's boundary table
+  std::string kind = "parameter"; ///< parameter | buffer | constant
+  std::string dtype = "f32";      ///< in the program
+  std::vector<int64_t> shape;     ///< in the model
+  bool trainable = true;
+  std::optional<WeightRef> weight; ///< absent: `init` says what it starts from
+  Initializer init;
+  std::vector<std::string> aliases; ///< other names of the same (tied) tensor
+};
+
+/// A piece of optimizer state.
+struct ManifestState {
+  std::string buffer;    ///< in the program's boundary table
+  std::string parameter; ///< name of the tensor; empty: of the whole model
+  std::string slot;      ///< exp_avg, exp_avg_sq, momentum, master, ...
+  std::string init =
+      "zeros"; ///< zeros | parameter, without an action init_state
+};
+
+/// An input that the host fills before an action runs.
+///
+/// Per microbatch, with `shape` that of the whole microbatch over all ranks:
+/// tokens, labels, sample_ids (global sample index), attention_mask,
+/// position_ids, data (any other array). Scalars: step (from 1), lr, seed,
+/// microbatch (index in the step).
+struct ManifestInput {
+  std::string name;   ///< in the model's graph, or the role
+  std::string buffer; ///< in the program's boundary table
+  std::string role;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  int64_t batchDim = -1;  ///< the dimension that counts samples, or -1
+  std::string source;     ///< ones | zeros | arange | the name of an array
+  int64_t vocabulary = 0; ///< rows of the table that it indexes; 0: none
+};
+
+/// An output of action "forward", with its name and type in the model's graph.
+struct ManifestOutput {
+  std::string name;
+  std::string buffer; ///< in the program's boundary table
+  std::string dtype;
+  std::vector<int64_t> shape; ///< of the whole microbatch over all ranks
+  int64_t batchDim = -1;
+};
+
+struct Manifest {
+  static constexpr int currentVersion = 1;
+
+  int version = currentVersion;
+  std::string model;         ///< names the run's folder, e.g. "gpt2"
+  std::string fingerprint;   ///< of the unpartitioned model; see fingerprintOf
+  std::string weightsFolder; ///< absolute, or relative to the manifest
+  std::string configJson;    ///< the resolved configuration, a JSON object
+
+  std::vector<std::pair<std::string, int64_t>> mesh; ///< slowest axis first
+  int64_t ranks = 1;
+
+  int64_t batch = 1; ///< samples per step
+  int64_t microbatches = 1;
+  int64_t sequence = 0; ///< 0: the model has no tokens
+  /// Gradients and loss accumulate over microbatches, so the host zeroes the
+  /// buffers of roles `gradient` and `accumulator` before the first.
+  bool accumulates = false;
+
+  std::vector<std::string> actions; ///< loss_grad, update, loss, forward, ...
+  std::vector<ManifestInput> inputs;
+  std::vector<ManifestOutput> outputs;
+  std::vector<ManifestTensor> tensors;
+  std::vector<ManifestState> state;
+
+  int64_t samplesPerMicrobatch() const { return batch / microbatches; }
+  bool hasAction(std::string_view action) const;
+  const ManifestTensor *tensor(std::string_view name) const;
+  const ManifestInput *inputWithRole(std::string_view role) const;
+};
+
+/// Bytes of one element, 0 for an unknown type. Types are spelled f64, f32,
+/// bf16, f16, i64, i32, i16, i8, u64, u32, u16, u8, i1 (one byte). A program
+/// computes with fewer (program::DType); files may hold any, bytes are
+/// converted.
+size_t elementSize(std::string_view dtype);
+
+/// A number that two manifests share if their tensors have the same names,
+/// kinds, shapes and aliases: what a checkpoint needs to fit. Independent of
+/// the mesh, the order of the tensors and their values.
+std::string fingerprintOf(const Manifest &manifest);
+
+/// The text of manifest.json; the same manifest always gives the same bytes.
+std::string manifestToJson(const Manifest &manifest);
+
+/// Reads the text of a manifest. False with a message in `error` if it is not
+/// one; the message names the key and what was expected.
+bool manifestFromJson(std::string_view text, Manifest &manifest,
+                      std::string &error);
+
+/// Reads and checks FOLDER/manifest.json; a relative weightsFolder is made
+/// relative to the working directory.
+bool readManifest(const std::string &folder, Manifest &manifest,
+                  std::string &error);
+
+} // namespace cleave
+
+#endif // CLEAVE_MANIFEST_H
