@@ -1,0 +1,107 @@
+// Attention and rotary positions.
+
+#ifndef CLEAVE_DIALECT_NN_IR_NNATTENTIONOPS_TD
+#define CLEAVE_DIALECT_NN_IR_NNATTENTIONOPS_TD
+
+include "cleave/Dialect/NN/IR/NNDialect.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def NN_RotaryOp : NN_Op<"rotary", [Pure, AllTypesMatch<["input", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
+  let summary = "Rotates pairs of features by angles that depend on the position";
+  let description = [{
+    The last dimension d of the input is d/2 pairs: (i, i + d/2), or (2i, 2i + 1)
+    with `interleaved`. A pair (a, b) becomes (a cos - b sin, b cos + a sin)
+    (Su et al., 2021). The input is [b, s, ..., d]; `cos` and `sin` are
+    [s, d/2] or [b, s, d/2]. With `inverse`, the angles are negated: this is the
+    transpose, and so the derivative.
+
+    ```mlir
+    %1 = nn.rotary %x, %cos, %sin : tensor<2x5x3x4xf32>, tensor<5x2xf32>
+    ```
+
+    Constraints:
+    - (R1) The input has at least three dimensions, the last of even size.
+    - (R2) `cos` and `sin` have one type, [s, d/2] or [b, s, d/2].
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$cos, NN_FloatTensor:$sin,
+                       UnitAttr:$interleaved, UnitAttr:$inverse);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `,` $cos `,` $sin (`interleaved` $interleaved^)? (`inverse` $inverse^)? attr-dict
+    `:` type($input) `,` type($cos)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
+  let summary = "Scaled dot-product attention with grouped key and value heads";
+  let description = [{
+    For each sample b, KV head n and query head (n, g):
+    o = softmax(scale * q k^T + bias, masked) v, and lse = log-sum-exp of the masked
+    scores, which is what two partial results need to be merged.
+
+        query      [b, s, n, g, d]      key [b, t, n, d]      value [b, t, n, e]
+        result     [b, s, n, g, e]      lse [b, n, g, s]
+
+    With `causal`, key j is seen by query i where k_positions[j] <=
+    q_positions[i]; positions ([s] or [b, s], and [t] or [b, t]) default to the
+    index in the tensor, and must be given where the sequence is split. Keys with
+    `key_mask` ([b, t]) false are never seen. `bias` ([b|1, n|1, g|1, s, t]) is added
+    to the scaled scores. A query that sees no key gives zeros and lse = -inf.
+    A size of 1 in `bias` repeats.
+
+    ```mlir
+    %o, %lse = nn.attention %q, %k, %v scale = 0.5 causal
+      : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>)
+      -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
+    ```
+
+    Constraints:
+    - (A1) Ranks and sizes are as above.
+    - (A2) Positions come in pairs.
+  }];
+  let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value,
+                       Optional<NN_IndexTensor>:$q_positions, Optional<NN_IndexTensor>:$k_positions,
+                       Optional<NN_BoolTensor>:$key_mask, Optional<NN_FloatTensor>:$bias,
+                       F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$lse);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value
+    (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
+    `scale` `=` $scale (`causal` $causal^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure, AttrSizedOperandSegments]> {
+  let summary = "Cotangents of query, key and value of `nn.attention`";
+  let description = [{
+    Recomputes the probabilities from `lse`, blockwise, as in Dao et al., 2022.
+    The cotangent of lse is taken to be zero. `bias` has no cotangent here: a bias
+    that needs one is refused by differentiation.
+
+    ```mlir
+    %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5 causal
+      : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
+      -> (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>)
+    ```
+
+    Constraints:
+    - (A1) Shapes are those of `nn.attention`; results have the types of query, key, value.
+    - (A2) Positions come in pairs.
+  }];
+  let arguments = (ins NN_FloatTensor:$cotangent, NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value,
+                       NN_FloatTensor:$output, NN_FloatTensor:$lse,
+                       Optional<NN_IndexTensor>:$q_positions, Optional<NN_IndexTensor>:$k_positions,
+                       Optional<NN_BoolTensor>:$key_mask, Optional<NN_FloatTensor>:$bias,
+                       F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs NN_FloatTensor:$d_query, NN_FloatTensor:$d_key, NN_FloatTensor:$d_value);
+  let assemblyFormat = [{
+    $cotangent `,` $query `,` $key `,` $value `,` $output `,` $lse
+    (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
+    `scale` `=` $scale (`causal` $causal^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif

@@ -1,0 +1,51 @@
+// Reading and adding at indices that are data.
+
+#ifndef CLEAVE_DIALECT_NN_IR_NNINDEXINGOPS_TD
+#define CLEAVE_DIALECT_NN_IR_NNINDEXINGOPS_TD
+
+include "cleave/Dialect/NN/IR/NNDialect.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def NN_GatherOp : NN_Op<"gather", [Pure, InferTypeOpAdaptor]> {
+  let summary = "Reads slices of a table at indices";
+  let description = [{
+    The result replaces dimension `dim` of the table by the indices' dimensions:
+    `table[..., indices[...], ...]`. An index outside the table reads zeros,
+    so a split table is read by shifted indices and one sum. (Token ids beyond
+    the vocabulary are refused before a step begins.)
+
+    ```mlir
+    %1 = nn.gather %table, %ids dim = 0 : tensor<7x3xf32>, tensor<2x5xi64> -> tensor<2x5x3xf32>
+    ```
+
+    Constraints:
+    - (G1) `dim` is a dimension of the table.
+  }];
+  let arguments = (ins NN_Tensor:$table, NN_IndexTensor:$indices, ConfinedAttr<I64Attr, [IntNonNegative]>:$dim);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$table `,` $indices `dim` `=` $dim attr-dict `:` type($table) `,` type($indices) `->` type($result)";
+}
+
+def NN_ScatterAddOp : NN_Op<"scatter_add", [Pure, AllElementTypesMatch<["updates", "result"]>]> {
+  let summary = "Adds slices into a table of zeros at indices";
+  let description = [{
+    The transpose of `nn.gather`: the result has the table's shape. Updates at
+    one index are added in row-major order of the indices; an update whose index
+    lies outside the table is dropped.
+
+    ```mlir
+    %1 = nn.scatter_add %ids, %rows dim = 0 : tensor<2x5xi64>, tensor<2x5x3xf32> -> tensor<7x3xf32>
+    ```
+
+    Constraints:
+    - (S1) `dim` is a dimension of the result.
+    - (S2) The updates have the shape that `nn.gather` would give.
+  }];
+  let arguments = (ins NN_IndexTensor:$indices, NN_FloatTensor:$updates, ConfinedAttr<I64Attr, [IntNonNegative]>:$dim);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$indices `,` $updates `dim` `=` $dim attr-dict `:` type($indices) `,` type($updates) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif
