@@ -1,0 +1,55 @@
+// The op interfaces and the types that they speak of.
+
+#ifndef CLEAVE_INTERFACES_INTERFACES_H
+#define CLEAVE_INTERFACES_INTERFACES_H
+
+#include "cleave/Interfaces/ShardingRule.h"
+#include "cleave/Interfaces/Tensor.h"
+#include "cleave/Interfaces/VJPContext.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/OpDefinition.h"
+
+namespace cleave {
+
+/// Which kind of kernel an operation becomes.
+enum class KernelClass {
+  /// One element of the result from one element of each operand.
+  Elementwise,
+  /// Placement only (broadcast, reshape, transpose, slice, iota, ...): read by
+  /// index arithmetic inside the kernel that uses it.
+  View,
+  /// Rows along the last dimension: norms, softmax, cross-entropy.
+  Row,
+  /// A reduction over any dimensions.
+  Reduction,
+  /// Indices that are data: gather, scatter_add, argmax.
+  Indexing,
+  /// A library call: matrix products, attention.
+  Library,
+  /// Communication between ranks.
+  Collective,
+  /// No code: save, rematerialize.
+  Identity,
+};
+
+/// Sum of the sizes of all operands and results in bytes.
+int64_t bytesOfOperandsAndResults(mlir::Operation *op);
+
+/// Number of bytes of a tensor of static shape; i1 counts one byte.
+int64_t bytesOf(mlir::Type type);
+
+} // namespace cleave
+
+#include "cleave/Interfaces/Interfaces.h.inc"
+
+namespace cleave {
+
+/// Attaches all models to the nn, arith and math operations. Called by every
+/// tool that loads these dialects. One function per question and family stands
+/// behind it.
+void registerInterfaceModels(mlir::DialectRegistry &registry);
+
+} // namespace cleave
+
+#endif

@@ -1,0 +1,72 @@
+// Sharding rules: how the dimensions of operands and results are made of
+// factors, and what each factor allows.
+//
+// Example: "bsh,hnd->bsnd" has the factors b, s, h, n, d. The dimensions of the
+// left operand are [b] [s] [h]; h is a reduction with combiner sum, the others
+// pass through. A reshape [6, 4] -> [24] has two factors of sizes 6 and 4; the
+// result's only dimension is made of both, major first.
+
+#ifndef CLEAVE_INTERFACES_SHARDINGRULE_H
+#define CLEAVE_INTERFACES_SHARDINGRULE_H
+
+#include "llvm/ADT/SmallVector.h"
+#include "mlir/Support/LLVM.h"
+
+#include <cstdint>
+#include <string>
+
+namespace mlir {
+class Operation;
+}
+
+namespace cleave {
+
+enum class FactorKind {
+  /// In results as in operands: each tile is computed from its own tiles.
+  PassThrough,
+  /// In operands only: tiles of the operands give partial results.
+  Reduction,
+  /// Must be whole in every tile.
+  NeedReplication,
+  /// May be split, but tiles move between ranks (slice, concat, reverse, ...).
+  Permutation,
+};
+
+/// How partial results of a reduction factor are combined.
+enum class FactorCombiner { None, Sum, Max, Min };
+
+struct Factor {
+  int64_t size = 1;
+  FactorKind kind = FactorKind::PassThrough;
+  FactorCombiner combiner = FactorCombiner::None;
+};
+
+/// The factors of one dimension, major to minor; empty for a dimension of size
+/// 1 that repeats.
+using DimFactors = llvm::SmallVector<int64_t, 2>;
+/// One entry per dimension.
+using TensorFactors = llvm::SmallVector<DimFactors, 4>;
+
+struct ShardingRule {
+  llvm::SmallVector<Factor> factors;
+  llvm::SmallVector<TensorFactors> operands, results;
+
+  /// Adds a factor and returns its index.
+  int64_t addFactor(int64_t size, FactorKind kind = FactorKind::PassThrough,
+                    FactorCombiner combiner = FactorCombiner::None) {
+    factors.push_back({size, kind, combiner});
+    return factors.size() - 1;
+  }
+  /// A rule that keeps every dimension of every operand and result whole.
+  static ShardingRule replicated(mlir::Operation *op);
+};
+
+/// The partitioner's view of one operation; see cleave/Interfaces/LocalPlan.h.
+class LocalPlan;
+
+/// The default of ShardingRuleInterface::planLocal.
+llvm::LogicalResult planLocalByCloning(mlir::Operation *op, LocalPlan &plan);
+
+} // namespace cleave
+
+#endif

@@ -1,0 +1,42 @@
+// Definitions of the interfaces and of what their defaults need.
+
+#include "cleave/Interfaces/Interfaces.h"
+
+using namespace mlir;
+
+#include "cleave/Interfaces/Interfaces.cpp.inc"
+
+int64_t cleave::bytesOf(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  unsigned bits = tensor.getElementTypeBitWidth();
+  return tensor.getNumElements() * std::max(1u, bits / 8);
+}
+
+int64_t cleave::bytesOfOperandsAndResults(Operation *op) {
+  int64_t bytes = 0;
+  for (Type type : op->getOperandTypes())
+    bytes += bytesOf(type);
+  for (Type type : op->getResultTypes())
+    bytes += bytesOf(type);
+  return bytes;
+}
+
+cleave::ShardingRule cleave::ShardingRule::replicated(Operation *op) {
+  ShardingRule rule;
+  auto whole = [&](Type type) {
+    TensorFactors dims;
+    if (auto tensor = dyn_cast<RankedTensorType>(type))
+      for (int64_t size : tensor.getShape())
+        dims.push_back({rule.addFactor(size, FactorKind::NeedReplication)});
+    return dims;
+  };
+  for (Type type : op->getOperandTypes())
+    rule.operands.push_back(whole(type));
+  for (Type type : op->getResultTypes())
+    rule.results.push_back(whole(type));
+  return rule;
+}
+
+LogicalResult cleave::planLocalByCloning(Operation *op, LocalPlan &plan) {
+  return op->emitOpError("cannot be partitioned: it has no local plan");
+}

@@ -1,0 +1,12 @@
+// Attaches the models of all questions.
+
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Interfaces/Models.h"
+
+void cleave::registerInterfaceModels(mlir::DialectRegistry &registry) {
+  registerShardingModels(registry);
+  registerDerivativeModels(registry);
+  registerCostModels(registry);
+  registerEvaluateModels(registry);
+  registerLoweringModels(registry);
+}
