@@ -1,0 +1,157 @@
+// The configuration of a run: what parallel.toml and --set can say, as plain
+// values. Every member's initializer is the key's default; lib/Config/Keys.cpp
+// gives each key its name, its help, its checks and whether it is served.
+//
+// Plain C++: no TOML, no LLVM, no exceptions.
+
+#ifndef CLEAVE_CONFIG_CONFIG_H
+#define CLEAVE_CONFIG_CONFIG_H
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cleave {
+
+// [mesh]
+struct MeshConfig {
+  std::vector<std::string> axes;        // slowest first; empty: default order
+  std::map<std::string, int64_t> sizes; // -1: what is left of the rank count
+  int64_t ranksPerNode = 0;             // 0: all ranks on one node
+};
+
+// [data]
+struct DataConfig {
+  std::string path;
+  std::string dtype = "uint16";
+  std::string tokens; // "": the only integer [batch, sequence] input
+  std::string labels = "next";
+  int64_t ignoreIndex = -100;
+  std::map<std::string, std::string> inputs = {{"attention_mask", "ones"},
+                                               {"position_ids", "arange"}};
+  int64_t seed = 0;
+  double validation = 0.1;
+};
+
+// [train]
+struct TrainConfig {
+  std::string loss = "cross_entropy"; // or "mse", "output:NAME"
+  std::string optimizer = "adamw";
+  double lr = 3e-4;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weightDecay = 0.01;
+  std::vector<std::string> noDecay;
+  double momentum = 0.9;
+  double clipNorm = 1.0; // 0: off
+  std::string schedule = "cosine";
+  int64_t warmupSteps = 0;
+  double minLr = 0.0;
+  int64_t steps = 100;
+  int64_t microbatches = 1;
+  std::string precision = "fp32";
+  std::string gradDtype; // "": follows precision
+  std::string reduceDtype = "fp32";
+  std::string masterDtype = "fp32";
+  std::string onNan = "stop";
+  std::string logits; // "": the only candidate
+  std::vector<std::vector<std::string>> tie;
+  double dropout = 0.0;
+  int64_t seed = 0;
+  std::vector<std::string> trainable = {".*"};
+  std::vector<std::string> frozen;
+};
+
+// [parallel]. A strategy with `enabled` works on its axis where the mesh has
+// that axis; `data = false` in the file clears `enabled`.
+struct DataParallelConfig {
+  bool enabled = true;
+  std::string axis = "data";
+  std::string replicate;
+  int64_t zero = 0;
+  std::string zero2Reduce = "per_step";
+  bool reshardAfterForward = true;
+};
+
+struct TensorParallelConfig {
+  bool enabled = true;
+  std::string axis = "tensor";
+  std::string layout = "1d";
+  std::vector<std::string> axes;
+};
+
+struct SequenceParallelConfig {
+  std::string kind; // "megatron" | "ulysses" | "ring"
+  std::string axis;
+  std::string savedInput = "shard";
+  bool operator==(const SequenceParallelConfig &) const = default;
+};
+
+struct ExpertParallelConfig {
+  bool enabled = true;
+  std::string axis = "expert";
+  std::string tensorAxis;
+  double capacity = 0.0; // 0: dropless
+  double auxLoss = 0.0;
+  double zLoss = 0.0;
+};
+
+struct PipelineConfig {
+  bool enabled = true;
+  std::string axis = "pipeline";
+  std::string schedule = "1f1b";
+  int64_t chunks = 0; // 0: what the schedule needs
+  std::vector<std::string> stages;
+  std::string table;
+};
+
+struct ParallelConfig {
+  DataParallelConfig data;
+  TensorParallelConfig tensor;
+  std::vector<SequenceParallelConfig> sequence; // inner first
+  ExpertParallelConfig expert;
+  PipelineConfig pipeline;
+  std::string recompute = "none";
+  std::string offloadOptimizer = "device";
+};
+
+// [[shard]]: dims[i] are the mesh axes that split dimension i, major first.
+struct ShardConfig {
+  std::string match;
+  std::vector<std::vector<std::string>> dims;
+  std::vector<int64_t> view; // empty: the parameter's own shape
+  bool operator==(const ShardConfig &) const = default;
+};
+
+// [target]
+struct TargetConfig {
+  std::string kind = "cpu";
+  std::string transport = "auto";
+  int64_t threadsPerRank = 0; // 0: cores / local ranks
+  std::string cluster;
+};
+
+struct Config {
+  MeshConfig mesh;
+  std::map<std::string, int64_t> dims; // symbolic dimension -> size
+  DataConfig data;
+  TrainConfig train;
+  ParallelConfig parallel;
+  std::vector<ShardConfig> shard;
+  TargetConfig target;
+};
+
+// The mesh with every size known, slowest axis first; empty: one rank.
+struct Mesh {
+  std::vector<std::pair<std::string, int64_t>> axes;
+
+  int64_t ranks() const;
+  // 1 for an axis that the mesh does not have.
+  int64_t size(const std::string &axis) const;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_CONFIG_CONFIG_H

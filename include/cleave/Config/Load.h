@@ -1,0 +1,105 @@
+// Reads, checks and writes the configuration. Nothing here throws: what can
+// fail returns a ConfigResult, whose message says what was found, what was
+// expected, where, and what to do.
+
+#ifndef CLEAVE_CONFIG_LOAD_H
+#define CLEAVE_CONFIG_LOAD_H
+
+#include "cleave/Config/Config.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cleave {
+
+struct ConfigError {
+  std::string message;
+};
+
+// A value or the reason why there is none.
+template <typename T> class ConfigResult {
+public:
+  ConfigResult(T value) : state(std::move(value)) {}
+  ConfigResult(ConfigError error) : state(std::move(error)) {}
+
+  explicit operator bool() const { return state.index() == 0; }
+  T &operator*() { return std::get<0>(state); }
+  const T &operator*() const { return std::get<0>(state); }
+  T *operator->() { return &std::get<0>(state); }
+  const T *operator->() const { return &std::get<0>(state); }
+  const std::string &error() const { return std::get<1>(state).message; }
+
+private:
+  std::variant<T, ConfigError> state;
+};
+
+// One key given outside the file. `value` is parsed as TOML and, where it is
+// none, taken as a string. `origin` is what the user typed it as: "--set".
+struct ConfigOverride {
+  std::string key;
+  std::string value;
+  std::string origin = "--set";
+};
+
+// "a.b=v" -> {"a.b", "v"}.
+ConfigResult<ConfigOverride> parseOverride(const std::string &text);
+
+struct ConfigSources {
+  std::string file; // "": none
+  std::vector<ConfigOverride> overrides;
+};
+
+struct LoadedConfig {
+  Config config;
+  // Where a key's value came from ("FILE:line", "--set"), by dotted key; a key
+  // that is not here has its default.
+  std::map<std::string, std::string> origins;
+};
+
+// Defaults, then the file, then the overrides in order. Refuses unknown keys,
+// wrong types, values out of range and values that are not served yet.
+ConfigResult<LoadedConfig> loadConfig(const ConfigSources &sources);
+
+// The same for the text of a file; `name` stands for it in messages.
+ConfigResult<LoadedConfig>
+loadConfigText(const std::string &text, const std::string &name,
+               const std::vector<ConfigOverride> &overrides = {});
+
+// The sizes and the order of the mesh. `ranks` is --ranks or the launcher's
+// world size and must agree with the mesh; a size of -1 needs it.
+ConfigResult<Mesh> resolveMesh(const Config &config,
+                               std::optional<int64_t> ranks);
+
+// Every axis larger than 1 must be used by a strategy that is on, or by a
+// [[shard]]; an axis that a strategy names must exist. For models that bring no
+// shardings of their own.
+std::optional<ConfigError> checkMeshUse(const Config &config, const Mesh &mesh);
+
+// Puts resolved sizes and order back, so that what is written names them.
+void applyMesh(Config &config, const Mesh &mesh);
+
+// The number of ranks that a launcher (mpirun, srun, torchrun) has started;
+// none outside a launcher.
+std::optional<int64_t> launcherWorldSize();
+
+// TOML that reads back to the same configuration: what a run folder keeps.
+std::string writeConfig(const Config &config);
+
+// Every key with its value, where it came from and a line of help, as TOML with
+// comments.
+std::string describeConfig(const LoadedConfig &loaded);
+
+// The candidate nearest to `name` by edit distance; none when all are too far
+// away to be what was meant, unless `anyDistance`.
+std::optional<std::string> nearest(const std::string &name,
+                                   const std::vector<std::string> &candidates,
+                                   bool anyDistance = false);
+
+} // namespace cleave
+
+#endif // CLEAVE_CONFIG_LOAD_H

@@ -1,0 +1,564 @@
+// The table of keys; see Keys.h.
+
+#include "Keys.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <regex>
+
+using namespace cleave;
+using namespace cleave::config;
+
+namespace {
+
+// Checks -------------------------------------------------------------------
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::string inRange(Field field, double low, double high, const char *wanted) {
+  double value = 0;
+  if (auto *number = std::get_if<int64_t *>(&field))
+    value = double(**number);
+  else
+    value = *std::get<double *>(field);
+  if (std::isfinite(value) && value >= low && value < high)
+    return "";
+  return std::string("expected ") + wanted;
+}
+
+std::string atLeastZero(Field field) {
+  return inRange(field, 0, infinity, "a number of at least 0");
+}
+std::string atLeastOne(Field field) {
+  return inRange(field, 1, infinity, "a number of at least 1");
+}
+std::string aboveZero(Field field) {
+  return inRange(field, std::numeric_limits<double>::min(), infinity,
+                 "a number above 0");
+}
+std::string share(Field field) {
+  return inRange(field, 0, 1, "a number of at least 0 and below 1");
+}
+
+std::string twoShares(Field field) {
+  const std::vector<double> &values = *std::get<std::vector<double> *>(field);
+  bool good = values.size() == 2;
+  for (double value : values)
+    good = good && value >= 0 && value < 1;
+  return good ? "" : "expected two numbers of at least 0 and below 1";
+}
+
+std::string notEmpty(Field field) {
+  return std::get<std::string *>(field)->empty() ? "expected a name" : "";
+}
+
+std::string names(Field field) {
+  for (const std::string &name : *std::get<StringList *>(field))
+    if (name.empty())
+      return "expected names that are not empty";
+  return "";
+}
+
+std::string checkPattern(const std::string &pattern) {
+  try {
+    std::regex compiled(pattern);
+    return "";
+  } catch (const std::regex_error &error) {
+    return "expected regular expressions (ECMAScript), but " +
+           formatString(pattern) + " is none: " + error.what();
+  }
+}
+
+std::string patterns(Field field) {
+  for (const std::string &pattern : *std::get<StringList *>(field))
+    if (std::string wrong = checkPattern(pattern); !wrong.empty())
+      return wrong;
+  return "";
+}
+
+std::string pairs(Field field) {
+  for (const StringList &tied : *std::get<std::vector<StringList> *>(field))
+    if (tied.size() < 2)
+      return "expected lists of two or more parameter names that are tied";
+  return "";
+}
+
+std::string loss(Field field) {
+  const std::string &value = *std::get<std::string *>(field);
+  if (value == "cross_entropy" || value == "mse" ||
+      (value.starts_with("output:") && value.size() > 7))
+    return "";
+  return "expected \"cross_entropy\", \"mse\" or \"output:NAME\" with the name "
+         "of the graph output that is the loss";
+}
+
+std::string noHalf(Field field) {
+  if (*std::get<std::string *>(field) != "fp16")
+    return "";
+  return "fp16 needs loss scaling and is not supported; use bf16 instead";
+}
+
+std::string meshSizes(Field field) {
+  for (const auto &[name, size] :
+       *std::get<std::map<std::string, int64_t> *>(field))
+    if (size < 1 && size != -1)
+      return "mesh." + name + " = " + std::to_string(size) +
+             ": expected a size of at least 1, or -1 for what is left of the "
+             "ranks";
+  return "";
+}
+
+std::string dimSizes(Field field) {
+  for (const auto &[name, size] :
+       *std::get<std::map<std::string, int64_t> *>(field))
+    if (size < 1)
+      return "dims." + name + " = " + std::to_string(size) +
+             ": expected a size of at least 1";
+  return "";
+}
+
+std::string inputSources(Field field) {
+  for (const auto &[name, source] :
+       *std::get<std::map<std::string, std::string> *>(field))
+    if (source.empty())
+      return "data.inputs." + name +
+             " is empty: expected ones, zeros, arange or the name of an array";
+  return "";
+}
+
+std::string sequenceKinds(Field field) {
+  for (const SequenceParallelConfig &entry :
+       *std::get<std::vector<SequenceParallelConfig> *>(field)) {
+    if (entry.kind != "megatron" && entry.kind != "ulysses" &&
+        entry.kind != "ring")
+      return "kind " + formatString(entry.kind) +
+             ": expected megatron, ulysses or ring";
+    if (entry.axis.empty())
+      return "expected an axis in every entry";
+    if (entry.savedInput != "shard" && entry.savedInput != "full")
+      return "saved_input " + formatString(entry.savedInput) +
+             ": expected shard or full";
+  }
+  return "";
+}
+
+std::string shards(Field field) {
+  for (const ShardConfig &entry :
+       *std::get<std::vector<ShardConfig> *>(field)) {
+    if (entry.match.empty())
+      return "every [[shard]] needs `match`, a pattern of parameter names";
+    if (std::string wrong = checkPattern(entry.match); !wrong.empty())
+      return wrong;
+    if (entry.dims.empty())
+      return "[[shard]] for " + formatString(entry.match) +
+             " needs `dims`, a list of axes per dimension";
+    for (int64_t size : entry.view)
+      if (size < 1)
+        return "[[shard]] for " + formatString(entry.match) +
+               ": expected view sizes of at least 1";
+    if (!entry.view.empty() && entry.view.size() != entry.dims.size())
+      return "[[shard]] for " + formatString(entry.match) + " has " +
+             std::to_string(entry.dims.size()) + " dims, but a view of " +
+             std::to_string(entry.view.size()) + " dimensions";
+  }
+  return "";
+}
+
+#define FIELD(member) [](Config &c) -> Field { return &c.member; }
+
+// [[shard]] is read and checked, and refused until partitioning honours it.
+constexpr Served handSharding = Served::OnlyDefault;
+constexpr Served later = Served::OnlyDefault;
+constexpr Served now = Served::Yes;
+
+const std::vector<Key> table = {
+    // [mesh]
+    {"mesh.axes", FIELD(mesh.axes),
+     "order of the axes, slowest link first; []: pipeline, data, expert, "
+     "sequence, tensor",
+     "", "", now, names},
+    {"mesh.*", FIELD(mesh.sizes),
+     "size of a mesh axis; -1: what is left of --ranks or WORLD_SIZE", "", "",
+     now, meshSizes},
+    {"mesh.ranks_per_node", FIELD(mesh.ranksPerNode),
+     "gives every axis its link class; 0: all ranks on one node", "", "", now,
+     atLeastZero},
+
+    // [dims]
+    {"dims.*", FIELD(dims),
+     "binds a symbolic dimension; batch (global) and sequence also name "
+     "dimensions 0 and 1 of the tokens",
+     "", "", now, dimSizes},
+
+    // [data]
+    {"data.path", FIELD(data.path),
+     "training data (--data): .txt bytes, .bin or .npy tokens, .npz or a "
+     "folder of .npy"},
+    {"data.dtype", FIELD(data.dtype), "element type of a .bin file",
+     "uint8|uint16|int32|uint32|int64"},
+    {"data.tokens", FIELD(data.tokens),
+     "graph input that takes the tokens; \"\": the only integer one of shape "
+     "[batch, sequence]"},
+    {"data.labels", FIELD(data.labels),
+     "next: the tokens shifted by one; or the name of an array or a graph "
+     "input",
+     "", "", now, notEmpty},
+    {"data.ignore_index", FIELD(data.ignoreIndex),
+     "labels of this value count nothing"},
+    {"data.inputs.*", FIELD(data.inputs),
+     "what feeds a graph input: ones, zeros, arange, or the name of an array",
+     "", "", now, inputSources},
+    {"data.seed", FIELD(data.seed), "seed of the sample order", "", "", now,
+     atLeastZero},
+    {"data.validation", FIELD(data.validation),
+     "the last share of the data, kept for val_loss", "", "", now, share},
+
+    // [train]
+    {"train.loss", FIELD(train.loss), "cross_entropy, mse, or output:NAME", "",
+     "", now, loss},
+    {"train.optimizer", FIELD(train.optimizer), "the optimizer", "sgd|adamw"},
+    {"train.lr", FIELD(train.lr), "peak learning rate", "", "", now,
+     atLeastZero},
+    {"train.betas", FIELD(train.betas), "AdamW's decay rates of the moments",
+     "", "", now, twoShares},
+    {"train.eps", FIELD(train.eps), "AdamW's denominator term", "", "", now,
+     aboveZero},
+    {"train.weight_decay", FIELD(train.weightDecay),
+     "decay of parameters of two or more dimensions", "", "", now, atLeastZero},
+    {"train.no_decay", FIELD(train.noDecay),
+     "patterns of further parameters without decay", "", "", now, patterns},
+    {"train.momentum", FIELD(train.momentum), "SGD's momentum", "", "", now,
+     share},
+    {"train.clip_norm", FIELD(train.clipNorm),
+     "limit of the global gradient norm; 0: off", "", "", now, atLeastZero},
+    {"train.schedule", FIELD(train.schedule), "learning rate after the warm-up",
+     "constant|linear|cosine"},
+    {"train.warmup_steps", FIELD(train.warmupSteps), "steps of linear warm-up",
+     "", "", now, atLeastZero},
+    {"train.min_lr", FIELD(train.minLr), "where the schedule ends", "", "", now,
+     atLeastZero},
+    {"train.steps", FIELD(train.steps), "optimizer steps (--steps)", "", "",
+     now, atLeastZero},
+    {"train.microbatches", FIELD(train.microbatches),
+     "parts of the batch whose gradients are accumulated", "", "", now,
+     atLeastOne},
+    {"train.precision", FIELD(train.precision), "type of the computation",
+     "fp32|tf32|bf16", "fp32", now, noHalf},
+    {"train.grad_dtype", FIELD(train.gradDtype),
+     "type of the gradients; \"\": as precision", "|fp32|bf16", "|fp32", now,
+     noHalf},
+    {"train.reduce_dtype", FIELD(train.reduceDtype),
+     "type in which gradients are reduced", "fp32|bf16", "fp32", now, noHalf},
+    {"train.master_dtype", FIELD(train.masterDtype),
+     "type of the parameters that the optimizer keeps", "fp32|bf16", "fp32",
+     now, noHalf},
+    {"train.on_nan", FIELD(train.onNan),
+     "what a non-finite loss does: stop the run or skip the step", "stop|skip"},
+    {"train.logits", FIELD(train.logits),
+     "the output that the loss reads; \"\": the only candidate"},
+    {"train.tie", FIELD(train.tie), "parameters that are one: [[\"a\", \"b\"]]",
+     "", "", now, pairs},
+    {"train.dropout", FIELD(train.dropout),
+     "dropout, put back where an eval export removed it; 0: off", "", "", now,
+     share},
+    {"train.seed", FIELD(train.seed), "seed of dropout and of checks", "", "",
+     now, atLeastZero},
+    {"train.trainable", FIELD(train.trainable),
+     "patterns of parameters to train", "", "", now, patterns},
+    {"train.frozen", FIELD(train.frozen),
+     "patterns of parameters to leave, of those", "", "", now, patterns},
+
+    // [parallel]
+    {"parallel.data.enabled", FIELD(parallel.data.enabled),
+     "data parallelism on its axis; `data = false` switches it off"},
+    {"parallel.data.axis", FIELD(parallel.data.axis), "mesh axis of the batch",
+     "", "", now, notEmpty},
+    {"parallel.data.replicate", FIELD(parallel.data.replicate),
+     "outer mesh axis of hybrid sharding", "", "", later},
+    {"parallel.data.zero", FIELD(parallel.data.zero),
+     "sharded over data ranks: 0 nothing, 1 optimizer state, 2 and gradients, "
+     "3 and parameters",
+     "0|1|2|3", "0|1"},
+    {"parallel.data.zero2_reduce", FIELD(parallel.data.zero2Reduce),
+     "when ZeRO-2 reduces gradients", "per_step|per_microbatch", "per_step"},
+    {"parallel.data.reshard_after_forward",
+     FIELD(parallel.data.reshardAfterForward),
+     "ZeRO-3 drops gathered parameters until the backward pass", "", "", later},
+    {"parallel.tensor.enabled", FIELD(parallel.tensor.enabled),
+     "tensor parallelism on its axis; `tensor = false` switches it off"},
+    {"parallel.tensor.axis", FIELD(parallel.tensor.axis),
+     "mesh axis of the weights", "", "", now, notEmpty},
+    {"parallel.tensor.layout", FIELD(parallel.tensor.layout),
+     "how weights are laid over the axes", "1d|2d|2.5d|3d", "1d"},
+    {"parallel.tensor.axes", FIELD(parallel.tensor.axes),
+     "axes of the layouts above 1d, e.g. [row, col]", "", "", later, names},
+    {"parallel.sequence", FIELD(parallel.sequence),
+     "list of { kind = megatron | ulysses | ring, axis, saved_input }, inner "
+     "first",
+     "", "", later, sequenceKinds},
+    {"parallel.expert.enabled", FIELD(parallel.expert.enabled),
+     "expert parallelism on its axis"},
+    {"parallel.expert.axis", FIELD(parallel.expert.axis),
+     "mesh axis of the experts", "", "", later, notEmpty},
+    {"parallel.expert.tensor_axis", FIELD(parallel.expert.tensorAxis),
+     "mesh axis within an expert", "", "", later},
+    {"parallel.expert.capacity", FIELD(parallel.expert.capacity),
+     "capacity factor; 0: dropless", "", "", later, atLeastZero},
+    {"parallel.expert.aux_loss", FIELD(parallel.expert.auxLoss),
+     "weight of the balance loss", "", "", later, atLeastZero},
+    {"parallel.expert.z_loss", FIELD(parallel.expert.zLoss),
+     "weight of the router's z-loss", "", "", later, atLeastZero},
+    {"parallel.pipeline.enabled", FIELD(parallel.pipeline.enabled),
+     "pipeline parallelism on its axis"},
+    {"parallel.pipeline.axis", FIELD(parallel.pipeline.axis),
+     "mesh axis of the stages", "", "", later, notEmpty},
+    {"parallel.pipeline.schedule", FIELD(parallel.pipeline.schedule),
+     "order of forward and backward parts",
+     "gpipe|1f1b|interleaved|looped-bfs|chimera|zb-h1|zb-h2|zb-v|v-half|"
+     "dualpipe-v|pipedream-async|custom",
+     "1f1b"},
+    {"parallel.pipeline.chunks", FIELD(parallel.pipeline.chunks),
+     "stages per rank; 0: what the schedule needs", "", "", later, atLeastZero},
+    {"parallel.pipeline.stages", FIELD(parallel.pipeline.stages),
+     "where stages begin; []: balanced by cost", "", "", later},
+    {"parallel.pipeline.table", FIELD(parallel.pipeline.table),
+     "CSV file of a custom schedule", "", "", later},
+    {"parallel.recompute", FIELD(parallel.recompute),
+     "activations that the backward pass computes again",
+     "none|selective|full|auto", "none"},
+    {"parallel.offload.optimizer", FIELD(parallel.offloadOptimizer),
+     "where the optimizer state lives", "device|host|disk", "device"},
+
+    // [[shard]]
+    {"shard", FIELD(shard),
+     "shardings by hand: { match, dims, view }, wins over strategies", "", "",
+     handSharding, shards},
+
+    // [target]
+    {"target.kind", FIELD(target.kind), "device to compile for", "cpu|cuda",
+     "cpu"},
+    {"target.transport", FIELD(target.transport),
+     "how ranks talk; auto: local without a launcher", "auto|local|mpi|nccl",
+     "auto|local"},
+    {"target.threads_per_rank", FIELD(target.threadsPerRank),
+     "threads of a rank; 0: cores / local ranks", "", "", now, atLeastZero},
+    {"target.cluster", FIELD(target.cluster),
+     "cluster.toml with measured links; \"\": measured defaults", "", "",
+     later},
+};
+
+#undef FIELD
+
+std::vector<std::string> split(const std::string &text) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (size_t bar; (bar = text.find('|', begin)) != std::string::npos;
+       begin = bar + 1)
+    parts.push_back(text.substr(begin, bar - begin));
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+// `a, b, c`, with "" for the empty string.
+std::string list(const std::vector<std::string> &values) {
+  std::string text;
+  for (const std::string &value : values)
+    text += (text.empty() ? "" : ", ") + (value.empty() ? "\"\"" : value);
+  return text;
+}
+
+bool has(const std::vector<std::string> &values, const std::string &value) {
+  for (const std::string &candidate : values)
+    if (candidate == value)
+      return true;
+  return false;
+}
+
+std::string formatDouble(double value) {
+  char buffer[64];
+  auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  std::string text(buffer, end);
+  size_t e = text.find('e');
+  if (e == std::string::npos)
+    return text.find_first_of(".n") == std::string::npos ? text + ".0" : text;
+  // 3e-04 -> 3e-4
+  size_t digits = e + 2;
+  while (digits + 1 < text.size() && text[digits] == '0')
+    text.erase(digits, 1);
+  return text;
+}
+
+template <typename T, typename F>
+std::string formatList(const std::vector<T> &values, F format) {
+  std::string text;
+  for (const T &value : values)
+    text += (text.empty() ? "" : ", ") + format(value);
+  return "[" + text + "]";
+}
+
+std::string formatStrings(const StringList &values) {
+  return formatList(values, formatString);
+}
+
+struct Formatter {
+  std::string operator()(bool *v) { return *v ? "true" : "false"; }
+  std::string operator()(int64_t *v) { return std::to_string(*v); }
+  std::string operator()(double *v) { return formatDouble(*v); }
+  std::string operator()(std::string *v) { return formatString(*v); }
+  std::string operator()(StringList *v) { return formatStrings(*v); }
+  std::string operator()(std::vector<double> *v) {
+    return formatList(*v, formatDouble);
+  }
+  std::string operator()(std::vector<StringList> *v) {
+    return formatList(*v, formatStrings);
+  }
+  std::string operator()(std::vector<SequenceParallelConfig> *v) {
+    return formatList(*v, [](const SequenceParallelConfig &entry) {
+      return "{ kind = " + formatString(entry.kind) +
+             ", axis = " + formatString(entry.axis) +
+             ", saved_input = " + formatString(entry.savedInput) + " }";
+    });
+  }
+  std::string operator()(std::vector<ShardConfig> *v) {
+    return formatList(*v, [](const ShardConfig &entry) {
+      std::string text = "{ match = " + formatString(entry.match) +
+                         ", dims = " + formatList(entry.dims, formatStrings);
+      if (!entry.view.empty())
+        text += ", view = " + formatList(entry.view, [](int64_t size) {
+                  return std::to_string(size);
+                });
+      return text + " }";
+    });
+  }
+  std::string operator()(std::map<std::string, int64_t> *v) {
+    std::string text;
+    for (auto &[name, value] : *v)
+      text += (text.empty() ? "" : ", ") + formatKey(name) + " = " +
+              std::to_string(value);
+    return "{ " + text + " }";
+  }
+  std::string operator()(std::map<std::string, std::string> *v) {
+    std::string text;
+    for (auto &[name, value] : *v)
+      text += (text.empty() ? "" : ", ") + formatKey(name) + " = " +
+              formatString(value);
+    return "{ " + text + " }";
+  }
+};
+
+struct TypeNamer {
+  const char *operator()(bool *) { return "true or false"; }
+  const char *operator()(int64_t *) { return "an integer"; }
+  const char *operator()(double *) { return "a number"; }
+  const char *operator()(std::string *) { return "a string"; }
+  const char *operator()(StringList *) { return "a list of strings"; }
+  const char *operator()(std::vector<double> *) { return "a list of numbers"; }
+  const char *operator()(std::vector<StringList> *) {
+    return "a list of lists of strings";
+  }
+  const char *operator()(std::vector<SequenceParallelConfig> *) {
+    return "a list of tables { kind, axis, saved_input }";
+  }
+  const char *operator()(std::vector<ShardConfig> *) {
+    return "a list of tables { match, dims, view }";
+  }
+  const char *operator()(std::map<std::string, int64_t> *) {
+    return "an integer";
+  }
+  const char *operator()(std::map<std::string, std::string> *) {
+    return "a string";
+  }
+};
+
+// The text that `values` and `served` compare with: strings without quotes.
+std::string bareValue(Field field) {
+  if (auto *text = std::get_if<std::string *>(&field))
+    return **text;
+  return formatValue(field);
+}
+
+} // namespace
+
+const std::vector<Key> &config::keys() { return table; }
+
+std::string config::typeName(Field field) {
+  return std::visit(TypeNamer(), field);
+}
+
+std::string config::formatValue(Field field) {
+  return std::visit(Formatter(), field);
+}
+
+std::string config::formatString(const std::string &value) {
+  static const char *hex = "0123456789ABCDEF";
+  std::string text = "\"";
+  for (unsigned char c : value) {
+    if (c == '"' || c == '\\')
+      (text += '\\') += char(c);
+    else if (c == '\n')
+      text += "\\n";
+    else if (c == '\t')
+      text += "\\t";
+    else if (c < 0x20 || c == 0x7f)
+      ((text += "\\u00") += hex[c >> 4]) += hex[c & 15];
+    else
+      text += char(c);
+  }
+  return text + "\"";
+}
+
+std::string config::formatKey(const std::string &name) {
+  bool bare = !name.empty();
+  for (char c : name)
+    bare = bare && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                    (c >= '0' && c <= '9') || c == '_' || c == '-');
+  return bare ? name : formatString(name);
+}
+
+std::string config::entryPath(const Key &key, const std::string &entry) {
+  std::string path = key.path;
+  if (path.ends_with("*"))
+    return path.substr(0, path.size() - 1) + entry;
+  return path;
+}
+
+std::optional<ConfigError> config::checkKey(const Key &key, Config &config,
+                                            const std::string &origin) {
+  Field field = key.field(config);
+  std::string where = std::string(key.path) + " (" + origin + ")";
+  bool map = where.find('*') != std::string::npos;
+
+  if (key.check)
+    if (std::string wrong = key.check(field); !wrong.empty())
+      return ConfigError{
+          map ? wrong : where + ": found " + formatValue(field) + "; " + wrong};
+
+  std::string value = bareValue(field);
+  if (*key.values) {
+    std::vector<std::string> values = split(key.values);
+    if (!has(values, value)) {
+      std::string message = where + ": found " + formatValue(field) +
+                            "; expected one of " + list(values);
+      if (auto meant = nearest(value, values); meant && !meant->empty())
+        message += "; did you mean " + *meant + "?";
+      return ConfigError{message};
+    }
+  }
+  if (*key.served) {
+    std::vector<std::string> served = split(key.served);
+    if (!has(served, value))
+      return ConfigError{where + ": " + formatValue(field) +
+                         " is not yet supported; served now: " + list(served)};
+  }
+  if (key.servedNow == Served::OnlyDefault) {
+    Config defaults;
+    std::string standard = formatValue(key.field(defaults));
+    if (formatValue(field) != standard)
+      return ConfigError{where + ": " + formatValue(field) +
+                         " is not yet supported; leave the key out or set it "
+                         "to " +
+                         standard};
+  }
+  return std::nullopt;
+}

@@ -1,0 +1,453 @@
+// TOML to Config: walks the tables of the file and of every override along the
+// key table, then runs the checks.
+
+#include "cleave/Config/Load.h"
+
+#include "Keys.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <toml++/toml.h>
+
+using namespace cleave;
+using namespace cleave::config;
+
+namespace {
+
+// A key's path as segments: a segment may itself hold dots where it is quoted.
+using Path = std::vector<std::string>;
+
+std::string dotted(const Path &path) {
+  std::string text;
+  for (const std::string &part : path)
+    text += (text.empty() ? "" : ".") + part;
+  return text;
+}
+
+std::string describeNode(const toml::node &node) {
+  if (auto *text = node.as_string())
+    return "the string " + formatString(text->get());
+  if (auto *number = node.as_integer())
+    return "the integer " + std::to_string(number->get());
+  if (auto *number = node.as_floating_point()) {
+    double value = number->get();
+    return "the number " + formatValue(Field(&value));
+  }
+  if (auto *flag = node.as_boolean())
+    return flag->get() ? "true" : "false";
+  if (node.is_array())
+    return "a list";
+  if (node.is_table())
+    return "a table";
+  return "a date or time";
+}
+
+// Conversions: false where the node is of another type. `wrong` may say more.
+bool read(const toml::node &node, bool &out) {
+  auto value = node.as_boolean();
+  if (value)
+    out = value->get();
+  return value;
+}
+
+bool read(const toml::node &node, int64_t &out) {
+  auto value = node.as_integer();
+  if (value)
+    out = value->get();
+  return value;
+}
+
+bool read(const toml::node &node, double &out) {
+  if (auto value = node.as_floating_point())
+    out = value->get();
+  else if (auto value = node.as_integer())
+    out = double(value->get());
+  else
+    return false;
+  return true;
+}
+
+bool read(const toml::node &node, std::string &out) {
+  auto value = node.as_string();
+  if (value)
+    out = value->get();
+  return value;
+}
+
+bool read(const toml::node &node, SequenceParallelConfig &out);
+bool read(const toml::node &node, ShardConfig &out);
+
+template <typename T> bool read(const toml::node &node, std::vector<T> &out) {
+  const toml::array *list = node.as_array();
+  if (!list)
+    return false;
+  out.clear();
+  for (const toml::node &entry : *list)
+    if (!read(entry, out.emplace_back()))
+      return false;
+  return true;
+}
+
+bool read(const toml::node &node, SequenceParallelConfig &out) {
+  const toml::table *table = node.as_table();
+  if (!table)
+    return false;
+  for (auto &&[key, value] : *table) {
+    std::string_view name = key;
+    bool good = name == "kind"          ? read(value, out.kind)
+                : name == "axis"        ? read(value, out.axis)
+                : name == "saved_input" ? read(value, out.savedInput)
+                                        : false;
+    if (!good)
+      return false;
+  }
+  return true;
+}
+
+bool read(const toml::node &node, ShardConfig &out) {
+  const toml::table *table = node.as_table();
+  if (!table)
+    return false;
+  for (auto &&[key, value] : *table) {
+    std::string_view name = key;
+    bool good = name == "match"  ? read(value, out.match)
+                : name == "dims" ? read(value, out.dims)
+                : name == "view" ? read(value, out.view)
+                                 : false;
+    if (!good)
+      return false;
+  }
+  return true;
+}
+
+// Maps are read entry by entry.
+template <typename T>
+bool read(const toml::node &, std::map<std::string, T> &) {
+  return false;
+}
+
+// Applies TOML onto a configuration, one source after another.
+class Loader {
+public:
+  LoadedConfig loaded;
+
+  std::optional<ConfigError> applyFile(const std::string &text,
+                                       const std::string &name);
+  std::optional<ConfigError> applyOverride(const ConfigOverride &override_);
+  std::optional<ConfigError> check();
+
+private:
+  // Where the value at hand comes from: FILE, whose lines the nodes know, or
+  // an override.
+  struct Source {
+    std::string name;
+    bool hasLines = false;
+    const std::string *raw = nullptr; // an override's text
+  };
+
+  std::optional<ConfigError> apply(const Path &path, const toml::node &node,
+                                   const Source &source);
+  std::optional<ConfigError>
+  applyTable(const Path &path, const toml::table &table, const Source &source);
+  std::optional<ConfigError> assign(const Key &key, const Path &path,
+                                    const toml::node &node,
+                                    const Source &source);
+  ConfigError unknown(const Path &path, const toml::node &node,
+                      const Source &source);
+
+  static std::string where(const toml::node &node, const Source &source) {
+    if (!source.hasLines)
+      return source.name;
+    return source.name + ":" + std::to_string(node.source().begin.line);
+  }
+};
+
+const Key *findKey(const std::string &path) {
+  for (const Key &key : keys())
+    if (path == key.path)
+      return &key;
+  return nullptr;
+}
+
+// The map that holds `path` as an entry: "dims.*" for {"dims", "batch"}.
+const Key *findMap(const Path &path) {
+  if (path.size() < 2)
+    return nullptr;
+  return findKey(dotted(Path(path.begin(), path.end() - 1)) + ".*");
+}
+
+// Whether keys lie below `path`, so that it may be a table.
+bool isSection(const std::string &path) {
+  for (const Key &key : keys())
+    if (path.empty() || std::string(key.path).starts_with(path + "."))
+      return true;
+  return false;
+}
+
+std::optional<ConfigError>
+Loader::apply(const Path &path, const toml::node &node, const Source &source) {
+  std::string name = dotted(path);
+  if (const Key *key = findKey(name); key && !name.ends_with("*"))
+    return assign(*key, path, node, source);
+  // `data = false` is short for `data = { enabled = false }`.
+  if (const Key *key = findKey(name + ".enabled"); key && node.is_boolean())
+    return assign(*key, path, node, source);
+  if (isSection(name)) {
+    if (const toml::table *table = node.as_table())
+      return applyTable(path, *table, source);
+    return ConfigError{name + " (" + where(node, source) + "): found " +
+                       describeNode(node) + "; expected a table of keys"};
+  }
+  if (const Key *map = findMap(path))
+    return assign(*map, path, node, source);
+  return unknown(path, node, source);
+}
+
+std::optional<ConfigError> Loader::applyTable(const Path &path,
+                                              const toml::table &table,
+                                              const Source &source) {
+  // In file order, so that the first mistake is the one reported; `enabled`
+  // last, because setting any other key of a strategy switches it on.
+  struct Entry {
+    std::string name;
+    const toml::node *node;
+  };
+  std::vector<Entry> entries;
+  for (auto &&[key, value] : table)
+    entries.push_back({std::string(std::string_view(key)), &value});
+  std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {
+    bool lastA = a.name == "enabled", lastB = b.name == "enabled";
+    auto position = [](const toml::node *node) {
+      return std::pair(node->source().begin.line, node->source().begin.column);
+    };
+    return lastA != lastB ? lastB : position(a.node) < position(b.node);
+  });
+  for (const Entry &entry : entries) {
+    Path child = path;
+    child.push_back(entry.name);
+    if (auto error = apply(child, *entry.node, source))
+      return error;
+  }
+  return std::nullopt;
+}
+
+std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
+                                          const toml::node &node,
+                                          const Source &source) {
+  Config &config = loaded.config;
+  Field field = key.field(config);
+  bool good = std::visit(
+      [&](auto *target) {
+        using T = std::remove_pointer_t<decltype(target)>;
+        if constexpr (requires { typename T::mapped_type; }) {
+          typename T::mapped_type value;
+          bool fits = read(node, value);
+          if (fits)
+            (*target)[path.back()] = value;
+          return fits;
+        } else {
+          T value;
+          bool fits = read(node, value);
+          // --set data.path=2024 means the text where a string is wanted.
+          if constexpr (std::is_same_v<T, std::string>)
+            if (!fits && source.raw && !node.is_table() && !node.is_array()) {
+              value = *source.raw;
+              fits = true;
+            }
+          if (fits)
+            *target = value;
+          return fits;
+        }
+      },
+      field);
+  std::string name = key.path;
+  if (name.ends_with("*"))
+    name = entryPath(key, path.back());
+  if (!good)
+    return ConfigError{name + " (" + where(node, source) + "): found " +
+                       describeNode(node) + "; expected " + typeName(field)};
+  loaded.origins[name] = where(node, source);
+
+  // Setting a key of a strategy switches the strategy on again.
+  size_t dot = name.rfind('.');
+  if (dot == std::string::npos || name.ends_with(".enabled"))
+    return std::nullopt;
+  std::string switchName = name.substr(0, dot) + ".enabled";
+  if (const Key *enabled = findKey(switchName)) {
+    bool &on = *std::get<bool *>(enabled->field(config));
+    if (!on)
+      loaded.origins[switchName] = where(node, source);
+    on = true;
+  }
+  return std::nullopt;
+}
+
+ConfigError Loader::unknown(const Path &path, const toml::node &node,
+                            const Source &source) {
+  std::string name = dotted(path);
+  std::string last = path.back();
+  std::string message = name + " (" + where(node, source) + "): unknown key";
+
+  // Right name, wrong section? Else the nearest name.
+  std::vector<std::string> known;
+  std::optional<std::string> meant;
+  for (const Key &key : keys()) {
+    std::string candidate = key.path;
+    if (candidate.ends_with("*"))
+      candidate.resize(candidate.size() - 2);
+    known.push_back(candidate);
+    for (size_t dot; (dot = candidate.rfind('.')) != std::string::npos;) {
+      if (!meant && candidate.substr(dot + 1) == last)
+        meant = candidate;
+      candidate.resize(dot);
+      known.push_back(candidate); // sections can be misspelt too
+    }
+  }
+  // Entries that maps are mostly given.
+  for (const char *entry :
+       {"dims.batch", "dims.sequence", "mesh.pipeline", "mesh.data",
+        "mesh.expert", "mesh.sequence", "mesh.tensor"}) {
+    known.push_back(entry);
+    if (!meant && path.size() == 1 && name == std::strchr(entry, '.') + 1)
+      meant = entry;
+  }
+  if (!meant)
+    meant = nearest(name, known);
+  if (!meant)
+    return ConfigError{message + "; the nearest known one is '" +
+                       *nearest(name, known, /*anyDistance=*/true) +
+                       "', and `cleave config` lists all"};
+  return ConfigError{message + "; did you mean '" + *meant + "'?"};
+}
+
+std::optional<ConfigError> Loader::applyFile(const std::string &text,
+                                             const std::string &name) {
+  try {
+    toml::table table = toml::parse(std::string_view(text), name);
+    return apply({}, table, {name, true});
+  } catch (const toml::parse_error &error) {
+    return ConfigError{name + ":" + std::to_string(error.source().begin.line) +
+                       ": not valid TOML: " + std::string(error.description())};
+  }
+}
+
+// "dims.batch" -> {"dims", "batch"}; quoted segments as in TOML.
+Path parsePath(const std::string &text) {
+  try {
+    toml::table table = toml::parse(std::string_view(text + " = 0"));
+    Path path;
+    const toml::node *node = &table;
+    while (auto *inner = node->as_table()) {
+      if (inner->size() != 1)
+        break;
+      path.emplace_back(std::string_view(inner->begin()->first));
+      node = &inner->begin()->second;
+    }
+    if (node->is_integer())
+      return path;
+  } catch (const toml::parse_error &) {
+  }
+  // Not a TOML key (such as dims.s0+s1): the dots alone count.
+  Path path;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, '.');)
+    path.push_back(part);
+  return path;
+}
+
+std::optional<ConfigError>
+Loader::applyOverride(const ConfigOverride &override_) {
+  Source source{override_.origin, false, &override_.value};
+  toml::table table;
+  try {
+    table = toml::parse(std::string_view("value = " + override_.value));
+  } catch (const toml::parse_error &) {
+    table.clear();
+  }
+  if (table.size() != 1) { // no TOML value, or several lines of it
+    table.clear();
+    table.insert("value", override_.value);
+  }
+  return apply(parsePath(override_.key), *table.get("value"), source);
+}
+
+std::optional<ConfigError> Loader::check() {
+  Config &config = loaded.config;
+  for (const Key &key : keys()) {
+    auto origin = loaded.origins.find(key.path);
+    if (auto error = checkKey(key, config,
+                              origin == loaded.origins.end() ? "default"
+                                                             : origin->second))
+      return error;
+  }
+
+  // What only several keys together can say.
+  Config anyRanks = config;
+  for (auto &axis : anyRanks.mesh.sizes)
+    axis.second = 1;
+  if (auto mesh = resolveMesh(anyRanks, std::nullopt); !mesh)
+    return ConfigError{mesh.error()}; // names and order
+  auto batch = config.dims.find("batch");
+  if (batch != config.dims.end() &&
+      batch->second % config.train.microbatches != 0)
+    return ConfigError{"dims.batch = " + std::to_string(batch->second) +
+                       " does not divide by train.microbatches = " +
+                       std::to_string(config.train.microbatches)};
+  return std::nullopt;
+}
+
+ConfigResult<LoadedConfig>
+finish(Loader &loader, const std::vector<ConfigOverride> &overrides) {
+  for (const ConfigOverride &override_ : overrides)
+    if (auto error = loader.applyOverride(override_))
+      return *error;
+  if (auto error = loader.check())
+    return *error;
+  return std::move(loader.loaded);
+}
+
+} // namespace
+
+ConfigResult<ConfigOverride> cleave::parseOverride(const std::string &text) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    return ConfigError{"--set " + text +
+                       ": expected KEY=VALUE, e.g. --set mesh.data=4"};
+  auto trim = [](std::string part) {
+    part.erase(0, part.find_first_not_of(" \t"));
+    part.erase(part.find_last_not_of(" \t") + 1);
+    return part;
+  };
+  return ConfigOverride{trim(text.substr(0, equals)),
+                        trim(text.substr(equals + 1))};
+}
+
+ConfigResult<LoadedConfig> cleave::loadConfig(const ConfigSources &sources) {
+  Loader loader;
+  if (!sources.file.empty()) {
+    std::ifstream stream(sources.file, std::ios::binary);
+    std::string text;
+    // One character at a time would hide a read error, such as a folder's.
+    char buffer[4096];
+    while (stream.read(buffer, sizeof buffer) || stream.gcount() > 0)
+      text.append(buffer, size_t(stream.gcount()));
+    if (!stream.eof())
+      return ConfigError{"cannot read the configuration " + sources.file +
+                         ": " + std::strerror(errno ? errno : EIO)};
+    if (auto error = loader.applyFile(text, sources.file))
+      return *error;
+  }
+  return finish(loader, sources.overrides);
+}
+
+ConfigResult<LoadedConfig>
+cleave::loadConfigText(const std::string &text, const std::string &name,
+                       const std::vector<ConfigOverride> &overrides) {
+  Loader loader;
+  if (auto error = loader.applyFile(text, name))
+    return *error;
+  return finish(loader, overrides);
+}

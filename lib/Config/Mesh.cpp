@@ -1,0 +1,259 @@
+// The mesh: order of its axes, a size of -1, agreement with the rank count, and
+// whether every axis is used.
+
+#include "cleave/Config/Load.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <set>
+
+using namespace cleave;
+
+namespace {
+
+const std::vector<std::string> &defaultOrder() {
+  static const std::vector<std::string> order = {"pipeline", "data", "expert",
+                                                 "sequence", "tensor"};
+  return order;
+}
+
+bool contains(const std::vector<std::string> &names, const std::string &name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string join(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string describe(const Mesh &mesh) {
+  std::string text;
+  for (const auto &[name, size] : mesh.axes)
+    text += (text.empty() ? "" : ", ") + name + "=" + std::to_string(size);
+  return text.empty() ? "no axes" : text;
+}
+
+// The axes of the mesh in order, sizes as given.
+ConfigResult<Mesh> orderedAxes(const MeshConfig &config) {
+  const std::vector<std::string> &order =
+      config.axes.empty() ? defaultOrder() : config.axes;
+  for (size_t i = 0; i < order.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (order[i] == order[j])
+        return ConfigError{"mesh.axes names '" + order[i] +
+                           "' twice; name every axis once"};
+
+  for (const auto &[name, size] : config.sizes) {
+    if (contains(order, name))
+      continue;
+    std::string message = "mesh." + name + ": '" + name + "' is ";
+    if (config.axes.empty()) {
+      message += "neither a key of [mesh] nor one of its default axes (" +
+                 join(order) + ")";
+      message += "; list all axes in mesh.axes, slowest first, to use "
+                 "another name";
+      std::vector<std::string> known = order;
+      known.insert(known.end(), {"axes", "ranks_per_node"});
+      if (auto meant = nearest(name, known))
+        message += "; did you mean 'mesh." + *meant + "'?";
+      return ConfigError{message};
+    }
+    message += "not listed in mesh.axes (" + join(order) + ")";
+    if (auto meant = nearest(name, order))
+      message += "; did you mean 'mesh." + *meant + "'?";
+    return ConfigError{message};
+  }
+
+  Mesh mesh;
+  for (const std::string &name : order) {
+    auto found = config.sizes.find(name);
+    if (found != config.sizes.end())
+      mesh.axes.emplace_back(name, found->second);
+    else if (!config.axes.empty())
+      mesh.axes.emplace_back(name, 1); // listed, so shardings may name it
+  }
+  return mesh;
+}
+
+} // namespace
+
+int64_t Mesh::ranks() const {
+  int64_t product = 1;
+  for (const auto &axis : axes)
+    product *= axis.second;
+  return product;
+}
+
+int64_t Mesh::size(const std::string &axis) const {
+  for (const auto &[name, size] : axes)
+    if (name == axis)
+      return size;
+  return 1;
+}
+
+ConfigResult<Mesh> cleave::resolveMesh(const Config &config,
+                                       std::optional<int64_t> ranks) {
+  ConfigResult<Mesh> mesh = orderedAxes(config.mesh);
+  if (!mesh)
+    return mesh;
+  if (ranks && *ranks < 1)
+    return ConfigError{"found " + std::to_string(*ranks) +
+                       " ranks; expected at least 1"};
+
+  constexpr int64_t limit = 1 << 24;
+  int64_t known = 1;
+  std::pair<std::string, int64_t> *rest = nullptr;
+  for (auto &axis : mesh->axes) {
+    if (axis.second == -1) {
+      if (rest)
+        return ConfigError{"mesh." + rest->first + " and mesh." + axis.first +
+                           " are both -1; only one axis can take what is left "
+                           "of the ranks"};
+      rest = &axis;
+      continue;
+    }
+    if (axis.second > limit / known)
+      return ConfigError{"the mesh (" + describe(*mesh) + ") has more than " +
+                         std::to_string(limit) + " ranks"};
+    known *= axis.second;
+  }
+
+  if (rest) {
+    if (!ranks)
+      return ConfigError{"mesh." + rest->first +
+                         " = -1 takes what is left of the rank count, which is "
+                         "not known; give --ranks N or a size"};
+    if (*ranks % known != 0)
+      return ConfigError{"mesh." + rest->first +
+                         " = -1: " + std::to_string(*ranks) +
+                         " ranks do not divide by the " +
+                         std::to_string(known) + " that the other axes make"};
+    rest->second = *ranks / known;
+    return mesh;
+  }
+
+  if (ranks && *ranks != known) {
+    std::string message = "the mesh (" + describe(*mesh) + ") has " +
+                          std::to_string(known) +
+                          (known == 1 ? " rank" : " ranks") +
+                          ", but there are " + std::to_string(*ranks);
+    if (mesh->axes.empty())
+      message += "; say how to use them, e.g. --set mesh.data=" +
+                 std::to_string(*ranks);
+    else
+      message += "; change the mesh or the rank count, or set one axis to -1";
+    return ConfigError{message};
+  }
+  return mesh;
+}
+
+std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
+                                                const Mesh &mesh) {
+  std::set<std::string> used;
+  // A strategy's own axis may be absent (the strategy then does nothing), but
+  // only under its default name: another name was typed, and must exist.
+  auto use = [&](const std::string &key, const std::string &axis,
+                 const std::string &standard) -> std::optional<ConfigError> {
+    bool exists = std::any_of(mesh.axes.begin(), mesh.axes.end(),
+                              [&](const auto &a) { return a.first == axis; });
+    if (!exists && axis != standard) {
+      std::vector<std::string> names;
+      for (const auto &a : mesh.axes)
+        names.push_back(a.first);
+      std::string message = key + " names the axis '" + axis +
+                            "', but the mesh has " + describe(mesh);
+      if (auto meant = nearest(axis, names))
+        message += "; did you mean '" + *meant + "'?";
+      return ConfigError{message};
+    }
+    used.insert(axis);
+    return std::nullopt;
+  };
+
+  const ParallelConfig &parallel = config.parallel;
+  if (parallel.data.enabled)
+    if (auto error = use("parallel.data.axis", parallel.data.axis, "data"))
+      return error;
+  if (parallel.data.enabled && !parallel.data.replicate.empty())
+    if (auto error =
+            use("parallel.data.replicate", parallel.data.replicate, ""))
+      return error;
+  if (parallel.tensor.enabled) {
+    if (parallel.tensor.axes.empty())
+      if (auto error =
+              use("parallel.tensor.axis", parallel.tensor.axis, "tensor"))
+        return error;
+    for (const std::string &axis : parallel.tensor.axes)
+      if (auto error = use("parallel.tensor.axes", axis, ""))
+        return error;
+  }
+  for (const SequenceParallelConfig &sequence : parallel.sequence)
+    if (auto error = use("parallel.sequence", sequence.axis, ""))
+      return error;
+  if (parallel.expert.enabled)
+    if (auto error =
+            use("parallel.expert.axis", parallel.expert.axis, "expert"))
+      return error;
+  if (parallel.pipeline.enabled)
+    if (auto error =
+            use("parallel.pipeline.axis", parallel.pipeline.axis, "pipeline"))
+      return error;
+  for (const ShardConfig &shard : config.shard)
+    for (const std::vector<std::string> &dim : shard.dims)
+      for (const std::string &axis : dim)
+        if (auto error = use("shard.dims", axis, ""))
+          return error;
+
+  for (const auto &[name, size] : mesh.axes)
+    if (size > 1 && !used.count(name)) {
+      if (name == "sequence")
+        return ConfigError{
+            "mesh.sequence: sequence parallelism is not yet supported"};
+      return ConfigError{
+          "mesh." + name + " = " + std::to_string(size) +
+          " is used by no strategy; name it in [parallel] (for example "
+          "--set parallel.data.axis=" +
+          name + "), in a [[shard]], or remove it"};
+    }
+
+  // What later versions serve. An axis of size 1 asks for nothing.
+  if (parallel.expert.enabled && mesh.size(parallel.expert.axis) > 1)
+    return ConfigError{"mesh." + parallel.expert.axis +
+                       ": expert parallelism is not yet supported"};
+  if (parallel.pipeline.enabled && mesh.size(parallel.pipeline.axis) > 1)
+    return ConfigError{"mesh." + parallel.pipeline.axis +
+                       ": pipeline parallelism is not yet supported"};
+  return std::nullopt;
+}
+
+void cleave::applyMesh(Config &config, const Mesh &mesh) {
+  config.mesh.axes.clear();
+  config.mesh.sizes.clear();
+  for (const auto &[name, size] : mesh.axes) {
+    config.mesh.axes.push_back(name);
+    config.mesh.sizes[name] = size;
+  }
+}
+
+std::optional<int64_t> cleave::launcherWorldSize() {
+  // torchrun; Open MPI's mpirun; MPICH's and Intel's.
+  std::vector<const char *> names = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
+                                     "PMI_SIZE"};
+  // A batch script sees SLURM_NTASKS too; only a step that srun started has a
+  // process id.
+  if (std::getenv("SLURM_PROCID") && std::getenv("SLURM_STEP_NUM_TASKS"))
+    names.push_back("SLURM_STEP_NUM_TASKS");
+  for (const char *name : names) {
+    const char *text = std::getenv(name);
+    if (!text)
+      continue;
+    char *end = nullptr;
+    long long size = std::strtoll(text, &end, 10);
+    if (end != text && *end == 0 && size >= 1)
+      return size;
+  }
+  return std::nullopt;
+}

@@ -1,0 +1,10 @@
+"""exits.py CODE COMMAND...: runs the command and fails unless it ends with
+CODE. `not` only tells zero from non-zero."""
+
+import subprocess
+import sys
+
+wanted, command = int(sys.argv[1]), sys.argv[2:]
+found = subprocess.run(command).returncode
+if found != wanted:
+    sys.exit(f"exit code {found}, expected {wanted}: {' '.join(command)}")

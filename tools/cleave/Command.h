@@ -1,0 +1,72 @@
+// What a command of the driver is, and what commands share: the configuration's
+// flags, and how a command fails.
+
+#ifndef CLEAVE_TOOLS_COMMAND_H
+#define CLEAVE_TOOLS_COMMAND_H
+
+#include "cleave/Config/Load.h"
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace cleave::driver {
+
+enum ExitCode {
+  Success = 0,
+  AnswerIsNo = 1, // a check failed, a plan is infeasible
+  BadUsage = 2,   // wrong usage or bad input, known before running
+  RunFailed = 3,  // a rank died, a device refused, a collective timed out
+};
+
+// Thrown by commands, caught in main, printed as "cleave: error: …".
+class Failure : public std::runtime_error {
+public:
+  Failure(ExitCode code, const std::string &message)
+      : std::runtime_error(message), code(code) {}
+  ExitCode code;
+};
+
+// `add` declares the command's flags and returns what runs after parsing; its
+// result is the exit code.
+struct Command {
+  const char *name;
+  const char *summary;
+  std::function<int()> (*add)(CLI::App &app);
+};
+
+// The flags of every command that reads the configuration.
+struct CommonOptions {
+  std::string configFile;
+  std::vector<std::string> sets;
+  std::optional<int64_t> ranks;
+  std::string cache;
+  // What flags of the command itself set, e.g. {"data.path", FILE, "--data"};
+  // they come after --set.
+  std::vector<ConfigOverride> overrides;
+};
+
+void addConfigFlags(CLI::App &app, CommonOptions &options);
+void addRanksFlag(CLI::App &app, CommonOptions &options);
+void addCacheFlag(CLI::App &app, CommonOptions &options);
+
+// The configuration that the flags ask for; fails with BadUsage.
+LoadedConfig loadConfigOrFail(const CommonOptions &options);
+
+// --ranks, else the launcher's world size; none where neither is given. They
+// must agree where both are.
+std::optional<int64_t> rankCount(const CommonOptions &options);
+
+// The mesh for these ranks, put into `config`; fails with BadUsage.
+// `modelHasShardings`: the model names its own mesh axes, so none can be
+// unused.
+Mesh resolveMeshOrFail(Config &config, const CommonOptions &options,
+                       bool modelHasShardings = false);
+
+} // namespace cleave::driver
+
+#endif // CLEAVE_TOOLS_COMMAND_H

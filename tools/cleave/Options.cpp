@@ -1,0 +1,74 @@
+// The flags that commands share.
+
+#include "Command.h"
+
+#include <cstdlib>
+
+using namespace cleave;
+using namespace cleave::driver;
+
+void driver::addConfigFlags(CLI::App &app, CommonOptions &options) {
+  app.add_option("--config", options.configFile,
+                 "configuration, usually parallel.toml")
+      ->type_name("FILE");
+  app.add_option("--set", options.sets,
+                 "set one key, e.g. --set mesh.data=4; can be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void driver::addRanksFlag(CLI::App &app, CommonOptions &options) {
+  app.add_option("--ranks", options.ranks,
+                 "number of ranks; default: the size of the mesh")
+      ->type_name("N");
+}
+
+void driver::addCacheFlag(CLI::App &app, CommonOptions &options) {
+  if (const char *cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
+    options.cache = std::string(cache) + "/cleave";
+  else if (const char *home = std::getenv("HOME"); home && *home)
+    options.cache = std::string(home) + "/.cache/cleave";
+  else
+    options.cache = ".cleave-cache";
+  app.add_option("--cache", options.cache, "folder of compiled programs")
+      ->type_name("DIR")
+      ->capture_default_str();
+}
+
+LoadedConfig driver::loadConfigOrFail(const CommonOptions &options) {
+  ConfigSources sources;
+  sources.file = options.configFile;
+  for (const std::string &text : options.sets) {
+    auto override_ = parseOverride(text);
+    if (!override_)
+      throw Failure(BadUsage, override_.error());
+    sources.overrides.push_back(*override_);
+  }
+  sources.overrides.insert(sources.overrides.end(), options.overrides.begin(),
+                           options.overrides.end());
+  auto loaded = loadConfig(sources);
+  if (!loaded)
+    throw Failure(BadUsage, loaded.error());
+  return *loaded;
+}
+
+std::optional<int64_t> driver::rankCount(const CommonOptions &options) {
+  std::optional<int64_t> world = launcherWorldSize();
+  if (options.ranks && world && *options.ranks != *world)
+    throw Failure(BadUsage, "--ranks " + std::to_string(*options.ranks) +
+                                ", but the launcher started " +
+                                std::to_string(*world) + " ranks");
+  return options.ranks ? options.ranks : world;
+}
+
+Mesh driver::resolveMeshOrFail(Config &config, const CommonOptions &options,
+                               bool modelHasShardings) {
+  auto mesh = resolveMesh(config, rankCount(options));
+  if (!mesh)
+    throw Failure(BadUsage, mesh.error());
+  if (!modelHasShardings)
+    if (auto error = checkMeshUse(config, *mesh))
+      throw Failure(BadUsage, error->message);
+  applyMesh(config, *mesh);
+  return *mesh;
+}

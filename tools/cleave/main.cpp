@@ -1,0 +1,74 @@
+// The driver `cleave`: picks the command and turns every failure into one line
+// and the exit code that the contract gives it.
+
+#include "commands/Commands.h"
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <new>
+
+using namespace cleave::driver;
+
+namespace {
+
+int fail(int code, const std::string &message) {
+  std::cout.flush();
+  std::cerr << "cleave: error: " << message << "\n";
+  return code;
+}
+
+int runCommand(int argc, char **argv) {
+  CLI::App app("Takes a model as an ONNX graph and trains it on many devices.");
+  app.name("cleave");
+  app.set_version_flag("--version", "cleave " CLEAVE_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  app.footer("\n`cleave COMMAND --help` lists the flags of a command.\n"
+             "Exit codes: 0 success; 1 the answer is no (a check failed);\n"
+             "2 wrong usage or bad input; 3 a run failed.");
+
+  std::map<CLI::App *, std::function<int()>> actions;
+  for (const Command &command : commands) {
+    CLI::App *sub = app.add_subcommand(command.name, command.summary);
+    sub->footer(""); // the exit codes are the driver's
+    actions[sub] = command.add(*sub);
+  }
+
+  // CLI11 would only say that a command is missing.
+  if (argc > 1 && argv[1][0] != '-') {
+    std::vector<std::string> names;
+    for (const Command &command : commands)
+      names.push_back(command.name);
+    if (std::find(names.begin(), names.end(), argv[1]) == names.end())
+      return fail(BadUsage, "unknown command '" + std::string(argv[1]) +
+                                "'; did you mean '" +
+                                *cleave::nearest(argv[1], names, true) +
+                                "'? `cleave --help` lists all");
+  }
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &asked) { // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError &error) {
+    return fail(BadUsage,
+                std::string(error.what()) +
+                    "; see `cleave --help` or `cleave COMMAND --help`");
+  }
+  return actions.at(app.get_subcommands().front())();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  try {
+    return runCommand(argc, argv);
+  } catch (const Failure &failure) {
+    return fail(failure.code, failure.what());
+  } catch (const std::bad_alloc &) {
+    return fail(RunFailed, "out of memory");
+  } catch (const std::exception &error) {
+    return fail(RunFailed, error.what());
+  }
+}
