@@ -129,6 +129,12 @@ static Json toJson(const ManifestOutput &output) {
           {"batch_dim", output.batchDim}};
 }
 
+static Json toJson(const ManifestMetric &metric) {
+  return {{"action", metric.action},
+          {"name", metric.name},
+          {"buffer", metric.buffer}};
+}
+
 template <typename T> static Json listToJson(const std::vector<T> &items) {
   Json list = Json::array();
   for (const T &item : items)
@@ -417,6 +423,10 @@ static void readManifest(const Json &json, Manifest &m) {
   r.each("inputs", [&](const Reader &i) { m.inputs.push_back(readInput(i)); });
   r.each("outputs",
          [&](const Reader &o) { m.outputs.push_back(readOutput(o)); });
+  r.each("metrics", [&](const Reader &metric) {
+    m.metrics.push_back({metric.string("action"), metric.string("name"),
+                         metric.string("buffer")});
+  });
   r.each("tensors",
          [&](const Reader &t) { m.tensors.push_back(readTensor(t)); });
   r.each("state", [&](const Reader &s) { m.state.push_back(readState(s, m)); });

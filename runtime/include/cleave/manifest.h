@@ -86,6 +86,13 @@ struct ManifestOutput {
   int64_t batchDim = -1;
 };
 
+/// A scalar that an action leaves for the host.
+struct ManifestMetric {
+  std::string action; ///< loss_grad | loss | update
+  std::string name;   ///< loss | weight | grad_norm | finite
+  std::string buffer; ///< in the program's boundary table
+};
+
 struct Manifest {
   static constexpr int currentVersion = 1;
 
@@ -108,6 +115,7 @@ struct Manifest {
   std::vector<std::string> actions; ///< loss_grad, update, loss, forward, ...
   std::vector<ManifestInput> inputs;
   std::vector<ManifestOutput> outputs;
+  std::vector<ManifestMetric> metrics;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestState> state;
 

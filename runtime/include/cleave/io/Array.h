@@ -1,0 +1,67 @@
+//===- Array.h - arrays of the host part and their element types
+//-----------===//
+#ifndef CLEAVE_IO_ARRAY_H
+#define CLEAVE_IO_ARRAY_H
+
+#include "cleave/manifest.h" // elementSize
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cleave {
+
+/// A dense row-major array that owns its bytes. Element types are spelled as
+/// in the manifest.
+struct Array {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::vector<std::byte> bytes;
+
+  int64_t elements() const;
+  template <typename T> T *as() { return reinterpret_cast<T *>(bytes.data()); }
+  template <typename T> const T *as() const {
+    return reinterpret_cast<const T *>(bytes.data());
+  }
+};
+
+/// The same, of bytes that someone else owns. They need not be aligned.
+struct ArrayView {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  const std::byte *data = nullptr;
+
+  ArrayView() = default;
+  ArrayView(const Array &array)
+      : dtype(array.dtype), shape(array.shape), data(array.bytes.data()) {}
+  int64_t elements() const;
+  size_t byteSize() const { return elements() * elementSize(dtype); }
+};
+
+Array makeArray(std::string_view dtype, std::vector<int64_t> shape);
+
+/// "[2, 3]".
+std::string shapeToString(const std::vector<int64_t> &shape);
+
+bool isInteger(std::string_view dtype); ///< i8 ... u64, not i1
+bool isFloat(std::string_view dtype);
+
+/// One element of an array of any integer type (or i1).
+int64_t integerAt(std::string_view dtype, const std::byte *data, int64_t index);
+
+/// Converts `count` elements; float to float rounds to nearest even, integers
+/// keep their value (an integer that does not fit throws InputError naming
+/// `what`). Float to integer and back is refused, too.
+void convertElements(std::string_view from, const std::byte *source,
+                     std::string_view to, std::byte *target, int64_t count,
+                     const std::string &what);
+
+/// Index of the first element that is not finite, or -1. Integers are finite.
+int64_t firstNonFinite(std::string_view dtype, const std::byte *data,
+                       int64_t count);
+
+} // namespace cleave
+
+#endif // CLEAVE_IO_ARRAY_H

@@ -1,0 +1,46 @@
+//===- Error.h - errors of the host part
+//-----------------------------------===//
+//
+// The host part of the runtime (files, data, training loop) reports errors by
+// throwing Error, which carries the exit code of the contract; the edge (a
+// tool's main, or a function documented not to throw) catches it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_IO_ERROR_H
+#define CLEAVE_IO_ERROR_H
+
+#include <stdexcept>
+#include <string>
+
+namespace cleave {
+
+enum class ExitCode {
+  success = 0,
+  no = 1,       ///< the answer is no
+  badInput = 2, ///< wrong usage or bad input, known before running
+  failed = 3,   ///< a run failed
+};
+
+class Error : public std::runtime_error {
+public:
+  Error(ExitCode code, const std::string &message)
+      : std::runtime_error(message), code(code) {}
+  const ExitCode code;
+};
+
+/// Something that the user gave cannot be used. Says what, where, what was
+/// expected.
+struct InputError : Error {
+  explicit InputError(const std::string &message)
+      : Error(ExitCode::badInput, message) {}
+};
+
+/// The run cannot go on.
+struct RunError : Error {
+  explicit RunError(const std::string &message)
+      : Error(ExitCode::failed, message) {}
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_IO_ERROR_H

@@ -1,0 +1,100 @@
+//===- File.h - mapped input, checked output, atomic folders
+//---------------===//
+//
+// Reading maps files; writing checks every call, so that a full disk is an
+// error with the file's name and never a short file that looks whole.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_IO_FILE_H
+#define CLEAVE_IO_FILE_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace cleave {
+
+/// A file mapped read-only. Throws InputError naming the file.
+class MappedFile {
+public:
+  explicit MappedFile(const std::string &path);
+  ~MappedFile();
+  MappedFile(MappedFile &&other) noexcept;
+  MappedFile &operator=(MappedFile &&) = delete;
+
+  const std::byte *data() const { return bytes; }
+  size_t size() const { return length; }
+  const std::string &path() const { return name; }
+
+private:
+  std::string name;
+  const std::byte *bytes = nullptr;
+  size_t length = 0;
+};
+
+/// A new file. Every failure throws RunError; a full disk says so.
+class OutputFile {
+public:
+  /// `expectedSize` reserves the space, so that a full disk shows at once.
+  explicit OutputFile(const std::string &path, uint64_t expectedSize = 0);
+  ~OutputFile();
+  OutputFile(const OutputFile &) = delete;
+  OutputFile &operator=(const OutputFile &) = delete;
+
+  void write(const void *data, size_t size);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  /// Syncs to the device and closes. Without it the file may be incomplete.
+  void close();
+
+private:
+  std::string name;
+  int descriptor = -1;
+};
+
+/// Opens for appending whole lines (a log); each line is one write.
+class LineFile {
+public:
+  explicit LineFile(const std::string &path);
+  ~LineFile();
+  LineFile(const LineFile &) = delete;
+  LineFile &operator=(const LineFile &) = delete;
+  void append(std::string_view line);
+
+private:
+  std::string name;
+  int descriptor = -1;
+};
+
+/// A folder that appears whole or not at all: files are written below path(),
+/// a hidden temporary name beside the final one; commit() syncs the folder and
+/// renames it. Without commit() the destructor removes what was written.
+class AtomicFolder {
+public:
+  explicit AtomicFolder(const std::string &finalPath);
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder &) = delete;
+  AtomicFolder &operator=(const AtomicFolder &) = delete;
+
+  const std::string &path() const { return temporary; }
+  /// Takes the place of a folder of the same name, if there is one.
+  void commit();
+
+private:
+  std::string final, temporary;
+  bool committed = false;
+};
+
+/// A file that appears whole or not at all.
+void writeFileAtomically(const std::string &path, std::string_view content);
+
+/// Reads a whole text file. Throws InputError.
+std::string readTextFile(const std::string &path);
+
+/// Tests only: all output together fails as on a full disk after so many more
+/// bytes. Negative: no limit.
+void setWriteLimitForTests(int64_t bytes);
+
+} // namespace cleave
+
+#endif // CLEAVE_IO_FILE_H

@@ -1,0 +1,66 @@
+//===- Npy.h - NumPy's .npy and .npz files
+//---------------------------------===//
+//
+// bf16 has no NumPy type: it is written as f32. Entries of an .npz may be
+// stored or deflated; written ones are stored.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_IO_NPY_H
+#define CLEAVE_IO_NPY_H
+
+#include "cleave/io/Array.h"
+#include "cleave/io/File.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cleave {
+
+/// What the header of a .npy says, and where the elements begin.
+struct NpyHeader {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  bool fortranOrder = false;
+  size_t dataOffset = 0;
+};
+
+/// Parses a header. Throws InputError, with `name` in the message, on anything
+/// that is not a .npy, has an element type that cannot be read, or is short.
+NpyHeader parseNpyHeader(const std::byte *data, size_t size,
+                         const std::string &name);
+
+Array readNpy(const std::string &path);
+void writeNpy(const std::string &path, const ArrayView &array);
+
+using NamedArrays = std::vector<std::pair<std::string, Array>>;
+using NamedViews = std::vector<std::pair<std::string, ArrayView>>;
+
+/// An .npz opened for reading; arrays are read one by one.
+class NpzReader {
+public:
+  explicit NpzReader(const std::string &path);
+  std::vector<std::string> names() const;
+  bool has(const std::string &name) const;
+  /// Throws InputError if there is none of the name, or if it is damaged.
+  Array read(const std::string &name) const;
+
+private:
+  struct Entry {
+    std::string name;
+    int method;
+    uint32_t crc;
+    uint64_t compressed, size, header;
+  };
+  MappedFile file;
+  std::vector<Entry> entries;
+};
+
+NamedArrays readNpz(const std::string &path);
+/// Written to a temporary name and renamed.
+void writeNpz(const std::string &path, const NamedViews &arrays);
+
+} // namespace cleave
+
+#endif // CLEAVE_IO_NPY_H

@@ -1,0 +1,19 @@
+//===- NpyDetail.h - shared by the readers and writers of .npy and .npz
+//----===//
+#ifndef CLEAVE_IO_NPYDETAIL_H
+#define CLEAVE_IO_NPYDETAIL_H
+
+#include "cleave/io/Array.h"
+
+namespace cleave {
+
+Array arrayFromNpy(const std::byte *data, size_t size, const std::string &name);
+std::string npyHeader(const std::string &dtype,
+                      const std::vector<int64_t> &shape);
+/// The array in a type that NumPy has; `converted` owns the bytes if that is
+/// another one.
+ArrayView numpyView(const ArrayView &array, Array &converted);
+
+} // namespace cleave
+
+#endif // CLEAVE_IO_NPYDETAIL_H

@@ -1,0 +1,90 @@
+//===- Weights.cpp - initial values of a program's tensors
+//-----------------===//
+#include "cleave/io/Weights.h"
+#include "cleave/io/Error.h"
+
+#include <cmath>
+#include <filesystem>
+#include <numbers>
+
+namespace fs = std::filesystem;
+
+namespace cleave {
+
+ArrayView WeightFiles::view(const ManifestTensor &tensor) {
+  const WeightRef &ref = *tensor.weight;
+  const std::string label = "weights of '" + tensor.name + "'";
+  // The model file says where its weights are; it must not reach elsewhere.
+  fs::path relative = fs::path(ref.file).lexically_normal();
+  if (relative.empty() || relative.is_absolute() || *relative.begin() == "..")
+    throw InputError(label + ": file '" + ref.file +
+                     "' lies outside the model's folder");
+  std::string path = (fs::path(folder) / relative).string();
+  auto file = files.find(path);
+  if (file == files.end()) {
+    try {
+      file = files.emplace(path, MappedFile(path)).first;
+    } catch (const Error &error) {
+      throw InputError(label + ": " + error.what());
+    }
+  }
+  const MappedFile &mapped = file->second;
+  ArrayView view;
+  view.dtype = ref.dtype;
+  view.shape = tensor.shape;
+  uint64_t need = view.byteSize();
+  if (ref.offset > mapped.size() || mapped.size() - ref.offset < need)
+    throw InputError(label + ": " + path + " is too short: expected " +
+                     std::to_string(need) + " bytes at offset " +
+                     std::to_string(ref.offset) + ", found a file of " +
+                     std::to_string(mapped.size()));
+  view.data = mapped.data() + ref.offset;
+  return view;
+}
+
+/// SplitMix64's finalizer: a well mixed number for each counter.
+static uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+/// In (0, 1].
+static double uniform(uint64_t key, uint64_t counter) {
+  return ((mix(key ^ mix(counter)) >> 11) + 1) * 0x1p-53;
+}
+
+Array initialValue(const ManifestTensor &tensor, WeightFiles &files,
+                   uint64_t seed) {
+  Array result = makeArray(tensor.dtype, tensor.shape);
+  int64_t count = result.elements();
+  if (tensor.weight) {
+    ArrayView view = files.view(tensor);
+    convertElements(view.dtype, view.data, result.dtype, result.bytes.data(),
+                    count, "weights of '" + tensor.name + "'");
+    return result;
+  }
+  const Initializer &init = tensor.init;
+  if (init.kind == "zeros")
+    return result;
+  uint64_t key = mix(seed);
+  for (unsigned char c : tensor.name)
+    key = mix(key ^ c);
+  Array drawn = makeArray("f64", tensor.shape);
+  for (int64_t i = 0; i < count; ++i) {
+    double value = init.a;
+    if (init.kind == "uniform")
+      value = init.a + (init.b - init.a) * uniform(key, i);
+    else if (init.kind == "normal") // Box-Muller
+      value =
+          init.a + init.b * std::sqrt(-2 * std::log(uniform(key, 2 * i))) *
+                       std::cos(2 * std::numbers::pi * uniform(key, 2 * i + 1));
+    drawn.as<double>()[i] = value;
+  }
+  convertElements("f64", drawn.bytes.data(), result.dtype, result.bytes.data(),
+                  count, "initial value of '" + tensor.name + "'");
+  return result;
+}
+
+} // namespace cleave
