@@ -1,0 +1,50 @@
+//===- Dist.h - the sharding dialect ----------------------------*- C++ -*-===//
+//
+// Meshes, shardings, constraints and collectives. See Sharding.h for the
+// algebra over them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CLEAVE_DIALECT_DIST_IR_DIST_H
+#define CLEAVE_DIALECT_DIST_IR_DIST_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "cleave/Dialect/Dist/IR/DistDialect.h.inc"
+#include "cleave/Dialect/Dist/IR/DistEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "cleave/Dialect/Dist/IR/DistAttrs.h.inc"
+
+#include "cleave/Dialect/Dist/IR/DistInterfaces.h.inc"
+
+#define GET_OP_CLASSES
+#include "cleave/Dialect/Dist/IR/DistOps.h.inc"
+
+namespace cleave::dist {
+
+/// Names of attributes that strategies and passes share.
+inline constexpr llvm::StringLiteral kShardingAttrName = "dist.sharding";
+
+/// Reports through `emitError` when the sharding does not fit the type or the
+/// mesh (constraints S2 to S4). `type` may be null.
+mlir::LogicalResult
+verifySharding(llvm::function_ref<mlir::InFlightDiagnostic()> emitError, ShardingAttr sharding,
+               mlir::RankedTensorType type, MeshAttr mesh);
+
+/// Reports through `emitError` when the axes do not fit the mesh (constraint
+/// C1).
+mlir::LogicalResult verifyAxes(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
+                               llvm::ArrayRef<AxisRefAttr> axes, MeshAttr mesh);
+
+} // namespace cleave::dist
+
+#endif

@@ -1,0 +1,70 @@
+//===- DistBase.td - the sharding dialect ------------------------*- tablegen -*-===//
+//
+// The dialect, its enumerations and base classes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CLEAVE_DIALECT_DIST_IR_DISTBASE
+#define CLEAVE_DIALECT_DIST_IR_DISTBASE
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+
+def Dist_Dialect : Dialect {
+  let name = "dist";
+  let cppNamespace = "::cleave::dist";
+  let summary = "Meshes, shardings, constraints and collectives";
+  let description = [{
+    Names where the parts of a tensor lie on a mesh of ranks. It knows nothing
+    of models, layers or optimizers.
+
+    In the *global phase* values have their logical shapes; `dist.sharding`
+    attributes and `dist.constrain` say how they are to be split. In the *local
+    phase* values have the shape of one rank's tile and every movement of data
+    is an explicit collective.
+
+    A dimension of N elements split n ways has tiles of ceil(N / n) elements on
+    every rank. Rank i of the group holds the elements from i * tile on; what
+    lies past N is padding, and its content is undefined (it may be NaN). Every
+    reader that reduces over a padded dimension masks it.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
+}
+
+class Dist_Attr<string name, string attrMnemonic, list<Trait> traits = []>
+    : AttrDef<Dist_Dialect, name, traits> {
+  let mnemonic = attrMnemonic;
+}
+
+class Dist_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Dist_Dialect, mnemonic, traits>;
+
+def Dist_ReduceKind : I32EnumAttr<"ReduceKind", "how partial values combine", [
+  I32EnumAttrCase<"Sum", 0, "sum">,
+  I32EnumAttrCase<"Max", 1, "max">,
+  I32EnumAttrCase<"Min", 2, "min">
+]> {
+  let cppNamespace = "::cleave::dist";
+  let genSpecializedAttr = 0;
+}
+def Dist_ReduceKindAttr : EnumAttr<Dist_Dialect, Dist_ReduceKind, "reduce_kind">;
+
+def Dist_Purpose : I32EnumAttr<"Purpose", "what a collective is for", [
+  I32EnumAttrCase<"Gradient", 0, "gradient">,
+  I32EnumAttrCase<"Parameter", 1, "parameter">,
+  I32EnumAttrCase<"Activation", 2, "activation">,
+  I32EnumAttrCase<"Expert", 3, "expert">,
+  I32EnumAttrCase<"Norm", 4, "norm">,
+  I32EnumAttrCase<"Loss", 5, "loss">,
+  I32EnumAttrCase<"Pipeline", 6, "pipeline">
+]> {
+  let cppNamespace = "::cleave::dist";
+  let genSpecializedAttr = 0;
+}
+def Dist_PurposeAttr : EnumAttr<Dist_Dialect, Dist_Purpose, "purpose">;
+
+#endif

@@ -1,0 +1,269 @@
+//===- DistOps.td - operations of the sharding dialect -----------*- tablegen -*-===//
+
+#ifndef CLEAVE_DIALECT_DIST_IR_DISTOPS
+#define CLEAVE_DIALECT_DIST_IR_DISTOPS
+
+include "cleave/Dialect/Dist/IR/DistAttrs.td"
+include "cleave/Dialect/Dist/IR/DistInterfaces.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
+  let summary = "Declares a mesh of ranks";
+  let description = [{
+    Axes are named, slowest link first; a rank is the row-major index over
+    them. `links` gives each axis its link class.
+
+    ```mlir
+    dist.mesh @m <["data"=2, "tensor"=4]>
+    dist.mesh @n <["data"=2, "tensor"=4]> links ["inter", "intra"]
+    ```
+
+    Constraints:
+    - (M1) axis names are distinct and not empty; sizes are positive.
+    - (M2) there is one link class for each axis, where `links` is given.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Dist_MeshAttr:$mesh,
+                       OptionalAttr<StrArrayAttr>:$links);
+  let assemblyFormat = "$sym_name $mesh (`links` $links^)? attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The mesh that `name` refers to as seen from `from`, or null.
+    static MeshOp lookup(::mlir::Operation *from, ::mlir::FlatSymbolRefAttr name);
+  }];
+}
+
+def Dist_ConstrainOp : Dist_Op<"constrain", [Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Requires a sharding of a value";
+  let description = [{
+    The identity. In the global phase it says that the result has the sharding
+    given; propagation spreads it and partitioning turns it into a reshard
+    where the operand lies otherwise.
+
+    ```mlir
+    %1 = dist.constrain %0 <@m, [{"x"}, {?} ]> : tensor<4x6xf32>
+    ```
+
+    Constraints: (S2), (S3), (S4) of `#dist.sharding`.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, Dist_ShardingAttr:$sharding);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input $sharding attr-dict `:` type($input)";
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives of the local phase
+//===----------------------------------------------------------------------===//
+
+class Dist_CollectiveOp<string mnemonic, list<Trait> traits = []>
+    : Dist_Op<mnemonic, !listconcat([Pure,
+        DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+        DeclareOpInterfaceMethods<Dist_CollectiveOpInterface,
+                                  ["getSentBytes", "getPayloadBytes"]>], traits)>;
+
+def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
+  let summary = "Combines the values that the ranks of a group hold";
+  let description = [{
+    Every rank of a group receives the elementwise sum (or maximum, minimum)
+    over the group. Several operands are one message.
+
+    ```mlir
+    %2:2 = dist.all_reduce sum %0, %1 over @m {"data"} purpose gradient
+        : tensor<4x6xf32>, tensor<6xf32>
+    ```
+
+    Constraints:
+    - (C1) every axis is one of the mesh, none is used twice, sub-axes divide.
+    - (C2) there is at least one operand, and as many results.
+    - (AR1) results have the types of the operands.
+  }];
+  let arguments = (ins Dist_ReduceKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
+                       FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
+                       Dist_PurposeAttr:$purpose);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $kind $inputs `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    attr-dict `:` custom<SameTypes>(type($inputs), type($results))
+  }];
+}
+
+def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
+  let summary = "Gives every rank of a group the tiles of all, end to end";
+  let description = [{
+    Lays the tiles along a dimension, in group order. Where the dimension did
+    not divide, the last elements are padding and a `nn.slice` follows.
+
+    ```mlir
+    %1 = dist.all_gather %0 dims [0] over @m {"x"} purpose activation
+        : (tensor<2x6xf32>) -> tensor<8x6xf32>
+    ```
+
+    Constraints: (C1), (C2), and
+    - (AG1) `dims` has one entry for each operand, a dimension of it.
+    - (AG2) a result has the shape of its operand, with that dimension times
+      the size of the group.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs, DenseI64ArrayAttr:$dims,
+                       FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
+                       Dist_PurposeAttr:$purpose);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $inputs `dims` $dims `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    attr-dict `:` functional-type($inputs, $results)
+  }];
+}
+
+def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
+  let summary = "Combines values and leaves each rank one tile of the outcome";
+  let description = [{
+    An all-reduce of which rank i of the group keeps tile i along a dimension.
+    The dimension divides; a `nn.pad` goes before where it does not.
+
+    ```mlir
+    %1 = dist.reduce_scatter sum %0 dims [0] over @m {"x"} purpose gradient
+        : (tensor<8x6xf32>) -> tensor<2x6xf32>
+    ```
+
+    Constraints: (C1), (C2), and
+    - (RS1) `dims` has one entry for each operand, a dimension of it.
+    - (RS2) a result has the shape of its operand, with that dimension divided
+      by the size of the group, without remainder.
+  }];
+  let arguments = (ins Dist_ReduceKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
+                       DenseI64ArrayAttr:$dims, FlatSymbolRefAttr:$mesh,
+                       Dist_AxisListAttr:$axes, Dist_PurposeAttr:$purpose);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $kind $inputs `dims` $dims `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    attr-dict `:` functional-type($inputs, $results)
+  }];
+}
+
+def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
+  let summary = "Splits one dimension and gathers another";
+  let description = [{
+    Rank i of a group sends block j along the split dimension to rank j, and
+    lays what it receives along the concatenated dimension in group order. Both
+    dimensions may be padded: the split one must divide.
+
+    ```mlir
+    %1 = dist.all_to_all %0 split [0] concat [1] over @m {"x"} purpose activation
+        : (tensor<8x6xf32>) -> tensor<2x24xf32>
+    ```
+
+    Constraints: (C1), (C2), and
+    - (AA1) `split` and `concat` have one entry for each operand, two different
+      dimensions of it.
+    - (AA2) a result has the shape of its operand, with the split dimension
+      divided by the size of the group, without remainder, and the concatenated
+      one times that size.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
+                       DenseI64ArrayAttr:$split_dims, DenseI64ArrayAttr:$concat_dims,
+                       FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
+                       Dist_PurposeAttr:$purpose);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $inputs `split` $split_dims `concat` $concat_dims `over` $mesh
+    custom<AxisList>($axes) `purpose` $purpose
+    attr-dict `:` functional-type($inputs, $results)
+  }];
+}
+
+def Dist_CollectivePermuteOp : Dist_CollectiveOp<"collective_permute"> {
+  let summary = "Moves whole tiles between the ranks of a group";
+  let description = [{
+    `pairs` lists source and target, alternating, as indices in the group. A
+    rank that is no target receives zeros.
+
+    ```mlir
+    %1 = dist.collective_permute %0 pairs [0, 1, 1, 0] over @m {"x"} purpose activation
+        : tensor<2x6xf32>
+    ```
+
+    Constraints: (C1), (C2), and
+    - (CP1) results have the types of the operands.
+    - (CP2) `pairs` has an even number of entries, each an index in the group;
+      no source and no target is listed twice.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs, DenseI64ArrayAttr:$pairs,
+                       FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
+                       Dist_PurposeAttr:$purpose);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $inputs `pairs` $pairs `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    attr-dict `:` custom<SameTypes>(type($inputs), type($results))
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Where a rank is
+//===----------------------------------------------------------------------===//
+
+class Dist_RankOp<string mnemonic, list<Trait> traits = []>
+    : Dist_Op<mnemonic, !listconcat(
+        [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>], traits)>;
+
+def Dist_SliceOp : Dist_RankOp<"slice"> {
+  let summary = "Takes this rank's tile of a dimension that is locally whole";
+  let description = [{
+    No communication. The tile has ceil(N / n) elements for a dimension of N
+    split n ways; where n does not divide N, the last ranks' tiles end in
+    padding, whose content is undefined.
+
+    ```mlir
+    %1 = dist.slice %0 dim 0 over @m {"x"} : tensor<10x6xf32> -> tensor<3x6xf32>
+    ```
+
+    Constraints: (C1), and
+    - (SL1) `dim` is a dimension of the operand.
+    - (SL2) the result has the shape of the operand, with that dimension the
+      size of a tile.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$dim,
+                       FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $input `dim` custom<Dim>($dim) `over` $mesh custom<AxisList>($axes)
+    attr-dict `:` type($input) `->` type($result)
+  }];
+}
+
+def Dist_AxisIndexOp : Dist_RankOp<"axis_index"> {
+  let summary = "The rank's index in its group";
+  let description = [{
+    The row-major index over the axes in the order listed.
+
+    ```mlir
+    %0 = dist.axis_index over @m {"x", "y"} : tensor<i64>
+    ```
+
+    Constraints: (C1).
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes);
+  let results = (outs 0DTensorOf<[I64]>:$result);
+  let assemblyFormat = "`over` $mesh custom<AxisList>($axes) attr-dict `:` type($result)";
+}
+
+def Dist_TileOffsetOp : Dist_RankOp<"tile_offset"> {
+  let summary = "Where this rank's tile begins in the whole dimension";
+  let description = [{
+    The rank's index in its group times the size of a tile.
+
+    ```mlir
+    %0 = dist.tile_offset tile 3 over @m {"x"} : tensor<i64>
+    ```
+
+    Constraints: (C1), and
+    - (TO1) `tile` is positive.
+  }];
+  let arguments = (ins I64Attr:$tile, FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes);
+  let results = (outs 0DTensorOf<[I64]>:$result);
+  let assemblyFormat = [{
+    `tile` custom<Dim>($tile) `over` $mesh custom<AxisList>($axes) attr-dict `:` type($result)
+  }];
+}
+
+#endif

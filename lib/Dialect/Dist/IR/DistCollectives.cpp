@@ -1,0 +1,181 @@
+//===- DistCollectives.cpp - verifiers and volumes of collectives ---------===//
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "llvm/ADT/SmallSet.h"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+//===----------------------------------------------------------------------===//
+// Shared
+//===----------------------------------------------------------------------===//
+
+/// Checks (C1) and (C2) and returns the size of the group.
+template <typename OpTy>
+static FailureOr<int64_t> checkedGroupSize(OpTy op, SymbolTableCollection &symbols) {
+  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
+  if (!mesh) {
+    op.emitOpError("there is no mesh ") << op.getMeshAttr();
+    return failure();
+  }
+  ArrayRef<AxisRefAttr> axes = op.getAxes().getAxes();
+  if (failed(verifyAxes([&] { return op.emitOpError(); }, axes, mesh.getMesh()))) // (C1)
+    return failure();
+  if (op.getInputs().empty() || op.getInputs().size() != op.getResults().size()) { // (C2)
+    op.emitOpError("has ") << op.getInputs().size() << " operands and " << op.getResults().size()
+                           << " results, expected at least one and as many of both";
+    return failure();
+  }
+  return axesSize(mesh.getMesh(), axes);
+}
+
+static LogicalResult checkDims(Operation *op, StringRef name, ArrayRef<int64_t> dims) {
+  if (dims.size() != op->getNumOperands())
+    return op->emitOpError(name) << " has " << dims.size() << " entries, expected "
+                                 << op->getNumOperands() << ", one for each operand";
+  for (auto [operand, dim] : llvm::zip_equal(op->getOperands(), dims)) {
+    int64_t rank = cast<RankedTensorType>(operand.getType()).getRank();
+    if (dim < 0 || dim >= rank)
+      return op->emitOpError(name) << " has dimension " << dim << ", out of range for a rank-"
+                                   << rank << " operand";
+  }
+  return success();
+}
+
+static LogicalResult checkResult(Operation *op, unsigned index, ArrayRef<int64_t> want) {
+  auto type = cast<RankedTensorType>(op->getOperand(index).getType()).clone(want);
+  if (op->getResult(index).getType() != type)
+    return op->emitOpError("type ")
+           << op->getResult(index).getType() << " of result " << index
+           << " does not follow from the operand; expected " << type;
+  return success();
+}
+
+static LogicalResult checkDivides(Operation *op, int64_t size, int64_t dim, int64_t group) {
+  if (size % group != 0)
+    return op->emitOpError("dimension ") << dim << " of size " << size
+                                         << " does not divide by the group of " << group
+                                         << "; pad it first";
+  return success();
+}
+
+static int64_t bytesOf(TypeRange types) {
+  int64_t bytes = 0;
+  for (Type type : types) {
+    auto tensor = cast<RankedTensorType>(type);
+    int64_t bits = tensor.getElementType().isIntOrFloat() ? tensor.getElementTypeBitWidth() : 64;
+    bytes += tensor.getNumElements() * llvm::divideCeil(bits, 8);
+  }
+  return bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// Verifiers
+//===----------------------------------------------------------------------===//
+
+LogicalResult AllReduceOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(checkedGroupSize(*this, symbols)))
+    return failure();
+  for (unsigned i = 0; i < getNumOperands(); ++i) // (AR1)
+    if (failed(checkResult(*this, i,
+                           cast<RankedTensorType>(getOperand(i).getType()).getShape())))
+      return failure();
+  return success();
+}
+
+LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
+  if (failed(group) || failed(checkDims(*this, "dims", getDims()))) // (AG1)
+    return failure();
+  for (auto [i, dim] : llvm::enumerate(getDims())) { // (AG2)
+    SmallVector<int64_t> want(cast<RankedTensorType>(getOperand(i).getType()).getShape());
+    want[dim] *= *group;
+    if (failed(checkResult(*this, i, want)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
+  if (failed(group) || failed(checkDims(*this, "dims", getDims()))) // (RS1)
+    return failure();
+  for (auto [i, dim] : llvm::enumerate(getDims())) { // (RS2)
+    SmallVector<int64_t> want(cast<RankedTensorType>(getOperand(i).getType()).getShape());
+    if (failed(checkDivides(*this, want[dim], dim, *group)))
+      return failure();
+    want[dim] /= *group;
+    if (failed(checkResult(*this, i, want)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult AllToAllOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
+  if (failed(group) || failed(checkDims(*this, "split", getSplitDims())) ||
+      failed(checkDims(*this, "concat", getConcatDims()))) // (AA1)
+    return failure();
+  for (unsigned i = 0; i < getNumOperands(); ++i) {
+    int64_t split = getSplitDims()[i], concat = getConcatDims()[i];
+    if (split == concat) // (AA1)
+      return emitOpError("splits and concatenates dimension ")
+             << split << " of operand " << i << ", expected two different ones";
+    SmallVector<int64_t> want(cast<RankedTensorType>(getOperand(i).getType()).getShape());
+    if (failed(checkDivides(*this, want[split], split, *group))) // (AA2)
+      return failure();
+    want[split] /= *group;
+    want[concat] *= *group;
+    if (failed(checkResult(*this, i, want)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult CollectivePermuteOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
+  if (failed(group))
+    return failure();
+  for (unsigned i = 0; i < getNumOperands(); ++i) // (CP1)
+    if (failed(checkResult(*this, i,
+                           cast<RankedTensorType>(getOperand(i).getType()).getShape())))
+      return failure();
+  ArrayRef<int64_t> pairs = getPairs();
+  if (pairs.size() % 2 != 0) // (CP2)
+    return emitOpError("pairs has ") << pairs.size() << " entries, expected an even number";
+  llvm::SmallSet<int64_t, 8> sources, targets;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (pairs[i] < 0 || pairs[i] >= *group)
+      return emitOpError("pairs has ") << pairs[i] << ", expected an index below the group's size "
+                                       << *group;
+    if (!(i % 2 ? targets : sources).insert(pairs[i]).second)
+      return emitOpError("pairs lists ") << (i % 2 ? "target " : "source ") << pairs[i] << " twice";
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Volumes: ring-optimal, bytes that a rank sends
+//===----------------------------------------------------------------------===//
+
+int64_t AllReduceOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
+int64_t AllReduceOp::getSentBytes(int64_t n) { return 2 * (n - 1) * getPayloadBytes() / n; }
+
+int64_t AllGatherOp::getPayloadBytes() { return bytesOf(getResults().getTypes()); }
+int64_t AllGatherOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
+
+int64_t ReduceScatterOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
+int64_t ReduceScatterOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
+
+int64_t AllToAllOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
+int64_t AllToAllOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
+
+// The busiest rank's: one that is a source and not its own target.
+int64_t CollectivePermuteOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
+int64_t CollectivePermuteOp::getSentBytes(int64_t n) {
+  for (size_t i = 0; i + 1 < getPairs().size(); i += 2)
+    if (getPairs()[i] != getPairs()[i + 1])
+      return getPayloadBytes();
+  return 0;
+}

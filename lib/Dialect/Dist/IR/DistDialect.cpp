@@ -1,0 +1,82 @@
+//===- DistDialect.cpp - registration and discardable attributes ----------===//
+//
+// `dist.sharding` may stand on function arguments and results (one sharding)
+// and on operations (an array, one sharding for each result). The verifier of
+// the dialect checks them against types and mesh.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+#include "cleave/Dialect/Dist/IR/DistDialect.cpp.inc"
+#include "cleave/Dialect/Dist/IR/DistEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "cleave/Dialect/Dist/IR/DistAttrs.cpp.inc"
+#include "cleave/Dialect/Dist/IR/DistInterfaces.cpp.inc"
+
+void DistDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "cleave/Dialect/Dist/IR/DistAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "cleave/Dialect/Dist/IR/DistOps.cpp.inc"
+      >();
+}
+
+static LogicalResult verifyOn(Operation *op, Attribute value, Type type, const Twine &what) {
+  auto emit = [&] { return op->emitError() << what.str() << ": "; };
+  auto sharding = dyn_cast<ShardingAttr>(value);
+  if (!sharding)
+    return emit() << "expected a #dist.sharding, found " << value;
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor)
+    return emit() << "expected a ranked tensor, found " << type;
+  MeshOp mesh = MeshOp::lookup(op, sharding.getMesh());
+  if (!mesh)
+    return emit() << "there is no mesh " << sharding.getMesh();
+  return verifySharding(emit, sharding, tensor, mesh.getMesh());
+}
+
+LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (attr.getName() != kShardingAttrName)
+    return op->emitError("unknown attribute ") << attr.getName();
+  auto list = dyn_cast<ArrayAttr>(attr.getValue());
+  if (!list || list.size() != op->getNumResults())
+    return op->emitError("dist.sharding: expected an array of ")
+           << op->getNumResults() << " shardings, one for each result, found " << attr.getValue();
+  for (auto [index, value] : llvm::enumerate(list))
+    if (failed(verifyOn(op, value, op->getResult(index).getType(),
+                        "dist.sharding of result " + Twine(index))))
+      return failure();
+  return success();
+}
+
+LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned argIndex,
+                                                    NamedAttribute attr) {
+  if (attr.getName() != kShardingAttrName)
+    return op->emitError("unknown attribute ") << attr.getName();
+  auto func = dyn_cast<FunctionOpInterface>(op);
+  if (!func)
+    return op->emitError("dist.sharding: expected arguments of a function");
+  return verifyOn(op, attr.getValue(), func.getArgumentTypes()[argIndex],
+                  "dist.sharding of argument " + Twine(argIndex));
+}
+
+LogicalResult DistDialect::verifyRegionResultAttribute(Operation *op, unsigned,
+                                                       unsigned resultIndex, NamedAttribute attr) {
+  if (attr.getName() != kShardingAttrName)
+    return op->emitError("unknown attribute ") << attr.getName();
+  auto func = dyn_cast<FunctionOpInterface>(op);
+  if (!func)
+    return op->emitError("dist.sharding: expected results of a function");
+  return verifyOn(op, attr.getValue(), func.getResultTypes()[resultIndex],
+                  "dist.sharding of result " + Twine(resultIndex));
+}

@@ -1,0 +1,191 @@
+//===- DistOps.cpp - meshes, constraints and the place of a rank ----------===//
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+//===----------------------------------------------------------------------===//
+// Checks against a mesh
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyAxis(function_ref<InFlightDiagnostic()> emitError, AxisRefAttr axis,
+                                MeshAttr mesh) {
+  int64_t size = mesh.getAxisSize(axis.getName());
+  if (size == 0) // (S3)
+    return emitError() << "axis " << axis.getName() << " is not one of mesh " << mesh;
+  if (!axis.isWhole() && size % (axis.getPre() * axis.getSize()) != 0) // (S4)
+    return emitError() << "sub-axis " << axis.getName() << ":(" << axis.getPre() << ")"
+                       << axis.getSize() << " does not divide the axis of size " << size;
+  return success();
+}
+
+LogicalResult cleave::dist::verifyAxes(function_ref<InFlightDiagnostic()> emitError,
+                                       ArrayRef<AxisRefAttr> axes, MeshAttr mesh) {
+  for (AxisRefAttr axis : axes)
+    if (failed(verifyAxis(emitError, axis, mesh)))
+      return failure();
+  for (size_t i = 0; i < axes.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (overlaps(mesh, axes[i], axes[j]))
+        return emitError() << "axis " << axes[i].getName() << " is used twice";
+  return success();
+}
+
+LogicalResult cleave::dist::verifySharding(function_ref<InFlightDiagnostic()> emitError,
+                                           ShardingAttr sharding, RankedTensorType type,
+                                           MeshAttr mesh) {
+  if (type && type.getRank() != sharding.getRank()) // (S2)
+    return emitError() << "sharding " << sharding << " has " << sharding.getRank()
+                       << " dimensions, expected " << type.getRank() << " for " << type;
+  SmallVector<AxisRefAttr> all;
+  for (DimShardingAttr dim : sharding.getDims())
+    llvm::append_range(all, dim.getAxes());
+  llvm::append_range(all, sharding.getPartial());
+  llvm::append_range(all, sharding.getReplicated());
+  return verifyAxes(emitError, all, mesh);
+}
+
+//===----------------------------------------------------------------------===//
+// Syntax shared by the operations
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseAxisList(OpAsmParser &parser, AxisListAttr &axes) {
+  // The braces alone; the attribute's own syntax has angle brackets around.
+  SmallVector<AxisRefAttr> refs;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLBrace())
+    return failure();
+  if (failed(parser.parseOptionalRBrace())) {
+    do {
+      std::string name;
+      int64_t pre = 1, size = 0;
+      if (parser.parseString(&name))
+        return failure();
+      if (succeeded(parser.parseOptionalColon()))
+        if (parser.parseLParen() || parser.parseInteger(pre) || parser.parseRParen() ||
+            parser.parseInteger(size))
+          return failure();
+      auto ref = AxisRefAttr::getChecked([&] { return parser.emitError(loc); },
+                                         parser.getContext(),
+                                         parser.getBuilder().getStringAttr(name), pre, size);
+      if (!ref)
+        return failure();
+      refs.push_back(ref);
+    } while (succeeded(parser.parseOptionalComma()));
+    if (parser.parseRBrace())
+      return failure();
+  }
+  axes = AxisListAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+                                  ArrayRef<AxisRefAttr>(refs));
+  return success(axes != nullptr);
+}
+
+static void printAxisList(OpAsmPrinter &printer, Operation *, AxisListAttr axes) {
+  printer << '{';
+  llvm::interleaveComma(axes.getAxes(), printer, [&](AxisRefAttr axis) {
+    printer.printString(axis.getName());
+    if (!axis.isWhole())
+      printer << ":(" << axis.getPre() << ")" << axis.getSize();
+  });
+  printer << '}';
+}
+
+static ParseResult parseSameTypes(OpAsmParser &parser, SmallVectorImpl<Type> &inputs,
+                                  SmallVectorImpl<Type> &results) {
+  if (parser.parseTypeList(inputs))
+    return failure();
+  results.assign(inputs.begin(), inputs.end());
+  return success();
+}
+
+static void printSameTypes(OpAsmPrinter &printer, Operation *, TypeRange inputs, TypeRange) {
+  llvm::interleaveComma(inputs, printer);
+}
+
+static ParseResult parseDim(OpAsmParser &parser, IntegerAttr &dim) {
+  int64_t value;
+  if (parser.parseInteger(value))
+    return failure();
+  dim = parser.getBuilder().getI64IntegerAttr(value);
+  return success();
+}
+
+static void printDim(OpAsmPrinter &printer, Operation *, IntegerAttr dim) {
+  printer << dim.getInt();
+}
+
+#define GET_OP_CLASSES
+#include "cleave/Dialect/Dist/IR/DistOps.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// MeshOp, ConstrainOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult MeshOp::verify() {
+  // (M1) is checked by the attribute.
+  if (std::optional<ArrayAttr> links = getLinks())
+    if (links->size() != getMesh().getAxes().size()) // (M2)
+      return emitOpError("has ") << links->size() << " link classes, expected "
+                                 << getMesh().getAxes().size() << ", one for each axis";
+  return success();
+}
+
+MeshOp MeshOp::lookup(Operation *from, FlatSymbolRefAttr name) {
+  return SymbolTable::lookupNearestSymbolFrom<MeshOp>(from, name);
+}
+
+LogicalResult ConstrainOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getSharding().getMesh());
+  if (!mesh)
+    return emitOpError("there is no mesh ") << getSharding().getMesh();
+  return verifySharding([&] { return emitOpError(); }, getSharding(),
+                        cast<RankedTensorType>(getInput().getType()), mesh.getMesh());
+}
+
+//===----------------------------------------------------------------------===//
+// The place of a rank
+//===----------------------------------------------------------------------===//
+
+/// The mesh of an operation with `mesh` and `axes`, after checking the axes.
+template <typename OpTy>
+static FailureOr<MeshAttr> checkedMesh(OpTy op, SymbolTableCollection &symbols) {
+  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
+  if (!mesh) {
+    op.emitOpError("there is no mesh ") << op.getMeshAttr();
+    return failure();
+  }
+  if (failed(verifyAxes([&] { return op.emitOpError(); }, op.getAxes().getAxes(),
+                        mesh.getMesh()))) // (C1)
+    return failure();
+  return mesh.getMesh();
+}
+
+LogicalResult SliceOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  FailureOr<MeshAttr> mesh = checkedMesh(*this, symbols);
+  if (failed(mesh))
+    return failure();
+  auto input = cast<RankedTensorType>(getInput().getType());
+  int64_t dim = getDim();
+  if (dim < 0 || dim >= input.getRank()) // (SL1)
+    return emitOpError("dim ") << dim << " is out of range for a rank-" << input.getRank()
+                               << " operand";
+  SmallVector<int64_t> want(input.getShape());
+  want[dim] = tileSize(want[dim], axesSize(*mesh, getAxes().getAxes()));
+  if (RankedTensorType type = input.clone(want); getResult().getType() != type) // (SL2)
+    return emitOpError("result type ") << getResult().getType() << " does not follow from the "
+                                       << "operand; expected " << type;
+  return success();
+}
+
+LogicalResult AxisIndexOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return checkedMesh(*this, symbols);
+}
+
+LogicalResult TileOffsetOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (static_cast<int64_t>(getTile()) < 1) // (TO1)
+    return emitOpError("tile ") << static_cast<int64_t>(getTile()) << " must be positive";
+  return checkedMesh(*this, symbols);
+}

@@ -1,0 +1,148 @@
+// RUN: cleave-opt %s -split-input-file -verify-diagnostics
+
+// C1
+dist.mesh @m <["x"=4]>
+func.func @axis(%a: tensor<8xf32>) {
+  // expected-error @below {{'dist.all_reduce' op axis "y" is not one of mesh}}
+  %0 = dist.all_reduce sum %a over @m {"y"} purpose loss : tensor<8xf32>
+  return
+}
+
+// -----
+
+// C1
+func.func @mesh(%a: tensor<8xf32>) {
+  // expected-error @below {{'dist.all_reduce' op there is no mesh @m}}
+  %0 = dist.all_reduce sum %a over @m {"y"} purpose loss : tensor<8xf32>
+  return
+}
+
+// -----
+
+// C2
+dist.mesh @m <["x"=4]>
+func.func @none() {
+  // expected-error @below {{has 0 operands and 0 results, expected at least one and as many of both}}
+  "dist.all_reduce"() {kind = #dist<reduce_kind sum>, mesh = @m, axes = #dist.axes<{"x"}>, purpose = #dist<purpose loss>} : () -> ()
+  return
+}
+
+// -----
+
+// AR1
+dist.mesh @m <["x"=4]>
+func.func @type(%a: tensor<8xf32>) {
+  // expected-error @below {{type 'tensor<2xf32>' of result 0 does not follow from the operand; expected 'tensor<8xf32>'}}
+  %0 = "dist.all_reduce"(%a) {kind = #dist<reduce_kind sum>, mesh = @m, axes = #dist.axes<{"x"}>, purpose = #dist<purpose loss>} : (tensor<8xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+// AG1
+dist.mesh @m <["x"=4]>
+func.func @dims(%a: tensor<8xf32>) {
+  // expected-error @below {{dims has dimension 1, out of range for a rank-1 operand}}
+  %0 = dist.all_gather %a dims [1] over @m {"x"} purpose loss : (tensor<8xf32>) -> tensor<32xf32>
+  return
+}
+
+// -----
+
+// AG2
+dist.mesh @m <["x"=4]>
+func.func @gathered(%a: tensor<8xf32>) {
+  // expected-error @below {{type 'tensor<30xf32>' of result 0 does not follow from the operand; expected 'tensor<32xf32>'}}
+  %0 = dist.all_gather %a dims [0] over @m {"x"} purpose loss : (tensor<8xf32>) -> tensor<30xf32>
+  return
+}
+
+// -----
+
+// RS1
+dist.mesh @m <["x"=4]>
+func.func @dims_count(%a: tensor<8xf32>) {
+  // expected-error @below {{dims has 2 entries, expected 1, one for each operand}}
+  %0 = dist.reduce_scatter sum %a dims [0, 0] over @m {"x"} purpose loss : (tensor<8xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+// RS2
+dist.mesh @m <["x"=4]>
+func.func @uneven(%a: tensor<10xf32>) {
+  // expected-error @below {{dimension 0 of size 10 does not divide by the group of 4; pad it first}}
+  %0 = dist.reduce_scatter sum %a dims [0] over @m {"x"} purpose loss : (tensor<10xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+// AA1
+dist.mesh @m <["x"=4]>
+func.func @same_dim(%a: tensor<8x4xf32>) {
+  // expected-error @below {{splits and concatenates dimension 0 of operand 0, expected two different ones}}
+  %0 = dist.all_to_all %a split [0] concat [0] over @m {"x"} purpose loss : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// AA2
+dist.mesh @m <["x"=4]>
+func.func @exchanged(%a: tensor<8x4xf32>) {
+  // expected-error @below {{type 'tensor<8x4xf32>' of result 0 does not follow from the operand; expected 'tensor<2x16xf32>'}}
+  %0 = dist.all_to_all %a split [0] concat [1] over @m {"x"} purpose loss : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// CP2
+dist.mesh @m <["x"=4]>
+func.func @pairs(%a: tensor<8xf32>) {
+  // expected-error @below {{pairs lists target 1 twice}}
+  %0 = dist.collective_permute %a pairs [0, 1, 2, 1] over @m {"x"} purpose loss : tensor<8xf32>
+  return
+}
+
+// -----
+
+// CP2
+dist.mesh @m <["x"=4]>
+func.func @index(%a: tensor<8xf32>) {
+  // expected-error @below {{pairs has 4, expected an index below the group's size 4}}
+  %0 = dist.collective_permute %a pairs [0, 4] over @m {"x"} purpose loss : tensor<8xf32>
+  return
+}
+
+// -----
+
+// SL1
+dist.mesh @m <["x"=4]>
+func.func @slice_dim(%a: tensor<8xf32>) {
+  // expected-error @below {{'dist.slice' op dim 1 is out of range for a rank-1 operand}}
+  %0 = dist.slice %a dim 1 over @m {"x"} : tensor<8xf32> -> tensor<2xf32>
+  return
+}
+
+// -----
+
+// SL2
+dist.mesh @m <["x"=4]>
+func.func @slice_tile(%a: tensor<10xf32>) {
+  // expected-error @below {{'dist.slice' op result type 'tensor<2xf32>' does not follow from the operand; expected 'tensor<3xf32>'}}
+  %0 = dist.slice %a dim 0 over @m {"x"} : tensor<10xf32> -> tensor<2xf32>
+  return
+}
+
+// -----
+
+// TO1
+dist.mesh @m <["x"=4]>
+func.func @tile() {
+  // expected-error @below {{'dist.tile_offset' op tile 0 must be positive}}
+  %0 = dist.tile_offset tile 0 over @m {"x"} : tensor<i64>
+  return
+}

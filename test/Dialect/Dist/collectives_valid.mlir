@@ -1,0 +1,32 @@
+// RUN: cleave-opt %s | cleave-opt | FileCheck %s
+
+dist.mesh @m <["x"=4, "y"=2]>
+
+// CHECK-LABEL: func @collectives
+func.func @collectives(%a: tensor<8x6xf32>, %b: tensor<6xf32>) {
+  // CHECK: dist.all_reduce sum %{{.*}}, %{{.*}} over @m {"x", "y"} purpose gradient : tensor<8x6xf32>, tensor<6xf32>
+  %0:2 = dist.all_reduce sum %a, %b over @m {"x", "y"} purpose gradient : tensor<8x6xf32>, tensor<6xf32>
+  // CHECK: dist.all_gather %{{.*}}, %{{.*}} dims [1, 0] over @m {"y"} purpose parameter : (tensor<8x6xf32>, tensor<6xf32>) -> (tensor<8x12xf32>, tensor<12xf32>)
+  %1:2 = dist.all_gather %a, %b dims [1, 0] over @m {"y"} purpose parameter
+      : (tensor<8x6xf32>, tensor<6xf32>) -> (tensor<8x12xf32>, tensor<12xf32>)
+  // CHECK: dist.reduce_scatter max %{{.*}} dims [0] over @m {"x":(2)2} purpose activation : (tensor<8x6xf32>) -> tensor<4x6xf32>
+  %2 = dist.reduce_scatter max %a dims [0] over @m {"x":(2)2} purpose activation
+      : (tensor<8x6xf32>) -> tensor<4x6xf32>
+  // CHECK: dist.all_to_all %{{.*}} split [0] concat [1] over @m {"x"} purpose expert : (tensor<8x6xf32>) -> tensor<2x24xf32>
+  %3 = dist.all_to_all %a split [0] concat [1] over @m {"x"} purpose expert
+      : (tensor<8x6xf32>) -> tensor<2x24xf32>
+  // CHECK: dist.collective_permute %{{.*}} pairs [0, 1, 1, 2] over @m {"x"} purpose pipeline : tensor<6xf32>
+  %4 = dist.collective_permute %b pairs [0, 1, 1, 2] over @m {"x"} purpose pipeline : tensor<6xf32>
+  return
+}
+
+// CHECK-LABEL: func @place
+func.func @place(%a: tensor<10x6xf32>) -> tensor<3x6xf32> {
+  // CHECK: dist.axis_index over @m {"x", "y"} : tensor<i64>
+  %0 = dist.axis_index over @m {"x", "y"} : tensor<i64>
+  // CHECK: dist.tile_offset tile 3 over @m {"x"} : tensor<i64>
+  %1 = dist.tile_offset tile 3 over @m {"x"} : tensor<i64>
+  // CHECK: dist.slice %{{.*}} dim 0 over @m {"x"} : tensor<10x6xf32> -> tensor<3x6xf32>
+  %2 = dist.slice %a dim 0 over @m {"x"} : tensor<10x6xf32> -> tensor<3x6xf32>
+  return %2 : tensor<3x6xf32>
+}

@@ -1,0 +1,92 @@
+// RUN: cleave-opt %s -split-input-file -verify-diagnostics
+
+// M1
+// expected-error @below {{axis "x" is declared twice}}
+dist.mesh @m <["x"=4, "x"=2]>
+
+// -----
+
+// M1
+// expected-error @below {{axis "x" has size 0, expected at least 1}}
+dist.mesh @m <["x"=0]>
+
+// -----
+
+// M2
+// expected-error @below {{has 1 link classes, expected 2, one for each axis}}
+dist.mesh @m <["x"=4, "y"=2]> links ["intra"]
+
+// -----
+
+// S1
+dist.mesh @m <["x"=4]>
+func.func @twice(%a: tensor<8x8xf32>) {
+  // expected-error @below {{axis "x" is used twice}}
+  %0 = dist.constrain %a <@m, [{"x"}, {"x"}]> : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// S1
+dist.mesh @m <["x"=4]>
+func.func @overlap(%a: tensor<8x8xf32>) {
+  // expected-error @below {{axis "x" is used twice}}
+  %0 = dist.constrain %a <@m, [{"x":(1)4}, {"x":(2)2}]> : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// S2
+dist.mesh @m <["x"=4]>
+// expected-error @below {{dist.sharding of argument 0: sharding #dist.sharding<@m, [{"x"}]> has 1 dimensions, expected 2 for 'tensor<8x8xf32>'}}
+func.func @rank(%a: tensor<8x8xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
+  return
+}
+
+// -----
+
+// S3
+dist.mesh @m <["x"=4]>
+func.func @unknown(%a: tensor<8x8xf32>) {
+  // expected-error @below {{axis "y" is not one of mesh #dist.mesh<["x"=4]>}}
+  %0 = dist.constrain %a <@m, [{"y"}, {}]> : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// S4
+dist.mesh @m <["x"=4]>
+func.func @sub_axis(%a: tensor<8x8xf32>) {
+  // expected-error @below {{sub-axis "x":(2)3 does not divide the axis of size 4}}
+  %0 = dist.constrain %a <@m, [{"x":(2)3}, {}]> : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @no_mesh(%a: tensor<8x8xf32>) {
+  // expected-error @below {{there is no mesh @m}}
+  %0 = dist.constrain %a <@m, [{"x"}, {}]> : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @m <["x"=4]>
+func.func @order(%a: tensor<8xf32>) {
+  // expected-error @below {{expected partial, replicated or priority, each once and in this order}}
+  %0 = dist.constrain %a <@m, [{}], priority = 1, partial = sum{"x"}> : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @m <["x"=4]>
+func.func @per_result(%a: tensor<8xf32>) {
+  // expected-error @below {{expected an array of 1 shardings, one for each result}}
+  %0 = arith.negf %a {dist.sharding = #dist.sharding<@m, [{"x"}]>} : tensor<8xf32>
+  return
+}

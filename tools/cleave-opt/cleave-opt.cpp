@@ -1,0 +1,23 @@
+//===- cleave-opt.cpp - runs single passes on a file ----------------------===//
+//
+// A list of registrations: every dialect and every pass, for lit tests and for
+// looking at one phase alone.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "mlir/Transforms/Passes.h"
+
+int main(int argc, char **argv) {
+  mlir::registerTransformsPasses();
+  mlir::DialectRegistry registry;
+  registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
+                  mlir::tensor::TensorDialect, cleave::dist::DistDialect>();
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "cleave optimizer driver\n", registry));
+}
