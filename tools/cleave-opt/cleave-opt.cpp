@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/Interfaces.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -17,7 +19,8 @@ int main(int argc, char **argv) {
   mlir::registerTransformsPasses();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
-                  mlir::tensor::TensorDialect, cleave::dist::DistDialect>();
+                  mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect>();
+  cleave::registerInterfaceModels(registry);
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "cleave optimizer driver\n", registry));
 }
