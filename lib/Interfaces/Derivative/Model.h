@@ -1,0 +1,46 @@
+// What the derivative files share: attaching a function as an external model.
+
+#ifndef CLEAVE_LIB_INTERFACES_DERIVATIVE_MODEL_H
+#define CLEAVE_LIB_INTERFACES_DERIVATIVE_MODEL_H
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/Interfaces.h"
+
+namespace cleave::derivative {
+
+/// DifferentiableInterface for `Op` by a plain function.
+template <typename Op, mlir::LogicalResult (*Rule)(Op, VJPContext &)>
+struct Model
+    : DifferentiableInterface::ExternalModel<Model<Op, Rule>, Op> {
+  mlir::LogicalResult buildVJP(mlir::Operation *op,
+                               VJPContext &context) const {
+    return Rule(mlir::cast<Op>(op), context);
+  }
+};
+
+template <typename Op, mlir::LogicalResult (*Rule)(Op, VJPContext &)>
+void attach(mlir::MLIRContext *context) {
+  Op::template attachInterface<Model<Op, Rule>>(*context);
+}
+
+/// An error for a result whose cotangent the rule does not propagate.
+inline mlir::LogicalResult refuseCotangent(mlir::Operation *op,
+                                           VJPContext &context,
+                                           unsigned result,
+                                           llvm::StringRef name) {
+  if (context.cotangent(result))
+    return op->emitOpError("cannot be differentiated through its result '")
+           << name << "'";
+  return mlir::success();
+}
+
+/// One function per family.
+void attachElementwise(mlir::MLIRContext *context);
+void attachShape(mlir::MLIRContext *context);
+void attachContraction(mlir::MLIRContext *context);
+void attachRows(mlir::MLIRContext *context);
+void attachAttention(mlir::MLIRContext *context);
+
+} // namespace cleave::derivative
+
+#endif
