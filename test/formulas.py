@@ -1,0 +1,394 @@
+#!/usr/bin/python3
+"""Bytes that each rank sends per training step, from closed forms alone.
+
+    formulas.py MODEL.onnx --mesh data=2,tensor=2 --batch 8 --sequence 96
+                [--microbatches 1] [--zero 0|1] [--json] ...
+
+An oracle for what the compiler plans and the runtime counts: it shares no code
+with either, does not look at the graph, and knows transformers by family. It
+reads the shapes of the parameters, finds out from their names (NAME.names.json
+beside the model, or PyTorch's own names) what each is, and sums ring volumes.
+
+With N ranks in a group, S elements of e bytes, and tile(S) = ceil(S / N):
+
+    all-reduce      of a message of S: a rank whose chunk has c elements sends
+                    (S + (N - 2) c) e; that is 2 (N - 1) / N S e where N divides S
+    reduce-scatter  of N tiles: (N - 1) tile e
+    all-gather      of N tiles: (N - 1) tile e
+
+A dimension that is split and does not divide is padded; the padding is sent.
+
+Data parallelism    gradient: all-reduce of every gradient, once a step
+ZeRO 1              gradient: reduce-scatter, parameter: all-gather, once a step
+Tensor parallelism  (Megatron, 1D) activation, per microbatch, of [b, s, h]:
+                    2 all-reduces forward and 2 backward per layer, 1 forward
+                    for the embedding, 1 backward for the head. loss: 3
+                    all-reduces of [b, s] for the vocabulary-parallel cross
+                    entropy (maximum, sum of exponentials, target's logit)
+loss                the sum over labels and their number, over data, once a step
+norm                the sum of squares over the axes that split gradients,
+                    where clipping asks for it
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import math
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "lib"))
+
+import onnxwire  # noqa: E402
+
+PURPOSES = ["gradient", "parameter", "activation", "norm", "loss"]
+
+
+class UserError(Exception):
+    pass
+
+
+def tile(size, ways):
+    return -(-size // ways)
+
+
+# What the parameters are ------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Parameter:
+    name: str  # PyTorch's
+    shape: list  # as PyTorch has it, Linear layers turned to [in, out]
+    transposed: bool = False  # the file has it the other way round
+
+
+# Role of a parameter by its name. A role says which dimension tensor
+# parallelism splits, counted in the [in, out] layout; see `local_shape`.
+ROLES = {
+    "gpt2": [
+        (r"transformer\.wte\.weight", "vocabulary_rows"),
+        (r"lm_head\.weight", "vocabulary_rows"),  # tied: the table under its other name
+        (r"transformer\.wpe\.weight", "replicated"),
+        (r"transformer\.h\.\d+\.ln_[12]\.(weight|bias)", "replicated"),
+        (r"transformer\.ln_f\.(weight|bias)", "replicated"),
+        (r"transformer\.h\.\d+\.attn\.c_attn\.weight", "qkv_columns"),
+        (r"transformer\.h\.\d+\.attn\.c_attn\.bias", "qkv_vector"),
+        (r"transformer\.h\.\d+\.attn\.c_proj\.weight", "head_rows"),
+        (r"transformer\.h\.\d+\.(attn|mlp)\.c_proj\.bias", "replicated"),
+        (r"transformer\.h\.\d+\.mlp\.c_fc\.weight", "columns"),
+        (r"transformer\.h\.\d+\.mlp\.c_fc\.bias", "vector"),
+        (r"transformer\.h\.\d+\.mlp\.c_proj\.weight", "rows"),
+    ],
+    "llama": [
+        (r"model\.embed_tokens\.weight", "vocabulary_rows"),
+        (r"lm_head\.weight", "vocabulary_columns"),
+        (r"model\.norm\.weight", "replicated"),
+        (r"model\.layers\.\d+\.(input|post_attention)_layernorm\.weight", "replicated"),
+        (r"model\.layers\.\d+\.self_attn\.q_proj\.weight", "head_columns"),
+        (r"model\.layers\.\d+\.self_attn\.[kv]_proj\.weight", "kv_head_columns"),
+        (r"model\.layers\.\d+\.self_attn\.o_proj\.weight", "head_rows"),
+        (r"model\.layers\.\d+\.mlp\.(gate|up)_proj\.weight", "columns"),
+        (r"model\.layers\.\d+\.mlp\.down_proj\.weight", "rows"),
+    ],
+}
+ATTENTION_ROLES = {"qkv_columns", "qkv_vector", "head_rows", "head_columns", "kv_head_columns"}
+
+
+@dataclasses.dataclass
+class Architecture:
+    family: str
+    parameters: list  # of Parameter, tied ones once
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+
+    def role(self, name):
+        for pattern, role in ROLES[self.family]:
+            if re.fullmatch(pattern, name):
+                return role
+        raise UserError(f"parameter '{name}' is none of a {self.family} model")
+
+
+def read_architecture(path, heads=None, kv_heads=None):
+    """Shapes from the file; names and head counts from what lies beside it."""
+    model = onnxwire.load(path)
+    tensors = {t.name: t for t in model.graph.initializers}
+    beside = path.with_suffix(".names.json")
+    sizes = {}
+    parameters = {}
+    if beside.exists():
+        names = json.loads(beside.read_text())
+        sizes = names["sizes"]
+        for onnx_name, entry in names["parameters"].items():
+            if onnx_name not in tensors:
+                raise UserError(f"{beside} names '{onnx_name}', which {path} does not have")
+            shape = list(tensors[onnx_name].dims)
+            name = entry["parameter"]
+            # Names files speak of PyTorch's layout; Linear weights are
+            # [out, in] there, while GPT-2's Conv1D is [in, out] already.
+            linear = len(shape) == 2 and "_proj.weight" in name and name.startswith("model.")
+            linear |= name == "lm_head.weight" and names["family"] == "llama"
+            torch_shape = shape[::-1] if entry["transposed"] else shape
+            wanted = torch_shape[::-1] if linear else torch_shape
+            parameters.setdefault(name, Parameter(name, wanted, transposed=wanted != shape))
+    else:
+        if "generate.sizes" in model.metadata:
+            sizes = json.loads(model.metadata["generate.sizes"])
+        every = [p for table in ROLES.values() for p, _ in table]
+        for name, tensor in tensors.items():
+            if any(re.fullmatch(pattern, name) for pattern in every):
+                parameters[name] = Parameter(name, list(tensor.dims))
+    family = "gpt2" if any(n.startswith("transformer.") for n in parameters) else "llama"
+    if not any(n.startswith("model.layers.") for n in parameters) and family == "llama":
+        raise UserError(f"{path}: no parameter has a known name, and {beside.name} is missing")
+    heads = heads or sizes.get("heads")
+    kv_heads = kv_heads or sizes.get("kv_heads") if family == "llama" else heads
+    if not heads or not kv_heads:
+        raise UserError("head counts are not recorded beside the model; give --heads, --kv-heads")
+    layers = {re.search(r"\.(?:h|layers)\.(\d+)\.", n).group(1)
+              for n in parameters if re.search(r"\.(?:h|layers)\.\d+\.", n)}
+    norm = "transformer.ln_f.weight" if family == "gpt2" else "model.norm.weight"
+    architecture = Architecture(family, list(parameters.values()), len(layers),
+                                parameters[norm].shape[0], heads, kv_heads)
+    for parameter in architecture.parameters:
+        architecture.role(parameter.name)  # refuses unknown ones
+    return architecture
+
+
+# Sharding ---------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Plan:
+    """What the numbers depend on beside the model."""
+    mesh: list  # [(axis, size)], slowest first
+    batch: int
+    sequence: int
+    microbatches: int = 1
+    zero: int = 0
+    clip: bool = True
+    element: int = 4  # bytes of parameters, gradients, activations
+    data_axis: str = "data"
+    tensor_axis: str = "tensor"
+
+    def size(self, axis):
+        return dict(self.mesh).get(axis, 1)
+
+    @property
+    def ranks(self):
+        return math.prod(size for _, size in self.mesh)
+
+    def coordinates(self, rank):
+        out = {}
+        for axis, size in reversed(self.mesh):
+            rank, out[axis] = divmod(rank, size)
+        return out
+
+
+def attention_is_split(architecture, ways):
+    """Query heads may be padded when every head has its own key and value;
+    shared ones must divide, or a rank would need another rank's."""
+    return architecture.heads == architecture.kv_heads or architecture.kv_heads % ways == 0
+
+
+def local_shape(architecture, parameter, ways):
+    """The tile of one rank under `ways`-way tensor parallelism, in the layout
+    of the file; fused QKV as [h, 3, heads, d]. None: replicated."""
+    role, shape = architecture.role(parameter.name), parameter.shape
+    if role == "replicated" or ways == 1:
+        return None
+    if role in ATTENTION_ROLES and not attention_is_split(architecture, ways):
+        return None
+    size = architecture.hidden // architecture.heads
+    heads, kv_heads = tile(architecture.heads, ways), tile(architecture.kv_heads, ways)
+    local = {
+        "vocabulary_rows": lambda: [tile(shape[0], ways), shape[1]],
+        "vocabulary_columns": lambda: [shape[0], tile(shape[1], ways)],
+        "columns": lambda: [shape[0], tile(shape[1], ways)],
+        "rows": lambda: [tile(shape[0], ways), shape[1]],
+        "vector": lambda: [tile(shape[0], ways)],
+        "qkv_columns": lambda: [shape[0], 3, heads, size],
+        "qkv_vector": lambda: [3, heads, size],
+        "head_columns": lambda: [shape[0], heads, size],
+        "kv_head_columns": lambda: [shape[0], kv_heads, size],
+        "head_rows": lambda: [heads, size, shape[1]],
+    }[role]()
+    return local[::-1] if parameter.transposed else local
+
+
+def zero_tile(shape, ways):
+    """Elements of a tile when one dimension of `shape` is split over the data
+    axis: the first that divides, else the one that pads least."""
+    return min(math.prod(shape) // size * tile(size, ways) for size in shape if size)
+
+
+# Sums -------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Term:
+    """`count` equal collectives per step."""
+    purpose: str
+    what: str
+    kind: str  # all_reduce | reduce_scatter | all_gather
+    axes: list
+    group: int
+    elements: int  # of an all-reduce: the message; else: one tile
+    element: int
+    count: int = 1
+
+    def sent(self, member):
+        if self.kind == "all_reduce":
+            chunk = tile(self.elements, self.group)
+            own = min(max(self.elements - member * chunk, 0), chunk)
+            moved = self.elements + (self.group - 2) * own
+        else:
+            moved = (self.group - 1) * self.elements
+        return self.count * moved * self.element
+
+    @property
+    def payload(self):
+        scale = 1 if self.kind == "all_reduce" else self.group
+        return self.count * self.elements * scale * self.element
+
+
+def terms_of(architecture, plan):
+    """All collectives of one step, and remarks on what did not divide."""
+    terms, notes = [], []
+    data, tensor = plan.size(plan.data_axis), plan.size(plan.tensor_axis)
+    e = plan.element
+    if plan.batch % plan.microbatches:
+        raise UserError(f"batch {plan.batch} does not divide by {plan.microbatches} microbatches")
+    per_microbatch = plan.batch // plan.microbatches
+    samples = tile(per_microbatch, data)
+    if per_microbatch % data:
+        notes.append(f"{per_microbatch} samples over {data} data ranks: padded to {samples} each")
+    split_attention = attention_is_split(architecture, tensor)
+    if tensor > 1 and not split_attention:
+        notes.append(f"{architecture.kv_heads} kv heads over {tensor} ranks: attention replicated")
+
+    def add(purpose, what, kind, axes, elements, count=1, element=e):
+        group = math.prod(plan.size(a) for a in axes)
+        if group > 1:
+            terms.append(Term(purpose, what, kind, axes, group, elements, element, count))
+
+    # Parameters and gradients.
+    for parameter in architecture.parameters:
+        local = local_shape(architecture, parameter, tensor)
+        shape = local or (parameter.shape[::-1] if parameter.transposed else parameter.shape)
+        if plan.zero == 0:
+            add("gradient", parameter.name, "all_reduce", [plan.data_axis], math.prod(shape))
+        else:
+            part = zero_tile(shape, data)
+            add("gradient", parameter.name, "reduce_scatter", [plan.data_axis], part)
+            add("parameter", parameter.name, "all_gather", [plan.data_axis], part)
+
+    # Activations of tensor parallelism.
+    stream = samples * plan.sequence * architecture.hidden
+    blocks = architecture.layers * (2 if split_attention else 1)
+    times = plan.microbatches
+    tp = [plan.tensor_axis]
+    add("activation", "block outputs, forward", "all_reduce", tp, stream, blocks * times)
+    add("activation", "block inputs, backward", "all_reduce", tp, stream, blocks * times)
+    add("activation", "embedding, forward", "all_reduce", tp, stream, times)
+    add("activation", "head input, backward", "all_reduce", tp, stream, times)
+    rows = samples * plan.sequence
+    for what in ("maximum", "sum of exponentials", "target logit"):
+        add("loss", f"cross entropy: {what}", "all_reduce", tp, rows, times)
+
+    # Scalars.
+    for what in ("sum", "weight"):
+        add("loss", what, "all_reduce", [plan.data_axis], 1)
+    if plan.clip:
+        axes = {"replicated": [], "split": []}
+        if plan.zero and data > 1:
+            axes = {k: [plan.data_axis] for k in axes}
+        if tensor > 1:
+            axes["split"] = axes["split"] + [plan.tensor_axis]
+        for group in {tuple(a) for a in axes.values() if a}:
+            add("norm", "sum of squares", "all_reduce", list(group), 1)
+    return terms, notes
+
+
+def sent_bytes(architecture, plan):
+    terms, notes = terms_of(architecture, plan)
+    per_rank = []
+    for rank in range(plan.ranks):
+        at = plan.coordinates(rank)
+        purposes = dict.fromkeys(PURPOSES, 0)
+        for term in terms:
+            member = 0
+            for axis in term.axes:
+                member = member * plan.size(axis) + at[axis]
+            purposes[term.purpose] += term.sent(member)
+        per_rank.append({"rank": rank, "sent_bytes": purposes, "total": sum(purposes.values())})
+    grouped = []
+    for key, members in itertools.groupby(
+            terms, key=lambda t: (t.purpose, t.kind, tuple(t.axes),
+                                  t.what if t.purpose != "gradient" and t.purpose != "parameter" else "")):
+        members = list(members)
+        grouped.append({"purpose": key[0], "kind": key[1], "axes": list(key[2]),
+                        "what": key[3] or f"{len(members)} tensors", "group_size": members[0].group,
+                        "count": sum(t.count for t in members),
+                        "payload_bytes": sum(t.payload for t in members),
+                        "sent_bytes_member_0": sum(t.sent(0) for t in members)})
+    return {"ranks": plan.ranks, "mesh": [list(m) for m in plan.mesh], "zero": plan.zero,
+            "per_rank": per_rank, "terms": grouped, "notes": notes}
+
+
+# Command line -----------------------------------------------------------------
+
+
+def parse_mesh(text):
+    mesh = []
+    for part in filter(None, text.split(",")):
+        axis, _, size = part.partition("=")
+        if not size.isdigit() or int(size) < 1 or axis in dict(mesh):
+            raise UserError(f"bad mesh axis '{part}': write data=2,tensor=2")
+        mesh.append((axis, int(size)))
+    return mesh
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--mesh", default="", help="data=2,tensor=2, slowest axis first")
+    parser.add_argument("--batch", type=int, default=8, help="global batch")
+    parser.add_argument("--sequence", type=int, default=96)
+    parser.add_argument("--microbatches", type=int, default=1)
+    parser.add_argument("--zero", type=int, choices=[0, 1], default=0)
+    parser.add_argument("--no-clip", action="store_true", help="clip_norm = 0: no norm")
+    parser.add_argument("--element", type=int, default=4, help="bytes of an element")
+    parser.add_argument("--heads", type=int)
+    parser.add_argument("--kv-heads", type=int)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    try:
+        architecture = read_architecture(args.model, args.heads, args.kv_heads)
+        plan = Plan(parse_mesh(args.mesh), args.batch, args.sequence, args.microbatches,
+                    args.zero, not args.no_clip, args.element)
+        unknown = [a for a, s in plan.mesh if s > 1 and a not in (plan.data_axis, plan.tensor_axis)]
+        if unknown:
+            raise UserError(f"no closed form for axes {unknown}: data and tensor are known")
+        result = sent_bytes(architecture, plan)
+    except (UserError, OSError, ValueError) as error:
+        print(f"formulas.py: error: {error}", file=sys.stderr)
+        return 2
+    if args.json:
+        print(json.dumps(result, indent=1))
+        return 0
+    for note in result["notes"]:
+        print(f"note: {note}")
+    print("rank " + "".join(f"{p:>14}" for p in PURPOSES) + f"{'total':>14}")
+    for row in result["per_rank"]:
+        print(f"{row['rank']:4} " + "".join(f"{row['sent_bytes'][p]:14}" for p in PURPOSES)
+              + f"{row['total']:14}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

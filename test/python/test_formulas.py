@@ -1,0 +1,154 @@
+"""The byte oracle against the published closed forms, and by hand."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import support
+import formulas
+import generate
+import onnxwire
+
+F = 4  # bytes of an f32
+
+
+def model(name):
+    return formulas.read_architecture(support.MODELS / f"{name}.onnx")
+
+
+def sent(architecture, mesh, rank=0, **plan):
+    plan = formulas.Plan(formulas.parse_mesh(mesh), plan.pop("batch", 8),
+                         plan.pop("sequence", 96), **plan)
+    return formulas.sent_bytes(architecture, plan)["per_rank"][rank]["sent_bytes"]
+
+
+class Architectures(unittest.TestCase):
+    def test_parameter_counts(self):
+        h, v = 96, 257
+        gpt2 = 5 * (12 * h * h + 13 * h) + v * h + 96 * h + 2 * h
+        h, kv, m = 128, 32, 344
+        llama = 5 * (2 * h * h + 2 * h * kv + 3 * h * m + 2 * h) + 2 * v * h + h
+        for name in support.NAMES:
+            architecture = model(name)
+            count = sum(formulas.math.prod(p.shape) for p in architecture.parameters)
+            self.assertEqual(count, gpt2 if name.startswith("gpt2") else llama, name)
+            self.assertEqual(architecture.layers, 5)
+
+    def test_spellings_agree(self):
+        for family in ("gpt2", "llama"):
+            for mesh, zero in (("data=2,tensor=2", 1), ("data=3", 0), ("tensor=3", 0)):
+                results = [formulas.sent_bytes(model(n), formulas.Plan(
+                    formulas.parse_mesh(mesh), 8, 96, zero=zero))
+                    for n in support.NAMES if n.startswith(family)]
+                for result in results[1:]:
+                    self.assertEqual(result["per_rank"], results[0]["per_rank"])
+
+    def test_generated_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "m.onnx"
+            onnxwire.save(generate.generate(generate.Sizes("llama", layers=2, hidden=64, heads=4)), path)
+            architecture = formulas.read_architecture(path)
+        self.assertEqual((architecture.family, architecture.layers, architecture.hidden,
+                          architecture.heads, architecture.kv_heads), ("llama", 2, 64, 4, 2))
+
+
+class ClosedForms(unittest.TestCase):
+    """formulas.md, sections 0 to 2, where everything divides."""
+
+    def test_one_rank_sends_nothing(self):
+        self.assertEqual(sum(sent(model("gpt2"), "", zero=1).values()), 0)
+
+    def test_data_parallel(self):
+        for n in (2, 4):
+            for name in ("gpt2", "llama"):
+                psi = sum(formulas.math.prod(p.shape) for p in model(name).parameters)
+                result = sent(model(name), f"data={n}", clip=False)
+                self.assertEqual(result["gradient"], 2 * (n - 1) * psi * F // n)
+                self.assertEqual(result["activation"] + result["parameter"] + result["norm"], 0)
+
+    def test_zero_1(self):
+        psi = sum(formulas.math.prod(p.shape) for p in model("gpt2").parameters)
+        result = sent(model("gpt2"), "data=2", zero=1)
+        self.assertEqual(result["gradient"], psi * F // 2)
+        self.assertEqual(result["parameter"], psi * F // 2)
+
+    def test_tensor_parallel(self):
+        b, s, h, layers, t = 8, 96, 96, 5, 2
+        result = sent(model("gpt2"), f"tensor={t}")
+        # 8 (t-1)/t bsh per layer, and one all-reduce each at the two ends.
+        per_layer = 8 * (t - 1) * b * s * h * F // t
+        ends = 2 * 2 * (t - 1) * b * s * h * F // t
+        self.assertEqual(result["activation"], layers * per_layer + ends)
+        self.assertEqual(result["loss"], 3 * 2 * (t - 1) * b * s * F // t)
+        self.assertEqual(result["gradient"], 0)
+
+    def test_both_axes(self):
+        architecture = model("gpt2")
+        result = sent(architecture, "data=2,tensor=2")
+        # Half the samples, and of split parameters one half (257 rows: 129).
+        alone = sent(architecture, "tensor=2")
+        self.assertEqual(result["activation"], alone["activation"] // 2)
+        split = 5 * (12 * 96 * 96 + 7 * 96) // 2
+        whole = 5 * 6 * 96 + 96 * 96 + 2 * 96
+        self.assertEqual(result["gradient"], (split + whole + 129 * 96) * F)
+
+    def test_microbatches(self):
+        one, two = (sent(model("gpt2"), "data=2,tensor=2", zero=1, microbatches=m) for m in (1, 2))
+        self.assertEqual(one["gradient"], two["gradient"])
+        self.assertEqual(one["activation"], two["activation"])
+
+
+class Remainders(unittest.TestCase):
+    def test_all_reduce_of_a_message_that_does_not_divide(self):
+        term = formulas.Term("loss", "", "all_reduce", ["data"], 3, 7, 1)
+        # Chunks of 3, 3 and 1: every rank reads its chunk from two others,
+        # then the two other chunks; what is read from a rank, it sent.
+        sent_bytes = [term.sent(i) for i in range(3)]
+        self.assertEqual(sent_bytes, [10, 10, 8])
+        self.assertEqual(sum(sent_bytes), 2 * 2 * 7)
+
+    def test_padding(self):
+        self.assertEqual(formulas.zero_tile([257, 96], 2), 257 * 48)
+        self.assertEqual(formulas.zero_tile([257], 2), 129)
+        self.assertEqual(formulas.zero_tile([129, 3, 7], 2), 3 * 7 * 65)
+
+    def test_heads(self):
+        gpt2, llama = model("gpt2"), model("llama")
+        qkv = next(p for p in gpt2.parameters if p.name.endswith("h.0.attn.c_attn.weight"))
+        self.assertEqual(formulas.local_shape(gpt2, qkv, 4), [96, 3, 2, 16])
+        key = next(p for p in llama.parameters if p.name.endswith("layers.0.self_attn.k_proj.weight"))
+        self.assertEqual(formulas.local_shape(llama, key, 2), [128, 1, 16])
+        self.assertIsNone(formulas.local_shape(llama, key, 4))
+
+    def test_uneven_batch(self):
+        self.assertEqual(sent(model("gpt2"), "data=3,tensor=2")["activation"],
+                         sent(model("gpt2"), "data=2,tensor=2", batch=6)["activation"])
+
+
+class CommandLine(unittest.TestCase):
+    def run_tool(self, *args):
+        return subprocess.run([support.ROOT / "test" / "formulas.py", *map(str, args)],
+                              capture_output=True, text=True)
+
+    def test_json(self):
+        done = self.run_tool(support.MODELS / "gpt2.onnx", "--mesh", "data=2,tensor=2",
+                             "--zero", 1, "--json")
+        result = json.loads(done.stdout)
+        self.assertEqual(result["ranks"], 4)
+        self.assertEqual(len(result["per_rank"]), 4)
+        self.assertEqual(set(result["per_rank"][0]["sent_bytes"]), set(formulas.PURPOSES))
+
+    def test_errors(self):
+        for args, word in (((support.MODELS / "gpt2.onnx", "--mesh", "data=x"), "data=x"),
+                           ((support.MODELS / "gpt2.onnx", "--mesh", "expert=2"), "expert"),
+                           (("none.onnx",), "none.onnx"),
+                           ((support.MODELS / "gpt2.onnx", "--microbatches", 3), "microbatches")):
+            done = self.run_tool(*args)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(word, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
