@@ -1,0 +1,143 @@
+// Passes of the train phase.
+
+#ifndef CLEAVE_AUTODIFF_PASSES_TD
+#define CLEAVE_AUTODIFF_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
+  let summary = "Derive @loss, a sum and a weight, from @forward";
+  let description = [{
+    `@forward` gives outputs. Training needs the sum of the losses of all counted
+    labels, and their count: sums and counts add over microbatches and ranks,
+    and `@update` divides once. `cross_entropy` adds an argument `labels` with
+    one class index for each row of the logits; `mse` an argument `labels` of
+    the output's shape; `output:NAME` takes a scalar output, and splits it into
+    sum and weight if it ends in a mean. Parameters that `trainable` does not match, or `frozen`
+    does, become constants. `@forward` stays.
+
+    Before:
+    ```mlir
+    func.func @forward(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
+                       %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"})
+        -> (tensor<2x7xf32> {nn.name = "logits", nn.role = "output"}) {
+      %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
+      return %0 : tensor<2x7xf32>
+    }
+    ```
+
+    After (beside `@forward`):
+    ```mlir
+    func.func @loss(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
+                    %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
+                    %labels: tensor<2xi64> {nn.name = "labels", nn.role = "labels"})
+        -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+      %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
+      %loss, %lse = nn.cross_entropy %0, %labels ignore_index = -100
+        : (tensor<2x7xf32>, tensor<2xi64>) -> (tensor<2xf32>, tensor<2xf32>)
+      %1 = nn.reduce sum %loss dims = [0] : tensor<2xf32> -> tensor<f32>
+      %ignore = arith.constant dense<-100> : tensor<2xi64>
+      %2 = arith.cmpi ne, %labels, %ignore : tensor<2xi64>
+      %3 = arith.uitofp %2 : tensor<2xi1> to tensor<2xf32>
+      %4 = nn.reduce sum %3 dims = [0] : tensor<2xf32> -> tensor<f32>
+      return %1, %4 : tensor<f32>, tensor<f32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"loss", "loss", "std::string", "\"cross_entropy\"", "cross_entropy, mse or output:NAME">,
+    Option<"logits", "logits", "std::string", "\"\"",
+           "Name of the output that the loss reads; needed where several could be meant">,
+    Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "Label that is not counted">,
+    ListOption<"trainable", "trainable", "std::string", "Patterns of parameters to train; none: all">,
+    ListOption<"frozen", "frozen", "std::string", "Patterns of parameters not to train">,
+  ];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
+}
+
+def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
+  let summary = "Derive @loss_grad from @loss by reverse-mode differentiation";
+  let description = [{
+    The gradient of the loss *sum* with respect to each argument of role
+    `parameter` joins the results. Each operation answers for itself through
+    DifferentiableInterface; one that is reached and has no derivative is an
+    error. What crosses from the forward to the backward pass goes through
+    `nn.save`; placements (broadcast, transpose, ...) are made again instead.
+    With `accumulate`, each gradient is added to an argument of role `gradient`.
+    `@loss` stays, for validation.
+
+    Before:
+    ```mlir
+    func.func @loss(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
+                    %x: tensor<3xf32> {nn.name = "x", nn.role = "input"})
+        -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+      %0 = nn.einsum "i,i->" %w, %x : tensor<3xf32>, tensor<3xf32> -> tensor<f32>
+      %one = arith.constant dense<1.0> : tensor<f32>
+      return %0, %one : tensor<f32>, tensor<f32>
+    }
+    ```
+
+    After (beside `@loss`):
+    ```mlir
+    func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
+                         %x: tensor<3xf32> {nn.name = "x", nn.role = "input"})
+        -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"},
+            tensor<3xf32> {nn.name = "w", nn.role = "gradient"}) {
+      %0 = nn.einsum "i,i->" %w, %x : tensor<3xf32>, tensor<3xf32> -> tensor<f32>
+      %one = arith.constant dense<1.0> : tensor<f32>
+      %1 = nn.einsum ",i->i" %one, %x : tensor<f32>, tensor<3xf32> -> tensor<3xf32>
+      return %0, %one, %1 : tensor<f32>, tensor<f32>, tensor<3xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"accumulate", "accumulate", "bool", "false", "Add each gradient to an argument">,
+  ];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Derive @update and @init_state from the gradients of @loss_grad";
+  let description = [{
+    `@update(parameters, state, gradients, loss, weight, lr, step)` gives the
+    new parameters and state and the metrics `loss` (the sum), `weight` and
+    `grad_norm`. Gradients are of the loss sum, so each is scaled by
+    1/weight, times min(1, clip/(norm + 1e-6)) where `clip-norm` is not 0. The norm adds
+    the squares of all gradients in the order of the parameters. One `nn.adamw`
+    or `nn.sgd` per parameter follows. Weight decay is for parameters of two or
+    more dimensions (in the file, not in a view) that no pattern of `no-decay` matches.
+    `@init_state` gives zeros.
+
+    Before: a `@loss_grad` with a parameter `w` as above. After (beside it):
+    ```mlir
+    func.func @update(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
+                      %v: tensor<3xf32> {nn.name = "w.velocity", nn.role = "state"},
+                      %g: tensor<3xf32> {nn.name = "w", nn.role = "gradient"},
+                      %loss: tensor<f32> {nn.name = "loss", nn.role = "loss"},
+                      %weight: tensor<f32> {nn.name = "weight", nn.role = "weight"},
+                      %lr: tensor<f32> {nn.name = "lr", nn.role = "lr"}, %step: tensor<i64> {nn.name = "step", nn.role = "step"})
+        -> (tensor<3xf32> {nn.name = "w", nn.role = "parameter"}, tensor<3xf32> {nn.name = "w.velocity", nn.role = "state"}) {
+      %one = arith.constant dense<1.0> : tensor<f32>
+      %scale = arith.divf %one, %weight : tensor<f32>
+      %w1, %v1 = nn.sgd %w, %v, %g, %scale, %lr momentum = 0.9 weight_decay = 0.0 : tensor<3xf32>, tensor<f32>
+      return %w1, %v1 : tensor<3xf32>, tensor<3xf32>
+    }
+    ```
+    (The metrics are left out here.)
+  }];
+  let options = [
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "adamw or sgd">,
+    Option<"beta1", "beta1", "double", "0.9", "Decay of the first moment">,
+    Option<"beta2", "beta2", "double", "0.999", "Decay of the second moment">,
+    Option<"epsilon", "eps", "double", "1e-8", "Added to the denominator">,
+    Option<"momentum", "momentum", "double", "0.9", "Momentum of sgd">,
+    Option<"weightDecay", "weight-decay", "double", "0.01", "Decoupled weight decay">,
+    Option<"clipNorm", "clip-norm", "double", "1.0", "Bound of the global gradient norm; 0: none">,
+    Option<"tapGradients", "tap-gradients", "bool", "false",
+           "Return the gradients that the optimizer reads as results of role tap">,
+    ListOption<"noDecay", "no-decay", "std::string", "Patterns of parameters without weight decay">,
+  ];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+#endif

@@ -1,0 +1,191 @@
+// nn-add-loss: from outputs to a loss sum and its weight.
+
+#include "Boundary.h"
+#include "cleave/Autodiff/Passes.h"
+
+#include "mlir/IR/Matchers.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_ADDLOSSPASS
+#include "cleave/Autodiff/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::autodiff;
+
+namespace {
+
+/// Sum over all dimensions.
+Value sumAll(OpBuilder &b, Location loc, Value value) {
+  int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
+  return b.createOrFold<nn::ReduceOp>(
+      loc, nn::Combiner::Sum, value, llvm::to_vector(llvm::seq<int64_t>(rank)));
+}
+
+struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
+    if (!forward) {
+      module.emitError("has no function @forward to derive a loss from");
+      return signalPassFailure();
+    }
+    if (failed(freeze(forward)))
+      return signalPassFailure();
+    func::FuncOp func = cloneAs(forward, nn::kLossFunc);
+    if (failed(addLoss(func))) {
+      func.erase();
+      signalPassFailure();
+    }
+  }
+
+  /// Turns parameters that are not trained into constants.
+  LogicalResult freeze(func::FuncOp forward) {
+    for (unsigned arg = 0; arg < forward.getNumArguments(); ++arg) {
+      if (roleOf(forward, arg) != "parameter")
+        continue;
+      StringRef name = nameOf(forward, arg);
+      FailureOr<bool> on = matchesAny(forward, trainable, name);
+      FailureOr<bool> off = matchesAny(forward, frozen, name);
+      if (failed(on) || failed(off))
+        return failure();
+      if ((!trainable.empty() && !*on) || *off)
+        forward.setArgAttr(arg, nn::kRoleAttr,
+                           StringAttr::get(&getContext(), "constant"));
+    }
+    return success();
+  }
+
+  LogicalResult addLoss(func::FuncOp func) {
+    FailureOr<unsigned> chosen = chooseOutput(func);
+    if (failed(chosen))
+      return failure();
+    Operation *terminator = func.getBody().front().getTerminator();
+    Value output = terminator->getOperand(*chosen);
+    OpBuilder b(terminator);
+    FailureOr<std::pair<Value, Value>> sums;
+    if (loss == "cross_entropy")
+      sums = crossEntropy(func, b, output);
+    else if (loss == "mse")
+      sums = meanSquares(func, b, output);
+    else
+      sums = splitMean(func, b, output);
+    if (failed(sums))
+      return failure();
+    setResults(func, {sums->first, sums->second},
+               {boundaryAttrs(&getContext(), "loss", "loss"),
+                boundaryAttrs(&getContext(), "weight", "weight")});
+    return success();
+  }
+
+  /// Index of the result that the loss reads.
+  FailureOr<unsigned> chooseOutput(func::FuncOp func) {
+    std::string wanted = logits;
+    StringRef kind(loss);
+    if (kind.consume_front("output:"))
+      wanted = kind.str();
+    else if (kind != "cross_entropy" && kind != "mse")
+      return func.emitError("loss '")
+             << loss << "' is unknown; expected cross_entropy, mse or output:NAME";
+    SmallVector<StringRef> names;
+    for (unsigned result = 0; result < func.getNumResults(); ++result) {
+      auto name = func.getResultAttrOfType<StringAttr>(result, nn::kNameAttr);
+      names.push_back(name ? name.getValue() : StringRef());
+      if (!wanted.empty() && names.back() == wanted)
+        return result;
+    }
+    if (wanted.empty() && names.size() == 1)
+      return 0u;
+    InFlightDiagnostic error = func.emitError();
+    if (wanted.empty())
+      error << "the loss could read several outputs; set train.logits to one of ";
+    else
+      error << "has no output '" << wanted << "'; its outputs are ";
+    llvm::interleaveComma(names, error);
+    return error;
+  }
+
+  Value addArgument(func::FuncOp func, RankedTensorType type, StringRef name) {
+    unsigned index = func.getNumArguments();
+    if (failed(func.insertArgument(
+            index, type, boundaryAttrs(&getContext(), name, name),
+            func.getLoc())))
+      return {};
+    return func.getArgument(index);
+  }
+
+  FailureOr<std::pair<Value, Value>> crossEntropy(func::FuncOp func,
+                                                  OpBuilder &b, Value output) {
+    auto type = cast<RankedTensorType>(output.getType());
+    if (type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
+      return func.emitError("cross_entropy needs logits [..., classes] of floats, "
+                            "but the output is ")
+             << type;
+    Location loc = output.getLoc();
+    ArrayRef<int64_t> rows = type.getShape().drop_back();
+    auto labelType = RankedTensorType::get(rows, b.getI64Type());
+    auto rowType = RankedTensorType::get(rows, type.getElementType());
+    Value labels = addArgument(func, labelType, "labels");
+    auto ce = nn::CrossEntropyOp::create(b, loc, rowType, rowType, output,
+                                         labels, ignoreIndex);
+    Value ignored = nn::createSplat(b, loc, labelType, ignoreIndex);
+    Value counted = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne,
+                                          labels, ignored);
+    Value ones = arith::UIToFPOp::create(b, loc, rowType, counted);
+    Value sum = sumAll(b, loc, ce.getLoss()), weight = sumAll(b, loc, ones);
+    return std::pair(sum, weight);
+  }
+
+  FailureOr<std::pair<Value, Value>> meanSquares(func::FuncOp func,
+                                                 OpBuilder &b, Value output) {
+    auto type = cast<RankedTensorType>(output.getType());
+    Location loc = output.getLoc();
+    if (!isa<FloatType>(type.getElementType()))
+      return func.emitError("mse needs an output of floats, found ") << type;
+    Value labels = addArgument(func, type, "labels");
+    Value error = arith::SubFOp::create(b, loc, output, labels);
+    Value sum = sumAll(b, loc, arith::MulFOp::create(b, loc, error, error));
+    Value weight = nn::createSplat(
+        b, loc, RankedTensorType::get({}, type.getElementType()),
+        type.getNumElements());
+    return std::pair(sum, weight);
+  }
+
+  /// sum / n, or sum * (1/n), is the mean of n values; anything else is a sum
+  /// of weight 1.
+  FailureOr<std::pair<Value, Value>> splitMean(func::FuncOp func, OpBuilder &b,
+                                               Value output) {
+    auto type = cast<RankedTensorType>(output.getType());
+    if (type.getNumElements() != 1 || !isa<FloatType>(type.getElementType()))
+      return func.emitError("the loss output must be one float, found ")
+             << type;
+    Location loc = output.getLoc();
+    auto scalar = RankedTensorType::get({}, type.getElementType());
+    Value value = b.createOrFold<nn::ReshapeOp>(loc, scalar, output);
+    auto constant = [](Value v) -> std::optional<double> {
+      DenseElementsAttr dense;
+      if (matchPattern(v, m_Constant(&dense)) && dense.isSplat())
+        return dense.getSplatValue<APFloat>().convertToDouble();
+      return std::nullopt;
+    };
+    double weight = 1;
+    if (auto div = output.getDefiningOp<arith::DivFOp>()) {
+      if (auto n = constant(div.getRhs())) {
+        weight = *n;
+        value = b.createOrFold<nn::ReshapeOp>(loc, scalar, div.getLhs());
+      }
+    } else if (auto mul = output.getDefiningOp<arith::MulFOp>()) {
+      auto factor = constant(mul.getRhs());
+      if (factor && *factor > 0) {
+        weight = 1 / *factor;
+        value = b.createOrFold<nn::ReshapeOp>(loc, scalar, mul.getLhs());
+      }
+    }
+    return std::pair(value, nn::createSplat(b, loc, scalar, weight));
+  }
+};
+
+} // namespace

@@ -1,0 +1,210 @@
+// nn-add-optimizer: @update and @init_state from the gradients of @loss_grad.
+
+#include "Boundary.h"
+#include "cleave/Autodiff/Passes.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_ADDOPTIMIZERPASS
+#include "cleave/Autodiff/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::autodiff;
+
+namespace {
+
+/// One parameter and its place in @update.
+struct Trained {
+  StringRef name;
+  RankedTensorType type;
+  DictionaryAttr attrs;
+  double decay;
+  unsigned firstArg; // of parameter, states..., in @update
+};
+
+struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
+    if (!grad) {
+      module.emitError("has no function @loss_grad whose gradients an optimizer "
+                       "could use");
+      return signalPassFailure();
+    }
+    if (optimizer != "adamw" && optimizer != "sgd") {
+      grad.emitError("optimizer '")
+          << optimizer << "' is unknown; expected adamw or sgd";
+      return signalPassFailure();
+    }
+    FailureOr<SmallVector<Trained>> parameters = collect(grad);
+    if (failed(parameters))
+      return signalPassFailure();
+    buildUpdate(grad, *parameters);
+    buildInitState(grad, *parameters);
+  }
+
+  SmallVector<StringRef> stateNames() {
+    return optimizer == "adamw" ? SmallVector<StringRef>{"m", "v"}
+                                : SmallVector<StringRef>{"velocity"};
+  }
+
+  FailureOr<SmallVector<Trained>> collect(func::FuncOp grad) {
+    SmallVector<Trained> parameters;
+    for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg) {
+      if (roleOf(grad, arg) != "parameter")
+        continue;
+      StringRef name = nameOf(grad, arg);
+      auto type = cast<RankedTensorType>(grad.getArgumentTypes()[arg]);
+      int64_t rank = type.getRank();
+      if (auto view = grad.getArgAttrOfType<DictionaryAttr>(arg, "nn.view"))
+        if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))
+          rank = shape.size();
+      FailureOr<bool> exempt = matchesAny(grad, noDecay, name);
+      if (failed(exempt))
+        return failure();
+      parameters.push_back({name, type, grad.getArgAttrDict(arg),
+                            rank >= 2 && !*exempt ? weightDecay : 0.0, 0});
+    }
+    return parameters;
+  }
+
+  DictionaryAttr attrs(StringRef name, StringRef role) {
+    return boundaryAttrs(&getContext(), name, role);
+  }
+
+  void buildUpdate(func::FuncOp grad, MutableArrayRef<Trained> parameters) {
+    OpBuilder b(&getContext());
+    Location loc = grad.getLoc();
+    auto real = cast<RankedTensorType>(grad.getResultTypes()[0]);
+    auto count = RankedTensorType::get({}, b.getI64Type());
+    SmallVector<Type> argTypes;
+    SmallVector<DictionaryAttr> argAttrs;
+    auto addArg = [&](Type type, DictionaryAttr attr) {
+      argTypes.push_back(type);
+      argAttrs.push_back(attr);
+      return static_cast<unsigned>(argTypes.size() - 1);
+    };
+    for (Trained &parameter : parameters) {
+      parameter.firstArg = addArg(parameter.type, parameter.attrs);
+      for (StringRef state : stateNames())
+        addArg(parameter.type,
+               attrs((parameter.name + "." + state).str(), "state"));
+    }
+    unsigned firstGradient = argTypes.size();
+    for (Trained &parameter : parameters)
+      addArg(parameter.type, attrs(parameter.name, "gradient"));
+    unsigned lossArg = addArg(real, attrs("loss", "loss"));
+    unsigned weightArg = addArg(real, attrs("weight", "weight"));
+    unsigned lrArg = addArg(real, attrs("lr", "lr"));
+    unsigned stepArg = addArg(count, attrs("step", "step"));
+
+    b.setInsertionPointToEnd(getOperation().getBody());
+    auto func = func::FuncOp::create(b, loc, nn::kUpdateFunc,
+                                     b.getFunctionType(argTypes, {}));
+    func.setAllArgAttrs(argAttrs);
+    b.setInsertionPointToStart(func.addEntryBlock());
+    func::ReturnOp::create(b, loc);
+    b.setInsertionPoint(func.getBody().front().getTerminator());
+
+    ValueRange gradients =
+        func.getArguments().slice(firstGradient, parameters.size());
+    Value weight = func.getArgument(weightArg);
+    auto [norm, scale] = normAndScale(b, loc, real, gradients, weight);
+
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> resultAttrs;
+    for (auto [index, parameter] : llvm::enumerate(parameters)) {
+      unsigned first = parameter.firstArg;
+      ValueRange updated =
+          step(b, loc, parameter,
+               func.getArguments().slice(first, 1 + stateNames().size()),
+               gradients[index], scale, func.getArgument(lrArg),
+               func.getArgument(stepArg));
+      for (auto [offset, value] : llvm::enumerate(updated)) {
+        results.push_back(value);
+        resultAttrs.push_back(func.getArgAttrDict(first + offset));
+      }
+    }
+    auto addResult = [&](Value value, StringRef name, StringRef role) {
+      results.push_back(value);
+      resultAttrs.push_back(attrs(name, role));
+    };
+    addResult(func.getArgument(lossArg), "loss", "metric");
+    addResult(weight, "weight", "metric");
+    addResult(norm, "grad_norm", "metric");
+    if (tapGradients)
+      for (auto [index, parameter] : llvm::enumerate(parameters))
+        addResult(gradients[index], parameter.name, "tap");
+    setResults(func, results, resultAttrs);
+  }
+
+  /// The norm of the mean gradient, and the factor from the gradient of the
+  /// sum to the one that the optimizer reads.
+  std::pair<Value, Value> normAndScale(OpBuilder &b, Location loc,
+                                       RankedTensorType real,
+                                       ValueRange gradients, Value weight) {
+    auto splat = [&](double value) {
+      return nn::createSplat(b, loc, real, value);
+    };
+    Value squares;
+    for (Value gradient : gradients) {
+      auto type = cast<RankedTensorType>(gradient.getType());
+      Value square = arith::MulFOp::create(b, loc, gradient, gradient);
+      Value sum = b.createOrFold<nn::ReduceOp>(
+          loc, nn::Combiner::Sum, square,
+          llvm::to_vector(llvm::seq<int64_t>(type.getRank())));
+      squares = squares ? arith::AddFOp::create(b, loc, squares, sum) : sum;
+    }
+    Value inverse = arith::DivFOp::create(b, loc, splat(1.0), weight);
+    Value norm = arith::MulFOp::create(
+        b, loc, math::SqrtOp::create(b, loc, squares), inverse);
+    if (clipNorm == 0)
+      return {norm, inverse};
+    Value ratio = arith::DivFOp::create(
+        b, loc, splat(clipNorm),
+        arith::AddFOp::create(b, loc, norm, splat(1e-6)));
+    Value factor = arith::MinimumFOp::create(b, loc, ratio, splat(1.0));
+    return {norm, arith::MulFOp::create(b, loc, inverse, factor)};
+  }
+
+  /// New parameter and states.
+  ValueRange step(OpBuilder &b, Location loc, const Trained &parameter,
+                  ValueRange old, Value gradient, Value scale, Value lr,
+                  Value step) {
+    auto f64 = [&](double value) { return b.getF64FloatAttr(value); };
+    Type type = parameter.type;
+    if (optimizer == "sgd")
+      return nn::SgdOp::create(b, loc, type, type, old[0], old[1], gradient,
+                               scale, lr, f64(momentum), f64(parameter.decay))
+          .getResults();
+    return nn::AdamWOp::create(b, loc, type, type, type, old[0], old[1], old[2],
+                               gradient, scale, lr, step, f64(beta1),
+                               f64(beta2), f64(epsilon), f64(parameter.decay))
+        .getResults();
+  }
+
+  void buildInitState(func::FuncOp grad, ArrayRef<Trained> parameters) {
+    OpBuilder b(&getContext());
+    b.setInsertionPointToEnd(getOperation().getBody());
+    auto func =
+        func::FuncOp::create(b, grad.getLoc(), nn::kInitStateFunc,
+                             b.getFunctionType({}, {}));
+    b.setInsertionPointToStart(func.addEntryBlock());
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> resultAttrs;
+    for (const Trained &parameter : parameters)
+      for (StringRef state : stateNames()) {
+        results.push_back(
+            nn::createSplat(b, grad.getLoc(), parameter.type, 0.0));
+        resultAttrs.push_back(
+            attrs((parameter.name + "." + state).str(), "state"));
+      }
+    func::ReturnOp::create(b, grad.getLoc());
+    setResults(func, results, resultAttrs);
+  }
+};
+
+} // namespace

@@ -1,0 +1,62 @@
+// Building functions of the logical program.
+
+#include "Boundary.h"
+
+#include "llvm/Support/Regex.h"
+
+using namespace mlir;
+using namespace cleave;
+
+DictionaryAttr autodiff::boundaryAttrs(MLIRContext *context, StringRef name,
+                                       StringRef role) {
+  Builder b(context);
+  return b.getDictionaryAttr(
+      {b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name)),
+       b.getNamedAttr(nn::kRoleAttr, b.getStringAttr(role))});
+}
+
+static StringRef stringArgAttr(func::FuncOp func, unsigned argument,
+                               StringRef key) {
+  auto attr = func.getArgAttrOfType<StringAttr>(argument, key);
+  return attr ? attr.getValue() : StringRef();
+}
+
+StringRef autodiff::roleOf(func::FuncOp func, unsigned argument) {
+  return stringArgAttr(func, argument, nn::kRoleAttr);
+}
+
+StringRef autodiff::nameOf(func::FuncOp func, unsigned argument) {
+  return stringArgAttr(func, argument, nn::kNameAttr);
+}
+
+void autodiff::setResults(func::FuncOp func, ArrayRef<Value> values,
+                          ArrayRef<DictionaryAttr> attrs) {
+  Operation *terminator = func.getBody().front().getTerminator();
+  terminator->setOperands(values);
+  func.setType(FunctionType::get(func.getContext(), func.getArgumentTypes(),
+                                 TypeRange(ValueRange(values))));
+  func.setAllResultAttrs(attrs);
+}
+
+func::FuncOp autodiff::cloneAs(func::FuncOp func, StringRef name) {
+  auto copy = cast<func::FuncOp>(func->clone());
+  copy.setName(name);
+  func->getBlock()->push_back(copy);
+  return copy;
+}
+
+FailureOr<bool> autodiff::matchesAny(Operation *op,
+                                     ArrayRef<std::string> patterns,
+                                     StringRef name) {
+  for (const std::string &pattern : patterns) {
+    llvm::Regex regex("^(" + pattern + ")$");
+    std::string error;
+    if (!regex.isValid(error)) {
+      op->emitError("pattern '") << pattern << "' is malformed: " << error;
+      return failure();
+    }
+    if (regex.match(name))
+      return true;
+  }
+  return false;
+}

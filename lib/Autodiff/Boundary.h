@@ -1,0 +1,38 @@
+// Building functions of the logical program: arguments and results with names
+// and roles.
+
+#ifndef CLEAVE_LIB_AUTODIFF_BOUNDARY_H
+#define CLEAVE_LIB_AUTODIFF_BOUNDARY_H
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <string>
+
+namespace cleave::autodiff {
+
+/// {nn.name = name, nn.role = role}.
+mlir::DictionaryAttr boundaryAttrs(mlir::MLIRContext *context,
+                                   llvm::StringRef name, llvm::StringRef role);
+
+/// The role or name of an argument; empty if it has none.
+llvm::StringRef roleOf(mlir::func::FuncOp func, unsigned argument);
+llvm::StringRef nameOf(mlir::func::FuncOp func, unsigned argument);
+
+/// Replaces the function's return and its result types and attributes.
+void setResults(mlir::func::FuncOp func, llvm::ArrayRef<mlir::Value> values,
+                llvm::ArrayRef<mlir::DictionaryAttr> attrs);
+
+/// A copy of `func` under another name, behind the last function of the module.
+mlir::func::FuncOp cloneAs(mlir::func::FuncOp func, llvm::StringRef name);
+
+/// Whether a regular expression of the list matches the whole name.
+/// Malformed ones are reported on `op`.
+mlir::FailureOr<bool> matchesAny(mlir::Operation *op,
+                                 llvm::ArrayRef<std::string> patterns,
+                                 llvm::StringRef name);
+
+} // namespace cleave::autodiff
+
+#endif

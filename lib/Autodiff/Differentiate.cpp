@@ -1,0 +1,191 @@
+// nn-differentiate: reverse-mode differentiation of @loss. The pass knows the
+// order of the walk, what is active and what is saved; every operation knows
+// its own derivative.
+
+#include "Boundary.h"
+#include "cleave/Autodiff/Passes.h"
+#include "cleave/Interfaces/Interfaces.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_DIFFERENTIATEPASS
+#include "cleave/Autodiff/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::autodiff;
+
+namespace {
+
+/// One backward pass over one function body.
+class Backward : public VJPContext {
+public:
+  Backward(Block &body) : build(body.getTerminator()) {}
+
+  /// Values whose cotangents lead to a parameter.
+  void activate(Value value) { active.insert(value); }
+  bool isActive(Value value) const { return active.contains(value); }
+
+  void add(Value forward, Value cotangent) {
+    Value &sum = cotangents[forward];
+    sum = sum ? arith::AddFOp::create(build, location, sum, cotangent)
+              : cotangent;
+  }
+  Value cotangentOf(Value forward) const { return cotangents.lookup(forward); }
+
+  /// Asks one operation, whose results have all their cotangents by now.
+  LogicalResult visit(Operation *op) {
+    current = op;
+    location = op->getLoc();
+    auto differentiable = dyn_cast<DifferentiableInterface>(op);
+    if (!differentiable)
+      return op->emitOpError("has no derivative, but a parameter's gradient "
+                             "depends on it");
+    return differentiable.buildVJP(*this);
+  }
+
+  OpBuilder &builder() override { return build; }
+  Location loc() override { return location; }
+  Value cotangent(unsigned result) override {
+    return cotangentOf(current->getResult(result));
+  }
+  Value cotangentOrZero(unsigned result) override {
+    if (Value value = cotangent(result))
+      return value;
+    auto type = cast<RankedTensorType>(current->getResult(result).getType());
+    return nn::createSplat(build, location, type, 0.0);
+  }
+  bool wanted(unsigned operand) override {
+    return isActive(current->getOperand(operand));
+  }
+  void set(unsigned operand, Value cotangent) override {
+    if (wanted(operand))
+      add(current->getOperand(operand), cotangent);
+  }
+
+  Value residual(Value forward) override {
+    Operation *def = forward.getDefiningOp();
+    if (!def || def->hasTrait<OpTrait::ConstantLike>())
+      return forward;
+    Value &kept = residuals[forward];
+    if (kept)
+      return kept;
+    auto lowering = dyn_cast<LoweringInterface>(def);
+    if (lowering && lowering.getKernelClass() == KernelClass::View)
+      return remake(def, cast<OpResult>(forward));
+    OpBuilder::InsertionGuard guard(build);
+    build.setInsertionPointAfter(def);
+    return kept = nn::SaveOp::create(build, def->getLoc(), forward);
+  }
+
+private:
+  /// A placement is made again from what it places: it costs nothing.
+  Value remake(Operation *def, OpResult result) {
+    IRMapping mapping;
+    for (Value operand : def->getOperands())
+      mapping.map(operand, residual(operand));
+    Value copy =
+        build.clone(*def, mapping)->getResult(result.getResultNumber());
+    return residuals[result] = copy;
+  }
+
+  OpBuilder build;
+  Operation *current = nullptr;
+  Location location = build.getUnknownLoc();
+  DenseSet<Value> active;
+  DenseMap<Value, Value> cotangents, residuals;
+};
+
+struct DifferentiatePass
+    : cleave::impl::DifferentiatePassBase<DifferentiatePass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
+    if (!loss || loss.getNumResults() < 2) {
+      module.emitError("has no function @loss that returns a sum and a weight");
+      return signalPassFailure();
+    }
+    func::FuncOp func = cloneAs(loss, nn::kLossGradFunc);
+    if (failed(differentiate(func))) {
+      func.erase();
+      signalPassFailure();
+    }
+  }
+
+  LogicalResult differentiate(func::FuncOp func) {
+    Block &body = func.getBody().front();
+    Backward backward(body);
+    SmallVector<unsigned> parameters;
+    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
+      if (roleOf(func, arg) == "parameter") {
+        parameters.push_back(arg);
+        backward.activate(func.getArgument(arg));
+      }
+    if (parameters.empty())
+      return func.emitError("has no argument of role 'parameter' to train");
+
+    // Forward: what depends on a parameter, through floats.
+    SmallVector<Operation *> forward;
+    for (Operation &op : body.without_terminator())
+      if (llvm::any_of(op.getOperands(),
+                       [&](Value v) { return backward.isActive(v); })) {
+        for (Value result : op.getResults())
+          if (isa<FloatType>(getElementTypeOrSelf(result)))
+            backward.activate(result);
+        forward.push_back(&op);
+      }
+
+    Operation *terminator = body.getTerminator();
+    Value sum = terminator->getOperand(0);
+    auto scalar = cast<RankedTensorType>(sum.getType());
+    if (scalar.getRank() != 0)
+      return func.emitError("the loss sum must be a scalar, found ") << scalar;
+    if (backward.isActive(sum))
+      backward.add(sum, nn::createSplat(backward.builder(), sum.getLoc(),
+                                        scalar, 1.0));
+    for (Operation *op : llvm::reverse(forward))
+      if (llvm::any_of(op->getResults(),
+                       [&](Value v) { return !!backward.cotangentOf(v); }))
+        if (failed(backward.visit(op)))
+          return failure();
+    return finish(func, backward, parameters);
+  }
+
+  /// Appends the gradients, or their sums with the accumulators, to the results.
+  LogicalResult finish(func::FuncOp func, Backward &backward,
+                       ArrayRef<unsigned> parameters) {
+    OpBuilder &b = backward.builder();
+    auto results =
+        llvm::to_vector(func.getBody().front().getTerminator()->getOperands());
+    SmallVector<DictionaryAttr> attrs;
+    for (unsigned result = 0; result < func.getNumResults(); ++result)
+      attrs.push_back(func.getResultAttrDict(result));
+    for (unsigned arg : parameters) {
+      Value parameter = func.getArgument(arg);
+      Value gradient = backward.cotangentOf(parameter);
+      if (!gradient)
+        gradient = nn::createSplat(
+            b, func.getLoc(), cast<RankedTensorType>(parameter.getType()), 0.0);
+      DictionaryAttr boundary =
+          boundaryAttrs(&getContext(), nameOf(func, arg), "gradient");
+      if (accumulate) {
+        unsigned index = func.getNumArguments();
+        if (failed(func.insertArgument(index, parameter.getType(), boundary,
+                                       func.getLoc())))
+          return failure();
+        gradient = arith::AddFOp::create(b, gradient.getLoc(),
+                                         func.getArgument(index), gradient);
+      }
+      results.push_back(gradient);
+      attrs.push_back(boundary);
+    }
+    setResults(func, results, attrs);
+    return success();
+  }
+};
+
+} // namespace

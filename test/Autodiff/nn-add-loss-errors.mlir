@@ -1,0 +1,14 @@
+// RUN: cleave-opt %s -split-input-file -verify-diagnostics --nn-add-loss
+
+// expected-error @below {{the loss could read several outputs; set train.logits to one of a, b}}
+func.func @forward(%x: tensor<2x3xf32>)
+    -> (tensor<2x3xf32> {nn.name = "a", nn.role = "output"}, tensor<2x3xf32> {nn.name = "b", nn.role = "output"}) {
+  return %x, %x : tensor<2x3xf32>, tensor<2x3xf32>
+}
+
+// -----
+
+// expected-error @below {{cross_entropy needs logits [..., classes] of floats, but the output is 'tensor<3xf32>'}}
+func.func @forward(%x: tensor<3xf32>) -> (tensor<3xf32> {nn.name = "a", nn.role = "output"}) {
+  return %x : tensor<3xf32>
+}

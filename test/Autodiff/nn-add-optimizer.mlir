@@ -1,0 +1,33 @@
+// RUN: cleave-opt %s --nn-add-optimizer --canonicalize | FileCheck %s
+// RUN: cleave-opt %s "--nn-add-optimizer=optimizer=sgd clip-norm=0 no-decay=w" --canonicalize | FileCheck %s --check-prefix=SGD
+
+// Decay is for the matrix: w has two dimensions in the file, three in its view.
+// CHECK-LABEL: func @update
+// CHECK-SAME:    %[[W:[a-z0-9]+]]: tensor<3x2x2xf32>
+// CHECK-SAME:    %[[DW:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.name = "w", nn.role = "gradient"}
+// CHECK-SAME:    %[[DB:[a-z0-9]+]]: tensor<4xf32> {nn.name = "b", nn.role = "gradient"}
+// CHECK-SAME:    %[[WEIGHT:[a-z0-9]+]]: tensor<f32> {nn.name = "weight", nn.role = "weight"}
+// CHECK-SAME:    tensor<f32> {nn.name = "grad_norm", nn.role = "metric"})
+// CHECK:         arith.mulf %[[DW]], %[[DW]]
+// CHECK:         arith.mulf %[[DB]], %[[DB]]
+// CHECK:         %[[INVERSE:.+]] = arith.divf %{{.+}}, %[[WEIGHT]]
+// CHECK:         %[[FACTOR:.+]] = arith.minimumf
+// CHECK:         %[[SCALE:.+]] = arith.mulf %[[INVERSE]], %[[FACTOR]]
+// CHECK:         nn.adamw %[[W]], %{{.+}}, %{{.+}}, %[[DW]], %[[SCALE]]
+// CHECK-SAME:      weight_decay = 1.000000e-02
+// CHECK:         nn.adamw
+// CHECK-SAME:      weight_decay = 0.000000e+00
+// CHECK-LABEL: func @init_state() -> (tensor<3x2x2xf32> {nn.name = "w.m", nn.role = "state"}
+
+// SGD-LABEL: func @update
+// SGD-NOT:     arith.minimumf
+// SGD:         nn.sgd
+// SGD-SAME:      weight_decay = 0.000000e+00
+func.func @loss_grad(%w: tensor<3x2x2xf32> {nn.name = "w", nn.role = "parameter",
+                                            nn.view = {shape = array<i64: 3, 4>, view = array<i64: 3, 2, 2>}},
+                     %b: tensor<4xf32> {nn.name = "b", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"},
+        tensor<3x2x2xf32> {nn.name = "w", nn.role = "gradient"}, tensor<4xf32> {nn.name = "b", nn.role = "gradient"}) {
+  %one = arith.constant dense<1.0> : tensor<f32>
+  return %one, %one, %w, %b : tensor<f32>, tensor<f32>, tensor<3x2x2xf32>, tensor<4xf32>
+}

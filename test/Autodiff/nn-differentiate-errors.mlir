@@ -1,0 +1,19 @@
+// RUN: cleave-opt %s -split-input-file -verify-diagnostics --nn-differentiate
+
+func.func @loss(%w: tensor<2x3x4xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+  %scale = arith.constant dense<1.0> : tensor<4xf32>
+  %rows = arith.constant dense<1.0> : tensor<2x3xf32>
+  // expected-error @below {{'nn.rms_norm_grad' op has no derivative, but a parameter's gradient depends on it}}
+  %0 = nn.rms_norm_grad %w, %w, %scale, %rows
+    : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<4xf32>, tensor<2x3xf32>) -> tensor<2x3x4xf32>
+  %1 = nn.reduce sum %0 dims = [0, 1, 2] : tensor<2x3x4xf32> -> tensor<f32>
+  return %1, %1 : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// expected-error @below {{has no argument of role 'parameter' to train}}
+func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = "input"}) -> (tensor<f32>, tensor<f32>) {
+  return %x, %x : tensor<f32>, tensor<f32>
+}

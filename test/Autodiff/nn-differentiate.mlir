@@ -1,0 +1,33 @@
+// RUN: cleave-opt %s --nn-differentiate | FileCheck %s
+// RUN: cleave-opt %s --nn-differentiate=accumulate | FileCheck %s --check-prefix=ACC
+
+// The activation is saved once and read behind the mark; the broadcast of the
+// bias is not saved. The input is no parameter and gets no gradient.
+// CHECK-LABEL: func @loss_grad
+// CHECK-SAME:    (%[[W:.+]]: tensor<3x7xf32> {{.*}}, %[[B:.+]]: tensor<7xf32> {{.*}}, %[[X:.+]]: tensor<2x3xf32>
+// CHECK-SAME:    tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}, tensor<7xf32> {nn.name = "b", nn.role = "gradient"}
+// CHECK:         %[[Y:.+]] = arith.addf
+// CHECK:         %[[T:.+]] = math.tanh %[[Y]]
+// CHECK-NEXT:    %[[SAVED:.+]] = nn.save %[[T]]
+// CHECK-NOT:     nn.save
+// CHECK:         %[[SQUARE:.+]] = arith.mulf %[[SAVED]], %[[SAVED]]
+// CHECK:         %[[DY:.+]] = arith.mulf
+// CHECK-DAG:     %[[DB:.+]] = nn.reduce sum %[[DY]] dims = [0]
+// CHECK-DAG:     %[[DW:.+]] = nn.einsum "bh,bv->hv" %[[X]], %[[DY]]
+// CHECK:         return %{{.+}}, %{{.+}}, %[[DW]], %[[DB]]
+
+// ACC-LABEL: func @loss_grad
+// ACC-SAME:    %[[ACC:[a-z0-9]+]]: tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}
+// ACC:         arith.addf %[[ACC]], %{{.+}} : tensor<3x7xf32>
+func.func @loss(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
+                %b: tensor<7xf32> {nn.name = "b", nn.role = "parameter"},
+                %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+  %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
+  %1 = nn.broadcast %b dims = [1] : tensor<7xf32> -> tensor<2x7xf32>
+  %2 = arith.addf %0, %1 : tensor<2x7xf32>
+  %3 = math.tanh %2 : tensor<2x7xf32>
+  %4 = nn.reduce sum %3 dims = [0, 1] : tensor<2x7xf32> -> tensor<f32>
+  %one = arith.constant dense<1.0> : tensor<f32>
+  return %4, %one : tensor<f32>, tensor<f32>
+}
