@@ -167,6 +167,7 @@ std::string manifestToJson(const Manifest &m) {
       {"actions", m.actions},
       {"inputs", listToJson(m.inputs)},
       {"outputs", listToJson(m.outputs)},
+      {"metrics", listToJson(m.metrics)},
       {"tensors", listToJson(m.tensors)},
       {"state", listToJson(m.state)},
       {"config", config}};
