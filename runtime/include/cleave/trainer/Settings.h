@@ -1,0 +1,45 @@
+//===- Settings.h - the keys of the configuration that the loop obeys
+//-------===//
+#ifndef CLEAVE_TRAINER_SETTINGS_H
+#define CLEAVE_TRAINER_SETTINGS_H
+
+#include "cleave/manifest.h"
+
+#include <cstdint>
+#include <string>
+
+namespace cleave {
+
+/// [data] and [train] of the resolved configuration; defaults are the
+/// contract's.
+struct Settings {
+  std::string dataPath;
+  std::string dataDtype = "uint16"; ///< of a .bin file
+  int64_t ignoreIndex = -100;
+  uint64_t dataSeed = 0;
+  double validation = 0.1;
+
+  double lr = 3e-4;
+  double minLr = 0;
+  std::string schedule = "cosine"; ///< constant | linear | cosine
+  int64_t warmupSteps = 0;
+  int64_t steps = 100;
+  bool skipNonFinite = false; ///< train.on_nan = "skip"
+  uint64_t seed = 0;
+};
+
+/// Reads them from the manifest's configuration. Throws InputError naming the
+/// key on a value of the wrong type.
+Settings settingsOf(const Manifest &manifest);
+
+/// The learning rate of step `step` (from 1): rises over `warmupSteps`, then
+/// falls to `minLr` at the end of `steps`.
+double learningRate(const Settings &settings, int64_t step);
+
+/// The configuration as TOML, with what the command line changed: data.path
+/// and train.steps.
+std::string configToml(const Manifest &manifest, const Settings &settings);
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_SETTINGS_H

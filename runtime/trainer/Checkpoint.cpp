@@ -1,0 +1,255 @@
+//===- Checkpoint.cpp - saving and resuming
+//----------------------------------===//
+#include "cleave/trainer/Checkpoint.h"
+#include "cleave/io/Error.h"
+#include "cleave/io/File.h"
+#include "cleave/io/Safetensors.h"
+#include "cleave/io/Weights.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace cleave {
+
+static constexpr const char *modelFile = "model.safetensors";
+static constexpr const char *optimizerFile = "optimizer.safetensors";
+
+std::string checkpointName(int64_t step) {
+  char name[64];
+  std::snprintf(name, sizeof name, "checkpoint-%06lld",
+                static_cast<long long>(step));
+  return name;
+}
+
+/// "wte.weight.exp_avg".
+static std::string stateName(const ManifestState &state) {
+  return state.parameter.empty() ? state.slot
+                                 : state.parameter + "." + state.slot;
+}
+
+static bool isSaved(const ManifestTensor &tensor) {
+  return tensor.kind != "constant";
+}
+
+//===----------------------------------------------------------------------===//
+// Saving
+//===----------------------------------------------------------------------===//
+
+/// Gathers buffers one by one into a file.
+static void writeBuffers(const std::string &path,
+                         const std::vector<SafetensorsEntry> &entries,
+                         const std::vector<std::string> &buffers,
+                         StepExecutor &executor) {
+  writeSafetensors(path, entries, [&](size_t i, std::vector<std::byte> &out) {
+    Array array = executor.gather(buffers[i], entries[i].dtype);
+    if (array.bytes.size() != out.size())
+      throw InputError("buffer '" + buffers[i] + "' has shape " +
+                       shapeToString(array.shape) + ", expected " +
+                       shapeToString(entries[i].shape) +
+                       "; compile the model again");
+    out = std::move(array.bytes);
+  });
+}
+
+std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
+                           StepExecutor &executor,
+                           const CheckpointState &state) {
+  std::string target = (fs::path(folder) / checkpointName(state.step)).string();
+  try {
+    AtomicFolder writing(target);
+    fs::path path(writing.path());
+    std::vector<SafetensorsEntry> entries;
+    std::vector<std::string> buffers;
+    for (const ManifestTensor &tensor : manifest.tensors)
+      if (isSaved(tensor)) {
+        entries.push_back({tensor.name, tensor.dtype, tensor.shape});
+        buffers.push_back(tensor.buffer);
+      }
+    writeBuffers((path / modelFile).string(), entries, buffers, executor);
+    entries.clear();
+    buffers.clear();
+    for (const ManifestState &item : manifest.state) {
+      const BufferInfo &buffer = executor.need(item.buffer);
+      entries.push_back({stateName(item), buffer.dtype, buffer.shape});
+      buffers.push_back(item.buffer);
+    }
+    writeBuffers((path / optimizerFile).string(), entries, buffers, executor);
+
+    Json mesh = Json::array();
+    for (const auto &[axis, size] : manifest.mesh)
+      mesh.push_back(Json::array({axis, size}));
+    Json json = {{"format", "cleave-checkpoint"},
+                 {"version", 1},
+                 {"model", manifest.model},
+                 {"fingerprint", manifest.fingerprint},
+                 {"step", state.step},
+                 {"next_sample", state.nextSample},
+                 {"seed", state.seed},
+                 {"data_seed", state.dataSeed},
+                 {"batch", manifest.batch},
+                 {"mesh", mesh},
+                 {"files",
+                  {{modelFile, fs::file_size(path / modelFile)},
+                   {optimizerFile, fs::file_size(path / optimizerFile)}}}};
+    OutputFile file((path / "state.json").string());
+    file.write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    file.close();
+    writing.commit();
+  } catch (const Error &error) {
+    throw Error(error.code, std::string(error.what()) + "; nothing of " +
+                                target + " was kept");
+  }
+  return target;
+}
+
+//===----------------------------------------------------------------------===//
+// Resuming
+//===----------------------------------------------------------------------===//
+
+CheckpointState readCheckpointState(const std::string &path,
+                                    const Manifest &manifest) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored))
+    throw InputError(path + ": is no checkpoint folder");
+  std::string file = (fs::path(path) / "state.json").string();
+  if (!fs::exists(file, ignored))
+    throw InputError(path + ": is no whole checkpoint: state.json is missing");
+  Json json = Json::parse(readTextFile(file), nullptr, false);
+  CheckpointState state;
+  try {
+    if (json.at("format") != "cleave-checkpoint" || json.at("version") != 1)
+      throw InputError(file + ": not a checkpoint of this version");
+    auto fingerprint = json.at("fingerprint").get<std::string>();
+    if (fingerprint != manifest.fingerprint)
+      throw InputError(path + ": is a checkpoint of another model ('" +
+                       json.at("model").get<std::string>() + "', fingerprint " +
+                       fingerprint + "; expected '" + manifest.model +
+                       "', fingerprint " + manifest.fingerprint + ")");
+    state.step = json.at("step").get<int64_t>();
+    state.nextSample = json.at("next_sample").get<int64_t>();
+    state.seed = json.at("seed").get<uint64_t>();
+    state.dataSeed = json.at("data_seed").get<uint64_t>();
+    if (state.step < 0 || state.nextSample < 0)
+      throw InputError(file + ": has a negative step or sample");
+    for (const auto &[name, size] : json.at("files").items()) {
+      fs::path part = fs::path(path) / fs::path(name).filename();
+      uint64_t expected = size.get<uint64_t>();
+      uint64_t found = fs::exists(part, ignored) ? fs::file_size(part) : 0;
+      if (found != expected)
+        throw InputError(part.string() + ": the checkpoint is torn: expected " +
+                         std::to_string(expected) + " bytes, found " +
+                         std::to_string(found));
+    }
+  } catch (const Json::exception &) {
+    throw InputError(file + ": the checkpoint is torn: not the state of a run");
+  }
+  return state;
+}
+
+/// The tensor under its name or one of its aliases.
+static const ArrayView *findTensor(const SafetensorsReader &file,
+                                   const ManifestTensor &tensor) {
+  const ArrayView *view = file.find(tensor.name);
+  for (const std::string &alias : tensor.aliases)
+    if (!view)
+      view = file.find(alias);
+  return view;
+}
+
+static void loadBuffer(const std::string &label, const ArrayView *view,
+                       const std::vector<int64_t> &shape,
+                       const std::string &buffer, StepExecutor &executor) {
+  if (!view)
+    throw InputError(label + " is missing");
+  if (view->shape != shape)
+    throw InputError(label + " has shape " + shapeToString(view->shape) +
+                     ", expected " + shapeToString(shape));
+  const BufferInfo &info = executor.need(buffer);
+  if (view->dtype == info.dtype) {
+    executor.scatter(buffer, *view);
+    return;
+  }
+  Array converted = makeArray(info.dtype, shape);
+  convertElements(view->dtype, view->data, info.dtype, converted.bytes.data(),
+                  converted.elements(), label);
+  executor.scatter(buffer, converted);
+}
+
+void loadCheckpoint(const std::string &path, const Manifest &manifest,
+                    StepExecutor &executor) {
+  std::string model = (fs::path(path) / modelFile).string();
+  std::string optimizer = (fs::path(path) / optimizerFile).string();
+  SafetensorsReader modelReader(model), optimizerReader(optimizer);
+  WeightFiles files(manifest.weightsFolder);
+  for (const ManifestTensor &tensor : manifest.tensors) {
+    if (isSaved(tensor))
+      loadBuffer(model + ": tensor '" + tensor.name + "'",
+                 findTensor(modelReader, tensor), tensor.shape, tensor.buffer,
+                 executor);
+    else
+      executor.scatter(tensor.buffer, initialValue(tensor, files, 0));
+  }
+  for (const ManifestState &item : manifest.state)
+    loadBuffer(optimizer + ": tensor '" + stateName(item) + "'",
+               optimizerReader.find(stateName(item)),
+               executor.need(item.buffer).shape, item.buffer, executor);
+}
+
+//===----------------------------------------------------------------------===//
+// Starting
+//===----------------------------------------------------------------------===//
+
+void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
+                       uint64_t seed) {
+  WeightFiles files(manifest.weightsFolder);
+  for (const ManifestTensor &tensor : manifest.tensors)
+    executor.scatter(tensor.buffer, initialValue(tensor, files, seed));
+  if (manifest.hasAction("init_state")) {
+    executor.run("init_state");
+    return;
+  }
+  for (const ManifestState &item : manifest.state) {
+    if (item.init == "zeros") {
+      executor.zero(item.buffer);
+      continue;
+    }
+    Array value = initialValue(*manifest.tensor(item.parameter), files, seed);
+    executor.scatter(item.buffer, value);
+  }
+}
+
+void checkInitialValues(const Manifest &manifest) {
+  WeightFiles files(manifest.weightsFolder);
+  for (const ManifestTensor &tensor : manifest.tensors)
+    if (tensor.weight)
+      files.view(tensor);
+}
+
+std::string latestCheckpoint(const std::string &run) {
+  std::string best;
+  int64_t bestStep = -1;
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(run, error)) {
+    std::string name = entry.path().filename().string();
+    constexpr std::string_view prefix = "checkpoint-";
+    if (!name.starts_with(prefix) || name.size() == prefix.size() ||
+        name.find_first_not_of("0123456789", prefix.size()) !=
+            std::string::npos ||
+        name.size() > prefix.size() + 18)
+      continue;
+    int64_t step = std::stoll(name.substr(prefix.size()));
+    if (step > bestStep) {
+      bestStep = step;
+      best = entry.path().string();
+    }
+  }
+  return best;
+}
+
+} // namespace cleave

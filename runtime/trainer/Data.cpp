@@ -1,0 +1,386 @@
+//===- Data.cpp - token streams and named arrays
+//----------------------------===//
+#include "cleave/trainer/Data.h"
+#include "cleave/io/Error.h"
+#include "cleave/io/File.h"
+#include "cleave/io/Npy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+
+namespace fs = std::filesystem;
+
+namespace cleave {
+
+bool isGenerated(const ManifestInput &input) {
+  return input.source == "ones" || input.source == "zeros" ||
+         input.source == "arange";
+}
+
+Array generatedInput(const ManifestInput &input) {
+  int64_t count = 1;
+  for (int64_t dim : input.shape)
+    count *= dim;
+  int64_t last = input.shape.empty() ? 1 : input.shape.back();
+  Array integers = makeArray("i64", input.shape);
+  for (int64_t i = 0; i < count; ++i)
+    integers.as<int64_t>()[i] = input.source == "ones"     ? 1
+                                : input.source == "arange" ? i % last
+                                                           : 0;
+  Array result = makeArray(input.dtype, input.shape);
+  if (!isFloat(input.dtype)) {
+    convertElements("i64", integers.bytes.data(), input.dtype,
+                    result.bytes.data(), count, "input '" + input.name + "'");
+    return result;
+  }
+  Array doubles = makeArray("f64", input.shape);
+  for (int64_t i = 0; i < count; ++i)
+    doubles.as<double>()[i] = static_cast<double>(integers.as<int64_t>()[i]);
+  convertElements("f64", doubles.bytes.data(), input.dtype, result.bytes.data(),
+                  count, "input '" + input.name + "'");
+  return result;
+}
+
+void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
+                     const std::string &label, const int64_t *ignored) {
+  if (input.vocabulary <= 0)
+    return;
+  // Small unsigned types cannot leave a large vocabulary.
+  if (tokens.dtype[0] == 'u' && elementSize(tokens.dtype) <= 2 &&
+      input.vocabulary >= int64_t(1) << (8 * elementSize(tokens.dtype)))
+    return;
+  for (int64_t i = 0, n = tokens.elements(); i < n; ++i) {
+    int64_t id = integerAt(tokens.dtype, tokens.data, i);
+    if ((id < 0 || id >= input.vocabulary) && !(ignored && id == *ignored))
+      throw InputError(
+          label + ": the token at position " + std::to_string(i) + " has id " +
+          std::to_string(id) + ", beyond the model's vocabulary of " +
+          std::to_string(input.vocabulary) + " (input '" + input.name + "')");
+  }
+}
+
+/// How many of `total` are held out: the share rounded down, but enough for
+/// one sample.
+static int64_t heldOut(int64_t total, double share, int64_t least) {
+  if (share == 0)
+    return 0;
+  return std::max(least, static_cast<int64_t>(
+                             std::floor(static_cast<double>(total) * share)));
+}
+
+static bool shifted(const ManifestInput &input) {
+  return input.role == "labels" &&
+         (input.source.empty() || input.source == "next");
+}
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// One long sequence of tokens
+//===----------------------------------------------------------------------===//
+
+/// Tokens of any integer type; the bytes belong to a file or an array.
+class TokenDataset : public Dataset {
+public:
+  TokenDataset(std::shared_ptr<const void> owner, ArrayView tokens,
+               const std::string &path, const Manifest &manifest,
+               const Settings &settings)
+      : owner(std::move(owner)), tokens(std::move(tokens)), path(path) {
+    const ManifestInput *input = manifest.inputWithRole("tokens");
+    if (!input || input->shape.size() != 2)
+      throw InputError(path + ": holds tokens, but the model has no input "
+                              "[batch, sequence] of tokens; give named "
+                              "arrays (.npz or a folder of .npy)");
+    for (const ManifestInput &other : manifest.inputs)
+      if (!isGenerated(other) && other.role != "tokens" && !shifted(other) &&
+          (other.role == "data" || other.role == "labels" ||
+           other.role == "attention_mask" || other.role == "position_ids"))
+        throw InputError(path + ": holds tokens only, but input '" +
+                         other.name + "' needs the array '" + other.source +
+                         "'; give named arrays (.npz or a folder of .npy)");
+    sequence = input->shape[1];
+    const int64_t total = this->tokens.elements();
+    if (total < sequence + 1)
+      throw InputError(path + ": " + std::to_string(total) +
+                       " tokens are fewer than a sequence of " +
+                       std::to_string(sequence) +
+                       " and its next token; give more text or a smaller "
+                       "dims.sequence");
+    int64_t validation = heldOut(total, settings.validation, sequence + 1);
+    trainingTokens = total - validation;
+    if (trainingTokens < sequence + 1)
+      throw InputError(
+          path + ": " + std::to_string(total) +
+          " tokens are too few to train on and to hold out "
+          "data.validation = " +
+          std::to_string(settings.validation).substr(0, 5) +
+          ": each part needs a sequence of " + std::to_string(sequence) +
+          " and its next token; give more text or data.validation = 0");
+    checkVocabulary(*input, this->tokens, path, nullptr);
+  }
+
+  int64_t samples(Split split) const override {
+    int64_t part = split == Split::training
+                       ? trainingTokens
+                       : tokens.elements() - trainingTokens;
+    return std::max<int64_t>(0, (part - 1) / sequence);
+  }
+
+  void fill(const ManifestInput &input, Split split, int64_t sample,
+            std::byte *out) const override {
+    int64_t begin = sample * sequence + (shifted(input) ? 1 : 0) +
+                    (split == Split::training ? 0 : trainingTokens);
+    convertElements(tokens.dtype,
+                    tokens.data + begin * elementSize(tokens.dtype),
+                    input.dtype, out, sequence, path);
+  }
+
+  std::string summary() const override {
+    return path + ": " + std::to_string(tokens.elements()) + " tokens, " +
+           std::to_string(samples(Split::training)) + " sequences of " +
+           std::to_string(sequence) + " to train on, " +
+           std::to_string(samples(Split::validation)) + " held out";
+  }
+
+private:
+  std::shared_ptr<const void> owner;
+  ArrayView tokens;
+  std::string path;
+  int64_t sequence = 0, trainingTokens = 0;
+};
+
+//===----------------------------------------------------------------------===//
+// Named arrays, a sample per row
+//===----------------------------------------------------------------------===//
+
+class ArrayDataset : public Dataset {
+public:
+  ArrayDataset(std::map<std::string, Array> given, const std::string &path,
+               const Manifest &manifest, const Settings &settings)
+      : arrays(std::move(given)), path(path),
+        ignoreIndex(settings.ignoreIndex) {
+    for (const ManifestInput &input : manifest.inputs) {
+      std::string name = arrayOf(manifest, input);
+      if (name.empty())
+        continue;
+      auto found = arrays.find(name);
+      if (found == arrays.end())
+        throw InputError(path + ": has no array '" + name + "', which input '" +
+                         input.name + "' needs; it has " + names());
+      const Array &array = found->second;
+      if (rows < 0) {
+        rows = array.shape.empty() ? 0 : array.shape[0];
+        firstName = name;
+      }
+      check(input, name, array);
+      sources[input.name] = &array;
+    }
+    if (rows <= 0)
+      throw InputError(path + ": holds no samples");
+    validationRows = heldOut(rows, settings.validation, 1);
+    if (validationRows >= rows)
+      throw InputError(path + ": " + std::to_string(rows) +
+                       " samples are too few to train on and to hold out "
+                       "data.validation; give more or data.validation = 0");
+  }
+
+  int64_t samples(Split split) const override {
+    return split == Split::training ? rows - validationRows : validationRows;
+  }
+
+  void fill(const ManifestInput &input, Split split, int64_t sample,
+            std::byte *out) const override {
+    const Array &array = *sources.at(input.name);
+    if (split == Split::validation)
+      sample += rows - validationRows;
+    int64_t width = array.elements() / array.shape[0];
+    int64_t count = 1;
+    for (size_t d = 1; d < input.shape.size(); ++d)
+      count *= input.shape[d];
+    const std::byte *row =
+        array.bytes.data() + sample * width * elementSize(array.dtype);
+    bool shift = shifted(input);
+    int64_t given = shift && width == count ? count - 1 : count;
+    convertElements(array.dtype, row + (shift ? elementSize(array.dtype) : 0),
+                    input.dtype, out, given, path);
+    // The last token of a row of exactly S has no next one.
+    if (given < count)
+      convertElements("i64", reinterpret_cast<const std::byte *>(&ignoreIndex),
+                      input.dtype, out + given * elementSize(input.dtype), 1,
+                      path);
+  }
+
+  std::string summary() const override {
+    return path + ": " + std::to_string(samples(Split::training)) +
+           " samples to train on, " +
+           std::to_string(samples(Split::validation)) + " held out";
+  }
+
+private:
+  /// The array that an input reads, or "" if it reads none.
+  static std::string arrayOf(const Manifest &manifest,
+                             const ManifestInput &input) {
+    if (isGenerated(input))
+      return "";
+    if (shifted(input)) {
+      const ManifestInput *tokens = manifest.inputWithRole("tokens");
+      return tokens ? arrayOf(manifest, *tokens) : input.name;
+    }
+    if (input.role == "tokens" || input.role == "labels" ||
+        input.role == "attention_mask" || input.role == "position_ids" ||
+        input.role == "data")
+      return input.source.empty() ? input.name : input.source;
+    return "";
+  }
+
+  void check(const ManifestInput &input, const std::string &name,
+             const Array &array) {
+    std::string label = path + ", array '" + name + "'";
+    if (input.batchDim != 0)
+      throw InputError("input '" + input.name +
+                       "' does not count samples in its first dimension; it "
+                       "cannot be read from data");
+    if (array.shape.empty() || array.shape[0] != rows)
+      throw InputError(label + ": has shape " + shapeToString(array.shape) +
+                       ", expected " + std::to_string(rows) +
+                       " samples as in '" + firstName + "'");
+    std::vector<int64_t> row(array.shape.begin() + 1, array.shape.end());
+    std::vector<int64_t> want(input.shape.begin() + 1, input.shape.end());
+    bool fits = row == want;
+    // A row of tokens may bring the token that follows the sequence.
+    if (!fits && (input.role == "tokens" || shifted(input)) &&
+        row.size() == 1 && want.size() == 1 && row[0] == want[0] + 1)
+      fits = true;
+    if (!fits) {
+      want.insert(want.begin(), rows);
+      throw InputError(label + ": has shape " + shapeToString(array.shape) +
+                       ", expected " + shapeToString(want) + " for input '" +
+                       input.name + "'");
+    }
+    if (isFloat(array.dtype) != isFloat(input.dtype))
+      throw InputError(label + ": has element type " + array.dtype +
+                       ", expected " + input.dtype + " for input '" +
+                       input.name + "'");
+    checkVocabulary(input, array, label,
+                    input.role == "labels" ? &ignoreIndex : nullptr);
+  }
+
+  std::string names() const {
+    std::string text;
+    for (const auto &[name, array] : arrays)
+      text += (text.empty() ? "'" : ", '") + name + "'";
+    return text.empty() ? "none" : text;
+  }
+
+  std::map<std::string, Array> arrays;
+  std::map<std::string, const Array *> sources; // by input
+  std::string path, firstName;
+  int64_t ignoreIndex, rows = -1, validationRows = 0;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Opening
+//===----------------------------------------------------------------------===//
+
+static std::string dtypeOfBin(const std::string &name) {
+  static const std::pair<const char *, const char *> types[] = {
+      {"uint8", "u8"}, {"uint16", "u16"}, {"uint32", "u32"}, {"uint64", "u64"},
+      {"int8", "i8"},  {"int16", "i16"},  {"int32", "i32"},  {"int64", "i64"}};
+  for (const auto &[numpy, ours] : types)
+    if (name == numpy)
+      return ours;
+  throw InputError("data.dtype: expected an integer type such as uint16, "
+                   "found '" +
+                   name + "'");
+}
+
+static std::unique_ptr<Dataset> openArrays(std::map<std::string, Array> arrays,
+                                           const std::string &path,
+                                           const Manifest &manifest,
+                                           const Settings &settings) {
+  // One long row of tokens is a text.
+  const ManifestInput *tokens = manifest.inputWithRole("tokens");
+  if (tokens) {
+    auto found =
+        arrays.find(tokens->source.empty() ? tokens->name : tokens->source);
+    if (found != arrays.end() && found->second.shape.size() == 1) {
+      auto owner = std::make_shared<Array>(std::move(found->second));
+      return std::make_unique<TokenDataset>(
+          owner, *owner, path + ", array '" + found->first + "'", manifest,
+          settings);
+    }
+  }
+  return std::make_unique<ArrayDataset>(std::move(arrays), path, manifest,
+                                        settings);
+}
+
+std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
+                                     const Settings &settings) {
+  const std::string &path = settings.dataPath;
+  if (path.empty())
+    throw InputError("no data to train on; give --data FILE or data.path");
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    std::map<std::string, Array> arrays;
+    for (const fs::directory_entry &entry : fs::directory_iterator(path))
+      if (entry.path().extension() == ".npy")
+        arrays[entry.path().stem().string()] = readNpy(entry.path().string());
+    if (arrays.empty())
+      throw InputError(path + ": the folder holds no .npy files");
+    return openArrays(std::move(arrays), path, manifest, settings);
+  }
+  std::string extension = fs::path(path).extension().string();
+  if (extension == ".npz") {
+    std::map<std::string, Array> arrays;
+    for (auto &[name, array] : readNpz(path))
+      arrays[name] = std::move(array);
+    return openArrays(std::move(arrays), path, manifest, settings);
+  }
+  auto file = std::make_shared<MappedFile>(path);
+  ArrayView tokens;
+  tokens.data = file->data();
+  if (extension == ".txt") {
+    tokens.dtype = "u8";
+    tokens.shape = {static_cast<int64_t>(file->size())};
+  } else if (extension == ".bin") {
+    tokens.dtype = dtypeOfBin(settings.dataDtype);
+    size_t width = elementSize(tokens.dtype);
+    if (file->size() % width)
+      throw InputError(path + ": " + std::to_string(file->size()) +
+                       " bytes are no whole number of " + settings.dataDtype +
+                       " tokens (data.dtype)");
+    tokens.shape = {static_cast<int64_t>(file->size() / width)};
+  } else if (extension == ".npy") {
+    NpyHeader header = parseNpyHeader(file->data(), file->size(), path);
+    if (!isInteger(header.dtype))
+      throw InputError(path + ": has element type " + header.dtype +
+                       ", expected integer tokens");
+    if (header.shape.size() == 2 && !header.fortranOrder) {
+      // Samples in rows, as in a named array.
+      const ManifestInput *input = manifest.inputWithRole("tokens");
+      std::map<std::string, Array> arrays;
+      if (input)
+        arrays[input->source.empty() ? input->name : input->source] =
+            readNpy(path);
+      return openArrays(std::move(arrays), path, manifest, settings);
+    }
+    if (header.shape.size() != 1)
+      throw InputError(path + ": has shape " + shapeToString(header.shape) +
+                       ", expected [tokens] or [samples, sequence]");
+    tokens.dtype = header.dtype;
+    tokens.shape = header.shape;
+    tokens.data += header.dataOffset;
+  } else {
+    throw InputError(path + ": unknown kind of data '" + extension +
+                     "'; expected .txt, .bin, .npy, .npz or a folder of .npy");
+  }
+  return std::make_unique<TokenDataset>(file, tokens, path, manifest, settings);
+}
+
+} // namespace cleave

@@ -1,0 +1,133 @@
+//===- Feeder.cpp - fills the inputs of a program
+//----------------------------===//
+#include "cleave/trainer/Feeder.h"
+#include "cleave/io/Error.h"
+
+#include <cstring>
+
+namespace cleave {
+
+static bool isScalarRole(const std::string &role) {
+  return role == "step" || role == "lr" || role == "seed" ||
+         role == "microbatch";
+}
+
+Feeder::Feeder(const Manifest &manifest, StepExecutor &executor,
+               int64_t ignoreIndex)
+    : manifest(manifest), executor(executor), ignoreIndex(ignoreIndex) {
+  for (const ManifestInput &described : manifest.inputs) {
+    const BufferInfo &buffer = executor.need(described.buffer);
+    if (isScalarRole(described.role))
+      continue;
+    // A program may hold the batch padded to what its ranks share evenly.
+    inputs.push_back(described);
+    ManifestInput &input = inputs.back();
+    if (buffer.shape.size() == input.shape.size())
+      input.shape = buffer.shape;
+    if (isGenerated(input)) {
+      scatter(input, generatedInput(input));
+      continue;
+    }
+    if (input.batchDim != 0)
+      throw InputError("input '" + input.name + "' of shape " +
+                       shapeToString(input.shape) +
+                       " does not count samples in its first dimension; give "
+                       "it data.inputs." +
+                       input.name + " = \"ones\", \"zeros\" or \"arange\"");
+    if (input.role != "labels" || elementSize(buffer.dtype) != 8)
+      continue;
+    // Padding is what a scatter of non-zeros leaves zero.
+    Array marks = makeArray("i64", input.shape);
+    for (int64_t i = 0, n = marks.elements(); i < n; ++i)
+      marks.as<int64_t>()[i] = 1;
+    executor.scatter(input.buffer, marks);
+    auto &ranks = padding[input.name];
+    ranks.resize(executor.ranks());
+    for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
+      std::span<std::byte> tile = executor.tile(input.buffer, rank);
+      for (size_t i = 0; i < tile.size() / 8; ++i)
+        if (integerAt("i64", tile.data(), i) == 0)
+          ranks[rank].push_back(i);
+    }
+  }
+}
+
+void Feeder::scatter(const ManifestInput &input, const ArrayView &array) {
+  const BufferInfo &buffer = executor.need(input.buffer);
+  Array padded;
+  ArrayView view = array;
+  if (buffer.shape != array.shape && input.batchDim == 0 &&
+      buffer.shape.size() == array.shape.size() &&
+      buffer.shape[0] > array.shape[0]) {
+    padded = makeArray(array.dtype, buffer.shape);
+    std::memcpy(padded.bytes.data(), array.data, array.byteSize());
+    view = padded;
+  }
+  if (buffer.shape != view.shape)
+    throw InputError("input '" + input.name + "' has shape " +
+                     shapeToString(view.shape) + ", but program.bin has " +
+                     shapeToString(buffer.shape) + "; compile the model again");
+  if (view.dtype == buffer.dtype) {
+    executor.scatter(input.buffer, view);
+  } else { // e.g. booleans, which a manifest spells i1
+    Array converted = makeArray(buffer.dtype, view.shape);
+    convertElements(view.dtype, view.data, buffer.dtype, converted.bytes.data(),
+                    converted.elements(), "input '" + input.name + "'");
+    executor.scatter(input.buffer, converted);
+  }
+  auto found = padding.find(input.name);
+  if (found == padding.end())
+    return;
+  for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
+    std::span<std::byte> tile = executor.tile(input.buffer, rank);
+    for (int64_t element : found->second[rank])
+      std::memcpy(tile.data() + element * 8, &ignoreIndex, 8);
+  }
+}
+
+void Feeder::feed(const Dataset &data, Split split,
+                  const std::vector<FeedRow> &rows) {
+  for (const ManifestInput &input : inputs) {
+    if (isGenerated(input))
+      continue;
+    auto [found, fresh] = staging.try_emplace(input.name);
+    Array &array = found->second;
+    if (fresh)
+      array = makeArray(input.dtype, input.shape);
+    size_t rowBytes = array.bytes.size() / input.shape[0];
+    for (int64_t row = 0; row < input.shape[0]; ++row) {
+      std::byte *out = array.bytes.data() + row * rowBytes;
+      FeedRow source =
+          row < static_cast<int64_t>(rows.size()) ? rows[row] : FeedRow{};
+      if (input.role == "sample_ids") {
+        convertElements("i64",
+                        reinterpret_cast<const std::byte *>(&source.number),
+                        input.dtype, out, 1, input.name);
+      } else if (source.sample >= 0) {
+        data.fill(input, split, source.sample, out);
+      } else if (input.role == "labels" && !isFloat(input.dtype)) {
+        for (size_t at = 0; at < rowBytes; at += elementSize(input.dtype))
+          convertElements("i64",
+                          reinterpret_cast<const std::byte *>(&ignoreIndex),
+                          input.dtype, out + at, 1, input.name);
+      } else {
+        std::memset(out, 0, rowBytes);
+      }
+    }
+    scatter(input, array);
+  }
+}
+
+void Feeder::setScalar(const std::string &role, double value) {
+  for (const ManifestInput &input : manifest.inputs)
+    if (input.role == role)
+      executor.setScalar(input.buffer, value);
+}
+
+void Feeder::setInteger(const std::string &role, int64_t value) {
+  for (const ManifestInput &input : manifest.inputs)
+    if (input.role == role)
+      executor.setInteger(input.buffer, value);
+}
+
+} // namespace cleave

@@ -1,0 +1,173 @@
+//===- Infer.cpp - forward only
+//------------------------------------------------===//
+//
+// Inputs may hold any number of samples: they are fed in microbatches, the last
+// one filled up with zeros, whose outputs are dropped.
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/io/Error.h"
+#include "cleave/io/Npy.h"
+#include "cleave/trainer/Checkpoint.h"
+#include "cleave/trainer/Data.h"
+#include "cleave/trainer/Feeder.h"
+#include "cleave/trainer/Settings.h"
+#include "cleave/trainer/Train.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+namespace cleave {
+
+namespace {
+
+/// An input of the graph with its whole array, or generated.
+struct Fed {
+  const ManifestInput *input;
+  Array array;
+};
+
+/// Inputs that "forward" does not read.
+bool isTrainingOnly(const ManifestInput &input) {
+  return (input.role == "labels" &&
+          (input.source.empty() || input.source == "next")) ||
+         input.role == "sample_ids" || input.role == "step" ||
+         input.role == "lr" || input.role == "seed" ||
+         input.role == "microbatch";
+}
+
+class Inputs {
+public:
+  Inputs(const Manifest &manifest, const std::string &path) {
+    NpzReader file(path);
+    std::vector<std::string> unknown = file.names();
+    std::string firstName;
+    for (const ManifestInput &input : manifest.inputs) {
+      if (!file.has(input.name)) {
+        if (isGenerated(input) || isTrainingOnly(input))
+          continue;
+        throw InputError(path + ": has no array '" + input.name +
+                         "', which the model needs");
+      }
+      std::erase(unknown, input.name);
+      if (isTrainingOnly(input))
+        continue;
+      Fed entry{&input, file.read(input.name)};
+      check(path, entry, firstName);
+      fed.push_back(std::move(entry));
+    }
+    if (!unknown.empty())
+      throw InputError(path + ": the model has no input '" + unknown.front() +
+                       "'");
+    if (samples < 0)
+      samples = manifest.samplesPerMicrobatch();
+  }
+
+  /// Rows [begin, begin + rows of the input) of the microbatch, then zeros.
+  Array slice(const Fed &entry, int64_t begin) const {
+    const ManifestInput &input = *entry.input;
+    Array part = makeArray(entry.array.dtype, input.shape);
+    if (input.batchDim != 0)
+      return entry.array;
+    size_t row = part.bytes.size() / input.shape[0];
+    int64_t count = std::min(input.shape[0], samples - begin);
+    std::memcpy(part.bytes.data(), entry.array.bytes.data() + begin * row,
+                count * row);
+    return part;
+  }
+
+  std::vector<Fed> fed;
+  int64_t samples = -1;
+
+private:
+  void check(const std::string &path, const Fed &entry,
+             std::string &firstName) {
+    const ManifestInput &input = *entry.input;
+    std::string label = path + ", array '" + input.name + "'";
+    std::vector<int64_t> want = input.shape;
+    if (input.batchDim == 0 && !entry.array.shape.empty()) {
+      if (samples < 0) {
+        samples = entry.array.shape[0];
+        firstName = input.name;
+      }
+      if (entry.array.shape[0] != samples)
+        throw InputError(
+            label + ": has " + std::to_string(entry.array.shape[0]) +
+            " samples, but '" + firstName + "' has " + std::to_string(samples));
+      want[0] = samples;
+    }
+    if (entry.array.shape != want || samples == 0)
+      throw InputError(label + ": has shape " +
+                       shapeToString(entry.array.shape) + ", expected " +
+                       shapeToString(input.shape) +
+                       (input.batchDim == 0 ? " (any number of samples)" : ""));
+    if (isFloat(entry.array.dtype) != isFloat(input.dtype))
+      throw InputError(label + ": has element type " + entry.array.dtype +
+                       ", expected " + input.dtype);
+    checkVocabulary(input, entry.array, label, nullptr);
+  }
+};
+
+} // namespace
+
+void infer(const Manifest &manifest, const InferOptions &options,
+           const ExecutorFactory &start) {
+  Settings settings = settingsOf(manifest);
+  Inputs inputs(manifest, options.inputs);
+  if (options.weights.empty())
+    checkInitialValues(manifest);
+  else
+    readCheckpointState(options.weights, manifest);
+
+  std::unique_ptr<StepExecutor> executor = start();
+  if (!executor->hasAction("forward") || manifest.outputs.empty())
+    throw InputError("the program has no action 'forward'; compile the model "
+                     "again");
+  Feeder feeder(manifest, *executor, settings.ignoreIndex);
+  if (options.weights.empty())
+    loadInitialValues(manifest, *executor, settings.seed);
+  else
+    loadCheckpoint(options.weights, manifest, *executor);
+
+  const int64_t perMicrobatch = manifest.samplesPerMicrobatch();
+  NamedArrays results;
+  for (const ManifestOutput &output : manifest.outputs) {
+    std::vector<int64_t> shape = output.shape;
+    if (output.batchDim == 0)
+      shape[0] = inputs.samples;
+    results.emplace_back(output.name, makeArray(output.dtype, shape));
+  }
+  for (int64_t begin = 0; begin < inputs.samples; begin += perMicrobatch) {
+    for (const Fed &entry : inputs.fed)
+      feeder.scatter(*entry.input, inputs.slice(entry, begin));
+    executor->run("forward");
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ManifestOutput &output = manifest.outputs[i];
+      Array part = executor->gather(output.buffer, output.dtype);
+      Array &whole = results[i].second;
+      if (output.batchDim != 0) {
+        if (inputs.samples > perMicrobatch)
+          throw InputError("output '" + output.name +
+                           "' does not count samples in its first dimension; "
+                           "give at most " +
+                           std::to_string(perMicrobatch) + " samples");
+        whole = std::move(part);
+        continue;
+      }
+      size_t row = whole.bytes.size() / whole.shape[0];
+      int64_t count = std::min(perMicrobatch, inputs.samples - begin);
+      std::memcpy(whole.bytes.data() + begin * row, part.bytes.data(),
+                  count * row);
+    }
+  }
+  NamedViews views;
+  for (const auto &[name, array] : results)
+    views.emplace_back(name, array);
+  writeNpz(options.outputs, views);
+  for (const auto &[name, array] : results)
+    std::printf("%s: %s %s\n", name.c_str(), array.dtype.c_str(),
+                shapeToString(array.shape).c_str());
+}
+
+} // namespace cleave

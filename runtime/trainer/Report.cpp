@@ -1,0 +1,199 @@
+//===- Report.cpp - what a run says while it runs
+//----------------------------===//
+#include "Report.h"
+#include "cleave/io/Error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+using Json = nlohmann::ordered_json;
+
+namespace cleave {
+
+/// JSON has no NaN.
+static Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+static Json number(const std::optional<double> &value) {
+  return value ? number(*value) : Json(nullptr);
+}
+
+std::string toJsonLine(const StepRecord &r) {
+  double time = std::chrono::duration<double>(
+                    std::chrono::system_clock::now().time_since_epoch())
+                    .count();
+  Json json = {{"step", r.step},
+               {"loss", number(r.loss)},
+               {"val_loss", number(r.valLoss)},
+               {"lr", r.lr},
+               {"grad_norm", number(r.gradNorm)},
+               {"tokens", r.tokens},
+               {"tokens_per_s", number(r.tokensPerSecond)},
+               {"step_ms", r.stepMs},
+               {"sent_bytes", r.sentBytes},
+               {"peak_bytes", r.peakBytes},
+               {"time", time}};
+  return json.dump();
+}
+
+void trimLog(const std::string &path, int64_t step) {
+  if (!std::filesystem::exists(path))
+    return;
+  std::string text = readTextFile(path), kept;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    size_t end = text.find('\n', begin);
+    if (end == std::string::npos)
+      break; // a line that a killed run did not finish
+    std::string line = text.substr(begin, end - begin);
+    Json json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("step", step + 1) <= step)
+      kept += line + '\n';
+    begin = end + 1;
+  }
+  if (kept != text)
+    writeFileAtomically(path, kept);
+}
+
+std::string countersToJson(StepExecutor &executor, int64_t step) {
+  Json ranks = Json::array();
+  for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
+    Json traffic = Json::array();
+    for (const RankTraffic &entry : executor.traffic(rank))
+      traffic.push_back({{"purpose", entry.purpose},
+                         {"sent_bytes", entry.sentBytes},
+                         {"received_bytes", entry.receivedBytes},
+                         {"calls", entry.calls}});
+    RankMemory memory = executor.memory(rank);
+    ranks.push_back({{"rank", rank},
+                     {"traffic", traffic},
+                     {"memory",
+                      {{"arenas", memory.arenaBytes},
+                       {"touched", memory.touchedBytes},
+                       {"scratch", memory.scratchBytes},
+                       {"unplanned", memory.unplannedBytes},
+                       {"pool", memory.poolBytes}}}});
+  }
+  struct rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  Json json = {{"step", step},
+               {"peak_resident_bytes", int64_t(usage.ru_maxrss) * 1024},
+               {"ranks", ranks}};
+  return json.dump(1) + "\n";
+}
+
+//===----------------------------------------------------------------------===//
+// Progress
+//===----------------------------------------------------------------------===//
+
+Progress::Progress(int64_t first, int64_t last, std::optional<bool> bar)
+    : first(first), last(last), bar(bar.value_or(::isatty(STDOUT_FILENO))),
+      started(Clock::now()) {}
+
+Progress::~Progress() {
+  if (drawn)
+    std::printf("\n");
+  std::fflush(stdout);
+}
+
+void Progress::clear() {
+  if (drawn)
+    std::printf("\r\033[K");
+  drawn = false;
+}
+
+void Progress::say(const std::string &line) {
+  clear();
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+/// 1234567 -> "1.23M".
+static std::string shortNumber(double value) {
+  char text[32];
+  const char *unit = "";
+  for (const char *next : {"k", "M", "G"}) {
+    if (std::fabs(value) < 1000)
+      break;
+    value /= 1000;
+    unit = next;
+  }
+  std::snprintf(text, sizeof text, "%.3g%s", value, unit);
+  return text;
+}
+
+static std::string shortTime(double seconds) {
+  char text[32];
+  auto whole = static_cast<long long>(seconds + 0.5);
+  if (whole >= 3600)
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", whole / 3600,
+                  whole / 60 % 60, whole % 60);
+  else
+    std::snprintf(text, sizeof text, "%lld:%02lld", whole / 60, whole % 60);
+  return text;
+}
+
+void Progress::step(const StepRecord &record) {
+  if (bar)
+    return draw(record);
+  // Plain lines: the ends, every validation, and one every two seconds.
+  Clock::time_point now = Clock::now();
+  if (record.step == first || record.step == last || record.valLoss ||
+      now - printed >= std::chrono::seconds(2)) {
+    printed = now;
+    print(record);
+  }
+}
+
+void Progress::print(const StepRecord &r) {
+  std::printf("step %lld/%lld  loss %.4f", static_cast<long long>(r.step),
+              static_cast<long long>(last), r.loss);
+  if (r.valLoss)
+    std::printf("  val_loss %.4f", *r.valLoss);
+  std::printf("  lr %.3g", r.lr);
+  if (r.gradNorm)
+    std::printf("  grad_norm %.3g", *r.gradNorm);
+  std::printf("  %s tokens/s\n", shortNumber(r.tokensPerSecond).c_str());
+  std::fflush(stdout);
+}
+
+void Progress::draw(const StepRecord &r) {
+  clear();
+  if (r.valLoss || r.step == last)
+    print(r);
+  double elapsed =
+      std::chrono::duration<double>(Clock::now() - started).count();
+  int64_t done = r.step - first + 1;
+  double left =
+      elapsed / static_cast<double>(done) * static_cast<double>(last - r.step);
+  char tail[160];
+  std::snprintf(
+      tail, sizeof tail, "] %lld/%lld  loss %.4f  %s tokens/s  %s left",
+      static_cast<long long>(r.step), static_cast<long long>(last), r.loss,
+      shortNumber(r.tokensPerSecond).c_str(), shortTime(left).c_str());
+  struct winsize size{};
+  int columns = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col
+                    ? size.ws_col
+                    : 80;
+  int width = std::clamp<int>(
+      columns - 2 - static_cast<int>(std::char_traits<char>::length(tail)), 0,
+      40);
+  int filled =
+      static_cast<int>(static_cast<double>(width) * static_cast<double>(done) /
+                       static_cast<double>(last - first + 1));
+  std::string line =
+      "[" + std::string(filled, '=') + std::string(width - filled, ' ') + tail;
+  // A line that wraps could not be redrawn.
+  std::printf("%s", line.substr(0, columns - 1).c_str());
+  std::fflush(stdout);
+  drawn = true;
+}
+
+} // namespace cleave

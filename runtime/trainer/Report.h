@@ -1,0 +1,60 @@
+//===- Report.h - what a run says while it runs
+//------------------------------===//
+#ifndef CLEAVE_TRAINER_REPORT_H
+#define CLEAVE_TRAINER_REPORT_H
+
+#include "cleave/io/File.h"
+#include "cleave/trainer/Executor.h"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace cleave {
+
+/// A line of log.jsonl.
+struct StepRecord {
+  int64_t step = 0;
+  double loss = 0;
+  std::optional<double> valLoss;
+  double lr = 0;
+  std::optional<double> gradNorm;
+  int64_t tokens = 0;
+  double tokensPerSecond = 0;
+  double stepMs = 0;
+  int64_t sentBytes = 0; ///< of the rank that sent most
+  int64_t peakBytes = 0; ///< of the rank that holds most
+};
+
+std::string toJsonLine(const StepRecord &record);
+
+/// Keeps the lines of a log up to a step, for a run that goes on from there.
+void trimLog(const std::string &path, int64_t step);
+
+/// Traffic and memory of every rank: counters.json.
+std::string countersToJson(StepExecutor &executor, int64_t step);
+
+/// One line that is redrawn on a terminal, or now and then a plain line.
+class Progress {
+public:
+  Progress(int64_t first, int64_t last, std::optional<bool> bar);
+  ~Progress();
+  void step(const StepRecord &record);
+  /// A line of its own.
+  void say(const std::string &line);
+
+private:
+  void clear();
+  void draw(const StepRecord &record);
+  void print(const StepRecord &record);
+
+  using Clock = std::chrono::steady_clock;
+  int64_t first, last;
+  bool bar, drawn = false;
+  Clock::time_point started, printed;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_REPORT_H

@@ -1,0 +1,42 @@
+//===- Sampling.cpp - the order of samples
+//----------------------------------===//
+#include "cleave/trainer/Data.h"
+
+namespace cleave {
+
+/// SplitMix64's finalizer.
+static uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch)
+    : size(size), key(mix(mix(seed) ^ epoch)), halfBits(1) {
+  while (halfBits < 31 && (uint64_t(1) << (2 * halfBits)) < size)
+    ++halfBits;
+}
+
+uint64_t Permutation::at(uint64_t index) const {
+  const uint64_t mask = (uint64_t(1) << halfBits) - 1;
+  // A Feistel network permutes the next power of four; following it until it
+  // lands in range permutes the range. At most 4 steps on average.
+  do {
+    uint64_t left = index >> halfBits, right = index & mask;
+    for (uint64_t round = 0; round < 4; ++round) {
+      uint64_t next = left ^ (mix(key ^ mix(right + (round << 32))) & mask);
+      left = right;
+      right = next;
+    }
+    index = left << halfBits | right;
+  } while (index >= size);
+  return index;
+}
+
+int64_t trainingSample(int64_t number, int64_t samples, uint64_t seed) {
+  Permutation order(samples, seed, number / samples);
+  return static_cast<int64_t>(order.at(number % samples));
+}
+
+} // namespace cleave

@@ -1,0 +1,158 @@
+//===- Settings.cpp - the keys of the configuration that the loop obeys
+//-----===//
+#include "cleave/trainer/Settings.h"
+#include "cleave/io/Error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+using Json = nlohmann::ordered_json;
+
+namespace cleave {
+
+static Json parseConfig(const Manifest &manifest) {
+  if (manifest.configJson.empty())
+    return Json::object();
+  Json config = Json::parse(manifest.configJson, nullptr, false);
+  if (!config.is_object())
+    throw InputError("manifest.json, key 'config': expected an object");
+  return config;
+}
+
+template <typename T>
+static void read(const Json &config, const char *section, const char *key,
+                 T &value) {
+  auto table = config.find(section);
+  if (table == config.end() || !table->is_object() || !table->contains(key))
+    return;
+  try {
+    value = (*table)[key].get<T>();
+  } catch (const Json::exception &) {
+    throw InputError(std::string("configuration key '") + section + "." + key +
+                     "': unexpected value " + (*table)[key].dump());
+  }
+}
+
+Settings settingsOf(const Manifest &manifest) {
+  Json config = parseConfig(manifest);
+  Settings s;
+  read(config, "data", "path", s.dataPath);
+  read(config, "data", "dtype", s.dataDtype);
+  read(config, "data", "ignore_index", s.ignoreIndex);
+  read(config, "data", "seed", s.dataSeed);
+  read(config, "data", "validation", s.validation);
+  read(config, "train", "lr", s.lr);
+  read(config, "train", "min_lr", s.minLr);
+  read(config, "train", "schedule", s.schedule);
+  read(config, "train", "warmup_steps", s.warmupSteps);
+  read(config, "train", "steps", s.steps);
+  read(config, "train", "seed", s.seed);
+  std::string onNan = "stop";
+  read(config, "train", "on_nan", onNan);
+  if (onNan != "stop" && onNan != "skip")
+    throw InputError("configuration key 'train.on_nan': expected stop or "
+                     "skip, found '" +
+                     onNan + "'");
+  s.skipNonFinite = onNan == "skip";
+  if (s.schedule != "constant" && s.schedule != "linear" &&
+      s.schedule != "cosine")
+    throw InputError("configuration key 'train.schedule': expected constant, "
+                     "linear or cosine, found '" +
+                     s.schedule + "'");
+  if (!(s.validation >= 0 && s.validation < 1))
+    throw InputError("configuration key 'data.validation': expected a share "
+                     "of at least 0 and below 1");
+  return s;
+}
+
+double learningRate(const Settings &s, int64_t step) {
+  int64_t index = step - 1; // steps done before this one
+  if (index < s.warmupSteps)
+    return s.lr * static_cast<double>(index + 1) /
+           static_cast<double>(s.warmupSteps);
+  if (s.schedule == "constant")
+    return s.lr;
+  double length = std::max<int64_t>(1, s.steps - s.warmupSteps);
+  double done =
+      std::min(1.0, static_cast<double>(index - s.warmupSteps) / length);
+  double share = s.schedule == "linear"
+                     ? 1 - done
+                     : 0.5 * (1 + std::cos(std::numbers::pi * done));
+  return s.minLr + (s.lr - s.minLr) * share;
+}
+
+//===----------------------------------------------------------------------===//
+// TOML
+//===----------------------------------------------------------------------===//
+
+/// JSON and TOML agree on basic strings, but TOML wants DEL escaped as well.
+static std::string tomlString(const std::string &text) {
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+static std::string tomlKey(const std::string &key) {
+  bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+  });
+  return bare ? key : tomlString(key);
+}
+
+static std::string tomlValue(const Json &value) {
+  if (value.is_string())
+    return tomlString(value.get<std::string>());
+  if (value.is_number_float()) {
+    std::string text = value.dump();
+    // TOML tells integers from floats by the point or exponent.
+    return text.find_first_of(".eE") == std::string::npos ? text + ".0" : text;
+  }
+  if (value.is_array()) {
+    std::string text = "[";
+    for (size_t i = 0; i < value.size(); ++i)
+      text += (i ? ", " : "") + tomlValue(value[i]);
+    return text + "]";
+  }
+  if (value.is_object()) {
+    if (value.empty())
+      return "{}";
+    std::string text = "{ ";
+    bool first = true;
+    for (const auto &[key, item] : value.items()) {
+      if (item.is_null())
+        continue;
+      text += (first ? "" : ", ") + tomlKey(key) + " = " + tomlValue(item);
+      first = false;
+    }
+    return text + " }";
+  }
+  return value.dump();
+}
+
+std::string configToml(const Manifest &manifest, const Settings &settings) {
+  Json config = parseConfig(manifest);
+  config["data"]["path"] = settings.dataPath;
+  config["train"]["steps"] = settings.steps;
+  std::string text;
+  for (const auto &[key, value] : config.items())
+    if (!value.is_object() && !value.is_null() &&
+        !(value.is_array() && !value.empty() && value[0].is_object()))
+      text += tomlKey(key) + " = " + tomlValue(value) + "\n";
+  auto table = [&](const std::string &header, const Json &value) {
+    text += (text.empty() ? "" : "\n") + header + "\n";
+    for (const auto &[key, item] : value.items())
+      if (!item.is_null())
+        text += tomlKey(key) + " = " + tomlValue(item) + "\n";
+  };
+  for (const auto &[key, value] : config.items()) {
+    if (value.is_object())
+      table("[" + tomlKey(key) + "]", value);
+    else if (value.is_array() && !value.empty() && value[0].is_object())
+      for (const Json &item : value)
+        table("[[" + tomlKey(key) + "]]", item);
+  }
+  return text;
+}
+
+} // namespace cleave

@@ -1,0 +1,498 @@
+//===- Train.cpp - the training loop
+//------------------------------------------===//
+//
+// Everything that can be known to be wrong is found before the first step and
+// before anything is written: data, checkpoint, weights, the output folder.
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/trainer/Train.h"
+#include "Report.h"
+#include "cleave/io/Error.h"
+#include "cleave/io/File.h"
+#include "cleave/trainer/Checkpoint.h"
+#include "cleave/trainer/Data.h"
+#include "cleave/trainer/Feeder.h"
+#include "cleave/trainer/Settings.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sys/stat.h>
+
+namespace fs = std::filesystem;
+
+namespace cleave {
+
+//===----------------------------------------------------------------------===//
+// Ranks, folders, signals
+//===----------------------------------------------------------------------===//
+
+void checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
+  auto refuse = [&](const std::string &what, int64_t count) {
+    throw InputError(what + " is " + std::to_string(count) +
+                     ", but the program was compiled for a mesh of " +
+                     std::to_string(manifest.ranks) +
+                     " ranks; compile it for " + std::to_string(count));
+  };
+  if (ranks && *ranks != manifest.ranks)
+    refuse("--ranks", *ranks);
+  for (const char *name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
+    const char *text = std::getenv(name);
+    if (!text)
+      continue;
+    int64_t world = std::strtoll(text, nullptr, 10);
+    if (world != manifest.ranks)
+      refuse(name, world);
+    if (world > 1)
+      throw InputError(std::string(name) +
+                       " is set: ranks in separate processes are not yet "
+                       "supported; run without a launcher, ranks are threads");
+  }
+}
+
+/// The checkpoint that --resume means.
+static std::string resolveResume(const TrainOptions &options,
+                                 const Manifest &manifest) {
+  if (options.resume != "latest")
+    return options.resume;
+  std::vector<std::string> runs;
+  std::error_code ignored;
+  if (!options.out.empty()) {
+    runs.push_back(options.out);
+  } else {
+    for (const fs::directory_entry &run :
+         fs::directory_iterator("runs", ignored))
+      if (run.path().filename().string().starts_with(manifest.model + "-"))
+        runs.push_back(run.path().string());
+  }
+  std::string best;
+  fs::file_time_type bestTime{};
+  for (const std::string &run : runs) {
+    std::string found = latestCheckpoint(run);
+    if (found.empty())
+      continue;
+    fs::file_time_type time = fs::last_write_time(found, ignored);
+    if (best.empty() || time > bestTime) {
+      best = found;
+      bestTime = time;
+    }
+  }
+  if (best.empty())
+    throw InputError(
+        "--resume latest: there is no checkpoint below " +
+        (options.out.empty() ? "runs/" + manifest.model + "-*" : options.out));
+  return best;
+}
+
+/// True if the checkpoint lies in the output folder: the run goes on there.
+static bool continuesIn(const std::string &out, const std::string &resume) {
+  std::error_code error;
+  fs::path parent = fs::path(resume).lexically_normal();
+  if (!parent.has_filename())
+    parent = parent.parent_path();
+  parent = parent.parent_path();
+  return fs::equivalent(parent.empty() ? "." : parent, out, error);
+}
+
+static std::string createOut(const std::string &out, const std::string &model) {
+  auto create = [](const std::string &path) {
+    std::error_code error;
+    fs::path parent = fs::path(path).lexically_normal();
+    if (!parent.has_filename())
+      parent = parent.parent_path();
+    if (parent.has_parent_path())
+      fs::create_directories(parent.parent_path(), error);
+    if (::mkdir(parent.c_str(), 0777) == 0)
+      return true;
+    if (errno == EEXIST)
+      return false;
+    throw InputError(path + ": cannot be created: " + std::strerror(errno));
+  };
+  if (!out.empty()) {
+    if (!create(out))
+      throw InputError(out + ": the output folder exists; it is never "
+                             "overwritten: give another --out");
+    return out;
+  }
+  for (int64_t n = 1;; ++n) {
+    std::string path = "runs/" + model + "-" + std::to_string(n);
+    if (create(path))
+      return path;
+  }
+}
+
+namespace {
+
+volatile std::sig_atomic_t stopRequested = 0;
+
+/// While it lives, the first SIGINT or SIGTERM asks the loop to stop; the
+/// second one ends the process as usual.
+class StopOnSignal {
+public:
+  StopOnSignal() {
+    stopRequested = 0;
+    struct sigaction action{};
+    action.sa_handler = [](int) { stopRequested = 1; };
+    action.sa_flags = SA_RESTART | SA_RESETHAND;
+    ::sigaction(SIGINT, &action, &oldInt);
+    ::sigaction(SIGTERM, &action, &oldTerm);
+  }
+  ~StopOnSignal() {
+    ::sigaction(SIGINT, &oldInt, nullptr);
+    ::sigaction(SIGTERM, &oldTerm, nullptr);
+  }
+  bool requested() const { return stopRequested; }
+
+private:
+  struct sigaction oldInt, oldTerm;
+};
+
+//===----------------------------------------------------------------------===//
+// One run
+//===----------------------------------------------------------------------===//
+
+class Trainer {
+public:
+  Trainer(const Manifest &manifest, const Settings &settings,
+          const TrainOptions &options, const Dataset &data,
+          StepExecutor &executor)
+      : manifest(manifest), settings(settings), options(options), data(data),
+        executor(executor), feeder(manifest, executor, settings.ignoreIndex) {
+    for (const char *action : {"loss_grad", "update"})
+      if (!executor.hasAction(action))
+        throw InputError("the program has no action '" + std::string(action) +
+                         "'; compile the model for training");
+    if (manifest.accumulates && !executor.hasAction("zero"))
+      for (const BufferInfo &buffer : executor.buffers())
+        if (buffer.tie.empty() &&
+            (buffer.role == "gradient" || buffer.role == "accumulator" ||
+             buffer.role == "loss" || buffer.role == "weight"))
+          zeroed.push_back(buffer.name);
+    int64_t steps = settings.steps;
+    evalEvery = options.evalEvery >= 0 ? options.evalEvery
+                                       : std::max<int64_t>(1, steps / 10);
+    validates = data.samples(Split::validation) > 0 &&
+                executor.hasAction("loss") && metric("loss", "loss");
+  }
+
+  void run(const std::string &out, CheckpointState &state);
+
+private:
+  std::optional<double> metric(const std::string &action,
+                               const std::string &name);
+  StepRecord step(const CheckpointState &state);
+  double validate(bool last);
+  [[noreturn]] void stopNonFinite(int64_t step, const std::string &what);
+  std::string firstNonFinite();
+
+  const Manifest &manifest;
+  const Settings &settings;
+  const TrainOptions &options;
+  const Dataset &data;
+  StepExecutor &executor;
+  Feeder feeder;
+  std::vector<std::string> zeroed;
+  int64_t evalEvery;
+  bool validates;
+};
+
+/// The scalar that an action left, nothing if the program has none.
+std::optional<double> Trainer::metric(const std::string &action,
+                                      const std::string &name) {
+  const BufferInfo *found = nullptr;
+  for (const ManifestMetric &entry : manifest.metrics)
+    if (entry.action == action && entry.name == name)
+      found = &executor.need(entry.buffer);
+  if (!found && action == "update")
+    for (const BufferInfo &buffer : executor.buffers())
+      if (buffer.role == "metric" && buffer.name == name)
+        found = &buffer;
+  if (!found)
+    for (const BufferInfo &buffer : executor.buffers())
+      if (buffer.role == name)
+        found = &buffer;
+  if (!found)
+    return std::nullopt;
+  if (isFloat(found->dtype))
+    return executor.gather(found->name, "f64").as<double>()[0];
+  Array value = executor.gather(found->name, found->dtype);
+  return static_cast<double>(integerAt(value.dtype, value.bytes.data(), 0));
+}
+
+/// Names the first tensor with a NaN or an infinity, in the order in which a
+/// step computes: parameters, gradients, optimizer state.
+std::string Trainer::firstNonFinite() {
+  auto search = [&](const std::string &buffer,
+                    const std::string &label) -> std::string {
+    const BufferInfo &info = executor.need(buffer);
+    if (!isFloat(info.dtype))
+      return "";
+    Array value = executor.gather(buffer, info.dtype);
+    int64_t at = cleave::firstNonFinite(value.dtype, value.bytes.data(),
+                                        value.elements());
+    if (at < 0)
+      return "";
+    return label + ", element " + std::to_string(at) + " of " +
+           shapeToString(value.shape);
+  };
+  for (const ManifestTensor &tensor : manifest.tensors)
+    if (std::string text =
+            search(tensor.buffer, tensor.kind + " '" + tensor.name + "'");
+        !text.empty())
+      return text;
+  for (const BufferInfo &buffer : executor.buffers())
+    if (buffer.role == "gradient")
+      if (std::string text =
+              search(buffer.name,
+                     "gradient of '" +
+                         (buffer.of.empty() ? buffer.name : buffer.of) + "'");
+          !text.empty())
+        return text;
+  for (const ManifestState &item : manifest.state)
+    if (std::string text = search(item.buffer, "state '" + item.parameter +
+                                                   "." + item.slot + "'");
+        !text.empty())
+      return text;
+  return "the loss itself; parameters and gradients are finite";
+}
+
+void Trainer::stopNonFinite(int64_t step, const std::string &what) {
+  throw RunError("step " + std::to_string(step) + ": " + what +
+                 " is not finite; the first non-finite tensor is " +
+                 firstNonFinite() +
+                 " (train.on_nan = \"skip\" leaves such steps out)");
+}
+
+/// One step. A step that is left out has a loss that is not finite.
+StepRecord Trainer::step(const CheckpointState &state) {
+  StepRecord record;
+  record.step = state.step + 1;
+  record.lr = learningRate(settings, record.step);
+  executor.resetCounters();
+  feeder.setInteger("step", record.step);
+  feeder.setScalar("lr", record.lr);
+  if (manifest.accumulates) {
+    if (executor.hasAction("zero"))
+      executor.run("zero");
+    for (const std::string &buffer : zeroed)
+      executor.zero(buffer);
+  }
+  const int64_t perMicrobatch = manifest.samplesPerMicrobatch();
+  std::vector<FeedRow> rows(perMicrobatch);
+  for (int64_t k = 0; k < manifest.microbatches; ++k) {
+    for (int64_t i = 0; i < perMicrobatch; ++i) {
+      rows[i].number = state.nextSample + k * perMicrobatch + i;
+      rows[i].sample = trainingSample(
+          rows[i].number, data.samples(Split::training), settings.dataSeed);
+    }
+    feeder.feed(data, Split::training, rows);
+    feeder.setInteger("microbatch", k);
+    executor.run("loss_grad");
+  }
+
+  std::optional<double> loss = metric("loss_grad", "loss");
+  std::optional<double> weight = metric("loss_grad", "weight");
+  bool skipped = false;
+  if (loss && !std::isfinite(*loss)) {
+    if (!settings.skipNonFinite)
+      stopNonFinite(record.step, "the loss");
+    skipped = true;
+  }
+  if (weight && *weight == 0)
+    throw InputError("step " + std::to_string(record.step) +
+                     ": no label is counted; all are data.ignore_index = " +
+                     std::to_string(settings.ignoreIndex));
+  if (!skipped) {
+    executor.run("update");
+    std::optional<double> finite = metric("update", "finite");
+    record.gradNorm = metric("update", "grad_norm");
+    if (auto value = metric("update", "loss"))
+      loss = value;
+    if (auto value = metric("update", "weight"))
+      weight = value;
+    if (!loss || !weight)
+      throw InputError("the program has no metrics loss and weight; compile "
+                       "the model again");
+    bool bad = !std::isfinite(*loss) ||
+               (record.gradNorm && !std::isfinite(*record.gradNorm));
+    bool left = finite && *finite == 0; // the program protected itself
+    if ((bad || left) && !(settings.skipNonFinite && left))
+      stopNonFinite(record.step,
+                    std::isfinite(*loss) ? "the gradient norm" : "the loss");
+  }
+  record.loss = weight && *weight > 0 ? *loss / *weight : *loss;
+  for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
+    int64_t sent = 0;
+    for (const RankTraffic &entry : executor.traffic(rank))
+      sent += entry.sentBytes;
+    RankMemory memory = executor.memory(rank);
+    record.sentBytes = std::max(record.sentBytes, sent);
+    record.peakBytes =
+        std::max(record.peakBytes, memory.arenaBytes + memory.scratchBytes +
+                                       memory.unplannedBytes);
+  }
+  return record;
+}
+
+/// The mean loss over held-out samples, read in order.
+double Trainer::validate(bool last) {
+  int64_t count = data.samples(Split::validation);
+  int64_t limit = options.evalSamples;
+  if (limit < 0) // a few percent of the time of training
+    limit = std::clamp<int64_t>(last ? manifest.batch * settings.steps / 10
+                                     : manifest.batch * evalEvery / 5,
+                                4 * manifest.batch, 1024);
+  if (limit > 0)
+    count = std::min(count, limit);
+  const int64_t perMicrobatch = manifest.samplesPerMicrobatch();
+  double loss = 0, weight = 0;
+  for (int64_t begin = 0; begin < count; begin += perMicrobatch) {
+    std::vector<FeedRow> rows(perMicrobatch);
+    for (int64_t i = 0; i < perMicrobatch && begin + i < count; ++i)
+      rows[i] = {begin + i, begin + i};
+    feeder.feed(data, Split::validation, rows);
+    executor.run("loss");
+    loss += metric("loss", "loss").value_or(0);
+    weight += metric("loss", "weight").value_or(0);
+  }
+  return loss / weight;
+}
+
+void Trainer::run(const std::string &out, CheckpointState &state) {
+  using Clock = std::chrono::steady_clock;
+  StopOnSignal signal;
+  LineFile log((fs::path(out) / "log.jsonl").string());
+  Progress progress(state.step + 1, settings.steps, options.progressBar);
+  feeder.setInteger("seed", static_cast<int64_t>(settings.seed));
+  const int64_t tokens =
+      manifest.batch * std::max<int64_t>(1, manifest.sequence);
+  int64_t saved = -1;
+  auto save = [&] {
+    std::string path = saveCheckpoint(out, manifest, executor, state);
+    saved = state.step;
+    progress.say("saved " + path);
+  };
+  std::string counters;
+  while (state.step < settings.steps && !signal.requested()) {
+    Clock::time_point begin = Clock::now();
+    StepRecord record = step(state);
+    record.stepMs =
+        std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    record.tokens = tokens;
+    record.tokensPerSecond =
+        static_cast<double>(tokens) / (record.stepMs / 1000);
+    ++state.step;
+    state.nextSample += manifest.batch;
+    bool last = state.step == settings.steps;
+    if (last || signal.requested())
+      counters = countersToJson(executor, state.step);
+    if (validates && !signal.requested() &&
+        (last || (evalEvery > 0 && state.step % evalEvery == 0)))
+      record.valLoss = validate(last);
+    log.append(toJsonLine(record));
+    progress.step(record);
+    if (!std::isfinite(record.loss))
+      progress.say("step " + std::to_string(record.step) +
+                   ": left out, the loss is not finite");
+    if (options.saveEvery > 0 && state.step % options.saveEvery == 0)
+      save();
+  }
+  if (saved != state.step)
+    save();
+  if (!counters.empty())
+    writeFileAtomically((fs::path(out) / "counters.json").string(), counters);
+  if (signal.requested())
+    progress.say("stopped by a signal after step " +
+                 std::to_string(state.step) + "; --resume " + out + "/" +
+                 checkpointName(state.step) + " goes on");
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Entry
+//===----------------------------------------------------------------------===//
+
+void train(const Manifest &manifest, const TrainOptions &options,
+           const ExecutorFactory &start) {
+  Settings settings = settingsOf(manifest);
+  if (!options.data.empty())
+    settings.dataPath = options.data;
+  if (options.steps)
+    settings.steps = *options.steps;
+  if (settings.steps < 1)
+    throw InputError("--steps: expected at least 1, found " +
+                     std::to_string(settings.steps));
+  std::unique_ptr<Dataset> data = openDataset(manifest, settings);
+
+  CheckpointState state;
+  state.seed = settings.seed;
+  state.dataSeed = settings.dataSeed;
+  std::string resume = resolveResume(options, manifest);
+  if (!resume.empty()) {
+    state = readCheckpointState(resume, manifest);
+    if (state.seed != settings.seed || state.dataSeed != settings.dataSeed)
+      throw InputError(
+          resume +
+          ": was made with train.seed = " + std::to_string(state.seed) +
+          " and data.seed = " + std::to_string(state.dataSeed) +
+          ", but the program has " + std::to_string(settings.seed) + " and " +
+          std::to_string(settings.dataSeed) + "; use the same seeds");
+    if (state.step >= settings.steps)
+      throw InputError(resume + ": has done " + std::to_string(state.step) +
+                       " steps already; give a larger --steps than " +
+                       std::to_string(settings.steps));
+  } else {
+    checkInitialValues(manifest);
+  }
+  bool goesOn = !options.out.empty() && !resume.empty() &&
+                continuesIn(options.out, resume);
+  std::error_code ignored;
+  if (!goesOn && !options.out.empty() &&
+      fs::exists(fs::symlink_status(options.out, ignored)))
+    throw InputError(options.out + ": the output folder exists; it is never "
+                                   "overwritten: give another --out");
+
+  std::printf("%s\n", data->summary().c_str());
+  std::string mesh;
+  for (const auto &[axis, size] : manifest.mesh)
+    mesh += (mesh.empty() ? " (" : ", ") + axis + "=" + std::to_string(size);
+  std::printf("%s: %lld %s%s, batch %lld in %lld %s, steps %lld to %lld\n",
+              manifest.model.c_str(), static_cast<long long>(manifest.ranks),
+              manifest.ranks == 1 ? "rank" : "ranks",
+              mesh.empty() ? "" : (mesh + ")").c_str(),
+              static_cast<long long>(manifest.batch),
+              static_cast<long long>(manifest.microbatches),
+              manifest.microbatches == 1 ? "microbatch" : "microbatches",
+              static_cast<long long>(state.step + 1),
+              static_cast<long long>(settings.steps));
+  if (options.dryRun) {
+    std::printf("dry run: everything is in place, nothing was written\n");
+    return;
+  }
+  std::fflush(stdout);
+
+  std::unique_ptr<StepExecutor> executor = start();
+  Trainer trainer(manifest, settings, options, *data, *executor);
+  if (resume.empty())
+    loadInitialValues(manifest, *executor, settings.seed);
+  else
+    loadCheckpoint(resume, manifest, *executor);
+
+  std::string out =
+      goesOn ? options.out : createOut(options.out, manifest.model);
+  std::printf("writing to %s%s\n", out.c_str(),
+              resume.empty() ? "" : (", resuming " + resume).c_str());
+  std::fflush(stdout);
+  writeFileAtomically((fs::path(out) / "config.toml").string(),
+                      configToml(manifest, settings));
+  if (goesOn)
+    trimLog((fs::path(out) / "log.jsonl").string(), state.step);
+  trainer.run(out, state);
+}
+
+} // namespace cleave

@@ -1,0 +1,87 @@
+// The flags of training and inference, shared by `cleave-run` and `cleave`.
+#ifndef CLEAVE_TOOLS_RUN_FLAGS_H
+#define CLEAVE_TOOLS_RUN_FLAGS_H
+
+#include "cleave/trainer/Train.h"
+
+#include <CLI/CLI.hpp>
+
+#include <optional>
+
+namespace cleave {
+
+struct RunFlags {
+  TrainOptions train;
+  InferOptions infer;
+  ExecutorOptions executor;
+  std::optional<int64_t> ranks;
+};
+
+inline void addExecutorFlags(CLI::App &app, RunFlags &flags) {
+  app.add_option("--ranks", flags.ranks,
+                 "Number of ranks; must be the mesh's size");
+  app.add_option("--threads-per-rank", flags.executor.threadsPerRank,
+                 "Threads of each rank; 0: cores / ranks")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--watchdog", flags.executor.watchdogSeconds,
+                 "Seconds after which a waiting collective fails; 0: 300")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--poison", flags.executor.poison,
+               "Fill memory that is not live with NaNs and trap overlaps "
+               "(slow, for tests)");
+  // For tests of the failure path: rank, run, command, silence.
+  app.add_option("--inject-failure", flags.executor.failure)
+      ->delimiter(',')
+      ->expected(3, 4)
+      ->group("");
+}
+
+/// The flags that say what to train on, for how long, where to.
+inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
+  TrainOptions &train = flags.train;
+  app.add_option("--data", train.data,
+                 "Text (.txt), tokens (.bin, .npy), or named arrays (.npz, a "
+                 "folder of .npy); default: data.path")
+      ->type_name("FILE");
+  app.add_option("--steps", train.steps,
+                 "Steps in all, resumed ones included; default: train.steps");
+  app.add_option("--out", train.out,
+                 "Folder to write, never overwritten; default: "
+                 "runs/<model>-<n>")
+      ->type_name("DIR");
+  app.add_option("--save-every", train.saveEvery,
+                 "Steps between checkpoints; 0: at the end only")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--resume", train.resume,
+                 "A checkpoint to go on from, or 'latest': the newest of "
+                 "--out, else of this model's runs")
+      ->type_name("DIR|latest");
+  app.add_flag("--dry-run", train.dryRun,
+               "Check data, weights and checkpoint; write nothing");
+  app.add_option("--eval-every", train.evalEvery,
+                 "Steps between validations; 0: at the end only; default: "
+                 "ten times a run")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--eval-samples", train.evalSamples,
+                 "Held-out samples of each validation; 0: all; default: few "
+                 "enough to cost some percent of the time")
+      ->check(CLI::NonNegativeNumber);
+}
+
+inline void addInferFlags(CLI::App &app, RunFlags &flags) {
+  app.add_option("--inputs", flags.infer.inputs,
+                 "Arrays named like the model's inputs")
+      ->type_name("IN.npz")
+      ->required();
+  app.add_option("--outputs", flags.infer.outputs,
+                 "Where to write the model's outputs")
+      ->type_name("OUT.npz")
+      ->required();
+  app.add_option("--weights", flags.infer.weights,
+                 "A checkpoint; default: the model's own weights")
+      ->type_name("DIR");
+}
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_RUN_FLAGS_H

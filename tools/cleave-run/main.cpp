@@ -1,0 +1,64 @@
+// cleave-run DIR train|infer: runs a compiled program. No LLVM inside.
+#include "Flags.h"
+#include "cleave/io/Error.h"
+#include "cleave/runtime.h"
+
+#include <cstdio>
+#include <new>
+
+using namespace cleave;
+
+static int run(int argc, char **argv) {
+  CLI::App app("Runs a program that `cleave compile` wrote.");
+  app.name("cleave-run");
+  std::string folder;
+  RunFlags flags;
+  app.add_option("DIR", folder, "The folder of the program")->required();
+  CLI::App *trainCommand = app.add_subcommand("train", "Train the model");
+  addTrainFlags(*trainCommand, flags);
+  addExecutorFlags(*trainCommand, flags);
+  CLI::App *inferCommand =
+      app.add_subcommand("infer", "Run the model forward on given inputs");
+  addInferFlags(*inferCommand, flags);
+  addExecutorFlags(*inferCommand, flags);
+  app.require_subcommand(1);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &asked) { // --help
+    return app.exit(asked);
+  } catch (const CLI::ParseError &error) {
+    throw InputError(std::string(error.what()) + "; see cleave-run --help");
+  }
+
+  Manifest manifest;
+  std::string error;
+  if (!readManifest(folder, manifest, error))
+    throw InputError(error);
+  checkRanks(manifest, flags.ranks);
+  if (!flags.train.dryRun)
+    cleave_prepare_process(static_cast<int32_t>(manifest.ranks),
+                           flags.executor.threadsPerRank, argv);
+  auto start = [&] { return makeSessionExecutor(folder, flags.executor); };
+  if (*trainCommand)
+    train(manifest, flags.train, start);
+  else
+    infer(manifest, flags.infer, start);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  auto fail = [](ExitCode code, const char *message) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "cleave-run: error: %s\n", message);
+    return static_cast<int>(code);
+  };
+  try {
+    return run(argc, argv);
+  } catch (const Error &error) {
+    return fail(error.code, error.what());
+  } catch (const std::bad_alloc &) {
+    return fail(ExitCode::failed, "out of memory");
+  } catch (const std::exception &error) {
+    return fail(ExitCode::failed, error.what());
+  }
+}
