@@ -242,8 +242,9 @@ static void writeArchive(OutputFile &file, const NamedViews &arrays) {
     uint64_t size = header.size() + array.byteSize();
     uLong crc = crc32_z(0, reinterpret_cast<const Bytef *>(header.data()),
                         header.size());
-    crc = crc32_z(crc, reinterpret_cast<const Bytef *>(array.data),
-                  array.byteSize());
+    if (array.byteSize()) // zlib takes a null pointer as "start anew"
+      crc = crc32_z(crc, reinterpret_cast<const Bytef *>(array.data),
+                    array.byteSize());
     Written entry{name + ".npy", static_cast<uint32_t>(crc), size, offset};
     bool large = size >= 0xffffffff;
     std::string record;

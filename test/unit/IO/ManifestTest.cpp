@@ -1,0 +1,156 @@
+// manifest.json: written, read back, refused; and the weights that it names.
+#include "cleave/manifest.h"
+#include "TestFolder.h"
+#include "cleave/io/Error.h"
+#include "cleave/io/Weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+using namespace cleave;
+using cleave::test::messageOf;
+using cleave::test::TestFolder;
+
+namespace {
+
+Manifest example() {
+  Manifest m;
+  m.model = "tiny";
+  m.weightsFolder = "/models";
+  m.configJson = R"({"train":{"lr":0.001}})";
+  m.mesh = {{"data", 2}, {"tensor", 2}};
+  m.ranks = 4;
+  m.batch = 8;
+  m.microbatches = 2;
+  m.sequence = 16;
+  m.accumulates = true;
+  m.actions = {"loss_grad", "update"};
+  m.inputs = {{"input_ids", "input_ids", "tokens", "i64", {4, 16}, 0, "", 257},
+              {"lr", "lr", "lr", "f32", {}, -1, "", 0}};
+  m.outputs = {{"logits", "out.logits", "f32", {4, 16, 257}, 0}};
+  m.metrics = {{"update", "loss", "metric.loss"}};
+  ManifestTensor w;
+  w.name = w.buffer = "w";
+  w.shape = {3, 2};
+  w.weight = WeightRef{"tiny.onnx", 128, 24, "f32"};
+  w.aliases = {"w2"};
+  ManifestTensor b;
+  b.name = "b";
+  b.buffer = "param.b";
+  b.kind = "buffer";
+  b.shape = {3};
+  b.trainable = false;
+  b.init = {"normal", 0, 0.02};
+  m.tensors = {w, b};
+  m.state = {{"w.m", "w", "exp_avg", "zeros"}};
+  m.fingerprint = fingerprintOf(m);
+  return m;
+}
+
+TEST(Manifest, RoundTrip) {
+  Manifest m = example();
+  std::string text = manifestToJson(m), error;
+  Manifest back;
+  ASSERT_TRUE(manifestFromJson(text, back, error)) << error;
+  EXPECT_EQ(manifestToJson(back), text);
+  EXPECT_EQ(back.tensors[0].weight->offset, 128u);
+  EXPECT_EQ(back.tensors[1].init.kind, "normal");
+  EXPECT_EQ(back.inputs[0].vocabulary, 257);
+  EXPECT_EQ(back.metrics[0].buffer, "metric.loss");
+  EXPECT_TRUE(back.accumulates);
+  EXPECT_EQ(back.configJson, m.configJson);
+}
+
+TEST(Manifest, FingerprintDependsOnTheModelOnly) {
+  Manifest a = example(), b = example();
+  b.mesh = {{"data", 4}};
+  std::swap(b.tensors[0], b.tensors[1]);
+  b.tensors[0].dtype = "f64";
+  EXPECT_EQ(fingerprintOf(a), fingerprintOf(b));
+  b.tensors[0].shape = {4};
+  EXPECT_NE(fingerprintOf(a), fingerprintOf(b));
+}
+
+std::string refusal(const std::string &from, const std::string &to) {
+  std::string text = manifestToJson(example()), error;
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  Manifest m;
+  EXPECT_FALSE(manifestFromJson(text, m, error)) << to;
+  return error;
+}
+
+TEST(Manifest, MistakesNameTheKey) {
+  EXPECT_EQ(refusal("\"version\": 1", "\"version\": 2"),
+            "key 'version': expected 1, found 2; compile the model again");
+  EXPECT_EQ(refusal("\"ranks\": 4", "\"ranks\": 3"),
+            "key 'ranks': expected the product of the mesh's axes, 4, found 3");
+  EXPECT_EQ(refusal("\"length\": 24", "\"length\": 23"),
+            "key 'tensors[0].weight.length': expected 24 bytes, found 23");
+  EXPECT_EQ(refusal("\"role\": \"tokens\"", "\"role\": \"toks\""),
+            "key 'inputs[0].role': expected a known role, found 'toks'");
+  EXPECT_EQ(refusal("\"parameter\": \"w\"", "\"parameter\": \"v\""),
+            "key 'state[0].parameter': expected the name of a tensor, found "
+            "'v'");
+  std::string error;
+  Manifest m;
+  EXPECT_FALSE(manifestFromJson("{", m, error));
+  EXPECT_FALSE(manifestFromJson("[]", m, error));
+  EXPECT_FALSE(readManifest("/nonexistent", m, error));
+  EXPECT_NE(error.find("expected the folder of a compiled program"),
+            std::string::npos);
+}
+
+TEST(Weights, BytesOfTheFile) {
+  TestFolder folder;
+  float values[] = {1, 2, 3, 4, 5, 6};
+  std::string bytes(128, 'x');
+  bytes.append(reinterpret_cast<const char *>(values), sizeof values);
+  folder.write("tiny.onnx", bytes);
+  WeightFiles files(folder.path());
+  ManifestTensor w = example().tensors[0];
+  w.dtype = "f64";
+  Array value = initialValue(w, files, 0);
+  EXPECT_EQ(value.as<double>()[5], 6);
+
+  folder.write("tiny2.onnx", bytes.substr(0, bytes.size() - 1));
+  w.weight->file = "tiny2.onnx";
+  EXPECT_EQ(messageOf<InputError>([&] { files.view(w); }),
+            "weights of 'w': " + folder.path("tiny2.onnx") +
+                " is too short: expected 24 bytes at offset 128, found a file "
+                "of 151");
+  w.weight->file = "none.onnx";
+  EXPECT_NE(messageOf<InputError>([&] { files.view(w); }).find("No such file"),
+            std::string::npos);
+  for (const char *outside : {"../x", "/etc/passwd", "a/../../x"}) {
+    w.weight->file = outside;
+    EXPECT_NE(messageOf<InputError>([&] {
+                files.view(w);
+              }).find("lies outside the model's folder"),
+              std::string::npos);
+  }
+}
+
+TEST(Weights, DrawnValuesHaveTheirDistribution) {
+  WeightFiles files("/");
+  ManifestTensor t;
+  t.name = "t";
+  t.shape = {100000};
+  t.init = {"normal", 1, 0.5};
+  Array a = initialValue(t, files, 7);
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < 100000; ++i) {
+    sum += a.as<float>()[i];
+    squares += std::pow(a.as<float>()[i] - 1, 2);
+  }
+  EXPECT_NEAR(sum / 1e5, 1, 0.01);
+  EXPECT_NEAR(std::sqrt(squares / 1e5), 0.5, 0.01);
+  EXPECT_EQ(initialValue(t, files, 7).bytes, a.bytes);
+  EXPECT_NE(initialValue(t, files, 8).bytes, a.bytes);
+  t.name = "u";
+  EXPECT_NE(initialValue(t, files, 7).bytes, a.bytes);
+}
+
+} // namespace
