@@ -1,7 +1,22 @@
-// Attaches the Evaluate models of all families of operations.
+// Attaches the evaluation models of all families of operations.
+
+#include "Model.h"
 
 #include "cleave/Interfaces/Models.h"
 
 #include "mlir/IR/DialectRegistry.h"
 
-void cleave::registerEvaluateModels(mlir::DialectRegistry &registry) {}
+using namespace mlir;
+using namespace cleave;
+
+void cleave::registerEvaluateModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *,
+                            math::MathDialect *, nn::NNDialect *) {
+    evaluate::attachElementwise(context);
+    evaluate::attachShape(context);
+    evaluate::attachContraction(context);
+    evaluate::attachRows(context);
+    evaluate::attachAttention(context);
+    evaluate::attachTraining(context);
+  });
+}

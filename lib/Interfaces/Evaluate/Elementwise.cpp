@@ -1,0 +1,225 @@
+// Reference semantics of elementwise operations: one loop each, in double or
+// in 64-bit integers that wrap to the element type.
+
+#include "Model.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::evaluate;
+
+namespace {
+
+template <typename Op, double (*Function)(double)>
+void unary(Op, Operands in, Results out) {
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].floats[i] = Function(in[0]->floats[i]);
+}
+
+template <typename Op, double (*Function)(double, double)>
+void binary(Op, Operands in, Results out) {
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].floats[i] = Function(in[0]->floats[i], in[1]->floats[i]);
+}
+
+/// The value as an integer of `type`: i1 is 0 or 1, others wrap as signed.
+int64_t wrap(Type type, int64_t value) {
+  unsigned width = cast<IntegerType>(type).getWidth();
+  if (width == 64)
+    return value;
+  if (width == 1)
+    return value & 1;
+  return llvm::SignExtend64(static_cast<uint64_t>(value), width);
+}
+
+template <typename Op, int64_t (*Function)(int64_t, int64_t)>
+void binaryInt(Op op, Operands in, Results out) {
+  Type type = getElementTypeOrSelf(op.getType());
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].ints[i] = wrap(type, Function(in[0]->ints[i], in[1]->ints[i]));
+}
+
+// Additions and products wrap; C++ leaves signed overflow undefined.
+int64_t addInt(int64_t a, int64_t b) { return uint64_t(a) + uint64_t(b); }
+int64_t subInt(int64_t a, int64_t b) { return uint64_t(a) - uint64_t(b); }
+int64_t mulInt(int64_t a, int64_t b) { return uint64_t(a) * uint64_t(b); }
+int64_t divInt(int64_t a, int64_t b) { return b ? a / b : 0; }
+int64_t remInt(int64_t a, int64_t b) { return b ? a % b : 0; }
+int64_t floorDivInt(int64_t a, int64_t b) {
+  return b ? a / b - (a % b != 0 && (a < 0) != (b < 0)) : 0;
+}
+int64_t andInt(int64_t a, int64_t b) { return a & b; }
+int64_t orInt(int64_t a, int64_t b) { return a | b; }
+int64_t xorInt(int64_t a, int64_t b) { return a ^ b; }
+int64_t maxInt(int64_t a, int64_t b) { return std::max(a, b); }
+int64_t minInt(int64_t a, int64_t b) { return std::min(a, b); }
+
+double addF(double a, double b) { return a + b; }
+double subF(double a, double b) { return a - b; }
+double mulF(double a, double b) { return a * b; }
+double divF(double a, double b) { return a / b; }
+double negF(double a) { return -a; }
+// arith.maximumf and minimumf propagate NaN.
+double maxF(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b);
+}
+double minF(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b);
+}
+double rsqrtF(double a) { return 1 / std::sqrt(a); }
+double sigmoidF(double a) { return 1 / (1 + std::exp(-a)); }
+
+void compareFloats(arith::CmpFOp op, Operands in, Results out) {
+  using P = arith::CmpFPredicate;
+  P predicate = op.getPredicate();
+  for (int64_t i = 0; i < out[0].size(); ++i) {
+    double a = in[0]->floats[i], b = in[1]->floats[i];
+    bool unordered = std::isnan(a) || std::isnan(b), value = false;
+    switch (predicate) {
+    case P::AlwaysFalse: value = false; break;
+    case P::AlwaysTrue: value = true; break;
+    case P::OEQ: value = !unordered && a == b; break;
+    case P::OGT: value = !unordered && a > b; break;
+    case P::OGE: value = !unordered && a >= b; break;
+    case P::OLT: value = !unordered && a < b; break;
+    case P::OLE: value = !unordered && a <= b; break;
+    case P::ONE: value = !unordered && a != b; break;
+    case P::ORD: value = !unordered; break;
+    case P::UEQ: value = unordered || a == b; break;
+    case P::UGT: value = unordered || a > b; break;
+    case P::UGE: value = unordered || a >= b; break;
+    case P::ULT: value = unordered || a < b; break;
+    case P::ULE: value = unordered || a <= b; break;
+    case P::UNE: value = unordered || a != b; break;
+    case P::UNO: value = unordered; break;
+    }
+    out[0].ints[i] = value;
+  }
+}
+
+void compareInts(arith::CmpIOp op, Operands in, Results out) {
+  for (int64_t i = 0; i < out[0].size(); ++i) {
+    APInt a(64, in[0]->ints[i], true), b(64, in[1]->ints[i], true);
+    out[0].ints[i] = arith::applyCmpPredicate(op.getPredicate(), a, b);
+  }
+}
+
+void select(arith::SelectOp op, Operands in, Results out) {
+  bool single = in[0]->size() == 1; // a scalar condition chooses a whole tensor
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    copyElement(out[0], i, in[0]->ints[single ? 0 : i] ? *in[1] : *in[2], i);
+}
+
+template <typename Op> void sameFloats(Op, Operands in, Results out) {
+  out[0].floats = in[0]->floats;
+}
+
+template <typename Op> void toFloat(Op, Operands in, Results out) {
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].floats[i] = in[0]->ints[i];
+}
+
+template <typename Op> void toInt(Op op, Operands in, Results out) {
+  Type type = getElementTypeOrSelf(op.getType());
+  for (int64_t i = 0; i < out[0].size(); ++i) {
+    double value = std::trunc(in[0]->floats[i]);
+    // Out of range is undefined in MLIR; saturate so that C++ is defined.
+    double limit = 9.2e18;
+    value = std::isnan(value) ? 0 : std::clamp(value, -limit, limit);
+    out[0].ints[i] = wrap(type, static_cast<int64_t>(value));
+  }
+}
+
+template <typename Op> void intToInt(Op op, Operands in, Results out) {
+  Type type = getElementTypeOrSelf(op.getType());
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].ints[i] = wrap(type, in[0]->ints[i]);
+}
+
+double geluErf(double x) { return x / 2 * (1 + std::erf(x * M_SQRT1_2)); }
+double geluErfSlope(double x) {
+  double density = std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+  return (1 + std::erf(x * M_SQRT1_2)) / 2 + x * density;
+}
+const double geluScale = std::sqrt(2 / M_PI);
+double geluTanh(double x) {
+  return x / 2 * (1 + std::tanh(geluScale * (x + 0.044715 * x * x * x)));
+}
+double geluTanhSlope(double x) {
+  double t = std::tanh(geluScale * (x + 0.044715 * x * x * x));
+  double inner = geluScale * (1 + 3 * 0.044715 * x * x);
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * inner;
+}
+
+void gelu(nn::GeluOp op, Operands in, Results out) {
+  auto function = op.getKind() == nn::GeluKind::Erf ? geluErf : geluTanh;
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].floats[i] = function(in[0]->floats[i]);
+}
+
+void geluGrad(nn::GeluGradOp op, Operands in, Results out) {
+  bool erf = op.getKind() == nn::GeluKind::Erf;
+  auto slope = erf ? geluErfSlope : geluTanhSlope;
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].floats[i] = in[0]->floats[i] * slope(in[1]->floats[i]);
+}
+
+template <typename Op> void identity(Op, Operands in, Results out) {
+  out[0].floats = in[0]->floats;
+  out[0].ints = in[0]->ints;
+}
+
+} // namespace
+
+void cleave::evaluate::attachElementwise(MLIRContext *c) {
+  attach<arith::AddFOp, binary<arith::AddFOp, addF>>(c);
+  attach<arith::SubFOp, binary<arith::SubFOp, subF>>(c);
+  attach<arith::MulFOp, binary<arith::MulFOp, mulF>>(c);
+  attach<arith::DivFOp, binary<arith::DivFOp, divF>>(c);
+  attach<arith::MaximumFOp, binary<arith::MaximumFOp, maxF>>(c);
+  attach<arith::MinimumFOp, binary<arith::MinimumFOp, minF>>(c);
+  attach<arith::NegFOp, unary<arith::NegFOp, negF>>(c);
+  attach<math::PowFOp, binary<math::PowFOp, std::pow>>(c);
+  attach<math::ExpOp, unary<math::ExpOp, std::exp>>(c);
+  attach<math::LogOp, unary<math::LogOp, std::log>>(c);
+  attach<math::TanhOp, unary<math::TanhOp, std::tanh>>(c);
+  attach<math::ErfOp, unary<math::ErfOp, std::erf>>(c);
+  attach<math::SqrtOp, unary<math::SqrtOp, std::sqrt>>(c);
+  attach<math::RsqrtOp, unary<math::RsqrtOp, rsqrtF>>(c);
+  attach<math::SinOp, unary<math::SinOp, std::sin>>(c);
+  attach<math::CosOp, unary<math::CosOp, std::cos>>(c);
+  attach<math::AbsFOp, unary<math::AbsFOp, std::fabs>>(c);
+  attach<math::FloorOp, unary<math::FloorOp, std::floor>>(c);
+  attach<math::CeilOp, unary<math::CeilOp, std::ceil>>(c);
+  attach<math::RoundEvenOp, unary<math::RoundEvenOp, std::nearbyint>>(c);
+  attach<nn::SigmoidOp, unary<nn::SigmoidOp, sigmoidF>>(c);
+  attach<nn::GeluOp, gelu>(c);
+  attach<nn::GeluGradOp, geluGrad>(c);
+
+  attach<arith::AddIOp, binaryInt<arith::AddIOp, addInt>>(c);
+  attach<arith::SubIOp, binaryInt<arith::SubIOp, subInt>>(c);
+  attach<arith::MulIOp, binaryInt<arith::MulIOp, mulInt>>(c);
+  attach<arith::DivSIOp, binaryInt<arith::DivSIOp, divInt>>(c);
+  attach<arith::FloorDivSIOp, binaryInt<arith::FloorDivSIOp, floorDivInt>>(c);
+  attach<arith::RemSIOp, binaryInt<arith::RemSIOp, remInt>>(c);
+  attach<arith::AndIOp, binaryInt<arith::AndIOp, andInt>>(c);
+  attach<arith::OrIOp, binaryInt<arith::OrIOp, orInt>>(c);
+  attach<arith::XOrIOp, binaryInt<arith::XOrIOp, xorInt>>(c);
+  attach<arith::MaxSIOp, binaryInt<arith::MaxSIOp, maxInt>>(c);
+  attach<arith::MinSIOp, binaryInt<arith::MinSIOp, minInt>>(c);
+
+  attach<arith::CmpFOp, compareFloats>(c);
+  attach<arith::CmpIOp, compareInts>(c);
+  attach<arith::SelectOp, select>(c);
+  attach<arith::ExtFOp, sameFloats<arith::ExtFOp>>(c);
+  attach<arith::TruncFOp, sameFloats<arith::TruncFOp>>(c);
+  attach<arith::SIToFPOp, toFloat<arith::SIToFPOp>>(c);
+  attach<arith::UIToFPOp, toFloat<arith::UIToFPOp>>(c);
+  attach<arith::FPToSIOp, toInt<arith::FPToSIOp>>(c);
+  attach<arith::ExtSIOp, intToInt<arith::ExtSIOp>>(c);
+  attach<arith::ExtUIOp, intToInt<arith::ExtUIOp>>(c);
+  attach<arith::TruncIOp, intToInt<arith::TruncIOp>>(c);
+  attach<nn::SaveOp, identity<nn::SaveOp>>(c);
+  attach<nn::RematerializeOp, identity<nn::RematerializeOp>>(c);
+}
