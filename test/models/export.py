@@ -333,8 +333,6 @@ def save_npz(path, arrays):
 def export(variant, folder):
     path = folder / f"{variant.name}.onnx"
     model = build(variant.sizes)
-    # Exported with distinct random weights first: a fresh model's equal gains
-    # would be merged. The wanted weights are then what is written.
     initialise(model, variant.sizes, variant.fresh)
     with tempfile.TemporaryDirectory() as scratch:
         raw = os.path.join(scratch, "model.onnx")
