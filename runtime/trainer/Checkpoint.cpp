@@ -101,9 +101,9 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
     file.write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
     file.close();
     writing.commit();
-  } catch (const Error &error) {
-    throw Error(error.code, std::string(error.what()) + "; nothing of " +
-                                target + " was kept");
+  } catch (const RunError &error) {
+    throw RunError(std::string(error.what()) + "; nothing of " + target +
+                   " was kept");
   }
   return target;
 }

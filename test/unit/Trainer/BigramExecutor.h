@@ -1,0 +1,56 @@
+// A model of a few lines in the place of a compiled program: a table [V, V] of
+// next-token logits, trained with plain momentum. Its ranks split the batch,
+// padded, like data parallelism.
+#ifndef CLEAVE_TEST_UNIT_TRAINER_BIGRAMEXECUTOR_H
+#define CLEAVE_TEST_UNIT_TRAINER_BIGRAMEXECUTOR_H
+
+#include "cleave/manifest.h"
+#include "cleave/trainer/Executor.h"
+
+#include <functional>
+#include <map>
+
+namespace cleave::test {
+
+struct BigramOptions {
+  int64_t vocabulary = 11, batch = 6, sequence = 4, microbatches = 1, ranks = 1;
+  int64_t steps = 8;
+};
+
+/// The manifest of such a program; the table starts from `init`.
+Manifest bigramManifest(const BigramOptions &options);
+
+class BigramExecutor : public StepExecutor {
+public:
+  explicit BigramExecutor(const BigramOptions &options);
+
+  int64_t ranks() const override { return options.ranks; }
+  bool hasAction(const std::string &action) const override;
+  const std::vector<BufferInfo> &buffers() const override { return table; }
+  void scatter(const std::string &buffer, const ArrayView &array) override;
+  Array gather(const std::string &buffer, const std::string &dtype) override;
+  std::span<std::byte> tile(const std::string &buffer, int64_t rank) override;
+  void setScalar(const std::string &buffer, double value) override;
+  void setInteger(const std::string &buffer, int64_t value) override;
+  void run(const std::string &action) override;
+  std::vector<RankTraffic> traffic(int64_t rank) override;
+  RankMemory memory(int64_t rank) override;
+  void resetCounters() override { sent = 0; }
+
+  /// Called before every action, with the number of the step.
+  std::function<void(BigramExecutor &, const std::string &, int64_t)> before;
+  double *values(const std::string &buffer);
+  std::vector<int64_t> seenSamples; ///< sample_ids of training, in order
+
+private:
+  void forward(bool gradients);
+
+  BigramOptions options;
+  std::vector<BufferInfo> table;
+  std::map<std::string, std::vector<Array>> storage; // one, or one per rank
+  int64_t rowsPerRank, sent = 0;
+};
+
+} // namespace cleave::test
+
+#endif // CLEAVE_TEST_UNIT_TRAINER_BIGRAMEXECUTOR_H

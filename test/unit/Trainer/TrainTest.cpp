@@ -1,0 +1,412 @@
+// The loop: logs, meshes, resuming, signals, failures. Against a small model,
+// so that only the loop can be wrong.
+#include "cleave/trainer/Train.h"
+#include "BigramExecutor.h"
+#include "TestFolder.h"
+#include "cleave/io/Error.h"
+#include "cleave/io/File.h"
+#include "cleave/io/Npy.h"
+#include "cleave/io/Safetensors.h"
+#include "cleave/trainer/Checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <csignal>
+#include <limits>
+#include <sstream>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+struct Training : ::testing::Test {
+  TestFolder folder;
+  BigramOptions model;
+  TrainOptions options;
+  std::function<void(BigramExecutor &, const std::string &, int64_t)> before;
+  std::vector<int64_t> samples;
+
+  Training() {
+    std::string text;
+    for (int i = 0; i < 400; ++i)
+      text += static_cast<char>((i * i + i / 3) % 11);
+    folder.write("x.txt", text);
+    options.data = folder.path("x.txt");
+    options.progressBar = false;
+  }
+
+  struct Watched : BigramExecutor {
+    std::vector<int64_t> *samples;
+    Watched(const BigramOptions &o, std::vector<int64_t> *samples)
+        : BigramExecutor(o), samples(samples) {}
+    ~Watched() override { *samples = seenSamples; }
+  };
+
+  void runManifest(const Manifest &manifest, const std::string &out) {
+    options.out = out.empty() ? "" : folder.path(out);
+    ::testing::internal::CaptureStdout();
+    try {
+      train(manifest, options, [&] {
+        auto executor = std::make_unique<Watched>(model, &samples);
+        executor->before = before;
+        return executor;
+      });
+    } catch (...) {
+      printed = ::testing::internal::GetCapturedStdout();
+      throw;
+    }
+    printed = ::testing::internal::GetCapturedStdout();
+  }
+  void run(const std::string &out) { runManifest(bigramManifest(model), out); }
+
+  std::vector<nlohmann::json> log(const std::string &out) {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(folder.read(out + "/log.jsonl"));
+    for (std::string line; std::getline(text, line);)
+      lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  std::vector<double> losses(const std::string &out) {
+    std::vector<double> result;
+    for (auto &line : log(out))
+      result.push_back(line["loss"].is_null() ? NAN
+                                              : line["loss"].get<double>());
+    return result;
+  }
+  std::string checkpoint(const std::string &out, const char *file) {
+    return folder.read(out + "/" + checkpointName(model.steps) + "/" + file);
+  }
+
+  std::string printed;
+};
+
+TEST_F(Training, WritesLogConfigurationAndCheckpoint) {
+  run("a");
+  auto lines = log("a");
+  ASSERT_EQ(lines.size(), 8u);
+  for (const char *key :
+       {"step", "loss", "val_loss", "lr", "grad_norm", "tokens", "tokens_per_s",
+        "step_ms", "sent_bytes", "peak_bytes", "time"})
+    EXPECT_TRUE(lines[0].contains(key)) << key;
+  EXPECT_EQ(lines[0]["step"], 1);
+  EXPECT_EQ(lines[0]["tokens"], 24);
+  EXPECT_EQ(lines[0]["sent_bytes"], 1000);
+  EXPECT_EQ(lines[0]["peak_bytes"], 4096);
+  EXPECT_DOUBLE_EQ(lines[1]["lr"].get<double>(), 0.5 * 7 / 8);
+  EXPECT_NEAR(lines[0]["loss"].get<double>(), std::log(11), 0.2);
+  EXPECT_LT(lines[7]["loss"], lines[0]["loss"]);
+  EXPECT_TRUE(lines[7]["val_loss"].is_number());
+  EXPECT_LT(lines[7]["val_loss"], lines[0]["loss"]);
+  EXPECT_NE(folder.read("a/config.toml").find("steps = 8"), std::string::npos);
+  EXPECT_NE(folder.read("a/counters.json").find("\"gradient\""),
+            std::string::npos);
+  SafetensorsReader file(folder.path("a/checkpoint-000008/model.safetensors"));
+  ASSERT_TRUE(file.find("table"));
+  EXPECT_EQ(file.find("table")->dtype, "f64");
+  SafetensorsReader state(
+      folder.path("a/checkpoint-000008/optimizer.safetensors"));
+  EXPECT_TRUE(state.find("table.momentum"));
+  EXPECT_NE(printed.find("step 8/8  loss "), std::string::npos);
+}
+
+TEST_F(Training, SameTwice) {
+  run("a");
+  run("b");
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_EQ(checkpoint("a", "model.safetensors"),
+            checkpoint("b", "model.safetensors"));
+}
+
+TEST_F(Training, MeshAndMicrobatchesChangeNothing) {
+  run("a");
+  std::vector<double> want = losses("a");
+  std::vector<int64_t> order = samples;
+  EXPECT_EQ(order.size(), 48u);
+  for (int64_t i = 0; i < 48; ++i)
+    EXPECT_EQ(order[i], i);
+  for (int64_t ranks : {1, 2, 4}) // four do not divide the batch
+    for (int64_t microbatches : {1, 2, 3}) {
+      model.ranks = ranks;
+      model.microbatches = microbatches;
+      std::string name =
+          "m" + std::to_string(ranks) + "-" + std::to_string(microbatches);
+      run(name);
+      std::vector<double> found = losses(name);
+      for (size_t i = 0; i < want.size(); ++i)
+        EXPECT_NEAR(found[i], want[i], 1e-12) << name << " step " << i + 1;
+      EXPECT_EQ(samples, order) << name;
+      EXPECT_NEAR(log(name)[7]["val_loss"].get<double>(),
+                  log("a")[7]["val_loss"].get<double>(), 1e-12);
+    }
+}
+
+TEST_F(Training, ResumesBitIdentical) {
+  options.saveEvery = 3;
+  run("a");
+  EXPECT_TRUE(std::filesystem::exists(folder.path("a/checkpoint-000006")));
+  options.resume = folder.path("a/checkpoint-000003");
+  run("b");
+  std::vector<double> whole = losses("a"), rest = losses("b");
+  ASSERT_EQ(rest.size(), 5u);
+  EXPECT_EQ(rest, std::vector<double>(whole.begin() + 3, whole.end()));
+  for (const char *file :
+       {"model.safetensors", "optimizer.safetensors", "state.json"})
+    EXPECT_EQ(checkpoint("a", file), checkpoint("b", file)) << file;
+  // Another mesh.
+  model.ranks = 2;
+  run("c");
+  rest = losses("c");
+  for (size_t i = 0; i < rest.size(); ++i)
+    EXPECT_NEAR(rest[i], whole[i + 3], 1e-12);
+}
+
+TEST_F(Training, ResumeLatestGoesOnInItsFolder) {
+  run("whole");
+  // Dies two steps after its checkpoint.
+  options.saveEvery = 5;
+  before = [](BigramExecutor &, const std::string &action, int64_t step) {
+    if (step == 7 && action == "update")
+      throw RunError("rank 1 failed");
+  };
+  EXPECT_EQ(messageOf<RunError>([&] { run("a"); }), "rank 1 failed");
+  EXPECT_EQ(log("a").size(), 6u);
+  before = nullptr;
+  options.resume = "latest";
+  run("a");
+  EXPECT_EQ(losses("a"), losses("whole"));
+  EXPECT_EQ(checkpoint("a", "model.safetensors"),
+            checkpoint("whole", "model.safetensors"));
+  EXPECT_NE(messageOf<InputError>([&] {
+              run("fresh");
+            }).find("--resume latest: there is no checkpoint below"),
+            std::string::npos);
+}
+
+TEST_F(Training, BadCheckpointsAreRefused) {
+  run("a");
+  std::string path = "a/checkpoint-000008";
+  model.steps = 9;
+  auto refused = [&](const std::string &resume) {
+    options.resume = folder.path(resume);
+    std::string message = messageOf<InputError>([&] { run("b"); });
+    EXPECT_FALSE(std::filesystem::exists(folder.path("b")));
+    return message;
+  };
+  EXPECT_NE(refused("nowhere").find("is no checkpoint folder"),
+            std::string::npos);
+  // Torn: each file cut in half.
+  for (const char *file :
+       {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+    std::string whole = folder.read(path + "/" + file);
+    folder.write(path + "/" + file, whole.substr(0, whole.size() / 2));
+    EXPECT_NE(refused(path).find("torn"), std::string::npos) << file;
+    std::filesystem::remove(folder.path(path + "/" + file));
+    refused(path);
+    folder.write(path + "/" + file, whole);
+  }
+  model.vocabulary = 13;
+  EXPECT_NE(refused(path).find("is a checkpoint of another model"),
+            std::string::npos);
+  model.vocabulary = 11;
+  model.steps = 8;
+  EXPECT_NE(refused(path).find("has done 8 steps already"), std::string::npos);
+  model.steps = 9;
+  run("b");
+  EXPECT_EQ(log("b").size(), 1u);
+}
+
+TEST_F(Training, AnExistingFolderIsNotTouched) {
+  folder.write("a/mine", "x");
+  EXPECT_EQ(messageOf<InputError>([&] { run("a"); }),
+            folder.path("a") + ": the output folder exists; it is never "
+                               "overwritten: give another --out");
+  EXPECT_EQ(folder.list("a").size(), 1u);
+}
+
+TEST_F(Training, DefaultFoldersAreNumbered) {
+  std::filesystem::path old = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  run("");
+  run("");
+  options.resume = "latest";
+  model.steps = 10;
+  run("");
+  std::filesystem::current_path(old);
+  EXPECT_EQ(log("runs/bigram-1").size(), 8u);
+  EXPECT_EQ(log("runs/bigram-2").size(), 8u);
+  EXPECT_EQ(log("runs/bigram-3").size(), 2u);
+}
+
+TEST_F(Training, DryRunWritesNothing) {
+  options.dryRun = true;
+  run("a");
+  EXPECT_FALSE(std::filesystem::exists(folder.path("a")));
+  EXPECT_NE(printed.find("nothing was written"), std::string::npos);
+}
+
+TEST_F(Training, BadDataWritesNothing) {
+  folder.write("x.txt", "abc");
+  messageOf<InputError>([&] { run("a"); });
+  EXPECT_FALSE(std::filesystem::exists(folder.path("a")));
+}
+
+TEST_F(Training, ASignalFinishesTheStepAndSaves) {
+  for (int number : {SIGTERM, SIGINT}) {
+    std::string out = "s" + std::to_string(number);
+    before = [=](BigramExecutor &, const std::string &action, int64_t step) {
+      if (step == 3 && action == "loss_grad")
+        std::raise(number);
+    };
+    run(out);
+    EXPECT_EQ(log(out).size(), 3u);
+    EXPECT_TRUE(
+        std::filesystem::exists(folder.path(out + "/checkpoint-000003")));
+    EXPECT_NE(printed.find("stopped by a signal after step 3"),
+              std::string::npos);
+  }
+}
+
+TEST_F(Training, ANonFiniteLossStopsAndNamesTheTensor) {
+  before = [](BigramExecutor &executor, const std::string &action,
+              int64_t step) {
+    if (step == 4 && action == "loss_grad")
+      executor.values("p.table")[12] = std::numeric_limits<double>::quiet_NaN();
+  };
+  std::string message = messageOf<RunError>([&] { run("a"); });
+  EXPECT_NE(message.find("step 4: the loss is not finite; the first "
+                         "non-finite tensor is parameter 'table', element 12 "
+                         "of [11, 11]"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(log("a").size(), 3u);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("a/checkpoint-000008")));
+}
+
+TEST_F(Training, ANonFiniteLossCanBeLeftOut) {
+  Manifest manifest = bigramManifest(model);
+  manifest.configJson.replace(manifest.configJson.find("\"lr\""), 0,
+                              "\"on_nan\":\"skip\",");
+  double kept = 0;
+  before = [&](BigramExecutor &executor, const std::string &action,
+               int64_t step) {
+    if (action != "loss_grad" || (step != 4 && step != 5))
+      return;
+    double &value = executor.values("p.table")[0];
+    if (step == 4)
+      kept = value;
+    value = step == 4 ? INFINITY : kept;
+  };
+  runManifest(manifest, "a");
+  std::vector<double> found = losses("a");
+  ASSERT_EQ(found.size(), 8u);
+  EXPECT_TRUE(std::isnan(found[3]));
+  EXPECT_TRUE(std::isfinite(found[4]));
+  EXPECT_LT(found[7], found[0]);
+}
+
+TEST_F(Training, NoCountedLabelIsAnError) {
+  Array tokens = makeArray("i64", {40, 4}), labels = makeArray("i64", {40, 4});
+  for (int64_t i = 0; i < 160; ++i)
+    labels.as<int64_t>()[i] = -100;
+  writeNpz(folder.path("x.npz"), {{"input_ids", tokens}, {"y", labels}});
+  options.data = folder.path("x.npz");
+  Manifest manifest = bigramManifest(model);
+  manifest.inputs[1].source = "y";
+  EXPECT_NE(messageOf<InputError>([&] {
+              runManifest(manifest, "a");
+            }).find("step 1: no label is counted"),
+            std::string::npos);
+}
+
+TEST_F(Training, AFullDiskLeavesOlderCheckpointsAlone) {
+  options.saveEvery = 2;
+  before = [](BigramExecutor &, const std::string &action, int64_t step) {
+    if (step == 4 && action == "update")
+      setWriteLimitForTests(1500); // the log still fits, a checkpoint does not
+  };
+  std::string message = messageOf<RunError>([&] { run("a"); });
+  setWriteLimitForTests(-1);
+  EXPECT_NE(message.find("no space left on the device; nothing of " +
+                         folder.path("a/checkpoint-000004") + " was kept"),
+            std::string::npos)
+      << message;
+  std::vector<std::string> left = folder.list("a");
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, (std::vector<std::string>{"checkpoint-000002", "config.toml",
+                                            "log.jsonl"}));
+  before = nullptr;
+  options.resume = "latest";
+  run("a");
+  EXPECT_EQ(log("a").size(), 8u);
+}
+
+TEST(Ranks, MustBeTheMeshs) {
+  BigramOptions model;
+  model.ranks = 4;
+  Manifest manifest = bigramManifest(model);
+  checkRanks(manifest, std::nullopt);
+  checkRanks(manifest, 4);
+  EXPECT_EQ(messageOf<InputError>([&] { checkRanks(manifest, 2); }),
+            "--ranks is 2, but the program was compiled for a mesh of 4 "
+            "ranks; compile it for 2");
+  ::setenv("WORLD_SIZE", "3", 1);
+  EXPECT_NE(messageOf<InputError>([&] {
+              checkRanks(manifest, 4);
+            }).find("WORLD_SIZE is 3"),
+            std::string::npos);
+  ::setenv("WORLD_SIZE", "4", 1);
+  EXPECT_NE(messageOf<InputError>([&] {
+              checkRanks(manifest, 4);
+            }).find("not yet supported"),
+            std::string::npos);
+  ::unsetenv("WORLD_SIZE");
+}
+
+TEST(Infer, GathersOutputsOfAnyNumberOfSamples) {
+  TestFolder folder;
+  BigramOptions model;
+  model.batch = 4;
+  model.ranks = 3;
+  Manifest manifest = bigramManifest(model);
+  Array tokens = makeArray("i64", {5, 4});
+  for (int64_t i = 0; i < 20; ++i)
+    tokens.as<int64_t>()[i] = i % 11;
+  writeNpz(folder.path("in.npz"), {{"input_ids", tokens}});
+  InferOptions options;
+  options.inputs = folder.path("in.npz");
+  options.outputs = folder.path("out.npz");
+  auto start = [&] { return std::make_unique<BigramExecutor>(model); };
+  ::testing::internal::CaptureStdout();
+  infer(manifest, options, start);
+  ::testing::internal::GetCapturedStdout();
+  Array logits = readNpz(folder.path("out.npz"))[0].second;
+  ASSERT_EQ(logits.shape, (std::vector<int64_t>{5, 4, 11}));
+  // Equal tokens have equal logits: 0 at (0, 0) and at (2, 3).
+  for (int64_t i = 0; i < 11; ++i) {
+    EXPECT_EQ(logits.as<double>()[i], logits.as<double>()[11 * 11 + i]);
+    EXPECT_NE(logits.as<double>()[i], logits.as<double>()[11 + i]);
+  }
+
+  auto refusal = [&](const NamedViews &arrays) {
+    writeNpz(folder.path("in.npz"), arrays);
+    return messageOf<InputError>([&] { infer(manifest, options, start); });
+  };
+  EXPECT_NE(refusal({}).find("has no array 'input_ids'"), std::string::npos);
+  EXPECT_NE(refusal({{"input_ids", tokens}, {"inputs", tokens}})
+                .find("the model has no input 'inputs'"),
+            std::string::npos);
+  EXPECT_NE(refusal({{"input_ids", makeArray("i64", {5, 3})}})
+                .find("has shape [5, 3], expected [4, 4]"),
+            std::string::npos);
+  EXPECT_NE(refusal({{"input_ids", makeArray("f32", {5, 4})}})
+                .find("has element type f32, expected i64"),
+            std::string::npos);
+  tokens.as<int64_t>()[7] = 99;
+  EXPECT_NE(refusal({{"input_ids", tokens}}).find("position 7 has id 99"),
+            std::string::npos);
+}
+
+} // namespace
