@@ -1,0 +1,190 @@
+// Collectives and rank-dependent operations, spelled over all ranks.
+
+#include "RankOps.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+
+using Groups = SmallVector<SmallVector<int64_t>>;
+
+/// A tensor seen as [outer, size of dim, inner].
+struct Blocks {
+  int64_t outer = 1, size = 1, inner = 1;
+  Blocks(ArrayRef<int64_t> shape, int64_t dim) : size(shape[dim]) {
+    for (int64_t i = 0; i < dim; ++i)
+      outer *= shape[i];
+    for (size_t i = dim + 1; i < shape.size(); ++i)
+      inner *= shape[i];
+  }
+  int64_t at(int64_t o, int64_t i, int64_t k) const {
+    return (o * size + i) * inner + k;
+  }
+};
+
+/// Copies `count` slices along `dim`, from slice `from` of `source` to slice
+/// `to` of `target`; the other dimensions agree.
+void copySlices(Tensor &target, int64_t to, const Tensor &source, int64_t from,
+                int64_t count, int64_t dim) {
+  Blocks t(target.shape(), dim), s(source.shape(), dim);
+  for (int64_t o = 0; o < t.outer; ++o)
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t k = 0; k < t.inner; ++k) {
+        if (target.isFloat())
+          target.floats[t.at(o, to + i, k)] = source.floats[s.at(o, from + i, k)];
+        else
+          target.ints[t.at(o, to + i, k)] = source.ints[s.at(o, from + i, k)];
+      }
+}
+
+template <typename T> T combine(dist::ReduceKind kind, T a, T b) {
+  if (a != a || b != b) // NaN stays
+    return a != a ? a : b;
+  switch (kind) {
+  case dist::ReduceKind::Sum:
+    return a + b;
+  case dist::ReduceKind::Max:
+    return std::max(a, b);
+  case dist::ReduceKind::Min:
+    return std::min(a, b);
+  }
+  llvm_unreachable("unknown reduction");
+}
+
+Tensor reduceGroup(dist::ReduceKind kind, const RankTensors &tensors,
+                   ArrayRef<int64_t> group) {
+  Tensor sum = tensors[group.front()];
+  for (int64_t rank : group.drop_front())
+    for (int64_t i = 0; i < sum.size(); ++i) {
+      if (sum.isFloat())
+        sum.floats[i] = combine(kind, sum.floats[i], tensors[rank].floats[i]);
+      else
+        sum.ints[i] = combine(kind, sum.ints[i], tensors[rank].ints[i]);
+    }
+  return sum;
+}
+
+struct RankOp {
+  dist::MeshAttr mesh;
+  ArrayRef<const RankTensors *> in;
+  MutableArrayRef<RankTensors> out;
+
+  template <typename Op> Groups groupsOf(Op op) const {
+    return dist::allGroups(mesh, op.getAxes().getAxes());
+  }
+  int64_t numRanks() const { return out[0].size(); }
+
+  LogicalResult run(dist::AllReduceOp op) {
+    for (size_t i = 0; i < in.size(); ++i)
+      for (ArrayRef<int64_t> group : groupsOf(op)) {
+        Tensor sum = reduceGroup(op.getKind(), *in[i], group);
+        for (int64_t rank : group)
+          out[i][rank] = sum;
+      }
+    return success();
+  }
+
+  LogicalResult run(dist::AllGatherOp op) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      int64_t dim = op.getDims()[i], tile = (*in[i])[0].shape()[dim];
+      for (ArrayRef<int64_t> group : groupsOf(op))
+        for (int64_t rank : group)
+          for (auto [place, peer] : llvm::enumerate(group))
+            copySlices(out[i][rank], place * tile, (*in[i])[peer], 0, tile,
+                       dim);
+    }
+    return success();
+  }
+
+  LogicalResult run(dist::ReduceScatterOp op) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      int64_t dim = op.getDims()[i], tile = out[i][0].shape()[dim];
+      for (ArrayRef<int64_t> group : groupsOf(op)) {
+        Tensor sum = reduceGroup(op.getKind(), *in[i], group);
+        for (auto [place, rank] : llvm::enumerate(group))
+          copySlices(out[i][rank], 0, sum, place * tile, tile, dim);
+      }
+    }
+    return success();
+  }
+
+  LogicalResult run(dist::AllToAllOp op) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      int64_t split = op.getSplitDims()[i], concat = op.getConcatDims()[i];
+      int64_t block = out[i][0].shape()[split];
+      int64_t tile = (*in[i])[0].shape()[concat];
+      for (ArrayRef<int64_t> group : groupsOf(op))
+        for (auto [place, rank] : llvm::enumerate(group))
+          for (auto [from, peer] : llvm::enumerate(group)) {
+            const Tensor &source = (*in[i])[peer];
+            SmallVector<int64_t> shape(source.shape());
+            shape[split] = block;
+            Tensor piece(source.type.clone(shape));
+            copySlices(piece, 0, source, place * block, block, split);
+            copySlices(out[i][rank], from * tile, piece, 0, tile, concat);
+          }
+    }
+    return success();
+  }
+
+  LogicalResult run(dist::CollectivePermuteOp op) {
+    for (size_t i = 0; i < in.size(); ++i)
+      for (ArrayRef<int64_t> group : groupsOf(op))
+        for (size_t pair = 0; pair + 1 < op.getPairs().size(); pair += 2)
+          out[i][group[op.getPairs()[pair + 1]]] =
+              (*in[i])[group[op.getPairs()[pair]]];
+    return success();
+  }
+
+  LogicalResult run(dist::SliceOp op) {
+    int64_t dim = op.getDim(), tile = out[0][0].shape()[dim];
+    for (int64_t rank = 0; rank < numRanks(); ++rank) {
+      int64_t first =
+          dist::groupIndex(mesh, op.getAxes().getAxes(), rank) * tile;
+      int64_t valid =
+          std::clamp<int64_t>((*in[0])[rank].shape()[dim] - first, 0, tile);
+      poison(out[0][rank]);
+      copySlices(out[0][rank], 0, (*in[0])[rank], first, valid, dim);
+    }
+    return success();
+  }
+
+  LogicalResult run(dist::AxisIndexOp op) {
+    for (int64_t rank = 0; rank < numRanks(); ++rank)
+      out[0][rank].ints[0] =
+          dist::groupIndex(mesh, op.getAxes().getAxes(), rank);
+    return success();
+  }
+
+  LogicalResult run(dist::TileOffsetOp op) {
+    for (int64_t rank = 0; rank < numRanks(); ++rank)
+      out[0][rank].ints[0] =
+          dist::groupIndex(mesh, op.getAxes().getAxes(), rank) *
+          static_cast<int64_t>(op.getTile());
+    return success();
+  }
+
+  LogicalResult run(dist::ConstrainOp) {
+    out[0] = *in[0];
+    return success();
+  }
+};
+
+} // namespace
+
+LogicalResult cleave::interpretRankOp(Operation *op, dist::MeshAttr mesh,
+                                      ArrayRef<const RankTensors *> operands,
+                                      MutableArrayRef<RankTensors> results) {
+  RankOp rankOp{mesh, operands, results};
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
+            dist::AllToAllOp, dist::CollectivePermuteOp, dist::SliceOp,
+            dist::AxisIndexOp, dist::TileOffsetOp, dist::ConstrainOp>(
+          [&](auto known) { return rankOp.run(known); })
+      .Default([](Operation *unknown) {
+        return unknown->emitOpError("has no reference semantics");
+      });
+}

@@ -1,0 +1,19 @@
+// The operations that know of ranks, on all ranks at once.
+
+#ifndef CLEAVE_LIB_INTERPRETER_RANKOPS_H
+#define CLEAVE_LIB_INTERPRETER_RANKOPS_H
+
+#include "cleave/Interpreter/Interpreter.h"
+
+namespace cleave {
+
+/// Executes a dist operation. `operands[i][rank]`, `results[i][rank]`; the
+/// results are typed zeros.
+mlir::LogicalResult
+interpretRankOp(mlir::Operation *op, dist::MeshAttr mesh,
+                llvm::ArrayRef<const RankTensors *> operands,
+                llvm::MutableArrayRef<RankTensors> results);
+
+} // namespace cleave
+
+#endif
