@@ -1,0 +1,113 @@
+// FLOPs of every operation. A multiply-add counts two, an elementwise
+// operation one per element, a transcendental function one as well: the counts
+// are for comparing plans and for saying how far a run is from the machine's
+// limit, in which contractions dominate.
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Interfaces/Models.h"
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+
+int64_t elements(Value value) {
+  return cast<RankedTensorType>(value.getType()).getNumElements();
+}
+
+template <typename Op, int64_t (*Flops)(Op)>
+struct Model : CostInterface::ExternalModel<Model<Op, Flops>, Op> {
+  int64_t getFlops(Operation *op) const { return Flops(cast<Op>(op)); }
+};
+
+template <typename Op, int64_t (*Flops)(Op)> void attach(MLIRContext *context) {
+  Op::template attachInterface<Model<Op, Flops>>(*context);
+}
+
+/// `count` per element of the first result.
+template <typename Op, int count> int64_t perElement(Op op) {
+  return count * elements(op->getResult(0));
+}
+
+template <int count, typename... Ops> void attachAll(MLIRContext *context) {
+  (attach<Ops, perElement<Ops, count>>(context), ...);
+}
+
+int64_t einsum(nn::EinsumOp op) {
+  nn::EinsumOp::Labels labels = op.getLabels();
+  int64_t contracted = 1;
+  for (auto [dim, label] : llvm::enumerate(labels.lhs))
+    if (labels.result.find(label) == std::string::npos)
+      contracted *= cast<RankedTensorType>(op.getLhs().getType()).getDimSize(dim);
+  return 2 * contracted * elements(op.getResult());
+}
+
+int64_t reduce(nn::ReduceOp op) { return elements(op.getInput()); }
+int64_t argMax(nn::ArgMaxOp op) { return elements(op.getInput()); }
+int64_t scatterAdd(nn::ScatterAddOp op) { return elements(op.getUpdates()); }
+int64_t crossEntropy(nn::CrossEntropyOp op) {
+  return 4 * elements(op.getLogits());
+}
+
+/// Multiply-adds per pair of a query and a key it sees, times two. A causal
+/// mask hides about half of the pairs where both have one length.
+int64_t attentionFlops(Value query, Value key, bool causal,
+                       int64_t perPair) {
+  ArrayRef<int64_t> q = cast<RankedTensorType>(query.getType()).getShape();
+  int64_t s = q[1], t = cast<RankedTensorType>(key.getType()).getDimSize(1);
+  int64_t pairs = causal && s == t ? s * (s + 1) / 2 : s * t;
+  return 2 * q[0] * q[2] * q[3] * pairs * perPair;
+}
+
+int64_t widthOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape().back();
+}
+
+int64_t attention(nn::AttentionOp op) {
+  int64_t d = widthOf(op.getQuery()), e = widthOf(op.getValue());
+  return attentionFlops(op.getQuery(), op.getKey(), op.getCausal(), d + e);
+}
+
+int64_t attentionGrad(nn::AttentionGradOp op) {
+  // Scores again, dV, dP, dQ, dK.
+  int64_t d = widthOf(op.getQuery()), e = widthOf(op.getValue());
+  return attentionFlops(op.getQuery(), op.getKey(), op.getCausal(),
+                        3 * d + 2 * e);
+}
+
+} // namespace
+
+void cleave::registerCostModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *c, arith::ArithDialect *,
+                            math::MathDialect *, nn::NNDialect *) {
+    attachAll<1, arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
+              arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp,
+              math::PowFOp, math::ExpOp, math::LogOp, math::TanhOp,
+              math::ErfOp, math::SqrtOp, math::RsqrtOp, math::SinOp,
+              math::CosOp, math::AbsFOp, math::FloorOp, math::CeilOp,
+              math::RoundEvenOp>(c);
+    // Integers, comparisons and casts are no floating-point operations.
+    attachAll<0, arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp,
+              arith::FloorDivSIOp, arith::RemSIOp, arith::AndIOp, arith::OrIOp,
+              arith::XOrIOp, arith::MaxSIOp, arith::MinSIOp, arith::CmpFOp,
+              arith::CmpIOp, arith::SelectOp, arith::ExtFOp, arith::TruncFOp,
+              arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp,
+              arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(c);
+    attachAll<0, nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
+              nn::ConcatOp, nn::PadOp, nn::IotaOp, nn::GatherOp, nn::SaveOp,
+              nn::RematerializeOp>(c);
+    attachAll<1, nn::DropoutOp>(c);
+    attachAll<3, nn::RotaryOp, nn::CrossEntropyGradOp>(c);
+    attachAll<4, nn::SoftmaxOp, nn::SigmoidOp, nn::RmsNormOp, nn::SgdOp>(c);
+    attachAll<8, nn::GeluOp, nn::LayerNormOp, nn::RmsNormGradOp>(c);
+    attachAll<12, nn::GeluGradOp, nn::LayerNormGradOp, nn::AdamWOp>(c);
+    attach<nn::EinsumOp, einsum>(c);
+    attach<nn::ReduceOp, reduce>(c);
+    attach<nn::ArgMaxOp, argMax>(c);
+    attach<nn::ScatterAddOp, scatterAdd>(c);
+    attach<nn::CrossEntropyOp, crossEntropy>(c);
+    attach<nn::AttentionOp, attention>(c);
+    attach<nn::AttentionGradOp, attentionGrad>(c);
+  });
+}
