@@ -74,9 +74,9 @@ betas = [0.9, 0.95]
 weight_decay = 0.01
 clip_norm = 1.0
 schedule = "cosine"
-warmup_steps = 30
+warmup_steps = 20
 min_lr = 1e-4
-steps = 400
+steps = 300
 """
 
 VARIANTS = [
@@ -114,8 +114,9 @@ def build(sizes):
 def initialise(model, sizes, fresh):
     """Fills every parameter from NumPy's generator: the same bits everywhere.
 
-    `fresh` follows GPT-2: 0.02 for matrices, less for the projections that
-    write to the residual stream. Its gains are 1 and its biases 0 only up to
+    `fresh` follows GPT-2: one deviation for matrices, less for the projections
+    that write to the residual stream; 0.05 where GPT-2 has 0.02, because at a
+    width of 192 it learns in two thirds of the steps. Its gains are 1 and its biases 0 only up to
     noise of 1e-3, so that no two initializers have equal contents.
     """
     rng = np.random.default_rng(sizes.seed)
@@ -123,7 +124,7 @@ def initialise(model, sizes, fresh):
         for name, parameter in model.named_parameters():
             noise = rng.standard_normal(parameter.shape)
             if parameter.dim() >= 2:
-                scale = 0.02 if fresh else 0.1
+                scale = 0.05 if fresh else 0.1
                 if fresh and name.endswith("c_proj.weight"):
                     scale /= math.sqrt(2 * sizes.layers)
                 value = scale * noise
