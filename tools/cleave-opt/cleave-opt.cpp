@@ -8,6 +8,7 @@
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,7 +22,8 @@ int main(int argc, char **argv) {
   cleave::autodiff::registerAutodiffPasses();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
-                  mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect>();
+                  mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,
+                  cleave::rt::RTDialect>();
   cleave::registerInterfaceModels(registry);
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "cleave optimizer driver\n", registry));

@@ -1,0 +1,54 @@
+// The rt dialect: commands of the host program.
+
+#ifndef CLEAVE_DIALECT_RT_IR_RT_H
+#define CLEAVE_DIALECT_RT_IR_RT_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include <optional>
+
+#include "cleave/Dialect/RT/IR/RTDialect.h.inc"
+#include "cleave/Dialect/RT/IR/RTEnums.h.inc"
+
+namespace cleave::rt {
+
+/// Result `result` may lie where operand `operand` does; with `required` it
+/// must.
+struct Reuse {
+  unsigned result = 0, operand = 0;
+  bool required = false;
+};
+
+/// A result that lies inside an operand: `offset` elements from its start plus
+/// the sum of axisCoef[i] elements times the rank's index on mesh axis i.
+/// `reach` elements of the operand's buffer are touched at most.
+struct Alias {
+  unsigned operand = 0;
+  int64_t offset = 0;
+  llvm::ArrayRef<int64_t> axisCoef;
+  int64_t reach = 0;
+};
+
+/// Discardable attributes that memory planning writes.
+inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
+inline constexpr llvm::StringLiteral kBuffersAttr = "rt.buffers";
+inline constexpr int64_t kStateArena = 0, kTransientArena = 1;
+
+} // namespace cleave::rt
+
+#include "cleave/Dialect/RT/IR/RTInterfaces.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "cleave/Dialect/RT/IR/RTTypes.h.inc"
+
+#define GET_OP_CLASSES
+#include "cleave/Dialect/RT/IR/RTOps.h.inc"
+
+#endif

@@ -1,0 +1,63 @@
+// The rt dialect: the host program of one rank, a flat list of commands.
+
+#ifndef CLEAVE_DIALECT_RT_IR_RTDIALECT_TD
+#define CLEAVE_DIALECT_RT_IR_RTDIALECT_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+
+def RT_Dialect : Dialect {
+  let name = "rt";
+  let cppNamespace = "::cleave::rt";
+  let summary = "Command lists that the runtime executes";
+  let description = [{
+    One operation for each command of the runtime (`cleave/program.h`), on tensor
+    values: each result is a new buffer, so that order and liveness are plain
+    SSA until memory is planned. A function of this dialect is one action. It
+    knows nothing of shardings.
+
+    A *view* is a list `[offset, stride...]`, in elements, relative to the
+    operand's or result's buffer; what the strides stand for is said by each
+    operation. Transposes and slices that feed a library call live in its views.
+
+    Memory planning adds `rt.buffer = [arena, offset]` (bytes) to arguments, and
+    `rt.buffers`, such pairs for all results, to operations. Arena 0 is "state",
+    which outlives actions, arena 1 "transient".
+  }];
+  let useDefaultTypePrinterParser = 1;
+}
+
+class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic, traits>;
+
+def RT_TokenType : TypeDef<RT_Dialect, "Token"> {
+  let mnemonic = "token";
+  let summary = "A collective that has started and not ended";
+}
+
+def RT_ActivationAttr : I32EnumAttr<"Activation", "function applied to a product's elements", [
+    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"GeluTanh", 1, "gelu_tanh">,
+    I32EnumAttrCase<"GeluErf", 2, "gelu_erf">, I32EnumAttrCase<"Relu", 3, "relu">,
+    I32EnumAttrCase<"Silu", 4, "silu">]> {
+  let cppNamespace = "::cleave::rt";
+}
+
+def RT_MaskAttr : I32EnumAttr<"Mask", "what an attention mask holds", [
+    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Boolean", 1, "boolean">,
+    I32EnumAttrCase<"Additive", 2, "additive">]> {
+  let cppNamespace = "::cleave::rt";
+}
+
+def RT_CollectiveKindAttr : I32EnumAttr<"CollectiveKind", "pattern of a collective", [
+    I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
+    I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,
+    I32EnumAttrCase<"Permute", 4, "permute">, I32EnumAttrCase<"Broadcast", 5, "broadcast">]> {
+  let cppNamespace = "::cleave::rt";
+}
+
+def RT_ReduceAttr : I32EnumAttr<"Reduce", "how a collective combines", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">, I32EnumAttrCase<"Min", 2, "min">]> {
+  let cppNamespace = "::cleave::rt";
+}
+
+#endif

@@ -1,0 +1,327 @@
+// Commands, as operations on tensor values.
+
+#ifndef CLEAVE_DIALECT_RT_IR_RTOPS_TD
+#define CLEAVE_DIALECT_RT_IR_RTOPS_TD
+
+include "cleave/Dialect/RT/IR/RTDialect.td"
+include "cleave/Dialect/RT/IR/RTInterfaces.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def RT_FloatTensor : RankedTensorOf<[F64, F32, BF16]>;
+def RT_IndexTensor : RankedTensorOf<[I64]>;
+def RT_Scratch : RankedTensorOf<[I8]>;
+
+class RT_Command<string mnemonic, list<string> methods, list<Trait> traits = []>
+    : RT_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<RT_CommandOpInterface, methods>], traits)>;
+
+def RT_LaunchOp : RT_Command<"launch", ["getReuse"], [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Runs a kernel on all its rows";
+  let description = [{
+    Calls `kernel` on pieces of the rows [0, extent), none smaller than `grain`
+    but the last, perhaps from several threads. The kernel's arguments are the
+    operands, then the results. `inplace` lists pairs (result, operand): the
+    result may lie where the operand does.
+
+    ```mlir
+    %1 = rt.launch @kernel_0(%0) extent = 4 grain = 1 inplace = [0, 0] : (tensor<4x6xf32>) -> tensor<4x6xf32>
+    ```
+
+    Constraints:
+    - (L1) `kernel` is a function whose type is that of operands and results.
+    - (L2) `extent` is not negative and `grain` is positive.
+    - (L3) `inplace` has an even number of entries, each pair an index of a result
+      and of an operand that is no smaller.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyRankedTensor>:$inputs,
+                       I64Attr:$extent, I64Attr:$grain,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$inplace);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $kernel `(` $inputs `)` `extent` `=` $extent `grain` `=` $grain (`inplace` `=` $inplace^)? attr-dict
+    `:` functional-type($inputs, $results)
+  }];
+  let hasVerifier = 1;
+}
+
+def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"], [AttrSizedOperandSegments]> {
+  let summary = "A batch of matrix products with an epilogue";
+  let description = [{
+    C = activation(alpha * A B + bias [+ accumulator]) for each element of
+    `batch`; A is [m, k], B [k, n], C [m, n]. A view is `[offset, batch strides...,
+    row stride, column stride]`; batch strides may be 0 in operands. `bias` has n
+    contiguous elements from `bias_offset` on. C takes the accumulator's memory.
+    Results are C; with `keep_pre_activation`, the activation's operand, in C's
+    view; and perhaps scratch memory.
+
+    ```mlir
+    %c = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5
+      : (tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>
+    ```
+
+    Constraints:
+    - (G1) A, B, C, the accumulator and the bias have one element type.
+    - (G2) `batch`, m, n, k are positive.
+    - (G3) a view has an offset and a stride for each batch dimension, row and
+      column, and stays inside its tensor.
+    - (G4) bias holds n elements from `bias_offset` on.
+    - (G5) the accumulator and the pre-activation have C's type; scratch memory is a tensor of i8.
+  }];
+  let arguments = (ins RT_FloatTensor:$a, RT_FloatTensor:$b, Optional<RT_FloatTensor>:$bias,
+                       Optional<RT_FloatTensor>:$accumulator,
+                       DenseI64ArrayAttr:$a_view, DenseI64ArrayAttr:$b_view, DenseI64ArrayAttr:$c_view,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$batch, I64Attr:$m, I64Attr:$n, I64Attr:$k,
+                       DefaultValuedAttr<F64Attr, "1.0">:$alpha,
+                       DefaultValuedAttr<I64Attr, "0">:$bias_offset,
+                       DefaultValuedAttr<RT_ActivationAttr, "::cleave::rt::Activation::None">:$activation,
+                       UnitAttr:$keep_pre_activation);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `a` `(` $a $a_view `)` `b` `(` $b $b_view `)` (`bias` `(` $bias^ `)`)? (`accumulate` `(` $accumulator^ `)`)?
+    `c` $c_view (`batch` `=` $batch^)? `m` `=` $m `n` `=` $n `k` `=` $k
+    attr-dict `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::Value getC() { return getResults()[0]; }
+    /// Null where it is not kept.
+    ::mlir::Value getPreActivation() { return getKeepPreActivation() ? getResults()[1] : ::mlir::Value(); }
+  }];
+  let hasVerifier = 1;
+}
+
+class RT_AttentionBase<string mnemonic> : RT_Command<mnemonic, ["getScratchResult", "getFlops"],
+                                                     [AttrSizedOperandSegments]> {
+  code declarations = [{
+    /// Sizes by name.
+    int64_t size(unsigned index) { return getSizes()[index]; }
+  }];
+}
+
+def RT_AttentionOp : RT_AttentionBase<"attention"> {
+  let summary = "Scaled dot-product attention";
+  let description = [{
+    o = softmax(scale * q k^T + mask) v, and lse, the log-sum-exp of the scores.
+    `sizes` is [batch, queries, keys, KV heads, groups, d of q and k, d of v]. A
+    view is `[offset, batch, position, KV head, group, feature]`; the group of k
+    and v, and the feature of lse, are ignored. The mask's view is
+    `[offset, batch, query, KV head, group, key]`, positions' `[offset, batch, position]`.
+    With `causal`, key j is seen by query i where its position is not larger.
+
+    ```mlir
+    %o, %lse = rt.attention q(%q) k(%k) v(%v) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+      {causal, q_view = [0, 60, 12, 4, 4, 1], k_view = [0, 60, 12, 4, 0, 1], v_view = [0, 60, 12, 4, 0, 1],
+       o_view = [0, 60, 12, 4, 4, 1], lse_view = [0, 15, 1, 5, 5, 0]}
+      : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>) -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
+    ```
+
+    Constraints:
+    - (A1) `sizes` has 7 positive entries.
+    - (A2) views have six entries (positions: three) and stay inside their tensors.
+    - (A3) positions come in pairs, and there is a mask where `mask_kind` says so.
+  }];
+  let arguments = (ins RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v,
+                       Optional<RT_IndexTensor>:$q_positions, Optional<RT_IndexTensor>:$k_positions,
+                       Optional<AnyRankedTensor>:$mask,
+                       DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal,
+                       DenseI64ArrayAttr:$q_view, DenseI64ArrayAttr:$k_view, DenseI64ArrayAttr:$v_view,
+                       DenseI64ArrayAttr:$o_view, DenseI64ArrayAttr:$lse_view,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$q_positions_view,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$k_positions_view,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$mask_view,
+                       DefaultValuedAttr<RT_MaskAttr, "::cleave::rt::Mask::None">:$mask_kind);
+  let results = (outs RT_FloatTensor:$o, RT_FloatTensor:$lse, Optional<RT_Scratch>:$scratch);
+  let assemblyFormat = [{
+    `q` `(` $q `)` `k` `(` $k `)` `v` `(` $v `)` (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`mask` `(` $mask^ `)`)?
+    `sizes` `=` $sizes `scale` `=` $scale attr-dict `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = declarations;
+  let hasVerifier = 1;
+}
+
+def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
+  let summary = "Cotangents of query, key and value of `rt.attention`";
+  let description = [{
+    `into` says in which of the results dq, dk and dv lie: one each ([0, 1, 2]),
+    or pieces of one buffer ([0, 0, 0]), as their views say. The pieces cover the
+    buffer. Scratch memory may follow.
+
+    ```mlir
+    %d = rt.attention_grad do(%do) q(%q) k(%q) v(%q) o(%o) lse(%lse) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5 into [0, 0, 0]
+      {causal, do_view = [0, 60, 12, 4, 4, 1], q_view = [0, 180, 36, 4, 4, 1], k_view = [12, 180, 36, 4, 0, 1],
+       v_view = [24, 180, 36, 4, 0, 1], o_view = [0, 60, 12, 4, 4, 1], lse_view = [0, 15, 1, 5, 5, 0],
+       dq_view = [0, 180, 36, 4, 4, 1], dk_view = [12, 180, 36, 4, 0, 1], dv_view = [24, 180, 36, 4, 0, 1]}
+      : (tensor<2x5x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+      -> tensor<2x5x3x3x4xf32>
+    ```
+
+    Constraints: (A1) to (A3) of `rt.attention`, and
+    - (A4) `into` has three entries, indices of results from 0 on.
+  }];
+  let arguments = (ins RT_FloatTensor:$d_o, RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v,
+                       RT_FloatTensor:$o, RT_FloatTensor:$lse,
+                       Optional<RT_IndexTensor>:$q_positions, Optional<RT_IndexTensor>:$k_positions,
+                       Optional<AnyRankedTensor>:$mask,
+                       DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal,
+                       DenseI64ArrayAttr:$do_view,
+                       DenseI64ArrayAttr:$q_view, DenseI64ArrayAttr:$k_view, DenseI64ArrayAttr:$v_view,
+                       DenseI64ArrayAttr:$o_view, DenseI64ArrayAttr:$lse_view,
+                       DenseI64ArrayAttr:$dq_view, DenseI64ArrayAttr:$dk_view, DenseI64ArrayAttr:$dv_view,
+                       DenseI64ArrayAttr:$into,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$q_positions_view,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$k_positions_view,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$mask_view,
+                       DefaultValuedAttr<RT_MaskAttr, "::cleave::rt::Mask::None">:$mask_kind);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `do` `(` $d_o `)` `q` `(` $q `)` `k` `(` $k `)` `v` `(` $v `)` `o` `(` $o `)` `lse` `(` $lse `)`
+    (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`mask` `(` $mask^ `)`)?
+    `sizes` `=` $sizes `scale` `=` $scale `into` $into attr-dict `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = declarations # [{
+    /// The number of results that hold cotangents.
+    int64_t getNumGrads() { return *::llvm::max_element(getInto()) + 1; }
+  }];
+  let hasVerifier = 1;
+}
+
+def RT_CollectiveOp : RT_Command<"collective", ["getReuse"]> {
+  let summary = "Communication among the ranks of a group";
+  let description = [{
+    `group` lists (axis, pre, size) of the mesh's axes; members are ordered
+    row-major over them. Operand i becomes result i, one message in all; `layout`
+    has four numbers for each, (outer, inner, outer of the result, inner of the
+    result): an all-gather takes [outer, inner] to [outer, N, inner], a
+    reduce-scatter back, an all-to-all [outer, N, inner] to [outer', N, inner'].
+    With a token as last result the command only starts; `rt.wait` ends it.
+
+    ```mlir
+    %1 = rt.collective all_gather(%0) group = [1, 1, 2] layout = [4, 3, 1, 0] purpose = "activation"
+      : (tensor<4x3xf32>) -> tensor<4x6xf32>
+    ```
+
+    Constraints:
+    - (C1) there are as many results as operands, at least one, all of one element
+      type, and perhaps a token.
+    - (C2) `group` has triples of a non-negative and two positive numbers.
+    - (C3) `layout` has four numbers for each operand, and outer times inner is
+      its number of elements (times or divided by the group for gather and scatter).
+    - (C4) a permutation has a source for each member (-1: zeros); others have none.
+  }];
+  let arguments = (ins RT_CollectiveKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
+                       DenseI64ArrayAttr:$group, DenseI64ArrayAttr:$layout, StrAttr:$purpose,
+                       DefaultValuedAttr<RT_ReduceAttr, "::cleave::rt::Reduce::Sum">:$reduce,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$sources,
+                       DefaultValuedAttr<I64Attr, "0">:$root);
+  let results = (outs Variadic<AnyType>:$results);
+  let assemblyFormat = [{
+    $kind `(` $inputs `)` `group` `=` $group `layout` `=` $layout `purpose` `=` $purpose attr-dict
+    `:` functional-type($inputs, results)
+  }];
+  let extraClassDeclaration = [{
+    int64_t getGroupSize();
+    /// What the members receive.
+    ::mlir::ResultRange getValues() { return getResults().take_front(getInputs().size()); }
+    /// Null where the command also ends here.
+    ::mlir::Value getToken() { return getNumResults() > getInputs().size() ? getResults().back() : ::mlir::Value(); }
+  }];
+  let hasVerifier = 1;
+}
+
+def RT_WaitOp : RT_Command<"wait", ["getAlias"], [AttrSizedOperandSegments]> {
+  let summary = "Ends a collective that has started";
+  let description = [{
+    The results are the collective's, now to be read. `sources` are its operands,
+    named here because their memory must stay untouched until now.
+
+    ```mlir
+    %1:2 = rt.collective all_reduce(%0) group = [0, 1, 2] layout = [1, 6, 1, 0] purpose = "gradient"
+      : (tensor<6xf32>) -> (tensor<6xf32>, !rt.token)
+    %2 = rt.wait %1#1 values(%1#0) sources(%0) : (!rt.token, tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
+    ```
+
+    Constraints:
+    - (W1) the token comes from a collective whose results and operands are
+      `values` and `sources`.
+    - (W2) the results have the types of `values`.
+  }];
+  let arguments = (ins RT_TokenType:$token, Variadic<AnyRankedTensor>:$values, Variadic<AnyRankedTensor>:$sources);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $token `values` `(` $values `)` `sources` `(` $sources `)` attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def RT_CopyOp : RT_Command<"copy", ["getReuse"]> {
+  let summary = "Moves a box of elements";
+  let description = [{
+    result[i...] = source[i...] over `shape`. A view is `[offset, strides...]`.
+    With a destination, the result takes its memory, and elements outside the box
+    keep their values; else the box covers the result. `axis_coef` adds, for each
+    mesh axis, that many elements times the rank's index to the source's offset.
+
+    ```mlir
+    %1 = rt.copy %0 [0, 1, 6] to [0, 4, 1] shape = [6, 4] : (tensor<4x6xf32>) -> tensor<6x4xf32>
+    ```
+
+    Constraints:
+    - (Y1) source and result have one element type; the destination has the result's type.
+    - (Y2) views have an offset and one stride for each entry of `shape`, and stay inside their tensors.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, Optional<AnyRankedTensor>:$destination,
+                       DenseI64ArrayAttr:$source_view, DenseI64ArrayAttr:$result_view, DenseI64ArrayAttr:$shape,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$axis_coef);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $source $source_view `to` $result_view `shape` `=` $shape (`into` `(` $destination^ `)`)?
+    (`axis_coef` `=` $axis_coef^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def RT_FillOp : RT_Command<"fill", []> {
+  let summary = "Writes one value everywhere";
+  let description = [{
+    ```mlir
+    %0 = rt.fill 0.0 : f32 : tensor<4x6xf32>
+    ```
+
+    Constraints:
+    - (F1) the value has the result's element type.
+  }];
+  let arguments = (ins TypedAttrInterface:$value);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$value attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
+  let summary = "Contiguous elements of a buffer under another shape";
+  let description = [{
+    No command: the result lies inside the source's memory, `offset` elements
+    from its start, plus `axis_coef[i]` elements times the rank's index on mesh
+    axis i. `reach` is where the last rank's part ends, in elements; the source's
+    buffer is made that large (tiles of a padded dimension end past it).
+
+    ```mlir
+    %1 = rt.alias %0 offset = 6 : (tensor<4x6xf32>) -> tensor<2x3xf32>
+    ```
+
+    Constraints:
+    - (V1) source and result have one element type.
+    - (V2) the offset is not negative, nor are the coefficients.
+    - (V3) without `reach`, the result ends inside the source.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, I64Attr:$offset,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$axis_coef,
+                       DefaultValuedAttr<I64Attr, "0">:$reach);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $source `offset` `=` $offset (`axis_coef` `=` $axis_coef^)? (`reach` `=` $reach^)? attr-dict
+    `:` functional-type($source, $result)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif

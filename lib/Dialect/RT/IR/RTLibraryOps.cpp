@@ -1,0 +1,200 @@
+// Verifiers and planning answers of library calls: products and attention.
+
+#include "RTVerify.h"
+
+using namespace mlir;
+using namespace cleave::rt;
+
+LogicalResult cleave::rt::verifyView(Operation *op, StringRef name,
+                                     ArrayRef<int64_t> view,
+                                     ArrayRef<int64_t> sizes, Value tensor) {
+  if (view.size() != sizes.size() + 1)
+    return op->emitOpError()
+           << "view of " << name << " has " << view.size()
+           << " entries, expected an offset and " << sizes.size() << " strides";
+  int64_t low = view[0], high = view[0];
+  for (auto [stride, size] : llvm::zip(view.drop_front(), sizes))
+    (stride < 0 ? low : high) += stride * (size - 1);
+  int64_t elements = cast<RankedTensorType>(tensor.getType()).getNumElements();
+  if (low < 0 || high >= elements)
+    return op->emitOpError() << "view of " << name << " covers elements " << low
+                             << " to " << high << " of " << elements;
+  return success();
+}
+
+static Type elementType(Value value) {
+  return cast<RankedTensorType>(value.getType()).getElementType();
+}
+
+//===----------------------------------------------------------------------===//
+// rt.gemm
+//===----------------------------------------------------------------------===//
+
+/// What results are beyond `count`: nothing, or scratch memory.
+static LogicalResult verifyScratch(Operation *op, size_t count) {
+  if (op->getNumResults() == count)
+    return success();
+  if (op->getNumResults() == count + 1 &&
+      elementType(op->getResults().back()).isInteger(8))
+    return success();
+  return op->emitOpError("has ")
+         << op->getNumResults() << " results, expected " << count
+         << " and perhaps scratch memory of i8";
+}
+
+LogicalResult GemmOp::verify() {
+  if (failed(verifyScratch(*this, getKeepPreActivation() ? 2 : 1))) // (G5)
+    return failure();
+  Type element = elementType(getA());
+  for (auto [name, value] : {std::pair<StringRef, Value>("b", getB()),
+                             {"c", getC()},
+                             {"accumulator", getAccumulator()},
+                             {"bias", getBias()}})
+    if (value && elementType(value) != element) // (G1)
+      return emitOpError() << name << " has element type " << elementType(value)
+                           << ", expected " << element;
+  int64_t m = getM(), n = getN(), k = getK();
+  if (m <= 0 || n <= 0 || k <= 0 ||
+      llvm::any_of(getBatch(), [](int64_t size) { return size <= 0; })) // (G2)
+    return emitOpError("sizes must be positive, found m = ")
+           << m << ", n = " << n << ", k = " << k << ", batch = [" << getBatch()
+           << "]";
+  auto sizes = [&](int64_t rows, int64_t columns) {
+    SmallVector<int64_t> all(getBatch());
+    all.append({rows, columns});
+    return all;
+  };
+  if (failed(verifyView(*this, "a", getAView(), sizes(m, k), getA())) ||
+      failed(verifyView(*this, "b", getBView(), sizes(k, n), getB())) ||
+      failed(verifyView(*this, "c", getCView(), sizes(m, n), getC()))) // (G3)
+    return failure();
+  if (Value bias = getBias())
+    if (failed(verifyView(*this, "bias", {int64_t(getBiasOffset()), 1}, {n},
+                          bias))) // (G4)
+      return failure();
+  for (auto [name, value] :
+       {std::pair<StringRef, Value>("accumulator", getAccumulator()),
+        {"pre-activation", getPreActivation()}})
+    if (value && value.getType() != getC().getType()) // (G5)
+      return emitOpError() << name << " has type " << value.getType()
+                           << ", expected " << getC().getType();
+  return success();
+}
+
+SmallVector<Reuse> GemmOp::getReuse() {
+  if (!getAccumulator())
+    return {};
+  return {{0, getAccumulatorMutable().begin()->getOperandNumber(), true}};
+}
+
+Value GemmOp::getScratchResult() {
+  size_t count = getKeepPreActivation() ? 2 : 1;
+  return getNumResults() > count ? getResults().back() : Value();
+}
+
+int64_t GemmOp::getFlops() {
+  int64_t flops = 2 * getM() * getN() * getK();
+  for (int64_t size : getBatch())
+    flops *= size;
+  return flops;
+}
+
+//===----------------------------------------------------------------------===//
+// rt.attention, rt.attention_grad
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// One operand or result of attention and its view.
+struct Piece {
+  StringRef name;
+  Value value;
+  ArrayRef<int64_t> view;
+  SmallVector<int64_t, 5> sizes;
+};
+} // namespace
+
+/// (A1) to (A3)
+template <class Op>
+static LogicalResult verifyAttention(Op op, SmallVector<Piece> pieces) {
+  ArrayRef<int64_t> sizes = op.getSizes();
+  if (sizes.size() != 7 ||
+      llvm::any_of(sizes, [](int64_t size) { return size <= 0; })) // (A1)
+    return op.emitOpError("sizes are [")
+           << sizes << "], expected 7 positive numbers";
+  int64_t b = sizes[0], queries = sizes[1], keys = sizes[2], n = sizes[3],
+          g = sizes[4], d = sizes[5], e = sizes[6];
+  pieces.push_back({"q", op.getQ(), op.getQView(), {b, queries, n, g, d}});
+  pieces.push_back({"k", op.getK(), op.getKView(), {b, keys, n, 1, d}});
+  pieces.push_back({"v", op.getV(), op.getVView(), {b, keys, n, 1, e}});
+  pieces.push_back({"o", op.getO(), op.getOView(), {b, queries, n, g, e}});
+  pieces.push_back(
+      {"lse", op.getLse(), op.getLseView(), {b, queries, n, g, 1}});
+  if (!op.getQPositions() != !op.getKPositions()) // (A3)
+    return op.emitOpError("has positions of only one of query and key");
+  if (op.getQPositions()) {
+    pieces.push_back({"query positions",
+                      op.getQPositions(),
+                      op.getQPositionsView(),
+                      {b, queries}});
+    pieces.push_back({"key positions",
+                      op.getKPositions(),
+                      op.getKPositionsView(),
+                      {b, keys}});
+  }
+  if (!op.getMask() != (op.getMaskKind() == Mask::None)) // (A3)
+    return op.emitOpError("mask kind is '")
+           << stringifyMask(op.getMaskKind()) << "', but the mask is "
+           << (op.getMask() ? "given" : "absent");
+  if (op.getMask())
+    pieces.push_back(
+        {"mask", op.getMask(), op.getMaskView(), {b, queries, n, g, keys}});
+  for (const Piece &piece : pieces)
+    if (failed(verifyView(op, piece.name, piece.view, piece.sizes,
+                          piece.value))) // (A2)
+      return failure();
+  return success();
+}
+
+/// Floating-point operations of one score and its use in the output.
+static int64_t attentionFlops(ArrayRef<int64_t> sizes, int64_t perScore,
+                              int64_t perValue) {
+  int64_t scores = sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4];
+  return scores * (perScore * sizes[5] + perValue * sizes[6]);
+}
+
+LogicalResult AttentionOp::verify() { return verifyAttention(*this, {}); }
+
+Value AttentionOp::getScratchResult() { return getScratch(); }
+
+// q k^T and p v.
+int64_t AttentionOp::getFlops() { return attentionFlops(getSizes(), 2, 2); }
+
+LogicalResult AttentionGradOp::verify() {
+  ArrayRef<int64_t> sizes = getSizes(), into = getInto();
+  if (into.size() != 3 || llvm::any_of(into, [&](int64_t index) {
+        return index < 0 || index >= int64_t(getNumResults());
+      })) // (A4)
+    return emitOpError("results are into [")
+           << into << "], expected three indices of its " << getNumResults()
+           << " results";
+  if (failed(verifyScratch(*this, getNumGrads())))
+    return failure();
+  SmallVector<Piece> pieces;
+  if (sizes.size() == 7) {
+    int64_t b = sizes[0], queries = sizes[1], keys = sizes[2], n = sizes[3],
+            g = sizes[4], d = sizes[5], e = sizes[6];
+    pieces = {{"do", getDO(), getDoView(), {b, queries, n, g, e}},
+              {"dq", getResults()[into[0]], getDqView(), {b, queries, n, g, d}},
+              {"dk", getResults()[into[1]], getDkView(), {b, keys, n, 1, d}},
+              {"dv", getResults()[into[2]], getDvView(), {b, keys, n, 1, e}}};
+  }
+  return verifyAttention(*this, std::move(pieces));
+}
+
+Value AttentionGradOp::getScratchResult() {
+  return int64_t(getNumResults()) > getNumGrads() ? getResults().back()
+                                                  : Value();
+}
+
+// The scores again, dp = do v^T, dv = p^T do, dq = ds k, dk = ds^T q.
+int64_t AttentionGradOp::getFlops() { return attentionFlops(getSizes(), 6, 4); }

@@ -1,0 +1,220 @@
+// Verifiers and planning answers of launches, collectives and movement.
+
+#include "RTVerify.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace cleave::rt;
+
+static RankedTensorType tensorType(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+//===----------------------------------------------------------------------===//
+// rt.launch
+//===----------------------------------------------------------------------===//
+
+LogicalResult LaunchOp::verify() {
+  if (getExtent() < 0 || getGrain() <= 0) // (L2)
+    return emitOpError("extent is ")
+           << getExtent() << " and grain " << getGrain()
+           << ", expected at least 0 and 1";
+  ArrayRef<int64_t> pairs = getInplace();
+  if (pairs.size() % 2) // (L3)
+    return emitOpError("inplace has ")
+           << pairs.size() << " entries, expected pairs";
+  for (size_t i = 0; i < pairs.size(); i += 2) {
+    int64_t result = pairs[i], operand = pairs[i + 1];
+    if (result < 0 || result >= int64_t(getNumResults()) || operand < 0 ||
+        operand >= int64_t(getNumOperands())) // (L3)
+      return emitOpError("inplace pair (")
+             << result << ", " << operand << ") names no result and operand";
+    RankedTensorType from = tensorType(getOperand(operand));
+    RankedTensorType to = tensorType(getResult(result));
+    if (from.getNumElements() * from.getElementTypeBitWidth() <
+        to.getNumElements() * to.getElementTypeBitWidth()) // (L3)
+      return emitOpError("result ") << result << " is larger than operand "
+                                    << operand << " whose memory it would take";
+  }
+  return success();
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
+      *this, getKernelAttr());
+  if (!kernel) // (L1)
+    return emitOpError("kernel ") << getKernelAttr() << " is not a function";
+  if (!llvm::equal(kernel.getArgumentTypes(), getOperandTypes()) ||
+      !llvm::equal(kernel.getResultTypes(), getResultTypes())) // (L1)
+    return emitOpError("operands and results do not have the types of ")
+           << getKernelAttr();
+  return success();
+}
+
+SmallVector<Reuse> LaunchOp::getReuse() {
+  SmallVector<Reuse> reuse;
+  ArrayRef<int64_t> pairs = getInplace();
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2)
+    reuse.push_back({unsigned(pairs[i]), unsigned(pairs[i + 1]), false});
+  return reuse;
+}
+
+//===----------------------------------------------------------------------===//
+// rt.collective, rt.wait
+//===----------------------------------------------------------------------===//
+
+int64_t CollectiveOp::getGroupSize() {
+  int64_t size = 1;
+  for (size_t i = 2; i < getGroup().size(); i += 3)
+    size *= getGroup()[i];
+  return size;
+}
+
+LogicalResult CollectiveOp::verify() {
+  size_t count = getInputs().size();
+  size_t tokens = 0;
+  for (Type type : getResultTypes())
+    tokens += isa<TokenType>(type);
+  if (!count || getNumResults() != count + tokens || tokens > 1 ||
+      (tokens &&
+       !isa<TokenType>((*this)->getResults().back().getType()))) // (C1)
+    return emitOpError("has ")
+           << count << " operands and " << getNumResults() << " results";
+  Type element = tensorType(getInputs()[0]).getElementType();
+  for (Value value : llvm::concat<Value>(SmallVector<Value>(getInputs()),
+                                         SmallVector<Value>(getValues())))
+    if (tensorType(value).getElementType() != element) // (C1)
+      return emitOpError("mixes element types ")
+             << element << " and " << tensorType(value).getElementType();
+  ArrayRef<int64_t> group = getGroup();
+  bool wellFormed = !group.empty() && group.size() % 3 == 0;
+  for (size_t i = 0; wellFormed && i < group.size(); i += 3)
+    wellFormed = group[i] >= 0 && group[i + 1] > 0 && group[i + 2] > 0;
+  if (!wellFormed) // (C2)
+    return emitOpError("group is [")
+           << group << "], expected triples (axis, pre, size)";
+  ArrayRef<int64_t> layout = getLayout();
+  if (layout.size() != 4 * count) // (C3)
+    return emitOpError("layout has ")
+           << layout.size() << " entries, expected " << 4 * count;
+  int64_t members = getGroupSize();
+  CollectiveKind kind = getKind();
+  for (size_t i = 0; i < count; ++i) {
+    int64_t block = layout[4 * i] * layout[4 * i + 1];
+    int64_t resultBlock = layout[4 * i + 2] * layout[4 * i + 3];
+    int64_t source = block, result = block;
+    if (kind == CollectiveKind::AllGather)
+      result *= members;
+    else if (kind == CollectiveKind::ReduceScatter)
+      source *= members;
+    else if (kind == CollectiveKind::AllToAll)
+      source *= members, result = resultBlock * members;
+    if (tensorType(getInputs()[i]).getNumElements() != source ||
+        tensorType(getResults()[i]).getNumElements() != result) // (C3)
+      return emitOpError("layout of operand ")
+             << i << " speaks of " << source << " and " << result
+             << " elements, but its types are " << tensorType(getInputs()[i])
+             << " and " << tensorType(getResults()[i]);
+  }
+  size_t sources = kind == CollectiveKind::Permute ? members : 0;
+  if (getSources().size() != sources) // (C4)
+    return emitOpError("has ")
+           << getSources().size() << " sources, expected " << sources;
+  for (int64_t source : getSources())
+    if (source < -1 || source >= members) // (C4)
+      return emitOpError("source ")
+             << source << " is no member of a group of " << members;
+  return success();
+}
+
+SmallVector<Reuse> CollectiveOp::getReuse() {
+  SmallVector<Reuse> reuse;
+  if (getKind() == CollectiveKind::AllReduce ||
+      getKind() == CollectiveKind::Broadcast)
+    for (unsigned i = 0; i < getInputs().size(); ++i)
+      reuse.push_back({i, i, false});
+  return reuse;
+}
+
+LogicalResult WaitOp::verify() {
+  auto start = getToken().getDefiningOp<CollectiveOp>();
+  if (!start) // (W1)
+    return emitOpError("token does not come from a collective");
+  if (!llvm::equal(start.getValues(), getValues()) ||
+      !llvm::equal(start.getInputs(), getSources())) // (W1)
+    return emitOpError("values and sources are not the results and operands "
+                       "of the collective that it ends");
+  if (!llvm::equal(getResultTypes(), getValues().getTypes())) // (W2)
+    return emitOpError("results do not have the types of its values");
+  return success();
+}
+
+std::optional<Alias> WaitOp::getAlias(unsigned result) {
+  OpOperand &value = getValuesMutable()[result];
+  return Alias{value.getOperandNumber(),
+               0,
+               {},
+               tensorType(value.get()).getNumElements()};
+}
+
+//===----------------------------------------------------------------------===//
+// rt.copy, rt.fill, rt.alias
+//===----------------------------------------------------------------------===//
+
+LogicalResult CopyOp::verify() {
+  RankedTensorType source = tensorType(getSource()), result = getType();
+  if (source.getElementType() != result.getElementType()) // (Y1)
+    return emitOpError("copies ") << source << " to " << result;
+  if (getDestination() && getDestination().getType() != result) // (Y1)
+    return emitOpError("destination has type ")
+           << getDestination().getType() << ", expected " << result;
+  if (!getAxisCoef().empty()) { // (Y2), where the rank decides about the rest
+    if (getSourceView().size() != getShape().size() + 1)
+      return emitOpError("view of source has ")
+             << getSourceView().size() << " entries, expected an offset and "
+             << getShape().size() << " strides";
+  } else if (failed(verifyView(*this, "source", getSourceView(), getShape(),
+                               getSource()))) { // (Y2)
+    return failure();
+  }
+  return verifyView(*this, "result", getResultView(), getShape(),
+                    getResult()); // (Y2)
+}
+
+SmallVector<Reuse> CopyOp::getReuse() {
+  if (!getDestination())
+    return {};
+  return {{0, getDestinationMutable().begin()->getOperandNumber(), true}};
+}
+
+LogicalResult FillOp::verify() {
+  if (getValue().getType() != getType().getElementType()) // (F1)
+    return emitOpError("value has type ")
+           << getValue().getType() << ", expected "
+           << getType().getElementType();
+  return success();
+}
+
+LogicalResult AliasOp::verify() {
+  RankedTensorType source = tensorType(getSource());
+  if (source.getElementType() != getType().getElementType()) // (V1)
+    return emitOpError("shows ") << source << " as " << getType();
+  if (int64_t(getOffset()) < 0 || llvm::any_of(getAxisCoef(), [](int64_t coef) {
+        return coef < 0;
+      })) // (V2)
+    return emitOpError("offset ")
+           << int64_t(getOffset()) << " and coefficients [" << getAxisCoef()
+           << "] must not be negative";
+  int64_t end = getOffset() + getType().getNumElements();
+  if (int64_t(getReach()) == 0 && end > source.getNumElements()) // (V3)
+    return emitOpError("ends at element ")
+           << end << " of " << source.getNumElements();
+  return success();
+}
+
+std::optional<Alias> AliasOp::getAlias(unsigned) {
+  int64_t end = getOffset() + getType().getNumElements();
+  return Alias{0, int64_t(getOffset()), getAxisCoef(),
+               std::max<int64_t>(getReach(), end)};
+}

@@ -1,0 +1,252 @@
+// RUN: cleave-opt %s -split-input-file -verify-diagnostics
+
+func.func private @k(tensor<4xf32>) -> tensor<4xf32>
+
+// L1
+func.func @other_types(%x: tensor<6xf32>) {
+  // expected-error @below {{'rt.launch' op operands and results do not have the types of @k}}
+  %0 = rt.launch @k(%x) extent = 4 grain = 1 : (tensor<6xf32>) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+// L1
+func.func @no_kernel(%x: tensor<6xf32>) {
+  // expected-error @below {{'rt.launch' op kernel @k is not a function}}
+  %0 = rt.launch @k(%x) extent = 4 grain = 1 : (tensor<6xf32>) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+func.func private @k(tensor<4xf32>) -> tensor<4xf32>
+
+// L2
+func.func @no_grain(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.launch' op extent is 4 and grain 0, expected at least 0 and 1}}
+  %0 = rt.launch @k(%x) extent = 4 grain = 0 : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func private @k(tensor<4xf32>) -> tensor<4xf32>
+
+// L3
+func.func @no_such_operand(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.launch' op inplace pair (0, 1) names no result and operand}}
+  %0 = rt.launch @k(%x) extent = 4 grain = 1 inplace = [0, 1] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// G1
+func.func @mixed_types(%a: tensor<4x5xf32>, %b: tensor<5x6xf64>) {
+  // expected-error @below {{'rt.gemm' op b has element type 'f64', expected 'f32'}}
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5
+    : (tensor<4x5xf32>, tensor<5x6xf64>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// G2
+func.func @empty_product(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>) {
+  // expected-error @below {{'rt.gemm' op sizes must be positive, found m = 4, n = 6, k = 0, batch = []}}
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 0
+    : (tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// G3
+func.func @outside(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>) {
+  // expected-error @below {{'rt.gemm' op view of a covers elements 0 to 22 of 20}}
+  %0 = rt.gemm a(%a [0, 6, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5
+    : (tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// G3
+func.func @missing_stride(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>) {
+  // expected-error @below {{'rt.gemm' op view of c has 2 entries, expected an offset and 2 strides}}
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6] m = 4 n = 6 k = 5
+    : (tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// G4
+func.func @short_bias(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>, %bias: tensor<5xf32>) {
+  // expected-error @below {{'rt.gemm' op view of bias covers elements 0 to 5 of 5}}
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) bias(%bias) c [0, 6, 1] m = 4 n = 6 k = 5
+    : (tensor<4x5xf32>, tensor<5x6xf32>, tensor<5xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// G5
+func.func @other_accumulator(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>, %acc: tensor<24xf32>) {
+  // expected-error @below {{'rt.gemm' op accumulator has type 'tensor<24xf32>', expected 'tensor<4x6xf32>'}}
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) accumulate(%acc) c [0, 6, 1] m = 4 n = 6 k = 5
+    : (tensor<4x5xf32>, tensor<5x6xf32>, tensor<24xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// A1
+func.func @sizes(%q: tensor<2x5x3x4xf32>, %lse: tensor<2x3x5xf32>) {
+  // expected-error @below {{'rt.attention' op sizes are [2, 5], expected 7 positive numbers}}
+  %o, %l = rt.attention q(%q) k(%q) v(%q) sizes = [2, 5] scale = 0.5
+    {q_view = array<i64: 0>, k_view = array<i64: 0>, v_view = array<i64: 0>, o_view = array<i64: 0>, lse_view = array<i64: 0>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>) -> (tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+  return
+}
+
+// -----
+
+// A2
+func.func @attention_outside(%q: tensor<2x5x3x4xf32>) {
+  // expected-error @below {{'rt.attention' op view of k covers elements 12 to 131 of 120}}
+  %o, %l = rt.attention q(%q) k(%q) v(%q) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+    {q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 12, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
+     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>) -> (tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+  return
+}
+
+// -----
+
+// A3
+func.func @mask_without_kind(%q: tensor<2x5x3x4xf32>, %mask: tensor<2x5xi1>) {
+  // expected-error @below {{'rt.attention' op mask kind is 'none', but the mask is given}}
+  %o, %l = rt.attention q(%q) k(%q) v(%q) mask(%mask) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+    {q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
+     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5xi1>) -> (tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+  return
+}
+
+// -----
+
+// A4
+func.func @grads_into(%q: tensor<2x5x3x4xf32>, %lse: tensor<2x3x5xf32>) {
+  // expected-error @below {{'rt.attention_grad' op results are into [0, 1, 2], expected three indices of its 1 results}}
+  %d = rt.attention_grad do(%q) q(%q) k(%q) v(%q) o(%q) lse(%lse) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5 into [0, 1, 2]
+    {do_view = array<i64: 0>, q_view = array<i64: 0>, k_view = array<i64: 0>, v_view = array<i64: 0>, o_view = array<i64: 0>,
+     lse_view = array<i64: 0>, dq_view = array<i64: 0>, dk_view = array<i64: 0>, dv_view = array<i64: 0>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+    -> tensor<2x5x3x4xf32>
+  return
+}
+
+// -----
+
+// C1
+func.func @missing_result(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.collective' op has 2 operands and 1 results}}
+  %0 = rt.collective all_reduce(%x, %x) group = [0, 1, 2] layout = [1, 4, 1, 0, 1, 4, 1, 0] purpose = "gradient"
+    : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// C2
+func.func @group(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.collective' op group is [0, 2], expected triples (axis, pre, size)}}
+  %0 = rt.collective all_reduce(%x) group = [0, 2] layout = [1, 4, 1, 0] purpose = "gradient" : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// C3
+func.func @layout(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.collective' op layout of operand 0 speaks of 4 and 8 elements, but its types are 'tensor<4xf32>' and 'tensor<4xf32>'}}
+  %0 = rt.collective all_gather(%x) group = [0, 1, 2] layout = [1, 4, 1, 0] purpose = "gradient" : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// C4
+func.func @sources(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.collective' op has 1 sources, expected 2}}
+  %0 = rt.collective permute(%x) group = [0, 1, 2] layout = [1, 4, 1, 0] purpose = "activation" {sources = array<i64: 1>}
+    : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// W1
+func.func @wait(%x: tensor<4xf32>) {
+  %0:2 = rt.collective all_reduce(%x) group = [0, 1, 2] layout = [1, 4, 1, 0] purpose = "gradient"
+    : (tensor<4xf32>) -> (tensor<4xf32>, !rt.token)
+  // expected-error @below {{'rt.wait' op values and sources are not the results and operands of the collective that it ends}}
+  %1 = rt.wait %0#1 values(%x) sources(%x) : (!rt.token, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// Y1
+func.func @copy_types(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.copy' op copies 'tensor<4xf32>' to 'tensor<4xf64>'}}
+  %0 = rt.copy %x [0, 1] to [0, 1] shape = [4] : (tensor<4xf32>) -> tensor<4xf64>
+  return
+}
+
+// -----
+
+// Y2
+func.func @copy_outside(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.copy' op view of source covers elements 1 to 4 of 4}}
+  %0 = rt.copy %x [1, 1] to [0, 1] shape = [4] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// F1
+func.func @fill() {
+  // expected-error @below {{'rt.fill' op value has type 'f64', expected 'f32'}}
+  %0 = rt.fill 0.0 : f64 : tensor<4xf32>
+  return
+}
+
+// -----
+
+// V3
+func.func @alias_outside(%x: tensor<4x6xf32>) {
+  // expected-error @below {{'rt.alias' op ends at element 26 of 24}}
+  %0 = rt.alias %x offset = 20 : (tensor<4x6xf32>) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+// V1
+func.func @alias_type(%x: tensor<4x6xf32>) {
+  // expected-error @below {{'rt.alias' op shows 'tensor<4x6xf32>' as 'tensor<6xi32>'}}
+  %0 = rt.alias %x offset = 0 : (tensor<4x6xf32>) -> tensor<6xi32>
+  return
+}
+
+// -----
+
+// V2
+func.func @alias_before(%x: tensor<4x6xf32>) {
+  // expected-error @below {{'rt.alias' op offset -1 and coefficients [] must not be negative}}
+  %0 = rt.alias %x offset = -1 : (tensor<4x6xf32>) -> tensor<6xf32>
+  return
+}

@@ -1,0 +1,77 @@
+// RUN: cleave-opt %s | cleave-opt | FileCheck %s
+
+func.func private @kernel_0(tensor<4x6xf32>) -> tensor<4x6xf32>
+
+// CHECK-LABEL: func @gemm_and_launch
+func.func @gemm_and_launch(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>, %bias: tensor<6xf32>) -> tensor<4x6xf32> {
+  // CHECK: rt.gemm a(%{{.*}} [0, 5, 1]) b(%{{.*}} [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5 :
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5
+    : (tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>
+  // CHECK: %{{.*}}:3 = rt.gemm {{.*}} bias(%{{.*}}) accumulate(%{{.*}}) {{.*}} {activation = 3 : i32, keep_pre_activation}
+  %1:3 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) bias(%bias) accumulate(%0) c [0, 6, 1] m = 4 n = 6 k = 5
+    {activation = 3 : i32, keep_pre_activation}
+    : (tensor<4x5xf32>, tensor<5x6xf32>, tensor<6xf32>, tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>, tensor<64xi8>)
+  // CHECK: rt.launch @kernel_0(%{{.*}}) extent = 4 grain = 1 inplace = [0, 0]
+  %2 = rt.launch @kernel_0(%1#0) extent = 4 grain = 1 inplace = [0, 0] : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %2 : tensor<4x6xf32>
+}
+
+// CHECK-LABEL: func @batched_gemm
+func.func @batched_gemm(%a: tensor<2x3x4x5xf32>, %b: tensor<2x5x6xf32>) -> tensor<2x3x4x6xf32> {
+  // CHECK: batch = [2, 3] m = 4
+  %0 = rt.gemm a(%a [0, 60, 20, 5, 1]) b(%b [0, 30, 0, 6, 1]) c [0, 72, 24, 6, 1] batch = [2, 3] m = 4 n = 6 k = 5
+    : (tensor<2x3x4x5xf32>, tensor<2x5x6xf32>) -> tensor<2x3x4x6xf32>
+  return %0 : tensor<2x3x4x6xf32>
+}
+
+// CHECK-LABEL: func @attention
+func.func @attention(%q: tensor<2x5x3x1x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tensor<2x5x3x4xf32>, %mask: tensor<2x5xi1>)
+    -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>) {
+  // CHECK: rt.attention q(%{{.*}}) k(%{{.*}}) v(%{{.*}}) mask(%{{.*}}) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 5.0
+  %o, %lse = rt.attention q(%q) k(%k) v(%v) mask(%mask) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+    {causal, mask_kind = 1 : i32,
+     q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
+     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>, mask_view = array<i64: 0, 5, 0, 0, 0, 1>}
+    : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5xi1>)
+    -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
+  return %o, %lse : tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>
+}
+
+// CHECK-LABEL: func @attention_grad_in_pieces
+func.func @attention_grad_in_pieces(%do: tensor<2x5x3x4xf32>, %qkv: tensor<2x5x3x3x4xf32>, %o: tensor<2x5x3x4xf32>,
+                                    %lse: tensor<2x3x5xf32>) -> tensor<2x5x3x3x4xf32> {
+  // CHECK: rt.attention_grad {{.*}} into [0, 0, 0]
+  %d = rt.attention_grad do(%do) q(%qkv) k(%qkv) v(%qkv) o(%o) lse(%lse) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5 into [0, 0, 0]
+    {causal, do_view = array<i64: 0, 60, 12, 4, 4, 1>, q_view = array<i64: 0, 180, 36, 4, 4, 1>,
+     k_view = array<i64: 12, 180, 36, 4, 0, 1>, v_view = array<i64: 24, 180, 36, 4, 0, 1>,
+     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>,
+     dq_view = array<i64: 0, 180, 36, 4, 4, 1>, dk_view = array<i64: 12, 180, 36, 4, 0, 1>, dv_view = array<i64: 24, 180, 36, 4, 0, 1>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+    -> tensor<2x5x3x3x4xf32>
+  return %d : tensor<2x5x3x3x4xf32>
+}
+
+// CHECK-LABEL: func @communication
+func.func @communication(%x: tensor<4x3xf32>) -> (tensor<4x6xf32>, tensor<4x3xf32>) {
+  // CHECK: rt.collective all_gather(%{{.*}}) group = [1, 1, 2] layout = [4, 3, 1, 0] purpose = "activation"
+  %0 = rt.collective all_gather(%x) group = [1, 1, 2] layout = [4, 3, 1, 0] purpose = "activation"
+    : (tensor<4x3xf32>) -> tensor<4x6xf32>
+  %1:2 = rt.collective all_reduce(%x) group = [0, 1, 2] layout = [1, 12, 1, 0] purpose = "gradient"
+    : (tensor<4x3xf32>) -> (tensor<4x3xf32>, !rt.token)
+  // CHECK: rt.wait %{{.*}} values(%{{.*}}) sources(%{{.*}})
+  %2 = rt.wait %1#1 values(%1#0) sources(%x) : (!rt.token, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  return %0, %2 : tensor<4x6xf32>, tensor<4x3xf32>
+}
+
+// CHECK-LABEL: func @movement
+func.func @movement(%x: tensor<4x6xf32>) -> (tensor<6x4xf32>, tensor<2x3xf32>, tensor<6x4xf32>) {
+  // CHECK: rt.copy %{{.*}} [0, 1, 6] to [0, 4, 1] shape = [6, 4] :
+  %0 = rt.copy %x [0, 1, 6] to [0, 4, 1] shape = [6, 4] : (tensor<4x6xf32>) -> tensor<6x4xf32>
+  // CHECK: rt.alias %{{.*}} offset = 6 axis_coef = [0, 3] reach = 18
+  %1 = rt.alias %x offset = 6 axis_coef = [0, 3] reach = 18 : (tensor<4x6xf32>) -> tensor<2x3xf32>
+  // CHECK: rt.fill 0.000000e+00 : f32 : tensor<6x4xf32>
+  %2 = rt.fill 0.0 : f32 : tensor<6x4xf32>
+  // CHECK: rt.copy {{.*}} into(%{{.*}})
+  %3 = rt.copy %1 [0, 3, 1] to [5, 4, 1] shape = [2, 3] into(%2) : (tensor<2x3xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %0, %1, %3 : tensor<6x4xf32>, tensor<2x3xf32>, tensor<6x4xf32>
+}
