@@ -1,7 +1,20 @@
-// Attaches the Lowering models of all families of operations.
+// Attaches the lowering models of all families of operations.
+
+#include "Model.h"
 
 #include "cleave/Interfaces/Models.h"
 
 #include "mlir/IR/DialectRegistry.h"
 
-void cleave::registerLoweringModels(mlir::DialectRegistry &registry) {}
+using namespace mlir;
+using namespace cleave;
+
+void cleave::registerLoweringModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *,
+                            math::MathDialect *, nn::NNDialect *) {
+    lowering::attachElementwise(context);
+    lowering::attachShape(context);
+    lowering::attachRows(context);
+    lowering::attachTraining(context);
+  });
+}

@@ -1,0 +1,31 @@
+// Spelling expressions over whole tensors.
+
+#include "Model.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::lowering;
+
+Value TensorExpr::broadcast(Value value, RankedTensorType type,
+                            ArrayRef<int64_t> dims) {
+  RankedTensorType wanted = type.clone(typeOf(value).getElementType());
+  if (value.getType() == wanted)
+    return value;
+  return make<nn::BroadcastOp>(wanted, value,
+                               builder.getDenseI64ArrayAttr(dims));
+}
+
+Value TensorExpr::alongRows(Value statistic, RankedTensorType type) {
+  return broadcast(statistic, type,
+                   llvm::to_vector(llvm::seq<int64_t>(type.getRank() - 1)));
+}
+
+Value TensorExpr::alongFeatures(Value feature, RankedTensorType type) {
+  return broadcast(feature, type, {type.getRank() - 1});
+}
+
+Value TensorExpr::reduceRows(nn::Combiner combiner, Value value) {
+  int64_t last = typeOf(value).getRank() - 1;
+  return make<nn::ReduceOp>(combiner, value,
+                            builder.getDenseI64ArrayAttr({last}));
+}
