@@ -1,0 +1,70 @@
+"""The examples in the TableGen files parse and verify: those of the passes as
+they stand, those of the operations with their operands declared around them.
+
+Needs build/bin/cleave-opt (or CLEAVE_BUILD_DIR)."""
+
+import os
+import pathlib
+import re
+import subprocess
+import textwrap
+import unittest
+
+import support
+
+OPT = pathlib.Path(os.environ.get("CLEAVE_BUILD_DIR", support.ROOT / "build")) / "bin" / "cleave-opt"
+FENCE = re.compile(r"```mlir\n(.*?)```", re.S)
+# The mesh that examples call @m.
+MESH = 'dist.mesh @m <["data"=2, "tensor"=2, "x"=4, "y"=2]>\n'
+
+
+def parse(text):
+    done = subprocess.run([OPT, "-allow-unregistered-dialect", "-"], input=text,
+                          capture_output=True, text=True)
+    return done.stderr if done.returncode else ""
+
+
+def declare_operands(text):
+    """Adds a definition for each value that the example only uses, with the
+    type that the use says: a definition of another type, after the use in the
+    module's graph region, is told what was used."""
+    defined = set()
+    for results in re.findall(r"^\s*((?:%[\w]+(?::\d+)?(?:, )?)+) =", text, re.M):
+        defined.update(re.findall(r"%\w+", results))
+    free = []
+    for name in re.findall(r"%\w+", text):
+        if name not in defined and name not in free:
+            free.append(name)
+    types = dict.fromkeys(free, "none")
+    for _ in range(len(free) + 1):
+        whole = text + "".join(f'\n{name} = "t.def"() : () -> {kind}' for name, kind in types.items())
+        error = parse(whole)
+        wrong = re.search(r"definition of SSA value '(%\w+)#?\d*' has type.*?previously used here with type '([^\n]*)'\n",
+                          error, re.S)
+        if not wrong:
+            return error
+        types[wrong.group(1)] = wrong.group(2)
+    return error
+
+
+@unittest.skipUnless(OPT.exists(), "cleave-opt is not built")
+class Examples(unittest.TestCase):
+    def blocks(self, pattern):
+        for path in sorted((support.ROOT / "include" / "cleave").glob(pattern)):
+            for block in FENCE.findall(path.read_text()):
+                yield path.name, textwrap.dedent(block)
+
+    def test_passes(self):
+        for file, block in self.blocks("**/Passes.td"):
+            with self.subTest(file=file, block=block):
+                self.assertEqual(parse(block), "")
+
+    def test_operations(self):
+        for file, block in self.blocks("Dialect/*/IR/*Ops.td"):
+            with self.subTest(file=file, block=block):
+                mesh = MESH if "@m" in block and "dist.mesh" not in block else ""
+                self.assertEqual(declare_operands(mesh + block), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
