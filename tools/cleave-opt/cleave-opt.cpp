@@ -10,6 +10,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Strategy/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -20,6 +21,7 @@
 int main(int argc, char **argv) {
   mlir::registerTransformsPasses();
   cleave::autodiff::registerAutodiffPasses();
+  cleave::strategy::registerStrategyPasses();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
                   mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,

@@ -1,0 +1,18 @@
+// Strategies: passes that place constraints and do nothing else.
+
+#ifndef CLEAVE_STRATEGY_PASSES_H
+#define CLEAVE_STRATEGY_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace cleave {
+#define GEN_PASS_DECL
+#include "cleave/Strategy/Passes.h.inc"
+
+namespace strategy {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Strategy/Passes.h.inc"
+} // namespace strategy
+} // namespace cleave
+
+#endif

@@ -1,0 +1,78 @@
+// Strategies of the shard phase, in the order in which they run.
+
+#ifndef CLEAVE_STRATEGY_PASSES_TD
+#define CLEAVE_STRATEGY_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
+  let summary = "Split every contraction with a parameter once, at the least communication";
+  let description = [{
+    Tensor parallelism in one dimension (Shoeybi et al., 2019), found from the
+    graph. Dimensions that factors of operations connect are one class: the
+    heads of a layer, the width of an MLP, the vocabulary, the hidden size of
+    all layers. A class is a candidate if it stands in a parameter, in no input,
+    at most once in any tensor, and no operation needs it whole. Candidates are taken by
+    the contraction FLOPs that they newly divide per byte that they make the ranks
+    send, until every contraction with a parameter is divided, or what is left costs more
+    than 32 times as much per FLOP as the first. In a transformer this gives heads, MLP width and vocabulary; the hidden size
+    stays whole. A class whose padding would waste more than half is not taken
+    (2 KV heads on 4 ranks: the query heads of a group are split instead, and the remark
+    says what stays replicated).
+
+    Only shardings of parameter arguments are placed, in all functions alike.
+
+    Before:
+    ```mlir
+    func.func @loss_grad(%w: tensor<6x10xf32> {nn.name = "w", nn.role = "parameter"}, ...)
+    ```
+
+    After, if the dimension of size 10 is the inner one of an MLP:
+    ```mlir
+    func.func @loss_grad(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>, ...}, ...)
+    ```
+  }];
+  let options = [Option<"axis", "axis", "std::string", "\"tensor\"", "Mesh axis to split over">];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+}
+
+def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
+  let summary = "Split the batch";
+  let description = [{
+    Dimension 0 of the inputs of a microbatch lies over `axis`. Each rank adds
+    up the gradients, the loss and the weight of its samples: at the boundary
+    between `@loss_grad` and `@update` they are partial sums over the axis, so
+    that they are reduced once per step, whatever the number of microbatches. In
+    `@update` a constraint asks for the reduced gradient, in the parameter's sharding
+    or, with `zero` 1, in the optimizer state's: there the reduction is a
+    reduce-scatter, and the new parameter is gathered (Rajbhandari et al.,
+    2020). State is then split further along the dimension, of those that no
+    other axis splits, that pads least (the first of equals).
+    A parameter of which no dimension has two elements keeps its state whole.
+
+    Before:
+    ```mlir
+    func.func @update(%w: tensor<6x10xf32> {nn.name = "w", nn.role = "parameter"},
+                      %m: tensor<6x10xf32> {nn.name = "w.m", nn.role = "state"},
+                      %g: tensor<6x10xf32> {nn.name = "w", nn.role = "gradient"}, ...) {
+      ... nn.adamw %w, %m, %v, %g ...
+    ```
+
+    After, with zero = 1 and w split over "tensor":
+    ```mlir
+    func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>, ...},
+                      %m: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"} ]>, ...},
+                      %g: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ], partial = sum{"data"}>, ...}, ...) {
+      %0 = dist.constrain %g <@mesh, [{"data"}, {"tensor"} ]> : tensor<6x10xf32>
+      %1 = dist.constrain %w <@mesh, [{"data"}, {"tensor"} ]> : tensor<6x10xf32>
+      ... nn.adamw %1, %m, %v, %0 ...
+    ```
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"data\"", "Mesh axis to split over">,
+    Option<"zero", "zero", "int64_t", "0", "0: state is replicated; 1: state is split">,
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+}
+
+#endif

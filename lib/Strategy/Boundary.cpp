@@ -1,0 +1,76 @@
+// What strategies share.
+
+#include "Boundary.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::strategy;
+
+FailureOr<dist::MeshOp> strategy::meshWithAxis(ModuleOp module,
+                                               StringRef axis) {
+  auto meshes = llvm::to_vector(module.getOps<dist::MeshOp>());
+  if (meshes.size() != 1)
+    return module.emitError("expected one dist.mesh, found ") << meshes.size();
+  dist::MeshOp mesh = meshes.front();
+  for (dist::MeshAxisAttr candidate : mesh.getMesh().getAxes())
+    if (candidate.getName() == axis)
+      return mesh;
+  return mesh.emitOpError("has no axis '") << axis << "' to split over";
+}
+
+static StringRef stringAttr(DictionaryAttr attrs, StringRef key) {
+  auto attr = attrs ? attrs.getAs<StringAttr>(key) : StringAttr();
+  return attr ? attr.getValue() : StringRef();
+}
+
+StringRef strategy::roleOf(DictionaryAttr attrs) {
+  return stringAttr(attrs, nn::kRoleAttr);
+}
+
+StringRef strategy::nameOf(DictionaryAttr attrs) {
+  return stringAttr(attrs, nn::kNameAttr);
+}
+
+dist::ShardingAttr strategy::shardingOf(DictionaryAttr attrs) {
+  return attrs ? attrs.getAs<dist::ShardingAttr>(dist::ShardingAttr::kAttrName)
+               : dist::ShardingAttr();
+}
+
+dist::ShardingAttr
+strategy::closedSharding(dist::MeshOp mesh, const Axes &axes,
+                         ArrayRef<dist::AxisRefAttr> partial) {
+  MLIRContext *context = mesh.getContext();
+  SmallVector<dist::DimShardingAttr> dims;
+  for (ArrayRef<dist::AxisRefAttr> dim : axes)
+    dims.push_back(dist::DimShardingAttr::get(context, dim, /*isOpen=*/false));
+  return dist::ShardingAttr::get(context, FlatSymbolRefAttr::get(mesh), dims,
+                                 dist::ReduceKind::Sum, partial, {}, 0);
+}
+
+Axes strategy::axesOf(dist::ShardingAttr sharding, int64_t rank) {
+  Axes axes(rank);
+  if (sharding)
+    for (auto [dim, dimSharding] : llvm::enumerate(sharding.getDims()))
+      axes[dim].assign(dimSharding.getAxes().begin(),
+                       dimSharding.getAxes().end());
+  return axes;
+}
+
+void strategy::setBoundaryShardings(
+    ModuleOp module,
+    llvm::function_ref<dist::ShardingAttr(func::FuncOp, RankedTensorType,
+                                          DictionaryAttr, bool)>
+        visit) {
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (func.isDeclaration())
+      continue;
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      if (auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[i]))
+        if (auto sharding = visit(func, type, func.getArgAttrDict(i), false))
+          func.setArgAttr(i, dist::ShardingAttr::kAttrName, sharding);
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      if (auto type = dyn_cast<RankedTensorType>(func.getResultTypes()[i]))
+        if (auto sharding = visit(func, type, func.getResultAttrDict(i), true))
+          func.setResultAttr(i, dist::ShardingAttr::kAttrName, sharding);
+  }
+}

@@ -1,0 +1,39 @@
+// What strategies share: the mesh, roles, and shardings of arguments.
+
+#ifndef CLEAVE_LIB_STRATEGY_BOUNDARY_H
+#define CLEAVE_LIB_STRATEGY_BOUNDARY_H
+
+#include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave::strategy {
+
+/// The one mesh of the module, if it has the axis; else an error.
+mlir::FailureOr<dist::MeshOp> meshWithAxis(mlir::ModuleOp module,
+                                           llvm::StringRef axis);
+
+llvm::StringRef roleOf(mlir::DictionaryAttr attrs);
+llvm::StringRef nameOf(mlir::DictionaryAttr attrs);
+dist::ShardingAttr shardingOf(mlir::DictionaryAttr attrs);
+
+/// Axes per dimension, all closed.
+using Axes = llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>>;
+dist::ShardingAttr closedSharding(dist::MeshOp mesh, const Axes &axes,
+                                  llvm::ArrayRef<dist::AxisRefAttr> partial = {});
+/// The axes of a sharding, or none of them for a null one.
+Axes axesOf(dist::ShardingAttr sharding, int64_t rank);
+
+/// Calls `visit(type, attributes)` for each argument and result of all
+/// functions with a body, and sets the sharding that it returns, if any.
+void setBoundaryShardings(
+    mlir::ModuleOp module,
+    llvm::function_ref<dist::ShardingAttr(mlir::func::FuncOp,
+                                          mlir::RankedTensorType,
+                                          mlir::DictionaryAttr, bool isResult)>
+        visit);
+
+} // namespace cleave::strategy
+
+#endif

@@ -1,0 +1,157 @@
+// Union of dimensions over the factors of all operations.
+
+#include "DimClasses.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::strategy;
+
+/// Calls `visit(value, dimension, factors of the dimension)`.
+template <typename Visit>
+static void forEachDim(Operation *op, const ShardingRule &rule, Visit visit) {
+  for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands))
+    for (auto [dim, factors] : llvm::enumerate(dims))
+      visit(value, static_cast<int64_t>(dim), factors);
+  for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
+    for (auto [dim, factors] : llvm::enumerate(dims))
+      visit(value, static_cast<int64_t>(dim), factors);
+}
+
+static ShardingRule ruleOf(Operation *op) {
+  if (auto known = dyn_cast<ShardingRuleInterface>(op))
+    return known.getShardingRule();
+  return ShardingRule::replicated(op);
+}
+
+/// Constants are made anew for each use, so they connect nothing.
+static bool isConstant(Operation *op) {
+  return op->hasTrait<OpTrait::ConstantLike>();
+}
+
+DimClasses::DimClasses(func::FuncOp func) {
+  Block &body = func.getBody().front();
+  for (BlockArgument argument : body.getArguments())
+    for (int64_t dim : llvm::seq<int64_t>(
+             0, cast<RankedTensorType>(argument.getType()).getRank()))
+      dimOf(argument, dim);
+  for (Operation &op : body.without_terminator())
+    if (!isConstant(&op))
+      connect(&op, ruleOf(&op));
+  collect(func);
+  for (Operation &op : body.without_terminator())
+    if (!isConstant(&op))
+      collectOperation(&op, ruleOf(&op));
+}
+
+DimClasses::Dim DimClasses::dimOf(Value value, int64_t dim) {
+  auto [it, isNew] = numbers.insert(
+      {{value, dim}, static_cast<Dim>(sizes.size())});
+  if (isNew) {
+    sizes.push_back(cast<RankedTensorType>(value.getType()).getDimSize(dim));
+    unions.insert(it->second);
+  }
+  return it->second;
+}
+
+void DimClasses::connect(Operation *op, const ShardingRule &rule) {
+  SmallVector<std::optional<Dim>> first(rule.factors.size());
+  forEachDim(op, rule, [&](Value value, int64_t dim, const DimFactors &factors) {
+    Dim here = dimOf(value, dim);
+    // A product of factors is a class of its own: neither factor is the whole.
+    if (factors.size() != 1)
+      return;
+    if (Operation *def = value.getDefiningOp(); def && isConstant(def))
+      return;
+    std::optional<Dim> &other = first[factors[0]];
+    if (other)
+      unions.unionSets(*other, here);
+    else
+      other = here;
+  });
+}
+
+DimClass *DimClasses::classOf(Value value, int64_t dim) {
+  auto it = numbers.find({value, dim});
+  if (it == numbers.end())
+    return nullptr;
+  return &found[indexOfLeader.lookup(unions.getLeaderValue(it->second))];
+}
+
+/// Numbers the classes and finds where parameters and inputs have them.
+void DimClasses::collect(func::FuncOp func) {
+  for (auto &[key, number] : numbers) {
+    Dim leader = unions.getLeaderValue(number);
+    auto [it, isNew] = indexOfLeader.insert({leader, found.size()});
+    if (isNew) {
+      found.emplace_back();
+      found.back().size = sizes[number];
+    }
+    // A size of 1 that meets a larger one repeats; the class has the larger.
+    DimClass &dims = found[it->second];
+    dims.size = std::max(dims.size, sizes[number]);
+  }
+  DenseMap<Value, SmallVector<DimClass *>> seen;
+  for (auto &[key, number] : numbers) {
+    DimClass *dims = classOf(key.first, key.second);
+    SmallVector<DimClass *> &inValue = seen[key.first];
+    if (llvm::is_contained(inValue, dims))
+      dims->splittable = false;
+    inValue.push_back(dims);
+    auto argument = dyn_cast<BlockArgument>(key.first);
+    if (!argument)
+      continue;
+    auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                  nn::kRoleAttr);
+    StringRef name = role ? role.getValue() : StringRef();
+    if (name == "parameter")
+      dims->parameterDims.push_back({argument.getArgNumber(), key.second});
+    else if (name != "gradient" && name != "constant" && name != "buffer")
+      dims->splittable = false; // samples and positions are not the model's
+  }
+}
+
+/// Whether `value` is a parameter, or its gradient on the way to the boundary.
+static bool isParameterLike(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument)
+    return false;
+  auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                nn::kRoleAttr);
+  return role && role.getValue() == "parameter";
+}
+
+void DimClasses::collectOperation(Operation *op, const ShardingRule &rule) {
+  // The factors' classes, by the dimensions that a factor is the whole of.
+  SmallVector<DimClass *> classes(rule.factors.size(), nullptr);
+  forEachDim(op, rule, [&](Value value, int64_t dim, const DimFactors &factors) {
+    if (factors.size() == 1 && !classes[factors[0]]) {
+      Operation *def = value.getDefiningOp();
+      if (!def || !isConstant(def))
+        classes[factors[0]] = classOf(value, dim);
+    }
+    for (int64_t factor : factors)
+      if (rule.factors[factor].kind == FactorKind::NeedReplication ||
+          rule.factors[factor].kind == FactorKind::Permutation ||
+          factors.size() != 1)
+        if (DimClass *dims = classOf(value, dim); dims && dims->size > 1)
+          dims->splittable = false;
+  });
+  std::optional<unsigned> contraction;
+  if (isa<nn::EinsumOp>(op) &&
+      llvm::any_of(op->getOperands(), isParameterLike)) {
+    contraction = flops.size();
+    flops.push_back(cast<CostInterface>(op).getFlops());
+  }
+  for (auto [factor, dims] : llvm::zip(rule.factors, classes)) {
+    if (!dims)
+      continue;
+    if (contraction)
+      dims->divides.push_back(*contraction);
+    if (factor.kind == FactorKind::Reduction)
+      for (Type type : op->getResultTypes())
+        dims->partialBytes += bytesOf(type);
+  }
+}

@@ -1,0 +1,60 @@
+// Classes of dimensions: which dimensions of which values must be split alike.
+//
+// Two dimensions are in one class if a factor of some operation is the whole
+// of both: "bsh,hd->bsd" connects the h of both operands, and b, s, d with the
+// result's. Classes know nothing of names or layers.
+
+#ifndef CLEAVE_LIB_STRATEGY_DIMCLASSES_H
+#define CLEAVE_LIB_STRATEGY_DIMCLASSES_H
+
+#include "cleave/Interfaces/Interfaces.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include "llvm/ADT/EquivalenceClasses.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace cleave::strategy {
+
+/// What is known of one class.
+struct DimClass {
+  int64_t size = 0;
+  /// Some operation needs it whole, or a tensor has it twice.
+  bool splittable = true;
+  /// (argument, dimension) of the function's parameters.
+  llvm::SmallVector<std::pair<unsigned, int64_t>> parameterDims;
+  /// Contractions with a parameter, or of a parameter's gradient, that a split
+  /// divides; as indices into DimClasses::contractions.
+  llvm::SmallVector<unsigned> divides;
+  /// Bytes of the results that a split leaves partial.
+  int64_t partialBytes = 0;
+};
+
+class DimClasses {
+public:
+  explicit DimClasses(mlir::func::FuncOp func);
+
+  /// In order of first appearance in the function.
+  llvm::ArrayRef<DimClass> classes() const { return found; }
+  /// FLOPs of each contraction.
+  llvm::ArrayRef<int64_t> contractionFlops() const { return flops; }
+
+private:
+  using Dim = unsigned; // numbered (value, dimension)
+  Dim dimOf(mlir::Value value, int64_t dim);
+  void connect(mlir::Operation *op, const ShardingRule &rule);
+  void collect(mlir::func::FuncOp func);
+  void collectOperation(mlir::Operation *op, const ShardingRule &rule);
+  DimClass *classOf(mlir::Value value, int64_t dim);
+
+  llvm::MapVector<std::pair<mlir::Value, int64_t>, Dim> numbers;
+  llvm::SmallVector<int64_t> sizes;
+  llvm::EquivalenceClasses<Dim> unions;
+  llvm::DenseMap<Dim, unsigned> indexOfLeader;
+  llvm::SmallVector<DimClass> found;
+  llvm::SmallVector<int64_t> flops;
+};
+
+} // namespace cleave::strategy
+
+#endif

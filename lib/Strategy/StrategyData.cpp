@@ -1,0 +1,142 @@
+// strategy-data: the batch, and what follows for gradients and state.
+
+#include "Boundary.h"
+#include "cleave/Strategy/Passes.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_STRATEGYDATAPASS
+#include "cleave/Strategy/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::strategy;
+
+namespace {
+
+/// Roles of tensors that hold one microbatch's samples along dimension 0.
+bool holdsSamples(StringRef role) {
+  return role == "tokens" || role == "labels" || role == "sample_ids" ||
+         role == "input" || role == "output";
+}
+
+struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<dist::MeshOp> found = meshWithAxis(module, axis);
+    if (failed(found))
+      return signalPassFailure();
+    mesh = *found;
+    axisRef = dist::AxisRefAttr::get(&getContext(), axis);
+    ways = dist::axisSize(mesh.getMesh(), axisRef);
+    if (ways == 1)
+      return;
+    if (zero != 0 && zero != 1) {
+      module.emitError("zero ") << zero << " is not yet supported; use 0 or 1";
+      return signalPassFailure();
+    }
+    collectParameters();
+    setBoundaryShardings(
+        module, [&](func::FuncOp func, RankedTensorType type,
+                    DictionaryAttr attrs, bool isResult) {
+          return boundary(func, type, attrs, isResult);
+        });
+    if (auto update = module.lookupSymbol<func::FuncOp>(nn::kUpdateFunc))
+      constrainUpdate(update);
+  }
+
+  /// The shardings that other strategies gave to the parameters.
+  void collectParameters() {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+        DictionaryAttr attrs = func.getArgAttrDict(arg);
+        auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
+        if (roleOf(attrs) == "parameter" && type)
+          parameters.insert({nameOf(attrs),
+                             axesOf(shardingOf(attrs), type.getRank())});
+      }
+  }
+
+  Axes parameterAxes(StringRef name, int64_t rank) const {
+    auto it = parameters.find(name);
+    return it != parameters.end() ? it->second : Axes(rank);
+  }
+
+  /// The optimizer state's axes: the parameter's, and with `zero` this one.
+  Axes stateAxes(StringRef parameter, RankedTensorType type) const {
+    Axes axes = parameterAxes(parameter, type.getRank());
+    if (zero == 0)
+      return axes;
+    std::optional<int64_t> best;
+    double bestPadding = 0;
+    for (int64_t dim = 0; dim < type.getRank(); ++dim) {
+      if (!axes[dim].empty() || type.getDimSize(dim) < 2)
+        continue;
+      int64_t size = type.getDimSize(dim);
+      double padding = double(dist::tileSize(size, ways) * ways) / size;
+      if (!best || padding < bestPadding)
+        best = dim, bestPadding = padding;
+    }
+    if (best)
+      axes[*best].push_back(axisRef);
+    return axes;
+  }
+
+  dist::ShardingAttr boundary(func::FuncOp func, RankedTensorType type,
+                              DictionaryAttr attrs, bool isResult) const {
+    StringRef role = roleOf(attrs), name = nameOf(attrs);
+    int64_t rank = type.getRank();
+    if (holdsSamples(role)) {
+      if (rank == 0)
+        return {};
+      Axes axes = axesOf(shardingOf(attrs), rank);
+      axes[0].push_back(axisRef);
+      return closedSharding(mesh, axes);
+    }
+    if (role == "parameter")
+      return closedSharding(mesh, parameterAxes(name, rank));
+    if (role == "state")
+      return closedSharding(mesh, stateAxes(name.rsplit('.').first, type));
+    if (role == "tap")
+      return closedSharding(mesh, stateAxes(name, type));
+    // Sums that each rank adds up by itself. @loss is for people: whole there.
+    if (role == "gradient" || role == "loss" || role == "weight") {
+      Axes axes = role == "gradient" ? parameterAxes(name, rank) : Axes(rank);
+      bool isFinal = isResult && func.getName() == nn::kLossFunc;
+      return closedSharding(mesh, axes, isFinal ? ArrayRef<dist::AxisRefAttr>()
+                                                : ArrayRef(axisRef));
+    }
+    return {};
+  }
+
+  /// Asks for the reduced gradient, and for the piece of the parameter that
+  /// goes with it.
+  void constrainUpdate(func::FuncOp update) {
+    OpBuilder b = OpBuilder::atBlockBegin(&update.getBody().front());
+    for (unsigned arg = 0; arg < update.getNumArguments(); ++arg) {
+      DictionaryAttr attrs = update.getArgAttrDict(arg);
+      StringRef role = roleOf(attrs), name = nameOf(attrs);
+      auto type = cast<RankedTensorType>(update.getArgumentTypes()[arg]);
+      Axes axes(type.getRank());
+      if (role == "gradient" || (role == "parameter" && zero == 1))
+        axes = stateAxes(name, type);
+      else if (role != "loss" && role != "weight")
+        continue;
+      BlockArgument argument = update.getArgument(arg);
+      auto constrained = dist::ConstrainOp::create(
+          b, argument.getLoc(), type, argument, closedSharding(mesh, axes));
+      argument.replaceAllUsesExcept(constrained, constrained);
+    }
+  }
+
+  dist::MeshOp mesh;
+  dist::AxisRefAttr axisRef;
+  int64_t ways = 1;
+  llvm::StringMap<Axes> parameters;
+};
+
+} // namespace
