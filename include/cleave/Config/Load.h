@@ -90,6 +90,9 @@ std::optional<int64_t> launcherWorldSize();
 // TOML that reads back to the same configuration: what a run folder keeps.
 std::string writeConfig(const Config &config);
 
+// The same as JSON, nested like the file, on one line: what a manifest keeps.
+std::string writeConfigJson(const Config &config);
+
 // Every key with its value, where it came from and a line of help, as TOML with
 // comments.
 std::string describeConfig(const LoadedConfig &loaded);

@@ -6,6 +6,8 @@
 
 #include "gtest/gtest.h"
 
+#include <nlohmann/json.hpp>
+
 #include <set>
 
 using namespace cleave;
@@ -101,6 +103,21 @@ TEST(ConfigWrite, Numbers) {
   EXPECT_EQ(text(0.1), "0.1");
   EXPECT_EQ(text(1e22), "1e+22");
   EXPECT_EQ(text(-0.0), "-0.0");
+}
+
+TEST(ConfigWrite, JsonIsNestedLikeTheFile) {
+  auto json = nlohmann::json::parse(writeConfigJson(load(example).config));
+  EXPECT_EQ(json["mesh"]["data"], 2);
+  EXPECT_EQ(json["mesh"]["axes"].size(), 3u);
+  EXPECT_EQ(json["dims"]["past.length"], 3);
+  EXPECT_EQ(json["data"]["inputs"]["input.1"], "zeros");
+  EXPECT_EQ(json["train"]["lr"], 0.1);
+  EXPECT_EQ(json["train"]["tie"][1][0], "c");
+  EXPECT_EQ(json["parallel"]["data"]["zero"], 1);
+  EXPECT_EQ(json["parallel"]["tensor"]["enabled"], false);
+  EXPECT_EQ(json["shard"], nlohmann::json::array());
+  EXPECT_TRUE(
+      nlohmann::json::parse(writeConfigJson(Config()))["dims"].is_object());
 }
 
 TEST(ConfigNearest, Distance) {
