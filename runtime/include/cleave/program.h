@@ -229,8 +229,8 @@ enum class CollectiveKind : uint8_t {
 inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::Broadcast;
 
 // One buffer of a collective; N is the group's size. Elements of src and dst:
-//   AllReduce, Permute, Broadcast: [count]; dst may be src
-//   AllGather:     src [outer, inner] -> dst [outer, N, inner]
+//   AllReduce, Permute, Broadcast: [count]; AllReduce, Broadcast: dst may be
+//   src AllGather:     src [outer, inner] -> dst [outer, N, inner]
 //   ReduceScatter: src [outer, N, inner] -> dst [outer, inner]
 //   AllToAll:      src [outer, N, inner] -> dst [dstOuter, N, dstInner], block
 //                  p of src goes to member p, block p of dst comes from it

@@ -214,7 +214,6 @@ typedef struct cleave_memory {
   int64_t arena_bytes;     /* sum over arenas, as planned */
   int64_t touched_bytes;   /* sum of the highest touched byte per arena; only
                             * measured with `poison`, else -1 */
-  int64_t scratch_bytes;   /* buffers of the runtime beside the arenas */
   int64_t unplanned_bytes; /* library workspace beyond the planned one */
   int64_t pool_bytes;      /* process-wide: recycled library allocations */
 } cleave_memory;

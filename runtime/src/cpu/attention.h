@@ -1,0 +1,28 @@
+// Blockwise attention with online softmax: never the whole score matrix.
+#ifndef CLEAVE_RUNTIME_CPU_ATTENTION_H
+#define CLEAVE_RUNTIME_CPU_ATTENTION_H
+
+#include "cleave/program.h"
+
+#include <functional>
+
+namespace cleave {
+
+struct AttentionBuffers {
+  const void *q = nullptr, *k = nullptr, *v = nullptr;
+  void *o = nullptr, *lse = nullptr; // written forward, read backward
+  const void *dO = nullptr;
+  void *dq = nullptr, *dk = nullptr, *dV = nullptr;
+  const void *mask = nullptr;
+  const int64_t *queryPositions = nullptr, *keyPositions = nullptr;
+  void *workspace = nullptr; // attentionWorkspace() bytes, aligned to 64
+};
+
+// Throws Error when it is not supported.
+std::function<void()> makeAttention(const program::Attention &attention,
+                                    const AttentionBuffers &buffers,
+                                    int threads);
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_CPU_ATTENTION_H

@@ -1,0 +1,300 @@
+// Attention on blocks of attentionQueries x attentionKeys scores. Included by
+// isa_*.cpp.
+
+template <class T> constexpr T minusInfinity = -T(__builtin_inff());
+
+enum Visible { Nothing, Something, Everything };
+
+template <class T>
+inline int64_t queryPosition(const AttentionProblem<T> &p, int64_t b,
+                             int64_t i) {
+  return p.queryPositions ? p.queryPositions[b * p.queryPositionStrides[0] +
+                                             i * p.queryPositionStrides[1]]
+                          : p.queryOffset + i;
+}
+
+template <class T>
+inline int64_t keyPosition(const AttentionProblem<T> &p, int64_t b, int64_t j) {
+  return p.keyPositions ? p.keyPositions[b * p.keyPositionStrides[0] +
+                                         j * p.keyPositionStrides[1]]
+                        : p.keyOffset + j;
+}
+
+// What the causal rule leaves of a block; blocks without anything are skipped.
+template <class T>
+Visible visibility(const AttentionProblem<T> &p, int64_t b, int64_t q0,
+                   int64_t queries, int64_t k0, int64_t keys) {
+  if (!p.causal)
+    return Everything;
+  int64_t qLow = queryPosition(p, b, q0), qHigh = qLow;
+  if (p.queryPositions) {
+    for (int64_t i = 1; i < queries; ++i) {
+      int64_t at = queryPosition(p, b, q0 + i);
+      qLow = at < qLow ? at : qLow;
+      qHigh = at > qHigh ? at : qHigh;
+    }
+  } else {
+    qHigh = qLow + queries - 1;
+  }
+  int64_t kLow = keyPosition(p, b, k0), kHigh = kLow;
+  if (p.keyPositions) {
+    for (int64_t j = 1; j < keys; ++j) {
+      int64_t at = keyPosition(p, b, k0 + j);
+      kLow = at < kLow ? at : kLow;
+      kHigh = at > kHigh ? at : kHigh;
+    }
+  } else {
+    kHigh = kLow + keys - 1;
+  }
+  if (kLow > qHigh)
+    return Nothing;
+  return kHigh <= qLow ? Everything : Something;
+}
+
+// Applies masks to one row of scores; columns past `keys` become -inf.
+template <class T>
+void maskRow(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t g,
+             int64_t query, int64_t k0, int64_t keys, Visible visible, T *row) {
+  if (p.maskKind != 0) {
+    int64_t at = b * p.maskStrides[0] + query * p.maskStrides[1] +
+                 n * p.maskStrides[2] + g * p.maskStrides[3] +
+                 k0 * p.maskStrides[4];
+    if (p.maskKind == 1) {
+      const uint8_t *mask = static_cast<const uint8_t *>(p.mask) + at;
+      for (int64_t j = 0; j < keys; ++j)
+        row[j] = mask[j * p.maskStrides[4]] ? row[j] : minusInfinity<T>;
+    } else {
+      const T *mask = static_cast<const T *>(p.mask) + at;
+      for (int64_t j = 0; j < keys; ++j)
+        row[j] += mask[j * p.maskStrides[4]];
+    }
+  }
+  if (visible == Something) {
+    int64_t position = queryPosition(p, b, query);
+    for (int64_t j = 0; j < keys; ++j)
+      row[j] =
+          keyPosition(p, b, k0 + j) <= position ? row[j] : minusInfinity<T>;
+  }
+  for (int64_t j = keys; j < attentionKeys; ++j)
+    row[j] = minusInfinity<T>;
+}
+
+// row[j] = exp(row[j] - shift), and the sum of the row.
+template <class T> T expRow(T *row, T shift) {
+  constexpr int lanes = Lanes<T>::count;
+  Vec<T> sum{};
+  for (int64_t j = 0; j < attentionKeys; j += lanes) {
+    Vec<T> x = expOf(load<T>(row + j) - shift);
+    store<T>(row + j, x);
+    sum += x;
+  }
+  T total = 0;
+  for (int i = 0; i < lanes; ++i)
+    total += sum[i];
+  return total;
+}
+
+template <class T> T maxRow(const T *row) {
+  constexpr int lanes = Lanes<T>::count;
+  Vec<T> high = load<T>(row);
+  for (int64_t j = lanes; j < attentionKeys; j += lanes)
+    high = maxOf<T>(load<T>(row + j), high);
+  T best = high[0];
+  for (int i = 1; i < lanes; ++i)
+    best = high[i] > best ? high[i] : best;
+  return best;
+}
+
+// Hands out pieces of a thread's scratch.
+template <class T> struct Pieces {
+  T *at;
+  T *take(int64_t count) {
+    T *piece = at;
+    at += roundUp(count, 64 / int64_t(sizeof(T)));
+    return piece;
+  }
+};
+
+// Enough for both directions; every piece is rounded up to a cache line.
+template <class T> int64_t attentionScratch(int64_t d, int64_t dv) {
+  int64_t wide = roundUp(d, Block<T>::columns);
+  int64_t wideV = roundUp(dv, Block<T>::columns);
+  return attentionQueries * (2 * (wide + wideV) + wide) +
+         attentionKeys * 3 * (wide + wideV) +
+         5 * attentionQueries * attentionKeys + 2 * attentionQueries + 20 * 16;
+}
+
+template <class T>
+void attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
+                      int64_t g, int64_t queryBlock, T *scratch) {
+  constexpr int64_t BQ = attentionQueries, BK = attentionKeys;
+  const int64_t wideV = roundUp(p.dv, Block<T>::columns);
+  Pieces<T> pieces{scratch};
+  T *packedQ = pieces.take(BQ * p.d), *packedK = pieces.take(BK * p.d);
+  T *packedV = pieces.take(BK * wideV), *packedP = pieces.take(BQ * BK);
+  T *scores = pieces.take(BQ * BK), *acc = pieces.take(BQ * wideV);
+  T *rowMax = pieces.take(BQ), *rowSum = pieces.take(BQ);
+
+  int64_t q0 = queryBlock * BQ;
+  int64_t queries = p.qLen - q0 < BQ ? p.qLen - q0 : BQ;
+  packA<T>(p.q.at(b, q0, n, g), p.q.strides[1], p.q.strides[4], queries, p.d,
+           p.scale, packedQ);
+  for (int64_t i = 0; i < queries; ++i) {
+    rowMax[i] = minusInfinity<T>;
+    rowSum[i] = 0;
+  }
+  bool first = true;
+  for (int64_t k0 = 0; k0 < p.kLen; k0 += BK) {
+    int64_t keys = p.kLen - k0 < BK ? p.kLen - k0 : BK;
+    Visible visible = visibility(p, b, q0, queries, k0, keys);
+    if (visible == Nothing)
+      continue;
+    packB<T>(p.k.at(b, k0, n, 0), p.k.strides[4], p.k.strides[1], p.d, keys,
+             packedK);
+    tileGemm<T>(queries, keys, p.d, packedQ, packedK, scores, BK, false);
+    for (int64_t i = 0; i < queries; ++i) {
+      T *row = scores + i * BK;
+      maskRow(p, b, n, g, q0 + i, k0, keys, visible, row);
+      T high = maxRow(row);
+      high = high > rowMax[i] ? high : rowMax[i];
+      // While a row has seen no key, exp(-inf - -inf) must not happen.
+      T shift = high == minusInfinity<T> ? T(0) : high;
+      T shrink = expOf(splat<T>(rowMax[i] - shift))[0];
+      rowSum[i] = rowSum[i] * shrink + expRow(row, shift);
+      rowMax[i] = high;
+      if (!first && shrink != T(1))
+        for (int64_t x = 0; x < wideV; x += Lanes<T>::count)
+          store<T>(acc + i * wideV + x, load<T>(acc + i * wideV + x) * shrink);
+    }
+    packA<T>(scores, BK, 1, queries, keys, T(1), packedP);
+    packB<T>(p.v.at(b, k0, n, 0), p.v.strides[1], p.v.strides[4], keys, p.dv,
+             packedV);
+    tileGemm<T>(queries, p.dv, keys, packedP, packedV, acc, wideV, !first);
+    first = false;
+  }
+  for (int64_t i = 0; i < queries; ++i) {
+    T *o = p.o.at(b, q0 + i, n, g);
+    // A NaN score gives a NaN sum, which must come out.
+    bool empty = rowSum[i] == T(0);
+    T factor = empty ? T(0) : T(1) / rowSum[i];
+    for (int64_t x = 0; x < p.dv; ++x)
+      o[x * p.o.strides[4]] = empty ? T(0) : acc[i * wideV + x] * factor;
+    *p.lse.at(b, q0 + i, n, g) =
+        empty ? minusInfinity<T> : rowMax[i] + T(__builtin_log(rowSum[i]));
+  }
+}
+
+// delta[i] = sum(dO * o) of the query, and dq = 0.
+template <class T>
+void backwardSetup(const AttentionProblem<T> &p, int64_t b, int64_t n,
+                   T *delta) {
+  for (int64_t g = 0; g < p.g; ++g)
+    for (int64_t i = 0; i < p.qLen; ++i) {
+      const T *o = p.o.at(b, i, n, g), *dO = p.dO.at(b, i, n, g);
+      T sum = 0;
+      for (int64_t x = 0; x < p.dv; ++x)
+        sum += o[x * p.o.strides[4]] * dO[x * p.dO.strides[4]];
+      delta[g * p.qLen + i] = sum;
+      T *dq = p.dq.at(b, i, n, g);
+      for (int64_t x = 0; x < p.d; ++x)
+        dq[x * p.dq.strides[4]] = 0;
+    }
+}
+
+template <class T>
+void writeKeyGradient(const typename AttentionProblem<T>::Array &array,
+                      int64_t b, int64_t k0, int64_t n, int64_t keys,
+                      int64_t width, const T *acc, int64_t wide, bool empty) {
+  for (int64_t j = 0; j < keys; ++j) {
+    T *row = array.at(b, k0 + j, n, 0);
+    for (int64_t x = 0; x < width; ++x)
+      row[x * array.strides[4]] = empty ? T(0) : acc[j * wide + x];
+  }
+}
+
+// P and dS of a block from scores and dP, both in place:
+// P = exp(s - lse), dS = P * (dP - delta).
+template <class T>
+void backwardScores(const AttentionProblem<T> &p, int64_t b, int64_t n,
+                    int64_t g, int64_t q0, int64_t queries, int64_t k0,
+                    int64_t keys, Visible visible, const T *delta, T *scores,
+                    T *dP) {
+  constexpr int64_t BK = attentionKeys;
+  for (int64_t i = 0; i < queries; ++i) {
+    T *row = scores + i * BK, *gradient = dP + i * BK;
+    maskRow(p, b, n, g, q0 + i, k0, keys, visible, row);
+    T lse = *p.lse.at(b, q0 + i, n, g);
+    // Nothing visible to this query: the row is -inf, and P = exp(-inf) = 0.
+    expRow(row, lse == minusInfinity<T> ? T(0) : lse);
+    T shift = delta[g * p.qLen + q0 + i];
+    for (int64_t j = 0; j < BK; j += Lanes<T>::count)
+      store<T>(gradient + j,
+               load<T>(row + j) * (load<T>(gradient + j) - shift));
+  }
+}
+
+template <class T>
+void attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
+                       T *scratch) {
+  constexpr int64_t BQ = attentionQueries, BK = attentionKeys;
+  const int64_t wide = roundUp(p.d, Block<T>::columns);
+  const int64_t wideV = roundUp(p.dv, Block<T>::columns);
+  Pieces<T> pieces{scratch};
+  T *leftQ = pieces.take(BQ * p.d), *rightQ = pieces.take(BQ * wide);
+  T *leftDO = pieces.take(BQ * p.dv), *rightDO = pieces.take(BQ * wideV);
+  T *transposedK = pieces.take(BK * p.d), *rightK = pieces.take(BK * wide);
+  T *transposedV = pieces.take(BK * p.dv);
+  T *scores = pieces.take(BQ * BK), *dP = pieces.take(BQ * BK);
+  T *packedP = pieces.take(BQ * BK), *packedDS = pieces.take(BQ * BK);
+  T *packedDSt = pieces.take(BQ * BK), *dqBlock = pieces.take(BQ * wide);
+  T *dkAcc = pieces.take(BK * wide), *dvAcc = pieces.take(BK * wideV);
+  T *delta = p.delta + (b * p.n + n) * p.g * p.qLen;
+
+  backwardSetup(p, b, n, delta);
+  for (int64_t k0 = 0; k0 < p.kLen; k0 += BK) {
+    int64_t keys = p.kLen - k0 < BK ? p.kLen - k0 : BK;
+    const T *k = p.k.at(b, k0, n, 0), *v = p.v.at(b, k0, n, 0);
+    packB<T>(k, p.k.strides[4], p.k.strides[1], p.d, keys, transposedK);
+    packB<T>(k, p.k.strides[1], p.k.strides[4], keys, p.d, rightK);
+    packB<T>(v, p.v.strides[4], p.v.strides[1], p.dv, keys, transposedV);
+    bool first = true;
+    for (int64_t g = 0; g < p.g; ++g)
+      for (int64_t q0 = 0; q0 < p.qLen; q0 += BQ) {
+        int64_t queries = p.qLen - q0 < BQ ? p.qLen - q0 : BQ;
+        Visible visible = visibility(p, b, q0, queries, k0, keys);
+        if (visible == Nothing)
+          continue;
+        const T *q = p.q.at(b, q0, n, g), *dO = p.dO.at(b, q0, n, g);
+        packA<T>(q, p.q.strides[1], p.q.strides[4], queries, p.d, p.scale,
+                 leftQ);
+        packA<T>(dO, p.dO.strides[1], p.dO.strides[4], queries, p.dv, T(1),
+                 leftDO);
+        packB<T>(q, p.q.strides[1], p.q.strides[4], queries, p.d, rightQ);
+        packB<T>(dO, p.dO.strides[1], p.dO.strides[4], queries, p.dv, rightDO);
+        tileGemm<T>(queries, keys, p.d, leftQ, transposedK, scores, BK, false);
+        tileGemm<T>(queries, keys, p.dv, leftDO, transposedV, dP, BK, false);
+        if (keys < BK)
+          for (int64_t i = 0; i < queries; ++i)
+            for (int64_t j = keys; j < BK; ++j)
+              dP[i * BK + j] = 0;
+        backwardScores(p, b, n, g, q0, queries, k0, keys, visible, delta,
+                       scores, dP);
+        // dV += P^T dO; dK += scale dS^T Q; dQ += scale dS K
+        packA<T>(scores, 1, BK, keys, queries, T(1), packedP);
+        tileGemm<T>(keys, p.dv, queries, packedP, rightDO, dvAcc, wideV,
+                    !first);
+        packA<T>(dP, 1, BK, keys, queries, p.scale, packedDSt);
+        tileGemm<T>(keys, p.d, queries, packedDSt, rightQ, dkAcc, wide, !first);
+        packA<T>(dP, BK, 1, queries, keys, p.scale, packedDS);
+        tileGemm<T>(queries, p.d, keys, packedDS, rightK, dqBlock, wide, false);
+        for (int64_t i = 0; i < queries; ++i) {
+          T *dq = p.dq.at(b, q0 + i, n, g);
+          for (int64_t x = 0; x < p.d; ++x)
+            dq[x * p.dq.strides[4]] += dqBlock[i * wide + x];
+        }
+        first = false;
+      }
+    writeKeyGradient<T>(p.dk, b, k0, n, keys, p.d, dkAcc, wide, first);
+    writeKeyGradient<T>(p.dV, b, k0, n, keys, p.dv, dvAcc, wideV, first);
+  }
+}

@@ -1,0 +1,64 @@
+// One tile of a matrix product with its epilogue. Included by isa_*.cpp.
+
+// Depth of a packed block: A, B and C blocks fit the second-level cache.
+template <class T> constexpr int64_t gemmDepth = 1024 / int64_t(sizeof(T));
+
+template <class T> int64_t gemmScratch() {
+  return gemmTileRows * gemmDepth<T> + gemmTileColumns * gemmDepth<T> +
+         gemmTileRows * gemmTileColumns;
+}
+
+// Writes a row of C from the accumulators: alpha, accumulate, bias,
+// activation, as program::Gemm says.
+template <class T>
+void gemmEpilogue(const GemmProblem<T> &p, const T *acc, int64_t row,
+                  int64_t n0, int64_t n1) {
+  constexpr int lanes = Lanes<T>::count;
+  T *c = p.c + row * p.cRow + n0 * p.cCol;
+  T *pre =
+      p.preActivation ? p.preActivation + row * p.cRow + n0 * p.cCol : nullptr;
+  const T *bias = p.bias ? p.bias + n0 : nullptr;
+  int64_t n = n1 - n0, j = 0;
+  if (p.cCol == 1)
+    for (; j + lanes <= n; j += lanes) {
+      Vec<T> x = load<T>(acc + j) * p.alpha;
+      if (bias)
+        x += load<T>(bias + j);
+      if (p.accumulate)
+        x += load<T>(c + j);
+      if (pre)
+        store<T>(pre + j, x);
+      store<T>(c + j, activateVector<T>(p.activation, x));
+    }
+  for (; j < n; ++j) {
+    T x = acc[j] * p.alpha;
+    if (bias)
+      x += bias[j];
+    if (p.accumulate)
+      x += c[j * p.cCol];
+    if (pre)
+      pre[j * p.cCol] = x;
+    c[j * p.cCol] = activateVector<T>(p.activation, splat<T>(x))[0];
+  }
+}
+
+template <class T>
+void gemmTile(const GemmProblem<T> &p, int64_t m0, int64_t m1, int64_t n0,
+              int64_t n1, T *scratch) {
+  T *packedA = scratch;
+  T *packedB = packedA + gemmTileRows * gemmDepth<T>;
+  T *acc = packedB + gemmTileColumns * gemmDepth<T>;
+  int64_t m = m1 - m0, n = n1 - n0;
+  if (p.k == 0)
+    for (int64_t i = 0; i < gemmTileRows * gemmTileColumns; ++i)
+      acc[i] = T(0);
+  for (int64_t k0 = 0; k0 < p.k; k0 += gemmDepth<T>) {
+    int64_t k = p.k - k0 < gemmDepth<T> ? p.k - k0 : gemmDepth<T>;
+    packA<T>(p.a + m0 * p.aRow + k0 * p.aCol, p.aRow, p.aCol, m, k, T(1),
+             packedA);
+    packB<T>(p.b + k0 * p.bRow + n0 * p.bCol, p.bRow, p.bCol, k, n, packedB);
+    tileGemm<T>(m, n, k, packedA, packedB, acc, gemmTileColumns, k0 != 0);
+  }
+  for (int64_t i = 0; i < m; ++i)
+    gemmEpilogue<T>(p, acc + i * gemmTileColumns, m0 + i, n0, n1);
+}

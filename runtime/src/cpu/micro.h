@@ -1,0 +1,95 @@
+// Kernels that are compiled once per instruction set (isa_*.cpp) and chosen
+// when the process starts. The interface is plain data and function pointers:
+// those files must not emit inline functions of the standard library, or the
+// linker might keep the copy that uses instructions this machine lacks.
+#ifndef CLEAVE_RUNTIME_CPU_MICRO_H
+#define CLEAVE_RUNTIME_CPU_MICRO_H
+
+#include <stdint.h>
+
+namespace cleave {
+
+// One matrix product of a batch; strides in elements. The values of
+// `activation` and `maskKind` are those of program::Activation and MaskKind.
+template <class T> struct GemmProblem {
+  int64_t m, n, k;
+  const T *a, *b;
+  int64_t aRow, aCol, bRow, bCol, cRow, cCol;
+  T *c, *preActivation; // preActivation may be null
+  const T *bias;        // may be null
+  T alpha;
+  bool accumulate;
+  int activation;
+};
+
+// Pieces in which gemmTile computes; a multiple of every register block.
+inline constexpr int64_t gemmTileRows = 96, gemmTileColumns = 256;
+
+template <class T> struct AttentionProblem {
+  int64_t b, qLen, kLen, n, g, d, dv;
+  // Strides of [batch, position, kv head, group, feature].
+  struct Array {
+    T *data;
+    int64_t strides[5];
+    T *at(int64_t b, int64_t s, int64_t n, int64_t g) const {
+      return data + b * strides[0] + s * strides[1] + n * strides[2] +
+             g * strides[3];
+    }
+  };
+  Array q, k, v, o, lse, dO, dq, dk, dV;
+  T scale;
+  bool causal;
+  int64_t queryOffset, keyOffset;
+  int maskKind;
+  const void *mask;
+  int64_t maskStrides[5];                       // [b, query, n, g, key]
+  const int64_t *queryPositions, *keyPositions; // may be null
+  int64_t queryPositionStrides[2], keyPositionStrides[2];
+  T *delta; // backward: [b, n, g, qLen], rowsum(dO * o)
+};
+
+// Queries and keys per block.
+inline constexpr int64_t attentionQueries = 48, attentionKeys = 96;
+
+template <class T> struct MicroKernels {
+  // Rows [m0, m1) and columns [n0, n1) of C, at most one tile of them.
+  void (*gemmTile)(const GemmProblem<T> &problem, int64_t m0, int64_t m1,
+                   int64_t n0, int64_t n1, T *scratch);
+  int64_t (*gemmScratch)(); // elements, per thread
+
+  // dst[i] = activation(src[i])
+  void (*activate)(int activation, const T *src, T *dst, int64_t count);
+
+  // One block of queries of one head.
+  void (*attentionForward)(const AttentionProblem<T> &problem, int64_t b,
+                           int64_t n, int64_t g, int64_t queryBlock,
+                           T *scratch);
+  // All queries and keys of one kv head.
+  void (*attentionBackward)(const AttentionProblem<T> &problem, int64_t b,
+                            int64_t n, T *scratch);
+  int64_t (*attentionScratch)(int64_t d, int64_t dv); // elements, per thread
+};
+
+struct MicroSet {
+  const char *name;
+  bool (*available)();
+  MicroKernels<float> f32;
+  MicroKernels<double> f64;
+};
+
+extern const MicroSet microBaseline, microAvx2, microAvx512;
+
+// The best one for this machine. CLEAVE_ISA=baseline|avx2|avx512 overrides.
+const MicroSet &microKernels();
+
+template <class T> const MicroKernels<T> &kernelsOf(const MicroSet &set);
+template <> inline const MicroKernels<float> &kernelsOf(const MicroSet &set) {
+  return set.f32;
+}
+template <> inline const MicroKernels<double> &kernelsOf(const MicroSet &set) {
+  return set.f64;
+}
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_CPU_MICRO_H

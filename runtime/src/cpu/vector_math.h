@@ -1,0 +1,155 @@
+// Vectors of one instruction set, and the functions that kernels need on them.
+// Included only by isa_*.cpp, inside an anonymous namespace of their own;
+// CLEAVE_VECTOR_BYTES says how wide a vector is.
+
+template <class T> struct Lanes;
+template <> struct Lanes<float> {
+  static constexpr int count = CLEAVE_VECTOR_BYTES / 4;
+  typedef float V __attribute__((vector_size(CLEAVE_VECTOR_BYTES)));
+  typedef int32_t I __attribute__((vector_size(CLEAVE_VECTOR_BYTES)));
+  typedef float U __attribute__((vector_size(CLEAVE_VECTOR_BYTES), aligned(4)));
+};
+template <> struct Lanes<double> {
+  static constexpr int count = CLEAVE_VECTOR_BYTES / 8;
+  typedef double V __attribute__((vector_size(CLEAVE_VECTOR_BYTES)));
+  typedef int64_t I __attribute__((vector_size(CLEAVE_VECTOR_BYTES)));
+  typedef double U
+      __attribute__((vector_size(CLEAVE_VECTOR_BYTES), aligned(8)));
+};
+template <class T> using Vec = typename Lanes<T>::V;
+template <class T> using IVec = typename Lanes<T>::I;
+
+template <class T> inline Vec<T> splat(T x) { return Vec<T>{} + x; }
+template <class T> inline Vec<T> load(const T *p) {
+  return *reinterpret_cast<const typename Lanes<T>::U *>(p);
+}
+template <class T> inline void store(T *p, Vec<T> x) {
+  *reinterpret_cast<typename Lanes<T>::U *>(p) = x;
+}
+template <class T> inline Vec<T> maxOf(Vec<T> a, Vec<T> b) {
+  return a > b ? a : b;
+}
+template <class T> inline Vec<T> minOf(Vec<T> a, Vec<T> b) {
+  return a < b ? a : b;
+}
+
+// exp: x = n ln 2 + r, |r| <= ln 2 / 2; a Taylor polynomial for e^r, and 2^n
+// put together from its bits in two halves, so that n may reach past the
+// exponent's range. Error below 2 ulp; 0 below the smallest normal number,
+// infinity above the largest one, NaN stays NaN.
+inline Vec<float> expOf(Vec<float> x) {
+  typedef Vec<float> V;
+  typedef IVec<float> I;
+  V y = minOf<float>(maxOf<float>(x, splat(-87.3365f)), splat(88.7228f));
+  V magic = splat(12582912.0f); // 1.5 * 2^23: adding it rounds
+  V shifted = y * 1.44269504f + magic;
+  V n = shifted - magic;
+  V r = y - n * 0.693359375f; // ln 2 in two parts
+  r = r + n * 2.12194440e-4f;
+  V p = splat(1.0f / 5040);
+  p = p * r + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  I whole = (I)shifted - 0x4b400000; // n, in the low bits
+  I half = whole >> 1;
+  V result = p * (V)((half + 127) << 23) * (V)((whole - half + 127) << 23);
+  result = x < -87.3365f ? V{} : result;
+  result = x > 88.7228f ? splat(__builtin_inff()) : result;
+  return x == x ? result : x;
+}
+
+inline Vec<double> expOf(Vec<double> x) {
+  typedef Vec<double> V;
+  typedef IVec<double> I;
+  V y = minOf<double>(maxOf<double>(x, splat(-708.396)), splat(709.7827));
+  V magic = splat(6755399441055744.0); // 1.5 * 2^52
+  V shifted = y * 1.4426950408889634 + magic;
+  V n = shifted - magic;
+  V r = y - n * 6.93147180369123816490e-01;
+  r = r - n * 1.90821492927058770002e-10;
+  // 1/13! downwards: the next term is below 2^-55 for |r| <= 0.3466.
+  V p = splat(1.6059043836821613e-10);
+  p = p * r + 2.08767569878681e-09;
+  p = p * r + 2.505210838544172e-08;
+  p = p * r + 2.755731922398589e-07;
+  p = p * r + 2.7557319223985893e-06;
+  p = p * r + 2.48015873015873e-05;
+  p = p * r + 1.984126984126984e-04;
+  p = p * r + 1.388888888888889e-03;
+  p = p * r + 8.333333333333333e-03;
+  p = p * r + 4.1666666666666664e-02;
+  p = p * r + 1.6666666666666666e-01;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  p = p * r + 1.0;
+  I whole = (I)shifted - 0x4338000000000000; // n, in the low bits
+  I half = whole >> 1;
+  V result = p * (V)((half + 1023) << 52) * (V)((whole - half + 1023) << 52);
+  result = x < -708.396 ? V{} : result;
+  result = x > 709.7827 ? splat(__builtin_inf()) : result;
+  return x == x ? result : x;
+}
+
+// erf as a rational function of x on [-4, 4], beyond which it is +-1 in f32.
+inline Vec<float> erfOf(Vec<float> x) {
+  typedef Vec<float> V;
+  x = minOf<float>(maxOf<float>(x, splat(-4.0f)), splat(4.0f));
+  V s = x * x;
+  V p = splat(-2.72614225801306e-10f);
+  p = p * s + 2.77068142495902e-08f;
+  p = p * s - 2.10102402082508e-06f;
+  p = p * s - 5.69250639462346e-05f;
+  p = p * s - 7.34990630326855e-04f;
+  p = p * s - 2.95459980854025e-03f;
+  p = p * s - 1.60960333262415e-02f;
+  V q = splat(-1.45660718464996e-05f);
+  q = q * s - 2.13374055278905e-04f;
+  q = q * s - 1.68282697438203e-03f;
+  q = q * s - 7.37332916720468e-03f;
+  q = q * s - 1.42647390514189e-02f;
+  return x * p / q;
+}
+
+// f64 serves checks, not speed: exactness first.
+inline Vec<double> erfOf(Vec<double> x) {
+  for (int i = 0; i < Lanes<double>::count; ++i)
+    x[i] = __builtin_erf(x[i]);
+  return x;
+}
+
+// The numbers are those of program::Activation.
+template <class T> inline Vec<T> activateVector(int activation, Vec<T> x) {
+  switch (activation) {
+  case 1: { // GELU, tanh form: x * sigmoid(2u)
+    Vec<T> u = x * T(0.7978845608028654) * (x * x * T(0.044715) + T(1));
+    return x / (expOf(u * T(-2)) + T(1));
+  }
+  case 2: // GELU, erf form
+    return x * T(0.5) * (erfOf(x * T(0.7071067811865476)) + T(1));
+  case 3:
+    return x > T(0) ? x : Vec<T>{};
+  case 4: // SiLU
+    return x / (expOf(-x) + T(1));
+  }
+  return x;
+}
+
+template <class T>
+void activate(int activation, const T *src, T *dst, int64_t count) {
+  constexpr int lanes = Lanes<T>::count;
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    store<T>(dst + i, activateVector<T>(activation, load<T>(src + i)));
+  if (i == count)
+    return;
+  Vec<T> rest{};
+  for (int64_t j = i; j < count; ++j)
+    rest[j - i] = src[j];
+  rest = activateVector<T>(activation, rest);
+  for (int64_t j = i; j < count; ++j)
+    dst[j] = rest[j - i];
+}

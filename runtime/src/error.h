@@ -1,0 +1,51 @@
+// Errors inside the runtime are exceptions; guarded() turns them into the
+// statuses of the C ABI, which no exception may cross.
+#ifndef CLEAVE_RUNTIME_ERROR_H
+#define CLEAVE_RUNTIME_ERROR_H
+
+#include "cleave/runtime.h"
+
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace cleave {
+
+struct Error : std::runtime_error {
+  Error(cleave_status status, const std::string &message, int rank = -1)
+      : std::runtime_error(message), status(status), rank(rank) {}
+  cleave_status status;
+  int rank; // the rank to blame where it is not the one that throws
+};
+
+// Thrown by a waiting rank when another one has failed.
+struct Aborted : std::exception {
+  const char *what() const noexcept override { return "another rank failed"; }
+};
+
+[[noreturn]] inline void fail(cleave_status status,
+                              const std::string &message) {
+  throw Error(status, message);
+}
+
+// Stores the message for cleave_last_error() and returns the status.
+cleave_status report(cleave_status status, const char *message) noexcept;
+
+template <class Body> cleave_status guarded(Body body) noexcept {
+  try {
+    body();
+    return CLEAVE_OK;
+  } catch (const Error &error) {
+    return report(error.status, error.what());
+  } catch (const std::bad_alloc &) {
+    return report(CLEAVE_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception &error) {
+    return report(CLEAVE_INTERNAL, error.what());
+  } catch (...) {
+    return report(CLEAVE_INTERNAL, "unknown exception");
+  }
+}
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_ERROR_H

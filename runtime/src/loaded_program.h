@@ -1,0 +1,39 @@
+// A program in memory with its kernels: what cleave_program points to.
+#ifndef CLEAVE_RUNTIME_LOADED_PROGRAM_H
+#define CLEAVE_RUNTIME_LOADED_PROGRAM_H
+
+#include "cleave/program.h"
+#include "cleave/runtime.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+struct cleave_program {
+  cleave::program::Program data;
+  std::map<std::string, cleave_kernel, std::less<>> added;
+  void *library = nullptr; // dlopen
+  std::string libraryPath;
+  std::vector<cleave_kernel> kernels; // by kernel index, once bound
+
+  cleave_program() = default;
+  cleave_program(const cleave_program &) = delete;
+  ~cleave_program();
+
+  // Resolves all kernels; throws BAD_PROGRAM naming those that are missing.
+  void bindKernels();
+};
+
+namespace cleave {
+
+// Throws unless indices, sizes and names are consistent. Addresses of
+// commands are checked when a session prepares them.
+void checkStructure(const program::Program &program);
+
+std::unique_ptr<cleave_program> parseProgram(std::string_view bytes);
+std::unique_ptr<cleave_program> loadProgram(const std::string &dir);
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_LOADED_PROGRAM_H

@@ -1,0 +1,383 @@
+// The `local` transport: ranks are threads, and a collective reads the memory
+// of its peers between barriers. Every element is reduced by one rank, in the
+// order of the group, so replicas are bit-identical and runs repeat exactly.
+
+#include "error.h"
+#include "transport.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <linux/futex.h>
+#include <map>
+#include <mutex>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+using namespace cleave;
+using program::CollectiveKind;
+
+namespace {
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t abortedBit = 0x80000000;
+constexpr int spinRounds = 4000;
+
+void futexWake(std::atomic<uint32_t> &word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE_PRIVATE,
+          INT32_MAX, nullptr, nullptr, 0);
+}
+
+// Returns when the word is not `expected`, on a wake-up, or after `seconds`.
+void futexWait(std::atomic<uint32_t> &word, uint32_t expected, double seconds) {
+  timespec limit;
+  limit.tv_sec = static_cast<time_t>(seconds);
+  limit.tv_nsec = static_cast<long>((seconds - double(limit.tv_sec)) * 1e9);
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAIT_PRIVATE,
+          expected, &limit, nullptr, 0);
+}
+
+// A set of ranks that hold collectives together.
+class Group {
+public:
+  Group(std::vector<int> members, const TransportOptions &options)
+      : members(std::move(members)), options(options),
+        calls(this->members.size()), passed(this->members.size()) {}
+
+  // Waits until all members are here. The release of the last one orders all
+  // writes before the barrier with all reads after it.
+  void barrier(const CollectiveCall &call) {
+    uint32_t turn = generation.load(std::memory_order_acquire);
+    if (turn & abortedBit)
+      throw Aborted();
+    uint32_t next = (turn + 1) & ~abortedBit;
+    passed[call.self].store(next, std::memory_order_relaxed);
+    if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == members.size()) {
+      arrived.store(0, std::memory_order_relaxed);
+      // Fails only against abort(), whose bit must stay.
+      if (!generation.compare_exchange_strong(turn, next,
+                                              std::memory_order_acq_rel))
+        throw Aborted();
+      futexWake(generation);
+      return;
+    }
+    for (int round = 0; options.spin && round < spinRounds; ++round) {
+      if (generation.load(std::memory_order_acquire) != turn)
+        break;
+      __builtin_ia32_pause();
+    }
+    auto deadline =
+        Clock::now() + std::chrono::duration<double>(options.timeoutSeconds);
+    while (true) {
+      uint32_t now = generation.load(std::memory_order_acquire);
+      if (now == next)
+        return;
+      // The barrier may also have been passed before it was aborted; the run
+      // is lost either way.
+      if (now & abortedBit)
+        throw Aborted();
+      double left =
+          std::chrono::duration<double>(deadline - Clock::now()).count();
+      if (left <= 0)
+        timeOut(call, next);
+      futexWait(generation, turn, left);
+    }
+  }
+
+  void abort() {
+    generation.fetch_or(abortedBit, std::memory_order_acq_rel);
+    futexWake(generation);
+  }
+
+  const std::vector<int> members;
+
+private:
+  [[noreturn]] void timeOut(const CollectiveCall &call, uint32_t next) {
+    std::string missing;
+    int first = -1;
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (passed[i].load(std::memory_order_relaxed) == next)
+        continue;
+      missing += (missing.empty() ? "" : ", ") + std::to_string(members[i]);
+      if (first < 0)
+        first = members[i];
+    }
+    std::string all;
+    for (int rank : members)
+      all += (all.empty() ? "" : ", ") + std::to_string(rank);
+    char seconds[32];
+    snprintf(seconds, sizeof(seconds), "%g", options.timeoutSeconds);
+    throw Error(
+        CLEAVE_TIMEOUT,
+        std::string(nameOf(call.kind)) + " " + call.name + " over ranks " +
+            all + " timed out after " + seconds +
+            " s: missing ranks: " + (missing.empty() ? "none" : missing),
+        first);
+  }
+
+  const TransportOptions &options;
+  alignas(64) std::atomic<uint32_t> arrived{0};
+  alignas(64) std::atomic<uint32_t> generation{0};
+
+public:
+  // What each member brought to the current collective: written before the
+  // first barrier, read by the others until the last one.
+  std::vector<const CollectiveCall *> calls;
+
+private:
+  std::vector<std::atomic<uint32_t>> passed;
+};
+
+class LocalOperation : public Operation {
+public:
+  LocalOperation(CollectiveCall call, Group &group, Counters &counters)
+      : call(std::move(call)), group(group), counters(counters),
+        elementSize(program::sizeOf(this->call.dtype)),
+        size(static_cast<int>(group.members.size())),
+        sources(group.members.size()) {}
+
+  // The data moves in finish(): nobody else would do the copying meanwhile.
+  void start() override {}
+
+  void finish() override {
+    mine().calls.fetch_add(1, std::memory_order_relaxed);
+    group.calls[call.self] = &call;
+    group.barrier(call);
+    checkPeers();
+    switch (call.kind) {
+    case CollectiveKind::AllReduce:
+      allReduce();
+      break;
+    case CollectiveKind::AllGather:
+      for (size_t part = 0; part < call.parts.size(); ++part)
+        allGather(part);
+      break;
+    case CollectiveKind::ReduceScatter:
+      for (size_t part = 0; part < call.parts.size(); ++part)
+        reduceScatter(part);
+      break;
+    case CollectiveKind::AllToAll:
+      for (size_t part = 0; part < call.parts.size(); ++part)
+        allToAll(part);
+      break;
+    case CollectiveKind::Permute:
+      for (size_t part = 0; part < call.parts.size(); ++part)
+        receiveWhole(part, call.sources[call.self]);
+      break;
+    case CollectiveKind::Broadcast:
+      for (size_t part = 0; part < call.parts.size(); ++part)
+        receiveWhole(part, call.root);
+      break;
+    }
+    group.barrier(call); // peers may read our memory until here
+  }
+
+private:
+  Counters::Entry &mine() {
+    return counters.at(group.members[call.self], call.purpose);
+  }
+
+  // Books bytes that this rank reads from the memory of member `owner`.
+  void book(int owner, int64_t bytes) {
+    if (owner == call.self)
+      return;
+    mine().received.fetch_add(bytes, std::memory_order_relaxed);
+    counters.at(group.members[owner], call.purpose)
+        .sent.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+  void read(int owner, char *dst, const char *src, int64_t bytes) {
+    if (dst != src)
+      std::memcpy(dst, src, bytes);
+    book(owner, bytes);
+  }
+
+  const Part &partOf(int member, size_t part) const {
+    return group.calls[member]->parts[part];
+  }
+
+  // Programs of different ranks that disagree would read wild memory.
+  void checkPeers() {
+    for (int p = 0; p < size; ++p) {
+      const CollectiveCall &peer = *group.calls[p];
+      bool same = peer.kind == call.kind && peer.dtype == call.dtype &&
+                  peer.parts.size() == call.parts.size();
+      for (size_t i = 0; same && i < call.parts.size(); ++i)
+        same = peer.parts[i].count == call.parts[i].count &&
+               peer.parts[i].outer == call.parts[i].outer;
+      if (!same)
+        fail(CLEAVE_BAD_PROGRAM,
+             "ranks " + std::to_string(group.members[call.self]) + " and " +
+                 std::to_string(group.members[p]) +
+                 " meet in different collectives: " + nameOf(call.kind) + " " +
+                 call.name + " and " + nameOf(peer.kind) + " " + peer.name);
+    }
+  }
+
+  // Calls body(part, begin, end) for the pieces of chunk `member`, where the
+  // parts are laid end to end and cut into ceil(total / size) elements.
+  template <class Body> void forChunk(int member, Body body) {
+    int64_t total = 0;
+    for (const Part &part : call.parts)
+      total += part.count;
+    int64_t chunk = (total + size - 1) / size;
+    int64_t low = chunk * member, high = std::min(low + chunk, total);
+    int64_t base = 0;
+    for (size_t i = 0; i < call.parts.size(); ++i) {
+      int64_t count = call.parts[i].count;
+      int64_t begin = std::max<int64_t>(low - base, 0);
+      int64_t end = std::min(high - base, count);
+      if (begin < end)
+        body(i, begin, end);
+      base += count;
+    }
+  }
+
+  // Reduce-scatter, then all-gather. A peer reads chunk p of our src only if
+  // it is member p, so writing our own chunk in place disturbs nobody.
+  void allReduce() {
+    forChunk(call.self, [&](size_t part, int64_t begin, int64_t end) {
+      for (int p = 0; p < size; ++p) {
+        sources[p] = partOf(p, part).src + begin * elementSize;
+        book(p, (end - begin) * elementSize);
+      }
+      reduceInto(call.parts[part].dst + begin * elementSize, sources,
+                 end - begin, call.dtype, call.reduce);
+    });
+    group.barrier(call);
+    for (int step = 1; step < size; ++step) {
+      int p = (call.self + step) % size;
+      forChunk(p, [&](size_t part, int64_t begin, int64_t end) {
+        read(p, call.parts[part].dst + begin * elementSize,
+             partOf(p, part).dst + begin * elementSize,
+             (end - begin) * elementSize);
+      });
+    }
+  }
+
+  void allGather(size_t index) {
+    const Part &part = call.parts[index];
+    int64_t row = part.inner * elementSize;
+    for (int step = 0; step < size; ++step) {
+      int p = (call.self + step) % size;
+      for (int64_t o = 0; o < part.outer; ++o)
+        read(p, part.dst + (o * size + p) * row, partOf(p, index).src + o * row,
+             row);
+    }
+  }
+
+  void reduceScatter(size_t index) {
+    const Part &part = call.parts[index];
+    int64_t row = part.inner * elementSize;
+    for (int64_t o = 0; o < part.outer; ++o) {
+      for (int p = 0; p < size; ++p) {
+        sources[p] = partOf(p, index).src + (o * size + call.self) * row;
+        book(p, row);
+      }
+      reduceInto(part.dst + o * row, sources, part.inner, call.dtype,
+                 call.reduce);
+    }
+  }
+
+  void allToAll(size_t index) {
+    const Part &part = call.parts[index];
+    for (int step = 0; step < size; ++step) {
+      int p = (call.self + step) % size;
+      const char *src = partOf(p, index).src;
+      // The block is one sequence of elements, cut into rows of `inner` on
+      // the sender's side and of `dstInner` on ours.
+      for (int64_t at = 0; at < part.count;) {
+        int64_t srcColumn = at % part.inner, dstColumn = at % part.dstInner;
+        int64_t run =
+            std::min(part.inner - srcColumn, part.dstInner - dstColumn);
+        int64_t srcAt =
+            (at / part.inner * size + call.self) * part.inner + srcColumn;
+        int64_t dstAt =
+            (at / part.dstInner * size + p) * part.dstInner + dstColumn;
+        read(p, part.dst + dstAt * elementSize, src + srcAt * elementSize,
+             run * elementSize);
+        at += run;
+      }
+    }
+  }
+
+  void receiveWhole(size_t index, int from) {
+    const Part &part = call.parts[index];
+    if (from < 0)
+      std::memset(part.dst, 0, part.count * elementSize);
+    else
+      read(from, part.dst, partOf(from, index).src, part.count * elementSize);
+  }
+
+  const CollectiveCall call;
+  Group &group;
+  Counters &counters;
+  const int64_t elementSize;
+  const int size;
+  std::vector<const char *> sources;
+};
+
+class LocalTransport : public Transport {
+public:
+  LocalTransport(const TransportOptions &options, Counters &counters)
+      : options(options), counters(counters) {}
+
+  std::unique_ptr<Endpoint> connect(int rank) override;
+
+  void abort() override {
+    std::lock_guard lock(mutex);
+    aborted = true;
+    for (auto &[members, group] : groups)
+      group->abort();
+  }
+
+  Group &groupOf(const std::vector<int> &members) {
+    std::lock_guard lock(mutex);
+    std::unique_ptr<Group> &group = groups[members];
+    if (!group) {
+      group = std::make_unique<Group>(members, options);
+      if (aborted)
+        group->abort();
+    }
+    return *group;
+  }
+
+  const TransportOptions options;
+  Counters &counters;
+
+private:
+  std::mutex mutex;
+  std::map<std::vector<int>, std::unique_ptr<Group>> groups;
+  bool aborted = false;
+};
+
+class LocalEndpoint : public Endpoint {
+public:
+  explicit LocalEndpoint(LocalTransport &transport) : transport(transport) {}
+
+  std::unique_ptr<Operation> prepare(CollectiveCall call) override {
+    Group &group = transport.groupOf(call.members);
+    return std::make_unique<LocalOperation>(std::move(call), group,
+                                            transport.counters);
+  }
+
+private:
+  LocalTransport &transport;
+};
+
+std::unique_ptr<Endpoint> LocalTransport::connect(int) {
+  return std::make_unique<LocalEndpoint>(*this);
+}
+} // namespace
+
+std::unique_ptr<Transport>
+cleave::makeLocalTransport(const TransportOptions &options,
+                           Counters &counters) {
+  return std::make_unique<LocalTransport>(options, counters);
+}
+
+const char *cleave::nameOf(CollectiveKind kind) {
+  constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
+                                   "all_to_all", "permute",    "broadcast"};
+  return names[static_cast<int>(kind)];
+}

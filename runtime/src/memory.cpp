@@ -1,0 +1,76 @@
+// Arena memory: mapped pages with guards.
+
+#include "memory.h"
+
+#include "error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace cleave;
+
+namespace {
+constexpr char poisonBytes[2] = {char(0xfa), char(0x7f)}; // 0x7ffa, repeated
+constexpr char guardByte = char(0xc5);
+
+int64_t pageSize() {
+  static const int64_t size = sysconf(_SC_PAGESIZE);
+  return size;
+}
+} // namespace
+
+Memory::Memory(int64_t bytes) : bytes(bytes) {
+  int64_t page = pageSize();
+  if (bytes > INT64_MAX - 3 * page)
+    fail(CLEAVE_OUT_OF_MEMORY,
+         "an arena of " + std::to_string(bytes) + " bytes cannot be mapped");
+  int64_t usable = (bytes + page - 1) / page * page;
+  mappedBytes = usable + 2 * page;
+  mapping =
+      mmap(nullptr, mappedBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) {
+    mapping = nullptr;
+    fail(CLEAVE_OUT_OF_MEMORY,
+         "an arena of " + std::to_string(bytes) +
+             " bytes cannot be mapped: " + std::strerror(errno));
+  }
+  start = static_cast<char *>(mapping) + page;
+  if (usable && mprotect(start, usable, PROT_READ | PROT_WRITE) != 0)
+    fail(CLEAVE_OUT_OF_MEMORY,
+         "an arena of " + std::to_string(bytes) +
+             " bytes cannot be allocated: " + std::strerror(errno));
+}
+
+Memory::~Memory() {
+  if (mapping)
+    munmap(mapping, mappedBytes);
+}
+
+void Memory::poison(char *at, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; ++i)
+    at[i] = poisonBytes[reinterpret_cast<uintptr_t>(at + i) & 1];
+}
+
+void Memory::guard() {
+  int64_t slack = mappedBytes - 2 * pageSize() - bytes;
+  std::memset(start + bytes, guardByte, slack);
+}
+
+bool Memory::guardIntact() const {
+  const char *end = static_cast<char *>(mapping) + mappedBytes - pageSize();
+  for (const char *at = start + bytes; at < end; ++at)
+    if (*at != guardByte)
+      return false;
+  return true;
+}
+
+int64_t Memory::touched(const char *at, int64_t bytes) {
+  while (bytes > 0 &&
+         at[bytes - 1] ==
+             poisonBytes[reinterpret_cast<uintptr_t>(at + bytes - 1) & 1])
+    --bytes;
+  return std::max<int64_t>(bytes, 0);
+}

@@ -1,0 +1,45 @@
+// The memory of one arena of one rank, between inaccessible pages, so that a
+// kernel that runs over an end faults instead of writing into a neighbour.
+#ifndef CLEAVE_RUNTIME_MEMORY_H
+#define CLEAVE_RUNTIME_MEMORY_H
+
+#include <cstdint>
+#include <utility>
+
+namespace cleave {
+
+class Memory {
+public:
+  Memory() = default;
+  explicit Memory(int64_t bytes); // zeroed; throws OUT_OF_MEMORY
+  Memory(Memory &&other) noexcept { *this = std::move(other); }
+  Memory &operator=(Memory &&other) noexcept {
+    std::swap(mapping, other.mapping);
+    std::swap(mappedBytes, other.mappedBytes);
+    std::swap(start, other.start);
+    std::swap(bytes, other.bytes);
+    return *this;
+  }
+  ~Memory();
+
+  char *data() const { return start; }
+  int64_t size() const { return bytes; }
+
+  // Poison: as f64, f32 and bf16 a NaN; as an index far out of range.
+  static void poison(char *at, int64_t bytes);
+  // One past the last byte that differs from the poison.
+  static int64_t touched(const char *at, int64_t bytes);
+  // Fills the slack between the last byte and the next page with a pattern.
+  void guard();
+  bool guardIntact() const;
+
+private:
+  void *mapping = nullptr;
+  int64_t mappedBytes = 0;
+  char *start = nullptr;
+  int64_t bytes = 0;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_MEMORY_H

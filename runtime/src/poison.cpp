@@ -1,0 +1,86 @@
+// Poison mode: memory that should not be read holds NaNs, memory that should
+// not be written is checked, and the highest byte in use is measured.
+
+#include "error.h"
+#include "rank.h"
+
+#include <algorithm>
+
+using namespace cleave;
+using namespace cleave::program;
+
+// After the last use of a value its bytes are poisoned, less what other live
+// values hold (a result that took its operand's place begins where it ends).
+void Rank::planPoison(PreparedAction &prepared) const {
+  const std::vector<Lifetime> &lives = prepared.action->lifetimes;
+  prepared.dead.resize(prepared.commands.size());
+  for (size_t a = 0; a < lives.size(); ++a) {
+    const Lifetime &life = lives[a];
+    if (static_cast<size_t>(life.last) >= prepared.commands.size())
+      fail(CLEAVE_BAD_PROGRAM, "the lifetime of " + data.strings[life.name] +
+                                   " in action \"" + prepared.action->name +
+                                   "\" ends after its last command");
+    int64_t begin = life.offset, end = life.offset + life.size;
+    std::vector<std::pair<int64_t, int64_t>> live;
+    for (size_t b = 0; b < lives.size(); ++b) {
+      const Lifetime &other = lives[b];
+      int64_t otherEnd = other.offset + other.size;
+      if (a == b || other.arena != life.arena || other.offset >= end ||
+          otherEnd <= begin)
+        continue;
+      if (a < b && life.first < other.last && other.first < life.last)
+        fail(CLEAVE_BAD_PROGRAM,
+             "action \"" + prepared.action->name + "\": " +
+                 data.strings[life.name] + " and " + data.strings[other.name] +
+                 " are live at the same time and share bytes of arena \"" +
+                 data.arenas[life.arena].name + "\"");
+      if (other.first <= life.last && other.last > life.last)
+        live.push_back({other.offset, otherEnd});
+    }
+    std::sort(live.begin(), live.end());
+    auto &ranges = prepared.dead[life.last];
+    for (auto [from, to] : live) {
+      if (begin < from)
+        ranges.push_back({life.arena, begin, from});
+      begin = std::max(begin, to);
+    }
+    if (begin < end)
+      ranges.push_back({life.arena, begin, end});
+  }
+}
+
+void Rank::noteTouched(size_t arena, int64_t end) {
+  int64_t &high = touchedHigh[arena];
+  high = std::max(
+      high, Memory::touched(arenas[arena].data() + high, end - high) + high);
+}
+
+void Rank::beforeAction() {
+  touchedHigh.assign(arenas.size(), 0);
+  for (size_t i = 0; i < arenas.size(); ++i)
+    if (data.arenas[i].lifespan == Lifespan::Transient)
+      Memory::poison(arenas[i].data(), arenas[i].size());
+}
+
+void Rank::afterCommand(const PreparedAction &prepared, size_t command) {
+  for (const PreparedAction::Range &range : prepared.dead[command]) {
+    noteTouched(range.arena, range.end);
+    Memory::poison(arenas[range.arena].data() + range.begin,
+                   range.end - range.begin);
+  }
+}
+
+void Rank::afterAction() {
+  int64_t touched = 0;
+  for (size_t i = 0; i < arenas.size(); ++i) {
+    if (!arenas[i].guardIntact())
+      fail(CLEAVE_RANK_FAILED, "bytes after the end of arena \"" +
+                                   data.arenas[i].name + "\" were written");
+    if (data.arenas[i].lifespan == Lifespan::Transient)
+      noteTouched(i, arenas[i].size());
+    else
+      touchedHigh[i] = arenas[i].size();
+    touched += touchedHigh[i];
+  }
+  touchedBytes = std::max(touchedBytes, touched);
+}

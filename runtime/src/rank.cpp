@@ -1,0 +1,410 @@
+// Preparing the commands of one rank.
+
+#include "rank.h"
+
+#include "cleave/workspace.h"
+#include "cpu/attention.h"
+#include "cpu/gemm.h"
+#include "cpu/parallel.h"
+#include "error.h"
+#include "tiles.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace cleave;
+using namespace cleave::program;
+
+namespace {
+[[noreturn]] void bad(const std::string &message) {
+  fail(CLEAVE_BAD_PROGRAM, message);
+}
+
+// Bytes from the first to past the last element of a strided array.
+template <class Dims, class Strides>
+int64_t spanOf(const Dims &dims, const Strides &strides, int64_t elementSize) {
+  __int128 last = 0;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < 0)
+      bad("negative size " + std::to_string(dims[i]));
+    if (strides[i] < 0)
+      bad("negative stride " + std::to_string(strides[i]));
+    if (dims[i] == 0)
+      return 0;
+    last += __int128(dims[i] - 1) * strides[i];
+    if (last > INT64_MAX / 16)
+      bad("a buffer is larger than memory can be");
+  }
+  return (int64_t(last) + 1) * elementSize;
+}
+
+int64_t spanOf(int64_t count, int64_t elementSize) {
+  return spanOf(std::array{count}, std::array<int64_t, 1>{1}, elementSize);
+}
+
+int64_t checkedProduct(int64_t a, int64_t b) {
+  int64_t product;
+  if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product))
+    bad("size " + std::to_string(a) + " x " + std::to_string(b) +
+        " is out of range");
+  return product;
+}
+} // namespace
+
+Rank::Rank(cleave_program &program, int rank, int threads, bool poison)
+    : rank(rank), threads(threads), poison(poison), program(program),
+      data(program.data), axisIndex(axisIndices(data, rank)) {
+  for (const MeshAxis &axis : data.mesh)
+    axisSize.push_back(axis.size);
+  ctx = {axisIndex.data(), axisSize.data(),
+         static_cast<int64_t>(axisSize.size()), rank, data.numRanks()};
+  for (const Arena &arena : data.arenas) {
+    arenas.emplace_back(arena.size);
+    if (poison)
+      arenas.back().guard();
+  }
+}
+
+char *Rank::resolve(const BufferRef &ref, int64_t low, int64_t high) const {
+  if (ref.arena < 0 || static_cast<size_t>(ref.arena) >= arenas.size())
+    bad("arena " + std::to_string(ref.arena) + " does not exist");
+  if (!ref.axisCoef.empty() && ref.axisCoef.size() != axisIndex.size())
+    bad("an address has " + std::to_string(ref.axisCoef.size()) +
+        " axis terms, the mesh has " + std::to_string(axisIndex.size()));
+  __int128 offset = ref.offset;
+  for (size_t i = 0; i < ref.axisCoef.size(); ++i)
+    offset += __int128(ref.axisCoef[i]) * axisIndex[i];
+  const Memory &arena = arenas[ref.arena];
+  if (offset + low < 0 || offset + high > arena.size())
+    bad("bytes [" + std::to_string(int64_t(offset + low)) + ", " +
+        std::to_string(int64_t(offset + high)) + ") of rank " +
+        std::to_string(rank) + " leave arena \"" + data.arenas[ref.arena].name +
+        "\" of " + std::to_string(arena.size()) + " bytes");
+  return arena.data() + int64_t(offset);
+}
+
+const PreparedAction *Rank::find(std::string_view action) const {
+  for (const PreparedAction &prepared : actions)
+    if (prepared.action->name == action)
+      return &prepared;
+  return nullptr;
+}
+
+void Rank::prepare(Endpoint &endpoint, const Counters &counters) {
+  setThreads(threads);
+  uint32_t ownClass = data.rankClass.empty() ? 0 : data.rankClass[rank];
+  // Workspaces that the plan does not cover (another machine, other threads)
+  // come from one buffer, which must not move once addresses are taken.
+  for (const Action &action : data.actions)
+    for (const Command &command : action.commands) {
+      std::string error;
+      int64_t need = 0, planned = 0;
+      if (auto *gemm = std::get_if<Gemm>(&command.op)) {
+        need = gemmWorkspace(*gemm, threads, error);
+        planned = gemm->workspace.present() ? gemm->workspaceSize : 0;
+      } else if (auto *attention = std::get_if<Attention>(&command.op)) {
+        need = attentionWorkspace(*attention, threads, error);
+        planned = attention->workspace.present() ? attention->workspaceSize : 0;
+      }
+      if (action.rankClass == ownClass && need > planned)
+        unplannedNeed = std::max(unplannedNeed, need);
+    }
+  unplanned = Memory(unplannedNeed);
+  unplannedBytes = unplannedNeed;
+  for (const Action &action : data.actions)
+    if (action.rankClass == ownClass)
+      prepareAction(action, endpoint, counters);
+}
+
+void Rank::prepareAction(const Action &action, Endpoint &endpoint,
+                         const Counters &counters) {
+  PreparedAction &prepared = actions.emplace_back();
+  prepared.action = &action;
+  std::map<int32_t, Operation *> started;
+  for (size_t i = 0; i < action.commands.size(); ++i) {
+    const Command &command = action.commands[i];
+    PreparedCommand &out = prepared.commands.emplace_back();
+    out.command = &command;
+    try {
+      if (auto *collective = std::get_if<Collective>(&command.op)) {
+        operations.push_back(
+            endpoint.prepare(makeCall(*collective, command, counters)));
+        Operation *operation = operations.back().get();
+        if (collective->token >= 0) {
+          started[collective->token] = operation;
+          out.run = [operation] { operation->start(); };
+        } else {
+          out.run = [operation] {
+            operation->start();
+            operation->finish();
+          };
+        }
+      } else if (auto *wait = std::get_if<Wait>(&command.op)) {
+        Operation *operation = started.at(wait->token); // checkStructure
+        out.run = [operation] { operation->finish(); };
+      } else {
+        std::visit(
+            [&](const auto &op) {
+              if constexpr (requires { prepare(op); })
+                out.run = prepare(op);
+            },
+            command.op);
+      }
+    } catch (const Error &error) {
+      throw Error(error.status, "action \"" + action.name + "\", command " +
+                                    std::to_string(i) + " (" +
+                                    data.strings[command.source] +
+                                    "): " + error.what());
+    }
+  }
+  if (poison)
+    planPoison(prepared);
+}
+
+Rank::Run Rank::prepare(const Launch &launch) {
+  std::vector<void *> args;
+  for (const BufferRef &arg : launch.args)
+    args.push_back(resolve(arg, 0, 0));
+  if (launch.extent < 0 || launch.grain < 1)
+    bad("rows [0, " + std::to_string(launch.extent) + ") in pieces of " +
+        std::to_string(launch.grain));
+  cleave_kernel kernel = program.kernels[launch.kernel];
+  return [this, kernel, args = std::move(args), extent = launch.extent,
+          grain = launch.grain] {
+    parallelFor(extent, grain, threads, [&](int64_t begin, int64_t end, int) {
+      kernel(&ctx, args.data(), begin, end);
+    });
+  };
+}
+
+void *Rank::workspace(const BufferRef &planned, int64_t plannedBytes,
+                      int64_t neededBytes) {
+  if (planned.present()) {
+    char *at = resolve(planned, 0, plannedBytes);
+    if (plannedBytes >= neededBytes)
+      return at;
+  }
+  return unplanned.data();
+}
+
+Rank::Run Rank::prepare(const Gemm &gemm) {
+  std::string error;
+  int64_t need = gemmWorkspace(gemm, threads, error);
+  if (need < 0)
+    fail(CLEAVE_UNSUPPORTED, error);
+  auto matrix = [&](const BufferRef &buffer, const MatrixRef &matrix,
+                    int64_t rows, int64_t columns) {
+    std::vector<int64_t> dims = gemm.batch, strides = matrix.batchStrides;
+    dims.insert(dims.end(), {rows, columns});
+    strides.insert(strides.end(), {matrix.rowStride, matrix.colStride});
+    return resolve(buffer, 0, spanOf(dims, strides, sizeOf(gemm.dtype)));
+  };
+  GemmBuffers buffers;
+  buffers.a = matrix(gemm.a.buffer, gemm.a, gemm.m, gemm.k);
+  buffers.b = matrix(gemm.b.buffer, gemm.b, gemm.k, gemm.n);
+  buffers.c = matrix(gemm.c.buffer, gemm.c, gemm.m, gemm.n);
+  if (gemm.bias.present())
+    buffers.bias = resolve(gemm.bias, 0, spanOf(gemm.n, sizeOf(gemm.dtype)));
+  if (gemm.preActivation.present())
+    buffers.preActivation = matrix(gemm.preActivation, gemm.c, gemm.m, gemm.n);
+  buffers.workspace = workspace(gemm.workspace, gemm.workspaceSize, need);
+  return makeGemm(gemm, buffers, threads);
+}
+
+Rank::Run Rank::prepare(const Attention &x) {
+  std::string error;
+  int64_t need = attentionWorkspace(x, threads, error);
+  if (need < 0)
+    fail(CLEAVE_UNSUPPORTED, error);
+  using Dims = std::array<int64_t, 5>;
+  auto at = [&](const AttentionRef &ref, Dims dims, int64_t size) {
+    return resolve(ref.buffer, 0, spanOf(dims, ref.strides, size));
+  };
+  int64_t size = sizeOf(x.dtype);
+  AttentionBuffers buffers;
+  buffers.q = at(x.q, {x.b, x.qLen, x.n, x.g, x.d}, size);
+  buffers.k = at(x.k, {x.b, x.kLen, x.n, 1, x.d}, size);
+  buffers.v = at(x.v, {x.b, x.kLen, x.n, 1, x.dv}, size);
+  buffers.o = at(x.o, {x.b, x.qLen, x.n, x.g, x.dv}, size);
+  buffers.lse = at(x.lse, {x.b, x.qLen, x.n, x.g, 1}, size);
+  if (x.backward) {
+    buffers.dO = at(x.dO, {x.b, x.qLen, x.n, x.g, x.dv}, size);
+    buffers.dq = at(x.dq, {x.b, x.qLen, x.n, x.g, x.d}, size);
+    buffers.dk = at(x.dk, {x.b, x.kLen, x.n, 1, x.d}, size);
+    buffers.dV = at(x.dV, {x.b, x.kLen, x.n, 1, x.dv}, size);
+  }
+  if (x.mask != MaskKind::None)
+    buffers.mask = at(x.maskRef, {x.b, x.qLen, x.n, x.g, x.kLen},
+                      x.mask == MaskKind::Boolean ? 1 : size);
+  auto positions = [&](const BufferRef &ref, int64_t length,
+                       const std::array<int64_t, 2> &strides) {
+    return reinterpret_cast<const int64_t *>(
+        resolve(ref, 0, spanOf(std::array{x.b, length}, strides, 8)));
+  };
+  if (x.queryPositions.present())
+    buffers.queryPositions =
+        positions(x.queryPositions, x.qLen, x.queryPositionStrides);
+  if (x.keyPositions.present())
+    buffers.keyPositions =
+        positions(x.keyPositions, x.kLen, x.keyPositionStrides);
+  buffers.workspace = workspace(x.workspace, x.workspaceSize, need);
+  return makeAttention(x, buffers, threads);
+}
+
+Rank::Run Rank::prepare(const Copy &copy) {
+  int64_t size = copy.elementSize;
+  if (size < 1)
+    bad("elements of " + std::to_string(size) + " bytes");
+  std::vector<int64_t> dims = copy.shape;
+  if (copy.srcStrides.size() != dims.size() ||
+      copy.dstStrides.size() != dims.size())
+    bad("a copy of rank " + std::to_string(dims.size()) +
+        " needs as many strides");
+  char *src = resolve(copy.src, 0, spanOf(dims, copy.srcStrides, size));
+  char *dst = resolve(copy.dst, 0, spanOf(dims, copy.dstStrides, size));
+  int64_t rows = 1;
+  for (int64_t dim : dims)
+    rows = checkedProduct(rows, dim);
+  std::vector<int64_t> srcStrides = copy.srcStrides,
+                       dstStrides = copy.dstStrides;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    srcStrides[i] *= size;
+    dstStrides[i] *= size;
+  }
+  // Trailing dimensions that are dense on both sides move as one block.
+  int64_t block = size;
+  while (!dims.empty() && srcStrides.back() == block &&
+         dstStrides.back() == block) {
+    block *= dims.back();
+    rows = dims.back() ? rows / dims.back() : 0;
+    dims.pop_back();
+    srcStrides.pop_back();
+    dstStrides.pop_back();
+  }
+  return [=, this] {
+    parallelFor(rows, std::max<int64_t>(1, 65536 / std::max<int64_t>(block, 1)),
+                threads, [&](int64_t begin, int64_t end, int) {
+                  for (int64_t row = begin; row < end; ++row) {
+                    int64_t rest = row, from = 0, to = 0;
+                    for (size_t i = dims.size(); i-- > 0; rest /= dims[i]) {
+                      from += rest % dims[i] * srcStrides[i];
+                      to += rest % dims[i] * dstStrides[i];
+                    }
+                    std::memmove(dst + to, src + from, block);
+                  }
+                });
+  };
+}
+
+Rank::Run Rank::prepare(const Fill &fill) {
+  int64_t size = fill.elementSize;
+  if (size != 1 && size != 2 && size != 4 && size != 8)
+    bad("elements of " + std::to_string(size) +
+        " bytes, expected 1, 2, 4 or 8");
+  char *dst = resolve(fill.dst, 0, spanOf(fill.count, size));
+  return [=, this, count = fill.count, pattern = fill.pattern] {
+    parallelFor(count, 65536 / size, threads,
+                [&](int64_t begin, int64_t end, int) {
+                  if (pattern == 0) {
+                    std::memset(dst + begin * size, 0, (end - begin) * size);
+                    return;
+                  }
+                  for (int64_t i = begin; i < end; ++i) // little-endian
+                    std::memcpy(dst + i * size, &pattern, size);
+                });
+  };
+}
+
+CollectiveCall Rank::makeCall(const Collective &collective,
+                              const Command &command,
+                              const Counters &counters) const {
+  CollectiveCall call;
+  call.kind = collective.kind;
+  call.reduce = collective.reduce;
+  call.dtype = collective.dtype;
+  call.root = collective.root;
+  call.sources = collective.sources;
+  call.name = "\"" + data.strings[collective.purpose] + "\" (" +
+              data.strings[command.source] + ")";
+  const std::string &purpose = data.strings[collective.purpose];
+  call.purpose = static_cast<int>(
+      std::find(counters.purposes.begin(), counters.purposes.end(), purpose) -
+      counters.purposes.begin());
+  int64_t members = 1;
+  for (const SubAxis &sub : collective.group) {
+    if (sub.axis < 0 || static_cast<size_t>(sub.axis) >= data.mesh.size() ||
+        sub.pre < 1 || sub.size < 1 || sub.pre > axisSize[sub.axis] ||
+        sub.size > axisSize[sub.axis] ||
+        axisSize[sub.axis] % (sub.pre * sub.size) != 0)
+      bad("a sub-axis of the group does not fit the mesh");
+    members *= sub.size;
+    if (members > data.numRanks())
+      bad("a group with more members than ranks");
+  }
+  // The members: ranks that differ from this one only in the group's axes.
+  call.members.resize(members);
+  for (int64_t member = 0; member < members; ++member) {
+    std::vector<int64_t> index = axisIndex;
+    int64_t rest = member;
+    for (size_t i = collective.group.size(); i-- > 0;) {
+      const SubAxis &sub = collective.group[i];
+      int64_t stride = axisSize[sub.axis] / (sub.pre * sub.size);
+      index[sub.axis] +=
+          (rest % sub.size - subAxisIndex(data, axisIndex, sub)) * stride;
+      rest /= sub.size;
+    }
+    int64_t other = 0;
+    for (size_t axis = 0; axis < index.size(); ++axis)
+      other = other * axisSize[axis] + index[axis];
+    call.members[member] = static_cast<int>(other);
+  }
+  std::vector<int> sorted = call.members;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    bad("the group names a mesh axis twice");
+  call.self = static_cast<int>(groupIndex(data, axisIndex, collective.group));
+  if (call.kind == CollectiveKind::Broadcast &&
+      (call.root < 0 || call.root >= members))
+    bad("root " + std::to_string(call.root) + " of a group of " +
+        std::to_string(members));
+  if (call.kind == CollectiveKind::Permute) {
+    if (call.sources.size() != static_cast<size_t>(members))
+      bad("a permute of " + std::to_string(members) + " members has " +
+          std::to_string(call.sources.size()) + " sources");
+    for (int32_t from : call.sources)
+      if (from < -1 || from >= members)
+        bad("permute from member " + std::to_string(from) + " of " +
+            std::to_string(members));
+  }
+  int64_t size = sizeOf(call.dtype);
+  for (const Transfer &transfer : collective.parts) {
+    Part part;
+    part.count = transfer.count;
+    part.outer = transfer.outer;
+    part.inner = transfer.inner;
+    part.dstOuter = transfer.dstOuter;
+    part.dstInner = transfer.dstInner;
+    int64_t one = spanOf(part.count, size), all = one;
+    if (call.kind == CollectiveKind::AllGather ||
+        call.kind == CollectiveKind::ReduceScatter ||
+        call.kind == CollectiveKind::AllToAll) {
+      all = spanOf(checkedProduct(part.count, members), size);
+      if (checkedProduct(part.outer, part.inner) != part.count)
+        bad("a tile of " + std::to_string(part.outer) + " x " +
+            std::to_string(part.inner) + " has not " +
+            std::to_string(part.count) + " elements");
+    }
+    if (call.kind == CollectiveKind::AllToAll &&
+        checkedProduct(part.dstOuter, part.dstInner) != part.count)
+      bad("a received tile of " + std::to_string(part.dstOuter) + " x " +
+          std::to_string(part.dstInner) + " has not " +
+          std::to_string(part.count) + " elements");
+    bool gathers = call.kind == CollectiveKind::AllGather;
+    bool reduces = call.kind == CollectiveKind::ReduceScatter;
+    bool exchanges = call.kind == CollectiveKind::AllToAll;
+    part.src = resolve(transfer.src, 0, reduces || exchanges ? all : one);
+    part.dst = resolve(transfer.dst, 0, gathers || exchanges ? all : one);
+    call.parts.push_back(part);
+  }
+  return call;
+}

@@ -1,0 +1,88 @@
+// One rank: its memory and its commands, ready to run. Everything that can be
+// found out before a step (addresses, library primitives, peers) is found out
+// by prepare(), which also is the check that no command leaves its arena.
+#ifndef CLEAVE_RUNTIME_RANK_H
+#define CLEAVE_RUNTIME_RANK_H
+
+#include "cleave/runtime.h"
+#include "loaded_program.h"
+#include "memory.h"
+#include "transport.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace cleave {
+
+struct PreparedCommand {
+  std::function<void()> run;
+  const program::Command *command = nullptr;
+};
+
+struct PreparedAction {
+  const program::Action *action = nullptr;
+  std::vector<PreparedCommand> commands;
+  // Poison mode: after command i, ranges that hold nothing live.
+  struct Range {
+    int32_t arena;
+    int64_t begin, end;
+  };
+  std::vector<std::vector<Range>> dead;
+};
+
+class Rank {
+public:
+  Rank(cleave_program &program, int rank, int threads, bool poison);
+
+  // On the rank's own thread: libraries keep state per thread.
+  void prepare(Endpoint &endpoint, const Counters &counters);
+
+  // Address of a buffer whose elements lie in [low, high) bytes from it.
+  char *resolve(const program::BufferRef &ref, int64_t low, int64_t high) const;
+
+  const PreparedAction *find(std::string_view action) const;
+
+  // Poison mode.
+  void beforeAction();
+  void afterCommand(const PreparedAction &prepared, size_t command);
+  void afterAction();
+
+  const int rank, threads;
+  const bool poison;
+  int64_t touchedBytes = -1, unplannedBytes = 0;
+
+private:
+  using Run = std::function<void()>;
+  Run prepare(const program::Launch &launch);
+  Run prepare(const program::Gemm &gemm);
+  Run prepare(const program::Attention &attention);
+  Run prepare(const program::Copy &copy);
+  Run prepare(const program::Fill &fill);
+  void prepareAction(const program::Action &action, Endpoint &endpoint,
+                     const Counters &counters);
+  CollectiveCall makeCall(const program::Collective &collective,
+                          const program::Command &command,
+                          const Counters &counters) const;
+  void *workspace(const program::BufferRef &planned, int64_t plannedBytes,
+                  int64_t neededBytes);
+  void planPoison(PreparedAction &prepared) const;
+  void noteTouched(size_t arena, int64_t end);
+
+  cleave_program &program;
+  const program::Program &data;
+  std::vector<int64_t> axisIndex, axisSize;
+  cleave_ctx ctx;
+  std::vector<Memory> arenas;
+  std::vector<int64_t> touchedHigh; // per arena, in this action
+  std::vector<PreparedAction> actions;
+  std::vector<std::unique_ptr<Operation>> operations;
+  // One buffer serves all commands: they run one after the other.
+  Memory unplanned;
+  int64_t unplannedNeed = 0;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_RANK_H

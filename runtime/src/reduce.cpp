@@ -1,0 +1,108 @@
+// Elementwise reductions of several buffers, in a fixed order of operands.
+
+#include "transport.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace cleave;
+using program::DType;
+using program::ReduceOp;
+
+namespace {
+// Small enough to stay in the first-level cache beside a source block.
+constexpr int64_t blockBytes = 8192;
+
+struct Sum {
+  template <class T> T operator()(T a, T b) const { return a + b; }
+};
+// A NaN in either operand wins, so that it cannot get lost on the way.
+struct Max {
+  template <class T> T operator()(T a, T b) const {
+    return (a > b || a != a) ? a : b;
+  }
+};
+struct Min {
+  template <class T> T operator()(T a, T b) const {
+    return (a < b || a != a) ? a : b;
+  }
+};
+
+template <class T> struct Same {
+  using Wide = T;
+  static T load(T x) { return x; }
+  static T store(T x) { return x; }
+};
+
+struct BF16 {
+  using Wide = float;
+  static float load(uint16_t x) {
+    uint32_t bits = uint32_t(x) << 16;
+    float out;
+    std::memcpy(&out, &bits, 4);
+    return out;
+  }
+  static uint16_t store(float x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    if (x != x)
+      return 0x7fc0;
+    return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  }
+};
+
+template <class T, class Codec, class Op>
+void reduce(char *dst, const std::vector<const char *> &srcs, int64_t count,
+            Op op) {
+  using Wide = typename Codec::Wide;
+  constexpr int64_t block = blockBytes / sizeof(Wide);
+  Wide sum[block];
+  for (int64_t at = 0; at < count; at += block) {
+    int64_t n = std::min(block, count - at);
+    auto *first = reinterpret_cast<const T *>(srcs[0]) + at;
+    for (int64_t i = 0; i < n; ++i)
+      sum[i] = Codec::load(first[i]);
+    for (size_t s = 1; s < srcs.size(); ++s) {
+      auto *next = reinterpret_cast<const T *>(srcs[s]) + at;
+      for (int64_t i = 0; i < n; ++i)
+        sum[i] = op(sum[i], Wide(Codec::load(next[i])));
+    }
+    auto *out = reinterpret_cast<T *>(dst) + at;
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = Codec::store(sum[i]);
+  }
+}
+
+template <class T, class Codec = Same<T>>
+void reduceOp(char *dst, const std::vector<const char *> &srcs, int64_t count,
+              ReduceOp op) {
+  switch (op) {
+  case ReduceOp::Sum:
+    return reduce<T, Codec>(dst, srcs, count, Sum());
+  case ReduceOp::Max:
+    return reduce<T, Codec>(dst, srcs, count, Max());
+  case ReduceOp::Min:
+    return reduce<T, Codec>(dst, srcs, count, Min());
+  }
+}
+} // namespace
+
+void cleave::reduceInto(char *dst, const std::vector<const char *> &srcs,
+                        int64_t count, DType dtype, ReduceOp op) {
+  switch (dtype) {
+  case DType::F32:
+    return reduceOp<float>(dst, srcs, count, op);
+  case DType::F64:
+    return reduceOp<double>(dst, srcs, count, op);
+  case DType::BF16:
+    return reduceOp<uint16_t, BF16>(dst, srcs, count, op);
+  case DType::I64:
+    return reduceOp<int64_t>(dst, srcs, count, op);
+  case DType::I32:
+    return reduceOp<int32_t>(dst, srcs, count, op);
+  case DType::I8:
+    return reduceOp<int8_t>(dst, srcs, count, op);
+  case DType::U8:
+    return reduceOp<uint8_t>(dst, srcs, count, op);
+  }
+}

@@ -1,0 +1,258 @@
+// The executor: every rank's thread walks the command list of the action.
+
+#include "session.h"
+
+#include "step_pool.h"
+#include "tiles.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+
+using namespace cleave;
+using namespace cleave::program;
+
+namespace {
+std::vector<std::string> purposesOf(const Program &program) {
+  std::vector<std::string> purposes;
+  for (const Action &action : program.actions)
+    for (const Command &command : action.commands)
+      if (auto *collective = std::get_if<Collective>(&command.op)) {
+        const std::string &name = program.strings[collective->purpose];
+        if (std::find(purposes.begin(), purposes.end(), name) == purposes.end())
+          purposes.push_back(name);
+      }
+  std::sort(purposes.begin(), purposes.end());
+  return purposes;
+}
+
+int coreCount() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+} // namespace
+
+cleave_session::cleave_session(cleave_program &program,
+                               const cleave_session_options &options)
+    : program(program), counters(static_cast<int>(program.data.numRanks()),
+                                 purposesOf(program.data)),
+      timeoutSeconds(options.watchdog_seconds > 0 ? options.watchdog_seconds
+                                                  : 300),
+      poison(options.poison != 0) {
+  program.bindKernels();
+  int size = static_cast<int>(program.data.numRanks());
+  int perRank = options.threads_per_rank > 0 ? options.threads_per_rank
+                                             : std::max(1, coreCount() / size);
+  TransportOptions transportOptions;
+  transportOptions.ranks = size;
+  transportOptions.timeoutSeconds = timeoutSeconds;
+  transportOptions.spin = size * perRank <= coreCount();
+  transport = makeLocalTransport(transportOptions, counters);
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.push_back(std::make_unique<Rank>(program, rank, perRank, poison));
+    endpoints.push_back(transport->connect(rank));
+    for (const Boundary &entry : program.data.boundary)
+      try {
+        tile(rank, entry);
+      } catch (const Error &error) {
+        throw Error(error.status,
+                    "buffer \"" + entry.name + "\": " + error.what());
+      }
+  }
+  // Signals belong to the threads of the host program.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    for (int rank = 0; rank < size; ++rank)
+      threads.emplace_back([this, rank] { threadMain(rank); });
+  } catch (const std::exception &error) {
+    recordFailure(CLEAVE_OUT_OF_MEMORY, -1,
+                  std::string("cannot start a thread per rank: ") +
+                      error.what(),
+                  nullptr, -1);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failure.status == CLEAVE_OK)
+    dispatch(Job::Prepare);
+  if (failure.status != CLEAVE_OK) {
+    quit();
+    throw Error(failure.status, failure.message);
+  }
+}
+
+cleave_session::~cleave_session() { quit(); }
+
+void cleave_session::quit() {
+  dispatch(Job::Quit);
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+void cleave_session::dispatch(Job next) {
+  std::unique_lock lock(mutex);
+  job = next;
+  ++turn;
+  busy = static_cast<int>(threads.size());
+  wakeRanks.notify_all();
+  auto finished = [&] { return busy == 0; };
+  wakeCaller.wait(lock, [&] {
+    return finished() || (next == Job::Run && failure.status != CLEAVE_OK);
+  });
+  // Ranks that wait see the failure at once; one that computes forever would
+  // hold up the host program for good.
+  std::chrono::duration<double> patience(timeoutSeconds);
+  if (!finished() && !wakeCaller.wait_for(lock, patience, finished))
+    isLost = true;
+}
+
+void cleave_session::threadMain(int rank) {
+  uint64_t seen = 0;
+  while (true) {
+    Job todo;
+    {
+      std::unique_lock lock(mutex);
+      wakeRanks.wait(lock, [&] { return turn != seen; });
+      seen = turn;
+      todo = job;
+    }
+    if (todo == Job::Prepare) {
+      try {
+        ranks[rank]->prepare(*endpoints[rank], counters);
+      } catch (const Error &error) {
+        recordFailure(error.status, rank, error.what(), nullptr, -1);
+      } catch (const std::exception &error) {
+        recordFailure(CLEAVE_INTERNAL, rank, error.what(), nullptr, -1);
+      }
+    } else if (todo == Job::Run) {
+      execute(*ranks[rank]);
+    }
+    {
+      std::lock_guard lock(mutex);
+      if (--busy == 0)
+        wakeCaller.notify_all();
+    }
+    if (todo == Job::Quit)
+      return;
+  }
+}
+
+void cleave_session::execute(Rank &rank) {
+  const Command *command = nullptr;
+  int index = -1;
+  try {
+    const PreparedAction *prepared = rank.find(action);
+    if (!prepared)
+      fail(CLEAVE_BAD_PROGRAM, "the rank's class has no such action");
+    if (poison)
+      rank.beforeAction();
+    bool watched = injection.rank == rank.rank && injection.run == runs;
+    for (const PreparedCommand &step : prepared->commands) {
+      command = step.command;
+      ++index;
+      if (watched && injection.command == index)
+        injected(rank, index);
+      step.run();
+      if (poison)
+        rank.afterCommand(*prepared, index);
+    }
+    if (poison)
+      rank.afterAction();
+  } catch (const Aborted &) {
+    // Whoever failed has said so.
+  } catch (const Error &error) {
+    recordFailure(
+        error.status == CLEAVE_TIMEOUT ? CLEAVE_TIMEOUT : CLEAVE_RANK_FAILED,
+        error.rank >= 0 ? error.rank : rank.rank, error.what(), command, index);
+  } catch (const std::exception &error) {
+    recordFailure(CLEAVE_RANK_FAILED, rank.rank, error.what(), command, index);
+  }
+}
+
+void cleave_session::injected(Rank &rank, int command) {
+  if (!injection.hang)
+    fail(CLEAVE_RANK_FAILED,
+         "failure injected before command " + std::to_string(command));
+  // Silent until the others have given up.
+  std::unique_lock lock(mutex);
+  wakeRanks.wait(lock, [&] { return failure.status != CLEAVE_OK; });
+  throw Aborted();
+}
+
+void cleave_session::recordFailure(cleave_status status, int rank,
+                                   const std::string &message,
+                                   const Command *command, int index) {
+  {
+    std::lock_guard lock(mutex);
+    if (failure.status == CLEAVE_OK) {
+      failure.status = status;
+      failure.rank = rank;
+      failure.action = action;
+      failure.command = index;
+      failure.source = command ? program.data.strings[command->source] : "";
+      failure.message = message;
+    }
+    wakeRanks.notify_all();
+    wakeCaller.notify_all();
+  }
+  transport->abort();
+}
+
+void cleave_session::run(std::string_view name) {
+  if (failure.status != CLEAVE_OK)
+    fail(CLEAVE_BAD_ARGUMENT,
+         "the session has failed before: " + failure.message);
+  if (std::none_of(program.data.actions.begin(), program.data.actions.end(),
+                   [&](const Action &entry) { return entry.name == name; }))
+    fail(CLEAVE_BAD_ARGUMENT,
+         "the program has no action \"" + std::string(name) + "\"");
+  action = name;
+  {
+    StepScope step;
+    dispatch(Job::Run);
+  }
+  ++runs;
+  if (failure.status == CLEAVE_OK)
+    return;
+  std::string where =
+      failure.command < 0
+          ? ""
+          : ", command " + std::to_string(failure.command) +
+                (failure.source.empty() ? "" : " (" + failure.source + ")");
+  throw Error(failure.status,
+              "rank " + std::to_string(failure.rank) + " failed in action \"" +
+                  failure.action + "\"" + where + ": " + failure.message +
+                  (isLost ? "; the rank does not respond" : ""));
+}
+
+void cleave_session::injectFailure(int rank, int64_t run, int command,
+                                   bool hang) {
+  checkRank(rank);
+  if (run < 0 || command < 0)
+    fail(CLEAVE_BAD_ARGUMENT, "negative run or command");
+  injection = {rank, command, runs + run, hang};
+}
+
+void cleave_session::checkRank(int rank) const {
+  if (rank < 0 || static_cast<size_t>(rank) >= ranks.size())
+    fail(CLEAVE_BAD_ARGUMENT, "rank " + std::to_string(rank) + " of " +
+                                  std::to_string(ranks.size()));
+}
+
+const Boundary &cleave_session::boundary(const std::string &name) const {
+  const Boundary *entry = program.data.findBoundary(name);
+  if (!entry)
+    fail(CLEAVE_BAD_ARGUMENT, "the program has no buffer \"" + name + "\"");
+  return *entry;
+}
+
+void *cleave_session::tile(int rank, const Boundary &entry) const {
+  return ranks[rank]->resolve(
+      entry.buffer, 0, elementCount(entry.localShape) * sizeOf(entry.dtype));
+}
+
+std::vector<void *> cleave_session::tiles(const Boundary &entry) const {
+  std::vector<void *> all;
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    all.push_back(tile(static_cast<int>(rank), entry));
+  return all;
+}

@@ -1,0 +1,44 @@
+// Between whole arrays as files have them and the tiles that ranks hold.
+#ifndef CLEAVE_RUNTIME_TILES_H
+#define CLEAVE_RUNTIME_TILES_H
+
+#include "cleave/program.h"
+#include "cleave/runtime.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+// Throws unless shapes, view, sharding and tile fit together.
+void checkBoundary(const program::Program &program,
+                   const program::Boundary &entry);
+
+int64_t elementCount(const std::vector<int64_t> &shape);
+
+// Position of a rank on a sub-axis, and on several, the first one slowest.
+int64_t subAxisIndex(const program::Program &program,
+                     const std::vector<int64_t> &axisIndex,
+                     const program::SubAxis &sub);
+int64_t groupIndex(const program::Program &program,
+                   const std::vector<int64_t> &axisIndex,
+                   const std::vector<program::SubAxis> &group);
+int64_t groupSize(const std::vector<program::SubAxis> &group);
+std::vector<int64_t> axisIndices(const program::Program &program, int64_t rank);
+
+// Ranks that hold the same tile (and the same share of a partial value).
+int64_t ownersOf(const program::Program &program,
+                 const program::Boundary &entry);
+
+// `tiles[r]` is rank r's tile. See cleave_session_scatter and _gather.
+void scatterTiles(const program::Program &program,
+                  const program::Boundary &entry, cleave_dtype hostType,
+                  const void *data, const std::vector<void *> &tiles);
+void gatherTiles(const program::Program &program,
+                 const program::Boundary &entry, cleave_dtype hostType,
+                 void *data, const std::vector<void *> &tiles,
+                 cleave_gather_report *report);
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_TILES_H

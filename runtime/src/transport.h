@@ -1,0 +1,82 @@
+// How ranks exchange data. One Transport per process and session; each rank
+// has an Endpoint, and each collective of its program becomes an Operation
+// once, before the first step. The conformance suite in
+// test/unit/Runtime/TransportTest.cpp runs on every implementation.
+#ifndef CLEAVE_RUNTIME_TRANSPORT_H
+#define CLEAVE_RUNTIME_TRANSPORT_H
+
+#include "cleave/program.h"
+#include "counters.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+// One buffer of a collective with resolved addresses; see program::Transfer.
+struct Part {
+  char *src = nullptr, *dst = nullptr;
+  int64_t count = 0;
+  int64_t outer = 1, inner = 0, dstOuter = 1, dstInner = 0;
+};
+
+struct CollectiveCall {
+  program::CollectiveKind kind = program::CollectiveKind::AllReduce;
+  program::ReduceOp reduce = program::ReduceOp::Sum;
+  program::DType dtype = program::DType::F32;
+  std::vector<int> members; // ranks, in the order of the group
+  int self = 0;             // the caller's index in `members`
+  std::vector<Part> parts;
+  std::vector<int32_t> sources; // Permute
+  int root = 0;                 // Broadcast
+  int purpose = 0;              // index in Counters::purposes
+  std::string name;             // for messages: purpose and source
+};
+
+const char *nameOf(program::CollectiveKind kind);
+
+// The members of a group must start and finish their operations in one order.
+// Both calls may block; finish() returns when dst is complete and src may be
+// overwritten. They throw Aborted after Transport::abort(), and Error with
+// CLEAVE_TIMEOUT naming the ranks that are missing.
+class Operation {
+public:
+  virtual ~Operation() = default;
+  virtual void start() = 0;
+  virtual void finish() = 0;
+};
+
+class Endpoint {
+public:
+  virtual ~Endpoint() = default;
+  // All members prepare their operations in the same order.
+  virtual std::unique_ptr<Operation> prepare(CollectiveCall call) = 0;
+};
+
+class Transport {
+public:
+  virtual ~Transport() = default;
+  virtual std::unique_ptr<Endpoint> connect(int rank) = 0;
+  // Wakes every waiting rank; all later operations throw Aborted.
+  virtual void abort() = 0;
+};
+
+struct TransportOptions {
+  int ranks = 1;
+  double timeoutSeconds = 300;
+  bool spin = false; // waiting threads have a core of their own
+};
+
+// Ranks are threads of this process. Counters outlive the transport.
+std::unique_ptr<Transport> makeLocalTransport(const TransportOptions &options,
+                                              Counters &counters);
+
+// dst[i] = srcs[0][i] op srcs[1][i] op ..., in this order. dst may be one of
+// the sources. bf16 is accumulated in f32.
+void reduceInto(char *dst, const std::vector<const char *> &srcs, int64_t count,
+                program::DType dtype, program::ReduceOp op);
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_TRANSPORT_H

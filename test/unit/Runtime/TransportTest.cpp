@@ -1,0 +1,347 @@
+// The conformance suite of transports. To add one, add a Cluster factory to
+// the instantiation at the end: everything here sees ranks through Transport
+// and Counters only, and never reads a peer's memory.
+
+#include "Helpers.h"
+
+#include "error.h"
+#include "transport.h"
+
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+using namespace cleave;
+using namespace cleave::program;
+using namespace cleave::test;
+
+namespace {
+// Ranks that run a function each.
+class Cluster {
+public:
+  virtual ~Cluster() = default;
+  virtual void run(int ranks, double timeout,
+                   std::function<void(int rank, Endpoint &, Counters &)> body,
+                   std::function<void(Transport &)> onFailure) = 0;
+};
+
+class LocalCluster : public Cluster {
+public:
+  explicit LocalCluster(bool spin) : spin(spin) {}
+  void run(int ranks, double timeout,
+           std::function<void(int, Endpoint &, Counters &)> body,
+           std::function<void(Transport &)> onFailure) override {
+    Counters counters(ranks, {"a", "b"});
+    TransportOptions options{ranks, timeout, spin};
+    auto transport = makeLocalTransport(options, counters);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        auto endpoint = transport->connect(rank);
+        try {
+          body(rank, *endpoint, counters);
+        } catch (...) {
+          onFailure(*transport);
+        }
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+
+private:
+  bool spin;
+};
+
+using MakeCluster = std::unique_ptr<Cluster> (*)();
+
+class Conformance : public testing::TestWithParam<MakeCluster> {
+protected:
+  // Runs body(rank, endpoint, counters); failures end the test.
+  void run(int ranks, std::function<void(int, Endpoint &, Counters &)> body) {
+    GetParam()()->run(ranks, 30, body, [](Transport &transport) {
+      ADD_FAILURE() << "a rank threw";
+      transport.abort();
+    });
+  }
+
+  static CollectiveCall makeCall(CollectiveKind kind, int ranks, int self) {
+    CollectiveCall call;
+    call.kind = kind;
+    call.self = self;
+    for (int rank = 0; rank < ranks; ++rank)
+      call.members.push_back(rank);
+    call.name = "\"a\" (test)";
+    return call;
+  }
+
+  static Part makePart(float *src, float *dst, int64_t count) {
+    Part part;
+    part.src = reinterpret_cast<char *>(src);
+    part.dst = reinterpret_cast<char *>(dst);
+    part.count = count;
+    part.inner = part.dstInner = count;
+    return part;
+  }
+
+  static void once(Endpoint &endpoint, const CollectiveCall &call) {
+    auto operation = endpoint.prepare(call);
+    operation->start();
+    operation->finish();
+  }
+};
+
+TEST_P(Conformance, AllReduceSumsInOneOrder) {
+  for (int ranks : {1, 2, 3, 4})
+    for (int64_t count : {0, 1, 5, 24, 10007}) {
+      // The same order for all: ((r0 + r1) + r2) + ...
+      std::vector<std::vector<float>> inputs;
+      for (int rank = 0; rank < ranks; ++rank)
+        inputs.push_back(randomVector<float>(count, 100 + rank));
+      std::vector<float> expected = inputs[0];
+      for (int rank = 1; rank < ranks; ++rank)
+        for (int64_t i = 0; i < count; ++i)
+          expected[i] += inputs[rank][i];
+      run(ranks, [&](int rank, Endpoint &endpoint, Counters &) {
+        std::vector<float> inPlace = inputs[rank], src = inputs[rank],
+                           dst(count, NAN);
+        CollectiveCall call = makeCall(CollectiveKind::AllReduce, ranks, rank);
+        call.parts = {makePart(inPlace.data(), inPlace.data(), count),
+                      makePart(src.data(), dst.data(), count)};
+        once(endpoint, call);
+        EXPECT_EQ(inPlace, expected);
+        EXPECT_EQ(dst, expected);
+        EXPECT_EQ(src, inputs[rank]);
+      });
+    }
+}
+
+TEST_P(Conformance, AllReduceMaxMinAndTypes) {
+  run(3, [&](int rank, Endpoint &endpoint, Counters &) {
+    CollectiveCall call = makeCall(CollectiveKind::AllReduce, 3, rank);
+    std::vector<float> high = {float(rank), -float(rank), 7};
+    call.reduce = ReduceOp::Max;
+    call.parts = {makePart(high.data(), high.data(), 3)};
+    once(endpoint, call);
+    EXPECT_EQ(high, (std::vector<float>{2, 0, 7}));
+    std::vector<int64_t> low = {rank + 5, -rank};
+    call.reduce = ReduceOp::Min;
+    call.dtype = DType::I64;
+    call.parts[0].src = call.parts[0].dst =
+        reinterpret_cast<char *>(low.data());
+    call.parts[0].count = 2;
+    once(endpoint, call);
+    EXPECT_EQ(low, (std::vector<int64_t>{5, -2}));
+    std::vector<uint16_t> half = {0x3f80, 0x4000}; // 1, 2
+    call.reduce = ReduceOp::Sum;
+    call.dtype = DType::BF16;
+    call.parts[0].src = call.parts[0].dst =
+        reinterpret_cast<char *>(half.data());
+    once(endpoint, call);
+    EXPECT_EQ(half, (std::vector<uint16_t>{0x4040, 0x40c0})); // 3, 6
+  });
+}
+
+TEST_P(Conformance, AllGatherOfAnyDimension) {
+  constexpr int ranks = 3;
+  run(ranks, [&](int rank, Endpoint &endpoint, Counters &) {
+    // [2, 4] tiles of [2, 3 * 4]
+    std::vector<float> tile(8), whole(24, NAN);
+    for (int i = 0; i < 8; ++i)
+      tile[i] = float(100 * rank + i);
+    CollectiveCall call = makeCall(CollectiveKind::AllGather, ranks, rank);
+    Part part = makePart(tile.data(), whole.data(), 8);
+    part.outer = 2, part.inner = 4;
+    call.parts = {part};
+    once(endpoint, call);
+    for (int row = 0; row < 2; ++row)
+      for (int from = 0; from < ranks; ++from)
+        for (int i = 0; i < 4; ++i)
+          EXPECT_EQ(whole[row * 12 + from * 4 + i],
+                    float(100 * from + row * 4 + i));
+    // In place: the tile already lies in its own block.
+    std::vector<float> own(12, NAN);
+    for (int i = 0; i < 4; ++i)
+      own[rank * 4 + i] = float(rank);
+    call.parts = {makePart(own.data() + rank * 4, own.data(), 4)};
+    once(endpoint, call);
+    for (int i = 0; i < 12; ++i)
+      EXPECT_EQ(own[i], float(i / 4));
+  });
+}
+
+TEST_P(Conformance, ReduceScatterOfAnyDimension) {
+  constexpr int ranks = 3;
+  run(ranks, [&](int rank, Endpoint &endpoint, Counters &) {
+    std::vector<float> whole(24), tile(8, NAN);
+    for (int i = 0; i < 24; ++i)
+      whole[i] = float(i * (rank + 1));
+    CollectiveCall call = makeCall(CollectiveKind::ReduceScatter, ranks, rank);
+    Part part = makePart(whole.data(), tile.data(), 8);
+    part.outer = 2, part.inner = 4;
+    call.parts = {part};
+    once(endpoint, call);
+    for (int row = 0; row < 2; ++row)
+      for (int i = 0; i < 4; ++i)
+        EXPECT_EQ(tile[row * 4 + i], float((row * 12 + rank * 4 + i) * 6));
+    // In place: the result takes the place of our own block.
+    call.parts = {makePart(whole.data(), whole.data() + rank * 8, 8)};
+    once(endpoint, call);
+    for (int i = 0; i < 8; ++i)
+      EXPECT_EQ(whole[rank * 8 + i], float((rank * 8 + i) * 6));
+  });
+}
+
+TEST_P(Conformance, AllToAllMovesAShardedDimension) {
+  constexpr int ranks = 2;
+  // X is [4, 6]; from columns split to rows split, and back.
+  auto element = [](int row, int column) { return float(10 * row + column); };
+  run(ranks, [&](int rank, Endpoint &endpoint, Counters &) {
+    std::vector<float> columns(12), rows(12, NAN), again(12, NAN);
+    for (int row = 0; row < 4; ++row)
+      for (int c = 0; c < 3; ++c)
+        columns[row * 3 + c] = element(row, rank * 3 + c);
+    // src [2 blocks of rows, 2, 3]: outer 1, inner 6; dst [2, 2 blocks, 3].
+    CollectiveCall call = makeCall(CollectiveKind::AllToAll, ranks, rank);
+    Part part = makePart(columns.data(), rows.data(), 6);
+    part.outer = 1, part.inner = 6, part.dstOuter = 2, part.dstInner = 3;
+    call.parts = {part};
+    once(endpoint, call);
+    for (int row = 0; row < 2; ++row)
+      for (int c = 0; c < 6; ++c)
+        EXPECT_EQ(rows[row * 6 + c], element(rank * 2 + row, c));
+    part = makePart(rows.data(), again.data(), 6);
+    part.outer = 2, part.inner = 3, part.dstOuter = 1, part.dstInner = 6;
+    call.parts = {part};
+    once(endpoint, call);
+    EXPECT_EQ(again, columns);
+  });
+}
+
+TEST_P(Conformance, PermuteAndBroadcast) {
+  run(3, [&](int rank, Endpoint &endpoint, Counters &) {
+    std::vector<float> src = {float(rank), 1}, dst(2, NAN);
+    CollectiveCall call = makeCall(CollectiveKind::Permute, 3, rank);
+    call.sources = {2, 0, -1};
+    call.parts = {makePart(src.data(), dst.data(), 2)};
+    once(endpoint, call);
+    std::vector<std::vector<float>> expected = {{2, 1}, {0, 1}, {0, 0}};
+    EXPECT_EQ(dst, expected[rank]);
+    call.kind = CollectiveKind::Broadcast;
+    call.root = 1;
+    call.parts = {makePart(src.data(), src.data(), 2)};
+    once(endpoint, call);
+    EXPECT_EQ(src, (std::vector<float>{1, 1}));
+  });
+}
+
+// Two groups along one axis, then two along the other, many times over.
+TEST_P(Conformance, GroupsDoNotDisturbEachOther) {
+  run(4, [&](int rank, Endpoint &endpoint, Counters &) {
+    std::vector<float> value(3);
+    CollectiveCall row = makeCall(CollectiveKind::AllReduce, 2, rank % 2);
+    row.members = {rank / 2 * 2, rank / 2 * 2 + 1};
+    row.parts = {makePart(value.data(), value.data(), 3)};
+    CollectiveCall column = row;
+    column.self = rank / 2;
+    column.members = {rank % 2, rank % 2 + 2};
+    auto along = endpoint.prepare(row), across = endpoint.prepare(column);
+    for (int round = 0; round < 100; ++round) {
+      value.assign(3, float(rank + round));
+      along->start();
+      along->finish();
+      across->start();
+      across->finish();
+      ASSERT_EQ(value, std::vector<float>(3, float(6 + 4 * round)));
+    }
+  });
+}
+
+// Section 0 of the formulas: what each rank sends and receives.
+TEST_P(Conformance, CountedBytesFollowTheFormulas) {
+  constexpr int N = 4;
+  constexpr int64_t count = 48, S = count * 4;
+  struct Expected {
+    CollectiveKind kind;
+    int64_t tile, bytes;
+  };
+  for (Expected expected :
+       {Expected{CollectiveKind::AllReduce, count, 2 * (N - 1) * S / N},
+        Expected{CollectiveKind::AllGather, count / N, (N - 1) * S / N},
+        Expected{CollectiveKind::ReduceScatter, count / N, (N - 1) * S / N},
+        Expected{CollectiveKind::AllToAll, count / N, (N - 1) * S / N}}) {
+    std::mutex mutex;
+    int64_t sent = 0;
+    run(N, [&](int rank, Endpoint &endpoint, Counters &counters) {
+      std::vector<float> src(count, 1), dst(count);
+      CollectiveCall call = makeCall(expected.kind, N, rank);
+      call.purpose = 1;
+      call.parts = {makePart(src.data(), dst.data(), expected.tile)};
+      once(endpoint, call);
+      EXPECT_EQ(counters.at(rank, 1).received, expected.bytes);
+      EXPECT_EQ(counters.at(rank, 0).received, 0);
+      EXPECT_EQ(counters.at(rank, 1).calls, 1);
+      // Readers book on the sender's side before the last barrier.
+      std::lock_guard lock(mutex);
+      sent += counters.at(rank, 1).sent;
+      EXPECT_EQ(counters.at(rank, 1).sent, expected.bytes);
+    });
+    EXPECT_EQ(sent, N * expected.bytes);
+  }
+}
+
+TEST_P(Conformance, AbortWakesAllWaiters) {
+  auto start = std::chrono::steady_clock::now();
+  std::atomic<int> woken{0};
+  GetParam()()->run(
+      4, 60,
+      [&](int rank, Endpoint &endpoint, Counters &) {
+        if (rank == 3)
+          throw Error(CLEAVE_RANK_FAILED, "on purpose");
+        float value = 0;
+        CollectiveCall call = makeCall(CollectiveKind::AllReduce, 4, rank);
+        call.parts = {makePart(&value, &value, 1)};
+        EXPECT_THROW(once(endpoint, call), Aborted);
+        ++woken;
+        EXPECT_THROW(once(endpoint, call), Aborted); // and stays so
+      },
+      [](Transport &transport) { transport.abort(); });
+  EXPECT_EQ(woken, 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST_P(Conformance, TimeoutNamesTheMissing) {
+  std::mutex mutex;
+  std::string message;
+  int blamed = -1;
+  GetParam()()->run(
+      3, 0.2,
+      [&](int rank, Endpoint &endpoint, Counters &) {
+        if (rank == 1)
+          return; // never comes
+        float value = 0;
+        CollectiveCall call = makeCall(CollectiveKind::AllReduce, 3, rank);
+        call.parts = {makePart(&value, &value, 1)};
+        try {
+          once(endpoint, call);
+        } catch (const Error &error) {
+          std::lock_guard lock(mutex);
+          EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
+          message = error.what();
+          blamed = error.rank;
+          throw;
+        }
+      },
+      [](Transport &transport) { transport.abort(); });
+  EXPECT_EQ(blamed, 1);
+  EXPECT_NE(message.find("all_reduce \"a\" (test)"), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("missing ranks: 1"), std::string::npos) << message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Local, Conformance,
+    testing::Values<MakeCluster>(
+        [] { return std::unique_ptr<Cluster>(new LocalCluster(false)); },
+        [] { return std::unique_ptr<Cluster>(new LocalCluster(true)); }));
+} // namespace
