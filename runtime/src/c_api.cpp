@@ -343,6 +343,7 @@ cleave_status cleave_session_memory(const cleave_session *session, int32_t rank,
       out->arena_bytes += arena.size;
     const Rank &entry = *session->ranks[rank];
     out->touched_bytes = entry.touchedBytes;
+    out->scratch_bytes = entry.scratchBytes;
     out->unplanned_bytes = entry.unplannedBytes;
     out->pool_bytes = stepPoolBytes();
   });

@@ -54,10 +54,9 @@ void Memory::poison(char *at, int64_t bytes) {
     at[i] = poisonBytes[reinterpret_cast<uintptr_t>(at + i) & 1];
 }
 
-void Memory::guard() {
-  int64_t slack = mappedBytes - 2 * pageSize() - bytes;
-  std::memset(start + bytes, guardByte, slack);
-}
+int64_t Memory::slack() const { return mappedBytes - 2 * pageSize() - bytes; }
+
+void Memory::guard() { std::memset(start + bytes, guardByte, slack()); }
 
 bool Memory::guardIntact() const {
   const char *end = static_cast<char *>(mapping) + mappedBytes - pageSize();

@@ -24,6 +24,7 @@ public:
 
   char *data() const { return start; }
   int64_t size() const { return bytes; }
+  int64_t slack() const; // usable bytes past the end
 
   // Poison: as f64, f32 and bf16 a NaN; as an index far out of range.
   static void poison(char *at, int64_t bytes);

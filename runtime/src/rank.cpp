@@ -60,6 +60,7 @@ Rank::Rank(cleave_program &program, int rank, int threads, bool poison)
          static_cast<int64_t>(axisSize.size()), rank, data.numRanks()};
   for (const Arena &arena : data.arenas) {
     arenas.emplace_back(arena.size);
+    scratchBytes += arenas.back().slack();
     if (poison)
       arenas.back().guard();
   }

@@ -51,7 +51,7 @@ public:
 
   const int rank, threads;
   const bool poison;
-  int64_t touchedBytes = -1, unplannedBytes = 0;
+  int64_t touchedBytes = -1, scratchBytes = 0, unplannedBytes = 0;
 
 private:
   using Run = std::function<void()>;

@@ -214,6 +214,7 @@ typedef struct cleave_memory {
   int64_t arena_bytes;     /* sum over arenas, as planned */
   int64_t touched_bytes;   /* sum of the highest touched byte per arena; only
                             * measured with `poison`, else -1 */
+  int64_t scratch_bytes;   /* beside the arenas: their rounding to pages */
   int64_t unplanned_bytes; /* library workspace beyond the planned one */
   int64_t pool_bytes;      /* process-wide: recycled library allocations */
 } cleave_memory;
