@@ -332,8 +332,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
     RankMemory memory = executor.memory(rank);
     record.sentBytes = std::max(record.sentBytes, sent);
     record.peakBytes =
-        std::max(record.peakBytes, memory.arenaBytes + memory.scratchBytes +
-                                       memory.unplannedBytes);
+        std::max(record.peakBytes, memory.arenaBytes + memory.unplannedBytes);
   }
   return record;
 }

@@ -36,7 +36,6 @@ struct RankTraffic {
 struct RankMemory {
   int64_t arenaBytes = 0;
   int64_t touchedBytes = -1; ///< measured only in the poison mode
-  int64_t scratchBytes = 0;
   int64_t unplannedBytes = 0;
   int64_t poolBytes = 0; ///< of the whole process
 };
