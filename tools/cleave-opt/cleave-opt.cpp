@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "cleave/Autodiff/Passes.h"
+#include "cleave/Check/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
@@ -22,6 +23,7 @@ int main(int argc, char **argv) {
   mlir::registerTransformsPasses();
   cleave::autodiff::registerAutodiffPasses();
   cleave::strategy::registerStrategyPasses();
+  cleave::check::registerCheckPasses();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
                   mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,

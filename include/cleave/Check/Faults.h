@@ -1,0 +1,28 @@
+// Deliberate faults: the kinds, and how to make one.
+
+#ifndef CLEAVE_CHECK_FAULTS_H
+#define CLEAVE_CHECK_FAULTS_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave::check {
+
+/// The names of all kinds, in the order of the documentation.
+const std::vector<std::string> &faultKinds();
+
+/// Breaks the local program. On success `where` is the place (an operation and
+/// its function) for people; on failure it says why there is no such fault.
+/// `index` counts the places; a negative one stands for the middle.
+mlir::LogicalResult injectFault(mlir::ModuleOp module, llvm::StringRef kind,
+                                int64_t index, std::string &where);
+
+/// Unit attribute that partitioning leaves on the `arith.select` that
+/// replaces padding by the identity of a reduction.
+inline constexpr llvm::StringLiteral kPadMaskAttr = "dist.pad_mask";
+
+} // namespace cleave::check
+
+#endif

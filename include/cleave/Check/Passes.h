@@ -1,0 +1,18 @@
+// Passes of `cleave check`: widening and deliberate faults.
+
+#ifndef CLEAVE_CHECK_PASSES_H
+#define CLEAVE_CHECK_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace cleave {
+#define GEN_PASS_DECL
+#include "cleave/Check/Passes.h.inc"
+
+namespace check {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Check/Passes.h.inc"
+} // namespace check
+} // namespace cleave
+
+#endif

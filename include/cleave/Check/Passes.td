@@ -1,0 +1,88 @@
+// Passes of `cleave check`.
+
+#ifndef CLEAVE_CHECK_PASSES_TD
+#define CLEAVE_CHECK_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def WidenPass : Pass<"nn-widen", "::mlir::ModuleOp"> {
+  let summary = "Turn every floating type into f64";
+  let description = [{
+    Arguments, results, values and constants of any floating type become f64, and
+    casts between floating types vanish. Constants keep the value that they had
+    in their own type. Attributes that say where bytes of a file lie stay: their
+    reader converts. It works before and after partitioning, so that both programs that
+    `cleave check` compares have the operations that run in the real precision,
+    with rounding far below what a wrong program shows. A `bitcast` from
+    or to a float has no wide form and is an error.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<3xf32> {nn.name = "x", nn.role = "input"}) -> tensor<3xf64> {
+      %half = arith.constant dense<0.5> : tensor<3xf32>
+      %0 = arith.mulf %x, %half : tensor<3xf32>
+      %1 = arith.extf %0 : tensor<3xf32> to tensor<3xf64>
+      return %1 : tensor<3xf64>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%x: tensor<3xf64> {nn.name = "x", nn.role = "input"}) -> tensor<3xf64> {
+      %half = arith.constant dense<0.5> : tensor<3xf64>
+      %0 = arith.mulf %x, %half : tensor<3xf64>
+      return %0 : tensor<3xf64>
+    }
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+def InjectFaultPass : Pass<"check-inject-fault", "::mlir::ModuleOp"> {
+  let summary = "Break a partitioned program on purpose";
+  let description = [{
+    Makes one mistake of the kind asked for in a local program, so that a test
+    can see that `cleave check` finds it. Among the places that could have the
+    mistake it takes the middle one in program order, or the one that `index`
+    names. A kind that the program cannot have is an error, and so is one that
+    does not exist. The result is valid IR; the passes that prove placements
+    (`dist-verify-variance`) must not run after it.
+
+    | kind | the mistake |
+    |---|---|
+    | `drop-collective` | a sum over ranks is left out |
+    | `sum-for-mean` | a reduced gradient, or loss, is multiplied by the size of its group |
+    | `wrong-group` | a collective works over another axis of the mesh |
+    | `swapped-axes` | a place on the mesh is computed over another axis, or over its axes in reverse |
+    | `pad-identity` | padding is masked by a value that is no identity of the reduction |
+    | `bias-twice` | a value that is added once to a sum over ranks is added on every rank before it |
+    | `norm-twice` | the first shard counts twice in the gradient norm |
+    | `random-offset` | the random numbers of a tile are those of its neighbour |
+    | `stale-buffer` | a parameter, or a reader of a gathered value, keeps what was there before |
+    | `missing-wait` | a transfer is read before it is complete |
+
+    Before (`kind=drop-collective`):
+    ```mlir
+    dist.mesh @m <["x"=2]>
+    func.func @update(%g: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = dist.all_reduce sum %g over @m {"x"} purpose gradient : tensor<3xf32>
+      return %0 : tensor<3xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    dist.mesh @m <["x"=2]>
+    func.func @update(%g: tensor<3xf32>) -> tensor<3xf32> {
+      return %g : tensor<3xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"kind", "kind", "std::string", "\"\"", "The kind of mistake">,
+    Option<"index", "index", "int64_t", "-1", "Which place, counted from 0; -1: the middle one">,
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::cleave::nn::NNDialect", "::cleave::dist::DistDialect"];
+}
+
+#endif

@@ -1,0 +1,176 @@
+// Mistakes in collectives: left out, scaled, over the wrong ranks, or added to
+// on the wrong side.
+
+#include "FaultPlaces.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+bool isSumOverRanks(Operation *op) {
+  dist::ReduceKind kind;
+  if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
+    kind = reduce.getKind();
+  else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
+    kind = scatter.getKind();
+  else
+    return false;
+  auto collective = cast<dist::CollectiveOpInterface>(op);
+  dist::MeshAttr mesh = meshOf(op, collective.getMeshAttr());
+  return kind == dist::ReduceKind::Sum && mesh &&
+         dist::axesSize(mesh, collective.getAxes().getAxes()) > 1;
+}
+
+dist::AxisListAttr axisList(ArrayRef<dist::AxisRefAttr> axes) {
+  return dist::AxisListAttr::get(axes.front().getContext(), axes);
+}
+
+/// Every result becomes what its rank had to give.
+void leaveOut(Operation *op) {
+  OpBuilder builder(op);
+  for (auto [index, result] : llvm::enumerate(op->getResults())) {
+    Value own = op->getOperand(index);
+    if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
+      own = dist::SliceOp::create(builder, op->getLoc(), result.getType(), own,
+                                  scatter.getDims()[index], scatter.getMesh(),
+                                  scatter.getAxes());
+    result.replaceAllUsesWith(own);
+  }
+  op->erase();
+}
+
+/// result * factor for every result.
+void scaleResults(Operation *op, double factor) {
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointAfter(op);
+  for (Value result : op->getResults()) {
+    auto type = cast<RankedTensorType>(result.getType());
+    if (!isa<FloatType>(type.getElementType()))
+      continue;
+    Value by = nn::createSplat(builder, op->getLoc(), type, factor);
+    auto scaled = arith::MulFOp::create(builder, op->getLoc(), result, by);
+    result.replaceAllUsesExcept(scaled, scaled);
+  }
+}
+
+/// sum = all_reduce(x); sum + b becomes all_reduce(x + b).
+void addBeforeSum(Operation *sum, unsigned index, Operation *add, Value other) {
+  OpBuilder builder(add);
+  auto reduce = cast<dist::AllReduceOp>(sum);
+  Value before = arith::AddFOp::create(builder, add->getLoc(),
+                                       sum->getOperand(index), other);
+  auto again = dist::AllReduceOp::create(
+      builder, sum->getLoc(), TypeRange{before.getType()}, reduce.getKind(),
+      ValueRange{before}, reduce.getMesh(), reduce.getAxes(),
+      reduce.getPurpose());
+  add->getResult(0).replaceAllUsesWith(again->getResult(0));
+  add->erase();
+}
+
+} // namespace
+
+Places check::dropCollective(ModuleOp module) {
+  Places places;
+  walkChecked(module, [&](Operation *op) {
+    if (isSumOverRanks(op))
+      places.push_back({op, [op] { leaveOut(op); }});
+  });
+  return places;
+}
+
+Places check::sumForMean(ModuleOp module) {
+  Places gradients, losses;
+  walkChecked(module, [&](Operation *op) {
+    if (!isSumOverRanks(op))
+      return;
+    auto collective = cast<dist::CollectiveOpInterface>(op);
+    int64_t size = dist::axesSize(meshOf(op, collective.getMeshAttr()),
+                                  collective.getAxes().getAxes());
+    Place place{op, [op, size] { scaleResults(op, size); }};
+    if (collective.getPurpose() == dist::Purpose::Gradient)
+      gradients.push_back(place);
+    if (collective.getPurpose() == dist::Purpose::Loss)
+      losses.push_back(place);
+  });
+  return gradients.empty() ? losses : gradients;
+}
+
+Places check::wrongGroup(ModuleOp module) {
+  Places places;
+  walkChecked(module, [&](Operation *op) {
+    auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
+    if (!collective)
+      return;
+    dist::MeshAttr mesh = meshOf(op, collective.getMeshAttr());
+    int64_t size = dist::axesSize(mesh, collective.getAxes().getAxes());
+    if (size < 2)
+      return;
+    // The shapes of an all-reduce do not depend on the size of its group.
+    bool anySize = isa<dist::AllReduceOp>(op);
+    SmallVector<dist::AxisRefAttr> others =
+        otherAxes(mesh, collective.getAxes(), anySize ? 0 : size);
+    if (!others.empty())
+      places.push_back({op, [op, axis = others.front()] {
+                          op->setAttr("axes", axisList(axis));
+                        }});
+  });
+  return places;
+}
+
+Places check::biasTwice(ModuleOp module) {
+  Places places;
+  walkChecked(module, [&](Operation *op) {
+    if (!isSumOverRanks(op) || !isa<dist::AllReduceOp>(op))
+      return;
+    for (OpResult sum : op->getResults())
+      for (Operation *user : sum.getUsers()) {
+        auto add = dyn_cast<arith::AddFOp>(user);
+        if (!add || add.getLhs() == add.getRhs())
+          continue;
+        Value other = add.getLhs() == sum ? add.getRhs() : add.getLhs();
+        places.push_back({op, [op, add, other, index = sum.getResultNumber()] {
+                            addBeforeSum(op, index, add, other);
+                          }});
+      }
+  });
+  return places;
+}
+
+Places check::normTwice(ModuleOp module) {
+  Places places;
+  walkChecked(module, [&](Operation *op) {
+    if (!isSumOverRanks(op))
+      return;
+    auto collective = cast<dist::CollectiveOpInterface>(op);
+    if (collective.getPurpose() != dist::Purpose::Norm)
+      return;
+    places.push_back(
+        {op, [op, collective]() mutable {
+           // The first rank of each group gives its share twice.
+           OpBuilder builder(op);
+           Location loc = op->getLoc();
+           auto count = RankedTensorType::get({}, builder.getI64Type());
+           Value place = dist::AxisIndexOp::create(builder, loc, count,
+                                                   collective.getMeshAttr(),
+                                                   collective.getAxes());
+           Value first =
+               arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
+                                     place, splatBefore(op, count, 0));
+           for (OpOperand &operand : op->getOpOperands()) {
+             auto type = cast<RankedTensorType>(operand.get().getType());
+             auto scalar = RankedTensorType::get({}, type.getElementType());
+             Value times = arith::SelectOp::create(builder, loc, first,
+                                                   splatBefore(op, scalar, 2),
+                                                   splatBefore(op, scalar, 1));
+             if (type.getRank() > 0)
+               times = nn::BroadcastOp::create(builder, loc, type, times,
+                                               ArrayRef<int64_t>());
+             operand.set(
+                 arith::MulFOp::create(builder, loc, operand.get(), times));
+           }
+         }});
+  });
+  return places;
+}

@@ -1,0 +1,54 @@
+// The places of a program that could have a mistake, one list per kind.
+
+#ifndef CLEAVE_LIB_CHECK_FAULTPLACES_H
+#define CLEAVE_LIB_CHECK_FAULTPLACES_H
+
+#include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <functional>
+#include <vector>
+
+namespace cleave::check {
+
+/// One possible mistake: where, and what makes it.
+struct Place {
+  mlir::Operation *op;
+  std::function<void()> apply;
+};
+using Places = std::vector<Place>;
+
+// Collectives.
+Places dropCollective(mlir::ModuleOp module);
+Places sumForMean(mlir::ModuleOp module);
+Places wrongGroup(mlir::ModuleOp module);
+Places biasTwice(mlir::ModuleOp module);
+Places normTwice(mlir::ModuleOp module);
+
+// The rest of a local program.
+Places swappedAxes(mlir::ModuleOp module);
+Places padIdentity(mlir::ModuleOp module);
+Places randomOffset(mlir::ModuleOp module);
+Places staleBuffer(mlir::ModuleOp module);
+Places missingWait(mlir::ModuleOp module);
+
+/// Calls `visit` for each operation of the functions that a check runs.
+void walkChecked(mlir::ModuleOp module,
+                 llvm::function_ref<void(mlir::Operation *)> visit);
+
+/// The mesh that `op` refers to.
+dist::MeshAttr meshOf(mlir::Operation *op, mlir::FlatSymbolRefAttr name);
+
+/// Axes of the mesh that have more than one rank and no part in `axes`;
+/// `size`: only those of this many ranks, unless 0.
+llvm::SmallVector<dist::AxisRefAttr>
+otherAxes(dist::MeshAttr mesh, dist::AxisListAttr axes, int64_t size = 0);
+
+/// A splat constant before `op`.
+mlir::Value splatBefore(mlir::Operation *op, mlir::Type type, double value);
+
+} // namespace cleave::check
+
+#endif

@@ -1,0 +1,125 @@
+// check-inject-fault: which kinds there are, and the choice of the place.
+
+#include "cleave/Check/Faults.h"
+#include "FaultPlaces.h"
+#include "cleave/Check/Passes.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_INJECTFAULTPASS
+#include "cleave/Check/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+struct Kind {
+  const char *name;
+  Places (*places)(ModuleOp);
+  const char *missing; // what a program without a place does not have
+};
+
+const Kind kinds[] = {
+    {"drop-collective", dropCollective, "no sum over ranks"},
+    {"sum-for-mean", sumForMean, "no sum of gradients or losses over ranks"},
+    {"wrong-group", wrongGroup,
+     "no collective that could work over another axis of its mesh"},
+    {"swapped-axes", swappedAxes,
+     "no place on the mesh that another axis, or another order of its axes, "
+     "could give"},
+    {"pad-identity", padIdentity, "no padding that is masked"},
+    {"bias-twice", biasTwice, "no value added after a sum over ranks"},
+    {"norm-twice", normTwice, "no sum over ranks in its gradient norm"},
+    {"random-offset", randomOffset, "no random numbers"},
+    {"stale-buffer", staleBuffer, "no updated parameter and no gathered value"},
+    {"missing-wait", missingWait, "no transfer that is waited for"},
+};
+
+struct InjectFaultPass : cleave::impl::InjectFaultPassBase<InjectFaultPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    std::string where;
+    if (succeeded(injectFault(getOperation(), kind, index, where)))
+      return;
+    getOperation().emitError(where);
+    signalPassFailure();
+  }
+};
+
+} // namespace
+
+const std::vector<std::string> &check::faultKinds() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> names;
+    for (const Kind &kind : kinds)
+      names.push_back(kind.name);
+    return names;
+  }();
+  return names;
+}
+
+LogicalResult check::injectFault(ModuleOp module, StringRef name, int64_t index,
+                                 std::string &where) {
+  llvm::raw_string_ostream text(where);
+  const Kind *kind = llvm::find_if(
+      kinds, [&](const Kind &candidate) { return name == candidate.name; });
+  if (kind == std::end(kinds)) {
+    text << "unknown kind of fault '" << name << "'; the kinds are ";
+    llvm::interleaveComma(faultKinds(), text);
+    return failure();
+  }
+  Places places = kind->places(module);
+  if (places.empty()) {
+    text << "this program cannot have the fault " << name << ": it has "
+         << kind->missing;
+    return failure();
+  }
+  if (index >= static_cast<int64_t>(places.size())) {
+    text << "index " << index << " of the fault " << name
+         << " is out of range; this program has " << places.size()
+         << (places.size() == 1 ? " place" : " places") << " for it";
+    return failure();
+  }
+  Place &place = places[index < 0 ? places.size() / 2 : index];
+  text << place.op->getName() << " in @"
+       << place.op->getParentOfType<func::FuncOp>().getName();
+  place.apply();
+  return success();
+}
+
+void check::walkChecked(ModuleOp module,
+                        llvm::function_ref<void(Operation *)> visit) {
+  // @loss is the forward part of @loss_grad, and @init_state gives constants:
+  // a check does not run them.
+  for (auto func : module.getOps<func::FuncOp>())
+    if (func.getName() != nn::kLossFunc && func.getName() != nn::kInitStateFunc)
+      func.walk([&](Operation *op) { visit(op); });
+}
+
+dist::MeshAttr check::meshOf(Operation *op, FlatSymbolRefAttr name) {
+  auto mesh = dist::MeshOp::lookup(op, name);
+  return mesh ? mesh.getMesh() : dist::MeshAttr();
+}
+
+SmallVector<dist::AxisRefAttr>
+check::otherAxes(dist::MeshAttr mesh, dist::AxisListAttr axes, int64_t size) {
+  SmallVector<dist::AxisRefAttr> others;
+  for (dist::MeshAxisAttr axis : mesh.getAxes()) {
+    auto whole = dist::AxisRefAttr::get(mesh.getContext(), axis.getName());
+    bool used = llvm::any_of(axes.getAxes(), [&](dist::AxisRefAttr other) {
+      return dist::overlaps(mesh, whole, other);
+    });
+    if (!used && axis.getSize() > 1 && (size == 0 || axis.getSize() == size))
+      others.push_back(whole);
+  }
+  return others;
+}
+
+Value check::splatBefore(Operation *op, Type type, double value) {
+  OpBuilder builder(op);
+  return nn::createSplat(builder, op->getLoc(), cast<RankedTensorType>(type),
+                         value);
+}

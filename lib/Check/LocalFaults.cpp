@@ -1,0 +1,176 @@
+// Mistakes beside the collectives: places on the mesh, padding, random numbers,
+// values from before a change.
+
+#include "FaultPlaces.h"
+#include "cleave/Check/Faults.h"
+
+#include "mlir/IR/Matchers.h"
+
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+/// The axes in reverse order, or another axis of the mesh, or null.
+dist::AxisListAttr swapped(dist::MeshAttr mesh, dist::AxisListAttr axes,
+                           bool sameSize) {
+  SmallVector<dist::AxisRefAttr> changed(axes.getAxes());
+  std::reverse(changed.begin(), changed.end());
+  if (changed.size() < 2) {
+    int64_t size = dist::axesSize(mesh, axes.getAxes());
+    changed = otherAxes(mesh, axes, sameSize ? size : 0);
+    if (size < 2 || changed.empty())
+      return {};
+    changed.truncate(1);
+  }
+  return dist::AxisListAttr::get(axes.getContext(), changed);
+}
+
+/// A splat of a value that is no identity of any reduction over `old`'s type.
+Value noIdentity(Operation *op, Value old) {
+  auto type = cast<RankedTensorType>(old.getType());
+  DenseElementsAttr splat;
+  double value = 1;
+  if (matchPattern(old, m_Constant(&splat)) && splat.isSplat() &&
+      isa<FloatType>(type.getElementType())) {
+    double identity = 0;
+    bool losesInfo;
+    APFloat number = splat.getSplatValue<APFloat>();
+    number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
+                   &losesInfo);
+    identity = number.convertToDouble();
+    // Of a maximum or minimum: a value that wins.
+    if (identity < -1)
+      value = 1000;
+    else if (identity > 1)
+      value = -1000;
+    else
+      value = identity + 1;
+  }
+  return splatBefore(op, type, value);
+}
+
+} // namespace
+
+Places check::swappedAxes(ModuleOp module) {
+  Places places;
+  walkChecked(module, [&](Operation *op) {
+    // Shapes depend on the number of ranks in slices and gathers.
+    bool sameSize = isa<dist::SliceOp, dist::AllGatherOp>(op);
+    if (!sameSize && !isa<dist::TileOffsetOp, dist::AxisIndexOp>(op))
+      return;
+    auto mesh = meshOf(op, op->getAttrOfType<FlatSymbolRefAttr>("mesh"));
+    auto axes = op->getAttrOfType<dist::AxisListAttr>("axes");
+    if (dist::AxisListAttr other = swapped(mesh, axes, sameSize))
+      places.push_back({op, [op, other] { op->setAttr("axes", other); }});
+  });
+  return places;
+}
+
+Places check::padIdentity(ModuleOp module) {
+  // All masks that one reader reads are broken together: a product in which
+  // the other factor is still masked would hide the mistake.
+  llvm::MapVector<Operation *, SmallVector<arith::SelectOp>> readers;
+  walkChecked(module, [&](Operation *op) {
+    auto select = dyn_cast<arith::SelectOp>(op);
+    if (select && select->hasAttr(kPadMaskAttr))
+      for (Operation *user : llvm::to_vector(select->getUsers()))
+        if (!user->hasAttr(kPadMaskAttr) &&
+            !llvm::is_contained(readers[user], select))
+          readers[user].push_back(select);
+  });
+  Places places;
+  for (auto &[reader, masks] : readers) {
+    if (masks.empty())
+      continue;
+    places.push_back(
+        {masks.front(), [masks = masks] {
+           for (arith::SelectOp select : masks)
+             // A tensor padded in several dimensions has one mask upon another.
+             for (Operation *op = select; op && op->hasAttr(kPadMaskAttr);
+                  op = op->getOperand(1).getDefiningOp())
+               op->setOperand(2, noIdentity(op, op->getOperand(2)));
+         }});
+  }
+  return places;
+}
+
+Places check::randomOffset(ModuleOp module) {
+  Places places;
+  walkChecked(module, [&](Operation *op) {
+    auto dropout = dyn_cast<nn::DropoutOp>(op);
+    if (!dropout)
+      return;
+    places.push_back({op, [dropout]() mutable {
+                        // An offset where the tile has one, else the index of
+                        // the sample.
+                        OpOperand &moved = dropout.getOffsets().empty()
+                                               ? dropout.getSampleIdsMutable()
+                                               : dropout.getOffsetsMutable()[0];
+                        OpBuilder builder(dropout);
+                        Value one =
+                            splatBefore(dropout, moved.get().getType(), 1);
+                        moved.set(arith::AddIOp::create(
+                            builder, dropout.getLoc(), moved.get(), one));
+                      }});
+  });
+  return places;
+}
+
+Places check::staleBuffer(ModuleOp module) {
+  Places parameters, readers;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (func.getName() != nn::kUpdateFunc || func.isDeclaration())
+      continue;
+    Operation *end = func.getBody().front().getTerminator();
+    for (unsigned result = 0; result < func.getNumResults(); ++result) {
+      DictionaryAttr attrs = func.getResultAttrDict(result);
+      if (!attrs || attrs.get(nn::kRoleAttr) !=
+                        StringAttr::get(func.getContext(), "parameter"))
+        continue;
+      for (BlockArgument old : func.getArguments()) {
+        DictionaryAttr other = func.getArgAttrDict(old.getArgNumber());
+        if (other && old.getType() == end->getOperand(result).getType() &&
+            other.get(nn::kRoleAttr) == attrs.get(nn::kRoleAttr) &&
+            other.get(nn::kNameAttr) == attrs.get(nn::kNameAttr))
+          parameters.push_back(
+              {end, [end, result, old] { end->setOperand(result, old); }});
+      }
+    }
+  }
+  if (!parameters.empty())
+    return parameters;
+  walkChecked(module, [&](Operation *op) {
+    auto reduce = dyn_cast<dist::AllReduceOp>(op);
+    if (!reduce)
+      return;
+    for (auto [before, after] :
+         llvm::zip(reduce.getInputs(), reduce.getResults()))
+      for (OpOperand &use : after.getUses())
+        readers.push_back({op, [&use, before] { use.set(before); }});
+  });
+  return readers;
+}
+
+Places check::missingWait(ModuleOp module) {
+  // A wait is the only user of what its start gives: reading around it is
+  // reading the buffer while the transfer runs.
+  Places places;
+  walkChecked(module, [&](Operation *op) {
+    if (!op->getName().getStringRef().starts_with("dist.wait"))
+      return;
+    for (OpResult done : op->getResults()) {
+      if (done.getResultNumber() >= op->getNumOperands())
+        break;
+      Value started = op->getOperand(done.getResultNumber());
+      if (started.getType() == done.getType())
+        places.push_back({op, [started, done]() mutable {
+                            done.replaceAllUsesWith(started);
+                          }});
+    }
+  });
+  return places;
+}
