@@ -8,10 +8,14 @@
 
 namespace cleave::driver {
 
+std::function<int()> addImport(CLI::App &app);
 std::function<int()> addConfig(CLI::App &app);
+std::function<int()> addOps(CLI::App &app);
 
 inline const Command commands[] = {
+    {"import", "Read an ONNX model and print it in the nn dialect", addImport},
     {"config", "Show every key, its value and where it came from", addConfig},
+    {"ops", "List the ONNX operators that are supported", addOps},
 };
 
 } // namespace cleave::driver

@@ -1,0 +1,87 @@
+// From an ONNX file to the nn dialect. The result is a module with one function
+//
+//     @forward(parameters..., constants..., inputs...) -> (outputs...)
+//
+// whose arguments carry `nn.name`, `nn.role` and, for tensors of the file,
+// `nn.data`: where their bytes lie. Bytes of weights are not read.
+
+#ifndef CLEAVE_IMPORT_ONNX_IMPORT_H
+#define CLEAVE_IMPORT_ONNX_IMPORT_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mlir {
+class OpPassManager;
+}
+
+namespace cleave {
+
+/// Discardable attributes of arguments that the importer adds beside `nn.name`
+/// and `nn.role`.
+/// {file, offset, length, dtype}: where the bytes lie; the file is relative to
+/// the model's folder.
+inline constexpr llvm::StringLiteral kDataAttr = "nn.data";
+/// {shape, view[, permutation]}: the argument is the file's tensor of `shape`,
+/// seen as `view`; absent where they are the same.
+inline constexpr llvm::StringLiteral kViewAttr = "nn.view";
+/// [{name, transposed}]: other tensors of the file that are this one.
+inline constexpr llvm::StringLiteral kTiedAttr = "nn.tied";
+
+/// What stands for a graph input.
+enum class InputBinding { Data, Ones, Zeros, Arange };
+
+/// Two initializers that are one parameter. With `transposed`, `copy` is the
+/// matrix transpose of `primary`.
+struct Tie {
+  std::string primary, copy;
+  bool transposed = false;
+};
+
+struct ImportOptions {
+  /// Sizes of symbolic dimensions. `batch` (the microbatch) and `sequence` also
+  /// name dimensions 0 and 1 of the tokens input.
+  std::map<std::string, int64_t> dims;
+  /// Inputs that are not data; names that the graph lacks are ignored.
+  std::map<std::string, InputBinding> inputs;
+  /// The tokens input; empty: the only integer [batch, sequence] input.
+  std::string tokens;
+  /// The graph input that is the labels, if there is one.
+  std::string labels;
+  /// Initializers that are tied beyond what the file says.
+  std::vector<Tie> ties;
+  /// Outputs to keep; empty: all.
+  std::vector<std::string> outputs;
+  /// Whether missing bytes of weights are an error rather than a remark.
+  bool requireData = false;
+};
+
+/// Reads the model. On failure a diagnostic says why, one for the whole file,
+/// and the result is null.
+mlir::OwningOpRef<mlir::ModuleOp> importOnnx(llvm::StringRef path,
+                                             const ImportOptions &options,
+                                             mlir::MLIRContext &context);
+
+/// Finds matrices among the initializers that hold the same elements, or one
+/// the transpose of the other. Reads bytes of weights. Constant matrices are
+/// never tied.
+mlir::FailureOr<std::vector<Tie>> findTiesByContent(llvm::StringRef path,
+                                                    mlir::MLIRContext &context);
+
+/// The ties that `declared` (pairs of initializer names) stand for.
+mlir::FailureOr<std::vector<Tie>>
+declaredTies(llvm::StringRef path,
+             const std::vector<std::vector<std::string>> &declared,
+             mlir::MLIRContext &context);
+
+/// The passes that follow the import, up to compact nn IR.
+void buildImportPipeline(mlir::OpPassManager &manager);
+void registerImportPipeline();
+
+} // namespace cleave
+
+#endif

@@ -1,0 +1,39 @@
+// The operators that the importer knows: one table for the import, for
+// `cleave ops` and for the documentation.
+
+#ifndef CLEAVE_IMPORT_ONNX_OPTABLE_H
+#define CLEAVE_IMPORT_ONNX_OPTABLE_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace cleave {
+
+namespace importer {
+class Node;
+}
+
+struct OnnxOp {
+  llvm::StringRef name;
+  /// Versions of the default operator set whose meaning the lowering follows.
+  int64_t first, last;
+  /// 1: language models of today need it; 2: common elsewhere.
+  int tier;
+  /// Operations that it becomes, separated by blanks; empty where it is always
+  /// evaluated while importing or only moves shapes.
+  llvm::StringRef becomes;
+  llvm::Error (*lower)(importer::Node &);
+};
+
+/// Sorted by name.
+const std::vector<OnnxOp> &onnxOps();
+/// The entry for an operator at a version of the default domain, or null.
+const OnnxOp *findOnnxOp(llvm::StringRef name, int64_t opset);
+
+} // namespace cleave
+
+#endif

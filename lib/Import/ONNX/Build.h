@@ -1,0 +1,106 @@
+// Operands of the import and the operations on them that do not depend on ONNX:
+// each is evaluated where the elements are known, and emitted as nn IR where
+// they are not.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_BUILD_H
+#define CLEAVE_LIB_IMPORT_ONNX_BUILD_H
+
+#include "HostTensor.h"
+#include "Model.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include <functional>
+#include <optional>
+
+namespace cleave::importer {
+
+inline llvm::Error reason(const llvm::Twine &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
+}
+std::string spell(llvm::ArrayRef<int64_t> shape);
+
+/// A tensor during import: known elements, a value of the IR, or a tensor of
+/// the file that becomes an argument when it is first used as a value.
+struct Operand {
+  Element type = Element::Undefined;
+  Shape shape;
+  std::optional<HostTensor> host;
+  mlir::Value value;
+  const TensorRef *file = nullptr;
+
+  Operand() = default;
+  Operand(HostTensor tensor);
+  Operand(mlir::Value value);
+
+  int64_t rank() const { return shape.size(); }
+  bool isHost() const { return host.has_value(); }
+  /// The only element of a known tensor, or of one that repeats one.
+  std::optional<double> splatValue() const;
+};
+
+/// How an elementwise function is computed and spelled. A null member means
+/// that there is none for these types.
+struct Elementwise {
+  double (*onFloats)(const double *) = nullptr;
+  int64_t (*onInts)(const int64_t *) = nullptr;
+  mlir::Value (*emit)(mlir::OpBuilder &, mlir::Location,
+                      llvm::ArrayRef<mlir::Value>) = nullptr;
+};
+
+class Build {
+public:
+  /// `argument` gives the function argument of a tensor of the file.
+  Build(mlir::OpBuilder &builder, mlir::Location loc,
+        std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument)
+      : builder(builder), loc(loc), argument(std::move(argument)) {}
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+
+  /// The operand as a value of the IR.
+  llvm::Expected<mlir::Value> value(const Operand &operand);
+  /// The same, with repeated dimensions made explicit up to `shape`.
+  llvm::Expected<mlir::Value> valueAs(const Operand &operand,
+                                      llvm::ArrayRef<int64_t> shape);
+
+  llvm::Expected<Operand> reshape(const Operand &operand,
+                                  llvm::ArrayRef<int64_t> shape);
+  llvm::Expected<Operand> transpose(const Operand &operand,
+                                    llvm::ArrayRef<int64_t> permutation);
+  /// By numpy's rules.
+  llvm::Expected<Operand> broadcast(const Operand &operand,
+                                    llvm::ArrayRef<int64_t> shape);
+  llvm::Expected<Operand> slice(const Operand &operand,
+                                llvm::ArrayRef<int64_t> offsets,
+                                llvm::ArrayRef<int64_t> sizes,
+                                llvm::ArrayRef<int64_t> strides);
+  llvm::Expected<Operand> concat(llvm::ArrayRef<Operand> operands, int64_t dim);
+  llvm::Expected<Operand> cast(const Operand &operand, Element type);
+  /// The condition is boolean; the others have one type.
+  llvm::Expected<Operand> select(const Operand &condition, const Operand &then,
+                                 const Operand &otherwise);
+  /// Broadcasts the operands. `type` is the result's element type.
+  llvm::Expected<Operand> map(const Elementwise &function, Element type,
+                              llvm::ArrayRef<Operand> operands);
+  Operand splat(Element type, llvm::ArrayRef<int64_t> shape, double value);
+
+private:
+  llvm::Expected<mlir::Value> materialise(const HostTensor &tensor);
+  mlir::Value emitConstant(const HostTensor &tensor);
+  mlir::Value emitIota(Element type, int64_t size);
+  mlir::Value emitBroadcast(mlir::Value value, llvm::ArrayRef<int64_t> shape,
+                            llvm::ArrayRef<int64_t> dims);
+  mlir::Value tryAffine(const HostTensor &tensor);
+  mlir::Value tryBand(const HostTensor &tensor);
+
+  std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument;
+};
+
+/// Whether a float tensor may be evaluated while importing: tables of angles
+/// and the like stay symbolic.
+bool mayEvaluate(Element type, const HostTensor &like);
+
+} // namespace cleave::importer
+
+#endif

@@ -1,0 +1,25 @@
+// Sizes of symbolic dimensions.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_DIMS_H
+#define CLEAVE_LIB_IMPORT_ONNX_DIMS_H
+
+#include "llvm/ADT/StringRef.h"
+
+#include <map>
+#include <optional>
+#include <string>
+
+namespace cleave::importer {
+
+using Bindings = std::map<std::string, int64_t>;
+
+/// The value of a dimension's name: a bound name, or an expression of bound
+/// names such as "past + seq" or "2*s0". `unbound` gets the first name that
+/// has no value.
+std::optional<int64_t> evaluateDim(llvm::StringRef expression,
+                                   const Bindings &bindings,
+                                   std::string &unbound);
+
+} // namespace cleave::importer
+
+#endif

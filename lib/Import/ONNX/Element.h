@@ -1,0 +1,50 @@
+// Element types of ONNX tensors. libonnx's own enum ends at opset 17.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_ELEMENT_H
+#define CLEAVE_LIB_IMPORT_ONNX_ELEMENT_H
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <string>
+
+namespace cleave::importer {
+
+using Shape = llvm::SmallVector<int64_t, 4>;
+
+/// Numbers of TensorProto.DataType.
+enum class Element : int32_t {
+  Undefined = 0,
+  F32 = 1,
+  U8 = 2,
+  I8 = 3,
+  U16 = 4,
+  I16 = 5,
+  I32 = 6,
+  I64 = 7,
+  String = 8,
+  Bool = 9,
+  F16 = 10,
+  F64 = 11,
+  U32 = 12,
+  U64 = 13,
+  BF16 = 16,
+};
+
+inline bool isFloat(Element type) {
+  return type == Element::F32 || type == Element::F64 || type == Element::BF16;
+}
+/// Booleans count as integers.
+bool isInteger(Element type);
+/// Bytes of one element in a file; 0 where unknown.
+int64_t byteSize(Element type);
+/// As messages and `nn.data` spell it: f32, i64, ...
+std::string nameOf(Element type);
+
+/// The type in nn IR, or null where there is none.
+mlir::Type toType(Element type, mlir::MLIRContext *context);
+Element fromType(mlir::Type type);
+
+} // namespace cleave::importer
+
+#endif

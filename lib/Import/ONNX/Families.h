@@ -1,0 +1,50 @@
+// One function per family of operators; each adds its rows to the table.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_FAMILIES_H
+#define CLEAVE_LIB_IMPORT_ONNX_FAMILIES_H
+
+#include "Node.h"
+
+#include "cleave/Import/ONNX/OpTable.h"
+
+namespace cleave::importer {
+
+/// Operator set versions that the table speaks of.
+inline constexpr int64_t kOldest = 11, kNewest = 25;
+
+void addConstantOps(std::vector<OnnxOp> &table);
+void addElementwiseOps(std::vector<OnnxOp> &table);
+void addShapeOps(std::vector<OnnxOp> &table);
+void addIndexingOps(std::vector<OnnxOp> &table);
+void addReductionOps(std::vector<OnnxOp> &table);
+void addContractionOps(std::vector<OnnxOp> &table);
+void addNormalizationOps(std::vector<OnnxOp> &table);
+void addAttentionOps(std::vector<OnnxOp> &table);
+
+// Shared by families.
+
+/// Like `map`, for functions of one or two operands spelled at the call.
+llvm::Expected<Operand> add(Node &node, const Operand &a, const Operand &b);
+llvm::Expected<Operand> subtract(Node &node, const Operand &a, const Operand &b);
+llvm::Expected<Operand> multiply(Node &node, const Operand &a, const Operand &b);
+llvm::Expected<Operand> divide(Node &node, const Operand &a, const Operand &b);
+/// Sum, maximum or minimum along dimensions, which become 1 with `keep`.
+llvm::Expected<Operand> reduce(Node &node, nn::Combiner combiner,
+                               const Operand &operand,
+                               llvm::ArrayRef<int64_t> dims, bool keep);
+/// ONNX MatMul, with numpy's rules for ranks and batch dimensions.
+llvm::Expected<Operand> matmul(Node &node, const Operand &lhs,
+                               const Operand &rhs);
+llvm::Expected<Operand> softmax(Node &node, const Operand &operand,
+                                int64_t axis);
+
+} // namespace cleave::importer
+
+/// Returns the error of an llvm::Expected, else names its value.
+#define CLEAVE_TRY(NAME, EXPRESSION)                                           \
+  auto NAME##OrError = (EXPRESSION);                                           \
+  if (!NAME##OrError)                                                          \
+    return NAME##OrError.takeError();                                          \
+  auto &NAME = *NAME##OrError
+
+#endif

@@ -1,0 +1,48 @@
+// Inlining of model-local functions.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_FUNCTIONS_H
+#define CLEAVE_LIB_IMPORT_ONNX_FUNCTIONS_H
+
+#include "Model.h"
+
+#include "llvm/Support/Error.h"
+
+namespace onnx {
+class AttributeProto;
+class FunctionProto;
+} // namespace onnx
+
+namespace cleave::importer {
+
+/// Replaces calls of model-local functions by their bodies, with fresh names
+/// for inner values, references to attributes resolved, and the operator sets
+/// that the function imports.
+class FunctionInliner {
+public:
+  /// `storage` owns the nodes that are made.
+  FunctionInliner(const ::onnx::ModelProto &model,
+                  std::vector<std::unique_ptr<::onnx::NodeProto>> &storage);
+  ~FunctionInliner();
+  llvm::Error run(std::vector<FlatNode> &nodes);
+
+private:
+  struct Function;
+  struct Scope;
+  llvm::Error inlineCall(const ::onnx::NodeProto &call,
+                         const std::string &name, const Function &function,
+                         std::vector<FlatNode> &nodes, unsigned depth);
+  llvm::Error add(std::unique_ptr<::onnx::NodeProto> owned,
+                  const ::onnx::NodeProto &node, std::string name,
+                  const std::shared_ptr<const Opsets> &opsets,
+                  std::vector<FlatNode> &nodes, unsigned depth);
+  const Function *find(const ::onnx::NodeProto &node) const;
+
+  const ::onnx::ModelProto &model;
+  std::vector<std::unique_ptr<::onnx::NodeProto>> &storage;
+  std::map<std::string, Function> functions;
+  unsigned calls = 0;
+};
+
+} // namespace cleave::importer
+
+#endif

@@ -1,0 +1,131 @@
+// Tensors whose elements the importer knows: shapes, indices, masks, scalars.
+// Evaluated while importing, so that shape arithmetic leaves no trace.
+//
+// A tensor is a strided view of a shared buffer. Dimensions that repeat have
+// stride 0 and cost nothing: a mask [8, 1, 4096, 4096] that is the same for all
+// samples holds 4096^2 elements.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_HOSTTENSOR_H
+#define CLEAVE_LIB_IMPORT_ONNX_HOSTTENSOR_H
+
+#include "Element.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/Error.h"
+
+#include <memory>
+#include <vector>
+
+namespace cleave::importer {
+
+int64_t product(llvm::ArrayRef<int64_t> shape);
+/// The shape of numpy's broadcasting, or a reason why there is none.
+llvm::Expected<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a,
+                                      llvm::ArrayRef<int64_t> b);
+
+class HostTensor {
+public:
+  /// The most elements that evaluation stores for one tensor.
+  static constexpr int64_t kMaxElements = int64_t(1) << 28;
+
+  HostTensor() = default;
+  /// Compact zeros.
+  HostTensor(Element type, llvm::ArrayRef<int64_t> shape);
+  static HostTensor splat(Element type, llvm::ArrayRef<int64_t> shape,
+                          double value);
+  static HostTensor ofInts(llvm::ArrayRef<int64_t> values,
+                           Element type = Element::I64);
+  static HostTensor ofInt(int64_t value, Element type = Element::I64);
+  /// From little-endian bytes of a compact tensor.
+  static llvm::Expected<HostTensor> fromBytes(Element type,
+                                              llvm::ArrayRef<int64_t> shape,
+                                              llvm::StringRef bytes);
+
+  Element type() const { return element; }
+  llvm::ArrayRef<int64_t> shape() const { return dims; }
+  int64_t rank() const { return dims.size(); }
+  int64_t size() const { return product(dims); }
+  llvm::ArrayRef<int64_t> strides() const { return steps; }
+  bool holdsFloats() const { return isFloat(element); }
+
+  /// Elements by position in the buffer, as walked by `forEach`.
+  int64_t intAt(int64_t position) const {
+    if (element == Element::Bool)
+      return buffer->bools[position];
+    return holdsFloats() ? static_cast<int64_t>(buffer->floats[position])
+                         : buffer->ints[position];
+  }
+  double floatAt(int64_t position) const {
+    return holdsFloats() ? buffer->floats[position]
+                         : static_cast<double>(intAt(position));
+  }
+  /// Stores into a tensor that nothing shares; rounds to the element type.
+  void setInt(int64_t position, int64_t value);
+  void setFloat(int64_t position, double value);
+
+  /// Position of an index.
+  int64_t positionOf(llvm::ArrayRef<int64_t> index) const;
+  /// All elements in row-major order.
+  llvm::SmallVector<int64_t> ints() const;
+  llvm::SmallVector<double> floats() const;
+
+  /// True where all elements are equal; also where there is one.
+  bool isSplat() const;
+  /// Dimensions along which elements repeat get stride 0, and their copies are
+  /// dropped from the buffer.
+  HostTensor compressed() const;
+  /// Row-major with every stride that of its shape.
+  HostTensor compact() const;
+
+  // Views.
+  HostTensor transposed(llvm::ArrayRef<int64_t> permutation) const;
+  HostTensor sliced(llvm::ArrayRef<int64_t> offsets,
+                    llvm::ArrayRef<int64_t> sizes,
+                    llvm::ArrayRef<int64_t> strides) const;
+  HostTensor reshaped(llvm::ArrayRef<int64_t> shape) const;
+  /// By numpy's rules; the shapes fit.
+  HostTensor broadcastTo(llvm::ArrayRef<int64_t> shape) const;
+  HostTensor cast(Element type) const;
+
+  /// Dense attribute with all elements.
+  mlir::DenseElementsAttr toAttr(mlir::MLIRContext *context) const;
+
+private:
+  struct Buffer {
+    std::vector<uint8_t> bools;
+    std::vector<int64_t> ints;
+    std::vector<double> floats;
+  };
+  Element element = Element::Undefined;
+  Shape dims, steps;
+  int64_t base = 0;
+  std::shared_ptr<Buffer> buffer;
+
+  friend void forEach(llvm::ArrayRef<const HostTensor *> tensors,
+                      llvm::ArrayRef<int64_t> shape,
+                      llvm::function_ref<void(const int64_t *)> body);
+};
+
+/// Visits the indices of `shape` in row-major order with the position of each
+/// tensor's element; the tensors have this shape.
+void forEach(llvm::ArrayRef<const HostTensor *> tensors,
+             llvm::ArrayRef<int64_t> shape,
+             llvm::function_ref<void(const int64_t *)> body);
+
+/// Elementwise functions with broadcasting, computed once for repeated
+/// elements. The arguments are given as integers, or as doubles.
+llvm::Expected<HostTensor>
+mapInts(Element type, llvm::ArrayRef<const HostTensor *> operands,
+        llvm::function_ref<int64_t(const int64_t *)> function);
+llvm::Expected<HostTensor>
+mapFloats(Element type, llvm::ArrayRef<const HostTensor *> operands,
+          llvm::function_ref<double(const double *)> function);
+
+/// Rounds a double to the precision of an element type.
+double roundTo(Element type, double value);
+
+} // namespace cleave::importer
+
+#endif

@@ -1,0 +1,86 @@
+// The import of one file: binds dimensions, lowers nodes in order, and puts the
+// function together.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_IMPORTER_H
+#define CLEAVE_LIB_IMPORT_ONNX_IMPORTER_H
+
+#include "Dims.h"
+#include "Node.h"
+
+#include "cleave/Import/ONNX/Import.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <set>
+
+namespace onnx {
+class ValueInfoProto;
+} // namespace onnx
+
+namespace cleave::importer {
+
+class Importer {
+public:
+  Importer(Model &model, const ImportOptions &options,
+           mlir::MLIRContext &context)
+      : model(model), options(options), context(context), builder(&context) {}
+
+  mlir::OwningOpRef<mlir::ModuleOp> run();
+
+private:
+  struct Argument {
+    mlir::Value value;
+    std::string name, role;
+    const TensorRef *tensor = nullptr;
+  };
+
+  // In order.
+  mlir::LogicalResult findInputs();
+  mlir::LogicalResult findOutputs();
+  mlir::LogicalResult bindDims();
+  mlir::LogicalResult checkSupport();
+  mlir::LogicalResult bindInputs();
+  mlir::LogicalResult bindTies();
+  void lowerNodes();
+  void lowerNode(const FlatNode &node);
+  mlir::LogicalResult finish();
+
+  mlir::InFlightDiagnostic error() {
+    return mlir::emitError(model.location());
+  }
+  void markNeeded();
+  llvm::Expected<Shape> shapeOf(const ::onnx::ValueInfoProto &input);
+  /// The operand of a value name; null where its producer failed.
+  const Operand *lookUp(const std::string &name, std::string &why);
+  llvm::Expected<Operand> fromFile(const TensorRef &tensor);
+  llvm::Expected<mlir::Value> argumentOf(const TensorRef &tensor);
+  mlir::Value addArgument(mlir::RankedTensorType type, std::string name,
+                          std::string role, const TensorRef *tensor);
+  mlir::DictionaryAttr attributesOf(const Argument &argument);
+  void addProblem(const FlatNode &node, const llvm::Twine &why);
+
+  Model &model;
+  const ImportOptions &options;
+  mlir::MLIRContext &context;
+  mlir::OpBuilder builder;
+
+  std::vector<const ::onnx::ValueInfoProto *> inputs; // without initializers
+  std::vector<std::string> outputs;
+  std::string tokens;
+  Bindings dims;
+  std::set<std::string> constants, needed;
+  std::map<std::string, const Tie *> tieOfCopy;
+  std::map<std::string, std::vector<const Tie *>> tiesOf;
+
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::func::FuncOp function;
+  std::map<std::string, Operand> values;
+  std::set<std::string> failed;
+  std::vector<std::string> problems;
+  std::vector<Argument> arguments;
+  std::map<std::string, size_t> argumentIndex;
+};
+
+} // namespace cleave::importer
+
+#endif

@@ -1,0 +1,413 @@
+// Operators that read or write at indices, and those that make indices.
+
+#include "Families.h"
+
+using namespace mlir;
+using llvm::ArrayRef;
+using llvm::Error;
+using llvm::Expected;
+using llvm::Twine;
+
+namespace cleave::importer {
+
+namespace {
+
+Error one(Node &node, Expected<Operand> result) {
+  if (!result)
+    return result.takeError();
+  node.set(0, std::move(*result));
+  return Error::success();
+}
+
+Error allKnown(Node &node) {
+  for (size_t i = 0; i < node.numInputs(); ++i)
+    if (node.has(i) && !node.input(i).isHost())
+      return reason("it is supported only where its inputs are known when "
+                    "importing, and input " +
+                    Twine(i) + " depends on data");
+  return Error::success();
+}
+
+/// Indices below zero count from the end; all lie inside.
+Expected<HostTensor> normalised(const HostTensor &indices, int64_t size) {
+  bool inside = true;
+  HostTensor compressed = indices.compressed();
+  const HostTensor *operand = &compressed;
+  forEach(operand, compressed.shape(), [&](const int64_t *at) {
+    int64_t index = compressed.intAt(*at);
+    inside &= index >= -size && index < size;
+  });
+  if (!inside)
+    return reason("an index lies outside a dimension of size " + Twine(size));
+  llvm::SmallVector<HostTensor> operands = {compressed,
+                                            HostTensor::ofInt(size)};
+  return mapInts(Element::I64, {&operands[0], &operands[1]},
+                 [](const int64_t *v) { return v[0] < 0 ? v[0] + v[1] : v[0]; });
+}
+
+void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
+                 int64_t fromAt) {
+  if (to.holdsFloats())
+    to.setFloat(toAt, from.floatAt(fromAt));
+  else
+    to.setInt(toAt, from.intAt(fromAt));
+}
+
+/// table [..., n, ...], indices -> [..., indices..., ...], all known.
+Expected<Operand> gatherKnown(const HostTensor &table, const HostTensor &indices,
+                              int64_t axis) {
+  Shape shape(table.shape().take_front(axis));
+  shape.append(indices.shape().begin(), indices.shape().end());
+  shape.append(table.shape().begin() + axis + 1, table.shape().end());
+  // Repeated dimensions stay repeated.
+  Shape live = shape, zero(shape.size(), 0);
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    int64_t d = dim;
+    bool repeats = d < axis ? table.strides()[d] == 0
+                   : d < axis + indices.rank()
+                       ? indices.strides()[d - axis] == 0
+                       : table.strides()[d - indices.rank() + 1] == 0;
+    if (repeats && shape[dim] > 1)
+      live[dim] = 1;
+  }
+  if (product(live) > HostTensor::kMaxElements)
+    return reason("a constant of shape " + spell(shape) +
+                  " is too large to evaluate");
+  HostTensor result(table.type(), live);
+  Shape index(shape.size(), 0);
+  int64_t count = product(live);
+  for (int64_t n = 0; n < count; ++n) {
+    ArrayRef<int64_t> all = index;
+    Shape source(all.take_front(axis));
+    source.push_back(indices.intAt(
+        indices.positionOf(all.slice(axis, indices.rank()))));
+    ArrayRef<int64_t> tail = all.drop_front(axis + indices.rank());
+    source.append(tail.begin(), tail.end());
+    copyElement(result, n, table, table.positionOf(source));
+    for (int64_t dim = int64_t(live.size()) - 1; dim >= 0; --dim) {
+      if (++index[dim] < live[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+  return Operand(result.broadcastTo(shape).compressed());
+}
+
+/// Whether an index is certainly not negative: inputs are checked when they are
+/// loaded.
+bool isInputData(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return true;
+}
+
+/// Known indices of a table that is not: a run start, start + 1, ... is a slice.
+Expected<Operand> gatherAt(Node &node, const Operand &table,
+                           const HostTensor &indices, int64_t axis) {
+  Shape liveDims, live;
+  for (int64_t dim = 0; dim < indices.rank(); ++dim)
+    if (indices.strides()[dim] != 0 && indices.shape()[dim] != 1) {
+      liveDims.push_back(dim);
+      live.push_back(indices.shape()[dim]);
+    }
+  Shape zero(indices.rank(), 0), sizes(indices.rank(), 1), ones = sizes;
+  for (auto [dim, size] : llvm::zip(liveDims, live))
+    sizes[dim] = size;
+  HostTensor list = indices.sliced(zero, sizes, ones);
+  llvm::SmallVector<int64_t> values = list.ints();
+  bool isRun = true;
+  for (auto [n, value] : llvm::enumerate(values))
+    isRun &= value == values[0] + int64_t(n);
+  // [..., live, ...]
+  Shape narrow(ArrayRef<int64_t>(table.shape).take_front(axis));
+  narrow.append(live.begin(), live.end());
+  narrow.append(table.shape.begin() + axis + 1, table.shape.end());
+  Operand result;
+  if (isRun) {
+    Shape offsets(table.rank(), 0), box = table.shape, steps(table.rank(), 1);
+    offsets[axis] = values[0];
+    box[axis] = values.size();
+    CLEAVE_TRY(rows, node.slice(table, offsets, box, steps));
+    CLEAVE_TRY(shaped, node.reshape(rows, narrow));
+    result = shaped;
+  } else {
+    CLEAVE_TRY(data, node.value(table));
+    CLEAVE_TRY(where, node.value(Operand(list.reshaped(live))));
+    result = Operand(nn::GatherOp::create(node.builder, node.loc, data, where, axis));
+  }
+  // Back to all dimensions of the indices.
+  Shape unit(ArrayRef<int64_t>(table.shape).take_front(axis)), wide = unit;
+  unit.append(sizes.begin(), sizes.end());
+  wide.append(indices.shape().begin(), indices.shape().end());
+  unit.append(table.shape.begin() + axis + 1, table.shape.end());
+  wide.append(table.shape.begin() + axis + 1, table.shape.end());
+  CLEAVE_TRY(shaped, node.reshape(result, unit));
+  return node.broadcast(shaped, wide);
+}
+
+Expected<Operand> gather(Node &node, const Operand &table,
+                         const Operand &indices, int64_t axis) {
+  int64_t size = table.shape[axis];
+  if (indices.isHost()) {
+    if (product(indices.shape) == 0) {
+      Shape shape(ArrayRef<int64_t>(table.shape).take_front(axis));
+      shape.append(indices.shape.begin(), indices.shape.end());
+      shape.append(table.shape.begin() + axis + 1, table.shape.end());
+      return node.splat(table.type, shape, 0);
+    }
+    CLEAVE_TRY(known, normalised(*indices.host, size));
+    if (table.isHost())
+      return gatherKnown(*table.host, known, axis);
+    return gatherAt(node, table, known, axis);
+  }
+  CLEAVE_TRY(data, node.value(table));
+  CLEAVE_TRY(where, node.value(indices));
+  if (!isInputData(where)) {
+    // Indices below zero count from the end.
+    auto type = cast<RankedTensorType>(where.getType());
+    Value zero = nn::createSplat(node.builder, node.loc, type, 0);
+    Value count = nn::createSplat(node.builder, node.loc, type, size);
+    Value below = arith::CmpIOp::create(
+        node.builder, node.loc, arith::CmpIPredicate::slt, where, zero);
+    Value shifted = arith::AddIOp::create(node.builder, node.loc, where, count);
+    where = arith::SelectOp::create(node.builder, node.loc, below, shifted, where);
+  }
+  return Operand(nn::GatherOp::create(node.builder, node.loc, data, where, axis));
+}
+
+Error lowerGather(Node &node) {
+  const Operand &table = node.input(0);
+  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), table.rank()));
+  return one(node, gather(node, table, node.input(1), axis));
+}
+
+/// The last dimension of the indices holds indices of the first dimensions of
+/// the data; they become indices of one flat dimension.
+Error lowerGatherND(Node &node) {
+  const Operand &data = node.input(0), &indices = node.input(1);
+  if (Error error = node.expectAttr("batch_dims", 0, 0))
+    return error;
+  if (!indices.isHost())
+    return reason("its indices depend on data");
+  if (indices.rank() == 0 || indices.shape.back() > data.rank())
+    return reason("indices " + spell(indices.shape) + " do not fit data " +
+                  spell(data.shape));
+  int64_t depth = indices.shape.back();
+  Shape outer(indices.shape.begin(), indices.shape.end() - 1);
+  HostTensor flat = HostTensor::splat(Element::I64, outer, 0);
+  int64_t rows = 1;
+  for (int64_t dim = 0; dim < depth; ++dim) {
+    Shape offsets(indices.rank(), 0), sizes = indices.shape,
+        ones(indices.rank(), 1);
+    offsets.back() = dim;
+    sizes.back() = 1;
+    HostTensor column =
+        indices.host->sliced(offsets, sizes, ones).reshaped(outer);
+    CLEAVE_TRY(inside, normalised(column, data.shape[dim]));
+    HostTensor scale = HostTensor::ofInt(data.shape[dim]);
+    CLEAVE_TRY(sum, mapInts(Element::I64, {&flat, &inside, &scale},
+                            [](const int64_t *v) { return v[0] * v[2] + v[1]; }));
+    flat = sum;
+    rows *= data.shape[dim];
+  }
+  Shape shape = {rows};
+  shape.append(data.shape.begin() + depth, data.shape.end());
+  CLEAVE_TRY(table, node.reshape(data, shape));
+  return one(node, gather(node, table, Operand(flat), 0));
+}
+
+Error lowerGatherElements(Node &node) {
+  if (Error error = allKnown(node))
+    return error;
+  const HostTensor &data = *node.input(0).host;
+  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), data.rank()));
+  CLEAVE_TRY(indices, normalised(*node.input(1).host, data.shape()[axis]));
+  if (indices.rank() != data.rank())
+    return reason("indices " + spell(indices.shape()) + " do not fit data " +
+                  spell(data.shape()));
+  HostTensor result(data.type(), indices.shape());
+  Shape index(indices.rank(), 0);
+  for (int64_t n = 0, count = indices.size(); n < count; ++n) {
+    Shape source = index;
+    source[axis] = indices.intAt(indices.positionOf(index));
+    copyElement(result, n, data, data.positionOf(source));
+    for (int64_t dim = indices.rank() - 1; dim >= 0; --dim) {
+      if (++index[dim] < indices.shape()[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+  node.set(0, Operand(result));
+  return Error::success();
+}
+
+Error lowerScatterND(Node &node) {
+  if (Error error = allKnown(node))
+    return error;
+  std::string reduction = node.stringAttr("reduction", "none");
+  if (reduction != "none")
+    return reason("reduction '" + reduction + "' is not supported");
+  HostTensor result = node.input(0).host->compact();
+  const HostTensor &indices = *node.input(1).host;
+  HostTensor updates = node.input(2).host->compact();
+  if (indices.rank() == 0 || indices.shape().back() > result.rank())
+    return reason("indices " + spell(indices.shape()) + " do not fit data " +
+                  spell(result.shape()));
+  int64_t depth = indices.shape().back();
+  llvm::SmallVector<int64_t> flat = indices.ints();
+  int64_t inner = product(result.shape().drop_front(depth));
+  int64_t rows = depth ? int64_t(flat.size()) / depth : product(indices.shape().drop_back());
+  if (updates.size() != rows * inner)
+    return reason("updates " + spell(updates.shape()) + " do not fit indices " +
+                  spell(indices.shape()));
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t at = 0;
+    for (int64_t dim = 0; dim < depth; ++dim) {
+      int64_t size = result.shape()[dim], index = flat[row * depth + dim];
+      if (index < -size || index >= size)
+        return reason("an index lies outside a dimension of size " + Twine(size));
+      at = at * size + (index < 0 ? index + size : index);
+    }
+    for (int64_t i = 0; i < inner; ++i)
+      copyElement(result, at * inner + i, updates, row * inner + i);
+  }
+  node.set(0, Operand(result));
+  return Error::success();
+}
+
+Error lowerNonZero(Node &node) {
+  if (Error error = allKnown(node))
+    return error;
+  const HostTensor &input = *node.input(0).host;
+  llvm::SmallVector<Shape> found;
+  Shape index(input.rank(), 0);
+  for (int64_t n = 0, count = input.size(); n < count; ++n) {
+    if (input.floatAt(input.positionOf(index)) != 0)
+      found.push_back(index);
+    for (int64_t dim = input.rank() - 1; dim >= 0; --dim) {
+      if (++index[dim] < input.shape()[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+  HostTensor result(Element::I64, {input.rank(), int64_t(found.size())});
+  for (auto [n, at] : llvm::enumerate(found))
+    for (auto [dim, i] : llvm::enumerate(at))
+      result.setInt(dim * found.size() + n, i);
+  node.set(0, Operand(result));
+  return Error::success();
+}
+
+Error lowerCumSum(Node &node) {
+  if (Error error = allKnown(node))
+    return error;
+  const HostTensor &input = *node.input(0).host;
+  CLEAVE_TRY(axis, Node::axisOf(int64_t(node.input(1).splatValue().value_or(0)),
+                                input.rank()));
+  bool exclusive = node.intAttr("exclusive", 0);
+  bool reverse = node.intAttr("reverse", 0);
+  // Along other dimensions, repeated elements give repeated sums.
+  Shape zero(input.rank(), 0), sizes(input.shape()), ones(input.rank(), 1);
+  for (int64_t dim = 0; dim < input.rank(); ++dim)
+    if (dim != axis && input.strides()[dim] == 0)
+      sizes[dim] = std::min<int64_t>(sizes[dim], 1);
+  HostTensor source = input.sliced(zero, sizes, ones);
+  HostTensor result(input.type(), sizes);
+  Shape rows = sizes;
+  rows[axis] = std::min<int64_t>(rows[axis], 1);
+  HostTensor from = source.sliced(zero, rows, ones);
+  HostTensor to = result.sliced(zero, rows, ones);
+  int64_t length = sizes[axis];
+  forEach({&from, &to}, rows, [&](const int64_t *at) {
+    double sum = 0;
+    for (int64_t i = 0; i < length; ++i) {
+      int64_t k = reverse ? length - 1 - i : i;
+      int64_t read = at[0] + k * source.strides()[axis];
+      double element = source.floatAt(read);
+      result.setFloat(at[1] + k * result.strides()[axis],
+                      exclusive ? sum : sum + element);
+      sum += element;
+    }
+  });
+  node.set(0, Operand(result.broadcastTo(input.shape()).compressed()));
+  return Error::success();
+}
+
+Error lowerArgMax(Node &node) {
+  const Operand &input = node.input(0);
+  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), input.rank()));
+  if (Error error = node.expectAttr("select_last_index", 0, 0))
+    return error;
+  CLEAVE_TRY(value, node.value(input));
+  Shape shape = input.shape;
+  shape.erase(shape.begin() + axis);
+  auto type = RankedTensorType::get(shape, node.builder.getI64Type());
+  Operand result(nn::ArgMaxOp::create(node.builder, node.loc, type, value, axis));
+  if (node.intAttr("keepdims", 1)) {
+    shape.insert(shape.begin() + axis, 1);
+    return one(node, node.reshape(result, shape));
+  }
+  node.set(0, result);
+  return Error::success();
+}
+
+/// on where the index equals the position along the new axis, else off.
+Error lowerOneHot(Node &node) {
+  const Operand &indices = node.input(0), &values = node.input(2);
+  std::optional<double> depth = node.input(1).splatValue();
+  if (!depth || !values.isHost() || values.host->size() != 2)
+    return reason("its depth and values must be known when importing");
+  int64_t rank = indices.rank() + 1;
+  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", -1), rank));
+  Shape shape = indices.shape, grid(rank, 1);
+  shape.insert(shape.begin() + axis, 1);
+  grid[axis] = int64_t(*depth);
+  CLEAVE_TRY(column, node.reshape(indices, shape));
+  CLEAVE_TRY(wide, node.cast(column, Element::I64));
+  HostTensor positions(Element::I64, {int64_t(*depth)});
+  for (int64_t i = 0; i < int64_t(*depth); ++i)
+    positions.setInt(i, i);
+  static const Elementwise kHit = {
+      nullptr,
+      [](const int64_t *v) {
+        return int64_t(v[0] == v[1] || v[0] + v[2] == v[1]);
+      },
+      nullptr};
+  static const Elementwise kEqual = {
+      nullptr, [](const int64_t *v) { return int64_t(v[0] == v[1]); },
+      [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
+        return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, v[0], v[1]);
+      }};
+  Operand counts(positions.reshaped(grid));
+  bool known = wide.isHost();
+  auto hits = known ? node.map(kHit, Element::Bool,
+                               {wide, counts, node.splat(Element::I64, {}, *depth)})
+                    : node.map(kEqual, Element::Bool, {wide, counts});
+  if (!hits)
+    return hits.takeError();
+  llvm::SmallVector<double> offOn = values.host->floats();
+  return one(node, node.select(*hits, node.splat(values.type, {}, offOn[1]),
+                               node.splat(values.type, {}, offOn[0])));
+}
+
+} // namespace
+
+void addIndexingOps(std::vector<OnnxOp> &table) {
+  auto op = [&](llvm::StringRef name, int tier, llvm::StringRef becomes,
+                LowerFunction lower) {
+    table.push_back({name, kOldest, kNewest, tier, becomes, lower});
+  };
+  op("ArgMax", 1, "nn.argmax", lowerArgMax);
+  op("CumSum", 1, "", lowerCumSum);
+  op("Gather", 1, "nn.gather", lowerGather);
+  op("GatherElements", 1, "", lowerGatherElements);
+  op("GatherND", 1, "nn.gather", lowerGatherND);
+  op("NonZero", 1, "", lowerNonZero);
+  op("OneHot", 1, "arith.select", lowerOneHot);
+  op("ScatterND", 1, "", lowerScatterND);
+}
+
+} // namespace cleave::importer

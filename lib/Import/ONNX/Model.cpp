@@ -1,0 +1,313 @@
+// Loading and checking an ONNX file.
+
+#include "Model.h"
+#include "Functions.h"
+#include "Wire.h"
+
+#include <onnx/onnx_pb.h>
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using llvm::StringRef;
+using llvm::Twine;
+
+namespace cleave::importer {
+
+/// Versions that the importer was written against. Later ones are refused, as
+/// their operators may mean something else.
+static constexpr int64_t kMinIr = 3, kMaxIr = 14;
+static constexpr int64_t kMinOpset = 11, kMaxOpset = 25;
+
+int64_t TensorRef::numElements() const {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+int64_t FlatNode::opset() const {
+  std::string domain = proto->domain() == "ai.onnx" ? "" : proto->domain();
+  auto it = opsets->find(domain);
+  return it == opsets->end() ? 0 : it->second;
+}
+
+Model::Model(Location loc) : loc(loc) {}
+Model::~Model() = default;
+
+const ::onnx::GraphProto &Model::graph() const { return proto->graph(); }
+
+const TensorRef *Model::findInitializer(StringRef name) const {
+  auto it = tensorIndex.find(name.str());
+  return it == tensorIndex.end() ? nullptr : &tensors[it->second];
+}
+
+static llvm::Error reason(const Twine &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
+}
+
+std::unique_ptr<Model> Model::load(StringRef path, MLIRContext &context) {
+  Location loc = NameLoc::get(StringAttr::get(&context, path));
+  std::unique_ptr<Model> model(new Model(loc));
+  model->filePath = path.str();
+  model->folder = llvm::sys::path::parent_path(path).str();
+  if (model->folder.empty())
+    model->folder = ".";
+  model->fileName = llvm::sys::path::filename(path).str();
+  if (failed(model->parse(context)) || failed(model->checkVersions()) ||
+      failed(model->describeInitializers()) ||
+      failed(model->inlineFunctions()) || failed(model->sortNodes()))
+    return nullptr;
+  return model;
+}
+
+LogicalResult Model::parse(MLIRContext &context) {
+  if (llvm::sys::fs::is_directory(filePath))
+    return emitError(loc) << "is a folder, expected an ONNX file";
+  auto file = llvm::MemoryBuffer::getFile(filePath, /*IsText=*/false,
+                                          /*RequiresNullTerminator=*/false);
+  if (!file)
+    return emitError(loc) << "cannot be read: " << file.getError().message();
+  bytes = std::move(*file);
+  if (bytes->getBufferSize() == 0)
+    return emitError(loc) << "is empty, expected an ONNX model";
+  std::string stripped;
+  proto = std::make_unique<::onnx::ModelProto>();
+  if (!stripTensors(bytes->getBuffer(), stripped) ||
+      !proto->ParseFromString(stripped))
+    return emitError(loc) << "is not an ONNX model, or is truncated ("
+                          << bytes->getBufferSize() << " bytes)";
+  // Other protobuf files may parse by chance: a model has these.
+  if (!proto->has_graph() || !proto->has_ir_version() ||
+      proto->opset_import_size() == 0)
+    return emitError(loc) << "is not an ONNX model, or is truncated: it has no "
+                          << (!proto->has_graph()        ? "graph"
+                              : !proto->has_ir_version() ? "IR version"
+                                                         : "operator set");
+  return success();
+}
+
+LogicalResult Model::checkVersions() {
+  int64_t ir = proto->ir_version();
+  if (ir < kMinIr || ir > kMaxIr)
+    return emitError(loc) << "has IR version " << ir << ", expected " << kMinIr
+                          << " to " << kMaxIr;
+  for (const auto &import : proto->opset_import()) {
+    bool isDefault = import.domain().empty() || import.domain() == "ai.onnx";
+    if (isDefault &&
+        (import.version() < kMinOpset || import.version() > kMaxOpset))
+      return emitError(loc)
+             << "uses operator set " << import.version() << ", expected "
+             << kMinOpset << " to " << kMaxOpset
+             << "; export it again with a version in this range";
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+/// Refuses a location that leaves the model's folder.
+static llvm::Error checkLocation(StringRef folder, StringRef location) {
+  namespace path = llvm::sys::path;
+  if (location.empty())
+    return reason("its external data has no location");
+  if (path::is_absolute(location) || location.contains('\\'))
+    return reason("its external data '" + location +
+                  "' is outside the model's folder: paths must be relative");
+  llvm::SmallString<256> prefix(folder);
+  for (StringRef component :
+       llvm::make_range(path::begin(location), path::end(location))) {
+    if (component == "..")
+      return reason("its external data '" + location +
+                    "' is outside the model's folder: '..' is not allowed");
+    path::append(prefix, component);
+    if (llvm::sys::fs::is_symlink_file(prefix))
+      return reason("its external data '" + location + "' leads through the "
+                    "symbolic link '" + component +
+                    "', which may leave the model's folder");
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Model::locate(const ::onnx::TensorProto &tensorProto,
+                          TensorRef &tensor) {
+  if (tensorProto.data_location() != ::onnx::TensorProto::EXTERNAL)
+    return llvm::Error::success();
+  std::string location;
+  uint64_t offset = 0, length = 0;
+  bool hasLength = false;
+  for (const auto &entry : tensorProto.external_data()) {
+    auto number = [&](uint64_t &value) -> llvm::Error {
+      if (StringRef(entry.value()).getAsInteger(10, value))
+        return reason("its external data has the " + entry.key() + " '" +
+                      entry.value() + "', expected a number");
+      return llvm::Error::success();
+    };
+    if (entry.key() == "location")
+      location = entry.value();
+    if (entry.key() == "offset")
+      if (llvm::Error error = number(offset))
+        return error;
+    if (entry.key() == "length") {
+      if (llvm::Error error = number(length))
+        return error;
+      hasLength = true;
+    }
+  }
+  uint64_t want = tensor.numElements() * byteSize(tensor.type);
+  tensor.inFile = true;
+  if (location == kSelfLocation) {
+    tensor.range = {fileName, offset, length};
+    if (length != want)
+      return reason("it holds " + Twine(length) + " bytes, expected " +
+                    Twine(want));
+    return llvm::Error::success();
+  }
+  if (llvm::Error error = checkLocation(folder, location))
+    return error;
+  if (hasLength && length != want)
+    return reason("its external data has length " + Twine(length) +
+                  ", expected " + Twine(want));
+  tensor.range = {location, offset, want};
+  llvm::SmallString<256> file(folder);
+  llvm::sys::path::append(file, location);
+  uint64_t size;
+  if (std::error_code error = llvm::sys::fs::file_size(file, size))
+    tensor.missing = "its external data '" + location +
+                     "' cannot be read: " + error.message();
+  else if (!llvm::sys::fs::is_regular_file(file))
+    return reason("its external data '" + location + "' is not a regular file");
+  else if (offset > size || want > size - offset)
+    tensor.missing = ("its external data '" + Twine(location) + "' has " +
+                      Twine(size) + " bytes, expected at least " +
+                      Twine(offset + want))
+                         .str();
+  return llvm::Error::success();
+}
+
+llvm::Expected<TensorRef>
+Model::describe(const ::onnx::TensorProto &tensorProto) {
+  TensorRef tensor;
+  tensor.proto = &tensorProto;
+  tensor.name = tensorProto.name();
+  tensor.type = static_cast<Element>(tensorProto.data_type());
+  int64_t count = 1;
+  for (int64_t size : tensorProto.dims()) {
+    if (size < 0 || llvm::MulOverflow(count, size, count) ||
+        count > (int64_t(1) << 48))
+      return reason("it has an impossible size " + Twine(size));
+    tensor.shape.push_back(size);
+  }
+  if (byteSize(tensor.type) == 0)
+    return reason("its element type is " + nameOf(tensor.type) +
+                  ", which is not supported");
+  if (llvm::Error error = locate(tensorProto, tensor))
+    return std::move(error);
+  return tensor;
+}
+
+LogicalResult Model::describeInitializers() {
+  const ::onnx::GraphProto &graph = proto->graph();
+  std::string problems;
+  if (graph.sparse_initializer_size())
+    problems += "\n  sparse initializers are not supported";
+  for (const ::onnx::TensorProto &initializer : graph.initializer()) {
+    if (tensorIndex.count(initializer.name())) {
+      problems += "\n  tensor '" + initializer.name() + "': it occurs twice";
+      continue;
+    }
+    llvm::Expected<TensorRef> tensor = describe(initializer);
+    if (!tensor) {
+      problems += "\n  tensor '" + initializer.name() +
+                  "': " + llvm::toString(tensor.takeError());
+      continue;
+    }
+    tensorIndex[initializer.name()] = tensors.size();
+    tensors.push_back(std::move(*tensor));
+  }
+  if (!problems.empty())
+    return emitError(loc) << "has tensors that cannot be used:" << problems;
+  return success();
+}
+
+llvm::Expected<StringRef> Model::read(const ByteRange &range) {
+  llvm::MemoryBuffer *buffer = bytes.get();
+  if (range.file != fileName) {
+    auto &external = externalFiles[range.file];
+    if (!external) {
+      llvm::SmallString<256> file(folder);
+      llvm::sys::path::append(file, range.file);
+      auto opened = llvm::MemoryBuffer::getFile(
+          file, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+      if (!opened)
+        return reason("'" + range.file +
+                      "' cannot be read: " + opened.getError().message());
+      external = std::move(*opened);
+    }
+    buffer = external.get();
+  }
+  uint64_t size = buffer->getBufferSize();
+  if (range.offset > size || range.length > size - range.offset)
+    return reason("'" + range.file + "' has " + Twine(size) +
+                  " bytes, expected at least " +
+                  Twine(range.offset + range.length));
+  return buffer->getBuffer().substr(range.offset, range.length);
+}
+
+//===----------------------------------------------------------------------===//
+// Nodes
+//===----------------------------------------------------------------------===//
+
+LogicalResult Model::inlineFunctions() {
+  FunctionInliner inliner(*proto, inlined);
+  if (llvm::Error error = inliner.run(flat))
+    return emitError(loc) << llvm::toString(std::move(error));
+  return success();
+}
+
+LogicalResult Model::sortNodes() {
+  std::map<std::string, size_t> producer;
+  for (auto [index, node] : llvm::enumerate(flat)) {
+    if (node.name.empty())
+      node.name = node.proto->op_type() + "_" + std::to_string(index);
+    for (const std::string &output : node.proto->output())
+      if (!output.empty() && !producer.try_emplace(output, index).second)
+        return emitError(loc) << "makes the value '" << output << "' twice";
+  }
+  // Depth-first, so that files in order keep their order.
+  enum State : char { New, Open, Done };
+  std::vector<State> state(flat.size(), New);
+  std::vector<FlatNode> sorted;
+  sorted.reserve(flat.size());
+  for (size_t root = 0; root < flat.size(); ++root) {
+    std::vector<std::pair<size_t, int>> stack;
+    if (state[root] == New)
+      stack.push_back({root, 0});
+    while (!stack.empty()) {
+      auto &[index, input] = stack.back();
+      state[index] = Open;
+      if (input == flat[index].proto->input_size()) {
+        state[index] = Done;
+        sorted.push_back(flat[index]);
+        stack.pop_back();
+        continue;
+      }
+      auto it = producer.find(flat[index].proto->input(input++));
+      if (it == producer.end() || state[it->second] == Done)
+        continue;
+      if (state[it->second] == Open)
+        return emitError(loc)
+               << "has a cycle through node '" << flat[it->second].name << "'";
+      stack.push_back({it->second, 0});
+    }
+  }
+  flat = std::move(sorted);
+  return success();
+}
+
+} // namespace cleave::importer

@@ -1,0 +1,105 @@
+// An ONNX file as the importer sees it: a flat list of nodes with model-local
+// functions inlined, and tensors whose bytes stay in their files.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_MODEL_H
+#define CLEAVE_LIB_IMPORT_ONNX_MODEL_H
+
+#include "Element.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Location.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace onnx {
+class GraphProto;
+class ModelProto;
+class NodeProto;
+class TensorProto;
+} // namespace onnx
+
+namespace cleave::importer {
+
+/// Versions of the operator sets that a node is written against.
+using Opsets = std::map<std::string, int64_t>;
+
+/// Where the bytes of a tensor lie.
+struct ByteRange {
+  std::string file; // relative to the model's folder
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  bool operator==(const ByteRange &) const = default;
+};
+
+/// A tensor of the file: its bytes are inline in `proto` or in a range.
+struct TensorRef {
+  const ::onnx::TensorProto *proto = nullptr;
+  std::string name;
+  Element type = Element::Undefined;
+  Shape shape;
+  bool inFile = false;
+  ByteRange range;
+  /// Why the bytes cannot be read; empty where they can.
+  std::string missing;
+
+  int64_t numElements() const;
+};
+
+struct FlatNode {
+  const ::onnx::NodeProto *proto = nullptr;
+  std::shared_ptr<const Opsets> opsets;
+  /// Name for messages and locations.
+  std::string name;
+
+  /// The version of the node's operator set; 0 where it is not imported.
+  int64_t opset() const;
+};
+
+class Model {
+public:
+  ~Model();
+  /// Reads and checks a file. Emits one error and returns null on failure.
+  static std::unique_ptr<Model> load(llvm::StringRef path,
+                                     mlir::MLIRContext &context);
+
+  const ::onnx::GraphProto &graph() const;
+  mlir::Location location() const { return loc; }
+  llvm::StringRef path() const { return filePath; }
+
+  /// All nodes in an order in which every value is made before it is used.
+  const std::vector<FlatNode> &nodes() const { return flat; }
+  const std::vector<TensorRef> &initializers() const { return tensors; }
+  const TensorRef *findInitializer(llvm::StringRef name) const;
+
+  /// Describes a tensor of an attribute. Fails with a reason.
+  llvm::Expected<TensorRef> describe(const ::onnx::TensorProto &proto);
+  /// The bytes of a range; a reason where the file is missing or too short.
+  llvm::Expected<llvm::StringRef> read(const ByteRange &range);
+
+private:
+  explicit Model(mlir::Location loc);
+  mlir::LogicalResult parse(mlir::MLIRContext &context);
+  mlir::LogicalResult checkVersions();
+  mlir::LogicalResult inlineFunctions();
+  mlir::LogicalResult sortNodes();
+  mlir::LogicalResult describeInitializers();
+  llvm::Error locate(const ::onnx::TensorProto &proto, TensorRef &tensor);
+
+  mlir::Location loc;
+  std::string filePath, folder, fileName;
+  std::unique_ptr<llvm::MemoryBuffer> bytes;
+  std::map<std::string, std::unique_ptr<llvm::MemoryBuffer>> externalFiles;
+  std::unique_ptr<::onnx::ModelProto> proto;
+  std::vector<std::unique_ptr<::onnx::NodeProto>> inlined;
+  std::vector<FlatNode> flat;
+  std::vector<TensorRef> tensors;
+  std::map<std::string, size_t> tensorIndex;
+};
+
+} // namespace cleave::importer
+
+#endif

@@ -1,0 +1,73 @@
+// One node of the graph while it is lowered: its attributes, operands, results,
+// and the operations of Build.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_NODE_H
+#define CLEAVE_LIB_IMPORT_ONNX_NODE_H
+
+#include "Build.h"
+
+namespace onnx {
+class AttributeProto;
+} // namespace onnx
+
+namespace cleave::importer {
+
+class Node : public Build {
+public:
+  Node(Model &model, const FlatNode &flat, llvm::ArrayRef<Operand> inputs,
+       mlir::OpBuilder &builder,
+       std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument);
+
+  Model &model;
+  const FlatNode &flat;
+  const ::onnx::NodeProto &proto() const { return *flat.proto; }
+  llvm::StringRef opType() const;
+  int64_t opset() const { return flat.opset(); }
+
+  // Operands. An empty name is an absent operand.
+  size_t numInputs() const { return inputs.size(); }
+  bool has(size_t index) const;
+  const Operand &input(size_t index) const {
+    static const Operand absent;
+    return index < inputs.size() ? inputs[index] : absent;
+  }
+  size_t numOutputs() const;
+  bool wants(size_t index) const;
+  void set(size_t index, Operand operand);
+
+  llvm::SmallVector<Operand> results;
+
+  // Attributes, with their default.
+  const ::onnx::AttributeProto *attribute(llvm::StringRef name) const;
+  int64_t intAttr(llvm::StringRef name, int64_t otherwise) const;
+  double floatAttr(llvm::StringRef name, double otherwise) const;
+  std::string stringAttr(llvm::StringRef name, llvm::StringRef otherwise) const;
+  std::optional<Shape> intsAttr(llvm::StringRef name) const;
+
+  /// Integers that must be known: axes, shapes, and the like.
+  llvm::Expected<Shape> knownInts(size_t index, llvm::StringRef what) const;
+  /// Axes from an attribute (before opset `since`) or an input; nothing where
+  /// neither is given.
+  llvm::Expected<std::optional<Shape>> axes(int64_t since, size_t index) const;
+  /// An axis in [0, rank).
+  static llvm::Expected<int64_t> axisOf(int64_t axis, int64_t rank);
+  /// Distinct axes in increasing order.
+  static llvm::Expected<Shape> axesOf(llvm::ArrayRef<int64_t> axes,
+                                      int64_t rank);
+  /// Refuses an attribute whose value is not the one that is supported.
+  llvm::Error expectAttr(llvm::StringRef name, int64_t supported,
+                         int64_t otherwise) const;
+
+  /// The elements of a tensor attribute or a small tensor of the file.
+  static llvm::Expected<HostTensor> contents(Model &model,
+                                             const TensorRef &tensor);
+
+private:
+  llvm::SmallVector<Operand> inputs;
+};
+
+using LowerFunction = llvm::Error (*)(Node &);
+
+} // namespace cleave::importer
+
+#endif

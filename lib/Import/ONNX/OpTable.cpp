@@ -1,0 +1,35 @@
+// The table of operators, put together from its families.
+
+#include "Families.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace cleave {
+
+const std::vector<OnnxOp> &onnxOps() {
+  static const std::vector<OnnxOp> table = [] {
+    std::vector<OnnxOp> rows;
+    importer::addConstantOps(rows);
+    importer::addElementwiseOps(rows);
+    importer::addShapeOps(rows);
+    importer::addIndexingOps(rows);
+    importer::addReductionOps(rows);
+    importer::addContractionOps(rows);
+    importer::addNormalizationOps(rows);
+    importer::addAttentionOps(rows);
+    llvm::sort(rows, [](const OnnxOp &a, const OnnxOp &b) {
+      return std::pair(a.name, a.first) < std::pair(b.name, b.first);
+    });
+    return rows;
+  }();
+  return table;
+}
+
+const OnnxOp *findOnnxOp(llvm::StringRef name, int64_t opset) {
+  for (const OnnxOp &op : onnxOps())
+    if (op.name == name && op.first <= opset && opset <= op.last)
+      return &op;
+  return nullptr;
+}
+
+} // namespace cleave

@@ -1,0 +1,114 @@
+// From a model file and a configuration to nn IR.
+
+#include "ImportModel.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/Interfaces.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <iostream>
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+void registerAll(MLIRContext &context) {
+  DialectRegistry registry;
+  registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
+                  nn::NNDialect>();
+  registerInterfaceModels(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+}
+
+// A location is the path of the model, or the name of a node.
+static std::string describe(Location loc) {
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return name.getName().str() + ": ";
+  if (auto file = dyn_cast<FileLineColLoc>(loc))
+    return file.getFilename().str() + ":" + std::to_string(file.getLine()) +
+           ":" + std::to_string(file.getColumn()) + ": ";
+  return "";
+}
+
+Diagnostics::Diagnostics(MLIRContext &context, bool remarks)
+    : context(context) {
+  handler = context.getDiagEngine().registerHandler(
+      [this, remarks](Diagnostic &diagnostic) {
+        std::string text = describe(diagnostic.getLocation()) + diagnostic.str();
+        for (Diagnostic &note : diagnostic.getNotes())
+          text += "\n  " + describe(note.getLocation()) + note.str();
+        switch (diagnostic.getSeverity()) {
+        case DiagnosticSeverity::Error:
+          errors += (errors.empty() ? "" : "\n") + text;
+          break;
+        case DiagnosticSeverity::Warning:
+          std::cerr << "cleave: warning: " << text << "\n";
+          break;
+        default:
+          if (remarks)
+            std::cerr << "cleave: remark: " << text << "\n";
+        }
+      });
+}
+
+Diagnostics::~Diagnostics() { context.getDiagEngine().eraseHandler(handler); }
+
+void Diagnostics::fail(ExitCode code) {
+  throw Failure(code, errors.empty() ? "failed without a reason" : errors);
+}
+
+ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
+                            bool requireData) {
+  ImportOptions options;
+  options.dims = config.dims;
+  if (batch)
+    options.dims["batch"] = *batch;
+  options.tokens = config.data.tokens;
+  if (config.data.labels != "next")
+    options.labels = config.data.labels;
+  for (const auto &[name, source] : config.data.inputs)
+    options.inputs[name] = source == "ones"     ? InputBinding::Ones
+                           : source == "zeros"  ? InputBinding::Zeros
+                           : source == "arange" ? InputBinding::Arange
+                                                : InputBinding::Data;
+  options.requireData = requireData;
+  return options;
+}
+
+OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
+                                  MLIRContext &context,
+                                  std::optional<int64_t> batch,
+                                  bool readWeights) {
+  Diagnostics diagnostics(context);
+  ImportOptions options = importOptions(config, batch, readWeights);
+  FailureOr<std::vector<Tie>> ties =
+      declaredTies(path, config.train.tie, context);
+  if (failed(ties))
+    diagnostics.fail(BadUsage);
+  options.ties = *ties;
+  if (readWeights) {
+    FailureOr<std::vector<Tie>> found = findTiesByContent(path, context);
+    if (failed(found))
+      diagnostics.fail(BadUsage);
+    for (const Tie &tie : *found) {
+      bool known = false;
+      for (const Tie &other : options.ties)
+        known |= other.copy == tie.copy || other.primary == tie.copy;
+      if (!known)
+        options.ties.push_back(tie);
+    }
+  }
+  OwningOpRef<ModuleOp> module = importOnnx(path, options, context);
+  if (!module)
+    diagnostics.fail(BadUsage);
+  PassManager passes(&context);
+  buildImportPipeline(passes);
+  if (failed(passes.run(*module)))
+    diagnostics.fail(BadUsage);
+  return module;
+}
+
+} // namespace cleave::driver

@@ -1,0 +1,49 @@
+// What the commands that read a model share: the importer's options as the
+// configuration gives them, and diagnostics as failures.
+
+#ifndef CLEAVE_TOOLS_IMPORTMODEL_H
+#define CLEAVE_TOOLS_IMPORTMODEL_H
+
+#include "Command.h"
+
+#include "cleave/Import/ONNX/Import.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+namespace cleave::driver {
+
+// All dialects and interface models that the driver needs.
+void registerAll(mlir::MLIRContext &context);
+
+// Collects errors while it lives; remarks and warnings go to stderr, remarks
+// only where asked for.
+class Diagnostics {
+public:
+  explicit Diagnostics(mlir::MLIRContext &context, bool remarks = true);
+  ~Diagnostics();
+  // Throws with what was reported.
+  [[noreturn]] void fail(ExitCode code);
+
+private:
+  mlir::MLIRContext &context;
+  mlir::DiagnosticEngine::HandlerID handler;
+  std::string errors;
+};
+
+// The options that the configuration asks for. `batch` is the number of samples
+// that one call sees; where it is not given, dims.batch.
+ImportOptions importOptions(const Config &config,
+                            std::optional<int64_t> batch = std::nullopt,
+                            bool requireData = false);
+
+// Imports an ONNX file and brings it to compact nn IR. Fails with BadUsage.
+// With `readWeights`, ties are also found by content.
+mlir::OwningOpRef<mlir::ModuleOp> importModel(const std::string &path,
+                                              const Config &config,
+                                              mlir::MLIRContext &context,
+                                              std::optional<int64_t> batch,
+                                              bool readWeights);
+
+} // namespace cleave::driver
+
+#endif // CLEAVE_TOOLS_IMPORTMODEL_H

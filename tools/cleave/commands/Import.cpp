@@ -1,0 +1,163 @@
+// cleave import: an ONNX model as nn IR, or a summary of it.
+
+#include "ImportModel.h"
+#include "commands/Commands.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+using namespace cleave;
+using namespace cleave::driver;
+
+namespace {
+
+struct Row {
+  std::string name, role, type, note;
+};
+
+std::string shapeOf(mlir::Type type) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  auto tensor = llvm::cast<mlir::RankedTensorType>(type);
+  stream << tensor.getElementType() << "[";
+  llvm::interleaveComma(tensor.getShape(), stream);
+  stream << "]";
+  return text;
+}
+
+std::string stringOf(mlir::DictionaryAttr attributes, llvm::StringRef name) {
+  auto text = attributes ? attributes.getAs<mlir::StringAttr>(name) : nullptr;
+  return text ? text.str() : "";
+}
+
+void print(const std::string &title, const std::vector<Row> &rows) {
+  if (rows.empty())
+    return;
+  size_t width = 0, typeWidth = 0;
+  for (const Row &row : rows) {
+    width = std::max(width, row.name.size());
+    typeWidth = std::max(typeWidth, row.type.size());
+  }
+  std::cout << title << "\n";
+  for (const Row &row : rows) {
+    std::string line = "  " + row.name + std::string(width - row.name.size(), ' ') +
+                       "  " + row.type;
+    if (!row.note.empty())
+      line += std::string(typeWidth - row.type.size(), ' ') + "  " + row.note;
+    std::cout << line << "\n";
+  }
+}
+
+// Inputs, outputs and parameters; operations by kind.
+void summarise(mlir::ModuleOp module) {
+  auto function = module.lookupSymbol<mlir::func::FuncOp>(nn::kForwardFunc);
+  std::vector<Row> parameters, inputs, outputs;
+  int64_t elements = 0;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    mlir::DictionaryAttr attributes = function.getArgAttrDict(i);
+    mlir::Type type = function.getArgumentTypes()[i];
+    Row row{stringOf(attributes, nn::kNameAttr),
+            stringOf(attributes, nn::kRoleAttr), shapeOf(type), ""};
+    bool inFile = row.role == "parameter" || row.role == "constant";
+    if (row.role == "parameter")
+      elements += llvm::cast<mlir::RankedTensorType>(type).getNumElements();
+    if (auto view = attributes.getAs<mlir::DictionaryAttr>(kViewAttr)) {
+      llvm::raw_string_ostream stream(row.note);
+      stream << "stored as [";
+      llvm::interleaveComma(
+          view.getAs<mlir::DenseI64ArrayAttr>("shape").asArrayRef(), stream);
+      stream << "]";
+    }
+    if (auto tied = attributes.getAs<mlir::ArrayAttr>(kTiedAttr))
+      for (auto other : tied.getAsRange<mlir::DictionaryAttr>())
+        row.note += (row.note.empty() ? "tied to " : ", tied to ") +
+                    stringOf(other, "name");
+    if (row.role != "parameter")
+      row.note = row.role + (row.note.empty() ? "" : ", " + row.note);
+    (inFile ? parameters : inputs).push_back(row);
+  }
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    outputs.push_back({stringOf(function.getResultAttrDict(i), nn::kNameAttr),
+                       "", shapeOf(function.getResultTypes()[i]), ""});
+  print("inputs", inputs);
+  print("outputs", outputs);
+  print("parameters (" + std::to_string(elements) + " elements)", parameters);
+  std::map<std::string, int64_t> counts;
+  function.walk([&](mlir::Operation *op) {
+    if (op != function.getOperation() &&
+        !op->hasTrait<mlir::OpTrait::IsTerminator>())
+      ++counts[op->getName().getStringRef().str()];
+  });
+  std::vector<Row> operations;
+  for (const auto &[name, count] : counts)
+    operations.push_back({name, "", std::to_string(count), ""});
+  print("operations", operations);
+}
+
+// Written beside the target and renamed, so that no half file stays.
+void writeFile(const std::string &path, const std::string &text) {
+  std::string temporary = path + ".tmp";
+  std::ofstream file(temporary, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (!file) {
+    std::filesystem::remove(temporary, error);
+    throw Failure(BadUsage, "'" + path + "' cannot be written");
+  }
+  std::filesystem::rename(temporary, path, error);
+  if (error) {
+    std::string why = error.message();
+    std::filesystem::remove(temporary, error);
+    throw Failure(BadUsage, "'" + path + "' cannot be written: " + why);
+  }
+}
+
+} // namespace
+
+std::function<int()> driver::addImport(CLI::App &app) {
+  struct Options : CommonOptions {
+    std::string model, output;
+    bool summary = false;
+  };
+  auto options = std::make_shared<Options>();
+  app.add_option("model", options->model, "the ONNX file")
+      ->type_name("MODEL.onnx")
+      ->required();
+  app.add_option("-o,--output", options->output, "where to write the IR")
+      ->type_name("FILE");
+  app.add_flag("--summary", options->summary,
+               "print inputs, outputs, parameters and operations instead");
+  addConfigFlags(app, *options);
+  return [options] {
+    LoadedConfig loaded = loadConfigOrFail(*options);
+    mlir::MLIRContext context;
+    registerAll(context);
+    mlir::OwningOpRef<mlir::ModuleOp> module =
+        importModel(options->model, loaded.config, context, std::nullopt,
+                    /*readWeights=*/false);
+    if (options->summary)
+      summarise(*module);
+    if (options->summary && options->output.empty())
+      return Success;
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    mlir::OpPrintingFlags flags;
+    flags.enableDebugInfo(!options->output.empty());
+    module->print(stream, flags);
+    text += "\n";
+    if (options->output.empty())
+      std::cout << text;
+    else
+      writeFile(options->output, text);
+    return Success;
+  };
+}
