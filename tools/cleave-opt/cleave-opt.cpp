@@ -7,6 +7,7 @@
 
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Check/Passes.h"
+#include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
@@ -24,6 +25,7 @@ int main(int argc, char **argv) {
   cleave::autodiff::registerAutodiffPasses();
   cleave::strategy::registerStrategyPasses();
   cleave::check::registerCheckPasses();
+  cleave::conversion::registerToRTPasses();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
                   mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,

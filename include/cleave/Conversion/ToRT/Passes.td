@@ -1,0 +1,84 @@
+// Passes from tensor operations to commands.
+
+#ifndef CLEAVE_CONVERSION_TORT_PASSES_TD
+#define CLEAVE_CONVERSION_TORT_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
+  let summary = "Turn contractions and attention into library calls";
+  let description = [{
+    Runs on local programs, before kernels are formed from what is left.
+    `nn.einsum` becomes `rt.gemm`: labels are batch, m, n or k, neighbours merge
+    where their strides allow it, and the operands are ordered so that the result's
+    innermost label is n. Transposes, slices and reshapes of operands become
+    strides; a copy is made only of an operand whose contracted labels have no
+    common order. Products without a contraction become elementwise work. A bias
+    along the last dimensions and a following gelu, relu or silu join the
+    product (which keeps the pre-activation where the backward pass reads it), as
+    do sums of products and the addition to an accumulator of gradients.
+    `nn.attention` and its derivative become library calls on strided views, so
+    that query, key and value may be slices of one projection, and their gradients
+    pieces of one buffer. Kernels and collectives are left alone.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<4x5xf32>, %w: tensor<6x5xf32>, %b: tensor<6xf32>) -> tensor<4x6xf32> {
+      %0 = nn.einsum "mk,nk->mn" %x, %w : tensor<4x5xf32>, tensor<6x5xf32> -> tensor<4x6xf32>
+      %1 = nn.broadcast %b dims = [1] : tensor<6xf32> -> tensor<4x6xf32>
+      %2 = arith.addf %0, %1 : tensor<4x6xf32>
+      return %2 : tensor<4x6xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%x: tensor<4x5xf32>, %w: tensor<6x5xf32>, %b: tensor<6xf32>) -> tensor<4x6xf32> {
+      %0 = rt.gemm a(%x [0, 5, 1]) b(%w [0, 1, 5]) bias(%b) c [0, 6, 1] m = 4 n = 6 k = 5
+        : (tensor<4x5xf32>, tensor<6x5xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+      return %0 : tensor<4x6xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::cleave::rt::RTDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+def HostToRTPass : Pass<"nn-host-to-rt", "::mlir::ModuleOp"> {
+  let summary = "Turn host functions into command lists";
+  let description = [{
+    Runs after kernels are formed. A host function (any but kernels) then holds
+    calls of kernels, library calls, collectives, constants and placements. Calls
+    become `rt.launch`, collectives `rt.collective`, constants `rt.fill`;
+    reshapes and contiguous slices become `rt.alias`, other slices, transposes
+    and `dist.slice` of an inner dimension `rt.copy`. `nn.save` and `nn.rematerialize`
+    have done their work and go. Anything else is an error.
+
+    Before:
+    ```mlir
+    dist.mesh @m <["x"=2]>
+    func.func private @kernel_0(%x: tensor<6xf32>) -> tensor<6xf32>
+      attributes {nn.kernel, nn.extent = 6 : i64, nn.grain = 1 : i64, nn.inplace = array<i64: 0, 0>}
+    func.func @f(%x: tensor<6xf32>) -> tensor<6xf32> {
+      %0 = func.call @kernel_0(%x) : (tensor<6xf32>) -> tensor<6xf32>
+      %1 = dist.all_reduce sum %0 over @m {"x"} purpose gradient : tensor<6xf32>
+      return %1 : tensor<6xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func private @kernel_0(%x: tensor<6xf32>) -> tensor<6xf32>
+      attributes {nn.kernel, nn.extent = 6 : i64, nn.grain = 1 : i64, nn.inplace = array<i64: 0, 0>}
+    func.func @f(%x: tensor<6xf32>) -> tensor<6xf32> {
+      %0 = rt.launch @kernel_0(%x) extent = 6 grain = 1 inplace = [0, 0] : (tensor<6xf32>) -> tensor<6xf32>
+      %1 = rt.collective all_reduce(%0) group = [0, 1, 2] layout = [1, 6, 1, 6] purpose = "gradient"
+        : (tensor<6xf32>) -> tensor<6xf32>
+      return %1 : tensor<6xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::rt::RTDialect"];
+}
+
+#endif

@@ -1,0 +1,179 @@
+// What a matrix product takes along: scale, bias, activation, sums.
+
+#include "SelectLibrary.h"
+#include "Views.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace cleave;
+
+/// The operand of `op` that is not `value`, if exactly one is.
+static Value otherOperand(Operation *op, Value value) {
+  if (op->getNumOperands() != 2)
+    return {};
+  Value lhs = op->getOperand(0), rhs = op->getOperand(1);
+  if (lhs == value && rhs != value)
+    return rhs;
+  if (rhs == value && lhs != value)
+    return lhs;
+  return {};
+}
+
+static std::optional<double> splat(Value value) {
+  DenseElementsAttr dense;
+  if (matchPattern(value, m_Constant(&dense)) && dense.isSplat() &&
+      isa<FloatType>(dense.getElementType()))
+    return dense.getSplatValue<APFloat>().convertToDouble();
+  if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
+    return splat(broadcast.getInput());
+  return std::nullopt;
+}
+
+/// Products take the place of what they absorb, where all operands are known.
+static void absorb(rt::GemmOp gemm, Operation *op) {
+  gemm->moveBefore(op);
+  op->getResult(0).replaceAllUsesWith(gemm.getC());
+  op->erase();
+}
+
+/// C * constant.
+static bool fuseScale(rt::GemmOp gemm) {
+  auto mul = dyn_cast<arith::MulFOp>(*gemm.getC().user_begin());
+  if (!mul || gemm.getBias() || gemm.getAccumulator())
+    return false;
+  Value other = otherOperand(mul, gemm.getC());
+  std::optional<double> factor = other ? splat(other) : std::nullopt;
+  if (!factor)
+    return false;
+  gemm.setAlpha(APFloat(gemm.getAlpha().convertToDouble() * *factor));
+  absorb(gemm, mul);
+  return true;
+}
+
+/// C + broadcast(bias), where the bias lies along the columns.
+static bool fuseBias(rt::GemmOp gemm) {
+  auto add = dyn_cast<arith::AddFOp>(*gemm.getC().user_begin());
+  if (!add || gemm.getBias() || gemm.getAccumulator())
+    return false;
+  Value other = otherOperand(add, gemm.getC());
+  auto broadcast = other ? other.getDefiningOp<nn::BroadcastOp>() : nullptr;
+  if (!broadcast || gemm.getCView().back() != 1)
+    return false;
+  auto type = cast<RankedTensorType>(broadcast.getInput().getType());
+  int64_t rank = broadcast.getType().getRank();
+  for (auto [index, dim] : llvm::enumerate(broadcast.getDims()))
+    if (dim != rank - type.getRank() + int64_t(index))
+      return false;
+  if (type.getNumElements() != int64_t(gemm.getN()))
+    return false;
+  StridedView view = traceView(broadcast.getInput());
+  if (!view.isContiguous())
+    view = denseView(broadcast.getInput());
+  gemm.getBiasMutable().assign(view.base);
+  gemm.setBiasOffset(view.offset);
+  absorb(gemm, add);
+  return true;
+}
+
+/// C + another product, or an accumulator of gradients: both in one buffer.
+static bool fuseSum(rt::GemmOp gemm) {
+  auto add = dyn_cast<arith::AddFOp>(*gemm.getC().user_begin());
+  if (!add || gemm.getAccumulator() ||
+      gemm.getActivation() != rt::Activation::None)
+    return false;
+  Value other = otherOperand(add, gemm.getC());
+  if (!other || !other.hasOneUse())
+    return false;
+  auto product = other.getDefiningOp<rt::GemmOp>();
+  bool accumulates =
+      product && other == product.getC() && !product.getKeepPreActivation();
+  if (auto argument = dyn_cast<BlockArgument>(other))
+    if (auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()))
+      if (auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                        nn::kRoleAttr))
+        accumulates = role.getValue() == "gradient";
+  if (!accumulates)
+    return false;
+  // The later of two products adds to the earlier one.
+  gemm.getAccumulatorMutable().assign(other);
+  absorb(gemm, add);
+  return true;
+}
+
+/// The activation that `op` computes from `value` (silu: from the sigmoid).
+static Operation *matchActivation(Value value, rt::Activation &kind) {
+  for (Operation *user : value.getUsers()) {
+    if (auto gelu = dyn_cast<nn::GeluOp>(user)) {
+      kind = gelu.getKind() == nn::GeluKind::Tanh ? rt::Activation::GeluTanh
+                                                  : rt::Activation::GeluErf;
+      return user;
+    }
+    if (isa<arith::MaximumFOp, arith::MaxNumFOp>(user)) {
+      Value other = otherOperand(user, value);
+      if (other && splat(other) == 0.0) {
+        kind = rt::Activation::Relu;
+        return user;
+      }
+    }
+    if (auto sigmoid = dyn_cast<nn::SigmoidOp>(user);
+        sigmoid && sigmoid.getResult().hasOneUse()) {
+      Operation *mul = *sigmoid.getResult().user_begin();
+      if (isa<arith::MulFOp>(mul) &&
+          otherOperand(mul, sigmoid.getResult()) == value) {
+        kind = rt::Activation::Silu;
+        return mul;
+      }
+    }
+  }
+  return nullptr;
+}
+
+/// activation(C); C itself is kept where something else reads it.
+static void fuseActivation(rt::GemmOp gemm) {
+  rt::Activation kind = rt::Activation::None;
+  Operation *op = matchActivation(gemm.getC(), kind);
+  if (!op)
+    return;
+  Operation *sigmoid = nullptr;
+  if (kind == rt::Activation::Silu)
+    for (Value operand : op->getOperands())
+      if (auto def = operand.getDefiningOp<nn::SigmoidOp>())
+        sigmoid = def;
+  SmallPtrSet<Operation *, 2> absorbed = {op};
+  if (sigmoid)
+    absorbed.insert(sigmoid);
+  bool keep = llvm::any_of(gemm.getC().getUsers(), [&](Operation *user) {
+    return !absorbed.contains(user);
+  });
+  gemm.setActivation(kind);
+  if (keep) {
+    OpBuilder b(gemm);
+    SmallVector<Type> types(2, gemm.getC().getType());
+    auto wide = rt::GemmOp::create(b, gemm.getLoc(), types, gemm->getOperands(),
+                                   gemm->getAttrs());
+    wide.setKeepPreActivation(true);
+    gemm.getC().replaceAllUsesExcept(wide.getPreActivation(), absorbed);
+    op->getResult(0).replaceAllUsesWith(wide.getC());
+    op->erase();
+    if (sigmoid)
+      sigmoid->erase();
+    gemm.erase();
+    return;
+  }
+  op->getResult(0).replaceAllUsesWith(gemm.getC());
+  op->erase();
+  if (sigmoid)
+    sigmoid->erase();
+}
+
+void cleave::fuseEpilogue(rt::GemmOp gemm) {
+  if (gemm.getC().hasOneUse() && fuseScale(gemm) && !gemm.getC().hasOneUse())
+    return;
+  if (gemm.getC().hasOneUse())
+    fuseBias(gemm);
+  if (gemm.getC().hasOneUse() && fuseSum(gemm))
+    return;
+  fuseActivation(gemm);
+}

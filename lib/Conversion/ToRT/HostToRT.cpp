@@ -1,0 +1,335 @@
+// nn-host-to-rt: from host functions to command lists.
+
+#include "Views.h"
+#include "cleave/Conversion/ToRT/Passes.h"
+#include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "cleave/Dialect/RT/IR/RT.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_HOSTTORTPASS
+#include "cleave/Conversion/ToRT/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+namespace {
+
+/// Rewrites the operations of one host function.
+class HostConverter {
+public:
+  HostConverter(ModuleOp module, SymbolTable &symbols)
+      : module(module), symbols(symbols), b(module.getContext()) {}
+
+  LogicalResult convert(Operation *op) {
+    b.setInsertionPoint(op);
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case([&](func::CallOp call) { return launch(call); })
+        .Case([&](arith::ConstantOp constant) { return fill(constant); })
+        .Case<nn::SaveOp, nn::RematerializeOp>(
+            [&](auto identity) { return replace(op, {identity.getInput()}); })
+        .Case<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp>(
+            [&](auto) { return place(op); })
+        .Case([&](dist::SliceOp slice) { return tile(slice); })
+        .Case([&](dist::CollectiveOpInterface op) { return collective(op); })
+        .Case<rt::CommandOpInterface, func::ReturnOp>(
+            [](auto) { return success(); })
+        .Default([](Operation *op) {
+          return op->emitOpError(
+              "is left in the host program, but is neither a library call, a "
+              "collective nor a placement; it should be part of a kernel");
+        });
+  }
+
+private:
+  LogicalResult replace(Operation *op, ValueRange values) {
+    op->replaceAllUsesWith(values);
+    op->erase();
+    return success();
+  }
+
+  LogicalResult launch(func::CallOp call) {
+    auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
+    auto extent =
+        kernel ? kernel->getAttrOfType<IntegerAttr>("nn.extent") : nullptr;
+    if (!extent || !kernel->hasAttr("nn.kernel"))
+      return call.emitOpError("calls @")
+             << call.getCallee() << ", which is not a kernel with an extent";
+    auto grain = kernel->getAttrOfType<IntegerAttr>("nn.grain");
+    auto inplace = kernel->getAttrOfType<DenseI64ArrayAttr>("nn.inplace");
+    auto op = rt::LaunchOp::create(
+        b, call.getLoc(), call.getResultTypes(), call.getCalleeAttr().getAttr(),
+        call.getOperands(), extent.getInt(), grain ? grain.getInt() : 1,
+        inplace ? inplace.asArrayRef() : ArrayRef<int64_t>());
+    return replace(call, op.getResults());
+  }
+
+  LogicalResult fill(arith::ConstantOp constant) {
+    if (constant->use_empty()) {
+      constant.erase();
+      return success();
+    }
+    auto value = dyn_cast<DenseElementsAttr>(constant.getValue());
+    if (!value || !value.isSplat())
+      return constant.emitOpError("has different elements and is read by the "
+                                  "host program; it should be "
+                                  "part of a kernel");
+    auto op = rt::FillOp::create(b, constant.getLoc(), constant.getType(),
+                                 value.getSplatValue<TypedAttr>());
+    return replace(constant, op.getResult());
+  }
+
+  /// Reshape, slice, transpose: an alias where the elements lie end to end.
+  LogicalResult place(Operation *op) {
+    if (auto slice = dyn_cast<nn::SliceOp>(op);
+        slice &&
+        llvm::any_of(slice.getStrides(), [](int64_t s) { return s < 0; }))
+      return op->emitOpError("reverses a dimension in the host program; it "
+                             "should be part of a kernel");
+    Value source = op->getOperand(0), result = op->getResult(0);
+    StridedView from = denseView(source), view = from;
+    if (auto slice = dyn_cast<nn::SliceOp>(op)) {
+      for (auto [dim, size] : llvm::enumerate(slice.getSizes())) {
+        view.offset += slice.getOffsets()[dim] * from.strides[dim];
+        view.strides[dim] = from.strides[dim] * slice.getStrides()[dim];
+        view.sizes[dim] = size;
+      }
+    } else if (auto transpose = dyn_cast<nn::TransposeOp>(op)) {
+      for (auto [index, dim] : llvm::enumerate(transpose.getPermutation())) {
+        view.strides[index] = from.strides[dim];
+        view.sizes[index] = from.sizes[dim];
+      }
+    }
+    if (view.isContiguous())
+      return replace(op, rt::AliasOp::create(b, op->getLoc(), result.getType(),
+                                             source, view.offset)
+                             .getResult());
+    return replace(op, copy(op->getLoc(), result.getType(), view, {}));
+  }
+
+  /// A dense copy of a strided box.
+  Value copy(Location loc, Type type, const StridedView &view,
+             ArrayRef<int64_t> axisCoef) {
+    SmallVector<int64_t> target = {0};
+    llvm::append_range(target, denseStrides(view.sizes));
+    return rt::CopyOp::create(b, loc, type, view.base, Value(),
+                              viewEntries(view), target, view.sizes, axisCoef);
+  }
+
+  FailureOr<dist::MeshAttr> meshOf(Operation *op, FlatSymbolRefAttr name) {
+    if (dist::MeshOp mesh = dist::MeshOp::lookup(op, name))
+      return mesh.getMesh();
+    return op->emitOpError("refers to no mesh ") << name;
+  }
+
+  /// Triples (axis, pre, size).
+  SmallVector<int64_t> groupOf(dist::MeshAttr mesh,
+                               ArrayRef<dist::AxisRefAttr> axes) {
+    SmallVector<int64_t> group;
+    for (dist::AxisRefAttr axis : axes)
+      for (auto [index, candidate] : llvm::enumerate(mesh.getAxes()))
+        if (candidate.getName() == axis.getName())
+          group.append({int64_t(index), axis.isWhole() ? 1 : axis.getPre(),
+                        dist::axisSize(mesh, axis)});
+    return group;
+  }
+
+  /// The rank's tile begins index * tile elements into the dimension, and the
+  /// index is a sum over whole axes.
+  LogicalResult tile(dist::SliceOp op) {
+    FailureOr<dist::MeshAttr> mesh = meshOf(op, op.getMeshAttr());
+    if (failed(mesh))
+      return failure();
+    StridedView view = denseView(op.getInput());
+    int64_t dim = op.getDim();
+    int64_t size = typeOf(op.getResult()).getDimSize(dim);
+    SmallVector<int64_t> coef(mesh->getAxes().size(), 0);
+    int64_t step = size * view.strides[dim], ways = 1;
+    for (dist::AxisRefAttr axis : llvm::reverse(op.getAxes().getAxes())) {
+      if (dist::axisSize(*mesh, axis) != mesh->getAxisSize(axis.getName()))
+        return op.emitOpError("by a part of mesh axis '")
+               << axis.getName().getValue()
+               << "' is not supported in the host program";
+      for (auto [index, candidate] : llvm::enumerate(mesh->getAxes()))
+        if (candidate.getName() == axis.getName())
+          coef[index] = step * ways;
+      ways *= dist::axisSize(*mesh, axis);
+    }
+    int64_t whole = view.sizes[dim];
+    view.sizes[dim] = size;
+    if (view.isContiguous()) {
+      int64_t reach =
+          (ways - 1) * step + typeOf(op.getResult()).getNumElements();
+      return replace(op, rt::AliasOp::create(b, op.getLoc(), op.getType(),
+                                             op.getInput(), 0, coef, reach)
+                             .getResult());
+    }
+    if (size * ways != whole)
+      return op.emitOpError("of an inner dimension of ")
+             << whole << " elements that " << ways
+             << " ranks do not divide is not supported in the host program";
+    return replace(op, copy(op.getLoc(), op.getType(), view, coef));
+  }
+
+  /// One command for each element type among the operands.
+  LogicalResult collective(dist::CollectiveOpInterface op) {
+    FailureOr<dist::MeshAttr> mesh = meshOf(op, op.getMeshAttr());
+    if (failed(mesh))
+      return failure();
+    SmallVector<int64_t> group = groupOf(*mesh, op.getAxes().getAxes());
+    int64_t members = dist::axesSize(*mesh, op.getAxes().getAxes());
+    if (members == 1) // nothing to do
+      return replace(op, alike(op));
+    FailureOr<Pattern> pattern = patternOf(op, members);
+    if (failed(pattern))
+      return failure();
+    llvm::MapVector<Type, SmallVector<unsigned>> byType;
+    for (auto [index, operand] : llvm::enumerate(op->getOperands()))
+      byType[typeOf(operand).getElementType()].push_back(index);
+    SmallVector<Value> results(op->getNumResults());
+    for (auto &[element, indices] : byType) {
+      SmallVector<Value> operands;
+      SmallVector<Type> types;
+      SmallVector<int64_t> layout;
+      for (unsigned index : indices) {
+        operands.push_back(op->getOperand(index));
+        types.push_back(op->getResult(index).getType());
+        llvm::append_range(layout, pattern->layouts[index]);
+      }
+      auto command = rt::CollectiveOp::create(
+          b, op->getLoc(), types, pattern->kind, operands, group, layout,
+          dist::stringifyPurpose(op.getPurpose()), pattern->reduce,
+          pattern->sources);
+      for (auto [index, result] : llvm::zip(indices, command.getResults()))
+        results[index] = result;
+    }
+    return replace(op, results);
+  }
+
+  /// The operands, under the results' types.
+  SmallVector<Value> alike(Operation *op) {
+    SmallVector<Value> values;
+    for (auto [operand, result] :
+         llvm::zip(op->getOperands(), op->getResults()))
+      values.push_back(operand.getType() == result.getType()
+                           ? operand
+                           : rt::AliasOp::create(b, op->getLoc(),
+                                                 result.getType(), operand, 0)
+                                 .getResult());
+    return values;
+  }
+
+  /// What a collective does with each operand.
+  struct Pattern {
+    rt::CollectiveKind kind;
+    rt::Reduce reduce = rt::Reduce::Sum;
+    SmallVector<std::array<int64_t, 4>> layouts;
+    SmallVector<int64_t> sources;
+  };
+
+  static int64_t product(ArrayRef<int64_t> sizes) {
+    return llvm::product_of(sizes);
+  }
+
+  FailureOr<Pattern> patternOf(Operation *op, int64_t members) {
+    Pattern pattern;
+    auto reduce = [](dist::ReduceKind kind) {
+      return kind == dist::ReduceKind::Sum   ? rt::Reduce::Sum
+             : kind == dist::ReduceKind::Max ? rt::Reduce::Max
+                                             : rt::Reduce::Min;
+    };
+    /// [outer, inner] of a tile that joins others along `dim`.
+    auto split = [](Value value, int64_t dim) {
+      ArrayRef<int64_t> shape = typeOf(value).getShape();
+      return std::pair(product(shape.take_front(dim)),
+                       product(shape.drop_front(dim)));
+    };
+    if (auto all = dyn_cast<dist::AllReduceOp>(op)) {
+      pattern.kind = rt::CollectiveKind::AllReduce;
+      pattern.reduce = reduce(all.getKind());
+      for (Value value : op->getOperands()) {
+        int64_t count = typeOf(value).getNumElements();
+        pattern.layouts.push_back({1, count, 1, count});
+      }
+    } else if (auto gather = dyn_cast<dist::AllGatherOp>(op)) {
+      pattern.kind = rt::CollectiveKind::AllGather;
+      for (auto [value, dim] : llvm::zip(op->getOperands(), gather.getDims())) {
+        auto [outer, inner] = split(value, dim);
+        pattern.layouts.push_back({outer, inner, outer, inner});
+      }
+    } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
+      pattern.kind = rt::CollectiveKind::ReduceScatter;
+      pattern.reduce = reduce(scatter.getKind());
+      for (auto [value, dim] : llvm::zip(op->getResults(), scatter.getDims())) {
+        auto [outer, inner] = split(value, dim);
+        pattern.layouts.push_back({outer, inner, outer, inner});
+      }
+    } else if (auto all = dyn_cast<dist::AllToAllOp>(op)) {
+      pattern.kind = rt::CollectiveKind::AllToAll;
+      for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+        // A block is what one member sends to another: outer runs over the
+        // dimensions before the split one at the sender, and before the
+        // concatenated one at the receiver.
+        int64_t splitDim = all.getSplitDims()[i];
+        int64_t concatDim = all.getConcatDims()[i];
+        ArrayRef<int64_t> from = typeOf(op->getOperand(i)).getShape();
+        ArrayRef<int64_t> to = typeOf(op->getResult(i)).getShape();
+        int64_t outer = product(from.take_front(splitDim));
+        int64_t dstOuter = product(to.take_front(concatDim));
+        int64_t block = product(from) / members;
+        pattern.layouts.push_back(
+            {outer, block / outer, dstOuter, block / dstOuter});
+      }
+    } else if (auto permute = dyn_cast<dist::CollectivePermuteOp>(op)) {
+      pattern.kind = rt::CollectiveKind::Permute;
+      for (Value value : op->getOperands()) {
+        int64_t count = typeOf(value).getNumElements();
+        pattern.layouts.push_back({1, count, 1, count});
+      }
+      pattern.sources.assign(members, -1);
+      ArrayRef<int64_t> pairs = permute.getPairs();
+      for (size_t i = 0; i + 1 < pairs.size(); i += 2)
+        pattern.sources[pairs[i + 1]] = pairs[i];
+    } else {
+      return op->emitOpError("has no command that performs it");
+    }
+    return pattern;
+  }
+
+  ModuleOp module;
+  SymbolTable &symbols;
+  OpBuilder b;
+};
+
+struct HostToRTPass : cleave::impl::HostToRTPassBase<HostToRTPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    HostConverter converter(getOperation(), symbols);
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isExternal() || func->hasAttr("nn.kernel"))
+        continue;
+      // Constants first die with their last reader, so they go last.
+      SmallVector<Operation *> ops;
+      for (Operation &op : func.getBody().front())
+        if (!isa<arith::ConstantOp>(op))
+          ops.push_back(&op);
+      for (Operation &op : func.getBody().front())
+        if (isa<arith::ConstantOp>(op))
+          ops.push_back(&op);
+      for (Operation *op : ops)
+        if (failed(converter.convert(op)))
+          return signalPassFailure();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,28 @@
+// Parts of nn-select-library, one file per family.
+
+#ifndef CLEAVE_LIB_CONVERSION_TORT_SELECTLIBRARY_H
+#define CLEAVE_LIB_CONVERSION_TORT_SELECTLIBRARY_H
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/RT/IR/RT.h"
+
+namespace cleave {
+
+/// Replaces the contraction by a product (and perhaps copies), or by
+/// elementwise work where it contracts nothing.
+void selectEinsum(nn::EinsumOp op);
+
+/// Joins what follows the product with it: scale, bias, activation, sums.
+void fuseEpilogue(rt::GemmOp op);
+
+/// Attention and its derivative on strided views.
+mlir::LogicalResult selectAttention(nn::AttentionOp op);
+mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
+
+/// pad(a) + pad(b) + ... of boxes that lie end to end -> nn.concat, so that the
+/// gradient of a split can be written in place. `add` is the last of the sum.
+void mergePads(mlir::arith::AddFOp add);
+
+} // namespace cleave
+
+#endif
