@@ -181,6 +181,19 @@ static void loadBuffer(const std::string &label, const ArrayView *view,
   executor.scatter(buffer, converted);
 }
 
+/// Straight from the mapped file where nothing has to be converted, so that
+/// starting needs no second copy of the largest tensor.
+static void loadInitialValue(const ManifestTensor &tensor, WeightFiles &files,
+                             StepExecutor &executor, uint64_t seed) {
+  if (tensor.weight &&
+      tensor.weight->dtype == executor.need(tensor.buffer).dtype) {
+    ArrayView view = files.view(tensor);
+    if (reinterpret_cast<uintptr_t>(view.data) % elementSize(view.dtype) == 0)
+      return executor.scatter(tensor.buffer, view);
+  }
+  executor.scatter(tensor.buffer, initialValue(tensor, files, seed));
+}
+
 void loadCheckpoint(const std::string &path, const Manifest &manifest,
                     StepExecutor &executor) {
   std::string model = (fs::path(path) / modelFile).string();
@@ -193,7 +206,7 @@ void loadCheckpoint(const std::string &path, const Manifest &manifest,
                  findTensor(modelReader, tensor), tensor.shape, tensor.buffer,
                  executor);
     else
-      executor.scatter(tensor.buffer, initialValue(tensor, files, 0));
+      loadInitialValue(tensor, files, executor, 0);
   }
   for (const ManifestState &item : manifest.state)
     loadBuffer(optimizer + ": tensor '" + stateName(item) + "'",
@@ -209,7 +222,7 @@ void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
                        uint64_t seed) {
   WeightFiles files(manifest.weightsFolder);
   for (const ManifestTensor &tensor : manifest.tensors)
-    executor.scatter(tensor.buffer, initialValue(tensor, files, seed));
+    loadInitialValue(tensor, files, executor, seed);
   if (manifest.hasAction("init_state")) {
     executor.run("init_state");
     return;

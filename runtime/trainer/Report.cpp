@@ -77,6 +77,7 @@ std::string countersToJson(StepExecutor &executor, int64_t step) {
                      {"memory",
                       {{"arenas", memory.arenaBytes},
                        {"touched", memory.touchedBytes},
+                       {"scratch", memory.scratchBytes},
                        {"unplanned", memory.unplannedBytes},
                        {"pool", memory.poolBytes}}}});
   }

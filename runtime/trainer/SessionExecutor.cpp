@@ -164,8 +164,8 @@ public:
     cleave_memory entry;
     check(cleave_session_memory(session, static_cast<int32_t>(rank), &entry),
           "memory");
-    return {entry.arena_bytes, entry.touched_bytes, entry.unplanned_bytes,
-            entry.pool_bytes};
+    return {entry.arena_bytes, entry.touched_bytes, entry.scratch_bytes,
+            entry.unplanned_bytes, entry.pool_bytes};
   }
 
   void resetCounters() override { cleave_session_reset_counters(session); }

@@ -35,9 +35,10 @@ struct RankTraffic {
 
 struct RankMemory {
   int64_t arenaBytes = 0;
-  int64_t touchedBytes = -1; ///< measured only in the poison mode
-  int64_t unplannedBytes = 0;
-  int64_t poolBytes = 0; ///< of the whole process
+  int64_t touchedBytes = -1;  ///< measured only in the poison mode
+  int64_t scratchBytes = 0;   ///< rounding of the arenas to pages
+  int64_t unplannedBytes = 0; ///< library workspace beyond the plan
+  int64_t poolBytes = 0;      ///< of the whole process
 };
 
 class StepExecutor {
