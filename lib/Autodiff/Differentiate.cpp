@@ -104,12 +104,17 @@ struct DifferentiatePass
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
+    auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossTrainFunc);
+    bool hasOwn = !!loss;
+    if (!loss)
+      loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
     if (!loss || loss.getNumResults() < 2) {
       module.emitError("has no function @loss that returns a sum and a weight");
       return signalPassFailure();
     }
     func::FuncOp func = cloneAs(loss, nn::kLossGradFunc);
+    if (hasOwn)
+      loss.erase();
     if (failed(differentiate(func))) {
       func.erase();
       signalPassFailure();

@@ -55,6 +55,33 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
 }
 
+def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
+  let summary = "Derive @loss_train, with dropout, from @loss";
+  let description = [{
+    Exporters remove dropout. Where the configuration asks for it, it comes back
+    where it usually stands: on what a contraction with a parameter adds to a
+    residual sum, and on a sum with an embedding. (Not on attention's
+    probabilities.) The masks depend on seed, step and the global index of the sample, which
+    become arguments. `@loss`, without dropout, stays for validation;
+    `nn-differentiate` then starts from `@loss_train`.
+
+    Before:
+    ```mlir
+    %1 = nn.einsum "bh,hk->bk" %0, %w : tensor<2x3xf32>, tensor<3x3xf32> -> tensor<2x3xf32>
+    %2 = arith.addf %x, %1 : tensor<2x3xf32>
+    ```
+
+    After:
+    ```mlir
+    %1 = nn.einsum "bh,hk->bk" %0, %w : tensor<2x3xf32>, tensor<3x3xf32> -> tensor<2x3xf32>
+    %d = nn.dropout %1, %seed, %step, %sample_ids p = 0.1 op_id = 0 global_shape = [2, 3] : tensor<2x3xf32>, tensor<2xi64>
+    %2 = arith.addf %x, %d : tensor<2x3xf32>
+    ```
+  }];
+  let options = [Option<"p", "p", "double", "0.0", "Share of elements that become zero; 0: do nothing">];
+  let dependentDialects = ["::cleave::nn::NNDialect"];
+}
+
 def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
   let summary = "Derive @loss_grad from @loss by reverse-mode differentiation";
   let description = [{
@@ -63,6 +90,7 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
     DifferentiableInterface; one that is reached and has no derivative is an
     error. What crosses from the forward to the backward pass goes through
     `nn.save`; placements (broadcast, transpose, ...) are made again instead.
+    Starts from `@loss_train` where `nn-add-dropout` made one.
     With `accumulate`, each gradient is added to an argument of role `gradient`.
     `@loss` stays, for validation.
 

@@ -29,6 +29,7 @@ inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 
 /// Names of the functions of the logical program.
 inline constexpr llvm::StringLiteral kLossFunc = "loss";
+inline constexpr llvm::StringLiteral kLossTrainFunc = "loss_train";
 inline constexpr llvm::StringLiteral kLossGradFunc = "loss_grad";
 inline constexpr llvm::StringLiteral kUpdateFunc = "update";
 inline constexpr llvm::StringLiteral kInitStateFunc = "init_state";
