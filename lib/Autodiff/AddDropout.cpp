@@ -130,11 +130,11 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
       OpBuilder b(context);
       b.setInsertionPointAfterValue(value);
       auto type = cast<RankedTensorType>(value.getType());
-      auto drop = nn::DropoutOp::create(
+      nn::DropoutOp drop = nn::DropoutOp::create(
           b, value.getLoc(), type, value, seed, step, ids, ValueRange(),
           b.getF64FloatAttr(p), b.getI64IntegerAttr(index),
           b.getDenseI64ArrayAttr(type.getShape()));
-      value.replaceAllUsesExcept(drop, drop);
+      value.replaceAllUsesExcept(drop.getResult(), drop);
     }
   }
 };
