@@ -62,7 +62,8 @@ void trimLog(const std::string &path, int64_t step) {
     writeFileAtomically(path, kept);
 }
 
-std::string countersToJson(StepExecutor &executor, int64_t step) {
+std::string countersToJson(StepExecutor &executor, int64_t step,
+                           std::optional<Allocations> allocations) {
   Json ranks = Json::array();
   for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
     Json traffic = Json::array();
@@ -85,6 +86,10 @@ std::string countersToJson(StepExecutor &executor, int64_t step) {
   ::getrusage(RUSAGE_SELF, &usage);
   Json json = {{"step", step},
                {"peak_resident_bytes", int64_t(usage.ru_maxrss) * 1024},
+               {"allocations", allocations
+                                   ? Json{{"step", allocations->step},
+                                          {"process", allocations->process}}
+                                   : Json(nullptr)},
                {"ranks", ranks}};
   return json.dump(1) + "\n";
 }

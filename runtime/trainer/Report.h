@@ -32,8 +32,14 @@ std::string toJsonLine(const StepRecord &record);
 /// Keeps the lines of a log up to a step, for a run that goes on from there.
 void trimLog(const std::string &path, int64_t step);
 
+/// Calls of malloc: while the actions of a step ran, and since the start.
+struct Allocations {
+  int64_t step = 0, process = 0;
+};
+
 /// Traffic and memory of every rank: counters.json.
-std::string countersToJson(StepExecutor &executor, int64_t step);
+std::string countersToJson(StepExecutor &executor, int64_t step,
+                           std::optional<Allocations> allocations);
 
 /// One line that is redrawn on a terminal, or now and then a plain line.
 class Progress {

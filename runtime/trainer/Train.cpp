@@ -185,6 +185,7 @@ private:
   std::optional<double> metric(const std::string &action,
                                const std::string &name);
   StepRecord step(const CheckpointState &state);
+  void runAction(const char *action);
   double validate(bool last);
   [[noreturn]] void stopNonFinite(int64_t step, const std::string &what);
   std::string firstNonFinite();
@@ -198,7 +199,15 @@ private:
   std::vector<std::string> zeroed;
   int64_t evalEvery;
   bool validates;
+  int64_t allocations = 0; ///< while this step's actions ran
 };
+
+void Trainer::runAction(const char *action) {
+  int64_t before = options.allocations ? options.allocations() : 0;
+  executor.run(action);
+  if (options.allocations)
+    allocations += options.allocations() - before;
+}
 
 /// The scalar that an action left, nothing if the program has none.
 std::optional<double> Trainer::metric(const std::string &action,
@@ -273,11 +282,12 @@ StepRecord Trainer::step(const CheckpointState &state) {
   record.step = state.step + 1;
   record.lr = learningRate(settings, record.step);
   executor.resetCounters();
+  allocations = 0;
   feeder.setInteger("step", record.step);
   feeder.setScalar("lr", record.lr);
   if (manifest.accumulates) {
     if (executor.hasAction("zero"))
-      executor.run("zero");
+      runAction("zero");
     for (const std::string &buffer : zeroed)
       executor.zero(buffer);
   }
@@ -291,7 +301,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
     }
     feeder.feed(data, Split::training, rows);
     feeder.setInteger("microbatch", k);
-    executor.run("loss_grad");
+    runAction("loss_grad");
   }
 
   std::optional<double> loss = metric("loss_grad", "loss");
@@ -307,7 +317,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
                      ": no label is counted; all are data.ignore_index = " +
                      std::to_string(settings.ignoreIndex));
   if (!skipped) {
-    executor.run("update");
+    runAction("update");
     std::optional<double> finite = metric("update", "finite");
     record.gradNorm = metric("update", "grad_norm");
     if (auto value = metric("update", "loss"))
@@ -388,7 +398,11 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
     state.nextSample += manifest.batch;
     bool last = state.step == settings.steps;
     if (last || signal.requested())
-      counters = countersToJson(executor, state.step);
+      counters = countersToJson(
+          executor, state.step,
+          options.allocations
+              ? std::optional(Allocations{allocations, options.allocations()})
+              : std::nullopt);
     if (validates && !signal.requested() &&
         (last || (evalEvery > 0 && state.step % evalEvery == 0)))
       record.valLoss = validate(last);

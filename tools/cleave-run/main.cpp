@@ -1,4 +1,5 @@
 // cleave-run DIR train|infer: runs a compiled program. No LLVM inside.
+#include "CountAllocations.h"
 #include "Flags.h"
 #include "cleave/io/Error.h"
 #include "cleave/runtime.h"
@@ -39,6 +40,7 @@ static int run(int argc, char **argv) {
     cleave_prepare_process(static_cast<int32_t>(manifest.ranks),
                            flags.executor.threadsPerRank, argv);
   auto start = [&] { return makeSessionExecutor(folder, flags.executor); };
+  flags.train.allocations = allocationCount;
   if (*trainCommand)
     train(manifest, flags.train, start);
   else

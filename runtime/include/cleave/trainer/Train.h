@@ -27,6 +27,8 @@ struct TrainOptions {
   int64_t evalEvery = -1;          ///< -1: ten times a run; 0: at the end only
   int64_t evalSamples = -1;        ///< -1: by the length of the run; 0: all
   std::optional<bool> progressBar; ///< default: where output is a terminal
+  /// Calls of malloc so far, if someone counts them.
+  std::function<int64_t()> allocations;
 };
 
 /// Trains; returns after the last step, or after SIGINT or SIGTERM have let a
