@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "cleave/trainer/Train.h"
 #include "Report.h"
+#include "RunFolder.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/trainer/Checkpoint.h"
@@ -15,20 +16,17 @@
 #include "cleave/trainer/Settings.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <sys/stat.h>
 
 namespace fs = std::filesystem;
 
 namespace cleave {
 
 //===----------------------------------------------------------------------===//
-// Ranks, folders, signals
+// Ranks, signals
 //===----------------------------------------------------------------------===//
 
 void checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
@@ -51,77 +49,6 @@ void checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
       throw InputError(std::string(name) +
                        " is set: ranks in separate processes are not yet "
                        "supported; run without a launcher, ranks are threads");
-  }
-}
-
-/// The checkpoint that --resume means.
-static std::string resolveResume(const TrainOptions &options,
-                                 const Manifest &manifest) {
-  if (options.resume != "latest")
-    return options.resume;
-  std::vector<std::string> runs;
-  std::error_code ignored;
-  if (!options.out.empty()) {
-    runs.push_back(options.out);
-  } else {
-    for (const fs::directory_entry &run :
-         fs::directory_iterator("runs", ignored))
-      if (run.path().filename().string().starts_with(manifest.model + "-"))
-        runs.push_back(run.path().string());
-  }
-  std::string best;
-  fs::file_time_type bestTime{};
-  for (const std::string &run : runs) {
-    std::string found = latestCheckpoint(run);
-    if (found.empty())
-      continue;
-    fs::file_time_type time = fs::last_write_time(found, ignored);
-    if (best.empty() || time > bestTime) {
-      best = found;
-      bestTime = time;
-    }
-  }
-  if (best.empty())
-    throw InputError(
-        "--resume latest: there is no checkpoint below " +
-        (options.out.empty() ? "runs/" + manifest.model + "-*" : options.out));
-  return best;
-}
-
-/// True if the checkpoint lies in the output folder: the run goes on there.
-static bool continuesIn(const std::string &out, const std::string &resume) {
-  std::error_code error;
-  fs::path parent = fs::path(resume).lexically_normal();
-  if (!parent.has_filename())
-    parent = parent.parent_path();
-  parent = parent.parent_path();
-  return fs::equivalent(parent.empty() ? "." : parent, out, error);
-}
-
-static std::string createOut(const std::string &out, const std::string &model) {
-  auto create = [](const std::string &path) {
-    std::error_code error;
-    fs::path parent = fs::path(path).lexically_normal();
-    if (!parent.has_filename())
-      parent = parent.parent_path();
-    if (parent.has_parent_path())
-      fs::create_directories(parent.parent_path(), error);
-    if (::mkdir(parent.c_str(), 0777) == 0)
-      return true;
-    if (errno == EEXIST)
-      return false;
-    throw InputError(path + ": cannot be created: " + std::strerror(errno));
-  };
-  if (!out.empty()) {
-    if (!create(out))
-      throw InputError(out + ": the output folder exists; it is never "
-                             "overwritten: give another --out");
-    return out;
-  }
-  for (int64_t n = 1;; ++n) {
-    std::string path = "runs/" + model + "-" + std::to_string(n);
-    if (create(path))
-      return path;
   }
 }
 
