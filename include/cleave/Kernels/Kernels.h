@@ -1,0 +1,32 @@
+// Kernel functions: how they are marked, and their vocabulary.
+
+#ifndef CLEAVE_KERNELS_KERNELS_H
+#define CLEAVE_KERNELS_KERNELS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave::kernels {
+
+/// A unit attribute on functions that become generated code.
+inline constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
+/// The parallel iterations are [0, extent).
+inline constexpr llvm::StringLiteral kExtentAttr = "nn.extent";
+/// Fewer iterations than this are not worth a thread of their own.
+inline constexpr llvm::StringLiteral kGrainAttr = "nn.grain";
+/// For each result, the operand whose memory it may take, or -1.
+inline constexpr llvm::StringLiteral kInPlaceAttr = "nn.inplace";
+
+/// Rewrites everything under `root` into the kernel vocabulary, by
+/// LoweringInterface::decompose. `rewritten` sees each operation and what
+/// replaces it before it is erased.
+void decomposeAll(mlir::Operation *root,
+                  llvm::function_ref<void(mlir::Operation *,
+                                          llvm::ArrayRef<mlir::Operation *>)>
+                      rewritten = nullptr);
+
+/// Plans a kernel function and sets its extent, grain and in-place attributes.
+mlir::LogicalResult annotateKernel(mlir::func::FuncOp kernel);
+
+} // namespace cleave::kernels
+
+#endif

@@ -1,0 +1,525 @@
+// The loops of a kernel: rows, columns, reductions.
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::codegen;
+using namespace cleave::kernels;
+
+/// Sums of more addends than this are summed in blocks of as many, which keeps
+/// the rounding error of long sums small.
+static constexpr int64_t kSumBlock = 64;
+
+/// The width in bits that decides how many elements a vector has.
+static unsigned widthOf(const KernelPlan &plan) {
+  unsigned width = 0, integers = 0;
+  auto see = [&](Type type) {
+    Type element = getElementTypeOrSelf(type);
+    unsigned &widest = isa<FloatType>(element) ? width : integers;
+    widest = std::max(widest, element.getIntOrFloatBitWidth());
+  };
+  for (Value value : plan.outputs)
+    see(value.getType());
+  for (Value value : plan.arguments)
+    if (cast<RankedTensorType>(value.getType()).getRank() > 0)
+      see(value.getType());
+  return std::max(width ? width : integers, 32u);
+}
+
+Emitter::Emitter(const KernelPlan &plan, ModuleOp module, Location loc,
+                 StringRef name, unsigned vectorBits)
+    : plan(plan), module(module), name(name), b(loc, module.getContext()),
+      lanes(std::max(vectorBits / widthOf(plan), 2u)) {}
+
+LogicalResult Emitter::run() {
+  b.setInsertionPointToEnd(module.getBody());
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  Type i64 = b.getI64Type();
+  func = func::FuncOp::create(
+      b, name, b.getFunctionType({pointer, pointer, i64, i64}, {}));
+  Block *entry = func.addEntryBlock();
+  b.setInsertionPointToEnd(entry);
+  for (size_t i = 0; i < plan.arguments.size() + plan.outputs.size(); ++i) {
+    Value slot =
+        LLVM::GEPOp::create(b, pointer, pointer, func.getArgument(1),
+                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    addresses.push_back(LLVM::LoadOp::create(b, pointer, slot));
+  }
+  scopes.push_back(std::make_unique<Scope>(0, entry, nullptr));
+  switch (plan.shape) {
+  case KernelPlan::Shape::Flat:
+    emitFlat();
+    break;
+  case KernelPlan::Shape::Rows:
+    emitRows();
+    break;
+  case KernelPlan::Shape::Scatter:
+    emitScatter();
+    break;
+  }
+  b.setInsertionPointToEnd(entry);
+  func::ReturnOp::create(b);
+  return success();
+}
+
+scf::ForOp Emitter::beginFor(Value begin, Value end, Value step, uint64_t loop,
+                             ValueRange carried) {
+  b.setInsertionPointToEnd(scopes.back()->block);
+  auto op = scf::ForOp::create(b, begin, end, step, carried);
+  Block *body = op.getBody();
+  if (!body->empty()) // a loop that carries nothing comes with a terminator
+    body->back().erase();
+  scopes.push_back(
+      std::make_unique<Scope>(scopes.back()->loops | loop, body, op));
+  b.setInsertionPointToEnd(body);
+  return op;
+}
+
+void Emitter::endFor(scf::ForOp loop, ValueRange carried) {
+  b.setInsertionPointToEnd(scopes.back()->block);
+  scf::YieldOp::create(b, carried);
+  scopes.pop_back();
+  b.setInsertionPointToEnd(scopes.back()->block);
+}
+
+void Emitter::emitRows() {
+  auto loop = beginFor(func.getArgument(2), func.getArgument(3),
+                       constantIndex(1), plan.row->loops, {});
+  loopValues[plan.row->loop] = loop.getInductionVar();
+  for (const ColumnLoop &columnLoop : plan.loops) {
+    Value begin = constantIndex(0);
+    int64_t size = columnLoop.columns->lane->size;
+    emitColumnLoop(columnLoop, {begin, constantIndex(size), size});
+  }
+  // All values first: a result may overwrite the argument of another.
+  for (const Store &target : plan.rowStores)
+    emit(target.value);
+  for (const Store &target : plan.rowStores)
+    store(target, 0);
+  endFor(loop, {});
+}
+
+void Emitter::emitFlat() {
+  Value block = constantIndex(plan.block);
+  int64_t elements = plan.columnSpaces.front().count;
+  Value begin = arith::MulIOp::create(b, func.getArgument(2), block);
+  Value end = arith::MulIOp::create(b, func.getArgument(3), block);
+  end = arith::MinSIOp::create(b, end, constantIndex(elements));
+  for (const ColumnLoop &loop : plan.loops)
+    emitColumnLoop(loop, {begin, end});
+}
+
+Value Emitter::identity(nn::Combiner combiner, Type type) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr attr;
+  if (combiner == nn::Combiner::Sum) {
+    attr = b.getZeroAttr(element);
+  } else if (auto floats = dyn_cast<FloatType>(element)) {
+    bool negative = combiner == nn::Combiner::Max;
+    attr = b.getFloatAttr(
+        element, APFloat::getInf(floats.getFloatSemantics(), negative));
+  } else {
+    unsigned width = element.getIntOrFloatBitWidth();
+    bool boolean = width == 1, max = combiner == nn::Combiner::Max;
+    APInt value = boolean ? APInt(1, max ? 0 : 1)
+                  : max   ? APInt::getSignedMinValue(width)
+                          : APInt::getSignedMaxValue(width);
+    attr = b.getIntegerAttr(element, value);
+  }
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = DenseElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(b, attr);
+}
+
+Value Emitter::combine(nn::Combiner combiner, Value x, Value y) {
+  Type element = getElementTypeOrSelf(x.getType());
+  bool floats = isa<FloatType>(element), boolean = element.isInteger(1);
+  switch (combiner) {
+  case nn::Combiner::Sum:
+    return floats ? Value(arith::AddFOp::create(b, x, y))
+                  : Value(arith::AddIOp::create(b, x, y));
+  case nn::Combiner::Max:
+    if (boolean)
+      return arith::OrIOp::create(b, x, y);
+    return floats ? Value(arith::MaximumFOp::create(b, x, y))
+                  : Value(arith::MaxSIOp::create(b, x, y));
+  case nn::Combiner::Min:
+    if (boolean)
+      return arith::AndIOp::create(b, x, y);
+    return floats ? Value(arith::MinimumFOp::create(b, x, y))
+                  : Value(arith::MinSIOp::create(b, x, y));
+  }
+  llvm_unreachable("all combiners are covered");
+}
+
+/// Combines the lanes pairwise: always in the same order.
+Value Emitter::horizontal(nn::Combiner combiner, Value vector) {
+  for (int64_t half = lanes / 2; half >= 1; half /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t i = 0; i < half; ++i) {
+      low.push_back(i);
+      high.push_back(half + i);
+    }
+    Value a = vector::ShuffleOp::create(b, vector, vector, low);
+    Value c = vector::ShuffleOp::create(b, vector, vector, high);
+    vector = combine(combiner, a, c);
+  }
+  return vector::ExtractOp::create(b, vector, 0);
+}
+
+/// Several vectors at once hide the latency of sums, at the price of code.
+int Emitter::chooseCopies(const ColumnLoop &loop) {
+  int work = 0;
+  bool reduces = !loop.reductions.empty();
+  uint64_t within = loop.columns->lane->loops;
+  for (const Node &node : plan.nodes) {
+    if (node.kind == Node::Kind::Reduced && !node.reduction->perRow())
+      reduces = true;
+    if (!(node.loops & within))
+      continue;
+    bool heavy = node.kind == Node::Kind::Compute &&
+                 isa<math::MathDialect>(node.op->getDialect());
+    work += heavy ? 8 : 1;
+  }
+  if (work <= 12)
+    return reduces ? 4 : 2;
+  return work <= 30 && reduces ? 2 : 1;
+}
+
+void Emitter::emitColumnLoop(const ColumnLoop &loop, Range range) {
+  copyCount = chooseCopies(loop);
+  SmallVector<Value> accumulators;
+  for (const Reduction *reduction : loop.reductions)
+    for (int copy = 0; copy < copyCount; ++copy) {
+      auto op = reduction->op;
+      accumulators.push_back(
+          identity(op.getCombiner(), vectorOf(reduction->input->type)));
+    }
+
+  const IndexVar *outer = loop.columns->outer;
+  if (outer->size > 1) {
+    auto outerLoop = beginFor(constantIndex(0), constantIndex(outer->size),
+                              constantIndex(1), outer->loops, accumulators);
+    loopValues[outer->loop] = outerLoop.getInductionVar();
+    accumulators.assign(outerLoop.getRegionIterArgs().begin(),
+                        outerLoop.getRegionIterArgs().end());
+    emitLanes(loop, range, accumulators);
+    endFor(outerLoop, accumulators);
+    accumulators.assign(outerLoop.getResults().begin(),
+                        outerLoop.getResults().end());
+  } else {
+    emitLanes(loop, range, accumulators);
+  }
+
+  for (auto [number, reduction] : llvm::enumerate(loop.reductions)) {
+    auto op = reduction->op;
+    ArrayRef<Value> copies =
+        ArrayRef(accumulators).slice(number * copyCount, copyCount);
+    Value total = copies[0];
+    for (Value other : copies.drop_front())
+      total = combine(op.getCombiner(), total, other);
+    total = horizontal(op.getCombiner(), total);
+    scopeOf(reduction->outcome->loops).values[{reduction->outcome, 0}] = total;
+  }
+}
+
+/// The columns in three parts: `copyCount` vectors at a time, one vector at a
+/// time, and what is left under a mask.
+void Emitter::emitLanes(const ColumnLoop &loop, Range range,
+                        SmallVector<Value> &accumulators) {
+  lane = loop.columns->lane;
+  Value position = range.begin;
+  auto part = [&](int copies, bool masked) {
+    int64_t step = copies * lanes;
+    Value end = range.end;
+    if (range.staticSize >= 0) {
+      int64_t begin = 0; // how far the parts before this one went
+      if (copies < copyCount)
+        begin = range.staticSize / (copyCount * lanes) * (copyCount * lanes);
+      if (masked)
+        begin = range.staticSize / lanes * lanes;
+      int64_t stop = masked ? range.staticSize : range.staticSize / step * step;
+      if (stop <= begin)
+        return;
+      position = constantIndex(begin);
+      end = constantIndex(stop);
+    } else if (!masked) {
+      Value length = arith::SubIOp::create(b, range.end, position);
+      Value steps = arith::DivUIOp::create(b, length, constantIndex(step));
+      end = arith::AddIOp::create(
+          b, position, arith::MulIOp::create(b, steps, constantIndex(step)));
+    }
+    auto laneLoop =
+        beginFor(position, end, constantIndex(step), lane->loops, accumulators);
+    loopValues[lane->loop] = laneLoop.getInductionVar();
+    accumulators.assign(laneLoop.getRegionIterArgs().begin(),
+                        laneLoop.getRegionIterArgs().end());
+    if (masked) {
+      Value last = arith::SubIOp::create(b, end, laneLoop.getInductionVar());
+      auto steps = llvm::to_vector(llvm::seq<int64_t>(lanes));
+      Value numbers = arith::ConstantOp::create(
+          b, DenseElementsAttr::get(vectorOf(b.getI64Type()),
+                                    ArrayRef<int64_t>(steps)));
+      mask = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, numbers,
+                                   splat(last));
+    }
+    emitLaneBody(loop, copies, accumulators);
+    mask = nullptr;
+    endFor(laneLoop, accumulators);
+    accumulators.assign(laneLoop.getResults().begin(),
+                        laneLoop.getResults().end());
+    position = end;
+  };
+  int copies = copyCount;
+  if (copies > 1)
+    part(copies, false);
+  part(1, false);
+  part(1, true);
+  lane = nullptr;
+}
+
+void Emitter::emitLaneBody(const ColumnLoop &loop, int copies,
+                           SmallVector<Value> &accumulators) {
+  int saved = copyCount;
+  copyCount = copies;
+  // All values first: a result may overwrite the argument of another.
+  for (int copy = 0; copy < copies; ++copy) {
+    for (const Reduction *reduction : loop.reductions)
+      emit(reduction->input, copy);
+    for (const kernels::Store &target : loop.stores)
+      emit(target.value, copy);
+  }
+  for (auto [number, reduction] : llvm::enumerate(loop.reductions)) {
+    auto op = reduction->op;
+    for (int copy = 0; copy < copies; ++copy) {
+      Value &accumulator = accumulators[number * saved + copy];
+      Value sum = combine(op.getCombiner(), accumulator,
+                          emitLanes(reduction->input, copy));
+      if (mask)
+        sum = arith::SelectOp::create(b, mask, sum, accumulator);
+      accumulator = sum;
+    }
+  }
+  for (int copy = 0; copy < copies; ++copy)
+    for (const kernels::Store &target : loop.stores)
+      store(target, copy);
+  copyCount = saved;
+}
+
+/// What must be known before the reductions that `node` needs: sequential
+/// reductions below it.
+static void collectSequential(const Node *node,
+                              llvm::SmallPtrSetImpl<const Node *> &seen,
+                              llvm::SmallPtrSetImpl<const Reduction *> &found) {
+  if (!node || !seen.insert(node).second)
+    return;
+  if (node->reduction && !node->reduction->perRow()) {
+    found.insert(node->reduction);
+    return;
+  }
+  for (const Node *operand : node->operands)
+    collectSequential(operand, seen, found);
+  collectSequential(node->guard, seen, found);
+  for (auto [var, factor] : node->index.terms())
+    collectSequential(var->node, seen, found);
+}
+
+/// A loop over what is reduced, for all reductions of the same extent that can
+/// share it and all copies of the current vectors.
+void Emitter::emitSequential(const Reduction *wanted) {
+  // Reductions whose inputs need others come after those.
+  auto missing = [&](const Reduction *reduction) {
+    llvm::SmallPtrSet<const Node *, 16> seen;
+    llvm::SmallPtrSet<const Reduction *, 4> found;
+    collectSequential(reduction->input, seen, found);
+    SmallVector<const Reduction *> result;
+    for (const Reduction *other : found)
+      if (!scopeOf(other->outcome->loops).values.contains({other->outcome, 0}))
+        result.push_back(other);
+    return result;
+  };
+  for (const Reduction *other : missing(wanted))
+    emitSequential(other);
+
+  Scope &scope = scopeOf(wanted->outcome->loops);
+  SmallVector<const Reduction *> group;
+  for (const Reduction &reduction : plan.reductions)
+    if (reduction.sequence == wanted->sequence &&
+        reduction.outcome->loops == wanted->outcome->loops &&
+        reduction.outcome->stage <= wanted->outcome->stage &&
+        !scope.values.contains({reduction.outcome, 0}) &&
+        missing(&reduction).empty())
+      group.push_back(&reduction);
+
+  bool vectors = isLane(wanted->outcome);
+  int copies = vectors ? copyCount : 1;
+  OpBuilder::InsertionGuard guard(b);
+
+  // Inner scopes must not see what is written into an outer one.
+  std::vector<std::unique_ptr<Scope>> hidden;
+  while (scopes.back().get() != &scope) {
+    hidden.insert(hidden.begin(), std::move(scopes.back()));
+    scopes.pop_back();
+  }
+  moveTo(scope);
+  // The loop must precede the inner scopes' operation.
+  Block *block = scope.block;
+  Block *rest = nullptr;
+  if (!hidden.empty()) {
+    rest = new Block();
+    rest->getOperations().splice(rest->begin(), block->getOperations(),
+                                 hidden.front()->op->getIterator(),
+                                 block->end());
+  }
+
+  SmallVector<Value> start;
+  for (const Reduction *reduction : group)
+    for (int copy = 0; copy < copies; ++copy) {
+      Type type = reduction->input->type;
+      auto op = reduction->op;
+      start.push_back(
+          identity(op.getCombiner(), vectors ? Type(vectorOf(type)) : type));
+    }
+  auto combineAll = [&](ArrayRef<Value> into, auto valueOf) {
+    SmallVector<Value> result;
+    for (auto [number, reduction] : llvm::enumerate(group))
+      for (int copy = 0; copy < copies; ++copy) {
+        auto op = reduction->op;
+        result.push_back(combine(op.getCombiner(), into[number * copies + copy],
+                                 valueOf(number, copy)));
+      }
+    return result;
+  };
+  const IndexVar *sequence = wanted->sequence;
+  auto run = [&](Value begin, Value end) {
+    auto loop = beginFor(begin, end, constantIndex(1), sequence->loops, start);
+    loopValues[sequence->loop] = loop.getInductionVar();
+    SmallVector<Value> sums(loop.getRegionIterArgs().begin(),
+                            loop.getRegionIterArgs().end());
+    sums = combineAll(sums, [&](size_t number, int copy) {
+      const Node *input = group[number]->input;
+      return vectors ? emitLanes(input, copy) : emit(input);
+    });
+    endFor(loop, sums);
+    return SmallVector<Value>(loop.getResults().begin(),
+                              loop.getResults().end());
+  };
+
+  SmallVector<Value> totals;
+  int64_t count = sequence->size;
+  if (count <= 2 * kSumBlock) {
+    totals = run(constantIndex(0), constantIndex(count));
+  } else {
+    Value size = constantIndex(count);
+    auto blocks =
+        beginFor(constantIndex(0), size, constantIndex(kSumBlock), 0, start);
+    Value begin = blocks.getInductionVar();
+    Value end = arith::MinSIOp::create(
+        b, size, arith::AddIOp::create(b, begin, constantIndex(kSumBlock)));
+    SmallVector<Value> sums(blocks.getRegionIterArgs().begin(),
+                            blocks.getRegionIterArgs().end());
+    SmallVector<Value> partial = run(begin, end);
+    sums = combineAll(sums, [&](size_t number, int copy) {
+      return partial[number * copies + copy];
+    });
+    endFor(blocks, sums);
+    totals.assign(blocks.getResults().begin(), blocks.getResults().end());
+  }
+  for (auto [number, reduction] : llvm::enumerate(group))
+    for (int copy = 0; copy < copies; ++copy)
+      scope.values[{reduction->outcome, copy}] = totals[number * copies + copy];
+
+  if (rest) {
+    block->getOperations().splice(block->end(), rest->getOperations());
+    delete rest;
+  }
+  for (auto &inner : hidden)
+    scopes.push_back(std::move(inner));
+}
+
+/// Clears the table's rows [begin, end), then adds every update that falls
+/// among them, in order.
+void Emitter::emitScatter() {
+  const auto &scatter = plan.scatter;
+  Value begin = func.getArgument(2), end = func.getArgument(3);
+  int64_t columns = scatter.columns.count;
+  Type element = scatter.value->type;
+  Value table = addresses[plan.arguments.size()];
+  int64_t rowBytes = columns * element.getIntOrFloatBitWidth() / 8;
+  Value length = arith::MulIOp::create(b, arith::SubIOp::create(b, end, begin),
+                                       constantIndex(rowBytes));
+
+  auto clear = beginFor(constantIndex(0), constantIndex(scatter.before->size),
+                        constantIndex(1), 0, {});
+  Value first =
+      arith::AddIOp::create(b, begin,
+                            arith::MulIOp::create(b, clear.getInductionVar(),
+                                                  constantIndex(scatter.rows)));
+  first = arith::MulIOp::create(b, first, constantIndex(columns));
+  LLVM::MemsetOp::create(b, address(table, first, element),
+                         constantOf(b.getI8Type(), 0), length,
+                         /*isVolatile=*/false);
+  endFor(clear, {});
+
+  auto updates = beginFor(constantIndex(0), constantIndex(scatter.update->size),
+                          constantIndex(1), scatter.update->loops, {});
+  loopValues[scatter.update->loop] = updates.getInductionVar();
+  Value target = castIndex(emit(scatter.target), b.getI64Type());
+  Value inside = arith::AndIOp::create(
+      b, arith::CmpIOp::create(b, arith::CmpIPredicate::sge, target, begin),
+      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, target, end));
+  // A loop of one iteration or none, in place of a branch.
+  Value once = arith::ExtUIOp::create(b, b.getI64Type(), inside);
+  auto branch = beginFor(constantIndex(0), once, constantIndex(1), 0, {});
+  auto befores = beginFor(constantIndex(0), constantIndex(scatter.before->size),
+                          constantIndex(1), scatter.before->loops, {});
+  loopValues[scatter.before->loop] = befores.getInductionVar();
+  Value row =
+      arith::AddIOp::create(b, target,
+                            arith::MulIOp::create(b, befores.getInductionVar(),
+                                                  constantIndex(scatter.rows)));
+  row = arith::MulIOp::create(b, row, constantIndex(columns));
+
+  lane = scatter.columns.lane;
+  unsigned alignment = element.getIntOrFloatBitWidth() / 8;
+  auto part = [&](int64_t from, int64_t to, bool masked) {
+    if (from >= to)
+      return;
+    auto loop = beginFor(constantIndex(from), constantIndex(to),
+                         constantIndex(lanes), lane->loops, {});
+    loopValues[lane->loop] = loop.getInductionVar();
+    if (masked) {
+      SmallVector<bool> bits;
+      for (int64_t i = 0; i < lanes; ++i)
+        bits.push_back(from + i < to);
+      mask = arith::ConstantOp::create(
+          b, DenseElementsAttr::get(vectorOf(b.getI1Type()),
+                                    ArrayRef<bool>(bits)));
+    }
+    Value added = emitLanes(scatter.value, 0);
+    Value where = address(
+        table, arith::AddIOp::create(b, row, loop.getInductionVar()), element);
+    VectorType type = vectorOf(element);
+    if (masked) {
+      Value old = LLVM::MaskedLoadOp::create(b, type, where, mask,
+                                             constantOf(type, 0), alignment);
+      Value sum = combine(nn::Combiner::Sum, old, added);
+      LLVM::MaskedStoreOp::create(b, sum, where, mask, alignment);
+    } else {
+      Value old = LLVM::LoadOp::create(b, type, where, alignment);
+      Value sum = combine(nn::Combiner::Sum, old, added);
+      LLVM::StoreOp::create(b, sum, where, alignment);
+    }
+    mask = nullptr;
+    endFor(loop, {});
+  };
+  part(0, columns / lanes * lanes, false);
+  part(columns / lanes * lanes, columns, true);
+  lane = nullptr;
+  endFor(befores, {});
+  endFor(branch, {});
+  endFor(updates, {});
+}

@@ -1,0 +1,437 @@
+// The values of a kernel: loads, elementwise operations, indices.
+
+#include "Emitter.h"
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::codegen;
+using namespace cleave::kernels;
+
+Emitter::Scope &Emitter::scopeOf(uint64_t loops) {
+  for (auto &scope : scopes)
+    if ((loops & ~scope->loops) == 0)
+      return *scope;
+  return *scopes.back();
+}
+
+void Emitter::moveTo(const Scope &scope) {
+  if (&scope == scopes.back().get()) {
+    b.setInsertionPointToEnd(scope.block);
+    return;
+  }
+  for (size_t i = 0; i + 1 < scopes.size(); ++i)
+    if (scopes[i].get() == &scope)
+      b.setInsertionPoint(scopes[i + 1]->op);
+}
+
+Type Emitter::storageOf(Type element) {
+  return element.isInteger(1) ? b.getI8Type() : element;
+}
+
+Value Emitter::constantIndex(int64_t value) {
+  return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
+}
+
+Value Emitter::constantOf(Type type, double value) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr attr;
+  if (isa<FloatType>(element))
+    attr = b.getFloatAttr(element, value);
+  else
+    attr = b.getIntegerAttr(element, static_cast<int64_t>(value));
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = DenseElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(b, attr);
+}
+
+Value Emitter::splat(Value scalar) {
+  if (isa<VectorType>(scalar.getType()))
+    return scalar;
+  return vector::BroadcastOp::create(b, vectorOf(scalar.getType()), scalar);
+}
+
+Value Emitter::both(Value a, Value b2) {
+  if (!a || !b2)
+    return a ? a : b2;
+  return arith::AndIOp::create(b, a, b2);
+}
+
+Value Emitter::emit(const Node *node, int copy) {
+  if (!isLane(node))
+    copy = 0;
+  Scope &scope = scopeOf(node->loops);
+  if (Value value = scope.values.lookup({node, copy}))
+    return value;
+  if (node->kind == Node::Kind::Reduced && !node->reduction->perRow()) {
+    emitSequential(node->reduction);
+    return scope.values.lookup({node, copy});
+  }
+  assert(node->kind != Node::Kind::Reduced &&
+         "a row's reduction is emitted before what needs it");
+  // Operands first: they may belong to outer scopes.
+  for (const Node *operand : node->operands)
+    emit(operand, copy);
+  OpBuilder::InsertionGuard guard(b);
+  moveTo(scope);
+  Value value = create(node, copy);
+  scope.values[{node, copy}] = value;
+  return value;
+}
+
+Value Emitter::emitLanes(const Node *node, int copy) {
+  return splat(emit(node, copy));
+}
+
+Value Emitter::create(const Node *node, int copy) {
+  switch (node->kind) {
+  case Node::Kind::Compute:
+    return createCompute(node, copy);
+  case Node::Kind::Load:
+  case Node::Kind::Table:
+    return createLoad(node, copy);
+  case Node::Kind::Constant:
+    return arith::ConstantOp::create(b, cast<TypedAttr>(node->value));
+  case Node::Kind::Index: {
+    Value index = isLane(node) ? emitIndexLanes(node->index, copy)
+                               : emitIndex(node->index);
+    return castIndex(index, node->type);
+  }
+  case Node::Kind::InRange: {
+    // Unsigned, so that one comparison covers both ends.
+    Value value;
+    if (!node->operands.empty()) {
+      value = emit(node->operands[0], copy);
+      value = castIndex(value, b.getI64Type());
+    } else {
+      value = isLane(node) ? emitIndexLanes(node->index, copy)
+                           : emitIndex(node->index);
+    }
+    if (node->low != 0)
+      value = arith::SubIOp::create(b, value,
+                                    constantOf(value.getType(), node->low));
+    return arith::CmpIOp::create(
+        b, arith::CmpIPredicate::ult, value,
+        constantOf(value.getType(), node->high - node->low));
+  }
+  case Node::Kind::Select: {
+    Value condition = emit(node->operands[0], copy),
+          yes = emit(node->operands[1], copy),
+          no = emit(node->operands[2], copy);
+    if (isLane(node)) {
+      condition = splat(condition);
+      yes = splat(yes);
+      no = splat(no);
+    }
+    return arith::SelectOp::create(b, condition, yes, no);
+  }
+  case Node::Kind::RankOffset:
+    return createRankOffset(node);
+  case Node::Kind::Reduced:
+    break;
+  }
+  llvm_unreachable("reductions are written by their loops");
+}
+
+Value Emitter::createCompute(const Node *node, int copy) {
+  bool vectors = isLane(node);
+  SmallVector<Value> operands;
+  for (const Node *operand : node->operands)
+    operands.push_back(vectors ? emitLanes(operand, copy)
+                               : emit(operand, copy));
+  SmallVector<Type> types;
+  for (Type type : node->op->getResultTypes()) {
+    Type element = getElementTypeOrSelf(type);
+    types.push_back(vectors ? Type(vectorOf(element)) : element);
+  }
+  OperationState state(b.getLoc(), node->op->getName(), operands, types,
+                       node->op->getAttrDictionary().getValue());
+  return b.create(state)->getResult(node->result);
+}
+
+Value Emitter::createRankOffset(const Node *node) {
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  Operation *op = node->op;
+  auto meshName = op->getAttrOfType<FlatSymbolRefAttr>("mesh");
+  auto axes = op->getAttrOfType<dist::AxisListAttr>("axes");
+  dist::MeshAttr mesh = dist::MeshOp::lookup(op, meshName).getMesh();
+  // cleave_ctx begins with the address of axis_index.
+  Value table = LLVM::LoadOp::create(b, pointer, func.getArgument(0));
+  Value index = constantIndex(0);
+  for (dist::AxisRefAttr ref : axes.getAxes()) {
+    int64_t number = 0;
+    while (mesh.getAxes()[number].getName() != ref.getName())
+      ++number;
+    int64_t axisSize = mesh.getAxes()[number].getSize(), size = axisSize;
+    Value part = LLVM::LoadOp::create(
+        b, b.getI64Type(),
+        address(table, constantIndex(number), b.getI64Type()));
+    if (!ref.isWhole()) {
+      size = ref.getSize();
+      part = arith::DivUIOp::create(
+          b, part, constantIndex(axisSize / (ref.getPre() * size)));
+      part = arith::RemUIOp::create(b, part, constantIndex(size));
+    }
+    index = arith::MulIOp::create(b, index, constantIndex(size));
+    index = arith::AddIOp::create(b, index, part);
+  }
+  int64_t tile = 1;
+  if (auto offset = dyn_cast<dist::TileOffsetOp>(op))
+    tile = offset.getTile();
+  else if (auto slice = dyn_cast<dist::SliceOp>(op))
+    tile = cast<RankedTensorType>(slice.getResult().getType())
+               .getDimSize(slice.getDim());
+  index = arith::MulIOp::create(b, index, constantIndex(tile));
+  return castIndex(index, node->type);
+}
+
+/// Integers between types, and from integers to floats.
+Value Emitter::castIndex(Value index, Type element) {
+  Type from = getElementTypeOrSelf(index.getType());
+  if (from == element)
+    return index;
+  Type to = element;
+  if (auto vector = dyn_cast<VectorType>(index.getType()))
+    to = vector.clone(element);
+  if (isa<FloatType>(element))
+    return arith::SIToFPOp::create(b, to, index);
+  if (from.getIntOrFloatBitWidth() < element.getIntOrFloatBitWidth())
+    return arith::ExtSIOp::create(b, to, index);
+  return arith::TruncIOp::create(b, to, index);
+}
+
+//===----------------------------------------------------------------------===//
+// Indices
+//===----------------------------------------------------------------------===//
+
+Value Emitter::emitVar(const IndexVar *var) {
+  if (var->kind == IndexVar::Kind::Loop)
+    return loopValues.lookup(var->loop);
+  Scope &scope = scopeOf(var->loops);
+  if (Value value = scope.indices.lookup({var, 0}))
+    return value;
+  Value base = var->kind == IndexVar::Kind::Data ? emit(var->node)
+                                                 : emitIndex(var->base);
+  OpBuilder::InsertionGuard guard(b);
+  moveTo(scope);
+  Value value;
+  if (var->kind == IndexVar::Kind::Data) {
+    value = castIndex(base, b.getI64Type());
+    if (var->node->kind != Node::Kind::RankOffset) {
+      Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, value,
+                                           constantIndex(var->size));
+      value = arith::SelectOp::create(b, inside, value, constantIndex(0));
+    }
+  } else if (var->kind == IndexVar::Kind::FloorDiv) {
+    value = arith::DivUIOp::create(b, base, constantIndex(var->divisor));
+  } else {
+    value = arith::RemUIOp::create(b, base, constantIndex(var->divisor));
+  }
+  scope.indices[{var, 0}] = value;
+  return value;
+}
+
+Value Emitter::emitIndex(const IndexExpr &index) {
+  SmallVector<std::pair<Value, int64_t>> parts;
+  for (auto [var, factor] : index.terms())
+    parts.push_back({emitVar(var), factor});
+  OpBuilder::InsertionGuard guard(b);
+  moveTo(scopeOf(index.loops()));
+  Value sum = constantIndex(index.constant());
+  for (auto [value, factor] : parts) {
+    if (factor != 1)
+      value = arith::MulIOp::create(b, value, constantIndex(factor));
+    sum = arith::AddIOp::create(b, sum, value);
+  }
+  return sum;
+}
+
+bool Emitter::isContiguous(const IndexExpr &index) const {
+  for (auto [var, factor] : index.terms())
+    if (var->loops & lane->loops && (var != lane || factor != 1))
+      return false;
+  return index.coefficient(lane) == 1;
+}
+
+Value Emitter::emitLaneBase(const IndexExpr &index, int copy) {
+  Value base = emitIndex(index); // the lane variable stands for the first lane
+  if (copy == 0)
+    return base;
+  return arith::AddIOp::create(b, base, constantIndex(copy * lanes));
+}
+
+Value Emitter::emitVarLanes(const IndexVar *var, int copy) {
+  Scope &scope = scopeOf(var->loops);
+  if (Value value = scope.indices.lookup({var, copy}))
+    return value;
+  Type type = vectorOf(b.getI64Type());
+  Value value;
+  if (var == lane) {
+    OpBuilder::InsertionGuard guard(b);
+    moveTo(scope);
+    SmallVector<int64_t> steps;
+    for (int64_t i = 0; i < lanes; ++i)
+      steps.push_back(copy * lanes + i);
+    Value step = arith::ConstantOp::create(
+        b, DenseElementsAttr::get(cast<VectorType>(type),
+                                  ArrayRef<int64_t>(steps)));
+    value = arith::AddIOp::create(b, splat(loopValues.lookup(var->loop)), step);
+  } else {
+    Value base = var->kind == IndexVar::Kind::Data
+                     ? emitLanes(var->node, copy)
+                     : emitIndexLanes(var->base, copy);
+    OpBuilder::InsertionGuard guard(b);
+    moveTo(scope);
+    if (var->kind == IndexVar::Kind::Data) {
+      value = castIndex(base, b.getI64Type());
+      Value inside =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::ult, value,
+                                constantOf(value.getType(), var->size));
+      value = arith::SelectOp::create(b, inside, value,
+                                      constantOf(value.getType(), 0));
+    } else {
+      // Division of short vectors of 64-bit integers is slow; the indices of
+      // almost all tensors fit into 32 bits.
+      bool small = var->base.min() >= 0 && var->base.max() <= INT32_MAX;
+      if (small)
+        base = castIndex(base, b.getI32Type());
+      Value divisor = constantOf(base.getType(), var->divisor);
+      if (var->kind == IndexVar::Kind::FloorDiv)
+        value = arith::DivUIOp::create(b, base, divisor);
+      else
+        value = arith::RemUIOp::create(b, base, divisor);
+      value = castIndex(value, b.getI64Type());
+    }
+  }
+  scope.indices[{var, copy}] = value;
+  return value;
+}
+
+Value Emitter::emitIndexLanes(const IndexExpr &index, int copy) {
+  IndexExpr same(index.constant());
+  SmallVector<std::pair<Value, int64_t>> parts;
+  for (auto [var, factor] : index.terms()) {
+    if (var->loops & lane->loops)
+      parts.push_back({emitVarLanes(var, copy), factor});
+    else
+      same = same + IndexExpr::of(var) * factor;
+  }
+  Value sum = emitIndex(same);
+  OpBuilder::InsertionGuard guard(b);
+  moveTo(scopeOf(index.loops()));
+  sum = splat(sum);
+  for (auto [value, factor] : parts) {
+    if (factor != 1)
+      value =
+          arith::MulIOp::create(b, value, constantOf(value.getType(), factor));
+    sum = arith::AddIOp::create(b, sum, value);
+  }
+  return sum;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Value Emitter::address(Value base, Value index, Type element) {
+  Type type = base.getType();
+  if (auto vector = dyn_cast<VectorType>(index.getType()))
+    type = VectorType::get(vector.getShape(), base.getType());
+  return LLVM::GEPOp::create(b, type, storageOf(element), base,
+                             ArrayRef<LLVM::GEPArg>{index});
+}
+
+/// A constant tensor is a read-only global of the library.
+Value Emitter::tableAddress(const Node *node) {
+  LLVM::GlobalOp &table = tables[node->value];
+  if (!table) {
+    auto values = cast<DenseElementsAttr>(node->value);
+    Type storage = storageOf(values.getElementType());
+    Attribute contents = values;
+    if (storage != values.getElementType()) {
+      SmallVector<int8_t> bytes;
+      for (bool value : values.getValues<bool>())
+        bytes.push_back(value);
+      contents = DenseElementsAttr::get(
+          RankedTensorType::get({int64_t(bytes.size())}, storage),
+          ArrayRef<int8_t>(bytes));
+    } else {
+      contents = values.reshape(
+          RankedTensorType::get({values.getNumElements()}, storage));
+    }
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(func);
+    table = LLVM::GlobalOp::create(
+        b, LLVM::LLVMArrayType::get(storage, values.getNumElements()),
+        /*isConstant=*/true, LLVM::Linkage::Internal,
+        name + ".table" + std::to_string(tables.size() - 1), contents);
+  }
+  return LLVM::AddressOfOp::create(b, table);
+}
+
+Value Emitter::createLoad(const Node *node, int copy) {
+  Type storage = storageOf(node->type);
+  unsigned alignment = std::max(1u, storage.getIntOrFloatBitWidth() / 8);
+  Value base = node->kind == Node::Kind::Table ? tableAddress(node)
+                                               : addresses[node->source];
+  Value loaded;
+  if (!isLane(node)) {
+    Value index = emitIndex(node->index);
+    if (node->guard)
+      index = arith::SelectOp::create(b, emit(node->guard), index,
+                                      constantIndex(0));
+    loaded = LLVM::LoadOp::create(b, storage, address(base, index, node->type),
+                                  alignment);
+  } else {
+    Value needed = mask;
+    if (node->guard)
+      needed = both(needed, emitLanes(node->guard, copy));
+    VectorType type = vectorOf(storage);
+    Value zero = constantOf(type, 0);
+    if (isContiguous(node->index)) {
+      Value where = address(base, emitLaneBase(node->index, copy), node->type);
+      if (needed)
+        loaded =
+            LLVM::MaskedLoadOp::create(b, type, where, needed, zero, alignment);
+      else
+        loaded = LLVM::LoadOp::create(b, type, where, alignment);
+    } else {
+      Value where =
+          address(base, emitIndexLanes(node->index, copy), node->type);
+      if (!needed)
+        needed = constantOf(vectorOf(b.getI1Type()), 1);
+      loaded = LLVM::masked_gather::create(b, type, where, needed,
+                                           ValueRange{zero}, alignment);
+    }
+  }
+  if (storage == node->type)
+    return loaded;
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, loaded,
+                               constantOf(loaded.getType(), 0));
+}
+
+void Emitter::store(const kernels::Store &target, int copy) {
+  Value value = emit(target.value, copy);
+  if (lane)
+    value = splat(value);
+  Type element = getElementTypeOrSelf(value.getType());
+  Type storage = storageOf(element);
+  unsigned alignment = std::max(1u, storage.getIntOrFloatBitWidth() / 8);
+  if (storage != element) {
+    Type type = storage;
+    if (lane)
+      type = vectorOf(storage);
+    value = arith::ExtUIOp::create(b, type, value);
+  }
+  Value base = addresses[plan.arguments.size() + target.result];
+  Value index =
+      lane ? emitLaneBase(target.index, copy) : emitIndex(target.index);
+  Value where = address(base, index, element);
+  if (mask)
+    LLVM::MaskedStoreOp::create(b, value, where, mask, alignment);
+  else
+    LLVM::StoreOp::create(b, value, where, alignment);
+}

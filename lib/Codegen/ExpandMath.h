@@ -1,0 +1,18 @@
+// Mathematical functions of kernels as arithmetic.
+
+#ifndef CLEAVE_LIB_CODEGEN_EXPANDMATH_H
+#define CLEAVE_LIB_CODEGEN_EXPANDMATH_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace cleave::codegen {
+
+/// Rewrites the math operations of `kernels` into arithmetic on vectors or
+/// scalars of their type. In single precision nothing is left that would call
+/// a library.
+mlir::LogicalResult expandMath(mlir::ModuleOp kernels);
+
+} // namespace cleave::codegen
+
+#endif

@@ -1,0 +1,24 @@
+// What the host needs to know of a kernel to launch it.
+
+#include "cleave/Kernels/KernelPlan.h"
+#include "cleave/Kernels/Kernels.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::kernels;
+
+LogicalResult kernels::annotateKernel(func::FuncOp kernel) {
+  // Planning wants the kernel vocabulary; the function keeps its operations.
+  OwningOpRef<func::FuncOp> copy = kernel.clone();
+  decomposeAll(*copy);
+  std::string error;
+  auto plan = KernelPlan::create(*copy, error);
+  if (!plan)
+    return kernel.emitError("no kernel can be generated: ") << error;
+  Builder b(kernel.getContext());
+  kernel->setAttr(kKernelAttr, b.getUnitAttr());
+  kernel->setAttr(kExtentAttr, b.getI64IntegerAttr(plan->extent));
+  kernel->setAttr(kGrainAttr, b.getI64IntegerAttr(plan->grain));
+  kernel->setAttr(kInPlaceAttr, b.getDenseI64ArrayAttr(plan->inPlace()));
+  return success();
+}

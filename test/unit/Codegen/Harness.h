@@ -1,0 +1,52 @@
+// Compiles a kernel, runs it on random data, and compares with the reference
+// interpreter.
+
+#ifndef CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
+#define CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
+
+#include "cleave/Codegen/Codegen.h"
+#include "cleave/Interfaces/Tensor.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/MLIRContext.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace cleave::test {
+
+/// A context with all dialects and interface models.
+mlir::MLIRContext &context();
+
+struct RunOptions {
+  /// Changes the random arguments before the run.
+  std::function<void(std::vector<Tensor> &)> prepare;
+  /// Indices are drawn below this.
+  int64_t indexBound = 5;
+  /// Bounds of the relative error: |a - b| <= bound * max(|b|, floor).
+  double f32Bound = 2e-6, f64Bound = 1e-14;
+  double floor = 1.0;
+  codegen::CodegenOptions codegen;
+  /// Runs with results in place of arguments where the kernel allows it.
+  bool inPlace = false;
+};
+
+/// `body` is the text of one function `@k` on f32; it is run as it is and with
+/// f64 in place of f32.
+void checkKernel(const std::string &text, const RunOptions &options = {});
+
+/// Compiles and runs one function; expects success.
+std::vector<Tensor> runKernel(mlir::func::FuncOp kernel,
+                              const std::vector<Tensor> &arguments,
+                              const RunOptions &options = {});
+
+/// Parses a module; expects success.
+mlir::OwningOpRef<mlir::ModuleOp> parse(const std::string &text);
+
+/// Text with every `f32` replaced by `f64`.
+std::string widened(std::string text);
+
+} // namespace cleave::test
+
+#endif
