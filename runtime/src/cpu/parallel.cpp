@@ -14,6 +14,16 @@ int omp_get_num_threads(void);
 int omp_get_thread_num(void);
 }
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+// libgomp's barriers are invisible to ThreadSanitizer; oneDNN, which is not
+// instrumented either, shares memory between libgomp's threads only.
+extern "C" const char *__tsan_default_suppressions() {
+  return "called_from_lib:libgomp.so\ncalled_from_lib:libdnnl.so\n";
+}
+#endif
+#endif
+
 namespace {
 struct Job {
   void (*body)(const void *, int64_t, int64_t, int);
