@@ -358,6 +358,8 @@ cleave_status cleave_session_inject_failure(cleave_session *session,
   });
 }
 
+int64_t cleave_allocation_count(void) { return allocations.load(); }
+
 void cleave_prepare_process(int32_t ranks, int32_t threads_per_rank,
                             char **argv) {
   int64_t threads = int64_t(ranks) * std::max(threads_per_rank, 1);

@@ -4,4 +4,4 @@
 
 std::atomic<int> cleave::stepsRunning{0};
 std::atomic<int64_t> cleave::stepPoolTaken{0};
-std::atomic<int64_t> cleave::stepPoolMisses{0};
+std::atomic<int64_t> cleave::allocations{0};

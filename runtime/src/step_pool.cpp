@@ -120,7 +120,9 @@ bool inStep() {
   return cleave::stepsRunning.load(std::memory_order_acquire) > 0;
 }
 
-void miss() { cleave::stepPoolMisses.fetch_add(1, std::memory_order_relaxed); }
+void countCall() {
+  cleave::allocations.fetch_add(1, std::memory_order_relaxed);
+}
 
 // A new block, and further ones for the slot where a page holds several.
 void *grow(Slot &slot, int index) {
@@ -136,6 +138,7 @@ void *grow(Slot &slot, int index) {
   char *fresh = at + size_t(index) * rangeBytes + used[index];
   if (mprotect(fresh, bytes, PROT_READ | PROT_WRITE) != 0)
     return nullptr;
+  countCall();
   cleave::stepPoolTaken.fetch_add(int64_t(bytes));
   used[index] += bytes;
   for (size_t offset = size; offset < bytes; offset += size) {
@@ -152,10 +155,8 @@ void *take(size_t bytes, size_t alignment) {
   int index = 0;
   while (index < classes && (size_t(1) << (index + smallest)) < bytes)
     ++index;
-  if (index == classes) {
-    miss();
+  if (index == classes)
     return nullptr;
-  }
   if (!base.load(std::memory_order_acquire)) {
     Lock lock(growing);
     if (!reserve()) // slots need the key that comes with it
@@ -164,10 +165,8 @@ void *take(size_t bytes, size_t alignment) {
   Slot &slot = slotOfThread();
   Lock lock(slot.busy);
   void *block = slot.free[index];
-  if (!block) {
-    miss();
+  if (!block)
     return grow(slot, index);
-  }
   std::memcpy(&slot.free[index], block, sizeof(void *));
   return block;
 }
@@ -183,6 +182,7 @@ void *alignedAllocation(size_t alignment, size_t bytes) {
   if (inStep())
     if (void *block = take(bytes, alignment))
       return block;
+  countCall();
   return __libc_memalign(alignment, bytes);
 }
 } // namespace
@@ -193,6 +193,7 @@ void *malloc(size_t bytes) {
   if (inStep())
     if (void *block = take(bytes, 1))
       return block;
+  countCall();
   return __libc_malloc(bytes);
 }
 
@@ -209,6 +210,7 @@ void *calloc(size_t count, size_t size) {
   if (inStep() && !__builtin_mul_overflow(count, size, &bytes))
     if (void *block = take(bytes, 1))
       return std::memset(block, 0, bytes);
+  countCall();
   return __libc_calloc(count, size);
 }
 
@@ -217,8 +219,7 @@ void *realloc(void *block, size_t bytes) {
   if (index < 0) {
     if (!block)
       return malloc(bytes);
-    if (inStep())
-      miss();
+    countCall();
     return __libc_realloc(block, bytes);
   }
   size_t size = size_t(1) << (index + smallest);

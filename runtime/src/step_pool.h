@@ -14,8 +14,9 @@ namespace cleave {
 extern std::atomic<int> stepsRunning;
 // Written by the pool (if there is one): bytes it took from the system.
 extern std::atomic<int64_t> stepPoolTaken;
-// Allocations in steps that recycling could not serve.
-extern std::atomic<int64_t> stepPoolMisses;
+// Calls of malloc and its kin that recycling did not serve, in the whole life
+// of the process.
+extern std::atomic<int64_t> allocations;
 
 inline int64_t stepPoolBytes() { return stepPoolTaken.load(); }
 

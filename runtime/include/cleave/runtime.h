@@ -230,6 +230,10 @@ cleave_status cleave_session_inject_failure(cleave_session *session,
                                             int32_t rank, int64_t run,
                                             int32_t command, int32_t hang);
 
+/* Calls of malloc and its kin so far in an executable that links
+ * cleaveStepPool, less those that recycling served; otherwise 0. */
+int64_t cleave_allocation_count(void);
+
 /* To be called first in main(). When ranks * threads exceed the cores, threads
  * that spin while waiting ruin the run; libgomp reads GOMP_SPINCOUNT while it
  * is loaded, so this sets it and re-executes the program once. Returns if
