@@ -126,11 +126,12 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     };
     Value ids = addArgument({batch}, "sample_ids");
     Value seed = addArgument({}, "seed"), step = addArgument({}, "step");
-    for (auto [index, value] : llvm::enumerate(places)) {
+    for (auto [index, place] : llvm::enumerate(places)) {
+      Value value = place;
       OpBuilder b(context);
       b.setInsertionPointAfterValue(value);
       auto type = cast<RankedTensorType>(value.getType());
-      nn::DropoutOp drop = nn::DropoutOp::create(
+      auto drop = nn::DropoutOp::create(
           b, value.getLoc(), type, value, seed, step, ids, ValueRange(),
           b.getF64FloatAttr(p), b.getI64IntegerAttr(index),
           b.getDenseI64ArrayAttr(type.getShape()));
