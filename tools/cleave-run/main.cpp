@@ -1,5 +1,4 @@
 // cleave-run DIR train|infer: runs a compiled program. No LLVM inside.
-#include "CountAllocations.h"
 #include "Flags.h"
 #include "cleave/io/Error.h"
 #include "cleave/runtime.h"
@@ -40,7 +39,8 @@ static int run(int argc, char **argv) {
     cleave_prepare_process(static_cast<int32_t>(manifest.ranks),
                            flags.executor.threadsPerRank, argv);
   auto start = [&] { return makeSessionExecutor(folder, flags.executor); };
-  flags.train.allocations = allocationCount;
+  if (cleave_allocation_count() > 0) // 0: a build that does not count
+    flags.train.allocations = cleave_allocation_count;
   if (*trainCommand)
     train(manifest, flags.train, start);
   else
