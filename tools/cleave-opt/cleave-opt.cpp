@@ -12,6 +12,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Memory/Passes.h"
 #include "cleave/Strategy/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -26,6 +27,7 @@ int main(int argc, char **argv) {
   cleave::strategy::registerStrategyPasses();
   cleave::check::registerCheckPasses();
   cleave::conversion::registerToRTPasses();
+  cleave::memory::registerMemoryPasses();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
                   mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,

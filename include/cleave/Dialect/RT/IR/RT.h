@@ -39,6 +39,8 @@ struct Alias {
 /// Discardable attributes that memory planning writes.
 inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
 inline constexpr llvm::StringLiteral kBuffersAttr = "rt.buffers";
+inline constexpr llvm::StringLiteral kArenasAttr = "rt.arenas";
+inline constexpr llvm::StringLiteral kLifetimesAttr = "rt.lifetimes";
 inline constexpr int64_t kStateArena = 0, kTransientArena = 1;
 
 } // namespace cleave::rt

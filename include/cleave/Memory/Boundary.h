@@ -1,0 +1,60 @@
+// The boundary table: what has a name outside of the program.
+//
+// Functions of the logical program name their arguments and results with
+// `nn.name` and `nn.role`. A name and role mean one buffer in all functions.
+
+#ifndef CLEAVE_MEMORY_BOUNDARY_H
+#define CLEAVE_MEMORY_BOUNDARY_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+struct BoundaryBuffer {
+  /// Unique among all; what a host program calls it. The name where it can be:
+  /// a gradient is called `NAME.grad`, a metric `metric.NAME`, a tap
+  /// `tap.NAME`.
+  std::string buffer;
+  std::string name, role;
+  mlir::RankedTensorType type;
+  /// Of the whole tensor; `type` where nothing is split.
+  mlir::RankedTensorType globalType;
+  /// Attributes of the argument or result, from all functions together.
+  mlir::DictionaryAttr attrs;
+  /// Size and place in arena 0, once planned.
+  int64_t bytes = 0, offset = -1;
+};
+
+class BoundaryTable {
+public:
+  /// Reports, on the function, an argument or result without name and role, and
+  /// one whose type or sharding differs from another function's.
+  static mlir::FailureOr<BoundaryTable> collect(mlir::ModuleOp module);
+
+  std::vector<BoundaryBuffer> buffers;
+
+  /// Index of the buffer of an argument or result.
+  int64_t find(llvm::StringRef name, llvm::StringRef role) const;
+  int64_t ofArgument(mlir::func::FuncOp func, unsigned index) const;
+  int64_t ofResult(mlir::func::FuncOp func, unsigned index) const;
+
+private:
+  mlir::LogicalResult add(mlir::func::FuncOp func, mlir::Type type,
+                          mlir::DictionaryAttr attrs, llvm::StringRef what,
+                          unsigned index);
+  llvm::StringMap<int64_t> byKey, byBuffer;
+};
+
+/// Functions that are actions: neither kernels nor declarations.
+llvm::SmallVector<mlir::func::FuncOp> actionsOf(mlir::ModuleOp module);
+
+/// Bytes of a tensor of static shape; i1 counts one byte.
+int64_t bytesOfType(mlir::Type type);
+
+} // namespace cleave
+
+#endif

@@ -1,0 +1,38 @@
+// What a planned program takes of a rank's memory, by category and by tensor.
+
+#ifndef CLEAVE_MEMORY_FOOTPRINT_H
+#define CLEAVE_MEMORY_FOOTPRINT_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+struct Footprint {
+  /// Each category's own maximum, in bytes. Activations are what commands
+  /// leave for others, workspace is scratch memory of library calls, other the
+  /// inputs, outputs and scalars of the boundary.
+  int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0,
+          workspace = 0, other = 0;
+  /// Bytes of the arenas.
+  int64_t peak = 0;
+  /// The action, and its command, at which most transient memory is alive.
+  std::string action;
+  int64_t command = 0;
+
+  struct Entry {
+    std::string tensor, kind, source;
+    int64_t bytes = 0;
+  };
+  /// What is alive then, largest first; adds up to `peak`.
+  std::vector<Entry> atPeak;
+};
+
+/// Reads what `rt-plan-memory` has written. Reports a module without it.
+mlir::FailureOr<Footprint> footprintOf(mlir::ModuleOp module);
+
+} // namespace cleave
+
+#endif

@@ -1,0 +1,21 @@
+// Library commands as the runtime sees them, all but their addresses.
+
+#ifndef CLEAVE_MEMORY_LIBRARYCALLS_H
+#define CLEAVE_MEMORY_LIBRARYCALLS_H
+
+#include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/program.h"
+
+namespace cleave {
+
+/// The runtime's name of an element type; failure for what it does not have.
+mlir::FailureOr<program::DType> dtypeOf(mlir::Type element);
+
+/// Sizes, strides and epilogue. Offsets of views are left to the caller.
+program::Gemm describe(rt::GemmOp op);
+program::Attention describe(rt::AttentionOp op);
+program::Attention describe(rt::AttentionGradOp op);
+
+} // namespace cleave
+
+#endif

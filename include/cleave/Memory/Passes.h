@@ -1,0 +1,18 @@
+// Passes of the memory phase.
+
+#ifndef CLEAVE_MEMORY_PASSES_H
+#define CLEAVE_MEMORY_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace cleave {
+#define GEN_PASS_DECL
+#include "cleave/Memory/Passes.h.inc"
+
+namespace memory {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Memory/Passes.h.inc"
+} // namespace memory
+} // namespace cleave
+
+#endif

@@ -1,0 +1,102 @@
+// Passes of the memory phase.
+
+#ifndef CLEAVE_MEMORY_PASSES_TD
+#define CLEAVE_MEMORY_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def AddScratchPass : Pass<"rt-add-scratch", "::mlir::ModuleOp"> {
+  let summary = "Give library calls the scratch memory they ask for";
+  let description = [{
+    Asks the runtime's library (`cleave/workspace.h`) how many bytes each product and
+    attention needs, and adds them as a last result of i8, whose memory is then
+    planned like any other. A call that the library refuses is an error.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<4x4xf64>) -> tensor<4x4xf64> {
+      %0 = rt.gemm a(%x [0, 4, 1]) b(%x [0, 4, 1]) c [0, 4, 1] m = 4 n = 4 k = 4 : (tensor<4x4xf64>, tensor<4x4xf64>) -> tensor<4x4xf64>
+      return %0 : tensor<4x4xf64>
+    }
+    ```
+
+    After (the number of bytes is an example):
+    ```mlir
+    func.func @f(%x: tensor<4x4xf64>) -> tensor<4x4xf64> {
+      %0:2 = rt.gemm a(%x [0, 4, 1]) b(%x [0, 4, 1]) c [0, 4, 1] m = 4 n = 4 k = 4 : (tensor<4x4xf64>, tensor<4x4xf64>) -> (tensor<4x4xf64>, tensor<4096xi8>)
+      return %0#0 : tensor<4x4xf64>
+    }
+    ```
+  }];
+  let options = [
+    Option<"threads", "threads", "int64_t", "1", "Threads of a rank that a call may use">,
+  ];
+  let dependentDialects = ["::cleave::rt::RTDialect"];
+}
+
+def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "Give every value of the command lists an address";
+  let description = [{
+    Works on SSA values, after commands have their final order. A value lives
+    from its command to its last reader; a collective's operands and results
+    from start to wait. Views share their source's memory.
+
+    Everything with a name at the boundary (`nn.name` with `nn.role`) has one
+    buffer in arena 0, "state", in all actions. A result with the name and role of an
+    argument takes the argument's buffer: it is computed in place where a command
+    allows it, written there directly where the old content is dead by then, and
+    copied there otherwise. Arguments that no result replaces are never written.
+
+    All other values lie in arena 1, "transient", which the actions share:
+    largest first, each in the tightest gap between those alive at the same time,
+    at multiples of 64 bytes. A result of a command that allows it
+    (`nn.inplace` of kernels, all-reduce) takes the memory of an operand that dies there.
+
+    Arguments get `rt.buffer = [arena, offset]`, operations `rt.buffers`, the
+    module `rt.arenas`, the sizes; functions `rt.lifetimes` of transient memory.
+
+    Before:
+    ```mlir
+    func.func private @k(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    func.func @f(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
+        -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}) {
+      %0 = rt.launch @k(%x, %x) extent = 8 grain = 1 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+      %1 = rt.launch @k(%x, %0) extent = 8 grain = 1 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+      return %1 : tensor<8xf32>
+    }
+    ```
+
+    After (without `rt.lifetimes`):
+    ```mlir
+    module attributes {rt.arenas = array<i64: 128, 64>} {
+      func.func private @k(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+      func.func @f(%x: tensor<8xf32> {nn.name = "x", nn.role = "input", rt.buffer = array<i64: 0, 0>})
+          -> (tensor<8xf32> {nn.name = "y", nn.role = "output", rt.buffer = array<i64: 0, 64>}) {
+        %0 = rt.launch @k(%x, %x) extent = 8 grain = 1 {rt.buffers = array<i64: 1, 0>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+        %1 = rt.launch @k(%x, %0) extent = 8 grain = 1 {rt.buffers = array<i64: 0, 64>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+        return %1 : tensor<8xf32>
+      }
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::rt::RTDialect"];
+}
+
+def CheckFitPass : Pass<"rt-check-fit", "::mlir::ModuleOp"> {
+  let summary = "Refuse a program that needs more memory than there is";
+  let description = [{
+    Compares the planned arenas with `limit`, and, where they are larger, fails with the
+    largest tensors that are alive at the peak. The IR does not change. Runs
+    after `rt-plan-memory`:
+
+    ```mlir
+    module attributes {rt.arenas = array<i64: 128, 64>} {
+    }
+    ```
+  }];
+  let options = [
+    Option<"limit", "limit", "int64_t", "0", "Bytes of memory of a rank; 0: no limit">,
+  ];
+}
+
+#endif

@@ -1,0 +1,344 @@
+// Storage of one action.
+
+#include "ActionPlan.h"
+
+#include "cleave/Memory/Source.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::memory;
+
+static bool isMemory(Value value) {
+  return isa<RankedTensorType>(value.getType());
+}
+
+/// A copy of a whole tensor into memory of its own.
+static Value copyWhole(OpBuilder &b, Location loc, Value value) {
+  int64_t count = cast<RankedTensorType>(value.getType()).getNumElements();
+  SmallVector<int64_t> view = {0, 1};
+  return rt::CopyOp::create(b, loc, value.getType(), value, Value(), view, view,
+                            ArrayRef<int64_t>(count));
+}
+
+FailureOr<ActionPlan> ActionPlan::create(func::FuncOp func,
+                                         const BoundaryTable &table) {
+  ActionPlan plan;
+  plan.func = func;
+  for (Operation &op : func.getBody().front())
+    if (!isa<rt::CommandOpInterface, func::ReturnOp>(op))
+      return op.emitOpError("is no command, so its memory cannot be planned");
+  llvm::DenseSet<int64_t> seen;
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    if (!seen.insert(table.ofResult(func, i)).second)
+      return func.emitOpError("result ")
+             << i << " has the name and role of another result";
+  // Each round of copies removes its cause, so few rounds suffice.
+  for (int round = 0; round < 8; ++round) {
+    plan.analyze(table);
+    if (plan.repairReuse())
+      continue;
+    bool repaired = false;
+    plan.placeResults(table, repaired);
+    if (repaired)
+      continue;
+    plan.reuseOperands();
+    return plan;
+  }
+  return func.emitOpError("has results that no order of copies can place");
+}
+
+int64_t ActionPlan::find(int64_t storage) const {
+  while (parent[storage] != storage)
+    storage = parent[storage];
+  return storage;
+}
+
+Place ActionPlan::placeOf(Value value) const {
+  Place place = places.lookup(value);
+  place.storage = find(place.storage);
+  return place;
+}
+
+void ActionPlan::analyze(const BoundaryTable &table) {
+  storages.clear();
+  parent.clear();
+  places.clear();
+  positions.clear();
+  argumentOf.clear();
+  commands.clear();
+  Block &body = func.getBody().front();
+  int64_t count = 0;
+  for (Operation &op : body) {
+    positions[&op] = commands.size();
+    commands.push_back(count);
+    if (!isa<rt::AliasOp, func::ReturnOp>(op))
+      ++count;
+  }
+  commands.push_back(count);
+
+  auto add = [&](Value value, int64_t position) -> Storage & {
+    places[value] = {int64_t(storages.size()), 0};
+    parent.push_back(storages.size());
+    Storage &storage = storages.emplace_back();
+    storage.bytes = storage.ownBytes = bytesOfType(value.getType());
+    storage.first = storage.last = position;
+    return storage;
+  };
+  llvm::DenseSet<int64_t> replaced;
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    replaced.insert(table.ofResult(func, i));
+  for (BlockArgument argument : body.getArguments()) {
+    Storage &storage = add(argument, -1);
+    storage.argument = true;
+    storage.boundary = table.ofArgument(func, argument.getArgNumber());
+    storage.constant = !replaced.contains(storage.boundary);
+    storage.name = table.buffers[storage.boundary].buffer;
+    argumentOf[storage.boundary] = places[argument].storage;
+  }
+  for (Operation &op : body) {
+    int64_t position = positions[&op];
+    for (Value operand : op.getOperands())
+      if (isMemory(operand)) {
+        Storage &storage = storages[places[operand].storage];
+        storage.last = std::max(storage.last, position);
+      }
+    auto command = dyn_cast<rt::CommandOpInterface>(op);
+    if (!command)
+      continue;
+    SmallVector<rt::Reuse> reuse = command.getReuse();
+    for (OpResult result : op.getResults()) {
+      if (!isMemory(result))
+        continue;
+      unsigned index = result.getResultNumber();
+      int64_t width =
+          bytesOfType(result.getType()) /
+          std::max<int64_t>(
+              1, cast<RankedTensorType>(result.getType()).getNumElements());
+      if (std::optional<rt::Alias> alias = command.getAlias(index)) {
+        Place source = places[op.getOperand(alias->operand)];
+        Storage &storage = storages[source.storage];
+        storage.bytes =
+            std::max(storage.bytes, source.offset + alias->reach * width);
+        places[result] = {source.storage, source.offset + alias->offset * width,
+                          alias->axisCoef.empty() && source.fixed};
+        storage.last = std::max(storage.last, position);
+        continue;
+      }
+      const rt::Reuse *required = llvm::find_if(reuse, [&](rt::Reuse pair) {
+        return pair.required && pair.result == index;
+      });
+      if (required != reuse.end()) {
+        places[result] = places[op.getOperand(required->operand)];
+        continue;
+      }
+      Storage &storage = add(result, position);
+      storage.scratch = command.getScratchResult() == result;
+      storage.name = sourceOf(&op);
+    }
+  }
+}
+
+/// Whether another operand than `operand` lies in the same memory.
+static bool readTwice(Operation *op, unsigned operand,
+                      llvm::function_ref<int64_t(Value)> storageOf) {
+  int64_t storage = storageOf(op->getOperand(operand));
+  for (auto [index, value] : llvm::enumerate(op->getOperands()))
+    if (index != operand && isMemory(value) && storageOf(value) == storage)
+      return true;
+  return false;
+}
+
+bool ActionPlan::repairReuse() {
+  auto storageOf = [&](Value value) { return places[value].storage; };
+  // Values by storage, to see who still reads the old content.
+  std::vector<SmallVector<Value>> members(storages.size());
+  auto join = [&](Value value) {
+    if (isMemory(value))
+      members[storageOf(value)].push_back(value);
+  };
+  Block &body = func.getBody().front();
+  for (Value argument : body.getArguments())
+    join(argument);
+  for (Operation &op : body)
+    for (Value result : op.getResults())
+      join(result);
+  auto defined = [&](Value value) {
+    Operation *def = value.getDefiningOp();
+    return def ? positions.lookup(def) : int64_t(-1);
+  };
+  bool repaired = false;
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    auto command = dyn_cast<rt::CommandOpInterface>(op);
+    if (!command)
+      continue;
+    int64_t position = positions.lookup(&op);
+    for (rt::Reuse reuse : command.getReuse()) {
+      if (!reuse.required)
+        continue;
+      Value operand = op.getOperand(reuse.operand);
+      const Storage &storage = storages[storageOf(operand)];
+      bool conflict = storage.constant || !places[operand].fixed ||
+                      readTwice(&op, reuse.operand, storageOf);
+      for (Value member : members[storageOf(operand)])
+        if (defined(member) < position)
+          for (Operation *user : member.getUsers())
+            conflict |= positions.lookup(user) > position;
+      if (!conflict)
+        continue;
+      OpBuilder b(&op);
+      op.setOperand(reuse.operand, copyWhole(b, op.getLoc(), operand));
+      repaired = true;
+    }
+    if (repaired)
+      return true;
+  }
+  return false;
+}
+
+bool ActionPlan::canTake(Operation *op, unsigned result,
+                         unsigned operand) const {
+  Value from = op->getOperand(operand);
+  Place place = places.lookup(from);
+  if (!place.fixed || place.offset != 0)
+    return false;
+  int64_t storage = find(place.storage);
+  if (storages[storage].last != positions.lookup(op) ||
+      storages[storage].constant ||
+      storages[storage].ownBytes < bytesOfType(op->getResult(result).getType()))
+    return false;
+  return !readTwice(op, operand, [&](Value value) {
+    return find(places.lookup(value).storage);
+  });
+}
+
+/// Decides which values lie in the buffers of the boundary from the start, and
+/// copies the others there at the end.
+void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
+  Operation *end = func.getBody().front().getTerminator();
+  SmallVector<unsigned> copies;
+  for (auto [index, value] : llvm::enumerate(end->getOperands())) {
+    int64_t target = table.ofResult(func, index);
+    Place place = places.lookup(value);
+    Storage &storage = storages[place.storage];
+    bool whole = place.fixed && place.offset == 0 &&
+                 storage.ownBytes == bytesOfType(value.getType());
+    if (whole && storage.argument && storage.boundary == target)
+      continue;
+    bool fits = whole && !storage.argument && storage.boundary < 0;
+    if (auto old = argumentOf.find(target); fits && old != argumentOf.end()) {
+      int64_t dead = storages[old->second].last;
+      fits = dead < storage.first;
+      if (dead == storage.first) {
+        // The command that reads the old content last writes the new one.
+        for (Operation &op : func.getBody().front()) {
+          auto command = dyn_cast<rt::CommandOpInterface>(op);
+          if (!command || positions.lookup(&op) != dead)
+            continue;
+          for (rt::Reuse reuse : command.getReuse())
+            fits |= places.lookup(op.getResult(reuse.result)).storage ==
+                        place.storage &&
+                    places.lookup(op.getOperand(reuse.operand)).storage ==
+                        old->second &&
+                    canTake(&op, reuse.result, reuse.operand);
+        }
+      }
+    }
+    if (fits)
+      storage.boundary = target;
+    else
+      copies.push_back(index);
+  }
+  if (copies.empty())
+    return;
+  repaired = true;
+  // Arguments are read before any of them is overwritten: first copies to
+  // buffers that hold no argument, then arguments to temporary memory, then the
+  // rest.
+  OpBuilder b(end);
+  auto target = [&](unsigned index) {
+    return argumentOf.contains(table.ofResult(func, index));
+  };
+  auto copy = [&](unsigned index) {
+    end->setOperand(index, copyWhole(b, end->getLoc(), end->getOperand(index)));
+  };
+  auto readsArgument = [&](unsigned index) {
+    const Storage &storage =
+        storages[places.lookup(end->getOperand(index)).storage];
+    return storage.argument && !storage.constant;
+  };
+  SmallVector<unsigned> later;
+  for (unsigned index : copies)
+    if (!target(index))
+      copy(index);
+  for (unsigned index : copies)
+    if (target(index) && readsArgument(index))
+      copy(index);
+  for (unsigned index : copies)
+    if (target(index))
+      copy(index);
+}
+
+void ActionPlan::reuseOperands() {
+  for (Operation &op : func.getBody().front()) {
+    auto command = dyn_cast<rt::CommandOpInterface>(op);
+    if (!command)
+      continue;
+    for (rt::Reuse reuse : command.getReuse()) {
+      if (reuse.required || !canTake(&op, reuse.result, reuse.operand))
+        continue;
+      int64_t to = find(places[op.getResult(reuse.result)].storage);
+      int64_t from = find(places[op.getOperand(reuse.operand)].storage);
+      if (to == from || storages[to].first != positions.lookup(&op) ||
+          storages[from].boundary >= 0)
+        continue;
+      if (int64_t target = storages[to].boundary; target >= 0) {
+        // The operand moves into the boundary's buffer, if that is free by
+        // then.
+        auto old = argumentOf.find(target);
+        if (old != argumentOf.end() &&
+            storages[old->second].last >= storages[from].first)
+          continue;
+      }
+      storages[from].boundary = storages[to].boundary;
+      storages[from].last = storages[to].last;
+      storages[from].bytes = std::max(storages[from].bytes, storages[to].bytes);
+      parent[to] = from;
+    }
+  }
+}
+
+int64_t ActionPlan::pack() {
+  SmallVector<int64_t> order;
+  for (int64_t i = 0; i < int64_t(storages.size()); ++i)
+    if (parent[i] == i && storages[i].boundary < 0)
+      order.push_back(i);
+  llvm::stable_sort(order, [&](int64_t x, int64_t y) {
+    return storages[x].bytes > storages[y].bytes;
+  });
+  SmallVector<int64_t> placed;
+  int64_t top = 0;
+  for (int64_t index : order) {
+    Storage &storage = storages[index];
+    SmallVector<std::pair<int64_t, int64_t>> taken;
+    for (int64_t other : placed) {
+      const Storage &o = storages[other];
+      if (o.first <= storage.last && storage.first <= o.last)
+        taken.push_back({o.offset, o.offset + alignUp(o.bytes)});
+    }
+    llvm::sort(taken);
+    int64_t size = alignUp(storage.bytes), end = 0, best = -1, slack = 0;
+    for (auto [begin, stop] : taken) {
+      if (begin - end >= size && (best < 0 || begin - end - size < slack)) {
+        best = end;
+        slack = begin - end - size;
+      }
+      end = std::max(end, stop);
+    }
+    storage.offset = best >= 0 ? best : end;
+    placed.push_back(index);
+    top = std::max(top, storage.offset + size);
+  }
+  return top;
+}

@@ -1,0 +1,83 @@
+// Storage of one action: which values share memory, and how long it lives.
+
+#ifndef CLEAVE_LIB_MEMORY_ACTIONPLAN_H
+#define CLEAVE_LIB_MEMORY_ACTIONPLAN_H
+
+#include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Memory/Boundary.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace cleave::memory {
+
+/// Memory that one value, or several that share it, occupy.
+struct Storage {
+  int64_t bytes = 0;
+  /// Bytes of the value that it was made for; views may reach further.
+  int64_t ownBytes = 0;
+  /// Positions in the block; -1: before the first operation.
+  int64_t first = -1, last = -1;
+  /// The buffer of the boundary that it is, or -1.
+  int64_t boundary = -1;
+  /// Read-only: an argument that no result replaces.
+  bool constant = false;
+  bool argument = false;
+  bool scratch = false;
+  int64_t offset = -1;
+  /// What a person knows it by.
+  std::string name;
+};
+
+/// Where a value lies.
+struct Place {
+  int64_t storage = -1;
+  int64_t offset = 0; // bytes into the storage
+  /// The same on all ranks.
+  bool fixed = true;
+};
+
+/// Buffers begin at multiples of a cache line.
+inline int64_t alignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+class ActionPlan {
+public:
+  /// Analyses the function; inserts copies where a result cannot lie where it
+  /// must.
+  static mlir::FailureOr<ActionPlan> create(mlir::func::FuncOp func,
+                                            const BoundaryTable &table);
+
+  /// All storages; those that gave way to another have no place of their own.
+  std::vector<Storage> storages;
+  bool isRoot(int64_t storage) const { return parent[storage] == storage; }
+  mlir::func::FuncOp func;
+
+  /// The place of a value: storage index and byte offset.
+  Place placeOf(mlir::Value value) const;
+  /// Index of the command at a position (or of the next one): positions count
+  /// all operations, commands only those that do something.
+  int64_t commandAt(int64_t position) const { return commands[position]; }
+  int64_t numCommands() const { return commands.back(); }
+
+  /// Places transient storages; returns the bytes needed.
+  int64_t pack();
+
+private:
+  int64_t find(int64_t storage) const;
+  void analyze(const BoundaryTable &table);
+  /// True where copies were inserted, so that the analysis starts again.
+  bool repairReuse();
+  void placeResults(const BoundaryTable &table, bool &repaired);
+  void reuseOperands();
+  bool canTake(mlir::Operation *op, unsigned result, unsigned operand) const;
+
+  std::vector<int64_t> parent;
+  llvm::DenseMap<mlir::Value, Place> places;
+  llvm::DenseMap<mlir::Operation *, int64_t> positions;
+  std::vector<int64_t> commands;
+  /// The storage of the argument with this boundary, or -1.
+  llvm::DenseMap<int64_t, int64_t> argumentOf;
+};
+
+} // namespace cleave::memory
+
+#endif

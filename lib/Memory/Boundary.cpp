@@ -1,0 +1,129 @@
+// The boundary table.
+
+#include "cleave/Memory/Boundary.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/Interfaces.h"
+
+using namespace mlir;
+using namespace cleave;
+
+int64_t cleave::bytesOfType(Type type) { return bytesOf(type); }
+
+SmallVector<func::FuncOp> cleave::actionsOf(ModuleOp module) {
+  SmallVector<func::FuncOp> actions;
+  for (auto func : module.getOps<func::FuncOp>())
+    if (!func.isExternal() && !func->hasAttr("nn.kernel"))
+      actions.push_back(func);
+  return actions;
+}
+
+/// Names of different roles live side by side: the gradient of w is no second
+/// w.
+static std::string keyOf(StringRef name, StringRef role) {
+  StringRef space = role == "gradient" || role == "metric" || role == "tap"
+                        ? role
+                        : StringRef("");
+  return (space + "\n" + name).str();
+}
+
+static std::string bufferName(StringRef name, StringRef role) {
+  if (role == "gradient")
+    return (name + ".grad").str();
+  if (role == "metric" || role == "tap")
+    return (role + "." + name).str();
+  return name.str();
+}
+
+static DictionaryAttr attrsOf(func::FuncOp func, bool result, unsigned index) {
+  auto attrs =
+      result ? func.getResultAttrDict(index) : func.getArgAttrDict(index);
+  return attrs ? attrs : DictionaryAttr::get(func.getContext());
+}
+
+static StringRef text(DictionaryAttr attrs, StringRef key) {
+  auto value = attrs.getAs<StringAttr>(key);
+  return value ? value.getValue() : StringRef();
+}
+
+FailureOr<BoundaryTable> BoundaryTable::collect(ModuleOp module) {
+  BoundaryTable table;
+  for (func::FuncOp func : actionsOf(module)) {
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      if (failed(table.add(func, func.getArgumentTypes()[i],
+                           attrsOf(func, false, i), "argument", i)))
+        return failure();
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      if (failed(table.add(func, func.getResultTypes()[i],
+                           attrsOf(func, true, i), "result", i)))
+        return failure();
+  }
+  return table;
+}
+
+LogicalResult BoundaryTable::add(func::FuncOp func, Type type,
+                                 DictionaryAttr attrs, StringRef what,
+                                 unsigned index) {
+  StringRef name = text(attrs, nn::kNameAttr),
+            role = text(attrs, nn::kRoleAttr);
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (name.empty() || role.empty() || !tensor)
+    return func.emitOpError() << what << " " << index
+                              << " is not a tensor with nn.name and nn.role";
+  auto [entry, isNew] = byKey.try_emplace(keyOf(name, role), buffers.size());
+  auto global = attrs.getAs<TypeAttr>("dist.global_type");
+  if (isNew) {
+    BoundaryBuffer buffer;
+    buffer.name = name.str();
+    buffer.role = role.str();
+    buffer.type = tensor;
+    buffer.globalType =
+        global ? cast<RankedTensorType>(global.getValue()) : tensor;
+    buffer.attrs = attrs;
+    buffer.bytes = bytesOfType(tensor);
+    buffer.buffer = bufferName(name, role);
+    while (!byBuffer.try_emplace(buffer.buffer, buffers.size()).second)
+      buffer.buffer += "." + role.str();
+    buffers.push_back(std::move(buffer));
+    return success();
+  }
+  BoundaryBuffer &known = buffers[entry->second];
+  if (known.type != tensor)
+    return func.emitOpError()
+           << what << " " << index << " '" << name << "' has type " << tensor
+           << ", but elsewhere it has " << known.type;
+  if (known.role != role)
+    return func.emitOpError()
+           << what << " " << index << " '" << name << "' has role " << role
+           << ", but elsewhere it has " << known.role;
+  Attribute have = known.attrs.get("dist.sharding"),
+            want = attrs.get("dist.sharding");
+  if (have && want && have != want)
+    return func.emitOpError()
+           << what << " " << index << " '" << name << "' has sharding " << want
+           << ", but elsewhere it has " << have;
+  // What one mention knows, all know.
+  NamedAttrList merged(known.attrs);
+  for (NamedAttribute attr : attrs)
+    if (!merged.get(attr.getName()))
+      merged.append(attr);
+  known.attrs = merged.getDictionary(func.getContext());
+  if (global)
+    known.globalType = cast<RankedTensorType>(global.getValue());
+  return success();
+}
+
+int64_t BoundaryTable::find(StringRef name, StringRef role) const {
+  auto found = byKey.find(keyOf(name, role));
+  return found == byKey.end() ? -1 : found->second;
+}
+
+int64_t BoundaryTable::ofArgument(func::FuncOp func, unsigned index) const {
+  DictionaryAttr attrs = attrsOf(func, false, index);
+  return find(text(attrs, nn::kNameAttr), text(attrs, nn::kRoleAttr));
+}
+
+int64_t BoundaryTable::ofResult(func::FuncOp func, unsigned index) const {
+  DictionaryAttr attrs = attrsOf(func, true, index);
+  return find(text(attrs, nn::kNameAttr), text(attrs, nn::kRoleAttr));
+}

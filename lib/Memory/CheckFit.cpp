@@ -1,0 +1,36 @@
+// rt-check-fit: refuses a program that needs more memory than there is.
+
+#include "cleave/Memory/Footprint.h"
+#include "cleave/Memory/Passes.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_CHECKFITPASS
+#include "cleave/Memory/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+struct CheckFitPass : cleave::impl::CheckFitPassBase<CheckFitPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<Footprint> footprint = footprintOf(getOperation());
+    if (failed(footprint))
+      return signalPassFailure();
+    if (limit <= 0 || footprint->peak <= limit)
+      return;
+    InFlightDiagnostic error = getOperation().emitError("a rank needs ")
+                               << footprint->peak << " bytes, but there are "
+                               << int64_t(limit) << "; largest at the peak (@"
+                               << footprint->action << ", command "
+                               << footprint->command << "):";
+    for (const Footprint::Entry &entry :
+         ArrayRef(footprint->atPeak).take_front(8))
+      error << " " << entry.tensor << " (" << entry.kind << ", " << entry.bytes
+            << ")";
+    signalPassFailure();
+  }
+};
+} // namespace

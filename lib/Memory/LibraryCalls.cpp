@@ -1,0 +1,109 @@
+// Library commands as the runtime sees them.
+
+#include "cleave/Memory/LibraryCalls.h"
+
+using namespace mlir;
+using namespace cleave;
+
+FailureOr<program::DType> cleave::dtypeOf(Type element) {
+  using program::DType;
+  if (element.isF32())
+    return DType::F32;
+  if (element.isF64())
+    return DType::F64;
+  if (element.isBF16())
+    return DType::BF16;
+  if (element.isInteger(64))
+    return DType::I64;
+  if (element.isInteger(32))
+    return DType::I32;
+  if (element.isInteger(8))
+    return DType::I8;
+  if (element.isInteger(1))
+    return DType::U8;
+  return failure();
+}
+
+static program::DType dtype(Value value) {
+  return *dtypeOf(cast<RankedTensorType>(value.getType()).getElementType());
+}
+
+static program::MatrixRef matrix(ArrayRef<int64_t> view) {
+  program::MatrixRef ref;
+  ArrayRef<int64_t> strides = view.drop_front();
+  ref.batchStrides.assign(strides.begin(), strides.end() - 2);
+  ref.rowStride = strides[strides.size() - 2];
+  ref.colStride = strides.back();
+  return ref;
+}
+
+program::Gemm cleave::describe(rt::GemmOp op) {
+  program::Gemm gemm;
+  gemm.dtype = dtype(op.getA());
+  gemm.batch.assign(op.getBatch().begin(), op.getBatch().end());
+  gemm.m = op.getM();
+  gemm.n = op.getN();
+  gemm.k = op.getK();
+  gemm.a = matrix(op.getAView());
+  gemm.b = matrix(op.getBView());
+  gemm.c = matrix(op.getCView());
+  gemm.alpha = op.getAlpha().convertToDouble();
+  gemm.accumulate = !!op.getAccumulator();
+  gemm.activation = static_cast<program::Activation>(op.getActivation());
+  // What is present is known before where it lies.
+  if (op.getBias())
+    gemm.bias.arena = 0;
+  if (op.getKeepPreActivation())
+    gemm.preActivation.arena = 0;
+  return gemm;
+}
+
+static program::AttentionRef strided(ArrayRef<int64_t> view) {
+  program::AttentionRef ref;
+  llvm::copy(view.drop_front(), ref.strides.begin());
+  return ref;
+}
+
+template <class Op> static program::Attention shared(Op op) {
+  program::Attention x;
+  x.dtype = dtype(op.getQ());
+  x.b = op.size(0);
+  x.qLen = op.size(1);
+  x.kLen = op.size(2);
+  x.n = op.size(3);
+  x.g = op.size(4);
+  x.d = op.size(5);
+  x.dv = op.size(6);
+  x.q = strided(op.getQView());
+  x.k = strided(op.getKView());
+  x.v = strided(op.getVView());
+  x.o = strided(op.getOView());
+  x.lse = strided(op.getLseView());
+  x.scale = op.getScale().convertToDouble();
+  x.causal = op.getCausal();
+  x.mask = static_cast<program::MaskKind>(op.getMaskKind());
+  if (op.getMask()) {
+    x.maskRef = strided(op.getMaskView());
+    x.maskRef.buffer.arena = 0;
+  }
+  if (op.getQPositions()) {
+    x.queryPositions.arena = x.keyPositions.arena = 0;
+    llvm::copy(op.getQPositionsView().drop_front(),
+               x.queryPositionStrides.begin());
+    llvm::copy(op.getKPositionsView().drop_front(),
+               x.keyPositionStrides.begin());
+  }
+  return x;
+}
+
+program::Attention cleave::describe(rt::AttentionOp op) { return shared(op); }
+
+program::Attention cleave::describe(rt::AttentionGradOp op) {
+  program::Attention x = shared(op);
+  x.backward = true;
+  x.dO = strided(op.getDoView());
+  x.dq = strided(op.getDqView());
+  x.dk = strided(op.getDkView());
+  x.dV = strided(op.getDvView());
+  return x;
+}

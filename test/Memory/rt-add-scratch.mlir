@@ -1,0 +1,18 @@
+// RUN: cleave-opt %s --rt-add-scratch --canonicalize | FileCheck %s
+
+// CHECK-LABEL: func @f
+// CHECK:         %[[C:.+]]:2 = rt.attention_grad
+// CHECK-SAME:      into [0, 0, 0]
+// CHECK-SAME:      -> (tensor<2x5x3x3x4xf32>, tensor<{{[0-9]+}}xi8>)
+// CHECK:         return %[[C]]#0
+func.func @f(%do: tensor<2x5x3x4xf32>, %qkv: tensor<2x5x3x3x4xf32>, %o: tensor<2x5x3x4xf32>, %lse: tensor<2x3x5xf32>)
+    -> tensor<2x5x3x3x4xf32> {
+  %d = rt.attention_grad do(%do) q(%qkv) k(%qkv) v(%qkv) o(%o) lse(%lse) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5 into [0, 0, 0]
+    {causal, do_view = array<i64: 0, 60, 12, 4, 4, 1>, q_view = array<i64: 0, 180, 36, 4, 4, 1>,
+     k_view = array<i64: 12, 180, 36, 4, 0, 1>, v_view = array<i64: 24, 180, 36, 4, 0, 1>,
+     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>,
+     dq_view = array<i64: 0, 180, 36, 4, 4, 1>, dk_view = array<i64: 12, 180, 36, 4, 0, 1>, dv_view = array<i64: 24, 180, 36, 4, 0, 1>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+    -> tensor<2x5x3x3x4xf32>
+  return %d : tensor<2x5x3x3x4xf32>
+}
