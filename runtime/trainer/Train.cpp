@@ -113,7 +113,7 @@ private:
                                const std::string &name);
   StepRecord step(const CheckpointState &state);
   void runAction(const char *action);
-  double validate(bool last);
+  double validate();
   [[noreturn]] void stopNonFinite(int64_t step, const std::string &what);
   std::string firstNonFinite();
 
@@ -275,13 +275,15 @@ StepRecord Trainer::step(const CheckpointState &state) {
 }
 
 /// The mean loss over held-out samples, read in order.
-double Trainer::validate(bool last) {
+double Trainer::validate() {
+  // The same samples every time, so that values can be compared; unless asked
+  // otherwise, few enough to cost some percent of the time.
   int64_t count = data.samples(Split::validation);
   int64_t limit = options.evalSamples;
-  if (limit < 0) // a few percent of the time of training
-    limit = std::clamp<int64_t>(last ? manifest.batch * settings.steps / 10
-                                     : manifest.batch * evalEvery / 5,
-                                4 * manifest.batch, 1024);
+  if (limit < 0)
+    limit = std::clamp<int64_t>(
+        manifest.batch * std::max<int64_t>(evalEvery, settings.steps / 10) / 4,
+        4 * manifest.batch, 1024);
   if (limit > 0)
     count = std::min(count, limit);
   const int64_t perMicrobatch = manifest.samplesPerMicrobatch();
@@ -332,7 +334,7 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
               : std::nullopt);
     if (validates && !signal.requested() &&
         (last || (evalEvery > 0 && state.step % evalEvery == 0)))
-      record.valLoss = validate(last);
+      record.valLoss = validate();
     log.append(toJsonLine(record));
     progress.step(record);
     if (!std::isfinite(record.loss))
