@@ -351,7 +351,7 @@ static ManifestState readState(const Reader &r, const Manifest &m) {
 static ManifestInput readInput(const Reader &r) {
   static const char *const roles[] = {
       "tokens", "labels", "sample_ids", "attention_mask", "position_ids",
-      "data",   "step",   "lr",         "seed",           "microbatch"};
+      "input",  "step",   "lr",         "seed",           "microbatch"};
   ManifestInput input;
   input.name = r.string("name");
   input.buffer = r.string("buffer", input.name);

@@ -97,7 +97,7 @@ public:
                               "arrays (.npz or a folder of .npy)");
     for (const ManifestInput &other : manifest.inputs)
       if (!isGenerated(other) && other.role != "tokens" && !shifted(other) &&
-          (other.role == "data" || other.role == "labels" ||
+          (other.role == "input" || other.role == "labels" ||
            other.role == "attention_mask" || other.role == "position_ids"))
         throw InputError(path + ": holds tokens only, but input '" +
                          other.name + "' needs the array '" + other.source +
@@ -232,7 +232,7 @@ private:
     }
     if (input.role == "tokens" || input.role == "labels" ||
         input.role == "attention_mask" || input.role == "position_ids" ||
-        input.role == "data")
+        input.role == "input")
       return input.source.empty() ? input.name : input.source;
     return "";
   }

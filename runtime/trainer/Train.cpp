@@ -145,7 +145,8 @@ std::optional<double> Trainer::metric(const std::string &action,
       found = &executor.need(entry.buffer);
   if (!found && action == "update")
     for (const BufferInfo &buffer : executor.buffers())
-      if (buffer.role == "metric" && buffer.name == name)
+      if (buffer.role == "metric" &&
+          (buffer.name == "metric." + name || buffer.name == name))
         found = &buffer;
   if (!found)
     for (const BufferInfo &buffer : executor.buffers())

@@ -64,7 +64,7 @@ struct ManifestState {
 ///
 /// Per microbatch, with `shape` that of the whole microbatch over all ranks:
 /// tokens, labels, sample_ids (global sample index), attention_mask,
-/// position_ids, data (any other array). Scalars: step (from 1), lr, seed,
+/// position_ids, input (any other array). Scalars: step (from 1), lr, seed,
 /// microbatch (index in the step).
 struct ManifestInput {
   std::string name;   ///< in the model's graph, or the role

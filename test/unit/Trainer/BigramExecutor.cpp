@@ -64,7 +64,7 @@ BigramExecutor::BigramExecutor(const BigramOptions &o) : options(o) {
            {"g.table", "", "gradient", "p.table", "f64", square},
            {"acc.loss", "", "loss", "", "f64", {}},
            {"acc.weight", "", "weight", "", "f64", {}},
-           {"grad_norm", "", "metric", "", "f64", {}},
+           {"metric.grad_norm", "", "metric", "", "f64", {}},
            {"logits", "", "output", "", "f64", {b, o.sequence, o.vocabulary}}};
   for (const BufferInfo &info : table) {
     bool split = info.role == "input";
@@ -179,7 +179,7 @@ void BigramExecutor::run(const std::string &action) {
     m[i] = 0.9 * m[i] + gradient;
     w[i] -= lr * m[i];
   }
-  values("grad_norm")[0] = std::sqrt(norm);
+  values("metric.grad_norm")[0] = std::sqrt(norm);
   sent += 1000;
 }
 
