@@ -10,10 +10,18 @@
 #include "tiles.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 using namespace cleave;
 using namespace cleave::program;
+
+// Compiled kernels read these fields by offset.
+static_assert(offsetof(cleave_ctx, axis_index) == 0 &&
+              offsetof(cleave_ctx, axis_size) == 8 &&
+              offsetof(cleave_ctx, num_axes) == 16 &&
+              offsetof(cleave_ctx, rank) == 24 &&
+              offsetof(cleave_ctx, num_ranks) == 32);
 
 namespace {
 [[noreturn]] void bad(const std::string &message) {

@@ -19,7 +19,8 @@ template <> struct Lanes<double> {
 template <class T> using Vec = typename Lanes<T>::V;
 template <class T> using IVec = typename Lanes<T>::I;
 
-template <class T> inline Vec<T> splat(T x) { return Vec<T>{} + x; }
+// x - 0 is x, and compilers know it; 0 + x is not (of -0).
+template <class T> inline Vec<T> splat(T x) { return x - Vec<T>{}; }
 template <class T> inline Vec<T> load(const T *p) {
   return *reinterpret_cast<const typename Lanes<T>::U *>(p);
 }
