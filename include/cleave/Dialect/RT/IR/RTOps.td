@@ -110,8 +110,8 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
 
     ```mlir
     %o, %lse = rt.attention q(%q) k(%k) v(%v) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
-      {causal, q_view = [0, 60, 12, 4, 4, 1], k_view = [0, 60, 12, 4, 0, 1], v_view = [0, 60, 12, 4, 0, 1],
-       o_view = [0, 60, 12, 4, 4, 1], lse_view = [0, 15, 1, 5, 5, 0]}
+      {causal, q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
+       o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>}
       : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>) -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
     ```
 
@@ -148,9 +148,9 @@ def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
 
     ```mlir
     %d = rt.attention_grad do(%do) q(%q) k(%q) v(%q) o(%o) lse(%lse) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5 into [0, 0, 0]
-      {causal, do_view = [0, 60, 12, 4, 4, 1], q_view = [0, 180, 36, 4, 4, 1], k_view = [12, 180, 36, 4, 0, 1],
-       v_view = [24, 180, 36, 4, 0, 1], o_view = [0, 60, 12, 4, 4, 1], lse_view = [0, 15, 1, 5, 5, 0],
-       dq_view = [0, 180, 36, 4, 4, 1], dk_view = [12, 180, 36, 4, 0, 1], dv_view = [24, 180, 36, 4, 0, 1]}
+      {causal, do_view = array<i64: 0, 60, 12, 4, 4, 1>, q_view = array<i64: 0, 180, 36, 4, 4, 1>, k_view = array<i64: 12, 180, 36, 4, 0, 1>,
+       v_view = array<i64: 24, 180, 36, 4, 0, 1>, o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>,
+       dq_view = array<i64: 0, 180, 36, 4, 4, 1>, dk_view = array<i64: 12, 180, 36, 4, 0, 1>, dv_view = array<i64: 24, 180, 36, 4, 0, 1>}
       : (tensor<2x5x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
       -> tensor<2x5x3x3x4xf32>
     ```
