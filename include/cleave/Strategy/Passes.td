@@ -24,12 +24,15 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @loss_grad(%w: tensor<6x10xf32> {nn.name = "w", nn.role = "parameter"}, ...)
+    dist.mesh @mesh <["tensor"=2]>
+    func.func private @loss_grad(tensor<6x10xf32> {nn.name = "w", nn.role = "parameter"})
     ```
 
     After, if the dimension of size 10 is the inner one of an MLP:
     ```mlir
-    func.func @loss_grad(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>, ...}, ...)
+    dist.mesh @mesh <["tensor"=2]>
+    func.func private @loss_grad(tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>,
+                                                   nn.name = "w", nn.role = "parameter"})
     ```
   }];
   let options = [Option<"axis", "axis", "std::string", "\"tensor\"", "Mesh axis to split over">];
@@ -52,20 +55,34 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @update(%w: tensor<6x10xf32> {nn.name = "w", nn.role = "parameter"},
-                      %m: tensor<6x10xf32> {nn.name = "w.m", nn.role = "state"},
-                      %g: tensor<6x10xf32> {nn.name = "w", nn.role = "gradient"}, ...) {
-      ... nn.adamw %w, %m, %v, %g ...
+    dist.mesh @mesh <["data"=2, "tensor"=2]>
+    func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>,
+                                            nn.name = "w", nn.role = "parameter"},
+                      %v: tensor<6x10xf32> {nn.name = "w.velocity", nn.role = "state"},
+                      %g: tensor<6x10xf32> {nn.name = "w", nn.role = "gradient"},
+                      %scale: tensor<f32>, %lr: tensor<f32> {nn.name = "lr", nn.role = "lr"})
+        -> (tensor<6x10xf32>, tensor<6x10xf32>) {
+      %w1, %v1 = nn.sgd %w, %v, %g, %scale, %lr momentum = 0.9 weight_decay = 0.0 : tensor<6x10xf32>, tensor<f32>
+      return %w1, %v1 : tensor<6x10xf32>, tensor<6x10xf32>
+    }
     ```
 
-    After, with zero = 1 and w split over "tensor":
+    After, with zero = 1 (results are annotated like the arguments):
     ```mlir
-    func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>, ...},
-                      %m: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"} ]>, ...},
-                      %g: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ], partial = sum{"data"}>, ...}, ...) {
-      %0 = dist.constrain %g <@mesh, [{"data"}, {"tensor"} ]> : tensor<6x10xf32>
-      %1 = dist.constrain %w <@mesh, [{"data"}, {"tensor"} ]> : tensor<6x10xf32>
-      ... nn.adamw %1, %m, %v, %0 ...
+    dist.mesh @mesh <["data"=2, "tensor"=2]>
+    func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>,
+                                            nn.name = "w", nn.role = "parameter"},
+                      %v: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"}]>,
+                                            nn.name = "w.velocity", nn.role = "state"},
+                      %g: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>,
+                                            nn.name = "w", nn.role = "gradient"},
+                      %scale: tensor<f32>, %lr: tensor<f32> {nn.name = "lr", nn.role = "lr"})
+        -> (tensor<6x10xf32>, tensor<6x10xf32>) {
+      %0 = dist.constrain %w <@mesh, [{"data"}, {"tensor"}]> : tensor<6x10xf32>
+      %1 = dist.constrain %g <@mesh, [{"data"}, {"tensor"}]> : tensor<6x10xf32>
+      %w1, %v1 = nn.sgd %0, %v, %1, %scale, %lr momentum = 0.9 weight_decay = 0.0 : tensor<6x10xf32>, tensor<f32>
+      return %w1, %v1 : tensor<6x10xf32>, tensor<6x10xf32>
+    }
     ```
   }];
   let options = [
