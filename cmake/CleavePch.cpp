@@ -1,0 +1,1 @@
+// An object file to hang the precompiled header on.
