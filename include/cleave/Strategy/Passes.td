@@ -31,7 +31,7 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
     After, if the dimension of size 10 is the inner one of an MLP:
     ```mlir
     dist.mesh @mesh <["tensor"=2]>
-    func.func private @loss_grad(tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>,
+    func.func private @loss_grad(tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>,
                                                    nn.name = "w", nn.role = "parameter"})
     ```
   }];
@@ -56,7 +56,7 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     Before:
     ```mlir
     dist.mesh @mesh <["data"=2, "tensor"=2]>
-    func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>,
+    func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>,
                                             nn.name = "w", nn.role = "parameter"},
                       %v: tensor<6x10xf32> {nn.name = "w.velocity", nn.role = "state"},
                       %g: tensor<6x10xf32> {nn.name = "w", nn.role = "gradient"},
@@ -70,16 +70,16 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     After, with zero = 1 (results are annotated like the arguments):
     ```mlir
     dist.mesh @mesh <["data"=2, "tensor"=2]>
-    func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>,
+    func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>,
                                             nn.name = "w", nn.role = "parameter"},
-                      %v: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"}]>,
+                      %v: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"} ]>,
                                             nn.name = "w.velocity", nn.role = "state"},
-                      %g: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>,
+                      %g: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ], partial = sum{"data"}>,
                                             nn.name = "w", nn.role = "gradient"},
                       %scale: tensor<f32>, %lr: tensor<f32> {nn.name = "lr", nn.role = "lr"})
         -> (tensor<6x10xf32>, tensor<6x10xf32>) {
-      %0 = dist.constrain %w <@mesh, [{"data"}, {"tensor"}]> : tensor<6x10xf32>
-      %1 = dist.constrain %g <@mesh, [{"data"}, {"tensor"}]> : tensor<6x10xf32>
+      %0 = dist.constrain %w <@mesh, [{"data"}, {"tensor"} ]> : tensor<6x10xf32>
+      %1 = dist.constrain %g <@mesh, [{"data"}, {"tensor"} ]> : tensor<6x10xf32>
       %w1, %v1 = nn.sgd %0, %v, %1, %scale, %lr momentum = 0.9 weight_decay = 0.0 : tensor<6x10xf32>, tensor<f32>
       return %w1, %v1 : tensor<6x10xf32>, tensor<6x10xf32>
     }
