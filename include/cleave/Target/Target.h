@@ -1,0 +1,47 @@
+// From planned command lists to the files that the runtime reads.
+
+#ifndef CLEAVE_TARGET_TARGET_H
+#define CLEAVE_TARGET_TARGET_H
+
+#include "cleave/manifest.h"
+#include "cleave/program.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace cleave::target {
+
+/// The module's command lists as plain data. Reads what `rt-plan-memory` has
+/// written; reports a module without it. `threads` is what scratch memory was
+/// sized for.
+mlir::FailureOr<program::Program> emitProgram(mlir::ModuleOp module,
+                                              int64_t threads);
+
+/// What the manifest says that the module does not.
+struct ManifestInfo {
+  std::string model;
+  /// Where the files of weights lie; absolute, or relative to the artifact.
+  std::string weightsFolder;
+  std::string configJson = "{}";
+  int64_t batch = 0; ///< 0: the samples of a microbatch times microbatches
+  int64_t microbatches = 1;
+  std::string labelsSource; ///< the array that is the labels; "": next tokens
+};
+
+/// The manifest of a planned module.
+mlir::FailureOr<Manifest> emitManifest(mlir::ModuleOp module,
+                                       const ManifestInfo &info);
+
+/// Writes manifest.json, program.bin and kernels.so into `folder`, which
+/// appears whole or not at all, and takes the place of one of the same name.
+/// Reports what cannot be written on the module.
+mlir::LogicalResult writeArtifact(mlir::ModuleOp module,
+                                  const ManifestInfo &info, int64_t threads,
+                                  llvm::StringRef folder);
+
+/// Notes on arguments of role tokens and labels how many rows the table has
+/// that they index (`nn.vocabulary`). For whole programs, before partitioning.
+void noteVocabulary(mlir::ModuleOp module);
+
+} // namespace cleave::target
+
+#endif

@@ -1,0 +1,93 @@
+// The boundary table of a program.
+
+#include "Emit.h"
+
+#include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "cleave/Memory/LibraryCalls.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::target;
+
+int64_t target::parameterOf(const BoundaryTable &table,
+                            const BoundaryBuffer &buffer) {
+  auto named = [&](StringRef name) {
+    for (auto [index, other] : llvm::enumerate(table.buffers))
+      if (other.name == name &&
+          (other.role == "parameter" || other.role == "buffer"))
+        return int64_t(index);
+    return int64_t(-1);
+  };
+  if (buffer.role == "gradient")
+    return named(buffer.name);
+  if (buffer.role != "state")
+    return -1;
+  // PARAMETER.slot; slots have no dot, names may.
+  return named(StringRef(buffer.name).rsplit('.').first);
+}
+
+static std::vector<program::SubAxis>
+subAxes(dist::MeshAttr mesh, ArrayRef<dist::AxisRefAttr> axes) {
+  std::vector<program::SubAxis> result;
+  for (dist::AxisRefAttr axis : axes)
+    for (auto [index, candidate] : llvm::enumerate(mesh.getAxes()))
+      if (candidate.getName() == axis.getName())
+        result.push_back({int32_t(index), axis.isWhole() ? 1 : axis.getPre(),
+                          dist::axisSize(mesh, axis)});
+  return result;
+}
+
+LogicalResult target::emitBoundary(const BoundaryTable &table,
+                                   dist::MeshAttr mesh, Operation *where,
+                                   program::Program &program) {
+  auto numbers = [](ArrayRef<int64_t> values) {
+    return std::vector<int64_t>(values.begin(), values.end());
+  };
+  for (const BoundaryBuffer &buffer : table.buffers) {
+    program::Boundary entry;
+    entry.name = buffer.buffer;
+    entry.role = buffer.role;
+    if (buffer.role == "parameter" || buffer.role == "buffer" ||
+        buffer.role == "constant" || buffer.role == "output")
+      entry.onnxName = buffer.name;
+    DictionaryAttr attrs = buffer.attrs;
+    if (int64_t parameter = parameterOf(table, buffer); parameter >= 0) {
+      entry.of = table.buffers[parameter].buffer;
+      // State and gradients lie in files as their parameter does.
+      if (!attrs.get("nn.view"))
+        if (Attribute view = table.buffers[parameter].attrs.get("nn.view")) {
+          NamedAttrList list(attrs);
+          list.append("nn.view", view);
+          attrs = list.getDictionary(where->getContext());
+        }
+    }
+    FailureOr<program::DType> dtype = dtypeOf(buffer.type.getElementType());
+    if (failed(dtype))
+      return where->emitError("'")
+             << buffer.name << "' has element type "
+             << buffer.type.getElementType() << ", which the runtime lacks";
+    entry.dtype = *dtype;
+    entry.globalShape = numbers(buffer.globalType.getShape());
+    entry.localShape = numbers(buffer.type.getShape());
+    if (auto view = attrs.getAs<DictionaryAttr>("nn.view")) {
+      if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))
+        entry.globalShape = numbers(shape);
+      if (auto shape = view.getAs<DenseI64ArrayAttr>("view"))
+        entry.viewShape = numbers(shape);
+      if (auto permutation = view.getAs<DenseI64ArrayAttr>("permutation"))
+        entry.viewPerm = numbers(permutation);
+    }
+    auto sharding = attrs.getAs<dist::ShardingAttr>("dist.sharding");
+    if (sharding && mesh) {
+      for (dist::DimShardingAttr dim : sharding.getDims())
+        entry.sharding.push_back(subAxes(mesh, dim.getAxes()));
+      entry.partial = subAxes(mesh, sharding.getPartial());
+      entry.partialOp =
+          static_cast<program::ReduceOp>(sharding.getPartialKind());
+    }
+    entry.buffer.arena = rt::kStateArena;
+    entry.buffer.offset = buffer.offset;
+    program.boundary.push_back(std::move(entry));
+  }
+  return success();
+}

@@ -1,0 +1,273 @@
+// Operations of rt to commands of a program.
+
+#include "Emit.h"
+
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Memory/LibraryCalls.h"
+#include "cleave/Memory/Source.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::target;
+
+static int64_t elementBytes(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return program::sizeOf(*dtypeOf(type.getElementType()));
+}
+
+static std::vector<int64_t> numbers(ArrayRef<int64_t> values) {
+  return std::vector<int64_t>(values.begin(), values.end());
+}
+
+program::StringId CommandEmitter::intern(StringRef text) {
+  if (text.empty())
+    return 0;
+  auto [entry, isNew] = strings.try_emplace(text, program.strings.size());
+  if (isNew)
+    program.strings.push_back(text.str());
+  return entry->second;
+}
+
+uint32_t CommandEmitter::kernelIndex(StringRef symbol, int64_t arguments) {
+  auto [entry, isNew] = kernels.try_emplace(symbol, program.kernels.size());
+  if (isNew)
+    program.kernels.push_back({symbol.str(), int32_t(arguments)});
+  return entry->second;
+}
+
+program::BufferRef CommandEmitter::ref(Value value, int64_t offset) {
+  int64_t width = elementBytes(value);
+  if (auto alias = value.getDefiningOp<rt::AliasOp>()) {
+    program::BufferRef source =
+        ref(alias.getSource(), int64_t(alias.getOffset()) + offset);
+    if (!alias.getAxisCoef().empty()) {
+      source.axisCoef.resize(program.mesh.size(), 0);
+      for (auto [axis, coef] : llvm::enumerate(alias.getAxisCoef()))
+        source.axisCoef[axis] += coef * width;
+    }
+    return source;
+  }
+  DenseI64ArrayAttr where;
+  size_t index = 0;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    where = func.getArgAttrOfType<DenseI64ArrayAttr>(argument.getArgNumber(),
+                                                     rt::kBufferAttr);
+  } else {
+    where = value.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(
+        rt::kBuffersAttr);
+    index = cast<OpResult>(value).getResultNumber();
+  }
+  program::BufferRef result;
+  result.arena = where[2 * index];
+  result.offset = where[2 * index + 1] + offset * width;
+  return result;
+}
+
+program::Launch CommandEmitter::launch(rt::LaunchOp op, int64_t &flops) {
+  program::Launch launch;
+  for (Value value : op->getOperands())
+    launch.args.push_back(ref(value));
+  for (Value value : op->getResults())
+    launch.args.push_back(ref(value));
+  launch.kernel = kernelIndex(op.getKernel(), launch.args.size());
+  launch.extent = op.getExtent();
+  launch.grain = op.getGrain();
+  auto [entry, isNew] = kernelFlops.try_emplace(op.getKernel(), 0);
+  if (isNew)
+    if (auto kernel = module.lookupSymbol<func::FuncOp>(op.getKernel()))
+      kernel.walk([&](CostInterface cost) { entry->second += cost.getFlops(); });
+  flops = entry->second;
+  return launch;
+}
+
+program::Gemm CommandEmitter::gemm(rt::GemmOp op) {
+  program::Gemm gemm = describe(op);
+  gemm.a.buffer = ref(op.getA(), op.getAView()[0]);
+  gemm.b.buffer = ref(op.getB(), op.getBView()[0]);
+  gemm.c.buffer = ref(op.getC(), op.getCView()[0]);
+  if (op.getBias())
+    gemm.bias = ref(op.getBias(), op.getBiasOffset());
+  if (Value kept = op.getPreActivation())
+    gemm.preActivation = ref(kept, op.getCView()[0]);
+  if (Value scratch = op.getScratchResult()) {
+    gemm.workspace = ref(scratch);
+    gemm.workspaceSize = bytesOfType(scratch.getType());
+  }
+  return gemm;
+}
+
+program::AttentionRef CommandEmitter::strided(program::AttentionRef described,
+                                              Value value,
+                                              ArrayRef<int64_t> view) {
+  described.buffer = ref(value, view[0]);
+  return described;
+}
+
+template <class Op>
+void CommandEmitter::fillShared(program::Attention &x, Op op) {
+  x.q = strided(x.q, op.getQ(), op.getQView());
+  x.k = strided(x.k, op.getK(), op.getKView());
+  x.v = strided(x.v, op.getV(), op.getVView());
+  x.o = strided(x.o, op.getO(), op.getOView());
+  x.lse = strided(x.lse, op.getLse(), op.getLseView());
+  if (op.getMask())
+    x.maskRef = strided(x.maskRef, op.getMask(), op.getMaskView());
+  if (op.getQPositions()) {
+    x.queryPositions = ref(op.getQPositions(), op.getQPositionsView()[0]);
+    x.keyPositions = ref(op.getKPositions(), op.getKPositionsView()[0]);
+  }
+  if (Value scratch = op.getScratchResult()) {
+    x.workspace = ref(scratch);
+    x.workspaceSize = bytesOfType(scratch.getType());
+  }
+}
+
+program::Attention CommandEmitter::attention(rt::AttentionOp op) {
+  program::Attention x = describe(op);
+  fillShared(x, op);
+  return x;
+}
+
+program::Attention CommandEmitter::attention(rt::AttentionGradOp op) {
+  program::Attention x = describe(op);
+  fillShared(x, op);
+  ArrayRef<int64_t> into = op.getInto();
+  x.dO = strided(x.dO, op.getDO(), op.getDoView());
+  x.dq = strided(x.dq, op.getResult(into[0]), op.getDqView());
+  x.dk = strided(x.dk, op.getResult(into[1]), op.getDkView());
+  x.dV = strided(x.dV, op.getResult(into[2]), op.getDvView());
+  return x;
+}
+
+program::Collective CommandEmitter::collective(rt::CollectiveOp op) {
+  program::Collective collective;
+  collective.kind = static_cast<program::CollectiveKind>(op.getKind());
+  collective.reduce = static_cast<program::ReduceOp>(op.getReduce());
+  auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
+  collective.dtype = *dtypeOf(type.getElementType());
+  ArrayRef<int64_t> group = op.getGroup();
+  for (size_t i = 0; i < group.size(); i += 3)
+    collective.group.push_back({int32_t(group[i]), group[i + 1], group[i + 2]});
+  ArrayRef<int64_t> layout = op.getLayout();
+  for (unsigned i = 0; i < op.getInputs().size(); ++i) {
+    program::Transfer part;
+    part.src = ref(op.getInputs()[i]);
+    part.dst = ref(op.getValues()[i]);
+    part.outer = layout[4 * i];
+    part.inner = layout[4 * i + 1];
+    part.dstOuter = layout[4 * i + 2];
+    part.dstInner = layout[4 * i + 3];
+    part.count = part.outer * part.inner;
+    collective.parts.push_back(std::move(part));
+  }
+  collective.purpose = intern(op.getPurpose());
+  if (Value token = op.getToken()) {
+    collective.token = tokens.size();
+    tokens[token] = collective.token;
+  }
+  for (int64_t source : op.getSources())
+    collective.sources.push_back(source);
+  collective.root = op.getRoot();
+  return collective;
+}
+
+program::Copy CommandEmitter::copy(rt::CopyOp op) {
+  program::Copy copy;
+  copy.src = ref(op.getSource(), op.getSourceView()[0]);
+  copy.dst = ref(op.getResult(), op.getResultView()[0]);
+  copy.elementSize = elementBytes(op.getResult());
+  if (!op.getAxisCoef().empty()) {
+    copy.src.axisCoef.resize(program.mesh.size(), 0);
+    for (auto [axis, coef] : llvm::enumerate(op.getAxisCoef()))
+      copy.src.axisCoef[axis] += coef * copy.elementSize;
+  }
+  copy.shape = numbers(op.getShape());
+  copy.srcStrides = numbers(op.getSourceView().drop_front());
+  copy.dstStrides = numbers(op.getResultView().drop_front());
+  return copy;
+}
+
+program::Fill CommandEmitter::fill(rt::FillOp op) {
+  program::Fill fill;
+  fill.dst = ref(op.getResult());
+  fill.elementSize = elementBytes(op.getResult());
+  fill.count = op.getType().getNumElements();
+  if (auto real = dyn_cast<FloatAttr>(op.getValue()))
+    fill.pattern = real.getValue().bitcastToAPInt().getZExtValue();
+  else
+    fill.pattern = cast<IntegerAttr>(op.getValue()).getValue().getZExtValue();
+  return fill;
+}
+
+LogicalResult CommandEmitter::emit(Operation *op) {
+  if (isa<rt::AliasOp, func::ReturnOp>(op))
+    return success();
+  program::Command command;
+  if (auto interface = dyn_cast<rt::CommandOpInterface>(op))
+    command.flops = interface.getFlops();
+  LogicalResult known =
+      llvm::TypeSwitch<Operation *, LogicalResult>(op)
+          .Case([&](rt::LaunchOp op) {
+            command.op = launch(op, command.flops);
+            return success();
+          })
+          .Case([&](rt::GemmOp op) {
+            command.op = gemm(op);
+            return success();
+          })
+          .Case<rt::AttentionOp, rt::AttentionGradOp>([&](auto op) {
+            command.op = attention(op);
+            return success();
+          })
+          .Case([&](rt::CollectiveOp op) {
+            command.op = collective(op);
+            return success();
+          })
+          .Case([&](rt::WaitOp op) {
+            command.op = program::Wait{tokens.lookup(op.getToken())};
+            return success();
+          })
+          .Case([&](rt::CopyOp op) {
+            command.op = copy(op);
+            return success();
+          })
+          .Case([&](rt::FillOp op) {
+            command.op = fill(op);
+            return success();
+          })
+          .Default([](Operation *op) {
+            return op->emitOpError("is no command that can be emitted");
+          });
+  if (failed(known))
+    return failure();
+  command.source = intern(sourceOf(op));
+  action->commands.push_back(std::move(command));
+  return success();
+}
+
+LogicalResult CommandEmitter::emit(func::FuncOp func) {
+  action = &program.actions.emplace_back();
+  action->name = func.getName().str();
+  tokens.clear();
+  for (Operation &op : func.getBody().front())
+    if (failed(emit(&op)))
+      return failure();
+  auto lifetimes = func->getAttrOfType<ArrayAttr>(rt::kLifetimesAttr);
+  for (auto entry : lifetimes.getAsRange<DictionaryAttr>()) {
+    auto number = [&](StringRef key) {
+      return entry.getAs<IntegerAttr>(key).getInt();
+    };
+    program::Lifetime lifetime;
+    lifetime.name = intern(entry.getAs<StringAttr>("name").getValue());
+    lifetime.arena = rt::kTransientArena;
+    lifetime.offset = number("offset");
+    lifetime.size = number("size");
+    lifetime.first = number("first");
+    lifetime.last = number("last");
+    action->lifetimes.push_back(lifetime);
+  }
+  return success();
+}

@@ -1,0 +1,170 @@
+// What the host knows about a compiled program.
+
+#include "Emit.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Memory/LibraryCalls.h"
+#include "cleave/Target/Target.h"
+
+using namespace mlir;
+using namespace cleave;
+
+static constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
+
+/// The rows of the table that `value`, or placements of it, index.
+static int64_t rowsIndexedBy(Value value) {
+  for (Operation *user : value.getUsers()) {
+    if (auto gather = dyn_cast<nn::GatherOp>(user);
+        gather && gather.getIndices() == value)
+      return cast<RankedTensorType>(gather.getTable().getType())
+          .getDimSize(gather.getDim());
+    if (auto entropy = dyn_cast<nn::CrossEntropyOp>(user);
+        entropy && entropy.getLabels() == value)
+      return cast<RankedTensorType>(entropy.getLogits().getType())
+          .getShape()
+          .back();
+    if (isa<nn::ReshapeOp, nn::TransposeOp, nn::BroadcastOp, nn::SliceOp,
+            arith::ExtSIOp, arith::TruncIOp>(user))
+      if (int64_t rows = rowsIndexedBy(user->getResult(0)))
+        return rows;
+  }
+  return 0;
+}
+
+void target::noteVocabulary(ModuleOp module) {
+  for (func::FuncOp func : actionsOf(module))
+    for (BlockArgument argument : func.getArguments()) {
+      auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                    nn::kRoleAttr);
+      if (!role || (role.getValue() != "tokens" && role.getValue() != "labels"))
+        continue;
+      if (int64_t rows = rowsIndexedBy(argument))
+        func.setArgAttr(argument.getArgNumber(), kVocabularyAttr,
+                        Builder(module).getI64IntegerAttr(rows));
+    }
+}
+
+static std::string spell(Type element) {
+  if (element.isInteger(1))
+    return "i1";
+  FailureOr<program::DType> dtype = dtypeOf(element);
+  return succeeded(dtype) ? program::nameOf(*dtype) : "";
+}
+
+static std::vector<int64_t> shapeOf(RankedTensorType type) {
+  return std::vector<int64_t>(type.getShape().begin(), type.getShape().end());
+}
+
+static std::string text(DictionaryAttr attrs, StringRef key) {
+  auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
+  return value ? value.str() : "";
+}
+
+static int64_t number(DictionaryAttr attrs, StringRef key) {
+  auto value = attrs ? attrs.getAs<IntegerAttr>(key) : nullptr;
+  return value ? value.getInt() : 0;
+}
+
+/// A parameter, buffer or constant of the model.
+static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
+  ManifestTensor tensor;
+  tensor.name = buffer.name;
+  tensor.buffer = buffer.buffer;
+  tensor.kind = buffer.role;
+  tensor.dtype = spell(buffer.type.getElementType());
+  tensor.shape = shapeOf(buffer.globalType);
+  tensor.trainable = buffer.role == "parameter";
+  if (auto view = buffer.attrs.getAs<DictionaryAttr>("nn.view"))
+    if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))
+      tensor.shape.assign(shape.asArrayRef().begin(), shape.asArrayRef().end());
+  if (auto data = buffer.attrs.getAs<DictionaryAttr>("nn.data")) {
+    WeightRef weight;
+    weight.file = text(data, "file");
+    weight.offset = number(data, "offset");
+    weight.length = number(data, "length");
+    weight.dtype = text(data, "dtype");
+    tensor.weight = weight;
+  } else if (auto init = buffer.attrs.getAs<DictionaryAttr>("nn.init")) {
+    tensor.init.kind = text(init, "kind");
+    auto real = [&](StringRef key, double &value) {
+      if (auto attr = init.getAs<FloatAttr>(key))
+        value = attr.getValueAsDouble();
+    };
+    real("a", tensor.init.a);
+    real("b", tensor.init.b);
+  } else if (buffer.role == "parameter" && tensor.shape.size() >= 2) {
+    // What GPT-2 starts its matrices from.
+    tensor.init = {"normal", 0.0, 0.02};
+  }
+  if (auto tied = buffer.attrs.getAs<ArrayAttr>("nn.tied"))
+    for (auto other : tied.getAsRange<DictionaryAttr>())
+      tensor.aliases.push_back(text(other, "name"));
+  return tensor;
+}
+
+FailureOr<Manifest> target::emitManifest(ModuleOp module,
+                                         const ManifestInfo &info) {
+  FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
+  if (failed(table))
+    return failure();
+  Manifest manifest;
+  manifest.model = info.model;
+  manifest.weightsFolder = info.weightsFolder;
+  manifest.configJson = info.configJson;
+  manifest.microbatches = info.microbatches;
+  manifest.accumulates = info.microbatches > 1;
+  for (auto mesh : module.getOps<dist::MeshOp>())
+    for (dist::MeshAxisAttr axis : mesh.getMesh().getAxes()) {
+      manifest.mesh.push_back({axis.getName().str(), axis.getSize()});
+      manifest.ranks *= axis.getSize();
+    }
+  for (func::FuncOp func : actionsOf(module))
+    manifest.actions.push_back(func.getName().str());
+  int64_t samples = 0;
+  for (const BoundaryBuffer &buffer : table->buffers) {
+    StringRef role = buffer.role;
+    std::string dtype = spell(buffer.type.getElementType());
+    if (role == "parameter" || role == "buffer" || role == "constant") {
+      manifest.tensors.push_back(tensorOf(buffer));
+    } else if (role == "state") {
+      ManifestState state;
+      state.buffer = buffer.buffer;
+      state.parameter = StringRef(buffer.name).rsplit('.').first.str();
+      state.slot = StringRef(buffer.name).rsplit('.').second.str();
+      manifest.state.push_back(state);
+    } else if (role == "output") {
+      manifest.outputs.push_back({buffer.name, buffer.buffer, dtype,
+                                  shapeOf(buffer.globalType),
+                                  buffer.globalType.getRank() ? 0 : -1});
+    } else if (role == "metric") {
+      manifest.metrics.push_back({"update", buffer.name, buffer.buffer});
+    } else if (role == "loss" || role == "weight") {
+      for (const char *action : {"loss_grad", "loss"})
+        if (llvm::is_contained(manifest.actions, action))
+          manifest.metrics.push_back({action, role.str(), buffer.buffer});
+    } else if (role != "gradient" && role != "tap") {
+      ManifestInput input;
+      input.name = buffer.name;
+      input.buffer = buffer.buffer;
+      input.role = role == "input" ? "data" : role.str();
+      input.dtype = dtype;
+      input.shape = shapeOf(buffer.globalType);
+      bool scalar = role == "step" || role == "lr" || role == "seed" ||
+                    role == "microbatch";
+      input.batchDim = scalar || input.shape.empty() ? -1 : 0;
+      if (role == "input")
+        input.source = buffer.name;
+      if (role == "labels")
+        input.source = info.labelsSource;
+      input.vocabulary = number(buffer.attrs, kVocabularyAttr);
+      if (input.batchDim == 0)
+        samples = input.shape[0];
+      if (role == "tokens" && input.shape.size() > 1)
+        manifest.sequence = input.shape[1];
+      manifest.inputs.push_back(input);
+    }
+  }
+  manifest.batch = info.batch ? info.batch : samples * info.microbatches;
+  manifest.fingerprint = fingerprintOf(manifest);
+  return manifest;
+}

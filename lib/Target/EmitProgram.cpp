@@ -1,0 +1,56 @@
+// A planned module as a program.
+
+#include "Emit.h"
+
+#include "cleave/Target/Target.h"
+
+using namespace mlir;
+using namespace cleave;
+
+FailureOr<program::Program> target::emitProgram(ModuleOp module,
+                                                int64_t threads) {
+  auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(rt::kArenasAttr);
+  if (!arenas || arenas.size() != 2)
+    return module.emitError("has no planned memory; run rt-plan-memory first");
+  FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
+  if (failed(table))
+    return failure();
+  // Where rt-plan-memory has put the buffers.
+  for (func::FuncOp func : actionsOf(module)) {
+    if (!func->hasAttr(rt::kLifetimesAttr))
+      return func.emitOpError("has no planned memory");
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      if (auto where = func.getArgAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
+        table->buffers[table->ofArgument(func, i)].offset = where[1];
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      if (auto where =
+              func.getResultAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
+        table->buffers[table->ofResult(func, i)].offset = where[1];
+  }
+  program::Program program;
+  program.threadsPerRank = threads;
+  dist::MeshAttr mesh;
+  for (auto op : module.getOps<dist::MeshOp>()) {
+    if (mesh)
+      return op.emitOpError("is a second mesh; a program runs on one");
+    mesh = op.getMesh();
+    for (auto [index, axis] : llvm::enumerate(mesh.getAxes())) {
+      StringRef link = "intra";
+      if (ArrayAttr links = op.getLinksAttr())
+        link = cast<StringAttr>(links[index]).getValue();
+      program.mesh.push_back(
+          {axis.getName().str(), axis.getSize(), link.str()});
+    }
+  }
+  program.arenas.push_back(
+      {"state", program::Lifespan::Persistent, arenas[0]});
+  program.arenas.push_back(
+      {"transient", program::Lifespan::Transient, arenas[1]});
+  if (failed(emitBoundary(*table, mesh, module, program)))
+    return failure();
+  CommandEmitter emitter(module, program);
+  for (func::FuncOp func : actionsOf(module))
+    if (failed(emitter.emit(func)))
+      return failure();
+  return program;
+}
