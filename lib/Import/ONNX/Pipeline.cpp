@@ -1,18 +1,23 @@
 // The passes of the import phase.
 
+#include "cleave/Dialect/NN/Transforms/Passes.h"
 #include "cleave/Import/ONNX/Import.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
-#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 
 namespace cleave {
 
 void buildImportPipeline(OpPassManager &manager) {
-  manager.addPass(createCanonicalizerPass());
-  manager.addPass(createCSEPass());
+  OpPassManager &function = manager.nest<func::FuncOp>();
+  function.addPass(createFoldShapesPass());
+  function.addPass(createRaiseCompositesPass());
+  SimplifyPassOptions simplify;
+  simplify.parameterViews = true;
+  function.addPass(createSimplifyPass(simplify));
+  function.addPass(createVerifyConstantsPass());
 }
 
 void registerImportPipeline() {

@@ -1,0 +1,139 @@
+// Passes within the nn dialect.
+
+#ifndef CLEAVE_DIALECT_NN_TRANSFORMS_PASSES_TD
+#define CLEAVE_DIALECT_NN_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def FoldShapesPass : Pass<"nn-fold-shapes", "::mlir::func::FuncOp"> {
+  let summary = "Remove reshapes, transposes and broadcasts that only serve an exporter";
+  let description = [{
+    Exporters flatten, unflatten, swap and repeat dimensions around every
+    product. The pass finds the dimensions that remain when each is cut wherever
+    some reshape cuts it, and rewrites all operations to these: reshapes that
+    split and merge vanish, and so do dimensions of size 1. Transposes and
+    broadcasts move down through elementwise operations and end in the letters
+    of `nn.einsum`. A reshape whose cuts contradict others stays. Shapes of
+    arguments and results stay: `nn-simplify` turns reshapes of parameters
+    into views.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<2x5x6xf32>, %w: tensor<6x12xf32>) -> tensor<2x5x3x4xf32> {
+      %0 = nn.reshape %x : tensor<2x5x6xf32> -> tensor<10x6xf32>
+      %1 = nn.einsum "ab,bc->ac" %0, %w : tensor<10x6xf32>, tensor<6x12xf32> -> tensor<10x12xf32>
+      %2 = nn.reshape %1 : tensor<10x12xf32> -> tensor<2x5x3x4xf32>
+      return %2 : tensor<2x5x3x4xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%x: tensor<2x5x6xf32>, %w: tensor<6x12xf32>) -> tensor<2x5x3x4xf32> {
+      %0 = nn.reshape %w : tensor<6x12xf32> -> tensor<6x3x4xf32>
+      %1 = nn.einsum "abc,cde->abde" %x, %0 : tensor<2x5x6xf32>, tensor<6x3x4xf32> -> tensor<2x5x3x4xf32>
+      return %1 : tensor<2x5x3x4xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
+}
+
+def RaiseCompositesPass : Pass<"nn-raise-composites", "::mlir::func::FuncOp"> {
+  let summary = "Recognise attention, norms, rotary positions and GELU in their spelled-out forms";
+  let description = [{
+    Matches meaning, not spelling: which dimensions are contracted, repeated or
+    reduced, whatever their order, and constants by value. Attention absorbs
+    scales on query, key or scores, repeated key heads, guards against rows
+    without keys, and masks: the causal one and one over keys become
+    attributes and operands, the rest a bias. Expects the form that
+    `nn-fold-shapes` leaves. What does not match stays as it is.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<2x5x6xf32>, %w: tensor<6xf32>) -> tensor<2x5x6xf32> {
+      %n = arith.constant dense<6.0> : tensor<2x5xf32>
+      %eps = arith.constant dense<1.0e-6> : tensor<2x5xf32>
+      %0 = arith.mulf %x, %x : tensor<2x5x6xf32>
+      %1 = nn.reduce sum %0 dims = [2] : tensor<2x5x6xf32> -> tensor<2x5xf32>
+      %2 = arith.divf %1, %n : tensor<2x5xf32>
+      %3 = arith.addf %2, %eps : tensor<2x5xf32>
+      %4 = math.rsqrt %3 : tensor<2x5xf32>
+      %5 = nn.broadcast %4 dims = [0, 1] : tensor<2x5xf32> -> tensor<2x5x6xf32>
+      %6 = arith.mulf %x, %5 : tensor<2x5x6xf32>
+      %7 = nn.broadcast %w dims = [2] : tensor<6xf32> -> tensor<2x5x6xf32>
+      %8 = arith.mulf %6, %7 : tensor<2x5x6xf32>
+      return %8 : tensor<2x5x6xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%x: tensor<2x5x6xf32>, %w: tensor<6xf32>) -> tensor<2x5x6xf32> {
+      %0, %rstd = nn.rms_norm %x, %w epsilon = 1.0e-6
+        : (tensor<2x5x6xf32>, tensor<6xf32>) -> (tensor<2x5x6xf32>, tensor<2x5xf32>)
+      return %0 : tensor<2x5x6xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
+}
+
+def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
+  let summary = "Bring nn IR to the form that the partitioner relies on";
+  let description = [{
+    Absorbs transposes and broadcasts into `nn.einsum`, moves broadcasts below
+    elementwise operations, composes movement, folds constants, and merges equal
+    operations. With `parameter-views`, used once after import, dimensions are
+    factored as in `nn-fold-shapes` and a parameter that is only ever read through a
+    reshape takes its result's shape; `nn.view` keeps the shape in the file. Then a
+    fused weight [h, 3h] is [h, 3, heads, d], and can be split by heads.
+
+    Before (`parameter-views`):
+    ```mlir
+    func.func @f(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = "input"},
+                 %w: tensor<6x12xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<2x3x5x4xf32> {
+      %0 = nn.reshape %w : tensor<6x12xf32> -> tensor<6x3x4xf32>
+      %1 = nn.einsum "abc,cde->abde" %x, %0 : tensor<2x5x6xf32>, tensor<6x3x4xf32> -> tensor<2x5x3x4xf32>
+      %2 = nn.transpose %1 [0, 2, 1, 3] : tensor<2x5x3x4xf32> -> tensor<2x3x5x4xf32>
+      return %2 : tensor<2x3x5x4xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = "input"},
+                 %w: tensor<6x3x4xf32> {nn.name = "w", nn.role = "parameter",
+                   nn.view = {shape = array<i64: 6, 12>, view = array<i64: 6, 3, 4>}}) -> tensor<2x3x5x4xf32> {
+      %0 = nn.einsum "abc,cde->adbe" %x, %w : tensor<2x5x6xf32>, tensor<6x3x4xf32> -> tensor<2x3x5x4xf32>
+      return %0 : tensor<2x3x5x4xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"parameterViews", "parameter-views", "bool", "false",
+           "Turn reshapes of parameters into views; only while there is one function">,
+  ];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
+}
+
+def VerifyConstantsPass : Pass<"nn-verify-constants", "::mlir::func::FuncOp"> {
+  let summary = "Refuse constants above a size in the IR";
+  let description = [{
+    Weights are arguments and index grids are `nn.iota`, so that the IR of a
+    large model stays small. A constant above `max-bytes` that is not one
+    repeated element is an error at its location. The IR does not change.
+
+    ```mlir
+    func.func @f() -> tensor<2xf32> {
+      %0 = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
+      return %0 : tensor<2xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"maxBytes", "max-bytes", "int64_t", "4096", "The largest constant in bytes">,
+  ];
+}
+
+#endif

@@ -1,0 +1,83 @@
+// The dimensions that remain when reshapes are gone.
+//
+// Dimensions of different values that must be the same dimension (operand and
+// result of an addition, the places of a letter in an einsum, ...) form a
+// class. A reshape [10, 12] -> [2, 5, 3, 4] says where classes are cut: 10 into
+// 2 x 5, 12 into 3 x 4; a cut of a class holds for all its members. Cuts spread
+// until nothing changes. Then every value has a factored shape, and a reshape
+// whose two sides have the same one is the identity. Dimensions that an
+// operation needs whole (rows of a norm, the sequence of attention) are atomic.
+// A reshape whose cuts would contradict others, or cut an atomic class, is
+// left out and stays.
+
+#ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_FACTORDIMENSIONS_H
+#define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_FACTORDIMENSIONS_H
+
+#include "Dataflow.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <set>
+
+namespace cleave::nn {
+
+class FactorAnalysis {
+public:
+  explicit FactorAnalysis(mlir::func::FuncOp function);
+
+  /// Sizes that a dimension is made of, major to minor; empty for size 1.
+  Dims factors(mlir::Value value, int64_t dim) const;
+  /// All factors of a value in order.
+  Dims shape(mlir::Value value) const;
+  /// Whether any shape of the function changes.
+  bool changes() const { return anyChange; }
+
+private:
+  struct Class {
+    int64_t size = 1;
+    bool atomic = false;
+    /// Sizes of inner parts; each divides the next and the size.
+    std::set<int64_t> cuts;
+  };
+  /// Dimensions of two sides whose row-major products are equal.
+  struct Group {
+    llvm::SmallVector<std::pair<int, int64_t>, 4> parts; // (node, stride)
+    int64_t size = 1;
+  };
+  /// A slice that keeps multiples of `grain` of one dimension.
+  struct Cut {
+    int input, output;
+    int64_t grain;
+  };
+
+  int node(mlir::Value value, int64_t dim);
+  int find(int node) const;
+  void unite(mlir::Value a, int64_t dimA, mlir::Value b, int64_t dimB);
+  void uniteAll(mlir::Value a, mlir::Value b);
+  void makeAtomic(mlir::Value value, int64_t dim);
+  void makeAtomic(mlir::Value value);
+
+  void visit(mlir::Operation *op);
+  void visitEinsum(EinsumOp op);
+  void visitReshape(ReshapeOp op);
+  void visitSlice(SliceOp op);
+  bool propagate(const Group &group);
+  bool propagate(const Cut &cut);
+  bool addCuts(llvm::ArrayRef<std::pair<int, int64_t>> cuts);
+
+  llvm::DenseMap<mlir::Value, int> firstNode;
+  mutable llvm::SmallVector<int> parent;
+  llvm::SmallVector<Class> classes;
+  llvm::SmallVector<Group> groups;
+  llvm::SmallVector<Cut> slices;
+  bool anyChange = false;
+};
+
+/// Rewrites a function to its factored shapes. With `views`, parameters and
+/// constants of the file take their factored shape; else they, like inputs and
+/// results, keep theirs, behind a reshape.
+void factorDimensions(mlir::func::FuncOp function, bool views);
+
+} // namespace cleave::nn
+
+#endif

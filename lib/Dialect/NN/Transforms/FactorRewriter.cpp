@@ -1,0 +1,360 @@
+// Rewriting a function to its factored shapes.
+
+#include "FactorDimensions.h"
+
+#include "cleave/Dialect/NN/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace cleave::nn {
+
+namespace {
+
+class Rewriter {
+public:
+  Rewriter(func::FuncOp function, const FactorAnalysis &analysis, bool views)
+      : function(function), analysis(analysis), views(views),
+        builder(function.getContext()) {}
+
+  void run();
+
+private:
+  void mapArgument(BlockArgument argument);
+  void rewrite(Operation *op);
+  /// False where the operation is left to `restore`.
+  bool rewriteFactored(Operation *op);
+  bool rewriteRows(Operation *op);
+  bool rewriteSlice(SliceOp op);
+  void rewriteEinsum(EinsumOp op);
+  void rewriteRestored(Operation *op);
+
+  RankedTensorType typeOf(Value old) {
+    return tensorTypeOf(old).clone(analysis.shape(old));
+  }
+  /// The old value's dimensions as positions in its factored shape.
+  SmallVector<Dims> positions(Value old);
+  Value mapped(Value old) { return map.lookup(old); }
+  /// The mapped value under another shape.
+  Value as(Value old, ArrayRef<int64_t> shape) {
+    return reshapeTo(builder, loc, mapped(old), shape);
+  }
+  /// The factored shape with dimensions of size 1 kept at `dims`.
+  Dims shapeWithUnits(Value old, ArrayRef<int64_t> dims);
+  void define(Value old, Value value) {
+    map[old] = reshapeTo(builder, loc, value, analysis.shape(old));
+  }
+
+  func::FuncOp function;
+  const FactorAnalysis &analysis;
+  bool views;
+  OpBuilder builder;
+  Location loc = UnknownLoc::get(function.getContext());
+  llvm::DenseMap<Value, Value> map;
+  SmallVector<ReshapeOp> viewed;
+};
+
+SmallVector<Dims> Rewriter::positions(Value old) {
+  SmallVector<Dims> result;
+  int64_t next = 0;
+  for (int64_t dim = 0; dim < rankOf(old); ++dim) {
+    Dims own;
+    for (size_t i = 0; i < analysis.factors(old, dim).size(); ++i)
+      own.push_back(next++);
+    result.push_back(own);
+  }
+  return result;
+}
+
+Dims Rewriter::shapeWithUnits(Value old, ArrayRef<int64_t> dims) {
+  Dims shape;
+  for (int64_t dim = 0; dim < rankOf(old); ++dim) {
+    Dims own = analysis.factors(old, dim);
+    if (own.empty() && llvm::is_contained(dims, dim))
+      own.push_back(1);
+    llvm::append_range(shape, own);
+  }
+  return shape;
+}
+
+void Rewriter::mapArgument(BlockArgument argument) {
+  loc = argument.getLoc();
+  Dims shape = analysis.shape(argument);
+  unsigned index = argument.getArgNumber();
+  auto role = function.getArgAttrOfType<StringAttr>(index, kRoleAttr);
+  bool fromFile =
+      role && (role.getValue() == "parameter" || role.getValue() == "constant");
+  if (!views || !fromFile || shapeOf(argument) == ArrayRef<int64_t>(shape)) {
+    map[argument] = reshapeTo(builder, loc, argument, shape);
+    return;
+  }
+  auto original = builder.getDenseI64ArrayAttr(shapeOf(argument));
+  if (auto view = function.getArgAttrOfType<DictionaryAttr>(index, "nn.view"))
+    original = view.getAs<DenseI64ArrayAttr>("shape");
+  auto seen = builder.getDenseI64ArrayAttr(shape);
+  if (original == seen)
+    function.removeArgAttr(index, "nn.view");
+  else
+    function.setArgAttr(index, "nn.view",
+                        builder.getDictionaryAttr(
+                            {builder.getNamedAttr("shape", original),
+                             builder.getNamedAttr("view", seen)}));
+  // Old shapes are read until the last operation is rewritten.
+  auto reshape = ReshapeOp::create(
+      builder, loc, tensorTypeOf(argument).clone(shape), argument);
+  viewed.push_back(reshape);
+  map[argument] = reshape;
+}
+
+void Rewriter::rewriteEinsum(EinsumOp op) {
+  EinsumOp::Labels labels = op.getLabels();
+  // Letters of each old letter's factors.
+  llvm::SmallDenseMap<char, std::string> letters;
+  char next = 'a';
+  auto expand = [&](StringRef old, Value value) {
+    std::string result;
+    for (auto [dim, letter] : llvm::enumerate(old)) {
+      auto [it, isNew] = letters.try_emplace(letter);
+      if (isNew)
+        for (size_t i = 0; i < analysis.factors(value, dim).size(); ++i) {
+          it->second.push_back(next);
+          next = next == 'z' ? 'A' : next + 1;
+        }
+      result += it->second;
+    }
+    return result;
+  };
+  std::string lhs = expand(labels.lhs, op.getLhs());
+  std::string rhs = expand(labels.rhs, op.getRhs());
+  std::string result = expand(labels.result, op.getResult());
+  define(op.getResult(),
+         EinsumOp::create(builder, loc,
+                          builder.getStringAttr(lhs + "," + rhs + "->" + result),
+                          mapped(op.getLhs()), mapped(op.getRhs())));
+}
+
+/// A box of whole inner factors; false where the slice is none.
+bool Rewriter::rewriteSlice(SliceOp op) {
+  Dims offsets, sizes, strides;
+  for (int64_t dim = 0; dim < rankOf(op.getInput()); ++dim) {
+    Dims own = analysis.factors(op.getInput(), dim);
+    int64_t offset = op.getOffsets()[dim], size = op.getSizes()[dim];
+    if (own.size() <= 1) {
+      if (own.empty())
+        continue; // size 1, kept whole
+      offsets.push_back(offset);
+      sizes.push_back(size);
+      strides.push_back(op.getStrides()[dim]);
+      continue;
+    }
+    if (op.getStrides()[dim] != 1)
+      return false;
+    int64_t inner = shapeOf(op.getInput())[dim];
+    bool done = false;
+    for (int64_t factor : own) {
+      inner /= factor;
+      strides.push_back(1);
+      if (done) {
+        offsets.push_back(0);
+        sizes.push_back(factor);
+        continue;
+      }
+      if (offset % inner == 0 && size % inner == 0) {
+        if (offset / inner + size / inner > factor)
+          return false;
+        offsets.push_back(offset / inner);
+        sizes.push_back(size / inner);
+        done = true;
+        continue;
+      }
+      // The box lies within one index of this factor.
+      if (offset / inner != (offset + size - 1) / inner)
+        return false;
+      offsets.push_back(offset / inner);
+      sizes.push_back(1);
+      offset %= inner;
+    }
+  }
+  Value input = mapped(op.getInput());
+  bool whole = ArrayRef<int64_t>(sizes) == shapeOf(input) &&
+               llvm::all_of(strides, [](int64_t step) { return step == 1; });
+  Value box = whole ? input
+                    : SliceOp::create(builder, loc, input, offsets, sizes,
+                                      strides)
+                          .getResult();
+  define(op.getResult(), box);
+  return true;
+}
+
+/// Norms and softmax: the last dimension stays, the rest is factored.
+bool Rewriter::rewriteRows(Operation *op) {
+  if (!isa<SoftmaxOp, LayerNormOp, RmsNormOp>(op))
+    return false;
+  Value input = op->getOperand(0);
+  int64_t last = rankOf(input) - 1;
+  if (analysis.factors(input, last).size() != 1)
+    return false;
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(mapped(operand));
+  SmallVector<Type> types;
+  for (Value result : op->getResults())
+    types.push_back(typeOf(result));
+  OperationState state(loc, op->getName());
+  state.addOperands(operands);
+  state.addAttributes(op->getAttrs());
+  state.addTypes(types);
+  Operation *copy = builder.create(state);
+  for (auto [old, result] : llvm::zip(op->getResults(), copy->getResults()))
+    define(old, result);
+  return true;
+}
+
+bool Rewriter::rewriteFactored(Operation *op) {
+  if (isElementwise(op)) {
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(mapped(operand));
+    Value result = op->getResult(0);
+    define(result,
+           cloneElementwise(builder, op, operands, analysis.shape(result)));
+    return true;
+  }
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
+    if (!elements)
+      return false;
+    define(constant, arith::ConstantOp::create(
+                         builder, loc, elements.reshape(typeOf(constant))));
+    return true;
+  }
+  if (auto reshape = dyn_cast<ReshapeOp>(op)) {
+    define(reshape, mapped(reshape.getInput()));
+    return true;
+  }
+  if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+    SmallVector<Dims> where = positions(broadcast.getResult());
+    Dims dims;
+    for (int64_t dim : broadcast.getDims())
+      llvm::append_range(dims, where[dim]);
+    define(broadcast, broadcastTo(builder, loc, mapped(broadcast.getInput()),
+                                  analysis.shape(broadcast), dims));
+    return true;
+  }
+  if (auto transpose = dyn_cast<TransposeOp>(op)) {
+    SmallVector<Dims> where = positions(transpose.getInput());
+    Dims permutation;
+    for (int64_t dim : transpose.getPermutation())
+      llvm::append_range(permutation, where[dim]);
+    define(transpose, transposeTo(builder, loc, mapped(transpose.getInput()),
+                                  permutation));
+    return true;
+  }
+  if (auto reduce = dyn_cast<ReduceOp>(op)) {
+    SmallVector<Dims> where = positions(reduce.getInput());
+    Dims dims;
+    for (int64_t dim : reduce.getDims())
+      llvm::append_range(dims, where[dim]);
+    Value input = mapped(reduce.getInput());
+    if (!dims.empty())
+      input = ReduceOp::create(builder, loc, reduce.getCombiner(), input, dims);
+    define(reduce, input);
+    return true;
+  }
+  if (auto einsum = dyn_cast<EinsumOp>(op)) {
+    rewriteEinsum(einsum);
+    return true;
+  }
+  if (auto slice = dyn_cast<SliceOp>(op))
+    return rewriteSlice(slice);
+  if (auto concat = dyn_cast<ConcatOp>(op)) {
+    int64_t dim = concat.getDim(), position = 0;
+    for (int64_t d = 0; d < dim; ++d)
+      position += analysis.factors(concat.getResult(), d).size();
+    SmallVector<Value> inputs;
+    for (Value input : concat.getInputs())
+      inputs.push_back(as(input, shapeWithUnits(input, dim)));
+    define(concat, ConcatOp::create(builder, loc, inputs, position));
+    return true;
+  }
+  if (auto gather = dyn_cast<GatherOp>(op)) {
+    Value table = gather.getTable();
+    int64_t dim = gather.getDim(), position = 0;
+    for (int64_t d = 0; d < dim; ++d)
+      position += analysis.factors(table, d).size();
+    define(gather, GatherOp::create(builder, loc,
+                                    as(table, shapeWithUnits(table, dim)),
+                                    mapped(gather.getIndices()), position));
+    return true;
+  }
+  if (auto rotary = dyn_cast<RotaryOp>(op)) {
+    Value input = rotary.getInput();
+    Value rows = as(input, shapeWithUnits(input, {0, 1, rankOf(input) - 1}));
+    if (rankOf(rows) < 3)
+      return false;
+    define(rotary, RotaryOp::create(
+                       builder, loc, rows.getType(), rows,
+                       as(rotary.getCos(), shapeOf(rotary.getCos())),
+                       as(rotary.getSin(), shapeOf(rotary.getSin())),
+                       rotary.getInterleaved(), rotary.getInverse()));
+    return true;
+  }
+  return rewriteRows(op);
+}
+
+/// Around an operation that knows nothing of factors, operands get their old
+/// shapes back.
+void Rewriter::rewriteRestored(Operation *op) {
+  IRMapping mapping;
+  for (Value operand : op->getOperands())
+    mapping.map(operand, isa<RankedTensorType>(operand.getType())
+                             ? as(operand, shapeOf(operand))
+                             : operand);
+  Operation *copy = builder.clone(*op, mapping);
+  for (auto [old, result] : llvm::zip(op->getResults(), copy->getResults())) {
+    if (isa<RankedTensorType>(old.getType()))
+      define(old, result);
+    else
+      old.replaceAllUsesWith(result);
+  }
+}
+
+void Rewriter::rewrite(Operation *op) {
+  loc = op->getLoc();
+  if (!rewriteFactored(op))
+    rewriteRestored(op);
+}
+
+void Rewriter::run() {
+  Block &block = function.front();
+  SmallVector<Operation *> old;
+  for (Operation &op : block)
+    old.push_back(&op);
+  builder.setInsertionPointToEnd(&block);
+  SmallVector<BlockArgument> arguments(block.getArguments());
+  for (BlockArgument argument : arguments)
+    if (isa<RankedTensorType>(argument.getType()) && !argument.use_empty())
+      mapArgument(argument);
+  for (Operation *op : old)
+    rewrite(op);
+  for (Operation *op : llvm::reverse(old))
+    op->erase();
+  for (ReshapeOp reshape : viewed) {
+    reshape.getInput().setType(reshape.getType());
+    reshape.replaceAllUsesWith(reshape.getInput());
+    reshape.erase();
+  }
+  function.setFunctionType(builder.getFunctionType(
+      block.getArgumentTypes(), function.getFunctionType().getResults()));
+}
+
+} // namespace
+
+void factorDimensions(func::FuncOp function, bool views) {
+  if (function.isDeclaration() || !function.getBody().hasOneBlock())
+    return;
+  FactorAnalysis analysis(function);
+  if (analysis.changes())
+    Rewriter(function, analysis, views).run();
+}
+
+} // namespace cleave::nn

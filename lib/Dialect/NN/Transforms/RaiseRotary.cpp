@@ -1,0 +1,162 @@
+// Rotary positions: x * cos + rotate(x) * sin, where rotate swaps the halves of
+// the last dimension and negates the one that comes first:
+//   rotate(x) = concat(-x[d/2:], x[:d/2])
+// cos and sin have equal halves and depend on the position, perhaps the sample.
+
+#include "Dataflow.h"
+
+using namespace mlir;
+
+namespace cleave::nn {
+
+namespace {
+
+/// A slice of one half of dimension `dim`, the others whole.
+bool isHalf(Value value, Value x, int64_t dim, bool second) {
+  auto slice = value.getDefiningOp<SliceOp>();
+  if (!slice || slice.getInput() != x)
+    return false;
+  for (int64_t d = 0; d < rankOf(x); ++d) {
+    int64_t size = shapeOf(x)[d];
+    if (slice.getStrides()[d] != 1 ||
+        slice.getSizes()[d] != (d == dim ? size / 2 : size) ||
+        slice.getOffsets()[d] != (d == dim && second ? size / 2 : 0))
+      return false;
+  }
+  return true;
+}
+
+/// The dimension along which `value` is rotate(x), or -1.
+int64_t rotatedDim(Value value, Value x) {
+  auto concat = value.getDefiningOp<ConcatOp>();
+  if (!concat || concat.getInputs().size() != 2 || value.getType() != x.getType())
+    return -1;
+  int64_t dim = concat.getDim();
+  auto neg = concat.getInputs()[0].getDefiningOp<arith::NegFOp>();
+  if (shapeOf(x)[dim] % 2 || !neg ||
+      !isHalf(neg.getOperand(), x, dim, /*second=*/true) ||
+      !isHalf(concat.getInputs()[1], x, dim, /*second=*/false))
+    return -1;
+  return dim;
+}
+
+/// Whether the halves of a table along its last dimension are certainly equal.
+bool hasEqualHalves(Value table) {
+  if (splatOf(table))
+    return true;
+  if (auto concat = table.getDefiningOp<ConcatOp>())
+    return concat.getInputs().size() == 2 &&
+           concat.getInputs()[0] == concat.getInputs()[1] &&
+           int64_t(concat.getDim()) == rankOf(table) - 1;
+  if (auto broadcast = table.getDefiningOp<BroadcastOp>())
+    return llvm::is_contained(broadcast.getDims(), rankOf(table) - 1) &&
+           hasEqualHalves(broadcast.getInput());
+  Operation *op = table.getDefiningOp();
+  return op && isElementwise(op) &&
+         llvm::all_of(op->getOperands(), hasEqualHalves);
+}
+
+/// The first half of such a table.
+Value halfOf(Value table, OpBuilder &builder) {
+  if (auto concat = table.getDefiningOp<ConcatOp>())
+    return concat.getInputs()[0];
+  Operation *op = table.getDefiningOp();
+  if (op && isElementwise(op)) {
+    SmallVector<Value> halves;
+    for (Value operand : op->getOperands()) {
+      Value half;
+      if (std::optional<double> splat = splatOf(operand)) {
+        Dims shape(shapeOf(operand));
+        shape.back() /= 2;
+        half = createSplat(builder, op->getLoc(),
+                           tensorTypeOf(operand).clone(shape), *splat);
+      } else {
+        half = halfOf(operand, builder);
+      }
+      halves.push_back(half);
+    }
+    Dims shape(shapeOf(table));
+    shape.back() /= 2;
+    return cloneElementwise(builder, op, halves, shape);
+  }
+  if (auto broadcast = table.getDefiningOp<BroadcastOp>()) {
+    Value half = halfOf(broadcast.getInput(), builder);
+    Dims shape(shapeOf(table));
+    shape.back() /= 2;
+    return broadcastTo(builder, table.getLoc(), half, shape,
+                       broadcast.getDims());
+  }
+  return {};
+}
+
+struct RaiseRotary : OpRewritePattern<arith::AddFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::AddFOp op,
+                                PatternRewriter &rewriter) const override {
+    auto left = op.getLhs().getDefiningOp<arith::MulFOp>();
+    auto right = op.getRhs().getDefiningOp<arith::MulFOp>();
+    if (!left || !right)
+      return rewriter.notifyMatchFailure(op, "no sum of products");
+    for (auto [straight, turned] : {std::pair(left, right), std::pair(right, left)})
+      for (auto [x, cos] : {std::pair(straight.getLhs(), straight.getRhs()),
+                            std::pair(straight.getRhs(), straight.getLhs())})
+        for (auto [rotated, sin] : {std::pair(turned.getLhs(), turned.getRhs()),
+                                    std::pair(turned.getRhs(), turned.getLhs())}) {
+          int64_t dim = rotatedDim(rotated, x);
+          if (dim >= 0 && succeeded(raise(op, x, cos, sin, dim, rewriter)))
+            return success();
+        }
+    return rewriter.notifyMatchFailure(op, "no rotation");
+  }
+
+  LogicalResult raise(arith::AddFOp op, Value x, Value cos, Value sin,
+                      int64_t dim, PatternRewriter &rewriter) const {
+    Location loc = op.getLoc();
+    Narrow c = narrow(cos), s = narrow(sin);
+    int64_t rank = rankOf(x);
+    // The tables are [sequence, features] or [batch, sequence, features].
+    if (c.dims != s.dims || c.dims.size() < 2 || c.dims.size() > 3 ||
+        c.dims.back() != dim)
+      return failure();
+    int64_t sequence = c.dims[c.dims.size() - 2];
+    int64_t batch = c.dims.size() == 3 ? c.dims[0] : -1;
+    if (batch < 0)
+      for (int64_t d = 0; d < rank && batch < 0; ++d)
+        if (d != sequence && d != dim)
+          batch = d;
+    if (!hasEqualHalves(c.source) || !hasEqualHalves(s.source))
+      return failure();
+    Value halfCos = halfOf(c.source, rewriter);
+    Value halfSin = halfOf(s.source, rewriter);
+    // [batch, sequence, ..., features]
+    Dims order;
+    if (batch >= 0)
+      order.push_back(batch);
+    order.push_back(sequence);
+    for (int64_t d = 0; d < rank; ++d)
+      if (d != batch && d != sequence && d != dim)
+        order.push_back(d);
+    order.push_back(dim);
+    Value rows = transposeTo(rewriter, loc, x, order);
+    Dims plain(shapeOf(rows)), shape = plain;
+    if (batch < 0)
+      shape.insert(shape.begin(), 1);
+    rows = reshapeTo(rewriter, loc, rows, shape);
+    Value result = RotaryOp::create(rewriter, loc, rows.getType(), rows,
+                                    halfCos, halfSin, /*interleaved=*/false,
+                                    /*inverse=*/false);
+    result = reshapeTo(rewriter, loc, result, plain);
+    rewriter.replaceOp(op,
+                       transposeTo(rewriter, loc, result, inverse(order)));
+    return success();
+  }
+};
+
+} // namespace
+
+void populateRaiseRotaryPatterns(RewritePatternSet &patterns) {
+  patterns.add<RaiseRotary>(patterns.getContext());
+}
+
+} // namespace cleave::nn
