@@ -5,6 +5,7 @@
 
 #include "error.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -83,20 +84,27 @@ template <class Body>
 void forTile(const Boundary &entry, const View &view, const Place &place,
              Body body) {
   size_t rank = entry.localShape.size();
-  std::vector<int64_t> at(rank, 0);
+  if (rank == 0)
+    return body(0, 0);
   int64_t count = elementCount(entry.localShape);
-  for (int64_t element = 0; element < count; ++element) {
-    int64_t whole = 0;
-    for (size_t i = 0; i < rank; ++i) {
+  // A row of the last dimension at a time: `valid` elements, then padding.
+  int64_t row = entry.localShape[rank - 1], stride = view.strides[rank - 1];
+  int64_t first = place.tile[rank - 1] * row;
+  int64_t inside = std::clamp<int64_t>(view.shape[rank - 1] - first, 0, row);
+  std::vector<int64_t> at(rank, 0);
+  for (int64_t element = 0; element < count; element += row) {
+    int64_t whole = first * stride, valid = inside;
+    for (size_t i = 0; i + 1 < rank; ++i) {
       int64_t position = place.tile[i] * entry.localShape[i] + at[i];
-      if (position >= view.shape[i]) {
-        whole = -1;
-        break;
-      }
+      if (position >= view.shape[i])
+        valid = 0;
       whole += position * view.strides[i];
     }
-    body(element, whole);
-    for (size_t i = rank; i-- > 0;) {
+    for (int64_t j = 0; j < valid; ++j)
+      body(element + j, whole + j * stride);
+    for (int64_t j = valid; j < row; ++j)
+      body(element + j, -1);
+    for (size_t i = rank - 1; i-- > 0;) {
       if (++at[i] < entry.localShape[i])
         break;
       at[i] = 0;

@@ -51,53 +51,66 @@ Visible visibility(const AttentionProblem<T> &p, int64_t b, int64_t q0,
   return kHigh <= qLow ? Everything : Something;
 }
 
-// Applies masks to one row of scores; columns past `keys` become -inf.
+// Applies masks to one row of scores. Returns how many columns, in whole
+// vectors, may hold anything but -inf; what lies beyond is not written.
 template <class T>
-void maskRow(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t g,
-             int64_t query, int64_t k0, int64_t keys, Visible visible, T *row) {
+int64_t maskRow(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t g,
+                int64_t query, int64_t k0, int64_t keys, Visible visible,
+                T *row) {
+  // Without position arrays visible keys come first.
+  int64_t seen = keys;
+  if (visible == Something && !p.keyPositions) {
+    int64_t limit = queryPosition(p, b, query) - p.keyOffset - k0 + 1;
+    seen = limit < 0 ? 0 : limit < keys ? limit : keys;
+  }
   if (p.maskKind != 0) {
     int64_t at = b * p.maskStrides[0] + query * p.maskStrides[1] +
                  n * p.maskStrides[2] + g * p.maskStrides[3] +
                  k0 * p.maskStrides[4];
     if (p.maskKind == 1) {
       const uint8_t *mask = static_cast<const uint8_t *>(p.mask) + at;
-      for (int64_t j = 0; j < keys; ++j)
+      for (int64_t j = 0; j < seen; ++j)
         row[j] = mask[j * p.maskStrides[4]] ? row[j] : minusInfinity<T>;
     } else {
       const T *mask = static_cast<const T *>(p.mask) + at;
-      for (int64_t j = 0; j < keys; ++j)
+      for (int64_t j = 0; j < seen; ++j)
         row[j] += mask[j * p.maskStrides[4]];
     }
   }
-  if (visible == Something) {
+  if (visible == Something && p.keyPositions) {
     int64_t position = queryPosition(p, b, query);
-    for (int64_t j = 0; j < keys; ++j)
+    for (int64_t j = 0; j < seen; ++j)
       row[j] =
           keyPosition(p, b, k0 + j) <= position ? row[j] : minusInfinity<T>;
   }
-  for (int64_t j = keys; j < attentionKeys; ++j)
+  int64_t width = roundUp(seen, Lanes<T>::count);
+  for (int64_t j = seen; j < width; ++j)
     row[j] = minusInfinity<T>;
+  return width;
 }
 
-// row[j] = exp(row[j] - shift), and the sum of the row.
-template <class T> T expRow(T *row, T shift) {
+// row[j] = exp(row[j] - shift) in the first `width` columns, 0 beyond; returns
+// the sum of the row.
+template <class T> T expRow(T *row, int64_t width, T shift) {
   constexpr int lanes = Lanes<T>::count;
   Vec<T> sum{};
-  for (int64_t j = 0; j < attentionKeys; j += lanes) {
+  for (int64_t j = 0; j < width; j += lanes) {
     Vec<T> x = expOf(load<T>(row + j) - shift);
     store<T>(row + j, x);
     sum += x;
   }
+  for (int64_t j = width; j < attentionKeys; j += lanes)
+    store<T>(row + j, Vec<T>{});
   T total = 0;
   for (int i = 0; i < lanes; ++i)
     total += sum[i];
   return total;
 }
 
-template <class T> T maxRow(const T *row) {
+template <class T> T maxRow(const T *row, int64_t width) {
   constexpr int lanes = Lanes<T>::count;
-  Vec<T> high = load<T>(row);
-  for (int64_t j = lanes; j < attentionKeys; j += lanes)
+  Vec<T> high = splat<T>(minusInfinity<T>);
+  for (int64_t j = 0; j < width; j += lanes)
     high = maxOf<T>(load<T>(row + j), high);
   T best = high[0];
   for (int i = 1; i < lanes; ++i)
@@ -154,13 +167,13 @@ void attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
     tileGemm<T>(queries, keys, p.d, packedQ, packedK, scores, BK, false);
     for (int64_t i = 0; i < queries; ++i) {
       T *row = scores + i * BK;
-      maskRow(p, b, n, g, q0 + i, k0, keys, visible, row);
-      T high = maxRow(row);
+      int64_t width = maskRow(p, b, n, g, q0 + i, k0, keys, visible, row);
+      T high = maxRow(row, width);
       high = high > rowMax[i] ? high : rowMax[i];
       // While a row has seen no key, exp(-inf - -inf) must not happen.
       T shift = high == minusInfinity<T> ? T(0) : high;
       T shrink = expOf(splat<T>(rowMax[i] - shift))[0];
-      rowSum[i] = rowSum[i] * shrink + expRow(row, shift);
+      rowSum[i] = rowSum[i] * shrink + expRow(row, width, shift);
       rowMax[i] = high;
       if (!first && shrink != T(1))
         for (int64_t x = 0; x < wideV; x += Lanes<T>::count)
@@ -222,10 +235,10 @@ void backwardScores(const AttentionProblem<T> &p, int64_t b, int64_t n,
   constexpr int64_t BK = attentionKeys;
   for (int64_t i = 0; i < queries; ++i) {
     T *row = scores + i * BK, *gradient = dP + i * BK;
-    maskRow(p, b, n, g, q0 + i, k0, keys, visible, row);
+    int64_t width = maskRow(p, b, n, g, q0 + i, k0, keys, visible, row);
     T lse = *p.lse.at(b, q0 + i, n, g);
     // Nothing visible to this query: the row is -inf, and P = exp(-inf) = 0.
-    expRow(row, lse == minusInfinity<T> ? T(0) : lse);
+    expRow(row, width, lse == minusInfinity<T> ? T(0) : lse);
     T shift = delta[g * p.qLen + q0 + i];
     for (int64_t j = 0; j < BK; j += Lanes<T>::count)
       store<T>(gradient + j,

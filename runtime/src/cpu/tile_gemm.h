@@ -24,7 +24,12 @@ void packA(const T *src, int64_t rowStride, int64_t colStride, int64_t m,
       for (int64_t x = 0; x < rows * k; ++x)
         dst[x] = T(0);
     const T *from = src + i * rowStride;
-    if (colStride == 1) {
+    if (height == rows) {
+      for (int64_t x = 0; x < k; ++x)
+#pragma clang loop unroll(full)
+        for (int r = 0; r < rows; ++r)
+          dst[x * rows + r] = scale * from[r * rowStride + x * colStride];
+    } else if (colStride == 1) {
       for (int64_t r = 0; r < height; ++r)
         for (int64_t x = 0; x < k; ++x)
           dst[x * rows + r] = scale * from[r * rowStride + x];
