@@ -167,6 +167,13 @@ struct RankOp {
     return success();
   }
 
+  LogicalResult run(dist::KeepFirstOp op) {
+    for (int64_t rank = 0; rank < numRanks(); ++rank)
+      if (dist::groupIndex(mesh, op.getAxes().getAxes(), rank) == 0)
+        out[0][rank] = (*in[0])[rank];
+    return success();
+  }
+
   LogicalResult run(dist::ConstrainOp) {
     out[0] = *in[0];
     return success();
@@ -182,7 +189,8 @@ LogicalResult cleave::interpretRankOp(Operation *op, dist::MeshAttr mesh,
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
             dist::AllToAllOp, dist::CollectivePermuteOp, dist::SliceOp,
-            dist::AxisIndexOp, dist::TileOffsetOp, dist::ConstrainOp>(
+            dist::AxisIndexOp, dist::TileOffsetOp, dist::KeepFirstOp,
+            dist::ConstrainOp>(
           [&](auto known) { return rankOp.run(known); })
       .Default([](Operation *unknown) {
         return unknown->emitOpError("has no reference semantics");

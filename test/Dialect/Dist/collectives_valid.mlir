@@ -28,5 +28,7 @@ func.func @place(%a: tensor<10x6xf32>) -> tensor<3x6xf32> {
   %1 = dist.tile_offset tile 3 over @m {"x"} : tensor<i64>
   // CHECK: dist.slice %{{.*}} dim 0 over @m {"x"} : tensor<10x6xf32> -> tensor<3x6xf32>
   %2 = dist.slice %a dim 0 over @m {"x"} : tensor<10x6xf32> -> tensor<3x6xf32>
+  // CHECK: dist.keep_first %{{.*}} over @m {"y"} : tensor<10x6xf32>
+  %3 = dist.keep_first %a over @m {"y"} : tensor<10x6xf32>
   return %2 : tensor<3x6xf32>
 }

@@ -45,7 +45,23 @@ static LogicalResult verifyOn(Operation *op, Attribute value, Type type, const T
   return verifySharding(emit, sharding, tensor, mesh.getMesh());
 }
 
+/// Checks `dist.global_type`: a tensor of the local type's rank and elements.
+static LogicalResult verifyGlobalType(Operation *op, Attribute value, Type local) {
+  auto type = dyn_cast<TypeAttr>(value);
+  auto global = type ? dyn_cast<RankedTensorType>(type.getValue()) : RankedTensorType();
+  auto tensor = dyn_cast<RankedTensorType>(local);
+  if (!global || !tensor || global.getRank() != tensor.getRank() ||
+      global.getElementType() != tensor.getElementType())
+    return op->emitError("dist.global_type: expected a tensor type of the rank and elements of ")
+           << local << ", found " << value;
+  return success();
+}
+
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (attr.getName() == kPlanAttrName)
+    return isa<DictionaryAttr>(attr.getValue())
+               ? success()
+               : op->emitError("dist.plan: expected a dictionary, found ") << attr.getValue();
   if (attr.getName() != kShardingAttrName)
     return op->emitError("unknown attribute ") << attr.getName();
   auto list = dyn_cast<ArrayAttr>(attr.getValue());
@@ -61,22 +77,26 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribut
 
 LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned argIndex,
                                                     NamedAttribute attr) {
-  if (attr.getName() != kShardingAttrName)
-    return op->emitError("unknown attribute ") << attr.getName();
   auto func = dyn_cast<FunctionOpInterface>(op);
   if (!func)
-    return op->emitError("dist.sharding: expected arguments of a function");
+    return op->emitError() << attr.getName() << ": expected arguments of a function";
+  if (attr.getName() == kGlobalTypeAttrName)
+    return verifyGlobalType(op, attr.getValue(), func.getArgumentTypes()[argIndex]);
+  if (attr.getName() != kShardingAttrName)
+    return op->emitError("unknown attribute ") << attr.getName();
   return verifyOn(op, attr.getValue(), func.getArgumentTypes()[argIndex],
                   "dist.sharding of argument " + Twine(argIndex));
 }
 
 LogicalResult DistDialect::verifyRegionResultAttribute(Operation *op, unsigned,
                                                        unsigned resultIndex, NamedAttribute attr) {
-  if (attr.getName() != kShardingAttrName)
-    return op->emitError("unknown attribute ") << attr.getName();
   auto func = dyn_cast<FunctionOpInterface>(op);
   if (!func)
-    return op->emitError("dist.sharding: expected results of a function");
+    return op->emitError() << attr.getName() << ": expected results of a function";
+  if (attr.getName() == kGlobalTypeAttrName)
+    return verifyGlobalType(op, attr.getValue(), func.getResultTypes()[resultIndex]);
+  if (attr.getName() != kShardingAttrName)
+    return op->emitError("unknown attribute ") << attr.getName();
   return verifyOn(op, attr.getValue(), func.getResultTypes()[resultIndex],
                   "dist.sharding of result " + Twine(resultIndex));
 }

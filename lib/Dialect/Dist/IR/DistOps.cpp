@@ -189,3 +189,7 @@ LogicalResult TileOffsetOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError("tile ") << static_cast<int64_t>(getTile()) << " must be positive";
   return checkedMesh(*this, symbols);
 }
+
+LogicalResult KeepFirstOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return checkedMesh(*this, symbols);
+}

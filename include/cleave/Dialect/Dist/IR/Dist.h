@@ -31,8 +31,14 @@
 
 namespace cleave::dist {
 
-/// Names of attributes that strategies and passes share.
+/// On arguments and results of functions: the sharding. On operations: an array,
+/// one sharding for each result.
 inline constexpr llvm::StringLiteral kShardingAttrName = "dist.sharding";
+/// On arguments and results of local functions: the type of the whole tensor.
+inline constexpr llvm::StringLiteral kGlobalTypeAttrName = "dist.global_type";
+/// On operations between dist-plan-ops and dist-partition: `factors`, the axes
+/// of each factor, and `carry`, the axes over which operands are taken partial.
+inline constexpr llvm::StringLiteral kPlanAttrName = "dist.plan";
 
 /// Reports through `emitError` when the sharding does not fit the type or the
 /// mesh (constraints S2 to S4). `type` may be null.

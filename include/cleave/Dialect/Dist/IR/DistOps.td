@@ -231,6 +231,26 @@ def Dist_SliceOp : Dist_RankOp<"slice"> {
   }];
 }
 
+def Dist_KeepFirstOp : Dist_RankOp<"keep_first", [SameOperandsAndResultType]> {
+  let summary = "Turns a value that all ranks hold into addends of it";
+  let description = [{
+    The first rank of each group keeps the value, the others get zeros, so that
+    a later sum over the axes counts it once. No communication.
+
+    ```mlir
+    %1 = dist.keep_first %0 over @m {"x"} : tensor<f32>
+    ```
+
+    Constraints: (C1).
+  }];
+  let arguments = (ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh,
+                       Dist_AxisListAttr:$axes);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $input `over` $mesh custom<AxisList>($axes) attr-dict `:` type($input)
+  }];
+}
+
 def Dist_AxisIndexOp : Dist_RankOp<"axis_index"> {
   let summary = "The rank's index in its group";
   let description = [{
