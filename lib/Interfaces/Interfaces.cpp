@@ -36,7 +36,3 @@ cleave::ShardingRule cleave::ShardingRule::replicated(Operation *op) {
     rule.results.push_back(whole(type));
   return rule;
 }
-
-LogicalResult cleave::planLocalByCloning(Operation *op, LocalPlan &plan) {
-  return op->emitOpError("cannot be partitioned: it has no local plan");
-}

@@ -24,7 +24,8 @@ namespace cleave {
 enum class FactorKind {
   /// In results as in operands: each tile is computed from its own tiles.
   PassThrough,
-  /// In operands only: tiles of the operands give partial results.
+  /// In operands, absent from some result: tiles of the operands give partial
+  /// results (with combiner None, planLocal combines them itself).
   Reduction,
   /// Must be whole in every tile.
   NeedReplication,
@@ -32,7 +33,8 @@ enum class FactorKind {
   Permutation,
 };
 
-/// How partial results of a reduction factor are combined.
+/// How the partial values of a result that lacks a split factor are combined.
+/// None: the result is the same on all ranks of the split.
 enum class FactorCombiner { None, Sum, Max, Min };
 
 struct Factor {
@@ -50,6 +52,13 @@ using TensorFactors = llvm::SmallVector<DimFactors, 4>;
 struct ShardingRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<TensorFactors> operands, results;
+  /// Groups of operands in which the operation is jointly linear, the others
+  /// being fixed: {0, 1} for an addition; {0} and {1} for a product. Addends of all
+  /// operands of a group give addends of the results.
+  llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 2> linear;
+  /// The operation only places elements of the group, so that candidates of a
+  /// maximum or minimum pass through it as well as addends do.
+  bool movement = false;
 
   /// Adds a factor and returns its index.
   int64_t addFactor(int64_t size, FactorKind kind = FactorKind::PassThrough,

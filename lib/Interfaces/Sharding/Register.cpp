@@ -1,7 +1,50 @@
-// Attaches the Sharding models of all families of operations.
+// Attaches the sharding rules of all families of operations.
+
+#include "Model.h"
 
 #include "cleave/Interfaces/Models.h"
 
 #include "mlir/IR/DialectRegistry.h"
 
-void cleave::registerShardingModels(mlir::DialectRegistry &registry) {}
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::sharding;
+
+void cleave::registerShardingModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *, math::MathDialect *,
+                            nn::NNDialect *) {
+    attachElementwise(context);
+    attachShape(context);
+    attachContraction(context);
+    attachIndexing(context);
+    attachRows(context);
+    attachAttention(context);
+    attachTraining(context);
+    // Local forms are built with operations of the sharding dialect.
+    context->loadDialect<dist::DistDialect>();
+  });
+}
+
+TensorFactors cleave::sharding::addFactors(ShardingRule &rule, ArrayRef<int64_t> shape,
+                                           FactorKind kind, FactorCombiner combiner) {
+  TensorFactors dims;
+  for (int64_t size : shape)
+    dims.push_back({rule.addFactor(size, kind, combiner)});
+  return dims;
+}
+
+ShardingRule cleave::sharding::elementwise(Operation *op) {
+  ShardingRule rule;
+  TensorFactors dims;
+  if (auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType()))
+    dims = addFactors(rule, type.getShape());
+  auto factorsOf = [&](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && tensor.getRank() != 0 ? dims : TensorFactors();
+  };
+  for (Type type : op->getOperandTypes())
+    rule.operands.push_back(factorsOf(type));
+  for (Type type : op->getResultTypes())
+    rule.results.push_back(factorsOf(type));
+  return rule;
+}

@@ -1,0 +1,115 @@
+// Rules of elementwise operations of arith and math, of constants, and of the
+// nn operations that work element by element.
+
+#include "Model.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::sharding;
+
+namespace {
+
+template <typename Op> ShardingRule plain(Op op) { return elementwise(op); }
+
+/// Linear in all operands jointly: additions and subtractions.
+template <typename Op> ShardingRule additive(Op op) {
+  ShardingRule rule = elementwise(op);
+  rule.linear = {{0, 1}};
+  return rule;
+}
+
+/// Linear in each of two operands.
+template <typename Op> ShardingRule product(Op op) {
+  ShardingRule rule = elementwise(op);
+  rule.linear = {{0}, {1}};
+  return rule;
+}
+
+/// Linear in the first operand.
+template <typename Op> ShardingRule linear(Op op) {
+  ShardingRule rule = elementwise(op);
+  rule.linear = {{0}};
+  return rule;
+}
+
+ShardingRule select(arith::SelectOp op) {
+  ShardingRule rule = elementwise(op);
+  rule.linear = {{1, 2}};
+  return rule;
+}
+
+ShardingRule constant(arith::ConstantOp op) {
+  ShardingRule rule;
+  auto type = dyn_cast<RankedTensorType>(op.getType());
+  rule.results.push_back(type ? addFactors(rule, type.getShape()) : TensorFactors());
+  return rule;
+}
+
+/// A splat shrinks; other values are cut.
+LogicalResult planConstant(arith::ConstantOp op, LocalPlan &plan) {
+  auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
+  if (!dense)
+    return op.emitOpError("cannot be partitioned: its value is no dense tensor");
+  OpBuilder &builder = plan.builder();
+  if (dense.isSplat()) {
+    plan.setResults(arith::ConstantOp::create(builder, plan.loc(),
+                                              dense.resizeSplat(plan.resultType(0)))
+                        ->getResults());
+    return success();
+  }
+  Value value = arith::ConstantOp::create(builder, plan.loc(), dense);
+  for (auto [dim, made] : llvm::enumerate(plan.rule().results[0])) {
+    int64_t factor = made[0];
+    if (!plan.isSplit(factor))
+      continue;
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape[dim] = plan.tile(factor);
+    value = dist::SliceOp::create(builder, plan.loc(), type.clone(shape), value,
+                                  builder.getI64IntegerAttr(dim), plan.mesh().name(), plan.mesh().list(plan.axesOf(factor)));
+  }
+  plan.setResults(value);
+  return success();
+}
+
+template <typename... Ops> void attachPlain(MLIRContext *context) {
+  (attach<Ops, plain<Ops>>(context), ...);
+}
+template <typename... Ops> void attachAdditive(MLIRContext *context) {
+  (attach<Ops, additive<Ops>>(context), ...);
+}
+template <typename... Ops> void attachProduct(MLIRContext *context) {
+  (attach<Ops, product<Ops>>(context), ...);
+}
+template <typename... Ops> void attachLinear(MLIRContext *context) {
+  (attach<Ops, linear<Ops>>(context), ...);
+}
+
+} // namespace
+
+void cleave::sharding::attachElementwise(MLIRContext *context) {
+  attach<arith::ConstantOp, constant, planConstant>(context);
+  attach<arith::SelectOp, select>(context);
+  attachAdditive<arith::AddFOp, arith::SubFOp, arith::AddIOp, arith::SubIOp>(context);
+  attachProduct<arith::MulFOp, arith::MulIOp>(context);
+  attachLinear<arith::NegFOp, arith::DivFOp, arith::ExtFOp, arith::SIToFPOp, arith::ExtSIOp,
+               nn::GeluGradOp>(context);
+  attachPlain<arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
+              arith::RemFOp, arith::CmpFOp, arith::CmpIOp, arith::AndIOp, arith::OrIOp,
+              arith::XOrIOp, arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp, arith::DivSIOp,
+              arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::CeilDivSIOp,
+              arith::FloorDivSIOp, arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp,
+              arith::TruncFOp, arith::TruncIOp, arith::ExtUIOp, arith::FPToSIOp, arith::FPToUIOp,
+              arith::UIToFPOp, arith::BitcastOp>(context);
+  attachPlain<math::AbsFOp, math::AbsIOp, math::AcosOp, math::AcoshOp, math::AsinOp, math::AsinhOp,
+              math::AtanOp, math::Atan2Op, math::AtanhOp, math::CbrtOp, math::CeilOp,
+              math::CopySignOp, math::CosOp, math::CoshOp, math::SinOp, math::SinhOp, math::TanOp,
+              math::TanhOp, math::ErfOp, math::ErfcOp, math::ExpOp, math::Exp2Op, math::ExpM1Op,
+              math::FloorOp, math::FmaOp, math::FPowIOp, math::IPowIOp, math::LogOp, math::Log10Op,
+              math::Log1pOp, math::Log2Op, math::PowFOp, math::RoundOp, math::RoundEvenOp,
+              math::RsqrtOp, math::SqrtOp, math::TruncOp, math::IsFiniteOp, math::IsInfOp,
+              math::IsNaNOp, math::IsNormalOp>(context);
+  attachPlain<nn::GeluOp, nn::SigmoidOp>(context);
+}

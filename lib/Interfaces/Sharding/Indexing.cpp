@@ -1,0 +1,87 @@
+// Rules of gather and scatter. Along the dimension that the indices address,
+// the table is split as any other: each rank reads or adds at indices less its
+// tile's offset, and what lies outside its tile reads zeros or is dropped. So a
+// gather gives addends, and a scatter gives its own tile.
+
+#include "Model.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::sharding;
+
+namespace {
+
+ShardingRule gather(nn::GatherOp op) {
+  ShardingRule rule;
+  TensorFactors table, indices, result;
+  int64_t along = op.getDim();
+  indices = addFactors(rule, shapeOf(op.getIndices()));
+  for (auto [dim, size] : llvm::enumerate(shapeOf(op.getTable()))) {
+    if (int64_t(dim) == along) {
+      table.push_back({rule.addFactor(size, FactorKind::Reduction, FactorCombiner::Sum)});
+      llvm::append_range(result, indices);
+    } else {
+      table.push_back({rule.addFactor(size)});
+      result.push_back(table.back());
+    }
+  }
+  rule.operands = {table, indices};
+  rule.results = {result};
+  rule.linear = {{0}};
+  return rule;
+}
+
+ShardingRule scatterAdd(nn::ScatterAddOp op) {
+  ShardingRule rule;
+  TensorFactors indices, updates, result;
+  int64_t along = op.getDim();
+  indices = addFactors(rule, shapeOf(op.getIndices()), FactorKind::Reduction, FactorCombiner::Sum);
+  for (auto [dim, size] : llvm::enumerate(shapeOf(op.getResult()))) {
+    result.push_back({rule.addFactor(size)});
+    if (int64_t(dim) == along)
+      llvm::append_range(updates, indices);
+    else
+      updates.push_back(result.back());
+  }
+  rule.operands = {indices, updates};
+  rule.results = {result};
+  rule.linear = {{1}};
+  return rule;
+}
+
+/// Indices relative to the tile of `factor`.
+Value shifted(LocalPlan &plan, Value indices, int64_t factor) {
+  if (!plan.isSplit(factor))
+    return indices;
+  auto type = cast<RankedTensorType>(indices.getType());
+  Value offset = plan.offset(factor);
+  auto scalar = RankedTensorType::get({}, type.getElementType());
+  if (scalar != offset.getType())
+    offset = arith::TruncIOp::create(plan.builder(), plan.loc(), scalar, offset);
+  return arith::SubIOp::create(plan.builder(), plan.loc(), indices, plan.splat(offset, type));
+}
+
+LogicalResult planGather(nn::GatherOp op, LocalPlan &plan) {
+  // Padding of the table needs no mask: no index of the whole table shifts
+  // onto it.
+  plan.setOperand(1, shifted(plan, plan.operand(1), plan.rule().operands[0][op.getDim()][0]));
+  plan.setResults(plan.cloneLocal()->getResults());
+  return success();
+}
+
+LogicalResult planScatterAdd(nn::ScatterAddOp op, LocalPlan &plan) {
+  plan.setOperand(0, shifted(plan, plan.operand(0), plan.rule().results[0][op.getDim()][0]));
+  for (auto [factor, info] : llvm::enumerate(plan.rule().factors))
+    if (info.kind == FactorKind::Reduction)
+      plan.setOperand(1, plan.masked(plan.operand(1), plan.rule().operands[1], factor,
+                                     FactorCombiner::Sum));
+  plan.setResults(plan.cloneLocal()->getResults());
+  return success();
+}
+
+} // namespace
+
+void cleave::sharding::attachIndexing(MLIRContext *context) {
+  attach<nn::GatherOp, gather, planGather>(context);
+  attach<nn::ScatterAddOp, scatterAdd, planScatterAdd>(context);
+}

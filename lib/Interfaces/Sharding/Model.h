@@ -1,0 +1,65 @@
+// What the files of sharding rules share: attaching functions as an external
+// model, and words for common rules.
+
+#ifndef CLEAVE_LIB_INTERFACES_SHARDING_MODEL_H
+#define CLEAVE_LIB_INTERFACES_SHARDING_MODEL_H
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/LocalPlan.h"
+
+namespace cleave::sharding {
+
+/// ShardingRuleInterface for `Op` by a plain function; the default local form.
+template <typename Op, ShardingRule (*Rule)(Op)>
+struct RuleModel
+    : ShardingRuleInterface::ExternalModel<RuleModel<Op, Rule>, Op> {
+  ShardingRule getShardingRule(mlir::Operation *op) const {
+    return Rule(mlir::cast<Op>(op));
+  }
+};
+
+/// The same with a local form of its own.
+template <typename Op, ShardingRule (*Rule)(Op), mlir::LogicalResult (*Plan)(Op, LocalPlan &)>
+struct PlanModel
+    : ShardingRuleInterface::ExternalModel<PlanModel<Op, Rule, Plan>, Op> {
+  ShardingRule getShardingRule(mlir::Operation *op) const {
+    return Rule(mlir::cast<Op>(op));
+  }
+  mlir::LogicalResult planLocal(mlir::Operation *op, LocalPlan &plan) const {
+    return Plan(mlir::cast<Op>(op), plan);
+  }
+};
+
+template <typename Op, ShardingRule (*Rule)(Op)> void attach(mlir::MLIRContext *context) {
+  Op::template attachInterface<RuleModel<Op, Rule>>(*context);
+}
+template <typename Op, ShardingRule (*Rule)(Op), mlir::LogicalResult (*Plan)(Op, LocalPlan &)>
+void attach(mlir::MLIRContext *context) {
+  Op::template attachInterface<PlanModel<Op, Rule, Plan>>(*context);
+}
+
+inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
+  return mlir::cast<mlir::RankedTensorType>(value.getType()).getShape();
+}
+
+/// One factor for each dimension of `shape`.
+TensorFactors addFactors(ShardingRule &rule, llvm::ArrayRef<int64_t> shape,
+                         FactorKind kind = FactorKind::PassThrough,
+                         FactorCombiner combiner = FactorCombiner::None);
+
+/// Operands and results of one shape, element by element; operands of rank 0
+/// among others have no factors.
+ShardingRule elementwise(mlir::Operation *op);
+
+/// One function per family.
+void attachElementwise(mlir::MLIRContext *context);
+void attachShape(mlir::MLIRContext *context);
+void attachContraction(mlir::MLIRContext *context);
+void attachIndexing(mlir::MLIRContext *context);
+void attachRows(mlir::MLIRContext *context);
+void attachAttention(mlir::MLIRContext *context);
+void attachTraining(mlir::MLIRContext *context);
+
+} // namespace cleave::sharding
+
+#endif
