@@ -14,6 +14,7 @@
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Memory/Passes.h"
 #include "cleave/Strategy/Passes.h"
+#include "cleave/Partition/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -28,6 +29,8 @@ int main(int argc, char **argv) {
   cleave::check::registerCheckPasses();
   cleave::conversion::registerToRTPasses();
   cleave::memory::registerMemoryPasses();
+  cleave::registerPartitionPasses();
+  cleave::registerPartitionPipeline();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
                   mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,

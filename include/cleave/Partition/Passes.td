@@ -1,0 +1,158 @@
+//===- Passes.td - from shardings to the program of one rank -----*- tablegen -*-===//
+
+#ifndef CLEAVE_PARTITION_PASSES_TD
+#define CLEAVE_PARTITION_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
+  let summary = "Spread shardings to all values, to a fixed point";
+  let description = [{
+    Before: some arguments, results and `dist.constrain` carry shardings. After:
+    every argument, result and operation has a closed `dist.sharding`, the same for
+    one name in all functions.
+
+    Works on factors (see ShardingRule.h): a factor that is split in one tensor of
+    an operation is split in all of them, as far as their dimensions are open
+    and the axis is free there. What keeps tensors alike goes first, then what moves
+    elements, then contractions; shardings of priority 0 go before those of 1. Where
+    two tensors disagree, each keeps its own, and the larger one's is spread further.
+    Constants and index grids take no part: they are emitted anew for each layout.
+    Which axes are gathered or left partial is decided by `dist-plan-ops`.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {?} ]>}) -> tensor<4x6xf32> {
+      %0 = math.exp %x : tensor<4x6xf32>
+      return %0 : tensor<4x6xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {} ]>})
+        -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {} ]>}) {
+      %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{"d"}, {} ]>]} : tensor<4x6xf32>
+      return %0 : tensor<4x6xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"remarks", "remarks", "bool", "false",
+           "Tell for every split dimension where its sharding came from.">
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+}
+
+def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
+  let summary = "Choose for each operation the axes of its factors";
+  let description = [{
+    Before: every value has a sharding. After: every operation has a `dist.plan`:
+    `factors` lists the axes of each factor of its rule, from which follow the
+    layouts that its operands must have and those in which results appear;
+    `carry` lists the axes over which it takes operands partial and gives
+    results partial. The `dist.sharding` of a result that stays partial says so.
+
+    Where the tensors of an operation agree there is one choice. Elsewhere all
+    assignments of axes to factors are weighed: bytes that the operands' and
+    results' reshards send, against the work that is not divided. Addends pass
+    through linear operations as long as no one else reads them, so that sums of
+    several partial values are reduced once.
+
+    Before:
+    ```mlir
+    %0 = nn.einsum "bh,hf->bf" %x, %w {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : ...
+    ```
+
+    After, with h split by t in both operands:
+    ```mlir
+    %0 = nn.einsum "bh,hf->bf" %x, %w {
+      dist.plan = {carry = #dist.axes<{}>, factors = [#dist.axes<{}>, #dist.axes<{"t"}>, #dist.axes<{}>]},
+      dist.sharding = [#dist.sharding<@m, [{}, {} ], partial = sum{"t"}>]} : ...
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+}
+
+def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
+  let summary = "Rewrite functions into the program of one rank";
+  let description = [{
+    Before: plans and shardings on every operation, values of logical shape. After:
+    values have the shapes of tiles, and every movement of data is an
+    explicit collective. Arguments and results keep `dist.sharding` and gain
+    `dist.global_type`, the type of the whole tensor. `dist.constrain` is gone.
+
+    Each operation emits its own local form (ShardingRuleInterface::planLocal).
+    Between the layout that a value has and the one that a reader needs stands a
+    reshard, shared by readers of the same layout. A gather of an activation
+    that no constraint asked for is reported as a remark with size and source.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {} ]>})
+        -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {} ]>}) {
+      return %x : tensor<4x6xf32>
+    }
+    ```
+
+    After, with d = 2:
+    ```mlir
+    func.func @f(%x: tensor<2x6xf32> {dist.global_type = tensor<4x6xf32>, dist.sharding = #dist.sharding<@m, [{"d"}, {} ]>})
+        -> (tensor<4x6xf32> {dist.global_type = tensor<4x6xf32>, dist.sharding = #dist.sharding<@m, [{}, {} ]>}) {
+      %0 = dist.all_gather %x dims [0] over @m {"d"} purpose activation : (tensor<2x6xf32>) -> tensor<4x6xf32>
+      return %0 : tensor<4x6xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
+  let summary = "Prove that a local program treats every value as what it is";
+  let description = [{
+    Knows for every value and mesh axis whether the ranks along it hold the same
+    value, tiles of one dimension, addends (or candidates of a maximum or
+    minimum), or simply different values. Changes nothing; runs after every pass
+    on local programs.
+
+    Errors: a partial value read by an operation that is not linear in it, or added
+    to one that is not partial; a reduction over an axis on which its operand is not
+    partial, or of another kind; operands split on different dimensions by one
+    axis; a result that is not as its `dist.sharding` says.
+
+    ```mlir
+    // Refused: exp of addends.
+    %0 = nn.reduce sum %x dims = [0] : tensor<2x6xf32> -> tensor<6xf32>
+    %1 = math.exp %0 : tensor<6xf32>
+    ```
+  }];
+}
+
+def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
+  let summary = "Send fewer messages";
+  let description = [{
+    On local programs: an all-reduce of which only this rank's tile is read becomes
+    a reduce-scatter; equal collectives are shared; independent
+    collectives of one kind, group and purpose become one message where nothing has to
+    wait for it longer than for the last of them (buckets of at most `bucket`
+    bytes). Order of collectives is the same on all ranks, before and after.
+
+    Before:
+    ```mlir
+    %0 = dist.all_reduce sum %a over @m {"d"} purpose gradient : tensor<6xf32>
+    %1 = dist.all_reduce sum %b over @m {"d"} purpose gradient : tensor<8xf32>
+    ```
+
+    After:
+    ```mlir
+    %0:2 = dist.all_reduce sum %a, %b over @m {"d"} purpose gradient : tensor<6xf32>, tensor<8xf32>
+    ```
+  }];
+  let options = [
+    Option<"bucket", "bucket", "int64_t", "26214400", "Largest message in bytes.">
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+}
+
+#endif

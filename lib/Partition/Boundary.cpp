@@ -1,0 +1,107 @@
+//===- Boundary.cpp - the table of names at function boundaries -----------===//
+
+#include "cleave/Partition/Boundary.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::partition;
+
+Type Port::type() const {
+  func::FuncOp f = func;
+  return isResult ? f.getResultTypes()[index] : f.getArgumentTypes()[index];
+}
+
+Attribute Port::attr(StringRef name) const {
+  func::FuncOp f = func;
+  return isResult ? f.getResultAttr(index, name) : f.getArgAttr(index, name);
+}
+
+void Port::setAttr(StringRef name, Attribute value) const {
+  func::FuncOp f = func;
+  if (isResult)
+    f.setResultAttr(index, name, value);
+  else
+    f.setArgAttr(index, name, value);
+}
+
+StringRef Port::name() const {
+  auto value = dyn_cast_or_null<StringAttr>(attr(nn::kNameAttr));
+  return value ? value.getValue() : StringRef();
+}
+
+StringRef Port::role() const {
+  auto value = dyn_cast_or_null<StringAttr>(attr(nn::kRoleAttr));
+  return value ? value.getValue() : StringRef();
+}
+
+dist::ShardingAttr Port::sharding() const {
+  return dyn_cast_or_null<dist::ShardingAttr>(attr(dist::kShardingAttrName));
+}
+
+void Port::setSharding(dist::ShardingAttr sharding) const {
+  setAttr(dist::kShardingAttrName, sharding);
+}
+
+Location Port::loc() const {
+  func::FuncOp f = func;
+  return isResult ? f.getLoc() : f.getArgument(index).getLoc();
+}
+
+SmallVector<Port> cleave::partition::portsOf(ModuleOp module) {
+  SmallVector<Port> ports;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (func.isExternal())
+      continue;
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      ports.push_back({func, false, i});
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      ports.push_back({func, true, i});
+  }
+  return ports;
+}
+
+SmallVector<SmallVector<Port>> cleave::partition::boundaryTable(ModuleOp module) {
+  llvm::MapVector<std::pair<StringRef, StringRef>, SmallVector<Port>> groups;
+  for (const Port &port : portsOf(module))
+    if (!port.name().empty())
+      groups[{port.role(), port.name()}].push_back(port);
+  SmallVector<SmallVector<Port>> table;
+  for (auto &[key, ports] : groups)
+    table.push_back(std::move(ports));
+  return table;
+}
+
+func::FuncOp cleave::partition::updateFunction(ModuleOp module) {
+  for (const Port &port : portsOf(module))
+    if (!port.isResult && port.role() == "gradient")
+      return port.func;
+  return {};
+}
+
+LogicalResult cleave::partition::verifyBoundary(ModuleOp module) {
+  bool failed = false;
+  for (ArrayRef<Port> group : boundaryTable(module)) {
+    const Port &first = group.front();
+    for (const Port &port : group.drop_front()) {
+      auto where = [](const Port &p) {
+        func::FuncOp f = p.func;
+        return ("@" + f.getName() + (p.isResult ? " result " : " argument ") + Twine(p.index)).str();
+      };
+      if (port.type() != first.type() || port.sharding() != first.sharding()) {
+        InFlightDiagnostic error = emitError(port.loc())
+                                   << port.role() << " '" << port.name() << "' is " << port.type();
+        if (port.sharding())
+          error << " with " << port.sharding();
+        error << " in " << where(port) << ", expected as in " << where(first) << ": "
+              << first.type();
+        if (first.sharding())
+          error << " with " << first.sharding();
+        failed = true;
+      }
+    }
+  }
+  return failure(failed);
+}

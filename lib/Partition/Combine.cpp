@@ -1,0 +1,213 @@
+//===- Combine.cpp - dist-combine -----------------------------------------===//
+//
+// Fewer and smaller messages, on local programs. Three rewrites in order: an
+// all-reduce of which only the own tile is read, equal collectives, messages
+// that can go together.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Partition/FactorGraph.h"
+#include "cleave/Partition/Passes.h"
+#include "mlir/IR/PatternMatch.h"
+#include "llvm/ADT/MapVector.h"
+#include <map>
+
+namespace cleave {
+#define GEN_PASS_DEF_DISTCOMBINEPASS
+#include "cleave/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+
+namespace {
+
+/// all_reduce, then only slices by its own axes along one dimension that
+/// divides: a reduce_scatter.
+void scatterReductions(func::FuncOp func, MeshAttr mesh) {
+  SmallVector<AllReduceOp> reductions(func.getBody().getOps<AllReduceOp>());
+  for (AllReduceOp reduce : reductions) {
+    if (reduce.getNumOperands() != 1 || reduce->getResult(0).use_empty())
+      continue;
+    SmallVector<dist::SliceOp> slices;
+    for (Operation *user : reduce->getResult(0).getUsers()) {
+      auto slice = dyn_cast<dist::SliceOp>(user);
+      if (!slice || slice.getAxes() != reduce.getAxes() ||
+          (!slices.empty() && slices[0].getDim() != slice.getDim()))
+        break;
+      slices.push_back(slice);
+    }
+    auto type = cast<RankedTensorType>(reduce->getResult(0).getType());
+    int64_t ways = axesSize(mesh, reduce.getAxes().getAxes());
+    if (slices.empty() ||
+        size_t(std::distance(reduce->getResult(0).use_begin(), reduce->getResult(0).use_end())) !=
+            slices.size() ||
+        type.getDimSize(slices[0].getDim()) % ways != 0)
+      continue;
+    OpBuilder builder(reduce);
+    auto scatter = ReduceScatterOp::create(
+        builder, reduce.getLoc(), TypeRange{slices[0].getType()}, reduce.getKindAttr(),
+        reduce.getInputs(), builder.getDenseI64ArrayAttr({int64_t(slices[0].getDim())}),
+        reduce.getMeshAttr(), reduce.getAxes(), reduce.getPurposeAttr());
+    for (dist::SliceOp slice : slices) {
+      slice.replaceAllUsesWith(scatter->getResult(0));
+      slice.erase();
+    }
+    reduce.erase();
+  }
+}
+
+/// What two messages must have in common to go together: everything but the
+/// dimensions, and the element type.
+std::string keyOf(Operation *op) {
+  std::string key;
+  llvm::raw_string_ostream out(key);
+  out << op->getName() << ' ';
+  for (NamedAttribute attr : op->getAttrs())
+    if (attr.getName() != "dims" && attr.getName() != "split_dims" &&
+        attr.getName() != "concat_dims")
+      out << attr.getName().getValue() << '=' << attr.getValue() << ' ';
+  out << cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+  return key;
+}
+
+/// Collectives that may be merged: every operand with its own dimension.
+bool isVariadic(Operation *op) {
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp>(op);
+}
+
+class Buckets {
+public:
+  Buckets(func::FuncOp func, int64_t limit) : block(func.getBody().front()), limit(limit) {
+    for (auto [index, op] : llvm::enumerate(block))
+      order[&op] = index;
+  }
+
+  /// Greedily, in program order: a message joins the first open bucket of its
+  /// kind, unless someone reads the bucket before the message's operands are
+  /// known, or the message depends on the bucket.
+  void run() {
+    std::map<std::string, SmallVector<SmallVector<Operation *>>> open;
+    for (Operation &op : block) {
+      if (!isVariadic(&op))
+        continue;
+      auto &buckets = open[keyOf(&op)];
+      bool joined = false;
+      for (SmallVector<Operation *> &bucket : buckets)
+        if (fits(bucket, &op)) {
+          bucket.push_back(&op);
+          joined = true;
+          break;
+        }
+      if (!joined)
+        buckets.push_back({&op});
+    }
+    for (auto &[key, buckets] : open)
+      for (SmallVector<Operation *> &bucket : buckets)
+        if (bucket.size() > 1)
+          merge(bucket);
+  }
+
+private:
+  static int64_t bytes(Operation *op) {
+    return cast<CollectiveOpInterface>(op).getPayloadBytes();
+  }
+
+  bool fits(ArrayRef<Operation *> bucket, Operation *op) const {
+    int64_t total = bytes(op);
+    for (Operation *member : bucket)
+      total += bytes(member);
+    if (total > limit)
+      return false;
+    // The merged message stands where the last one does.
+    unsigned place = order.lookup(op);
+    for (Operation *member : bucket)
+      for (Operation *user : member->getUsers())
+        if (order.lookup(block.findAncestorOpInBlock(*user)) < place)
+          return false;
+    return !dependsOn(op, bucket);
+  }
+
+  /// Users of the bucket all stand after `op`, so only `op` itself could read
+  /// it; its operands then would stand after it.
+  bool dependsOn(Operation *op, ArrayRef<Operation *> bucket) const {
+    return llvm::any_of(op->getOperands(), [&](Value operand) {
+      return operand.getDefiningOp() && llvm::is_contained(bucket, operand.getDefiningOp());
+    });
+  }
+
+  void merge(ArrayRef<Operation *> bucket) {
+    Operation *last = bucket.back();
+    OpBuilder builder(last);
+    SmallVector<Value> inputs;
+    SmallVector<Type> types;
+    SmallVector<Location> locs;
+    llvm::MapVector<StringRef, SmallVector<int64_t>> dims;
+    for (Operation *op : bucket) {
+      llvm::append_range(inputs, op->getOperands());
+      llvm::append_range(types, op->getResultTypes());
+      locs.push_back(op->getLoc());
+      for (StringRef name : {"dims", "split_dims", "concat_dims"})
+        if (auto attr = op->getAttrOfType<DenseI64ArrayAttr>(name))
+          llvm::append_range(dims[name], attr.asArrayRef());
+    }
+    OperationState state(builder.getFusedLoc(locs), last->getName());
+    state.addOperands(inputs);
+    state.addTypes(types);
+    state.addAttributes(last->getAttrs());
+    for (auto &[name, values] : dims)
+      state.attributes.set(name, builder.getDenseI64ArrayAttr(values));
+    Operation *merged = builder.create(state);
+    unsigned at = 0;
+    for (Operation *op : bucket) {
+      op->replaceAllUsesWith(merged->getResults().slice(at, op->getNumResults()));
+      at += op->getNumResults();
+      op->erase();
+    }
+  }
+
+  Block &block;
+  int64_t limit;
+  llvm::DenseMap<Operation *, unsigned> order;
+};
+
+/// Equal collectives on equal operands; what is gathered is not kept alive for
+/// it across the save that separates forward and backward, since the
+/// backward pass reads the saved value.
+void shareEqual(func::FuncOp func) {
+  llvm::DenseMap<std::pair<Value, Attribute>, Operation *> seen;
+  for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
+    if (!isa<CollectiveOpInterface>(op) || op.getNumOperands() != 1)
+      continue;
+    SmallVector<NamedAttribute> attrs(op.getAttrs());
+    attrs.emplace_back(StringAttr::get(op.getContext(), "op"), op.getName().getIdentifier());
+    attrs.emplace_back(StringAttr::get(op.getContext(), "type"),
+                       TypeAttr::get(op.getResult(0).getType()));
+    auto [at, isNew] =
+        seen.insert({{op.getOperand(0), DictionaryAttr::get(op.getContext(), attrs)}, &op});
+    if (isNew)
+      continue;
+    op.replaceAllUsesWith(at->second);
+    op.erase();
+  }
+}
+
+struct DistCombinePass : cleave::impl::DistCombinePassBase<DistCombinePass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
+    if (failed(mesh))
+      return signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isExternal())
+        continue;
+      scatterReductions(func, mesh->mesh());
+      shareEqual(func);
+      Buckets(func, bucket).run();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,324 @@
+//===- Partition.cpp - dist-partition -------------------------------------===//
+//
+// Emits the local program, operation by operation, as planned. Everything that
+// is specific to an operation is behind planLocal.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Partition/FactorGraph.h"
+#include "cleave/Partition/Passes.h"
+#include "cleave/Partition/Reshard.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_DISTPARTITIONPASS
+#include "cleave/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+namespace {
+
+/// Partitions one function.
+class Partitioner {
+public:
+  Partitioner(func::FuncOp func, const MeshAxes &mesh)
+      : func(func), mesh(mesh), builder(func.getContext()) {
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      takesGradients |= role(func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr)) == "gradient";
+  }
+
+  LogicalResult run() {
+    Block &global = func.getBody().front();
+    auto *local = new Block();
+    SmallVector<Type> argumentTypes, resultTypes;
+    for (auto [index, argument] : llvm::enumerate(global.getArguments())) {
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      if (!type)
+        return func.emitError("argument ") << index << " is no tensor and cannot be partitioned";
+      auto sharding = func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
+      Layout layout = sharding ? mesh.layout(sharding) : Layout(type.getRank());
+      Type tile = mesh.tile(layout, type);
+      argumentTypes.push_back(tile);
+      define(argument, local->addArgument(tile, argument.getLoc()), layout);
+      func.setArgAttr(index, kShardingAttrName, mesh.sharding(layout));
+      func.setArgAttr(index, kGlobalTypeAttrName, TypeAttr::get(type));
+    }
+    func.getBody().push_back(local);
+    builder.setInsertionPointToEnd(local);
+    for (Operation &op : global.without_terminator())
+      if (failed(partition(&op)))
+        return failure();
+    Operation *terminator = global.getTerminator();
+    SmallVector<Value> returned;
+    for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
+      auto type = dyn_cast<RankedTensorType>(operand.getType());
+      if (!type)
+        return func.emitError("result ") << index << " is no tensor and cannot be partitioned";
+      auto sharding = func.getResultAttrOfType<ShardingAttr>(index, kShardingAttrName);
+      Layout layout = sharding ? mesh.layout(sharding) : Layout(type.getRank());
+      FailureOr<Value> value = in(operand, layout, terminator, purposeOfResult(index, operand));
+      if (failed(value))
+        return failure();
+      returned.push_back(*value);
+      resultTypes.push_back((*value).getType());
+      func.setResultAttr(index, kShardingAttrName, mesh.sharding(layout));
+      func.setResultAttr(index, kGlobalTypeAttrName, TypeAttr::get(type));
+    }
+    func::ReturnOp::create(builder, terminator->getLoc(), returned);
+    global.dropAllReferences();
+    global.erase();
+    func.setFunctionType(builder.getFunctionType(argumentTypes, resultTypes));
+    return success();
+  }
+
+private:
+  struct Local {
+    Layout layout;
+    Value value;
+  };
+
+  static StringRef role(StringAttr attr) { return attr ? attr.getValue() : StringRef(); }
+
+  void define(Value global, Value local, Layout layout) {
+    locals[global].assign(1, {std::move(layout), local});
+  }
+
+  //===--------------------------------------------------------------------===//
+  // What a reshard is for
+  //===--------------------------------------------------------------------===//
+
+  static std::optional<Purpose> purposeOfRole(StringRef role) {
+    if (role == "gradient")
+      return Purpose::Gradient;
+    if (role == "parameter" || role == "state" || role == "buffer" || role == "constant")
+      return Purpose::Parameter;
+    if (role == "loss" || role == "weight")
+      return Purpose::Loss;
+    return std::nullopt;
+  }
+
+  /// From where the value comes: a port of known role, seen through operations
+  /// that only place elements; else an activation, or, among the scalars of
+  /// the update, a part of the norm.
+  Purpose purposeOf(Value value) const {
+    Value at = value;
+    while (Operation *op = at.getDefiningOp()) {
+      if (op->getNumOperands() != 1)
+        break;
+      auto rule = dyn_cast<ShardingRuleInterface>(op);
+      if (!isa<ConstrainOp>(op) && !(rule && rule.getShardingRule().movement))
+        break;
+      at = op->getOperand(0);
+    }
+    if (auto argument = dyn_cast<BlockArgument>(at))
+      if (auto purpose = purposeOfRole(
+              role(func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kRoleAttr))))
+        return *purpose;
+    if (cast<RankedTensorType>(value.getType()).getRank() == 0)
+      return takesGradients ? Purpose::Norm : Purpose::Loss;
+    return Purpose::Activation;
+  }
+
+  Purpose purposeOfResult(unsigned index, Value value) const {
+    auto purpose =
+        purposeOfRole(role(func.getResultAttrOfType<StringAttr>(index, nn::kRoleAttr)));
+    return purpose ? *purpose : purposeOf(value);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Values in layouts
+  //===--------------------------------------------------------------------===//
+
+  /// The local value of `global` in `layout`, moved there if need be. `reader`
+  /// is who asked.
+  FailureOr<Value> in(Value global, const Layout &layout, Operation *reader,
+                      std::optional<Purpose> purpose = std::nullopt) {
+    Operation *op = global.getDefiningOp();
+    SmallVector<Local> &known = locals[global];
+    for (const Local &local : known)
+      if (local.layout == layout)
+        return local.value;
+    auto type = cast<RankedTensorType>(global.getType());
+    if (op && partition::isGenerator(op)) {
+      FailureOr<Value> value = generate(op, layout);
+      if (failed(value))
+        return failure();
+      locals[global].push_back({layout, *value});
+      return *value;
+    }
+    assert(!known.empty() && "operands are partitioned before their users");
+
+    // From the layout that it is kept in, or a cheaper one reached before.
+    size_t best = 0;
+    int64_t bestBytes = -1;
+    SmallVector<Move> moves;
+    for (auto [index, local] : llvm::enumerate(known)) {
+      SmallVector<Move> plan = planReshard(mesh, type.getShape(), local.layout, layout);
+      int64_t bytes = sentBytes(mesh, type.getShape(), bytesPerElement(type), local.layout, plan);
+      if (bestBytes >= 0 && bytes >= bestBytes)
+        continue;
+      best = index;
+      bestBytes = bytes;
+      moves = std::move(plan);
+    }
+    Local from = known[best];
+    Purpose why = purpose ? *purpose : purposeOf(global);
+    report(global, from.layout, moves, reader, why);
+    Value value = emitReshard(builder, global.getLoc(), mesh, type, from.value, from.layout, moves,
+                              why);
+    locals[global].push_back({layout, value});
+    return value;
+  }
+
+  static int64_t bytesPerElement(RankedTensorType type) {
+    return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+  }
+
+  /// A gather of an activation that no constraint or boundary asked for.
+  void report(Value global, const Layout &from, ArrayRef<Move> moves, Operation *reader,
+              Purpose why) {
+    if (why != Purpose::Activation || isa<ConstrainOp, func::ReturnOp>(reader))
+      return;
+    auto type = cast<RankedTensorType>(global.getType());
+    for (const Move &move : moves) {
+      if (move.kind != Move::AllGather && move.kind != Move::AllToAll)
+        continue;
+      int64_t bytes = bytesPerElement(type);
+      for (int64_t extent : mesh.tile(move.after, type.getShape()))
+        bytes *= extent;
+      InFlightDiagnostic remark = emitRemark(reader->getLoc())
+                                  << "unrequested gather of " << bytes << " bytes over "
+                                  << mesh.list(move.axes) << ": " << reader->getName()
+                                  << " reads " << type << " as " << mesh.sharding(move.after)
+                                  << ", it lies as " << mesh.sharding(from);
+      remark.attachNote(global.getLoc()) << "the value comes from here";
+    }
+  }
+
+  /// Emits an operation without operands in any layout.
+  FailureOr<Value> generate(Operation *op, const Layout &layout) {
+    ShardingRule rule = ruleOf(op);
+    SmallVector<Axes> factors(rule.factors.size());
+    for (auto [made, axes] : llvm::zip_equal(rule.results[0], layout.dims))
+      for (auto [factor, part] : llvm::zip_equal(made, axesOfFactors(made, rule, axes, mesh)))
+        factors[factor] = part;
+    LocalPlan plan(op, builder, mesh, rule, factors, {});
+    if (failed(cast<ShardingRuleInterface>(op).planLocal(plan)))
+      return failure();
+    Value value = plan.localResults()[0];
+    Layout have = cleave::layoutOf(rule.results[0], factors);
+    if (have == layout)
+      return value;
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    return emitReshard(builder, op->getLoc(), mesh, type, value, have,
+                       planReshard(mesh, type.getShape(), have, layout), Purpose::Activation);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Operations
+  //===--------------------------------------------------------------------===//
+
+  LogicalResult partition(Operation *op) {
+    if (partition::isGenerator(op))
+      return success();
+    auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
+    if (auto constrain = dyn_cast<ConstrainOp>(op)) {
+      Layout layout = mesh.layout(given ? cast<ShardingAttr>(given[0]) : constrain.getSharding());
+      FailureOr<Value> value = in(constrain.getInput(), layout, op);
+      if (failed(value))
+        return failure();
+      define(constrain.getResult(), *value, layout);
+      return success();
+    }
+    auto plan = op->getAttrOfType<DictionaryAttr>(kPlanAttrName);
+    auto factorsAttr = plan ? plan.getAs<ArrayAttr>("factors") : ArrayAttr();
+    auto carryAttr = plan ? plan.getAs<AxisListAttr>("carry") : AxisListAttr();
+    ShardingRule rule = ruleOf(op);
+    if (!factorsAttr || !carryAttr || !given || factorsAttr.size() != rule.factors.size())
+      return op->emitOpError("has no plan; dist-plan-ops goes before dist-partition");
+    SmallVector<Axes> factors;
+    for (Attribute axes : factorsAttr)
+      factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
+    AxisSet carry = setOf(mesh.decompose(carryAttr.getAxes()));
+
+    // Addends go in through the group that carries them.
+    ArrayRef<unsigned> group = carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();
+    SmallVector<Value> operands;
+    for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+      Layout need = cleave::layoutOf(rule.operands[index], factors);
+      if (llvm::is_contained(group, unsigned(index)) && !isZeroConstant(operand)) {
+        need.partial = carry;
+        need.kind = kindOf(op, group);
+      }
+      FailureOr<Value> value = in(operand, need, op);
+      if (failed(value))
+        return failure();
+      operands.push_back(*value);
+    }
+    LocalPlan local(op, builder, mesh, rule, factors, operands);
+    if (auto interface = dyn_cast<ShardingRuleInterface>(op)) {
+      if (failed(interface.planLocal(local)))
+        return failure();
+    } else {
+      local.setResults(local.cloneLocal()->getResults());
+    }
+    for (auto [index, result] : llvm::enumerate(op->getResults())) {
+      Layout kept = mesh.layout(cast<ShardingAttr>(given[index]));
+      // What the operation gives: kept says what is partial of it.
+      Layout have = producedLayout(rule, factors, carry, kindOf(op, group), index);
+      define(result, local.localResults()[index], have);
+      if (have != kept) {
+        FailureOr<Value> moved = in(result, kept, op);
+        if (failed(moved))
+          return failure();
+        define(result, *moved, kept);
+      }
+    }
+    return success();
+  }
+
+  /// The first group of operands through which the axes of `carry` pass.
+  ArrayRef<unsigned> carrying(Operation *op, const ShardingRule &rule, AxisSet carry) {
+    for (ArrayRef<unsigned> group : rule.linear)
+      for (unsigned index : group) {
+        auto it = locals.find(op->getOperand(index));
+        if (it != locals.end() && !it->second.empty() && it->second[0].layout.partial & carry)
+          return group;
+      }
+    return {};
+  }
+
+  ReduceKind kindOf(Operation *op, ArrayRef<unsigned> group) {
+    for (unsigned index : group) {
+      auto it = locals.find(op->getOperand(index));
+      if (it != locals.end() && !it->second.empty() && it->second[0].layout.partial)
+        return it->second[0].layout.kind;
+    }
+    return ReduceKind::Sum;
+  }
+
+  mutable func::FuncOp func; // Its accessors are not const.
+  const MeshAxes &mesh;
+  OpBuilder builder;
+  bool takesGradients = false;
+  /// The layouts that a value has been brought into, the kept one first.
+  llvm::DenseMap<Value, SmallVector<Local>> locals;
+};
+
+struct DistPartitionPass : cleave::impl::DistPartitionPassBase<DistPartitionPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
+    if (failed(mesh))
+      return signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal() && failed(Partitioner(func, *mesh).run()))
+        return signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,24 @@
+//===- Pipeline.cpp - from constraints to verified local programs ---------===//
+
+#include "cleave/Partition/Passes.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+void cleave::buildPartitionPipeline(OpPassManager &passes) {
+  // Nothing runs between these three: rewrites would drop the attributes.
+  passes.addPass(createDistPropagatePass());
+  passes.addPass(createDistPlanOpsPass());
+  passes.addPass(createDistPartitionPass());
+  passes.addPass(createDistVerifyVariancePass());
+  passes.addPass(createCSEPass());
+  passes.addPass(createDistCombinePass());
+  passes.addPass(createDistVerifyVariancePass());
+}
+
+void cleave::registerPartitionPipeline() {
+  PassPipelineRegistration<>("dist-partition-pipeline",
+                             "From constraints to verified local programs",
+                             [](OpPassManager &passes) { buildPartitionPipeline(passes); });
+}

@@ -1,0 +1,331 @@
+//===- PlanOps.cpp - dist-plan-ops ----------------------------------------===//
+//
+// Chooses, operation by operation in program order, the axes of each factor and
+// what stays partial. Layouts of operands are known by then, those of results
+// are asked for by propagation.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Partition/FactorGraph.h"
+#include "cleave/Partition/Passes.h"
+#include "cleave/Partition/Reshard.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_DISTPLANOPSPASS
+#include "cleave/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+namespace {
+
+/// How many floating-point operations a rank does while it sends a byte; only
+/// the order of magnitude matters: dividing a product is worth a message.
+constexpr double kFlopsPerByte = 100;
+/// More assignments than this are not weighed; the first ones are enough.
+constexpr size_t kMaxAssignments = 512;
+
+/// The choice for one operation.
+struct Choice {
+  SmallVector<Axes> factors;
+  AxisSet carry = 0;
+  ReduceKind carryKind = ReduceKind::Sum;
+};
+
+class OpPlanner {
+public:
+  explicit OpPlanner(const MeshAxes &mesh) : mesh(mesh) {}
+
+  /// Layouts that values have, partial axes included.
+  void setLayout(Value value, Layout layout) { layouts[value] = std::move(layout); }
+  bool hasLayout(Value value) const { return layouts.contains(value); }
+  const Layout &layoutOf(Value value) const { return layouts.find(value)->second; }
+
+  Choice choose(Operation *op, const ShardingRule &rule, ArrayRef<Layout> asked) {
+    Choice best;
+    best.factors = agreed(op, rule, asked);
+    if (best.factors.empty())
+      best.factors = cheapest(op, rule, asked);
+    addCarry(op, rule, best);
+    return best;
+  }
+
+  /// The layout in which result `index` appears.
+  Layout produced(const ShardingRule &rule, const Choice &choice, unsigned index) const {
+    return producedLayout(rule, choice.factors, choice.carry, choice.carryKind, index);
+  }
+
+private:
+  using Candidates = SmallVector<SmallVector<Axes, 2>>;
+
+  template <typename Fn>
+  void forEachDim(Operation *op, const ShardingRule &rule, ArrayRef<Layout> asked, Fn fn) const {
+    for (auto [index, dims] : llvm::enumerate(rule.results))
+      for (auto [dim, made] : llvm::enumerate(dims))
+        fn(made, asked[index].dims[dim]);
+    for (auto [index, dims] : llvm::enumerate(rule.operands)) {
+      Value operand = op->getOperand(index);
+      if (hasLayout(operand))
+        for (auto [dim, made] : llvm::enumerate(dims))
+          fn(made, layoutOf(operand).dims[dim]);
+    }
+  }
+
+  /// The axes of the factors where all tensors say the same; empty where they
+  /// do not. (A rule without factors agrees: one empty assignment is marked by
+  /// the rule's own emptiness.)
+  SmallVector<Axes> agreed(Operation *op, const ShardingRule &rule, ArrayRef<Layout> asked) const {
+    size_t count = rule.factors.size();
+    SmallVector<Axes> axes(count);
+    SmallVector<bool> seen(count, false);
+    bool agree = true;
+    forEachDim(op, rule, asked, [&](const DimFactors &made, const Axes &split) {
+      size_t used = 0;
+      for (auto [factor, part] : llvm::zip_equal(made, axesOfFactors(made, rule, split, mesh))) {
+        used += part.size();
+        if (!part.empty() && rule.factors[factor].kind == FactorKind::NeedReplication)
+          agree = false;
+        if (seen[factor] && axes[factor] != part)
+          agree = false;
+        axes[factor] = part;
+        seen[factor] = true;
+      }
+      agree &= used == split.size();
+    });
+    if (!agree || !isValid(rule, axes))
+      return {};
+    return axes;
+  }
+
+  bool isValid(const ShardingRule &rule, ArrayRef<Axes> axes) const {
+    AxisSet used = 0;
+    for (const Axes &list : axes) {
+      if (used & setOf(list))
+        return false;
+      used |= setOf(list);
+    }
+    auto expressible = [&](const TensorFactors &dims) {
+      return llvm::all_of(
+          dims, [&](const DimFactors &dim) { return isExpressible(dim, rule, axes, mesh); });
+    };
+    return llvm::all_of(rule.operands, expressible) && llvm::all_of(rule.results, expressible);
+  }
+
+  double cost(Operation *op, const ShardingRule &rule, ArrayRef<Layout> asked,
+              ArrayRef<Axes> axes) const {
+    double total = 0;
+    auto move = [&](Type type, const Layout &from, const Layout &to) {
+      auto tensor = cast<RankedTensorType>(type);
+      int64_t bytes = std::max<int64_t>(1, tensor.getElementTypeBitWidth() / 8);
+      total += sentBytes(mesh, tensor.getShape(), bytes, from,
+                         planReshard(mesh, tensor.getShape(), from, to));
+    };
+    for (auto [index, dims] : llvm::enumerate(rule.operands))
+      if (Value operand = op->getOperand(index); hasLayout(operand)) {
+        const Layout &have = layoutOf(operand);
+        Layout need = cleave::layoutOf(dims, axes);
+        // Reducing an operand is not this choice's to pay, unless it scatters.
+        move(operand.getType(), have.partial & need.split() ? have : have.reduced(), need);
+      }
+    Choice choice;
+    choice.factors.assign(axes.begin(), axes.end());
+    for (unsigned index = 0; index < op->getNumResults(); ++index)
+      move(op->getResult(index).getType(), produced(rule, choice, index), asked[index]);
+    int64_t ways = 1;
+    for (const Axes &list : axes)
+      ways *= mesh.size(list);
+    double flops = 0;
+    if (auto model = dyn_cast<CostInterface>(op))
+      flops = model.getFlops();
+    for (Type type : op->getResultTypes())
+      flops += cast<RankedTensorType>(type).getNumElements();
+    return total + flops / ways / kFlopsPerByte;
+  }
+
+  /// Weighs assignments of the axes that tensors have to factors.
+  SmallVector<Axes> cheapest(Operation *op, const ShardingRule &rule,
+                             ArrayRef<Layout> asked) const {
+    size_t count = rule.factors.size();
+    Candidates candidates(count);
+    forEachDim(op, rule, asked, [&](const DimFactors &made, const Axes &split) {
+      for (auto [factor, part] : llvm::zip_equal(made, axesOfFactors(made, rule, split, mesh)))
+        if (rule.factors[factor].kind != FactorKind::NeedReplication)
+          for (size_t length = part.size(); length > 0; --length) {
+            Axes prefix(part.begin(), part.begin() + length);
+            if (!llvm::is_contained(candidates[factor], prefix))
+              candidates[factor].push_back(prefix);
+          }
+    });
+    for (SmallVector<Axes, 2> &list : candidates)
+      list.push_back({});
+
+    SmallVector<Axes> axes(count), best(count);
+    double bestCost = cost(op, rule, asked, best);
+    size_t weighed = 0;
+    auto visit = [&](auto &&self, size_t factor, AxisSet used) -> void {
+      if (weighed >= kMaxAssignments)
+        return;
+      if (factor == count) {
+        ++weighed;
+        if (!isValid(rule, axes))
+          return;
+        double value = cost(op, rule, asked, axes);
+        if (value < bestCost) {
+          bestCost = value;
+          best = axes;
+        }
+        return;
+      }
+      for (const Axes &list : candidates[factor]) {
+        if (used & setOf(list))
+          continue;
+        axes[factor] = list;
+        self(self, factor + 1, used | setOf(list));
+      }
+      axes[factor].clear();
+    };
+    visit(visit, 0, 0);
+    return best;
+  }
+
+  /// Lets addends pass through the operation where that defers a reduction.
+  void addCarry(Operation *op, const ShardingRule &rule, Choice &choice) const {
+    if (isa<ConstrainOp>(op))
+      return;
+    for (ArrayRef<unsigned> group : rule.linear) {
+      AxisSet all = 0, common = ~AxisSet(0);
+      ReduceKind kind = ReduceKind::Sum;
+      bool fits = true, scalar = true;
+      int64_t bytes = 0;
+      for (unsigned index : group) {
+        Value operand = op->getOperand(index);
+        if (isZeroConstant(operand))
+          continue;
+        if (!hasLayout(operand)) {
+          common = 0;
+          continue;
+        }
+        const Layout &have = layoutOf(operand);
+        // Who else reads it needs the sum anyway, and shares it.
+        fits &= have.partial == 0 || operand.hasOneUse();
+        fits &= have.reduced() == cleave::layoutOf(rule.operands[index], choice.factors) ||
+                have.partial == 0;
+        if (have.partial) {
+          fits &= all == 0 || have.kind == kind;
+          kind = have.kind;
+        }
+        scalar &= cast<RankedTensorType>(operand.getType()).getRank() == 0;
+        all |= have.partial;
+        common &= have.partial;
+        bytes += bytesOf(operand.getType());
+      }
+      if (!all || !fits)
+        continue;
+      if (kind != ReduceKind::Sum && !rule.movement)
+        continue;
+      // Operands outside the group are read as they are.
+      for (auto [index, operand] : llvm::enumerate(op->getOperands()))
+        if (!llvm::is_contained(group, unsigned(index)) && hasLayout(operand) &&
+            layoutOf(operand).partial & all)
+          fits = false;
+      // Scalars become addends for nothing; for others all must be partial.
+      AxisSet carry = scalar && kind == ReduceKind::Sum ? all : common & all;
+      if (!fits || !carry)
+        continue;
+      AxisSet used = 0;
+      for (const Axes &list : choice.factors)
+        used |= setOf(list);
+      if (carry & used)
+        continue;
+      int64_t resultBytes = 0;
+      for (Type type : op->getResultTypes())
+        resultBytes += bytesOf(type);
+      if (resultBytes > bytes)
+        continue;
+      choice.carry = carry;
+      choice.carryKind = kind;
+      // Reductions of another kind do not mix with what is carried.
+      for (unsigned index = 0; index < op->getNumResults(); ++index) {
+        Choice without = choice;
+        without.carry = 0;
+        Layout own = produced(rule, without, index);
+        if (own.partial && own.kind != kind)
+          choice.carry = 0;
+      }
+      if (choice.carry)
+        return;
+    }
+  }
+
+  const MeshAxes &mesh;
+  llvm::DenseMap<Value, Layout> layouts;
+};
+
+struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
+    if (failed(mesh))
+      return signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal() && failed(planFunction(func, *mesh)))
+        return signalPassFailure();
+  }
+
+  LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh) {
+    OpPlanner planner(mesh);
+    for (auto [index, argument] : llvm::enumerate(func.getArguments())) {
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      if (!type)
+        continue;
+      auto sharding = func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
+      planner.setLayout(argument, sharding ? mesh.layout(sharding) : Layout(type.getRank()));
+    }
+    for (Operation &op : func.getBody().front().without_terminator()) {
+      if (partition::isGenerator(&op) || op.getNumResults() == 0)
+        continue;
+      if (!llvm::all_of(op.getResultTypes(), llvm::IsaPred<RankedTensorType>))
+        return op.emitOpError("has a result that is no tensor and cannot be partitioned");
+      auto given = op.getAttrOfType<ArrayAttr>(kShardingAttrName);
+      SmallVector<Layout> asked;
+      for (auto [index, type] : llvm::enumerate(op.getResultTypes()))
+        asked.push_back(given ? mesh.layout(cast<ShardingAttr>(given[index]))
+                              : Layout(cast<RankedTensorType>(type).getRank()));
+      // A constraint is a reshard of its operand, nothing else.
+      if (isa<ConstrainOp>(op)) {
+        planner.setLayout(op.getResult(0), asked[0]);
+        continue;
+      }
+      ShardingRule rule = ruleOf(&op);
+      Choice choice = planner.choose(&op, rule, asked);
+      SmallVector<Attribute> shardings, factors;
+      for (auto [index, result] : llvm::enumerate(op.getResults())) {
+        // A result whose splits are not those asked for is moved there at once;
+        // what is partial stays so until someone needs the sum.
+        Layout kept = planner.produced(rule, choice, index);
+        if (kept.reduced().dims != asked[index].dims) {
+          AxisSet split = asked[index].split();
+          kept.dims = asked[index].dims;
+          kept.partial &= ~split;
+        }
+        shardings.push_back(mesh.sharding(kept));
+        planner.setLayout(result, kept);
+      }
+      for (const Axes &axes : choice.factors)
+        factors.push_back(mesh.list(axes));
+      Builder builder(&getContext());
+      op.setAttr(kShardingAttrName, builder.getArrayAttr(shardings));
+      op.setAttr(kPlanAttrName,
+                 builder.getDictionaryAttr(
+                     {builder.getNamedAttr("carry", mesh.list(choice.carry)),
+                      builder.getNamedAttr("factors", builder.getArrayAttr(factors))}));
+    }
+    return success();
+  }
+};
+
+} // namespace

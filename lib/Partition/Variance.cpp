@@ -1,0 +1,381 @@
+//===- Variance.cpp - dist-verify-variance --------------------------------===//
+//
+// A forward dataflow analysis over local programs: what is a value, along each
+// axis of the mesh? It does not trust the partitioner: states of arguments are
+// declared, all others follow from the operations' own rules on local shapes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Partition/FactorGraph.h"
+#include "cleave/Partition/Passes.h"
+#include "llvm/ADT/SmallBitVector.h"
+#include "llvm/ADT/bit.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_DISTVERIFYVARIANCEPASS
+#include "cleave/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+namespace {
+
+/// What the ranks along one axis hold.
+struct AxisState {
+  enum Kind : uint8_t {
+    Constant,  // the same number everywhere in the tensor: fits any other state
+    Invariant, // the same value
+    Split,     // tiles of a dimension
+    Partial,   // addends or candidates, combined by `reduce`
+    Varying,   // different values, not known how
+  };
+  Kind kind = Constant;
+  ReduceKind reduce = ReduceKind::Sum;
+  /// Which dimension may be the one that is split, as a set: a reshape of tiles
+  /// of one element cannot tell [1, 2] split on the first from the second.
+  uint64_t dims = 0;
+
+  static AxisState split(int64_t dim) {
+    return {Split, ReduceKind::Sum, uint64_t(1) << std::min<int64_t>(dim, 63)};
+  }
+  static AxisState partial(ReduceKind kind) { return {Partial, kind, 0}; }
+  bool isSplitOn(int64_t dim) const {
+    return kind == Split && dims >> std::min<int64_t>(dim, 63) & 1;
+  }
+  std::string str() const {
+    switch (kind) {
+    case Constant:
+      return "constant";
+    case Invariant:
+      return "invariant";
+    case Split:
+      return ("split on dimension " + Twine(llvm::countr_zero(dims))).str();
+    case Partial:
+      return ("partial (" + stringifyReduceKind(reduce) + ")").str();
+    case Varying:
+      return "varying";
+    }
+    llvm_unreachable("unknown state");
+  }
+};
+
+using State = SmallVector<AxisState, 4>; // one for each axis
+
+class Variance {
+public:
+  explicit Variance(const MeshAxes &mesh) : mesh(mesh) {}
+
+  LogicalResult verify(func::FuncOp func) {
+    for (auto [index, argument] : llvm::enumerate(func.getArguments()))
+      states[argument] =
+          declared(func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName));
+    for (Operation &op : func.getBody().front().without_terminator())
+      if (failed(visit(&op)))
+        return failure();
+    Operation *terminator = func.getBody().front().getTerminator();
+    for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
+      State want = declared(func.getResultAttrOfType<ShardingAttr>(index, kShardingAttrName));
+      const State &have = states[operand];
+      for (unsigned axis = 0; axis < mesh.count(); ++axis)
+        if (!satisfies(have[axis], want[axis]))
+          return emitError(operand.getLoc())
+                 << "result " << index << " of @" << func.getName() << " is " << have[axis].str()
+                 << " over axis " << name(axis) << ", its sharding says " << want[axis].str();
+    }
+    return success();
+  }
+
+private:
+  std::string name(unsigned axis) const {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    AxisRefAttr ref = mesh.ref(axis);
+    out << ref.getName();
+    if (!ref.isWhole())
+      out << ":(" << ref.getPre() << ")" << ref.getSize();
+    return text;
+  }
+
+  State declared(ShardingAttr sharding) const {
+    State state(mesh.count(), {AxisState::Invariant});
+    if (!sharding)
+      return state;
+    Layout layout = mesh.layout(sharding);
+    for (auto [dim, axes] : llvm::enumerate(layout.dims))
+      for (Axis axis : axes)
+        state[axis] = AxisState::split(dim);
+    for (Axis axis : listOf(layout.partial))
+      state[axis] = AxisState::partial(layout.kind);
+    return state;
+  }
+
+  static bool satisfies(const AxisState &have, const AxisState &want) {
+    if (have.kind == AxisState::Constant)
+      return true;
+    if (have.kind == want.kind)
+      switch (have.kind) {
+      case AxisState::Split:
+        return have.dims & want.dims;
+      case AxisState::Partial:
+        return have.reduce == want.reduce;
+      default:
+        return true;
+      }
+    // A tile computed from the rank's offset is varying; that it is the right
+    // tile is for the interpreter to say.
+    return have.kind == AxisState::Varying && want.kind == AxisState::Split;
+  }
+
+  LogicalResult visit(Operation *op) {
+    if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+      return visitCollective(op, setOf(mesh.decompose(collective.getAxes().getAxes())));
+    if (isa<dist::SliceOp, KeepFirstOp, AxisIndexOp, TileOffsetOp>(op))
+      return visitPlace(op);
+    if (op->hasTrait<OpTrait::ConstantLike>()) {
+      for (Value result : op->getResults())
+        states[result] = State(mesh.count(), {isUniform(op) ? AxisState::Constant
+                                                            : AxisState::Invariant});
+      return success();
+    }
+    ShardingRule rule = ruleOf(op);
+    for (Value result : op->getResults())
+      states[result] = State(mesh.count());
+    for (unsigned axis = 0; axis < mesh.count(); ++axis)
+      if (failed(transfer(op, rule, axis)))
+        return failure();
+    return success();
+  }
+
+  static bool isUniform(Operation *op) {
+    auto dense = dyn_cast_or_null<DenseElementsAttr>(op->getAttr("value"));
+    return dense && dense.isSplat();
+  }
+
+  /// The states of an operation's results over one axis.
+  LogicalResult transfer(Operation *op, const ShardingRule &rule, unsigned axis) {
+    bool anyInvariant = op->getNumOperands() == 0, anyVarying = false;
+    // The factors that the axis may split, as the operands say.
+    std::optional<llvm::SmallBitVector> candidates;
+    SmallVector<unsigned> partial;
+    for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+      const AxisState &state = states[operand][axis];
+      switch (state.kind) {
+      case AxisState::Constant:
+        break;
+      case AxisState::Invariant:
+        anyInvariant = true;
+        break;
+      case AxisState::Varying:
+        anyVarying = true;
+        break;
+      case AxisState::Partial:
+        partial.push_back(index);
+        break;
+      case AxisState::Split: {
+        llvm::SmallBitVector mine(rule.factors.size());
+        bool unknown = false;
+        for (auto [dim, made] : llvm::enumerate(rule.operands[index])) {
+          if (!state.isSplitOn(dim))
+            continue;
+          // Of several factors, the major one is split first. A tile of one
+          // element has none.
+          if (made.empty())
+            unknown = true;
+          else
+            mine.set(made.front());
+        }
+        if (unknown || mine.none()) {
+          anyVarying = true;
+          break;
+        }
+        if (candidates) {
+          llvm::SmallBitVector both = *candidates;
+          both &= mine;
+          if (both.none())
+            return op->emitOpError("has operands split on different dimensions by axis ")
+                   << name(axis) << ": operand " << index << " is " << state.str();
+          mine = both;
+        }
+        candidates = mine;
+        break;
+      }
+      }
+    }
+    if (!partial.empty())
+      return carry(op, rule, axis, partial, candidates.has_value() || anyVarying);
+    if (candidates && candidates->count() == 1) {
+      const Factor &factor = rule.factors[candidates->find_first()];
+      if (factor.kind == FactorKind::NeedReplication && factor.size > 1)
+        return op->emitOpError("needs a dimension whole that is split by axis ") << name(axis);
+    }
+    for (auto [index, result] : llvm::enumerate(op->getResults())) {
+      AxisState &state = states[result][axis];
+      if (candidates)
+        state = stateOfResult(rule, *candidates, index, anyVarying);
+      else if (anyVarying)
+        state = {AxisState::Varying};
+      else if (anyInvariant)
+        state = {AxisState::Invariant};
+    }
+    return success();
+  }
+
+  AxisState stateOfResult(const ShardingRule &rule, const llvm::SmallBitVector &candidates,
+                          unsigned index, bool anyVarying) {
+    AxisState state = {AxisState::Split};
+    unsigned found = 0;
+    for (auto [dim, made] : llvm::enumerate(rule.results[index])) {
+      if (made.empty() || !candidates.test(made.front()))
+        continue;
+      ++found;
+      state.dims |= AxisState::split(dim).dims;
+      // The split may as well be of the tiles of one element before it.
+      for (size_t before = dim; before > 0 && rule.results[index][before - 1].empty(); --before)
+        state.dims |= AxisState::split(before - 1).dims;
+    }
+    if (found == candidates.count())
+      return state;
+    if (candidates.count() > 1)
+      return {AxisState::Varying};
+    const Factor &factor = rule.factors[candidates.find_first()];
+    for (const DimFactors &made : rule.results[index])
+      if (llvm::is_contained(made, candidates.find_first()))
+        return {AxisState::Varying}; // Not the major factor of its dimension.
+    switch (factor.combiner) {
+    case FactorCombiner::None:
+      return {factor.kind == FactorKind::PassThrough && !anyVarying ? AxisState::Invariant
+                                                                    : AxisState::Varying};
+    case FactorCombiner::Sum:
+      return AxisState::partial(ReduceKind::Sum);
+    case FactorCombiner::Max:
+      return AxisState::partial(ReduceKind::Max);
+    case FactorCombiner::Min:
+      return AxisState::partial(ReduceKind::Min);
+    }
+    llvm_unreachable("unknown combiner");
+  }
+
+  /// Partial operands may only pass through a group in which the operation is
+  /// linear, all of it partial.
+  LogicalResult carry(Operation *op, const ShardingRule &rule, unsigned axis,
+                      ArrayRef<unsigned> partial, bool anyOther) {
+    ReduceKind kind = states[op->getOperand(partial[0])][axis].reduce;
+    for (ArrayRef<unsigned> group : rule.linear) {
+      if (!llvm::all_of(partial, [&](unsigned index) { return llvm::is_contained(group, index); }))
+        continue;
+      for (unsigned index : group) {
+        Value operand = op->getOperand(index);
+        const AxisState &state = states[operand][axis];
+        if (state.kind == AxisState::Partial ? state.reduce != kind : !isZeroConstant(operand))
+          return op->emitOpError("combines operand ")
+                 << partial[0] << ", which is partial (" << stringifyReduceKind(kind)
+                 << ") over axis " << name(axis) << ", with operand " << index << ", which is "
+                 << state.str();
+      }
+      if (kind != ReduceKind::Sum && !rule.movement)
+        break;
+      if (anyOther)
+        break;
+      for (Value result : op->getResults())
+        states[result][axis] = AxisState::partial(kind);
+      return success();
+    }
+    return op->emitOpError("reads operand ")
+           << partial[0] << ", which is partial (" << stringifyReduceKind(kind) << ") over axis "
+           << name(axis) << ", and is not linear in it; reduce it first";
+  }
+
+  LogicalResult visitCollective(Operation *op, AxisSet over) {
+    for (auto [index, result] : llvm::enumerate(op->getResults())) {
+      State state = states[op->getOperand(index)];
+      for (Axis axis : listOf(over)) {
+        AxisState &at = state[axis];
+        std::optional<ReduceKind> reduce;
+        std::optional<int64_t> from, to;
+        if (auto all = dyn_cast<AllReduceOp>(op))
+          reduce = all.getKind();
+        if (auto scatter = dyn_cast<ReduceScatterOp>(op)) {
+          reduce = scatter.getKind();
+          to = scatter.getDims()[index];
+        }
+        if (auto gather = dyn_cast<AllGatherOp>(op))
+          from = gather.getDims()[index];
+        if (auto exchange = dyn_cast<AllToAllOp>(op)) {
+          from = exchange.getConcatDims()[index];
+          to = exchange.getSplitDims()[index];
+        }
+        if (isa<CollectivePermuteOp>(op)) {
+          // Where tiles go is not followed.
+          at = {AxisState::Varying};
+          continue;
+        }
+        if (reduce && !(at.kind == AxisState::Partial && at.reduce == *reduce) &&
+            at.kind != AxisState::Varying && !(at.kind == AxisState::Constant && isZero(op, index)))
+          return op->emitOpError("reduces operand ")
+                 << index << " by " << stringifyReduceKind(*reduce) << " over axis " << name(axis)
+                 << ", over which it is " << at.str();
+        if (from && !at.isSplitOn(*from) &&
+            at.kind != AxisState::Varying && at.kind != AxisState::Constant)
+          return op->emitOpError("gathers dimension ")
+                 << *from << " of operand " << index << " over axis " << name(axis)
+                 << ", over which it is " << at.str();
+        at = to ? AxisState::split(*to) : AxisState{AxisState::Invariant};
+      }
+      states[result] = std::move(state);
+    }
+    return success();
+  }
+
+  static bool isZero(Operation *op, unsigned index) {
+    return isZeroConstant(op->getOperand(index));
+  }
+
+  /// Operations that ask where the rank is.
+  LogicalResult visitPlace(Operation *op) {
+    Value result = op->getResult(0);
+    State state(mesh.count(), {AxisState::Invariant});
+    if (op->getNumOperands() == 1)
+      state = states[op->getOperand(0)];
+    AxisListAttr list = op->getAttrOfType<AxisListAttr>("axes");
+    for (Axis axis : mesh.decompose(list.getAxes())) {
+      AxisState &at = state[axis];
+      bool shared = at.kind == AxisState::Invariant || at.kind == AxisState::Constant;
+      if (op->getNumOperands() == 1 && !shared)
+        return op->emitOpError("takes a part over axis ")
+               << name(axis) << " of a value that is " << at.str() << " over it";
+      if (auto slice = dyn_cast<dist::SliceOp>(op))
+        at = AxisState::split(slice.getDim());
+      else if (isa<KeepFirstOp>(op))
+        at = AxisState::partial(ReduceKind::Sum);
+      else
+        at = {AxisState::Varying};
+    }
+    states[result] = std::move(state);
+    return success();
+  }
+
+  const MeshAxes &mesh;
+  llvm::DenseMap<Value, State> states;
+};
+
+struct DistVerifyVariancePass : cleave::impl::DistVerifyVariancePassBase<DistVerifyVariancePass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
+    if (failed(mesh))
+      return signalPassFailure();
+    bool wrong = false;
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal())
+        wrong |= failed(Variance(*mesh).verify(func));
+    if (wrong)
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace

@@ -1,0 +1,92 @@
+// RUN: cleave-opt %s -split-input-file -dist-propagate -dist-plan-ops -dist-partition -dist-verify-variance | FileCheck %s
+// RUN: cleave-opt %s -split-input-file -dist-propagate -dist-plan-ops -dist-partition -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// Megatron's MLP: one all-reduce, before the bias.
+dist.mesh @m <["d"=2, "t"=2]>
+// CHECK-LABEL: func @mlp
+// CHECK-SAME:    tensor<2x6xf32> {dist.global_type = tensor<4x6xf32>, dist.sharding = #dist.sharding<@m, [{"d"}, {}]>}
+// CHECK:         nn.einsum "bh,hf->bf" {{.*}} -> tensor<2x5xf32>
+// CHECK-NEXT:    nn.gelu
+// CHECK-NEXT:    %[[Y:.+]] = nn.einsum "bf,fh->bh"
+// CHECK:         %[[SUM:.+]] = dist.all_reduce sum %[[Y]] over @m {"t"} purpose activation : tensor<2x6xf32>
+// CHECK-NEXT:    arith.addf %[[SUM]]
+func.func @mlp(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}]>},
+               %w1: tensor<6x10xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>},
+               %w2: tensor<10x6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>},
+               %b: tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{}]>}) -> tensor<4x6xf32> {
+  %0 = nn.einsum "bh,hf->bf" %x, %w1 : tensor<4x6xf32>, tensor<6x10xf32> -> tensor<4x10xf32>
+  %1 = nn.gelu tanh %0 : tensor<4x10xf32>
+  %2 = nn.einsum "bf,fh->bh" %1, %w2 : tensor<4x10xf32>, tensor<10x6xf32> -> tensor<4x6xf32>
+  %3 = nn.broadcast %b dims = [1] : tensor<6xf32> -> tensor<4x6xf32>
+  %4 = arith.addf %2, %3 : tensor<4x6xf32>
+  return %4 : tensor<4x6xf32>
+}
+
+// -----
+
+// 5 on 2 ranks: tiles of 3, masked before they are summed.
+dist.mesh @m <["t"=2]>
+// CHECK-LABEL: func @padded
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<3xf32>
+// CHECK:         %[[AT:.+]] = dist.tile_offset tile 3 over @m {"t"} : tensor<i64>
+// CHECK:         arith.subi %{{.+}}, %[[AT]]
+// CHECK:         %[[MASKED:.+]] = arith.select %{{.+}}, %[[X]]
+// CHECK:         %[[PART:.+]] = nn.reduce sum %[[MASKED]]
+// CHECK:         dist.all_reduce sum %[[PART]]
+func.func @padded(%x: tensor<5xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>}) -> tensor<f32> {
+  %0 = nn.reduce sum %x dims = [0] : tensor<5xf32> -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// Addends over data become tiles: a reduce-scatter; and the gather back.
+dist.mesh @m <["d"=2]>
+// CHECK-LABEL: func @update
+// CHECK-SAME:    %[[P:[a-z0-9]+]]: tensor<4x3xf32>
+// CHECK-SAME:    %[[G:[a-z0-9]+]]: tensor<4x3xf32>
+// CHECK:         %[[TILE:.+]] = dist.reduce_scatter sum %[[G]] dims [0] over @m {"d"} purpose gradient : (tensor<4x3xf32>) -> tensor<2x3xf32>
+// CHECK:         %[[OLD:.+]] = dist.slice %[[P]] dim 0
+// CHECK:         %[[NEW:.+]] = arith.subf %[[OLD]], %[[TILE]]
+// CHECK:         dist.all_gather %[[NEW]] dims [0] over @m {"d"} purpose parameter
+func.func @update(%p: tensor<4x3xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{}, {}]>},
+                  %g: tensor<4x3xf32> {nn.name = "w", nn.role = "gradient", dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"d"}>})
+    -> (tensor<4x3xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{}, {}]>}) {
+  %0 = dist.constrain %g <@m, [{"d"}, {}]> : tensor<4x3xf32>
+  %1 = arith.subf %p, %0 : tensor<4x3xf32>
+  return %1 : tensor<4x3xf32>
+}
+
+// -----
+
+// Swapped axes: tiles change places, nothing is gathered.
+dist.mesh @m <["x"=2, "y"=2]>
+// CHECK-LABEL: func @swap
+// CHECK:         dist.collective_permute %{{.+}} pairs [0, 0, 2, 1, 1, 2, 3, 3] over @m {"x", "y"}
+// CHECK-NEXT:    return
+func.func @swap(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {"y"}]>})
+    -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"y"}, {"x"}]>}) {
+  return %x : tensor<4x6xf32>
+}
+
+// -----
+
+// A moved axis is an exchange.
+dist.mesh @m <["x"=2]>
+// CHECK-LABEL: func @exchange
+// CHECK:         dist.all_to_all %{{.+}} split [1] concat [0] over @m {"x"} purpose activation : (tensor<2x6xf32>) -> tensor<4x3xf32>
+// CHECK-NEXT:    return
+func.func @exchange(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}]>})
+    -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) {
+  return %x : tensor<4x6xf32>
+}
+
+// -----
+
+// A gather that nobody asked for is said aloud.
+dist.mesh @m <["t"=2]>
+// REMARK-COUNT-1: remark: unrequested gather of 80 bytes over #dist.axes<{"t"}>: nn.softmax reads 'tensor<4x5xf32>'
+func.func @gather(%x: tensor<4x5xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4x5xf32> {
+  %0 = nn.softmax %x : tensor<4x5xf32>
+  return %0 : tensor<4x5xf32>
+}

@@ -1,0 +1,35 @@
+// RUN: cleave-opt %s -dist-propagate -dist-plan-ops | FileCheck %s
+
+dist.mesh @m <["t"=2]>
+
+// A contracted factor that is split leaves the result partial.
+// CHECK-LABEL: func @partial
+// CHECK:         nn.einsum
+// CHECK-SAME:      dist.plan = {carry = #dist.axes<{}>, factors = [#dist.axes<{}>, #dist.axes<{"t"}>, #dist.axes<{}>]}
+// CHECK-SAME:      [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
+func.func @partial(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %w: tensor<6x5xf32>) -> tensor<4x5xf32> {
+  %0 = nn.einsum "bh,hf->bf" %x, %w : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
+  return %0 : tensor<4x5xf32>
+}
+
+// Two partial values are added before they are reduced.
+// CHECK-LABEL: func @carry
+// CHECK:         arith.addf{{.*}}dist.plan = {carry = #dist.axes<{"t"}>
+// CHECK-SAME:      partial = sum{"t"}
+// CHECK:         math.exp{{.*}}dist.plan = {carry = #dist.axes<{}>
+func.func @carry(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %v: tensor<6x5xf32>, %w: tensor<6x5xf32>) -> tensor<4x5xf32> {
+  %0 = nn.einsum "bh,hf->bf" %x, %v : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
+  %1 = nn.einsum "bh,hf->bf" %x, %w : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
+  %2 = arith.addf %0, %1 : tensor<4x5xf32>
+  %3 = math.exp %2 : tensor<4x5xf32>
+  return %3 : tensor<4x5xf32>
+}
+
+// A partial value that two read is reduced first.
+// CHECK-LABEL: func @negative_two_readers
+// CHECK:         arith.negf{{.*}}dist.plan = {carry = #dist.axes<{}>
+func.func @negative_two_readers(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %v: tensor<6x5xf32>) -> (tensor<4x5xf32>, tensor<4x5xf32>) {
+  %0 = nn.einsum "bh,hf->bf" %x, %v : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
+  %1 = arith.negf %0 : tensor<4x5xf32>
+  return %0, %1 : tensor<4x5xf32>, tensor<4x5xf32>
+}

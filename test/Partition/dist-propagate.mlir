@@ -1,0 +1,59 @@
+// RUN: cleave-opt %s -split-input-file -dist-propagate | FileCheck %s
+// RUN: cleave-opt %s -split-input-file "-dist-propagate=remarks=true" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// A batch split goes through, contracted dimensions are split alike.
+dist.mesh @m <["d"=2, "t"=2]>
+// CHECK-LABEL: func @mlp
+// CHECK-SAME:    %[[W2:[a-z0-9]+]]: tensor<10x6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>})
+// CHECK-SAME:    -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}]>})
+// CHECK:         nn.einsum "bh,hf->bf" {{.*}} [#dist.sharding<@m, [{"d"}, {"t"}]>]
+// CHECK:         nn.gelu {{.*}} [#dist.sharding<@m, [{"d"}, {"t"}]>]
+// CHECK:         nn.einsum "bf,fh->bh" {{.*}} [#dist.sharding<@m, [{"d"}, {}]>]
+// REMARK: remark: dimension 1 of argument 1 of @mlp is split by "t", as asked
+// REMARK: remark: dimension 0 of argument 2 of @mlp is split by "t", from argument 1 of @mlp
+func.func @mlp(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}]>},
+               %w1: tensor<6x10xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>},
+               %w2: tensor<10x6xf32>) -> tensor<4x6xf32> {
+  %0 = nn.einsum "bh,hf->bf" %x, %w1 : tensor<4x6xf32>, tensor<6x10xf32> -> tensor<4x10xf32>
+  %1 = nn.gelu tanh %0 : tensor<4x10xf32>
+  %2 = nn.einsum "bf,fh->bh" %1, %w2 : tensor<4x10xf32>, tensor<10x6xf32> -> tensor<4x6xf32>
+  return %2 : tensor<4x6xf32>
+}
+
+// -----
+
+// One name is one tensor, in all functions; a gradient is split as its parameter.
+dist.mesh @m <["t"=2]>
+// CHECK-LABEL: func @loss_grad
+// CHECK-SAME:    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>
+func.func @loss_grad(%p: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+  %0 = arith.addf %p, %p : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+// CHECK-LABEL: func @update
+// CHECK-SAME:    %[[G:[a-z0-9]+]]: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>, nn.name = "w", nn.role = "gradient"}
+func.func @update(%p: tensor<4xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{"t"}]>},
+                  %g: tensor<4xf32> {nn.name = "w", nn.role = "gradient"})
+    -> (tensor<4xf32> {nn.name = "w", nn.role = "parameter"}) {
+  %0 = arith.subf %p, %g : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// Closed dimensions stay; constants tie nobody; 6 does not pass a reshape to [2, 3] by 3.
+dist.mesh @m <["t"=3]>
+// CHECK-LABEL: func @negative
+// CHECK-SAME:    %[[B:[a-z0-9]+]]: tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{}]>}
+// CHECK:         arith.addf {{.*}} [#dist.sharding<@m, [{"t"}]>]
+// CHECK:         arith.addf {{.*}} [#dist.sharding<@m, [{}]>]
+// CHECK:         nn.reshape {{.*}} [#dist.sharding<@m, [{}, {}]>]
+func.func @negative(%a: tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>},
+                    %b: tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{}]>}) -> (tensor<6xf32>, tensor<2x3xf32>) {
+  %c = arith.constant dense<1.0> : tensor<6xf32>
+  %0 = arith.addf %a, %c : tensor<6xf32>
+  %1 = arith.addf %b, %c : tensor<6xf32>
+  %2 = nn.reshape %0 : tensor<6xf32> -> tensor<2x3xf32>
+  return %1, %2 : tensor<6xf32>, tensor<2x3xf32>
+}

@@ -1,0 +1,100 @@
+// RUN: cleave-opt %s -split-input-file -dist-verify-variance -verify-diagnostics
+
+// A correct program passes.
+dist.mesh @m <["d"=2, "t"=2]>
+func.func @valid(%x: tensor<2x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}]>},
+                 %w: tensor<6x5xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
+    -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"d"}>}) {
+  %0 = nn.einsum "bh,hf->bf" %x, %w : tensor<2x6xf32>, tensor<6x5xf32> -> tensor<2x5xf32>
+  %1 = math.exp %0 : tensor<2x5xf32>
+  %2 = nn.reduce sum %1 dims = [0, 1] : tensor<2x5xf32> -> tensor<f32>
+  %3 = dist.all_reduce sum %2 over @m {"t"} purpose loss : tensor<f32>
+  return %3 : tensor<f32>
+}
+
+// -----
+
+// A dropped all-reduce.
+dist.mesh @m <["t"=2]>
+func.func @dropped(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {
+  %0 = nn.reduce sum %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
+  // expected-error @below {{reads operand 0, which is partial (sum) over axis "t", and is not linear in it; reduce it first}}
+  %1 = math.exp %0 : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+// A bias added on every rank.
+dist.mesh @m <["t"=2]>
+func.func @bias_twice(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = nn.reduce sum %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
+  // expected-error @below {{combines operand 0, which is partial (sum) over axis "t", with operand 1, which is invariant}}
+  %1 = arith.addf %0, %b : tensor<4xf32>
+  %2 = dist.all_reduce sum %1 over @m {"t"} purpose activation : tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+// -----
+
+// Summed over ranks that hold the same value.
+dist.mesh @m <["t"=2]>
+func.func @counted_twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{reduces operand 0 by sum over axis "t", over which it is invariant}}
+  %0 = dist.all_reduce sum %x over @m {"t"} purpose activation : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// A sum of maxima.
+dist.mesh @m <["t"=2]>
+func.func @kinds(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {
+  %0 = nn.reduce max %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
+  // expected-error @below {{reduces operand 0 by sum over axis "t", over which it is partial (max)}}
+  %1 = dist.all_reduce sum %0 over @m {"t"} purpose activation : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+// Rows on one operand, columns on the other.
+dist.mesh @m <["t"=2]>
+func.func @swapped(%x: tensor<3x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>},
+                   %y: tensor<3x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
+    -> (tensor<3x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) {
+  // expected-error @below {{has operands split on different dimensions by axis "t": operand 1 is split on dimension 1}}
+  %0 = arith.addf %x, %y : tensor<3x3xf32>
+  return %0 : tensor<3x3xf32>
+}
+
+// -----
+
+// The wrong axis.
+dist.mesh @m <["d"=2, "t"=2]>
+func.func @wrong_group(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {
+  %0 = nn.reduce sum %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
+  // expected-error @below {{reduces operand 0 by sum over axis "d", over which it is invariant}}
+  %1 = dist.all_reduce sum %0 over @m {"d"} purpose activation : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+// A result that is not as declared.
+dist.mesh @m <["t"=2]>
+// expected-error @below {{result 0 of @result is split on dimension 0 over axis "t", its sharding says invariant}}
+func.func @result(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// Softmax of tiles.
+dist.mesh @m <["t"=2]>
+func.func @whole(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
+    -> (tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) {
+  // expected-error @below {{needs a dimension whole that is split by axis "t"}}
+  %0 = nn.softmax %x : tensor<4x3xf32>
+  return %0 : tensor<4x3xf32>
+}

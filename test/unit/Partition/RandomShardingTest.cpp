@@ -1,0 +1,325 @@
+// Programs under random shardings against the interpreter: the global function
+// on one device, the partitioned one on all ranks. Sizes leave remainders,
+// padding is poisoned, dimensions are split by several axes and by parts of one.
+//
+// A failure prints the program with its shardings, which is a test case.
+
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Interpreter/Interpreter.h"
+#include "cleave/Partition/Boundary.h"
+#include "cleave/Partition/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "gtest/gtest.h"
+
+#include <random>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+
+namespace {
+
+struct Case {
+  const char *name;
+  std::vector<const char *> arguments; // "2x3xf64"; i64 draws from [0, limit)
+  std::vector<const char *> results;
+  const char *body; // defines %y0, %y1, ... from %a, %b, ...
+  int64_t limit = 5;
+};
+
+std::vector<Case> cases() {
+  return {
+      {"elementwise", {"5x6xf64", "5x6xf64"}, {"5x6xf64"}, R"(
+        %0 = arith.mulf %a, %b : tensor<5x6xf64>
+        %1 = math.tanh %0 : tensor<5x6xf64>
+        %y0 = arith.addf %1, %a : tensor<5x6xf64>)"},
+      {"constants", {"5x6xf64"}, {"5x6xf64"}, R"(
+        %c = arith.constant dense<2.0> : tensor<5x6xf64>
+        %0 = arith.mulf %a, %c : tensor<5x6xf64>
+        %i = nn.iota dim = 1 : tensor<5x6xi64>
+        %j = nn.iota dim = 0 : tensor<5x6xi64>
+        %p = arith.cmpi slt, %i, %j : tensor<5x6xi64>
+        %y0 = arith.select %p, %0, %a : tensor<5x6xi1>, tensor<5x6xf64>)"},
+      {"dense_constant", {"3x2xf64"}, {"3x2xf64"}, R"(
+        %c = arith.constant dense<[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]> : tensor<3x2xf64>
+        %y0 = arith.mulf %a, %c : tensor<3x2xf64>)"},
+      {"einsum", {"3x5xf64", "5x7xf64"}, {"3x7xf64"},
+       R"(%y0 = nn.einsum "bh,hf->bf" %a, %b : tensor<3x5xf64>, tensor<5x7xf64> -> tensor<3x7xf64>)"},
+      {"mlp", {"4x6xf64", "6x10xf64", "10x6xf64", "6xf64"}, {"4x6xf64"}, R"(
+        %0 = nn.einsum "bh,hf->bf" %a, %b : tensor<4x6xf64>, tensor<6x10xf64> -> tensor<4x10xf64>
+        %1 = nn.gelu tanh %0 : tensor<4x10xf64>
+        %2 = nn.einsum "bf,fh->bh" %1, %c : tensor<4x10xf64>, tensor<10x6xf64> -> tensor<4x6xf64>
+        %3 = nn.broadcast %d dims = [1] : tensor<6xf64> -> tensor<4x6xf64>
+        %4 = arith.addf %2, %3 : tensor<4x6xf64>
+        %y0 = arith.addf %4, %a : tensor<4x6xf64>)"},
+      {"partial_sums", {"4x6xf64", "6x5xf64", "4x6xf64", "6x5xf64"}, {"4x5xf64", "f64"}, R"(
+        %0 = nn.einsum "bh,hf->bf" %a, %b : tensor<4x6xf64>, tensor<6x5xf64> -> tensor<4x5xf64>
+        %1 = nn.einsum "bh,hf->bf" %c, %d : tensor<4x6xf64>, tensor<6x5xf64> -> tensor<4x5xf64>
+        %2 = arith.addf %0, %1 : tensor<4x5xf64>
+        %3 = nn.transpose %2 [1, 0] : tensor<4x5xf64> -> tensor<5x4xf64>
+        %4 = nn.transpose %3 [1, 0] : tensor<5x4xf64> -> tensor<4x5xf64>
+        %y0 = math.exp %4 : tensor<4x5xf64>
+        %5 = nn.reduce sum %a dims = [0, 1] : tensor<4x6xf64> -> tensor<f64>
+        %6 = nn.reduce sum %b dims = [0, 1] : tensor<6x5xf64> -> tensor<f64>
+        %7 = arith.addf %5, %6 : tensor<f64>
+        %8 = arith.constant dense<3.0> : tensor<f64>
+        %9 = arith.addf %7, %8 : tensor<f64>
+        %y1 = math.tanh %9 : tensor<f64>)"},
+      {"reduce", {"5x3x4xf64"}, {"3xf64", "5x4xf64", "4xf64", "f64"}, R"(
+        %y0 = nn.reduce sum %a dims = [0, 2] : tensor<5x3x4xf64> -> tensor<3xf64>
+        %y1 = nn.reduce max %a dims = [1] : tensor<5x3x4xf64> -> tensor<5x4xf64>
+        %y2 = nn.reduce min %a dims = [0, 1] : tensor<5x3x4xf64> -> tensor<4xf64>
+        %y3 = nn.reduce sum %a dims = [0, 1, 2] : tensor<5x3x4xf64> -> tensor<f64>)"},
+      {"reshape", {"4x6xf64"}, {"24xf64", "2x2x6xf64", "4x3x2xf64", "8x3xf64", "3x8xf64"}, R"(
+        %y0 = nn.reshape %a : tensor<4x6xf64> -> tensor<24xf64>
+        %y1 = nn.reshape %a : tensor<4x6xf64> -> tensor<2x2x6xf64>
+        %y2 = nn.reshape %a : tensor<4x6xf64> -> tensor<4x3x2xf64>
+        %y3 = nn.reshape %a : tensor<4x6xf64> -> tensor<8x3xf64>
+        %y4 = nn.reshape %a : tensor<4x6xf64> -> tensor<3x8xf64>)"},
+      {"shape", {"4x6xf64", "4x3xf64"}, {"6x4xf64", "4x3xf64", "4x9xf64", "5x6xf64"}, R"(
+        %y0 = nn.transpose %a [1, 0] : tensor<4x6xf64> -> tensor<6x4xf64>
+        %y1 = nn.slice %a [0, 1] [4, 3] [1, 2] : tensor<4x6xf64> -> tensor<4x3xf64>
+        %y2 = nn.concat %a, %b dim = 1 : tensor<4x6xf64>, tensor<4x3xf64> -> tensor<4x9xf64>
+        %y3 = nn.pad %a low = [0, 0] high = [1, 0] value = 1.0 : tensor<4x6xf64> -> tensor<5x6xf64>)"},
+      {"gather", {"5x3xf64", "2x4xi64"}, {"2x4x3xf64"},
+       "%y0 = nn.gather %a, %b dim = 0 : tensor<5x3xf64>, tensor<2x4xi64> -> tensor<2x4x3xf64>"},
+      {"gather_inner", {"3x5xf64", "4xi64"}, {"3x4xf64"},
+       "%y0 = nn.gather %a, %b dim = 1 : tensor<3x5xf64>, tensor<4xi64> -> tensor<3x4xf64>"},
+      {"scatter_add", {"2x4xi64", "2x4x3xf64"}, {"5x3xf64"},
+       "%y0 = nn.scatter_add %a, %b dim = 0 : tensor<2x4xi64>, tensor<2x4x3xf64> -> tensor<5x3xf64>"},
+      {"argmax", {"3x5xf64"}, {"3xi64"},
+       "%y0 = nn.argmax %a dim = 1 : tensor<3x5xf64> -> tensor<3xi64>"},
+      {"softmax", {"3x5xf64"}, {"3x5xf64"}, "%y0 = nn.softmax %a : tensor<3x5xf64>"},
+      {"layer_norm", {"2x3x4xf64", "4xf64", "4xf64", "2x3x4xf64"}, {"2x3x4xf64", "2x3x4xf64"}, R"(
+        %y0, %mean, %rstd = nn.layer_norm %a, %b, %c epsilon = 1.0e-5
+          : (tensor<2x3x4xf64>, tensor<4xf64>, tensor<4xf64>)
+          -> (tensor<2x3x4xf64>, tensor<2x3xf64>, tensor<2x3xf64>)
+        %y1 = nn.layer_norm_grad %d, %a, %b, %mean, %rstd
+          : (tensor<2x3x4xf64>, tensor<2x3x4xf64>, tensor<4xf64>, tensor<2x3xf64>, tensor<2x3xf64>)
+          -> tensor<2x3x4xf64>)"},
+      {"rms_norm", {"5x4xf64", "4xf64", "5x4xf64"}, {"5x4xf64", "5x4xf64"}, R"(
+        %y0, %rstd = nn.rms_norm %a, %b epsilon = 1.0e-5
+          : (tensor<5x4xf64>, tensor<4xf64>) -> (tensor<5x4xf64>, tensor<5xf64>)
+        %y1 = nn.rms_norm_grad %c, %a, %b, %rstd
+          : (tensor<5x4xf64>, tensor<5x4xf64>, tensor<4xf64>, tensor<5xf64>) -> tensor<5x4xf64>)"},
+      {"cross_entropy", {"3x4x7xf64", "3x4xi64", "3x4xf64"}, {"3x4xf64", "3x4x7xf64", "f64"}, R"(
+        %y0, %lse = nn.cross_entropy %a, %b ignore_index = 2
+          : (tensor<3x4x7xf64>, tensor<3x4xi64>) -> (tensor<3x4xf64>, tensor<3x4xf64>)
+        %y1 = nn.cross_entropy_grad %c, %a, %b, %lse ignore_index = 2
+          : (tensor<3x4xf64>, tensor<3x4x7xf64>, tensor<3x4xi64>, tensor<3x4xf64>) -> tensor<3x4x7xf64>
+        %y2 = nn.reduce sum %y0 dims = [0, 1] : tensor<3x4xf64> -> tensor<f64>)",
+       9},
+      {"attention", {"2x3x3x2x4xf64", "2x3x3x4xf64", "2x3x3x5xf64", "2x3x3x2x5xf64"},
+       {"2x3x3x2x5xf64", "2x3x3x2x4xf64", "2x3x3x4xf64", "2x3x3x5xf64"}, R"(
+        %y0, %lse = nn.attention %a, %b, %c scale = 0.5 causal
+          : (tensor<2x3x3x2x4xf64>, tensor<2x3x3x4xf64>, tensor<2x3x3x5xf64>)
+          -> (tensor<2x3x3x2x5xf64>, tensor<2x3x2x3xf64>)
+        %y1, %y2, %y3 = nn.attention_grad %d, %a, %b, %c, %y0, %lse scale = 0.5 causal
+          : (tensor<2x3x3x2x5xf64>, tensor<2x3x3x2x4xf64>, tensor<2x3x3x4xf64>, tensor<2x3x3x5xf64>, tensor<2x3x3x2x5xf64>, tensor<2x3x2x3xf64>)
+          -> (tensor<2x3x3x2x4xf64>, tensor<2x3x3x4xf64>, tensor<2x3x3x5xf64>))"},
+      {"attention_positions", {"2x5x1x2x4xf64", "2x3x1x4xf64", "2x3x1x4xf64", "2x5x1x2x4xf64"},
+       {"2x5x1x2x4xf64", "2x5x1x2x4xf64", "2x3x1x4xf64", "2x3x1x4xf64"}, R"(
+        %qp = nn.iota dim = 0 : tensor<5xi64>
+        %kp = nn.iota dim = 0 : tensor<3xi64>
+        %y0, %lse = nn.attention %a, %b, %c positions(%qp, %kp) scale = 0.5 causal
+          : (tensor<2x5x1x2x4xf64>, tensor<2x3x1x4xf64>, tensor<2x3x1x4xf64>, tensor<5xi64>, tensor<3xi64>)
+          -> (tensor<2x5x1x2x4xf64>, tensor<2x1x2x5xf64>)
+        %y1, %y2, %y3 = nn.attention_grad %d, %a, %b, %c, %y0, %lse positions(%qp, %kp) scale = 0.5 causal
+          : (tensor<2x5x1x2x4xf64>, tensor<2x5x1x2x4xf64>, tensor<2x3x1x4xf64>, tensor<2x3x1x4xf64>, tensor<2x5x1x2x4xf64>, tensor<2x1x2x5xf64>, tensor<5xi64>, tensor<3xi64>)
+          -> (tensor<2x5x1x2x4xf64>, tensor<2x3x1x4xf64>, tensor<2x3x1x4xf64>))"},
+      {"rotary", {"2x5x3x4xf64", "5x2xf64", "5x2xf64"}, {"2x5x3x4xf64"},
+       "%y0 = nn.rotary %a, %b, %c : tensor<2x5x3x4xf64>, tensor<5x2xf64>"},
+      {"dropout", {"3x5x4xf64", "i64", "i64", "3xi64"}, {"3x5x4xf64"}, R"(
+        %y0 = nn.dropout %a, %b, %c, %d p = 0.4 op_id = 3 global_shape = [3, 5, 4]
+          : tensor<3x5x4xf64>, tensor<3xi64>)"},
+      {"adamw", {"5x3xf64", "5x3xf64", "5x3xf64", "5x3xf64", "f64", "f64", "i64"},
+       {"5x3xf64", "5x3xf64", "5x3xf64"}, R"(
+        %v = arith.mulf %c, %c : tensor<5x3xf64>
+        %one = arith.constant dense<1> : tensor<i64>
+        %step = arith.addi %g, %one : tensor<i64>
+        %y0, %y1, %y2 = nn.adamw %a, %b, %v, %d, %e, %f, %step beta1 = 0.9 beta2 = 0.999 epsilon = 1.0e-8 weight_decay = 0.01
+          : tensor<5x3xf64>, tensor<f64>)"},
+      {"save", {"4x6xf64", "6x6xf64"}, {"4x6xf64"}, R"(
+        %0 = nn.einsum "bh,hf->bf" %a, %b : tensor<4x6xf64>, tensor<6x6xf64> -> tensor<4x6xf64>
+        %1 = nn.save %0 : tensor<4x6xf64>
+        %2 = math.exp %0 : tensor<4x6xf64>
+        %3 = nn.rematerialize %1 after %2 : tensor<4x6xf64>, tensor<4x6xf64>
+        %y0 = arith.mulf %3, %2 : tensor<4x6xf64>)"},
+      {"norm_of_parts", {"4x6xf64", "5xf64"}, {"f64", "4x6xf64"}, R"(
+        %0 = arith.mulf %a, %a : tensor<4x6xf64>
+        %1 = nn.reduce sum %0 dims = [0, 1] : tensor<4x6xf64> -> tensor<f64>
+        %2 = arith.mulf %b, %b : tensor<5xf64>
+        %3 = nn.reduce sum %2 dims = [0] : tensor<5xf64> -> tensor<f64>
+        %4 = arith.addf %1, %3 : tensor<f64>
+        %y0 = math.sqrt %4 : tensor<f64>
+        %5 = nn.broadcast %y0 dims = [] : tensor<f64> -> tensor<4x6xf64>
+        %y1 = arith.divf %a, %5 : tensor<4x6xf64>)"},
+  };
+}
+
+using Random = std::mt19937_64;
+
+int64_t draw(Random &random, int64_t below) {
+  return random() % below;
+}
+
+/// A random sharding text for a tensor of `rank` dimensions.
+std::string randomSharding(Random &random, int64_t rank, bool mayBePartial,
+                           ArrayRef<std::string> axes) {
+  std::vector<std::vector<std::string>> dims(rank);
+  std::vector<std::string> partial;
+  std::vector<std::string> shuffled(axes.begin(), axes.end());
+  std::shuffle(shuffled.begin(), shuffled.end(), random);
+  for (const std::string &axis : shuffled) {
+    int64_t place = draw(random, 2 * rank + 2);
+    if (place < rank)
+      dims[place].push_back(axis);
+    else if (place == 2 * rank + 1 && mayBePartial)
+      partial.push_back(axis);
+  }
+  std::string text = "#dist.sharding<@m, [";
+  for (int64_t dim = 0; dim < rank; ++dim) {
+    text += dim ? ", {" : "{";
+    for (size_t i = 0; i < dims[dim].size(); ++i)
+      text += (i ? ", " : "") + dims[dim][i];
+    if (draw(random, 3) == 0)
+      text += dims[dim].empty() ? "?" : ", ?";
+    text += "}";
+  }
+  text += "]";
+  if (!partial.empty()) {
+    text += ", partial = sum{";
+    for (size_t i = 0; i < partial.size(); ++i)
+      text += (i ? ", " : "") + partial[i];
+    text += "}";
+  }
+  return text + ">";
+}
+
+struct MeshCase {
+  const char *mesh;
+  std::vector<std::string> axes;
+};
+
+std::vector<MeshCase> meshes() {
+  return {{"\"x\"=2", {"\"x\""}},
+          {"\"x\"=3", {"\"x\""}},
+          {"\"x\"=4", {"\"x\":(1)2", "\"x\":(2)2"}},
+          {"\"x\"=2, \"y\"=3", {"\"x\"", "\"y\""}},
+          {"\"x\"=2, \"y\"=2, \"z\"=2", {"\"x\"", "\"y\"", "\"z\""}}};
+}
+
+Tensor randomTensor(Random &random, RankedTensorType type, int64_t limit) {
+  Tensor tensor(type);
+  for (double &value : tensor.floats)
+    value = double(draw(random, 2001) - 1000) / 500;
+  for (int64_t &value : tensor.ints)
+    value = draw(random, limit);
+  return tensor;
+}
+
+class RandomSharding : public testing::TestWithParam<size_t> {};
+
+std::string program(const Case &c, const MeshCase &mesh, Random &random) {
+  std::string text = std::string("dist.mesh @m <[") + mesh.mesh + "]>\nfunc.func @f(";
+  auto rankOf = [](StringRef type) { return int64_t(type.count('x')); };
+  for (size_t i = 0; i < c.arguments.size(); ++i) {
+    StringRef type = c.arguments[i];
+    bool isFloat = type.ends_with("f64");
+    text += (i ? ", %" : "%") + std::string(1, 'a' + i) + ": tensor<" + type.str() + ">";
+    if (draw(random, 4) != 0)
+      text += " {dist.sharding = " + randomSharding(random, rankOf(type), isFloat, mesh.axes) + "}";
+  }
+  text += ") -> (";
+  for (size_t i = 0; i < c.results.size(); ++i) {
+    StringRef type = c.results[i];
+    bool isFloat = type.ends_with("f64");
+    text += (i ? ", tensor<" : "tensor<") + type.str() + ">";
+    if (draw(random, 2) != 0)
+      text += " {dist.sharding = " + randomSharding(random, rankOf(type), isFloat, mesh.axes) + "}";
+  }
+  text += std::string(") {\n") + c.body + "\n        return ";
+  for (size_t i = 0; i < c.results.size(); ++i)
+    text += (i ? ", %y" : "%y") + std::to_string(i);
+  text += " : ";
+  for (size_t i = 0; i < c.results.size(); ++i)
+    text += (i ? ", tensor<" : "tensor<") + std::string(c.results[i]) + ">";
+  return text + "\n}\n";
+}
+
+TEST_P(RandomSharding, AgreesWithOneDevice) {
+  Case c = cases()[GetParam()];
+  DialectRegistry registry;
+  registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect, DistDialect,
+                  nn::NNDialect>();
+  registerInterfaceModels(registry);
+  MLIRContext context(registry);
+  context.disableMultithreading();
+  context.loadAllAvailableDialects();
+  std::string diagnostics;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      diagnostics += diagnostic.str() + "\n";
+    return success();
+  });
+
+  int64_t count = 40;
+  if (const char *more = std::getenv("CLEAVE_RANDOM_SHARDINGS"))
+    count = std::atoll(more);
+  Random random(1234 + GetParam());
+  for (int64_t trial = 0; trial < count; ++trial) {
+    MeshCase mesh = meshes()[trial % meshes().size()];
+    std::string text = program(c, mesh, random);
+    SCOPED_TRACE(text);
+    diagnostics.clear();
+    OwningOpRef<ModuleOp> global = parseSourceString<ModuleOp>(text, &context);
+    ASSERT_TRUE(global) << diagnostics;
+    func::FuncOp whole = *global->getOps<func::FuncOp>().begin();
+    std::vector<Tensor> arguments;
+    for (Type type : whole.getArgumentTypes())
+      arguments.push_back(randomTensor(random, cast<RankedTensorType>(type), c.limit));
+    FailureOr<std::vector<Tensor>> expected = interpret(whole, arguments);
+    ASSERT_TRUE(succeeded(expected)) << diagnostics;
+
+    OwningOpRef<ModuleOp> local = global->clone();
+    PassManager passes(&context);
+    buildPartitionPipeline(passes);
+    ASSERT_TRUE(succeeded(passes.run(*local))) << diagnostics;
+    func::FuncOp part = *local->getOps<func::FuncOp>().begin();
+    MeshAttr meshAttr = (*local->getOps<MeshOp>().begin()).getMesh();
+    std::vector<RankTensors> tiles;
+    for (unsigned i = 0; i < arguments.size(); ++i)
+      tiles.push_back(shardTensor(arguments[i], meshAttr,
+                                  partition::Port{part, false, i}.sharding()));
+    auto actual = interpretRanks(part, meshAttr, tiles);
+    ASSERT_TRUE(succeeded(actual)) << diagnostics;
+    std::string printed;
+    llvm::raw_string_ostream(printed) << *local;
+    SCOPED_TRACE(printed);
+    for (unsigned i = 0; i < expected->size(); ++i) {
+      const Tensor &want = (*expected)[i];
+      Assembled got = assembleTensor((*actual)[i], want.type, meshAttr,
+                                     partition::Port{part, true, i}.sharding());
+      EXPECT_EQ(got.replicaDifference, 0) << "result " << i;
+      for (int64_t at = 0; at < want.size(); ++at) {
+        if (!want.isFloat()) {
+          ASSERT_EQ(got.whole.ints[at], want.ints[at]) << "result " << i << " at " << at;
+          continue;
+        }
+        double a = got.whole.floats[at], b = want.floats[at];
+        ASSERT_TRUE(std::abs(a - b) <= 1e-10 * std::max(1.0, std::abs(b)))
+            << "result " << i << " at " << at << ": " << a << ", expected " << b;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, RandomSharding, testing::Range<size_t>(0, cases().size()),
+                         [](const testing::TestParamInfo<size_t> &info) {
+                           return std::string(cases()[info.param].name);
+                         });
+
+} // namespace
