@@ -31,6 +31,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     if (failed(found))
       return signalPassFailure();
     mesh = *found;
+    meshAttr = mesh.getMesh();
     axisRef = dist::AxisRefAttr::get(&getContext(), axis);
     ways = dist::axisSize(mesh.getMesh(), axisRef);
     if (ways == 1)
@@ -74,10 +75,14 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     std::optional<int64_t> best;
     double bestPadding = 0;
     for (int64_t dim = 0; dim < type.getRank(); ++dim) {
-      if (!axes[dim].empty() || type.getDimSize(dim) < 2)
-        continue;
       int64_t size = type.getDimSize(dim);
-      double padding = double(dist::tileSize(size, ways) * ways) / size;
+      int64_t before = dist::axesSize(meshAttr, axes[dim]);
+      // Tiles of tiles must be tiles of the whole, or elements would have to
+      // cross the other axes: a dimension that is split already must divide.
+      if (size < 2 || (before > 1 && size % (before * ways) != 0))
+        continue;
+      double padding = double(dist::tileSize(size, before * ways) * before *
+                              ways) / size;
       if (!best || padding < bestPadding)
         best = dim, bestPadding = padding;
     }
@@ -134,6 +139,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
   }
 
   dist::MeshOp mesh;
+  dist::MeshAttr meshAttr;
   dist::AxisRefAttr axisRef;
   int64_t ways = 1;
   llvm::StringMap<Axes> parameters;

@@ -107,7 +107,7 @@ struct StrategyTensorPass
       bool split = llvm::any_of(it->second,
                                 [](auto &axes) { return !axes.empty(); });
       if (!split && type.getRank() >= 2)
-        func.emitRemark("parameter '")
+        emitRemark(func.getLoc(), "parameter '")
             << nameOf(attrs) << "' of type " << type << " stays whole on the "
             << ways << " ranks of axis '" << axis << "'";
     }

@@ -49,9 +49,9 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     `@update` a constraint asks for the reduced gradient, in the parameter's sharding
     or, with `zero` 1, in the optimizer state's: there the reduction is a
     reduce-scatter, and the new parameter is gathered (Rajbhandari et al.,
-    2020). State is then split further along the dimension, of those that no
-    other axis splits, that pads least (the first of equals).
-    A parameter of which no dimension has two elements keeps its state whole.
+    2020). State is then split further along the dimension that pads least
+    (the first of equals); one that another axis splits already must divide.
+    A parameter of which no dimension qualifies keeps its state whole.
 
     Before:
     ```mlir

@@ -1,0 +1,49 @@
+// RUN: cleave-opt %s --split-input-file --strategy-data | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --strategy-data=zero=1 | FileCheck %s --check-prefix=ZERO
+
+dist.mesh @mesh <["data"=2, "tensor"=2]>
+
+// Samples are split; sums stay partial until @update.
+// CHECK-LABEL: func @loss_grad
+// CHECK-SAME:    tensor<8x5xi64> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>
+// CHECK-SAME:    -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial = sum{"data"}>
+func.func @loss_grad(%w: tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w", nn.role = "parameter"},
+                     %x: tensor<8x5xi64> {nn.name = "x", nn.role = "tokens"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}) {
+  %0 = arith.constant dense<0.0> : tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// Without ZeRO the state is the parameter's; with it, the dimension that pads
+// least is split further: 3 would pad, 6 over both axes would pad as well, so
+// the first of the two.
+// CHECK-LABEL: func @update
+// CHECK-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w.m"
+// CHECK-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>, nn.name = "w", nn.role = "gradient"}
+// CHECK:         dist.constrain %{{.+}} <@mesh, [{}, {"tensor"}]>
+
+// ZERO-LABEL: func @update
+// ZERO-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w", nn.role = "parameter"}
+// ZERO-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"}]>, nn.name = "w.m"
+// ZERO:         dist.constrain %{{.+}} <@mesh, [{"data"}, {"tensor"}]>
+// ZERO:         dist.constrain %{{.+}} <@mesh, [{"data"}, {"tensor"}]>
+func.func @update(%w: tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w", nn.role = "parameter"},
+                  %m: tensor<3x6xf32> {nn.name = "w.m", nn.role = "state"},
+                  %g: tensor<3x6xf32> {nn.name = "w", nn.role = "gradient"}) -> tensor<3x6xf32> {
+  %0 = arith.addf %w, %m : tensor<3x6xf32>
+  %1 = arith.subf %0, %g : tensor<3x6xf32>
+  return %1 : tensor<3x6xf32>
+}
+
+// -----
+
+// A dimension that divides by both axes is split by both.
+dist.mesh @mesh <["data"=2, "tensor"=2]>
+
+// ZERO-LABEL: func @update
+// ZERO-SAME:    tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor", "data"}]>, nn.name = "b.m"
+func.func @update(%b: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}]>, nn.name = "b", nn.role = "parameter"},
+                  %m: tensor<8xf32> {nn.name = "b.m", nn.role = "state"}) -> tensor<8xf32> {
+  %0 = arith.addf %b, %m : tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
