@@ -58,19 +58,18 @@ Axes strategy::axesOf(dist::ShardingAttr sharding, int64_t rank) {
 
 void strategy::setBoundaryShardings(
     ModuleOp module,
-    llvm::function_ref<dist::ShardingAttr(func::FuncOp, RankedTensorType,
-                                          DictionaryAttr, bool)>
+    llvm::function_ref<dist::ShardingAttr(RankedTensorType, DictionaryAttr)>
         visit) {
   for (auto func : module.getOps<func::FuncOp>()) {
     if (func.isDeclaration())
       continue;
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       if (auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[i]))
-        if (auto sharding = visit(func, type, func.getArgAttrDict(i), false))
+        if (auto sharding = visit(type, func.getArgAttrDict(i)))
           func.setArgAttr(i, dist::ShardingAttr::kAttrName, sharding);
     for (unsigned i = 0; i < func.getNumResults(); ++i)
       if (auto type = dyn_cast<RankedTensorType>(func.getResultTypes()[i]))
-        if (auto sharding = visit(func, type, func.getResultAttrDict(i), true))
+        if (auto sharding = visit(type, func.getResultAttrDict(i)))
           func.setResultAttr(i, dist::ShardingAttr::kAttrName, sharding);
   }
 }

@@ -29,9 +29,8 @@ Axes axesOf(dist::ShardingAttr sharding, int64_t rank);
 /// functions with a body, and sets the sharding that it returns, if any.
 void setBoundaryShardings(
     mlir::ModuleOp module,
-    llvm::function_ref<dist::ShardingAttr(mlir::func::FuncOp,
-                                          mlir::RankedTensorType,
-                                          mlir::DictionaryAttr, bool isResult)>
+    llvm::function_ref<dist::ShardingAttr(mlir::RankedTensorType,
+                                          mlir::DictionaryAttr)>
         visit);
 
 } // namespace cleave::strategy

@@ -112,7 +112,7 @@ void DimClasses::collect(func::FuncOp func) {
   }
 }
 
-/// Whether `value` is a parameter, or its gradient on the way to the boundary.
+/// Whether `value` is a parameter.
 static bool isParameterLike(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument)
@@ -121,6 +121,46 @@ static bool isParameterLike(Value value) {
   auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
                                                 nn::kRoleAttr);
   return role && role.getValue() == "parameter";
+}
+
+/// Multiply-adds, times two, if the operation reduces over a dimension of a
+/// parameter; else 0.
+static int64_t contractionWork(Operation *op, const ShardingRule &rule) {
+  int64_t reduced = 1;
+  bool isContraction = false;
+  for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands)) {
+    if (!isParameterLike(value))
+      continue;
+    for (const DimFactors &factors : dims)
+      for (int64_t factor : factors)
+        if (rule.factors[factor].kind == FactorKind::Reduction) {
+          reduced *= rule.factors[factor].size;
+          isContraction = true;
+        }
+  }
+  if (!isContraction)
+    return 0;
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  return 2 * reduced * type.getNumElements();
+}
+
+/// The end of the chain of sums that `value`, read by nothing else, goes into.
+static Value sumThatReceives(Value value) {
+  while (value.hasOneUse()) {
+    OpOperand &use = *value.getUses().begin();
+    Operation *user = use.getOwner();
+    if (user->getNumResults() != 1 ||
+        user->getResult(0).getType() != value.getType())
+      break;
+    bool isSum = llvm::any_of(ruleOf(user).linear, [&](auto &group) {
+      return group.size() > 1 &&
+             llvm::is_contained(group, use.getOperandNumber());
+    });
+    if (!isSum)
+      break;
+    value = user->getResult(0);
+  }
+  return value;
 }
 
 void DimClasses::collectOperation(Operation *op, const ShardingRule &rule) {
@@ -140,18 +180,21 @@ void DimClasses::collectOperation(Operation *op, const ShardingRule &rule) {
           dims->splittable = false;
   });
   std::optional<unsigned> contraction;
-  if (isa<nn::EinsumOp>(op) &&
-      llvm::any_of(op->getOperands(), isParameterLike)) {
+  if (int64_t work = contractionWork(op, rule)) {
     contraction = flops.size();
-    flops.push_back(cast<CostInterface>(op).getFlops());
+    flops.push_back(work);
   }
   for (auto [factor, dims] : llvm::zip(rule.factors, classes)) {
     if (!dims)
       continue;
     if (contraction)
       dims->divides.push_back(*contraction);
-    if (factor.kind == FactorKind::Reduction)
-      for (Type type : op->getResultTypes())
-        dims->partialBytes += bytesOf(type);
+    if (factor.kind != FactorKind::Reduction)
+      continue;
+    for (Value result : op->getResults()) {
+      Value root = sumThatReceives(result);
+      if (dims->partialRoots.insert(root.getAsOpaquePointer()).second)
+        dims->partialBytes += bytesOf(root.getType());
+    }
   }
 }

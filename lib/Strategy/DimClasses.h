@@ -13,6 +13,7 @@
 
 #include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace cleave::strategy {
 
@@ -23,11 +24,13 @@ struct DimClass {
   bool splittable = true;
   /// (argument, dimension) of the function's parameters.
   llvm::SmallVector<std::pair<unsigned, int64_t>> parameterDims;
-  /// Contractions with a parameter, or of a parameter's gradient, that a split
-  /// divides; as indices into DimClasses::contractions.
+  /// Contractions with a parameter that a split divides; as indices into
+  /// DimClasses::contractionFlops.
   llvm::SmallVector<unsigned> divides;
-  /// Bytes of the results that a split leaves partial.
+  /// Bytes of the results that a split leaves partial. Partial results that are
+  /// added to one another are reduced once.
   int64_t partialBytes = 0;
+  llvm::SmallPtrSet<void *, 8> partialRoots;
 };
 
 class DimClasses {
@@ -36,7 +39,9 @@ public:
 
   /// In order of first appearance in the function.
   llvm::ArrayRef<DimClass> classes() const { return found; }
-  /// FLOPs of each contraction.
+  /// FLOPs of each contraction with a parameter. An operation that reduces
+  /// over a dimension of a parameter is one: reading rows of a table stands for the
+  /// contraction with one-hot rows, of which a split saves the memory.
   llvm::ArrayRef<int64_t> contractionFlops() const { return flops; }
 
 private:

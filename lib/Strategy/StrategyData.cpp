@@ -42,9 +42,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
     collectParameters();
     setBoundaryShardings(
-        module, [&](func::FuncOp func, RankedTensorType type,
-                    DictionaryAttr attrs, bool isResult) {
-          return boundary(func, type, attrs, isResult);
+        module, [&](RankedTensorType type, DictionaryAttr attrs) {
+          return boundary(type, attrs);
         });
     if (auto update = module.lookupSymbol<func::FuncOp>(nn::kUpdateFunc))
       constrainUpdate(update);
@@ -91,8 +90,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return axes;
   }
 
-  dist::ShardingAttr boundary(func::FuncOp func, RankedTensorType type,
-                              DictionaryAttr attrs, bool isResult) const {
+  dist::ShardingAttr boundary(RankedTensorType type,
+                              DictionaryAttr attrs) const {
     StringRef role = roleOf(attrs), name = nameOf(attrs);
     int64_t rank = type.getRank();
     if (holdsSamples(role)) {
@@ -108,12 +107,10 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return closedSharding(mesh, stateAxes(name.rsplit('.').first, type));
     if (role == "tap")
       return closedSharding(mesh, stateAxes(name, type));
-    // Sums that each rank adds up by itself. @loss is for people: whole there.
+    // Sums that each rank adds up by itself.
     if (role == "gradient" || role == "loss" || role == "weight") {
       Axes axes = role == "gradient" ? parameterAxes(name, rank) : Axes(rank);
-      bool isFinal = isResult && func.getName() == nn::kLossFunc;
-      return closedSharding(mesh, axes, isFinal ? ArrayRef<dist::AxisRefAttr>()
-                                                : ArrayRef(axisRef));
+      return closedSharding(mesh, axes, axisRef);
     }
     return {};
   }

@@ -112,8 +112,8 @@ struct StrategyTensorPass
             << ways << " ranks of axis '" << axis << "'";
     }
     setBoundaryShardings(
-        getOperation(), [&](func::FuncOp, RankedTensorType, DictionaryAttr attrs,
-                            bool) -> dist::ShardingAttr {
+        getOperation(),
+        [&](RankedTensorType, DictionaryAttr attrs) -> dist::ShardingAttr {
           StringRef role = roleOf(attrs);
           if (role == "parameter" || role == "gradient" || role == "tap")
             return ofParameter.lookup(nameOf(attrs));
