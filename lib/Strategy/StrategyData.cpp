@@ -90,6 +90,16 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return axes;
   }
 
+  /// Outputs stay as they are computed: whoever reads them gathers.
+  dist::ShardingAttr openFurther(dist::ShardingAttr sharding) const {
+    SmallVector<dist::DimShardingAttr> dims;
+    for (auto [index, dim] : llvm::enumerate(sharding.getDims()))
+      dims.push_back(dist::DimShardingAttr::get(sharding.getContext(),
+                                                dim.getAxes(), index > 0));
+    return dist::ShardingAttr::get(sharding.getContext(), sharding.getMesh(),
+                                   dims);
+  }
+
   dist::ShardingAttr boundary(RankedTensorType type,
                               DictionaryAttr attrs) const {
     StringRef role = roleOf(attrs), name = nameOf(attrs);
@@ -99,7 +109,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
         return {};
       Axes axes = axesOf(shardingOf(attrs), rank);
       axes[0].push_back(axisRef);
-      return closedSharding(mesh, axes);
+      dist::ShardingAttr sharding = closedSharding(mesh, axes);
+      return role == "output" ? openFurther(sharding) : sharding;
     }
     if (role == "parameter")
       return closedSharding(mesh, parameterAxes(name, rank));
