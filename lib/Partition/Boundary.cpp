@@ -81,16 +81,34 @@ func::FuncOp cleave::partition::updateFunction(ModuleOp module) {
   return {};
 }
 
+/// Functions whose results are for people, who want sums whole. Between all
+/// others the addends are handed on as they are.
+static bool isForPeople(const Port &port) {
+  func::FuncOp func = port.func;
+  return port.isResult && (func.getName() == nn::kLossFunc || func.getName() == nn::kForwardFunc);
+}
+
+/// Whether both place the elements alike; `partially`: addends too.
+static bool alike(dist::ShardingAttr a, dist::ShardingAttr b, bool partially) {
+  if (a == b || !a || !b)
+    return a == b;
+  return a.getMesh() == b.getMesh() && a.getDims() == b.getDims() &&
+         (!partially || (a.getPartial() == b.getPartial() &&
+                         (a.getPartial().empty() || a.getPartialKind() == b.getPartialKind())));
+}
+
 LogicalResult cleave::partition::verifyBoundary(ModuleOp module) {
   bool failed = false;
   for (ArrayRef<Port> group : boundaryTable(module)) {
-    const Port &first = group.front();
-    for (const Port &port : group.drop_front()) {
+    const Port *found = llvm::find_if(group, [](const Port &p) { return !isForPeople(p); });
+    const Port &first = found == group.end() ? group.front() : *found;
+    for (const Port &port : group) {
       auto where = [](const Port &p) {
         func::FuncOp f = p.func;
         return ("@" + f.getName() + (p.isResult ? " result " : " argument ") + Twine(p.index)).str();
       };
-      if (port.type() != first.type() || port.sharding() != first.sharding()) {
+      if (port.type() != first.type() ||
+          !alike(port.sharding(), first.sharding(), !isForPeople(port))) {
         InFlightDiagnostic error = emitError(port.loc())
                                    << port.role() << " '" << port.name() << "' is " << port.type();
         if (port.sharding())
