@@ -26,16 +26,18 @@ namespace {
 /// What the ranks along one axis hold.
 struct AxisState {
   enum Kind : uint8_t {
-    Constant,  // the same number everywhere in the tensor: fits any other state
-    Invariant, // the same value
+    Constant,  // the same number everywhere in the tensor, or a reduction of one:
+               // fits any other state
+    Invariant, // the same value; the same along `dims` too
     Split,     // tiles of a dimension
     Partial,   // addends or candidates, combined by `reduce`
     Varying,   // different values, not known how
   };
   Kind kind = Constant;
   ReduceKind reduce = ReduceKind::Sum;
-  /// Which dimension may be the one that is split, as a set: a reshape of tiles
-  /// of one element cannot tell [1, 2] split on the first from the second.
+  /// A set of dimensions. Split: which may be the one that is split; a reshape of
+  /// tiles of one element cannot tell [1, 2] split on the first from the second.
+  /// Invariant: along which the value repeats, so that it is a tile as well.
   uint64_t dims = 0;
 
   static AxisState split(int64_t dim) {
@@ -115,6 +117,8 @@ private:
   static bool satisfies(const AxisState &have, const AxisState &want) {
     if (have.kind == AxisState::Constant)
       return true;
+    if (have.kind == AxisState::Invariant && want.kind == AxisState::Split)
+      return have.dims & want.dims;
     if (have.kind == want.kind)
       switch (have.kind) {
       case AxisState::Split:
@@ -218,9 +222,47 @@ private:
       else if (anyVarying)
         state = {AxisState::Varying};
       else if (anyInvariant)
-        state = {AxisState::Invariant};
+        state = invariantResult(op, rule, axis, index);
     }
     return success();
+  }
+
+  /// Whether every operand repeats along the factor.
+  bool repeats(Operation *op, const ShardingRule &rule, unsigned axis, int64_t factor) {
+    for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+      const AxisState &state = states[operand][axis];
+      if (state.kind == AxisState::Constant)
+        continue;
+      for (auto [dim, made] : llvm::enumerate(rule.operands[index]))
+        if (llvm::is_contained(made, factor) && !(state.dims >> std::min<size_t>(dim, 63) & 1))
+          return false;
+    }
+    return true;
+  }
+
+  /// The result of invariant operands repeats where they do, and along
+  /// dimensions that a broadcast adds. A reduction of what repeats may be one of
+  /// a tile or of the whole.
+  AxisState invariantResult(Operation *op, const ShardingRule &rule, unsigned axis,
+                            unsigned index) {
+    AxisState state = {AxisState::Invariant};
+    if (op->getNumOperands() == 0)
+      return state;
+    for (auto [factor, info] : llvm::enumerate(rule.factors)) {
+      bool inResult = llvm::any_of(rule.results[index], [&, f = int64_t(factor)](auto &made) {
+        return llvm::is_contained(made, f);
+      });
+      if (!inResult && info.combiner != FactorCombiner::None && repeats(op, rule, axis, factor))
+        return {AxisState::Constant};
+    }
+    // Others may depend on where an element is.
+    if (!rule.movement && !OpTrait::hasElementwiseMappableTraits(op))
+      return state;
+    for (auto [dim, made] : llvm::enumerate(rule.results[index]))
+      if (made.size() == 1 && rule.factors[made[0]].kind == FactorKind::PassThrough &&
+          repeats(op, rule, axis, made[0]))
+        state.dims |= AxisState::split(dim).dims;
+    return state;
   }
 
   AxisState stateOfResult(const ShardingRule &rule, const llvm::SmallBitVector &candidates,
@@ -313,12 +355,11 @@ private:
           continue;
         }
         if (reduce && !(at.kind == AxisState::Partial && at.reduce == *reduce) &&
-            at.kind != AxisState::Varying && !(at.kind == AxisState::Constant && isZero(op, index)))
+            at.kind != AxisState::Varying && at.kind != AxisState::Constant)
           return op->emitOpError("reduces operand ")
                  << index << " by " << stringifyReduceKind(*reduce) << " over axis " << name(axis)
                  << ", over which it is " << at.str();
-        if (from && !at.isSplitOn(*from) &&
-            at.kind != AxisState::Varying && at.kind != AxisState::Constant)
+        if (from && !satisfies(at, AxisState::split(*from)))
           return op->emitOpError("gathers dimension ")
                  << *from << " of operand " << index << " over axis " << name(axis)
                  << ", over which it is " << at.str();
@@ -327,10 +368,6 @@ private:
       states[result] = std::move(state);
     }
     return success();
-  }
-
-  static bool isZero(Operation *op, unsigned index) {
-    return isZeroConstant(op->getOperand(index));
   }
 
   /// Operations that ask where the rank is.

@@ -98,3 +98,15 @@ func.func @whole(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"
   %0 = nn.softmax %x : tensor<4x3xf32>
   return %0 : tensor<4x3xf32>
 }
+
+// -----
+
+// A broadcast is a tile of itself; a reduction of it may be one of tiles.
+dist.mesh @m <["t"=2]>
+func.func @repeated(%s: tensor<f32>) -> (tensor<3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>}, tensor<f32>) {
+  %0 = nn.broadcast %s dims = [] : tensor<f32> -> tensor<3xf32>
+  %1 = math.exp %0 : tensor<3xf32>
+  %2 = nn.reduce sum %1 dims = [0] : tensor<3xf32> -> tensor<f32>
+  %3 = dist.all_reduce sum %2 over @m {"t"} purpose loss : tensor<f32>
+  return %1, %3 : tensor<3xf32>, tensor<f32>
+}

@@ -46,6 +46,11 @@ std::vector<Case> cases() {
       {"dense_constant", {"3x2xf64"}, {"3x2xf64"}, R"(
         %c = arith.constant dense<[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]> : tensor<3x2xf64>
         %y0 = arith.mulf %a, %c : tensor<3x2xf64>)"},
+      {"reshard", {"8x6x5xf64"}, {"8x6x5xf64"},
+       "%y0 = nn.save %a : tensor<8x6x5xf64>"},
+      {"reshard_uneven", {"5x7xf64"}, {"5x7xf64"}, "%y0 = nn.save %a : tensor<5x7xf64>"},
+      {"reshard_long", {"13xf64"}, {"13xf64"}, "%y0 = nn.save %a : tensor<13xf64>"},
+      {"reshard_even", {"8x12xf64"}, {"8x12xf64"}, "%y0 = nn.save %a : tensor<8x12xf64>"},
       {"einsum", {"3x5xf64", "5x7xf64"}, {"3x7xf64"},
        R"(%y0 = nn.einsum "bh,hf->bf" %a, %b : tensor<3x5xf64>, tensor<5x7xf64> -> tensor<3x7xf64>)"},
       {"mlp", {"4x6xf64", "6x10xf64", "10x6xf64", "6xf64"}, {"4x6xf64"}, R"(
@@ -148,6 +153,9 @@ std::vector<Case> cases() {
         %2 = math.exp %0 : tensor<4x6xf64>
         %3 = nn.rematerialize %1 after %2 : tensor<4x6xf64>, tensor<4x6xf64>
         %y0 = arith.mulf %3, %2 : tensor<4x6xf64>)"},
+      {"batched_einsum", {"3x4x5xf64", "3x5x2xf64"}, {"3x4x2xf64", "4x2x3xf64"}, R"(
+        %y0 = nn.einsum "bij,bjk->bik" %a, %b : tensor<3x4x5xf64>, tensor<3x5x2xf64> -> tensor<3x4x2xf64>
+        %y1 = nn.einsum "bij,bjk->ikb" %a, %b : tensor<3x4x5xf64>, tensor<3x5x2xf64> -> tensor<4x2x3xf64>)"},
       {"norm_of_parts", {"4x6xf64", "5xf64"}, {"f64", "4x6xf64"}, R"(
         %0 = arith.mulf %a, %a : tensor<4x6xf64>
         %1 = nn.reduce sum %0 dims = [0, 1] : tensor<4x6xf64> -> tensor<f64>
