@@ -19,6 +19,9 @@ LogicalResult kernels::annotateKernel(func::FuncOp kernel) {
   kernel->setAttr(kKernelAttr, b.getUnitAttr());
   kernel->setAttr(kExtentAttr, b.getI64IntegerAttr(plan->extent));
   kernel->setAttr(kGrainAttr, b.getI64IntegerAttr(plan->grain));
-  kernel->setAttr(kInPlaceAttr, b.getDenseI64ArrayAttr(plan->inPlace()));
+  SmallVector<int64_t> pairs;
+  for (auto [result, argument] : plan->inPlace())
+    pairs.append({result, argument});
+  kernel->setAttr(kInPlaceAttr, b.getDenseI64ArrayAttr(pairs));
   return success();
 }

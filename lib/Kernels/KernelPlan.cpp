@@ -185,8 +185,8 @@ static void collect(const Node *node, llvm::DenseSet<const Node *> &seen) {
     collect(node->reduction->input, seen);
 }
 
-SmallVector<int64_t> KernelPlan::inPlace() const {
-  SmallVector<int64_t> result(outputs.size(), -1);
+SmallVector<std::pair<int64_t, int64_t>> KernelPlan::inPlace() const {
+  SmallVector<std::pair<int64_t, int64_t>> result;
   if (shape == Shape::Scatter)
     return result;
   // What is loaded in each loop; scalars of a row are read between them, so
@@ -201,11 +201,9 @@ SmallVector<int64_t> KernelPlan::inPlace() const {
   for (const Store &store : rowStores)
     collect(store.value, read.back());
 
-  llvm::DenseSet<int64_t> taken;
   auto find = [&](const Store &store, size_t position) {
     for (auto [number, argument] : llvm::enumerate(arguments)) {
-      if (argument.getType() != outputs[store.result].getType() ||
-          taken.contains(number))
+      if (argument.getType() != outputs[store.result].getType())
         continue;
       bool good = true, used = false;
       for (size_t at = 0; at < read.size(); ++at)
@@ -215,11 +213,8 @@ SmallVector<int64_t> KernelPlan::inPlace() const {
             good &=
                 at <= position && node->index == store.index && !node->guard;
           }
-      if (!good || !used)
-        continue;
-      taken.insert(number);
-      result[store.result] = number;
-      return;
+      if (good && used)
+        result.push_back({store.result, number});
     }
   };
   for (auto [number, loop] : llvm::enumerate(loops))

@@ -12,9 +12,10 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Kernels/Passes.h"
 #include "cleave/Memory/Passes.h"
-#include "cleave/Strategy/Passes.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Strategy/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -31,6 +32,7 @@ int main(int argc, char **argv) {
   cleave::memory::registerMemoryPasses();
   cleave::registerPartitionPasses();
   cleave::registerPartitionPipeline();
+  cleave::kernels::registerKernelsPasses();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
                   mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,

@@ -143,9 +143,9 @@ public:
   /// How many vector accesses or indices are not linear.
   int irregular = 0;
 
-  /// For each result, the argument whose memory it may overwrite, or -1: an
-  /// argument that is read only at the element written, and not after.
-  llvm::SmallVector<int64_t> inPlace() const;
+  /// Pairs (result, argument) of which the result may take the argument's
+  /// memory: the argument is read only at the element written, and not after.
+  llvm::SmallVector<std::pair<int64_t, int64_t>> inPlace() const;
 
   void print(llvm::raw_ostream &os) const;
 };

@@ -13,7 +13,7 @@ inline constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
 inline constexpr llvm::StringLiteral kExtentAttr = "nn.extent";
 /// Fewer iterations than this are not worth a thread of their own.
 inline constexpr llvm::StringLiteral kGrainAttr = "nn.grain";
-/// For each result, the operand whose memory it may take, or -1.
+/// Pairs (result, operand) of which the result may take the operand's memory.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "nn.inplace";
 
 /// Rewrites everything under `root` into the kernel vocabulary, by

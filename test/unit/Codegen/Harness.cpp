@@ -147,12 +147,17 @@ std::vector<Tensor> test::runKernel(func::FuncOp kernel,
   for (Buffer &buffer : buffers)
     addresses.push_back(buffer.data());
   std::vector<size_t> holder(kernel.getNumResults());
-  for (size_t i = 0; i < holder.size(); ++i) {
+  for (size_t i = 0; i < holder.size(); ++i)
     holder[i] = arguments.size() + i;
-    if (options.inPlace && inPlace[i] >= 0) {
-      holder[i] = inPlace[i];
-      addresses[arguments.size() + i] = addresses[inPlace[i]];
-    }
+  llvm::DenseSet<int64_t> taken;
+  for (int64_t pair = 0; options.inPlace && pair + 1 < inPlace.size();
+       pair += 2) {
+    int64_t result = inPlace[pair], operand = inPlace[pair + 1];
+    if (holder[result] != arguments.size() + result ||
+        !taken.insert(operand).second)
+      continue;
+    holder[result] = operand;
+    addresses[arguments.size() + result] = addresses[operand];
   }
   int64_t axisIndex[2] = {1, 2}, axisSize[2] = {2, 3};
   cleave_ctx ctx{axisIndex, axisSize, 2, 5, 6};

@@ -1,0 +1,96 @@
+// What nn-form-kernels is made of.
+
+#ifndef CLEAVE_LIB_KERNELS_FORMKERNELS_H
+#define CLEAVE_LIB_KERNELS_FORMKERNELS_H
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Kernels/KernelPlan.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace cleave::kernels {
+
+/// Rewrites a reduction as two where one loop would be slow.
+void splitReduction(nn::ReduceOp op);
+
+/// What becomes of an operation of a host function.
+enum class Place {
+  Host,   ///< stays: library, collective, free placement
+  Inline, ///< computed again by every kernel that reads it
+  Kernel, ///< computed once, by the kernel of its unit
+};
+
+/// A node of the graph that is scheduled: one host operation, or the operations
+/// of one kernel.
+struct Unit {
+  bool isKernel = false;
+  llvm::SmallVector<mlir::Operation *> ops; ///< in program order
+  llvm::SmallVector<mlir::Value> outputs;   ///< read outside
+  std::set<int> producers, consumers;       ///< numbers of units
+  int last = 0;                             ///< position of the last operation
+  int rank = 0;                             ///< in a topological order
+  double cost = 0;
+  bool alive = true;
+  /// Rows of one row each cannot be shared by threads, so they stay small.
+  int reductions = 0;
+};
+
+/// The operations of one host function as units, merged greedily.
+class Grouping {
+public:
+  explicit Grouping(mlir::func::FuncOp func);
+  mlir::LogicalResult run();
+
+  /// Units in an order that respects their edges, close to the program's.
+  llvm::SmallVector<const Unit *> schedule() const;
+  /// Operations that a kernel repeats for itself, in program order.
+  llvm::SmallVector<mlir::Operation *> inlineOps(const Unit &unit) const;
+  Place placeOf(mlir::Operation *op) const { return places.lookup(op); }
+  /// "add_gelu" of a kernel's operations.
+  std::string nameOf(const Unit &unit) const;
+
+private:
+  void decompose();
+  void classify();
+  bool isGenerated(mlir::Operation *op);
+  bool isFreePlacement(mlir::Operation *op) const;
+  void materialize(mlir::Value value);
+  mlir::LogicalResult createUnits();
+  /// The operations in kernels or host units, or null for arguments, that the
+  /// value comes from through inline operations.
+  void sources(mlir::Value value, llvm::SetVector<mlir::Operation *> &found) const;
+  void connect();
+  void rerank();
+  void updateOutputs(Unit &unit, int number);
+  std::unique_ptr<KernelPlan> plan(const Unit &unit,
+                                   llvm::ArrayRef<mlir::Value> outputs);
+  bool pathBetween(int from, int to, bool ignoreDirect) const;
+  /// Merges two units into the first if that is legal and cheaper.
+  bool tryMerge(int a, int b);
+  void mergeAlongEdges();
+  void mergeSiblings();
+  llvm::SmallVector<mlir::Value> outputsOf(llvm::ArrayRef<mlir::Operation *> ops,
+                                           int a, int b) const;
+
+  mlir::func::FuncOp func;
+  llvm::DenseMap<mlir::Operation *, Place> places;
+  llvm::DenseMap<mlir::Operation *, int> positions;
+  llvm::DenseMap<mlir::Operation *, int> unitOf;
+  /// The operation that a decomposed one came from: number and mnemonic.
+  struct Origin {
+    int number;
+    std::string name;
+  };
+  llvm::DenseMap<mlir::Operation *, Origin> origins;
+  std::vector<Unit> units;
+  std::set<std::pair<int, int>> refused;
+};
+
+} // namespace cleave::kernels
+
+#endif

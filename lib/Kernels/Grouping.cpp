@@ -1,0 +1,529 @@
+// Which operations share a kernel.
+
+#include "FormKernels.h"
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Kernels/Kernels.h"
+
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <queue>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::kernels;
+
+/// More memory accesses than this in one kernel help nobody.
+static constexpr size_t kMostArguments = 24;
+/// A chain of this many operations on index grids is computed again at most.
+static constexpr int kMostGenerated = 24;
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+static bool isRankSource(Operation *op) {
+  return isa<dist::AxisIndexOp, dist::TileOffsetOp>(op);
+}
+
+Grouping::Grouping(func::FuncOp func) : func(func) {}
+
+LogicalResult Grouping::run() {
+  // The marks of residuals have done their work.
+  func.walk([](Operation *op) {
+    if (isa<nn::SaveOp, nn::RematerializeOp>(op)) {
+      op->getResult(0).replaceAllUsesWith(op->getOperand(0));
+      op->erase();
+    }
+  });
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+  SmallVector<nn::ReduceOp> reductions;
+  func.walk([&](nn::ReduceOp op) { reductions.push_back(op); });
+  for (nn::ReduceOp op : reductions)
+    splitReduction(op);
+  decompose();
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+  classify();
+  if (failed(createUnits()))
+    return failure();
+  connect();
+  mergeAlongEdges();
+  mergeSiblings();
+  return success();
+}
+
+/// "add" of arith.addf: what a reader calls it.
+static std::string mnemonicOf(Operation *op) {
+  StringRef name = op->getName().stripDialect();
+  if (isa<arith::ArithDialect>(op->getDialect()))
+    if (name.size() > 2 && (name.ends_with("f") || name.ends_with("i")) &&
+        !name.contains('_'))
+      name = name.drop_back();
+  if (auto reduce = dyn_cast<nn::ReduceOp>(op))
+    return nn::stringifyCombiner(reduce.getCombiner()).str();
+  return name.str();
+}
+
+void Grouping::decompose() {
+  int number = 0;
+  for (Operation &op : func.front())
+    origins[&op] = {number++, mnemonicOf(&op)};
+  decomposeAll(func, [&](Operation *op, ArrayRef<Operation *> created) {
+    Origin origin = origins.lookup(op);
+    for (Operation *part : created)
+      origins[part] = origin;
+    origins.erase(op);
+  });
+  int position = 0;
+  for (Operation &op : func.front())
+    positions[&op] = position++;
+}
+
+/// Elementwise on index grids, constants and the rank alone.
+bool Grouping::isGenerated(Operation *op) {
+  auto lowering = dyn_cast<LoweringInterface>(op);
+  if (!lowering || lowering.getKernelClass() != KernelClass::Elementwise ||
+      isa<math::MathDialect>(op->getDialect()))
+    return false;
+  SetVector<Operation *> chain;
+  chain.insert(op);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    if (chain.size() > kMostGenerated)
+      return false;
+    for (Value operand : chain[i]->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (!source || placeOf(source) != Place::Inline)
+        return false;
+      chain.insert(source);
+    }
+  }
+  return true;
+}
+
+/// A placement that the host does by pointing at other memory.
+bool Grouping::isFreePlacement(Operation *op) const {
+  if (isa<nn::ReshapeOp>(op))
+    return true;
+  auto contiguous = [](ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+    size_t dim = 0;
+    while (dim < to.size() && to[dim] == 1)
+      ++dim;
+    return dim >= to.size() ||
+           from.drop_front(dim + 1) == to.drop_front(dim + 1);
+  };
+  if (auto slice = dyn_cast<nn::SliceOp>(op))
+    return llvm::all_of(slice.getStrides(),
+                        [](int64_t stride) { return stride == 1; }) &&
+           contiguous(typeOf(slice.getInput()).getShape(), slice.getSizes());
+  if (auto slice = dyn_cast<dist::SliceOp>(op)) {
+    ArrayRef<int64_t> whole = typeOf(slice.getInput()).getShape();
+    int64_t dim = slice.getDim();
+    return whole[dim] % typeOf(slice.getResult()).getDimSize(dim) == 0 &&
+           contiguous(whole, typeOf(slice.getResult()).getShape());
+  }
+  return false;
+}
+
+void Grouping::classify() {
+  for (Operation &op : func.front()) {
+    Place place = Place::Host;
+    if (isRankSource(&op) || isa<dist::SliceOp>(op)) {
+      place = Place::Inline;
+    } else if (auto lowering = dyn_cast<LoweringInterface>(op)) {
+      switch (lowering.getKernelClass()) {
+      case KernelClass::View:
+        place = Place::Inline;
+        break;
+      case KernelClass::Elementwise:
+      case KernelClass::Row:
+      case KernelClass::Reduction:
+      case KernelClass::Indexing:
+        place = Place::Kernel;
+        break;
+      case KernelClass::Library:
+      case KernelClass::Collective:
+      case KernelClass::Identity:
+        break;
+      }
+    }
+    places[&op] = place;
+    if (place == Place::Kernel && isGenerated(&op))
+      places[&op] = Place::Inline;
+  }
+  // What host operations read must exist in memory.
+  for (Operation &op : func.front())
+    if (placeOf(&op) == Place::Host)
+      for (Value operand : op.getOperands())
+        materialize(operand);
+}
+
+/// Makes an inline value that the host reads one that a kernel, or the host,
+/// puts into memory.
+void Grouping::materialize(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || placeOf(op) != Place::Inline)
+    return;
+  auto constant = dyn_cast<arith::ConstantOp>(op);
+  bool splat = constant && isa<SplatElementsAttr>(constant.getValue());
+  if (splat || isFreePlacement(op)) {
+    places[op] = Place::Host;
+    for (Value operand : op->getOperands())
+      materialize(operand);
+    return;
+  }
+  places[op] = Place::Kernel;
+}
+
+/// Placements on the host are still read through by kernels; operations in
+/// kernels and of other host units are sources.
+void Grouping::sources(Value value, SetVector<Operation *> &found) const {
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return;
+  bool through = placeOf(op) == Place::Inline ||
+                 (placeOf(op) == Place::Host &&
+                  (isFreePlacement(op) || isa<arith::ConstantOp>(op)));
+  if (!through) {
+    found.insert(op);
+    return;
+  }
+  for (Value operand : op->getOperands())
+    sources(operand, found);
+}
+
+LogicalResult Grouping::createUnits() {
+  // Operations of one decomposed operation begin together.
+  llvm::DenseMap<int, int> unitOfOrigin;
+  for (Operation &op : func.front()) {
+    Place place = placeOf(&op);
+    if (place == Place::Inline)
+      continue;
+    int number = units.size();
+    if (place == Place::Kernel) {
+      auto [entry, isNew] =
+          unitOfOrigin.try_emplace(origins.lookup(&op).number, number);
+      number = entry->second;
+    }
+    if (number == static_cast<int>(units.size()))
+      units.emplace_back();
+    Unit &unit = units[number];
+    unit.isKernel = place == Place::Kernel;
+    unit.ops.push_back(&op);
+    unit.last = positions[&op];
+    unit.reductions += isa<nn::ReduceOp>(op);
+    unitOf[&op] = number;
+  }
+  return success();
+}
+
+void Grouping::connect() {
+  for (auto [number, unit] : llvm::enumerate(units)) {
+    for (Operation *op : unit.ops) {
+      for (Value operand : op->getOperands()) {
+        if (!unit.isKernel) {
+          if (Operation *source = operand.getDefiningOp()) {
+            int producer = unitOf.lookup(source);
+            if (producer != int(number))
+              unit.producers.insert(producer);
+          }
+          continue;
+        }
+        SetVector<Operation *> found;
+        sources(operand, found);
+        for (Operation *source : found)
+          if (unitOf.lookup(source) != int(number))
+            unit.producers.insert(unitOf.lookup(source));
+      }
+    }
+    for (int producer : unit.producers)
+      units[producer].consumers.insert(number);
+  }
+  rerank();
+  for (auto [number, unit] : llvm::enumerate(units)) {
+    if (!unit.isKernel)
+      continue;
+    unit.outputs = outputsOf(unit.ops, number, number);
+    auto planned = plan(unit, unit.outputs);
+    unit.cost = planned ? planned->cost : 1e30;
+  }
+}
+
+/// Numbers units in a topological order.
+void Grouping::rerank() {
+  std::vector<int> waiting(units.size());
+  std::vector<int> ready;
+  for (auto [number, unit] : llvm::enumerate(units)) {
+    waiting[number] = unit.producers.size();
+    if (unit.alive && unit.producers.empty())
+      ready.push_back(number);
+  }
+  int rank = 0;
+  while (!ready.empty()) {
+    int number = ready.back();
+    ready.pop_back();
+    units[number].rank = rank++;
+    for (int consumer : units[number].consumers)
+      if (--waiting[consumer] == 0)
+        ready.push_back(consumer);
+  }
+}
+
+/// Results of `ops` that something outside of units `a` and `b` reads.
+SmallVector<Value> Grouping::outputsOf(ArrayRef<Operation *> ops, int a,
+                                       int b) const {
+  SmallVector<Value> outputs;
+  for (Operation *op : ops)
+    for (Value result : op->getResults()) {
+      bool read = false;
+      SmallVector<Value> worklist = {result};
+      llvm::DenseSet<Value> seen;
+      while (!worklist.empty() && !read) {
+        Value value = worklist.pop_back_val();
+        for (Operation *user : value.getUsers()) {
+          if (placeOf(user) == Place::Inline) {
+            for (Value through : user->getResults())
+              if (seen.insert(through).second)
+                worklist.push_back(through);
+            continue;
+          }
+          int unit = unitOf.lookup(user);
+          if (unit == a || unit == b) {
+            continue;
+          }
+          // A free placement on the host needs the value, whoever reads it.
+          read = true;
+          break;
+        }
+      }
+      if (read)
+        outputs.push_back(result);
+    }
+  return outputs;
+}
+
+std::unique_ptr<KernelPlan> Grouping::plan(const Unit &unit,
+                                           ArrayRef<Value> outputs) {
+  if (outputs.empty())
+    return nullptr;
+  llvm::DenseSet<Operation *> members(unit.ops.begin(), unit.ops.end());
+  std::string error;
+  return KernelPlan::create(
+      outputs, {},
+      [&](Operation *op) {
+        return members.contains(op) || placeOf(op) == Place::Inline ||
+               (placeOf(op) == Place::Host && isFreePlacement(op));
+      },
+      error);
+}
+
+/// Whether `to` is reached from `from` through units other than the two.
+bool Grouping::pathBetween(int from, int to, bool ignoreDirect) const {
+  int limit = units[to].rank;
+  llvm::DenseSet<int> seen;
+  SmallVector<int> worklist;
+  auto push = [&](int number) {
+    if (units[number].rank <= limit && seen.insert(number).second)
+      worklist.push_back(number);
+  };
+  for (int consumer : units[from].consumers)
+    if (consumer != to)
+      push(consumer);
+    else if (!ignoreDirect)
+      return true;
+  while (!worklist.empty()) {
+    int number = worklist.pop_back_val();
+    if (number == to)
+      return true;
+    for (int consumer : units[number].consumers)
+      push(consumer);
+  }
+  return false;
+}
+
+bool Grouping::tryMerge(int a, int b) {
+  auto key = std::pair(std::min(a, b), std::max(a, b));
+  if (refused.contains(key))
+    return false;
+  Unit &first = units[a], &second = units[b];
+  auto refuse = [&] {
+    refused.insert(key);
+    return false;
+  };
+  if (pathBetween(a, b, true) || pathBetween(b, a, true))
+    return refuse();
+  Unit merged;
+  merged.isKernel = true;
+  merged.ops = first.ops;
+  llvm::append_range(merged.ops, second.ops);
+  llvm::sort(merged.ops, [&](Operation *x, Operation *y) {
+    return positions[x] < positions[y];
+  });
+  merged.outputs = outputsOf(merged.ops, a, b);
+  // Chains of scalars stay short: a deep model has the kernels of a shallow one.
+  bool scalars = llvm::all_of(merged.outputs, [](Value value) {
+    return typeOf(value).getNumElements() == 1;
+  });
+  merged.reductions = first.reductions + second.reductions;
+  if (scalars && first.reductions && second.reductions)
+    return refuse();
+  auto planned = plan(merged, merged.outputs);
+  if (!planned || planned->cost >= first.cost + second.cost)
+    return refuse();
+  size_t big = 0;
+  for (Value argument : planned->arguments)
+    big += typeOf(argument).getNumElements() > 1;
+  if (big + merged.outputs.size() > kMostArguments)
+    return refuse();
+
+  merged.cost = planned->cost;
+  merged.last = std::max(first.last, second.last);
+  merged.producers = first.producers;
+  merged.producers.insert(second.producers.begin(), second.producers.end());
+  merged.consumers = first.consumers;
+  merged.consumers.insert(second.consumers.begin(), second.consumers.end());
+  for (int number : {a, b}) {
+    merged.producers.erase(number);
+    merged.consumers.erase(number);
+  }
+  for (Operation *op : second.ops)
+    unitOf[op] = a;
+  second.alive = false;
+  second.producers.clear();
+  second.consumers.clear();
+  units[a] = std::move(merged);
+  for (int producer : units[a].producers) {
+    units[producer].consumers.erase(b);
+    units[producer].consumers.insert(a);
+  }
+  for (int consumer : units[a].consumers) {
+    units[consumer].producers.erase(b);
+    units[consumer].producers.insert(a);
+  }
+  // Neighbours may now be merged where they could not before.
+  std::erase_if(refused, [&](const auto &pair) {
+    return pair.first == a || pair.second == a || pair.first == b ||
+           pair.second == b;
+  });
+  rerank();
+  return true;
+}
+
+/// Every kernel with the kernels that it reads from, the latest first.
+void Grouping::mergeAlongEdges() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t number = 0; number < units.size(); ++number) {
+      bool again = units[number].alive && units[number].isKernel;
+      while (again) {
+        again = false;
+        SmallVector<int> producers(units[number].producers.begin(),
+                                   units[number].producers.end());
+        llvm::sort(producers, [&](int x, int y) {
+          return units[x].last > units[y].last;
+        });
+        for (int producer : producers)
+          if (units[producer].isKernel && tryMerge(number, producer)) {
+            again = changed = true;
+            break;
+          }
+      }
+    }
+  }
+}
+
+/// Kernels that read the same large value.
+void Grouping::mergeSiblings() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t number = 0; number < units.size() && !changed; ++number) {
+      if (!units[number].alive)
+        continue;
+      SmallVector<int> readers;
+      for (int consumer : units[number].consumers)
+        if (units[consumer].isKernel)
+          readers.push_back(consumer);
+      bool large = llvm::any_of(units[number].ops, [](Operation *op) {
+        return llvm::any_of(op->getResultTypes(), [](Type type) {
+          auto tensor = dyn_cast<RankedTensorType>(type);
+          return tensor && tensor.getNumElements() > 1;
+        });
+      });
+      if (!large)
+        continue;
+      for (size_t i = 0; i < readers.size() && !changed; ++i)
+        for (size_t j = i + 1; j < readers.size() && !changed; ++j)
+          changed = tryMerge(readers[i], readers[j]);
+    }
+  }
+}
+
+SmallVector<const Unit *> Grouping::schedule() const {
+  std::vector<int> waiting(units.size());
+  using Entry = std::pair<int, int>; // position, number
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> ready;
+  for (auto [number, unit] : llvm::enumerate(units)) {
+    waiting[number] = unit.producers.size();
+    if (unit.alive && unit.producers.empty())
+      ready.push({unit.last, number});
+  }
+  SmallVector<const Unit *> order;
+  while (!ready.empty()) {
+    const Unit &unit = units[ready.top().second];
+    ready.pop();
+    order.push_back(&unit);
+    for (int consumer : unit.consumers)
+      if (--waiting[consumer] == 0)
+        ready.push({units[consumer].last, consumer});
+  }
+  return order;
+}
+
+SmallVector<Operation *> Grouping::inlineOps(const Unit &unit) const {
+  llvm::DenseSet<Operation *> members(unit.ops.begin(), unit.ops.end());
+  SetVector<Operation *> found;
+  SmallVector<Value> worklist;
+  for (Operation *op : unit.ops)
+    llvm::append_range(worklist, op->getOperands());
+  while (!worklist.empty()) {
+    Operation *op = worklist.pop_back_val().getDefiningOp();
+    if (!op || members.contains(op) || found.contains(op))
+      continue;
+    bool through = placeOf(op) == Place::Inline ||
+                   (placeOf(op) == Place::Host &&
+                    (isFreePlacement(op) || isa<arith::ConstantOp>(op)));
+    if (!through)
+      continue;
+    found.insert(op);
+    llvm::append_range(worklist, op->getOperands());
+  }
+  SmallVector<Operation *> result(found.begin(), found.end());
+  llvm::sort(result, [&](Operation *x, Operation *y) {
+    return positions.lookup(x) < positions.lookup(y);
+  });
+  return result;
+}
+
+std::string Grouping::nameOf(const Unit &unit) const {
+  constexpr size_t mostWords = 4;
+  SmallVector<std::string> words;
+  int lastOrigin = -1;
+  for (Operation *op : unit.ops) {
+    const Origin &origin = origins.lookup(op);
+    if (origin.number == lastOrigin)
+      continue;
+    lastOrigin = origin.number;
+    if (!words.empty() && words.back() == origin.name)
+      continue;
+    words.push_back(origin.name);
+  }
+  // The ends say most: where the kernel begins, and what it is for.
+  if (words.size() > mostWords)
+    words.erase(words.begin() + mostWords / 2, words.end() - mostWords / 2);
+  return llvm::join(words, "_");
+}

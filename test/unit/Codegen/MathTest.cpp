@@ -1,0 +1,224 @@
+// Error bounds of mathematical functions, and that kernels call no library.
+
+#include "Harness.h"
+
+#include "cleave/Kernels/Kernels.h"
+
+#include "llvm/Object/ELFObjectFile.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+#include <filesystem>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+constexpr int64_t kSamples = 20000;
+
+std::string unaryKernel(const std::string &op, const std::string &type) {
+  std::string tensor = "tensor<" + std::to_string(kSamples) + "x" + type + ">";
+  return "func.func @k(%x: " + tensor + ") -> " + tensor + " {\n  %r = " + op +
+         " %x : " + tensor + "\n  return %r : " + tensor + "\n}";
+}
+
+/// Samples over [low, high], evenly or by magnitude, and special values.
+Tensor samples(RankedTensorType type, double low, double high) {
+  Tensor x(type);
+  const double special[] = {0.0,     -0.0,     1.0,    -1.0,  INFINITY,
+                            -INFINITY, NAN,    1e-40,  1e-30, 88.5,
+                            -87.5,   -103.0,   0.625,  4.0,   0.92};
+  int64_t count = std::size(special);
+  for (int64_t i = 0; i < kSamples; ++i) {
+    double at = double(i) / kSamples;
+    double value = i < count          ? special[i]
+                   : i < kSamples / 2 ? low + (high - low) * 2 * at
+                                      : std::exp(-80 + (at - 0.5) * 2 * 84);
+    if (i >= kSamples / 2 && i % 2 && low < 0)
+      value = -value;
+    if (i >= count)
+      value = std::clamp(value, low, high);
+    x.floats[i] = type.getElementType().isF32() ? float(value) : value;
+  }
+  return x;
+}
+
+/// The largest error in units of the last place of the result.
+void checkFunction(const std::string &op, double (*exact)(double), double low,
+                   double high, double bound, bool wide = false) {
+  SCOPED_TRACE(op);
+  auto module = parse(unaryKernel(op, wide ? "f64" : "f32"));
+  auto kernel = module->lookupSymbol<func::FuncOp>("k");
+  Tensor x = samples(cast<RankedTensorType>(kernel.getArgumentTypes()[0]), low,
+                     high);
+  auto results = runKernel(kernel, {x});
+  ASSERT_EQ(results.size(), 1u);
+  double worst = 0, worstAt = 0;
+  for (int64_t i = 0; i < kSamples; ++i) {
+    double want = exact(x.floats[i]), have = results[0].floats[i];
+    double rounded = wide ? want : double(float(want));
+    if (have == rounded || (std::isnan(have) && std::isnan(want)))
+      continue;
+    ASSERT_TRUE(std::isfinite(have) && std::isfinite(rounded))
+        << op << "(" << x.floats[i] << ") = " << have << ", expected " << want;
+    double unit = wide ? std::nextafter(std::abs(want), INFINITY) -
+                             std::abs(want)
+                       : std::nextafter(float(std::abs(want)), INFINITY) -
+                             float(std::abs(want));
+    double error = std::abs(have - want) / unit;
+    if (error > worst) {
+      worst = error;
+      worstAt = x.floats[i];
+    }
+  }
+  EXPECT_LE(worst, bound) << op << " at " << worstAt;
+  printf("  %-12s %s  %.2f ulp at %g\n", op.c_str(), wide ? "f64" : "f32",
+         worst, worstAt);
+}
+
+double rsqrt(double x) { return 1 / std::sqrt(x); }
+
+} // namespace
+
+TEST(KernelMath, SinglePrecisionBounds) {
+  checkFunction("math.exp", std::exp, -110, 95, 2);
+  checkFunction("math.log", std::log, -1, 1e4, 2);
+  checkFunction("math.tanh", std::tanh, -12, 12, 3);
+  checkFunction("math.erf", std::erf, -6, 6, 3);
+  checkFunction("math.sin", std::sin, -1e4, 1e4, 1);
+  checkFunction("math.cos", std::cos, -1e4, 1e4, 1);
+  checkFunction("math.rsqrt", rsqrt, 0, 1e4, 2);
+  checkFunction("math.sqrt", std::sqrt, -1, 1e4, 1);
+  checkFunction("math.expm1", std::expm1, -80, 80, 1);
+  checkFunction("math.log1p", std::log1p, -1, 1e4, 1);
+  checkFunction("math.sinh", std::sinh, -80, 80, 1);
+  checkFunction("math.cosh", std::cosh, -80, 80, 1);
+  checkFunction("math.tan", std::tan, -100, 100, 1);
+  checkFunction("math.log2", std::log2, -1, 1e4, 1);
+  checkFunction("math.atan", std::atan, -100, 100, 4);
+}
+
+TEST(KernelMath, DoublePrecisionBounds) {
+  checkFunction("math.exp", std::exp, -750, 720, 2, true);
+  checkFunction("math.log", std::log, -1, 1e4, 2, true);
+  checkFunction("math.tanh", std::tanh, -12, 12, 2, true);
+  checkFunction("math.erf", std::erf, -6, 6, 2, true);
+  checkFunction("math.sin", std::sin, -1e4, 1e4, 1, true);
+  checkFunction("math.rsqrt", rsqrt, 0, 1e4, 2, true);
+}
+
+TEST(KernelMath, Powers) {
+  RunOptions options;
+  options.f32Bound = 1e-6;
+  options.f64Bound = 1e-14;
+  options.floor = 1e-3;
+  options.prepare = [](std::vector<Tensor> &arguments) {
+    for (double &value : arguments[0].floats)
+      value = std::abs(value);
+  };
+  for (const char *exponent : {"2.0", "3.0", "4.0", "-1.0", "0.5", "1.7"})
+    checkKernel(std::string("func.func @k(%x: tensor<50xf32>) -> tensor<50xf32> {\n"
+                            "  %c = arith.constant dense<") +
+                    exponent +
+                    "> : tensor<50xf32>\n"
+                    "  %r = math.powf %x, %c : tensor<50xf32>\n"
+                    "  return %r : tensor<50xf32>\n}",
+                options);
+}
+
+/// The symbols that a library expects from elsewhere.
+static std::vector<std::string> undefinedSymbols(const std::string &path) {
+  std::vector<std::string> names;
+  auto binary = llvm::object::ObjectFile::createObjectFile(path);
+  EXPECT_TRUE(bool(binary));
+  auto *elf = dyn_cast<llvm::object::ELFObjectFileBase>(binary->getBinary());
+  for (auto symbol : elf->getDynamicSymbolIterators()) {
+    auto flags = symbol.getFlags();
+    if (flags && *flags & llvm::object::SymbolRef::SF_Undefined)
+      names.push_back(symbol.getName()->str());
+  }
+  return names;
+}
+
+TEST(KernelMath, SinglePrecisionCallsNoLibrary) {
+  std::string text;
+  int number = 0;
+  for (const char *op :
+       {"exp", "log", "tanh", "erf", "sin", "cos", "tan", "rsqrt", "sqrt",
+        "expm1", "log1p", "log2", "log10", "exp2", "sinh", "cosh", "atan",
+        "asin", "acos", "erfc", "cbrt", "asinh", "acosh", "atanh", "floor",
+        "ceil", "absf", "roundeven", "trunc"})
+    text += "func.func @k" + std::to_string(number++) +
+            "(%x: tensor<100xf32>) -> tensor<100xf32> attributes {nn.kernel} "
+            "{\n  %r = math." +
+            op + " %x : tensor<100xf32>\n  return %r : tensor<100xf32>\n}\n";
+  text += R"(
+    func.func @pow(%x: tensor<100xf32>, %y: tensor<100xf32>) -> tensor<100xf32> attributes {nn.kernel} {
+      %r = math.powf %x, %y : tensor<100xf32>
+      return %r : tensor<100xf32>
+    }
+    func.func @gelu(%x: tensor<100xf32>) -> (tensor<100xf32>, tensor<100xf32>) attributes {nn.kernel} {
+      %a = nn.gelu tanh %x : tensor<100xf32>
+      %b = nn.gelu erf %x : tensor<100xf32>
+      return %a, %b : tensor<100xf32>, tensor<100xf32>
+    }
+    func.func @adamw(%p: tensor<100xf32>, %s: tensor<f32>, %step: tensor<i64>) -> tensor<100xf32> attributes {nn.kernel} {
+      %p1, %m1, %v1 = nn.adamw %p, %p, %p, %p, %s, %s, %step
+        beta1 = 0.9 beta2 = 0.999 epsilon = 1.0e-8 weight_decay = 0.01 : tensor<100xf32>, tensor<f32>
+      return %p1 : tensor<100xf32>
+    })";
+  auto module = parse(text);
+  ASSERT_TRUE(module);
+  std::string path =
+      (std::filesystem::temp_directory_path() / "cleave-nolibm.so").string();
+  ASSERT_TRUE(succeeded(codegen::compileKernels(*module, path)));
+  for (const std::string &name : undefinedSymbols(path))
+    EXPECT_TRUE(name == "memset" || name == "memcpy" || name == "memmove")
+        << "the library calls " << name;
+  std::filesystem::remove(path);
+}
+
+TEST(KernelLibrary, SameBytesTwice) {
+  auto module = parse(R"(
+    func.func @a(%x: tensor<100xf32>) -> tensor<100xf32> attributes {nn.kernel} {
+      %r = math.exp %x : tensor<100xf32>
+      return %r : tensor<100xf32>
+    }
+    func.func @b(%x: tensor<10x10xf32>) -> tensor<10x10xf32> attributes {nn.kernel} {
+      %r = nn.softmax %x : tensor<10x10xf32>
+      return %r : tensor<10x10xf32>
+    })");
+  ASSERT_TRUE(module);
+  std::string bytes[2];
+  for (int i = 0; i < 2; ++i) {
+    std::string path = (std::filesystem::temp_directory_path() /
+                        ("cleave-twice-" + std::to_string(i) + ".so"))
+                           .string();
+    codegen::CodegenOptions options;
+    options.threads = i + 1;
+    ASSERT_TRUE(succeeded(codegen::compileKernels(*module, path, options)));
+    auto buffer = llvm::MemoryBuffer::getFile(path);
+    ASSERT_TRUE(bool(buffer));
+    bytes[i] = (*buffer)->getBuffer().str();
+    std::filesystem::remove(path);
+  }
+  EXPECT_EQ(bytes[0], bytes[1]);
+}
+
+TEST(KernelLibrary, VectorWidths) {
+  // What the host does not have is left to the other tests.
+  for (unsigned bits : {128u, 256u}) {
+    RunOptions options;
+    options.codegen.vectorBits = bits;
+    options.f32Bound = 2e-5;
+    options.f64Bound = 1e-13;
+    checkKernel(R"(
+      func.func @k(%x: tensor<3x29xf32>) -> tensor<3x29xf32> {
+        %r = nn.softmax %x : tensor<3x29xf32>
+        return %r : tensor<3x29xf32>
+      })",
+                options);
+  }
+}

@@ -1,0 +1,127 @@
+// Kernels of rows: norms, softmax, cross-entropy, their gradients, rotary.
+
+#include "Harness.h"
+
+#include "gtest/gtest.h"
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+RunOptions loose() {
+  RunOptions options;
+  options.f32Bound = 2e-5;
+  options.f64Bound = 1e-13;
+  return options;
+}
+} // namespace
+
+TEST(RowKernel, LayerNormWithResidual) {
+  checkKernel(R"(
+    func.func @k(%x: tensor<3x5x19xf32>, %y: tensor<3x5x19xf32>, %g: tensor<19xf32>, %b: tensor<19xf32>)
+        -> (tensor<3x5x19xf32>, tensor<3x5x19xf32>, tensor<3x5xf32>, tensor<3x5xf32>) {
+      %s = arith.addf %x, %y : tensor<3x5x19xf32>
+      %r, %mean, %rstd = nn.layer_norm %s, %g, %b epsilon = 1.0e-5
+        : (tensor<3x5x19xf32>, tensor<19xf32>, tensor<19xf32>) -> (tensor<3x5x19xf32>, tensor<3x5xf32>, tensor<3x5xf32>)
+      return %s, %r, %mean, %rstd : tensor<3x5x19xf32>, tensor<3x5x19xf32>, tensor<3x5xf32>, tensor<3x5xf32>
+    })",
+              loose());
+}
+
+TEST(RowKernel, LayerNormGradOfLongRows) {
+  checkKernel(R"(
+    func.func @k(%dy: tensor<4x100xf32>, %x: tensor<4x100xf32>, %g: tensor<100xf32>, %mean: tensor<4xf32>, %rstd: tensor<4xf32>, %res: tensor<4x100xf32>)
+        -> tensor<4x100xf32> {
+      %dx = nn.layer_norm_grad %dy, %x, %g, %mean, %rstd
+        : (tensor<4x100xf32>, tensor<4x100xf32>, tensor<100xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4x100xf32>
+      %r = arith.addf %dx, %res : tensor<4x100xf32>
+      return %r : tensor<4x100xf32>
+    })",
+              loose());
+}
+
+TEST(RowKernel, RmsNormAndGrad) {
+  checkKernel(R"(
+    func.func @k(%x: tensor<7x33xf32>, %g: tensor<33xf32>) -> (tensor<7x33xf32>, tensor<7xf32>) {
+      %r, %rstd = nn.rms_norm %x, %g epsilon = 1.0e-6
+        : (tensor<7x33xf32>, tensor<33xf32>) -> (tensor<7x33xf32>, tensor<7xf32>)
+      return %r, %rstd : tensor<7x33xf32>, tensor<7xf32>
+    })",
+              loose());
+  checkKernel(R"(
+    func.func @k(%dy: tensor<7x33xf32>, %x: tensor<7x33xf32>, %g: tensor<33xf32>, %rstd: tensor<7xf32>) -> tensor<7x33xf32> {
+      %r = nn.rms_norm_grad %dy, %x, %g, %rstd
+        : (tensor<7x33xf32>, tensor<7x33xf32>, tensor<33xf32>, tensor<7xf32>) -> tensor<7x33xf32>
+      return %r : tensor<7x33xf32>
+    })",
+              loose());
+}
+
+TEST(RowKernel, SquareInputHasUnambiguousRows) {
+  // Rows, columns and features all have the same size.
+  checkKernel(R"(
+    func.func @k(%x: tensor<6x6xf32>, %g: tensor<6xf32>, %b: tensor<6xf32>) -> (tensor<6x6xf32>, tensor<6xf32>) {
+      %r, %mean, %rstd = nn.layer_norm %x, %g, %b epsilon = 1.0e-5
+        : (tensor<6x6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6x6xf32>, tensor<6xf32>, tensor<6xf32>)
+      return %r, %rstd : tensor<6x6xf32>, tensor<6xf32>
+    })",
+              loose());
+}
+
+TEST(RowKernel, Softmax) {
+  checkKernel(R"(
+    func.func @k(%x: tensor<2x3x21xf32>) -> tensor<2x3x21xf32> {
+      %r = nn.softmax %x : tensor<2x3x21xf32>
+      return %r : tensor<2x3x21xf32>
+    })",
+              loose());
+}
+
+TEST(RowKernel, SoftmaxOfOneRow) {
+  checkKernel(R"(
+    func.func @k(%x: tensor<21xf32>) -> tensor<21xf32> {
+      %r = nn.softmax %x : tensor<21xf32>
+      return %r : tensor<21xf32>
+    })",
+              loose());
+}
+
+TEST(RowKernel, CrossEntropyWithIgnoredAndForeignLabels) {
+  RunOptions options = loose();
+  options.prepare = [](std::vector<Tensor> &arguments) {
+    for (Tensor &tensor : arguments)
+      if (!tensor.isFloat()) {
+        tensor.ints[0] = -100;
+        tensor.ints[3] = 1000;
+        tensor.ints[4] = -3;
+        tensor.ints[5] = 36;
+      }
+  };
+  checkKernel(R"(
+    func.func @k(%x: tensor<2x5x37xf32>, %l: tensor<2x5xi64>) -> (tensor<2x5xf32>, tensor<2x5xf32>) {
+      %loss, %lse = nn.cross_entropy %x, %l ignore_index = -100
+        : (tensor<2x5x37xf32>, tensor<2x5xi64>) -> (tensor<2x5xf32>, tensor<2x5xf32>)
+      return %loss, %lse : tensor<2x5xf32>, tensor<2x5xf32>
+    })",
+              options);
+  checkKernel(R"(
+    func.func @k(%g: tensor<2x5xf32>, %x: tensor<2x5x37xf32>, %l: tensor<2x5xi64>, %lse: tensor<2x5xf32>) -> tensor<2x5x37xf32> {
+      %r = nn.cross_entropy_grad %g, %x, %l, %lse ignore_index = 2
+        : (tensor<2x5xf32>, tensor<2x5x37xf32>, tensor<2x5xi64>, tensor<2x5xf32>) -> tensor<2x5x37xf32>
+      return %r : tensor<2x5x37xf32>
+    })",
+              options);
+}
+
+TEST(RowKernel, Rotary) {
+  for (const char *flags : {"", "inverse", "interleaved", "interleaved inverse"})
+    for (const char *table : {"5x6", "2x5x6"}) {
+      std::string t = std::string("tensor<") + table + "xf32>";
+      checkKernel("func.func @k(%x: tensor<2x5x3x12xf32>, %c: " + t +
+                  ", %s: " + t +
+                  ") -> tensor<2x5x3x12xf32> {\n"
+                  "  %r = nn.rotary %x, %c, %s " +
+                  flags + " : tensor<2x5x3x12xf32>, " + t +
+                  "\n  return %r : tensor<2x5x3x12xf32>\n}");
+    }
+}
