@@ -2,10 +2,9 @@
 //
 // Single precision: no call of a library is left. exp, log, tanh and erf are
 // polynomials in single precision with errors of a few units in the last place
-// (test/unit/Codegen/MathTest.cpp has the bounds); sine, cosine, powers, expm1
-// and log1p compute in double, where plain formulas are accurate enough; what is
-// rare is left to upstream's approximations. Double precision: exp and log
-// are expanded, the rest calls the C library, lane by lane.
+// (test/unit/Codegen/MathTest.cpp has the bounds); the others compute in
+// double, where plain formulas are accurate enough. Double precision: exp and
+// log are expanded, the rest calls the C library, lane by lane.
 
 #include "ExpandMath.h"
 
@@ -37,9 +36,9 @@ static Value exp32(MathBuilder &m, Value x) {
   Value n = m.roundEven(m.mul(bounded, m.f(1.44269504088896341)));
   Value r = m.fma(n, m.f(-0.693359375), bounded);
   r = m.fma(n, m.f(2.12194440e-4), r);
-  Value p = m.polynomial(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
-                             4.1665795894e-2, 1.6666665459e-1,
-                             5.0000001201e-1});
+  Value p =
+      m.polynomial(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
+                       4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
   Value y = m.add(m.fma(p, m.mul(r, r), r), m.f(1.0));
   Value exponent = m.toInt(n);
   Value half = m.shiftRight(exponent, 1);
@@ -58,14 +57,14 @@ static Value log32(MathBuilder &m, Value x) {
   Value offset = m.subInt(bits, m.i(0x3f3504f3));
   Value n = m.toFloat(m.shiftRight(offset, 23));
   n = m.sub(n, m.select(tiny, m.f(23.0), m.f(0.0)));
-  Value fraction = m.floatOf(m.addInt(
-      m.andInt(offset, m.i(0x007fffff)), m.i(0x3f3504f3)));
+  Value fraction =
+      m.floatOf(m.addInt(m.andInt(offset, m.i(0x007fffff)), m.i(0x3f3504f3)));
   Value f = m.sub(fraction, m.f(1.0));
   Value square = m.mul(f, f);
-  Value p = m.polynomial(
-      f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1,
-          -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
-          2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
+  Value p =
+      m.polynomial(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1,
+                       -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+                       2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
   Value y = m.mul(m.mul(p, f), square);
   y = m.fma(n, m.f(-2.12194440e-4), y);
   y = m.fma(square, m.f(-0.5), y);
@@ -148,8 +147,8 @@ static Value log64(MathBuilder &m, Value x) {
   Value offset = m.subInt(m.bitsOf(scaled), m.i(0x3fe6a09e667f3bcd));
   Value n = m.toFloat(m.shiftRight(offset, 52));
   n = m.sub(n, m.select(tiny, m.f(54.0), m.f(0.0)));
-  Value fraction = m.floatOf(m.addInt(
-      m.andInt(offset, m.i(0x000fffffffffffff)), m.i(0x3fe6a09e667f3bcd)));
+  Value fraction = m.floatOf(m.addInt(m.andInt(offset, m.i(0x000fffffffffffff)),
+                                      m.i(0x3fe6a09e667f3bcd)));
   Value f = m.sub(fraction, m.f(1.0));
   Value s = m.div(f, m.add(f, m.f(2.0)));
   Value z = m.mul(s, s);
@@ -179,15 +178,15 @@ static Value sine64(MathBuilder &m, Value x, int64_t quarters) {
   Value r = m.fma(n, m.f(-1.57079632673412561417e+00), x);
   r = m.fma(n, m.f(-6.07710050650619224932e-11), r);
   Value z = m.mul(r, r);
-  Value sine = m.polynomial(
-      z, {-2.50521083854417187751e-08, 2.75573192239858906526e-06,
-          -1.98412698412698412698e-04, 8.33333333333333333333e-03,
-          -1.66666666666666666667e-01});
+  Value sine =
+      m.polynomial(z, {-2.50521083854417187751e-08, 2.75573192239858906526e-06,
+                       -1.98412698412698412698e-04, 8.33333333333333333333e-03,
+                       -1.66666666666666666667e-01});
   sine = m.fma(m.mul(sine, z), r, r);
-  Value cosine = m.polynomial(
-      z, {2.08767569878680989792e-09, -2.75573192239858906526e-07,
-          2.48015873015873015873e-05, -1.38888888888888888889e-03,
-          4.16666666666666666667e-02, -0.5});
+  Value cosine =
+      m.polynomial(z, {2.08767569878680989792e-09, -2.75573192239858906526e-07,
+                       2.48015873015873015873e-05, -1.38888888888888888889e-03,
+                       4.16666666666666666667e-02, -0.5});
   cosine = m.fma(cosine, z, m.f(1.0));
   Value quadrant = m.addInt(m.toInt(n), m.i(quarters));
   Value odd = m.equalInt(m.andInt(quadrant, m.i(1)), m.i(1));
@@ -206,8 +205,8 @@ static Value power64(MathBuilder &m, Value x, Value y) {
   Value isOdd = m.both(isWhole, m.differ(m.roundEven(half), half));
   Value negative = m.less(x, m.f(0.0));
   Value nan = m.f(std::numeric_limits<double>::quiet_NaN());
-  Value signedResult = m.select(
-      isWhole, m.select(isOdd, m.neg(result), result), nan);
+  Value signedResult =
+      m.select(isWhole, m.select(isOdd, m.neg(result), result), nan);
   result = m.select(negative, signedResult, result);
   return m.select(m.equal(y, m.f(0.0)), m.f(1.0), result);
 }
@@ -223,13 +222,78 @@ static Value log1P(MathBuilder &m, Value x) {
   return m.select(m.less(m.abs(x), m.f(1e-8)), x, y);
 }
 
+/// An odd function of a magnitude: of x near 0, where formulas cancel, x.
+static Value oddOf(MathBuilder &m, Value x, Value ofMagnitude) {
+  Value y = m.copySign(ofMagnitude, x);
+  return m.select(m.less(m.abs(x), m.f(1e-8)), x, y);
+}
+
+static Value sinh(MathBuilder &m, Value x) {
+  Value magnitude = m.abs(x);
+  Value e = exp64(m, magnitude);
+  Value y = m.mul(m.sub(e, m.div(m.f(1.0), e)), m.f(0.5));
+  return oddOf(m, x, m.select(m.isNaN(x), x, y));
+}
+
+/// atan(|x|) in [0, pi/2]: halved once, atan(t) with t <= tan(pi/8).
+static Value arcTangent(MathBuilder &m, Value x) {
+  Value magnitude = m.abs(x), one = m.f(1.0);
+  Value large = m.less(one, magnitude);
+  Value t = m.select(large, m.div(one, magnitude), magnitude);
+  t = m.div(t, m.add(one, m.sqrt(m.fma(t, t, one))));
+  SmallVector<double> taylor;
+  for (int power = 27; power >= 3; power -= 2)
+    taylor.push_back((power % 4 == 1 ? 1.0 : -1.0) / power);
+  Value z = m.mul(t, t);
+  Value y = m.fma(m.mul(m.polynomial(z, taylor), z), t, t);
+  y = m.add(y, y);
+  y = m.select(large, m.sub(m.f(1.57079632679489661923), y), y);
+  return oddOf(m, x, y);
+}
+
+static Value arcSine(MathBuilder &m, Value x) {
+  Value root = m.sqrt(m.mul(m.sub(m.f(1.0), x), m.add(m.f(1.0), x)));
+  return arcTangent(m, m.div(x, root));
+}
+
+static Value arcTangent2(MathBuilder &m, Value y, Value x) {
+  constexpr double pi = 3.14159265358979323846;
+  Value zero = m.f(0.0);
+  Value angle = arcTangent(m, m.div(m.abs(y), m.abs(x)));
+  angle = m.select(m.both(m.equal(x, zero), m.equal(y, zero)), zero, angle);
+  // The sign of x counts even where it is zero.
+  Value negative = m.less(m.copySign(m.f(1.0), x), zero);
+  angle = m.select(negative, m.sub(m.f(pi), angle), angle);
+  return m.copySign(angle, y);
+}
+
+static Value cubeRoot(MathBuilder &m, Value x) {
+  Value y = exp64(m, m.mul(log64(m, m.abs(x)), m.f(1.0 / 3.0)));
+  return m.copySign(y, x);
+}
+
+static Value arSinh(MathBuilder &m, Value x) {
+  Value magnitude = m.abs(x);
+  Value root = m.sqrt(m.fma(x, x, m.f(1.0)));
+  return oddOf(m, x, log64(m, m.add(magnitude, root)));
+}
+
+static Value arCosh(MathBuilder &m, Value x) {
+  Value root = m.sqrt(m.mul(m.sub(x, m.f(1.0)), m.add(x, m.f(1.0))));
+  return log64(m, m.add(x, root));
+}
+
+static Value arTanh(MathBuilder &m, Value x) {
+  Value ratio = m.div(m.add(m.f(1.0), x), m.sub(m.f(1.0), x));
+  Value y = m.mul(log64(m, ratio), m.f(0.5));
+  return m.select(m.less(m.abs(x), m.f(1e-8)), x, y);
+}
+
 //===----------------------------------------------------------------------===//
 // Patterns
 //===----------------------------------------------------------------------===//
 
 namespace {
-
-using Formula = llvm::function_ref<Value(MathBuilder &, ValueRange)>;
 
 bool isType(Operation *op, unsigned width) {
   Type element = getElementTypeOrSelf(op->getResult(0).getType());
@@ -240,8 +304,8 @@ bool isType(Operation *op, unsigned width) {
 template <typename Op, unsigned width> struct Expand : RewritePattern {
   using Function = Value (*)(MathBuilder &, Value);
   Expand(MLIRContext *context, Function function)
-      : RewritePattern(Op::getOperationName(), 2, context),
-        function(function) {}
+      : RewritePattern(Op::getOperationName(), 2, context), function(function) {
+  }
   LogicalResult matchAndRewrite(Operation *op,
                                 PatternRewriter &rewriter) const override {
     if (!isType(op, width))
@@ -257,8 +321,8 @@ template <typename Op, unsigned width> struct Expand : RewritePattern {
 template <typename Op> struct ByDouble : RewritePattern {
   using Function = Value (*)(MathBuilder &, ValueRange);
   ByDouble(MLIRContext *context, Function function)
-      : RewritePattern(Op::getOperationName(), 2, context),
-        function(function) {}
+      : RewritePattern(Op::getOperationName(), 2, context), function(function) {
+  }
   LogicalResult matchAndRewrite(Operation *op,
                                 PatternRewriter &rewriter) const override {
     if (!isType(op, 32))
@@ -330,6 +394,14 @@ struct ExpandConstantPower : OpRewritePattern<math::PowFOp> {
 
 } // namespace
 
+/// A function of one argument, in double.
+template <typename Op, Value (*function)(MathBuilder &, Value)>
+static void addUnary(RewritePatternSet &patterns) {
+  patterns.add<ByDouble<Op>>(
+      patterns.getContext(),
+      +[](MathBuilder &m, ValueRange x) { return function(m, x[0]); });
+}
+
 LogicalResult cleave::codegen::expandMath(ModuleOp kernels) {
   MLIRContext *context = kernels.getContext();
   RewritePatternSet patterns(context);
@@ -340,16 +412,14 @@ LogicalResult cleave::codegen::expandMath(ModuleOp kernels) {
   patterns.add<Expand<math::ExpOp, 64>>(context, exp64);
   patterns.add<Expand<math::LogOp, 64>>(context, log64);
   patterns.add<ByDouble<math::SinOp>>(
-      context, +[](MathBuilder &m, ValueRange x) { return sine64(m, x[0], 0); });
+      context,
+      +[](MathBuilder &m, ValueRange x) { return sine64(m, x[0], 0); });
   patterns.add<ByDouble<math::CosOp>>(
-      context, +[](MathBuilder &m, ValueRange x) { return sine64(m, x[0], 1); });
+      context,
+      +[](MathBuilder &m, ValueRange x) { return sine64(m, x[0], 1); });
   patterns.add<ByDouble<math::PowFOp>>(
       context,
       +[](MathBuilder &m, ValueRange x) { return power64(m, x[0], x[1]); });
-  patterns.add<ByDouble<math::ExpM1Op>>(
-      context, +[](MathBuilder &m, ValueRange x) { return expM1(m, x[0]); });
-  patterns.add<ByDouble<math::Log1pOp>>(
-      context, +[](MathBuilder &m, ValueRange x) { return log1P(m, x[0]); });
   patterns.add<ByDouble<math::Log2Op>>(
       context, +[](MathBuilder &m, ValueRange x) {
         return m.mul(log64(m, x[0]), m.f(1.4426950408889634));
@@ -362,13 +432,22 @@ LogicalResult cleave::codegen::expandMath(ModuleOp kernels) {
       context, +[](MathBuilder &m, ValueRange x) {
         return exp64(m, m.mul(x[0], m.f(0.69314718055994530942)));
       });
-  patterns.add<ByDouble<math::SinhOp>>(
+  addUnary<math::SinhOp, sinh>(patterns);
+  addUnary<math::AtanOp, arcTangent>(patterns);
+  addUnary<math::AsinOp, arcSine>(patterns);
+  addUnary<math::CbrtOp, cubeRoot>(patterns);
+  addUnary<math::AsinhOp, arSinh>(patterns);
+  addUnary<math::AcoshOp, arCosh>(patterns);
+  addUnary<math::AtanhOp, arTanh>(patterns);
+  addUnary<math::ExpM1Op, expM1>(patterns);
+  addUnary<math::Log1pOp, log1P>(patterns);
+  patterns.add<ByDouble<math::AcosOp>>(
       context, +[](MathBuilder &m, ValueRange x) {
-        // (u + u / (u + 1)) / 2 with u = expm1(x): no cancellation near 0.
-        Value u = expM1(m, x[0]);
-        Value y = m.add(u, m.div(u, m.add(u, m.f(1.0))));
-        return m.mul(y, m.f(0.5));
+        return m.sub(m.f(1.57079632679489661923), arcSine(m, x[0]));
       });
+  patterns.add<ByDouble<math::Atan2Op>>(
+      context,
+      +[](MathBuilder &m, ValueRange x) { return arcTangent2(m, x[0], x[1]); });
   patterns.add<ByDouble<math::CoshOp>>(
       context, +[](MathBuilder &m, ValueRange x) {
         Value e = exp64(m, x[0]);
@@ -379,13 +458,9 @@ LogicalResult cleave::codegen::expandMath(ModuleOp kernels) {
         return m.div(sine64(m, x[0], 0), sine64(m, x[0], 1));
       });
   patterns.add<ExpandRsqrt, ExpandConstantPower>(context);
-  // What is left in single precision, and integer powers.
-  populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-    return name == "math.atan" || name == "math.atan2" ||
-           name == "math.asin" || name == "math.acos" || name == "math.erfc" ||
-           name == "math.cbrt";
-  });
-  math::populateExpansionPatterns(
-      patterns, {"acosh", "asinh", "atanh", "fpowi"});
+  // What is left in single precision.
+  populateMathPolynomialApproximationPatterns(
+      patterns, [](StringRef name) { return name == "math.erfc"; });
+  math::populateExpansionPatterns(patterns, {"fpowi"});
   return applyPatternsGreedily(kernels, std::move(patterns));
 }

@@ -31,6 +31,7 @@ public:
   Value mul(Value x, Value y) { return make<mlir::arith::MulFOp>(x, y); }
   Value div(Value x, Value y) { return make<mlir::arith::DivFOp>(x, y); }
   Value neg(Value x) { return make<mlir::arith::NegFOp>(x); }
+  Value sqrt(Value x) { return make<mlir::math::SqrtOp>(x); }
   Value abs(Value x) { return make<mlir::math::AbsFOp>(x); }
   Value fma(Value x, Value y, Value z) {
     return make<mlir::math::FmaOp>(x, y, z);

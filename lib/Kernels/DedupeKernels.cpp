@@ -58,8 +58,7 @@ struct DedupeKernelsPass
          llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
       if (!kernel->hasAttr(kernels::kKernelAttr) || kernel.isExternal())
         continue;
-      auto [entry, isNew] =
-          byContent.try_emplace(fingerprint(kernel), kernel);
+      auto [entry, isNew] = byContent.try_emplace(fingerprint(kernel), kernel);
       if (isNew)
         unique.push_back(kernel);
       survivors[kernel.getNameAttr()] = entry->second;

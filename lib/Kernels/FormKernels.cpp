@@ -53,8 +53,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     }
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(host.front()))) {
-      bool gone = grouping.placeOf(&op) != Place::Host &&
-                  !isa<func::CallOp>(op);
+      bool gone =
+          grouping.placeOf(&op) != Place::Host && !isa<func::CallOp>(op);
       bool unread = isa<arith::ConstantOp, nn::ReshapeOp, nn::SliceOp>(op);
       if (op.use_empty() && (gone || unread))
         op.erase();
@@ -113,8 +113,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     symbols.insert(kernel);
     if (failed(annotateKernel(kernel)))
       return failure();
-    auto call =
-        func::CallOp::create(b, loc, kernel, arguments.getArrayRef());
+    auto call = func::CallOp::create(b, loc, kernel, arguments.getArrayRef());
     for (auto [output, result] :
          llvm::zip_equal(unit.outputs, call.getResults()))
       Value(output).replaceUsesWithIf(result, [&](OpOperand &use) {

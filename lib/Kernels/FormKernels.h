@@ -63,7 +63,8 @@ private:
   mlir::LogicalResult createUnits();
   /// The operations in kernels or host units, or null for arguments, that the
   /// value comes from through inline operations.
-  void sources(mlir::Value value, llvm::SetVector<mlir::Operation *> &found) const;
+  void sources(mlir::Value value,
+               llvm::SetVector<mlir::Operation *> &found) const;
   void connect();
   void rerank();
   void updateOutputs(Unit &unit, int number);
@@ -74,8 +75,8 @@ private:
   bool tryMerge(int a, int b);
   void mergeAlongEdges();
   void mergeSiblings();
-  llvm::SmallVector<mlir::Value> outputsOf(llvm::ArrayRef<mlir::Operation *> ops,
-                                           int a, int b) const;
+  llvm::SmallVector<mlir::Value>
+  outputsOf(llvm::ArrayRef<mlir::Operation *> ops, int a, int b) const;
 
   mlir::func::FuncOp func;
   llvm::DenseMap<mlir::Operation *, Place> places;

@@ -365,7 +365,8 @@ bool Grouping::tryMerge(int a, int b) {
     return positions[x] < positions[y];
   });
   merged.outputs = outputsOf(merged.ops, a, b);
-  // Chains of scalars stay short: a deep model has the kernels of a shallow one.
+  // Chains of scalars stay short: a deep model has the kernels of a shallow
+  // one.
   bool scalars = llvm::all_of(merged.outputs, [](Value value) {
     return typeOf(value).getNumElements() == 1;
   });
@@ -424,9 +425,8 @@ void Grouping::mergeAlongEdges() {
         again = false;
         SmallVector<int> producers(units[number].producers.begin(),
                                    units[number].producers.end());
-        llvm::sort(producers, [&](int x, int y) {
-          return units[x].last > units[y].last;
-        });
+        llvm::sort(producers,
+                   [&](int x, int y) { return units[x].last > units[y].last; });
         for (int producer : producers)
           if (units[producer].isKernel && tryMerge(number, producer)) {
             again = changed = true;

@@ -26,14 +26,12 @@ public:
       return;
     // The run of dimensions at the end is reduced along rows.
     size_t trailing = 0;
-    while (trailing < dims.size() &&
-           dims[dims.size() - 1 - trailing] ==
-               type.getRank() - 1 - int64_t(trailing))
+    while (trailing < dims.size() && dims[dims.size() - 1 - trailing] ==
+                                         type.getRank() - 1 - int64_t(trailing))
       ++trailing;
     if (trailing > 0 && trailing < dims.size())
       return inTwo(dims.drop_front(dims.size() - trailing));
-    if (int64_t(trailing) == type.getRank() &&
-        type.getNumElements() > kSmall)
+    if (int64_t(trailing) == type.getRank() && type.getNumElements() > kSmall)
       return whole();
     if (trailing == 0)
       across();
@@ -82,8 +80,8 @@ private:
           b.getF64FloatAttr(identity()));
       elements = padded;
     }
-    auto grid = RankedTensorType::get({parts, elements / parts},
-                                      type.getElementType());
+    auto grid =
+        RankedTensorType::get({parts, elements / parts}, type.getElementType());
     input = nn::ReshapeOp::create(b, op.getLoc(), grid, input);
     replace(reduce(reduce(input, {1}), {0}));
   }

@@ -21,9 +21,12 @@ TEST(ReductionKernel, AnyDimensions) {
   struct Case {
     const char *dims, *result;
   };
-  for (Case c : {Case{"[0]", "tensor<5x19xf32>"}, {"[1]", "tensor<6x19xf32>"},
-                 {"[2]", "tensor<6x5xf32>"}, {"[0, 1]", "tensor<19xf32>"},
-                 {"[1, 2]", "tensor<6xf32>"}, {"[0, 2]", "tensor<5xf32>"},
+  for (Case c : {Case{"[0]", "tensor<5x19xf32>"},
+                 {"[1]", "tensor<6x19xf32>"},
+                 {"[2]", "tensor<6x5xf32>"},
+                 {"[0, 1]", "tensor<19xf32>"},
+                 {"[1, 2]", "tensor<6xf32>"},
+                 {"[0, 2]", "tensor<5xf32>"},
                  {"[0, 1, 2]", "tensor<f32>"}})
     for (const char *kind : {"sum", "max", "min"}) {
       SCOPED_TRACE(std::string(kind) + " " + c.dims);

@@ -114,7 +114,8 @@ TEST(RowKernel, CrossEntropyWithIgnoredAndForeignLabels) {
 }
 
 TEST(RowKernel, Rotary) {
-  for (const char *flags : {"", "inverse", "interleaved", "interleaved inverse"})
+  for (const char *flags :
+       {"", "inverse", "interleaved", "interleaved inverse"})
     for (const char *table : {"5x6", "2x5x6"}) {
       std::string t = std::string("tensor<") + table + "xf32>";
       checkKernel("func.func @k(%x: tensor<2x5x3x12xf32>, %c: " + t +
