@@ -10,7 +10,9 @@
 #include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/Transforms/Passes.h"
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Import/ONNX/Import.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Kernels/Passes.h"
 #include "cleave/Memory/Passes.h"
@@ -25,6 +27,8 @@
 
 int main(int argc, char **argv) {
   mlir::registerTransformsPasses();
+  cleave::nn::registerNNPasses();
+  cleave::registerImportPipeline();
   cleave::autodiff::registerAutodiffPasses();
   cleave::strategy::registerStrategyPasses();
   cleave::check::registerCheckPasses();

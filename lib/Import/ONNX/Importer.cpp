@@ -509,15 +509,10 @@ LogicalResult Importer::finish() {
     emitRemark(model.location()) << "lacks bytes of weights:" << missing;
 
   func::ReturnOp::create(builder, model.location(), results);
-  // Parameters, then constants, then inputs, each in the file's order.
-  std::map<std::string, size_t> fileOrder;
-  for (auto [index, tensor] : llvm::enumerate(model.initializers()))
-    fileOrder[tensor.name] = index;
+  // Parameters, then constants, each by first use, then inputs.
   auto key = [&](const Argument &argument) {
-    if (!argument.tensor)
-      return std::pair<int, size_t>(2, argumentIndex[argument.name]);
-    return std::pair<int, size_t>(argument.role == "constant",
-                                  fileOrder[argument.name]);
+    int kind = !argument.tensor ? 2 : argument.role == "constant";
+    return std::pair<int, size_t>(kind, argumentIndex[argument.name]);
   };
   llvm::sort(arguments, [&](const Argument &a, const Argument &b) {
     return key(a) < key(b);

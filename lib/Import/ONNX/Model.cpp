@@ -279,18 +279,25 @@ LogicalResult Model::sortNodes() {
       if (!output.empty() && !producer.try_emplace(output, index).second)
         return emitError(loc) << "makes the value '" << output << "' twice";
   }
-  // Depth-first, so that files in order keep their order.
+  // Depth-first from the outputs along operands: an order that does not depend
+  // on names or on the order in the file. Nodes that no output needs come last.
+  std::vector<size_t> roots;
+  for (const auto &output : proto->graph().output())
+    if (auto it = producer.find(output.name()); it != producer.end())
+      roots.push_back(it->second);
+  for (size_t index = 0; index < flat.size(); ++index)
+    roots.push_back(index);
   enum State : char { New, Open, Done };
   std::vector<State> state(flat.size(), New);
   std::vector<FlatNode> sorted;
   sorted.reserve(flat.size());
-  for (size_t root = 0; root < flat.size(); ++root) {
+  for (size_t root : roots) {
     std::vector<std::pair<size_t, int>> stack;
     if (state[root] == New)
       stack.push_back({root, 0});
     while (!stack.empty()) {
       auto &[index, input] = stack.back();
-      state[index] = Open;
+      state[index] = Open; // once on the stack, met again only in a cycle
       if (input == flat[index].proto->input_size()) {
         state[index] = Done;
         sorted.push_back(flat[index]);

@@ -62,8 +62,12 @@ Narrow narrow(mlir::Value value);
 // Pattern sets; see the files of the same names.
 void populateMovementPatterns(mlir::RewritePatternSet &patterns);
 void populateEinsumPatterns(mlir::RewritePatternSet &patterns);
+void populateLogicPatterns(mlir::RewritePatternSet &patterns);
 /// Transposes that could not go elsewhere end in the einsum that made them.
 void populateEinsumResultPatterns(mlir::RewritePatternSet &patterns);
+/// The letters of every einsum become a, b, ... in order of first use, so that
+/// equal contractions read alike.
+void renameLetters(mlir::Operation *root);
 void populateRaiseNormPatterns(mlir::RewritePatternSet &patterns);
 void populateRaiseGeluPatterns(mlir::RewritePatternSet &patterns);
 void populateRaiseRotaryPatterns(mlir::RewritePatternSet &patterns);

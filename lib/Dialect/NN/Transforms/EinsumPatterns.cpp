@@ -3,6 +3,8 @@
 
 #include "Dataflow.h"
 
+#include <map>
+
 using namespace mlir;
 
 namespace cleave::nn {
@@ -143,6 +145,24 @@ struct AbsorbResultTranspose : OpRewritePattern<TransposeOp> {
 void populateEinsumPatterns(RewritePatternSet &patterns) {
   patterns.add<AbsorbTranspose, AbsorbBroadcast, ProductWithoutContraction>(
       patterns.getContext());
+}
+
+void renameLetters(Operation *root) {
+  root->walk([](EinsumOp op) {
+    EinsumOp::Labels labels = op.getLabels();
+    std::map<char, char> names;
+    auto rename = [&](std::string &letters) {
+      for (char &letter : letters) {
+        size_t count = names.size();
+        char fresh = count < 26 ? 'a' + count : 'A' + (count - 26);
+        letter = names.try_emplace(letter, fresh).first->second;
+      }
+    };
+    rename(labels.lhs);
+    rename(labels.rhs);
+    rename(labels.result);
+    op.setEquation(spell(labels));
+  });
 }
 
 void populateEinsumResultPatterns(RewritePatternSet &patterns) {

@@ -30,8 +30,11 @@ struct FoldShapesPass : cleave::impl::FoldShapesPassBase<FoldShapesPass> {
     RewritePatternSet patterns(&getContext());
     cleave::nn::populateMovementPatterns(patterns);
     cleave::nn::populateEinsumPatterns(patterns);
-    if (failed(applyPatternsGreedily(function, std::move(patterns))) ||
-        failed(runPipeline(cleanup, function)))
+    cleave::nn::populateLogicPatterns(patterns);
+    if (failed(applyPatternsGreedily(function, std::move(patterns))))
+      return signalPassFailure();
+    cleave::nn::renameLetters(function);
+    if (failed(runPipeline(cleanup, function)))
       signalPassFailure();
   }
 };

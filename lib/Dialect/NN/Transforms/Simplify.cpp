@@ -30,6 +30,7 @@ struct SimplifyPass : cleave::impl::SimplifyPassBase<SimplifyPass> {
     cleave::nn::populateEinsumResultPatterns(last);
     if (failed(applyPatternsGreedily(function, std::move(last))))
       return failure();
+    cleave::nn::renameLetters(function);
     return runPipeline(cleanup, function);
   }
 

@@ -124,6 +124,7 @@ def VerifyConstantsPass : Pass<"nn-verify-constants", "::mlir::func::FuncOp"> {
     large model stays small. A constant above `max-bytes` that is not one
     repeated element is an error at its location. The IR does not change.
 
+    Before and After:
     ```mlir
     func.func @f() -> tensor<2xf32> {
       %0 = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>

@@ -1,0 +1,96 @@
+// RUN: cleave-opt %s -nn-fold-shapes | FileCheck %s
+
+// Flattening around a product vanishes, and the split of its result reaches the
+// weight.
+// CHECK-LABEL: func @linear
+// CHECK-SAME:    %[[X:.+]]: tensor<2x5x6xf32>, %[[W:.+]]: tensor<6x12xf32>
+// CHECK:         %[[V:.+]] = nn.reshape %[[W]] : tensor<6x12xf32> -> tensor<6x3x4xf32>
+// CHECK:         %[[Y:.+]] = nn.einsum "abc,cde->abde" %[[X]], %[[V]]
+// CHECK:         return %[[Y]] : tensor<2x5x3x4xf32>
+func.func @linear(%x: tensor<2x5x6xf32>, %w: tensor<6x12xf32>) -> tensor<2x5x3x4xf32> {
+  %0 = nn.reshape %x : tensor<2x5x6xf32> -> tensor<10x6xf32>
+  %1 = nn.einsum "ab,bc->ac" %0, %w : tensor<10x6xf32>, tensor<6x12xf32> -> tensor<10x12xf32>
+  %2 = nn.reshape %1 : tensor<10x12xf32> -> tensor<2x5x3x4xf32>
+  return %2 : tensor<2x5x3x4xf32>
+}
+
+// A third of a fused dimension, split further: the slice takes one index.
+// CHECK-LABEL: func @slice_of_fused
+// CHECK:         nn.slice %{{.+}} [0, 1, 0, 0] [5, 1, 2, 4] [1, 1, 1, 1] : tensor<5x3x2x4xf32>
+// CHECK-NOT:     nn.transpose
+func.func @slice_of_fused(%x: tensor<5x6xf32>, %w: tensor<6x24xf32>) -> tensor<5x2x4xf32> {
+  %0 = nn.einsum "ab,bc->ac" %x, %w : tensor<5x6xf32>, tensor<6x24xf32> -> tensor<5x24xf32>
+  %1 = nn.slice %0 [0, 8] [5, 8] [1, 1] : tensor<5x24xf32> -> tensor<5x8xf32>
+  %2 = nn.reshape %1 : tensor<5x8xf32> -> tensor<5x2x4xf32>
+  return %2 : tensor<5x2x4xf32>
+}
+
+// Cuts 24 = 4 x 6 and 24 = 3 x 8 contradict each other: one of them stays.
+// CHECK-LABEL: func @negative_contradiction
+// CHECK:         nn.reshape %{{.+}} : tensor<{{.*}}> -> tensor<3x8xf32>
+func.func @negative_contradiction(%x: tensor<24xf32>, %y: tensor<4x6xf32>) -> tensor<3x8xf32> {
+  %0 = nn.reshape %x : tensor<24xf32> -> tensor<4x6xf32>
+  %1 = arith.addf %0, %y : tensor<4x6xf32>
+  %2 = nn.reshape %1 : tensor<4x6xf32> -> tensor<3x8xf32>
+  %3 = math.exp %2 : tensor<3x8xf32>
+  return %3 : tensor<3x8xf32>
+}
+
+// Rows of a norm stay whole.
+// CHECK-LABEL: func @negative_rows
+// CHECK:         nn.rms_norm %{{.+}} : (tensor<5x12xf32>
+// CHECK:         nn.reshape %{{.+}} : tensor<5x12xf32> -> tensor<5x3x4xf32>
+func.func @negative_rows(%x: tensor<5x12xf32>, %w: tensor<12xf32>) -> tensor<5x3x4xf32> {
+  %0, %rstd = nn.rms_norm %x, %w epsilon = 1.0e-6 : (tensor<5x12xf32>, tensor<12xf32>) -> (tensor<5x12xf32>, tensor<5xf32>)
+  %1 = nn.reshape %0 : tensor<5x12xf32> -> tensor<5x3x4xf32>
+  return %1 : tensor<5x3x4xf32>
+}
+
+// Transposes of both operands leave an addition below it and end in the letters.
+// CHECK-LABEL: func @transposes
+// CHECK-NOT:     nn.transpose
+// CHECK:         %[[S:.+]] = arith.addf %{{.+}}, %{{.+}} : tensor<3x2xf32>
+// CHECK:         nn.einsum "ab,ac->bc" %[[S]], %{{.+}}
+func.func @transposes(%x: tensor<3x2xf32>, %y: tensor<3x2xf32>, %w: tensor<3x4xf32>) -> tensor<2x4xf32> {
+  %0 = nn.transpose %x [1, 0] : tensor<3x2xf32> -> tensor<2x3xf32>
+  %1 = nn.transpose %y [1, 0] : tensor<3x2xf32> -> tensor<2x3xf32>
+  %2 = arith.addf %0, %1 : tensor<2x3xf32>
+  %3 = nn.einsum "ab,bc->ac" %2, %w : tensor<2x3xf32>, tensor<3x4xf32> -> tensor<2x4xf32>
+  return %3 : tensor<2x4xf32>
+}
+
+// Repeated key heads: the einsum does without them.
+// CHECK-LABEL: func @repeated_heads
+// CHECK:         nn.einsum "abcd,aed->abce" %{{.+}}, %{{.+}} : tensor<2x3x5x4xf32>, tensor<2x7x4xf32> -> tensor<2x3x5x7xf32>
+func.func @repeated_heads(%q: tensor<6x5x4xf32>, %k: tensor<2x7x4xf32>) -> tensor<6x5x7xf32> {
+  %0 = nn.broadcast %k dims = [0, 2, 3] : tensor<2x7x4xf32> -> tensor<2x3x7x4xf32>
+  %1 = nn.reshape %0 : tensor<2x3x7x4xf32> -> tensor<6x7x4xf32>
+  %2 = nn.einsum "hsd,htd->hst" %q, %1 : tensor<6x5x4xf32>, tensor<6x7x4xf32> -> tensor<6x5x7xf32>
+  return %2 : tensor<6x5x7xf32>
+}
+
+// Work on repeated values is done once.
+// CHECK-LABEL: func @narrow
+// CHECK:         %[[E:.+]] = math.exp %{{.+}} : tensor<3xf32>
+// CHECK:         nn.broadcast %[[E]] dims = [1] : tensor<3xf32> -> tensor<2x3xf32>
+func.func @narrow(%x: tensor<3xf32>) -> tensor<2x3xf32> {
+  %0 = nn.broadcast %x dims = [1] : tensor<3xf32> -> tensor<2x3xf32>
+  %1 = math.exp %0 : tensor<2x3xf32>
+  return %1 : tensor<2x3xf32>
+}
+
+// Arithmetic on a boolean is a choice between two numbers.
+// CHECK-LABEL: func @mask
+// CHECK-SAME:    %[[M:.+]]: tensor<3xi1>
+// CHECK-DAG:     %[[HIDDEN:.+]] = arith.constant dense<-1.000000e+09> : tensor<3xf32>
+// CHECK-DAG:     %[[SEEN:.+]] = arith.constant dense<{{-?}}0.000000e+00> : tensor<3xf32>
+// CHECK:         %[[S:.+]] = arith.select %[[M]], %[[SEEN]], %[[HIDDEN]]
+// CHECK:         return %[[S]]
+func.func @mask(%m: tensor<3xi1>) -> tensor<3xf32> {
+  %one = arith.constant dense<1.0> : tensor<3xf32>
+  %large = arith.constant dense<-1.0e9> : tensor<3xf32>
+  %0 = arith.uitofp %m : tensor<3xi1> to tensor<3xf32>
+  %1 = arith.subf %one, %0 : tensor<3xf32>
+  %2 = arith.mulf %1, %large : tensor<3xf32>
+  return %2 : tensor<3xf32>
+}

@@ -1,0 +1,180 @@
+// RUN: cleave-opt %s -nn-raise-composites | FileCheck %s
+
+// CHECK-LABEL: func @rms_norm
+// CHECK:         %[[Y:.+]], %{{.+}} = nn.rms_norm %{{.+}}, %{{.+}} epsilon = {{1.0+E-6|1.000000e-06|9.99.*E-7}}
+// CHECK:         return %[[Y]]
+func.func @rms_norm(%x: tensor<2x5x6xf32>, %w: tensor<6xf32>) -> tensor<2x5x6xf32> {
+  %n = arith.constant dense<6.0> : tensor<2x5xf32>
+  %one = arith.constant dense<1.0> : tensor<2x5xf32>
+  %eps = arith.constant dense<1.0e-6> : tensor<2x5xf32>
+  %0 = arith.mulf %x, %x : tensor<2x5x6xf32>
+  %1 = nn.reduce sum %0 dims = [2] : tensor<2x5x6xf32> -> tensor<2x5xf32>
+  %2 = arith.divf %1, %n : tensor<2x5xf32>
+  %3 = arith.addf %eps, %2 : tensor<2x5xf32>
+  %4 = math.sqrt %3 : tensor<2x5xf32>
+  %5 = arith.divf %one, %4 : tensor<2x5xf32>
+  %6 = nn.broadcast %5 dims = [0, 1] : tensor<2x5xf32> -> tensor<2x5x6xf32>
+  %7 = arith.mulf %6, %x : tensor<2x5x6xf32>
+  %8 = nn.broadcast %w dims = [2] : tensor<6xf32> -> tensor<2x5x6xf32>
+  %9 = arith.mulf %8, %7 : tensor<2x5x6xf32>
+  return %9 : tensor<2x5x6xf32>
+}
+
+// Divided by another size than that of the row: no mean.
+// CHECK-LABEL: func @negative_rms_norm
+// CHECK-NOT:     nn.rms_norm
+func.func @negative_rms_norm(%x: tensor<5x6xf32>) -> tensor<5x6xf32> {
+  %n = arith.constant dense<5.0> : tensor<5xf32>
+  %eps = arith.constant dense<1.0e-6> : tensor<5xf32>
+  %0 = arith.mulf %x, %x : tensor<5x6xf32>
+  %1 = nn.reduce sum %0 dims = [1] : tensor<5x6xf32> -> tensor<5xf32>
+  %2 = arith.divf %1, %n : tensor<5xf32>
+  %3 = arith.addf %2, %eps : tensor<5xf32>
+  %4 = math.rsqrt %3 : tensor<5xf32>
+  %5 = nn.broadcast %4 dims = [0] : tensor<5xf32> -> tensor<5x6xf32>
+  %6 = arith.mulf %x, %5 : tensor<5x6xf32>
+  return %6 : tensor<5x6xf32>
+}
+
+// CHECK-LABEL: func @layer_norm
+// CHECK:         nn.layer_norm %{{.+}}, %{{.+}}, %{{.+}} epsilon
+// CHECK-NOT:     arith.divf
+func.func @layer_norm(%x: tensor<5x6xf32>, %w: tensor<6xf32>, %b: tensor<6xf32>) -> tensor<5x6xf32> {
+  %n = arith.constant dense<6.0> : tensor<5xf32>
+  %eps = arith.constant dense<1.0e-5> : tensor<5xf32>
+  %0 = nn.reduce sum %x dims = [1] : tensor<5x6xf32> -> tensor<5xf32>
+  %1 = arith.divf %0, %n : tensor<5xf32>
+  %2 = nn.broadcast %1 dims = [0] : tensor<5xf32> -> tensor<5x6xf32>
+  %3 = arith.subf %x, %2 : tensor<5x6xf32>
+  %4 = arith.mulf %3, %3 : tensor<5x6xf32>
+  %5 = nn.reduce sum %4 dims = [1] : tensor<5x6xf32> -> tensor<5xf32>
+  %6 = arith.divf %5, %n : tensor<5xf32>
+  %7 = arith.addf %6, %eps : tensor<5xf32>
+  %8 = math.sqrt %7 : tensor<5xf32>
+  %9 = nn.broadcast %8 dims = [0] : tensor<5xf32> -> tensor<5x6xf32>
+  %10 = arith.divf %3, %9 : tensor<5x6xf32>
+  %11 = nn.broadcast %w dims = [1] : tensor<6xf32> -> tensor<5x6xf32>
+  %12 = arith.mulf %10, %11 : tensor<5x6xf32>
+  %13 = nn.broadcast %b dims = [1] : tensor<6xf32> -> tensor<5x6xf32>
+  %14 = arith.addf %13, %12 : tensor<5x6xf32>
+  return %14 : tensor<5x6xf32>
+}
+
+// CHECK-LABEL: func @gelu_erf
+// CHECK:         nn.gelu erf %{{.+}} : tensor<5x6xf32>
+func.func @gelu_erf(%x: tensor<5x6xf32>) -> tensor<5x6xf32> {
+  %half = arith.constant dense<0.5> : tensor<5x6xf32>
+  %one = arith.constant dense<1.0> : tensor<5x6xf32>
+  %root = arith.constant dense<1.41421354> : tensor<5x6xf32>
+  %0 = arith.divf %x, %root : tensor<5x6xf32>
+  %1 = math.erf %0 : tensor<5x6xf32>
+  %2 = arith.addf %1, %one : tensor<5x6xf32>
+  %3 = arith.mulf %x, %2 : tensor<5x6xf32>
+  %4 = arith.mulf %3, %half : tensor<5x6xf32>
+  return %4 : tensor<5x6xf32>
+}
+
+// CHECK-LABEL: func @gelu_tanh
+// CHECK:         nn.gelu tanh %{{.+}} : tensor<5x6xf32>
+func.func @gelu_tanh(%x: tensor<5x6xf32>) -> tensor<5x6xf32> {
+  %half = arith.constant dense<0.5> : tensor<5x6xf32>
+  %one = arith.constant dense<1.0> : tensor<5x6xf32>
+  %c = arith.constant dense<0.044715> : tensor<5x6xf32>
+  %root = arith.constant dense<0.797884583> : tensor<5x6xf32>
+  %0 = arith.mulf %x, %half : tensor<5x6xf32>
+  %1 = arith.mulf %x, %x : tensor<5x6xf32>
+  %2 = arith.mulf %1, %x : tensor<5x6xf32>
+  %3 = arith.mulf %2, %c : tensor<5x6xf32>
+  %4 = arith.addf %3, %x : tensor<5x6xf32>
+  %5 = arith.mulf %root, %4 : tensor<5x6xf32>
+  %6 = math.tanh %5 : tensor<5x6xf32>
+  %7 = arith.addf %one, %6 : tensor<5x6xf32>
+  %8 = arith.mulf %7, %0 : tensor<5x6xf32>
+  return %8 : tensor<5x6xf32>
+}
+
+// CHECK-LABEL: func @rotary
+// CHECK-SAME:    %[[X:.+]]: tensor<2x5x3x4xf32>, %[[A:.+]]: tensor<5x2xf32>
+// CHECK:         %[[C:.+]] = math.cos %[[A]]
+// CHECK:         %[[S:.+]] = math.sin %[[A]]
+// CHECK:         %[[Y:.+]] = nn.rotary %[[X]], %[[C]], %[[S]] : tensor<2x5x3x4xf32>, tensor<5x2xf32>
+// CHECK:         return %[[Y]]
+func.func @rotary(%x: tensor<2x5x3x4xf32>, %angle: tensor<5x2xf32>) -> tensor<2x5x3x4xf32> {
+  %0 = nn.concat %angle, %angle dim = 1 : tensor<5x2xf32>, tensor<5x2xf32> -> tensor<5x4xf32>
+  %1 = math.cos %0 : tensor<5x4xf32>
+  %2 = math.sin %0 : tensor<5x4xf32>
+  %cos = nn.broadcast %1 dims = [1, 3] : tensor<5x4xf32> -> tensor<2x5x3x4xf32>
+  %sin = nn.broadcast %2 dims = [1, 3] : tensor<5x4xf32> -> tensor<2x5x3x4xf32>
+  %low = nn.slice %x [0, 0, 0, 0] [2, 5, 3, 2] [1, 1, 1, 1] : tensor<2x5x3x4xf32> -> tensor<2x5x3x2xf32>
+  %high = nn.slice %x [0, 0, 0, 2] [2, 5, 3, 2] [1, 1, 1, 1] : tensor<2x5x3x4xf32> -> tensor<2x5x3x2xf32>
+  %neg = arith.negf %high : tensor<2x5x3x2xf32>
+  %turned = nn.concat %neg, %low dim = 3 : tensor<2x5x3x2xf32>, tensor<2x5x3x2xf32> -> tensor<2x5x3x4xf32>
+  %3 = arith.mulf %x, %cos : tensor<2x5x3x4xf32>
+  %4 = arith.mulf %turned, %sin : tensor<2x5x3x4xf32>
+  %5 = arith.addf %3, %4 : tensor<2x5x3x4xf32>
+  return %5 : tensor<2x5x3x4xf32>
+}
+
+// Scales on query and key, a causal mask and one over keys, and the guard
+// against rows of NaN.
+// CHECK-LABEL: func @attention
+// CHECK-SAME:    %[[Q:.+]]: tensor<2x5x3x4xf32>, %[[K:.+]]: tensor<2x5x3x4xf32>, %[[V:.+]]: tensor<2x5x3x7xf32>, %[[M:.+]]: tensor<2x5xi1>
+// CHECK:         %[[QG:.+]] = nn.reshape %[[Q]] : tensor<2x5x3x4xf32> -> tensor<2x5x3x1x4xf32>
+// CHECK:         %[[O:.+]], %{{.+}} = nn.attention %[[QG]], %[[K]], %[[V]] key_mask(%[[M]]) scale = 2.500000e-01 causal
+// CHECK:         %[[R:.+]] = nn.reshape %[[O]]
+// CHECK:         return %[[R]]
+func.func @attention(%q: tensor<2x5x3x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tensor<2x5x3x7xf32>,
+                     %m: tensor<2x5xi1>) -> tensor<2x5x3x7xf32> {
+  %half = arith.constant dense<0.5> : tensor<2x5x3x4xf32>
+  %zero = arith.constant dense<0.0> : tensor<2x3x5x5xf32>
+  %hidden = arith.constant dense<-3.4e+38> : tensor<2x3x5x5xf32>
+  %i = nn.iota dim = 0 : tensor<5xi64>
+  %row = nn.broadcast %i dims = [2] : tensor<5xi64> -> tensor<2x3x5x5xi64>
+  %column = nn.broadcast %i dims = [3] : tensor<5xi64> -> tensor<2x3x5x5xi64>
+  %causal = arith.cmpi sge, %row, %column : tensor<2x3x5x5xi64>
+  %keys = nn.broadcast %m dims = [0, 3] : tensor<2x5xi1> -> tensor<2x3x5x5xi1>
+  %mask = arith.andi %causal, %keys : tensor<2x3x5x5xi1>
+  %bias = arith.select %mask, %zero, %hidden : tensor<2x3x5x5xi1>, tensor<2x3x5x5xf32>
+  %qs = arith.mulf %q, %half : tensor<2x5x3x4xf32>
+  %ks = arith.mulf %half, %k : tensor<2x5x3x4xf32>
+  %s = nn.einsum "bsnd,btnd->bnst" %qs, %ks : tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32> -> tensor<2x3x5x5xf32>
+  %b = arith.addf %bias, %s : tensor<2x3x5x5xf32>
+  %p = nn.softmax %b : tensor<2x3x5x5xf32>
+  %nan = arith.cmpf uno, %p, %p : tensor<2x3x5x5xf32>
+  %w = arith.select %nan, %zero, %p : tensor<2x3x5x5xi1>, tensor<2x3x5x5xf32>
+  %o = nn.einsum "bnst,btne->bsne" %w, %v : tensor<2x3x5x5xf32>, tensor<2x5x3x7xf32> -> tensor<2x5x3x7xf32>
+  return %o : tensor<2x5x3x7xf32>
+}
+
+// Groups of query heads; a window, which is no attribute, is a bias.
+// CHECK-LABEL: func @grouped_window
+// CHECK:         arith.cmpi sge
+// CHECK:         nn.attention %{{.+}}, %{{.+}}, %{{.+}} bias(%{{.+}}) scale = 1.000000e+00 causal : (tensor<2x5x3x2x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<1x1x1x5x5xf32>)
+func.func @grouped_window(%q: tensor<2x3x2x5x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tensor<2x5x3x4xf32>) -> tensor<2x3x2x5x4xf32> {
+  %hidden = arith.constant dense<0xFF800000> : tensor<2x3x2x5x5xf32>
+  %two = arith.constant dense<2> : tensor<5xi64>
+  %i = nn.iota dim = 0 : tensor<5xi64>
+  %back = arith.subi %i, %two : tensor<5xi64>
+  %row = nn.broadcast %i dims = [0] : tensor<5xi64> -> tensor<5x5xi64>
+  %first = nn.broadcast %back dims = [0] : tensor<5xi64> -> tensor<5x5xi64>
+  %column = nn.broadcast %i dims = [1] : tensor<5xi64> -> tensor<5x5xi64>
+  %causal = arith.cmpi sle, %column, %row : tensor<5x5xi64>
+  %window = arith.cmpi sge, %column, %first : tensor<5x5xi64>
+  %both = arith.andi %causal, %window : tensor<5x5xi1>
+  %mask = nn.broadcast %both dims = [3, 4] : tensor<5x5xi1> -> tensor<2x3x2x5x5xi1>
+  %s = nn.einsum "bngsd,btnd->bngst" %q, %k : tensor<2x3x2x5x4xf32>, tensor<2x5x3x4xf32> -> tensor<2x3x2x5x5xf32>
+  %m = arith.select %mask, %s, %hidden : tensor<2x3x2x5x5xi1>, tensor<2x3x2x5x5xf32>
+  %p = nn.softmax %m : tensor<2x3x2x5x5xf32>
+  %o = nn.einsum "bngst,btne->bngse" %p, %v : tensor<2x3x2x5x5xf32>, tensor<2x5x3x4xf32> -> tensor<2x3x2x5x4xf32>
+  return %o : tensor<2x3x2x5x4xf32>
+}
+
+// The second product contracts queries, not keys.
+// CHECK-LABEL: func @negative_other_contraction
+// CHECK-NOT:     nn.attention
+func.func @negative_other_contraction(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4xf32>) -> tensor<2x5x4xf32> {
+  %s = nn.einsum "bsd,btd->bst" %q, %k : tensor<2x5x4xf32>, tensor<2x5x4xf32> -> tensor<2x5x5xf32>
+  %p = nn.softmax %s : tensor<2x5x5xf32>
+  %o = nn.einsum "bst,bsd->btd" %p, %v : tensor<2x5x5xf32>, tensor<2x5x4xf32> -> tensor<2x5x4xf32>
+  return %o : tensor<2x5x4xf32>
+}

@@ -1,0 +1,187 @@
+#!/usr/bin/python3
+"""Writes small ONNX files for the importer's tests: make.py KIND FOLDER."""
+
+import pathlib
+import sys
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tools" / "lib"))
+import onnxbuild  # noqa: E402
+import onnxwire  # noqa: E402
+from onnxwire import Attribute, Function, Message, Node  # noqa: E402
+
+F32, I64 = np.float32, np.int64
+
+
+def ramp(*shape):
+    return np.arange(np.prod(shape), dtype=F32).reshape(shape)
+
+
+def unsupported():
+    """Five nodes that cannot be imported, of five kinds, among some that can."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, [2, 3])
+    b.op("Det", x, out="d")                                       # no such operator
+    b.op("FlashThing", x, out="f", domain="com.example")          # another domain
+    b.op("Gelu", x, out="g")                                      # not in this opset
+    b.op("Pad", x, b.constant([0, 1, 0, 1]), out="p", mode="reflect")
+    shape = b.op("NonZero", x, out="z")                           # depends on data
+    y = b.op("Relu", x, out="r")
+    s = b.op("Add", y, x, out="s")
+    for name in ("d", "f", "g", "p", "z", "s"):
+        b.output(name, F32, [])
+    b.op("Cosh", x, out="unused")                                 # needed by no output
+    return b.model(18)
+
+
+def external(location, length=None, offset="0"):
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, [2, 3])
+    tensor = onnxwire.Tensor()
+    for dim in (3, 4):
+        tensor.add(1, dim)
+    tensor.add(2, 1).add(8, "w")
+    entries = {"location": location, "offset": offset}
+    if length is not None:
+        entries["length"] = str(length)
+    for key, value in entries.items():
+        tensor.add(13, Message().add(1, key).add(2, value))
+    tensor.add(14, 1)
+    b.initializers.append(tensor)
+    b.op("MatMul", x, "w", out="y")
+    b.output("y", F32, [2, 4])
+    return b.model(18)
+
+
+def functions():
+    """scale(x; alpha = 2) = x * alpha calls through an outer function; the alpha
+    of the inner call is a reference to the outer's, or its default."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, [2, 3])
+    y = b.op("outer", x, domain="test", beta=5.0)
+    z = b.op("outer", y, domain="test")
+    b.op("Identity", z, out="y")
+    b.output("y", F32, [2, 3])
+    model = b.model(18)
+    model.add(8, Message().add(1, "test").add(2, 1))
+
+    def reference(name, to):
+        return Attribute().add(1, name).add(21, to).add(20, 1)
+
+    def function(name, nodes, attributes=(), defaults=()):
+        f = Function().add(1, name).add(4, "a").add(5, "r")
+        for item in attributes:
+            f.add(6, item)
+        for item in nodes:
+            f.add(7, item)
+        f.add(9, Message().add(1, "").add(2, 13)).add(9, Message().add(1, "test").add(2, 1))
+        f.add(10, "test")
+        for item in defaults:
+            f.add(11, item)
+        return f
+
+    constant = Node().add(2, "c").add(3, "constant").add(4, "Constant")
+    constant.add(5, reference("value_float", "alpha"))
+    times = Node().add(1, "a").add(1, "c").add(2, "r").add(3, "times").add(4, "Mul")
+    inner = function("inner", [constant, times], attributes=["alpha"])
+    call = Node().add(1, "a").add(2, "r").add(3, "call").add(4, "inner").add(7, "test")
+    call.add(5, reference("alpha", "beta"))
+    outer = function("outer", [call], defaults=[onnxbuild.attribute("beta", 3.0)])
+    return model.add(25, inner).add(25, outer)
+
+
+def cycle():
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, [2])
+    b.op("Add", x, "b", out="a")
+    b.op("Relu", "a", out="b")
+    b.output("b", F32, [2])
+    return b.model(18)
+
+
+def dims():
+    b = onnxbuild.Builder()
+    ids = b.input("ids", I64, ["batch", "sequence"])
+    bias = b.input("bias", F32, ["batch", "2*heads"])
+    rows = b.op("Gather", b.parameter("table", ramp(7, 6)), ids)
+    b.op("Add", rows, b.op("Unsqueeze", bias, b.constant([1])), out="y")
+    b.output("y", F32, ["batch", "sequence", 6])
+    return b.model(18)
+
+
+def half():
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, [2, 3])
+    w = b.parameter("w", ramp(3, 4).astype(np.float16))
+    b.op("MatMul", x, b.op("Cast", w, to=1), out="y")
+    b.output("y", F32, [2, 4])
+    return b.model(18)
+
+
+def ties():
+    """b is a transposed copy of a; c is another matrix; gains are equal."""
+    b = onnxbuild.Builder()
+    ids = b.input("ids", I64, ["batch", "sequence"])
+    table = ramp(7, 4) * 0.25 + 1
+    copy = b.parameter("b", np.ascontiguousarray(table.T))
+    other = b.parameter("c", ramp(4, 4) - 3)
+    x = b.op("Gather", b.parameter("a", table), ids)
+    for name in ("g0", "g1"):
+        x = b.op("Mul", x, b.parameter(name, np.ones(4, F32)))
+    x = b.op("MatMul", x, other)
+    b.op("MatMul", x, copy, out="y")
+    b.output("y", F32, ["batch", "sequence", 7])
+    return b.model(18)
+
+
+def mask():
+    """A key mask as data, a causal mask, and attention, in the plainest form."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, ["batch", "sequence", 6])
+    m = b.input("m", I64, ["batch", "sequence"])
+    n = b.op("Gather", b.op("Shape", x), b.constant([1]))
+    size = b.op("Concat", n, n, axis=0)
+    ones = b.op("ConstantOfShape", size, value=np.ones(1, F32))
+    lower = b.op("Cast", b.op("Trilu", ones, upper=0), to=9)
+    keys = b.op("Cast", b.op("Unsqueeze", m, b.constant([1])), to=9)
+    both = b.op("And", lower, keys)
+    bias = b.op("Where", both, b.constant(0.0, F32), b.constant(-np.inf, F32))
+    scores = b.op("MatMul", x, b.op("Transpose", x, perm=[0, 2, 1]))
+    masked = b.op("Add", b.op("Div", scores, b.constant(2.0, F32)), bias)
+    b.op("MatMul", b.op("Softmax", masked, axis=-1), x, out="y")
+    b.output("y", F32, ["batch", "sequence", 6])
+    return b.model(18)
+
+
+def main():
+    kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{kind}.onnx"
+    if kind == "external":
+        onnxwire.save(external("weights.bin", 48), path)
+        (folder / "weights.bin").write_bytes(ramp(3, 4).tobytes())
+    elif kind == "missing":
+        onnxwire.save(external("nothing.bin", 48), path)
+    elif kind == "short":
+        onnxwire.save(external("short.bin", 48, "16"), path)
+        (folder / "short.bin").write_bytes(b"\0" * 60)
+    elif kind == "parent":
+        onnxwire.save(external("../weights.bin"), path)
+    elif kind == "absolute":
+        onnxwire.save(external("/etc/passwd"), path)
+    elif kind == "link":
+        onnxwire.save(external("link.bin", 48), path)
+        (folder / "target.bin").write_bytes(b"\0" * 48)
+        link = folder / "link.bin"
+        link.unlink(missing_ok=True)
+        link.symlink_to("target.bin")
+    elif kind == "truncated":
+        onnxwire.save(dims(), path)
+        path.write_bytes(path.read_bytes()[:-30])
+    else:
+        onnxwire.save(globals()[kind](), path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+// The exported models, imported and executed by the reference interpreter, give
+// the logits that PyTorch computed: as imported, and after the import phase.
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Import/ONNX/Import.h"
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Interpreter/Interpreter.h"
+#include "cleave/io/Npy.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+
+constexpr int64_t kBatch = 2, kSequence = 96;
+
+class Models : public testing::TestWithParam<std::string> {
+protected:
+  Models() {
+    DialectRegistry registry;
+    registry.insert<func::FuncDialect, arith::ArithDialect, math::MathDialect,
+                    nn::NNDialect>();
+    registerInterfaceModels(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+
+  std::string path() const {
+    return std::string(CLEAVE_TEST_MODELS) + "/" + GetParam() + ".onnx";
+  }
+
+  OwningOpRef<ModuleOp> import(bool simplify) {
+    ImportOptions options;
+    options.dims = {{"batch", kBatch}, {"sequence", kSequence}};
+    options.inputs = {{"attention_mask", InputBinding::Ones}};
+    FailureOr<std::vector<Tie>> ties = findTiesByContent(path(), context);
+    EXPECT_TRUE(succeeded(ties));
+    options.ties = *ties;
+    OwningOpRef<ModuleOp> module = importOnnx(path(), options, context);
+    if (module && simplify) {
+      PassManager passes(&context);
+      buildImportPipeline(passes);
+      if (failed(passes.run(*module)))
+        return nullptr;
+    }
+    return module;
+  }
+
+  /// The bytes that nn.data names; the view has their order.
+  Tensor weight(func::FuncOp function, unsigned index) {
+    Tensor tensor(cast<RankedTensorType>(function.getArgumentTypes()[index]));
+    auto data = function.getArgAttrOfType<DictionaryAttr>(index, kDataAttr);
+    std::ifstream file(std::string(CLEAVE_TEST_MODELS) + "/" +
+                           data.getAs<StringAttr>("file").str(),
+                       std::ios::binary);
+    file.seekg(data.getAs<IntegerAttr>("offset").getInt());
+    std::vector<float> values(tensor.size());
+    EXPECT_EQ(data.getAs<IntegerAttr>("length").getInt(),
+              int64_t(values.size() * sizeof(float)));
+    file.read(reinterpret_cast<char *>(values.data()),
+              values.size() * sizeof(float));
+    EXPECT_TRUE(bool(file));
+    tensor.floats.assign(values.begin(), values.end());
+    return tensor;
+  }
+
+  /// Largest difference from PyTorch, relative to the largest logit.
+  double error(ModuleOp module) {
+    auto function = module.lookupSymbol<func::FuncOp>("forward");
+    std::string family = GetParam().substr(0, GetParam().find('.'));
+    NpzReader reference(std::string(CLEAVE_TEST_MODELS) + "/" + family +
+                        ".npz");
+    Array ids = reference.read("input_ids"), want = reference.read("logits");
+    std::vector<Tensor> arguments;
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      auto role = function.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr);
+      if (role.getValue() != "tokens") {
+        arguments.push_back(weight(function, i));
+        continue;
+      }
+      Tensor tokens(cast<RankedTensorType>(function.getArgumentTypes()[i]));
+      EXPECT_EQ(tokens.size(), kBatch * kSequence);
+      for (int64_t k = 0; k < tokens.size(); ++k)
+        tokens.ints[k] = ids.as<int64_t>()[k];
+      arguments.push_back(tokens);
+    }
+    FailureOr<std::vector<Tensor>> results = interpret(function, arguments);
+    if (failed(results))
+      return std::nan("");
+    const Tensor &logits = results->front();
+    EXPECT_EQ(logits.size(), want.elements());
+    double worst = 0, scale = 0;
+    for (int64_t k = 0; k < logits.size(); ++k) {
+      worst = std::max(worst,
+                       std::abs(logits.floats[k] - want.as<float>()[k]));
+      scale = std::max(scale, std::abs(double(want.as<float>()[k])));
+    }
+    return worst / scale;
+  }
+
+  MLIRContext context;
+};
+
+/// Operations of each kind.
+std::map<std::string, int> countOps(ModuleOp module) {
+  std::map<std::string, int> counts;
+  module.walk(
+      [&](Operation *op) { ++counts[op->getName().getStringRef().str()]; });
+  return counts;
+}
+
+TEST_P(Models, ComputesWhatPyTorchComputes) {
+  OwningOpRef<ModuleOp> module = import(/*simplify=*/true);
+  ASSERT_TRUE(module);
+  // The references are stored in float32.
+  EXPECT_LT(error(*module), 1e-6);
+  std::map<std::string, int> counts = countOps(*module);
+  bool llama = GetParam().rfind("llama", 0) == 0;
+  EXPECT_EQ(counts["nn.attention"], 5);
+  EXPECT_EQ(counts["nn.softmax"], 0);
+  EXPECT_EQ(counts["nn.transpose"], 0);
+  EXPECT_EQ(counts["nn.layer_norm"], llama ? 0 : 11);
+  EXPECT_EQ(counts["nn.rms_norm"], llama ? 11 : 0);
+  EXPECT_EQ(counts["nn.rotary"], llama ? 10 : 0);
+  EXPECT_EQ(counts["nn.gelu"], llama ? 0 : 5);
+  EXPECT_EQ(counts["nn.einsum"], llama ? 36 : 21);
+  EXPECT_EQ(counts["math.cos"], llama ? 1 : 0);
+  // Reshapes only add or drop sizes of 1 around attention.
+  EXPECT_EQ(counts["nn.reshape"], llama ? 0 : 20);
+}
+
+TEST_P(Models, LoweringAloneComputesTheSame) {
+  OwningOpRef<ModuleOp> module = import(/*simplify=*/false);
+  ASSERT_TRUE(module);
+  EXPECT_LT(error(*module), 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Exports, Models,
+    testing::Values("gpt2", "gpt2.ts17", "gpt2.dynamo18", "gpt2.dynamo23",
+                    "llama", "llama.ts17", "llama.dynamo18", "llama.dynamo23"),
+    [](const auto &info) {
+      std::string name = info.param;
+      std::replace(name.begin(), name.end(), '.', '_');
+      return name;
+    });
+
+} // namespace
