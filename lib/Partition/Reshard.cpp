@@ -111,7 +111,12 @@ private:
     for (size_t dim = 0; dim < shape.size(); ++dim)
       if (mesh.size(at.dims[dim]) != mesh.size(to.dims[dim]))
         return false;
-    Axes axes = listOf(at.split());
+    // Dimensions that stay as they are take no part.
+    AxisSet moved = 0;
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      if (at.dims[dim] != to.dims[dim])
+        moved |= setOf(at.dims[dim]);
+    Axes axes = listOf(moved);
     at = to;
     add({Move::Permute, 0, 0, axes, ReduceKind::Sum, {}});
     return true;
@@ -285,7 +290,8 @@ static SmallVector<int64_t> permutation(const MeshAxes &mesh, const Layout &from
     int64_t tile = 0;
     for (const Axes &dim : layout.dims)
       for (Axis axis : dim)
-        tile = tile * mesh.size(axis) + coordinate[axis];
+        if (llvm::is_contained(axes, axis))
+          tile = tile * mesh.size(axis) + coordinate[axis];
     return tile;
   };
   SmallVector<int64_t> holder(count), pairs;

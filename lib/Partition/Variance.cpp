@@ -333,6 +333,11 @@ private:
   LogicalResult visitCollective(Operation *op, AxisSet over) {
     for (auto [index, result] : llvm::enumerate(op->getResults())) {
       State state = states[op->getOperand(index)];
+      if (isa<CollectivePermuteOp>(op)) {
+        permute(state, over);
+        states[result] = std::move(state);
+        continue;
+      }
       for (Axis axis : listOf(over)) {
         AxisState &at = state[axis];
         std::optional<ReduceKind> reduce;
@@ -349,11 +354,6 @@ private:
           from = exchange.getConcatDims()[index];
           to = exchange.getSplitDims()[index];
         }
-        if (isa<CollectivePermuteOp>(op)) {
-          // Where tiles go is not followed.
-          at = {AxisState::Varying};
-          continue;
-        }
         if (reduce && !(at.kind == AxisState::Partial && at.reduce == *reduce) &&
             at.kind != AxisState::Varying && at.kind != AxisState::Constant)
           return op->emitOpError("reduces operand ")
@@ -368,6 +368,25 @@ private:
       states[result] = std::move(state);
     }
     return success();
+  }
+
+  /// Tiles change places: what the axes split, each of them may split then.
+  void permute(State &state, AxisSet over) const {
+    AxisState all = {AxisState::Split};
+    for (Axis axis : listOf(over)) {
+      if (state[axis].kind != AxisState::Split)
+        all.kind = AxisState::Varying;
+      all.dims |= state[axis].dims;
+    }
+    Axes axes = listOf(over);
+    // Two axes on two dimensions can only swap.
+    bool swaps = axes.size() == 2 && all.kind == AxisState::Split &&
+                 llvm::popcount(state[axes[0]].dims) == 1 &&
+                 llvm::popcount(state[axes[1]].dims) == 1 && llvm::popcount(all.dims) == 2;
+    if (swaps)
+      return std::swap(state[axes[0]], state[axes[1]]);
+    for (Axis axis : axes)
+      state[axis] = all;
   }
 
   /// Operations that ask where the rank is.
