@@ -1,0 +1,147 @@
+// The metric of the contract, and the limits of both parts.
+
+#include "cleave/Check/Compare.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/MLIRContext.h"
+
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+struct CompareTest : testing::Test {
+  mlir::MLIRContext context;
+  mlir::Builder builder{&context};
+
+  Tensor tensor(std::vector<int64_t> shape, std::vector<double> values) {
+    Tensor result(mlir::RankedTensorType::get(shape, builder.getF64Type()));
+    result.floats = std::move(values);
+    return result;
+  }
+  Named named(std::string name, TensorKind kind, std::vector<int64_t> shape,
+              std::vector<double> values) {
+    return {std::move(name), kind, tensor(shape, std::move(values)), 0, {}};
+  }
+};
+
+TEST_F(CompareTest, DifferenceFindsTheWorstElement) {
+  Difference found = difference(tensor({2, 3}, {1, 2, 3, 4, 5, 6}),
+                                tensor({2, 3}, {1, 2, 3, 4, 5.5, -8}));
+  EXPECT_EQ(found.largest, 14);
+  EXPECT_EQ(found.worst, 5);
+  EXPECT_EQ(found.magnitude, 8);
+  EXPECT_EQ(unflatten(5, {2, 3}), (std::vector<int64_t>{1, 2}));
+}
+
+TEST_F(CompareTest, EqualTensorsHaveNoWorstElement) {
+  Tensor a = tensor({2}, {1, NAN});
+  Difference found = difference(a, a);
+  EXPECT_EQ(found.largest, 0);
+  EXPECT_EQ(found.worst, -1);
+  EXPECT_EQ(found.magnitude, 1);
+}
+
+TEST_F(CompareTest, NaNOnOneSideIsInfinitelyWrong) {
+  Difference found = difference(tensor({2}, {NAN, 5}), tensor({2}, {0, 1}));
+  EXPECT_TRUE(std::isinf(found.largest));
+  EXPECT_EQ(found.worst, 0);
+}
+
+TEST_F(CompareTest, OppositeInfinitiesDiffer) {
+  EXPECT_TRUE(std::isinf(
+      difference(tensor({1}, {INFINITY}), tensor({1}, {-INFINITY})).largest));
+  EXPECT_EQ(
+      difference(tensor({1}, {INFINITY}), tensor({1}, {INFINITY})).largest, 0);
+}
+
+TEST_F(CompareTest, ErrorIsRelativeToTheLargestElement) {
+  NamedTensors reference = {named("w", TensorKind::Gradient, {2}, {1e-3, 4})};
+  NamedTensors sharded = {named("w", TensorKind::Gradient, {2}, {1.5e-3, 4})};
+  auto reports = compareExact(sharded, reference, 1, {});
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_DOUBLE_EQ(reports[0].relError, 0.5e-3 / 4);
+  EXPECT_EQ(reports[0].worstIndex, std::vector<int64_t>{0});
+  EXPECT_EQ(reports[0].limit, 1e-9);
+  EXPECT_FALSE(reports[0].pass());
+}
+
+TEST_F(CompareTest, FloorIsAShareOfTheLargestOfTheKind) {
+  // The key bias's gradient is zero in theory and noise in practice.
+  NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
+                            named("noise", TensorKind::Gradient, {1}, {1e-17}),
+                            named("alone", TensorKind::Norm, {1}, {1e-17})};
+  NamedTensors sharded = {named("big", TensorKind::Gradient, {1}, {2}),
+                          named("noise", TensorKind::Gradient, {1}, {3e-17}),
+                          named("alone", TensorKind::Norm, {1}, {3e-17})};
+  auto reports = compareExact(sharded, reference, 1, {});
+  EXPECT_DOUBLE_EQ(reports[1].relError, 2e-17 / 2e-6);
+  EXPECT_TRUE(reports[1].belowFloor);
+  EXPECT_TRUE(reports[1].pass());
+  EXPECT_FALSE(reports[0].belowFloor);
+  // Of another kind: its own magnitude counts.
+  EXPECT_DOUBLE_EQ(reports[2].relError, 2);
+}
+
+TEST_F(CompareTest, MissingTensorFails) {
+  NamedTensors reference = {named("w", TensorKind::State, {1}, {0})};
+  auto reports = compareExact({}, reference, 1, {});
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_FALSE(reports[0].pass());
+  EXPECT_FALSE(compareRounding({}, reference, reference, 1e-7, {})[0].pass());
+}
+
+TEST_F(CompareTest, OtherShapeFails) {
+  NamedTensors reference = {named("w", TensorKind::State, {2}, {0, 0})};
+  NamedTensors sharded = {named("w", TensorKind::State, {1, 2}, {0, 0})};
+  EXPECT_FALSE(compareExact(sharded, reference, 1, {})[0].pass());
+}
+
+TEST_F(CompareTest, SeveralStepsHaveTheirOwnLimit) {
+  NamedTensors reference = {named("w", TensorKind::Parameter, {1}, {1})};
+  NamedTensors sharded = {named("w", TensorKind::Parameter, {1}, {1 + 5e-9})};
+  EXPECT_FALSE(compareExact(sharded, reference, 1, {})[0].pass());
+  EXPECT_TRUE(compareExact(sharded, reference, 5, {})[0].pass());
+}
+
+TEST_F(CompareTest, RoundingIsMeasuredByTheUnshardedError) {
+  NamedTensors reference = {named("w", TensorKind::Output, {2}, {1, 1})};
+  NamedTensors unsharded = {named("w", TensorKind::Output, {2}, {1, 1 + 1e-5})};
+  NamedTensors good = {named("w", TensorKind::Output, {2}, {1 - 4e-5, 1})};
+  NamedTensors bad = {named("w", TensorKind::Output, {2}, {1 - 5e-5, 1})};
+  auto report = compareRounding(good, unsharded, reference, 1e-7, {})[0];
+  EXPECT_NEAR(report.limit, 4.1e-5, 1e-12);
+  EXPECT_TRUE(report.pass());
+  EXPECT_FALSE(compareRounding(bad, unsharded, reference, 1e-7, {})[0].pass());
+}
+
+TEST_F(CompareTest, ScalarsHaveSixteenEpsilons) {
+  NamedTensors exact = {named("loss", TensorKind::Loss, {}, {1})};
+  double epsilon = 1.1920929e-07;
+  auto report = compareRounding(exact, exact, exact, epsilon, {})[0];
+  EXPECT_DOUBLE_EQ(report.limit, 1e-6 + 16 * epsilon);
+}
+
+TEST_F(CompareTest, ReplicasAreReportedByName) {
+  NamedTensors tensors = {named("a", TensorKind::Output, {1}, {1}),
+                          named("b", TensorKind::Output, {1}, {1}),
+                          named("c", TensorKind::Output, {1}, {1})};
+  EXPECT_EQ(worstReplica(tensors).largest, 0);
+  tensors[1].replicaDifference = 1e-300;
+  EXPECT_EQ(worstReplica(tensors).name, "b");
+  tensors[2].replicaDifference = NAN;
+  EXPECT_EQ(worstReplica(tensors).name, "c");
+}
+
+TEST_F(CompareTest, WorstElementNamesItsRank) {
+  NamedTensors reference = {named("w", TensorKind::Output, {4}, {1, 1, 1, 1})};
+  NamedTensors sharded = {named("w", TensorKind::Output, {4}, {1, 1, 2, 1})};
+  sharded[0].rankOf = [](int64_t element) { return element / 2; };
+  EXPECT_EQ(compareExact(sharded, reference, 1, {})[0].rank, 1);
+}
+
+} // namespace
