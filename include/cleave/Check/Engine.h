@@ -1,0 +1,61 @@
+// What a check needs of a running program: named whole tensors in, functions
+// run, named whole tensors out. One program behind it may be interpreted or
+// compiled, sharded or not, in real precision or in f64.
+
+#ifndef CLEAVE_CHECK_ENGINE_H
+#define CLEAVE_CHECK_ENGINE_H
+
+#include "cleave/Interfaces/Tensor.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace cleave::check {
+
+/// An argument or result of a function: the same role and name is the same
+/// tensor in every function.
+struct Port {
+  std::string role, name;
+  /// Of the whole tensor.
+  mlir::RankedTensorType type;
+  mlir::DictionaryAttr attrs;
+  /// The argument, or what is returned.
+  mlir::Value value;
+
+  std::string key() const { return role + " " + name; }
+};
+std::vector<Port> argumentsOf(mlir::func::FuncOp func);
+std::vector<Port> resultsOf(mlir::func::FuncOp func);
+
+/// A whole tensor put together from what all ranks hold.
+struct Gathered {
+  Tensor whole;
+  /// The largest difference between two ranks' copies of one element.
+  double replicaDifference = 0;
+  /// The first rank that holds an element, by row-major index; may be empty.
+  std::function<int64_t(int64_t)> rankOf;
+};
+
+/// Errors are reported as diagnostics.
+class Engine {
+public:
+  virtual ~Engine() = default;
+
+  virtual bool hasFunction(llvm::StringRef name) const = 0;
+  /// Gives every rank its part. Floats are converted to the program's type. A
+  /// tensor that the program does not have is ignored.
+  virtual mlir::LogicalResult set(const Port &port, const Tensor &whole) = 0;
+  virtual mlir::LogicalResult run(llvm::StringRef function) = 0;
+  virtual mlir::FailureOr<Gathered> get(const Port &port) = 0;
+};
+
+/// Interprets a global or a local program. The module must outlive it.
+std::unique_ptr<Engine> makeInterpreterEngine(mlir::ModuleOp module);
+
+} // namespace cleave::check
+
+#endif

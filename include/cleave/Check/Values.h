@@ -1,0 +1,67 @@
+// The values that a check feeds to all programs alike: a function of the seed
+// and of each tensor's role and name, so that they do not depend on order,
+// mesh or precision. All are numbers of the real precision.
+
+#ifndef CLEAVE_CHECK_VALUES_H
+#define CLEAVE_CHECK_VALUES_H
+
+#include "cleave/Check/Engine.h"
+
+#include <map>
+#include <optional>
+
+namespace cleave::check {
+
+/// The weights of a tensor that the model's file holds, in the type of its
+/// argument; nothing where it has none. Failures are reported.
+using WeightReader =
+    std::function<mlir::FailureOr<std::optional<Tensor>>(const Port &)>;
+
+struct ValueOptions {
+  uint64_t seed = 0;
+  double lr = 1e-2;
+  /// Noise on weights, so that biases are not 0 and gains not 1.
+  bool perturb = true;
+  WeightReader weights;
+  /// Inputs by the names in the graph, of one microbatch or of all microbatches
+  /// of a step; they replace the random ones.
+  std::map<std::string, Tensor> inputs;
+};
+
+class Values {
+public:
+  /// `module` is the unpartitioned program.
+  Values(mlir::ModuleOp module, ValueOptions options);
+
+  /// Parameters, buffers, constants and optimizer state, given to `engine`.
+  mlir::LogicalResult setInitial(Engine &engine);
+  /// Inputs and scalars of a microbatch of a step (counted from 1). The step
+  /// that the optimizer sees is later: its bias corrections are not those of
+  /// step 1.
+  mlir::LogicalResult setMicrobatch(Engine &engine, int64_t step,
+                                    int64_t microbatch);
+  /// Whether the given inputs fit; says why not.
+  mlir::LogicalResult verifyInputs(int64_t microbatches);
+
+private:
+  mlir::FailureOr<Tensor> initial(const Port &port);
+  mlir::FailureOr<Tensor> input(const Port &port, int64_t step,
+                                int64_t microbatch);
+
+  mlir::ModuleOp module;
+  ValueOptions options;
+  /// By key; drawn once.
+  std::map<std::string, Tensor> drawn;
+};
+
+/// What the elements of an integer argument index: below `bound`, or equal to
+/// `ignored`. A bound of 0: they index nothing.
+struct IndexUse {
+  int64_t bound = 0;
+  std::optional<int64_t> ignored;
+};
+IndexUse indexUseOf(mlir::Value value);
+
+} // namespace cleave::check
+
+#endif

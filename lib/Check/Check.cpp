@@ -1,0 +1,214 @@
+// The run of a check.
+
+#include "cleave/Check/Check.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+/// Runs the functions of the logical program in the order of a training step.
+class Runner {
+public:
+  Runner(ModuleOp module, Engine &engine, Values &values, int64_t microbatches)
+      : module(module), engine(engine), values(values),
+        microbatches(microbatches) {}
+
+  FailureOr<Outcome> step(int64_t step) {
+    if (failed(forward(step)) || failed(gradients(step)) || failed(update()))
+      return failure();
+    return std::move(outcome);
+  }
+
+private:
+  func::FuncOp find(StringRef name) {
+    auto func = module.lookupSymbol<func::FuncOp>(name);
+    return func && engine.hasFunction(name) ? func : func::FuncOp();
+  }
+
+  static std::optional<TensorKind> kindOf(const Port &port) {
+    static const std::pair<StringRef, TensorKind> kinds[] = {
+        {"output", TensorKind::Output}, {"tap", TensorKind::Gradient},
+        {"state", TensorKind::State},   {"parameter", TensorKind::Parameter},
+        {"buffer", TensorKind::Buffer}, {"loss", TensorKind::Loss},
+        {"weight", TensorKind::Loss},
+    };
+    if (port.role == "metric")
+      return port.name == "grad_norm" ? TensorKind::Norm : TensorKind::Loss;
+    for (auto [role, kind] : kinds)
+      if (port.role == role)
+        return kind;
+    return std::nullopt;
+  }
+
+  /// Adds the results of a function to the outcome.
+  LogicalResult collect(func::FuncOp func) {
+    for (const Port &port : resultsOf(func)) {
+      std::optional<TensorKind> kind = kindOf(port);
+      if (!kind)
+        continue;
+      FailureOr<Gathered> got = engine.get(port);
+      if (failed(got))
+        return failure();
+      outcome.tensors.push_back({port.name, *kind, std::move(got->whole),
+                                 got->replicaDifference, got->rankOf});
+    }
+    return success();
+  }
+
+  LogicalResult forward(int64_t step) {
+    func::FuncOp func = find(nn::kForwardFunc);
+    if (!func)
+      return success();
+    if (failed(values.setMicrobatch(engine, step, 0)) ||
+        failed(engine.run(nn::kForwardFunc)))
+      return failure();
+    return collect(func);
+  }
+
+  LogicalResult gradients(int64_t step) {
+    func::FuncOp func = find(nn::kLossGradFunc);
+    if (!func)
+      return module.emitError("has no function @loss_grad to check");
+    // What the program itself adds up over microbatches starts from zero.
+    bool addsGradients = false, addsLoss = false;
+    for (const Port &port : argumentsOf(func)) {
+      bool isGradient = port.role == "gradient";
+      bool isLoss = port.role == "loss" || port.role == "weight";
+      addsGradients |= isGradient;
+      addsLoss |= isLoss;
+      if ((isGradient || isLoss || port.role == "accumulator") &&
+          failed(engine.set(port, Tensor(port.type))))
+        return failure();
+    }
+    if (microbatches > 1 && !addsGradients)
+      return func.emitError("adds up no gradients, but a step has ")
+             << microbatches << " microbatches";
+    std::vector<Port> sums;
+    for (const Port &port : resultsOf(func))
+      if (port.role == "loss" || port.role == "weight")
+        sums.push_back(port);
+    std::vector<Tensor> totals(sums.size());
+    for (int64_t k = 0; k < microbatches; ++k) {
+      if (failed(values.setMicrobatch(engine, step, k)) ||
+          failed(engine.run(nn::kLossGradFunc)))
+        return failure();
+      for (auto [port, total] : llvm::zip(sums, totals)) {
+        FailureOr<Gathered> got = engine.get(port);
+        if (failed(got))
+          return failure();
+        if (k == 0 || addsLoss)
+          total = std::move(got->whole);
+        else
+          total.floats[0] += got->whole.floats[0];
+      }
+    }
+    for (auto [port, total] : llvm::zip(sums, totals)) {
+      (port.role == "loss" ? outcome.loss : outcome.weight) = total.floats[0];
+      if (microbatches > 1 && !addsLoss && failed(engine.set(port, total)))
+        return failure();
+    }
+    for (const Port &port : resultsOf(func)) {
+      if (port.role != "buffer")
+        continue;
+      FailureOr<Gathered> got = engine.get(port);
+      if (failed(got))
+        return failure();
+      outcome.tensors.push_back({port.name, TensorKind::Buffer,
+                                 std::move(got->whole), got->replicaDifference,
+                                 got->rankOf});
+    }
+    return success();
+  }
+
+  LogicalResult update() {
+    func::FuncOp func = find(nn::kUpdateFunc);
+    if (!func)
+      return module.emitError("has no function @update to check");
+    if (failed(engine.run(nn::kUpdateFunc)))
+      return failure();
+    return collect(func);
+  }
+
+  ModuleOp module;
+  Engine &engine;
+  Values &values;
+  int64_t microbatches;
+  Outcome outcome;
+};
+
+void append(std::vector<TensorReport> &all, std::vector<TensorReport> more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()),
+             std::make_move_iterator(more.end()));
+}
+
+void addReplicas(CheckReport &report, const NamedTensors &tensors) {
+  ReplicaReport found = worstReplica(tensors);
+  if (found.largest > report.replicas.largest || std::isnan(found.largest))
+    report.replicas = found;
+}
+
+/// f64: after the first step, and after the last.
+LogicalResult exactPart(ModuleOp module, const Programs &programs,
+                        Values &values, const CheckOptions &options,
+                        Outcome &first, CheckReport &report) {
+  for (Engine *engine : {programs.sharded, programs.reference})
+    if (failed(values.setInitial(*engine)))
+      return failure();
+  for (int64_t step = 1; step <= options.steps; ++step) {
+    FailureOr<Outcome> ours =
+        runStep(module, *programs.sharded, values, step, options.microbatches);
+    FailureOr<Outcome> theirs = runStep(module, *programs.reference, values,
+                                        step, options.microbatches);
+    if (failed(ours) || failed(theirs))
+      return failure();
+    report.shardedLosses.push_back(ours->loss / ours->weight);
+    report.referenceLosses.push_back(theirs->loss / theirs->weight);
+    addReplicas(report, ours->tensors);
+    if (step == 1 || step == options.steps)
+      append(report.tensors, compareExact(ours->tensors, theirs->tensors, step,
+                                          options.tolerances));
+    if (step == 1)
+      first = std::move(*theirs);
+  }
+  return success();
+}
+
+} // namespace
+
+FailureOr<Outcome> check::runStep(ModuleOp module, Engine &engine,
+                                  Values &values, int64_t step,
+                                  int64_t microbatches) {
+  return Runner(module, engine, values, microbatches).step(step);
+}
+
+LogicalResult check::runCheck(ModuleOp module, const Programs &programs,
+                              Values &values, const CheckOptions &options,
+                              CheckReport &report) {
+  report.tolerance = options.tolerances.exact;
+  Outcome reference;
+  if (failed(exactPart(module, programs, values, options, reference, report)))
+    return failure();
+  if (!programs.shardedReal || !programs.referenceReal)
+    return success();
+  NamedTensors real[2];
+  for (auto [engine, tensors] : {std::pair{programs.shardedReal, &real[0]},
+                                 std::pair{programs.referenceReal, &real[1]}}) {
+    if (failed(values.setInitial(*engine)))
+      return failure();
+    FailureOr<Outcome> outcome =
+        runStep(module, *engine, values, 1, options.microbatches);
+    if (failed(outcome))
+      return failure();
+    *tensors = std::move(outcome->tensors);
+  }
+  addReplicas(report, real[0]);
+  append(report.tensors, compareRounding(real[0], real[1], reference.tensors,
+                                         options.epsilon, options.tolerances));
+  return success();
+}

@@ -1,0 +1,195 @@
+// The oracle as an engine.
+
+#include "cleave/Check/Engine.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interpreter/Interpreter.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+/// Attribute of arguments and results of local functions.
+constexpr llvm::StringLiteral kGlobalTypeAttr = "dist.global_type";
+
+Port portOf(Value value, Type type, DictionaryAttr attrs) {
+  Port port;
+  port.attrs = attrs;
+  port.value = value;
+  auto text = [&](StringRef key) {
+    auto attr = attrs ? attrs.getAs<StringAttr>(key) : StringAttr();
+    return attr ? attr.str() : std::string();
+  };
+  port.role = text(nn::kRoleAttr);
+  port.name = text(nn::kNameAttr);
+  auto global = attrs ? attrs.getAs<TypeAttr>(kGlobalTypeAttr) : TypeAttr();
+  port.type = dyn_cast<RankedTensorType>(global ? global.getValue() : type);
+  return port;
+}
+
+class InterpreterEngine : public Engine {
+public:
+  InterpreterEngine(ModuleOp module) : module(module) {
+    for (auto mesh : module.getOps<dist::MeshOp>())
+      this->mesh = mesh.getMesh();
+    for (auto func : module.getOps<func::FuncOp>()) {
+      if (func.isDeclaration())
+        continue;
+      for (const Port &port : argumentsOf(func))
+        slots[port.key()].port = port;
+      for (const Port &port : resultsOf(func))
+        slots[port.key()].port = port;
+    }
+  }
+
+  bool hasFunction(StringRef name) const override {
+    return !!ModuleOp(module).lookupSymbol<func::FuncOp>(name);
+  }
+
+  LogicalResult set(const Port &port, const Tensor &whole) override {
+    auto slot = slots.find(port.key());
+    if (slot == slots.end())
+      return success();
+    Tensor value = whole;
+    value.type = slot->second.port.type;
+    if (value.type.getShape() != whole.type.getShape())
+      return emitError(port.value.getLoc())
+             << port.role << " '" << port.name << "' has the type "
+             << value.type << " in the program, but was given " << whole.type;
+    if (!value.type.getElementType().isF64())
+      for (double &x : value.floats)
+        x = static_cast<float>(x);
+    slot->second.tiles = tilesOf(slot->second.port, value);
+    return success();
+  }
+
+  LogicalResult run(StringRef name) override {
+    auto func = module.lookupSymbol<func::FuncOp>(name);
+    std::vector<RankTensors> arguments;
+    for (const Port &port : argumentsOf(func)) {
+      const RankTensors &tiles = slots[port.key()].tiles;
+      if (tiles.empty())
+        return func.emitError("argument ")
+               << port.role << " '" << port.name << "' has no value";
+      arguments.push_back(tiles);
+    }
+    FailureOr<std::vector<RankTensors>> results =
+        mesh ? interpretRanks(func, mesh, arguments)
+             : interpretOne(func, arguments);
+    if (failed(results))
+      return failure();
+    for (auto [port, tiles] : llvm::zip_equal(resultsOf(func), *results))
+      slots[port.key()] = {port, std::move(tiles)};
+    return success();
+  }
+
+  FailureOr<Gathered> get(const Port &port) override {
+    auto slot = slots.find(port.key());
+    if (slot == slots.end() || slot->second.tiles.empty())
+      return emitError(port.value.getLoc())
+             << port.role << " '" << port.name << "' has no value";
+    const auto &[own, tiles] = slot->second;
+    dist::ShardingAttr sharding = shardingOf(own);
+    Gathered result;
+    if (!sharding) {
+      result.whole = tiles.front();
+      // Without a sharding, every rank has all of it.
+      for (const Tensor &copy : tiles)
+        if (copy.floats != result.whole.floats ||
+            copy.ints != result.whole.ints)
+          result.replicaDifference = std::numeric_limits<double>::infinity();
+      return result;
+    }
+    Assembled assembled = assembleTensor(tiles, own.type, mesh, sharding);
+    result.whole = std::move(assembled.whole);
+    result.replicaDifference = assembled.replicaDifference;
+    result.rankOf = [mesh = mesh, sharding, type = own.type](int64_t element) {
+      return firstHolder(mesh, sharding, type.getShape(), element);
+    };
+    return result;
+  }
+
+private:
+  struct Slot {
+    Port port;
+    RankTensors tiles;
+  };
+
+  static dist::ShardingAttr shardingOf(const Port &port) {
+    return port.attrs
+               ? port.attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName)
+               : dist::ShardingAttr();
+  }
+
+  RankTensors tilesOf(const Port &port, const Tensor &whole) const {
+    if (!mesh)
+      return {whole};
+    if (dist::ShardingAttr sharding = shardingOf(port))
+      return shardTensor(whole, mesh, sharding);
+    return RankTensors(mesh.getNumRanks(), whole);
+  }
+
+  static FailureOr<std::vector<RankTensors>>
+  interpretOne(func::FuncOp func, ArrayRef<RankTensors> arguments) {
+    std::vector<Tensor> flat;
+    for (const RankTensors &argument : arguments)
+      flat.push_back(argument.front());
+    FailureOr<std::vector<Tensor>> results = interpret(func, flat);
+    if (failed(results))
+      return failure();
+    std::vector<RankTensors> wrapped;
+    for (Tensor &result : *results)
+      wrapped.push_back({std::move(result)});
+    return wrapped;
+  }
+
+  static int64_t firstHolder(dist::MeshAttr mesh, dist::ShardingAttr sharding,
+                             ArrayRef<int64_t> shape, int64_t element) {
+    for (int64_t rank = 0; rank < mesh.getNumRanks(); ++rank) {
+      dist::TileBounds bounds = dist::tileBounds(mesh, sharding, shape, rank);
+      int64_t rest = element;
+      bool holds = true;
+      for (int64_t dim = shape.size() - 1; dim >= 0; --dim) {
+        int64_t index = rest % shape[dim] - bounds.offsets[dim];
+        rest /= shape[dim];
+        holds &= index >= 0 && index < bounds.extents[dim];
+      }
+      if (holds)
+        return rank;
+    }
+    return 0;
+  }
+
+  ModuleOp module;
+  dist::MeshAttr mesh;
+  std::map<std::string, Slot> slots;
+};
+
+} // namespace
+
+std::vector<Port> check::argumentsOf(func::FuncOp func) {
+  std::vector<Port> ports;
+  for (BlockArgument argument : func.getArguments())
+    ports.push_back(portOf(argument, argument.getType(),
+                           func.getArgAttrDict(argument.getArgNumber())));
+  return ports;
+}
+
+std::vector<Port> check::resultsOf(func::FuncOp func) {
+  std::vector<Port> ports;
+  Operation *end = func.getBody().front().getTerminator();
+  for (OpOperand &result : end->getOpOperands())
+    ports.push_back(portOf(result.get(), result.get().getType(),
+                           func.getResultAttrDict(result.getOperandNumber())));
+  return ports;
+}
+
+std::unique_ptr<Engine> check::makeInterpreterEngine(ModuleOp module) {
+  return std::make_unique<InterpreterEngine>(module);
+}

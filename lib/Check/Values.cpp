@@ -1,0 +1,282 @@
+// Seeded values.
+
+#include "cleave/Check/Values.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "llvm/ADT/StringSet.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+/// splitmix64 (Steele, Lea, Flood, 2014): the same everywhere.
+class Random {
+public:
+  Random(uint64_t seed, StringRef name, uint64_t a = 0, uint64_t b = 0)
+      : state(seed) {
+    // FNV-1a over the name, so that tensors are independent of their order.
+    uint64_t hash = 0xcbf29ce484222325;
+    for (unsigned char c : name)
+      hash = (hash ^ c) * 0x100000001b3;
+    for (uint64_t part : {hash, a, b})
+      state = next() ^ part;
+  }
+
+  uint64_t next() {
+    uint64_t z = (state += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  /// In (0, 1).
+  double uniform() { return ((next() >> 11) + 0.5) * 0x1p-53; }
+  double normal() {
+    return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * M_PI * uniform());
+  }
+  int64_t below(int64_t bound) { return next() % bound; }
+
+private:
+  uint64_t state;
+};
+
+/// All programs, whatever their precision, get the same numbers.
+void roundToFloat(Tensor &tensor) {
+  for (double &x : tensor.floats)
+    x = static_cast<float>(x);
+}
+
+Tensor filled(RankedTensorType type, double value) {
+  Tensor tensor(type);
+  std::fill(tensor.floats.begin(), tensor.floats.end(), value);
+  std::fill(tensor.ints.begin(), tensor.ints.end(), std::llround(value));
+  return tensor;
+}
+
+double rms(const Tensor &tensor) {
+  double sum = 0;
+  for (double x : tensor.floats)
+    sum += x * x;
+  return tensor.size() ? std::sqrt(sum / tensor.size()) : 0;
+}
+
+void addNormal(Tensor &tensor, Random random, double deviation) {
+  for (double &x : tensor.floats)
+    x += deviation * random.normal();
+}
+
+bool isInput(StringRef role) {
+  return role == "tokens" || role == "labels" || role == "input";
+}
+
+bool isKept(StringRef role) {
+  return role == "parameter" || role == "buffer" || role == "constant" ||
+         role == "state";
+}
+
+/// Rows [begin, begin + count) of dimension 0.
+Tensor rows(const Tensor &tensor, int64_t begin, RankedTensorType type) {
+  Tensor part(type);
+  int64_t size = type.getNumElements();
+  int64_t row =
+      type.getRank() ? size / std::max<int64_t>(1, type.getDimSize(0)) : 0;
+  for (int64_t i = 0; i < size; ++i) {
+    if (part.isFloat())
+      part.floats[i] = tensor.floats[begin * row + i];
+    else
+      part.ints[i] = tensor.ints[begin * row + i];
+  }
+  return part;
+}
+
+} // namespace
+
+IndexUse check::indexUseOf(Value value) {
+  IndexUse use;
+  auto bounded = [&](int64_t bound) {
+    use.bound = use.bound ? std::min(use.bound, bound) : bound;
+  };
+  SmallVector<Value> work = {value};
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  while (!work.empty()) {
+    Value current = work.pop_back_val();
+    for (Operation *user : current.getUsers()) {
+      if (auto gather = dyn_cast<nn::GatherOp>(user)) {
+        if (gather.getIndices() == current)
+          bounded(cast<RankedTensorType>(gather.getTable().getType())
+                      .getDimSize(gather.getDim()));
+      } else if (auto loss = dyn_cast<nn::CrossEntropyOp>(user)) {
+        bounded(cast<RankedTensorType>(loss.getLogits().getType())
+                    .getShape()
+                    .back());
+        use.ignored = loss.getIgnoreIndex();
+      } else if (seen.insert(user).second) {
+        // Through casts, slices, ...: whatever gives integers again.
+        for (Value result : user->getResults()) {
+          Type element = getElementTypeOrSelf(result.getType());
+          if (element.isInteger() && !element.isInteger(1))
+            work.push_back(result);
+        }
+      }
+    }
+  }
+  return use;
+}
+
+Values::Values(ModuleOp module, ValueOptions options)
+    : module(module), options(std::move(options)) {}
+
+/// The arguments of all functions that a check runs, each once.
+static std::vector<Port> allArguments(ModuleOp module) {
+  std::vector<Port> ports;
+  llvm::StringSet<> seen;
+  // @loss_grad has the uses that say what integers index.
+  for (StringRef name : {nn::kLossGradFunc, nn::kForwardFunc, nn::kUpdateFunc})
+    if (auto func = module.lookupSymbol<func::FuncOp>(name))
+      for (Port &port : argumentsOf(func))
+        if (seen.insert(port.key()).second)
+          ports.push_back(std::move(port));
+  return ports;
+}
+
+FailureOr<Tensor> Values::initial(const Port &port) {
+  Random random(options.seed, port.key());
+  Tensor value(port.type);
+  if (port.role == "state") {
+    // Second moments are squares; the others are of the size of gradients.
+    bool squares = StringRef(port.name).ends_with(".v");
+    for (double &x : value.floats)
+      x = squares ? 1e-4 * (0.5 + random.uniform()) : 1e-2 * random.normal();
+    roundToFloat(value);
+    return value;
+  }
+  std::optional<Tensor> stored;
+  if (options.weights) {
+    FailureOr<std::optional<Tensor>> read = options.weights(port);
+    if (failed(read))
+      return failure();
+    stored = std::move(*read);
+  }
+  if (stored) {
+    value = std::move(*stored);
+    value.type = port.type;
+    if (!value.isFloat() || port.role == "constant" || !options.perturb)
+      return value;
+    double size = rms(value);
+    if (port.role == "parameter")
+      addNormal(value, random, size > 1e-3 ? 0.1 * size : 0.1);
+  } else if (value.isFloat()) {
+    int64_t inner = port.type.getRank() > 1 ? port.type.getDimSize(0) : 4;
+    addNormal(value, random, 1 / std::sqrt(double(inner)));
+  }
+  roundToFloat(value);
+  return value;
+}
+
+LogicalResult Values::setInitial(Engine &engine) {
+  for (const Port &port : allArguments(module)) {
+    if (!isKept(port.role))
+      continue;
+    auto found = drawn.find(port.key());
+    if (found == drawn.end()) {
+      FailureOr<Tensor> value = initial(port);
+      if (failed(value))
+        return failure();
+      found = drawn.emplace(port.key(), std::move(*value)).first;
+    }
+    if (failed(engine.set(port, found->second)))
+      return failure();
+  }
+  return success();
+}
+
+FailureOr<Tensor> Values::input(const Port &port, int64_t step,
+                                int64_t microbatch) {
+  auto given = options.inputs.find(port.name);
+  if (given != options.inputs.end()) {
+    int64_t count = port.type.getRank() ? port.type.getDimSize(0) : 0;
+    bool all = port.type.getRank() && given->second.type.getDimSize(0) != count;
+    return rows(given->second, all ? microbatch * count : 0, port.type);
+  }
+  Random random(options.seed, port.key(), step, microbatch);
+  Tensor value(port.type);
+  if (value.isFloat()) {
+    addNormal(value, random, 1);
+    roundToFloat(value);
+    return value;
+  }
+  IndexUse use = indexUseOf(port.value);
+  if (use.bound == 0) // a mask, or a count: nothing says more
+    return filled(port.type, 1);
+  for (int64_t &x : value.ints) {
+    x = random.below(use.bound);
+    // Some labels are not counted.
+    if (use.ignored && random.below(8) == 0)
+      x = *use.ignored;
+  }
+  return value;
+}
+
+LogicalResult Values::setMicrobatch(Engine &engine, int64_t step,
+                                    int64_t microbatch) {
+  for (const Port &port : allArguments(module)) {
+    FailureOr<Tensor> value = failure();
+    if (isInput(port.role)) {
+      value = input(port, step, microbatch);
+    } else if (port.role == "sample_ids") {
+      value = Tensor(port.type);
+      for (auto [i, id] : llvm::enumerate(value->ints))
+        id = (step * 64 + microbatch) * value->size() + i;
+    } else if (port.role == "seed") {
+      value = filled(port.type, options.seed + 11);
+    } else if (port.role == "step") {
+      value = filled(port.type, step + 2);
+    } else if (port.role == "lr") {
+      value = filled(port.type, static_cast<float>(options.lr));
+    } else if (port.role == "microbatch") {
+      value = filled(port.type, microbatch);
+    } else {
+      continue;
+    }
+    if (failed(value) || failed(engine.set(port, *value)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult Values::verifyInputs(int64_t microbatches) {
+  std::map<std::string, Tensor> unused = options.inputs;
+  std::string names;
+  for (const Port &port : allArguments(module)) {
+    if (!isInput(port.role))
+      continue;
+    names += (names.empty() ? "" : ", ") + port.name;
+    auto found = options.inputs.find(port.name);
+    if (found == options.inputs.end())
+      continue;
+    unused.erase(port.name);
+    const Tensor &given = found->second;
+    SmallVector<int64_t> whole(port.type.getShape());
+    if (!whole.empty())
+      whole[0] *= microbatches;
+    bool fits = given.shape() == port.type.getShape() ||
+                given.shape() == ArrayRef<int64_t>(whole);
+    if (!fits || given.isFloat() != isa<FloatType>(port.type.getElementType()))
+      return emitError(port.value.getLoc())
+             << "input '" << port.name << "' is given as " << given.type
+             << ", expected "
+             << RankedTensorType::get(whole, port.type.getElementType());
+    IndexUse use = indexUseOf(port.value);
+    for (int64_t x : given.ints)
+      if (use.bound && (x < 0 || x >= use.bound) && x != use.ignored)
+        return emitError(port.value.getLoc())
+               << "input '" << port.name << "' holds " << x
+               << ", beyond the table of " << use.bound
+               << " rows that it indexes";
+  }
+  return success();
+}
