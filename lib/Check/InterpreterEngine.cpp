@@ -15,9 +15,6 @@ using namespace cleave::check;
 
 namespace {
 
-/// Attribute of arguments and results of local functions.
-constexpr llvm::StringLiteral kGlobalTypeAttr = "dist.global_type";
-
 Port portOf(Value value, Type type, DictionaryAttr attrs) {
   Port port;
   port.attrs = attrs;
@@ -28,7 +25,7 @@ Port portOf(Value value, Type type, DictionaryAttr attrs) {
   };
   port.role = text(nn::kRoleAttr);
   port.name = text(nn::kNameAttr);
-  auto global = attrs ? attrs.getAs<TypeAttr>(kGlobalTypeAttr) : TypeAttr();
+  auto global = attrs ? attrs.getAs<TypeAttr>(dist::kGlobalTypeAttrName) : TypeAttr();
   port.type = dyn_cast<RankedTensorType>(global ? global.getValue() : type);
   return port;
 }
@@ -38,8 +35,12 @@ public:
   InterpreterEngine(ModuleOp module) : module(module) {
     for (auto mesh : module.getOps<dist::MeshOp>())
       this->mesh = mesh.getMesh();
-    for (auto func : module.getOps<func::FuncOp>()) {
-      if (func.isDeclaration())
+    // Others may have the same names in other layouts (a loss that is read, not
+    // added up).
+    for (StringRef name :
+         {nn::kForwardFunc, nn::kLossGradFunc, nn::kUpdateFunc}) {
+      auto func = module.lookupSymbol<func::FuncOp>(name);
+      if (!func || func.isDeclaration())
         continue;
       for (const Port &port : argumentsOf(func))
         slots[port.key()].port = port;

@@ -2,7 +2,6 @@
 // values from before a change.
 
 #include "FaultPlaces.h"
-#include "cleave/Check/Faults.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -76,9 +75,9 @@ Places check::padIdentity(ModuleOp module) {
   llvm::MapVector<Operation *, SmallVector<arith::SelectOp>> readers;
   walkChecked(module, [&](Operation *op) {
     auto select = dyn_cast<arith::SelectOp>(op);
-    if (select && select->hasAttr(kPadMaskAttr))
+    if (select && select->hasAttr(dist::kPadMaskAttrName))
       for (Operation *user : llvm::to_vector(select->getUsers()))
-        if (!user->hasAttr(kPadMaskAttr) &&
+        if (!user->hasAttr(dist::kPadMaskAttrName) &&
             !llvm::is_contained(readers[user], select))
           readers[user].push_back(select);
   });
@@ -90,7 +89,7 @@ Places check::padIdentity(ModuleOp module) {
         {masks.front(), [masks = masks] {
            for (arith::SelectOp select : masks)
              // A tensor padded in several dimensions has one mask upon another.
-             for (Operation *op = select; op && op->hasAttr(kPadMaskAttr);
+             for (Operation *op = select; op && op->hasAttr(dist::kPadMaskAttrName);
                   op = op->getOperand(1).getDefiningOp())
                op->setOperand(2, noIdentity(op, op->getOperand(2)));
          }});

@@ -131,7 +131,9 @@ Value LocalPlan::masked(Value value, const TensorFactors &dims, int64_t factor,
                                         nn::IotaOp::create(rewriter, loc(), indexType, dim),
                                         splat(count, indexType));
     Value identity = arith::ConstantOp::create(rewriter, loc(), identityOf(combiner, type));
-    value = arith::SelectOp::create(rewriter, loc(), valid, value, identity);
+    auto select = arith::SelectOp::create(rewriter, loc(), valid, value, identity);
+    select->setAttr(kPadMaskAttrName, rewriter.getUnitAttr());
+    value = select;
   }
   return value;
 }

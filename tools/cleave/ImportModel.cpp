@@ -2,6 +2,7 @@
 
 #include "ImportModel.h"
 
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
 
@@ -17,7 +18,7 @@ namespace cleave::driver {
 void registerAll(MLIRContext &context) {
   DialectRegistry registry;
   registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
-                  nn::NNDialect>();
+                  dist::DistDialect, nn::NNDialect>();
   registerInterfaceModels(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();

@@ -19,10 +19,6 @@ const std::vector<std::string> &faultKinds();
 mlir::LogicalResult injectFault(mlir::ModuleOp module, llvm::StringRef kind,
                                 int64_t index, std::string &where);
 
-/// Unit attribute that partitioning leaves on the `arith.select` that
-/// replaces padding by the identity of a reduction.
-inline constexpr llvm::StringLiteral kPadMaskAttr = "dist.pad_mask";
-
 } // namespace cleave::check
 
 #endif

@@ -9,11 +9,13 @@
 namespace cleave::driver {
 
 std::function<int()> addImport(CLI::App &app);
+std::function<int()> addCheck(CLI::App &app);
 std::function<int()> addConfig(CLI::App &app);
 std::function<int()> addOps(CLI::App &app);
 
 inline const Command commands[] = {
     {"import", "Read an ONNX model and print it in the nn dialect", addImport},
+    {"check", "Compare the sharded with the unsharded program", addCheck},
     {"config", "Show every key, its value and where it came from", addConfig},
     {"ops", "List the ONNX operators that are supported", addOps},
 };

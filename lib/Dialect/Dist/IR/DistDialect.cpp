@@ -62,6 +62,10 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     return isa<DictionaryAttr>(attr.getValue())
                ? success()
                : op->emitError("dist.plan: expected a dictionary, found ") << attr.getValue();
+  if (attr.getName() == kPadMaskAttrName)
+    return isa<UnitAttr>(attr.getValue())
+               ? success()
+               : op->emitError("dist.pad_mask: expected a unit, found ") << attr.getValue();
   if (attr.getName() != kShardingAttrName)
     return op->emitError("unknown attribute ") << attr.getName();
   auto list = dyn_cast<ArrayAttr>(attr.getValue());

@@ -40,6 +40,10 @@ inline constexpr llvm::StringLiteral kGlobalTypeAttrName = "dist.global_type";
 /// of each factor, and `carry`, the axes over which operands are taken partial.
 inline constexpr llvm::StringLiteral kPlanAttrName = "dist.plan";
 
+/// On the `arith.select` that replaces padding by the identity of a reduction:
+/// unit.
+inline constexpr llvm::StringLiteral kPadMaskAttrName = "dist.pad_mask";
+
 /// Reports through `emitError` when the sharding does not fit the type or the
 /// mesh (constraints S2 to S4). `type` may be null.
 mlir::LogicalResult

@@ -1,0 +1,118 @@
+// The phases, put together from their passes.
+
+#include "Phases.h"
+
+#include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Partition/Passes.h"
+#include "cleave/Strategy/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+#include <filesystem>
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+static void run(PassManager &passes, ModuleOp module,
+                Diagnostics &diagnostics) {
+  if (failed(passes.run(module)))
+    diagnostics.fail(BadUsage);
+}
+
+OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
+                                MLIRContext &context, bool readWeights) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw Failure(BadUsage, "model '" + path + "' is no file");
+  if (!StringRef(path).ends_with(".mlir")) {
+    std::optional<int64_t> batch;
+    if (auto found = config.dims.find("batch"); found != config.dims.end()) {
+      if (found->second % config.train.microbatches)
+        throw Failure(BadUsage,
+                      "dims.batch = " + std::to_string(found->second) +
+                          " does not divide by train.microbatches = " +
+                          std::to_string(config.train.microbatches));
+      batch = found->second / config.train.microbatches;
+    }
+    return importModel(path, config, context, batch, readWeights);
+  }
+  Diagnostics diagnostics(context);
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+  if (!module)
+    diagnostics.fail(BadUsage);
+  if (!module->lookupSymbol<func::FuncOp>(nn::kForwardFunc))
+    throw Failure(BadUsage, "model '" + path + "' has no function @forward");
+  return module;
+}
+
+void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
+  Diagnostics diagnostics(*module.getContext());
+  PassManager passes(module.getContext());
+  AddLossPassOptions loss;
+  loss.loss = config.train.loss;
+  loss.logits = config.train.logits;
+  loss.ignoreIndex = config.data.ignoreIndex;
+  loss.trainable = llvm::to_vector(config.train.trainable);
+  loss.frozen = llvm::to_vector(config.train.frozen);
+  passes.addPass(createAddLossPass(loss));
+  AddDropoutPassOptions dropout;
+  dropout.p = config.train.dropout;
+  passes.addPass(createAddDropoutPass(dropout));
+  DifferentiatePassOptions differentiate;
+  differentiate.accumulate = config.train.microbatches > 1;
+  passes.addPass(createDifferentiatePass(differentiate));
+  AddOptimizerPassOptions optimizer;
+  optimizer.optimizer = config.train.optimizer;
+  optimizer.beta1 = config.train.betas[0];
+  optimizer.beta2 = config.train.betas[1];
+  optimizer.epsilon = config.train.eps;
+  optimizer.momentum = config.train.momentum;
+  optimizer.weightDecay = config.train.weightDecay;
+  optimizer.clipNorm = config.train.clipNorm;
+  optimizer.noDecay = llvm::to_vector(config.train.noDecay);
+  optimizer.tapGradients = tapGradients;
+  passes.addPass(createAddOptimizerPass(optimizer));
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  run(passes, module, diagnostics);
+}
+
+void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh) {
+  MLIRContext *context = module.getContext();
+  Diagnostics diagnostics(*context, /*remarks=*/false);
+  OpBuilder builder(context);
+  builder.setInsertionPointToStart(module.getBody());
+  SmallVector<dist::MeshAxisAttr> axes;
+  for (const auto &[name, size] : mesh.axes)
+    axes.push_back(
+        dist::MeshAxisAttr::get(context, builder.getStringAttr(name), size));
+  if (axes.empty()) // one rank
+    axes.push_back(
+        dist::MeshAxisAttr::get(context, builder.getStringAttr("data"), 1));
+  dist::MeshOp::create(builder, module.getLoc(), "mesh",
+                       dist::MeshAttr::get(context, axes), ArrayAttr());
+  PassManager passes(context);
+  auto has = [&](const std::string &name) { return mesh.size(name) > 1; };
+  if (config.parallel.tensor.enabled && has(config.parallel.tensor.axis)) {
+    StrategyTensorPassOptions tensor;
+    tensor.axis = config.parallel.tensor.axis;
+    passes.addPass(createStrategyTensorPass(tensor));
+  }
+  if (config.parallel.data.enabled && has(config.parallel.data.axis)) {
+    StrategyDataPassOptions data;
+    data.axis = config.parallel.data.axis;
+    data.zero = config.parallel.data.zero;
+    passes.addPass(createStrategyDataPass(data));
+  }
+  buildPartitionPipeline(passes);
+  run(passes, module, diagnostics);
+}
+
+} // namespace cleave::driver

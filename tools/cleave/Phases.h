@@ -1,0 +1,27 @@
+// The phases from a model to the program of one rank, as the configuration asks
+// for them. Failures are thrown.
+
+#ifndef CLEAVE_TOOLS_PHASES_H
+#define CLEAVE_TOOLS_PHASES_H
+
+#include "ImportModel.h"
+
+namespace cleave::driver {
+
+// An .onnx file imported, or an .mlir file read. It has a @forward.
+mlir::OwningOpRef<mlir::ModuleOp> loadModel(const std::string &path,
+                                            const Config &config,
+                                            mlir::MLIRContext &context,
+                                            bool readWeights);
+
+// @loss, @loss_grad, @update and @init_state join @forward.
+void runTrainPhase(mlir::ModuleOp module, const Config &config,
+                   bool tapGradients);
+
+// From whole tensors to tiles and collectives.
+void runShardPhase(mlir::ModuleOp module, const Config &config,
+                   const Mesh &mesh);
+
+} // namespace cleave::driver
+
+#endif // CLEAVE_TOOLS_PHASES_H
