@@ -347,8 +347,9 @@ void Importer::lowerNodes() {
 }
 
 void Importer::lowerNode(const FlatNode &flat) {
-  auto fail = [&](const Twine &why) {
-    if (!why.isTriviallyEmpty())
+  // Without a reason: what it depends on has failed, and is in the list.
+  auto fail = [&](const std::string &why) {
+    if (!why.empty())
       addProblem(flat, why);
     failed.insert(flat.proto->output().begin(), flat.proto->output().end());
   };

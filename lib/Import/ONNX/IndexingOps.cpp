@@ -30,15 +30,17 @@ Error allKnown(Node &node) {
 
 /// Indices below zero count from the end; all lie inside.
 Expected<HostTensor> normalised(const HostTensor &indices, int64_t size) {
-  bool inside = true;
+  std::optional<int64_t> outside;
   HostTensor compressed = indices.compressed();
   const HostTensor *operand = &compressed;
   forEach(operand, compressed.shape(), [&](const int64_t *at) {
     int64_t index = compressed.intAt(*at);
-    inside &= index >= -size && index < size;
+    if (index < -size || index >= size)
+      outside = index;
   });
-  if (!inside)
-    return reason("an index lies outside a dimension of size " + Twine(size));
+  if (outside)
+    return reason("index " + Twine(*outside) +
+                  " lies outside a dimension of size " + Twine(size));
   llvm::SmallVector<HostTensor> operands = {compressed,
                                             HostTensor::ofInt(size)};
   return mapInts(Element::I64, {&operands[0], &operands[1]},
