@@ -87,8 +87,9 @@ def CheckFitPass : Pass<"rt-check-fit", "::mlir::ModuleOp"> {
   let description = [{
     Compares the planned arenas with `limit`, and, where they are larger, fails with the
     largest tensors that are alive at the peak. The IR does not change. Runs
-    after `rt-plan-memory`:
+    after `rt-plan-memory`.
 
+    Before and After:
     ```mlir
     module attributes {rt.arenas = array<i64: 128, 64>} {
     }

@@ -22,7 +22,8 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {?} ]>}) -> tensor<4x6xf32> {
+    dist.mesh @m <["data"=2]>
+    func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"data"}, {?} ]>}) -> tensor<4x6xf32> {
       %0 = math.exp %x : tensor<4x6xf32>
       return %0 : tensor<4x6xf32>
     }
@@ -30,9 +31,10 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
 
     After:
     ```mlir
-    func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {} ]>})
-        -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {} ]>}) {
-      %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{"d"}, {} ]>]} : tensor<4x6xf32>
+    dist.mesh @m <["data"=2]>
+    func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"data"}, {} ]>})
+        -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"data"}, {} ]>}) {
+      %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{"data"}, {} ]>]} : tensor<4x6xf32>
       return %0 : tensor<4x6xf32>
     }
     ```
@@ -61,14 +63,14 @@ def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    %0 = nn.einsum "bh,hf->bf" %x, %w {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : ...
+    %0 = nn.einsum "bh,hf->bf" %x, %w {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
     ```
 
-    After, with h split by t in both operands:
+    After, with h split by "tensor" in both operands:
     ```mlir
     %0 = nn.einsum "bh,hf->bf" %x, %w {
-      dist.plan = {carry = #dist.axes<{}>, factors = [#dist.axes<{}>, #dist.axes<{"t"}>, #dist.axes<{}>]},
-      dist.sharding = [#dist.sharding<@m, [{}, {} ], partial = sum{"t"}>]} : ...
+      dist.plan = {carry = #dist.axes<{}>, factors = [#dist.axes<{}>, #dist.axes<{"tensor"}>, #dist.axes<{}>]},
+      dist.sharding = [#dist.sharding<@m, [{}, {} ], partial = sum{"tensor"}>]} : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
     ```
   }];
   let dependentDialects = ["::cleave::dist::DistDialect"];
@@ -89,17 +91,19 @@ def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {} ]>})
+    dist.mesh @m <["data"=2]>
+    func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"data"}, {} ]>})
         -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {} ]>}) {
       return %x : tensor<4x6xf32>
     }
     ```
 
-    After, with d = 2:
+    After:
     ```mlir
-    func.func @f(%x: tensor<2x6xf32> {dist.global_type = tensor<4x6xf32>, dist.sharding = #dist.sharding<@m, [{"d"}, {} ]>})
+    dist.mesh @m <["data"=2]>
+    func.func @f(%x: tensor<2x6xf32> {dist.global_type = tensor<4x6xf32>, dist.sharding = #dist.sharding<@m, [{"data"}, {} ]>})
         -> (tensor<4x6xf32> {dist.global_type = tensor<4x6xf32>, dist.sharding = #dist.sharding<@m, [{}, {} ]>}) {
-      %0 = dist.all_gather %x dims [0] over @m {"d"} purpose activation : (tensor<2x6xf32>) -> tensor<4x6xf32>
+      %0 = dist.all_gather %x dims [0] over @m {"data"} purpose activation : (tensor<2x6xf32>) -> tensor<4x6xf32>
       return %0 : tensor<4x6xf32>
     }
     ```
@@ -121,6 +125,7 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     partial, or of another kind; operands split on different dimensions by one
     axis; a result that is not as its `dist.sharding` says.
 
+    Before and After are the same. With the first dimension of %x split:
     ```mlir
     // Refused: exp of addends.
     %0 = nn.reduce sum %x dims = [0] : tensor<2x6xf32> -> tensor<6xf32>
@@ -140,13 +145,13 @@ def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    %0 = dist.all_reduce sum %a over @m {"d"} purpose gradient : tensor<6xf32>
-    %1 = dist.all_reduce sum %b over @m {"d"} purpose gradient : tensor<8xf32>
+    %0 = dist.all_reduce sum %a over @m {"data"} purpose gradient : tensor<6xf32>
+    %1 = dist.all_reduce sum %b over @m {"data"} purpose gradient : tensor<8xf32>
     ```
 
     After:
     ```mlir
-    %0:2 = dist.all_reduce sum %a, %b over @m {"d"} purpose gradient : tensor<6xf32>, tensor<8xf32>
+    %0:2 = dist.all_reduce sum %a, %b over @m {"data"} purpose gradient : tensor<6xf32>, tensor<8xf32>
     ```
   }];
   let options = [
