@@ -17,6 +17,7 @@
 #include "cleave/Kernels/Passes.h"
 #include "cleave/Memory/Passes.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Schedule/Passes.h"
 #include "cleave/Strategy/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -34,6 +35,7 @@ int main(int argc, char **argv) {
   cleave::check::registerCheckPasses();
   cleave::conversion::registerToRTPasses();
   cleave::memory::registerMemoryPasses();
+  cleave::schedule::registerSchedulePasses();
   cleave::registerPartitionPasses();
   cleave::registerPartitionPipeline();
   cleave::kernels::registerKernelsPasses();

@@ -116,6 +116,8 @@ struct SelectLibraryPass
       mergePads(sum);
       gone.insert(tree.begin(), tree.end());
     }
+    for (auto op : llvm::make_early_inc_range(func.getOps<dist::KeepFirstOp>()))
+      expandKeepFirst(op);
     for (auto op : llvm::make_early_inc_range(func.getOps<nn::EinsumOp>()))
       selectEinsum(op);
     for (rt::GemmOp gemm : SmallVector<rt::GemmOp>(func.getOps<rt::GemmOp>()))

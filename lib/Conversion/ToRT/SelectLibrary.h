@@ -3,6 +3,7 @@
 #ifndef CLEAVE_LIB_CONVERSION_TORT_SELECTLIBRARY_H
 #define CLEAVE_LIB_CONVERSION_TORT_SELECTLIBRARY_H
 
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 
@@ -18,6 +19,9 @@ void fuseEpilogue(rt::GemmOp op);
 /// Attention and its derivative on strided views.
 mlir::LogicalResult selectAttention(nn::AttentionOp op);
 mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
+
+/// A value on the first rank of a group and zeros elsewhere, elementwise.
+void expandKeepFirst(dist::KeepFirstOp op);
 
 /// pad(a) + pad(b) + ... of boxes that lie end to end -> nn.concat, so that the
 /// gradient of a split can be written in place. `add` is the last of the sum.

@@ -19,7 +19,8 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
     do sums of products and the addition to an accumulator of gradients.
     `nn.attention` and its derivative become library calls on strided views, so
     that query, key and value may be slices of one projection, and their gradients
-    pieces of one buffer. Kernels and collectives are left alone.
+    pieces of one buffer. `dist.keep_first` becomes elementwise work. Kernels and
+    collectives are left alone.
 
     Before:
     ```mlir
@@ -40,7 +41,7 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
     }
     ```
   }];
-  let dependentDialects = ["::cleave::nn::NNDialect", "::cleave::rt::RTDialect",
+  let dependentDialects = ["::cleave::nn::NNDialect", "::cleave::rt::RTDialect", "::cleave::dist::DistDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 

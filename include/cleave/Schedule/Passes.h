@@ -1,0 +1,18 @@
+// Passes of the schedule phase.
+
+#ifndef CLEAVE_SCHEDULE_PASSES_H
+#define CLEAVE_SCHEDULE_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace cleave {
+#define GEN_PASS_DECL
+#include "cleave/Schedule/Passes.h.inc"
+
+namespace schedule {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Schedule/Passes.h.inc"
+} // namespace schedule
+} // namespace cleave
+
+#endif
