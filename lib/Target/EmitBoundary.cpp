@@ -26,8 +26,8 @@ int64_t target::parameterOf(const BoundaryTable &table,
   return named(StringRef(buffer.name).rsplit('.').first);
 }
 
-static std::vector<program::SubAxis>
-subAxes(dist::MeshAttr mesh, ArrayRef<dist::AxisRefAttr> axes) {
+static std::vector<program::SubAxis> subAxes(dist::MeshAttr mesh,
+                                             ArrayRef<dist::AxisRefAttr> axes) {
   std::vector<program::SubAxis> result;
   for (dist::AxisRefAttr axis : axes)
     for (auto [index, candidate] : llvm::enumerate(mesh.getAxes()))

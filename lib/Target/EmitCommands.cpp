@@ -78,7 +78,8 @@ program::Launch CommandEmitter::launch(rt::LaunchOp op, int64_t &flops) {
   auto [entry, isNew] = kernelFlops.try_emplace(op.getKernel(), 0);
   if (isNew)
     if (auto kernel = module.lookupSymbol<func::FuncOp>(op.getKernel()))
-      kernel.walk([&](CostInterface cost) { entry->second += cost.getFlops(); });
+      kernel.walk(
+          [&](CostInterface cost) { entry->second += cost.getFlops(); });
   flops = entry->second;
   return launch;
 }

@@ -20,7 +20,8 @@ FailureOr<program::Program> target::emitProgram(ModuleOp module,
     if (!func->hasAttr(rt::kLifetimesAttr))
       return func.emitOpError("has no planned memory");
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
-      if (auto where = func.getArgAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
+      if (auto where =
+              func.getArgAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
         table->buffers[table->ofArgument(func, i)].offset = where[1];
     for (unsigned i = 0; i < func.getNumResults(); ++i)
       if (auto where =
@@ -42,8 +43,7 @@ FailureOr<program::Program> target::emitProgram(ModuleOp module,
           {axis.getName().str(), axis.getSize(), link.str()});
     }
   }
-  program.arenas.push_back(
-      {"state", program::Lifespan::Persistent, arenas[0]});
+  program.arenas.push_back({"state", program::Lifespan::Persistent, arenas[0]});
   program.arenas.push_back(
       {"transient", program::Lifespan::Transient, arenas[1]});
   if (failed(emitBoundary(*table, mesh, module, program)))

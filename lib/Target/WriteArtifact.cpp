@@ -24,8 +24,8 @@ struct TemporaryFolder {
     target = parent.str().str();
     name = llvm::sys::path::filename(parent);
     llvm::sys::path::remove_filename(parent);
-    llvm::sys::path::append(parent, "." + name + ".tmp-" +
-                                        std::to_string(::getpid()));
+    llvm::sys::path::append(parent,
+                            "." + name + ".tmp-" + std::to_string(::getpid()));
     path = parent.str().str();
   }
   ~TemporaryFolder() {
@@ -62,8 +62,7 @@ LogicalResult target::writeArtifact(ModuleOp module, const ManifestInfo &info,
   if (failed(program) || failed(manifest))
     return failure();
   TemporaryFolder temporary(folder);
-  if (std::error_code error =
-          llvm::sys::fs::create_directories(temporary.path))
+  if (std::error_code error = llvm::sys::fs::create_directories(temporary.path))
     return module.emitError("folder '")
            << temporary.path << "' cannot be made: " << error.message();
   if (!program->kernels.empty() &&
@@ -81,8 +80,7 @@ LogicalResult target::writeArtifact(ModuleOp module, const ManifestInfo &info,
     for (llvm::sys::fs::directory_iterator it(temporary.target, error), end;
          it != end && !error; it.increment(error))
       empty = false;
-    if (!empty &&
-        !llvm::sys::fs::exists(temporary.target + "/manifest.json"))
+    if (!empty && !llvm::sys::fs::exists(temporary.target + "/manifest.json"))
       return module.emitError("'")
              << temporary.target
              << "' exists and is no compiled program; choose another folder";

@@ -10,12 +10,20 @@ namespace cleave::driver {
 
 std::function<int()> addImport(CLI::App &app);
 std::function<int()> addCheck(CLI::App &app);
+std::function<int()> addCompile(CLI::App &app);
+std::function<int()> addTrain(CLI::App &app);
+std::function<int()> addInfer(CLI::App &app);
+std::function<int()> addExplain(CLI::App &app);
 std::function<int()> addConfig(CLI::App &app);
 std::function<int()> addOps(CLI::App &app);
 
 inline const Command commands[] = {
     {"import", "Read an ONNX model and print it in the nn dialect", addImport},
     {"check", "Compare the sharded with the unsharded program", addCheck},
+    {"compile", "Write a program that cleave-run runs", addCompile},
+    {"train", "Compile and train a model", addTrain},
+    {"infer", "Compile a model and run it forward", addInfer},
+    {"explain", "Memory, communication and kernels of a step", addExplain},
     {"config", "Show every key, its value and where it came from", addConfig},
     {"ops", "List the ONNX operators that are supported", addOps},
 };

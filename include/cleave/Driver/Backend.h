@@ -1,0 +1,42 @@
+// The second half of the compiler: from the program of one rank to an artifact.
+
+#ifndef CLEAVE_DRIVER_BACKEND_H
+#define CLEAVE_DRIVER_BACKEND_H
+
+#include "cleave/Target/Target.h"
+
+#include "mlir/Pass/PassManager.h"
+
+namespace cleave {
+
+struct BackendOptions {
+  /// Threads of a rank that a command may use; scratch memory depends on it.
+  int64_t threads = 1;
+  /// Bytes of memory of a rank; 0: no limit.
+  int64_t memoryLimit = 0;
+};
+
+/// Library calls and kernels.
+void buildKernelPhase(mlir::OpPassManager &passes);
+/// Command lists in their final order.
+void buildSchedulePhase(mlir::OpPassManager &passes);
+/// Addresses.
+void buildMemoryPhase(mlir::OpPassManager &passes,
+                      const BackendOptions &options);
+
+/// The three phases as `kernels`, `schedule` and `memory`, for cleave-opt.
+void registerBackendPhases();
+
+/// Runs all three on a local program, after which its memory is known.
+mlir::LogicalResult lowerToCommands(mlir::ModuleOp local,
+                                    const BackendOptions &options);
+
+/// And writes the artifact.
+mlir::LogicalResult compileLocal(mlir::ModuleOp local,
+                                 const BackendOptions &options,
+                                 const target::ManifestInfo &info,
+                                 llvm::StringRef folder);
+
+} // namespace cleave
+
+#endif

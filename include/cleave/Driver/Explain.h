@@ -1,0 +1,61 @@
+// The numbers of `cleave explain`: memory, communication, kernels.
+
+#ifndef CLEAVE_DRIVER_EXPLAIN_H
+#define CLEAVE_DRIVER_EXPLAIN_H
+
+#include "cleave/Memory/Footprint.h"
+#include "cleave/program.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// Collectives of one step that are alike.
+struct CollectiveCost {
+  std::string kind, purpose, source, dtype, link;
+  std::vector<std::string> axes;
+  int64_t groupSize = 1, count = 0;
+  int64_t payloadBytes = 0, sentBytes = 0, receivedBytes = 0, paddingBytes = 0;
+  double exposedMs = 0;
+};
+
+struct RankCost {
+  int64_t rank = 0;
+  int64_t flops = 0;
+  std::vector<CollectiveCost> collectives;
+};
+
+struct Explanation {
+  std::vector<std::pair<std::string, int64_t>> mesh;
+  int64_t ranks = 1;
+  int64_t batch = 0, perRankMicrobatch = 0, microbatches = 1, sequence = 0;
+  Footprint memory;
+  std::vector<RankCost> perRank;
+  /// Launches in one step, by kernel, most frequent first.
+  std::vector<std::pair<std::string, int64_t>> kernels;
+  std::vector<std::string> remarks;
+};
+
+/// Bytes that member `member` of a group sends and receives in one collective.
+struct Traffic {
+  int64_t sent = 0, received = 0, payload = 0;
+};
+Traffic trafficOf(const program::Collective &collective, int64_t groupSize,
+                  int64_t member);
+
+/// Counts one step: `loss_grad` once for each microbatch, then `update`; of a
+/// program without them, each action once.
+Explanation explain(const program::Program &program, const Footprint &memory,
+                    int64_t microbatches);
+
+void writeExplanation(const Explanation &explanation, llvm::raw_ostream &out);
+void writeExplanationJson(const Explanation &explanation,
+                          llvm::raw_ostream &out);
+
+} // namespace cleave
+
+#endif

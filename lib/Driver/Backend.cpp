@@ -1,0 +1,65 @@
+// From the program of one rank to an artifact.
+
+#include "cleave/Driver/Backend.h"
+
+#include "cleave/Conversion/ToRT/Passes.h"
+#include "cleave/Kernels/Passes.h"
+#include "cleave/Memory/Passes.h"
+#include "cleave/Schedule/Passes.h"
+
+#include "mlir/Pass/PassRegistry.h"
+
+using namespace mlir;
+using namespace cleave;
+
+void cleave::buildKernelPhase(OpPassManager &passes) {
+  passes.addPass(createSelectLibraryPass());
+  passes.addPass(createFormKernelsPass());
+  passes.addPass(createDedupeKernelsPass());
+}
+
+void cleave::buildSchedulePhase(OpPassManager &passes) {
+  passes.addPass(createHostToRTPass());
+  passes.addPass(createSchedulePass());
+  passes.addPass(createVerifyOrderPass());
+}
+
+void cleave::buildMemoryPhase(OpPassManager &passes,
+                              const BackendOptions &options) {
+  AddScratchPassOptions scratch;
+  scratch.threads = options.threads;
+  passes.addPass(createAddScratchPass(scratch));
+  passes.addPass(createPlanMemoryPass());
+  CheckFitPassOptions fit;
+  fit.limit = options.memoryLimit;
+  passes.addPass(createCheckFitPass(fit));
+}
+
+void cleave::registerBackendPhases() {
+  PassPipelineRegistration<>("kernels", "Library calls and kernels",
+                             buildKernelPhase);
+  PassPipelineRegistration<>("schedule", "Command lists in their final order",
+                             buildSchedulePhase);
+  PassPipelineRegistration<>("memory", "An address for every value",
+                             [](OpPassManager &passes) {
+                               buildMemoryPhase(passes, BackendOptions());
+                             });
+}
+
+LogicalResult cleave::lowerToCommands(ModuleOp local,
+                                      const BackendOptions &options) {
+  PassManager passes(local.getContext());
+  buildKernelPhase(passes);
+  buildSchedulePhase(passes);
+  buildMemoryPhase(passes, options);
+  return passes.run(local);
+}
+
+LogicalResult cleave::compileLocal(ModuleOp local,
+                                   const BackendOptions &options,
+                                   const target::ManifestInfo &info,
+                                   StringRef folder) {
+  if (failed(lowerToCommands(local, options)))
+    return failure();
+  return target::writeArtifact(local, info, options.threads, folder);
+}

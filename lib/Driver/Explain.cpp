@@ -1,0 +1,177 @@
+// Counting one step of a program.
+
+#include "cleave/Driver/Explain.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <tuple>
+
+using namespace cleave;
+
+// Until a cluster file says better: a link of a machine, and between machines.
+static constexpr double kIntraBytesPerMs = 10e6, kInterBytesPerMs = 2.5e6;
+static constexpr double kLatencyMs = 0.01;
+
+static const char *nameOf(program::CollectiveKind kind) {
+  constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
+                                   "all_to_all", "permute",    "broadcast"};
+  return names[static_cast<int>(kind)];
+}
+
+Traffic cleave::trafficOf(const program::Collective &collective,
+                          int64_t groupSize, int64_t member) {
+  using program::CollectiveKind;
+  int64_t width = program::sizeOf(collective.dtype), n = groupSize, total = 0;
+  for (const program::Transfer &part : collective.parts)
+    total += part.count;
+  Traffic traffic;
+  switch (collective.kind) {
+  case CollectiveKind::AllReduce: {
+    // Reduce-scatter and all-gather of chunks of ceil(total / n).
+    int64_t chunk = (total + n - 1) / n;
+    int64_t own = std::clamp<int64_t>(total - chunk * member, 0, chunk);
+    traffic.sent = traffic.received = total + (n - 2) * own;
+    traffic.payload = total;
+    break;
+  }
+  case CollectiveKind::AllGather:
+  case CollectiveKind::ReduceScatter:
+  case CollectiveKind::AllToAll:
+    traffic.sent = traffic.received = (n - 1) * total;
+    traffic.payload = n * total;
+    break;
+  case CollectiveKind::Permute: {
+    const auto &sources = collective.sources;
+    for (int64_t target = 0; target < n; ++target)
+      if (target != member && sources[target] == member)
+        traffic.sent += total;
+    if (sources[member] >= 0 && sources[member] != member)
+      traffic.received = total;
+    traffic.payload = total;
+    break;
+  }
+  case CollectiveKind::Broadcast:
+    (member == collective.root ? traffic.sent : traffic.received) =
+        member == collective.root ? (n - 1) * total : total;
+    traffic.payload = total;
+    break;
+  }
+  traffic.sent *= width;
+  traffic.received *= width;
+  traffic.payload *= width;
+  return traffic;
+}
+
+/// The rank's row-major index over the group's axes.
+static int64_t memberOf(const program::Program &program,
+                        const program::Collective &collective, int64_t rank) {
+  std::vector<int64_t> index(program.mesh.size());
+  for (size_t axis = program.mesh.size(); axis-- > 0;) {
+    index[axis] = rank % program.mesh[axis].size;
+    rank /= program.mesh[axis].size;
+  }
+  int64_t member = 0;
+  for (const program::SubAxis &part : collective.group) {
+    int64_t inner = program.mesh[part.axis].size / (part.pre * part.size);
+    member = member * part.size + index[part.axis] / inner % part.size;
+  }
+  return member;
+}
+
+/// How often each action runs in one step.
+static std::vector<std::pair<const program::Action *, int64_t>>
+stepOf(const program::Program &program, int64_t microbatches) {
+  std::vector<std::pair<const program::Action *, int64_t>> step;
+  const program::Action *lossGrad = program.findAction("loss_grad");
+  const program::Action *update = program.findAction("update");
+  if (lossGrad)
+    step.push_back({lossGrad, microbatches});
+  if (update)
+    step.push_back({update, 1});
+  if (step.empty())
+    for (const program::Action &action : program.actions)
+      step.push_back({&action, 1});
+  return step;
+}
+
+static std::vector<CollectiveCost>
+collectivesOf(const program::Program &program, int64_t microbatches,
+              int64_t rank) {
+  std::vector<CollectiveCost> costs;
+  std::map<std::tuple<std::string, std::vector<std::string>, std::string,
+                      std::string, std::string>,
+           size_t>
+      known;
+  for (auto [action, times] : stepOf(program, microbatches))
+    for (const program::Command &command : action->commands) {
+      auto *collective = std::get_if<program::Collective>(&command.op);
+      if (!collective)
+        continue;
+      CollectiveCost cost;
+      cost.kind = nameOf(collective->kind);
+      cost.purpose = program.strings[collective->purpose];
+      cost.source = program.strings[command.source];
+      cost.dtype = program::nameOf(collective->dtype);
+      cost.link = "intra";
+      for (const program::SubAxis &part : collective->group) {
+        const program::MeshAxis &axis = program.mesh[part.axis];
+        cost.axes.push_back(axis.name);
+        cost.groupSize *= part.size;
+        if (axis.link == "inter")
+          cost.link = axis.link;
+      }
+      Traffic traffic = trafficOf(*collective, cost.groupSize,
+                                  memberOf(program, *collective, rank));
+      auto [entry, isNew] = known.try_emplace(
+          {cost.kind, cost.axes, cost.purpose, cost.source, cost.dtype},
+          costs.size());
+      if (isNew)
+        costs.push_back(cost);
+      CollectiveCost &sum = costs[entry->second];
+      sum.count += times;
+      sum.payloadBytes += times * traffic.payload;
+      sum.sentBytes += times * traffic.sent;
+      sum.receivedBytes += times * traffic.received;
+      double rate = cost.link == "inter" ? kInterBytesPerMs : kIntraBytesPerMs;
+      sum.exposedMs +=
+          times * (traffic.sent / rate + kLatencyMs * (cost.groupSize - 1));
+    }
+  return costs;
+}
+
+Explanation cleave::explain(const program::Program &program,
+                            const Footprint &memory, int64_t microbatches) {
+  Explanation result;
+  for (const program::MeshAxis &axis : program.mesh)
+    result.mesh.push_back({axis.name, axis.size});
+  result.ranks = program.numRanks();
+  result.microbatches = microbatches;
+  result.memory = memory;
+  for (const program::Boundary &entry : program.boundary) {
+    bool data = entry.role == "tokens" || entry.role == "input" ||
+                entry.role == "labels";
+    if (!data || entry.localShape.empty())
+      continue;
+    result.batch = entry.globalShape[0] * microbatches;
+    result.perRankMicrobatch = entry.localShape[0];
+    if (entry.role == "tokens" && entry.globalShape.size() > 1)
+      result.sequence = entry.globalShape[1];
+  }
+  std::map<std::string, int64_t> launches;
+  int64_t flops = 0;
+  for (auto [action, times] : stepOf(program, microbatches))
+    for (const program::Command &command : action->commands) {
+      flops += times * command.flops;
+      if (auto *launch = std::get_if<program::Launch>(&command.op))
+        launches[program.kernels[launch->kernel].symbol] += times;
+    }
+  result.kernels.assign(launches.begin(), launches.end());
+  llvm::stable_sort(result.kernels, [](const auto &x, const auto &y) {
+    return x.second > y.second;
+  });
+  for (int64_t rank = 0; rank < result.ranks; ++rank)
+    result.perRank.push_back(
+        {rank, flops, collectivesOf(program, microbatches, rank)});
+  return result;
+}

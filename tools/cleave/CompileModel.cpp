@@ -1,0 +1,125 @@
+// From a model to an artifact, with a cache.
+
+#include "CompileModel.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+using namespace mlir;
+namespace fs = std::filesystem;
+
+namespace cleave::driver {
+
+int64_t threadsPerRank(const Config &config, const Mesh &mesh) {
+  if (config.target.threadsPerRank > 0)
+    return config.target.threadsPerRank;
+  int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  return std::max<int64_t>(1, cores / std::max<int64_t>(1, mesh.ranks()));
+}
+
+static void eraseFunction(ModuleOp module, StringRef name) {
+  if (auto func = module.lookupSymbol<func::FuncOp>(name))
+    func.erase();
+}
+
+Lowered lowerModel(const std::string &path, const Config &config,
+                   const Mesh &mesh, Purpose purpose, MLIRContext &context,
+                   bool readWeights, std::vector<std::string> *remarks) {
+  Lowered lowered;
+  lowered.module = loadModel(path, config, context, readWeights);
+  ModuleOp module = *lowered.module;
+  if (purpose != Purpose::Infer) {
+    runTrainPhase(module, config, /*tapGradients=*/false);
+    if (purpose == Purpose::Train)
+      eraseFunction(module, nn::kForwardFunc);
+  }
+  target::noteVocabulary(module);
+  runShardPhase(module, config, mesh);
+  lowered.backend.threads = threadsPerRank(config, mesh);
+  lowered.info.model = fs::path(path).stem().string();
+  fs::path folder = fs::absolute(path).lexically_normal().parent_path();
+  lowered.info.weightsFolder = folder.string();
+  lowered.info.configJson = writeConfigJson(config);
+  lowered.info.microbatches =
+      purpose == Purpose::Infer ? 1 : config.train.microbatches;
+  if (auto batch = config.dims.find("batch");
+      batch != config.dims.end() && purpose != Purpose::Infer)
+    lowered.info.batch = batch->second;
+  if (config.data.labels != "next")
+    lowered.info.labelsSource = config.data.labels;
+  Diagnostics diagnostics(context, /*remarks=*/false);
+  if (failed(lowerToCommands(module, lowered.backend)))
+    diagnostics.fail(BadUsage);
+  return lowered;
+}
+
+void compileModel(const std::string &path, const Config &config,
+                  const Mesh &mesh, Purpose purpose, bool readWeights,
+                  const std::string &folder) {
+  MLIRContext context;
+  registerAll(context);
+  Lowered lowered =
+      lowerModel(path, config, mesh, purpose, context, readWeights);
+  Diagnostics diagnostics(context);
+  if (failed(target::writeArtifact(*lowered.module, lowered.info,
+                                   lowered.backend.threads, folder)))
+    diagnostics.fail(BadUsage);
+}
+
+static std::string readFile(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file)
+    throw Failure(BadUsage, "model '" + path + "' cannot be read");
+  return text.str();
+}
+
+std::string compileCached(const std::string &path, const Config &config,
+                          const Mesh &mesh, Purpose purpose,
+                          const std::string &cache) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    throw Failure(BadUsage, "model '" + path + "' is no file");
+  // What the artifact depends on; where the data lies is said when it runs.
+  Config keyed = config;
+  keyed.data.path.clear();
+  llvm::SHA256 hash;
+  for (const std::string &part :
+       {std::string(CLEAVE_VERSION), readFile(path),
+        fs::absolute(path).lexically_normal().string(), writeConfigJson(keyed),
+        std::to_string(threadsPerRank(config, mesh)),
+        std::to_string(static_cast<int>(purpose))}) {
+    hash.update(std::to_string(part.size()) + ":");
+    hash.update(part);
+  }
+  // The compiler itself: a rebuilt one compiles again.
+  fs::path self = fs::read_symlink("/proc/self/exe", error);
+  hash.update(std::to_string(
+      fs::last_write_time(self, error).time_since_epoch().count()));
+  auto digest = hash.final();
+  std::string name = fs::path(path).stem().string() + "-" +
+                     llvm::toHex(digest, /*LowerCase=*/true).substr(0, 16);
+  fs::path folder = fs::path(cache) / name;
+  if (fs::exists(folder / "manifest.json", error))
+    return folder.string();
+  fs::create_directories(cache, error);
+  if (error)
+    throw Failure(BadUsage,
+                  "cache '" + cache + "' cannot be made: " + error.message());
+  compileModel(path, config, mesh, purpose, purpose == Purpose::Train,
+               folder.string());
+  return folder.string();
+}
+
+} // namespace cleave::driver

@@ -1,0 +1,46 @@
+// From a model to planned command lists, and to an artifact.
+
+#ifndef CLEAVE_TOOLS_COMPILEMODEL_H
+#define CLEAVE_TOOLS_COMPILEMODEL_H
+
+#include "Phases.h"
+
+#include "cleave/Driver/Backend.h"
+
+namespace cleave::driver {
+
+enum class Purpose {
+  Train,   // everything but @forward, whose outputs training does not keep
+  Infer,   // @forward alone
+  Compile, // all
+};
+
+struct Lowered {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  target::ManifestInfo info;
+  BackendOptions backend;
+};
+
+// Threads of a rank: as configured, else the cores shared among the ranks.
+int64_t threadsPerRank(const Config &config, const Mesh &mesh);
+
+// Runs all phases but the writing of files. Fails with BadUsage. `remarks`:
+// where remarks go, or null: nowhere.
+Lowered lowerModel(const std::string &path, const Config &config,
+                   const Mesh &mesh, Purpose purpose,
+                   mlir::MLIRContext &context, bool readWeights,
+                   std::vector<std::string> *remarks = nullptr);
+
+// And writes the artifact.
+void compileModel(const std::string &path, const Config &config,
+                  const Mesh &mesh, Purpose purpose, bool readWeights,
+                  const std::string &folder);
+
+// The folder of a compiled model in the cache, compiled now if it is not there.
+std::string compileCached(const std::string &path, const Config &config,
+                          const Mesh &mesh, Purpose purpose,
+                          const std::string &cache);
+
+} // namespace cleave::driver
+
+#endif // CLEAVE_TOOLS_COMPILEMODEL_H

@@ -1,0 +1,58 @@
+// cleave explain: memory, communication and kernels of a step, without running
+// it and without reading weights.
+
+#include "CompileModel.h"
+#include "commands/Commands.h"
+
+#include "cleave/Driver/Explain.h"
+
+#include <iostream>
+#include <memory>
+
+using namespace cleave;
+using namespace cleave::driver;
+
+std::function<int()> driver::addExplain(CLI::App &app) {
+  struct Options : CommonOptions {
+    std::string model;
+    bool json = false, remarks = false;
+  };
+  auto options = std::make_shared<Options>();
+  app.add_option("model", options->model, "an ONNX file, or nn IR")
+      ->type_name("MODEL")
+      ->required();
+  app.add_flag("--json", options->json, "print JSON");
+  app.add_flag("--remarks", options->remarks,
+               "also say what the compiler decided and why");
+  addConfigFlags(app, *options);
+  addRanksFlag(app, *options);
+  return [options] {
+    LoadedConfig loaded = loadConfigOrFail(*options);
+    Mesh mesh = resolveMeshOrFail(loaded.config, *options);
+    mlir::MLIRContext context;
+    registerAll(context);
+    std::vector<std::string> remarks;
+    Lowered lowered = lowerModel(options->model, loaded.config, mesh,
+                                 Purpose::Train, context, /*readWeights=*/false,
+                                 options->remarks ? &remarks : nullptr);
+    Diagnostics diagnostics(context);
+    auto program =
+        target::emitProgram(*lowered.module, lowered.backend.threads);
+    auto memory = footprintOf(*lowered.module);
+    if (mlir::failed(program) || mlir::failed(memory))
+      diagnostics.fail(BadUsage);
+    Explanation explanation =
+        explain(*program, *memory, lowered.info.microbatches);
+    if (lowered.info.batch)
+      explanation.batch = lowered.info.batch;
+    explanation.remarks = remarks;
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    if (options->json)
+      writeExplanationJson(explanation, out);
+    else
+      writeExplanation(explanation, out);
+    std::cout << text;
+    return Success;
+  };
+}

@@ -1,0 +1,97 @@
+// cleave train and cleave infer: compile (cached), then become cleave-run.
+
+#include "../../cleave-run/Flags.h"
+#include "CompileModel.h"
+#include "commands/Commands.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <unistd.h>
+
+using namespace cleave;
+using namespace cleave::driver;
+
+namespace {
+
+struct Options : CommonOptions {
+  std::string model;
+  RunFlags flags;
+  // The options that cleave-run also has, to be handed on.
+  std::vector<CLI::Option *> handedOn;
+};
+
+// Replaces this process by `cleave-run FOLDER ACTION flags...`.
+[[noreturn]] void become(const Options &options, const std::string &folder,
+                         const std::string &action) {
+  std::error_code error;
+  std::filesystem::path self =
+      std::filesystem::read_symlink("/proc/self/exe", error);
+  std::string program = (self.parent_path() / "cleave-run").string();
+  std::vector<std::string> words = {program, folder, action};
+  for (const CLI::Option *option : options.handedOn) {
+    if (!option->count())
+      continue;
+    words.push_back(option->get_name());
+    if (option->get_items_expected_max() == 0) // a flag
+      continue;
+    std::string value;
+    for (const std::string &part : option->results())
+      value += (value.empty() ? "" : ",") + part;
+    words.push_back(value);
+  }
+  std::vector<char *> argv;
+  for (std::string &word : words)
+    argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::cout.flush();
+  ::execv(program.c_str(), argv.data());
+  throw Failure(RunFailed,
+                "'" + program + "' cannot be started: " + std::strerror(errno));
+}
+
+std::shared_ptr<Options> addFlags(CLI::App &app,
+                                  void (*own)(CLI::App &, RunFlags &)) {
+  auto options = std::make_shared<Options>();
+  own(app, options->flags);
+  addExecutorFlags(app, options->flags);
+  for (CLI::Option *option : app.get_options())
+    if (option->get_name() != "--help" && option->get_name() != "--ranks")
+      options->handedOn.push_back(option);
+  app.remove_option(app.get_option("--ranks"));
+  app.add_option("model", options->model, "an ONNX file, or nn IR")
+      ->type_name("MODEL")
+      ->required();
+  addConfigFlags(app, *options);
+  addRanksFlag(app, *options);
+  addCacheFlag(app, *options);
+  return options;
+}
+
+} // namespace
+
+std::function<int()> driver::addTrain(CLI::App &app) {
+  auto options = addFlags(app, addTrainFlags);
+  return [options] {
+    LoadedConfig loaded = loadConfigOrFail(*options);
+    Mesh mesh = resolveMeshOrFail(loaded.config, *options);
+    std::string folder = compileCached(options->model, loaded.config, mesh,
+                                       Purpose::Train, options->cache);
+    become(*options, folder, "train");
+    return Success;
+  };
+}
+
+std::function<int()> driver::addInfer(CLI::App &app) {
+  auto options = addFlags(app, addInferFlags);
+  return [options] {
+    LoadedConfig loaded = loadConfigOrFail(*options);
+    Mesh mesh = resolveMeshOrFail(loaded.config, *options);
+    std::string folder = compileCached(options->model, loaded.config, mesh,
+                                       Purpose::Infer, options->cache);
+    become(*options, folder, "infer");
+    return Success;
+  };
+}
