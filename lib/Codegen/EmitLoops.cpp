@@ -49,6 +49,7 @@ LogicalResult Emitter::run() {
     addresses.push_back(LLVM::LoadOp::create(b, pointer, slot));
   }
   scopes.push_back(std::make_unique<Scope>(0, entry, nullptr));
+  allocateBuffers();
   switch (plan.shape) {
   case KernelPlan::Shape::Flat:
     emitFlat();
@@ -89,7 +90,8 @@ void Emitter::emitRows() {
   auto loop = beginFor(func.getArgument(2), func.getArgument(3),
                        constantIndex(1), plan.row->loops, {});
   loopValues[plan.row->loop] = loop.getInductionVar();
-  for (const ColumnLoop &columnLoop : plan.loops) {
+  for (auto [number, columnLoop] : llvm::enumerate(plan.loops)) {
+    loopNumber = number;
     Value begin = constantIndex(0);
     int64_t size = columnLoop.columns->lane->size;
     emitColumnLoop(columnLoop, {begin, constantIndex(size), size});
@@ -303,9 +305,15 @@ void Emitter::emitLaneBody(const ColumnLoop &loop, int copies,
       accumulator = sum;
     }
   }
-  for (int copy = 0; copy < copies; ++copy)
+  for (int copy = 0; copy < copies; ++copy) {
     for (const kernels::Store &target : loop.stores)
       store(target, copy);
+    for (const Node &node : plan.nodes)
+      if (auto found = plan.buffers.find(&node);
+          found != plan.buffers.end() && found->second.first == loopNumber &&
+          found->second.result < 0)
+        storeBuffer(found->second, copy);
+  }
   copyCount = saved;
 }
 

@@ -72,6 +72,13 @@ Value Emitter::emit(const Node *node, int copy) {
   }
   assert(node->kind != Node::Kind::Reduced &&
          "a row's reduction is emitted before what needs it");
+  const RowBuffer *buffer =
+      isLane(node) ? plan.bufferOf(node, loopNumber) : nullptr;
+  if (buffer) {
+    OpBuilder::InsertionGuard guard(b);
+    moveTo(scope);
+    return scope.values[{node, copy}] = loadBuffer(*buffer, copy);
+  }
   // Operands first: they may belong to outer scopes.
   for (const Node *operand : node->operands)
     emit(operand, copy);
@@ -434,4 +441,57 @@ void Emitter::store(const kernels::Store &target, int copy) {
     LLVM::MaskedStoreOp::create(b, value, where, mask, alignment);
   else
     LLVM::StoreOp::create(b, value, where, alignment);
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers of a row
+//===----------------------------------------------------------------------===//
+
+/// On the stack: kernels allocate nothing else. Whole vectors fit at the end.
+void Emitter::allocateBuffers() {
+  for (const Node &node : plan.nodes) {
+    auto found = plan.buffers.find(&node);
+    if (found == plan.buffers.end() || found->second.result >= 0)
+      continue;
+    int64_t count = found->second.columns->count + lanes;
+    bufferAddresses[&node] = LLVM::AllocaOp::create(
+        b, LLVM::LLVMPointerType::get(b.getContext()), storageOf(node.type),
+        constantIndex(count), /*alignment=*/64);
+  }
+}
+
+Value Emitter::loadBuffer(const RowBuffer &buffer, int copy) {
+  if (buffer.result >= 0) {
+    // The result's own memory, written by an earlier loop of this row.
+    Node read = *buffer.value;
+    read.kind = Node::Kind::Load;
+    read.source = plan.arguments.size() + buffer.result;
+    for (const Store &target : plan.loops[buffer.first].stores)
+      if (static_cast<int>(target.result) == buffer.result)
+        read.index = target.index;
+    read.guard = nullptr;
+    return createLoad(&read, copy);
+  }
+  Type storage = storageOf(buffer.value->type);
+  Value where = address(bufferAddresses.lookup(buffer.value),
+                        emitLaneBase(buffer.columns->index(), copy),
+                        buffer.value->type);
+  unsigned alignment = std::max(1u, storage.getIntOrFloatBitWidth() / 8);
+  Value loaded = LLVM::LoadOp::create(b, vectorOf(storage), where, alignment);
+  if (storage == buffer.value->type)
+    return loaded;
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, loaded,
+                               constantOf(loaded.getType(), 0));
+}
+
+void Emitter::storeBuffer(const RowBuffer &buffer, int copy) {
+  Value value = emitLanes(buffer.value, copy);
+  Type storage = storageOf(buffer.value->type);
+  if (storage != buffer.value->type)
+    value = arith::ExtUIOp::create(b, vectorOf(storage), value);
+  Value where = address(bufferAddresses.lookup(buffer.value),
+                        emitLaneBase(buffer.columns->index(), copy),
+                        buffer.value->type);
+  LLVM::StoreOp::create(b, value, where,
+                        std::max(1u, storage.getIntOrFloatBitWidth() / 8));
 }

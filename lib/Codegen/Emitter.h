@@ -89,6 +89,9 @@ private:
   bool isContiguous(const IndexExpr &index) const;
   Value emitLaneBase(const IndexExpr &index, int copy);
   void store(const kernels::Store &target, int copy);
+  Value loadBuffer(const kernels::RowBuffer &buffer, int copy);
+  void storeBuffer(const kernels::RowBuffer &buffer, int copy);
+  void allocateBuffers();
   Value both(Value a, Value b);
 
   Value address(Value base, Value index, mlir::Type element);
@@ -115,7 +118,10 @@ private:
   llvm::DenseMap<unsigned, Value> loopValues;
   llvm::DenseMap<mlir::Attribute, mlir::LLVM::GlobalOp> tables;
 
+  llvm::DenseMap<const Node *, Value> bufferAddresses;
+
   const IndexVar *lane = nullptr; ///< of the loop being written
+  size_t loopNumber = 0;          ///< of the plan's loops
   int copyCount = 1;
   Value mask; ///< of an incomplete vector
 };

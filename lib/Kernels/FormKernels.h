@@ -32,7 +32,7 @@ struct Unit {
   llvm::SmallVector<mlir::Operation *> ops; ///< in program order
   llvm::SmallVector<mlir::Value> outputs;   ///< read outside
   std::set<int> producers, consumers;       ///< numbers of units
-  int last = 0;                             ///< position of the last operation
+  int first = 0, last = 0; ///< positions of the first and last operation
   int rank = 0;                             ///< in a topological order
   double cost = 0;
   bool alive = true;
@@ -71,6 +71,8 @@ private:
   std::unique_ptr<KernelPlan> plan(const Unit &unit,
                                    llvm::ArrayRef<mlir::Value> outputs);
   bool pathBetween(int from, int to, bool ignoreDirect) const;
+  bool keepsLongAlive(const Unit &early, const Unit &late, int earlyNumber,
+                      int lateNumber) const;
   /// Merges two units into the first if that is legal and cheaper.
   bool tryMerge(int a, int b);
   void mergeAlongEdges();
@@ -82,6 +84,8 @@ private:
   llvm::DenseMap<mlir::Operation *, Place> places;
   llvm::DenseMap<mlir::Operation *, int> positions;
   llvm::DenseMap<mlir::Operation *, int> unitOf;
+  /// Number of library calls and collectives before each position.
+  std::vector<int> callsBefore;
   /// The operation that a decomposed one came from: number and mnemonic.
   struct Origin {
     int number;

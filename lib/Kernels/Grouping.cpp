@@ -210,14 +210,22 @@ LogicalResult Grouping::createUnits() {
           unitOfOrigin.try_emplace(origins.lookup(&op).number, number);
       number = entry->second;
     }
-    if (number == static_cast<int>(units.size()))
+    if (number == static_cast<int>(units.size())) {
       units.emplace_back();
+      units.back().first = positions[&op];
+    }
     Unit &unit = units[number];
     unit.isKernel = place == Place::Kernel;
     unit.ops.push_back(&op);
     unit.last = positions[&op];
     unit.reductions += isa<nn::ReduceOp>(op);
     unitOf[&op] = number;
+  }
+  int calls = 0;
+  for (Operation &op : func.front()) {
+    callsBefore.push_back(calls);
+    calls += placeOf(&op) == Place::Host && !isFreePlacement(&op) &&
+             !isa<arith::ConstantOp>(op);
   }
   return success();
 }
@@ -346,6 +354,27 @@ bool Grouping::pathBetween(int from, int to, bool ignoreDirect) const {
   return false;
 }
 
+/// Whether running `late` together with `early` would compute large values long
+/// before they are needed: what the backward pass can recompute from
+/// saved values must not be saved beside them.
+bool Grouping::keepsLongAlive(const Unit &early, const Unit &late,
+                              int earlyNumber, int lateNumber) const {
+  constexpr int farCalls = 3;
+  int due = late.first;
+  for (int consumer : early.consumers)
+    if (consumer != lateNumber)
+      due = std::min(due, units[consumer].first);
+  if (callsBefore[late.first] - callsBefore[due] < farCalls)
+    return false;
+  auto bytes = [&](const Unit &unit) {
+    int64_t sum = 0;
+    for (Value value : unit.outputs)
+      sum += bytesOf(value.getType());
+    return sum;
+  };
+  return bytes(late) * 8 > bytes(early);
+}
+
 bool Grouping::tryMerge(int a, int b) {
   auto key = std::pair(std::min(a, b), std::max(a, b));
   if (refused.contains(key))
@@ -356,6 +385,10 @@ bool Grouping::tryMerge(int a, int b) {
     return false;
   };
   if (pathBetween(a, b, true) || pathBetween(b, a, true))
+    return refuse();
+  bool aFirst = first.first < second.first;
+  if (keepsLongAlive(aFirst ? first : second, aFirst ? second : first,
+                     aFirst ? a : b, aFirst ? b : a))
     return refuse();
   Unit merged;
   merged.isKernel = true;
@@ -376,6 +409,11 @@ bool Grouping::tryMerge(int a, int b) {
   auto planned = plan(merged, merged.outputs);
   if (!planned || planned->cost >= first.cost + second.cost)
     return refuse();
+  // A row of its own is one thread's: not for what was parallel before.
+  bool oneRow = planned->shape == KernelPlan::Shape::Rows &&
+                planned->row->size == 1;
+  if (oneRow && !scalars)
+    return refuse();
   size_t big = 0;
   for (Value argument : planned->arguments)
     big += typeOf(argument).getNumElements() > 1;
@@ -383,6 +421,7 @@ bool Grouping::tryMerge(int a, int b) {
     return refuse();
 
   merged.cost = planned->cost;
+  merged.first = std::min(first.first, second.first);
   merged.last = std::max(first.last, second.last);
   merged.producers = first.producers;
   merged.producers.insert(second.producers.begin(), second.producers.end());

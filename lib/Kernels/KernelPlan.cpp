@@ -42,6 +42,7 @@ struct Request {
       error = builder.error;
       return nullptr;
     }
+    assignBuffers(*plan);
     estimate(*plan);
     return plan;
   }
@@ -164,26 +165,32 @@ std::unique_ptr<KernelPlan> KernelPlan::create(func::FuncOp kernel,
       error);
 }
 
-/// Adds what `node` reads in the same iteration to `seen`.
-static void collect(const Node *node, llvm::DenseSet<const Node *> &seen);
-static void collect(const IndexExpr &index,
-                    llvm::DenseSet<const Node *> &seen) {
-  for (auto [var, factor] : index.terms()) {
-    if (var->node)
-      collect(var->node, seen);
-    collect(var->base, seen);
+namespace {
+/// What one loop of a plan reads.
+struct Reads {
+  const KernelPlan &plan;
+  size_t loop;
+  llvm::DenseSet<const Node *> nodes;
+
+  void add(const IndexExpr &index) {
+    for (auto [var, factor] : index.terms()) {
+      if (var->node)
+        add(var->node);
+      add(var->base);
+    }
   }
-}
-static void collect(const Node *node, llvm::DenseSet<const Node *> &seen) {
-  if (!node || !seen.insert(node).second)
-    return;
-  for (const Node *operand : node->operands)
-    collect(operand, seen);
-  collect(node->guard, seen);
-  collect(node->index, seen);
-  if (node->reduction && !node->reduction->perRow())
-    collect(node->reduction->input, seen);
-}
+  void add(const Node *node) {
+    if (!node || plan.bufferOf(node, loop) || !nodes.insert(node).second)
+      return;
+    for (const Node *operand : node->operands)
+      add(operand);
+    add(node->guard);
+    add(node->index);
+    if (node->reduction && !node->reduction->perRow())
+      add(node->reduction->input);
+  }
+};
+} // namespace
 
 SmallVector<std::pair<int64_t, int64_t>> KernelPlan::inPlace() const {
   SmallVector<std::pair<int64_t, int64_t>> result;
@@ -191,15 +198,17 @@ SmallVector<std::pair<int64_t, int64_t>> KernelPlan::inPlace() const {
     return result;
   // What is loaded in each loop; scalars of a row are read between them, so
   // they count for the last one, that of the row's stores.
-  std::vector<llvm::DenseSet<const Node *>> read(loops.size() + 1);
+  std::vector<Reads> read;
   for (auto [number, loop] : llvm::enumerate(loops)) {
+    read.push_back({*this, number, {}});
     for (const Reduction *reduction : loop.reductions)
-      collect(reduction->input, read[number]);
+      read.back().add(reduction->input);
     for (const Store &store : loop.stores)
-      collect(store.value, read[number]);
+      read.back().add(store.value);
   }
+  read.push_back({*this, loops.size(), {}});
   for (const Store &store : rowStores)
-    collect(store.value, read.back());
+    read.back().add(store.value);
 
   auto find = [&](const Store &store, size_t position) {
     for (auto [number, argument] : llvm::enumerate(arguments)) {
@@ -207,7 +216,7 @@ SmallVector<std::pair<int64_t, int64_t>> KernelPlan::inPlace() const {
         continue;
       bool good = true, used = false;
       for (size_t at = 0; at < read.size(); ++at)
-        for (const Node *node : read[at])
+        for (const Node *node : read[at].nodes)
           if (node->kind == Node::Kind::Load && node->source == number) {
             used = true;
             good &=
@@ -319,6 +328,9 @@ void KernelPlan::print(llvm::raw_ostream &os) const {
   };
   for (const ColumnLoop &loop : loops) {
     os << "  loop";
+    for (const auto &[node, buffer] : buffers)
+      if (&loops[buffer.first] == &loop)
+        os << " keeps n" << node->id;
     if (loop.columns->outer->size > 1)
       os << " i" << loop.columns->outer->loop << " < "
          << loop.columns->outer->size << ",";

@@ -73,6 +73,10 @@ private:
   llvm::DenseMap<mlir::Operation *, Node *> rowReductions;
 };
 
+/// Decides which values of a row are kept between its loops.
+void assignBuffers(KernelPlan &plan);
+/// Rough cycles of one elementwise operation on a vector.
+double weightOf(mlir::Operation *op);
 /// Sets extent, grain, cost and irregular.
 void estimate(KernelPlan &plan);
 

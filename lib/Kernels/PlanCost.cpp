@@ -9,17 +9,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-namespace {
-
-constexpr double kLanes = 8;        // elements of a typical vector
-constexpr double kLoad = 2;         // a vector from a cache
-constexpr double kStore = 3;        // a vector to a cache
-constexpr double kScalarAccess = 4; // an element that is not next to another
-constexpr double kDivision = 6;     // of integers, by a constant
-constexpr double kLaunch = 3000;    // starting a kernel
-constexpr double kPiece = 20000;    // worth a thread
-
-double weightOf(Operation *op) {
+double cleave::kernels::weightOf(Operation *op) {
   if (isa<arith::DivFOp, math::SqrtOp, math::RsqrtOp, arith::MulUIExtendedOp,
           arith::MulSIExtendedOp, arith::RemFOp>(op))
     return 5;
@@ -31,6 +21,17 @@ double weightOf(Operation *op) {
   return isa<math::MathDialect>(op->getDialect()) ? 20 : 1;
 }
 
+namespace {
+
+constexpr double kLanes = 8;        // elements of a typical vector
+constexpr double kLoad = 4;         // a vector from memory
+constexpr double kReload = 1;       // a vector that this row has read before
+constexpr double kStore = 4;        // a vector to memory
+constexpr double kScalarAccess = 4; // an element that is not next to another
+constexpr double kDivision = 6;     // of integers, by a constant
+constexpr double kLaunch = 3000;    // starting a kernel
+constexpr double kPiece = 20000;    // worth a thread
+
 class Estimator {
 public:
   explicit Estimator(KernelPlan &plan) : plan(plan) {}
@@ -40,8 +41,9 @@ public:
       scatter();
       return;
     }
-    for (const ColumnLoop &loop : plan.loops) {
+    for (auto [number, loop] : llvm::enumerate(plan.loops)) {
       seen.clear();
+      current = number;
       lane = loop.columns->lane;
       double rows = plan.row ? plan.row->size : 1;
       plan.cost += rows * loop.columns->outer->size * 6 + rows * 10;
@@ -153,6 +155,14 @@ private:
     bool inLane = lane && node->loops & lane->loops;
     if (!(inLane ? seen : seenOutside).insert(node).second)
       return;
+    if (inLane)
+      if (auto found = plan.buffers.find(node); found != plan.buffers.end()) {
+        bool stored = found->second.result >= 0;
+        if (current > found->second.first || !stored)
+          plan.cost += vectors(node->loops) * kReload;
+        if (current > found->second.first)
+          return;
+      }
     for (const Node *operand : node->operands)
       visit(operand);
     if (node->guard)
@@ -173,7 +183,8 @@ private:
         plan.cost += trips(node->loops) * kScalarAccess;
         plan.irregular += 1;
       } else {
-        plan.cost += times * (node->guard && inLane ? 2 * kLoad : kLoad);
+        double access = touched.insert(node).second ? kLoad : kReload;
+        plan.cost += times * (node->guard && inLane ? 2 * access : access);
       }
       break;
     }
@@ -194,7 +205,8 @@ private:
 
   KernelPlan &plan;
   const IndexVar *lane = nullptr;
-  llvm::DenseSet<const Node *> seen, seenOutside;
+  size_t current = 0;
+  llvm::DenseSet<const Node *> seen, seenOutside, touched;
   llvm::DenseSet<std::pair<const IndexVar *, const IndexVar *>> seenVars;
 };
 

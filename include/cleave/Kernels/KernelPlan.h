@@ -86,6 +86,15 @@ struct Store {
   IndexExpr index;
 };
 
+/// A value that an early loop computes and later loops of the same row read
+/// again, because that costs less than to compute it again.
+struct RowBuffer {
+  Node *value;
+  Columns *columns;
+  size_t first;    ///< the loop that computes it
+  int result = -1; ///< the kernel's result that holds it anyway
+};
+
 /// A loop over columns.
 struct ColumnLoop {
   Columns *columns;
@@ -124,6 +133,14 @@ public:
   std::deque<Node> nodes;
   std::vector<ColumnLoop> loops; ///< by ascending stage
   llvm::SmallVector<Store> rowStores;
+  llvm::DenseMap<const Node *, RowBuffer> buffers;
+  /// Whether loop number `loop` reads `node` from its buffer.
+  const RowBuffer *bufferOf(const Node *node, size_t loop) const {
+    auto found = buffers.find(node);
+    return found != buffers.end() && found->second.first < loop
+               ? &found->second
+               : nullptr;
+  }
 
   /// Scatter: for each `update`, in order, the row `target` of the table is
   /// added `value` along the columns; `before` repeats it all.
