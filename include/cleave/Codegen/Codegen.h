@@ -42,9 +42,6 @@ emitKernels(mlir::ModuleOp module, const CodegenOptions &options);
 /// Rewrites the output of `emitKernels` into the LLVM dialect.
 mlir::LogicalResult lowerToLLVM(mlir::ModuleOp kernels);
 
-/// Registers `nn-emit-kernels` and `nn-lower-kernels`.
-void registerPasses();
-
 } // namespace cleave::codegen
 
 #endif
