@@ -33,9 +33,10 @@ struct Unit {
   llvm::SmallVector<mlir::Value> outputs;   ///< read outside
   std::set<int> producers, consumers;       ///< numbers of units
   int first = 0, last = 0; ///< positions of the first and last operation
-  int rank = 0;                             ///< in a topological order
+  int rank = 0;            ///< in a topological order
   double cost = 0;
   bool alive = true;
+  bool parallel = false; ///< threads share its work
   /// Rows of one row each cannot be shared by threads, so they stay small.
   int reductions = 0;
 };

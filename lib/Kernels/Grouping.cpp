@@ -197,6 +197,11 @@ void Grouping::sources(Value value, SetVector<Operation *> &found) const {
     sources(operand, found);
 }
 
+/// Whether threads share the work.
+static bool isParallel(const KernelPlan &plan) {
+  return plan.extent > plan.grain;
+}
+
 LogicalResult Grouping::createUnits() {
   // Operations of one decomposed operation begin together.
   llvm::DenseMap<int, int> unitOfOrigin;
@@ -259,6 +264,7 @@ void Grouping::connect() {
     unit.outputs = outputsOf(unit.ops, number, number);
     auto planned = plan(unit, unit.outputs);
     unit.cost = planned ? planned->cost : 1e30;
+    unit.parallel = planned && isParallel(*planned);
   }
 }
 
@@ -410,9 +416,10 @@ bool Grouping::tryMerge(int a, int b) {
   if (!planned || planned->cost >= first.cost + second.cost)
     return refuse();
   // A row of its own is one thread's: not for what was parallel before.
-  bool oneRow = planned->shape == KernelPlan::Shape::Rows &&
-                planned->row->size == 1;
-  if (oneRow && !scalars)
+  merged.parallel = isParallel(*planned);
+  bool oneRow =
+      planned->shape == KernelPlan::Shape::Rows && planned->row->size == 1;
+  if (oneRow && !scalars && (first.parallel || second.parallel))
     return refuse();
   size_t big = 0;
   for (Value argument : planned->arguments)
