@@ -11,16 +11,24 @@ namespace cleave::nn {
 
 namespace {
 
-/// A slice of one half of dimension `dim`, the others whole.
+/// A slice of one half of dimension `dim`, the others whole. Where x itself is a
+/// slice, slices of it may have been merged with it.
 bool isHalf(Value value, Value x, int64_t dim, bool second) {
   auto slice = value.getDefiningOp<SliceOp>();
-  if (!slice || slice.getInput() != x)
+  auto outer = x.getDefiningOp<SliceOp>();
+  if (!slice)
     return false;
+  Value base = slice.getInput();
+  if (base != x && (!outer || outer.getInput() != base ||
+                    llvm::any_of(outer.getStrides(),
+                                 [](int64_t step) { return step != 1; })))
+    return false;
+  Dims start = base == x ? Dims(rankOf(x), 0) : Dims(outer.getOffsets());
   for (int64_t d = 0; d < rankOf(x); ++d) {
     int64_t size = shapeOf(x)[d];
     if (slice.getStrides()[d] != 1 ||
         slice.getSizes()[d] != (d == dim ? size / 2 : size) ||
-        slice.getOffsets()[d] != (d == dim && second ? size / 2 : 0))
+        slice.getOffsets()[d] - start[d] != (d == dim && second ? size / 2 : 0))
       return false;
   }
   return true;

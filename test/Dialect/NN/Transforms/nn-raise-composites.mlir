@@ -178,3 +178,24 @@ func.func @negative_other_contraction(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf3
   %o = nn.einsum "bst,bsd->btd" %p, %v : tensor<2x5x5xf32>, tensor<2x5x4xf32> -> tensor<2x5x4xf32>
   return %o : tensor<2x5x4xf32>
 }
+
+// Only the first features rotate; their slice was merged with those of its
+// halves.
+// CHECK-LABEL: func @partial_rotary
+// CHECK:         %[[X:.+]] = nn.slice %{{.+}} [0, 0, 0] [2, 5, 4] [1, 1, 1]
+// CHECK:         nn.rotary %[[X]], %{{.+}}, %{{.+}} : tensor<2x5x4xf32>, tensor<5x2xf32>
+func.func @partial_rotary(%x: tensor<2x5x6xf32>, %c: tensor<5x2xf32>, %s: tensor<5x2xf32>) -> tensor<2x5x4xf32> {
+  %cc = nn.concat %c, %c dim = 1 : tensor<5x2xf32>, tensor<5x2xf32> -> tensor<5x4xf32>
+  %ss = nn.concat %s, %s dim = 1 : tensor<5x2xf32>, tensor<5x2xf32> -> tensor<5x4xf32>
+  %cos = nn.broadcast %cc dims = [1, 2] : tensor<5x4xf32> -> tensor<2x5x4xf32>
+  %sin = nn.broadcast %ss dims = [1, 2] : tensor<5x4xf32> -> tensor<2x5x4xf32>
+  %part = nn.slice %x [0, 0, 0] [2, 5, 4] [1, 1, 1] : tensor<2x5x6xf32> -> tensor<2x5x4xf32>
+  %low = nn.slice %x [0, 0, 0] [2, 5, 2] [1, 1, 1] : tensor<2x5x6xf32> -> tensor<2x5x2xf32>
+  %high = nn.slice %x [0, 0, 2] [2, 5, 2] [1, 1, 1] : tensor<2x5x6xf32> -> tensor<2x5x2xf32>
+  %neg = arith.negf %high : tensor<2x5x2xf32>
+  %turned = nn.concat %neg, %low dim = 2 : tensor<2x5x2xf32>, tensor<2x5x2xf32> -> tensor<2x5x4xf32>
+  %0 = arith.mulf %turned, %sin : tensor<2x5x4xf32>
+  %1 = arith.mulf %part, %cos : tensor<2x5x4xf32>
+  %2 = arith.addf %0, %1 : tensor<2x5x4xf32>
+  return %2 : tensor<2x5x4xf32>
+}
