@@ -1,10 +1,17 @@
 """Paths and helpers that the Python tests share."""
 
 import hashlib
+import json
+import os
 import pathlib
+import subprocess
 import sys
 
+import numpy as np
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("CLEAVE_BUILD_DIR", ROOT / "build"))
+CLEAVE, RUN = BUILD / "bin" / "cleave", BUILD / "bin" / "cleave-run"
 MODELS = ROOT / "test" / "models"
 NAMES = ["gpt2", "gpt2.ts17", "gpt2.dynamo18", "gpt2.dynamo23",
          "llama", "llama.ts17", "llama.dynamo18", "llama.dynamo23"]
@@ -12,6 +19,64 @@ NAMES = ["gpt2", "gpt2.ts17", "gpt2.dynamo18", "gpt2.dynamo23",
 for folder in (ROOT / "tools" / "lib", MODELS, ROOT / "test"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+
+
+# Meshes that every command is tried on.
+MESHES = {
+    "one rank": [],
+    "data=2, tensor=2": ["--set", "mesh.data=2", "--set", "mesh.tensor=2",
+                         "--set", "parallel.data.zero=1"],
+}
+
+
+def environment():
+    """Without what a launcher would say about ranks."""
+    launcher = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    return {k: v for k, v in os.environ.items() if k not in launcher}
+
+
+def run(*command, cwd=None, env=None, timeout=300):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=cwd,
+                          timeout=timeout, env=environment() | (env or {}))
+
+
+def model_flags(name):
+    """MODEL and its configuration."""
+    return [MODELS / f"{name}.onnx", "--config", MODELS / f"{name}.toml"]
+
+
+def succeed(*command, **options):
+    """What a command prints; an error if it fails."""
+    done = run(*command, **options)
+    if done.returncode:
+        raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n"
+                             f"{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def read_log(out):
+    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+
+
+def read_safetensors(path):
+    raw = path.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    types = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
+    arrays = {}
+    for name, entry in json.loads(raw[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        arrays[name] = np.frombuffer(raw[8 + size:][begin:end], types[entry["dtype"]]).reshape(
+            entry["shape"])
+    return arrays
+
+
+def initializers(path):
+    """The floating-point initializers of a model, by name."""
+    import onnxwire
+    return {t.name: t.array() for t in onnxwire.load(path).graph.initializers
+            if t.data_type == 1}
 
 
 def digest(*parts):
