@@ -11,23 +11,33 @@ beside the model, or PyTorch's own names) what each is, and sums ring volumes.
 
 With N ranks in a group, S elements of e bytes, and tile(S) = ceil(S / N):
 
-    all-reduce      of a message of S: a rank whose chunk has c elements sends
-                    (S + (N - 2) c) e; that is 2 (N - 1) / N S e where N divides S
+    all-reduce      of a message of S, cut into chunks of ceil(S / N): a rank
+                    whose chunk has c elements sends (S + (N - 2) c) e; that is
+                    2 (N - 1) / N S e where N divides S
     reduce-scatter  of N tiles: (N - 1) tile e
     all-gather      of N tiles: (N - 1) tile e
 
 A dimension that is split and does not divide is padded; the padding is sent.
+Parameters of attention count as the program sees them: fused QKV as [h, 3, heads, d].
 
-Data parallelism    gradient: all-reduce of every gradient, once a step
-ZeRO 1              gradient: reduce-scatter, parameter: all-gather, once a step
+Data parallelism    gradient: all-reduce of all gradients, once a step, as
+                    messages of at most 25 MiB
+ZeRO 1              gradient: reduce-scatter, parameter: all-gather, once a
+                    step, along the dimension that needs the least padding; one
+                    that is split already must divide exactly
 Tensor parallelism  (Megatron, 1D) activation, per microbatch, of [b, s, h]:
                     2 all-reduces forward and 2 backward per layer, 1 forward
                     for the embedding, 1 backward for the head. loss: 3
                     all-reduces of [b, s] for the vocabulary-parallel cross
-                    entropy (maximum, sum of exponentials, target's logit)
-loss                the sum over labels and their number, over data, once a step
-norm                the sum of squares over the axes that split gradients,
-                    where clipping asks for it
+                    entropy (maximum, sum of exponentials, target's logit).
+                    Attention is split by heads of keys and values, if padding
+                    makes them at most half as many again; else by the query
+                    heads that share one, and the gradients of keys and values
+                    are all-reduced, [b, s, kv heads, d] each; else not at all
+loss                the sum over labels and their number, over data, as one
+                    message, once a step
+norm                the sum of squares, one message over all axes that split
+                    gradients, where clipping asks for it
 """
 
 import argparse
@@ -44,6 +54,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools" 
 import onnxwire  # noqa: E402
 
 PURPOSES = ["gradient", "parameter", "activation", "norm", "loss"]
+BUCKET = 25 << 20  # bytes of a message that several tensors share
 
 
 class UserError(Exception):
@@ -93,7 +104,6 @@ ROLES = {
         (r"model\.layers\.\d+\.mlp\.down_proj\.weight", "rows"),
     ],
 }
-ATTENTION_ROLES = {"qkv_columns", "qkv_vector", "head_rows", "head_columns", "kv_head_columns"}
 
 
 @dataclasses.dataclass
@@ -188,41 +198,80 @@ class Plan:
         return out
 
 
-def attention_is_split(architecture, ways):
-    """Query heads may be padded when every head has its own key and value;
-    shared ones must divide, or a rank would need another rank's."""
-    return architecture.heads == architecture.kv_heads or architecture.kv_heads % ways == 0
+MOST_PADDING = 1.5  # a split may make a dimension half as large again
 
 
-def local_shape(architecture, parameter, ways):
-    """The tile of one rank under `ways`-way tensor parallelism, in the layout
-    of the file; fused QKV as [h, 3, heads, d]. None: replicated."""
+def splits(size, ways):
+    return tile(size, ways) * ways <= MOST_PADDING * size
+
+
+def attention_split(architecture, ways):
+    """Which heads tensor parallelism splits: "kv" (with the query heads that
+    read them), "group" (the query heads of one kv head), None."""
+    if ways == 1:
+        return None
+    if splits(architecture.kv_heads, ways):
+        return "kv"
+    group = architecture.heads // architecture.kv_heads
+    return "group" if group > 1 and splits(group, ways) else None
+
+
+@dataclasses.dataclass
+class Dim:
+    size: int  # of the whole tensor
+    ways: int = 1  # tiles that tensor parallelism makes of it
+
+    @property
+    def local(self):
+        return tile(self.size, self.ways)
+
+
+def dims_of(architecture, parameter, ways):
+    """The parameter's dimensions as the program sees them."""
     role, shape = architecture.role(parameter.name), parameter.shape
-    if role == "replicated" or ways == 1:
-        return None
-    if role in ATTENTION_ROLES and not attention_is_split(architecture, ways):
-        return None
-    size = architecture.hidden // architecture.heads
-    heads, kv_heads = tile(architecture.heads, ways), tile(architecture.kv_heads, ways)
-    local = {
-        "vocabulary_rows": lambda: [tile(shape[0], ways), shape[1]],
-        "vocabulary_columns": lambda: [shape[0], tile(shape[1], ways)],
-        "columns": lambda: [shape[0], tile(shape[1], ways)],
-        "rows": lambda: [tile(shape[0], ways), shape[1]],
-        "vector": lambda: [tile(shape[0], ways)],
-        "qkv_columns": lambda: [shape[0], 3, heads, size],
-        "qkv_vector": lambda: [3, heads, size],
-        "head_columns": lambda: [shape[0], heads, size],
-        "kv_head_columns": lambda: [shape[0], kv_heads, size],
-        "head_rows": lambda: [heads, size, shape[1]],
+    kv, group = architecture.kv_heads, architecture.heads // architecture.kv_heads
+    split = attention_split(architecture, ways)
+    kv = Dim(kv, ways if split == "kv" else 1)
+    group = Dim(group, ways if split == "group" else 1)
+    size = Dim(architecture.hidden // architecture.heads)
+    cut = [Dim(n, ways if splits(n, ways) else 1) for n in shape]
+    whole = [Dim(n) for n in shape]
+    dims = {
+        "replicated": lambda: whole,
+        "vocabulary_rows": lambda: [cut[0], whole[1]],
+        "vocabulary_columns": lambda: [whole[0], cut[1]],
+        "columns": lambda: [whole[0], cut[1]],
+        "rows": lambda: [cut[0], whole[1]],
+        "vector": lambda: [cut[0]],
+        "qkv_columns": lambda: [whole[0], Dim(3), kv, group, size],
+        "qkv_vector": lambda: [Dim(3), kv, group, size],
+        "head_columns": lambda: [whole[0], kv, group, size],
+        "kv_head_columns": lambda: [whole[0], kv, size],
+        "head_rows": lambda: [kv, group, size, whole[1]],
     }[role]()
-    return local[::-1] if parameter.transposed else local
+    return dims[::-1] if parameter.transposed else dims
 
 
-def zero_tile(shape, ways):
-    """Elements of a tile when one dimension of `shape` is split over the data
-    axis: the first that divides, else the one that pads least."""
-    return min(math.prod(shape) // size * tile(size, ways) for size in shape if size)
+def zero_tile(dims, ways):
+    """Elements of a rank's tile when one more dimension is split, over the
+    data axis: the one that pads least. None: there is none."""
+    elements = math.prod(dim.local for dim in dims)
+    tiles = [elements // dim.local * tile(dim.local, ways) for dim in dims
+             if dim.size > 1 and (dim.ways == 1 or dim.size % (dim.ways * ways) == 0)]
+    return min(tiles, default=None)
+
+
+def messages(sizes, element):
+    """Sizes of the all-reduces that carry tensors of these sizes."""
+    buckets = []
+    for size in sizes:
+        fitting = (i for i, held in enumerate(buckets) if (held + size) * element <= BUCKET)
+        at = next(fitting, None)
+        if at is None:
+            buckets.append(size)
+        else:
+            buckets[at] += size
+    return buckets
 
 
 # Sums -------------------------------------------------------------------------
@@ -266,9 +315,10 @@ def terms_of(architecture, plan):
     samples = tile(per_microbatch, data)
     if per_microbatch % data:
         notes.append(f"{per_microbatch} samples over {data} data ranks: padded to {samples} each")
-    split_attention = attention_is_split(architecture, tensor)
-    if tensor > 1 and not split_attention:
-        notes.append(f"{architecture.kv_heads} kv heads over {tensor} ranks: attention replicated")
+    split = attention_split(architecture, tensor)
+    if tensor > 1 and split != "kv":
+        notes.append(f"{architecture.kv_heads} kv heads over {tensor} ranks: "
+                     + ("split by the query heads of each" if split else "attention replicated"))
 
     def add(purpose, what, kind, axes, elements, count=1, element=e):
         group = math.prod(plan.size(a) for a in axes)
@@ -276,40 +326,43 @@ def terms_of(architecture, plan):
             terms.append(Term(purpose, what, kind, axes, group, elements, element, count))
 
     # Parameters and gradients.
+    whole = []
+    axes = set()  # that split gradients
     for parameter in architecture.parameters:
-        local = local_shape(architecture, parameter, tensor)
-        shape = local or (parameter.shape[::-1] if parameter.transposed else parameter.shape)
-        if plan.zero == 0:
-            add("gradient", parameter.name, "all_reduce", [plan.data_axis], math.prod(shape))
-        else:
-            part = zero_tile(shape, data)
-            add("gradient", parameter.name, "reduce_scatter", [plan.data_axis], part)
-            add("parameter", parameter.name, "all_gather", [plan.data_axis], part)
+        dims = dims_of(architecture, parameter, tensor)
+        if any(dim.ways > 1 for dim in dims):
+            axes.add(plan.tensor_axis)
+        part = zero_tile(dims, data) if plan.zero and data > 1 else None
+        if part is None:
+            whole.append(math.prod(dim.local for dim in dims))
+            continue
+        axes.add(plan.data_axis)
+        add("gradient", parameter.name, "reduce_scatter", [plan.data_axis], part)
+        add("parameter", parameter.name, "all_gather", [plan.data_axis], part)
+    for message in messages(whole, e):
+        add("gradient", "gradients", "all_reduce", [plan.data_axis], message)
 
     # Activations of tensor parallelism.
     stream = samples * plan.sequence * architecture.hidden
-    blocks = architecture.layers * (2 if split_attention else 1)
+    blocks = architecture.layers * (2 if split else 1)
     times = plan.microbatches
     tp = [plan.tensor_axis]
     add("activation", "block outputs, forward", "all_reduce", tp, stream, blocks * times)
     add("activation", "block inputs, backward", "all_reduce", tp, stream, blocks * times)
     add("activation", "embedding, forward", "all_reduce", tp, stream, times)
     add("activation", "head input, backward", "all_reduce", tp, stream, times)
+    if split == "group":
+        shared = stream // architecture.heads * architecture.kv_heads
+        add("activation", "gradients of keys and values", "all_reduce", tp, shared,
+            2 * architecture.layers * times)
     rows = samples * plan.sequence
     for what in ("maximum", "sum of exponentials", "target logit"):
         add("loss", f"cross entropy: {what}", "all_reduce", tp, rows, times)
 
     # Scalars.
-    for what in ("sum", "weight"):
-        add("loss", what, "all_reduce", [plan.data_axis], 1)
+    add("loss", "sum and weight", "all_reduce", [plan.data_axis], 2)
     if plan.clip:
-        axes = {"replicated": [], "split": []}
-        if plan.zero and data > 1:
-            axes = {k: [plan.data_axis] for k in axes}
-        if tensor > 1:
-            axes["split"] = axes["split"] + [plan.tensor_axis]
-        for group in {tuple(a) for a in axes.values() if a}:
-            add("norm", "sum of squares", "all_reduce", list(group), 1)
+        add("norm", "sum of squares", "all_reduce", [a for a, _ in plan.mesh if a in axes], 1)
     return terms, notes
 
 

@@ -110,17 +110,40 @@ class Remainders(unittest.TestCase):
         self.assertEqual(sum(sent_bytes), 2 * 2 * 7)
 
     def test_padding(self):
-        self.assertEqual(formulas.zero_tile([257, 96], 2), 257 * 48)
-        self.assertEqual(formulas.zero_tile([257], 2), 129)
-        self.assertEqual(formulas.zero_tile([129, 3, 7], 2), 3 * 7 * 65)
+        def tile_of(*sizes, ways=2):
+            return formulas.zero_tile([formulas.Dim(*size) for size in sizes], ways)
+
+        self.assertEqual(tile_of((257,), (96,)), 257 * 48)
+        self.assertEqual(tile_of((257,)), 129)
+        self.assertEqual(tile_of((129,), (3,), (7,)), 3 * 7 * 65)
+        self.assertIsNone(tile_of((1,)))
+        # Rows 257 are split in two already: their tiles of 129 would divide by
+        # three, but not into tiles of the whole.
+        self.assertEqual(tile_of((257, 2), (128,), ways=3), 129 * 43)
+        self.assertEqual(tile_of((258, 2), (128,), ways=3), 43 * 128)
+
+    def test_messages(self):
+        limit = formulas.BUCKET // F
+        self.assertEqual(formulas.messages([3, 4], F), [7])
+        self.assertEqual(formulas.messages([limit, 1, limit - 1], F), [limit, limit])
 
     def test_heads(self):
         gpt2, llama = model("gpt2"), model("llama")
         qkv = next(p for p in gpt2.parameters if p.name.endswith("h.0.attn.c_attn.weight"))
-        self.assertEqual(formulas.local_shape(gpt2, qkv, 4), [96, 3, 2, 16])
         key = next(p for p in llama.parameters if p.name.endswith("layers.0.self_attn.k_proj.weight"))
-        self.assertEqual(formulas.local_shape(llama, key, 2), [128, 1, 16])
-        self.assertIsNone(formulas.local_shape(llama, key, 4))
+
+        def local(architecture, parameter, ways):
+            return [d.local for d in formulas.dims_of(architecture, parameter, ways) if d.size > 1]
+
+        self.assertEqual(local(gpt2, qkv, 4), [96, 3, 2, 16])
+        self.assertEqual(local(llama, key, 2), [128, 1, 16])
+        self.assertEqual(local(llama, key, 4), [128, 2, 16])
+        splits = [formulas.attention_split(llama, ways) for ways in (1, 2, 3, 4, 8)]
+        self.assertEqual(splits, [None, "kv", "kv", "group", None])
+        # Gradients of keys and values, [b, s, 2, 16] each in 5 layers.
+        b, s, h, kv = 8, 96, 128, 32
+        self.assertEqual(sent(llama, "tensor=4")["activation"],
+                         2 * 3 * b * s * (22 * h + 10 * kv) * F // 4)
 
     def test_uneven_batch(self):
         self.assertEqual(sent(model("gpt2"), "data=3,tensor=2")["activation"],

@@ -156,11 +156,19 @@ LogicalResult CollectivePermuteOp::verifySymbolUses(SymbolTableCollection &symbo
 }
 
 //===----------------------------------------------------------------------===//
-// Volumes: ring-optimal, bytes that a rank sends
+// Volumes: ring-optimal, bytes that the busiest rank sends
 //===----------------------------------------------------------------------===//
 
 int64_t AllReduceOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
-int64_t AllReduceOp::getSentBytes(int64_t n) { return 2 * (n - 1) * getPayloadBytes() / n; }
+// Reduce-scatter and all-gather of chunks of ceil(elements / n): the first rank
+// has a full one.
+int64_t AllReduceOp::getSentBytes(int64_t n) {
+  int64_t elements = 0;
+  for (Type type : getInputs().getTypes())
+    elements += cast<RankedTensorType>(type).getNumElements();
+  int64_t payload = getPayloadBytes(), width = elements ? payload / elements : 0;
+  return payload + (n - 2) * llvm::divideCeil(elements, n) * width;
+}
 
 int64_t AllGatherOp::getPayloadBytes() { return bytesOf(getResults().getTypes()); }
 int64_t AllGatherOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
@@ -171,7 +179,7 @@ int64_t ReduceScatterOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBy
 int64_t AllToAllOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
 int64_t AllToAllOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
 
-// The busiest rank's: one that is a source and not its own target.
+// One that is a source and not its own target.
 int64_t CollectivePermuteOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
 int64_t CollectivePermuteOp::getSentBytes(int64_t n) {
   for (size_t i = 0; i + 1 < getPairs().size(); i += 2)
