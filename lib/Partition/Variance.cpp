@@ -185,11 +185,16 @@ private:
           if (!state.isSplitOn(dim))
             continue;
           // Of several factors, the major one is split first. A tile of one
-          // element has none.
+          // element may have none.
           if (made.empty())
             unknown = true;
           else
             mine.set(made.front());
+        }
+        if (unknown && rule.movement && op->getNumOperands() == 1) {
+          for (auto [number, result] : llvm::enumerate(op->getResults()))
+            states[result][axis] = movedTile(rule, state, number);
+          return success();
         }
         if (unknown || mine.none()) {
           anyVarying = true;
@@ -225,6 +230,44 @@ private:
         state = invariantResult(op, rule, axis, index);
     }
     return success();
+  }
+
+  /// Where a split goes that may be of a dimension whose tiles have one element,
+  /// so that it has no factor: to such dimensions between the same factors, or,
+  /// where there are fewer of them, into the dimension that follows.
+  static AxisState movedTile(const ShardingRule &rule, const AxisState &state, unsigned index) {
+    const TensorFactors &from = rule.operands[0], &to = rule.results[index];
+    AxisState result = {AxisState::Split};
+    for (size_t dim = 0; dim < from.size(); ++dim) {
+      if (!state.isSplitOn(dim))
+        continue;
+      // The dimensions without factors around it, and the factor after them.
+      size_t begin = dim, end = dim;
+      if (from[dim].empty()) {
+        while (begin > 0 && from[begin - 1].empty())
+          --begin;
+        while (end < from.size() && from[end].empty())
+          ++end;
+      }
+      std::optional<int64_t> next;
+      if (end < from.size())
+        next = from[end].front();
+      size_t at = to.size();
+      if (next)
+        at = llvm::find_if(to, [&](const DimFactors &made) {
+               return !made.empty() && made.front() == *next;
+             }) - to.begin();
+      if (next && at == to.size())
+        return {AxisState::Varying};
+      size_t first = at;
+      while (first > 0 && to[first - 1].empty())
+        --first;
+      for (size_t one = first; one < at; ++one)
+        result.dims |= AxisState::split(one).dims;
+      if (next && (begin == end || at - first < end - begin))
+        result.dims |= AxisState::split(at).dims;
+    }
+    return result.dims ? result : AxisState{AxisState::Varying};
   }
 
   /// Whether every operand repeats along the factor.

@@ -110,3 +110,27 @@ func.func @repeated(%s: tensor<f32>) -> (tensor<3xf32> {dist.sharding = #dist.sh
   %3 = dist.all_reduce sum %2 over @m {"t"} purpose loss : tensor<f32>
   return %1, %3 : tensor<3xf32>, tensor<f32>
 }
+
+// -----
+
+// Tiles of one sample: a reshape of them keeps what is split.
+dist.mesh @m <["d"=4]>
+func.func @one_sample(%x: tensor<1x8x2xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}, {}]>})
+    -> (tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"d"}>},
+        tensor<8x2xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}]>}) {
+  %0 = nn.reshape %x : tensor<1x8x2xf32> -> tensor<1x8x1x2xf32>
+  %1 = nn.reduce sum %0 dims = [0, 1, 2] : tensor<1x8x1x2xf32> -> tensor<2xf32>
+  %2 = nn.reshape %0 : tensor<1x8x1x2xf32> -> tensor<8x2xf32>
+  return %1, %2 : tensor<2xf32>, tensor<8x2xf32>
+}
+
+// -----
+
+dist.mesh @m <["d"=4]>
+func.func @one_sample_dropped(%x: tensor<1x8x2xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}, {}]>}) -> tensor<2xf32> {
+  %0 = nn.reshape %x : tensor<1x8x2xf32> -> tensor<1x8x1x2xf32>
+  %1 = nn.reduce sum %0 dims = [0, 1, 2] : tensor<1x8x1x2xf32> -> tensor<2xf32>
+  // expected-error @below {{reads operand 0, which is partial (sum) over axis "d", and is not linear in it; reduce it first}}
+  %2 = math.exp %1 : tensor<2xf32>
+  return %2 : tensor<2xf32>
+}
