@@ -146,7 +146,7 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       ManifestInput input;
       input.name = buffer.name;
       input.buffer = buffer.buffer;
-      input.role = role == "input" ? "data" : role.str();
+      input.role = role.str();
       input.dtype = dtype;
       input.shape = shapeOf(buffer.globalType);
       bool scalar = role == "step" || role == "lr" || role == "seed" ||
