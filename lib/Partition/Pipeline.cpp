@@ -6,9 +6,11 @@
 
 using namespace mlir;
 
-void cleave::buildPartitionPipeline(OpPassManager &passes) {
+void cleave::buildPartitionPipeline(OpPassManager &passes, bool remarks) {
+  DistPropagatePassOptions propagate;
+  propagate.remarks = remarks;
   // Nothing runs between these three: rewrites would drop the attributes.
-  passes.addPass(createDistPropagatePass());
+  passes.addPass(createDistPropagatePass(propagate));
   passes.addPass(createDistPlanOpsPass());
   passes.addPass(createDistPartitionPass());
   passes.addPass(createDistVerifyVariancePass());

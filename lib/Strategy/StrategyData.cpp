@@ -41,12 +41,30 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return signalPassFailure();
     }
     collectParameters();
+    remarkOnUnevenBatch();
     setBoundaryShardings(
         module, [&](RankedTensorType type, DictionaryAttr attrs) {
           return boundary(type, attrs);
         });
     if (auto update = module.lookupSymbol<func::FuncOp>(nn::kUpdateFunc))
       constrainUpdate(update);
+  }
+
+  /// Says once that ranks hold different numbers of samples.
+  void remarkOnUnevenBatch() {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+        auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
+        if (!holdsSamples(roleOf(func.getArgAttrDict(arg))) || !type ||
+            type.getRank() == 0 || type.getDimSize(0) % ways == 0)
+          continue;
+        emitRemark(func.getLoc(), "a batch of ")
+            << type.getDimSize(0) << " does not divide by the " << ways
+            << " ranks of axis '" << axis << "': it is padded to "
+            << dist::tileSize(type.getDimSize(0), ways) * ways
+            << " with samples of weight 0";
+        return;
+      }
   }
 
   /// The shardings that other strategies gave to the parameters.

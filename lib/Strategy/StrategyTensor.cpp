@@ -106,6 +106,13 @@ struct StrategyTensorPass
       auto type = cast<RankedTensorType>(func.getArgumentTypes()[arg]);
       bool split = llvm::any_of(it->second,
                                 [](auto &axes) { return !axes.empty(); });
+      for (auto [dim, axes] : llvm::enumerate(it->second))
+        if (int64_t size = type.getDimSize(dim); !axes.empty() && size % ways)
+          emitRemark(func.getLoc(), "parameter '")
+              << nameOf(attrs) << "' of type " << type << ": dimension " << dim
+              << " does not divide by the " << ways << " ranks of axis '"
+              << axis << "', it is padded to "
+              << dist::tileSize(size, ways) * ways;
       if (!split && type.getRank() >= 2)
         emitRemark(func.getLoc(), "parameter '")
             << nameOf(attrs) << "' of type " << type << " stays whole on the "

@@ -34,7 +34,8 @@ static void eraseFunction(ModuleOp module, StringRef name) {
 
 Lowered lowerModel(const std::string &path, const Config &config,
                    const Mesh &mesh, Purpose purpose, MLIRContext &context,
-                   bool readWeights, std::vector<std::string> *remarks) {
+                   bool readWeights, std::vector<std::string> *remarks,
+                   bool allRemarks) {
   Lowered lowered;
   lowered.module = loadModel(path, config, context, readWeights);
   ModuleOp module = *lowered.module;
@@ -44,7 +45,7 @@ Lowered lowerModel(const std::string &path, const Config &config,
       eraseFunction(module, nn::kForwardFunc);
   }
   target::noteVocabulary(module);
-  runShardPhase(module, config, mesh);
+  runShardPhase(module, config, mesh, remarks, allRemarks);
   lowered.backend.threads = threadsPerRank(config, mesh);
   lowered.info.model = fs::path(path).stem().string();
   fs::path folder = fs::absolute(path).lexically_normal().parent_path();
@@ -57,7 +58,7 @@ Lowered lowerModel(const std::string &path, const Config &config,
     lowered.info.batch = batch->second;
   if (config.data.labels != "next")
     lowered.info.labelsSource = config.data.labels;
-  Diagnostics diagnostics(context, /*remarks=*/false);
+  Diagnostics diagnostics(context, remarks);
   if (failed(lowerToCommands(module, lowered.backend)))
     diagnostics.fail(BadUsage);
   return lowered;

@@ -25,11 +25,13 @@ struct Lowered {
 int64_t threadsPerRank(const Config &config, const Mesh &mesh);
 
 // Runs all phases but the writing of files. Fails with BadUsage. `remarks`:
-// where remarks go, or null: nowhere.
+// where remarks go, or null: to stderr; `allRemarks`: also where every sharding
+// comes from.
 Lowered lowerModel(const std::string &path, const Config &config,
                    const Mesh &mesh, Purpose purpose,
                    mlir::MLIRContext &context, bool readWeights,
-                   std::vector<std::string> *remarks = nullptr);
+                   std::vector<std::string> *remarks = nullptr,
+                   bool allRemarks = false);
 
 // And writes the artifact.
 void compileModel(const std::string &path, const Config &config,

@@ -36,7 +36,8 @@ static std::string describe(Location loc) {
   return "";
 }
 
-Diagnostics::Diagnostics(MLIRContext &context, bool remarks)
+Diagnostics::Diagnostics(MLIRContext &context,
+                         std::vector<std::string> *remarks)
     : context(context) {
   handler = context.getDiagEngine().registerHandler(
       [this, remarks](Diagnostic &diagnostic) {
@@ -52,6 +53,8 @@ Diagnostics::Diagnostics(MLIRContext &context, bool remarks)
           break;
         default:
           if (remarks)
+            remarks->push_back(text);
+          else
             std::cerr << "cleave: remark: " << text << "\n";
         }
       });

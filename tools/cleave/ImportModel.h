@@ -15,11 +15,12 @@ namespace cleave::driver {
 // All dialects and interface models that the driver needs.
 void registerAll(mlir::MLIRContext &context);
 
-// Collects errors while it lives; remarks and warnings go to stderr, remarks
-// only where asked for.
+// Collects errors while it lives; warnings go to stderr, remarks there or, where
+// it is given, into a list.
 class Diagnostics {
 public:
-  explicit Diagnostics(mlir::MLIRContext &context, bool remarks = true);
+  explicit Diagnostics(mlir::MLIRContext &context,
+                       std::vector<std::string> *remarks = nullptr);
   ~Diagnostics();
   // Throws with what was reported.
   [[noreturn]] void fail(ExitCode code);

@@ -84,9 +84,10 @@ void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   run(passes, module, diagnostics);
 }
 
-void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh) {
+void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
+                   std::vector<std::string> *remarks, bool allRemarks) {
   MLIRContext *context = module.getContext();
-  Diagnostics diagnostics(*context, /*remarks=*/false);
+  Diagnostics diagnostics(*context, remarks);
   OpBuilder builder(context);
   builder.setInsertionPointToStart(module.getBody());
   SmallVector<dist::MeshAxisAttr> axes;
@@ -111,7 +112,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh) {
     data.zero = config.parallel.data.zero;
     passes.addPass(createStrategyDataPass(data));
   }
-  buildPartitionPipeline(passes);
+  buildPartitionPipeline(passes, allRemarks);
   run(passes, module, diagnostics);
 }
 

@@ -18,9 +18,12 @@ mlir::OwningOpRef<mlir::ModuleOp> loadModel(const std::string &path,
 void runTrainPhase(mlir::ModuleOp module, const Config &config,
                    bool tapGradients);
 
-// From whole tensors to tiles and collectives.
+// From whole tensors to tiles and collectives. Remarks go to stderr, or into
+// `remarks`; `allRemarks`: also where every sharding comes from.
 void runShardPhase(mlir::ModuleOp module, const Config &config,
-                   const Mesh &mesh);
+                   const Mesh &mesh,
+                   std::vector<std::string> *remarks = nullptr,
+                   bool allRemarks = false);
 
 } // namespace cleave::driver
 

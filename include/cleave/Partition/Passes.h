@@ -17,7 +17,7 @@ namespace cleave {
 
 /// From constraints to verified local programs: propagate, plan, partition,
 /// combine, verify.
-void buildPartitionPipeline(mlir::OpPassManager &passes);
+void buildPartitionPipeline(mlir::OpPassManager &passes, bool remarks = false);
 
 /// Makes the pipeline known to cleave-opt as `dist-partition-pipeline`.
 void registerPartitionPipeline();

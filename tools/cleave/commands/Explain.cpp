@@ -34,7 +34,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     std::vector<std::string> remarks;
     Lowered lowered = lowerModel(options->model, loaded.config, mesh,
                                  Purpose::Train, context, /*readWeights=*/false,
-                                 options->remarks ? &remarks : nullptr);
+                                 &remarks, options->remarks);
     Diagnostics diagnostics(context);
     auto program =
         target::emitProgram(*lowered.module, lowered.backend.threads);
