@@ -249,8 +249,8 @@ LogicalResult Values::setMicrobatch(Engine &engine, int64_t step,
 }
 
 LogicalResult Values::verifyInputs(int64_t microbatches) {
-  std::map<std::string, Tensor> unused = options.inputs;
   std::string names;
+  bool anyUsed = options.inputs.empty();
   for (const Port &port : allArguments(module)) {
     if (!isInput(port.role))
       continue;
@@ -258,7 +258,7 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
     auto found = options.inputs.find(port.name);
     if (found == options.inputs.end())
       continue;
-    unused.erase(port.name);
+    anyUsed = true;
     const Tensor &given = found->second;
     SmallVector<int64_t> whole(port.type.getShape());
     if (!whole.empty())
@@ -278,5 +278,9 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
                << ", beyond the table of " << use.bound
                << " rows that it indexes";
   }
+  if (!anyUsed)
+    return module.emitError("none of the arrays given is an input; the inputs "
+                            "are ")
+           << names;
   return success();
 }
