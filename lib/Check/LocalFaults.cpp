@@ -85,14 +85,16 @@ Places check::padIdentity(ModuleOp module) {
   for (auto &[reader, masks] : readers) {
     if (masks.empty())
       continue;
-    places.push_back(
-        {masks.front(), [masks = masks] {
-           for (arith::SelectOp select : masks)
-             // A tensor padded in several dimensions has one mask upon another.
-             for (Operation *op = select; op && op->hasAttr(dist::kPadMaskAttrName);
-                  op = op->getOperand(1).getDefiningOp())
-               op->setOperand(2, noIdentity(op, op->getOperand(2)));
-         }});
+    places.push_back({masks.front(), [masks = masks] {
+                        for (arith::SelectOp select : masks)
+                          // A tensor padded in several dimensions has one mask
+                          // upon another.
+                          for (Operation *op = select;
+                               op && op->hasAttr(dist::kPadMaskAttrName);
+                               op = op->getOperand(1).getDefiningOp())
+                            op->setOperand(2,
+                                           noIdentity(op, op->getOperand(2)));
+                      }});
   }
   return places;
 }
