@@ -25,7 +25,8 @@ Port portOf(Value value, Type type, DictionaryAttr attrs) {
   };
   port.role = text(nn::kRoleAttr);
   port.name = text(nn::kNameAttr);
-  auto global = attrs ? attrs.getAs<TypeAttr>(dist::kGlobalTypeAttrName) : TypeAttr();
+  auto global =
+      attrs ? attrs.getAs<TypeAttr>(dist::kGlobalTypeAttrName) : TypeAttr();
   port.type = dyn_cast<RankedTensorType>(global ? global.getValue() : type);
   return port;
 }
@@ -150,29 +151,29 @@ private:
     return wrapped;
   }
 
-  static int64_t firstHolder(dist::MeshAttr mesh, dist::ShardingAttr sharding,
-                             ArrayRef<int64_t> shape, int64_t element) {
-    for (int64_t rank = 0; rank < mesh.getNumRanks(); ++rank) {
-      dist::TileBounds bounds = dist::tileBounds(mesh, sharding, shape, rank);
-      int64_t rest = element;
-      bool holds = true;
-      for (int64_t dim = shape.size() - 1; dim >= 0; --dim) {
-        int64_t index = rest % shape[dim] - bounds.offsets[dim];
-        rest /= shape[dim];
-        holds &= index >= 0 && index < bounds.extents[dim];
-      }
-      if (holds)
-        return rank;
-    }
-    return 0;
-  }
-
   ModuleOp module;
   dist::MeshAttr mesh;
   std::map<std::string, Slot> slots;
 };
 
 } // namespace
+
+int64_t check::firstHolder(dist::MeshAttr mesh, dist::ShardingAttr sharding,
+                           ArrayRef<int64_t> shape, int64_t element) {
+  for (int64_t rank = 0; rank < mesh.getNumRanks(); ++rank) {
+    dist::TileBounds bounds = dist::tileBounds(mesh, sharding, shape, rank);
+    int64_t rest = element;
+    bool holds = true;
+    for (int64_t dim = shape.size() - 1; dim >= 0; --dim) {
+      int64_t index = rest % shape[dim] - bounds.offsets[dim];
+      rest /= shape[dim];
+      holds &= index >= 0 && index < bounds.extents[dim];
+    }
+    if (holds)
+      return rank;
+  }
+  return 0;
+}
 
 std::vector<Port> check::argumentsOf(func::FuncOp func) {
   std::vector<Port> ports;

@@ -3,7 +3,10 @@
 
 #include "commands/Commands.h"
 
+#include "cleave/runtime.h"
+
 #include <algorithm>
+#include <cstdint>
 #include <iostream>
 #include <map>
 #include <new>
@@ -62,6 +65,9 @@ int runCommand(int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+  // A check runs programs in this process, usually of more ranks than cores.
+  if (argc > 1 && argv[1] == std::string_view("check"))
+    cleave_prepare_process(INT32_MAX, 1, argv);
   try {
     return runCommand(argc, argv);
   } catch (const Failure &failure) {

@@ -5,7 +5,9 @@
 #ifndef CLEAVE_CHECK_ENGINE_H
 #define CLEAVE_CHECK_ENGINE_H
 
+#include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Interfaces/Tensor.h"
+#include "cleave/program.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -55,6 +57,22 @@ public:
 
 /// Interprets a global or a local program. The module must outlive it.
 std::unique_ptr<Engine> makeInterpreterEngine(mlir::ModuleOp module);
+
+struct CompiledOptions {
+  /// Threads of each rank.
+  int64_t threads = 1;
+  /// Changes the command lists before they run, where it is given.
+  std::function<mlir::LogicalResult(program::Program &)> change;
+};
+
+/// Compiles a local program and runs it on this machine, its ranks threads of
+/// this process. Memory that is not live is poisoned.
+mlir::FailureOr<std::unique_ptr<Engine>>
+makeCompiledEngine(mlir::ModuleOp local, const CompiledOptions &options);
+
+/// The first rank whose tile has an element of the whole tensor.
+int64_t firstHolder(dist::MeshAttr mesh, dist::ShardingAttr sharding,
+                    llvm::ArrayRef<int64_t> shape, int64_t element);
 
 } // namespace cleave::check
 

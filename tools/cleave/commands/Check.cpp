@@ -1,12 +1,13 @@
 // cleave check: the partitioned program computes what the unpartitioned one
 // computes. See the design's rule of correctness.
 
-#include "Phases.h"
+#include "CompileModel.h"
 #include "commands/Commands.h"
 
 #include "cleave/Check/Check.h"
 #include "cleave/Check/Faults.h"
 #include "cleave/Check/Passes.h"
+#include "cleave/Check/Views.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/Npy.h"
@@ -28,11 +29,14 @@ namespace {
 
 struct CheckCommand : CommonOptions {
   std::string model, inputs, inject, gradients, against = "compiled";
-  bool json = false, bisect = false;
+  bool json = false, bisect = false, interpret = false;
   uint64_t seed = 0;
   int64_t injectIndex = -1, steps = 5;
 
   int run() const;
+
+private:
+  void verifyFlags() const;
 };
 
 // An array of a file as the check's tensor.
@@ -51,28 +55,6 @@ Tensor tensorOf(const ArrayView &array, mlir::MLIRContext &context,
     for (int64_t i = 0; i < array.elements(); ++i)
       tensor.ints[i] = integerAt(array.dtype, array.data, i);
   return tensor;
-}
-
-// `tensor` with dimension i of the result the old one's permutation[i].
-Tensor permuted(const Tensor &tensor, llvm::ArrayRef<int64_t> permutation) {
-  llvm::SmallVector<int64_t> shape;
-  for (int64_t dim : permutation)
-    shape.push_back(tensor.shape()[dim]);
-  Tensor result(tensor.type.clone(shape));
-  for (int64_t flat = 0; flat < result.size(); ++flat) {
-    std::vector<int64_t> index = check::unflatten(flat, shape);
-    std::vector<int64_t> source(index.size());
-    for (auto [to, from] : llvm::enumerate(permutation))
-      source[from] = index[to];
-    int64_t at = 0;
-    for (auto [i, size] : llvm::zip(source, tensor.shape()))
-      at = at * size + i;
-    if (tensor.isFloat())
-      result.floats[flat] = tensor.floats[at];
-    else
-      result.ints[flat] = tensor.ints[at];
-  }
-  return result;
 }
 
 // Reads what `nn.data` points at, seen as `nn.view` says.
@@ -94,40 +76,108 @@ public:
     ref.dtype = data.getAs<mlir::StringAttr>("dtype").str();
     tensor.weight = ref;
     auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
-    auto ints = [&](llvm::StringRef key) {
-      auto list = view ? view.getAs<mlir::DenseI64ArrayAttr>(key)
-                       : mlir::DenseI64ArrayAttr();
-      return list ? list.asArrayRef() : llvm::ArrayRef<int64_t>();
-    };
-    llvm::ArrayRef<int64_t> shape = view ? ints("shape") : port.type.getShape();
-    tensor.shape.assign(shape.begin(), shape.end());
-    Tensor value = tensorOf(files.view(tensor), *port.type.getContext(),
-                            "weights of '" + port.name + "'");
+    llvm::ArrayRef<int64_t> shape = port.type.getShape();
     if (view)
-      value.type = value.type.clone(ints("view"));
-    if (!ints("permutation").empty())
-      value = permuted(value, ints("permutation"));
-    return value;
+      shape = view.getAs<mlir::DenseI64ArrayAttr>("shape");
+    tensor.shape.assign(shape.begin(), shape.end());
+    return check::seenThrough(view, tensorOf(files.view(tensor),
+                                             *port.type.getContext(),
+                                             "weights of '" + port.name + "'"));
   }
 
 private:
   WeightFiles files;
 };
 
-void widen(ModuleOp module) {
-  Diagnostics diagnostics(*module.getContext());
-  mlir::PassManager passes(module.getContext());
-  passes.addPass(createWidenPass());
-  if (failed(passes.run(module)))
-    diagnostics.fail(BadUsage);
-}
-
 OwningOpRef<ModuleOp> clone(ModuleOp module) {
   return llvm::cast<ModuleOp>(module->clone());
 }
 
-// The gradients of the mean loss, under the names of the file.
-void writeGradients(const check::Outcome &outcome, const std::string &path) {
+// Makes the engines of a check and keeps what they refer to.
+class EngineMaker {
+public:
+  EngineMaker(const CheckCommand &command, const Config &config,
+              const Mesh &mesh)
+      : command(command), config(config), mesh(mesh) {}
+
+  // The fault that was made, for people; empty: none.
+  std::string fault;
+
+  // The partitioned program, with the fault that was asked for.
+  OwningOpRef<ModuleOp> partition(ModuleOp global) {
+    OwningOpRef<ModuleOp> local = clone(global);
+    runShardPhase(*local, config, mesh);
+    if (command.inject.empty())
+      return local;
+    std::string where;
+    if (failed(check::injectFault(*local, command.inject, command.injectIndex,
+                                  where)))
+      throw Failure(BadUsage, "--inject " + command.inject + ": " + where);
+    fault = command.inject + ": " + where;
+    return local;
+  }
+
+  check::Engine *sharded(ModuleOp local, bool wide) {
+    return command.interpret ? interpret(local) : compile(local, wide, mesh);
+  }
+
+  // `global` before partitioning.
+  check::Engine *reference(ModuleOp global, bool wide) {
+    if (wide && (command.against == "interpreter" || command.interpret))
+      return interpret(global);
+    OwningOpRef<ModuleOp> one = clone(global);
+    runShardPhase(*one, config, Mesh());
+    return compile(*one, wide, Mesh());
+  }
+
+private:
+  check::Engine *interpret(ModuleOp module) {
+    modules.push_back(clone(module));
+    widen(*modules.back());
+    engines.push_back(check::makeInterpreterEngine(*modules.back()));
+    return engines.back().get();
+  }
+
+  check::Engine *compile(ModuleOp local, bool wide, const Mesh &mesh) {
+    Diagnostics diagnostics(*local.getContext(), /*remarks=*/false);
+    modules.push_back(clone(local));
+    if (wide)
+      widen(*modules.back());
+    check::CompiledOptions options;
+    options.threads = threadsPerRank(config, mesh);
+    auto engine = check::makeCompiledEngine(*modules.back(), options);
+    if (failed(engine))
+      diagnostics.fail(RunFailed);
+    engines.push_back(std::move(*engine));
+    return engines.back().get();
+  }
+
+  static void widen(ModuleOp module) {
+    Diagnostics diagnostics(*module.getContext());
+    mlir::PassManager passes(module.getContext());
+    passes.addPass(createWidenPass());
+    if (failed(passes.run(module)))
+      diagnostics.fail(BadUsage);
+  }
+
+  const CheckCommand &command;
+  const Config &config;
+  const Mesh &mesh;
+  std::vector<OwningOpRef<ModuleOp>> modules;
+  std::vector<std::unique_ptr<check::Engine>> engines;
+};
+
+mlir::DictionaryAttr viewOfParameter(ModuleOp module, const std::string &name) {
+  check::Port port;
+  port.role = "parameter";
+  port.name = name;
+  return check::viewOf(module, port);
+}
+
+// The gradients of the mean loss, under the names and in the shapes of the
+// file.
+void writeGradients(ModuleOp module, const check::Outcome &outcome,
+                    const std::string &path) {
   std::vector<std::pair<std::string, Array>> arrays;
   auto add = [&](const std::string &name, const Tensor &tensor, double scale) {
     Array array = makeArray("f64", tensor.shape().vec());
@@ -137,7 +187,9 @@ void writeGradients(const check::Outcome &outcome, const std::string &path) {
   };
   for (const check::Named &tensor : outcome.tensors) {
     if (tensor.kind == check::TensorKind::Gradient)
-      add("grad/" + tensor.name, tensor.value, 1 / outcome.weight);
+      add("grad/" + tensor.name,
+          check::asStored(viewOfParameter(module, tensor.name), tensor.value),
+          1 / outcome.weight);
     if (tensor.kind == check::TensorKind::Output)
       add(tensor.name, tensor.value, 1);
   }
@@ -152,10 +204,7 @@ void writeGradients(const check::Outcome &outcome, const std::string &path) {
   writeNpz(path, views);
 }
 
-int CheckCommand::run() const {
-  LoadedConfig loaded = loadConfigOrFail(*this);
-  Config &config = loaded.config;
-  Mesh mesh = resolveMeshOrFail(config, *this);
+void CheckCommand::verifyFlags() const {
   if (against != "interpreter" && against != "compiled")
     throw Failure(BadUsage, "--against " + against +
                                 ": expected compiled or interpreter");
@@ -164,8 +213,13 @@ int CheckCommand::run() const {
     throw Failure(BadUsage, "--inject " + inject +
                                 ": unknown kind of fault; did you mean '" +
                                 *nearest(inject, kinds, true) + "'?");
-  if (against == "compiled")
-    throw Failure(BadUsage, "--against compiled is not yet supported");
+}
+
+int CheckCommand::run() const {
+  verifyFlags();
+  LoadedConfig loaded = loadConfigOrFail(*this);
+  Config &config = loaded.config;
+  Mesh mesh = resolveMeshOrFail(config, *this);
 
   mlir::MLIRContext context;
   registerAll(context);
@@ -189,60 +243,45 @@ int CheckCommand::run() const {
   options.microbatches = config.train.microbatches;
   options.steps = steps;
 
-  check::CheckReport report;
-  report.seed = seed;
-
-  OwningOpRef<ModuleOp> local = clone(*global);
-  runShardPhase(*local, config, mesh);
-  auto breakOnPurpose = [&](ModuleOp module) {
-    if (inject.empty())
-      return;
-    std::string where;
-    if (failed(check::injectFault(module, inject, injectIndex, where)))
-      throw Failure(BadUsage, "--inject " + inject + ": " + where);
-    report.fault = inject + ": " + where;
-  };
-  breakOnPurpose(*local);
-
   Diagnostics diagnostics(context);
   if (failed(values.verifyInputs(options.microbatches)))
     diagnostics.fail(BadUsage);
-  OwningOpRef<ModuleOp> wideLocal = clone(*local), wideGlobal = clone(*global);
-  widen(*wideLocal);
-  widen(*wideGlobal);
-  auto sharded = check::makeInterpreterEngine(*wideLocal);
-  auto reference = check::makeInterpreterEngine(*wideGlobal);
-  check::Programs programs;
-  programs.sharded = sharded.get();
-  programs.reference = reference.get();
 
+  EngineMaker maker(*this, config, mesh);
+  OwningOpRef<ModuleOp> local = maker.partition(*global);
+  check::Programs programs;
+  programs.sharded = maker.sharded(*local, /*wide=*/true);
   if (!gradients.empty()) {
-    if (failed(values.setInitial(*sharded)))
+    if (failed(values.setInitial(*programs.sharded)))
       diagnostics.fail(RunFailed);
-    auto outcome =
-        check::runStep(*global, *sharded, values, 1, options.microbatches);
+    auto outcome = check::runStep(*global, *programs.sharded, values, 1,
+                                  options.microbatches);
     if (failed(outcome))
       diagnostics.fail(RunFailed);
-    writeGradients(*outcome, gradients);
+    writeGradients(*global, *outcome, gradients);
+    return Success;
+  }
+  programs.reference = maker.reference(*global, /*wide=*/true);
+  if (!interpret) {
+    programs.shardedReal = maker.sharded(*local, /*wide=*/false);
+    programs.referenceReal = maker.reference(*global, /*wide=*/false);
   }
 
+  check::CheckReport report;
+  report.seed = seed;
+  report.fault = maker.fault;
   if (failed(check::runCheck(*global, programs, values, options, report)))
     diagnostics.fail(RunFailed);
-  report.notes.push_back(
-      "the interpreter computes in double: no rounding part");
+  if (interpret)
+    report.notes.push_back(
+        "the interpreter computes in double: no rounding part");
 
   if (bisect && !report.pass()) {
     OwningOpRef<ModuleOp> tapped = clone(*global);
     check::tapAllValues(*tapped);
-    OwningOpRef<ModuleOp> tappedLocal = clone(*tapped);
-    runShardPhase(*tappedLocal, config, mesh);
-    breakOnPurpose(*tappedLocal);
-    widen(*tapped);
-    widen(*tappedLocal);
-    auto ours = check::makeInterpreterEngine(*tappedLocal);
-    auto theirs = check::makeInterpreterEngine(*tapped);
-    programs.sharded = ours.get();
-    programs.reference = theirs.get();
+    OwningOpRef<ModuleOp> tappedLocal = maker.partition(*tapped);
+    programs.sharded = maker.sharded(*tappedLocal, /*wide=*/true);
+    programs.reference = maker.reference(*tapped, /*wide=*/true);
     auto found = check::firstDifference(*tapped, programs, values, options);
     if (failed(found))
       diagnostics.fail(RunFailed);
@@ -280,10 +319,12 @@ std::function<int()> driver::addCheck(CLI::App &app) {
   app.add_flag("--bisect", command->bisect,
                "name the first operation whose value differs");
   app.add_option("--against", command->against,
-                 "what the sharded program is compared with: the compiled "
-                 "unsharded program, or the interpreter")
+                 "what the sharded program is compared with: the unsharded "
+                 "program compiled, or interpreted")
       ->type_name("compiled|interpreter")
       ->capture_default_str();
+  app.add_flag("--interpret", command->interpret,
+               "interpret the sharded program, too: no native code");
   app.add_option("--seed", command->seed, "of all random values")
       ->type_name("N")
       ->capture_default_str();
@@ -292,7 +333,8 @@ std::function<int()> driver::addCheck(CLI::App &app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--gradients", command->gradients,
-                 "write loss, outputs and gradients at the stored weights")
+                 "write loss, outputs and gradients at the stored weights, and "
+                 "compare nothing")
       ->type_name("FILE.npz");
   addConfigFlags(app, *command);
   addRanksFlag(app, *command);

@@ -1,0 +1,21 @@
+// Tensors as the file stores them and as the program sees them (`nn.view`).
+
+#ifndef CLEAVE_CHECK_VIEWS_H
+#define CLEAVE_CHECK_VIEWS_H
+
+#include "cleave/Check/Engine.h"
+
+namespace cleave::check {
+
+/// The view of a port: its own, or that of the parameter of `module` which its
+/// gradient, tap or state belongs to. Null where both are the same.
+mlir::DictionaryAttr viewOf(mlir::ModuleOp module, const Port &port);
+
+/// The file's tensor as the program sees it, and the inverse. The identity
+/// for a null view.
+Tensor seenThrough(mlir::DictionaryAttr view, const Tensor &stored);
+Tensor asStored(mlir::DictionaryAttr view, const Tensor &seen);
+
+} // namespace cleave::check
+
+#endif

@@ -1,0 +1,246 @@
+// A compiled program as an engine: kernels in a temporary folder, ranks that
+// are threads of this process.
+
+#include "cleave/Check/Engine.h"
+#include "cleave/Check/Views.h"
+
+#include "cleave/Codegen/Codegen.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Driver/Backend.h"
+#include "cleave/Memory/Boundary.h"
+#include "cleave/Target/Target.h"
+#include "cleave/runtime.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+/// A folder that goes away with its owner.
+class TemporaryFolder {
+public:
+  ~TemporaryFolder() {
+    if (!path.empty())
+      llvm::sys::fs::remove_directories(path);
+  }
+  std::error_code make() {
+    return llvm::sys::fs::createUniqueDirectory("cleave-check", path);
+  }
+  std::string file(StringRef name) const {
+    SmallString<128> file = path;
+    llvm::sys::path::append(file, name);
+    return file.str().str();
+  }
+
+private:
+  SmallString<128> path;
+};
+
+class CompiledEngine : public Engine {
+public:
+  explicit CompiledEngine(ModuleOp local)
+      : module(cast<ModuleOp>(local->clone())) {}
+
+  ~CompiledEngine() override {
+    cleave_session_free(session);
+    cleave_program_free(program);
+  }
+
+  LogicalResult load(const CompiledOptions &options) {
+    // A check runs neither; a loss that is read has another layout than one
+    // that is added up.
+    for (StringRef name : {nn::kLossFunc, nn::kInitStateFunc})
+      if (auto unused = module->lookupSymbol<func::FuncOp>(name))
+        unused.erase();
+    FailureOr<BoundaryTable> collected = BoundaryTable::collect(*module);
+    if (failed(collected))
+      return failure();
+    table = std::move(*collected);
+
+    OwningOpRef<ModuleOp> lowered = cast<ModuleOp>((*module)->clone());
+    BackendOptions backend;
+    backend.threads = options.threads;
+    if (failed(lowerToCommands(*lowered, backend)))
+      return failure();
+    FailureOr<program::Program> commands =
+        target::emitProgram(*lowered, options.threads);
+    if (failed(commands))
+      return failure();
+    if (options.change && failed(options.change(*commands)))
+      return failure();
+    if (std::error_code error = folder.make())
+      return module->emitError("no temporary folder can be made: ")
+             << error.message();
+    std::string kernels = folder.file("kernels.so");
+    if (!commands->kernels.empty() &&
+        failed(codegen::compileKernels(*lowered, kernels)))
+      return failure();
+    std::string bytes = program::serialize(*commands);
+    if (failed(status(cleave_program_from_memory(
+            bytes.data(), bytes.size(),
+            commands->kernels.empty() ? nullptr : kernels.c_str(), &program))))
+      return failure();
+    cleave_session_options native{};
+    native.version = CLEAVE_RUNTIME_VERSION;
+    native.threads_per_rank = options.threads;
+    native.poison = 1;
+    return status(cleave_session_create(program, &native, &session));
+  }
+
+  bool hasFunction(StringRef name) const override {
+    return cleave_program_has_action(program, name.str().c_str());
+  }
+
+  LogicalResult set(const Port &port, const Tensor &whole) override {
+    std::optional<cleave_buffer_info> info = find(port);
+    if (!info)
+      return success();
+    Tensor stored = asStored(viewOf(*module, port), whole);
+    if (stored.shape() != ArrayRef<int64_t>(info->global_shape, info->rank))
+      return emitError(port.value.getLoc())
+             << port.role << " '" << port.name
+             << "' has another shape in the program than " << stored.type;
+    if (stored.isFloat())
+      return status(cleave_session_scatter(session, info->name, CLEAVE_F64,
+                                           stored.floats.data(),
+                                           stored.size()));
+    return scatterIntegers(*info, stored.ints);
+  }
+
+  LogicalResult run(StringRef function) override {
+    if (cleave_session_run(session, function.str().c_str()) == CLEAVE_OK)
+      return success();
+    std::string message = cleave_last_error();
+    cleave_failure failed{};
+    cleave_session_failure(session, &failed);
+    InFlightDiagnostic error = module->emitError("@") << function << " failed";
+    if (failed.rank >= 0)
+      error << " on rank " << int64_t(failed.rank);
+    if (failed.source && *failed.source)
+      error << " at " << failed.source;
+    return error << ": " << message;
+  }
+
+  FailureOr<Gathered> get(const Port &port) override {
+    std::optional<cleave_buffer_info> info = find(port);
+    if (!info)
+      return emitError(port.value.getLoc())
+             << port.role << " '" << port.name << "' is not in the program";
+    DictionaryAttr view = viewOf(*module, port);
+    Tensor stored(
+        port.type.clone(ArrayRef<int64_t>(info->global_shape, info->rank)));
+    cleave_gather_report report{};
+    LogicalResult read =
+        stored.isFloat()
+            ? status(cleave_session_gather(session, info->name, CLEAVE_F64,
+                                           stored.floats.data(), stored.size(),
+                                           &report))
+            : gatherIntegers(*info, stored.ints, report);
+    if (failed(read))
+      return failure();
+    Gathered result;
+    result.whole = seenThrough(view, stored);
+    // Bits may differ where numbers do not (zeros of both signs).
+    result.replicaDifference = report.max_difference;
+    int64_t rank = report.identical ? 0 : std::max(report.rank_b, 0);
+    result.rankOf = rankOf(port, rank);
+    return result;
+  }
+
+private:
+  LogicalResult status(cleave_status code) {
+    if (code == CLEAVE_OK)
+      return success();
+    return module->emitError("runtime: ") << cleave_last_error();
+  }
+
+  std::optional<cleave_buffer_info> find(const Port &port) const {
+    int64_t index = table.find(port.name, port.role);
+    if (index < 0)
+      return std::nullopt;
+    int32_t found = cleave_program_find_buffer(
+        program, table.buffers[index].buffer.c_str());
+    cleave_buffer_info info{};
+    if (found < 0 || cleave_program_buffer(program, found, &info) != CLEAVE_OK)
+      return std::nullopt;
+    return info;
+  }
+
+  /// Calls `visit` with a vector of the buffer's element type.
+  template <typename Visit>
+  LogicalResult withType(const cleave_buffer_info &info, Visit visit) {
+    switch (info.dtype) {
+    case CLEAVE_I64:
+      return visit(std::vector<int64_t>());
+    case CLEAVE_I32:
+      return visit(std::vector<int32_t>());
+    case CLEAVE_I8:
+      return visit(std::vector<int8_t>());
+    case CLEAVE_U8:
+      return visit(std::vector<uint8_t>());
+    default:
+      return module->emitError("buffer '")
+             << info.name << "' holds no integers";
+    }
+  }
+
+  LogicalResult scatterIntegers(const cleave_buffer_info &info,
+                                ArrayRef<int64_t> values) {
+    return withType(info, [&](auto typed) {
+      typed.assign(values.begin(), values.end());
+      return status(cleave_session_scatter(session, info.name, info.dtype,
+                                           typed.data(), typed.size()));
+    });
+  }
+
+  LogicalResult gatherIntegers(const cleave_buffer_info &info,
+                               std::vector<int64_t> &values,
+                               cleave_gather_report &report) {
+    return withType(info, [&](auto typed) {
+      typed.resize(values.size());
+      LogicalResult read = status(cleave_session_gather(
+          session, info.name, info.dtype, typed.data(), typed.size(), &report));
+      values.assign(typed.begin(), typed.end());
+      return read;
+    });
+  }
+
+  /// The first holder of an element, from the sharding of the program's view;
+  /// where copies differ, the rank that differs.
+  std::function<int64_t(int64_t)> rankOf(const Port &port, int64_t other) {
+    if (other)
+      return [other](int64_t) { return other; };
+    int64_t index = table.find(port.name, port.role);
+    const BoundaryBuffer &buffer = table.buffers[index];
+    auto sharding =
+        buffer.attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName);
+    for (auto mesh : module->getOps<dist::MeshOp>())
+      if (sharding)
+        return [mesh = mesh.getMesh(), sharding,
+                type = buffer.globalType](int64_t element) {
+          return firstHolder(mesh, sharding, type.getShape(), element);
+        };
+    return {};
+  }
+
+  OwningOpRef<ModuleOp> module;
+  BoundaryTable table;
+  TemporaryFolder folder;
+  cleave_program *program = nullptr;
+  cleave_session *session = nullptr;
+};
+
+} // namespace
+
+FailureOr<std::unique_ptr<Engine>>
+check::makeCompiledEngine(ModuleOp local, const CompiledOptions &options) {
+  auto engine = std::make_unique<CompiledEngine>(local);
+  if (failed(engine->load(options)))
+    return failure();
+  return std::unique_ptr<Engine>(std::move(engine));
+}

@@ -1,0 +1,87 @@
+// Views: a reshape, then a permutation of dimensions.
+
+#include "cleave/Check/Views.h"
+#include "cleave/Check/Compare.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+ArrayRef<int64_t> numbers(DictionaryAttr view, StringRef key) {
+  auto list = view.getAs<DenseI64ArrayAttr>(key);
+  return list ? list.asArrayRef() : ArrayRef<int64_t>();
+}
+
+/// Dimension i of the result is dimension permutation[i] of `tensor`.
+Tensor permuted(const Tensor &tensor, ArrayRef<int64_t> permutation) {
+  SmallVector<int64_t> shape;
+  for (int64_t dim : permutation)
+    shape.push_back(tensor.shape()[dim]);
+  Tensor result(tensor.type.clone(shape));
+  for (int64_t flat = 0; flat < result.size(); ++flat) {
+    std::vector<int64_t> index = unflatten(flat, shape);
+    std::vector<int64_t> source(index.size());
+    for (auto [to, from] : llvm::enumerate(permutation))
+      source[from] = index[to];
+    int64_t at = 0;
+    for (auto [i, size] : llvm::zip_equal(source, tensor.shape()))
+      at = at * size + i;
+    if (tensor.isFloat())
+      result.floats[flat] = tensor.floats[at];
+    else
+      result.ints[flat] = tensor.ints[at];
+  }
+  return result;
+}
+
+SmallVector<int64_t> inverse(ArrayRef<int64_t> permutation) {
+  SmallVector<int64_t> result(permutation.size());
+  for (auto [to, from] : llvm::enumerate(permutation))
+    result[from] = to;
+  return result;
+}
+
+} // namespace
+
+DictionaryAttr check::viewOf(ModuleOp module, const Port &port) {
+  if (port.attrs)
+    if (auto own = port.attrs.getAs<DictionaryAttr>("nn.view"))
+      return own;
+  StringRef name = port.name;
+  if (port.role == "state") // PARAMETER.slot; slots have no dot, names may
+    name = name.rsplit('.').first;
+  else if (port.role != "gradient" && port.role != "tap" &&
+           port.role != "parameter")
+    return {};
+  auto func = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
+  if (!func)
+    return {};
+  for (const Port &other : argumentsOf(func))
+    if (other.role == "parameter" && other.name == name)
+      return other.attrs.getAs<DictionaryAttr>("nn.view");
+  return {};
+}
+
+Tensor check::seenThrough(DictionaryAttr view, const Tensor &stored) {
+  if (!view)
+    return stored;
+  Tensor seen = stored;
+  if (ArrayRef<int64_t> shape = numbers(view, "view"); !shape.empty())
+    seen.type = seen.type.clone(shape);
+  ArrayRef<int64_t> permutation = numbers(view, "permutation");
+  return permutation.empty() ? seen : permuted(seen, permutation);
+}
+
+Tensor check::asStored(DictionaryAttr view, const Tensor &seen) {
+  if (!view)
+    return seen;
+  ArrayRef<int64_t> permutation = numbers(view, "permutation");
+  Tensor stored =
+      permutation.empty() ? seen : permuted(seen, inverse(permutation));
+  stored.type = stored.type.clone(numbers(view, "shape"));
+  return stored;
+}
