@@ -8,9 +8,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 using Json = nlohmann::ordered_json;
@@ -62,6 +63,17 @@ void trimLog(const std::string &path, int64_t step) {
     writeFileAtomically(path, kept);
 }
 
+/// Of this program: getrusage would count what ran in the process before exec,
+/// the compiler.
+static int64_t peakResidentBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line))
+    if (line.starts_with("VmHWM:"))
+      return std::strtoll(line.c_str() + 6, nullptr, 10) * 1024;
+  return 0;
+}
+
 std::string countersToJson(StepExecutor &executor, int64_t step,
                            std::optional<Allocations> allocations) {
   Json ranks = Json::array();
@@ -82,14 +94,13 @@ std::string countersToJson(StepExecutor &executor, int64_t step,
                        {"unplanned", memory.unplannedBytes},
                        {"pool", memory.poolBytes}}}});
   }
-  struct rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
   Json json = {{"step", step},
-               {"peak_resident_bytes", int64_t(usage.ru_maxrss) * 1024},
-               {"allocations", allocations
-                                   ? Json{{"step", allocations->step},
-                                          {"process", allocations->process}}
-                                   : Json(nullptr)},
+               {"peak_resident_bytes", peakResidentBytes()},
+               {"allocations",
+                allocations ? Json{{"step", allocations->step},
+                                   {"after_warm_up", allocations->afterWarmUp},
+                                   {"process", allocations->process}}
+                            : Json(nullptr)},
                {"ranks", ranks}};
   return json.dump(1) + "\n";
 }

@@ -34,7 +34,7 @@ void trimLog(const std::string &path, int64_t step);
 
 /// Calls of malloc: while the actions of a step ran, and since the start.
 struct Allocations {
-  int64_t step = 0, process = 0;
+  int64_t step = 0, afterWarmUp = 0, process = 0;
 };
 
 /// Traffic and memory of every rank: counters.json.

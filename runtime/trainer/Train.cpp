@@ -127,6 +127,7 @@ private:
   int64_t evalEvery;
   bool validates;
   int64_t allocations = 0; ///< while this step's actions ran
+  int64_t afterWarmUp = 0; ///< and while all but the first step's did
 };
 
 void Trainer::runAction(const char *action) {
@@ -309,6 +310,7 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
   feeder.setInteger("seed", static_cast<int64_t>(settings.seed));
   const int64_t tokens =
       manifest.batch * std::max<int64_t>(1, manifest.sequence);
+  const int64_t firstStep = state.step + 1;
   int64_t saved = -1;
   auto save = [&] {
     std::string path = saveCheckpoint(out, manifest, executor, state);
@@ -324,6 +326,8 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
     record.tokens = tokens;
     record.tokensPerSecond =
         static_cast<double>(tokens) / (record.stepMs / 1000);
+    if (record.step > firstStep)
+      afterWarmUp += allocations;
     ++state.step;
     state.nextSample += manifest.batch;
     bool last = state.step == settings.steps;
@@ -331,7 +335,8 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
       counters = countersToJson(
           executor, state.step,
           options.allocations
-              ? std::optional(Allocations{allocations, options.allocations()})
+              ? std::optional(Allocations{allocations, afterWarmUp,
+                                          options.allocations()})
               : std::nullopt);
     if (validates && !signal.requested() &&
         (last || (evalEvery > 0 && state.step % evalEvery == 0)))

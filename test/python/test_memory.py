@@ -1,0 +1,57 @@
+"""Memory: what is planned is what is used, and nothing is allocated in a step."""
+
+import pathlib
+import tempfile
+import unittest
+
+import training
+
+ZERO = {"parallel__data__zero": 1}
+
+
+@unittest.skipUnless(training.IS_BUILT, "cleave is not built")
+class Memory(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_poisoned_memory_changes_nothing(self):
+        for model, mesh in (("gpt2", "data=2,tensor=2"), ("llama", "tensor=2")):
+            with self.subTest(model=model):
+                keys = ZERO if "data" in mesh else {}
+                out = self.folder / model
+                _, counters = training.train(out, model, mesh, "--steps", 4, **keys)
+                # None from the second step on, in any library.
+                self.assertEqual(counters["allocations"]["after_warm_up"], 0)
+                self.assertGreater(counters["allocations"]["process"], 1000)
+                poisoned = self.folder / f"{model}-poisoned"
+                _, counters = training.train(poisoned, model, mesh, "--steps", 4, "--poison",
+                                             **keys)
+                self.assertEqual(training.losses(poisoned), training.losses(out))
+                planned = training.explain(model, mesh, **keys)["per_rank"]
+                for rank, plan in zip(counters["ranks"], planned, strict=True):
+                    self.assertEqual(rank["memory"]["touched"], plan["memory"]["peak"])
+                    self.assertEqual(rank["memory"]["arenas"], plan["memory"]["peak"])
+                    self.assertEqual(rank["memory"]["unplanned"], 0)
+
+    def test_resident_memory_is_explained(self):
+        # Of a program that has next to nothing in it, and of one of 170 MB.
+        empty = training.generated(layers=1, hidden=16, heads=2, batch=4, sequence=8)
+        for mesh in ("", "data=2,tensor=2"):
+            with self.subTest(mesh=mesh):
+                used, listed = [], []
+                for number, model in enumerate((empty, "quickstart")):
+                    out = self.folder / f"{mesh}{number}"
+                    _, counters = training.train(out, model, mesh, "--steps", 2)
+                    used.append(counters["peak_resident_bytes"])
+                    memory = [rank["memory"] for rank in counters["ranks"]]
+                    listed.append(memory[0]["pool"] + sum(
+                        m["arenas"] + m["scratch"] + m["unplanned"] for m in memory))
+                self.assertGreater(listed[1], 150e6)
+                net = used[1] - used[0]
+                self.assertLess(abs(net - (listed[1] - listed[0])), 0.05 * net)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,68 @@
+"""What tests of training share: models on meshes, a text, runs and their logs."""
+
+import json
+import pathlib
+import tempfile
+
+import support
+from support import BUILD, CLEAVE, MODELS, read_log
+
+IS_BUILT = CLEAVE.exists() and (BUILD / "bin" / "cleave-run").exists()
+LICENCES = pathlib.Path("/usr/share/common-licenses")
+
+_shared = None
+
+
+def shared():
+    """A folder for all tests of this process: compiled models, data."""
+    global _shared
+    if _shared is None:
+        _shared = tempfile.TemporaryDirectory()
+    return pathlib.Path(_shared.name)
+
+
+def text():
+    """A real text, 90 KB of it."""
+    path = shared() / "text.txt"
+    if not path.exists():
+        files = [LICENCES / name for name in ("Apache-2.0", "GPL-3", "LGPL-2.1", "Artistic")]
+        path.write_bytes(b"".join(file.read_bytes() for file in files if file.exists())[:90000])
+    return path
+
+
+def generated(**sizes):
+    """A model made by test/models/generate.py, with its configuration."""
+    path = shared() / ("-".join(f"{k}{v}" for k, v in sizes.items()) + ".onnx")
+    if not path.exists():
+        flags = [x for k, v in sizes.items() for x in ("--" + k.replace("_", "-"), v)]
+        support.succeed(MODELS / "generate.py", path, *flags)
+    return path
+
+
+def flags(model, mesh="", **keys):
+    """Flags for a model (of test/models, or a file) on a mesh like
+    "data=2,tensor=2"; keys have two underscores for each dot."""
+    path = model if isinstance(model, pathlib.Path) else MODELS / f"{model}.onnx"
+    sets = [f"mesh.{axis}" for axis in mesh.split(",") if axis]
+    sets += [f"{key.replace('__', '.')}={value}" for key, value in keys.items()]
+    return [path, "--config", path.with_suffix(".toml"),
+            *(word for value in sets for word in ("--set", value))]
+
+
+def explain(model, mesh="", **keys):
+    return json.loads(support.succeed(CLEAVE, "explain", *flags(model, mesh, **keys), "--json"))
+
+
+def command(out, model, mesh="", *more, **keys):
+    return [CLEAVE, "train", *flags(model, mesh, **keys), "--data", text(), "--out", out,
+            "--cache", shared() / "cache", "--eval-every", 0, *more]
+
+
+def train(out, model, mesh="", *more, **keys):
+    """Trains, and returns the lines of the log and the counters."""
+    support.succeed(*command(out, model, mesh, *more, **keys))
+    return read_log(out), json.loads((out / "counters.json").read_text())
+
+
+def losses(out):
+    return [line["loss"] for line in read_log(out)]
