@@ -139,7 +139,8 @@ private:
   }
 
   check::Engine *compile(ModuleOp local, bool wide, const Mesh &mesh) {
-    Diagnostics diagnostics(*local.getContext(), /*remarks=*/false);
+    std::vector<std::string> unread; // of what comes after partitioning
+    Diagnostics diagnostics(*local.getContext(), &unread);
     modules.push_back(clone(local));
     if (wide)
       widen(*modules.back());
