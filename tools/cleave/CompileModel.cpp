@@ -104,6 +104,20 @@ std::string compileCached(const std::string &path, const Config &config,
     hash.update(std::to_string(part.size()) + ":");
     hash.update(part);
   }
+  // Bytes of weights say which parameters are tied, and what constants are.
+  if (!StringRef(path).ends_with(".mlir")) {
+    MLIRContext context;
+    Diagnostics diagnostics(context);
+    FailureOr<std::vector<std::string>> files = externalFilesOf(path, context);
+    if (failed(files))
+      diagnostics.fail(BadUsage);
+    for (const std::string &file : *files) {
+      fs::path external = fs::absolute(path).parent_path() / file;
+      auto time = fs::last_write_time(external, error).time_since_epoch();
+      hash.update(file + ":" + std::to_string(time.count()) + ":" +
+                  std::to_string(fs::file_size(external, error)) + ":");
+    }
+  }
   // The compiler itself: a rebuilt one compiles again.
   fs::path self = fs::read_symlink("/proc/self/exe", error);
   hash.update(std::to_string(

@@ -8,6 +8,7 @@
 #include <onnx/onnx_pb.h>
 
 #include "llvm/Support/Error.h"
+#include "llvm/Support/Path.h"
 
 #include <set>
 
@@ -77,6 +78,19 @@ bool isTable(const Model &model, const TensorRef &tensor) {
 }
 
 } // namespace
+
+FailureOr<std::vector<std::string>> externalFilesOf(StringRef path,
+                                                    MLIRContext &context) {
+  std::unique_ptr<Model> model = Model::load(path, context);
+  if (!model)
+    return failure();
+  std::set<std::string> files;
+  for (const TensorRef &tensor : model->initializers())
+    if (tensor.inFile)
+      files.insert(tensor.range.file);
+  files.erase(llvm::sys::path::filename(path).str());
+  return std::vector<std::string>(files.begin(), files.end());
+}
 
 FailureOr<std::vector<Tie>> findTiesByContent(StringRef path,
                                               MLIRContext &context) {

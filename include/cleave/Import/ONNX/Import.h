@@ -66,6 +66,11 @@ mlir::OwningOpRef<mlir::ModuleOp> importOnnx(llvm::StringRef path,
                                              const ImportOptions &options,
                                              mlir::MLIRContext &context);
 
+/// The files beside the model that hold bytes of its initializers, relative to its
+/// folder, sorted. They need not exist. Emits errors for a file that is no model.
+mlir::FailureOr<std::vector<std::string>>
+externalFilesOf(llvm::StringRef path, mlir::MLIRContext &context);
+
 /// Finds matrices among the initializers that hold the same elements, or one
 /// the transpose of the other. Reads bytes of weights. Constant matrices are
 /// never tied.
