@@ -6,6 +6,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
@@ -102,6 +103,39 @@ void summarise(mlir::ModuleOp module) {
   print("operations", operations);
 }
 
+std::vector<Row> rowsOf(const std::vector<TensorSummary> &tensors) {
+  std::vector<Row> rows;
+  for (const TensorSummary &tensor : tensors)
+    rows.push_back({tensor.name, "",
+                    tensor.type + "[" + llvm::join(tensor.shape, ", ") + "]",
+                    ""});
+  return rows;
+}
+
+// What the file says while dimensions are unbound, and which these are.
+void summarise(const FileSummary &file) {
+  print("inputs", rowsOf(file.inputs));
+  print("outputs", rowsOf(file.outputs));
+  print("parameters (" + std::to_string(file.elements) + " elements)",
+        rowsOf(file.parameters));
+  std::cout << file.nodes << " nodes\n";
+}
+
+void summarise(const std::vector<DimSummary> &dims, const Config &config) {
+  std::vector<Row> rows;
+  for (const DimSummary &dim : dims) {
+    auto bound = config.dims.find(dim.name);
+    rows.push_back({dim.name.empty() ? "(no name)" : dim.name, "",
+                    bound == config.dims.end()
+                        ? "unbound"
+                        : "= " + std::to_string(bound->second),
+                    dim.where});
+  }
+  print("dimensions (set with --set dims.NAME=SIZE; batch and sequence also "
+        "name those of the tokens)",
+        rows);
+}
+
 // Written beside the target and renamed, so that no half file stays.
 void writeFile(const std::string &path, const std::string &text) {
   std::string temporary = path + ".tmp";
@@ -135,12 +169,28 @@ std::function<int()> driver::addImport(CLI::App &app) {
   app.add_option("-o,--output", options->output, "where to write the IR")
       ->type_name("FILE");
   app.add_flag("--summary", options->summary,
-               "print inputs, outputs, parameters and operations instead");
+               "print inputs, dimensions, outputs and parameters instead; "
+               "operations too, once all dimensions are bound");
   addConfigFlags(app, *options);
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     mlir::MLIRContext context;
     registerAll(context);
+    if (options->summary) {
+      Diagnostics diagnostics(context);
+      auto file = summarizeOnnx(options->model, context);
+      if (mlir::failed(file))
+        diagnostics.fail(BadUsage);
+      summarise(file->dims, loaded.config);
+      bool bound = loaded.config.dims.count("batch") &&
+                   loaded.config.dims.count("sequence");
+      if (!bound && llvm::any_of(file->dims, [&](const DimSummary &dim) {
+            return !loaded.config.dims.count(dim.name);
+          })) {
+        summarise(*file);
+        return Success;
+      }
+    }
     mlir::OwningOpRef<mlir::ModuleOp> module =
         importModel(options->model, loaded.config, context, std::nullopt,
                     /*readWeights=*/false);

@@ -66,6 +66,31 @@ mlir::OwningOpRef<mlir::ModuleOp> importOnnx(llvm::StringRef path,
                                              const ImportOptions &options,
                                              mlir::MLIRContext &context);
 
+/// A tensor as the file declares it; sizes are numbers, expressions of symbols,
+/// or "?".
+struct TensorSummary {
+  std::string name, type;
+  std::vector<std::string> shape;
+};
+
+/// A symbol of the inputs' shapes (empty: a dimension without name) and where it
+/// occurs first.
+struct DimSummary {
+  std::string name, where;
+};
+
+struct FileSummary {
+  std::vector<TensorSummary> inputs, outputs, parameters;
+  std::vector<DimSummary> dims;
+  int64_t nodes = 0;    ///< model-local functions inlined
+  int64_t elements = 0; ///< of all parameters
+};
+
+/// What a file declares; nothing need be bound. Emits errors for a file that is
+/// no model.
+mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
+                                           mlir::MLIRContext &context);
+
 /// The files beside the model that hold bytes of its initializers, relative to its
 /// folder, sorted. They need not exist. Emits errors for a file that is no model.
 mlir::FailureOr<std::vector<std::string>>

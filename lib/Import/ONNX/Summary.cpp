@@ -1,0 +1,83 @@
+// What a file says about itself before any dimension is bound.
+
+#include "Classify.h"
+#include "Dims.h"
+#include "Model.h"
+
+#include "cleave/Import/ONNX/Import.h"
+
+#include <onnx/onnx_pb.h>
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using llvm::StringRef;
+
+namespace cleave {
+
+using namespace importer;
+
+/// The shape as the file spells it; "?" where it is silent.
+static std::vector<std::string> shapeOf(const ::onnx::ValueInfoProto &value) {
+  std::vector<std::string> shape;
+  for (const auto &dim : value.type().tensor_type().shape().dim())
+    shape.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value())
+                    : dim.dim_param().empty() ? "?"
+                                              : dim.dim_param());
+  return shape;
+}
+
+static TensorSummary summarise(const ::onnx::ValueInfoProto &value) {
+  auto type = static_cast<Element>(value.type().tensor_type().elem_type());
+  return {value.name(), nameOf(type), shapeOf(value)};
+}
+
+/// Adds the symbols that a dimension's expression reads to `dims`.
+static void addSymbols(const std::string &expression,
+                       std::map<std::string, int64_t> known,
+                       const std::string &where,
+                       std::vector<DimSummary> &dims) {
+  std::string unbound;
+  while (!evaluateDim(expression, known, unbound) && !unbound.empty() &&
+         known.try_emplace(unbound, 1).second) {
+    if (llvm::none_of(dims, [&](auto &dim) { return dim.name == unbound; }))
+      dims.push_back({unbound, where});
+    unbound.clear();
+  }
+}
+
+FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context) {
+  std::unique_ptr<Model> model = Model::load(path, context);
+  if (!model)
+    return failure();
+  FileSummary summary;
+  summary.nodes = model->nodes().size();
+  for (const ::onnx::ValueInfoProto &input : model->graph().input()) {
+    if (model->findInitializer(input.name()))
+      continue;
+    summary.inputs.push_back(summarise(input));
+    for (auto [index, dim] : llvm::enumerate(summary.inputs.back().shape)) {
+      std::string where =
+          "dimension " + std::to_string(index) + " of " + input.name();
+      if (dim == "?")
+        summary.dims.push_back({"", where});
+      else if (!llvm::all_of(dim, llvm::isDigit))
+        addSymbols(dim, {}, where, summary.dims);
+    }
+  }
+  for (const ::onnx::ValueInfoProto &output : model->graph().output())
+    summary.outputs.push_back(summarise(output));
+  std::set<std::string> constants = findConstants(*model, "");
+  for (const TensorRef &tensor : model->initializers()) {
+    if (!isFloat(tensor.type) || constants.count(tensor.name))
+      continue;
+    TensorSummary parameter{tensor.name, nameOf(tensor.type), {}};
+    for (int64_t size : tensor.shape)
+      parameter.shape.push_back(std::to_string(size));
+    summary.parameters.push_back(parameter);
+    summary.elements += tensor.numElements();
+  }
+  return summary;
+}
+
+} // namespace cleave
