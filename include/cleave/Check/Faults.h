@@ -3,6 +3,8 @@
 #ifndef CLEAVE_CHECK_FAULTS_H
 #define CLEAVE_CHECK_FAULTS_H
 
+#include "cleave/program.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <string>
@@ -17,6 +19,14 @@ const std::vector<std::string> &faultKinds();
 /// its function) for people; on failure it says why there is no such fault.
 /// `index` counts the places; a negative one stands for the middle.
 mlir::LogicalResult injectFault(mlir::ModuleOp module, llvm::StringRef kind,
+                                int64_t index, std::string &where);
+
+/// Whether the kind is a mistake in the order of commands, so that a program of
+/// values cannot show it.
+bool isFaultOfCommands(llvm::StringRef kind);
+
+/// Breaks command lists; otherwise as above. For the kinds of commands.
+mlir::LogicalResult injectFault(program::Program &program, llvm::StringRef kind,
                                 int64_t index, std::string &where);
 
 } // namespace cleave::check
