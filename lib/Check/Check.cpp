@@ -153,18 +153,27 @@ void addReplicas(CheckReport &report, const NamedTensors &tensors) {
     report.replicas = found;
 }
 
-/// f64: after the first step, and after the last.
-LogicalResult exactPart(ModuleOp module, const Programs &programs,
-                        Values &values, const CheckOptions &options,
-                        Outcome &first, CheckReport &report) {
-  for (Engine *engine : {programs.sharded, programs.reference})
+} // namespace
+
+FailureOr<Outcome> check::runStep(ModuleOp module, Engine &engine,
+                                  Values &values, int64_t step,
+                                  int64_t microbatches) {
+  return Runner(module, engine, values, microbatches).step(step);
+}
+
+LogicalResult check::runExact(ModuleOp module, Engine &sharded,
+                              Engine &reference, Values &values,
+                              const CheckOptions &options, CheckReport &report,
+                              NamedTensors &first) {
+  report.tolerance = options.tolerances.exact;
+  for (Engine *engine : {&sharded, &reference})
     if (failed(values.setInitial(*engine)))
       return failure();
   for (int64_t step = 1; step <= options.steps; ++step) {
     FailureOr<Outcome> ours =
-        runStep(module, *programs.sharded, values, step, options.microbatches);
-    FailureOr<Outcome> theirs = runStep(module, *programs.reference, values,
-                                        step, options.microbatches);
+        runStep(module, sharded, values, step, options.microbatches);
+    FailureOr<Outcome> theirs =
+        runStep(module, reference, values, step, options.microbatches);
     if (failed(ours) || failed(theirs))
       return failure();
     report.shardedLosses.push_back(ours->loss / ours->weight);
@@ -174,31 +183,19 @@ LogicalResult exactPart(ModuleOp module, const Programs &programs,
       append(report.tensors, compareExact(ours->tensors, theirs->tensors, step,
                                           options.tolerances));
     if (step == 1)
-      first = std::move(*theirs);
+      first = std::move(theirs->tensors);
   }
   return success();
 }
 
-} // namespace
-
-FailureOr<Outcome> check::runStep(ModuleOp module, Engine &engine,
-                                  Values &values, int64_t step,
-                                  int64_t microbatches) {
-  return Runner(module, engine, values, microbatches).step(step);
-}
-
-LogicalResult check::runCheck(ModuleOp module, const Programs &programs,
-                              Values &values, const CheckOptions &options,
-                              CheckReport &report) {
-  report.tolerance = options.tolerances.exact;
-  Outcome reference;
-  if (failed(exactPart(module, programs, values, options, reference, report)))
-    return failure();
-  if (!programs.shardedReal || !programs.referenceReal)
-    return success();
+LogicalResult check::runRounding(ModuleOp module, Engine &sharded,
+                                 Engine &unsharded, Values &values,
+                                 const CheckOptions &options,
+                                 CheckReport &report,
+                                 const NamedTensors &reference) {
   NamedTensors real[2];
-  for (auto [engine, tensors] : {std::pair{programs.shardedReal, &real[0]},
-                                 std::pair{programs.referenceReal, &real[1]}}) {
+  for (auto [engine, tensors] :
+       {std::pair{&sharded, &real[0]}, std::pair{&unsharded, &real[1]}}) {
     if (failed(values.setInitial(*engine)))
       return failure();
     FailureOr<Outcome> outcome =
@@ -208,7 +205,7 @@ LogicalResult check::runCheck(ModuleOp module, const Programs &programs,
     *tensors = std::move(outcome->tensors);
   }
   addReplicas(report, real[0]);
-  append(report.tensors, compareRounding(real[0], real[1], reference.tensors,
+  append(report.tensors, compareRounding(real[0], real[1], reference,
                                          options.epsilon, options.tolerances));
   return success();
 }

@@ -77,8 +77,10 @@ public:
       return module->emitError("no temporary folder can be made: ")
              << error.message();
     std::string kernels = folder.file("kernels.so");
+    codegen::CodegenOptions codegen;
+    codegen.optLevel = options.optLevel;
     if (!commands->kernels.empty() &&
-        failed(codegen::compileKernels(*lowered, kernels)))
+        failed(codegen::compileKernels(*lowered, kernels, codegen)))
       return failure();
     std::string bytes = program::serialize(*commands);
     if (failed(status(cleave_program_from_memory(

@@ -69,11 +69,10 @@ void check::tapAllValues(ModuleOp module) {
   }
 }
 
-FailureOr<std::string> check::firstDifference(ModuleOp module,
-                                              const Programs &programs,
-                                              Values &values,
+FailureOr<std::string> check::firstDifference(ModuleOp module, Engine &sharded,
+                                              Engine &reference, Values &values,
                                               const CheckOptions &options) {
-  Engine *engines[] = {programs.sharded, programs.reference};
+  Engine *engines[] = {&sharded, &reference};
   for (Engine *engine : engines)
     if (failed(values.setInitial(*engine)) ||
         failed(values.setMicrobatch(*engine, 1, 0)))
@@ -96,8 +95,8 @@ FailureOr<std::string> check::firstDifference(ModuleOp module,
     for (const Port &port : resultsOf(func)) {
       if (!isTap(port))
         continue;
-      FailureOr<Gathered> ours = programs.sharded->get(port);
-      FailureOr<Gathered> theirs = programs.reference->get(port);
+      FailureOr<Gathered> ours = sharded.get(port);
+      FailureOr<Gathered> theirs = reference.get(port);
       if (failed(ours) || failed(theirs))
         return failure();
       Difference found = difference(ours->whole, theirs->whole);

@@ -9,13 +9,6 @@
 
 namespace cleave::check {
 
-/// The programs that are compared. Those in the real precision may be missing:
-/// then there is no rounding part.
-struct Programs {
-  Engine *sharded = nullptr, *reference = nullptr;         // f64
-  Engine *shardedReal = nullptr, *referenceReal = nullptr; // as compiled
-};
-
 struct CheckOptions {
   int64_t steps = 5;
   int64_t microbatches = 1;
@@ -30,11 +23,23 @@ struct Outcome {
   NamedTensors tensors;
 };
 
-/// `module` is the unpartitioned program, whose @loss_grad, @update and
-/// @forward (where it is there) are run.
-mlir::LogicalResult runCheck(mlir::ModuleOp module, const Programs &programs,
-                             Values &values, const CheckOptions &options,
-                             CheckReport &report);
+// `module` is the unpartitioned program, whose @loss_grad, @update and @forward
+// (where it is there) are run.
+
+/// The programs in f64, step by step: after the first and after the last,
+/// everything is compared. `first` is what the reference computed in step 1.
+mlir::LogicalResult runExact(mlir::ModuleOp module, Engine &sharded,
+                             Engine &reference, Values &values,
+                             const CheckOptions &options, CheckReport &report,
+                             NamedTensors &first);
+
+/// One step of the programs in their real precision, both against `reference`,
+/// which `runExact` gave.
+mlir::LogicalResult runRounding(mlir::ModuleOp module, Engine &sharded,
+                                Engine &unsharded, Values &values,
+                                const CheckOptions &options,
+                                CheckReport &report,
+                                const NamedTensors &reference);
 
 /// One step, and the outputs of @forward before it.
 mlir::FailureOr<Outcome> runStep(mlir::ModuleOp module, Engine &engine,
@@ -48,7 +53,7 @@ void tapAllValues(mlir::ModuleOp module);
 /// The taps of one step in program order; the first that differs, for people,
 /// or an empty string.
 mlir::FailureOr<std::string> firstDifference(mlir::ModuleOp module,
-                                             const Programs &programs,
+                                             Engine &sharded, Engine &reference,
                                              Values &values,
                                              const CheckOptions &options);
 

@@ -61,6 +61,8 @@ std::unique_ptr<Engine> makeInterpreterEngine(mlir::ModuleOp module);
 struct CompiledOptions {
   /// Threads of each rank.
   int64_t threads = 1;
+  /// How hard kernels are optimised, 0 to 3.
+  unsigned optLevel = 3;
   /// Changes the command lists before they run, where it is given.
   std::function<mlir::LogicalResult(program::Program &)> change;
 };

@@ -107,7 +107,7 @@ public:
   OwningOpRef<ModuleOp> partition(ModuleOp global) {
     OwningOpRef<ModuleOp> local = clone(global);
     runShardPhase(*local, config, mesh);
-    if (command.inject.empty())
+    if (command.inject.empty() || breaksCommands())
       return local;
     std::string where;
     if (failed(check::injectFault(*local, command.inject, command.injectIndex,
@@ -117,28 +117,34 @@ public:
     return local;
   }
 
-  check::Engine *sharded(ModuleOp local, bool wide) {
-    return command.interpret ? interpret(local) : compile(local, wide, mesh);
+  check::Engine &sharded(ModuleOp local, bool wide) {
+    return command.interpret ? interpret(local)
+                             : compile(local, wide, mesh, breaksCommands());
   }
 
   // `global` before partitioning.
-  check::Engine *reference(ModuleOp global, bool wide) {
+  check::Engine &reference(ModuleOp global, bool wide) {
     if (wide && (command.against == "interpreter" || command.interpret))
       return interpret(global);
     OwningOpRef<ModuleOp> one = clone(global);
     runShardPhase(*one, config, Mesh());
-    return compile(*one, wide, Mesh());
+    return compile(*one, wide, Mesh(), /*isBroken=*/false);
   }
 
 private:
-  check::Engine *interpret(ModuleOp module) {
+  bool breaksCommands() const {
+    return !command.interpret && check::isFaultOfCommands(command.inject);
+  }
+
+  check::Engine &interpret(ModuleOp module) {
     modules.push_back(clone(module));
     widen(*modules.back());
     engines.push_back(check::makeInterpreterEngine(*modules.back()));
-    return engines.back().get();
+    return *engines.back();
   }
 
-  check::Engine *compile(ModuleOp local, bool wide, const Mesh &mesh) {
+  check::Engine &compile(ModuleOp local, bool wide, const Mesh &mesh,
+                         bool isBroken) {
     std::vector<std::string> unread; // of what comes after partitioning
     Diagnostics diagnostics(*local.getContext(), &unread);
     modules.push_back(clone(local));
@@ -146,11 +152,26 @@ private:
       widen(*modules.back());
     check::CompiledOptions options;
     options.threads = threadsPerRank(config, mesh);
+    if (wide) // a few steps: compiling takes longer than running
+      options.optLevel = 1;
+    std::string where;
+    bool hasPlace = true;
+    if (isBroken)
+      options.change = [&](program::Program &program) {
+        auto broken = check::injectFault(program, command.inject,
+                                         command.injectIndex, where);
+        hasPlace = succeeded(broken);
+        return broken;
+      };
     auto engine = check::makeCompiledEngine(*modules.back(), options);
+    if (!hasPlace)
+      throw Failure(BadUsage, "--inject " + command.inject + ": " + where);
     if (failed(engine))
       diagnostics.fail(RunFailed);
+    if (isBroken)
+      fault = command.inject + ": " + where;
     engines.push_back(std::move(*engine));
-    return engines.back().get();
+    return *engines.back();
   }
 
   static void widen(ModuleOp module) {
@@ -250,40 +271,45 @@ int CheckCommand::run() const {
 
   EngineMaker maker(*this, config, mesh);
   OwningOpRef<ModuleOp> local = maker.partition(*global);
-  check::Programs programs;
-  programs.sharded = maker.sharded(*local, /*wide=*/true);
+  check::Engine &sharded = maker.sharded(*local, /*wide=*/true);
   if (!gradients.empty()) {
-    if (failed(values.setInitial(*programs.sharded)))
+    if (failed(values.setInitial(sharded)))
       diagnostics.fail(RunFailed);
-    auto outcome = check::runStep(*global, *programs.sharded, values, 1,
-                                  options.microbatches);
+    auto outcome =
+        check::runStep(*global, sharded, values, 1, options.microbatches);
     if (failed(outcome))
       diagnostics.fail(RunFailed);
     writeGradients(*global, *outcome, gradients);
     return Success;
   }
-  programs.reference = maker.reference(*global, /*wide=*/true);
-  if (!interpret) {
-    programs.shardedReal = maker.sharded(*local, /*wide=*/false);
-    programs.referenceReal = maker.reference(*global, /*wide=*/false);
-  }
 
   check::CheckReport report;
   report.seed = seed;
   report.fault = maker.fault;
-  if (failed(check::runCheck(*global, programs, values, options, report)))
+  check::NamedTensors first;
+  if (failed(check::runExact(*global, sharded,
+                             maker.reference(*global, /*wide=*/true), values,
+                             options, report, first)))
     diagnostics.fail(RunFailed);
   if (interpret)
     report.notes.push_back(
         "the interpreter computes in double: no rounding part");
+  else if (!report.pass())
+    report.notes.push_back(
+        "the program is wrong in f64, so its rounding was not looked at");
+  else if (failed(check::runRounding(*global,
+                                     maker.sharded(*local, /*wide=*/false),
+                                     maker.reference(*global, /*wide=*/false),
+                                     values, options, report, first)))
+    diagnostics.fail(RunFailed);
 
   if (bisect && !report.pass()) {
     OwningOpRef<ModuleOp> tapped = clone(*global);
     check::tapAllValues(*tapped);
     OwningOpRef<ModuleOp> tappedLocal = maker.partition(*tapped);
-    programs.sharded = maker.sharded(*tappedLocal, /*wide=*/true);
-    programs.reference = maker.reference(*tapped, /*wide=*/true);
-    auto found = check::firstDifference(*tapped, programs, values, options);
+    auto found = check::firstDifference(
+        *tapped, maker.sharded(*tappedLocal, /*wide=*/true),
+        maker.reference(*tapped, /*wide=*/true), values, options);
     if (failed(found))
       diagnostics.fail(RunFailed);
     report.firstDifference =
