@@ -30,8 +30,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     ModuleOp module = getOperation();
     auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
     if (!grad) {
-      module.emitError("has no function @loss_grad whose gradients an optimizer "
-                       "could use");
+      module.emitError(
+          "has no function @loss_grad whose gradients an optimizer "
+          "could use");
       return signalPassFailure();
     }
     if (optimizer != "adamw" && optimizer != "sgd") {
@@ -75,6 +76,10 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return boundaryAttrs(&getContext(), name, role);
   }
 
+  Location named(const Twine &name) {
+    return NameLoc::get(StringAttr::get(&getContext(), name));
+  }
+
   void buildUpdate(func::FuncOp grad, MutableArrayRef<Trained> parameters) {
     OpBuilder b(&getContext());
     Location loc = grad.getLoc();
@@ -107,19 +112,23 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     func.setAllArgAttrs(argAttrs);
     b.setInsertionPointToStart(func.addEntryBlock());
     func::ReturnOp::create(b, loc);
+    // What is sent of a parameter or gradient carries its name.
+    for (auto [argument, attrs] : llvm::zip(func.getArguments(), argAttrs))
+      argument.setLoc(NameLoc::get(attrs.getAs<StringAttr>(nn::kNameAttr)));
     b.setInsertionPoint(func.getBody().front().getTerminator());
 
     ValueRange gradients =
         func.getArguments().slice(firstGradient, parameters.size());
     Value weight = func.getArgument(weightArg);
-    auto [norm, scale] = normAndScale(b, loc, real, gradients, weight);
+    auto [norm, scale] =
+        normAndScale(b, named("grad_norm"), real, gradients, weight);
 
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> resultAttrs;
     for (auto [index, parameter] : llvm::enumerate(parameters)) {
       unsigned first = parameter.firstArg;
       ValueRange updated =
-          step(b, loc, parameter,
+          step(b, named(parameter.name), parameter,
                func.getArguments().slice(first, 1 + stateNames().size()),
                gradients[index], scale, func.getArgument(lrArg),
                func.getArgument(stepArg));
@@ -163,9 +172,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
         b, loc, math::SqrtOp::create(b, loc, squares), inverse);
     if (clipNorm == 0)
       return {norm, inverse};
-    Value ratio = arith::DivFOp::create(
-        b, loc, splat(clipNorm),
-        arith::AddFOp::create(b, loc, norm, splat(1e-6)));
+    Value ratio =
+        arith::DivFOp::create(b, loc, splat(clipNorm),
+                              arith::AddFOp::create(b, loc, norm, splat(1e-6)));
     Value factor = arith::MinimumFOp::create(b, loc, ratio, splat(1.0));
     return {norm, arith::MulFOp::create(b, loc, inverse, factor)};
   }
@@ -189,16 +198,15 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   void buildInitState(func::FuncOp grad, ArrayRef<Trained> parameters) {
     OpBuilder b(&getContext());
     b.setInsertionPointToEnd(getOperation().getBody());
-    auto func =
-        func::FuncOp::create(b, grad.getLoc(), nn::kInitStateFunc,
-                             b.getFunctionType({}, {}));
+    auto func = func::FuncOp::create(b, grad.getLoc(), nn::kInitStateFunc,
+                                     b.getFunctionType({}, {}));
     b.setInsertionPointToStart(func.addEntryBlock());
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> resultAttrs;
     for (const Trained &parameter : parameters)
       for (StringRef state : stateNames()) {
         results.push_back(
-            nn::createSplat(b, grad.getLoc(), parameter.type, 0.0));
+            nn::createSplat(b, named(parameter.name), parameter.type, 0.0));
         resultAttrs.push_back(
             attrs((parameter.name + "." + state).str(), "state"));
       }

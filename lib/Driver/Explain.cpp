@@ -140,6 +140,40 @@ collectivesOf(const program::Program &program, int64_t microbatches,
   return costs;
 }
 
+static const char *nameOf(program::Activation activation) {
+  constexpr const char *names[] = {"", "gelu_tanh", "gelu_erf", "relu", "silu"};
+  return names[static_cast<int>(activation)];
+}
+
+/// Library calls that are equal but for their operands: "gemm 768x288x96 f32
+/// bias". Empty for other commands.
+static std::string libraryCall(const program::Command &command) {
+  std::string name;
+  llvm::raw_string_ostream out(name);
+  if (auto *gemm = std::get_if<program::Gemm>(&command.op)) {
+    out << "gemm ";
+    for (int64_t size : gemm->batch)
+      out << size << "x";
+    out << gemm->m << "x" << gemm->n << "x" << gemm->k << " "
+        << program::nameOf(gemm->dtype);
+    if (gemm->bias.arena >= 0)
+      out << " bias";
+    if (gemm->accumulate)
+      out << " accumulate";
+    if (gemm->activation != program::Activation::None)
+      out << " " << nameOf(gemm->activation);
+  } else if (auto *x = std::get_if<program::Attention>(&command.op)) {
+    out << (x->backward ? "attention_grad " : "attention ") << x->b << "x"
+        << x->n * x->g << "x" << x->qLen << "x" << x->kLen << "x" << x->d << " "
+        << program::nameOf(x->dtype);
+    if (x->g > 1)
+      out << " kv_heads " << x->n;
+    if (x->causal)
+      out << " causal";
+  }
+  return name;
+}
+
 Explanation cleave::explain(const program::Program &program,
                             const Footprint &memory, int64_t microbatches) {
   Explanation result;
@@ -158,18 +192,25 @@ Explanation cleave::explain(const program::Program &program,
     if (entry.role == "tokens" && entry.globalShape.size() > 1)
       result.sequence = entry.globalShape[1];
   }
-  std::map<std::string, int64_t> launches;
+  std::map<std::string, int64_t> launches, calls;
   int64_t flops = 0;
   for (auto [action, times] : stepOf(program, microbatches))
     for (const program::Command &command : action->commands) {
       flops += times * command.flops;
       if (auto *launch = std::get_if<program::Launch>(&command.op))
         launches[program.kernels[launch->kernel].symbol] += times;
+      else if (std::string name = libraryCall(command); !name.empty())
+        calls[name] += times;
     }
-  result.kernels.assign(launches.begin(), launches.end());
-  llvm::stable_sort(result.kernels, [](const auto &x, const auto &y) {
-    return x.second > y.second;
-  });
+  auto mostFrequentFirst = [](const std::map<std::string, int64_t> &counts) {
+    std::vector<std::pair<std::string, int64_t>> list(counts.begin(),
+                                                      counts.end());
+    llvm::stable_sort(
+        list, [](const auto &x, const auto &y) { return x.second > y.second; });
+    return list;
+  };
+  result.kernels = mostFrequentFirst(launches);
+  result.libraryCalls = mostFrequentFirst(calls);
   for (int64_t rank = 0; rank < result.ranks; ++rank)
     result.perRank.push_back(
         {rank, flops, collectivesOf(program, microbatches, rank)});

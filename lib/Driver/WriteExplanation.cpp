@@ -2,11 +2,13 @@
 
 #include "cleave/Driver/Explain.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 using namespace cleave;
 
@@ -23,6 +25,10 @@ static std::string size(int64_t bytes) {
   llvm::raw_string_ostream out(text);
   out << llvm::format(unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
   return text;
+}
+
+static std::string calls(int64_t count) {
+  return std::to_string(count) + (count == 1 ? " call" : " calls");
 }
 
 /// Pads to a column.
@@ -58,11 +64,12 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
         << column(memory.atPeak[i].kind, 11) << size(memory.atPeak[i].bytes)
         << "\n";
 
-  std::map<std::pair<std::string, std::string>, CollectiveCost> byPurpose;
+  std::map<std::tuple<std::string, std::string, std::string>, CollectiveCost>
+      byPurpose;
   int64_t sent = 0;
   for (const CollectiveCost &cost : x.perRank.front().collectives) {
-    CollectiveCost &sum = byPurpose[{cost.purpose, cost.kind}];
-    sum.axes = cost.axes;
+    std::string axes = llvm::join(cost.axes, " ");
+    CollectiveCost &sum = byPurpose[{cost.purpose, cost.kind, axes}];
     sum.groupSize = cost.groupSize;
     sum.count += cost.count;
     sum.sentBytes += cost.sentBytes;
@@ -70,20 +77,20 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
   }
   out << "\ncommunication of a step, rank 0: " << size(sent) << " sent\n";
   for (const auto &[key, cost] : byPurpose) {
-    std::string axes;
-    for (const std::string &axis : cost.axes)
-      axes += (axes.empty() ? "" : " ") + axis;
-    out << "  " << column(key.first, 11) << column(key.second, 15)
+    const auto &[purpose, kind, axes] = key;
+    out << "  " << column(purpose, 11) << column(kind, 15)
         << column("over " + axes + " (" + std::to_string(cost.groupSize) + ")",
                   22)
-        << column(std::to_string(cost.count) + " calls", 10)
-        << size(cost.sentBytes) << "\n";
+        << column(calls(cost.count), 10) << size(cost.sentBytes) << "\n";
   }
   out << "\n"
       << x.perRank.front().flops << " floating-point operations a step\n"
       << x.kernels.size() << " distinct kernels\n";
-  for (const auto &[name, calls] : x.kernels)
-    out << "  " << column(name, 40) << calls << " calls\n";
+  for (const auto &[name, count] : x.kernels)
+    out << "  " << column(name, 45) << calls(count) << "\n";
+  out << x.libraryCalls.size() << " distinct library calls\n";
+  for (const auto &[name, count] : x.libraryCalls)
+    out << "  " << column(name, 45) << calls(count) << "\n";
   for (const std::string &remark : x.remarks)
     out << "remark: " << remark << "\n";
 }
@@ -133,8 +140,12 @@ void cleave::writeExplanationJson(const Explanation &x,
                             {"kind", entry.kind},
                             {"bytes", entry.bytes},
                             {"source", entry.source}});
-  for (const auto &[name, calls] : x.kernels)
-    kernels.push_back(Object{{"name", name}, {"calls", calls}});
+  for (const auto &[name, count] : x.kernels)
+    kernels.push_back(
+        Object{{"name", name}, {"calls", count}, {"library", false}});
+  for (const auto &[name, count] : x.libraryCalls)
+    kernels.push_back(
+        Object{{"name", name}, {"calls", count}, {"library", true}});
   for (const std::string &remark : x.remarks)
     remarks.push_back(remark);
   Object top{{"ranks", x.ranks},

@@ -244,7 +244,8 @@ LogicalResult CommandEmitter::emit(Operation *op) {
           });
   if (failed(known))
     return failure();
-  command.source = intern(sourceOf(op));
+  command.source =
+      intern(isa<rt::CollectiveOp>(op) ? sourcesOf(op) : sourceOf(op));
   action->commands.push_back(std::move(command));
   return success();
 }

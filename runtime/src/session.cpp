@@ -136,11 +136,27 @@ void cleave_session::threadMain(int rank) {
   }
 }
 
+// Where the others wait for a rank that fails at command `index`.
+static std::string nextCollective(const Program &data,
+                                  const PreparedAction *action, int index) {
+  for (size_t i = std::max(index, 0); action && i < action->commands.size();
+       ++i) {
+    const Command &command = *action->commands[i].command;
+    if (auto *collective = std::get_if<Collective>(&command.op))
+      return std::string("; the others wait for it in ") +
+             nameOf(collective->kind) + " \"" +
+             data.strings[collective->purpose] + "\" (" +
+             data.strings[command.source] + ")";
+  }
+  return "";
+}
+
 void cleave_session::execute(Rank &rank) {
   const Command *command = nullptr;
+  const PreparedAction *prepared = nullptr;
   int index = -1;
   try {
-    const PreparedAction *prepared = rank.find(action);
+    prepared = rank.find(action);
     if (!prepared)
       fail(CLEAVE_BAD_PROGRAM, "the rank's class has no such action");
     if (poison)
@@ -160,11 +176,18 @@ void cleave_session::execute(Rank &rank) {
   } catch (const Aborted &) {
     // Whoever failed has said so.
   } catch (const Error &error) {
-    recordFailure(
-        error.status == CLEAVE_TIMEOUT ? CLEAVE_TIMEOUT : CLEAVE_RANK_FAILED,
-        error.rank >= 0 ? error.rank : rank.rank, error.what(), command, index);
+    // A watchdog's message names the collective itself.
+    bool late = error.status == CLEAVE_TIMEOUT;
+    recordFailure(late ? CLEAVE_TIMEOUT : CLEAVE_RANK_FAILED,
+                  error.rank >= 0 ? error.rank : rank.rank,
+                  error.what() +
+                      (late ? std::string()
+                            : nextCollective(program.data, prepared, index)),
+                  command, index);
   } catch (const std::exception &error) {
-    recordFailure(CLEAVE_RANK_FAILED, rank.rank, error.what(), command, index);
+    recordFailure(CLEAVE_RANK_FAILED, rank.rank,
+                  error.what() + nextCollective(program.data, prepared, index),
+                  command, index);
   }
 }
 

@@ -35,8 +35,9 @@ struct Explanation {
   int64_t batch = 0, perRankMicrobatch = 0, microbatches = 1, sequence = 0;
   Footprint memory;
   std::vector<RankCost> perRank;
-  /// Launches in one step, by kernel, most frequent first.
-  std::vector<std::pair<std::string, int64_t>> kernels;
+  /// Launches in one step by kernel, and calls of libraries, most frequent
+  /// first.
+  std::vector<std::pair<std::string, int64_t>> kernels, libraryCalls;
   std::vector<std::string> remarks;
 };
 

@@ -5,16 +5,22 @@
 
 #include "mlir/IR/Operation.h"
 
+#include "llvm/ADT/SmallVector.h"
+
 #include <string>
 
 namespace cleave {
 
-/// The name in the operation's location (a node of the model's graph), the
-/// first where several were fused; else the operation's own name.
+/// The names in the operation's location (nodes of the model's graph,
+/// parameters), each once, in order. The model's own name is none.
+llvm::SmallVector<llvm::StringRef> namesOf(mlir::Operation *op);
+
+/// The first of them; else the operation's own name.
 std::string sourceOf(mlir::Operation *op);
 
-/// The name in a location; empty if it has none.
-std::string nameInLocation(mlir::Location location);
+/// The same for an operation that does the same to several things: "a", "a, b",
+/// "a and 5 others".
+std::string sourcesOf(mlir::Operation *op);
 
 } // namespace cleave
 

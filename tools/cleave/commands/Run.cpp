@@ -34,7 +34,8 @@ struct Options : CommonOptions {
   for (const CLI::Option *option : options.handedOn) {
     if (!option->count())
       continue;
-    words.push_back(option->get_name());
+    // get_name() is empty where an option is not shown.
+    words.push_back("--" + option->get_lnames().front());
     if (option->get_items_expected_max() == 0) // a flag
       continue;
     std::string value;

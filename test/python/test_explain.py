@@ -1,0 +1,104 @@
+"""What explain says, and what can be read from it about the sharding."""
+
+import unittest
+
+import support
+import onnxwire
+import training
+
+SMALL = {"hidden": 64, "heads": 4}
+LLAMA = {**SMALL, "family": "llama", "kv_heads": 2, "intermediate": 96}
+COLLECTIVE = {"kind": str, "axes": list, "link": str, "group_size": int, "purpose": str,
+              "source": str, "dtype": str, "count": int, "payload_bytes": int,
+              "sent_bytes": int, "received_bytes": int, "padding_bytes": int,
+              "exposed_ms": (int, float)}
+PURPOSES = {"gradient", "parameter", "activation", "expert", "norm", "loss", "pipeline"}
+KINDS = {"all_reduce", "all_gather", "reduce_scatter"}
+
+
+@unittest.skipUnless(training.IS_BUILT, "cleave is not built")
+class Explain(unittest.TestCase):
+    def has(self, entry, keys):
+        for key, kind in keys.items():
+            self.assertIsInstance(entry[key], kind, key)
+
+    def test_json(self):
+        said = training.explain("gpt2", "data=2,tensor=2", parallel__data__zero=1,
+                                train__microbatches=2)
+        self.assertEqual(said["ranks"], 4)
+        self.assertEqual(said["mesh"], [["data", 2], ["tensor", 2]])
+        batch = {"global": 8, "per_rank_microbatch": 2, "microbatches": 2, "tokens_per_step": 768}
+        self.assertEqual(said["batch"], batch)
+        self.assertEqual([rank["rank"] for rank in said["per_rank"]], [0, 1, 2, 3])
+        nodes = {node.name for node in onnxwire.load(support.MODELS / "gpt2.onnx").graph.nodes}
+        parameters = support.initializers(support.MODELS / "gpt2.onnx")
+        for rank in said["per_rank"]:
+            self.assertGreater(rank["flops"], 1e8)
+            memory = rank["memory"]
+            for key in ("parameters", "gradients", "optimizer", "activations", "workspace"):
+                self.assertGreater(memory[key], 0, key)
+                self.assertLess(memory[key], memory["peak"])
+            for entry in rank["collectives"]:
+                self.has(entry, COLLECTIVE)
+                self.assertIn(entry["purpose"], PURPOSES)
+                self.assertIn(entry["kind"], KINDS)
+                self.assertGreater(entry["payload_bytes"], 0)
+                if entry["purpose"] == "activation":
+                    self.assertIn(entry["source"], nodes)
+                if entry["purpose"] in ("gradient", "parameter"):
+                    self.assertIn(entry["source"].split(" and ")[0], parameters)
+        # ZeRO 1: two states, each of half of what the rank has of a parameter.
+        self.assertEqual(memory["optimizer"], memory["parameters"])
+        for entry in said["at_peak"]:
+            self.has(entry, {"tensor": str, "bytes": int, "source": str})
+        self.assertEqual(sum(entry["bytes"] for entry in said["at_peak"]), memory["peak"])
+        sizes = [entry["bytes"] for entry in said["at_peak"]]
+        self.assertEqual(sizes, sorted(sizes, reverse=True))
+        for entry in said["kernels"]:
+            self.has(entry, {"name": str, "calls": int})
+        pipeline = {"stages": 1, "microbatches": 2, "bubble_fraction": 0}
+        self.assertEqual({key: said["pipeline"][key] for key in pipeline}, pipeline)
+        self.assertIn("schedule", said["pipeline"])
+        self.assertIn("peak_in_flight", said["pipeline"])
+
+    def test_text_begins_with_the_batch(self):
+        lines = support.succeed(support.CLEAVE, "explain", *training.flags(
+            "llama", "data=3,tensor=2", train__microbatches=2)).splitlines()
+        self.assertEqual(lines[0], "global batch 8, samples per rank per microbatch 2, "
+                                   "microbatches 2, tokens per step 768")
+        self.assertEqual(lines[1], "6 ranks, data 3, tensor 2")
+
+    def test_two_tensor_ranks_share_parameters_and_gather_nothing(self):
+        for model in ("gpt2", "llama"):
+            one, two = (training.explain(model, mesh) for mesh in ("", "tensor=2"))
+            bytes_of = [said["per_rank"][0]["memory"]["parameters"] for said in (one, two)]
+            self.assertLessEqual(bytes_of[1], 0.55 * bytes_of[0], model)
+            self.assertEqual(one["per_rank"][0]["collectives"], [])
+            for entry in two["per_rank"][0]["collectives"]:
+                self.assertEqual(entry["kind"], "all_reduce")
+                self.assertNotIn(entry["purpose"], ("parameter", "gradient"))
+            self.assertFalse([r for r in two["remarks"] if "unrequested gather" in r])
+
+    def test_deeper_models_have_the_same_kernels(self):
+        for sizes in ({**SMALL, "family": "gpt2"}, LLAMA):
+            two, many = (training.explain(training.generated(**sizes, layers=n, sequence=32),
+                                          "tensor=2")["kernels"] for n in (2, 24))
+            self.assertEqual({k["name"] for k in two}, {k["name"] for k in many})
+            self.assertGreater(sum(k["calls"] for k in many), 5 * sum(k["calls"] for k in two))
+
+    def test_attention_needs_memory_linear_in_the_sequence(self):
+        model = training.generated(**LLAMA, layers=2, batch=1, sequence=256)
+        for mesh in ("", "tensor=2"):
+            peaks = []
+            for length in (256, 1024, 4096):
+                said = training.explain(model, mesh, dims__sequence=length)
+                # The largest is [1, s, 257], the logits: no [s, s] for any head.
+                self.assertLessEqual(said["at_peak"][0]["bytes"], length * 257 * 4)
+                memory = said["per_rank"][0]["memory"]
+                peaks.append(memory["activations"] + memory["workspace"])
+            for short, long in zip(peaks, peaks[1:]):
+                self.assertLess(long, 4.05 * short)
+
+
+if __name__ == "__main__":
+    unittest.main()
