@@ -160,7 +160,7 @@ struct DifferentiatePass
     return finish(func, backward, parameters);
   }
 
-  /// Appends the gradients, or their sums with the accumulators, to the results.
+  /// Appends the gradients to the results, and adds accumulators if asked to.
   LogicalResult finish(func::FuncOp func, Backward &backward,
                        ArrayRef<unsigned> parameters) {
     OpBuilder &b = backward.builder();
@@ -169,6 +169,20 @@ struct DifferentiatePass
     SmallVector<DictionaryAttr> attrs;
     for (unsigned result = 0; result < func.getNumResults(); ++result)
       attrs.push_back(func.getResultAttrDict(result));
+    // With `accumulate`: adds an argument of the same name and role.
+    auto addAccumulator = [&](Value &value, DictionaryAttr boundary) {
+      unsigned index = func.getNumArguments();
+      if (failed(func.insertArgument(index, value.getType(), boundary,
+                                     value.getLoc())))
+        return failure();
+      value = arith::AddFOp::create(b, value.getLoc(), func.getArgument(index),
+                                    value);
+      return success();
+    };
+    if (accumulate)
+      for (auto [value, boundary] : llvm::zip(results, attrs))
+        if (failed(addAccumulator(value, boundary)))
+          return failure();
     for (unsigned arg : parameters) {
       Value parameter = func.getArgument(arg);
       Value gradient = backward.cotangentOf(parameter);
@@ -177,14 +191,8 @@ struct DifferentiatePass
             b, func.getLoc(), cast<RankedTensorType>(parameter.getType()), 0.0);
       DictionaryAttr boundary =
           boundaryAttrs(&getContext(), nameOf(func, arg), "gradient");
-      if (accumulate) {
-        unsigned index = func.getNumArguments();
-        if (failed(func.insertArgument(index, parameter.getType(), boundary,
-                                       func.getLoc())))
-          return failure();
-        gradient = arith::AddFOp::create(b, gradient.getLoc(),
-                                         func.getArgument(index), gradient);
-      }
+      if (accumulate && failed(addAccumulator(gradient, boundary)))
+        return failure();
       results.push_back(gradient);
       attrs.push_back(boundary);
     }

@@ -17,8 +17,13 @@
 // CHECK:         return %{{.+}}, %{{.+}}, %[[DW]], %[[DB]]
 
 // ACC-LABEL: func @loss_grad
+// ACC-SAME:    %[[LOSS:[a-z0-9]+]]: tensor<f32> {nn.name = "loss", nn.role = "loss"}
+// ACC-SAME:    %[[WEIGHT:[a-z0-9]+]]: tensor<f32> {nn.name = "weight", nn.role = "weight"}
 // ACC-SAME:    %[[ACC:[a-z0-9]+]]: tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}
-// ACC:         arith.addf %[[ACC]], %{{.+}} : tensor<3x7xf32>
+// ACC-DAG:     %[[LOSSES:.+]] = arith.addf %[[LOSS]], %{{.+}} : tensor<f32>
+// ACC-DAG:     %[[WEIGHTS:.+]] = arith.addf %[[WEIGHT]], %{{.+}} : tensor<f32>
+// ACC-DAG:     %[[SUM:.+]] = arith.addf %[[ACC]], %{{.+}} : tensor<3x7xf32>
+// ACC:         return %[[LOSSES]], %[[WEIGHTS]], %[[SUM]]
 func.func @loss(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
                 %b: tensor<7xf32> {nn.name = "b", nn.role = "parameter"},
                 %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"})

@@ -26,9 +26,9 @@ class Training(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def train(self, name, model, mesh, *flags):
+    def train(self, name, model, mesh, *flags, **keys):
         out = self.folder / name
-        keys = {k: v for k, v in KEYS.items() if "data=" in mesh or "data__" not in k}
+        keys |= {k: v for k, v in KEYS.items() if "data=" in mesh or "data__" not in k}
         training.train(out, model, mesh, *flags, **keys)
         return losses(out)
 
@@ -44,12 +44,16 @@ class Training(unittest.TestCase):
             time.sleep(0.005)
 
     def test_ranks_compute_what_one_rank_computes(self):
-        for model in ("gpt2", "llama"):
+        for model, microbatches in (("gpt2", 2), ("llama", 1)):
             one = self.train(f"{model}-1", model, "", "--steps", 20)
-            four = self.train(f"{model}-4", model, MESH, "--steps", 20)
+            four = self.train(f"{model}-4", model, MESH, "--steps", 20,
+                              train__microbatches=microbatches)
             self.assertEqual(len(four), 20)
             self.assertLess(four[-1], four[0] - 0.3)
             np.testing.assert_allclose(four, one, rtol=0, atol=1e-4)
+            norms = [[line["grad_norm"] for line in support.read_log(self.folder / f"{model}-{n}")]
+                     for n in (1, 4)]
+            np.testing.assert_allclose(norms[1], norms[0], rtol=1e-4)
 
     def test_the_same_command_twice(self):
         first, second = (self.train(name, "gpt2", MESH, "--steps", 5) for name in "ab")

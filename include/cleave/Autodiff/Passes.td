@@ -91,7 +91,8 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
     error. What crosses from the forward to the backward pass goes through
     `nn.save`; placements (broadcast, transpose, ...) are made again instead.
     Starts from `@loss_train` where `nn-add-dropout` made one.
-    With `accumulate`, each gradient is added to an argument of role `gradient`.
+    With `accumulate`, each result is added to an argument of its name and role,
+    so that sums, weights and gradients add up over microbatches.
     `@loss` stays, for validation.
 
     Before:
@@ -119,7 +120,7 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"accumulate", "accumulate", "bool", "false", "Add each gradient to an argument">,
+    Option<"accumulate", "accumulate", "bool", "false", "Add each result to an argument">,
   ];
   let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
