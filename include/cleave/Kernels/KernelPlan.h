@@ -137,9 +137,8 @@ public:
   /// Whether loop number `loop` reads `node` from its buffer.
   const RowBuffer *bufferOf(const Node *node, size_t loop) const {
     auto found = buffers.find(node);
-    return found != buffers.end() && found->second.first < loop
-               ? &found->second
-               : nullptr;
+    return found != buffers.end() && found->second.first < loop ? &found->second
+                                                                : nullptr;
   }
 
   /// Scatter: for each `update`, in order, the row `target` of the table is
@@ -153,6 +152,8 @@ public:
 
   /// Parallel iterations, and how many of them are worth a thread.
   int64_t extent = 0, grain = 1;
+  /// Whether threads share the work.
+  bool isParallel() const { return extent > grain; }
   /// Elements per iteration of a flat plan.
   int64_t block = 1;
   /// Estimated work, in elementary operations; memory traffic included.
