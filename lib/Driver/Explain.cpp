@@ -2,6 +2,10 @@
 
 #include "cleave/Driver/Explain.h"
 
+#include "cleave/Dialect/Dist/IR/Padding.h"
+#include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Memory/Boundary.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
@@ -95,15 +99,27 @@ stepOf(const program::Program &program, int64_t microbatches) {
   return step;
 }
 
+/// Of each collective of each action, in order.
+static std::map<std::string, std::vector<int64_t>>
+paddingsOf(mlir::ModuleOp module) {
+  std::map<std::string, std::vector<int64_t>> paddings;
+  for (mlir::func::FuncOp func : actionsOf(module))
+    for (auto collective : func.getOps<rt::CollectiveOp>())
+      paddings[func.getName().str()].push_back(dist::paddingOf(collective));
+  return paddings;
+}
+
 static std::vector<CollectiveCost>
-collectivesOf(const program::Program &program, int64_t microbatches,
-              int64_t rank) {
+collectivesOf(const program::Program &program,
+              const std::map<std::string, std::vector<int64_t>> &paddings,
+              int64_t microbatches, int64_t rank) {
   std::vector<CollectiveCost> costs;
   std::map<std::tuple<std::string, std::vector<std::string>, std::string,
                       std::string, std::string>,
            size_t>
       known;
-  for (auto [action, times] : stepOf(program, microbatches))
+  for (auto [action, times] : stepOf(program, microbatches)) {
+    size_t number = 0;
     for (const program::Command &command : action->commands) {
       auto *collective = std::get_if<program::Collective>(&command.op);
       if (!collective)
@@ -133,10 +149,12 @@ collectivesOf(const program::Program &program, int64_t microbatches,
       sum.payloadBytes += times * traffic.payload;
       sum.sentBytes += times * traffic.sent;
       sum.receivedBytes += times * traffic.received;
+      sum.paddingBytes += times * paddings.at(action->name)[number++];
       double rate = cost.link == "inter" ? kInterBytesPerMs : kIntraBytesPerMs;
       sum.exposedMs +=
           times * (traffic.sent / rate + kLatencyMs * (cost.groupSize - 1));
     }
+  }
   return costs;
 }
 
@@ -175,7 +193,8 @@ static std::string libraryCall(const program::Command &command) {
 }
 
 Explanation cleave::explain(const program::Program &program,
-                            const Footprint &memory, int64_t microbatches) {
+                            mlir::ModuleOp module, const Footprint &memory,
+                            int64_t microbatches) {
   Explanation result;
   for (const program::MeshAxis &axis : program.mesh)
     result.mesh.push_back({axis.name, axis.size});
@@ -211,8 +230,9 @@ Explanation cleave::explain(const program::Program &program,
   };
   result.kernels = mostFrequentFirst(launches);
   result.libraryCalls = mostFrequentFirst(calls);
+  auto paddings = paddingsOf(module);
   for (int64_t rank = 0; rank < result.ranks; ++rank)
     result.perRank.push_back(
-        {rank, flops, collectivesOf(program, microbatches, rank)});
+        {rank, flops, collectivesOf(program, paddings, microbatches, rank)});
   return result;
 }

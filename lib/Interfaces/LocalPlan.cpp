@@ -1,6 +1,7 @@
 // Layouts from factors, the default local form, and its building blocks.
 
 #include "cleave/Interfaces/LocalPlan.h"
+#include "cleave/Dialect/Dist/IR/Padding.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -146,6 +147,14 @@ Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor, Purpose
       rewriter, loc(), TypeRange{value.getType()}, ReduceKindAttr::get(context, kind),
       ValueRange{value}, axes.name(), axes.list(factorAxes[factor]),
       PurposeAttr::get(context, purpose));
+  // What is combined has the shape of a result.
+  auto type = cast<RankedTensorType>(value.getType());
+  for (auto [index, result] : llvm::enumerate(global->getResults()))
+    if (resultType(index).getShape() == type.getShape()) {
+      notePadding(reduce, axes, layoutOf(factors.results[index], factorAxes),
+                  type.clone(cast<RankedTensorType>(result.getType()).getShape()), type);
+      break;
+    }
   return reduce->getResult(0);
 }
 

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
 #include "mlir/IR/PatternMatch.h"
@@ -50,6 +51,7 @@ void scatterReductions(func::FuncOp func, MeshAttr mesh) {
         builder, reduce.getLoc(), TypeRange{slices[0].getType()}, reduce.getKindAttr(),
         reduce.getInputs(), builder.getDenseI64ArrayAttr({int64_t(slices[0].getDim())}),
         reduce.getMeshAttr(), reduce.getAxes(), reduce.getPurposeAttr());
+    setPadding(scatter, paddingOf(reduce));
     for (dist::SliceOp slice : slices) {
       slice.replaceAllUsesWith(scatter->getResult(0));
       slice.erase();
@@ -66,7 +68,7 @@ std::string keyOf(Operation *op) {
   out << op->getName() << ' ';
   for (NamedAttribute attr : op->getAttrs())
     if (attr.getName() != "dims" && attr.getName() != "split_dims" &&
-        attr.getName() != "concat_dims")
+        attr.getName() != "concat_dims" && attr.getName() != kPaddingAttrName)
       out << attr.getName().getValue() << '=' << attr.getValue() << ' ';
   out << cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
   return key;
@@ -144,7 +146,9 @@ private:
     SmallVector<Type> types;
     SmallVector<Location> locs;
     llvm::MapVector<StringRef, SmallVector<int64_t>> dims;
+    int64_t padding = 0;
     for (Operation *op : bucket) {
+      padding += paddingOf(op);
       llvm::append_range(inputs, op->getOperands());
       llvm::append_range(types, op->getResultTypes());
       locs.push_back(op->getLoc());
@@ -158,7 +162,9 @@ private:
     state.addAttributes(last->getAttrs());
     for (auto &[name, values] : dims)
       state.attributes.set(name, builder.getDenseI64ArrayAttr(values));
+    state.attributes.erase(kPaddingAttrName);
     Operation *merged = builder.create(state);
+    setPadding(merged, padding);
     unsigned at = 0;
     for (Operation *op : bucket) {
       op->replaceAllUsesWith(merged->getResults().slice(at, op->getNumResults()));

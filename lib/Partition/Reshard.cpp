@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "cleave/Partition/Reshard.h"
+#include "cleave/Dialect/Dist/IR/Padding.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
 
@@ -310,6 +311,11 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc, const Mes
   MLIRContext *context = builder.getContext();
   auto purposeAttr = PurposeAttr::get(context, purpose);
   Layout at = from;
+  // Of the collective just made, whose payload is a tile in `layout`.
+  auto note = [&](const Layout &layout, Value payload, Operation *collective) {
+    notePadding(collective, mesh, layout, type, cast<RankedTensorType>(payload.getType()));
+    return collective->getResult(0);
+  };
   for (const Move &move : moves) {
     auto have = cast<RankedTensorType>(local.getType());
     RankedTensorType want = mesh.tile(move.after, type);
@@ -319,15 +325,15 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc, const Mes
     int64_t n = mesh.size(move.axes);
     switch (move.kind) {
     case Move::AllReduce:
-      local = AllReduceOp::create(builder, loc, TypeRange{have}, kind, ValueRange{local},
-                                  mesh.name(), axes, purposeAttr)
-                  ->getResult(0);
+      local = note(at, local,
+                   AllReduceOp::create(builder, loc, TypeRange{have}, kind, ValueRange{local},
+                                       mesh.name(), axes, purposeAttr));
       break;
     case Move::ReduceScatter:
       local = resize(builder, loc, local, move.dim, n * want.getDimSize(move.dim));
-      local = ReduceScatterOp::create(builder, loc, TypeRange{want}, kind, ValueRange{local}, dims,
-                                      mesh.name(), axes, purposeAttr)
-                  ->getResult(0);
+      local = note(at, local,
+                   ReduceScatterOp::create(builder, loc, TypeRange{want}, kind, ValueRange{local},
+                                           dims, mesh.name(), axes, purposeAttr));
       break;
     case Move::KeepFirst:
       local = KeepFirstOp::create(builder, loc, have, local, mesh.name(), axes);
@@ -336,19 +342,20 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc, const Mes
       local = resize(builder, loc, local, move.dim, n * want.getDimSize(move.dim));
       SmallVector<int64_t> shape(want.getShape());
       shape[move.concat] = n * have.getDimSize(move.concat);
-      local = AllToAllOp::create(builder, loc, TypeRange{type.clone(shape)}, ValueRange{local},
-                                 dims, builder.getDenseI64ArrayAttr({move.concat}), mesh.name(),
-                                 axes, purposeAttr)
-                  ->getResult(0);
+      local = note(at, local,
+                   AllToAllOp::create(builder, loc, TypeRange{type.clone(shape)},
+                                      ValueRange{local}, dims,
+                                      builder.getDenseI64ArrayAttr({move.concat}), mesh.name(),
+                                      axes, purposeAttr));
       local = resize(builder, loc, local, move.concat, want.getDimSize(move.concat));
       break;
     }
     case Move::AllGather: {
       SmallVector<int64_t> shape(have.getShape());
       shape[move.dim] *= n;
-      local = AllGatherOp::create(builder, loc, TypeRange{type.clone(shape)}, ValueRange{local},
-                                  dims, mesh.name(), axes, purposeAttr)
-                  ->getResult(0);
+      auto gather = AllGatherOp::create(builder, loc, TypeRange{type.clone(shape)},
+                                        ValueRange{local}, dims, mesh.name(), axes, purposeAttr);
+      local = note(move.after, gather->getResult(0), gather);
       local = resize(builder, loc, local, move.dim, want.getDimSize(move.dim));
       break;
     }
@@ -357,11 +364,11 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc, const Mes
                                     mesh.name(), axes);
       break;
     case Move::Permute:
-      local = CollectivePermuteOp::create(
-                  builder, loc, TypeRange{have}, ValueRange{local},
-                  builder.getDenseI64ArrayAttr(permutation(mesh, at, move.after, move.axes)),
-                  mesh.name(), axes, purposeAttr)
-                  ->getResult(0);
+      local = note(at, local,
+                   CollectivePermuteOp::create(
+                       builder, loc, TypeRange{have}, ValueRange{local},
+                       builder.getDenseI64ArrayAttr(permutation(mesh, at, move.after, move.axes)),
+                       mesh.name(), axes, purposeAttr));
       break;
     }
     at = move.after;

@@ -68,6 +68,15 @@ class Explain(unittest.TestCase):
                                    "microbatches 2, tokens per step 768")
         self.assertEqual(lines[1], "6 ranks, data 3, tensor 2")
 
+    def test_padding(self):
+        # Nine samples for eight; 258 rows for 257, of which a rank has half.
+        said = training.explain("gpt2", "data=3,tensor=2", parallel__data__zero=1)
+        for entry in said["per_rank"][0]["collectives"]:
+            wanted = {"activation": entry["payload_bytes"] // 9, "gradient": 96 * 4 // 2,
+                      "parameter": 96 * 4 // 2}.get(entry["purpose"])
+            if wanted is not None:
+                self.assertEqual(entry["padding_bytes"], wanted, entry)
+
     def test_two_tensor_ranks_share_parameters_and_gather_nothing(self):
         for model in ("gpt2", "llama"):
             one, two = (training.explain(model, mesh) for mesh in ("", "tensor=2"))

@@ -49,9 +49,10 @@ Traffic trafficOf(const program::Collective &collective, int64_t groupSize,
                   int64_t member);
 
 /// Counts one step: `loss_grad` once for each microbatch, then `update`; of a
-/// program without them, each action once.
-Explanation explain(const program::Program &program, const Footprint &memory,
-                    int64_t microbatches);
+/// program without them, each action once. `module` is what the program was
+/// emitted from: it knows what is padding.
+Explanation explain(const program::Program &program, mlir::ModuleOp module,
+                    const Footprint &memory, int64_t microbatches);
 
 void writeExplanation(const Explanation &explanation, llvm::raw_ostream &out);
 void writeExplanationJson(const Explanation &explanation,

@@ -2,6 +2,7 @@
 
 #include "Views.h"
 #include "cleave/Conversion/ToRT/Passes.h"
+#include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 
@@ -195,6 +196,7 @@ private:
     for (auto [index, operand] : llvm::enumerate(op->getOperands()))
       byType[typeOf(operand).getElementType()].push_back(index);
     SmallVector<Value> results(op->getNumResults());
+    int64_t padding = dist::paddingOf(op);
     for (auto &[element, indices] : byType) {
       SmallVector<Value> operands;
       SmallVector<Type> types;
@@ -208,6 +210,7 @@ private:
           b, op->getLoc(), types, pattern->kind, operands, group, layout,
           dist::stringifyPurpose(op.getPurpose()), pattern->reduce,
           pattern->sources);
+      dist::setPadding(command, std::exchange(padding, 0));
       for (auto [index, result] : llvm::zip(indices, command.getResults()))
         results[index] = result;
     }

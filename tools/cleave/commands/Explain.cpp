@@ -42,7 +42,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     if (mlir::failed(program) || mlir::failed(memory))
       diagnostics.fail(BadUsage);
     Explanation explanation =
-        explain(*program, *memory, lowered.info.microbatches);
+        explain(*program, *lowered.module, *memory, lowered.info.microbatches);
     if (lowered.info.batch)
       explanation.batch = lowered.info.batch;
     explanation.remarks = remarks;
