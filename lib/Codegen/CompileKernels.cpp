@@ -181,8 +181,12 @@ static LogicalResult link(ModuleOp module,
     if (!error)
       file.write(object.data(), object.size());
     file.close();
-    if (error || file.has_error())
-      return module.emitError("cannot write '") << path << "'";
+    if (!error)
+      error = file.error();
+    file.clear_error(); // else its destructor ends the process
+    if (error)
+      return module.emitError("cannot write '")
+             << path << "': " << error.message();
     arguments.push_back(path.str().str());
   }
   SmallVector<StringRef> argv(arguments.begin(), arguments.end());

@@ -93,12 +93,13 @@ static void writeAll(const std::string &path, int descriptor, const void *data,
   }
 }
 
-OutputFile::OutputFile(const std::string &path, uint64_t expectedSize)
-    : name(path) {
+OutputFile::OutputFile(const std::string &path, uint64_t expectedSize,
+                       const std::string &label)
+    : name(label.empty() ? path : label) {
   descriptor =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0)
-    failedToWrite(path, errno);
+    failedToWrite(name, errno);
   // Not all file systems reserve space; then the writes find out.
   if (expectedSize &&
       ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0,
@@ -106,7 +107,7 @@ OutputFile::OutputFile(const std::string &path, uint64_t expectedSize)
       (errno == ENOSPC || errno == EDQUOT)) {
     int error = errno;
     ::close(descriptor);
-    failedToWrite(path, error);
+    failedToWrite(name, error);
   }
 }
 
@@ -214,19 +215,43 @@ void AtomicFolder::commit() {
     fs::remove_all(replaced, ignored);
 }
 
-void writeFileAtomically(const std::string &path, std::string_view content) {
-  std::string temporary = temporaryName(path, "tmp");
-  try {
-    OutputFile file(temporary);
-    file.write(content);
-    file.close();
-    if (::rename(temporary.c_str(), path.c_str()) != 0)
-      failedToWrite(path, errno);
-    syncFolder(splitPath(path).first);
-  } catch (...) {
+void checkOutputPath(const std::string &path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    throw InputError(path + ": is a folder, expected a file to write");
+  std::string parent = splitPath(path).first;
+  if (!fs::is_directory(parent, ignored))
+    throw InputError(path + ": cannot be written: there is no folder '" +
+                     parent + "'");
+}
+
+AtomicFile::AtomicFile(const std::string &path) : final(path) {
+  checkOutputPath(path);
+  struct stat info;
+  bool isDevice = ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+  temporary = isDevice ? path : temporaryName(path, "tmp");
+  output = std::make_unique<OutputFile>(temporary, 0, final);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!committed && temporary != final)
     ::unlink(temporary.c_str());
-    throw;
+}
+
+void AtomicFile::commit() {
+  output->close();
+  if (temporary != final) {
+    if (::rename(temporary.c_str(), final.c_str()) != 0)
+      failedToWrite(final, errno);
+    syncFolder(splitPath(final).first);
   }
+  committed = true;
+}
+
+void writeFileAtomically(const std::string &path, std::string_view content) {
+  AtomicFile atomic(path);
+  atomic.file().write(content);
+  atomic.commit();
 }
 
 std::string readTextFile(const std::string &path) {

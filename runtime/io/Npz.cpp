@@ -294,23 +294,9 @@ static void writeArchive(OutputFile &file, const NamedViews &arrays) {
 }
 
 void writeNpz(const std::string &path, const NamedViews &arrays) {
-  std::filesystem::path target(path);
-  std::string temporary =
-      (target.parent_path() / ("." + target.filename().string() + ".tmp"))
-          .string();
-  try {
-    OutputFile file(temporary);
-    writeArchive(file, arrays);
-    file.close();
-    std::error_code error;
-    std::filesystem::rename(temporary, path, error);
-    if (error)
-      throw RunError(path + ": cannot be written: " + error.message());
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw;
-  }
+  AtomicFile atomic(path);
+  writeArchive(atomic.file(), arrays);
+  atomic.commit();
 }
 
 } // namespace cleave

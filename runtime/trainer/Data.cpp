@@ -95,13 +95,17 @@ public:
       throw InputError(path + ": holds tokens, but the model has no input "
                               "[batch, sequence] of tokens; give named "
                               "arrays (.npz or a folder of .npy)");
+    std::string others;
     for (const ManifestInput &other : manifest.inputs)
       if (!isGenerated(other) && other.role != "tokens" && !shifted(other) &&
           (other.role == "input" || other.role == "labels" ||
            other.role == "attention_mask" || other.role == "position_ids"))
-        throw InputError(path + ": holds tokens only, but input '" +
-                         other.name + "' needs the array '" + other.source +
-                         "'; give named arrays (.npz or a folder of .npy)");
+        others += (others.empty() ? "'" : ", '") + other.name + "'";
+    if (!others.empty())
+      throw InputError(path + ": holds tokens only, but the model also needs " +
+                       others +
+                       "; assign them in data.inputs (ones, zeros, arange), or "
+                       "give named arrays (.npz or a folder of .npy)");
     sequence = input->shape[1];
     const int64_t total = this->tokens.elements();
     if (total < sequence + 1)
@@ -163,14 +167,22 @@ public:
                const Manifest &manifest, const Settings &settings)
       : arrays(std::move(given)), path(path),
         ignoreIndex(settings.ignoreIndex) {
+    std::string missing;
+    for (const ManifestInput &input : manifest.inputs) {
+      std::string name = arrayOf(manifest, input);
+      if (!name.empty() && !arrays.count(name))
+        missing +=
+            (missing.empty() ? "'" : ", '") + name + "'" +
+            (name == input.name ? "" : " (for input '" + input.name + "')");
+    }
+    if (!missing.empty())
+      throw InputError(path + ": lacks the arrays " + missing +
+                       ", which the model's inputs need; it has " + names());
     for (const ManifestInput &input : manifest.inputs) {
       std::string name = arrayOf(manifest, input);
       if (name.empty())
         continue;
       auto found = arrays.find(name);
-      if (found == arrays.end())
-        throw InputError(path + ": has no array '" + name + "', which input '" +
-                         input.name + "' needs; it has " + names());
       const Array &array = found->second;
       if (rows < 0) {
         rows = array.shape.empty() ? 0 : array.shape[0];
@@ -378,7 +390,8 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
     tokens.data += header.dataOffset;
   } else {
     throw InputError(path + ": unknown kind of data '" + extension +
-                     "'; expected .txt, .bin, .npy, .npz or a folder of .npy");
+                     "'; expected .txt (bytes), .bin, .npy, .npz or a folder "
+                     "of .npy");
   }
   return std::make_unique<TokenDataset>(file, tokens, path, manifest, settings);
 }

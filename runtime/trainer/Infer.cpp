@@ -114,6 +114,7 @@ private:
 void infer(const Manifest &manifest, const InferOptions &options,
            const ExecutorFactory &start) {
   Settings settings = settingsOf(manifest);
+  checkOutputPath(options.outputs);
   Inputs inputs(manifest, options.inputs);
   if (options.weights.empty())
     checkInitialValues(manifest);

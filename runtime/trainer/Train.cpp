@@ -29,22 +29,28 @@ namespace cleave {
 // Ranks, signals
 //===----------------------------------------------------------------------===//
 
-void checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
-  auto refuse = [&](const std::string &what, int64_t count) {
+static void compareRanks(const std::string &what, int64_t count,
+                         int64_t ranks) {
+  if (count != ranks)
     throw InputError(what + " is " + std::to_string(count) +
                      ", but the program was compiled for a mesh of " +
-                     std::to_string(manifest.ranks) +
-                     " ranks; compile it for " + std::to_string(count));
-  };
-  if (ranks && *ranks != manifest.ranks)
-    refuse("--ranks", *ranks);
+                     std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+                     "; compile it for " + std::to_string(count));
+}
+
+void checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
+  if (ranks)
+    compareRanks("--ranks", *ranks, manifest.ranks);
+  checkLauncher(manifest.ranks);
+}
+
+void checkLauncher(int64_t ranks) {
   for (const char *name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
     const char *text = std::getenv(name);
     if (!text)
       continue;
     int64_t world = std::strtoll(text, nullptr, 10);
-    if (world != manifest.ranks)
-      refuse(name, world);
+    compareRanks(name, world, ranks);
     if (world > 1)
       throw InputError(std::string(name) +
                        " is set: ranks in separate processes are not yet "

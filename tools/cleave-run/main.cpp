@@ -3,6 +3,7 @@
 #include "cleave/io/Error.h"
 #include "cleave/runtime.h"
 
+#include <csignal>
 #include <cstdio>
 #include <new>
 
@@ -49,6 +50,8 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  std::signal(SIGXFSZ,
+              SIG_IGN); // a file that is too large is an error of write
   auto fail = [](ExitCode code, const char *message) {
     std::fflush(stdout);
     std::fprintf(stderr, "cleave-run: error: %s\n", message);

@@ -23,6 +23,10 @@ enum ExitCode {
   RunFailed = 3,  // a rank died, a device refused, a collective timed out
 };
 
+// Fails with BadUsage unless `path` is a file that can be read; `wanted` says
+// what it should be, e.g. "a model".
+void requireFile(const std::string &path, const std::string &wanted);
+
 // Thrown by commands, caught in main, printed as "cleave: error: …".
 class Failure : public std::runtime_error {
 public:

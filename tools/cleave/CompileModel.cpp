@@ -64,9 +64,24 @@ Lowered lowerModel(const std::string &path, const Config &config,
   return lowered;
 }
 
+// Only a folder that is a program itself is replaced.
+static void checkOutputFolder(const std::string &folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error))
+    return;
+  if (!fs::is_directory(folder, error))
+    throw Failure(BadUsage,
+                  folder + ": exists and is no folder; give another -o");
+  if (!fs::is_empty(folder, error) &&
+      !fs::exists(fs::path(folder) / "manifest.json", error))
+    throw Failure(BadUsage, folder + ": the folder exists and is no compiled "
+                                     "program; give another -o");
+}
+
 void compileModel(const std::string &path, const Config &config,
                   const Mesh &mesh, Purpose purpose, bool readWeights,
                   const std::string &folder) {
+  checkOutputFolder(folder);
   MLIRContext context;
   registerAll(context);
   Lowered lowered =
@@ -74,7 +89,7 @@ void compileModel(const std::string &path, const Config &config,
   Diagnostics diagnostics(context);
   if (failed(target::writeArtifact(*lowered.module, lowered.info,
                                    lowered.backend.threads, folder)))
-    diagnostics.fail(BadUsage);
+    diagnostics.fail(RunFailed);
 }
 
 static std::string readFile(const std::string &path) {
@@ -82,7 +97,7 @@ static std::string readFile(const std::string &path) {
   std::ostringstream text;
   text << file.rdbuf();
   if (!file)
-    throw Failure(BadUsage, "model '" + path + "' cannot be read");
+    throw Failure(BadUsage, path + ": cannot be read");
   return text.str();
 }
 
@@ -90,8 +105,7 @@ std::string compileCached(const std::string &path, const Config &config,
                           const Mesh &mesh, Purpose purpose,
                           const std::string &cache) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error))
-    throw Failure(BadUsage, "model '" + path + "' is no file");
+  requireFile(path, "a model");
   // What the artifact depends on; where the data lies is said when it runs.
   Config keyed = config;
   keyed.data.path.clear();
@@ -132,7 +146,7 @@ std::string compileCached(const std::string &path, const Config &config,
   if (error)
     throw Failure(BadUsage,
                   "cache '" + cache + "' cannot be made: " + error.message());
-  compileModel(path, config, mesh, purpose, purpose == Purpose::Train,
+  compileModel(path, config, mesh, purpose, /*readWeights=*/true,
                folder.string());
   return folder.string();
 }

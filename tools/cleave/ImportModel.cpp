@@ -19,11 +19,12 @@ namespace cleave::driver {
 void registerAll(MLIRContext &context) {
   DialectRegistry registry;
   registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
-                  dist::DistDialect, nn::NNDialect,
-                  rt::RTDialect>();
+                  dist::DistDialect, nn::NNDialect, rt::RTDialect>();
   registerInterfaceModels(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
+  // An error says what is wrong; the program at hand would bury it.
+  context.printOpOnDiagnostic(false);
 }
 
 // A location is the path of the model, or the name of a node.
@@ -41,7 +42,8 @@ Diagnostics::Diagnostics(MLIRContext &context,
     : context(context) {
   handler = context.getDiagEngine().registerHandler(
       [this, remarks](Diagnostic &diagnostic) {
-        std::string text = describe(diagnostic.getLocation()) + diagnostic.str();
+        std::string text =
+            describe(diagnostic.getLocation()) + diagnostic.str();
         for (Diagnostic &note : diagnostic.getNotes())
           text += "\n  " + describe(note.getLocation()) + note.str();
         switch (diagnostic.getSeverity()) {

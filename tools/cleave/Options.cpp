@@ -2,10 +2,22 @@
 
 #include "Command.h"
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
 
 using namespace cleave;
 using namespace cleave::driver;
+
+void driver::requireFile(const std::string &path, const std::string &wanted) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    throw Failure(BadUsage, path + ": is a folder, expected " + wanted);
+  if (::access(path.c_str(), R_OK) != 0)
+    throw Failure(BadUsage, path + ": cannot be read: " + std::strerror(errno));
+}
 
 void driver::addConfigFlags(CLI::App &app, CommonOptions &options) {
   app.add_option("--config", options.configFile,
@@ -13,7 +25,7 @@ void driver::addConfigFlags(CLI::App &app, CommonOptions &options) {
       ->type_name("FILE");
   app.add_option("--set", options.sets,
                  "set one key, e.g. --set mesh.data=4; can be repeated")
-      ->type_name("KEY=VALUE")
+      ->option_text("KEY=VALUE") // CLI11 would add "..."
       ->allow_extra_args(false);
 }
 

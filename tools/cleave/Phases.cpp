@@ -28,9 +28,7 @@ static void run(PassManager &passes, ModuleOp module,
 
 OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
                                 MLIRContext &context, bool readWeights) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))
-    throw Failure(BadUsage, "model '" + path + "' is no file");
+  requireFile(path, "a model");
   if (!StringRef(path).ends_with(".mlir")) {
     std::optional<int64_t> batch;
     if (auto found = config.dims.find("batch"); found != config.dims.end()) {

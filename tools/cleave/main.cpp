@@ -3,9 +3,11 @@
 
 #include "commands/Commands.h"
 
+#include "cleave/io/Error.h"
 #include "cleave/runtime.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <iostream>
 #include <map>
@@ -43,6 +45,10 @@ int runCommand(int argc, char **argv) {
     std::vector<std::string> names;
     for (const Command &command : commands)
       names.push_back(command.name);
+    for (const char *later : {"schedule", "export-onnx", "plan", "view"})
+      if (std::string(later) == argv[1])
+        return fail(BadUsage,
+                    "cleave " + std::string(later) + " is not yet supported");
     if (std::find(names.begin(), names.end(), argv[1]) == names.end())
       return fail(BadUsage, "unknown command '" + std::string(argv[1]) +
                                 "'; did you mean '" +
@@ -59,7 +65,10 @@ int runCommand(int argc, char **argv) {
                 std::string(error.what()) +
                     "; see `cleave --help` or `cleave COMMAND --help`");
   }
-  return actions.at(app.get_subcommands().front())();
+  int code = actions.at(app.get_subcommands().front())();
+  if (!std::cout.flush())
+    return fail(RunFailed, "standard output cannot be written");
+  return code;
 }
 
 } // namespace
@@ -68,10 +77,14 @@ int main(int argc, char **argv) {
   // A check runs programs in this process, usually of more ranks than cores.
   if (argc > 1 && argv[1] == std::string_view("check"))
     cleave_prepare_process(INT32_MAX, 1, argv);
+  std::signal(SIGXFSZ,
+              SIG_IGN); // a file that is too large is an error of write
   try {
     return runCommand(argc, argv);
   } catch (const Failure &failure) {
     return fail(failure.code, failure.what());
+  } catch (const cleave::Error &error) { // of files
+    return fail(static_cast<int>(error.code), error.what());
   } catch (const std::bad_alloc &) {
     return fail(RunFailed, "out of memory");
   } catch (const std::exception &error) {

@@ -98,9 +98,10 @@ LogicalResult Importer::findOutputs() {
 void Importer::markNeeded() {
   needed.insert(outputs.begin(), outputs.end());
   for (const FlatNode &node : llvm::reverse(model.nodes())) {
-    bool used = llvm::any_of(node.proto->output(), [&](const std::string &name) {
-      return !name.empty() && needed.count(name);
-    });
+    bool used =
+        llvm::any_of(node.proto->output(), [&](const std::string &name) {
+          return !name.empty() && needed.count(name);
+        });
     if (used)
       needed.insert(node.proto->input().begin(), node.proto->input().end());
   }
@@ -120,12 +121,13 @@ LogicalResult Importer::bindDims() {
         continue;
       const auto &dim = shape.dim(index);
       if (dim.has_dim_value() && dim.dim_value() != it->second)
-        return error() << "fixes dimension " << index << " of input '" << tokens
-                       << "' to " << dim.dim_value() << ", but dims." << key
-                       << " is " << it->second
-                       << " in one microbatch; export the model with a symbolic "
-                          "dimension or change dims."
-                       << key;
+        return error()
+               << "fixes dimension " << index << " of input '" << tokens
+               << "' to " << dim.dim_value() << ", but dims." << key << " is "
+               << it->second
+               << " in one microbatch; export the model with a symbolic "
+                  "dimension or change dims."
+               << key;
       if (dim.has_dim_param() && !dim.dim_param().empty())
         dims.try_emplace(dim.dim_param(), it->second);
     }
@@ -141,6 +143,7 @@ Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
   if (!input.type().tensor_type().has_shape())
     return reason("has no shape in the file");
   Shape shape;
+  std::vector<std::string> unboundDims, unboundKeys;
   for (const auto &dim : input.type().tensor_type().shape().dim()) {
     if (dim.has_dim_value()) {
       if (dim.dim_value() < 0)
@@ -163,11 +166,20 @@ Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
     }
     std::string unbound;
     std::optional<int64_t> size = evaluateDim(dim.dim_param(), dims, unbound);
-    if (!size || *size < 0)
-      return reason("has the unbound dimension '" + dim.dim_param() +
-                    "'; set dims." + unbound);
-    shape.push_back(*size);
+    if (size && *size < 0)
+      return reason("has the dimension '" + dim.dim_param() + "' of size " +
+                    Twine(*size));
+    if (!size) {
+      unboundDims.push_back("'" + dim.dim_param() + "'");
+      unboundKeys.push_back("dims." + unbound);
+    }
+    shape.push_back(size.value_or(0));
   }
+  if (!unboundDims.empty())
+    return reason("has the unbound dimension" +
+                  Twine(unboundDims.size() == 1 ? " " : "s ") +
+                  llvm::join(unboundDims, ", ") + "; set " +
+                  llvm::join(unboundKeys, ", "));
   return shape;
 }
 
@@ -219,8 +231,8 @@ LogicalResult Importer::bindInputs() {
                        : name == options.labels ? "labels"
                                                 : "input";
     if (role != "input" || needed.count(name))
-      values[name] = Operand(addArgument(
-          RankedTensorType::get(*shape, element), name, role, nullptr));
+      values[name] = Operand(addArgument(RankedTensorType::get(*shape, element),
+                                         name, role, nullptr));
   }
   if (!complaints.empty())
     return error() << "has inputs that cannot be used:" << complaints;
@@ -256,8 +268,8 @@ void Importer::addProblem(const FlatNode &node, const Twine &why) {
   std::string domain =
       node.proto->domain().empty() ? "" : node.proto->domain() + ".";
   problems.push_back(("node '" + Twine(node.name) + "' (" + domain +
-                      node.proto->op_type() + ", opset " +
-                      Twine(node.opset()) + "): " + why)
+                      node.proto->op_type() + ", opset " + Twine(node.opset()) +
+                      "): " + why)
                          .str());
 }
 
@@ -283,9 +295,10 @@ static std::string whyUnknown(const FlatNode &node) {
 
 LogicalResult Importer::checkSupport() {
   for (const FlatNode &node : model.nodes()) {
-    bool used = llvm::any_of(node.proto->output(), [&](const std::string &name) {
-      return needed.count(name) && !name.empty();
-    });
+    bool used =
+        llvm::any_of(node.proto->output(), [&](const std::string &name) {
+          return needed.count(name) && !name.empty();
+        });
     if (used && !entryOf(node))
       addProblem(node, whyUnknown(node));
   }
@@ -338,9 +351,10 @@ const Operand *Importer::lookUp(const std::string &name, std::string &why) {
 
 void Importer::lowerNodes() {
   for (const FlatNode &node : model.nodes()) {
-    bool used = llvm::any_of(node.proto->output(), [&](const std::string &name) {
-      return needed.count(name) && !name.empty();
-    });
+    bool used =
+        llvm::any_of(node.proto->output(), [&](const std::string &name) {
+          return needed.count(name) && !name.empty();
+        });
     if (used)
       lowerNode(node);
   }
@@ -450,7 +464,8 @@ DictionaryAttr Importer::attributesOf(const Argument &argument) {
     auto add = [&](const std::string &name, bool transposed) {
       tied.push_back(builder.getDictionaryAttr(
           {builder.getNamedAttr("name", builder.getStringAttr(name)),
-           builder.getNamedAttr("transposed", builder.getBoolAttr(transposed))}));
+           builder.getNamedAttr("transposed",
+                                builder.getBoolAttr(transposed))}));
     };
     for (const TensorRef &other : model.initializers())
       if (&other != argument.tensor && other.inFile && other.range.length &&
@@ -491,11 +506,12 @@ LogicalResult Importer::finish() {
     resultAttributes.push_back(attributes.getDictionary(&context));
   }
   // Bytes that are not there.
-  std::string missing;
+  std::vector<std::string> incomplete;
   for (const Argument &argument : arguments)
     if (argument.tensor && !argument.tensor->missing.empty())
-      missing += "\n  tensor '" + argument.tensor->name +
-                 "': " + argument.tensor->missing;
+      incomplete.push_back("tensor '" + argument.tensor->name +
+                           "': " + argument.tensor->missing);
+  std::string missing = shortList(incomplete);
   if (!problems.empty()) {
     InFlightDiagnostic diagnostic = error();
     diagnostic << "uses what is not supported (" << problems.size()
@@ -505,7 +521,9 @@ LogicalResult Importer::finish() {
     return diagnostic;
   }
   if (!missing.empty() && options.requireData)
-    return error() << "lacks bytes of weights:" << missing;
+    return error() << "lacks bytes of weights; put its external data, whole, "
+                      "beside it:"
+                   << missing;
   if (!missing.empty())
     emitRemark(model.location()) << "lacks bytes of weights:" << missing;
 
@@ -523,8 +541,8 @@ LogicalResult Importer::finish() {
   SmallVector<Type> argumentTypes, resultTypes;
   SmallVector<DictionaryAttr> argumentAttributes;
   for (Argument &argument : arguments) {
-    Value moved = entry.addArgument(argument.value.getType(),
-                                    argument.value.getLoc());
+    Value moved =
+        entry.addArgument(argument.value.getType(), argument.value.getLoc());
     argument.value.replaceAllUsesWith(moved);
     argumentTypes.push_back(moved.getType());
     argumentAttributes.push_back(attributesOf(argument));
@@ -544,8 +562,7 @@ namespace cleave {
 
 OwningOpRef<ModuleOp> importOnnx(StringRef path, const ImportOptions &options,
                                  MLIRContext &context) {
-  std::unique_ptr<importer::Model> model =
-      importer::Model::load(path, context);
+  std::unique_ptr<importer::Model> model = importer::Model::load(path, context);
   if (!model)
     return nullptr;
   return importer::Importer(*model, options, context).run();

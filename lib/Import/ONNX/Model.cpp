@@ -45,6 +45,17 @@ const TensorRef *Model::findInitializer(StringRef name) const {
   return it == tensorIndex.end() ? nullptr : &tensors[it->second];
 }
 
+std::string shortList(const std::vector<std::string> &lines) {
+  constexpr size_t most = 4;
+  std::string text;
+  for (size_t i = 0; i < lines.size() && (i < most || lines.size() == most + 1);
+       ++i)
+    text += "\n  " + lines[i];
+  if (lines.size() > most + 1)
+    text += "\n  and " + std::to_string(lines.size() - most) + " more";
+  return text;
+}
+
 static llvm::Error reason(const Twine &text) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
@@ -79,7 +90,8 @@ LogicalResult Model::parse(MLIRContext &context) {
   if (!stripTensors(bytes->getBuffer(), stripped) ||
       !proto->ParseFromString(stripped))
     return emitError(loc) << "is not an ONNX model, or is truncated ("
-                          << bytes->getBufferSize() << " bytes)";
+                          << bytes->getBufferSize()
+                          << " bytes); export or copy it again";
   // Other protobuf files may parse by chance: a model has these.
   if (!proto->has_graph() || !proto->has_ir_version() ||
       proto->opset_import_size() == 0)
@@ -99,10 +111,9 @@ LogicalResult Model::checkVersions() {
     bool isDefault = import.domain().empty() || import.domain() == "ai.onnx";
     if (isDefault &&
         (import.version() < kMinOpset || import.version() > kMaxOpset))
-      return emitError(loc)
-             << "uses operator set " << import.version() << ", expected "
-             << kMinOpset << " to " << kMaxOpset
-             << "; export it again with a version in this range";
+      return emitError(loc) << "uses operator set " << import.version()
+                            << ", expected " << kMinOpset << " to " << kMaxOpset
+                            << "; export it again with a version in this range";
   }
   return success();
 }
@@ -127,9 +138,10 @@ static llvm::Error checkLocation(StringRef folder, StringRef location) {
                     "' is outside the model's folder: '..' is not allowed");
     path::append(prefix, component);
     if (llvm::sys::fs::is_symlink_file(prefix))
-      return reason("its external data '" + location + "' leads through the "
-                    "symbolic link '" + component +
-                    "', which may leave the model's folder");
+      return reason("its external data '" + location +
+                    "' leads through the "
+                    "symbolic link '" +
+                    component + "', which may leave the model's folder");
   }
   return llvm::Error::success();
 }
@@ -183,10 +195,10 @@ llvm::Error Model::locate(const ::onnx::TensorProto &tensorProto,
   else if (!llvm::sys::fs::is_regular_file(file))
     return reason("its external data '" + location + "' is not a regular file");
   else if (offset > size || want > size - offset)
-    tensor.missing = ("its external data '" + Twine(location) + "' has " +
-                      Twine(size) + " bytes, expected at least " +
-                      Twine(offset + want))
-                         .str();
+    tensor.missing =
+        ("its external data '" + Twine(location) + "' has " + Twine(size) +
+         " bytes, expected at least " + Twine(offset + want))
+            .str();
   return llvm::Error::success();
 }
 
@@ -213,25 +225,27 @@ Model::describe(const ::onnx::TensorProto &tensorProto) {
 
 LogicalResult Model::describeInitializers() {
   const ::onnx::GraphProto &graph = proto->graph();
-  std::string problems;
+  std::vector<std::string> problems;
   if (graph.sparse_initializer_size())
-    problems += "\n  sparse initializers are not supported";
+    problems.push_back("sparse initializers are not supported");
   for (const ::onnx::TensorProto &initializer : graph.initializer()) {
     if (tensorIndex.count(initializer.name())) {
-      problems += "\n  tensor '" + initializer.name() + "': it occurs twice";
+      problems.push_back("tensor '" + initializer.name() +
+                         "': it occurs twice");
       continue;
     }
     llvm::Expected<TensorRef> tensor = describe(initializer);
     if (!tensor) {
-      problems += "\n  tensor '" + initializer.name() +
-                  "': " + llvm::toString(tensor.takeError());
+      problems.push_back("tensor '" + initializer.name() +
+                         "': " + llvm::toString(tensor.takeError()));
       continue;
     }
     tensorIndex[initializer.name()] = tensors.size();
     tensors.push_back(std::move(*tensor));
   }
   if (!problems.empty())
-    return emitError(loc) << "has tensors that cannot be used:" << problems;
+    return emitError(loc) << "has tensors that cannot be used:"
+                          << shortList(problems);
   return success();
 }
 

@@ -59,6 +59,9 @@ struct FlatNode {
   int64_t opset() const;
 };
 
+/// The first few of `lines`, indented, and how many more there are.
+std::string shortList(const std::vector<std::string> &lines);
+
 class Model {
 public:
   ~Model();

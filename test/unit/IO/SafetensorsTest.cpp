@@ -109,9 +109,7 @@ TEST(OutputFile, AFullDiskIsNamed) {
             folder.path("x") + ": no space left on the device");
   EXPECT_EQ(messageOf<RunError>(
                 [&] { writeFileAtomically(folder.path("y"), "more than 10"); }),
-            folder.path("y").insert(folder.path("y").size() - 1, ".") +
-                ".tmp-" + std::to_string(::getpid()) +
-                ": no space left on the device");
+            folder.path("y") + ": no space left on the device");
   setWriteLimitForTests(-1);
   EXPECT_FALSE(std::filesystem::exists(folder.path("y")));
   EXPECT_EQ(folder.list().size(), 1u); // x, which is not written atomically

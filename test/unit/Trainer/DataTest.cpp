@@ -202,9 +202,9 @@ TEST_F(Text, NamedArraysGiveASamplePerRow) {
       input.source = "targets";
   EXPECT_EQ(row(*open("y.npz"), "labels", Split::training, 0),
             (Row{0, 0, 0, -100}));
-  EXPECT_NE(refusal("x.npz").find("has no array 'targets', which input "
-                                  "'labels' needs; it has 'input_ids'"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal("x.npz").find("lacks the arrays 'targets' (for input 'labels')"),
+      std::string::npos);
   writeNpz(folder.path("z.npz"),
            {{"input_ids", exact}, {"targets", makeArray("i64", {4, 3})}});
   EXPECT_NE(refusal("z.npz").find("has shape [4, 3], expected [4, 4]"),

@@ -4,14 +4,13 @@
 #include "commands/Commands.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/io/File.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 
@@ -49,8 +48,9 @@ void print(const std::string &title, const std::vector<Row> &rows) {
   }
   std::cout << title << "\n";
   for (const Row &row : rows) {
-    std::string line = "  " + row.name + std::string(width - row.name.size(), ' ') +
-                       "  " + row.type;
+    std::string line = "  " + row.name +
+                       std::string(width - row.name.size(), ' ') + "  " +
+                       row.type;
     if (!row.note.empty())
       line += std::string(typeWidth - row.type.size(), ' ') + "  " + row.note;
     std::cout << line << "\n";
@@ -136,25 +136,6 @@ void summarise(const std::vector<DimSummary> &dims, const Config &config) {
         rows);
 }
 
-// Written beside the target and renamed, so that no half file stays.
-void writeFile(const std::string &path, const std::string &text) {
-  std::string temporary = path + ".tmp";
-  std::ofstream file(temporary, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (!file) {
-    std::filesystem::remove(temporary, error);
-    throw Failure(BadUsage, "'" + path + "' cannot be written");
-  }
-  std::filesystem::rename(temporary, path, error);
-  if (error) {
-    std::string why = error.message();
-    std::filesystem::remove(temporary, error);
-    throw Failure(BadUsage, "'" + path + "' cannot be written: " + why);
-  }
-}
-
 } // namespace
 
 std::function<int()> driver::addImport(CLI::App &app) {
@@ -207,7 +188,7 @@ std::function<int()> driver::addImport(CLI::App &app) {
     if (options->output.empty())
       std::cout << text;
     else
-      writeFile(options->output, text);
+      writeFileAtomically(options->output, text);
     return Success;
   };
 }

@@ -71,6 +71,16 @@ std::shared_ptr<Options> addFlags(CLI::App &app,
   return options;
 }
 
+// Data that is not there is told before a compilation, not after it.
+void requireData(const std::string &path) {
+  if (path.empty())
+    throw Failure(BadUsage,
+                  "no data to train on; give --data FILE or data.path");
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error))
+    requireFile(path, "data");
+}
+
 } // namespace
 
 std::function<int()> driver::addTrain(CLI::App &app) {
@@ -78,6 +88,9 @@ std::function<int()> driver::addTrain(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options);
+    checkLauncher(mesh.ranks());
+    const std::string &flag = options->flags.train.data;
+    requireData(flag.empty() ? loaded.config.data.path : flag);
     std::string folder = compileCached(options->model, loaded.config, mesh,
                                        Purpose::Train, options->cache);
     become(*options, folder, "train");
@@ -90,6 +103,8 @@ std::function<int()> driver::addInfer(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options);
+    checkLauncher(mesh.ranks());
+    requireFile(options->flags.infer.inputs, "an .npz");
     std::string folder = compileCached(options->model, loaded.config, mesh,
                                        Purpose::Infer, options->cache);
     become(*options, folder, "infer");

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -37,7 +38,9 @@ private:
 class OutputFile {
 public:
   /// `expectedSize` reserves the space, so that a full disk shows at once.
-  explicit OutputFile(const std::string &path, uint64_t expectedSize = 0);
+  /// `label`: what messages call the file; default: its path.
+  explicit OutputFile(const std::string &path, uint64_t expectedSize = 0,
+                      const std::string &label = "");
   ~OutputFile();
   OutputFile(const OutputFile &) = delete;
   OutputFile &operator=(const OutputFile &) = delete;
@@ -82,6 +85,29 @@ public:
 
 private:
   std::string final, temporary;
+  bool committed = false;
+};
+
+/// Throws InputError unless a file of this name can be made: its folder exists,
+/// and it is no folder itself.
+void checkOutputPath(const std::string &path);
+
+/// A file that appears whole or not at all: written under a hidden temporary
+/// name beside the final one; commit() syncs and renames it. Devices and pipes
+/// are written directly.
+class AtomicFile {
+public:
+  explicit AtomicFile(const std::string &path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile &) = delete;
+  AtomicFile &operator=(const AtomicFile &) = delete;
+
+  OutputFile &file() { return *output; }
+  void commit();
+
+private:
+  std::string final, temporary;
+  std::unique_ptr<OutputFile> output;
   bool committed = false;
 };
 

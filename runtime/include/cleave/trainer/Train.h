@@ -50,6 +50,9 @@ void infer(const Manifest &manifest, const InferOptions &options,
 /// the mesh's, and a launcher, which this transport does not serve.
 void checkRanks(const Manifest &manifest, std::optional<int64_t> ranks);
 
+/// The launcher's part of checkRanks, for a mesh of `ranks`.
+void checkLauncher(int64_t ranks);
+
 } // namespace cleave
 
 #endif // CLEAVE_TRAINER_TRAIN_H

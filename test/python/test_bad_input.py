@@ -1,0 +1,427 @@
+"""Bad input to the real commands: one clear message that names the file, node or
+key, the contract's exit code, and nothing half-written."""
+
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import numpy as np
+
+import support
+import onnxbuild
+import onnxwire
+
+CLEAVE, RUN = support.CLEAVE, support.RUN
+BATCH, SEQUENCE, VOCABULARY = 4, 16, 257
+# What every command that reads a model needs besides it, on top of MODEL.
+COMMANDS = {
+    "import": ["-o", "new.mlir"],
+    "compile": ["-o", "new"],
+    "train": ["--data", "text.txt", "--out", "new"],
+    "infer": ["--inputs", "in.npz", "--outputs", "new.npz"],
+    "explain": [],
+    "check": ["--against", "interpreter"],
+}
+WITH_BYTES = ("train", "infer", "check")
+
+
+def make_model(path, external=False, layers=1):
+    support.succeed("/usr/bin/python3", support.MODELS / "generate.py", path,
+                    "--layers", layers, "--hidden", 24, "--heads", 2,
+                    "--positions", SEQUENCE, "--batch", BATCH,
+                    *(["--external"] if external else []))
+
+
+def model_with_inputs(path):
+    """A model with two inputs of no role."""
+    b = onnxbuild.Builder()
+    tokens = b.input("tokens", np.int64, [BATCH, SEQUENCE])
+    table = b.parameter("table", np.ones((VOCABULARY, 8), np.float32))
+    head = b.parameter("head", np.ones((8, VOCABULARY), np.float32))
+    x = b.op("Gather", table, tokens)
+    x = b.op("Mul", x, b.input("scale", np.float32, [BATCH, SEQUENCE, 8]))
+    x = b.op("Add", x, b.input("bias", np.float32, [BATCH, SEQUENCE, 8]))
+    b.op("MatMul", x, head, out="logits")
+    b.output("logits", np.float32, [BATCH, SEQUENCE, VOCABULARY])
+    onnxwire.save(b.model(18), path)
+
+
+def unsupported(path):
+    """Five nodes that cannot be imported, of five kinds, among some that can."""
+    b = onnxbuild.Builder()
+    x = b.input("x", np.float32, [2, 3])
+    b.op("Det", x, out="d")
+    b.op("FlashThing", x, out="f", domain="com.example")
+    b.op("Gelu", x, out="g")
+    b.op("Pad", x, b.constant([0, 1, 0, 1]), out="p", mode="reflect")
+    b.op("NonZero", x, out="z")
+    b.op("Add", b.op("Relu", x), x, out="s")
+    for name in "dfgpzs":
+        b.output(name, np.float32, [])
+    onnxwire.save(b.model(18), path)
+
+
+@unittest.skipUnless(CLEAVE.exists(), "cleave is not built")
+class BadInput(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.template = pathlib.Path(folder.name) / "template"
+        cls.cache = pathlib.Path(folder.name) / "cache"
+        cls.template.mkdir()
+        make_model(cls.template / "m.onnx")
+        (cls.template / "text.txt").write_bytes(b"the cat sat on the mat. " * 100)
+        np.savez(cls.template / "in.npz",
+                 input_ids=np.zeros((BATCH, SEQUENCE), np.int64))
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name) / "work"
+        shutil.copytree(self.template, self.folder)
+        self.model = ["m.onnx", "--config", "m.toml"]
+
+    def command(self, name, *arguments):
+        cache = ["--cache", self.cache] if name in ("train", "infer", "check") else []
+        return [CLEAVE, name, *arguments, *cache]
+
+    def listing(self):
+        return {(path.relative_to(self.folder), path.lstat().st_size)
+                for path in self.folder.rglob("*")}
+
+    def refused(self, pattern, command, code=2, env=None, **options):
+        """The command fails with one message and leaves everything as it was."""
+        before = self.listing()
+        if options:
+            done = subprocess.run(list(map(str, command)), text=True, cwd=self.folder,
+                                  stderr=subprocess.PIPE, timeout=300,
+                                  env=support.environment(), **options)
+        else:
+            done = support.run(*command, cwd=self.folder, env=env)
+        text = done.stderr
+        what = f"{' '.join(map(str, command))}\n{text}"
+        self.assertEqual(done.returncode, code, what)
+        self.assertRegex(text, r"(?s)\A(cleave: (remark|warning): [^\n]*\n(  [^\n]*\n)*)*"
+                               r"cleave(-run)?: error: [^\n]*\n(  [^\n]*\n)*\Z", what)
+        message = text[text.index("error: "):]
+        self.assertRegex(message, pattern, what)
+        self.assertLess(message.count("\n"), 9, what)
+        for ugly in ("see current operation", "Stack dump", "terminate called", "^^^"):
+            self.assertNotIn(ugly, text)
+        self.assertEqual(self.listing(), before, what)
+        return message
+
+    def accepted(self, command, env=None):
+        done = support.run(*command, cwd=self.folder, env=env)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    # Models
+
+    def test_model_files(self):
+        whole = (self.folder / "m.onnx").read_bytes()
+        (self.folder / "cut.onnx").write_bytes(whole[:len(whole) // 2])
+        (self.folder / "noise.onnx").write_bytes(np.random.default_rng(0).bytes(5000))
+        (self.folder / "text.onnx").write_text("no model\n")
+        (self.folder / "empty.onnx").write_bytes(b"")
+        (self.folder / "folder.onnx").mkdir()
+        for name, pattern in {
+            "none": r"none.onnx: cannot be read: No such file or directory",
+            "cut": r"cut.onnx: is not an ONNX model, or is truncated \(\d+ bytes\)",
+            "noise": r"noise.onnx: is not an ONNX model, or is truncated",
+            "text": r"text.onnx: is not an ONNX model, or is truncated \(9 bytes\)",
+            "empty": r"empty.onnx: is empty, expected an ONNX model",
+            "folder": r"folder.onnx: is a folder, expected",
+        }.items():
+            for command, flags in COMMANDS.items():
+                self.refused(pattern, self.command(command, f"{name}.onnx", "--config",
+                                                   "m.toml", *flags))
+
+    def test_truncated_anywhere(self):
+        whole = (self.folder / "m.onnx").read_bytes()
+        for part in range(1, 40):
+            (self.folder / "cut.onnx").write_bytes(whole[:len(whole) * part // 40])
+            self.refused("cut.onnx: ", self.command("import", "cut.onnx", "-o", "new.mlir",
+                                                    "--config", "m.toml"))
+
+    def test_every_unsupported_node_is_listed(self):
+        unsupported(self.folder / "u.onnx")
+        for command, flags in COMMANDS.items():
+            message = self.refused(r"u.onnx: uses what is not supported \(5 places\):\n",
+                                   self.command(command, "u.onnx", *flags))
+            for line in (r"node 'n\d' \(Det, opset 18\): the operator is not supported",
+                         r"node 'n\d' \(com.example.FlashThing, opset 0\): operators of domain",
+                         r"node 'n\d' \(Gelu, opset 18\): supported from opset 20 to",
+                         r"node 'n\d' \(Pad, opset 18\): mode 'reflect' is not supported, "
+                         r"expected constant",
+                         r"node 'n\d' \(NonZero, opset 18\): .*depends on data"):
+                self.assertRegex(message, line)
+
+    def test_external_data(self):
+        make_model(self.folder / "e.onnx", external=True)
+        data = self.folder / "e.onnx.data"
+        whole = data.read_bytes()
+        model = ["e.onnx", "--config", "e.toml"]
+        self.accepted(self.command("train", *model, "--data", "text.txt", "--out", "first",
+                                   "--steps", 1))  # a cached program changes nothing below
+        for content, pattern in ((None, "No such file or directory"),
+                                 (whole[:3000], "has 3000 bytes, expected at least")):
+            data.unlink()
+            if content is not None:
+                data.write_bytes(content)
+            for command, flags in COMMANDS.items():
+                if command in WITH_BYTES:
+                    self.refused(rf"e.onnx: lacks bytes of weights.*\n"
+                                 rf"  tensor '.*': its external data 'e.onnx.data' .*{pattern}",
+                                 self.command(command, *model, *flags))
+                else:
+                    said = self.accepted(self.command(command, *model, *flags))
+                    self.assertRegex(said, rf"remark: e.onnx: lacks bytes of weights:\n.*{pattern}")
+            if content is None:
+                data.write_bytes(b"")
+            # A compiled program says it when it runs.
+            self.refused("(is too short|cannot be read)", [RUN, "new", "train", "--data",
+                                                           "text.txt", "--out", "out"])
+            shutil.rmtree(self.folder / "new")
+            (self.folder / "new.mlir").unlink()
+
+    def test_external_data_outside_the_folder(self):
+        make_model(self.folder / "e.onnx", external=True)
+        model = ["e.onnx", "--config", "e.toml"]
+        self.accepted(self.command("train", *model, "--data", "text.txt", "--out", "first",
+                                   "--steps", 1))
+        raw = (self.folder / "e.onnx").read_bytes()
+        whole = self.folder / "e.onnx.data"
+        outside = self.folder.parent / "outside.dt"
+        shutil.move(whole, outside)
+        whole.symlink_to(outside)
+        for command, flags in COMMANDS.items():
+            self.refused("its external data 'e.onnx.data' leads through the symbolic link",
+                         self.command(command, *model, *flags))
+        # Other paths of the same length, so that the file stays well-formed.
+        for path, pattern in ((b"../outsi.dt", r"'\.\./outsi\.dt' is outside the model's folder"),
+                              (b"/etc/passwd", r"'/etc/passwd' is outside the model's folder")):
+            self.assertEqual(len(path), len(b"e.onnx.data"))
+            (self.folder / "e.onnx").write_bytes(raw.replace(b"e.onnx.data", path))
+            for command, flags in COMMANDS.items():
+                self.refused(pattern, self.command(command, *model, *flags))
+
+    def test_dimensions_and_inputs(self):
+        for command, flags in COMMANDS.items():
+            self.refused("input 'input_ids' has the unbound dimensions 'batch', 'sequence'; "
+                         "set dims.batch, dims.sequence",
+                         self.command(command, "m.onnx", *flags))
+            if command != "import":
+                self.refused(r"dims.batch = 4 does not divide by train.microbatches = 3",
+                             self.command(command, *self.model, *flags, "--set",
+                                          "train.microbatches=3"))
+        model_with_inputs(self.folder / "i.onnx")
+        self.refused(r"text.txt: holds tokens only, but the model also needs 'scale', 'bias'; "
+                     r"assign them in data.inputs",
+                     self.command("train", "i.onnx", *COMMANDS["train"]))
+        np.savez(self.folder / "in.npz", tokens=np.zeros((9, SEQUENCE), np.int64))
+        self.refused(r"in.npz: lacks the arrays 'scale', 'bias'",
+                     self.command("train", "i.onnx", "--data", "in.npz", "--out", "new"))
+        assigned = ["--set", 'data.inputs.scale="ones"', "--set", "data.inputs.bias=zeros"]
+        self.accepted(self.command("train", "i.onnx", *COMMANDS["train"], *assigned,
+                                   "--steps", 1))
+
+    # Configuration and ranks
+
+    def test_keys(self):
+        (self.folder / "k.toml").write_text("[train]\nsteps = 3\nlerning_rate = 1\n")
+        (self.folder / "t.toml").write_text("[train\nsteps = 3\n")
+        for command, flags in COMMANDS.items():
+            self.refused(r"train.lerning_rate \(k.toml:3\): unknown key; did you mean 'train.",
+                         self.command(command, "m.onnx", "--config", "k.toml", *flags))
+            self.refused(r"t.toml:1: not valid TOML",
+                         self.command(command, "m.onnx", "--config", "t.toml", *flags))
+            for setting, pattern in {
+                "train.stepps=3": r"train.stepps \(--set\): unknown key; did you mean "
+                                  r"'train.steps'",
+                "train.steps=many": r"train.steps \(--set\): found .*expected",
+                "train.steps": r"--set train.steps: expected KEY=VALUE",
+                "mesh.dta=2": r"mesh.dta: .*did you mean 'mesh.data'",
+                "parallel.data.zero=3": r"parallel.data.zero .*not yet supported",
+                "train.precision=bf16": r"train.precision .*not yet supported",
+                "target.kind=cuda": r"target.kind .*not yet supported",
+                "train.precision=fp16": r"fp16 .*use bf16",
+            }.items():
+                self.refused(pattern, self.command(command, *self.model, "--set", setting, *flags))
+
+    def test_later_commands_and_axes(self):
+        for command in ("schedule", "export-onnx", "plan", "view"):
+            self.refused(f"cleave {command} is not yet supported", [CLEAVE, command, "x"])
+        for axis in ("pipeline", "sequence", "expert"):
+            self.refused(f"mesh.{axis}: .* not yet supported",
+                         self.command("explain", *self.model, "--set", f"mesh.{axis}=2"))
+        self.refused("--emit exe is not yet supported",
+                     self.command("compile", *self.model, "-o", "new", "--emit", "exe"))
+        self.refused("did you mean 'train'", [CLEAVE, "trian"])
+        self.refused("--colour", self.command("explain", *self.model, "--colour"))
+
+    def test_ranks(self):
+        two = [*self.model, "--set", "mesh.data=2"]
+        for command in ("compile", "train", "infer", "explain", "check"):
+            self.refused(r"the mesh \(data=2\) has 2 ranks, but there are 3",
+                         self.command(command, *two, *COMMANDS[command], "--ranks", 3))
+        for command in ("train", "infer"):
+            self.refused(r"the mesh \(data=2\) has 2 ranks, but there are 4",
+                         self.command(command, *two, *COMMANDS[command]), env={"WORLD_SIZE": "4"})
+            self.refused("WORLD_SIZE is set: .*not yet supported",
+                         self.command(command, *two, *COMMANDS[command]), env={"WORLD_SIZE": "2"})
+        self.accepted(self.command("compile", *two, "-o", "two"))
+        self.refused("--ranks is 3, but .* a mesh of 2 ranks",
+                     [RUN, "two", *COMMANDS["train"][:0], "train", "--data", "text.txt",
+                      "--out", "new", "--ranks", 3])
+        self.refused("WORLD_SIZE is 3, but .* a mesh of 2 ranks",
+                     [RUN, "two", "train", "--data", "text.txt", "--out", "new"],
+                     env={"WORLD_SIZE": "3"})
+
+    # Data
+
+    def test_data(self):
+        (self.folder / "short.txt").write_text("few words")
+        (self.folder / "odd.bin").write_bytes(b"123")
+        (self.folder / "data.csv").write_text("1,2\n")
+        np.save(self.folder / "big.npy", np.array([3] * 500 + [VOCABULARY] * 500, np.int32))
+        np.save(self.folder / "float.npy", np.zeros(1000))
+        np.savez(self.folder / "other.npz", ids=np.zeros((9, SEQUENCE), np.int64))
+        np.savez(self.folder / "none.npz", input_ids=np.zeros((0, SEQUENCE), np.int64))
+        for data, pattern in {
+            "short.txt": "short.txt: 9 tokens are fewer than a sequence of 16",
+            "odd.bin": r"odd.bin: 3 bytes are no whole number of uint16 tokens \(data.dtype\)",
+            "data.csv": "data.csv: unknown kind of data '.csv'; expected .txt",
+            "big.npy": "big.npy: the token at position 500 has id 257, beyond the model's "
+                       "vocabulary of 257",
+            "float.npy": "float.npy: has element type f64, expected integer tokens",
+            "other.npz": "other.npz: lacks the arrays 'input_ids', .*it has 'ids'",
+            "none.npz": "none.npz: holds no samples",
+            "missing.txt": "missing.txt: cannot be read: No such file",
+        }.items():
+            self.refused(pattern, self.command("train", *self.model, "--data", data,
+                                               "--out", "new"))
+        self.refused("give --data FILE or data.path",
+                     self.command("train", *self.model, "--out", "new"))
+
+    def test_inference(self):
+        np.savez(self.folder / "big.npz", input_ids=np.full((BATCH, SEQUENCE), VOCABULARY))
+        np.savez(self.folder / "shape.npz", input_ids=np.zeros((BATCH, SEQUENCE - 1), np.int64))
+        np.savez(self.folder / "name.npz", ids=np.zeros((BATCH, SEQUENCE), np.int64))
+        raw = (self.folder / "in.npz").read_bytes()
+        (self.folder / "cut.npz").write_bytes(raw[:len(raw) // 2])
+        for name, pattern in {
+            "big": "big.npz, array 'input_ids': .* has id 257, beyond the model's vocabulary",
+            "shape": r"shape.npz, array 'input_ids': has shape \[4, 15\], expected \[4, 16\]",
+            "name": "name.npz: has no array 'input_ids', which the model needs",
+            "cut": "cut.npz: not a whole .npz",
+            "none": "none.npz: cannot be read: No such file",
+        }.items():
+            self.refused(pattern, self.command("infer", *self.model, "--inputs", f"{name}.npz",
+                                               "--outputs", "new.npz"))
+        self.refused("no/new.npz: cannot be written: there is no folder 'no'",
+                     self.command("infer", *self.model, "--inputs", "in.npz",
+                                  "--outputs", "no/new.npz"))
+
+    # Checkpoints
+
+    def test_checkpoints(self):
+        self.accepted(self.command("train", *self.model, "--data", "text.txt", "--steps", 2,
+                                   "--out", "a"))
+        make_model(self.folder / "other.onnx", layers=2)
+        self.accepted(self.command("train", "other.onnx", "--config", "other.toml", "--data",
+                                   "text.txt", "--steps", 1, "--out", "b"))
+
+        def resume(pattern, checkpoint):
+            self.refused(pattern, self.command("train", *self.model, "--data", "text.txt",
+                                               "--steps", 4, "--out", "new",
+                                               "--resume", checkpoint))
+
+        resume("b/checkpoint-000001: is a checkpoint of another model", "b/checkpoint-000001")
+        self.refused("b/checkpoint-000001: is a checkpoint of another model",
+                     self.command("infer", *self.model, "--inputs", "in.npz", "--outputs",
+                                  "new.npz", "--weights", "b/checkpoint-000001"))
+        resume("nowhere: is no checkpoint folder", "nowhere")
+        for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+            file = self.folder / "a" / "checkpoint-000002" / name
+            raw = file.read_bytes()
+            for part in (0, 1, 2, 3):
+                file.write_bytes(raw[:len(raw) * part // 4])
+                resume(rf"a/checkpoint-000002/{name}: the checkpoint is torn",
+                       "a/checkpoint-000002")
+            file.unlink()
+            resume(r"a/checkpoint-000002.*(torn|is missing)", "a/checkpoint-000002")
+            file.write_bytes(raw)
+        self.refused(r"has done 2 steps already",
+                     self.command("train", *self.model, "--data", "text.txt", "--steps", 2,
+                                  "--out", "new", "--resume", "a/checkpoint-000002"))
+        self.accepted(self.command("train", *self.model, "--data", "text.txt", "--steps", 4,
+                                   "--out", "c", "--resume", "a/checkpoint-000002"))
+
+    # Output
+
+    def test_output_exists(self):
+        (self.folder / "mine").mkdir()
+        (self.folder / "mine" / "thesis.txt").write_text("draft")
+        self.refused("mine: the output folder exists; it is never overwritten",
+                     self.command("train", *self.model, "--data", "text.txt", "--out", "mine"))
+        self.refused("mine: the folder exists and is no compiled program",
+                     self.command("compile", *self.model, "-o", "mine"))
+        self.refused("text.txt: exists and is no folder",
+                     self.command("compile", *self.model, "-o", "text.txt"))
+        self.refused("mine: is a folder, expected a file",
+                     self.command("import", *self.model, "-o", "mine"))
+        self.refused("no/x.mlir: cannot be written: there is no folder 'no'",
+                     self.command("import", *self.model, "-o", "no/x.mlir"))
+
+    def test_disk_full(self):
+        """A limit on the size of files is a full disk for whoever is not root too."""
+        def limit(size):
+            return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
+
+        train = self.command("train", *self.model, "--data", "text.txt", "--steps", 2)
+        infer = self.command("infer", *self.model, "--inputs", "in.npz", "--outputs", "new.npz")
+        self.accepted([*train, "--out", "a"])  # from here on, the programs are cached
+        self.accepted(infer)
+        (self.folder / "new.npz").unlink()
+
+        self.refused("new.mlir: cannot be written: File too large",
+                     self.command("import", *self.model, "-o", "new.mlir"), code=3,
+                     stdout=subprocess.DEVNULL, **limit(1000))
+        for size in (0, 1000, 20000):
+            self.refused("m.onnx: .*File too large",
+                         self.command("compile", *self.model, "-o", "new"), code=3,
+                         stdout=subprocess.DEVNULL, **limit(size))
+        self.refused("new.npz: cannot be written: File too large", infer, code=3,
+                     stdout=subprocess.DEVNULL, **limit(1000))
+        os.mkdir(self.folder / "full")
+        before = self.listing()
+        done = subprocess.run(list(map(str, [*train, "--out", "full/b"])), cwd=self.folder,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              env=support.environment(), **limit(80000))
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, r"\Acleave-run: error: .*optimizer.safetensors: cannot be "
+                                      r"written: File too large; nothing of "
+                                      r"full/b/checkpoint-000002 was kept\n\Z")
+        self.assertEqual(sorted(os.listdir(self.folder / "full" / "b")),
+                         ["config.toml", "log.jsonl"])
+        self.assertTrue(before <= self.listing() | {(pathlib.Path("full"), 0)} | before)
+
+        # Devices are written, never replaced.
+        self.refused("/dev/full: no space left on the device",
+                     self.command("import", *self.model, "-o", "/dev/full"), code=3)
+        self.refused("/dev/full: no space left on the device",
+                     [*infer[:-4], "--outputs", "/dev/full", "--cache", self.cache], code=3)
+        self.assertTrue(pathlib.Path("/dev/full").is_char_device())
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            self.refused("standard output cannot be written",
+                         self.command("explain", *self.model), code=3, stdout=full)
+
+
+if __name__ == "__main__":
+    unittest.main()
