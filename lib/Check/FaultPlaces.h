@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace cleave::check {
@@ -33,6 +34,9 @@ Places padIdentity(mlir::ModuleOp module);
 Places randomOffset(mlir::ModuleOp module);
 Places staleBuffer(mlir::ModuleOp module);
 Places missingWait(mlir::ModuleOp module);
+
+/// An operation, its function and the node that it comes from, for people.
+std::string describe(mlir::Operation *op);
 
 /// Calls `visit` for each operation of the functions that a check runs.
 void walkChecked(mlir::ModuleOp module,

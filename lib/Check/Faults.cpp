@@ -84,10 +84,23 @@ LogicalResult check::injectFault(ModuleOp module, StringRef name, int64_t index,
     return failure();
   }
   Place &place = places[index < 0 ? places.size() / 2 : index];
-  text << place.op->getName() << " in @"
-       << place.op->getParentOfType<func::FuncOp>().getName();
+  text << describe(place.op);
   place.apply();
   return success();
+}
+
+std::string check::describe(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << op->getName();
+  if (auto func = op->getParentOfType<func::FuncOp>())
+    out << " in @" << func.getName();
+  if (auto name = dyn_cast<NameLoc>(op->getLoc()))
+    out << ", node " << name.getName().getValue();
+  else if (auto file = dyn_cast<FileLineColLoc>(op->getLoc()))
+    if (file.getLine())
+      out << " at " << file.getFilename().getValue() << ":" << file.getLine();
+  return text;
 }
 
 void check::walkChecked(ModuleOp module,

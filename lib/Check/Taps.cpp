@@ -1,5 +1,6 @@
 // Every value as a result: which one is the first that differs?
 
+#include "FaultPlaces.h"
 #include "cleave/Check/Check.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -13,18 +14,6 @@ using namespace cleave::check;
 namespace {
 
 constexpr StringLiteral kTapPrefix = "value ";
-
-/// Where a value comes from, for people.
-std::string describe(Operation *op, StringRef function) {
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  out << op->getName() << " in @" << function;
-  if (auto name = dyn_cast<NameLoc>(op->getLoc()))
-    out << ", node " << name.getName().getValue();
-  else if (auto file = dyn_cast<FileLineColLoc>(op->getLoc()))
-    out << " at " << file.getFilename().getValue() << ":" << file.getLine();
-  return text;
-}
 
 bool isTap(const Port &port) {
   return StringRef(port.name).starts_with(kTapPrefix);
@@ -54,7 +43,7 @@ void check::tapAllValues(ModuleOp module) {
         if (!isa<FloatType>(getElementTypeOrSelf(value)))
           continue;
         std::string text =
-            (kTapPrefix + Twine(number++) + ": " + describe(&op, name)).str();
+            (kTapPrefix + Twine(number++) + ": " + describe(&op)).str();
         results.push_back(value);
         attrs.push_back(builder.getDictionaryAttr(
             {builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(text)),

@@ -112,7 +112,7 @@ public:
     std::string where;
     if (failed(check::injectFault(*local, command.inject, command.injectIndex,
                                   where)))
-      throw Failure(BadUsage, "--inject " + command.inject + ": " + where);
+      throw Failure(BadUsage, "--inject: " + where);
     fault = command.inject + ": " + where;
     return local;
   }
@@ -165,7 +165,7 @@ private:
       };
     auto engine = check::makeCompiledEngine(*modules.back(), options);
     if (!hasPlace)
-      throw Failure(BadUsage, "--inject " + command.inject + ": " + where);
+      throw Failure(BadUsage, "--inject: " + where);
     if (failed(engine))
       diagnostics.fail(RunFailed);
     if (isBroken)
@@ -314,6 +314,11 @@ int CheckCommand::run() const {
       diagnostics.fail(RunFailed);
     report.firstDifference =
         found->empty() ? "none among the values of one step" : *found;
+    // Values that are kept are further places for a fault.
+    if (maker.fault != report.fault)
+      report.notes.push_back("the first difference was looked for with another "
+                             "fault of this kind: " +
+                             maker.fault);
   }
 
   std::string text;
@@ -337,8 +342,11 @@ std::function<int()> driver::addCheck(CLI::App &app) {
                  "inputs by name; those that it lacks are random")
       ->type_name("FILE.npz");
   app.add_flag("--json", command->json, "print the report as JSON");
+  std::string kinds;
+  for (const std::string &kind : check::faultKinds())
+    kinds += (kinds.empty() ? "" : ", ") + kind;
   app.add_option("--inject", command->inject,
-                 "break the sharded program on purpose")
+                 "break the sharded program on purpose: " + kinds)
       ->type_name("KIND");
   app.add_option("--inject-index", command->injectIndex,
                  "which place to break; default: the middle one")
@@ -365,7 +373,6 @@ std::function<int()> driver::addCheck(CLI::App &app) {
       ->type_name("FILE.npz");
   addConfigFlags(app, *command);
   addRanksFlag(app, *command);
-  addCacheFlag(app, *command);
   return [command] {
     try {
       return command->run();
