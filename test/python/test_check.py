@@ -1,0 +1,195 @@
+"""`cleave check`: the compiled program of many ranks against the unsharded one,
+on the committed language models and on small ones; meshes that divide and that
+do not; scrambled and resized copies; every kind of fault; bad input.
+
+Small models have one layer, four samples of ten tokens: what is wrong in a
+layer, or in a split, is wrong there, and a check takes seconds.
+"""
+
+import json
+import math
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+import support
+import reference
+
+FAMILIES = ("gpt2", "llama")
+KINDS = ["drop-collective", "sum-for-mean", "wrong-group", "swapped-axes", "pad-identity",
+         "bias-twice", "norm-twice", "random-offset", "stale-buffer", "missing-wait"]
+
+
+def mesh(**sizes):
+    """Flags of mesh axes; `zero` is the strategy's key."""
+    flags = []
+    for axis, size in sizes.items():
+        key = "parallel.data.zero" if axis == "zero" else f"mesh.{axis}"
+        flags += ["--set", f"{key}={size}"]
+    return flags
+
+
+@unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
+class Check(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        for family in FAMILIES:
+            support.succeed(sys.executable, support.MODELS / "generate.py",
+                            cls.folder / f"{family}.onnx", "--family", family, "--layers", 1,
+                            "--batch", 4, "--sequence", 10)
+
+    def small(self, family):
+        return [self.folder / f"{family}.onnx", "--config", self.folder / f"{family}.toml"]
+
+    def check(self, *flags):
+        """The exit code, the report where there is one, and the errors."""
+        done = support.run(support.CLEAVE, "check", "--json", *flags)
+        return done.returncode, json.loads(done.stdout or "null"), done.stderr
+
+    def passes(self, *flags, steps=5, parts=("exact", "rounding")):
+        code, report, errors = self.check("--steps", steps, *flags)
+        wrong = [t for t in (report or {}).get("tensors", []) if not t["pass"]]
+        self.assertEqual(code, 0, f"{wrong[:5]} {errors}")
+        self.assertTrue(report["pass"])
+        self.assertEqual(report["tolerance"], 1e-9)
+        self.assertLessEqual(report["max_rel_error"], report["tolerance"])
+        self.assertEqual(report["max_replica_difference"], 0)
+        self.assertEqual({t["part"] for t in report["tensors"]}, set(parts))
+        self.assertLessEqual({"loss", "output", "gradient", "parameter", "state", "norm"},
+                             {t["kind"] for t in report["tensors"]})
+        for tensor in report["tensors"]:
+            self.assertLessEqual(tensor["rel_error"], tensor["limit"], tensor["name"])
+            if tensor["part"] == "exact":
+                self.assertLessEqual(tensor["limit"], 1e-9 if tensor["steps"] == 1 else 1e-8)
+        # The updates show: no two losses are alike.
+        losses = report["losses"]
+        self.assertEqual(len(losses["sharded"]), steps)
+        self.assertEqual(len(set(losses["reference"])), steps)
+        for ours, theirs in zip(losses["sharded"], losses["reference"]):
+            self.assertTrue(math.isclose(ours, theirs, rel_tol=1e-8))
+        return report
+
+    def fails(self, *flags):
+        code, report, errors = self.check("--steps", 1, *flags)
+        self.assertEqual(code, 1, errors)
+        self.assertFalse(report["pass"])
+        wrong = [t for t in report["tensors"] if not t["pass"]]
+        # A replica that differs is wrong, too; null stands for what is not finite.
+        self.assertTrue(wrong or report["max_replica_difference"] != 0)
+        return report
+
+    def refused(self, message, *flags):
+        code, report, errors = self.check(*flags)
+        self.assertEqual((code, report), (2, None), errors)
+        self.assertIn(message, errors)
+        self.assertEqual(errors.count("error:"), 1, errors)
+
+    def test_gpt2(self):
+        self.passes(*support.model_flags("gpt2"), *mesh(data=2, tensor=2, zero=1))
+
+    def test_llama(self):
+        self.passes(*support.model_flags("llama"), *mesh(data=3, tensor=2, zero=1),
+                    "--set", "dims.batch=4", "--set", "dims.sequence=24")
+
+    def test_meshes(self):
+        for family in FAMILIES:
+            for sizes in [dict(), dict(data=4, zero=1), dict(tensor=4), dict(data=3),
+                          dict(tensor=3), dict(data=3, tensor=2, zero=1)]:
+                with self.subTest(model=family, mesh=sizes):
+                    self.passes(*self.small(family), *mesh(**sizes))
+
+    def test_one_sample_a_rank(self):
+        self.passes(*self.small("gpt2"), *mesh(data=2, tensor=2, zero=1), "--set", "dims.batch=2")
+
+    def test_fewer_samples_than_ranks(self):
+        self.passes(*self.small("llama"), *mesh(data=4), "--set", "dims.batch=2")
+
+    def test_microbatches(self):
+        self.passes(*self.small("gpt2"), *mesh(data=2, zero=1), "--set", "train.microbatches=2")
+
+    def test_scrambled(self):
+        for family, flags in [("gpt2", []), ("llama", []), ("gpt2", ["--resize", "--seed", 3]),
+                              ("llama", ["--resize", "--seed", 2])]:
+            with self.subTest(model=family, flags=flags):
+                model, *config = self.small(family)
+                other = self.folder / "scrambled.onnx"
+                support.succeed(sys.executable, support.ROOT / "tools" / "scramble",
+                                model, other, *flags)
+                report = self.passes(other, *config, *mesh(data=2, tensor=2, zero=1))
+                self.assertNotIn("wte", json.dumps(report))
+
+    def test_interpreter(self):
+        self.passes(*self.small("gpt2"), *mesh(tensor=2), "--against", "interpreter", steps=2)
+        self.passes(*self.small("llama"), *mesh(data=2, tensor=3, zero=1), "--interpret",
+                    steps=2, parts=["exact"])
+
+    def test_faults(self):
+        for family in FAMILIES:
+            for kind in KINDS:
+                with self.subTest(model=family, kind=kind):
+                    report = self.fails(*self.small(family), "--inject", kind,
+                                        *mesh(data=3, tensor=3, zero=1),
+                                        "--set", "train.dropout=0.1")
+                    self.assertIn(kind, report["fault"])
+
+    def test_fault_elsewhere(self):
+        """Not only in the middle."""
+        for kind in ["drop-collective", "bias-twice", "missing-wait"]:
+            for index in [0, 1]:
+                with self.subTest(kind=kind, index=index):
+                    self.fails(*self.small("gpt2"), "--inject", kind, "--inject-index", index,
+                               *mesh(data=2, tensor=2, zero=1))
+
+    def test_bisect(self):
+        report = self.fails(*self.small("gpt2"), "--inject", "random-offset", "--bisect",
+                            *mesh(tensor=2), "--set", "train.dropout=0.1")
+        self.assertIn("nn.dropout in @loss_grad", report["first_difference"])
+
+    def test_faults_that_cannot_be(self):
+        one_rank = self.small("gpt2")
+        for kind, missing in [("drop-collective", "no sum over ranks"),
+                              ("pad-identity", "no padding that is masked"),
+                              ("random-offset", "no random numbers"),
+                              ("missing-wait", "no transfer that a later command reads")]:
+            with self.subTest(kind=kind):
+                self.refused(f"this program cannot have the fault {kind}: it has {missing}",
+                             *one_rank, "--inject", kind)
+        self.refused("did you mean 'drop-collective'?", *one_rank, "--inject", "drop-colective")
+        self.refused("is out of range", *one_rank, *mesh(data=2), "--inject", "drop-collective",
+                     "--inject-index", 1000)
+
+    def test_given_inputs_and_gradients(self):
+        expected = reference.load("llama")
+        given, found = self.folder / "given.npz", self.folder / "gradients.npz"
+        np.savez(given, input_ids=expected["input_ids"], labels=expected["labels"])
+        support.succeed(support.CLEAVE, "check", *support.model_flags("llama"), *mesh(tensor=2),
+                        "--inputs", given, "--gradients", found)
+        with np.load(found) as arrays:
+            self.assertAlmostEqual(float(arrays["loss"]), float(expected["loss"]), places=9)
+            gradients = {k: v for k, v in expected.items() if k.startswith("grad/")}
+            self.assertEqual({k for k in arrays.files if k.startswith("grad/")}, set(gradients))
+            largest = max(np.abs(v).max() for v in gradients.values())
+            for key, value in gradients.items():
+                self.assertLessEqual(reference.relative_error(arrays[key], value, largest), 1e-6)
+
+    def test_bad_inputs(self):
+        cases = [
+            (dict(input_ids=np.full((4, 10), 257)), "holds 257, beyond the table of 257 rows"),
+            (dict(input_ids=np.zeros((3, 10), int)), "expected 'tensor<4x10xi64>'"),
+            (dict(tokens=np.zeros((4, 10), int)), "none of the arrays given is an input"),
+        ]
+        for number, (arrays, message) in enumerate(cases):
+            with self.subTest(arrays=list(arrays)):
+                path = self.folder / f"bad{number}.npz"
+                np.savez(path, **arrays)
+                self.refused(message, *self.small("gpt2"), "--inputs", path)
+
+
+if __name__ == "__main__":
+    unittest.main()
