@@ -17,6 +17,9 @@ using namespace cleave;
 static constexpr double kIntraBytesPerMs = 10e6, kInterBytesPerMs = 2.5e6;
 static constexpr double kLatencyMs = 0.01;
 
+// More ranks than these are listed as classes.
+static constexpr int64_t kListedRanks = 16;
+
 static const char *nameOf(program::CollectiveKind kind) {
   constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
                                    "all_to_all", "permute",    "broadcast"};
@@ -231,8 +234,16 @@ Explanation cleave::explain(const program::Program &program,
   result.kernels = mostFrequentFirst(launches);
   result.libraryCalls = mostFrequentFirst(calls);
   auto paddings = paddingsOf(module);
-  for (int64_t rank = 0; rank < result.ranks; ++rank)
-    result.perRank.push_back(
-        {rank, flops, collectivesOf(program, paddings, microbatches, rank)});
+  for (int64_t rank = 0; rank < result.ranks; ++rank) {
+    RankCost cost = {
+        {rank}, flops, collectivesOf(program, paddings, microbatches, rank)};
+    auto alike = llvm::find_if(result.perRank, [&](const RankCost &other) {
+      return other.collectives == cost.collectives;
+    });
+    if (result.ranks > kListedRanks && alike != result.perRank.end())
+      alike->members.push_back(rank);
+    else
+      result.perRank.push_back(std::move(cost));
+  }
   return result;
 }

@@ -71,6 +71,7 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
     std::string axes = llvm::join(cost.axes, " ");
     CollectiveCost &sum = byPurpose[{cost.purpose, cost.kind, axes}];
     sum.groupSize = cost.groupSize;
+    sum.link = cost.link;
     sum.count += cost.count;
     sum.sentBytes += cost.sentBytes;
     sent += cost.sentBytes;
@@ -79,7 +80,8 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
   for (const auto &[key, cost] : byPurpose) {
     const auto &[purpose, kind, axes] = key;
     out << "  " << column(purpose, 11) << column(kind, 15)
-        << column("over " + axes + " (" + std::to_string(cost.groupSize) + ")",
+        << column("over " + axes + " (" + std::to_string(cost.groupSize) +
+                      (cost.link == "inter" ? ", inter)" : ")"),
                   22)
         << column(calls(cost.count), 10) << size(cost.sentBytes) << "\n";
   }
@@ -124,7 +126,8 @@ void cleave::writeExplanationJson(const Explanation &x,
                                    {"exposed_ms", cost.exposedMs}});
     }
     perRank.push_back(
-        Object{{"rank", rank.rank},
+        Object{{"rank", rank.members.front()},
+               {"members", Array(rank.members)},
                {"memory", Object{{"parameters", memory.parameters},
                                  {"gradients", memory.gradients},
                                  {"optimizer", memory.optimizer},

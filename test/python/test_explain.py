@@ -68,6 +68,12 @@ class Explain(unittest.TestCase):
                                    "microbatches 2, tokens per step 768")
         self.assertEqual(lines[1], "6 ranks, data 3, tensor 2")
 
+    def test_many_ranks_are_listed_as_classes(self):
+        said = training.explain("gpt2", "data=8,tensor=3")
+        members = [rank["members"] for rank in said["per_rank"]]
+        self.assertLess(len(members), 24)
+        self.assertEqual(sorted(sum(members, [])), list(range(24)))
+
     def test_padding(self):
         # Nine samples for eight; 258 rows for 257, of which a rank has half.
         said = training.explain("gpt2", "data=3,tensor=2", parallel__data__zero=1)

@@ -82,6 +82,34 @@ void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   run(passes, module, diagnostics);
 }
 
+/// "intra" for an axis along which no rank leaves its node, "inter" for others.
+static std::vector<std::string> linkClasses(const Config &config,
+                                            const Mesh &mesh) {
+  std::vector<std::string> links(mesh.axes.size(), "intra");
+  int64_t perNode = config.mesh.ranksPerNode, span = 1;
+  for (size_t axis = mesh.axes.size(); perNode && axis-- > 0;) {
+    const auto &[name, size] = mesh.axes[axis];
+    span *= size;
+    if (size > 1 && perNode % span != 0)
+      links[axis] = "inter";
+  }
+  return links;
+}
+
+/// Axes whose collectives stand in the way of every layer belong into a node.
+static void warnAboutLinks(ModuleOp module, const Config &config,
+                           const Mesh &mesh) {
+  const auto &tensor = config.parallel.tensor;
+  std::vector<std::string> links = linkClasses(config, mesh);
+  for (auto [axis, link] : llvm::zip(mesh.axes, links))
+    if (tensor.enabled && axis.first == tensor.axis && link == "inter")
+      emitWarning(module.getLoc())
+          << "axis '" << tensor.axis << "' of " << axis.second
+          << " ranks spans nodes of " << config.mesh.ranksPerNode
+          << " (mesh.ranks_per_node): the all-reduces of every layer cross "
+             "the slower links; make it smaller, or faster in mesh.axes";
+}
+
 void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
                    std::vector<std::string> *remarks, bool allRemarks) {
   MLIRContext *context = module.getContext();
@@ -95,8 +123,13 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   if (axes.empty()) // one rank
     axes.push_back(
         dist::MeshAxisAttr::get(context, builder.getStringAttr("data"), 1));
+  std::vector<std::string> links = linkClasses(config, mesh);
+  links.resize(axes.size(), "intra");
   dist::MeshOp::create(builder, module.getLoc(), "mesh",
-                       dist::MeshAttr::get(context, axes), ArrayAttr());
+                       dist::MeshAttr::get(context, axes),
+                       builder.getStrArrayAttr(
+                           SmallVector<StringRef>(links.begin(), links.end())));
+  warnAboutLinks(module, config, mesh);
   PassManager passes(context);
   auto has = [&](const std::string &name) { return mesh.size(name) > 1; };
   if (config.parallel.tensor.enabled && has(config.parallel.tensor.axis)) {

@@ -21,10 +21,13 @@ struct CollectiveCost {
   int64_t groupSize = 1, count = 0;
   int64_t payloadBytes = 0, sentBytes = 0, receivedBytes = 0, paddingBytes = 0;
   double exposedMs = 0;
+
+  bool operator==(const CollectiveCost &) const = default;
 };
 
+/// Of a rank, and of others that send and compute as much.
 struct RankCost {
-  int64_t rank = 0;
+  std::vector<int64_t> members;
   int64_t flops = 0;
   std::vector<CollectiveCost> collectives;
 };
@@ -34,6 +37,7 @@ struct Explanation {
   int64_t ranks = 1;
   int64_t batch = 0, perRankMicrobatch = 0, microbatches = 1, sequence = 0;
   Footprint memory;
+  /// One entry for each rank; of many ranks, one for each class of equal ones.
   std::vector<RankCost> perRank;
   /// Launches in one step by kernel, and calls of libraries, most frequent
   /// first.
