@@ -37,7 +37,7 @@ Tensor parallelism  (Megatron, 1D) activation, per microbatch, of [b, s, h]:
 loss                the sum over labels and their number, over data, as one
                     message, once a step
 norm                the sum of squares, one message over all axes that split
-                    gradients, where clipping asks for it
+                    gradients; it is logged, so also without clipping
 """
 
 import argparse
@@ -179,7 +179,6 @@ class Plan:
     sequence: int
     microbatches: int = 1
     zero: int = 0
-    clip: bool = True
     element: int = 4  # bytes of parameters, gradients, activations
     data_axis: str = "data"
     tensor_axis: str = "tensor"
@@ -361,8 +360,7 @@ def terms_of(architecture, plan):
 
     # Scalars.
     add("loss", "sum and weight", "all_reduce", [plan.data_axis], 2)
-    if plan.clip:
-        add("norm", "sum of squares", "all_reduce", [a for a, _ in plan.mesh if a in axes], 1)
+    add("norm", "sum of squares", "all_reduce", [a for a, _ in plan.mesh if a in axes], 1)
     return terms, notes
 
 
@@ -414,7 +412,6 @@ def main():
     parser.add_argument("--sequence", type=int, default=96)
     parser.add_argument("--microbatches", type=int, default=1)
     parser.add_argument("--zero", type=int, choices=[0, 1], default=0)
-    parser.add_argument("--no-clip", action="store_true", help="clip_norm = 0: no norm")
     parser.add_argument("--element", type=int, default=4, help="bytes of an element")
     parser.add_argument("--heads", type=int)
     parser.add_argument("--kv-heads", type=int)
@@ -423,7 +420,7 @@ def main():
     try:
         architecture = read_architecture(args.model, args.heads, args.kv_heads)
         plan = Plan(parse_mesh(args.mesh), args.batch, args.sequence, args.microbatches,
-                    args.zero, not args.no_clip, args.element)
+                    args.zero, args.element)
         unknown = [a for a, s in plan.mesh if s > 1 and a not in (plan.data_axis, plan.tensor_axis)]
         if unknown:
             raise UserError(f"no closed form for axes {unknown}: data and tensor are known")

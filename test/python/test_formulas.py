@@ -64,7 +64,7 @@ class ClosedForms(unittest.TestCase):
         for n in (2, 4):
             for name in ("gpt2", "llama"):
                 psi = sum(formulas.math.prod(p.shape) for p in model(name).parameters)
-                result = sent(model(name), f"data={n}", clip=False)
+                result = sent(model(name), f"data={n}")
                 self.assertEqual(result["gradient"], 2 * (n - 1) * psi * F // n)
                 self.assertEqual(result["activation"] + result["parameter"] + result["norm"], 0)
 
