@@ -54,7 +54,7 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
-    if (!loss) {
+    if (!loss || loss.isExternal()) {
       module.emitError("has no function @loss to add dropout to");
       return signalPassFailure();
     }

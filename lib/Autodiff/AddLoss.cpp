@@ -29,7 +29,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
-    if (!forward) {
+    if (!forward || forward.isExternal()) {
       module.emitError("has no function @forward to derive a loss from");
       return signalPassFailure();
     }

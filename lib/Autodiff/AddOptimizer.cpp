@@ -29,7 +29,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
-    if (!grad) {
+    if (!grad || grad.isExternal()) {
       module.emitError(
           "has no function @loss_grad whose gradients an optimizer "
           "could use");

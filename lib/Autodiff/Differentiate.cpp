@@ -108,7 +108,7 @@ struct DifferentiatePass
     bool hasOwn = !!loss;
     if (!loss)
       loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
-    if (!loss || loss.getNumResults() < 2) {
+    if (!loss || loss.isExternal() || loss.getNumResults() < 2) {
       module.emitError("has no function @loss that returns a sum and a weight");
       return signalPassFailure();
     }

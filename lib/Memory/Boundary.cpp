@@ -18,13 +18,12 @@ SmallVector<func::FuncOp> cleave::actionsOf(ModuleOp module) {
   return actions;
 }
 
-/// Names of different roles live side by side: the gradient of w is no second
-/// w.
+/// What a model names (arguments) shares one space of names; what is computed has
+/// a space for each role, so that an output may be called "loss".
 static std::string keyOf(StringRef name, StringRef role) {
-  StringRef space = role == "gradient" || role == "metric" || role == "tap"
-                        ? role
-                        : StringRef("");
-  return (space + "\n" + name).str();
+  bool computed = role == "gradient" || role == "metric" || role == "tap" ||
+                  role == "output" || role == "loss" || role == "weight";
+  return ((computed ? role : StringRef("")) + "\n" + name).str();
 }
 
 static std::string bufferName(StringRef name, StringRef role) {

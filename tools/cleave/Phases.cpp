@@ -2,6 +2,8 @@
 
 #include "Phases.h"
 
+#include "NnModel.h"
+
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -45,8 +47,7 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)
     diagnostics.fail(BadUsage);
-  if (!module->lookupSymbol<func::FuncOp>(nn::kForwardFunc))
-    throw Failure(BadUsage, "model '" + path + "' has no function @forward");
+  checkNnModel(*module, path, config);
   return module;
 }
 

@@ -527,7 +527,7 @@ LogicalResult Importer::finish() {
   if (!missing.empty())
     emitRemark(model.location()) << "lacks bytes of weights:" << missing;
 
-  func::ReturnOp::create(builder, model.location(), results);
+  auto end = func::ReturnOp::create(builder, model.location(), results);
   // Parameters, then constants, each by first use, then inputs.
   auto key = [&](const Argument &argument) {
     int kind = !argument.tensor ? 2 : argument.role == "constant";
@@ -548,8 +548,8 @@ LogicalResult Importer::finish() {
     argumentAttributes.push_back(attributesOf(argument));
   }
   entry.eraseArguments(0, count);
-  for (Value result : results)
-    resultTypes.push_back(result.getType());
+  // Not `results`: an argument among them has been replaced.
+  llvm::append_range(resultTypes, end.getOperandTypes());
   function.setFunctionType(builder.getFunctionType(argumentTypes, resultTypes));
   function.setAllArgAttrs(argumentAttributes);
   function.setAllResultAttrs(resultAttributes);

@@ -1,0 +1,119 @@
+// A model in nn IR, as a person may have written it: what the phases take for
+// granted is checked here.
+
+#include "NnModel.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+namespace {
+
+class Checker {
+public:
+  Checker(func::FuncOp func, const std::string &path)
+      : func(func), where("model '" + path + "', @forward: ") {}
+
+  void run(const Config &config) {
+    if (func.isExternal())
+      fail("has no body");
+    if (!func.getBody().hasOneBlock())
+      fail("has several blocks; expected one, without branches");
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      port("argument", i, func.getArgumentTypes()[i], func.getArgAttrDict(i),
+           {"parameter", "buffer", "constant", "tokens", "labels", "input"});
+    names.clear();
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      port("result", i, func.getResultTypes()[i], func.getResultAttrDict(i),
+           {"output"});
+    checkDims(config);
+  }
+
+private:
+  [[noreturn]] void fail(const Twine &why) {
+    throw Failure(BadUsage, (where + why).str());
+  }
+
+  void port(const char *kind, unsigned index, Type type, DictionaryAttr attrs,
+            ArrayRef<StringRef> roles) {
+    std::string what = (Twine(kind) + " " + Twine(index)).str();
+    auto text = [&](StringRef key) {
+      auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
+      return value ? value.getValue() : StringRef();
+    };
+    StringRef name = text(nn::kNameAttr), role = text(nn::kRoleAttr);
+    if (name.empty())
+      fail(what + " has no name; give it nn.name = \"...\"");
+    what += (" '" + name + "'").str();
+    if (!names.insert(name).second)
+      fail(what + " has the name of another");
+    if (!llvm::is_contained(roles, role))
+      fail(what + " has " +
+           (role.empty() ? "no role" : "the role '" + role + "'") +
+           "; expected nn.role to be one of " + llvm::join(roles, ", "));
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || !tensor.hasStaticShape() ||
+        llvm::is_contained(tensor.getShape(), 0)) {
+      std::string found;
+      llvm::raw_string_ostream(found) << type;
+      fail(what + " has type " + found +
+           "; expected a tensor whose sizes are known and positive");
+    }
+  }
+
+  /// The sizes of an IR file are fixed: the configuration can only agree.
+  void checkDims(const Config &config) {
+    for (unsigned i = 0; i < func.getNumArguments(); ++i) {
+      auto role =
+          func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr).getValue();
+      auto type = cast<RankedTensorType>(func.getArgumentTypes()[i]);
+      if ((role != "tokens" && role != "input") || type.getRank() == 0)
+        continue;
+      int64_t batch = type.getDimSize(0) * config.train.microbatches;
+      agree(config, "batch", batch);
+      if (role == "tokens" && type.getRank() > 1)
+        agree(config, "sequence", type.getDimSize(1));
+      return;
+    }
+  }
+
+  void agree(const Config &config, const char *key, int64_t size) {
+    auto found = config.dims.find(key);
+    if (found == config.dims.end() || found->second == size)
+      return;
+    fail("has " + std::string(key) + " " + Twine(size) +
+         (key == std::string("batch") && config.train.microbatches > 1
+              ? " in " + std::to_string(config.train.microbatches) +
+                    " microbatches"
+              : std::string()) +
+         ", but dims." + key + " = " + Twine(found->second) +
+         "; leave the key out or change the file");
+  }
+
+  func::FuncOp func;
+  std::string where;
+  llvm::StringSet<> names;
+};
+
+} // namespace
+
+void checkNnModel(ModuleOp module, const std::string &path,
+                  const Config &config) {
+  auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
+  if (!forward)
+    throw Failure(BadUsage, "model '" + path + "' has no function @forward");
+  for (Operation &op : *module.getBody())
+    if (auto func = dyn_cast<func::FuncOp>(op); func && func != forward)
+      throw Failure(BadUsage, "model '" + path + "' has a function @" +
+                                  func.getName().str() +
+                                  "; expected @forward alone, the others are "
+                                  "derived from it");
+  Checker(forward, path).run(config);
+}
+
+} // namespace cleave::driver
