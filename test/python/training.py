@@ -54,8 +54,9 @@ def explain(model, mesh="", **keys):
 
 
 def command(out, model, mesh="", *more, **keys):
+    cache = () if "--cache" in more else ("--cache", shared() / "cache")
     return [CLEAVE, "train", *flags(model, mesh, **keys), "--data", text(), "--out", out,
-            "--cache", shared() / "cache", "--eval-every", 0, *more]
+            *cache, "--eval-every", 0, *more]
 
 
 def train(out, model, mesh="", *more, **keys):
