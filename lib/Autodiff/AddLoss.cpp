@@ -44,6 +44,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
 
   /// Turns parameters that are not trained into constants.
   LogicalResult freeze(func::FuncOp forward) {
+    warnOfIdle(forward, trainable, "train.trainable");
+    warnOfIdle(forward, frozen, "train.frozen");
     for (unsigned arg = 0; arg < forward.getNumArguments(); ++arg) {
       if (roleOf(forward, arg) != "parameter")
         continue;
@@ -57,6 +59,22 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
                            StringAttr::get(&getContext(), "constant"));
     }
     return success();
+  }
+
+  /// A pattern that no parameter's name matches is probably misspelt.
+  void warnOfIdle(func::FuncOp forward, ArrayRef<std::string> patterns,
+                  StringRef key) {
+    for (const std::string &pattern : patterns) {
+      bool used = false;
+      for (unsigned arg = 0; arg < forward.getNumArguments(); ++arg)
+        if (roleOf(forward, arg) == "parameter")
+          if (auto match = matchesAny(forward, pattern, nameOf(forward, arg));
+              failed(match) || *match)
+            used = true;
+      if (!used)
+        emitWarning(forward.getLoc(), "pattern '")
+            << pattern << "' of " << key << " matches no parameter";
+    }
   }
 
   LogicalResult addLoss(func::FuncOp func) {

@@ -36,11 +36,11 @@ void cleave::buildMemoryPhase(OpPassManager &passes,
 }
 
 void cleave::registerBackendPhases() {
-  PassPipelineRegistration<>("kernels", "Library calls and kernels",
+  PassPipelineRegistration<>("nn-kernels-pipeline", "Library calls and kernels",
                              buildKernelPhase);
-  PassPipelineRegistration<>("schedule", "Command lists in their final order",
+  PassPipelineRegistration<>("rt-schedule-pipeline", "Command lists in their final order",
                              buildSchedulePhase);
-  PassPipelineRegistration<>("memory", "An address for every value",
+  PassPipelineRegistration<>("rt-memory-pipeline", "An address for every value",
                              [](OpPassManager &passes) {
                                buildMemoryPhase(passes, BackendOptions());
                              });
@@ -53,13 +53,4 @@ LogicalResult cleave::lowerToCommands(ModuleOp local,
   buildSchedulePhase(passes);
   buildMemoryPhase(passes, options);
   return passes.run(local);
-}
-
-LogicalResult cleave::compileLocal(ModuleOp local,
-                                   const BackendOptions &options,
-                                   const target::ManifestInfo &info,
-                                   StringRef folder) {
-  if (failed(lowerToCommands(local, options)))
-    return failure();
-  return target::writeArtifact(local, info, options.threads, folder);
 }

@@ -13,6 +13,7 @@
 #include "cleave/Dialect/NN/Transforms/Passes.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Import/ONNX/Import.h"
+#include "cleave/Driver/Backend.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Kernels/Passes.h"
 #include "cleave/Memory/Passes.h"
@@ -39,6 +40,7 @@ int main(int argc, char **argv) {
   cleave::registerPartitionPasses();
   cleave::registerPartitionPipeline();
   cleave::kernels::registerKernelsPasses();
+  cleave::registerBackendPhases();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
                   mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,

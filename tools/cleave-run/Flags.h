@@ -17,15 +17,26 @@ struct RunFlags {
   std::optional<int64_t> ranks;
 };
 
+/// CLI11's own would print the largest double.
+inline const CLI::Validator notNegative(
+    [](const std::string &text) {
+      double value = 0;
+      return CLI::detail::lexical_cast(text, value) && value >= 0
+                 ? std::string()
+                 : "expected a number that is not negative, found '" + text +
+                       "'";
+    },
+    "");
+
 inline void addExecutorFlags(CLI::App &app, RunFlags &flags) {
   app.add_option("--ranks", flags.ranks,
                  "Number of ranks; must be the mesh's size");
   app.add_option("--threads-per-rank", flags.executor.threadsPerRank,
                  "Threads of each rank; 0: cores / ranks")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative);
   app.add_option("--watchdog", flags.executor.watchdogSeconds,
                  "Seconds after which a waiting collective fails; 0: 300")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative);
   app.add_flag("--poison", flags.executor.poison,
                "Fill memory that is not live with NaNs and trap overlaps "
                "(slow, for tests)");
@@ -51,7 +62,7 @@ inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
       ->type_name("DIR");
   app.add_option("--save-every", train.saveEvery,
                  "Steps between checkpoints; 0: at the end only")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative);
   app.add_option("--resume", train.resume,
                  "A checkpoint to go on from, or 'latest': the newest of "
                  "--out, else of this model's runs")
@@ -61,11 +72,11 @@ inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
   app.add_option("--eval-every", train.evalEvery,
                  "Steps between validations; 0: at the end only; default: "
                  "ten times a run")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative);
   app.add_option("--eval-samples", train.evalSamples,
                  "Held-out samples of each validation; 0: all; default: few "
                  "enough to cost some percent of the time")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative);
 }
 
 inline void addInferFlags(CLI::App &app, RunFlags &flags) {

@@ -24,18 +24,13 @@ void buildSchedulePhase(mlir::OpPassManager &passes);
 void buildMemoryPhase(mlir::OpPassManager &passes,
                       const BackendOptions &options);
 
-/// The three phases as `kernels`, `schedule` and `memory`, for cleave-opt.
+/// The three phases as `nn-kernels-pipeline`, `rt-schedule-pipeline` and
+/// `rt-memory-pipeline`, for cleave-opt.
 void registerBackendPhases();
 
 /// Runs all three on a local program, after which its memory is known.
 mlir::LogicalResult lowerToCommands(mlir::ModuleOp local,
                                     const BackendOptions &options);
-
-/// And writes the artifact.
-mlir::LogicalResult compileLocal(mlir::ModuleOp local,
-                                 const BackendOptions &options,
-                                 const target::ManifestInfo &info,
-                                 llvm::StringRef folder);
 
 } // namespace cleave
 

@@ -54,6 +54,13 @@ static Element elementOf(const ::onnx::ValueInfoProto &value) {
   return static_cast<Element>(value.type().tensor_type().elem_type());
 }
 
+std::string Importer::spellInputs() const {
+  std::string names;
+  for (const ::onnx::ValueInfoProto *input : inputs)
+    names += (names.empty() ? "'" : ", '") + input->name() + "'";
+  return names;
+}
+
 LogicalResult Importer::findInputs() {
   for (const ::onnx::ValueInfoProto &input : model.graph().input())
     if (!model.findInitializer(input.name()))
@@ -69,14 +76,20 @@ LogicalResult Importer::findInputs() {
                   input->name() != options.labels)
       candidates.push_back(input->name());
   }
+  for (const auto &[name, binding] : options.inputs) {
+    // These two are bound by default, whether the model has them or not.
+    bool isDefault = name == "attention_mask" || name == "position_ids";
+    if (!isDefault && llvm::none_of(inputs, [&](auto *input) {
+          return input->name() == name;
+        }))
+      return error() << "has no input '" << name << "' (data.inputs." << name
+                     << "); its inputs are " << spellInputs();
+  }
   if (candidates.size() == 1)
     tokens = candidates[0];
   else if (!options.tokens.empty()) {
-    std::string names;
-    for (const ::onnx::ValueInfoProto *input : inputs)
-      names += (names.empty() ? "'" : ", '") + input->name() + "'";
     return error() << "has no input '" << options.tokens
-                   << "' (data.tokens); its inputs are " << names;
+                   << "' (data.tokens); its inputs are " << spellInputs();
   }
   return success();
 }
@@ -132,6 +145,25 @@ LogicalResult Importer::bindDims() {
         dims.try_emplace(dim.dim_param(), it->second);
     }
   }
+  // The symbols that the inputs' shapes read.
+  Bindings symbols;
+  for (const ::onnx::ValueInfoProto *input : inputs)
+    for (const auto &dim : input->type().tensor_type().shape().dim()) {
+      std::string symbol;
+      while (dim.has_dim_param() &&
+             !evaluateDim(dim.dim_param(), symbols, symbol) &&
+             !symbol.empty() && symbols.try_emplace(symbol, 1).second)
+        symbol.clear();
+    }
+  for (const auto &[name, size] : options.dims)
+    if (name != "batch" && name != "sequence" && !symbols.count(name)) {
+      std::string known;
+      for (const auto &[symbol, one] : symbols)
+        known += (known.empty() ? "'" : ", '") + symbol + "'";
+      return error() << "has no dimension '" << name << "' (dims." << name
+                     << "); its dimensions are "
+                     << (known.empty() ? "all fixed" : known);
+    }
   for (const auto &[name, size] : dims)
     if (size < 1)
       return error() << "dims." << name << " is " << size

@@ -35,6 +35,7 @@ private:
   };
 
   // In order.
+  std::string spellInputs() const;
   mlir::LogicalResult findInputs();
   mlir::LogicalResult findOutputs();
   mlir::LogicalResult bindDims();
