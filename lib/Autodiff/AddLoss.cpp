@@ -42,7 +42,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     }
   }
 
-  /// Turns parameters that are not trained into constants.
+  /// Turns parameters that are not trained into constants. The mark tells
+  /// checkpoints that they are parameters all the same.
   LogicalResult freeze(func::FuncOp forward) {
     warnOfIdle(forward, trainable, "train.trainable");
     warnOfIdle(forward, frozen, "train.frozen");
@@ -54,9 +55,11 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       FailureOr<bool> off = matchesAny(forward, frozen, name);
       if (failed(on) || failed(off))
         return failure();
-      if ((!trainable.empty() && !*on) || *off)
-        forward.setArgAttr(arg, nn::kRoleAttr,
-                           StringAttr::get(&getContext(), "constant"));
+      if ((trainable.empty() || *on) && !*off)
+        continue;
+      forward.setArgAttr(arg, nn::kRoleAttr,
+                         StringAttr::get(&getContext(), "constant"));
+      forward.setArgAttr(arg, "nn.frozen", UnitAttr::get(&getContext()));
     }
     return success();
   }

@@ -70,7 +70,9 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   ManifestTensor tensor;
   tensor.name = buffer.name;
   tensor.buffer = buffer.buffer;
-  tensor.kind = buffer.role;
+  // A parameter that is not trained is one of the model's all the same.
+  bool frozen = buffer.attrs && buffer.attrs.get("nn.frozen");
+  tensor.kind = frozen ? "parameter" : buffer.role;
   tensor.dtype = spell(buffer.type.getElementType());
   tensor.shape = shapeOf(buffer.globalType);
   tensor.trainable = buffer.role == "parameter";

@@ -15,7 +15,7 @@
 // CHECK:         return %[[SUM]], %[[WEIGHT]]
 
 // FROZEN-LABEL: func @loss
-// FROZEN-SAME:    {nn.name = "w", nn.role = "constant"}
+// FROZEN-SAME:    {nn.frozen, nn.name = "w", nn.role = "constant"}
 func.func @forward(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
                    %x: tensor<2x5x3xf32> {nn.name = "x", nn.role = "input"})
     -> (tensor<2x5x7xf32> {nn.name = "logits", nn.role = "output"}) {

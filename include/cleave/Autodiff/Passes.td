@@ -14,7 +14,7 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
     one class index for each row of the logits; `mse` an argument `labels` of
     the output's shape; `output:NAME` takes a scalar output, and splits it into
     sum and weight if it ends in a mean. Parameters that `trainable` does not match, or `frozen`
-    does, become constants. `@forward` stays.
+    does, become constants marked `nn.frozen`. `@forward` stays.
 
     Before:
     ```mlir
