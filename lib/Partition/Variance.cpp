@@ -39,11 +39,16 @@ struct AxisState {
   /// tiles of one element cannot tell [1, 2] split on the first from the second.
   /// Invariant: along which the value repeats, so that it is a tile as well.
   uint64_t dims = 0;
+  /// One of several things that the value may be, of Split or Partial; where it
+  /// turns out to be another one, it is as good as Varying.
+  bool maybe = false;
+  /// Split: one of these things is addends or candidates, as `reduce` says.
+  bool orPartial = false;
 
   static AxisState split(int64_t dim) {
-    return {Split, ReduceKind::Sum, uint64_t(1) << std::min<int64_t>(dim, 63)};
+    return {Split, ReduceKind::Sum, uint64_t(1) << std::min<int64_t>(dim, 63), false, false};
   }
-  static AxisState partial(ReduceKind kind) { return {Partial, kind, 0}; }
+  static AxisState partial(ReduceKind kind) { return {Partial, kind, 0, false, false}; }
   bool isSplitOn(int64_t dim) const {
     return kind == Split && dims >> std::min<int64_t>(dim, 63) & 1;
   }
@@ -122,15 +127,17 @@ private:
     if (have.kind == want.kind)
       switch (have.kind) {
       case AxisState::Split:
-        return have.dims & want.dims;
+        return have.maybe || have.dims & want.dims;
       case AxisState::Partial:
         return have.reduce == want.reduce;
       default:
         return true;
       }
+    if (have.orPartial && want.kind == AxisState::Partial)
+      return have.reduce == want.reduce;
     // A tile computed from the rank's offset is varying; that it is the right
     // tile is for the interpreter to say.
-    return have.kind == AxisState::Varying && want.kind == AxisState::Split;
+    return (have.kind == AxisState::Varying || have.maybe) && want.kind == AxisState::Split;
   }
 
   LogicalResult visit(Operation *op) {
@@ -158,8 +165,36 @@ private:
     return dense && dense.isSplat();
   }
 
-  /// The states of an operation's results over one axis.
+  /// The states of an operation's results over one axis. If operands cannot be
+  /// what they may be, they are varying.
   LogicalResult transfer(Operation *op, const ShardingRule &rule, unsigned axis) {
+    SmallVector<std::pair<Value, AxisState>> unsure;
+    for (Value operand : op->getOperands())
+      if (const AxisState &state = states[operand][axis]; state.maybe)
+        unsure.push_back({operand, state});
+    if (unsure.empty())
+      return transferSure(op, rule, axis);
+    LogicalResult done = failure();
+    {
+      ScopedDiagnosticHandler quiet(op->getContext(), [](Diagnostic &) { return success(); });
+      done = transferSure(op, rule, axis);
+    }
+    if (succeeded(done)) {
+      for (Value result : op->getResults())
+        if (AxisState &state = states[result][axis];
+            state.kind == AxisState::Split || state.kind == AxisState::Partial)
+          state.maybe = true;
+      return success();
+    }
+    for (auto &[operand, state] : unsure)
+      states[operand][axis] = {AxisState::Varying};
+    done = transferSure(op, rule, axis);
+    for (auto &[operand, state] : unsure)
+      states[operand][axis] = state;
+    return done;
+  }
+
+  LogicalResult transferSure(Operation *op, const ShardingRule &rule, unsigned axis) {
     bool anyInvariant = op->getNumOperands() == 0, anyVarying = false;
     // The factors that the axis may split, as the operands say.
     std::optional<llvm::SmallBitVector> candidates;
@@ -213,6 +248,8 @@ private:
       }
       }
     }
+    if (candidates)
+      keepSplittable(rule, *candidates);
     if (!partial.empty())
       return carry(op, rule, axis, partial, candidates.has_value() || anyVarying);
     if (candidates && candidates->count() == 1) {
@@ -230,6 +267,18 @@ private:
         state = invariantResult(op, rule, axis, index);
     }
     return success();
+  }
+
+  /// Tiles that may be of any of several dimensions are tiles of each of them:
+  /// one that the operation needs whole says nothing, where others are left.
+  static void keepSplittable(const ShardingRule &rule,
+                             llvm::SmallBitVector &candidates) {
+    llvm::SmallBitVector kept = candidates;
+    for (unsigned factor : candidates.set_bits())
+      if (rule.factors[factor].kind == FactorKind::NeedReplication)
+        kept.reset(factor);
+    if (kept.any())
+      candidates = kept;
   }
 
   /// Where a split goes that may be of a dimension whose tiles have one element,
@@ -321,13 +370,22 @@ private:
       for (size_t before = dim; before > 0 && rule.results[index][before - 1].empty(); --before)
         state.dims |= AxisState::split(before - 1).dims;
     }
-    if (found == candidates.count())
-      return state;
-    if (candidates.count() > 1)
-      return {AxisState::Varying};
     const Factor &factor = rule.factors[candidates.find_first()];
+    // Where some of the dimensions are left and others combined, the result may
+    // be either. Where none is left, all must be combined alike.
+    bool alike = llvm::all_of(candidates.set_bits(), [&](unsigned other) {
+      const Factor &info = rule.factors[other];
+      return info.kind == factor.kind && info.combiner == factor.combiner;
+    });
+    if (found) {
+      state.maybe = found < candidates.count();
+      noteCombined(rule, candidates, index, state);
+      return state;
+    }
+    if (candidates.count() > 1 && (!alike || factor.combiner == FactorCombiner::None))
+      return {AxisState::Varying};
     for (const DimFactors &made : rule.results[index])
-      if (llvm::is_contained(made, candidates.find_first()))
+      if (llvm::any_of(made, [&](int64_t other) { return candidates.test(other); }))
         return {AxisState::Varying}; // Not the major factor of its dimension.
     switch (factor.combiner) {
     case FactorCombiner::None:
@@ -341,6 +399,29 @@ private:
       return AxisState::partial(ReduceKind::Min);
     }
     llvm_unreachable("unknown combiner");
+  }
+
+  /// Whether candidates that the result lacks are all combined by one sum,
+  /// maximum or minimum.
+  static void noteCombined(const ShardingRule &rule, const llvm::SmallBitVector &candidates,
+                           unsigned index, AxisState &state) {
+    std::optional<FactorCombiner> combiner;
+    for (unsigned factor : candidates.set_bits()) {
+      bool inResult = llvm::any_of(rule.results[index], [&](const DimFactors &made) {
+        return llvm::is_contained(made, factor);
+      });
+      if (inResult)
+        continue;
+      if (combiner && *combiner != rule.factors[factor].combiner)
+        return;
+      combiner = rule.factors[factor].combiner;
+    }
+    if (!combiner || *combiner == FactorCombiner::None)
+      return;
+    state.orPartial = true;
+    state.reduce = *combiner == FactorCombiner::Sum   ? ReduceKind::Sum
+                   : *combiner == FactorCombiner::Max ? ReduceKind::Max
+                                                      : ReduceKind::Min;
   }
 
   /// Partial operands may only pass through a group in which the operation is
@@ -398,7 +479,7 @@ private:
           to = exchange.getSplitDims()[index];
         }
         if (reduce && !(at.kind == AxisState::Partial && at.reduce == *reduce) &&
-            at.kind != AxisState::Varying && at.kind != AxisState::Constant)
+            at.kind != AxisState::Varying && at.kind != AxisState::Constant && !at.maybe)
           return op->emitOpError("reduces operand ")
                  << index << " by " << stringifyReduceKind(*reduce) << " over axis " << name(axis)
                  << ", over which it is " << at.str();

@@ -134,3 +134,41 @@ func.func @one_sample_dropped(%x: tensor<1x8x2xf32> {dist.sharding = #dist.shard
   %2 = math.exp %1 : tensor<2xf32>
   return %2 : tensor<2xf32>
 }
+
+// -----
+
+// Tiles of one token may be tiles of either dimension of size 1; the one that
+// an operation needs whole is not meant.
+dist.mesh @m <["d"=2]>
+func.func @one_token_padded(%x: tensor<1x4xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}]>})
+    -> (tensor<3x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"d"}>}) {
+  %0 = nn.reshape %x : tensor<1x4xf32> -> tensor<1x1x4xf32>
+  %1 = nn.pad %0 low = [0, 2, 0] high = [0, 0, 0] value = 0.0 : tensor<1x1x4xf32> -> tensor<1x3x4xf32>
+  %2 = nn.reduce sum %1 dims = [0] : tensor<1x3x4xf32> -> tensor<3x4xf32>
+  return %2 : tensor<3x4xf32>
+}
+
+// -----
+
+// A product adds up one of the dimensions that may be split, and keeps the
+// other: both readings hold.
+dist.mesh @m <["d"=2]>
+func.func @one_token_product(%x: tensor<1x1x7xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}, {}]>}, %w: tensor<7x4xf32>)
+    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"d"}>},
+        tensor<1x4xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}]>}) {
+  %0 = nn.reshape %x : tensor<1x1x7xf32> -> tensor<1x7xf32>
+  %1 = nn.einsum "ac,cb->ab" %0, %w : tensor<1x7xf32>, tensor<7x4xf32> -> tensor<1x4xf32>
+  %2 = nn.reduce sum %1 dims = [0] : tensor<1x4xf32> -> tensor<4xf32>
+  return %2, %1 : tensor<4xf32>, tensor<1x4xf32>
+}
+
+// -----
+
+dist.mesh @m <["d"=2]>
+func.func @one_token_dropped(%x: tensor<1x1x7xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}, {}]>}, %w: tensor<7x4xf32>) -> tensor<4xf32> {
+  %0 = nn.reshape %x : tensor<1x1x7xf32> -> tensor<1x7xf32>
+  %1 = nn.einsum "ac,cb->ab" %0, %w : tensor<1x7xf32>, tensor<7x4xf32> -> tensor<1x4xf32>
+  // expected-error @below {{result 0 of @one_token_dropped is partial (sum) over axis "d", its sharding says invariant}}
+  %2 = nn.reduce sum %1 dims = [0] : tensor<1x4xf32> -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
