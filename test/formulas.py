@@ -27,9 +27,10 @@ ZeRO 1              gradient: reduce-scatter, parameter: all-gather, once a
                     that is split already must divide exactly
 Tensor parallelism  (Megatron, 1D) activation, per microbatch, of [b, s, h]:
                     2 all-reduces forward and 2 backward per layer, 1 forward
-                    for the embedding, 1 backward for the head. loss: 3
-                    all-reduces of [b, s] for the vocabulary-parallel cross
-                    entropy (maximum, sum of exponentials, target's logit).
+                    for the embedding, 1 backward for the head. loss: for the
+                    vocabulary-parallel cross entropy an all-reduce of [b, s],
+                    the maximum, and one of twice as much, the sum of
+                    exponentials and the target's logit.
                     Attention is split by heads of keys and values, if padding
                     makes them at most half as many again; else by the query
                     heads that share one, and the gradients of keys and values
@@ -355,8 +356,9 @@ def terms_of(architecture, plan):
         add("activation", "gradients of keys and values", "all_reduce", tp, shared,
             2 * architecture.layers * times)
     rows = samples * plan.sequence
-    for what in ("maximum", "sum of exponentials", "target logit"):
-        add("loss", f"cross entropy: {what}", "all_reduce", tp, rows, times)
+    add("loss", "cross entropy: maximum", "all_reduce", tp, rows, times)
+    add("loss", "cross entropy: sum of exponentials, target logit", "all_reduce", tp, 2 * rows,
+        times)
 
     # Scalars.
     add("loss", "sum and weight", "all_reduce", [plan.data_axis], 2)
