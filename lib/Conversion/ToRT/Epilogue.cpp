@@ -110,7 +110,9 @@ static Operation *matchActivation(Value value, rt::Activation &kind) {
                                                   : rt::Activation::GeluErf;
       return user;
     }
-    if (isa<arith::MaximumFOp, arith::MaxNumFOp>(user)) {
+    // Not arith.maximumf: the library's function makes 0 of NaN, as maxnumf
+    // does, and a diverged model would look healthy.
+    if (isa<arith::MaxNumFOp>(user)) {
       Value other = otherOperand(user, value);
       if (other && splat(other) == 0.0) {
         kind = rt::Activation::Relu;

@@ -98,7 +98,7 @@ func.func @kept_pre_activation(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>, %b: ten
 func.func @relu_and_silu(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>, %v: tensor<6x3xf32>) -> tensor<4x3xf32> {
   %zero = arith.constant dense<0.0> : tensor<4x6xf32>
   %0 = nn.einsum "mk,kn->mn" %x, %w : tensor<4x5xf32>, tensor<5x6xf32> -> tensor<4x6xf32>
-  %1 = arith.maximumf %0, %zero : tensor<4x6xf32>
+  %1 = arith.maxnumf %0, %zero : tensor<4x6xf32>
   %2 = nn.einsum "mk,kn->mn" %1, %v : tensor<4x6xf32>, tensor<6x3xf32> -> tensor<4x3xf32>
   %3 = nn.sigmoid %2 : tensor<4x3xf32>
   %4 = arith.mulf %2, %3 : tensor<4x3xf32>

@@ -170,6 +170,26 @@ struct Roles {
   int64_t batch = -1, heads = -1, group = -1, query = -1, key = -1;
 };
 
+/// Whether a parameter of the model is among what the value is computed from.
+bool readsParameter(Value value) {
+  SetVector<Value> sources;
+  sources.insert(value);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (Operation *op = sources[i].getDefiningOp()) {
+      sources.insert(op->operand_begin(), op->operand_end());
+      continue;
+    }
+    auto argument = cast<BlockArgument>(sources[i]);
+    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    auto role = func ? func.getArgAttrOfType<StringAttr>(
+                           argument.getArgNumber(), kRoleAttr)
+                     : nullptr;
+    if (role && role.getValue() == "parameter")
+      return true;
+  }
+  return false;
+}
+
 class Raiser {
 public:
   Raiser(EinsumOp op, PatternRewriter &rewriter)
@@ -187,9 +207,7 @@ private:
   Value maskValue(const Narrow &mask);
   Value toBias(Narrow bias);
   Value toKeyMask(Narrow mask);
-  void addBias(Value term) {
-    bias = bias ? Value(arith::AddFOp::create(rewriter, loc, bias, term)) : term;
-  }
+  void addBias(Value term);
 
   EinsumOp op;
   PatternRewriter &rewriter;
@@ -260,6 +278,30 @@ Value Raiser::arrange(Value source, StringRef labels, ArrayRef<char> order,
 }
 
 /// [b|1, n|1, g|1, s, t].
+/// Adds a term [batch, heads, group, queries, keys] in which some of the first
+/// three may be 1.
+void Raiser::addBias(Value term) {
+  if (!bias) {
+    bias = term;
+    return;
+  }
+  Dims joint;
+  for (auto [a, b] : llvm::zip(shapeOf(bias), shapeOf(term)))
+    joint.push_back(std::max(a, b));
+  auto widen = [&](Value value) {
+    Dims kept, sizes;
+    for (auto [dim, size] : llvm::enumerate(shapeOf(value)))
+      if (size == joint[dim]) {
+        kept.push_back(dim);
+        sizes.push_back(size);
+      }
+    return broadcastTo(rewriter, loc, reshapeTo(rewriter, loc, value, sizes),
+                       joint, kept);
+  };
+  Value left = widen(bias), right = widen(term);
+  bias = arith::AddFOp::create(rewriter, loc, left, right);
+}
+
 Value Raiser::toBias(Narrow term) {
   int64_t places[] = {roles.batch, roles.heads, roles.group, roles.query,
                       roles.key};
@@ -323,6 +365,12 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
   keyLabels = keyRight ? inner.rhs : inner.lhs;
   if (!findRoles())
     return failure();
+  // nn.attention has no derivative for its bias: one that may be trained stays
+  // outside.
+  if (llvm::any_of(scores.biases, [](const Bias &term) {
+        return readsParameter(term.value.source);
+      }))
+    return failure();
 
   double scale = scores.scale;
   query = peelScale(query, scale);
@@ -377,29 +425,30 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
     Value seen = createSplat(rewriter, loc, type, 0);
     Value hidden = createSplat(rewriter, loc, type,
                                -std::numeric_limits<double>::infinity());
-    addBias(toBias({arith::SelectOp::create(rewriter, loc, mask.source, seen,
-                                            hidden),
-                    mask.dims}));
+    addBias(toBias(
+        {arith::SelectOp::create(rewriter, loc, mask.source, seen, hidden),
+         mask.dims}));
   }
   Value keyMask;
   for (const Narrow &mask : parts.keyMasks) {
     Value next = toKeyMask(mask);
-    keyMask = keyMask ? Value(arith::AndIOp::create(rewriter, loc, keyMask, next))
-                      : next;
+    keyMask = keyMask
+                  ? Value(arith::AndIOp::create(rewriter, loc, keyMask, next))
+                  : next;
   }
   // Positions count from 0 on both sides unless keys lead queries.
   Value queryPositions, keyPositions;
   bool causal = parts.causalOffset && *parts.causalOffset < t - 1;
   if (causal && *parts.causalOffset != 0) {
     auto index = rewriter.getI64Type();
-    queryPositions = IotaOp::create(rewriter, loc,
-                                    RankedTensorType::get({s}, index), 0);
+    queryPositions =
+        IotaOp::create(rewriter, loc, RankedTensorType::get({s}, index), 0);
     queryPositions = arith::AddIOp::create(
         rewriter, loc, queryPositions,
         createSplat(rewriter, loc, tensorTypeOf(queryPositions),
                     *parts.causalOffset));
-    keyPositions = IotaOp::create(rewriter, loc,
-                                  RankedTensorType::get({t}, index), 0);
+    keyPositions =
+        IotaOp::create(rewriter, loc, RankedTensorType::get({t}, index), 0);
   }
   auto attention = AttentionOp::create(
       rewriter, loc, scoreType.clone({b, s, n, g, e}),

@@ -199,3 +199,30 @@ func.func @partial_rotary(%x: tensor<2x5x6xf32>, %c: tensor<5x2xf32>, %s: tensor
   %2 = arith.addf %0, %1 : tensor<2x5x4xf32>
   return %2 : tensor<2x5x4xf32>
 }
+
+// A key mask per sample and a bias for all: both come to the joint shape.
+// CHECK-LABEL: func @two_biases
+// CHECK:         nn.attention {{.+}} bias(%{{.+}}) {{.+}}, tensor<2x1x1x5x5xf32>)
+func.func @two_biases(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tensor<2x3x5x4xf32>, %m: tensor<2x5x5xf32>, %c: tensor<5x5xf32>) -> tensor<2x3x5x4xf32> {
+  %s = nn.einsum "hnsd,hntd->hnst" %q, %k : tensor<2x3x5x4xf32>, tensor<2x3x5x4xf32> -> tensor<2x3x5x5xf32>
+  %mb = nn.broadcast %m dims = [0, 2, 3] : tensor<2x5x5xf32> -> tensor<2x3x5x5xf32>
+  %cb = nn.broadcast %c dims = [2, 3] : tensor<5x5xf32> -> tensor<2x3x5x5xf32>
+  %0 = arith.addf %s, %cb : tensor<2x3x5x5xf32>
+  %1 = arith.addf %0, %mb : tensor<2x3x5x5xf32>
+  %p = nn.softmax %1 : tensor<2x3x5x5xf32>
+  %o = nn.einsum "hnst,hntd->hnsd" %p, %v : tensor<2x3x5x5xf32>, tensor<2x3x5x4xf32> -> tensor<2x3x5x4xf32>
+  return %o : tensor<2x3x5x4xf32>
+}
+
+// A bias that may be trained stays outside: attention has no derivative for it.
+// CHECK-LABEL: func @negative_learned_bias
+// CHECK-NOT:     nn.attention
+// CHECK:         return
+func.func @negative_learned_bias(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tensor<2x3x5x4xf32>, %c: tensor<5x5xf32> {nn.name = "c", nn.role = "parameter"}) -> tensor<2x3x5x4xf32> {
+  %s = nn.einsum "hnsd,hntd->hnst" %q, %k : tensor<2x3x5x4xf32>, tensor<2x3x5x4xf32> -> tensor<2x3x5x5xf32>
+  %cb = nn.broadcast %c dims = [2, 3] : tensor<5x5xf32> -> tensor<2x3x5x5xf32>
+  %0 = arith.addf %s, %cb : tensor<2x3x5x5xf32>
+  %p = nn.softmax %0 : tensor<2x3x5x5xf32>
+  %o = nn.einsum "hnst,hntd->hnsd" %p, %v : tensor<2x3x5x5xf32>, tensor<2x3x5x4xf32> -> tensor<2x3x5x4xf32>
+  return %o : tensor<2x3x5x4xf32>
+}
