@@ -39,7 +39,8 @@ bool isBranch(Value value) {
       return false;
   }
   auto einsum = value.getDefiningOp<nn::EinsumOp>();
-  return einsum && (isParameter(einsum.getLhs()) || isParameter(einsum.getRhs()));
+  return einsum &&
+         (isParameter(einsum.getLhs()) || isParameter(einsum.getRhs()));
 }
 
 /// Rows of a table that is a parameter.
@@ -88,14 +89,19 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return std::nullopt;
   }
 
+  static bool hasSamples(Value value, int64_t batch) {
+    auto type = cast<RankedTensorType>(value.getType());
+    return type.getRank() > 1 && type.getDimSize(0) == batch;
+  }
+
   /// The addends of residual sums that branches compute, and sums with
   /// embeddings, in program order.
   SmallVector<Value> findPlaces(func::FuncOp func,
                                 std::optional<int64_t> batch) {
     llvm::SetVector<Value> places;
     auto consider = [&](Value value) {
-      auto type = cast<RankedTensorType>(value.getType());
-      if (batch && type.getRank() > 1 && type.getDimSize(0) == *batch)
+      // Everything belongs to a single sample, also without its dimension.
+      if (batch && (*batch == 1 || hasSamples(value, *batch)))
         places.insert(value);
     };
     func.walk([&](arith::AddFOp add) {
@@ -119,23 +125,32 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     auto addArgument = [&](ArrayRef<int64_t> shape, StringRef name) -> Value {
       unsigned index = func.getNumArguments();
       auto type = RankedTensorType::get(shape, types.getI64Type());
-      (void)func.insertArgument(index, type,
-                                boundaryAttrs(context, name, name),
+      (void)func.insertArgument(index, type, boundaryAttrs(context, name, name),
                                 func.getLoc());
       return func.getArgument(index);
     };
     Value ids = addArgument({batch}, "sample_ids");
     Value seed = addArgument({}, "seed"), step = addArgument({}, "step");
     for (auto [index, place] : llvm::enumerate(places)) {
-      Value value = place;
+      Value old = place, value = place;
       OpBuilder b(context);
       b.setInsertionPointAfterValue(value);
+      Location loc = value.getLoc();
       auto type = cast<RankedTensorType>(value.getType());
-      auto drop = nn::DropoutOp::create(
-          b, value.getLoc(), type, value, seed, step, ids, ValueRange(),
+      SmallVector<int64_t> shape(type.getShape());
+      if (!hasSamples(value, batch)) {
+        shape.insert(shape.begin(), 1);
+        value = nn::ReshapeOp::create(b, loc, type.clone(shape), value);
+      }
+      Value dropped = nn::DropoutOp::create(
+          b, loc, value.getType(), value, seed, step, ids, ValueRange(),
           b.getF64FloatAttr(p), b.getI64IntegerAttr(index),
-          b.getDenseI64ArrayAttr(type.getShape()));
-      value.replaceAllUsesExcept(drop.getResult(), drop);
+          b.getDenseI64ArrayAttr(shape));
+      Operation *user =
+          value == old ? dropped.getDefiningOp() : value.getDefiningOp();
+      if (value != old)
+        dropped = nn::ReshapeOp::create(b, loc, type, dropped);
+      old.replaceAllUsesExcept(dropped, user);
     }
   }
 };
