@@ -69,7 +69,8 @@ class Training(unittest.TestCase):
                            "--set", "data.validation=0", "--set", f"train.lr={LR}",
                            "--set", "train.schedule=constant",
                            "--data", data, "--steps", STEPS, "--out", out)
-                    log = [json.loads(line) for line in (out / "log.jsonl").open()]
+                    log = [json.loads(line)
+                           for line in (out / "log.jsonl").read_text().splitlines()]
                     found = [line["loss"] for line in log]
                     self.assertEqual(len(found), STEPS)
                     self.assertLess(np.abs(np.subtract(found, want)).max(), 1e-4)
