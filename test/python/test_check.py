@@ -3,12 +3,15 @@ on the committed language models and on small ones; meshes that divide and that
 do not; scrambled and resized copies; every kind of fault; bad input.
 
 Small models have one layer, four samples of ten tokens: what is wrong in a
-layer, or in a split, is wrong there, and a check takes seconds.
+layer, or in a split, is wrong there, and a check takes seconds. Where many are
+needed, models are tiny and interpreted.
 """
 
 import json
 import math
 import pathlib
+import random
+import re
 import sys
 import tempfile
 import unittest
@@ -32,6 +35,13 @@ def mesh(**sizes):
     return flags
 
 
+def generate(model, **sizes):
+    """A model of these sizes, as the flags that name it."""
+    flags = [word for key, value in sizes.items() for word in (f"--{key.replace('_', '-')}", value)]
+    support.succeed(sys.executable, support.MODELS / "generate.py", model, *flags)
+    return [model, "--config", model.with_suffix(".toml")]
+
+
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
 class Check(unittest.TestCase):
     @classmethod
@@ -40,9 +50,7 @@ class Check(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
         for family in FAMILIES:
-            support.succeed(sys.executable, support.MODELS / "generate.py",
-                            cls.folder / f"{family}.onnx", "--family", family, "--layers", 1,
-                            "--batch", 4, "--sequence", 10)
+            generate(cls.folder / f"{family}.onnx", family=family, layers=1, batch=4, sequence=10)
 
     def small(self, family):
         return [self.folder / f"{family}.onnx", "--config", self.folder / f"{family}.toml"]
@@ -138,13 +146,52 @@ class Check(unittest.TestCase):
                                         "--set", "train.dropout=0.1")
                     self.assertIn(kind, report["fault"])
 
-    def test_fault_elsewhere(self):
-        """Not only in the middle."""
-        for kind in ["drop-collective", "bias-twice", "missing-wait"]:
-            for index in [0, 1]:
+    def test_missing_wait_elsewhere(self):
+        for index in [0, 1]:
+            with self.subTest(index=index):
+                self.fails(*self.small("gpt2"), "--inject", "missing-wait", "--inject-index",
+                           index, *mesh(data=2, tensor=2, zero=1))
+
+    def test_every_place(self):
+        """Not only the middle one."""
+        model = generate(self.folder / "places.onnx", family="gpt2", layers=1, hidden=24, heads=6,
+                         vocab=17, batch=4, sequence=5)
+        flags = [*model, "--interpret", *mesh(data=3, tensor=3, zero=1),
+                 "--set", "train.dropout=0.1"]
+        for kind in KINDS[:-1]:  # the last is one of commands
+            code, _, errors = self.check(*flags, "--inject", kind, "--inject-index", 100000)
+            self.assertEqual(code, 2)
+            places = int(re.search(r"this program has (\d+) place", errors).group(1))
+            for index in range(places):
                 with self.subTest(kind=kind, index=index):
-                    self.fails(*self.small("gpt2"), "--inject", kind, "--inject-index", index,
-                               *mesh(data=2, tensor=2, zero=1))
+                    self.fails(*flags, "--inject", kind, "--inject-index", index)
+
+    def random_case(self, draw):
+        """A model, a mesh and settings, of any sizes that a model can have."""
+        pick = draw.choice
+        family, groups, kv_heads = pick(FAMILIES), pick([1, 2, 3]), pick([1, 2, 3])
+        heads, batch = groups * kv_heads, pick([1, 2, 3, 4, 6])
+        sizes = dict(family=family, layers=pick([1, 2]), heads=heads,
+                     hidden=heads * pick([2, 4, 6, 8]), vocab=pick([5, 7, 12, 33]), batch=batch,
+                     sequence=pick([1, 2, 3, 7, 8]))
+        if family == "llama":
+            sizes |= dict(kv_heads=kv_heads, intermediate=pick([3, 7, 12, 20]))
+        axes = dict(data=pick([1, 2, 3, 4]), tensor=pick([1, 2, 3]))
+        axes["zero"] = pick([0, 1]) if axes["data"] > 1 else 0
+        count = pick([n for n in (1, 2, 3) if batch % n == 0])
+        return sizes, [*mesh(**axes), "--set", f"train.microbatches={count}",
+                       "--set", f"train.dropout={pick([0.0, 0.0, 0.2])}",
+                       "--set", f"train.clip_norm={pick([0.0, 1.0])}"]
+
+    def test_random_programs(self):
+        """The partitioner by itself, then compiled programs against the oracle."""
+        for seed in range(20):
+            sizes, flags = self.random_case(random.Random(seed))
+            with self.subTest(seed=seed, sizes=sizes, flags=flags[1::2]):
+                model = generate(self.folder / "random.onnx", **sizes)
+                self.passes(*model, *flags, "--interpret", steps=2, parts=["exact"])
+                if seed < 6:
+                    self.passes(*model, *flags, "--against", "interpreter", steps=2)
 
     def test_bisect(self):
         report = self.fails(*self.small("gpt2"), "--inject", "random-offset", "--bisect",
