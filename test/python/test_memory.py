@@ -1,9 +1,11 @@
 """Memory: what is planned is what is used, and nothing is allocated in a step."""
 
+import os
 import pathlib
 import tempfile
 import unittest
 
+import support
 import training
 
 # As in test_bytes.py, so that they are compiled once.
@@ -35,6 +37,17 @@ class Memory(unittest.TestCase):
                     self.assertEqual(rank["memory"]["touched"], plan["memory"]["peak"])
                     self.assertEqual(rank["memory"]["arenas"], plan["memory"]["peak"])
                     self.assertEqual(rank["memory"]["unplanned"], 0)
+
+    def test_what_cannot_fit_is_refused(self):
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
+        if memory > 1 << 37:
+            self.skipTest("takes long where there is much memory")
+        keys = {"dims__batch": memory // (1 << 21)}  # of 3 MB each
+        done = support.run(*training.command(self.folder / "out", "gpt2", "", **keys))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, r"error: .*a rank needs \d+ bytes, but there are \d+; "
+                                      r"largest at the peak \(@loss_grad")
+        self.assertFalse((self.folder / "out").exists())
 
     def test_resident_memory_is_explained(self):
         # Of a program that has next to nothing in it, and of one of 170 MB.

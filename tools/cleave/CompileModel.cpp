@@ -14,6 +14,7 @@
 #include <iostream>
 #include <sstream>
 #include <thread>
+#include <unistd.h>
 
 using namespace mlir;
 namespace fs = std::filesystem;
@@ -27,6 +28,14 @@ int64_t threadsPerRank(const Config &config, const Mesh &mesh) {
   return std::max<int64_t>(1, cores / std::max<int64_t>(1, mesh.ranks()));
 }
 
+/// Bytes of the machine that a rank can have: all ranks run on it.
+static int64_t memoryOfRank(const Mesh &mesh) {
+  int64_t pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0
+             ? pages * size / std::max<int64_t>(1, mesh.ranks())
+             : 0;
+}
+
 static void eraseFunction(ModuleOp module, StringRef name) {
   if (auto func = module.lookupSymbol<func::FuncOp>(name))
     func.erase();
@@ -35,8 +44,9 @@ static void eraseFunction(ModuleOp module, StringRef name) {
 Lowered lowerModel(const std::string &path, const Config &config,
                    const Mesh &mesh, Purpose purpose, MLIRContext &context,
                    bool readWeights, std::vector<std::string> *remarks,
-                   bool allRemarks) {
+                   bool allRemarks, int64_t memoryLimit) {
   Lowered lowered;
+  lowered.backend.memoryLimit = memoryLimit;
   lowered.module = loadModel(path, config, context, readWeights);
   ModuleOp module = *lowered.module;
   if (purpose != Purpose::Infer) {
@@ -84,8 +94,10 @@ void compileModel(const std::string &path, const Config &config,
   checkOutputFolder(folder);
   MLIRContext context;
   registerAll(context);
-  Lowered lowered =
-      lowerModel(path, config, mesh, purpose, context, readWeights);
+  // What runs here must fit here; `compile` may be for another machine.
+  int64_t limit = purpose == Purpose::Compile ? 0 : memoryOfRank(mesh);
+  Lowered lowered = lowerModel(path, config, mesh, purpose, context,
+                               readWeights, nullptr, false, limit);
   Diagnostics diagnostics(context);
   if (failed(target::writeArtifact(*lowered.module, lowered.info,
                                    lowered.backend.threads, folder)))

@@ -26,12 +26,12 @@ int64_t threadsPerRank(const Config &config, const Mesh &mesh);
 
 // Runs all phases but the writing of files. Fails with BadUsage. `remarks`:
 // where remarks go, or null: to stderr; `allRemarks`: also where every sharding
-// comes from.
+// comes from. `memoryLimit`: bytes that a rank can have; 0: any.
 Lowered lowerModel(const std::string &path, const Config &config,
                    const Mesh &mesh, Purpose purpose,
                    mlir::MLIRContext &context, bool readWeights,
                    std::vector<std::string> *remarks = nullptr,
-                   bool allRemarks = false);
+                   bool allRemarks = false, int64_t memoryLimit = 0);
 
 // And writes the artifact.
 void compileModel(const std::string &path, const Config &config,
