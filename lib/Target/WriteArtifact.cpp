@@ -6,6 +6,7 @@
 #include "cleave/Target/Target.h"
 
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -55,6 +56,11 @@ static LogicalResult writeFile(Operation *where, const std::string &path,
   return success();
 }
 
+/// What a reader checks the file against.
+static ManifestFile fileOf(StringRef name, StringRef bytes) {
+  return {name.str(), static_cast<int64_t>(bytes.size()), digestOf(bytes)};
+}
+
 LogicalResult target::writeArtifact(ModuleOp module, const ManifestInfo &info,
                                     int64_t threads, StringRef folder) {
   FailureOr<program::Program> program = emitProgram(module, threads);
@@ -68,8 +74,17 @@ LogicalResult target::writeArtifact(ModuleOp module, const ManifestInfo &info,
   if (!program->kernels.empty() &&
       failed(codegen::compileKernels(module, temporary.file("kernels.so"))))
     return failure();
-  if (failed(writeFile(module, temporary.file("program.bin"),
-                       program::serialize(*program))) ||
+  std::string bytes = program::serialize(*program);
+  manifest->files.push_back(fileOf("program.bin", bytes));
+  if (!program->kernels.empty()) {
+    auto kernels = llvm::MemoryBuffer::getFile(temporary.file("kernels.so"));
+    if (!kernels)
+      return module.emitError("'")
+             << temporary.file("kernels.so")
+             << "' cannot be read: " << kernels.getError().message();
+    manifest->files.push_back(fileOf("kernels.so", (*kernels)->getBuffer()));
+  }
+  if (failed(writeFile(module, temporary.file("program.bin"), bytes)) ||
       failed(writeFile(module, temporary.file("manifest.json"),
                        manifestToJson(*manifest))))
     return failure();

@@ -57,7 +57,7 @@ std::string fingerprintOf(const Manifest &manifest) {
   for (const ManifestTensor &t : manifest.tensors) {
     if (t.kind == "constant")
       continue;
-    std::string line = t.name + '\n' + t.kind;
+    std::string line = t.name + '\n';
     for (int64_t dim : t.shape)
       line += ' ' + std::to_string(dim);
     for (const std::string &alias : t.aliases)
@@ -65,15 +65,18 @@ std::string fingerprintOf(const Manifest &manifest) {
     lines.push_back(std::move(line));
   }
   std::sort(lines.begin(), lines.end());
-  uint64_t hash = 0xcbf29ce484222325ull; // FNV-1a
-  auto add = [&](unsigned char byte) {
-    hash = (hash ^ byte) * 0x100000001b3ull;
-  };
+  std::string text;
   for (const std::string &line : lines) {
-    for (unsigned char c : line)
-      add(c);
-    add(0);
+    text += line;
+    text += '\0';
   }
+  return digestOf(text);
+}
+
+std::string digestOf(std::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (unsigned char c : bytes)
+    hash = (hash ^ c) * 0x100000001b3ull;
   char text[17];
   std::snprintf(text, sizeof text, "%016" PRIx64, hash);
   return text;
@@ -122,17 +125,24 @@ static Json toJson(const ManifestInput &input) {
 }
 
 static Json toJson(const ManifestOutput &output) {
-  return {{"name", output.name},
-          {"buffer", output.buffer},
-          {"dtype", output.dtype},
-          {"shape", output.shape},
-          {"batch_dim", output.batchDim}};
+  Json json = {{"name", output.name},
+               {"buffer", output.buffer},
+               {"dtype", output.dtype},
+               {"shape", output.shape},
+               {"batch_dim", output.batchDim}};
+  if (output.wholeCall)
+    json["whole_call"] = true;
+  return json;
 }
 
 static Json toJson(const ManifestMetric &metric) {
   return {{"action", metric.action},
           {"name", metric.name},
           {"buffer", metric.buffer}};
+}
+
+static Json toJson(const ManifestFile &file) {
+  return {{"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}};
 }
 
 template <typename T> static Json listToJson(const std::vector<T> &items) {
@@ -170,6 +180,7 @@ std::string manifestToJson(const Manifest &m) {
       {"metrics", listToJson(m.metrics)},
       {"tensors", listToJson(m.tensors)},
       {"state", listToJson(m.state)},
+      {"files", listToJson(m.files)},
       {"config", config}};
   // Names from a model file need not be UTF-8; replacing beats throwing.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -382,6 +393,7 @@ static ManifestOutput readOutput(const Reader &r) {
   if (output.batchDim < -1 ||
       output.batchDim >= static_cast<int64_t>(output.shape.size()))
     Reader::fail(r.at("batch_dim"), "a dimension of the shape, or -1");
+  output.wholeCall = r.boolean("whole_call", false);
   return output;
 }
 
@@ -431,6 +443,9 @@ static void readManifest(const Json &json, Manifest &m) {
   r.each("tensors",
          [&](const Reader &t) { m.tensors.push_back(readTensor(t)); });
   r.each("state", [&](const Reader &s) { m.state.push_back(readState(s, m)); });
+  r.each("files", [&](const Reader &f) {
+    m.files.push_back({f.string("name"), f.size("bytes"), f.string("hash")});
+  });
   if (r.has("config"))
     m.configJson = r.need("config").dump();
   if (m.fingerprint.empty())
@@ -450,6 +465,24 @@ bool manifestFromJson(std::string_view text, Manifest &manifest,
   }
 }
 
+/// Empty if the file is as it was written, else what is wrong.
+static std::string faultOf(const std::filesystem::path &path,
+                           const ManifestFile &expected) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return "cannot be read";
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  std::string_view found = bytes.view();
+  if (static_cast<int64_t>(found.size()) != expected.bytes)
+    return "has " + std::to_string(found.size()) + " bytes, expected " +
+           std::to_string(expected.bytes);
+  if (digestOf(found) != expected.hash)
+    return "is not what was written (its checksum is " + digestOf(found) +
+           ", expected " + expected.hash + ")";
+  return "";
+}
+
 bool readManifest(const std::string &folder, Manifest &manifest,
                   std::string &error) {
   try {
@@ -465,6 +498,15 @@ bool readManifest(const std::string &folder, Manifest &manifest,
     if (!manifestFromJson(text.str(), manifest, error)) {
       error = (path / "manifest.json").string() + ": " + error;
       return false;
+    }
+    for (const ManifestFile &file : manifest.files) {
+      // Names of files in the folder, and nothing else.
+      std::filesystem::path part =
+          path / std::filesystem::path(file.name).filename();
+      if (std::string fault = faultOf(part, file); !fault.empty()) {
+        error = part.string() + ": " + fault + "; compile the model again";
+        return false;
+      }
     }
     std::filesystem::path weights(manifest.weightsFolder);
     if (weights.is_relative())

@@ -84,6 +84,16 @@ struct ManifestOutput {
   std::string dtype;
   std::vector<int64_t> shape; ///< of the whole microbatch over all ranks
   int64_t batchDim = -1;
+  /// Computed from all samples of a call together: right only for exactly as
+  /// many as a call takes.
+  bool wholeCall = false;
+};
+
+/// Another file of the folder, as it was written.
+struct ManifestFile {
+  std::string name;
+  int64_t bytes = 0;
+  std::string hash; ///< of its bytes; see digestOf
 };
 
 /// A scalar that an action leaves for the host.
@@ -118,6 +128,7 @@ struct Manifest {
   std::vector<ManifestMetric> metrics;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestState> state;
+  std::vector<ManifestFile> files; ///< program.bin, kernels.so
 
   int64_t samplesPerMicrobatch() const { return batch / microbatches; }
   bool hasAction(std::string_view action) const;
@@ -144,7 +155,11 @@ std::string manifestToJson(const Manifest &manifest);
 bool manifestFromJson(std::string_view text, Manifest &manifest,
                       std::string &error);
 
-/// Reads and checks FOLDER/manifest.json; a relative weightsFolder is made
+/// FNV-1a of 64 bits over the bytes, in hexadecimal.
+std::string digestOf(std::string_view bytes);
+
+/// Reads and checks FOLDER/manifest.json, and that the other files of the
+/// folder are whole and as they were written; a relative weightsFolder is made
 /// relative to the working directory.
 bool readManifest(const std::string &folder, Manifest &manifest,
                   std::string &error);

@@ -67,6 +67,7 @@ TEST(Manifest, FingerprintDependsOnTheModelOnly) {
   b.mesh = {{"data", 4}};
   std::swap(b.tensors[0], b.tensors[1]);
   b.tensors[0].dtype = "f64";
+  b.tensors[1].trainable = false; // frozen
   EXPECT_EQ(fingerprintOf(a), fingerprintOf(b));
   b.tensors[0].shape = {4};
   EXPECT_NE(fingerprintOf(a), fingerprintOf(b));
