@@ -123,6 +123,10 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     auto [norm, scale] =
         normAndScale(b, named("grad_norm"), real, gradients, weight);
 
+    Value finite;
+    if (skipNonfinite)
+      finite = isFinite(b, named("finite"), real, norm,
+                        func.getArgument(lossArg));
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> resultAttrs;
     for (auto [index, parameter] : llvm::enumerate(parameters)) {
@@ -133,7 +137,10 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
                gradients[index], scale, func.getArgument(lrArg),
                func.getArgument(stepArg));
       for (auto [offset, value] : llvm::enumerate(updated)) {
-        results.push_back(value);
+        results.push_back(finite ? choose(b, named(parameter.name), finite,
+                                          value,
+                                          func.getArgument(first + offset))
+                                 : value);
         resultAttrs.push_back(func.getArgAttrDict(first + offset));
       }
     }
@@ -144,6 +151,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     addResult(func.getArgument(lossArg), "loss", "metric");
     addResult(weight, "weight", "metric");
     addResult(norm, "grad_norm", "metric");
+    if (finite)
+      addResult(arith::UIToFPOp::create(b, named("finite"), real, finite),
+                "finite", "metric");
     if (tapGradients)
       for (auto [index, parameter] : llvm::enumerate(parameters))
         addResult(gradients[index], parameter.name, "tap");
@@ -177,6 +187,33 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
                               arith::AddFOp::create(b, loc, norm, splat(1e-6)));
     Value factor = arith::MinimumFOp::create(b, loc, ratio, splat(1.0));
     return {norm, arith::MulFOp::create(b, loc, inverse, factor)};
+  }
+
+  /// Whether loss and gradients are: a NaN or an infinity in any gradient is
+  /// one in their norm.
+  Value isFinite(OpBuilder &b, Location loc, RankedTensorType real, Value norm,
+                 Value loss) {
+    auto element = cast<FloatType>(real.getElementType());
+    double largest =
+        APFloat::getLargest(element.getFloatSemantics()).convertToDouble();
+    Value bound = nn::createSplat(b, loc, real, largest);
+    auto below = [&](Value value) -> Value {
+      return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLE,
+                                   math::AbsFOp::create(b, loc, value), bound);
+    };
+    return arith::AndIOp::create(b, loc, below(norm), below(loss));
+  }
+
+  /// `updated` if `condition` holds, else `old`.
+  Value choose(OpBuilder &b, Location loc, Value condition, Value updated,
+               Value old) {
+    auto type = cast<RankedTensorType>(old.getType());
+    Value all = condition;
+    if (type.getRank())
+      all = nn::BroadcastOp::create(
+          b, loc, RankedTensorType::get(type.getShape(), b.getI1Type()),
+          condition, ArrayRef<int64_t>());
+    return arith::SelectOp::create(b, loc, all, updated, old);
   }
 
   /// New parameter and states.

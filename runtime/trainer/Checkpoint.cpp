@@ -8,9 +8,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <set>
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -194,6 +196,23 @@ static void loadInitialValue(const ManifestTensor &tensor, WeightFiles &files,
   executor.scatter(tensor.buffer, initialValue(tensor, files, seed));
 }
 
+/// What the optimizer's state starts from.
+static void initializeState(const Manifest &manifest, WeightFiles &files,
+                            StepExecutor &executor, uint64_t seed) {
+  if (manifest.hasAction("init_state")) {
+    executor.run("init_state");
+    return;
+  }
+  for (const ManifestState &item : manifest.state) {
+    if (item.init == "zeros") {
+      executor.zero(item.buffer);
+      continue;
+    }
+    Array value = initialValue(*manifest.tensor(item.parameter), files, seed);
+    executor.scatter(item.buffer, value);
+  }
+}
+
 void loadCheckpoint(const std::string &path, const Manifest &manifest,
                     StepExecutor &executor) {
   std::string model = (fs::path(path) / modelFile).string();
@@ -208,10 +227,27 @@ void loadCheckpoint(const std::string &path, const Manifest &manifest,
     else
       loadInitialValue(tensor, files, executor, 0);
   }
+  // A parameter that was frozen when the checkpoint was made has no state in
+  // it, and starts with the initial one.
+  std::set<std::string> known;
+  for (const std::string &name : optimizerReader.names())
+    known.insert(name.substr(0, name.rfind('.')));
+  auto isFresh = [&](const ManifestState &item) {
+    return !item.parameter.empty() && !known.count(item.parameter);
+  };
+  int64_t fresh = std::count_if(manifest.state.begin(), manifest.state.end(),
+                                isFresh);
+  if (fresh) {
+    std::printf("%s: has no optimizer state of %lld trained tensors; it starts "
+                "anew\n",
+                path.c_str(), static_cast<long long>(fresh));
+    initializeState(manifest, files, executor, 0);
+  }
   for (const ManifestState &item : manifest.state)
-    loadBuffer(optimizer + ": tensor '" + stateName(item) + "'",
-               optimizerReader.find(stateName(item)),
-               executor.need(item.buffer).shape, item.buffer, executor);
+    if (!isFresh(item))
+      loadBuffer(optimizer + ": tensor '" + stateName(item) + "'",
+                 optimizerReader.find(stateName(item)),
+                 executor.need(item.buffer).shape, item.buffer, executor);
 }
 
 //===----------------------------------------------------------------------===//
@@ -223,18 +259,7 @@ void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
   WeightFiles files(manifest.weightsFolder);
   for (const ManifestTensor &tensor : manifest.tensors)
     loadInitialValue(tensor, files, executor, seed);
-  if (manifest.hasAction("init_state")) {
-    executor.run("init_state");
-    return;
-  }
-  for (const ManifestState &item : manifest.state) {
-    if (item.init == "zeros") {
-      executor.zero(item.buffer);
-      continue;
-    }
-    Array value = initialValue(*manifest.tensor(item.parameter), files, seed);
-    executor.scatter(item.buffer, value);
-  }
+  initializeState(manifest, files, executor, seed);
 }
 
 void checkInitialValues(const Manifest &manifest) {

@@ -20,6 +20,7 @@ struct StepRecord {
   std::optional<double> valLoss;
   double lr = 0;
   std::optional<double> gradNorm;
+  bool leftOut = false; ///< train.on_nan = "skip": nothing was updated
   int64_t tokens = 0;
   double tokensPerSecond = 0;
   double stepMs = 0;

@@ -50,6 +50,7 @@ Settings settingsOf(const Manifest &manifest) {
   read(config, "train", "warmup_steps", s.warmupSteps);
   read(config, "train", "steps", s.steps);
   read(config, "train", "seed", s.seed);
+  read(config, "train", "loss", s.loss);
   std::string onNan = "stop";
   read(config, "train", "on_nan", onNan);
   if (onNan != "stop" && onNan != "skip")

@@ -108,8 +108,8 @@ public:
     int64_t steps = settings.steps;
     evalEvery = options.evalEvery >= 0 ? options.evalEvery
                                        : std::max<int64_t>(1, steps / 10);
-    validates = data.samples(Split::validation) > 0 &&
-                executor.hasAction("loss") && metric("loss", "loss");
+    validates = validationSamples() > 0 && executor.hasAction("loss") &&
+                metric("loss", "loss");
   }
 
   void run(const std::string &out, CheckpointState &state);
@@ -119,9 +119,11 @@ private:
                                const std::string &name);
   StepRecord step(const CheckpointState &state);
   void runAction(const char *action);
+  int64_t validationSamples() const;
   double validate();
-  [[noreturn]] void stopNonFinite(int64_t step, const std::string &what);
-  std::string firstNonFinite();
+  [[noreturn]] void stopNonFinite(int64_t step, const std::string &what,
+                                  bool updated);
+  std::string firstNonFinite(bool updated);
 
   const Manifest &manifest;
   const Settings &settings;
@@ -168,8 +170,9 @@ std::optional<double> Trainer::metric(const std::string &action,
 }
 
 /// Names the first tensor with a NaN or an infinity, in the order in which a
-/// step computes: parameters, gradients, optimizer state.
-std::string Trainer::firstNonFinite() {
+/// step computes: parameters, gradients. Once `updated`, gradients come first,
+/// because a bad one has spread to state and parameters by then.
+std::string Trainer::firstNonFinite(bool updated) {
   auto search = [&](const std::string &buffer,
                     const std::string &label) -> std::string {
     const BufferInfo &info = executor.need(buffer);
@@ -183,31 +186,43 @@ std::string Trainer::firstNonFinite() {
     return label + ", element " + std::to_string(at) + " of " +
            shapeToString(value.shape);
   };
-  for (const ManifestTensor &tensor : manifest.tensors)
-    if (std::string text =
-            search(tensor.buffer, tensor.kind + " '" + tensor.name + "'");
-        !text.empty())
-      return text;
-  for (const BufferInfo &buffer : executor.buffers())
-    if (buffer.role == "gradient")
+  auto ofTensors = [&]() -> std::string {
+    for (const ManifestTensor &tensor : manifest.tensors)
       if (std::string text =
-              search(buffer.name,
-                     "gradient of '" +
-                         (buffer.of.empty() ? buffer.name : buffer.of) + "'");
+              search(tensor.buffer, tensor.kind + " '" + tensor.name + "'");
           !text.empty())
         return text;
+    return "";
+  };
+  auto ofGradients = [&]() -> std::string {
+    for (const BufferInfo &buffer : executor.buffers())
+      if (buffer.role == "gradient")
+        if (std::string text =
+                search(buffer.name,
+                       "gradient of '" +
+                           (buffer.of.empty() ? buffer.name : buffer.of) + "'");
+            !text.empty())
+          return text;
+    return "";
+  };
+  for (bool gradients : {updated, !updated})
+    if (std::string text = gradients ? ofGradients() : ofTensors();
+        !text.empty())
+      return text;
   for (const ManifestState &item : manifest.state)
     if (std::string text = search(item.buffer, "state '" + item.parameter +
                                                    "." + item.slot + "'");
         !text.empty())
       return text;
-  return "the loss itself; parameters and gradients are finite";
+  return "the " + std::string(updated ? "norm" : "loss") +
+         " itself; parameters and gradients are finite";
 }
 
-void Trainer::stopNonFinite(int64_t step, const std::string &what) {
+void Trainer::stopNonFinite(int64_t step, const std::string &what,
+                            bool updated) {
   throw RunError("step " + std::to_string(step) + ": " + what +
                  " is not finite; the first non-finite tensor is " +
-                 firstNonFinite() +
+                 firstNonFinite(updated) +
                  " (train.on_nan = \"skip\" leaves such steps out)");
 }
 
@@ -244,7 +259,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
   bool skipped = false;
   if (loss && !std::isfinite(*loss)) {
     if (!settings.skipNonFinite)
-      stopNonFinite(record.step, "the loss");
+      stopNonFinite(record.step, "the loss", /*updated=*/false);
     skipped = true;
   }
   if (weight && *weight == 0)
@@ -267,8 +282,11 @@ StepRecord Trainer::step(const CheckpointState &state) {
     bool left = finite && *finite == 0; // the program protected itself
     if ((bad || left) && !(settings.skipNonFinite && left))
       stopNonFinite(record.step,
-                    std::isfinite(*loss) ? "the gradient norm" : "the loss");
+                    std::isfinite(*loss) ? "the gradient norm" : "the loss",
+                    /*updated=*/true);
+    skipped = left;
   }
+  record.leftOut = skipped;
   record.loss = weight && *weight > 0 ? *loss / *weight : *loss;
   for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
     int64_t sent = 0;
@@ -282,11 +300,21 @@ StepRecord Trainer::step(const CheckpointState &state) {
   return record;
 }
 
+/// How many held-out samples can be validated. Labels that are not counted
+/// stand for missing samples; a loss without labels to leave out counts every
+/// row of a microbatch, so that only whole ones are right.
+int64_t Trainer::validationSamples() const {
+  int64_t count = data.samples(Split::validation);
+  if (settings.loss == "cross_entropy")
+    return count;
+  return count - count % manifest.samplesPerMicrobatch();
+}
+
 /// The mean loss over held-out samples, read in order.
 double Trainer::validate() {
   // The same samples every time, so that values can be compared; unless asked
   // otherwise, few enough to cost some percent of the time.
-  int64_t count = data.samples(Split::validation);
+  int64_t count = validationSamples();
   int64_t limit = options.evalSamples;
   if (limit < 0)
     limit = std::clamp<int64_t>(
@@ -295,6 +323,8 @@ double Trainer::validate() {
   if (limit > 0)
     count = std::min(count, limit);
   const int64_t perMicrobatch = manifest.samplesPerMicrobatch();
+  if (settings.loss != "cross_entropy")
+    count = std::max(perMicrobatch, count - count % perMicrobatch);
   double loss = 0, weight = 0;
   for (int64_t begin = 0; begin < count; begin += perMicrobatch) {
     std::vector<FeedRow> rows(perMicrobatch);
@@ -323,6 +353,14 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
     saved = state.step;
     progress.say("saved " + path);
   };
+  if (int64_t held = data.samples(Split::validation), used = validationSamples();
+      used < held)
+    progress.say("val_loss is of " + std::to_string(used) + " of the " +
+                 std::to_string(held) +
+                 " held-out samples: with train.loss = \"" + settings.loss +
+                 "\" only whole microbatches of " +
+                 std::to_string(manifest.samplesPerMicrobatch()) +
+                 " can be validated");
   std::string counters;
   while (state.step < settings.steps && !signal.requested()) {
     Clock::time_point begin = Clock::now();
@@ -349,9 +387,10 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
       record.valLoss = validate();
     log.append(toJsonLine(record));
     progress.step(record);
-    if (!std::isfinite(record.loss))
-      progress.say("step " + std::to_string(record.step) +
-                   ": left out, the loss is not finite");
+    if (record.leftOut)
+      progress.say("step " + std::to_string(record.step) + ": left out, the " +
+                   (std::isfinite(record.loss) ? "gradient" : "loss") +
+                   " is not finite");
     if (options.saveEvery > 0 && state.step % options.saveEvery == 0)
       save();
   }

@@ -1,5 +1,6 @@
 // RUN: cleave-opt %s --nn-add-optimizer --canonicalize | FileCheck %s
 // RUN: cleave-opt %s "--nn-add-optimizer=optimizer=sgd clip-norm=0 no-decay=w" --canonicalize | FileCheck %s --check-prefix=SGD
+// RUN: cleave-opt %s "--nn-add-optimizer=skip-nonfinite" --canonicalize | FileCheck %s --check-prefix=SKIP
 
 // Decay is for the matrix: w has two dimensions in the file, three in its view.
 // CHECK-LABEL: func @update
@@ -18,6 +19,18 @@
 // CHECK:         nn.adamw
 // CHECK-SAME:      weight_decay = 0.000000e+00
 // CHECK-LABEL: func @init_state() -> (tensor<3x2x2xf32> {nn.name = "w.m", nn.role = "state"}
+
+// The old values where loss or norm are not below the largest number.
+// SKIP-LABEL: func @update
+// SKIP-SAME:    %[[W:[a-z0-9]+]]: tensor<3x2x2xf32>
+// SKIP-SAME:    %[[M:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.name = "w.m"
+// SKIP-SAME:    tensor<f32> {nn.name = "finite", nn.role = "metric"})
+// SKIP:         arith.cmpf ole
+// SKIP:         %[[FINITE:.+]] = arith.andi
+// SKIP:         %[[NEW:.+]], %[[NEWM:.+]], %{{.+}} = nn.adamw %[[W]]
+// SKIP:         nn.broadcast %[[FINITE]] dims = []
+// SKIP:         arith.select %{{.+}}, %[[NEW]], %[[W]]
+// SKIP:         arith.select %{{.+}}, %[[NEWM]], %[[M]]
 
 // SGD-LABEL: func @update
 // SGD-NOT:     arith.minimumf

@@ -135,7 +135,9 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
     the squares of all gradients in the order of the parameters. One `nn.adamw`
     or `nn.sgd` per parameter follows. Weight decay is for parameters of two or
     more dimensions (in the file, not in a view) that no pattern of `no-decay` matches.
-    `@init_state` gives zeros.
+    `@init_state` gives zeros. With `skip-nonfinite`, a loss or a gradient norm that
+    is not finite selects the old parameters and state, and the metric
+    `finite` is 0.
 
     Before: a `@loss_grad` with a parameter `w` as above. After (beside it):
     ```mlir
@@ -162,6 +164,8 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
     Option<"momentum", "momentum", "double", "0.9", "Momentum of sgd">,
     Option<"weightDecay", "weight-decay", "double", "0.01", "Decoupled weight decay">,
     Option<"clipNorm", "clip-norm", "double", "1.0", "Bound of the global gradient norm; 0: none">,
+    Option<"skipNonfinite", "skip-nonfinite", "bool", "false",
+           "Keep parameters and state where loss or gradients are not finite; adds the metric finite">,
     Option<"tapGradients", "tap-gradients", "bool", "false",
            "Return the gradients that the optimizer reads as results of role tap">,
     ListOption<"noDecay", "no-decay", "std::string", "Patterns of parameters without weight decay">,

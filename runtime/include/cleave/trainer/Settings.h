@@ -24,6 +24,7 @@ struct Settings {
   std::string schedule = "cosine"; ///< constant | linear | cosine
   int64_t warmupSteps = 0;
   int64_t steps = 100;
+  std::string loss = "cross_entropy"; ///< or mse, output:NAME
   bool skipNonFinite = false; ///< train.on_nan = "skip"
   uint64_t seed = 0;
 };

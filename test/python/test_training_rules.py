@@ -1,0 +1,169 @@
+"""What a training run may and may not do: microbatches, losses without labels,
+gradients that are not finite, frozen parameters, artifacts that are damaged."""
+
+import json
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import numpy as np
+
+import support
+import onnxbuild
+from support import CLEAVE, RUN
+
+
+class Rules(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.rng = np.random.default_rng(0)
+
+    def random(self, *shape):
+        return self.rng.standard_normal(shape).astype(np.float32)
+
+    def save(self, builder, name="m.onnx"):
+        path = self.folder / name
+        path.write_bytes(builder.model(18).bytes())
+        return path
+
+    def regression(self):
+        self.a, self.b = self.random(6, 5), self.random(5, 3)
+        b = onnxbuild.Builder()
+        hidden = b.op("Tanh", b.op("MatMul", b.input("x", np.float32, ["batch", 6]),
+                                   b.parameter("A", self.a)))
+        b.op("MatMul", hidden, b.parameter("B", self.b), out="y")
+        b.output("y", np.float32, ["batch", 3])
+        return self.save(b)
+
+    def command(self, model, out, *flags, batch=8, loss="mse"):
+        return [CLEAVE, "train", model, "--data", self.folder / "data.npz", "--out",
+                self.folder / out, "--cache", self.folder / "cache", "--set", f"dims.batch={batch}",
+                "--set", f'train.loss="{loss}"', "--set", 'data.labels="z"', *flags]
+
+    def train(self, model, out, *flags, **keys):
+        printed = support.succeed(*self.command(model, out, *flags, **keys))
+        return support.read_log(self.folder / out), printed
+
+    def data(self, rows=50):
+        self.x, self.z = self.random(rows, 6), self.random(rows, 3)
+        np.savez(self.folder / "data.npz", x=self.x, z=self.z)
+
+    def test_microbatches(self):
+        """Loss and gradient norm are the step's, however it is cut."""
+        model = self.regression()
+        self.data()
+        want = None
+        for count in (1, 2, 4):
+            log, _ = self.train(model, f"m{count}", "--steps", 5, "--set",
+                                f"train.microbatches={count}", "--set", "data.validation=0")
+            found = np.array([[line["loss"], line["grad_norm"]] for line in log])
+            want = found if want is None else want
+            self.assertLess(np.abs(found / want - 1).max(), 1e-5, f"{count} microbatches")
+
+    def test_held_out_loss_of_whole_microbatches(self):
+        model = self.regression()
+        self.data()
+        log, printed = self.train(model, "v", "--steps", 1, "--set", "train.lr=0", "--set",
+                                  "train.weight_decay=0", "--set", "data.validation=0.26")
+        x, z = self.x[-13:][:8], self.z[-13:][:8]  # 13 are held out, 8 fit
+        want = np.square(np.tanh(x @ self.a) @ self.b - z).mean()
+        self.assertAlmostEqual(log[-1]["val_loss"], want, delta=1e-5)
+        self.assertIn("val_loss is of 8 of the 13 held-out samples", printed)
+
+    def nan_gradient(self):
+        """sqrt(x^2) has a finite value and a NaN gradient at 0."""
+        table, head = self.random(9, 4), self.random(4, 5)
+        head[:, 0] = 0
+        b = onnxbuild.Builder()
+        e = b.op("Gather", b.parameter("E", table), b.input("ids", np.int64, ["batch", "sequence"]))
+        x = b.op("MatMul", e, b.parameter("W", head))
+        b.op("Sqrt", b.op("Mul", x, x), out="logits")
+        b.output("logits", np.float32, ["batch", "sequence", 5])
+        np.save(self.folder / "tokens.npy", self.rng.integers(0, 5, 200).astype(np.int32))
+        return self.save(b), table, head
+
+    def test_a_nan_gradient_is_left_out(self):
+        model, table, head = self.nan_gradient()
+        for mesh in ([], ["--set", "mesh.data=2", "--set", "parallel.data.zero=1"]):
+            for optimizer in ("adamw", "sgd"):
+                out = self.folder / f"skip{len(mesh)}{optimizer}"
+                flags = ["--data", self.folder / "tokens.npy", "--steps", 3, "--cache",
+                         self.folder / "cache", "--set", "dims.batch=4", "--set",
+                         "dims.sequence=6", "--set", f'train.optimizer="{optimizer}"', *mesh]
+                printed = support.succeed(CLEAVE, "train", model, *flags, "--out", out, "--set",
+                                          'train.on_nan="skip"')
+                self.assertIn("step 1: left out, the gradient is not finite", printed)
+                saved = out / "checkpoint-000003"
+                weights = support.read_safetensors(saved / "model.safetensors")
+                np.testing.assert_array_equal(weights["E"], table)
+                np.testing.assert_array_equal(weights["W"], head)
+                for state in support.read_safetensors(saved / "optimizer.safetensors").values():
+                    self.assertFalse(state.any())
+        done = support.run(CLEAVE, "train", model, *flags, "--out", self.folder / "stop")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("the first non-finite tensor is gradient of '", done.stderr)
+
+    def test_skipping_changes_nothing_else(self):
+        model = self.regression()
+        self.data()
+        logs = [self.train(model, name, "--steps", 5, "--set", f'train.on_nan="{name}"')[0]
+                for name in ("stop", "skip")]
+        self.assertEqual(*[[line["loss"] for line in log] for log in logs])
+
+    def test_frozen_parameters_are_of_the_model(self):
+        model = self.regression()
+        self.data()
+        self.train(model, "f", "--steps", 2, "--set", 'train.frozen=["A"]')
+        saved = self.folder / "f" / "checkpoint-000002"
+        weights = support.read_safetensors(saved / "model.safetensors")
+        np.testing.assert_array_equal(weights["A"], self.a)
+        self.assertTrue((weights["B"] != self.b).any())
+        np.savez(self.folder / "in.npz", x=self.x)
+        support.succeed(CLEAVE, "infer", model, "--inputs", self.folder / "in.npz", "--outputs",
+                        self.folder / "out.npz", "--weights", saved, "--cache",
+                        self.folder / "cache", "--set", "dims.batch=8")
+        found = np.load(self.folder / "out.npz")["y"]
+        self.assertLess(np.abs(found - np.tanh(self.x @ self.a) @ weights["B"]).max(), 1e-5)
+        # And a run goes on with other parameters frozen.
+        _, printed = self.train(model, "g", "--steps", 4, "--resume", saved, "--set",
+                                'train.frozen=["B"]')
+        self.assertIn("has no optimizer state", printed)
+        again = support.read_safetensors(self.folder / "g" / "checkpoint-000004" /
+                                         "model.safetensors")
+        np.testing.assert_array_equal(again["B"], weights["B"])
+        self.assertTrue((again["A"] != self.a).any())
+
+    def test_damaged_artifacts_are_refused(self):
+        model = self.regression()
+        for name in ("a", "b"):
+            support.succeed(CLEAVE, "compile", model, "-o", self.folder / name, "--set",
+                            "dims.batch=8")
+        for file in ("manifest.json", "program.bin", "kernels.so"):
+            self.assertEqual((self.folder / "a" / file).read_bytes(),
+                             (self.folder / "b" / file).read_bytes())
+        np.savez(self.folder / "in.npz", x=self.random(8, 6))
+        for file in ("program.bin", "kernels.so"):
+            data = (self.folder / "a" / file).read_bytes()
+            flipped = bytearray(data)
+            flipped[len(data) // 2] ^= 4
+            for damaged in (data[:len(data) // 2], b"", bytes(flipped), data + b"x", None):
+                copy = self.folder / "copy"
+                shutil.rmtree(copy, ignore_errors=True)
+                shutil.copytree(self.folder / "a", copy)
+                (copy / file).unlink()
+                if damaged is not None:
+                    (copy / file).write_bytes(damaged)
+                done = support.run(RUN, copy, "infer", "--inputs", self.folder / "in.npz",
+                                   "--outputs", self.folder / "out.npz")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn(file, done.stderr)
+        manifest = json.loads((self.folder / "a" / "manifest.json").read_text())
+        self.assertEqual([f["name"] for f in manifest["files"]], ["program.bin", "kernels.so"])
+
+
+if __name__ == "__main__":
+    unittest.main()
