@@ -76,19 +76,23 @@ private:
     if (!func)
       return module.emitError("has no function @loss_grad to check");
     // What the program itself adds up over microbatches starts from zero.
-    bool addsGradients = false, addsLoss = false;
+    bool addsGradients = false, addsLoss = false, addsWeight = false;
     for (const Port &port : argumentsOf(func)) {
       bool isGradient = port.role == "gradient";
       bool isLoss = port.role == "loss" || port.role == "weight";
       addsGradients |= isGradient;
-      addsLoss |= isLoss;
+      addsLoss |= port.role == "loss";
+      addsWeight |= port.role == "weight";
       if ((isGradient || isLoss || port.role == "accumulator") &&
           failed(engine.set(port, Tensor(port.type))))
         return failure();
     }
-    if (microbatches > 1 && !addsGradients)
-      return func.emitError("adds up no gradients, but a step has ")
-             << microbatches << " microbatches";
+    if (microbatches > 1 && !(addsGradients && addsLoss && addsWeight))
+      return func.emitError("adds up no ")
+             << (!addsGradients ? "gradients"
+                 : !addsLoss    ? "loss"
+                                : "weight")
+             << ", but a step has " << microbatches << " microbatches";
     std::vector<Port> sums;
     for (const Port &port : resultsOf(func))
       if (port.role == "loss" || port.role == "weight")
@@ -102,17 +106,11 @@ private:
         FailureOr<Gathered> got = engine.get(port);
         if (failed(got))
           return failure();
-        if (k == 0 || addsLoss)
-          total = std::move(got->whole);
-        else
-          total.floats[0] += got->whole.floats[0];
+        total = std::move(got->whole);
       }
     }
-    for (auto [port, total] : llvm::zip(sums, totals)) {
+    for (auto [port, total] : llvm::zip(sums, totals))
       (port.role == "loss" ? outcome.loss : outcome.weight) = total.floats[0];
-      if (microbatches > 1 && !addsLoss && failed(engine.set(port, total)))
-        return failure();
-    }
     for (const Port &port : resultsOf(func)) {
       if (port.role != "buffer")
         continue;
