@@ -2,6 +2,7 @@
 
 #include "Boundary.h"
 #include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_ADDDROPOUTPASS
@@ -77,14 +78,13 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     insert(func, *batch, places);
   }
 
-  /// The size of dimension 0 of what holds samples.
+  /// How many samples a call takes.
   std::optional<int64_t> batchOf(func::FuncOp func) {
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
-      StringRef role = roleOf(func, arg);
       auto type = cast<RankedTensorType>(func.getArgumentTypes()[arg]);
-      if ((role == "tokens" || role == "labels" || role == "input") &&
-          type.getRank() > 0)
-        return type.getDimSize(0);
+      if (std::optional<int64_t> dim =
+              nn::batchDimOf(func.getArgAttrDict(arg), type.getRank()))
+        return type.getDimSize(*dim);
     }
     return std::nullopt;
   }

@@ -2,6 +2,7 @@
 
 #include "Boundary.h"
 #include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -42,8 +43,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     }
   }
 
-  /// Turns parameters that are not trained into constants. The mark tells
-  /// checkpoints that they are parameters all the same.
+  /// Turns parameters that are not trained into constants of the program;
+  /// `nn.frozen` says that they are parameters of the model.
   LogicalResult freeze(func::FuncOp forward) {
     warnOfIdle(forward, trainable, "train.trainable");
     warnOfIdle(forward, frozen, "train.frozen");
@@ -59,7 +60,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         continue;
       forward.setArgAttr(arg, nn::kRoleAttr,
                          StringAttr::get(&getContext(), "constant"));
-      forward.setArgAttr(arg, "nn.frozen", UnitAttr::get(&getContext()));
+      forward.setArgAttr(arg, nn::kFrozenAttr, UnitAttr::get(&getContext()));
     }
     return success();
   }
@@ -84,6 +85,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     FailureOr<unsigned> chosen = chooseOutput(func);
     if (failed(chosen))
       return failure();
+    outputAttrs = func.getResultAttrDict(*chosen);
     Operation *terminator = func.getBody().front().getTerminator();
     Value output = terminator->getOperand(*chosen);
     OpBuilder b(terminator);
@@ -129,14 +131,23 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return error;
   }
 
-  Value addArgument(func::FuncOp func, RankedTensorType type, StringRef name) {
+  /// Labels have their samples where the output that they are for has them.
+  Value addLabels(func::FuncOp func, RankedTensorType type) {
     unsigned index = func.getNumArguments();
-    if (failed(func.insertArgument(
-            index, type, boundaryAttrs(&getContext(), name, name),
-            func.getLoc())))
+    NamedAttrList attrs(boundaryAttrs(&getContext(), "labels", "labels"));
+    Builder builder(&getContext());
+    if (auto dim = nn::batchDimOf(outputAttrs, type.getRank()))
+      attrs.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(*dim));
+    else if (outputAttrs && outputAttrs.get(nn::kWholeCallAttr))
+      attrs.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(-1));
+    if (failed(func.insertArgument(index, type,
+                                   attrs.getDictionary(&getContext()),
+                                   func.getLoc())))
       return {};
     return func.getArgument(index);
   }
+
+  DictionaryAttr outputAttrs; // of the output that the loss reads
 
   FailureOr<std::pair<Value, Value>> crossEntropy(func::FuncOp func,
                                                   OpBuilder &b, Value output) {
@@ -149,7 +160,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     ArrayRef<int64_t> rows = type.getShape().drop_back();
     auto labelType = RankedTensorType::get(rows, b.getI64Type());
     auto rowType = RankedTensorType::get(rows, type.getElementType());
-    Value labels = addArgument(func, labelType, "labels");
+    Value labels = addLabels(func, labelType);
     auto ce = nn::CrossEntropyOp::create(b, loc, rowType, rowType, output,
                                          labels, ignoreIndex);
     Value ignored = nn::createSplat(b, loc, labelType, ignoreIndex);
@@ -166,7 +177,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     Location loc = output.getLoc();
     if (!isa<FloatType>(type.getElementType()))
       return func.emitError("mse needs an output of floats, found ") << type;
-    Value labels = addArgument(func, type, "labels");
+    Value labels = addLabels(func, type);
     Value error = arith::SubFOp::create(b, loc, output, labels);
     Value sum = sumAll(b, loc, arith::MulFOp::create(b, loc, error, error));
     Value weight = nn::createSplat(

@@ -2,7 +2,7 @@
 
 #include "cleave/Check/Values.h"
 
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -78,17 +78,21 @@ bool isKept(StringRef role) {
          role == "state";
 }
 
-/// Rows [begin, begin + count) of dimension 0.
-Tensor rows(const Tensor &tensor, int64_t begin, RankedTensorType type) {
+/// The slices of dimension `dim` from `begin` on that `type` has room for.
+Tensor slices(const Tensor &tensor, int64_t dim, int64_t begin,
+              RankedTensorType type) {
   Tensor part(type);
-  int64_t size = type.getNumElements();
-  int64_t row =
-      type.getRank() ? size / std::max<int64_t>(1, type.getDimSize(0)) : 0;
-  for (int64_t i = 0; i < size; ++i) {
+  int64_t inner = 1;
+  for (int64_t size : type.getShape().drop_front(dim + 1))
+    inner *= size;
+  int64_t count = type.getDimSize(dim) * inner;
+  int64_t whole = tensor.type.getDimSize(dim) * inner;
+  for (int64_t i = 0, size = type.getNumElements(); i < size; ++i) {
+    int64_t from = i / count * whole + begin * inner + i % count;
     if (part.isFloat())
-      part.floats[i] = tensor.floats[begin * row + i];
+      part.floats[i] = tensor.floats[from];
     else
-      part.ints[i] = tensor.ints[begin * row + i];
+      part.ints[i] = tensor.ints[from];
   }
   return part;
 }
@@ -198,9 +202,15 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
                                 int64_t microbatch) {
   auto given = options.inputs.find(port.name);
   if (given != options.inputs.end()) {
-    int64_t count = port.type.getRank() ? port.type.getDimSize(0) : 0;
-    bool all = port.type.getRank() && given->second.type.getDimSize(0) != count;
-    return rows(given->second, all ? microbatch * count : 0, port.type);
+    std::optional<int64_t> dim =
+        nn::batchDimOf(port.attrs, port.type.getRank());
+    if (given->second.shape() == port.type.getShape() || !dim) {
+      Tensor same = given->second; // for every microbatch
+      same.type = port.type;
+      return same;
+    }
+    return slices(given->second, *dim,
+                  microbatch * port.type.getDimSize(*dim), port.type);
   }
   Random random(options.seed, port.key(), step, microbatch);
   Tensor value(port.type);
@@ -261,8 +271,8 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
     anyUsed = true;
     const Tensor &given = found->second;
     SmallVector<int64_t> whole(port.type.getShape());
-    if (!whole.empty())
-      whole[0] *= microbatches;
+    if (auto dim = nn::batchDimOf(port.attrs, port.type.getRank()))
+      whole[*dim] *= microbatches;
     bool fits = given.shape() == port.type.getShape() ||
                 given.shape() == ArrayRef<int64_t>(whole);
     if (!fits || given.isFloat() != isa<FloatType>(port.type.getElementType()))

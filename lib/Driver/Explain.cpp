@@ -207,7 +207,9 @@ Explanation cleave::explain(const program::Program &program,
   for (const program::Boundary &entry : program.boundary) {
     bool data = entry.role == "tokens" || entry.role == "input" ||
                 entry.role == "labels";
-    if (!data || entry.localShape.empty())
+    // The tokens say it; other inputs need not hold samples.
+    if (!data || entry.localShape.empty() ||
+        (result.batch && entry.role != "tokens"))
       continue;
     result.batch = entry.globalShape[0] * microbatches;
     result.perRankMicrobatch = entry.localShape[0];

@@ -1,6 +1,7 @@
 // strategy-data: the batch, and what follows for gradients and state.
 
 #include "Boundary.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Strategy/Passes.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -16,7 +17,7 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// Roles of tensors that hold one microbatch's samples along dimension 0.
+/// Roles of tensors that can hold one microbatch's samples.
 bool holdsSamples(StringRef role) {
   return role == "tokens" || role == "labels" || role == "sample_ids" ||
          role == "input" || role == "output";
@@ -55,13 +56,16 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
         auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
-        if (!holdsSamples(roleOf(func.getArgAttrDict(arg))) || !type ||
-            type.getRank() == 0 || type.getDimSize(0) % ways == 0)
+        if (!holdsSamples(roleOf(func.getArgAttrDict(arg))) || !type)
+          continue;
+        std::optional<int64_t> dim =
+            nn::batchDimOf(func.getArgAttrDict(arg), type.getRank());
+        if (!dim || type.getDimSize(*dim) % ways == 0)
           continue;
         emitRemark(func.getLoc(), "a batch of ")
-            << type.getDimSize(0) << " does not divide by the " << ways
+            << type.getDimSize(*dim) << " does not divide by the " << ways
             << " ranks of axis '" << axis << "': it is padded to "
-            << dist::tileSize(type.getDimSize(0), ways) * ways
+            << dist::tileSize(type.getDimSize(*dim), ways) * ways
             << " with samples of weight 0";
         return;
       }
@@ -109,11 +113,13 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
   }
 
   /// Outputs stay as they are computed: whoever reads them gathers.
-  dist::ShardingAttr openFurther(dist::ShardingAttr sharding) const {
+  dist::ShardingAttr openFurther(dist::ShardingAttr sharding,
+                                 int64_t batchDim) const {
     SmallVector<dist::DimShardingAttr> dims;
     for (auto [index, dim] : llvm::enumerate(sharding.getDims()))
       dims.push_back(dist::DimShardingAttr::get(sharding.getContext(),
-                                                dim.getAxes(), index > 0));
+                                                dim.getAxes(),
+                                                int64_t(index) != batchDim));
     return dist::ShardingAttr::get(sharding.getContext(), sharding.getMesh(),
                                    dims);
   }
@@ -123,12 +129,16 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     StringRef role = roleOf(attrs), name = nameOf(attrs);
     int64_t rank = type.getRank();
     if (holdsSamples(role)) {
-      if (rank == 0)
+      // Without a batch dimension: an input is whole on every rank, an output
+      // as it is computed.
+      std::optional<int64_t> dim = nn::batchDimOf(attrs, rank);
+      if (rank == 0 || (!dim && role == "output"))
         return {};
       Axes axes = axesOf(shardingOf(attrs), rank);
-      axes[0].push_back(axisRef);
+      if (dim)
+        axes[*dim].push_back(axisRef);
       dist::ShardingAttr sharding = closedSharding(mesh, axes);
-      return role == "output" ? openFurther(sharding) : sharding;
+      return role == "output" ? openFurther(sharding, *dim) : sharding;
     }
     if (role == "parameter")
       return closedSharding(mesh, parameterAxes(name, rank));

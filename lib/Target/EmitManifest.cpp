@@ -2,7 +2,7 @@
 
 #include "Emit.h"
 
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Memory/LibraryCalls.h"
 #include "cleave/Target/Target.h"
 
@@ -71,7 +71,7 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   tensor.name = buffer.name;
   tensor.buffer = buffer.buffer;
   // A parameter that is not trained is one of the model's all the same.
-  bool frozen = buffer.attrs && buffer.attrs.get("nn.frozen");
+  bool frozen = buffer.attrs && buffer.attrs.get(nn::kFrozenAttr);
   tensor.kind = frozen ? "parameter" : buffer.role;
   tensor.dtype = spell(buffer.type.getElementType());
   tensor.shape = shapeOf(buffer.globalType);
@@ -135,9 +135,11 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       state.slot = StringRef(buffer.name).rsplit('.').second.str();
       manifest.state.push_back(state);
     } else if (role == "output") {
-      manifest.outputs.push_back({buffer.name, buffer.buffer, dtype,
-                                  shapeOf(buffer.globalType),
-                                  buffer.globalType.getRank() ? 0 : -1});
+      manifest.outputs.push_back(
+          {buffer.name, buffer.buffer, dtype, shapeOf(buffer.globalType),
+           nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
+               .value_or(-1),
+           bool(buffer.attrs.get(nn::kWholeCallAttr))});
     } else if (role == "metric") {
       manifest.metrics.push_back({"update", buffer.name, buffer.buffer});
     } else if (role == "loss" || role == "weight") {
@@ -151,22 +153,28 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       input.role = role.str();
       input.dtype = dtype;
       input.shape = shapeOf(buffer.globalType);
-      bool scalar = role == "step" || role == "lr" || role == "seed" ||
-                    role == "microbatch";
-      input.batchDim = scalar || input.shape.empty() ? -1 : 0;
-      if (role == "input")
-        input.source = buffer.name;
+      input.batchDim =
+          nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
+              .value_or(-1);
+      if (role == "input") {
+        auto source = info.sources.find(buffer.name);
+        input.source =
+            source != info.sources.end() ? source->second : buffer.name;
+      }
       if (role == "labels")
         input.source = info.labelsSource;
       input.vocabulary = number(buffer.attrs, kVocabularyAttr);
-      if (input.batchDim == 0)
-        samples = input.shape[0];
+      if (input.batchDim >= 0)
+        samples = input.shape[input.batchDim];
       if (role == "tokens" && input.shape.size() > 1)
         manifest.sequence = input.shape[1];
       manifest.inputs.push_back(input);
     }
   }
-  manifest.batch = info.batch ? info.batch : samples * info.microbatches;
+  // A model without inputs that hold samples makes one sample a call.
+  manifest.batch = info.batch
+                       ? info.batch
+                       : std::max<int64_t>(1, samples) * info.microbatches;
   manifest.fingerprint = fingerprintOf(manifest);
   return manifest;
 }

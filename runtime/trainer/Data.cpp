@@ -77,6 +77,19 @@ static bool shifted(const ManifestInput &input) {
          (input.source.empty() || input.source == "next");
 }
 
+/// Samples are read row by row.
+static void requireSamplesFirst(const ManifestInput &input) {
+  if (input.batchDim == 0)
+    return;
+  std::string where = "no one dimension";
+  if (input.batchDim > 0)
+    where = "dimension " + std::to_string(input.batchDim);
+  throw InputError("input '" + input.name + "' of shape " +
+                   shapeToString(input.shape) + " has its samples in " + where +
+                   "; training reads samples from dimension 0 only: export the "
+                   "model with the batch first");
+}
+
 namespace {
 
 //===----------------------------------------------------------------------===//
@@ -106,6 +119,9 @@ public:
                        others +
                        "; assign them in data.inputs (ones, zeros, arange), or "
                        "give named arrays (.npz or a folder of .npy)");
+    for (const ManifestInput &other : manifest.inputs)
+      if (other.role == "tokens" || shifted(other))
+        requireSamplesFirst(other);
     sequence = input->shape[1];
     const int64_t total = this->tokens.elements();
     if (total < sequence + 1)
@@ -141,6 +157,11 @@ public:
     convertElements(tokens.dtype,
                     tokens.data + begin * elementSize(tokens.dtype),
                     input.dtype, out, sequence, path);
+  }
+
+  /// Only tokens are read from a text, and they are samples.
+  void fillWhole(const ManifestInput &input, std::byte *) const override {
+    throw InputError(path + ": holds no array for input '" + input.name + "'");
   }
 
   std::string summary() const override {
@@ -184,12 +205,16 @@ public:
         continue;
       auto found = arrays.find(name);
       const Array &array = found->second;
+      sources[input.name] = &array;
+      if (input.batchDim < 0 && !shifted(input) && input.role != "tokens") {
+        checkWhole(input, name, array);
+        continue;
+      }
       if (rows < 0) {
         rows = array.shape.empty() ? 0 : array.shape[0];
         firstName = name;
       }
       check(input, name, array);
-      sources[input.name] = &array;
     }
     if (rows <= 0)
       throw InputError(path + ": holds no samples");
@@ -226,6 +251,12 @@ public:
                       path);
   }
 
+  void fillWhole(const ManifestInput &input, std::byte *out) const override {
+    const Array &array = *sources.at(input.name);
+    convertElements(array.dtype, array.bytes.data(), input.dtype, out,
+                    array.elements(), path);
+  }
+
   std::string summary() const override {
     return path + ": " + std::to_string(samples(Split::training)) +
            " samples to train on, " +
@@ -249,13 +280,31 @@ private:
     return "";
   }
 
+  void checkType(const ManifestInput &input, const std::string &label,
+                 const Array &array) {
+    if (isFloat(array.dtype) != isFloat(input.dtype))
+      throw InputError(label + ": has element type " + array.dtype +
+                       ", expected " + input.dtype + " for input '" +
+                       input.name + "'");
+    checkVocabulary(input, array, label,
+                    input.role == "labels" ? &ignoreIndex : nullptr);
+  }
+
+  void checkWhole(const ManifestInput &input, const std::string &name,
+                  const Array &array) {
+    std::string label = path + ", array '" + name + "'";
+    if (array.shape != input.shape)
+      throw InputError(label + ": has shape " + shapeToString(array.shape) +
+                       ", expected " + shapeToString(input.shape) +
+                       ": input '" + input.name +
+                       "' has no batch dimension, all samples share it");
+    checkType(input, label, array);
+  }
+
   void check(const ManifestInput &input, const std::string &name,
              const Array &array) {
     std::string label = path + ", array '" + name + "'";
-    if (input.batchDim != 0)
-      throw InputError("input '" + input.name +
-                       "' does not count samples in its first dimension; it "
-                       "cannot be read from data");
+    requireSamplesFirst(input);
     if (array.shape.empty() || array.shape[0] != rows)
       throw InputError(label + ": has shape " + shapeToString(array.shape) +
                        ", expected " + std::to_string(rows) +
@@ -273,12 +322,7 @@ private:
                        ", expected " + shapeToString(want) + " for input '" +
                        input.name + "'");
     }
-    if (isFloat(array.dtype) != isFloat(input.dtype))
-      throw InputError(label + ": has element type " + array.dtype +
-                       ", expected " + input.dtype + " for input '" +
-                       input.name + "'");
-    checkVocabulary(input, array, label,
-                    input.role == "labels" ? &ignoreIndex : nullptr);
+    checkType(input, label, array);
   }
 
   std::string names() const {

@@ -2,6 +2,7 @@
 //----------------------------===//
 #include "cleave/trainer/Feeder.h"
 #include "cleave/io/Error.h"
+#include "Slices.h"
 
 #include <cstring>
 
@@ -28,12 +29,6 @@ Feeder::Feeder(const Manifest &manifest, StepExecutor &executor,
       scatter(input, generatedInput(input));
       continue;
     }
-    if (input.batchDim != 0)
-      throw InputError("input '" + input.name + "' of shape " +
-                       shapeToString(input.shape) +
-                       " does not count samples in its first dimension; give "
-                       "it data.inputs." +
-                       input.name + " = \"ones\", \"zeros\" or \"arange\"");
     if (input.role != "labels" || elementSize(buffer.dtype) != 8)
       continue;
     // Padding is what a scatter of non-zeros leaves zero.
@@ -56,11 +51,13 @@ void Feeder::scatter(const ManifestInput &input, const ArrayView &array) {
   const BufferInfo &buffer = executor.need(input.buffer);
   Array padded;
   ArrayView view = array;
-  if (buffer.shape != array.shape && input.batchDim == 0 &&
+  const int64_t dim = input.batchDim;
+  if (buffer.shape != array.shape && dim >= 0 &&
       buffer.shape.size() == array.shape.size() &&
-      buffer.shape[0] > array.shape[0]) {
+      buffer.shape[dim] > array.shape[dim]) {
     padded = makeArray(array.dtype, buffer.shape);
-    std::memcpy(padded.bytes.data(), array.data, array.byteSize());
+    copySlices(array, 0, padded, 0, array.shape[dim], dim,
+               "input '" + input.name + "'");
     view = padded;
   }
   if (buffer.shape != view.shape)
@@ -94,6 +91,13 @@ void Feeder::feed(const Dataset &data, Split split,
     Array &array = found->second;
     if (fresh)
       array = makeArray(input.dtype, input.shape);
+    if (input.batchDim != 0) { // the same for all samples
+      if (fresh) {
+        data.fillWhole(input, array.bytes.data());
+        scatter(input, array);
+      }
+      continue;
+    }
     size_t rowBytes = array.bytes.size() / input.shape[0];
     for (int64_t row = 0; row < input.shape[0]; ++row) {
       std::byte *out = array.bytes.data() + row * rowBytes;

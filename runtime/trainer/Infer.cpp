@@ -12,10 +12,10 @@
 #include "cleave/trainer/Feeder.h"
 #include "cleave/trainer/Settings.h"
 #include "cleave/trainer/Train.h"
+#include "Slices.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <map>
 
 namespace cleave {
@@ -59,21 +59,23 @@ public:
     }
     if (!unknown.empty())
       throw InputError(path + ": the model has no input '" + unknown.front() +
-                       "'");
+                       "'; one that data.inputs makes up is no input of the "
+                       "program: compile with data.inputs." +
+                       unknown.front() + " = \"" + unknown.front() + "\"");
     if (samples < 0)
       samples = manifest.samplesPerMicrobatch();
   }
 
-  /// Rows [begin, begin + rows of the input) of the microbatch, then zeros.
+  /// The samples of a call from `begin` on, then zeros; whole without a batch
+  /// dimension.
   Array slice(const Fed &entry, int64_t begin) const {
     const ManifestInput &input = *entry.input;
-    Array part = makeArray(entry.array.dtype, input.shape);
-    if (input.batchDim != 0)
+    if (input.batchDim < 0)
       return entry.array;
-    size_t row = part.bytes.size() / input.shape[0];
-    int64_t count = std::min(input.shape[0], samples - begin);
-    std::memcpy(part.bytes.data(), entry.array.bytes.data() + begin * row,
-                count * row);
+    Array part = makeArray(entry.array.dtype, input.shape);
+    copySlices(entry.array, begin, part, 0,
+               std::min(input.shape[input.batchDim], samples - begin),
+               input.batchDim, "input '" + input.name + "'");
     return part;
   }
 
@@ -86,22 +88,27 @@ private:
     const ManifestInput &input = *entry.input;
     std::string label = path + ", array '" + input.name + "'";
     std::vector<int64_t> want = input.shape;
-    if (input.batchDim == 0 && !entry.array.shape.empty()) {
+    const int64_t dim = input.batchDim;
+    if (dim >= 0 && entry.array.shape.size() == want.size()) {
+      int64_t given = entry.array.shape[dim];
       if (samples < 0) {
-        samples = entry.array.shape[0];
+        samples = given;
         firstName = input.name;
       }
-      if (entry.array.shape[0] != samples)
-        throw InputError(
-            label + ": has " + std::to_string(entry.array.shape[0]) +
-            " samples, but '" + firstName + "' has " + std::to_string(samples));
-      want[0] = samples;
+      if (given != samples)
+        throw InputError(label + ": has " + std::to_string(given) +
+                         " samples in dimension " + std::to_string(dim) +
+                         ", but '" + firstName + "' has " +
+                         std::to_string(samples));
+      want[dim] = samples;
     }
     if (entry.array.shape != want || samples == 0)
       throw InputError(label + ": has shape " +
                        shapeToString(entry.array.shape) + ", expected " +
                        shapeToString(input.shape) +
-                       (input.batchDim == 0 ? " (any number of samples)" : ""));
+                       (dim >= 0 ? " (any number of samples in dimension " +
+                                       std::to_string(dim) + ")"
+                                 : ""));
     if (isFloat(entry.array.dtype) != isFloat(input.dtype))
       throw InputError(label + ": has element type " + entry.array.dtype +
                        ", expected " + input.dtype);
@@ -111,11 +118,29 @@ private:
 
 } // namespace
 
+/// Outputs that are made of all samples of a call want the very samples that a
+/// call takes: neither fewer, with zeros for the rest, nor several calls.
+static void checkWholeCalls(const Manifest &manifest, const Inputs &inputs,
+                            const std::string &path) {
+  const int64_t perCall = manifest.samplesPerMicrobatch();
+  for (const ManifestOutput &output : manifest.outputs)
+    if (output.wholeCall && inputs.samples != perCall)
+      throw InputError(path + ": holds " + std::to_string(inputs.samples) +
+                       " samples, but output '" + output.name + "' of shape " +
+                       shapeToString(output.shape) +
+                       " is computed from all samples of a call together, and "
+                       "a call takes " +
+                       std::to_string(perCall) +
+                       "; compile for that many (--set dims.batch=" +
+                       std::to_string(inputs.samples) + ")");
+}
+
 void infer(const Manifest &manifest, const InferOptions &options,
            const ExecutorFactory &start) {
   Settings settings = settingsOf(manifest);
   checkOutputPath(options.outputs);
   Inputs inputs(manifest, options.inputs);
+  checkWholeCalls(manifest, inputs, options.inputs);
   if (options.weights.empty())
     checkInitialValues(manifest);
   else
@@ -135,8 +160,8 @@ void infer(const Manifest &manifest, const InferOptions &options,
   NamedArrays results;
   for (const ManifestOutput &output : manifest.outputs) {
     std::vector<int64_t> shape = output.shape;
-    if (output.batchDim == 0)
-      shape[0] = inputs.samples;
+    if (output.batchDim >= 0)
+      shape[output.batchDim] = inputs.samples;
     results.emplace_back(output.name, makeArray(output.dtype, shape));
   }
   for (int64_t begin = 0; begin < inputs.samples; begin += perMicrobatch) {
@@ -147,19 +172,19 @@ void infer(const Manifest &manifest, const InferOptions &options,
       const ManifestOutput &output = manifest.outputs[i];
       Array part = executor->gather(output.buffer, output.dtype);
       Array &whole = results[i].second;
-      if (output.batchDim != 0) {
-        if (inputs.samples > perMicrobatch)
-          throw InputError("output '" + output.name +
-                           "' does not count samples in its first dimension; "
-                           "give at most " +
-                           std::to_string(perMicrobatch) + " samples");
+      if (output.batchDim < 0) {
+        if (part.shape != whole.shape)
+          throw InputError("output '" + output.name + "' has shape " +
+                           shapeToString(whole.shape) +
+                           ", but program.bin has " +
+                           shapeToString(part.shape) +
+                           "; compile the model again");
         whole = std::move(part);
         continue;
       }
-      size_t row = whole.bytes.size() / whole.shape[0];
-      int64_t count = std::min(perMicrobatch, inputs.samples - begin);
-      std::memcpy(whole.bytes.data() + begin * row, part.bytes.data(),
-                  count * row);
+      copySlices(part, 0, whole, begin,
+                 std::min(perMicrobatch, inputs.samples - begin),
+                 output.batchDim, "output '" + output.name + "'");
     }
   }
   NamedViews views;

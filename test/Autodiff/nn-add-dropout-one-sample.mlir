@@ -9,7 +9,7 @@
 // CHECK:         %[[BACK:.+]] = nn.reshape %[[D]] : tensor<1x5x3xf32> -> tensor<5x3xf32>
 // CHECK:         arith.addf %{{.+}}, %[[BACK]]
 func.func @loss(%w: tensor<3x3xf32> {nn.name = "w", nn.role = "parameter"},
-                %x: tensor<1x5x3xf32> {nn.name = "x", nn.role = "input"})
+                %x: tensor<1x5x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
     -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
   %0 = nn.reshape %x : tensor<1x5x3xf32> -> tensor<5x3xf32>
   %1 = nn.einsum "sh,hk->sk" %0, %w : tensor<5x3xf32>, tensor<3x3xf32> -> tensor<5x3xf32>

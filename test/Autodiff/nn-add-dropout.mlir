@@ -22,7 +22,7 @@
 func.func @loss(%w: tensor<3x4xf32> {nn.name = "w", nn.role = "parameter"},
                 %v: tensor<4x3xf32> {nn.name = "v", nn.role = "parameter"},
                 %b: tensor<3xf32> {nn.name = "b", nn.role = "parameter"},
-                %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"})
+                %x: tensor<2x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
     -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
   %0 = nn.einsum "bh,hk->bk" %x, %w : tensor<2x3xf32>, tensor<3x4xf32> -> tensor<2x4xf32>
   %1 = math.tanh %0 : tensor<2x4xf32>

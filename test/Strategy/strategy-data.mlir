@@ -47,3 +47,22 @@ func.func @update(%b: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"te
   %0 = arith.addf %b, %m : tensor<8xf32>
   return %0 : tensor<8xf32>
 }
+
+// -----
+
+// The batch need not be the first dimension; what has none is not split,
+// whatever its size.
+dist.mesh @mesh <["data"=2]>
+
+// CHECK-LABEL: func @forward
+// CHECK-SAME:    tensor<8x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, nn.name = "mask"
+// CHECK-SAME:    tensor<3x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"data"}]>, nn.batch_dim = 1 : i64, nn.name = "x"
+// CHECK-SAME:    -> (tensor<3x8xf32> {dist.sharding = #dist.sharding<@mesh, [{?}, {"data"}]>, nn.batch_dim = 1 : i64, nn.name = "y"
+// CHECK-SAME:    tensor<3xf32> {nn.name = "sums", nn.role = "output"})
+func.func @forward(%mask: tensor<8x8xf32> {nn.name = "mask", nn.role = "input"},
+                   %x: tensor<3x8xf32> {nn.batch_dim = 1 : i64, nn.name = "x", nn.role = "input"})
+    -> (tensor<3x8xf32> {nn.batch_dim = 1 : i64, nn.name = "y", nn.role = "output"},
+        tensor<3xf32> {nn.name = "sums", nn.role = "output"}) {
+  %0 = nn.reduce sum %x dims = [1] : tensor<3x8xf32> -> tensor<3xf32>
+  return %x, %0 : tensor<3x8xf32>, tensor<3xf32>
+}

@@ -66,6 +66,8 @@ Lowered lowerModel(const std::string &path, const Config &config,
   if (auto batch = config.dims.find("batch");
       batch != config.dims.end() && purpose != Purpose::Infer)
     lowered.info.batch = batch->second;
+  for (const auto &[name, source] : config.data.inputs)
+    lowered.info.sources[name] = source;
   if (config.data.labels != "next")
     lowered.info.labelsSource = config.data.labels;
   Diagnostics diagnostics(context, remarks);

@@ -86,6 +86,13 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
   return options;
 }
 
+void bindGivenInputs(Config &config, const std::vector<std::string> &names) {
+  for (const std::string &name : names)
+    if (auto found = config.data.inputs.find(name);
+        found != config.data.inputs.end())
+      found->second = name;
+}
+
 OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
                                   MLIRContext &context,
                                   std::optional<int64_t> batch,

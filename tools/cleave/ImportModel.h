@@ -37,6 +37,10 @@ ImportOptions importOptions(const Config &config,
                             std::optional<int64_t> batch = std::nullopt,
                             bool requireData = false);
 
+// Inputs among `names`, arrays that are given, are read from them even where the
+// configuration makes them up (a mask of ones), so that the graph keeps them.
+void bindGivenInputs(Config &config, const std::vector<std::string> &names);
+
 // Imports an ONNX file and brings it to compact nn IR. Fails with BadUsage.
 // With `readWeights`, ties are also found by content.
 mlir::OwningOpRef<mlir::ModuleOp> importModel(const std::string &path,

@@ -7,6 +7,7 @@
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/Transforms/Passes.h"
 #include "cleave/Partition/Passes.h"
 #include "cleave/Strategy/Passes.h"
 
@@ -48,6 +49,9 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
   if (!module)
     diagnostics.fail(BadUsage);
   checkNnModel(*module, path, config);
+  PassManager passes(&context);
+  passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
+  run(passes, *module, diagnostics);
   return module;
 }
 
@@ -76,6 +80,7 @@ void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   optimizer.weightDecay = config.train.weightDecay;
   optimizer.clipNorm = config.train.clipNorm;
   optimizer.noDecay = llvm::to_vector(config.train.noDecay);
+  optimizer.skipNonfinite = config.train.onNan == "skip";
   optimizer.tapGradients = tapGradients;
   passes.addPass(createAddOptimizerPass(optimizer));
   passes.addPass(createCanonicalizerPass());

@@ -42,7 +42,8 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
 def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
   let summary = "Split the batch";
   let description = [{
-    Dimension 0 of the inputs of a microbatch lies over `axis`. Each rank adds
+    The batch dimension (`nn.batch_dim`) of the inputs of a microbatch lies over
+    `axis`; an input without one is whole on every rank. Each rank adds
     up the gradients, the loss and the weight of its samples: at the boundary
     between `@loss_grad` and `@update` they are partial sums over the axis, so
     that they are reduced once per step, whatever the number of microbatches. In

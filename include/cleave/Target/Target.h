@@ -8,6 +8,9 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <map>
+#include <string>
+
 namespace cleave::target {
 
 /// The module's command lists as plain data. Reads what `rt-plan-memory` has
@@ -25,6 +28,8 @@ struct ManifestInfo {
   int64_t batch = 0; ///< 0: the samples of a microbatch times microbatches
   int64_t microbatches = 1;
   std::string labelsSource; ///< the array that is the labels; "": next tokens
+  /// The arrays that inputs are read from, where not called like the input.
+  std::map<std::string, std::string> sources;
 };
 
 /// The manifest of a planned module.

@@ -4,6 +4,7 @@
 #include "Classify.h"
 #include "Families.h"
 
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/Interfaces.h"
 
 #include <onnx/onnx_pb.h>
@@ -215,6 +216,59 @@ Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
   return shape;
 }
 
+static bool isSymbol(const ::onnx::TensorShapeProto::Dimension &dim) {
+  return dim.has_dim_param() && !dim.dim_param().empty();
+}
+
+std::string Importer::batchSymbol() const {
+  std::string first;
+  for (const ::onnx::ValueInfoProto *input : inputs) {
+    bool isTokens = input->name() == tokens;
+    const auto &shape = input->type().tensor_type().shape();
+    for (int index = 0; index < shape.dim_size(); ++index) {
+      const auto &dim = shape.dim(index);
+      if (!isSymbol(dim))
+        continue;
+      if (isTokens && index == 0)
+        return dim.dim_param();
+      if (tokens.empty() && dim.dim_param() == "batch")
+        return "batch";
+      if (tokens.empty() && index == 0 && first.empty())
+        first = dim.dim_param();
+    }
+  }
+  return first;
+}
+
+/// Whether the declared dimension has the size that the symbol is bound to:
+/// outputs are declared loosely.
+bool Importer::hasBatchAt(Value value, int64_t dim) const {
+  auto type = cast<RankedTensorType>(value.getType());
+  for (const Argument &argument : arguments)
+    if (argument.batchDim)
+      return dim < type.getRank() &&
+             type.getDimSize(dim) ==
+                 cast<RankedTensorType>(argument.value.getType())
+                     .getDimSize(*argument.batchDim);
+  return false;
+}
+
+std::optional<int64_t>
+Importer::batchDimOf(const ::onnx::ValueInfoProto &value) const {
+  std::optional<int64_t> found;
+  std::string symbol = batchSymbol();
+  const auto &shape = value.type().tensor_type().shape();
+  for (int index = 0; index < shape.dim_size(); ++index) {
+    const auto &dim = shape.dim(index);
+    if (!isSymbol(dim) || dim.dim_param() != symbol)
+      continue;
+    if (found)
+      return std::nullopt;
+    found = index;
+  }
+  return found;
+}
+
 LogicalResult Importer::bindInputs() {
   std::string complaints;
   for (const ::onnx::ValueInfoProto *input : inputs) {
@@ -262,9 +316,11 @@ LogicalResult Importer::bindInputs() {
     std::string role = name == tokens           ? "tokens"
                        : name == options.labels ? "labels"
                                                 : "input";
-    if (role != "input" || needed.count(name))
-      values[name] = Operand(addArgument(RankedTensorType::get(*shape, element),
-                                         name, role, nullptr));
+    if (role == "input" && !needed.count(name))
+      continue;
+    values[name] = Operand(addArgument(RankedTensorType::get(*shape, element),
+                                       name, role, nullptr));
+    arguments.back().batchDim = batchDimOf(*input);
   }
   if (!complaints.empty())
     return error() << "has inputs that cannot be used:" << complaints;
@@ -480,6 +536,9 @@ DictionaryAttr Importer::attributesOf(const Argument &argument) {
   NamedAttrList attributes;
   attributes.set(nn::kNameAttr, builder.getStringAttr(argument.name));
   attributes.set(nn::kRoleAttr, builder.getStringAttr(argument.role));
+  if (argument.batchDim)
+    attributes.set(nn::kBatchDimAttr,
+                   builder.getI64IntegerAttr(*argument.batchDim));
   if (argument.tensor) {
     const ByteRange &range = argument.tensor->range;
     attributes.set(
@@ -535,6 +594,10 @@ LogicalResult Importer::finish() {
     NamedAttrList attributes;
     attributes.set(nn::kNameAttr, builder.getStringAttr(name));
     attributes.set(nn::kRoleAttr, builder.getStringAttr("output"));
+    for (const auto &output : model.graph().output())
+      if (std::optional<int64_t> dim = batchDimOf(output);
+          dim && output.name() == name && hasBatchAt(*value, *dim))
+        attributes.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(*dim));
     resultAttributes.push_back(attributes.getDictionary(&context));
   }
   // Bytes that are not there.

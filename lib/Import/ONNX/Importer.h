@@ -11,6 +11,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <optional>
 #include <set>
 
 namespace onnx {
@@ -32,6 +33,7 @@ private:
     mlir::Value value;
     std::string name, role;
     const TensorRef *tensor = nullptr;
+    std::optional<int64_t> batchDim;
   };
 
   // In order.
@@ -51,6 +53,11 @@ private:
   }
   void markNeeded();
   llvm::Expected<Shape> shapeOf(const ::onnx::ValueInfoProto &input);
+  /// The symbol that counts the samples; empty: the file does not say.
+  std::string batchSymbol() const;
+  /// The one dimension of that symbol.
+  std::optional<int64_t> batchDimOf(const ::onnx::ValueInfoProto &value) const;
+  bool hasBatchAt(mlir::Value value, int64_t dim) const;
   /// The operand of a value name; null where its producer failed.
   const Operand *lookUp(const std::string &name, std::string &why);
   llvm::Expected<Operand> fromFile(const TensorRef &tensor);

@@ -18,6 +18,7 @@ void buildImportPipeline(OpPassManager &manager) {
   simplify.parameterViews = true;
   function.addPass(createSimplifyPass(simplify));
   function.addPass(createVerifyConstantsPass());
+  function.addPass(createMarkBatchPass());
 }
 
 void registerImportPipeline() {

@@ -242,6 +242,8 @@ int CheckCommand::run() const {
   LoadedConfig loaded = loadConfigOrFail(*this);
   Config &config = loaded.config;
   Mesh mesh = resolveMeshOrFail(config, *this);
+  if (!inputs.empty())
+    bindGivenInputs(config, NpzReader(inputs).names());
 
   mlir::MLIRContext context;
   registerAll(context);

@@ -4,6 +4,9 @@
 #include "CompileModel.h"
 #include "commands/Commands.h"
 
+#include "cleave/io/Error.h"
+#include "cleave/io/Npy.h"
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -51,6 +54,15 @@ struct Options : CommonOptions {
   ::execv(program.c_str(), argv.data());
   throw Failure(RunFailed,
                 "'" + program + "' cannot be started: " + std::strerror(errno));
+}
+
+// The names of the arrays of a file.
+std::vector<std::string> namesIn(const std::string &path) {
+  try {
+    return NpzReader(path).names();
+  } catch (const Error &error) {
+    throw Failure(driver::ExitCode(int(error.code)), error.what());
+  }
 }
 
 std::shared_ptr<Options> addFlags(CLI::App &app,
@@ -105,6 +117,7 @@ std::function<int()> driver::addInfer(CLI::App &app) {
     Mesh mesh = resolveMeshOrFail(loaded.config, *options);
     checkLauncher(mesh.ranks());
     requireFile(options->flags.infer.inputs, "an .npz");
+    bindGivenInputs(loaded.config, namesIn(options->flags.infer.inputs));
     std::string folder = compileCached(options->model, loaded.config, mesh,
                                        Purpose::Infer, options->cache);
     become(*options, folder, "infer");

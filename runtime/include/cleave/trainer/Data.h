@@ -43,6 +43,8 @@ public:
   /// Writes one sample of `input` (the part of its shape after dimension 0).
   virtual void fill(const ManifestInput &input, Split split, int64_t sample,
                     std::byte *out) const = 0;
+  /// Writes the whole of an input without a batch dimension.
+  virtual void fillWhole(const ManifestInput &input, std::byte *out) const = 0;
   /// One line that says what was found.
   virtual std::string summary() const = 0;
 };

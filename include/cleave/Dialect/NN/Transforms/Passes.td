@@ -117,6 +117,42 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
 }
 
+def MarkBatchPass : Pass<"nn-mark-batch", "::mlir::func::FuncOp"> {
+  let summary = "Find the dimension of each input and output that counts samples";
+  let description = [{
+    Not every input or output has the samples of a microbatch along dimension 0: a
+    mask is [sequence, sequence], an output may be [sequence, batch, classes], or a sum over
+    all. Inputs that carry `nn.batch_dim` (from the model's symbolic dimensions)
+    start; where none does, dimension 0 of the tokens, else of the first input.
+    The factors of the operations carry the batch on, forwards and backwards, also
+    as the major part of a product ([batch * sequence]). A dimension found so
+    is noted as `nn.batch_dim`. An output that depends on several samples at once, or has no one
+    dimension for them, is marked `nn.whole_call`: it is right only for
+    exactly the samples of one call.
+
+    Before:
+    ```mlir
+    func.func @forward(%x: tensor<4x3xf32> {nn.name = "x", nn.role = "input"})
+        -> (tensor<3x4xf32> {nn.name = "t", nn.role = "output"}, tensor<3xf32> {nn.name = "sums", nn.role = "output"}) {
+      %0 = nn.transpose %x [1, 0] : tensor<4x3xf32> -> tensor<3x4xf32>
+      %1 = nn.reduce sum %x dims = [0] : tensor<4x3xf32> -> tensor<3xf32>
+      return %0, %1 : tensor<3x4xf32>, tensor<3xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @forward(%x: tensor<4x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+        -> (tensor<3x4xf32> {nn.batch_dim = 1 : i64, nn.name = "t", nn.role = "output"},
+            tensor<3xf32> {nn.name = "sums", nn.role = "output", nn.whole_call}) {
+      %0 = nn.transpose %x [1, 0] : tensor<4x3xf32> -> tensor<3x4xf32>
+      %1 = nn.reduce sum %x dims = [0] : tensor<4x3xf32> -> tensor<3xf32>
+      return %0, %1 : tensor<3x4xf32>, tensor<3xf32>
+    }
+    ```
+  }];
+}
+
 def VerifyConstantsPass : Pass<"nn-verify-constants", "::mlir::func::FuncOp"> {
   let summary = "Refuse constants above a size in the IR";
   let description = [{

@@ -1,0 +1,41 @@
+// What is said of arguments and results beside name and role: which dimension
+// counts the samples of a call, which parameters are frozen.
+
+#ifndef CLEAVE_DIALECT_NN_IR_BATCH_H
+#define CLEAVE_DIALECT_NN_IR_BATCH_H
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include <optional>
+
+namespace cleave::nn {
+
+/// The dimension; -1 says that there is none. See `nn-mark-batch`.
+inline constexpr llvm::StringLiteral kBatchDimAttr = "nn.batch_dim";
+/// Of a result that is a function of all samples of a call together, so that
+/// neither calls nor padding may cut the samples differently.
+inline constexpr llvm::StringLiteral kWholeCallAttr = "nn.whole_call";
+
+/// Of a constant that is a parameter of the model, but is not trained.
+inline constexpr llvm::StringLiteral kFrozenAttr = "nn.frozen";
+
+/// The batch dimension of an argument or result with these attributes. Where
+/// nothing is said, tokens, labels and sample_ids have it first, and no other
+/// role has one.
+inline std::optional<int64_t> batchDimOf(mlir::DictionaryAttr attrs,
+                                         int64_t rank) {
+  std::optional<int64_t> dim;
+  if (!attrs)
+    return dim;
+  if (auto said = attrs.getAs<mlir::IntegerAttr>(kBatchDimAttr)) {
+    dim = said.getInt();
+  } else if (auto role = attrs.getAs<mlir::StringAttr>(kRoleAttr)) {
+    if (role == "tokens" || role == "labels" || role == "sample_ids")
+      dim = 0;
+  }
+  return dim && *dim >= 0 && *dim < rank ? dim : std::nullopt;
+}
+
+} // namespace cleave::nn
+
+#endif
