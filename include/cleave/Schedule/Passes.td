@@ -43,8 +43,9 @@ def VerifyOrderPass : Pass<"rt-verify-order", "::mlir::ModuleOp"> {
     All ranks run one list, so they issue collectives in one order. What is left
     to prove, and is an error otherwise: each collective that only starts is
     ended by exactly one `rt.wait`, and nothing reads its results, or overwrites
-    them or its operands, before. The IR does not change. Accepted, for example:
+    them or its operands, before.
 
+    Before:
     ```mlir
     func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {
       %1:2 = rt.collective all_reduce(%x) group = [0, 1, 2] layout = [1, 8, 1, 8] purpose = "gradient"
@@ -53,6 +54,8 @@ def VerifyOrderPass : Pass<"rt-verify-order", "::mlir::ModuleOp"> {
       return %2 : tensor<8xf32>
     }
     ```
+
+    After: the same. Without the `rt.wait` it would be an error.
   }];
 }
 
