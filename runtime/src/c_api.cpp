@@ -362,10 +362,13 @@ int64_t cleave_allocation_count(void) { return allocations.load(); }
 
 void cleave_prepare_process(int32_t ranks, int32_t threads_per_rank,
                             char **argv) {
-  int64_t threads = int64_t(ranks) * std::max(threads_per_rank, 1);
-  if (threads <= static_cast<int64_t>(std::thread::hardware_concurrency()) ||
-      getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
+  if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
     return;
-  setenv("GOMP_SPINCOUNT", "0", 0);
+  // Some tens of microseconds cover the gap between two commands. The default
+  // is milliseconds, in which the thread waited for may not get a core.
+  int64_t threads = int64_t(ranks) * std::max(threads_per_rank, 1);
+  bool enough =
+      threads <= static_cast<int64_t>(std::thread::hardware_concurrency());
+  setenv("GOMP_SPINCOUNT", enough ? "2000" : "0", 0);
   execv("/proc/self/exe", argv);
 }

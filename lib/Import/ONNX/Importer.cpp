@@ -12,6 +12,8 @@
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <set>
+
 using namespace mlir;
 using llvm::Error;
 using llvm::Expected;
@@ -91,6 +93,37 @@ LogicalResult Importer::checkSupport() {
   }
   // Lowering goes on all the same, for a list that is whole.
   return success();
+}
+
+// Exporters store equal initializers once: the gains (1) and biases (0) of a
+// model that was never trained become one tensor, which is one parameter.
+void Importer::warnOfMergedVectors() {
+  std::map<std::string, int> readers;
+  for (const FlatNode &node : model.nodes())
+    for (const std::string &name :
+         std::set<std::string>(node.proto->input().begin(),
+                               node.proto->input().end()))
+      ++readers[name];
+  int merged = 0, most = 0;
+  std::string name;
+  for (const Argument &argument : arguments) {
+    if (argument.role != "parameter" || !argument.tensor ||
+        argument.tensor->shape.size() != 1)
+      continue;
+    int count = readers[argument.name];
+    merged += count > 1;
+    if (count > most) {
+      most = count;
+      name = argument.name;
+    }
+  }
+  if (merged)
+    emitWarning(model.location())
+        << merged << (merged == 1 ? " vector is" : " vectors are")
+        << " read by several nodes each, '" << name << "' by " << most
+        << ", and train as one parameter each: exporters merge tensors of equal "
+           "bytes, such as gains and biases before any training; to keep them "
+           "apart, export after a step of training";
 }
 
 Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
@@ -322,6 +355,7 @@ LogicalResult Importer::finish() {
   if (!missing.empty())
     emitRemark(model.location()) << "lacks bytes of weights:" << missing;
 
+  warnOfMergedVectors();
   auto end = func::ReturnOp::create(builder, model.location(), results);
   // Parameters, then constants, each by first use, then inputs.
   auto key = [&](const Argument &argument) {

@@ -42,6 +42,8 @@ private:
   mlir::LogicalResult findOutputs();
   mlir::LogicalResult bindDims();
   mlir::LogicalResult checkSupport();
+  /// Warns of vectors that several nodes read as their own.
+  void warnOfMergedVectors();
   mlir::LogicalResult bindInputs();
   mlir::LogicalResult bindTies();
   void lowerNodes();

@@ -234,10 +234,11 @@ cleave_status cleave_session_inject_failure(cleave_session *session,
  * cleaveStepPool, less those that recycling served; otherwise 0. */
 int64_t cleave_allocation_count(void);
 
-/* To be called first in main(). When ranks * threads exceed the cores, threads
- * that spin while waiting ruin the run; libgomp reads GOMP_SPINCOUNT while it
- * is loaded, so this sets it and re-executes the program once. Returns if
- * nothing was to do, or if it could not be done (only slower, then). */
+/* To be called first in main(). Threads that spin for long while waiting ruin
+ * the run when ranks * threads exceed the cores, or when others use them too;
+ * libgomp reads GOMP_SPINCOUNT while it is loaded, so this sets it and
+ * re-executes the program once. Returns if GOMP_SPINCOUNT or OMP_WAIT_POLICY is
+ * set, or if it could not be done (only slower, then). */
 void cleave_prepare_process(int32_t ranks, int32_t threads_per_rank,
                             char **argv);
 

@@ -154,6 +154,18 @@ def mask():
     return b.model(18)
 
 
+def merged():
+    """One vector is the gain of two products."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, ["batch", 4])
+    gain = b.parameter("gain", ramp(4))
+    for name in ("w0", "w1"):
+        x = b.op("MatMul", b.op("Mul", x, gain), b.parameter(name, ramp(4, 4)))
+    b.op("Add", x, b.parameter("bias", ramp(4)), out="y")
+    b.output("y", F32, ["batch", 4])
+    return b.model(18)
+
+
 def main():
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
