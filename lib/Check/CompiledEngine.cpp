@@ -2,6 +2,7 @@
 // are threads of this process.
 
 #include "cleave/Check/Engine.h"
+
 #include "cleave/Check/Views.h"
 
 #include "cleave/Codegen/Codegen.h"
@@ -9,6 +10,7 @@
 #include "cleave/Driver/Backend.h"
 #include "cleave/Memory/Boundary.h"
 #include "cleave/Target/Target.h"
+#include "cleave/program_io.h"
 #include "cleave/runtime.h"
 
 #include "mlir/IR/Diagnostics.h"

@@ -2,6 +2,8 @@
 
 #include "Emit.h"
 
+#include "cleave/program_io.h"
+
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Target/Target.h"
 

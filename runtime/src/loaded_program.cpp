@@ -3,6 +3,8 @@
 
 #include "loaded_program.h"
 
+#include "cleave/program_io.h"
+
 #include "error.h"
 #include "tiles.h"
 

@@ -11,16 +11,22 @@ using namespace cleave::sharding;
 
 namespace {
 
-ShardingRule broadcast(nn::BroadcastOp op) {
-  ShardingRule rule;
-  TensorFactors result = addFactors(rule, shapeOf(op.getResult())), input;
-  for (int64_t dim : op.getDims())
-    input.push_back(result[dim]);
+/// The rule of an operation that only moves the elements of one tensor.
+ShardingRule moves(ShardingRule rule, const TensorFactors &input,
+                   const TensorFactors &result) {
   rule.operands = {input};
   rule.results = {result};
   rule.linear = {{0}};
   rule.movement = true;
   return rule;
+}
+
+ShardingRule broadcast(nn::BroadcastOp op) {
+  ShardingRule rule;
+  TensorFactors result = addFactors(rule, shapeOf(op.getResult())), input;
+  for (int64_t dim : op.getDims())
+    input.push_back(result[dim]);
+  return moves(std::move(rule), input, result);
 }
 
 /// Both shapes spell one row-major order. What they have in common, major
@@ -72,11 +78,7 @@ ShardingRule reshape(nn::ReshapeOp op) {
       }
     }
   }
-  rule.operands = {input};
-  rule.results = {result};
-  rule.linear = {{0}};
-  rule.movement = true;
-  return rule;
+  return moves(std::move(rule), input, result);
 }
 
 ShardingRule transpose(nn::TransposeOp op) {
@@ -84,11 +86,7 @@ ShardingRule transpose(nn::TransposeOp op) {
   TensorFactors input = addFactors(rule, shapeOf(op.getInput())), result;
   for (int64_t dim : op.getPermutation())
     result.push_back(input[dim]);
-  rule.operands = {input};
-  rule.results = {result};
-  rule.linear = {{0}};
-  rule.movement = true;
-  return rule;
+  return moves(std::move(rule), input, result);
 }
 
 /// Dimensions taken whole pass through; the others must be whole.
@@ -106,11 +104,7 @@ ShardingRule slice(nn::SliceOp op) {
       result.push_back({rule.addFactor(to[dim], FactorKind::NeedReplication)});
     }
   }
-  rule.operands = {input};
-  rule.results = {result};
-  rule.linear = {{0}};
-  rule.movement = true;
-  return rule;
+  return moves(std::move(rule), input, result);
 }
 
 /// The sizes of the box follow the tile.

@@ -3,7 +3,7 @@
 // end to end without a compiler.
 #include "cleave/io/File.h"
 #include "cleave/manifest.h"
-#include "cleave/program.h"
+#include "cleave/program_io.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -3,7 +3,7 @@
 #ifndef CLEAVE_UNITTEST_RUNTIME_HELPERS_H
 #define CLEAVE_UNITTEST_RUNTIME_HELPERS_H
 
-#include "cleave/program.h"
+#include "cleave/program_io.h"
 #include "cleave/runtime.h"
 
 #include <algorithm>

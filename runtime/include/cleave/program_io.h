@@ -1,0 +1,272 @@
+// A compiled program as bytes: `program.bin`.
+//
+// The compiler calls serialize(), the runtime deserialize(). Both see one list
+// of fields per struct (the fields() functions), so writer and reader cannot
+// drift apart.
+
+#ifndef CLEAVE_PROGRAM_IO_H
+#define CLEAVE_PROGRAM_IO_H
+
+#include "cleave/program.h"
+
+#include <cstring>
+#include <type_traits>
+
+namespace cleave::program {
+
+inline constexpr uint32_t formatVersion = 1;
+
+// The fields of each struct, in the order of the file.
+template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
+template <class A> void fields(A &a, SubAxis &x) { a(x.axis, x.pre, x.size); }
+template <class A> void fields(A &a, Arena &x) {
+  a(x.name, x.lifespan, x.size);
+}
+template <class A> void fields(A &a, BufferRef &x) {
+  a(x.arena, x.offset, x.axisCoef);
+}
+template <class A> void fields(A &a, Boundary &x) {
+  a(x.name, x.onnxName, x.tie, x.role, x.of, x.dtype, x.globalShape,
+    x.viewShape, x.viewPerm, x.sharding, x.localShape, x.partial, x.partialOp,
+    x.buffer);
+}
+template <class A> void fields(A &a, Kernel &x) { a(x.symbol, x.numArgs); }
+template <class A> void fields(A &a, Launch &x) {
+  a(x.kernel, x.args, x.extent, x.grain);
+}
+template <class A> void fields(A &a, MatrixRef &x) {
+  a(x.buffer, x.batchStrides, x.rowStride, x.colStride);
+}
+template <class A> void fields(A &a, Gemm &x) {
+  a(x.dtype, x.batch, x.m, x.n, x.k, x.a, x.b, x.c, x.alpha, x.accumulate,
+    x.bias, x.activation, x.preActivation, x.workspace, x.workspaceSize);
+}
+template <class A> void fields(A &a, AttentionRef &x) {
+  a(x.buffer, x.strides);
+}
+template <class A> void fields(A &a, Attention &x) {
+  a(x.backward, x.dtype, x.b, x.qLen, x.kLen, x.n, x.g, x.d, x.dv, x.q, x.k,
+    x.v, x.o, x.lse, x.dO, x.dq, x.dk, x.dV, x.scale, x.causal, x.queryOffset,
+    x.keyOffset, x.mask, x.maskRef, x.queryPositions, x.keyPositions,
+    x.queryPositionStrides, x.keyPositionStrides, x.workspace, x.workspaceSize);
+}
+template <class A> void fields(A &a, Transfer &x) {
+  a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);
+}
+template <class A> void fields(A &a, Collective &x) {
+  a(x.kind, x.reduce, x.dtype, x.group, x.parts, x.purpose, x.token, x.sources,
+    x.root);
+}
+template <class A> void fields(A &a, Wait &x) { a(x.token); }
+template <class A> void fields(A &a, Copy &x) {
+  a(x.src, x.dst, x.elementSize, x.shape, x.srcStrides, x.dstStrides);
+}
+template <class A> void fields(A &a, Fill &x) {
+  a(x.dst, x.elementSize, x.count, x.pattern);
+}
+template <class A> void fields(A &a, Command &x) { a(x.op, x.source, x.flops); }
+template <class A> void fields(A &a, Lifetime &x) {
+  a(x.name, x.arena, x.offset, x.size, x.first, x.last);
+}
+template <class A> void fields(A &a, Action &x) {
+  a(x.name, x.rankClass, x.commands, x.lifetimes);
+}
+template <class A> void fields(A &a, Program &x) {
+  a(x.strings, x.mesh, x.rankClass, x.arenas, x.kernels, x.boundary, x.actions,
+    x.threadsPerRank, x.meta);
+}
+
+// The largest enumerator of each enum in the file, so that a damaged byte is
+// found while reading.
+constexpr uint8_t last(DType) { return uint8_t(lastDType); }
+constexpr uint8_t last(Lifespan) { return uint8_t(Lifespan::Transient); }
+constexpr uint8_t last(ReduceOp) { return uint8_t(ReduceOp::Min); }
+constexpr uint8_t last(Activation) { return uint8_t(Activation::Silu); }
+constexpr uint8_t last(MaskKind) { return uint8_t(MaskKind::Additive); }
+constexpr uint8_t last(CollectiveKind) { return uint8_t(lastCollectiveKind); }
+
+// Little-endian integers of fixed width; a vector or string is a u64 length
+// and its elements; a variant is a u8 index and the alternative.
+class Writer {
+public:
+  template <class... Ts> void operator()(Ts &...xs) { (value(xs), ...); }
+  std::string take() { return std::move(bytes); }
+
+private:
+  template <class T> void value(T &x) {
+    if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
+      bytes.push_back(static_cast<char>(x));
+    } else if constexpr (std::is_floating_point_v<T>) {
+      uint64_t bits;
+      static_assert(sizeof(T) == sizeof(bits));
+      std::memcpy(&bits, &x, sizeof(bits));
+      value(bits);
+    } else if constexpr (std::is_integral_v<T>) {
+      auto bits = static_cast<std::make_unsigned_t<T>>(x);
+      for (size_t i = 0; i < sizeof(T); ++i)
+        bytes.push_back(static_cast<char>(uint64_t(bits) >> (8 * i)));
+    } else {
+      fields(*this, x);
+    }
+  }
+  void value(std::string &x) {
+    length(x.size());
+    bytes += x;
+  }
+  template <class T> void value(std::vector<T> &xs) {
+    length(xs.size());
+    for (T &x : xs)
+      value(x);
+  }
+  template <class T, size_t N> void value(std::array<T, N> &xs) {
+    for (T &x : xs)
+      value(x);
+  }
+  template <class S, class T> void value(std::pair<S, T> &x) {
+    value(x.first);
+    value(x.second);
+  }
+  template <class... Ts> void value(std::variant<Ts...> &x) {
+    bytes.push_back(static_cast<char>(x.index()));
+    std::visit([&](auto &alternative) { value(alternative); }, x);
+  }
+  void length(uint64_t n) { value(n); }
+
+  std::string bytes;
+};
+
+// After a failure every further read gives zeros, and ok() is false.
+class Reader {
+public:
+  explicit Reader(std::string_view bytes) : bytes(bytes) {}
+  template <class... Ts> void operator()(Ts &...xs) { (value(xs), ...); }
+  bool ok() const { return good; }
+  size_t position() const { return at; }
+  bool atEnd() const { return at == bytes.size(); }
+
+private:
+  uint64_t integer(size_t width) {
+    if (!good || bytes.size() - at < width) {
+      good = false;
+      return 0;
+    }
+    uint64_t bits = 0;
+    for (size_t i = 0; i < width; ++i)
+      bits |= uint64_t(static_cast<unsigned char>(bytes[at + i])) << (8 * i);
+    at += width;
+    return bits;
+  }
+  template <class T> void value(T &x) {
+    if constexpr (std::is_enum_v<T>) {
+      uint64_t bits = integer(1);
+      if (bits > last(T{}))
+        good = false;
+      x = good ? static_cast<T>(bits) : T{};
+    } else if constexpr (std::is_same_v<T, bool>) {
+      uint64_t bits = integer(1);
+      if (bits > 1)
+        good = false;
+      x = good && bits == 1;
+    } else if constexpr (std::is_floating_point_v<T>) {
+      uint64_t bits = integer(8);
+      std::memcpy(&x, &bits, sizeof(bits));
+    } else if constexpr (std::is_integral_v<T>) {
+      x = static_cast<T>(integer(sizeof(T)));
+    } else {
+      fields(*this, x);
+    }
+  }
+  // Every element takes at least a byte, so a length beyond what is left is
+  // damage; checking it first keeps a bad file from exhausting memory.
+  uint64_t length() {
+    uint64_t n = integer(8);
+    if (n > bytes.size() - at)
+      good = false;
+    return good ? n : 0;
+  }
+  void value(std::string &x) {
+    uint64_t n = length();
+    x.assign(bytes.substr(at, n));
+    at += n;
+  }
+  template <class T> void value(std::vector<T> &xs) {
+    uint64_t n = length();
+    xs.clear();
+    for (uint64_t i = 0; i < n && good; ++i)
+      value(xs.emplace_back());
+  }
+  template <class T, size_t N> void value(std::array<T, N> &xs) {
+    for (T &x : xs)
+      value(x);
+  }
+  template <class S, class T> void value(std::pair<S, T> &x) {
+    value(x.first);
+    value(x.second);
+  }
+  template <size_t I = 0, class... Ts>
+  void alternative(std::variant<Ts...> &x, size_t index) {
+    if constexpr (I < sizeof...(Ts)) {
+      if (I == index)
+        return value(x.template emplace<I>());
+      return alternative<I + 1>(x, index);
+    } else {
+      good = false;
+    }
+  }
+  template <class... Ts> void value(std::variant<Ts...> &x) {
+    alternative(x, integer(1));
+  }
+
+  std::string_view bytes;
+  size_t at = 0;
+  bool good = true;
+};
+
+inline constexpr std::string_view formatMagic = "CLEAVEPR";
+
+// Equal programs give equal bytes.
+inline std::string serialize(const Program &program) {
+  Writer writer;
+  std::string magic(formatMagic);
+  uint32_t version = formatVersion;
+  writer(magic, version, const_cast<Program &>(program));
+  return writer.take();
+}
+
+// False, with a message, when the bytes are not a program of this version.
+inline bool deserialize(std::string_view bytes, Program &program,
+                        std::string &error) {
+  Reader reader(bytes);
+  std::string magic;
+  uint32_t version = 0;
+  reader(magic);
+  if (!reader.ok() || magic != formatMagic) {
+    error = "not a cleave program (wrong magic)";
+    return false;
+  }
+  reader(version);
+  if (version != formatVersion) {
+    error = "program format version " + std::to_string(version) +
+            ", expected " + std::to_string(formatVersion) +
+            "; compile the model again";
+    return false;
+  }
+  program = Program();
+  reader(program);
+  if (!reader.ok()) {
+    error = "damaged or truncated program at byte " +
+            std::to_string(reader.position()) + " of " +
+            std::to_string(bytes.size());
+    return false;
+  }
+  if (!reader.atEnd()) {
+    error = std::to_string(bytes.size() - reader.position()) +
+            " bytes after the end of the program";
+    return false;
+  }
+  return true;
+}
+
+} // namespace cleave::program
+
+#endif // CLEAVE_PROGRAM_IO_H
