@@ -120,8 +120,14 @@ CheckpointState readCheckpointState(const std::string &path,
   if (!fs::is_directory(path, ignored))
     throw InputError(path + ": is no checkpoint folder");
   std::string file = (fs::path(path) / "state.json").string();
-  if (!fs::exists(file, ignored))
-    throw InputError(path + ": is no whole checkpoint: state.json is missing");
+  if (!fs::exists(file, ignored)) {
+    std::string inside = latestCheckpoint(path);
+    throw InputError(path +
+                     (inside.empty()
+                          ? ": is no whole checkpoint: state.json is missing"
+                          : ": is the folder of a run; its last checkpoint is " +
+                                inside));
+  }
   Json json = Json::parse(readTextFile(file), nullptr, false);
   CheckpointState state;
   try {

@@ -347,6 +347,7 @@ class BadInput(unittest.TestCase):
                      self.command("infer", *self.model, "--inputs", "in.npz", "--outputs",
                                   "new.npz", "--weights", "b/checkpoint-000001"))
         resume("nowhere: is no checkpoint folder", "nowhere")
+        resume("a: is the folder of a run; its last checkpoint is a/checkpoint-000002", "a")
         for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
             file = self.folder / "a" / "checkpoint-000002" / name
             raw = file.read_bytes()

@@ -276,6 +276,11 @@ class Training(unittest.TestCase):
                     head = weights["table"].T if tied else weights["head"]
                     np.testing.assert_allclose(logits(model, out, *flags, *mesh),
                                                model_of(weights, head), rtol=1e-4, atol=1e-4)
+        # What was found is said, what was not is not.
+        for model, said in ((same, self.assertIn), (apart, self.assertNotIn)):
+            done = support.run(support.CLEAVE, "check", model, "--steps", 1)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said("'head' has the elements of 'table', transposed: they are tied", done.stderr)
         # Two tensors of other shapes cannot be one.
         done = support.run(support.CLEAVE, "train", same, "--data", self.data, "--cache",
                            self.folder / "cache", "--set", 'train.tie=[["table", "w"]]')

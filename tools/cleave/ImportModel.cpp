@@ -112,8 +112,14 @@ OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
       bool known = false;
       for (const Tie &other : options.ties)
         known |= other.copy == tie.copy || other.primary == tie.copy;
-      if (!known)
-        options.ties.push_back(tie);
+      if (known)
+        continue;
+      options.ties.push_back(tie);
+      // Copies of a model that is yet to be trained could be meant to part.
+      emitRemark(NameLoc::get(StringAttr::get(&context, path)))
+          << "'" << tie.copy << "' has the elements of '" << tie.primary << "'"
+          << (tie.transposed ? ", transposed" : "")
+          << ": they are tied, one parameter";
     }
   }
   OwningOpRef<ModuleOp> module = importOnnx(path, options, context);
