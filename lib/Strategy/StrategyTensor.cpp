@@ -18,7 +18,7 @@ using namespace cleave::strategy;
 namespace {
 
 /// A class is not worth its communication if a FLOP that it divides costs this
-/// many times the bytes of the first class taken.
+/// many times the bytes of the best class that communicates.
 constexpr double kWorstCost = 32;
 
 struct StrategyTensorPass
@@ -75,7 +75,8 @@ struct StrategyTensorPass
       }
       if (!next || nextRatio * kWorstCost < best)
         break;
-      best = std::max(best, nextRatio);
+      if (next->partialBytes > 0) // what is free is no measure
+        best = std::max(best, nextRatio);
       chosen.push_back(next);
       for (unsigned contraction : next->divides)
         divided[contraction] = true;
