@@ -1,0 +1,204 @@
+// The reductions of a kernel: how values combine, and those that run one
+// element after the other.
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::codegen;
+using namespace cleave::kernels;
+
+/// Sums of more addends than this are summed in blocks of as many, which keeps
+/// the rounding error of long sums small.
+static constexpr int64_t kSumBlock = 64;
+
+Value Emitter::identity(nn::Combiner combiner, Type type) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr attr;
+  if (combiner == nn::Combiner::Sum) {
+    attr = b.getZeroAttr(element);
+  } else if (auto floats = dyn_cast<FloatType>(element)) {
+    bool negative = combiner == nn::Combiner::Max;
+    attr = b.getFloatAttr(
+        element, APFloat::getInf(floats.getFloatSemantics(), negative));
+  } else {
+    unsigned width = element.getIntOrFloatBitWidth();
+    bool boolean = width == 1, max = combiner == nn::Combiner::Max;
+    APInt value = boolean ? APInt(1, max ? 0 : 1)
+                  : max   ? APInt::getSignedMinValue(width)
+                          : APInt::getSignedMaxValue(width);
+    attr = b.getIntegerAttr(element, value);
+  }
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = DenseElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(b, attr);
+}
+
+Value Emitter::combine(nn::Combiner combiner, Value x, Value y) {
+  Type element = getElementTypeOrSelf(x.getType());
+  bool floats = isa<FloatType>(element), boolean = element.isInteger(1);
+  switch (combiner) {
+  case nn::Combiner::Sum:
+    return floats ? Value(arith::AddFOp::create(b, x, y))
+                  : Value(arith::AddIOp::create(b, x, y));
+  case nn::Combiner::Max:
+    if (boolean)
+      return arith::OrIOp::create(b, x, y);
+    return floats ? Value(arith::MaximumFOp::create(b, x, y))
+                  : Value(arith::MaxSIOp::create(b, x, y));
+  case nn::Combiner::Min:
+    if (boolean)
+      return arith::AndIOp::create(b, x, y);
+    return floats ? Value(arith::MinimumFOp::create(b, x, y))
+                  : Value(arith::MinSIOp::create(b, x, y));
+  }
+  llvm_unreachable("all combiners are covered");
+}
+
+/// Combines the lanes pairwise: always in the same order.
+Value Emitter::horizontal(nn::Combiner combiner, Value vector) {
+  for (int64_t half = lanes / 2; half >= 1; half /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t i = 0; i < half; ++i) {
+      low.push_back(i);
+      high.push_back(half + i);
+    }
+    Value a = vector::ShuffleOp::create(b, vector, vector, low);
+    Value c = vector::ShuffleOp::create(b, vector, vector, high);
+    vector = combine(combiner, a, c);
+  }
+  return vector::ExtractOp::create(b, vector, 0);
+}
+
+/// What must be known before the reductions that `node` needs: sequential
+/// reductions below it.
+static void collectSequential(const Node *node,
+                              llvm::SmallPtrSetImpl<const Node *> &seen,
+                              llvm::SmallPtrSetImpl<const Reduction *> &found) {
+  if (!node || !seen.insert(node).second)
+    return;
+  if (node->reduction && !node->reduction->perRow()) {
+    found.insert(node->reduction);
+    return;
+  }
+  for (const Node *operand : node->operands)
+    collectSequential(operand, seen, found);
+  collectSequential(node->guard, seen, found);
+  for (auto [var, factor] : node->index.terms())
+    collectSequential(var->node, seen, found);
+}
+
+/// A loop over what is reduced, for all reductions of the same extent that can
+/// share it and all copies of the current vectors.
+void Emitter::emitSequential(const Reduction *wanted) {
+  // Reductions whose inputs need others come after those.
+  auto missing = [&](const Reduction *reduction) {
+    llvm::SmallPtrSet<const Node *, 16> seen;
+    llvm::SmallPtrSet<const Reduction *, 4> found;
+    collectSequential(reduction->input, seen, found);
+    SmallVector<const Reduction *> result;
+    for (const Reduction *other : found)
+      if (!scopeOf(other->outcome->loops).values.contains({other->outcome, 0}))
+        result.push_back(other);
+    return result;
+  };
+  for (const Reduction *other : missing(wanted))
+    emitSequential(other);
+
+  Scope &scope = scopeOf(wanted->outcome->loops);
+  SmallVector<const Reduction *> group;
+  for (const Reduction &reduction : plan.reductions)
+    if (reduction.sequence == wanted->sequence &&
+        reduction.outcome->loops == wanted->outcome->loops &&
+        reduction.outcome->stage <= wanted->outcome->stage &&
+        !scope.values.contains({reduction.outcome, 0}) &&
+        missing(&reduction).empty())
+      group.push_back(&reduction);
+
+  bool vectors = isLane(wanted->outcome);
+  int copies = vectors ? copyCount : 1;
+  OpBuilder::InsertionGuard guard(b);
+
+  // Inner scopes must not see what is written into an outer one.
+  std::vector<std::unique_ptr<Scope>> hidden;
+  while (scopes.back().get() != &scope) {
+    hidden.insert(hidden.begin(), std::move(scopes.back()));
+    scopes.pop_back();
+  }
+  moveTo(scope);
+  // The loop must precede the inner scopes' operation.
+  Block *block = scope.block;
+  Block *rest = nullptr;
+  if (!hidden.empty()) {
+    rest = new Block();
+    rest->getOperations().splice(rest->begin(), block->getOperations(),
+                                 hidden.front()->op->getIterator(),
+                                 block->end());
+  }
+
+  SmallVector<Value> start;
+  for (const Reduction *reduction : group)
+    for (int copy = 0; copy < copies; ++copy) {
+      Type type = reduction->input->type;
+      auto op = reduction->op;
+      start.push_back(
+          identity(op.getCombiner(), vectors ? Type(vectorOf(type)) : type));
+    }
+  auto combineAll = [&](ArrayRef<Value> into, auto valueOf) {
+    SmallVector<Value> result;
+    for (auto [number, reduction] : llvm::enumerate(group))
+      for (int copy = 0; copy < copies; ++copy) {
+        auto op = reduction->op;
+        result.push_back(combine(op.getCombiner(), into[number * copies + copy],
+                                 valueOf(number, copy)));
+      }
+    return result;
+  };
+  const IndexVar *sequence = wanted->sequence;
+  auto run = [&](Value begin, Value end) {
+    auto loop = beginFor(begin, end, constantIndex(1), sequence->loops, start);
+    loopValues[sequence->loop] = loop.getInductionVar();
+    SmallVector<Value> sums(loop.getRegionIterArgs().begin(),
+                            loop.getRegionIterArgs().end());
+    sums = combineAll(sums, [&](size_t number, int copy) {
+      const Node *input = group[number]->input;
+      return vectors ? emitLanes(input, copy) : emit(input);
+    });
+    endFor(loop, sums);
+    return SmallVector<Value>(loop.getResults().begin(),
+                              loop.getResults().end());
+  };
+
+  SmallVector<Value> totals;
+  int64_t count = sequence->size;
+  if (count <= 2 * kSumBlock) {
+    totals = run(constantIndex(0), constantIndex(count));
+  } else {
+    Value size = constantIndex(count);
+    auto blocks =
+        beginFor(constantIndex(0), size, constantIndex(kSumBlock), 0, start);
+    Value begin = blocks.getInductionVar();
+    Value end = arith::MinSIOp::create(
+        b, size, arith::AddIOp::create(b, begin, constantIndex(kSumBlock)));
+    SmallVector<Value> sums(blocks.getRegionIterArgs().begin(),
+                            blocks.getRegionIterArgs().end());
+    SmallVector<Value> partial = run(begin, end);
+    sums = combineAll(sums, [&](size_t number, int copy) {
+      return partial[number * copies + copy];
+    });
+    endFor(blocks, sums);
+    totals.assign(blocks.getResults().begin(), blocks.getResults().end());
+  }
+  for (auto [number, reduction] : llvm::enumerate(group))
+    for (int copy = 0; copy < copies; ++copy)
+      scope.values[{reduction->outcome, copy}] = totals[number * copies + copy];
+
+  if (rest) {
+    block->getOperations().splice(block->end(), rest->getOperations());
+    delete rest;
+  }
+  for (auto &inner : hidden)
+    scopes.push_back(std::move(inner));
+}
