@@ -4,6 +4,7 @@
 #include "Emitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -76,7 +77,7 @@ Value Emitter::horizontal(nn::Combiner combiner, Value vector) {
 /// reductions below it.
 static void collectSequential(const Node *node,
                               llvm::SmallPtrSetImpl<const Node *> &seen,
-                              llvm::SmallPtrSetImpl<const Reduction *> &found) {
+                              llvm::SetVector<const Reduction *> &found) {
   if (!node || !seen.insert(node).second)
     return;
   if (node->reduction && !node->reduction->perRow()) {
@@ -96,7 +97,7 @@ void Emitter::emitSequential(const Reduction *wanted) {
   // Reductions whose inputs need others come after those.
   auto missing = [&](const Reduction *reduction) {
     llvm::SmallPtrSet<const Node *, 16> seen;
-    llvm::SmallPtrSet<const Reduction *, 4> found;
+    llvm::SetVector<const Reduction *> found;
     collectSequential(reduction->input, seen, found);
     SmallVector<const Reduction *> result;
     for (const Reduction *other : found)

@@ -47,6 +47,9 @@ LogicalResult Grouping::run() {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.front())))
     if (isOpTriviallyDead(&op))
       op.erase();
+  int position = 0;
+  for (Operation &op : func.front())
+    positions[&op] = position++;
   classify();
   if (failed(createUnits()))
     return failure();
@@ -78,9 +81,6 @@ void Grouping::decompose() {
       origins[part] = origin;
     origins.erase(op);
   });
-  int position = 0;
-  for (Operation &op : func.front())
-    positions[&op] = position++;
 }
 
 /// Elementwise on index grids, constants and the rank alone.

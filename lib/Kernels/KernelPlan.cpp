@@ -328,9 +328,10 @@ void KernelPlan::print(llvm::raw_ostream &os) const {
   };
   for (const ColumnLoop &loop : loops) {
     os << "  loop";
-    for (const auto &[node, buffer] : buffers)
-      if (&loops[buffer.first] == &loop)
-        os << " keeps n" << node->id;
+    for (const Node &node : nodes)
+      if (auto kept = buffers.find(&node);
+          kept != buffers.end() && &loops[kept->second.first] == &loop)
+        os << " keeps n" << node.id;
     if (loop.columns->outer->size > 1)
       os << " i" << loop.columns->outer->loop << " < "
          << loop.columns->outer->size << ",";

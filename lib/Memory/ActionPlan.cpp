@@ -130,7 +130,8 @@ void ActionPlan::analyze(const BoundaryTable &table) {
         return pair.required && pair.result == index;
       });
       if (required != reuse.end()) {
-        places[result] = places[op.getOperand(required->operand)];
+        Place taken = places.lookup(op.getOperand(required->operand));
+        places[result] = taken;
         continue;
       }
       Storage &storage = add(result, position);

@@ -129,7 +129,11 @@ cleave_status cleave_program_add_kernel(cleave_program *program,
   });
 }
 
-void cleave_program_free(cleave_program *program) { delete program; }
+void cleave_program_free(cleave_program *program) {
+  if (program && program->isLost)
+    return; // a thread still runs its kernels
+  delete program;
+}
 
 int32_t cleave_program_num_ranks(const cleave_program *program) {
   return static_cast<int32_t>(program->data.numRanks());

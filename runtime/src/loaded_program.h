@@ -16,6 +16,7 @@ struct cleave_program {
   void *library = nullptr; // dlopen
   std::string libraryPath;
   std::vector<cleave_kernel> kernels; // by kernel index, once bound
+  bool isLost = false; // a thread that does not respond still runs in it
 
   cleave_program() = default;
   cleave_program(const cleave_program &) = delete;

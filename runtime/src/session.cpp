@@ -102,7 +102,7 @@ void cleave_session::dispatch(Job next) {
   // hold up the host program for good.
   std::chrono::duration<double> patience(timeoutSeconds);
   if (!finished() && !wakeCaller.wait_for(lock, patience, finished))
-    isLost = true;
+    isLost = program.isLost = true;
 }
 
 void cleave_session::threadMain(int rank) {

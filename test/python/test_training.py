@@ -66,6 +66,19 @@ class Training(unittest.TestCase):
         for name, content in files.items():
             self.assertEqual(content, (again / name).read_bytes(), name)
 
+    def test_compiled_programs_do_not_depend_on_the_heap(self):
+        """The C library fills memory that is allocated and freed with other bytes."""
+        flags = ["--set", "dims.sequence=16", *support.MESHES["data=2, tensor=2"]]
+        for model in ("gpt2", "llama"):
+            found = set()
+            for fill in (1, 85, 254):
+                out = self.folder / f"{model}-{fill}"
+                done = support.run(support.CLEAVE, "compile", *support.model_flags(model), *flags,
+                                   "-o", out, env={"MALLOC_PERTURB_": str(fill)})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                found.add(b"".join(path.read_bytes() for path in sorted(out.iterdir())))
+            self.assertEqual(len(found), 1, model)
+
     def test_killed_and_resumed(self):
         whole = self.train("whole", "gpt2", MESH, "--steps", 70)
         process = self.start("killed", "--steps", 70, "--save-every", 50)
