@@ -1,6 +1,4 @@
-// Evaluation or emission of movement, casts and elementwise functions, and how
-// known tensors enter the IR: small ones as constants, index grids and masks as
-// nn.iota and comparisons, never as megabytes of elements.
+// Evaluation or emission of movement, casts and elementwise functions.
 
 #include "Build.h"
 
@@ -14,9 +12,6 @@ using llvm::Expected;
 using llvm::Twine;
 
 namespace cleave::importer {
-
-/// The largest constant of the IR that is not a repeated element.
-static constexpr int64_t kMaxConstantBytes = 4096;
 
 std::string spell(ArrayRef<int64_t> shape) {
   std::string text = "[";
@@ -40,188 +35,11 @@ std::optional<double> Operand::splatValue() const {
   return host->floatAt(host->positionOf(Shape(shape.size(), 0)));
 }
 
-/// Dimensions along which the elements vary.
-static Shape liveDims(const HostTensor &tensor) {
-  Shape live;
-  for (int64_t dim = 0; dim < tensor.rank(); ++dim)
-    if (tensor.strides()[dim] != 0 && tensor.shape()[dim] != 1)
-      live.push_back(dim);
-  return live;
-}
-
 bool mayEvaluate(Element type, const HostTensor &like) {
   if (!isFloat(type))
     return true;
-  Shape live = liveDims(like);
+  Shape live = like.liveDims();
   return live.empty() || (live.size() == 1 && like.shape()[live[0]] <= 1024);
-}
-
-//===----------------------------------------------------------------------===//
-// Known tensors as values
-//===----------------------------------------------------------------------===//
-
-static RankedTensorType tensorType(OpBuilder &builder, Element type,
-                                   ArrayRef<int64_t> shape) {
-  return RankedTensorType::get(shape, toType(type, builder.getContext()));
-}
-
-Value Build::emitConstant(const HostTensor &tensor) {
-  return arith::ConstantOp::create(builder, loc,
-                                   tensor.toAttr(builder.getContext()));
-}
-
-Value Build::emitIota(Element type, int64_t size) {
-  return nn::IotaOp::create(builder, loc, tensorType(builder, type, {size}), 0);
-}
-
-Value Build::emitBroadcast(Value value, ArrayRef<int64_t> shape,
-                           ArrayRef<int64_t> dims) {
-  auto type = cast<RankedTensorType>(value.getType()).clone(shape);
-  if (type == value.getType())
-    return value;
-  return nn::BroadcastOp::create(builder, loc, type, value, dims);
-}
-
-static Value addConstant(OpBuilder &builder, Location loc, Value value,
-                         double constant, double factor) {
-  auto type = cast<RankedTensorType>(value.getType());
-  bool isFloat = isa<FloatType>(type.getElementType());
-  auto apply = [&](bool multiply, double number) {
-    Value other = nn::createSplat(builder, loc, type, number);
-    if (isFloat)
-      value = multiply ? arith::MulFOp::create(builder, loc, value, other)
-                       : Value(arith::AddFOp::create(builder, loc, value, other));
-    else
-      value = multiply ? arith::MulIOp::create(builder, loc, value, other)
-                       : Value(arith::AddIOp::create(builder, loc, value, other));
-  };
-  if (factor != 1)
-    apply(true, factor);
-  if (constant != 0)
-    apply(false, constant);
-  return value;
-}
-
-/// base + sum of factor * index, over all dimensions of a compact tensor; null
-/// where the elements are something else.
-Value Build::tryAffine(const HostTensor &tensor) {
-  if (tensor.type() == Element::Bool || !toType(tensor.type(), builder.getContext()))
-    return {};
-  Shape zero(tensor.rank(), 0);
-  double base = tensor.floatAt(tensor.positionOf(zero));
-  llvm::SmallVector<double> factors;
-  for (int64_t dim = 0; dim < tensor.rank(); ++dim) {
-    Shape one = zero;
-    one[dim] = 1;
-    factors.push_back(tensor.floatAt(tensor.positionOf(one)) - base);
-  }
-  bool affine = std::isfinite(base);
-  // A short list is clearer than its formula, and the formula must be exact.
-  if (tensor.rank() == 1 && tensor.size() <= 16 &&
-      (base != 0 || factors[0] != 1))
-    return {};
-  if (tensor.holdsFloats())
-    for (double number : factors)
-      affine &= number == std::trunc(number) && std::abs(number) < 256 &&
-                base == std::trunc(base) && tensor.size() < 65536;
-  Shape index = zero;
-  forEach(&tensor, tensor.shape(), [&](const int64_t *at) {
-    double expected = base;
-    for (auto [factor, i] : llvm::zip(factors, index))
-      expected += factor * i;
-    affine &= tensor.floatAt(*at) == expected;
-    for (int64_t dim = tensor.rank() - 1; dim >= 0; --dim) {
-      if (++index[dim] < tensor.shape()[dim])
-        break;
-      index[dim] = 0;
-    }
-  });
-  if (!affine)
-    return {};
-  Value sum;
-  for (int64_t dim = 0; dim < tensor.rank(); ++dim) {
-    Value term = emitIota(tensor.type(), tensor.shape()[dim]);
-    term = addConstant(builder, loc, term, dim == 0 ? base : 0, factors[dim]);
-    term = emitBroadcast(term, tensor.shape(), {dim});
-    if (!sum)
-      sum = term;
-    else if (tensor.holdsFloats())
-      sum = arith::AddFOp::create(builder, loc, sum, term);
-    else
-      sum = arith::AddIOp::create(builder, loc, sum, term);
-  }
-  return sum;
-}
-
-/// A boolean [s, t] that is true where low <= j - i <= high, as comparisons of
-/// two iotas; null where it is no band. The causal mask is low = -inf, high = 0.
-Value Build::tryBand(const HostTensor &tensor) {
-  if (tensor.type() != Element::Bool || tensor.rank() != 2)
-    return {};
-  int64_t rows = tensor.shape()[0], columns = tensor.shape()[1];
-  auto at = [&](int64_t i, int64_t j) {
-    return tensor.intAt(tensor.positionOf({i, j})) != 0;
-  };
-  // The band's edges, from the true elements; "no edge" where they touch the
-  // tensor's corner.
-  int64_t low = columns, high = -rows;
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j)
-      if (at(i, j)) {
-        low = std::min(low, j - i);
-        high = std::max(high, j - i);
-      }
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j)
-      if (at(i, j) != (low <= j - i && j - i <= high))
-        return {};
-  if (low > high)
-    return {}; // all false: a splat
-  Shape shape = {rows, columns};
-  Value i = emitIota(Element::I64, rows), j = emitIota(Element::I64, columns);
-  auto compare = [&](arith::CmpIPredicate predicate, int64_t edge) -> Value {
-    Value bound = emitBroadcast(addConstant(builder, loc, i, edge, 1), shape, {0});
-    return arith::CmpIOp::create(builder, loc, predicate,
-                                 emitBroadcast(j, shape, {1}), bound);
-  };
-  Value mask;
-  if (high < columns - 1)
-    mask = compare(arith::CmpIPredicate::sle, high);
-  if (low > 1 - rows) {
-    Value lower = compare(arith::CmpIPredicate::sge, low);
-    mask = mask ? arith::AndIOp::create(builder, loc, mask, lower)
-                : Value(lower);
-  }
-  return mask;
-}
-
-Expected<Value> Build::materialise(const HostTensor &tensor) {
-  if (!toType(tensor.type(), builder.getContext()))
-    return reason("values of type " + nameOf(tensor.type()) +
-                  " are not supported");
-  if (tensor.size() == 0 || tensor.isSplat())
-    return emitConstant(tensor);
-  // Only the dimensions along which elements vary.
-  HostTensor small = tensor.compressed();
-  Shape dims = liveDims(small), shape;
-  Shape zero(tensor.rank(), 0), sizes(tensor.rank(), 1), ones(tensor.rank(), 1);
-  for (int64_t dim : dims) {
-    shape.push_back(tensor.shape()[dim]);
-    sizes[dim] = tensor.shape()[dim];
-  }
-  HostTensor live = small.sliced(zero, sizes, ones).reshaped(shape);
-  Value value = tryAffine(live);
-  if (!value)
-    value = tryBand(live);
-  if (!value) {
-    int64_t bytes = live.size() * byteSize(live.type());
-    if (bytes > kMaxConstantBytes)
-      return reason("it needs a constant of " + Twine(bytes) + " bytes (" +
-                    nameOf(live.type()) + spell(shape) +
-                    ") that is no index grid, band or repetition");
-    value = emitConstant(live);
-  }
-  return emitBroadcast(value, tensor.shape(), dims);
 }
 
 Expected<Value> Build::value(const Operand &operand) {

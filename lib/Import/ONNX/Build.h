@@ -97,6 +97,9 @@ private:
   std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument;
 };
 
+/// Whether the elements are two numbers, one of them in a band of diagonals.
+bool isBand(const HostTensor &tensor);
+
 /// Whether a float tensor may be evaluated while importing: tables of angles
 /// and the like stay symbolic.
 bool mayEvaluate(Element type, const HostTensor &like);

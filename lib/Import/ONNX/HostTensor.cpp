@@ -240,6 +240,14 @@ llvm::SmallVector<double> HostTensor::floats() const {
   return values;
 }
 
+Shape HostTensor::liveDims() const {
+  Shape live;
+  for (int64_t dim = 0; dim < rank(); ++dim)
+    if (steps[dim] != 0 && dims[dim] != 1)
+      live.push_back(dim);
+  return live;
+}
+
 HostTensor HostTensor::compact() const {
   HostTensor result(element, dims);
   int64_t next = 0;

@@ -76,6 +76,8 @@ public:
   /// Dimensions along which elements repeat get stride 0, and their copies are
   /// dropped from the buffer.
   HostTensor compressed() const;
+  /// Dimensions along which the elements vary.
+  Shape liveDims() const;
   /// Row-major with every stride that of its shape.
   HostTensor compact() const;
 

@@ -136,6 +136,16 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
     CLEAVE_TRY(contents, Node::contents(model, tensor));
     return Operand(contents.compressed());
   }
+  // A mask that is a formula of positions: causal ones are recognised.
+  if (constants.count(tensor.name) && holdsMask(model, tensor)) {
+    emitRemark(model.location())
+        << "'" << tensor.name
+        << "' is taken for a mask, not a parameter: its elements are two "
+           "numbers, one of them 0";
+    CLEAVE_TRY(contents, Node::contents(model, tensor));
+    if (isBand(contents))
+      return Operand(contents.compressed());
+  }
   if (!tensor.inFile)
     return reason("tensor '" + tensor.name +
                   "' is not stored as contiguous bytes; save the model with "

@@ -154,6 +154,38 @@ def mask():
     return b.model(18)
 
 
+def buffers():
+    """Attention with masks that lie in the file as floats, as module buffers do:
+    causal as -inf and as ones compared with 0, blocks of -1e9; and with a bias
+    and a matrix of zeros and ones that are parameters."""
+    b = onnxbuild.Builder()
+    size = 40
+    x = b.input("x", F32, ["batch", "sequence", 6])
+    n = b.op("Gather", b.op("Shape", x), b.constant([1]))
+    ends = b.op("Concat", n, n, axis=0)
+
+    def cut(name, array):
+        whole = b.parameter(name, np.ascontiguousarray(array, F32))
+        return b.op("Slice", whole, b.constant([0, 0]), ends, b.constant([0, 1]))
+
+    def attend(x, scores):
+        return b.op("MatMul", b.op("Softmax", scores, axis=-1), x)
+
+    def scores(x):
+        return b.op("MatMul", x, b.op("Transpose", x, perm=[0, 2, 1]))
+
+    later = np.triu(np.ones((size, size)), 1)
+    x = attend(x, b.op("Add", scores(x), cut("infinite", np.where(later, -np.inf, 0))))
+    hidden = b.op("Equal", cut("ones", 1 - later), b.constant(0.0, F32))
+    x = attend(x, b.op("Where", hidden, b.constant(-np.inf, F32), scores(x)))
+    blocks = np.kron(np.eye(size // 4), np.ones((4, 4)))
+    x = attend(x, b.op("Add", scores(x), cut("blocks", np.where(blocks, 0, -1e9))))
+    x = attend(x, b.op("Add", scores(x), cut("learned", np.sin(ramp(size, size)))))
+    b.op("MatMul", x, b.parameter("matrix", np.eye(6, dtype=F32)), out="y")
+    b.output("y", F32, ["batch", "sequence", 6])
+    return b.model(18)
+
+
 def merged():
     """One vector is the gain of two products."""
     b = onnxbuild.Builder()

@@ -53,13 +53,16 @@ std::optional<Affine> affineOf(Value value, ArrayRef<int64_t> dims) {
 }
 
 /// The offset where the comparison says key <= query + offset.
-std::optional<int64_t> causalOffset(arith::CmpIOp op, ArrayRef<int64_t> dims,
+std::optional<int64_t> causalOffset(arith::CmpIOp op, bool negated,
+                                    ArrayRef<int64_t> dims,
                                     const ScoreDims &scores) {
   std::optional<Affine> left = affineOf(op.getLhs(), dims);
   std::optional<Affine> right = affineOf(op.getRhs(), dims);
   if (!left || !right)
     return std::nullopt;
   arith::CmpIPredicate predicate = op.getPredicate();
+  if (negated)
+    predicate = arith::invertPredicate(predicate);
   // a >= b is b <= a, and a > b is b < a.
   if (predicate == arith::CmpIPredicate::sge ||
       predicate == arith::CmpIPredicate::sgt) {
@@ -80,19 +83,23 @@ std::optional<int64_t> causalOffset(arith::CmpIOp op, ArrayRef<int64_t> dims,
 
 } // namespace
 
-void splitMask(Value mask, ArrayRef<int64_t> dims, const ScoreDims &scores,
-               MaskParts &parts) {
-  if (isSplat(mask, 1))
+void splitMask(Value mask, bool negated, ArrayRef<int64_t> dims,
+               const ScoreDims &scores, MaskParts &parts) {
+  if (isSplat(mask, negated ? 0 : 1))
     return;
   if (Operation *op = mask.getDefiningOp()) {
     if (std::optional<Dims> inner = through(op, dims))
-      return splitMask(op->getOperand(0), *inner, scores, parts);
-    if (isa<arith::AndIOp>(op)) {
-      splitMask(op->getOperand(0), dims, scores, parts);
-      return splitMask(op->getOperand(1), dims, scores, parts);
+      return splitMask(op->getOperand(0), negated, *inner, scores, parts);
+    if (isa<arith::XOrIOp>(op) && isSplat(op->getOperand(1), 1))
+      return splitMask(op->getOperand(0), !negated, dims, scores, parts);
+    // not (a or b) is (not a) and (not b).
+    if (negated ? isa<arith::OrIOp>(op) : isa<arith::AndIOp>(op)) {
+      splitMask(op->getOperand(0), negated, dims, scores, parts);
+      return splitMask(op->getOperand(1), negated, dims, scores, parts);
     }
     if (auto compare = dyn_cast<arith::CmpIOp>(op))
-      if (std::optional<int64_t> offset = causalOffset(compare, dims, scores)) {
+      if (std::optional<int64_t> offset =
+              causalOffset(compare, negated, dims, scores)) {
         parts.causalOffset =
             std::min(parts.causalOffset.value_or(*offset), *offset);
         return;
@@ -102,7 +109,8 @@ void splitMask(Value mask, ArrayRef<int64_t> dims, const ScoreDims &scores,
                   llvm::all_of(dims, [&](int64_t dim) {
                     return dim == scores.key || dim == scores.batch;
                   });
-  (onlyKeys ? parts.keyMasks : parts.rest).push_back({mask, Dims(dims)});
+  (onlyKeys ? parts.keyMasks : parts.rest)
+      .push_back({{mask, Dims(dims)}, negated});
 }
 
 } // namespace cleave::nn

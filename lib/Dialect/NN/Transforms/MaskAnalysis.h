@@ -12,18 +12,25 @@ struct ScoreDims {
   int64_t batch = -1, query = -1, key = -1;
 };
 
-/// A mask as the conjunction of its parts. `dims` of each part are the
-/// dimensions of the scores along which it varies.
+/// A boolean value, or what it is not. `dims` of the value are the dimensions of
+/// the scores along which it varies.
+struct MaskPart {
+  Narrow value;
+  bool negated = false;
+};
+
+/// A mask as the conjunction of its parts.
 struct MaskParts {
   /// Key j is seen by query i where j <= i + offset.
   std::optional<int64_t> causalOffset;
   /// Parts that depend on the key, and perhaps on the sample, only.
-  llvm::SmallVector<Narrow> keyMasks;
-  llvm::SmallVector<Narrow> rest;
+  llvm::SmallVector<MaskPart> keyMasks;
+  llvm::SmallVector<MaskPart> rest;
 };
 
-/// Splits `mask`, whose dimension i is dimension dims[i] of the scores.
-void splitMask(mlir::Value mask, llvm::ArrayRef<int64_t> dims,
+/// Splits `mask`, or what it is not, whose dimension i is dimension dims[i] of
+/// the scores.
+void splitMask(mlir::Value mask, bool negated, llvm::ArrayRef<int64_t> dims,
                const ScoreDims &scores, MaskParts &parts);
 
 } // namespace cleave::nn

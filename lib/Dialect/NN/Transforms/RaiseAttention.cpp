@@ -400,18 +400,17 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
   // Masks and biases.
   RankedTensorType scoreType = tensorTypeOf(softmax.getInput());
   MaskParts parts;
-  for (const Mask &mask : scores.masks) {
-    if (!mask.negated) {
-      splitMask(mask.condition.source, mask.condition.dims,
-                {roles.batch, roles.query, roles.key}, parts);
-      continue;
-    }
-    Value condition = mask.condition.source;
+  for (const Mask &mask : scores.masks)
+    splitMask(mask.condition.source, mask.negated, mask.condition.dims,
+              {roles.batch, roles.query, roles.key}, parts);
+  auto seenBy = [&](const MaskPart &part) -> Narrow {
+    Value condition = part.value.source;
+    if (!part.negated)
+      return part.value;
     Value truth = createSplat(rewriter, loc, tensorTypeOf(condition), 1);
-    parts.rest.push_back(
-        {arith::XOrIOp::create(rewriter, loc, condition, truth),
-         mask.condition.dims});
-  }
+    return {arith::XOrIOp::create(rewriter, loc, condition, truth),
+            part.value.dims};
+  };
   for (const Bias &term : scores.biases) {
     Narrow source = term.value;
     if (term.factor != 1)
@@ -420,7 +419,8 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
           createSplat(rewriter, loc, tensorTypeOf(source.source), term.factor));
     addBias(toBias(source));
   }
-  for (const Narrow &mask : parts.rest) {
+  for (const MaskPart &part : parts.rest) {
+    Narrow mask = seenBy(part);
     auto type = tensorTypeOf(mask.source).clone(scoreType.getElementType());
     Value seen = createSplat(rewriter, loc, type, 0);
     Value hidden = createSplat(rewriter, loc, type,
@@ -430,8 +430,8 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
          mask.dims}));
   }
   Value keyMask;
-  for (const Narrow &mask : parts.keyMasks) {
-    Value next = toKeyMask(mask);
+  for (const MaskPart &part : parts.keyMasks) {
+    Value next = toKeyMask(seenBy(part));
     keyMask = keyMask
                   ? Value(arith::AndIOp::create(rewriter, loc, keyMask, next))
                   : next;

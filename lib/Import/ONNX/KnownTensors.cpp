@@ -1,0 +1,245 @@
+// How known tensors enter the IR: small ones as constants, index grids and masks
+// as nn.iota and comparisons, never as megabytes of elements.
+
+#include "Build.h"
+
+#include <cmath>
+
+using namespace mlir;
+using llvm::ArrayRef;
+using llvm::Expected;
+using llvm::Twine;
+
+namespace cleave::importer {
+
+/// The largest constant of the IR that is not a repeated element.
+static constexpr int64_t kMaxConstantBytes = 4096;
+
+static RankedTensorType tensorType(OpBuilder &builder, Element type,
+                                   ArrayRef<int64_t> shape) {
+  return RankedTensorType::get(shape, toType(type, builder.getContext()));
+}
+
+Value Build::emitConstant(const HostTensor &tensor) {
+  return arith::ConstantOp::create(builder, loc,
+                                   tensor.toAttr(builder.getContext()));
+}
+
+Value Build::emitIota(Element type, int64_t size) {
+  return nn::IotaOp::create(builder, loc, tensorType(builder, type, {size}), 0);
+}
+
+Value Build::emitBroadcast(Value value, ArrayRef<int64_t> shape,
+                           ArrayRef<int64_t> dims) {
+  auto type = cast<RankedTensorType>(value.getType()).clone(shape);
+  if (type == value.getType())
+    return value;
+  return nn::BroadcastOp::create(builder, loc, type, value, dims);
+}
+
+static Value addConstant(OpBuilder &builder, Location loc, Value value,
+                         double constant, double factor) {
+  auto type = cast<RankedTensorType>(value.getType());
+  bool isFloat = isa<FloatType>(type.getElementType());
+  auto apply = [&](bool multiply, double number) {
+    Value other = nn::createSplat(builder, loc, type, number);
+    if (isFloat)
+      value = multiply ? arith::MulFOp::create(builder, loc, value, other)
+                       : Value(arith::AddFOp::create(builder, loc, value, other));
+    else
+      value = multiply ? arith::MulIOp::create(builder, loc, value, other)
+                       : Value(arith::AddIOp::create(builder, loc, value, other));
+  };
+  if (factor != 1)
+    apply(true, factor);
+  if (constant != 0)
+    apply(false, constant);
+  return value;
+}
+
+/// base + sum of factor * index, over all dimensions of a compact tensor; null
+/// where the elements are something else.
+Value Build::tryAffine(const HostTensor &tensor) {
+  if (tensor.type() == Element::Bool || !toType(tensor.type(), builder.getContext()))
+    return {};
+  Shape zero(tensor.rank(), 0);
+  double base = tensor.floatAt(tensor.positionOf(zero));
+  llvm::SmallVector<double> factors;
+  for (int64_t dim = 0; dim < tensor.rank(); ++dim) {
+    Shape one = zero;
+    one[dim] = 1;
+    factors.push_back(tensor.floatAt(tensor.positionOf(one)) - base);
+  }
+  bool affine = std::isfinite(base);
+  // A short list is clearer than its formula, and the formula must be exact.
+  if (tensor.rank() == 1 && tensor.size() <= 16 &&
+      (base != 0 || factors[0] != 1))
+    return {};
+  if (tensor.holdsFloats())
+    for (double number : factors)
+      affine &= number == std::trunc(number) && std::abs(number) < 256 &&
+                base == std::trunc(base) && tensor.size() < 65536;
+  Shape index = zero;
+  forEach(&tensor, tensor.shape(), [&](const int64_t *at) {
+    double expected = base;
+    for (auto [factor, i] : llvm::zip(factors, index))
+      expected += factor * i;
+    affine &= tensor.floatAt(*at) == expected;
+    for (int64_t dim = tensor.rank() - 1; dim >= 0; --dim) {
+      if (++index[dim] < tensor.shape()[dim])
+        break;
+      index[dim] = 0;
+    }
+  });
+  if (!affine)
+    return {};
+  Value sum;
+  for (int64_t dim = 0; dim < tensor.rank(); ++dim) {
+    Value term = emitIota(tensor.type(), tensor.shape()[dim]);
+    term = addConstant(builder, loc, term, dim == 0 ? base : 0, factors[dim]);
+    term = emitBroadcast(term, tensor.shape(), {dim});
+    if (!sum)
+      sum = term;
+    else if (tensor.holdsFloats())
+      sum = arith::AddFOp::create(builder, loc, sum, term);
+    else
+      sum = arith::AddIOp::create(builder, loc, sum, term);
+  }
+  return sum;
+}
+
+/// The diagonals low <= j - i <= high of a matrix.
+struct Band {
+  int64_t low, high;
+};
+
+/// The band of all elements [i, j] that are `inside`; nothing where they are no
+/// band. An edge that only touches the matrix's corner is none.
+static std::optional<Band> bandOf(const HostTensor &matrix, double inside) {
+  int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
+  auto at = [&](int64_t i, int64_t j) {
+    return matrix.floatAt(matrix.positionOf({i, j})) == inside;
+  };
+  Band band{columns, -rows};
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      if (at(i, j)) {
+        band.low = std::min(band.low, j - i);
+        band.high = std::max(band.high, j - i);
+      }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      if (at(i, j) != (band.low <= j - i && j - i <= band.high))
+        return std::nullopt;
+  if (band.low > band.high)
+    return std::nullopt; // nowhere: a splat
+  return band;
+}
+
+/// The matrix as one element in a band and another outside of it.
+struct TwoValues {
+  Band band;
+  double inside, outside;
+};
+
+static std::optional<TwoValues> twoValuesOf(const HostTensor &matrix) {
+  if (matrix.rank() != 2 || matrix.size() == 0)
+    return std::nullopt;
+  if (matrix.type() == Element::Bool) {
+    if (std::optional<Band> band = bandOf(matrix, 1))
+      return TwoValues{*band, 1, 0};
+    return std::nullopt;
+  }
+  if (!matrix.holdsFloats())
+    return std::nullopt;
+  double first = matrix.floatAt(matrix.positionOf({0, 0}));
+  std::optional<double> second;
+  bool isTwo = first == first;
+  forEach(&matrix, matrix.shape(), [&](const int64_t *at) {
+    double element = matrix.floatAt(*at);
+    if (element != first && !second)
+      second = element;
+    isTwo &= element == first || element == second;
+  });
+  if (!isTwo || !second)
+    return std::nullopt;
+  if (std::optional<Band> band = bandOf(matrix, first))
+    return TwoValues{*band, first, *second};
+  if (std::optional<Band> band = bandOf(matrix, *second))
+    return TwoValues{*band, *second, first};
+  return std::nullopt;
+}
+
+bool isBand(const HostTensor &tensor) {
+  HostTensor small = tensor.compressed();
+  Shape shape;
+  for (int64_t dim : small.liveDims())
+    shape.push_back(tensor.shape()[dim]);
+  Shape zero(tensor.rank(), 0), sizes(tensor.rank(), 1), ones(tensor.rank(), 1);
+  for (int64_t dim : small.liveDims())
+    sizes[dim] = tensor.shape()[dim];
+  return twoValuesOf(small.sliced(zero, sizes, ones).reshaped(shape))
+      .has_value();
+}
+
+/// A matrix of two elements, one of them in a band, as comparisons of two iotas;
+/// null where it is something else. The causal mask is low = -inf, high = 0.
+Value Build::tryBand(const HostTensor &tensor) {
+  std::optional<TwoValues> found = twoValuesOf(tensor);
+  if (!found)
+    return {};
+  auto [low, high] = found->band;
+  int64_t rows = tensor.shape()[0], columns = tensor.shape()[1];
+  Shape shape = {rows, columns};
+  Value i = emitIota(Element::I64, rows), j = emitIota(Element::I64, columns);
+  auto compare = [&](arith::CmpIPredicate predicate, int64_t edge) -> Value {
+    Value bound = emitBroadcast(addConstant(builder, loc, i, edge, 1), shape, {0});
+    return arith::CmpIOp::create(builder, loc, predicate,
+                                 emitBroadcast(j, shape, {1}), bound);
+  };
+  Value mask;
+  if (high < columns - 1)
+    mask = compare(arith::CmpIPredicate::sle, high);
+  if (low > 1 - rows) {
+    Value lower = compare(arith::CmpIPredicate::sge, low);
+    mask = mask ? arith::AndIOp::create(builder, loc, mask, lower)
+                : Value(lower);
+  }
+  if (!mask || tensor.type() == Element::Bool)
+    return mask;
+  RankedTensorType type = tensorType(builder, tensor.type(), shape);
+  return arith::SelectOp::create(
+      builder, loc, mask, nn::createSplat(builder, loc, type, found->inside),
+      nn::createSplat(builder, loc, type, found->outside));
+}
+
+Expected<Value> Build::materialise(const HostTensor &tensor) {
+  if (!toType(tensor.type(), builder.getContext()))
+    return reason("values of type " + nameOf(tensor.type()) +
+                  " are not supported");
+  if (tensor.size() == 0 || tensor.isSplat())
+    return emitConstant(tensor);
+  // Only the dimensions along which elements vary.
+  HostTensor small = tensor.compressed();
+  Shape dims = small.liveDims(), shape;
+  Shape zero(tensor.rank(), 0), sizes(tensor.rank(), 1), ones(tensor.rank(), 1);
+  for (int64_t dim : dims) {
+    shape.push_back(tensor.shape()[dim]);
+    sizes[dim] = tensor.shape()[dim];
+  }
+  HostTensor live = small.sliced(zero, sizes, ones).reshaped(shape);
+  Value value = tryAffine(live);
+  if (!value)
+    value = tryBand(live);
+  if (!value) {
+    int64_t bytes = live.size() * byteSize(live.type());
+    if (bytes > kMaxConstantBytes)
+      return reason("it needs a constant of " + Twine(bytes) + " bytes (" +
+                    nameOf(live.type()) + spell(shape) +
+                    ") that is no index grid, band or repetition");
+    value = emitConstant(live);
+  }
+  return emitBroadcast(value, tensor.shape(), dims);
+}
+
+} // namespace cleave::importer
