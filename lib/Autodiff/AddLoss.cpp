@@ -186,8 +186,22 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::pair(sum, weight);
   }
 
-  /// sum / n, or sum * (1/n), is the mean of n values; anything else is a sum
-  /// of weight 1.
+  /// Whether `value` changes with what is trained.
+  static bool isTrained(func::FuncOp func, Value value) {
+    SetVector<Value> sources;
+    sources.insert(value);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      if (Operation *op = sources[i].getDefiningOp())
+        sources.insert(op->operand_begin(), op->operand_end());
+      else if (roleOf(func, cast<BlockArgument>(sources[i]).getArgNumber()) ==
+               "parameter")
+        return true;
+    }
+    return false;
+  }
+
+  /// sum / n, or sum * (1/n), is the mean of n values, where n is a number or
+  /// counted from the inputs; anything else is a sum of weight 1.
   FailureOr<std::pair<Value, Value>> splitMean(func::FuncOp func, OpBuilder &b,
                                                Value output) {
     auto type = cast<RankedTensorType>(output.getType());
@@ -208,6 +222,10 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       if (auto n = constant(div.getRhs())) {
         weight = *n;
         value = b.createOrFold<nn::ReshapeOp>(loc, scalar, div.getLhs());
+      } else if (!isTrained(func, div.getRhs())) {
+        Value sum = b.createOrFold<nn::ReshapeOp>(loc, scalar, div.getLhs());
+        Value count = b.createOrFold<nn::ReshapeOp>(loc, scalar, div.getRhs());
+        return std::pair(sum, count);
       }
     } else if (auto mul = output.getDefiningOp<arith::MulFOp>()) {
       auto factor = constant(mul.getRhs());
@@ -216,6 +234,11 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         value = b.createOrFold<nn::ReshapeOp>(loc, scalar, mul.getLhs());
       }
     }
+    if (weight == 1)
+      func.emitRemark("the loss '")
+          << StringRef(loss).drop_front(strlen("output:"))
+          << "' ends in no mean of counted values: with several microbatches, "
+             "each weighs the same";
     return std::pair(value, nn::createSplat(b, loc, scalar, weight));
   }
 };

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s "--nn-add-loss=loss=output:mean" | FileCheck %s
+// RUN: cleave-opt %s -split-input-file -verify-diagnostics "--nn-add-loss=loss=output:mean" | FileCheck %s
 
 // A mean is split into its sum and its count.
 // CHECK-LABEL: func @loss
@@ -11,4 +11,38 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
   %n = arith.constant dense<4.0> : tensor<f32>
   %1 = arith.divf %0, %n : tensor<f32>
   return %1, %w : tensor<f32>, tensor<4xf32>
+}
+
+// -----
+
+// What counts may follow from the inputs.
+// CHECK-LABEL: func @loss
+// CHECK-SAME:    %[[W:[a-z0-9]+]]: tensor<4xf32> {{.*}}, %[[MASK:[a-z0-9]+]]: tensor<4xf32>
+// CHECK:         %[[SUM:.+]] = nn.reduce sum %{{.*}}
+// CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[MASK]]
+// CHECK:         return %[[SUM]], %[[COUNT]]
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
+                   %mask: tensor<4xf32> {nn.name = "mask", nn.role = "input"})
+    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+  %0 = arith.mulf %w, %mask : tensor<4xf32>
+  %1 = nn.reduce sum %0 dims = [0] : tensor<4xf32> -> tensor<f32>
+  %2 = nn.reduce sum %mask dims = [0] : tensor<4xf32> -> tensor<f32>
+  %3 = arith.divf %1, %2 : tensor<f32>
+  return %3 : tensor<f32>
+}
+
+// -----
+
+// A quotient of trained values is no mean.
+// CHECK-LABEL: func @loss
+// CHECK:         %[[VALUE:.+]] = arith.divf
+// CHECK:         %[[ONE:.+]] = arith.constant dense<1.000000e+00>
+// CHECK:         return %[[VALUE]], %[[ONE]]
+// expected-remark @below {{the loss 'mean' ends in no mean of counted values: with several microbatches, each weighs the same}}
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+  %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
+  %1 = arith.mulf %0, %0 : tensor<f32>
+  %2 = arith.divf %0, %1 : tensor<f32>
+  return %2 : tensor<f32>
 }

@@ -63,6 +63,27 @@ class Rules(unittest.TestCase):
             want = found if want is None else want
             self.assertLess(np.abs(found / want - 1).max(), 1e-5, f"{count} microbatches")
 
+    def test_microbatches_of_a_counted_mean(self):
+        """A loss output that is a sum over a count of its inputs: rows count unequally."""
+        a, b = self.random(6, 4), onnxbuild.Builder()
+        x, m = b.input("x", np.float32, ["batch", 6]), b.input("m", np.float32, ["batch", 4])
+        y = b.op("Tanh", b.op("MatMul", x, b.parameter("A", a)))
+        total = b.op("ReduceSum", b.op("Mul", b.op("Mul", y, y), m), keepdims=0)
+        b.op("Div", total, b.op("ReduceSum", m, keepdims=0), out="loss")
+        b.output("loss", np.float32, [])
+        model = self.save(b)
+        x, m = self.random(16, 6), (self.rng.random((16, 4)) < 0.3).astype(np.float32)
+        np.savez(self.folder / "data.npz", x=x, m=m)
+        want = None
+        for flags in (["train.microbatches=1"], ["train.microbatches=4"],
+                      ["train.microbatches=2", "mesh.data=2"]):
+            log, _ = self.train(model, "".join(flags), "--steps", 3, "--set",
+                                "train.loss='output:loss'", "--set", "data.validation=0",
+                                *(part for flag in flags for part in ("--set", flag)))
+            found = np.array([[line["loss"], line["grad_norm"]] for line in log])
+            want = found if want is None else want
+            self.assertLess(np.abs(found / want - 1).max(), 1e-5, flags)
+
     def test_held_out_loss_of_whole_microbatches(self):
         model = self.regression()
         self.data()

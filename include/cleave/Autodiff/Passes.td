@@ -13,7 +13,8 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
     and `@update` divides once. `cross_entropy` adds an argument `labels` with
     one class index for each row of the logits; `mse` an argument `labels` of
     the output's shape; `output:NAME` takes a scalar output, and splits it into
-    sum and weight if it ends in a mean. Parameters that `trainable` does not match, or `frozen`
+    sum and weight if it ends in a mean, over a number or over a count of the
+    inputs. Parameters that `trainable` does not match, or `frozen`
     does, become constants marked `nn.frozen`. `@forward` stays.
 
     Before:
