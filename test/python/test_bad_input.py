@@ -213,9 +213,10 @@ class BadInput(unittest.TestCase):
 
     def test_dimensions_and_inputs(self):
         for command, flags in COMMANDS.items():
-            self.refused("input 'input_ids' has the unbound dimensions 'batch', 'sequence'; "
-                         "set dims.batch, dims.sequence",
-                         self.command(command, "m.onnx", *flags))
+            if command != "infer":  # which takes them from its arrays
+                self.refused("input 'input_ids' has the unbound dimensions 'batch', 'sequence'; "
+                             "set dims.batch, dims.sequence",
+                             self.command(command, "m.onnx", *flags))
             if command != "import":
                 self.refused(r"dims.batch = 4 does not divide by train.microbatches = 3",
                              self.command(command, *self.model, *flags, "--set",

@@ -76,6 +76,19 @@ class Batch(unittest.TestCase):
                     self.expect(out["logits"], want)
                     self.expect(out["t"], want.transpose(1, 0, 2))
 
+    def test_open_dimensions_are_the_arrays(self):
+        model = self.language_model(masked=True)
+        ids, mask = self.tokens(11), self.random(SEQUENCE, SEQUENCE)
+        for flags in ([], DIMS[:2]):
+            done, out = self.infer(model, *flags, ids=ids, mask=mask)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.expect(out["logits"], mask @ self.table[ids] @ self.head)
+        done, _ = self.infer(model, ids=ids, mask=mask[1:])
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("array 'mask': has shape", done.stderr)
+        done = support.run(CLEAVE, "check", model, "--inputs", self.folder / "in.npz")
+        self.assertEqual(done.returncode, 2)
+
     def test_outputs_of_a_whole_call(self):
         model = self.language_model(extra="sums")
         ids = self.tokens(BATCH)

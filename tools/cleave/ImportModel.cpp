@@ -6,9 +6,11 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/io/Npy.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <iostream>
 
@@ -86,11 +88,34 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
   return options;
 }
 
-void bindGivenInputs(Config &config, const std::vector<std::string> &names) {
-  for (const std::string &name : names)
+void bindGivenInputs(Config &config, const std::string &model,
+                     const std::string &arrays) {
+  NpzReader given(arrays);
+  for (const std::string &name : given.names())
     if (auto found = config.data.inputs.find(name);
         found != config.data.inputs.end())
       found->second = name;
+  if (StringRef(model).ends_with(".mlir"))
+    return;
+  MLIRContext context;
+  Diagnostics diagnostics(context);
+  FailureOr<FileSummary> file = summarizeOnnx(model, context);
+  if (failed(file))
+    diagnostics.fail(BadUsage);
+  for (const TensorSummary &input : file->inputs) {
+    if (!given.has(input.name))
+      continue;
+    std::vector<int64_t> sizes = given.read(input.name).shape;
+    if (sizes.size() != input.shape.size())
+      continue; // told with the shapes of all inputs
+    for (auto [index, dim] : llvm::enumerate(input.shape)) {
+      const char *general = index == 0 ? "batch" : index == 1 ? "sequence" : "";
+      bool isSymbol = llvm::all_of(
+          dim, [](char c) { return llvm::isAlnum(c) || c == '_'; });
+      if (isSymbol && !llvm::isDigit(dim[0]) && !config.dims.count(general))
+        config.dims.emplace(dim, sizes[index]);
+    }
+  }
 }
 
 OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,

@@ -37,9 +37,12 @@ ImportOptions importOptions(const Config &config,
                             std::optional<int64_t> batch = std::nullopt,
                             bool requireData = false);
 
-// Inputs among `names`, arrays that are given, are read from them even where the
-// configuration makes them up (a mask of ones), so that the graph keeps them.
-void bindGivenInputs(Config &config, const std::vector<std::string> &names);
+// Inputs for which the .npz file `arrays` has an array are read from it even
+// where the configuration makes them up (a mask of ones), so that the graph
+// keeps them. Symbolic dimensions of an ONNX model that the configuration leaves
+// open get the sizes of the arrays. Throws Error for a file that is none.
+void bindGivenInputs(Config &config, const std::string &model,
+                     const std::string &arrays);
 
 // Imports an ONNX file and brings it to compact nn IR. Fails with BadUsage.
 // With `readWeights`, ties are also found by content.

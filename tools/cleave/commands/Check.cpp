@@ -243,7 +243,7 @@ int CheckCommand::run() const {
   Config &config = loaded.config;
   Mesh mesh = resolveMeshOrFail(config, *this);
   if (!inputs.empty())
-    bindGivenInputs(config, NpzReader(inputs).names());
+    bindGivenInputs(config, model, inputs);
 
   mlir::MLIRContext context;
   registerAll(context);

@@ -5,7 +5,6 @@
 #include "commands/Commands.h"
 
 #include "cleave/io/Error.h"
-#include "cleave/io/Npy.h"
 
 #include <cerrno>
 #include <cstring>
@@ -54,15 +53,6 @@ struct Options : CommonOptions {
   ::execv(program.c_str(), argv.data());
   throw Failure(RunFailed,
                 "'" + program + "' cannot be started: " + std::strerror(errno));
-}
-
-// The names of the arrays of a file.
-std::vector<std::string> namesIn(const std::string &path) {
-  try {
-    return NpzReader(path).names();
-  } catch (const Error &error) {
-    throw Failure(driver::ExitCode(int(error.code)), error.what());
-  }
 }
 
 std::shared_ptr<Options> addFlags(CLI::App &app,
@@ -117,7 +107,12 @@ std::function<int()> driver::addInfer(CLI::App &app) {
     Mesh mesh = resolveMeshOrFail(loaded.config, *options);
     checkLauncher(mesh.ranks());
     requireFile(options->flags.infer.inputs, "an .npz");
-    bindGivenInputs(loaded.config, namesIn(options->flags.infer.inputs));
+    try {
+      bindGivenInputs(loaded.config, options->model,
+                      options->flags.infer.inputs);
+    } catch (const Error &error) { // of files
+      throw Failure(driver::ExitCode(int(error.code)), error.what());
+    }
     std::string folder = compileCached(options->model, loaded.config, mesh,
                                        Purpose::Infer, options->cache);
     become(*options, folder, "infer");
