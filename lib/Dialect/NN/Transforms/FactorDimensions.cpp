@@ -127,7 +127,7 @@ void FactorAnalysis::visitSlice(SliceOp op) {
       unite(input, dim, result, dim);
     } else {
       int64_t grain = std::gcd(std::gcd(size, kept), offset);
-      slices.push_back({node(input, dim), node(result, dim), grain});
+      slices.push_back({node(input, dim), node(result, dim), grain, offset});
     }
   }
 }
@@ -287,7 +287,45 @@ bool FactorAnalysis::propagate(const Cut &slice) {
   return addCuts(cuts);
 }
 
-FactorAnalysis::FactorAnalysis(func::FuncOp function) {
+void FactorAnalysis::propagateAll() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Group &group : groups)
+      changed |= propagate(group);
+    for (const Cut &slice : slices)
+      changed |= propagate(slice);
+  }
+}
+
+void FactorAnalysis::cutEqualSlices(func::FuncOp function) {
+  std::set<int> ofParameters;
+  for (BlockArgument argument : function.getArguments()) {
+    auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                      kRoleAttr);
+    if (role && role.getValue() == "parameter")
+      for (int64_t dim = 0; dim < rankOf(argument); ++dim)
+        ofParameters.insert(find(node(argument, dim)));
+  }
+  // By class: the size of its slices, 0 where they differ, and where they begin.
+  std::map<int, std::pair<int64_t, std::set<int64_t>>> parts;
+  for (const Cut &slice : slices) {
+    auto &[size, offsets] =
+        parts.try_emplace(find(slice.input), slice.grain, std::set<int64_t>())
+            .first->second;
+    if (slice.grain != size || classes[find(slice.output)].size != size)
+      size = 0;
+    offsets.insert(slice.offset);
+  }
+  for (const auto &[root, found] : parts) {
+    const auto &[size, offsets] = found;
+    bool all = int64_t(offsets.size()) * size == classes[root].size;
+    if (size > 1 && all && ofParameters.count(root) &&
+        classes[root].cuts.empty())
+      addCuts({{root, size}});
+  }
+}
+
+FactorAnalysis::FactorAnalysis(func::FuncOp function, bool views) {
   for (BlockArgument argument : function.getArguments())
     if (isa<RankedTensorType>(argument.getType()))
       node(argument, 0);
@@ -297,12 +335,10 @@ FactorAnalysis::FactorAnalysis(func::FuncOp function) {
         node(result, 0);
     visit(&op);
   }
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (const Group &group : groups)
-      changed |= propagate(group);
-    for (const Cut &slice : slices)
-      changed |= propagate(slice);
+  propagateAll();
+  if (views) {
+    cutEqualSlices(function);
+    propagateAll();
   }
   for (auto &[value, first] : firstNode)
     anyChange |= ArrayRef<int64_t>(shape(value)) != shapeOf(value);

@@ -23,7 +23,9 @@ namespace cleave::nn {
 
 class FactorAnalysis {
 public:
-  explicit FactorAnalysis(mlir::func::FuncOp function);
+  /// With `views`, a dimension of a parameter is also cut where equal slices of
+  /// it are all that is read: two matrices stored as one.
+  FactorAnalysis(mlir::func::FuncOp function, bool views);
 
   /// Sizes that a dimension is made of, major to minor; empty for size 1.
   Dims factors(mlir::Value value, int64_t dim) const;
@@ -47,7 +49,7 @@ private:
   /// A slice that keeps multiples of `grain` of one dimension.
   struct Cut {
     int input, output;
-    int64_t grain;
+    int64_t grain, offset;
   };
 
   int node(mlir::Value value, int64_t dim);
@@ -63,6 +65,8 @@ private:
   void visitSlice(SliceOp op);
   bool propagate(const Group &group);
   bool propagate(const Cut &cut);
+  void propagateAll();
+  void cutEqualSlices(mlir::func::FuncOp function);
   bool addCuts(llvm::ArrayRef<std::pair<int, int64_t>> cuts);
 
   llvm::DenseMap<mlir::Value, int> firstNode;

@@ -352,7 +352,7 @@ void Rewriter::run() {
 void factorDimensions(func::FuncOp function, bool views) {
   if (function.isDeclaration() || !function.getBody().hasOneBlock())
     return;
-  FactorAnalysis analysis(function);
+  FactorAnalysis analysis(function, views);
   if (analysis.changes())
     Rewriter(function, analysis, views).run();
 }

@@ -40,3 +40,32 @@ func.func @tied(%t: tensor<7x3xf32> {nn.name = "t", nn.role = "parameter"},
   %2 = nn.einsum "ab,bc->ac" %0, %1 : tensor<5x3xf32>, tensor<3x7xf32> -> tensor<5x7xf32>
   return %2 : tensor<5x7xf32>
 }
+
+// Equal slices: two matrices stored as one.
+// VIEW-LABEL: func @gated
+// VIEW-SAME:    tensor<6x2x4xf32> {{.*}}nn.view = {shape = array<i64: 6, 8>, view = array<i64: 6, 2, 4>}
+// VIEW:         nn.einsum "{{.*}}" {{.*}} : tensor<5x6xf32>, tensor<6x2x4xf32> -> tensor<5x2x4xf32>
+func.func @gated(%x: tensor<5x6xf32> {nn.name = "x", nn.role = "input"},
+                 %w: tensor<6x8xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<5x4xf32> {
+  %0 = nn.einsum "ab,bc->ac" %x, %w : tensor<5x6xf32>, tensor<6x8xf32> -> tensor<5x8xf32>
+  %1 = nn.slice %0 [0, 0] [5, 4] [1, 1] : tensor<5x8xf32> -> tensor<5x4xf32>
+  %2 = nn.slice %0 [0, 4] [5, 4] [1, 1] : tensor<5x8xf32> -> tensor<5x4xf32>
+  %3 = arith.mulf %1, %2 : tensor<5x4xf32>
+  return %3 : tensor<5x4xf32>
+}
+
+// Slices that leave something out, or differ, are no such thing.
+// VIEW-LABEL: func @cut
+// VIEW-SAME:    tensor<6x8xf32> {nn.name = "w"
+// VIEW-SAME:    tensor<6x8xf32> {nn.name = "v"
+func.func @cut(%x: tensor<5x6xf32> {nn.name = "x", nn.role = "input"},
+               %w: tensor<6x8xf32> {nn.name = "w", nn.role = "parameter"},
+               %v: tensor<6x8xf32> {nn.name = "v", nn.role = "parameter"})
+    -> (tensor<5x4xf32>, tensor<5x6xf32>, tensor<5x2xf32>) {
+  %0 = nn.einsum "ab,bc->ac" %x, %w : tensor<5x6xf32>, tensor<6x8xf32> -> tensor<5x8xf32>
+  %1 = nn.slice %0 [0, 0] [5, 4] [1, 1] : tensor<5x8xf32> -> tensor<5x4xf32>
+  %2 = nn.einsum "ab,bc->ac" %x, %v : tensor<5x6xf32>, tensor<6x8xf32> -> tensor<5x8xf32>
+  %3 = nn.slice %2 [0, 0] [5, 6] [1, 1] : tensor<5x8xf32> -> tensor<5x6xf32>
+  %4 = nn.slice %2 [0, 6] [5, 2] [1, 1] : tensor<5x8xf32> -> tensor<5x2xf32>
+  return %1, %3, %4 : tensor<5x4xf32>, tensor<5x6xf32>, tensor<5x2xf32>
+}

@@ -87,7 +87,9 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
     operations. With `parameter-views`, used once after import, dimensions are
     factored as in `nn-fold-shapes` and a parameter that is only ever read through a
     reshape takes its result's shape; `nn.view` keeps the shape in the file. Then a
-    fused weight [h, 3h] is [h, 3, heads, d], and can be split by heads.
+    fused weight [h, 3h] is [h, 3, heads, d], and can be split by heads. So is a
+    dimension that is read in equal slices only: [h, 2f] of a gated MLP is
+    [h, 2, f].
 
     Before (`parameter-views`):
     ```mlir
