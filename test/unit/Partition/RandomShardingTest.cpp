@@ -4,7 +4,8 @@
 //
 // A failure prints the program with its shardings, which is a test case.
 
-#include "cleave/Interfaces/Interfaces.h"
+#include "Context.h"
+
 #include "cleave/Interpreter/Interpreter.h"
 #include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/Passes.h"
@@ -260,19 +261,9 @@ std::string program(const Case &c, const MeshCase &mesh, Random &random) {
 
 TEST_P(RandomSharding, AgreesWithOneDevice) {
   Case c = cases()[GetParam()];
-  DialectRegistry registry;
-  registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect, DistDialect,
-                  nn::NNDialect>();
-  registerInterfaceModels(registry);
-  MLIRContext context(registry);
-  context.disableMultithreading();
-  context.loadAllAvailableDialects();
-  std::string diagnostics;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
-      diagnostics += diagnostic.str() + "\n";
-    return success();
-  });
+  TestContext test;
+  MLIRContext &context = test.context;
+  std::string &diagnostics = test.diagnostics;
 
   int64_t count = 40;
   if (const char *more = std::getenv("CLEAVE_RANDOM_SHARDINGS"))

@@ -2,8 +2,9 @@
 // gradients that @loss_grad leaves on the ranks go as they are into @update. All
 // in double, against one device.
 
+#include "Context.h"
+
 #include "cleave/Autodiff/Passes.h"
-#include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interpreter/Interpreter.h"
 #include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/Passes.h"
@@ -95,19 +96,9 @@ TEST_P(TrainingStep, AgreesWithOneDevice) {
     return true;
   }();
   (void)registered;
-  DialectRegistry registry;
-  registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect, DistDialect,
-                  nn::NNDialect>();
-  registerInterfaceModels(registry);
-  MLIRContext context(registry);
-  context.disableMultithreading();
-  context.loadAllAvailableDialects();
-  std::string diagnostics;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
-      diagnostics += diagnostic.str() + "\n";
-    return success();
-  });
+  TestContext test;
+  MLIRContext &context = test.context;
+  std::string &diagnostics = test.diagnostics;
   auto run = [&](ModuleOp module, std::string pipeline) {
     PassManager passes(&context);
     if (failed(parsePassPipeline(pipeline, passes)))
