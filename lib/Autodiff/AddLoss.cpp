@@ -6,6 +6,8 @@
 
 #include "mlir/IR/Matchers.h"
 
+#include <cmath>
+
 namespace cleave {
 #define GEN_PASS_DEF_ADDLOSSPASS
 #include "cleave/Autodiff/Passes.h.inc"
@@ -210,36 +212,54 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
              << type;
     Location loc = output.getLoc();
     auto scalar = RankedTensorType::get({}, type.getElementType());
-    Value value = b.createOrFold<nn::ReshapeOp>(loc, scalar, output);
     auto constant = [](Value v) -> std::optional<double> {
       DenseElementsAttr dense;
       if (matchPattern(v, m_Constant(&dense)) && dense.isSplat())
         return dense.getSplatValue<APFloat>().convertToDouble();
       return std::nullopt;
     };
-    double weight = 1;
-    if (auto div = output.getDefiningOp<arith::DivFOp>()) {
-      if (auto n = constant(div.getRhs())) {
-        weight = *n;
-        value = b.createOrFold<nn::ReshapeOp>(loc, scalar, div.getLhs());
-      } else if (!isTrained(func, div.getRhs())) {
-        Value sum = b.createOrFold<nn::ReshapeOp>(loc, scalar, div.getLhs());
-        Value count = b.createOrFold<nn::ReshapeOp>(loc, scalar, div.getRhs());
-        return std::pair(sum, count);
+    // A weight is positive: signs go to the sum.
+    bool negative = false;
+    auto peel = [&](Value v) {
+      while (auto negated = v.getDefiningOp<arith::NegFOp>()) {
+        v = negated.getOperand();
+        negative = !negative;
       }
-    } else if (auto mul = output.getDefiningOp<arith::MulFOp>()) {
-      auto factor = constant(mul.getRhs());
-      if (factor && *factor > 0) {
+      return v;
+    };
+    Value sum = peel(output), count;
+    std::optional<double> weight;
+    if (auto div = sum.getDefiningOp<arith::DivFOp>()) {
+      weight = constant(div.getRhs());
+      if (!weight && !isTrained(func, div.getRhs()))
+        count = peel(div.getRhs());
+      if (weight || count)
+        sum = div.getLhs();
+    } else if (auto mul = sum.getDefiningOp<arith::MulFOp>()) {
+      if (auto factor = constant(mul.getRhs())) {
         weight = 1 / *factor;
-        value = b.createOrFold<nn::ReshapeOp>(loc, scalar, mul.getLhs());
+        sum = mul.getLhs();
       }
     }
-    if (weight == 1)
+    if (weight && (!std::isfinite(*weight) || *weight == 0))
+      weight.reset();
+    if (weight && *weight < 0) {
+      weight = -*weight;
+      negative = !negative;
+    }
+    if (!weight && !count) {
       func.emitRemark("the loss '")
           << StringRef(loss).drop_front(strlen("output:"))
           << "' ends in no mean of counted values: with several microbatches, "
              "each weighs the same";
-    return std::pair(value, nn::createSplat(b, loc, scalar, weight));
+      sum = output;
+    } else if (negative) {
+      sum = arith::NegFOp::create(b, loc, sum);
+    }
+    sum = b.createOrFold<nn::ReshapeOp>(loc, scalar, sum);
+    count = count ? b.createOrFold<nn::ReshapeOp>(loc, scalar, count)
+                  : nn::createSplat(b, loc, scalar, weight.value_or(1));
+    return std::pair(sum, count);
   }
 };
 

@@ -11,37 +11,37 @@ using namespace cleave;
 
 static constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
 
-/// The rows of the table that `value`, or placements of it, index.
+/// The rows of the smallest table that `value`, or placements of it, index; 0:
+/// none.
 static int64_t rowsIndexedBy(Value value) {
+  int64_t least = 0;
+  auto add = [&](int64_t rows) {
+    if (rows && (!least || rows < least))
+      least = rows;
+  };
   for (Operation *user : value.getUsers()) {
     if (auto gather = dyn_cast<nn::GatherOp>(user);
         gather && gather.getIndices() == value)
-      return cast<RankedTensorType>(gather.getTable().getType())
-          .getDimSize(gather.getDim());
+      add(cast<RankedTensorType>(gather.getTable().getType())
+              .getDimSize(gather.getDim()));
     if (auto entropy = dyn_cast<nn::CrossEntropyOp>(user);
         entropy && entropy.getLabels() == value)
-      return cast<RankedTensorType>(entropy.getLogits().getType())
-          .getShape()
-          .back();
+      add(cast<RankedTensorType>(entropy.getLogits().getType())
+              .getShape()
+              .back());
     if (isa<nn::ReshapeOp, nn::TransposeOp, nn::BroadcastOp, nn::SliceOp,
             arith::ExtSIOp, arith::TruncIOp>(user))
-      if (int64_t rows = rowsIndexedBy(user->getResult(0)))
-        return rows;
+      add(rowsIndexedBy(user->getResult(0)));
   }
-  return 0;
+  return least;
 }
 
 void target::noteVocabulary(ModuleOp module) {
   for (func::FuncOp func : actionsOf(module))
-    for (BlockArgument argument : func.getArguments()) {
-      auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                    nn::kRoleAttr);
-      if (!role || (role.getValue() != "tokens" && role.getValue() != "labels"))
-        continue;
+    for (BlockArgument argument : func.getArguments())
       if (int64_t rows = rowsIndexedBy(argument))
         func.setArgAttr(argument.getArgNumber(), kVocabularyAttr,
                         Builder(module).getI64IntegerAttr(rows));
-    }
 }
 
 static std::string spell(Type element) {

@@ -57,8 +57,12 @@ void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
     int64_t id = integerAt(tokens.dtype, tokens.data, i);
     if ((id < 0 || id >= input.vocabulary) && !(ignored && id == *ignored))
       throw InputError(
-          label + ": the token at position " + std::to_string(i) + " has id " +
-          std::to_string(id) + ", beyond the model's vocabulary of " +
+          label +
+          (input.role == "tokens" || input.role == "labels"
+               ? ": the token at position " + std::to_string(i) + " has id " +
+                     std::to_string(id) + ", beyond the model's vocabulary of "
+               : ": the element at position " + std::to_string(i) + " is " +
+                     std::to_string(id) + ", beyond the rows of its table, ") +
           std::to_string(input.vocabulary) + " (input '" + input.name + "')");
   }
 }

@@ -39,7 +39,9 @@ bool isTrainingOnly(const ManifestInput &input) {
 
 class Inputs {
 public:
-  Inputs(const Manifest &manifest, const std::string &path) {
+  Inputs(const Manifest &manifest, const std::string &path,
+         int64_t ignoreIndex)
+      : ignoreIndex(ignoreIndex) {
     NpzReader file(path);
     std::vector<std::string> unknown = file.names();
     std::string firstName;
@@ -112,8 +114,11 @@ private:
     if (isFloat(entry.array.dtype) != isFloat(input.dtype))
       throw InputError(label + ": has element type " + entry.array.dtype +
                        ", expected " + input.dtype);
-    checkVocabulary(input, entry.array, label, nullptr);
+    checkVocabulary(input, entry.array, label,
+                    input.role == "labels" ? &ignoreIndex : nullptr);
   }
+
+  const int64_t ignoreIndex;
 };
 
 } // namespace
@@ -139,7 +144,7 @@ void infer(const Manifest &manifest, const InferOptions &options,
            const ExecutorFactory &start) {
   Settings settings = settingsOf(manifest);
   checkOutputPath(options.outputs);
-  Inputs inputs(manifest, options.inputs);
+  Inputs inputs(manifest, options.inputs, settings.ignoreIndex);
   checkWholeCalls(manifest, inputs, options.inputs);
   if (options.weights.empty())
     checkInitialValues(manifest);

@@ -262,10 +262,15 @@ StepRecord Trainer::step(const CheckpointState &state) {
       stopNonFinite(record.step, "the loss", /*updated=*/false);
     skipped = true;
   }
-  if (weight && *weight == 0)
-    throw InputError("step " + std::to_string(record.step) +
-                     ": no label is counted; all are data.ignore_index = " +
-                     std::to_string(settings.ignoreIndex));
+  if (weight && !(*weight > 0)) {
+    std::string at = "step " + std::to_string(record.step) + ": ";
+    if (settings.loss == "cross_entropy")
+      throw InputError(at + "no label is counted; all are data.ignore_index = " +
+                       std::to_string(settings.ignoreIndex));
+    throw InputError(at + "the values that train.loss = " + settings.loss +
+                     " is a mean of number " + std::to_string(*weight) +
+                     ", expected more than 0");
+  }
   if (!skipped) {
     runAction("update");
     std::optional<double> finite = metric("update", "finite");
@@ -287,7 +292,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
     skipped = left;
   }
   record.leftOut = skipped;
-  record.loss = weight && *weight > 0 ? *loss / *weight : *loss;
+  record.loss = weight ? *loss / *weight : *loss;
   for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
     int64_t sent = 0;
     for (const RankTraffic &entry : executor.traffic(rank))

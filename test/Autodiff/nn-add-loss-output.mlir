@@ -46,3 +46,67 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
   %2 = arith.divf %0, %1 : tensor<f32>
   return %2 : tensor<f32>
 }
+
+// -----
+
+// A weight is positive: - sum / -4, signs cancel.
+// CHECK-LABEL: func @loss
+// CHECK:         %[[SUM:.+]] = nn.reduce sum
+// CHECK:         %[[COUNT:.+]] = arith.constant dense<4.000000e+00>
+// CHECK:         return %[[SUM]], %[[COUNT]]
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+  %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
+  %n = arith.constant dense<-4.0> : tensor<f32>
+  %1 = arith.divf %0, %n : tensor<f32>
+  %2 = arith.negf %1 : tensor<f32>
+  return %2 : tensor<f32>
+}
+
+// -----
+
+// sum * -0.5 is the mean of two values, negated.
+// CHECK-LABEL: func @loss
+// CHECK:         %[[SUM:.+]] = arith.negf
+// CHECK:         %[[COUNT:.+]] = arith.constant dense<2.000000e+00>
+// CHECK:         return %[[SUM]], %[[COUNT]]
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+  %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
+  %n = arith.constant dense<-0.5> : tensor<f32>
+  %1 = arith.mulf %0, %n : tensor<f32>
+  return %1 : tensor<f32>
+}
+
+// -----
+
+// sum / -count.
+// CHECK-LABEL: func @loss
+// CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[MASK:arg1]]
+// CHECK:         arith.negf %[[COUNT]]
+// CHECK:         %[[SUM:.+]] = arith.negf
+// CHECK:         return %[[SUM]], %[[COUNT]]
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
+                   %mask: tensor<4xf32> {nn.name = "mask", nn.role = "input"})
+    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+  %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
+  %1 = nn.reduce sum %mask dims = [0] : tensor<4xf32> -> tensor<f32>
+  %2 = arith.negf %1 : tensor<f32>
+  %3 = arith.divf %0, %2 : tensor<f32>
+  return %3 : tensor<f32>
+}
+
+// -----
+
+// A sum of one value, with its sign.
+// CHECK-LABEL: func @loss
+// CHECK:         %[[SUM:.+]] = arith.negf
+// CHECK:         %[[ONE:.+]] = arith.constant dense<1.000000e+00>
+// CHECK:         return %[[SUM]], %[[ONE]]
+// expected-remark @below {{ends in no mean of counted values}}
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+  %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
+  %1 = arith.negf %0 : tensor<f32>
+  return %1 : tensor<f32>
+}

@@ -84,6 +84,55 @@ class Rules(unittest.TestCase):
             want = found if want is None else want
             self.assertLess(np.abs(found / want - 1).max(), 1e-5, flags)
 
+    def test_signs_of_a_mean(self):
+        """sum / n, and -(-sum / n), -sum / -n, -sum * (-1 / n)."""
+        a, x = self.random(6, 4), self.random(16, 6)
+        np.savez(self.folder / "data.npz", x=x)
+        logs = []
+        for form in range(4):
+            b = onnxbuild.Builder()
+            y = b.op("MatMul", b.input("x", np.float32, ["batch", 6]), b.parameter("A", a))
+            total = b.op("ReduceSum", b.op("Mul", y, y), keepdims=0)
+            if form:
+                total = b.op("Neg", total)
+            n = b.constant(-32.0 if form == 2 else 32.0, np.float32)
+            if form == 3:
+                b.op("Mul", total, b.constant(-1 / 32, np.float32), out="loss")
+            elif form == 1:
+                b.op("Neg", b.op("Div", total, n), out="loss")
+            else:
+                b.op("Div", total, n, out="loss")
+            b.output("loss", np.float32, [])
+            log, _ = self.train(self.save(b), f"s{form}", "--steps", 5, "--set",
+                                "data.validation=0", "--set", "train.lr=0.05", batch=16,
+                                loss="output:loss")
+            logs.append([[line["loss"], line["grad_norm"]] for line in log])
+        self.assertLess(logs[0][-1][0], logs[0][0][0])
+        for log in logs[1:]:
+            np.testing.assert_allclose(log, logs[0], rtol=1e-6)
+
+    def test_indices_beyond_a_table(self):
+        """Of any integer input, not of tokens alone; the smallest table counts."""
+        b = onnxbuild.Builder()
+        kind = b.input("kind", np.int64, ["batch"])
+        x = b.op("Add", b.op("Gather", b.parameter("big", self.random(9, 4)), kind),
+                 b.op("Gather", b.parameter("small", self.random(2, 4)), kind))
+        b.op("Mul", x, b.input("x", np.float32, ["batch", 4]), out="y")
+        b.output("y", np.float32, ["batch", 4])
+        model = self.save(b)
+        for value, code in ((1, 0), (2, 2), (-1, 2)):
+            arrays = {"kind": np.full(16, value, np.int64), "x": self.random(16, 4)}
+            np.savez(self.folder / "data.npz", z=self.random(16, 4), **arrays)
+            np.savez(self.folder / "in.npz", **arrays)
+            for command in (self.command(model, f"k{value}", "--steps", 1),
+                            [CLEAVE, "infer", model, "--inputs", self.folder / "in.npz",
+                             "--outputs", self.folder / "out.npz"]):
+                done = support.run(*command)
+                self.assertEqual(done.returncode, code, done.stderr)
+                if code:
+                    self.assertIn(f"is {value}, beyond the rows of its table, 2 (input 'kind')",
+                                  done.stderr)
+
     def test_held_out_loss_of_whole_microbatches(self):
         model = self.regression()
         self.data()
