@@ -1,11 +1,12 @@
 // The mesh: order of its axes, a size of -1, agreement with the rank count, and
-// whether every axis is used.
+// whether every axis is used, and by one strategy.
 
 #include "cleave/Config/Load.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <set>
 
 using namespace cleave;
@@ -153,6 +154,7 @@ ConfigResult<Mesh> cleave::resolveMesh(const Config &config,
 std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
                                                 const Mesh &mesh) {
   std::set<std::string> used;
+  std::map<std::string, std::string> splitBy; // axis to strategy
   // A strategy's own axis may be absent (the strategy then does nothing), but
   // only under its default name: another name was typed, and must exist.
   auto use = [&](const std::string &key, const std::string &axis,
@@ -173,9 +175,30 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
     return std::nullopt;
   };
 
+  // What splits different things, samples, weights or layers, cannot split them
+  // over the same ranks. (Experts may: theirs are often the data ranks.)
+  auto own = [&](const std::string &strategy,
+                 const std::string &axis) -> std::optional<ConfigError> {
+    std::string key = "parallel." + strategy;
+    if (auto error = use(key + ".axis", axis, strategy))
+      return error;
+    auto [first, fresh] = splitBy.try_emplace(axis, key);
+    if (fresh)
+      return std::nullopt;
+    bool exists = std::any_of(mesh.axes.begin(), mesh.axes.end(),
+                              [&](const auto &a) { return a.first == axis; });
+    if (!exists)
+      return std::nullopt;
+    return ConfigError{first->second + ".axis and " + key +
+                       ".axis both name the mesh axis '" + axis +
+                       "'; give each an axis of its own, or switch one off: "
+                       "--set " +
+                       (axis == strategy ? key : first->second) + "=false"};
+  };
+
   const ParallelConfig &parallel = config.parallel;
   if (parallel.data.enabled)
-    if (auto error = use("parallel.data.axis", parallel.data.axis, "data"))
+    if (auto error = own("data", parallel.data.axis))
       return error;
   if (parallel.data.enabled && !parallel.data.replicate.empty())
     if (auto error =
@@ -183,8 +206,7 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
       return error;
   if (parallel.tensor.enabled) {
     if (parallel.tensor.axes.empty())
-      if (auto error =
-              use("parallel.tensor.axis", parallel.tensor.axis, "tensor"))
+      if (auto error = own("tensor", parallel.tensor.axis))
         return error;
     for (const std::string &axis : parallel.tensor.axes)
       if (auto error = use("parallel.tensor.axes", axis, ""))
@@ -198,8 +220,7 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
             use("parallel.expert.axis", parallel.expert.axis, "expert"))
       return error;
   if (parallel.pipeline.enabled)
-    if (auto error =
-            use("parallel.pipeline.axis", parallel.pipeline.axis, "pipeline"))
+    if (auto error = own("pipeline", parallel.pipeline.axis))
       return error;
   for (const ShardConfig &shard : config.shard)
     for (const std::vector<std::string> &dim : shard.dims)

@@ -261,6 +261,17 @@ class BadInput(unittest.TestCase):
         for axis in ("pipeline", "sequence", "expert"):
             self.refused(f"mesh.{axis}: .* not yet supported",
                          self.command("explain", *self.model, "--set", f"mesh.{axis}=2"))
+        # An axis splits one thing.
+        for mine, theirs, off in (("data", "tensor", "tensor"), ("tensor", "data", "data"),
+                                  ("data", "pipeline", "pipeline")):
+            twice = ["--set", f"mesh.{theirs}=2", "--set", f"parallel.{mine}.axis={theirs}"]
+            pair = sorted(("data", theirs if mine == "data" else mine))
+            for command in ("train", "check"):
+                self.refused(rf"parallel.{pair[0]}.axis and parallel.{pair[1]}.axis both name the "
+                             rf"mesh axis '{theirs}'; .* --set parallel.{off}=false",
+                             self.command(command, *self.model, *twice, *COMMANDS[command]))
+            self.accepted(self.command("explain", *self.model, *twice,
+                                       "--set", f"parallel.{off}=false"))
         self.refused("--emit exe is not yet supported",
                      self.command("compile", *self.model, "-o", "new", "--emit", "exe"))
         self.refused("did you mean 'train'", [CLEAVE, "trian"])
