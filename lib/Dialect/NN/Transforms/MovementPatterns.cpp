@@ -108,8 +108,11 @@ struct SinkTransposeElementwise : RewritePattern {
     ArrayRef<int64_t> permutation;
     for (Value operand : op->getOperands())
       if (auto transpose = operand.getDefiningOp<TransposeOp>()) {
+        // TransposeOfBroadcast comes first: beside another broadcast, which is
+        // transposed back below, the two would change places for ever.
+        if (transpose.getInput().getDefiningOp<BroadcastOp>())
+          return rewriter.notifyMatchFailure(op, "a broadcast is transposed");
         permutation = transpose.getPermutation();
-        break;
       }
     if (permutation.empty())
       return rewriter.notifyMatchFailure(op, "no operand is transposed");

@@ -94,3 +94,28 @@ func.func @mask(%m: tensor<3xi1>) -> tensor<3xf32> {
   %2 = arith.mulf %1, %large : tensor<3xf32>
   return %2 : tensor<3xf32>
 }
+
+// Heads that share keys: rotary positions meet keys that are repeated over the
+// heads and then transposed. Both sides are broadcasts; a transpose that went
+// from one to the other and back would never end.
+// CHECK-LABEL: func @shared_keys
+// CHECK:         nn.slice %{{.+}} : tensor<4x2x16xf32> -> tensor<4x2x8xf32>
+// CHECK-NOT:     tensor<2x2x4x8xf32>
+// CHECK:         nn.transpose %{{.+}} : tensor<4x2x16xf32> -> tensor<2x4x16xf32>
+// CHECK:         nn.broadcast %{{.+}} dims = [0, 2, 3] : tensor<2x4x16xf32> -> tensor<2x2x4x16xf32>
+func.func @shared_keys(%k: tensor<4x2x2x16xf32>, %c: tensor<4x16xf32>) -> tensor<2x2x4x16xf32> {
+  %0 = nn.transpose %k [1, 0, 2, 3] : tensor<4x2x2x16xf32> -> tensor<2x4x2x16xf32>
+  %1 = nn.slice %0 [1, 0, 0, 0] [1, 4, 2, 16] [1, 1, 1, 1] : tensor<2x4x2x16xf32> -> tensor<1x4x2x16xf32>
+  %2 = nn.reshape %1 : tensor<1x4x2x16xf32> -> tensor<4x2x16xf32>
+  %3 = nn.broadcast %2 dims = [0, 1, 3] : tensor<4x2x16xf32> -> tensor<4x2x2x16xf32>
+  %4 = nn.transpose %3 [1, 2, 0, 3] : tensor<4x2x2x16xf32> -> tensor<2x2x4x16xf32>
+  %5 = nn.broadcast %c dims = [2, 3] : tensor<4x16xf32> -> tensor<2x2x4x16xf32>
+  %6 = arith.mulf %4, %5 : tensor<2x2x4x16xf32>
+  %7 = nn.slice %4 [0, 0, 0, 8] [2, 2, 4, 8] [1, 1, 1, 1] : tensor<2x2x4x16xf32> -> tensor<2x2x4x8xf32>
+  %8 = arith.negf %7 : tensor<2x2x4x8xf32>
+  %9 = nn.slice %4 [0, 0, 0, 0] [2, 2, 4, 8] [1, 1, 1, 1] : tensor<2x2x4x16xf32> -> tensor<2x2x4x8xf32>
+  %10 = nn.concat %8, %9 dim = 3 : tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32> -> tensor<2x2x4x16xf32>
+  %11 = arith.mulf %10, %5 : tensor<2x2x4x16xf32>
+  %12 = arith.addf %6, %11 : tensor<2x2x4x16xf32>
+  return %12 : tensor<2x2x4x16xf32>
+}
