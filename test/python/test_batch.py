@@ -88,6 +88,10 @@ class Batch(unittest.TestCase):
         self.assertIn("array 'mask': has shape", done.stderr)
         done = support.run(CLEAVE, "check", model, "--inputs", self.folder / "in.npz")
         self.assertEqual(done.returncode, 2)
+        done, _ = self.infer(model, idz=ids)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("in.npz: array 'idz' is no input of the model; did you mean 'ids'?",
+                      done.stderr)
 
     def test_outputs_of_a_whole_call(self):
         model = self.language_model(extra="sums")

@@ -102,6 +102,18 @@ void bindGivenInputs(Config &config, const std::string &model,
   FailureOr<FileSummary> file = summarizeOnnx(model, context);
   if (failed(file))
     diagnostics.fail(BadUsage);
+  std::vector<std::string> inputs;
+  bool hasAny = false;
+  for (const TensorSummary &input : file->inputs) {
+    inputs.push_back(input.name);
+    hasAny |= given.has(input.name);
+  }
+  for (const std::string &name : given.names())
+    if (!hasAny)
+      throw Failure(BadUsage,
+                    arrays + ": array '" + name +
+                        "' is no input of the model; did you mean '" +
+                        nearest(name, inputs, true).value_or("") + "'?");
   for (const TensorSummary &input : file->inputs) {
     if (!given.has(input.name))
       continue;

@@ -2,7 +2,10 @@
 
 #include "Harness.h"
 
+#include "llvm/ADT/APFloat.h"
 #include "gtest/gtest.h"
+
+#include <cmath>
 
 using namespace cleave::test;
 
@@ -26,4 +29,41 @@ TEST(ElementwiseKernel, LongFlatWithScalars) {
       %m = arith.cmpf olt, %r, %x : tensor<2500xf32>
       return %r, %m : tensor<2500xf32>, tensor<2500xi1>
     })");
+}
+
+// To the nearest bf16, ties to even.
+static double toBFloat16(double x) {
+  llvm::APFloat value(static_cast<float>(x));
+  bool losesInfo;
+  value.convert(llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven,
+                &losesInfo);
+  return value.convertToDouble();
+}
+
+// Arithmetic in bf16 rounds after each operation, on every processor. (The
+// interpreter computes in double.)
+TEST(ElementwiseKernel, BFloat16) {
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(R"(
+    func.func @k(%x: tensor<3x37xf32>, %y: tensor<3x37xf32>) -> tensor<3x37xf32> {
+      %a = arith.truncf %x : tensor<3x37xf32> to tensor<3x37xbf16>
+      %b = arith.truncf %y : tensor<3x37xf32> to tensor<3x37xbf16>
+      %p = arith.mulf %a, %b : tensor<3x37xbf16>
+      %s = arith.addf %p, %a : tensor<3x37xbf16>
+      %r = arith.extf %s : tensor<3x37xbf16> to tensor<3x37xf32>
+      return %r : tensor<3x37xf32>
+    })");
+  ASSERT_TRUE(module);
+  auto kernel = *module->getOps<mlir::func::FuncOp>().begin();
+  auto type = llvm::cast<mlir::RankedTensorType>(kernel.getArgumentTypes()[0]);
+  cleave::Tensor x(type), y(type);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x.floats[i] = float(std::sin(i * 1.7) * std::exp2(i % 9 - 4));
+    y.floats[i] = float(std::cos(i * 0.9) * std::exp2(i % 7 - 3));
+  }
+  std::vector<cleave::Tensor> found = runKernel(kernel, {x, y});
+  ASSERT_EQ(found.size(), 1u);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    double a = toBFloat16(x.floats[i]), b = toBFloat16(y.floats[i]);
+    EXPECT_EQ(found[0].floats[i], toBFloat16(toBFloat16(a * b) + a)) << i;
+  }
 }
