@@ -67,22 +67,6 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return success();
   }
 
-  /// A pattern that no parameter's name matches is probably misspelt.
-  void warnOfIdle(func::FuncOp forward, ArrayRef<std::string> patterns,
-                  StringRef key) {
-    for (const std::string &pattern : patterns) {
-      bool used = false;
-      for (unsigned arg = 0; arg < forward.getNumArguments(); ++arg)
-        if (roleOf(forward, arg) == "parameter")
-          if (auto match = matchesAny(forward, pattern, nameOf(forward, arg));
-              failed(match) || *match)
-            used = true;
-      if (!used)
-        emitWarning(forward.getLoc(), "pattern '")
-            << pattern << "' of " << key << " matches no parameter";
-    }
-  }
-
   LogicalResult addLoss(func::FuncOp func) {
     FailureOr<unsigned> chosen = chooseOutput(func);
     if (failed(chosen))

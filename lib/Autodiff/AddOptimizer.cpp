@@ -54,6 +54,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
 
   FailureOr<SmallVector<Trained>> collect(func::FuncOp grad) {
     SmallVector<Trained> parameters;
+    warnOfIdle(grad, noDecay, "train.no_decay");
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg) {
       if (roleOf(grad, arg) != "parameter")
         continue;
@@ -125,8 +126,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
 
     Value finite;
     if (skipNonfinite)
-      finite = isFinite(b, named("finite"), real, norm,
-                        func.getArgument(lossArg));
+      finite =
+          isFinite(b, named("finite"), real, norm, func.getArgument(lossArg));
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> resultAttrs;
     for (auto [index, parameter] : llvm::enumerate(parameters)) {
@@ -137,10 +138,10 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
                gradients[index], scale, func.getArgument(lrArg),
                func.getArgument(stepArg));
       for (auto [offset, value] : llvm::enumerate(updated)) {
-        results.push_back(finite ? choose(b, named(parameter.name), finite,
-                                          value,
-                                          func.getArgument(first + offset))
-                                 : value);
+        results.push_back(finite
+                              ? choose(b, named(parameter.name), finite, value,
+                                       func.getArgument(first + offset))
+                              : value);
         resultAttrs.push_back(func.getArgAttrDict(first + offset));
       }
     }

@@ -1,6 +1,7 @@
 // Building functions of the logical program.
 
 #include "Boundary.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
 
 #include "llvm/Support/Regex.h"
 
@@ -59,4 +60,20 @@ FailureOr<bool> autodiff::matchesAny(Operation *op,
       return true;
   }
   return false;
+}
+
+void autodiff::warnOfIdle(func::FuncOp func, ArrayRef<std::string> patterns,
+                          StringRef key) {
+  for (const std::string &pattern : patterns) {
+    bool used = false;
+    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
+      if (roleOf(func, arg) == "parameter" ||
+          func.getArgAttr(arg, nn::kFrozenAttr))
+        if (auto match = matchesAny(func, pattern, nameOf(func, arg));
+            failed(match) || *match)
+          used = true;
+    if (!used)
+      emitWarning(func.getLoc(), "pattern '")
+          << pattern << "' of " << key << " matches no parameter";
+  }
 }

@@ -396,6 +396,26 @@ std::optional<ConfigError> Loader::check() {
     return ConfigError{"dims.batch = " + std::to_string(batch->second) +
                        " does not divide by train.microbatches = " +
                        std::to_string(config.train.microbatches)};
+  if (!config.train.logits.empty() && config.train.loss.starts_with("output:"))
+    return ConfigError{"train.logits = " + formatString(config.train.logits) +
+                       " and train.loss = " + formatString(config.train.loss) +
+                       " both name the output that the loss reads; leave one "
+                       "of them out"};
+  if (!config.data.tokens.empty() && config.data.tokens == config.data.labels)
+    return ConfigError{"data.tokens and data.labels both name the input '" +
+                       config.data.tokens +
+                       "'; leave data.labels at \"next\", or name the input or "
+                       "array of the labels"};
+  for (const auto &[key, name] : {std::pair("data.tokens", config.data.tokens),
+                                  std::pair("data.labels", config.data.labels)})
+    if (auto fed = config.data.inputs.find(name);
+        fed != config.data.inputs.end() &&
+        (fed->second == "ones" || fed->second == "zeros" ||
+         fed->second == "arange"))
+      return ConfigError{"data.inputs." + name + " = " +
+                         formatString(fed->second) + ", but " + key +
+                         " names this input as one of the data; leave one of "
+                         "them out"};
   return std::nullopt;
 }
 

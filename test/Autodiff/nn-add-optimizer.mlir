@@ -1,6 +1,10 @@
 // RUN: cleave-opt %s --nn-add-optimizer --canonicalize | FileCheck %s
 // RUN: cleave-opt %s "--nn-add-optimizer=optimizer=sgd clip-norm=0 no-decay=w" --canonicalize | FileCheck %s --check-prefix=SGD
 // RUN: cleave-opt %s "--nn-add-optimizer=skip-nonfinite" --canonicalize | FileCheck %s --check-prefix=SKIP
+// RUN: cleave-opt %s "--nn-add-optimizer=no-decay=v,.*" 2>&1 | FileCheck %s --check-prefix=IDLE
+
+// IDLE: warning: pattern 'v' of train.no_decay matches no parameter
+// IDLE-NOT: warning:
 
 // Decay is for the matrix: w has two dimensions in the file, three in its view.
 // CHECK-LABEL: func @update

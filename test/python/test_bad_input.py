@@ -151,6 +151,7 @@ class BadInput(unittest.TestCase):
 
     def test_every_unsupported_node_is_listed(self):
         unsupported(self.folder / "u.onnx")
+        np.savez(self.folder / "in.npz", x=np.zeros((2, 3), np.float32))
         for command, flags in COMMANDS.items():
             message = self.refused(r"u.onnx: uses what is not supported \(5 places\):\n",
                                    self.command(command, "u.onnx", *flags))
@@ -255,6 +256,36 @@ class BadInput(unittest.TestCase):
             }.items():
                 self.refused(pattern, self.command(command, *self.model, "--set", setting, *flags))
 
+    def test_keys_that_nothing_reads(self):
+        """Two keys for one thing, or one for what the model does not have."""
+        for settings, pattern in (
+            (["train.loss=output:logits", "train.logits=logits"],
+             'train.logits = "logits" and train.loss = "output:logits" both name the output'),
+            (["data.tokens=input_ids", "data.labels=input_ids"],
+             "data.tokens and data.labels both name the input 'input_ids'"),
+            (["data.tokens=input_ids", "data.inputs.input_ids=ones"],
+             'data.inputs.input_ids = "ones", but data.tokens names this input'),
+            (["data.labels=labels", "data.inputs.labels=zeros"],
+             'data.inputs.labels = "zeros", but data.labels names this input'),
+            (["data.labels=input_ids"],
+             "m.onnx: looks up a table of weights by the input 'input_ids', so that it takes "
+             "the tokens, but data.labels names it, too"),
+            (["data.inputs.attention_mask=mine"], "has no input 'attention_mask'"),
+            (["train.loss=output:logits", "data.labels=answers"],
+             "data.labels = 'answers' is read by nothing: .* inputs are 'input_ids'"),
+        ):
+            flags = [word for key in settings for word in ("--set", key)]
+            for command in ("train", "check"):
+                with self.subTest(settings=settings, command=command):
+                    self.refused(pattern, self.command(command, *self.model, *flags,
+                                                       *COMMANDS[command]))
+        for key in ("no_decay", "trainable", "frozen"):
+            said = self.accepted(self.command("explain", *self.model, "--set",
+                                              f'train.{key}=[".*wte.*", "wight"]'))
+            self.assertRegex(said, f"warning: m.onnx: pattern 'wight' of train.{key} matches no "
+                                   "parameter")
+            self.assertEqual(said.count("warning:"), 1)
+
     def test_later_commands_and_axes(self):
         for command in ("schedule", "export-onnx", "plan", "view"):
             self.refused(f"cleave {command} is not yet supported", [CLEAVE, command, "x"])
@@ -330,7 +361,7 @@ class BadInput(unittest.TestCase):
         for name, pattern in {
             "big": "big.npz, array 'input_ids': .* has id 257, beyond the model's vocabulary",
             "shape": r"shape.npz, array 'input_ids': has shape \[4, 15\], expected \[4, 16\]",
-            "name": "name.npz: has no array 'input_ids', which the model needs",
+            "name": "name.npz: array 'ids' is no input of the model; did you mean 'input_ids'?",
             "cut": "cut.npz: not a whole .npz",
             "none": "none.npz: cannot be read: No such file",
         }.items():

@@ -91,12 +91,16 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
 void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays) {
   NpzReader given(arrays);
-  for (const std::string &name : given.names())
+  auto bind = [&](const std::string &name) {
     if (auto found = config.data.inputs.find(name);
-        found != config.data.inputs.end())
+        found != config.data.inputs.end() && given.has(name))
       found->second = name;
-  if (StringRef(model).ends_with(".mlir"))
+  };
+  if (StringRef(model).ends_with(".mlir")) {
+    for (const std::string &name : given.names())
+      bind(name);
     return;
+  }
   MLIRContext context;
   Diagnostics diagnostics(context);
   FailureOr<FileSummary> file = summarizeOnnx(model, context);
@@ -115,6 +119,7 @@ void bindGivenInputs(Config &config, const std::string &model,
                         "' is no input of the model; did you mean '" +
                         nearest(name, inputs, true).value_or("") + "'?");
   for (const TensorSummary &input : file->inputs) {
+    bind(input.name);
     if (!given.has(input.name))
       continue;
     std::vector<int64_t> sizes = given.read(input.name).shape;

@@ -6,6 +6,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -32,6 +33,7 @@ public:
       port("result", i, func.getResultTypes()[i], func.getResultAttrDict(i),
            {"output"});
     checkDims(config);
+    checkKeys(config);
   }
 
 private:
@@ -64,6 +66,36 @@ private:
       fail(what + " has type " + found +
            "; expected a tensor whose sizes are known and positive");
     }
+  }
+
+  /// Keys that choose among what an ONNX file leaves open.
+  void checkKeys(const Config &config) {
+    llvm::StringMap<StringRef> inputs; // name to role
+    for (unsigned i = 0; i < func.getNumArguments(); ++i) {
+      auto role =
+          func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr).getValue();
+      if (role == "tokens" || role == "labels" || role == "input")
+        inputs[func.getArgAttrOfType<StringAttr>(i, nn::kNameAttr).getValue()] =
+            role;
+    }
+    if (const std::string &name = config.data.tokens;
+        !name.empty() && inputs.lookup(name) != "tokens")
+      fail("has no input '" + name +
+           "' with nn.role = \"tokens\" (data.tokens)");
+    Config defaults;
+    for (const auto &[name, source] : config.data.inputs) {
+      auto standard = defaults.data.inputs.find(name);
+      if (!inputs.count(name) && (standard == defaults.data.inputs.end() ||
+                                  standard->second != source))
+        fail("has no input '" + name + "' (data.inputs." + name + ")");
+    }
+    for (const auto &[name, size] : config.dims)
+      if (name != "batch" && name != "sequence")
+        fail("has no symbolic dimensions, but dims." + name +
+             " binds one; leave the key out");
+    if (!config.train.tie.empty())
+      fail("has the ties that its values say; train.tie is for ONNX models, "
+           "leave it out");
   }
 
   /// The sizes of an IR file are fixed: the configuration can only agree.

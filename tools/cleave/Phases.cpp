@@ -55,7 +55,34 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
   return module;
 }
 
+/// A loss inside the model reads labels only through one of its inputs.
+static void checkLabels(ModuleOp module, const Config &config) {
+  auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
+  if (!forward || config.data.labels == "next" ||
+      !StringRef(config.train.loss).starts_with("output:"))
+    return;
+  std::string names;
+  for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
+    auto text = [&](StringRef key) {
+      auto value = forward.getArgAttrOfType<StringAttr>(i, key);
+      return value ? value.getValue() : StringRef();
+    };
+    StringRef role = text(nn::kRoleAttr);
+    if (role == "labels")
+      return;
+    if (role == "tokens" || role == "input")
+      names +=
+          ((names.empty() ? "'" : ", '") + text(nn::kNameAttr) + "'").str();
+  }
+  throw Failure(BadUsage,
+                "data.labels = '" + config.data.labels +
+                    "' is read by nothing: train.loss = '" + config.train.loss +
+                    "' is computed in the model, whose inputs are " + names +
+                    "; name one of them, or leave data.labels out");
+}
+
 void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
+  checkLabels(module, config);
   Diagnostics diagnostics(*module.getContext());
   PassManager passes(module.getContext());
   AddLossPassOptions loss;

@@ -8,6 +8,7 @@
 #include <onnx/onnx_pb.h>
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using llvm::Expected;
@@ -27,6 +28,25 @@ std::string Importer::spellInputs() const {
   return names;
 }
 
+/// Whether the input's numbers are rows of a table of weights, as tokens are.
+bool Importer::looksUpATable(const std::string &input) const {
+  llvm::StringSet<> same; // the input in other shapes and types
+  same.insert(input);
+  for (const FlatNode &node : model.nodes()) {
+    StringRef op = node.proto->op_type();
+    if (op == "Gather" && node.proto->input_size() > 1 &&
+        same.contains(node.proto->input(1)) &&
+        model.findInitializer(node.proto->input(0)))
+      return true;
+    bool keeps = op == "Cast" || op == "Reshape" || op == "Identity" ||
+                 op == "Flatten" || op == "Squeeze" || op == "Unsqueeze";
+    if (keeps && node.proto->input_size() > 0 &&
+        same.contains(node.proto->input(0)))
+      same.insert(node.proto->output(0));
+  }
+  return false;
+}
+
 LogicalResult Importer::findInputs() {
   for (const ::onnx::ValueInfoProto &input : model.graph().input())
     if (!model.findInitializer(input.name()))
@@ -44,7 +64,9 @@ LogicalResult Importer::findInputs() {
   }
   for (const auto &[name, binding] : options.inputs) {
     // These two are bound by default, whether the model has them or not.
-    bool isDefault = name == "attention_mask" || name == "position_ids";
+    bool isDefault =
+        (name == "attention_mask" && binding == InputBinding::Ones) ||
+        (name == "position_ids" && binding == InputBinding::Arange);
     if (!isDefault && llvm::none_of(inputs, [&](auto *input) {
           return input->name() == name;
         }))
@@ -56,6 +78,14 @@ LogicalResult Importer::findInputs() {
   else if (!options.tokens.empty()) {
     return error() << "has no input '" << options.tokens
                    << "' (data.tokens); its inputs are " << spellInputs();
+  } else if (candidates.empty() && !options.labels.empty() &&
+             looksUpATable(options.labels)) {
+    return error() << "looks up a table of weights by the input '"
+                   << options.labels
+                   << "', so that it takes the tokens, but data.labels names "
+                      "it, too, and no other input takes them; leave "
+                      "data.labels at \"next\", or name the input or array of "
+                      "the labels";
   }
   return success();
 }

@@ -38,6 +38,7 @@ private:
 
   // In order.
   std::string spellInputs() const;
+  bool looksUpATable(const std::string &input) const;
   mlir::LogicalResult findInputs();
   mlir::LogicalResult findOutputs();
   mlir::LogicalResult bindDims();
