@@ -33,6 +33,7 @@ std::string toJsonLine(const StepRecord &r) {
   Json json = {{"step", r.step},
                {"loss", number(r.loss)},
                {"val_loss", number(r.valLoss)},
+               {"val_samples", r.valLoss ? Json(r.valSamples) : Json(nullptr)},
                {"lr", r.lr},
                {"grad_norm", number(r.gradNorm)},
                {"tokens", r.tokens},
@@ -172,7 +173,8 @@ void Progress::print(const StepRecord &r) {
   std::printf("step %lld/%lld  loss %.4f", static_cast<long long>(r.step),
               static_cast<long long>(last), r.loss);
   if (r.valLoss)
-    std::printf("  val_loss %.4f", *r.valLoss);
+    std::printf("  val_loss %.4f of %lld samples", *r.valLoss,
+                static_cast<long long>(r.valSamples));
   std::printf("  lr %.3g", r.lr);
   if (r.gradNorm)
     std::printf("  grad_norm %.3g", *r.gradNorm);

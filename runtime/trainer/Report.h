@@ -18,6 +18,7 @@ struct StepRecord {
   int64_t step = 0;
   double loss = 0;
   std::optional<double> valLoss;
+  int64_t valSamples = 0; ///< that valLoss is of
   double lr = 0;
   std::optional<double> gradNorm;
   bool leftOut = false; ///< train.on_nan = "skip": nothing was updated

@@ -120,7 +120,7 @@ private:
   StepRecord step(const CheckpointState &state);
   void runAction(const char *action);
   int64_t validationSamples() const;
-  double validate();
+  void validate(StepRecord &record);
   [[noreturn]] void stopNonFinite(int64_t step, const std::string &what,
                                   bool updated);
   std::string firstNonFinite(bool updated);
@@ -315,8 +315,8 @@ int64_t Trainer::validationSamples() const {
   return count - count % manifest.samplesPerMicrobatch();
 }
 
-/// The mean loss over held-out samples, read in order.
-double Trainer::validate() {
+/// The mean loss over held-out samples, read in order, and how many they are.
+void Trainer::validate(StepRecord &record) {
   // The same samples every time, so that values can be compared; unless asked
   // otherwise, few enough to cost some percent of the time.
   int64_t count = validationSamples();
@@ -340,7 +340,8 @@ double Trainer::validate() {
     loss += metric("loss", "loss").value_or(0);
     weight += metric("loss", "weight").value_or(0);
   }
-  return loss / weight;
+  record.valLoss = loss / weight;
+  record.valSamples = count;
 }
 
 void Trainer::run(const std::string &out, CheckpointState &state) {
@@ -389,7 +390,7 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
               : std::nullopt);
     if (validates && !signal.requested() &&
         (last || (evalEvery > 0 && state.step % evalEvery == 0)))
-      record.valLoss = validate();
+      validate(record);
     log.append(toJsonLine(record));
     progress.step(record);
     if (record.leftOut)

@@ -5,9 +5,15 @@ import pathlib
 import tempfile
 import unittest
 
-import support  # noqa: F401  (puts tools/lib on the path)
+import support
 
 import quickstart_report
+
+
+class Script(unittest.TestCase):
+    def test_held_out_loss_is_of_every_sample(self):
+        """As the bigram table's is, beside which it is printed."""
+        self.assertIn("--eval-samples 0", (support.ROOT / "tools" / "quickstart").read_text())
 
 
 class Report(unittest.TestCase):
@@ -29,12 +35,13 @@ class Report(unittest.TestCase):
     def test_losses_of_a_log(self):
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder) / "log.jsonl"
-            steps = [{"step": i, "loss": 100.0 if i < 10 else 2.0, "val_loss": None}
+            steps = [{"step": i, "loss": 100.0 if i < 10 else 2.0, "val_loss": None,
+                      "val_samples": None}
                      for i in range(30)]
-            steps[15]["val_loss"] = 3.0
-            steps[29]["val_loss"] = 2.5
+            steps[15] |= {"val_loss": 3.0, "val_samples": 185}
+            steps[29] |= {"val_loss": 2.5, "val_samples": 184}
             log.write_text("".join(json.dumps(step) + "\n" for step in steps))
-            self.assertEqual(quickstart_report.model_losses(log), (2.0, 2.5))
+            self.assertEqual(quickstart_report.model_losses(log), (2.0, 2.5, 184))
             log.write_text(json.dumps({"step": 1, "loss": 2.0}) + "\n")
             with self.assertRaises(ValueError):
                 quickstart_report.model_losses(log)

@@ -143,6 +143,7 @@ class Rules(unittest.TestCase):
         x, z = self.x[-13:][:8], self.z[-13:][:8]  # 13 are held out, 8 fit
         want = np.square(np.tanh(x @ self.a) @ self.b - z).mean()
         self.assertAlmostEqual(log[-1]["val_loss"], want, delta=1e-5)
+        self.assertEqual(log[-1]["val_samples"], 8)
         self.assertIn("val_loss is of 8 of the 13 held-out samples", printed)
 
     def nan_gradient(self):

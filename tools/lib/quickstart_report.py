@@ -11,14 +11,16 @@ WINDOW = 20  # steps over which the training loss is averaged
 
 
 def model_losses(path):
-    """The training loss over the last steps, and the last held-out loss."""
+    """The training loss over the last steps, the last held-out loss, and of how
+    many samples that one is."""
     with open(path) as file:
         steps = [json.loads(line) for line in file]
     train = [step["loss"] for step in steps if step.get("loss") is not None][-WINDOW:]
-    held_out = [step["val_loss"] for step in steps if step.get("val_loss") is not None]
+    held_out = [step for step in steps if step.get("val_loss") is not None]
     if not train or not held_out:
         raise ValueError(f"{path} has no training or no held-out loss")
-    return sum(train) / len(train), held_out[-1]
+    last = held_out[-1]
+    return sum(train) / len(train), last["val_loss"], last["val_samples"]
 
 
 def verdict(model, table):
@@ -42,7 +44,8 @@ def main():
     print()
     print("nats per byte      training   held-out")
     print(f"bigram table       {table[0]:8.3f}   {table[1]:8.3f}")
-    print(f"trained model      {model[0]:8.3f}   {model[1]:8.3f}")
+    print(f"trained model      {model[0]:8.3f}   {model[1]:8.3f}   "
+          f"(held-out: {model[2]} samples)")
     wrong = verdict(model, table)
     for line in wrong:
         print(line, file=sys.stderr)

@@ -88,8 +88,8 @@ TEST_F(Training, WritesLogConfigurationAndCheckpoint) {
   auto lines = log("a");
   ASSERT_EQ(lines.size(), 8u);
   for (const char *key :
-       {"step", "loss", "val_loss", "lr", "grad_norm", "tokens", "tokens_per_s",
-        "step_ms", "sent_bytes", "peak_bytes", "time"})
+       {"step", "loss", "val_loss", "val_samples", "lr", "grad_norm", "tokens",
+        "tokens_per_s", "step_ms", "sent_bytes", "peak_bytes", "time"})
     EXPECT_TRUE(lines[0].contains(key)) << key;
   EXPECT_EQ(lines[0]["step"], 1);
   EXPECT_EQ(lines[0]["tokens"], 24);
