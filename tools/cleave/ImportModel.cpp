@@ -85,6 +85,8 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
                            : source == "arange" ? InputBinding::Arange
                                                 : InputBinding::Data;
   options.requireData = requireData;
+  options.trainable.insert(config.train.trainable.begin(),
+                           config.train.trainable.end());
   return options;
 }
 
@@ -138,7 +140,7 @@ void bindGivenInputs(Config &config, const std::string &model,
 OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
                                   MLIRContext &context,
                                   std::optional<int64_t> batch,
-                                  bool readWeights) {
+                                  bool readWeights, bool tieByContent) {
   Diagnostics diagnostics(context);
   ImportOptions options = importOptions(config, batch, readWeights);
   FailureOr<std::vector<Tie>> ties =
@@ -146,8 +148,9 @@ OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
   if (failed(ties))
     diagnostics.fail(BadUsage);
   options.ties = *ties;
-  if (readWeights) {
-    FailureOr<std::vector<Tie>> found = findTiesByContent(path, context);
+  if (readWeights || tieByContent) {
+    FailureOr<std::vector<Tie>> found =
+        findTiesByContent(path, context, options.trainable);
     if (failed(found))
       diagnostics.fail(BadUsage);
     for (const Tie &tie : *found) {

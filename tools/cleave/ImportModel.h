@@ -45,12 +45,14 @@ void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays);
 
 // Imports an ONNX file and brings it to compact nn IR. Fails with BadUsage.
-// With `readWeights`, ties are also found by content.
+// With `readWeights`, missing bytes of weights are an error. With it or with
+// `tieByContent`, ties are also found by content.
 mlir::OwningOpRef<mlir::ModuleOp> importModel(const std::string &path,
                                               const Config &config,
                                               mlir::MLIRContext &context,
                                               std::optional<int64_t> batch,
-                                              bool readWeights);
+                                              bool readWeights,
+                                              bool tieByContent = false);
 
 } // namespace cleave::driver
 

@@ -73,14 +73,63 @@ bool holdsMask(Model &model, const TensorRef &tensor) {
   return isMask && hasZero && other && (*other <= -1e3 || *other == 1);
 }
 
-std::set<std::string> findConstants(Model &model, StringRef tokens) {
-  // What is known from shapes alone, and what follows from shapes and from
-  // integer inputs other than tokens.
-  std::set<std::string> known, positional;
-  known.insert("");
-  positional.insert("");
+StringRef spell(ConstantKind kind) {
+  switch (kind) {
+  case ConstantKind::OneElement:
+    return "one element";
+  case ConstantKind::Positions:
+    return "positions";
+  case ConstantKind::NoGradient:
+    return "no gradient";
+  case ConstantKind::Mask:
+    return "mask";
+  case ConstantKind::PositionTable:
+    return "table of positions";
+  }
+  llvm_unreachable("unknown kind of constant");
+}
+
+bool isNamedLikeParameter(StringRef name) {
+  return name.contains('.') && !name.contains("::") && !name.contains('/') &&
+         !name.starts_with("val_") && !name.starts_with("_");
+}
+
+namespace {
+
+/// What the uses of a model's tensors say about them.
+class Uses {
+public:
+  Uses(Model &model, StringRef tokens, const std::set<std::string> &trainable);
+
+  bool isRead(const TensorRef &tensor) {
+    return !consumers[tensor.name].empty();
+  }
+  std::optional<ConstantKind> withoutGradient(const TensorRef &tensor);
+  bool mayBeMask(const TensorRef &tensor);
+  bool mayBePositionTable(const TensorRef &tensor);
+
+private:
+  bool areIn(const std::set<std::string> &values, const ::onnx::NodeProto &node,
+             int first) {
+    for (int i = first; i < node.input_size(); ++i)
+      if (!values.count(node.input(i)))
+        return false;
+    return true;
+  }
+  bool readsByPosition(const ::onnx::NodeProto &node, const std::string &table);
+
+  /// Known from shapes alone, and what follows from shapes and from integer
+  /// inputs other than tokens.
+  std::set<std::string> known = {""}, positional = {""};
+  std::map<std::string, std::vector<const FlatNode *>> consumers;
+  llvm::StringSet<> outputs;
+};
+
+Uses::Uses(Model &model, StringRef tokens,
+           const std::set<std::string> &trainable) {
   for (const TensorRef &tensor : model.initializers())
-    if (!isFloat(tensor.type) || tensor.numElements() == 1) {
+    if (!isFloat(tensor.type) ||
+        (tensor.numElements() == 1 && !trainable.count(tensor.name))) {
       known.insert(tensor.name);
       positional.insert(tensor.name);
     }
@@ -88,7 +137,6 @@ std::set<std::string> findConstants(Model &model, StringRef tokens) {
     if (!model.findInitializer(input.name()) && input.name() != tokens &&
         isInteger(static_cast<Element>(input.type().tensor_type().elem_type())))
       positional.insert(input.name());
-  std::map<std::string, std::vector<const FlatNode *>> consumers;
   for (const FlatNode &node : model.nodes()) {
     bool isKnown = true, isPositional = true;
     for (const std::string &input : node.proto->input()) {
@@ -105,54 +153,108 @@ std::set<std::string> findConstants(Model &model, StringRef tokens) {
         positional.insert(output);
     }
   }
-
-  llvm::StringSet<> outputs;
   for (const auto &output : model.graph().output())
     outputs.insert(output.name());
-  auto isConstant = [&](const TensorRef &tensor) {
-    std::vector<std::string> values = {tensor.name};
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (outputs.contains(values[i]))
-        return false;
-      for (const FlatNode *node : consumers[values[i]]) {
-        StringRef op = node->proto->op_type();
-        if (stopsGradient(*node->proto))
-          continue;
-        if (movesFirstInput(op) && node->proto->input(0) == values[i]) {
-          values.push_back(node->proto->output(0));
-          continue;
-        }
-        if (!isArithmetic(op) && !isContraction(op))
-          return false;
-        const auto &harmless = isArithmetic(op) ? positional : known;
-        for (const std::string &input : node->proto->input())
-          if (input != values[i] && !harmless.count(input))
-            return false;
+}
+
+std::optional<ConstantKind> Uses::withoutGradient(const TensorRef &tensor) {
+  std::vector<std::string> values = {tensor.name};
+  ConstantKind kind = ConstantKind::NoGradient;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (outputs.contains(values[i]))
+      return std::nullopt;
+    for (const FlatNode *node : consumers[values[i]]) {
+      StringRef op = node->proto->op_type();
+      if (stopsGradient(*node->proto))
+        continue;
+      if (movesFirstInput(op) && node->proto->input(0) == values[i]) {
+        values.push_back(node->proto->output(0));
+        continue;
       }
+      if (!isArithmetic(op) && !isContraction(op))
+        return std::nullopt;
+      kind = ConstantKind::Positions;
+      const auto &harmless = isArithmetic(op) ? positional : known;
+      for (const std::string &input : node->proto->input())
+        if (input != values[i] && !harmless.count(input))
+          return std::nullopt;
     }
-    return values.size() > 1 || !consumers[tensor.name].empty();
-  };
-  // Reads elements only where a mask could be: added or multiplied.
-  auto isMask = [&](const TensorRef &tensor) {
-    std::vector<std::string> values = {tensor.name};
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (outputs.contains(values[i]))
+  }
+  if (!isRead(tensor))
+    return std::nullopt;
+  return kind;
+}
+
+/// Added or multiplied, and nothing else.
+bool Uses::mayBeMask(const TensorRef &tensor) {
+  std::vector<std::string> values = {tensor.name};
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (outputs.contains(values[i]))
+      return false;
+    for (const FlatNode *node : consumers[values[i]]) {
+      StringRef op = node->proto->op_type();
+      if (movesFirstInput(op) && node->proto->input(0) == values[i])
+        values.push_back(node->proto->output(0));
+      else if (!isArithmetic(op) && !stopsGradient(*node->proto))
         return false;
-      for (const FlatNode *node : consumers[values[i]]) {
-        StringRef op = node->proto->op_type();
-        if (movesFirstInput(op) && node->proto->input(0) == values[i])
-          values.push_back(node->proto->output(0));
-        else if (!isArithmetic(op) && !stopsGradient(*node->proto))
-          return false;
-      }
     }
-    return holdsMask(model, tensor);
-  };
-  std::set<std::string> constants;
-  for (const TensorRef &tensor : model.initializers())
-    if (isFloat(tensor.type) &&
-        (tensor.numElements() <= 1 || isConstant(tensor) || isMask(tensor)))
-      constants.insert(tensor.name);
+  }
+  return true;
+}
+
+bool Uses::readsByPosition(const ::onnx::NodeProto &node,
+                           const std::string &table) {
+  StringRef op = node.op_type();
+  if (op == "Add")
+    return true;
+  if (op == "RotaryEmbedding") // the sines and cosines
+    return node.input(0) != table;
+  return (op == "Slice" || op == "Gather" || op == "GatherND" ||
+          op == "GatherElements") &&
+         node.input(0) == table && areIn(positional, node, 1);
+}
+
+/// Read by positions, or added whole, and nothing else.
+bool Uses::mayBePositionTable(const TensorRef &tensor) {
+  if (tensor.shape.size() < 2)
+    return false;
+  std::vector<std::string> values = {tensor.name};
+  bool found = false;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (outputs.contains(values[i]))
+      return false;
+    for (const FlatNode *node : consumers[values[i]]) {
+      StringRef op = node->proto->op_type();
+      if (readsByPosition(*node->proto, values[i]))
+        found = true;
+      else if (movesFirstInput(op) && node->proto->input(0) == values[i])
+        values.push_back(node->proto->output(0));
+      else if (!stopsGradient(*node->proto))
+        return false;
+    }
+  }
+  return found;
+}
+
+} // namespace
+
+Constants findConstants(Model &model, StringRef tokens,
+                        const std::set<std::string> &trainable) {
+  Uses uses(model, tokens, trainable);
+  Constants constants;
+  for (const TensorRef &tensor : model.initializers()) {
+    if (!isFloat(tensor.type) || trainable.count(tensor.name))
+      continue;
+    // Elements are read only where uses leave the question open.
+    if (tensor.numElements() <= 1)
+      constants[tensor.name] = ConstantKind::OneElement;
+    else if (auto kind = uses.withoutGradient(tensor))
+      constants[tensor.name] = *kind;
+    else if (uses.mayBeMask(tensor) && holdsMask(model, tensor))
+      constants[tensor.name] = ConstantKind::Mask;
+    else if (uses.mayBePositionTable(tensor) && holdsPositions(model, tensor))
+      constants[tensor.name] = ConstantKind::PositionTable;
+  }
   return constants;
 }
 

@@ -5,20 +5,45 @@
 
 #include "Model.h"
 
+#include <map>
 #include <set>
 
 namespace cleave::importer {
 
-/// Names of float initializers that are never trained: single numbers; tables
-/// that only ever meet tensors derived from shapes and positions, such as the
-/// frequencies of rotary positions; what no gradient reaches, such as a triangle
-/// of ones that is compared with 0; and masks. `tokens` names the input whose
-/// values are no positions.
-std::set<std::string> findConstants(Model &model, llvm::StringRef tokens);
+/// Why a float tensor is no parameter.
+enum class ConstantKind {
+  OneElement,
+  /// It only ever meets tensors derived from shapes and positions, such as the
+  /// frequencies of rotary positions.
+  Positions,
+  /// No gradient reaches it, such as a triangle of ones that is compared with
+  /// 0.
+  NoGradient,
+  Mask,
+  /// Sinusoids or lines along the positions, which are read by position.
+  PositionTable,
+};
 
-/// Whether the elements are 0 and one large negative number, or 0 and 1, both of
-/// them present, in at least two dimensions: what no training ends in.
+using Constants = std::map<std::string, ConstantKind>;
+
+/// Float initializers that are never trained. `tokens` names the input whose
+/// values are no positions. What `trainable` names is a parameter all the same.
+Constants findConstants(Model &model, llvm::StringRef tokens,
+                        const std::set<std::string> &trainable);
+
+llvm::StringRef spell(ConstantKind kind);
+
+/// Whether a tensor of one element is called as modules call their parameters
+/// (h.0.attn.scale), where exporters number the constants that they fold.
+bool isNamedLikeParameter(llvm::StringRef name);
+
+/// Whether the elements are 0 and one large negative number, or 0 and 1, both
+/// of them present, in at least two dimensions: what no training ends in.
 bool holdsMask(Model &model, const TensorRef &tensor);
+
+/// Whether every column along some dimension is a sinusoid or a line of its
+/// index, and not all of them are constant: what no training ends in.
+bool holdsPositions(Model &model, const TensorRef &tensor);
 
 } // namespace cleave::importer
 

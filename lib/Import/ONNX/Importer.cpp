@@ -34,7 +34,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (mlir::failed(bindDims()) || mlir::failed(checkSupport()) ||
       mlir::failed(bindTies()))
     return nullptr;
-  constants = findConstants(model, tokens);
+  constants = findConstants(model, tokens, options.trainable);
 
   module = ModuleOp::create(model.location());
   builder.setInsertionPointToEnd(module->getBody());
@@ -126,11 +126,39 @@ void Importer::warnOfMergedVectors() {
            "apart, export after a step of training";
 }
 
+// A learned temperature looks like any number that an exporter wrote.
+void Importer::remarkOnScalars() {
+  if (scalars.empty())
+    return;
+  InFlightDiagnostic remark = emitRemark(model.location());
+  remark << "'" << scalars[0] << "'";
+  if (scalars.size() > 1)
+    remark << " and " << scalars.size() - 1
+           << (scalars.size() == 2 ? " other tensor" : " other tensors");
+  remark << " of one element "
+         << (scalars.size() == 1 ? "is taken for a constant; name it"
+                                 : "are taken for constants; name them")
+         << " in train.trainable to train "
+         << (scalars.size() == 1 ? "it" : "them");
+}
+
 Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
   if (tensor.type == Element::F16)
     return reason("tensor '" + tensor.name +
                   "' has type f16, which is not supported; export the model in "
                   "float32 or bfloat16");
+  auto constant = constants.find(tensor.name);
+  if (constant != constants.end()) {
+    if (constant->second == ConstantKind::PositionTable)
+      emitRemark(model.location())
+          << "'" << tensor.name
+          << "' is taken for a table of positions, not a parameter: its "
+             "elements are sinusoids or lines; name it in train.trainable to "
+             "train it";
+    if (constant->second == ConstantKind::OneElement &&
+        isNamedLikeParameter(tensor.name))
+      scalars.push_back(tensor.name);
+  }
   bool small = tensor.numElements() * byteSize(tensor.type) <= kMaxInlineBytes;
   if (!isFloat(tensor.type) || (constants.count(tensor.name) && small)) {
     CLEAVE_TRY(contents, Node::contents(model, tensor));
@@ -141,7 +169,7 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
     emitRemark(model.location())
         << "'" << tensor.name
         << "' is taken for a mask, not a parameter: its elements are two "
-           "numbers, one of them 0";
+           "numbers, one of them 0; name it in train.trainable to train it";
     CLEAVE_TRY(contents, Node::contents(model, tensor));
     if (isBand(contents))
       return Operand(contents.compressed());
@@ -366,6 +394,7 @@ LogicalResult Importer::finish() {
     emitRemark(model.location()) << "lacks bytes of weights:" << missing;
 
   warnOfMergedVectors();
+  remarkOnScalars();
   auto end = func::ReturnOp::create(builder, model.location(), results);
   // Parameters, then constants, each by first use, then inputs.
   auto key = [&](const Argument &argument) {

@@ -4,6 +4,7 @@
 #ifndef CLEAVE_LIB_IMPORT_ONNX_IMPORTER_H
 #define CLEAVE_LIB_IMPORT_ONNX_IMPORTER_H
 
+#include "Classify.h"
 #include "Dims.h"
 #include "Node.h"
 
@@ -45,6 +46,8 @@ private:
   mlir::LogicalResult checkSupport();
   /// Warns of vectors that several nodes read as their own.
   void warnOfMergedVectors();
+  /// Says which tensors of one element could be parameters.
+  void remarkOnScalars();
   mlir::LogicalResult bindInputs();
   mlir::LogicalResult bindTies();
   void lowerNodes();
@@ -79,7 +82,8 @@ private:
   std::vector<std::string> outputs;
   std::string tokens;
   Bindings dims;
-  std::set<std::string> constants, needed;
+  Constants constants;
+  std::set<std::string> needed;
   std::map<std::string, const Tie *> tieOfCopy;
   std::map<std::string, std::vector<const Tie *>> tiesOf;
 
@@ -87,6 +91,7 @@ private:
   mlir::func::FuncOp function;
   std::map<std::string, Operand> values;
   std::set<std::string> failed;
+  std::vector<std::string> scalars;
   std::vector<std::string> problems;
   std::vector<Argument> arguments;
   std::map<std::string, size_t> argumentIndex;

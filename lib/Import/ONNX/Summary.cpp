@@ -1,10 +1,7 @@
 // What a file says about itself before any dimension is bound.
 
-#include "Classify.h"
 #include "Dims.h"
-#include "Model.h"
-
-#include "cleave/Import/ONNX/Import.h"
+#include "Ties.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -21,7 +18,7 @@ using namespace importer;
 static std::vector<std::string> shapeOf(const ::onnx::ValueInfoProto &value) {
   std::vector<std::string> shape;
   for (const auto &dim : value.type().tensor_type().shape().dim())
-    shape.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value())
+    shape.push_back(dim.has_dim_value()       ? std::to_string(dim.dim_value())
                     : dim.dim_param().empty() ? "?"
                                               : dim.dim_param());
   return shape;
@@ -29,7 +26,7 @@ static std::vector<std::string> shapeOf(const ::onnx::ValueInfoProto &value) {
 
 static TensorSummary summarise(const ::onnx::ValueInfoProto &value) {
   auto type = static_cast<Element>(value.type().tensor_type().elem_type());
-  return {value.name(), nameOf(type), shapeOf(value)};
+  return {value.name(), nameOf(type), shapeOf(value), ""};
 }
 
 /// Adds the symbols that a dimension's expression reads to `dims`.
@@ -46,7 +43,8 @@ static void addSymbols(const std::string &expression,
   }
 }
 
-FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context) {
+FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
+                                     const std::set<std::string> &trainable) {
   std::unique_ptr<Model> model = Model::load(path, context);
   if (!model)
     return failure();
@@ -67,15 +65,28 @@ FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context) {
   }
   for (const ::onnx::ValueInfoProto &output : model->graph().output())
     summary.outputs.push_back(summarise(output));
-  std::set<std::string> constants = findConstants(*model, "");
+  Constants constants = findConstants(*model, "", trainable);
+  std::map<std::string, std::string> primaryOf;
+  for (const Tie &tie : tiesByContent(*model, constants))
+    primaryOf[tie.copy] = tie.primary;
   for (const TensorRef &tensor : model->initializers()) {
-    if (!isFloat(tensor.type) || constants.count(tensor.name))
+    if (!isFloat(tensor.type))
       continue;
-    TensorSummary parameter{tensor.name, nameOf(tensor.type), {}};
+    TensorSummary row{tensor.name, nameOf(tensor.type), {}, ""};
     for (int64_t size : tensor.shape)
-      parameter.shape.push_back(std::to_string(size));
-    summary.parameters.push_back(parameter);
-    summary.elements += tensor.numElements();
+      row.shape.push_back(std::to_string(size));
+    if (auto constant = constants.find(tensor.name);
+        constant != constants.end()) {
+      row.note = spell(constant->second);
+      if (tensor.numElements() > 1 || isNamedLikeParameter(tensor.name))
+        summary.constants.push_back(row);
+      continue;
+    }
+    if (auto tie = primaryOf.find(tensor.name); tie != primaryOf.end())
+      row.note = "tied to " + tie->second;
+    else
+      summary.elements += tensor.numElements();
+    summary.parameters.push_back(row);
   }
   return summary;
 }

@@ -1,9 +1,6 @@
 // Tied weights: declared by the user, or found by comparing elements.
 
-#include "Classify.h"
-#include "Model.h"
-
-#include "cleave/Import/ONNX/Import.h"
+#include "Ties.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -79,31 +76,14 @@ bool isTable(const Model &model, const TensorRef &tensor) {
 
 } // namespace
 
-FailureOr<std::vector<std::string>> externalFilesOf(StringRef path,
-                                                    MLIRContext &context) {
-  std::unique_ptr<Model> model = Model::load(path, context);
-  if (!model)
-    return failure();
-  std::set<std::string> files;
-  for (const TensorRef &tensor : model->initializers())
-    if (tensor.inFile)
-      files.insert(tensor.range.file);
-  files.erase(llvm::sys::path::filename(path).str());
-  return std::vector<std::string>(files.begin(), files.end());
-}
-
-FailureOr<std::vector<Tie>> findTiesByContent(StringRef path,
-                                              MLIRContext &context) {
-  std::unique_ptr<Model> model = Model::load(path, context);
-  if (!model)
-    return failure();
-  std::set<std::string> constants = importer::findConstants(*model, "");
+std::vector<Tie> importer::tiesByContent(Model &model,
+                                         const Constants &constants) {
   std::vector<Matrix> matrices;
-  for (const TensorRef &tensor : model->initializers()) {
+  for (const TensorRef &tensor : model.initializers()) {
     if (!isFloat(tensor.type) || tensor.shape.size() != 2 || !tensor.inFile ||
         tensor.numElements() < 2 || constants.count(tensor.name))
       continue;
-    llvm::Expected<StringRef> bytes = model->read(tensor.range);
+    llvm::Expected<StringRef> bytes = model.read(tensor.range);
     if (!bytes) {
       // The import itself says which bytes are missing.
       llvm::consumeError(bytes.takeError());
@@ -127,13 +107,36 @@ FailureOr<std::vector<Tie>> findTiesByContent(StringRef path,
                         isTranspose(a, b);
       if (!same && !transposed)
         continue;
-      bool second = isTable(*model, *b.tensor) && !isTable(*model, *a.tensor);
+      bool second = isTable(model, *b.tensor) && !isTable(model, *a.tensor);
       const TensorRef *primary = second ? b.tensor : a.tensor;
       const TensorRef *copy = second ? a.tensor : b.tensor;
       ties.push_back({primary->name, copy->name, transposed});
       copies.insert(copy);
     }
   return ties;
+}
+
+FailureOr<std::vector<std::string>> externalFilesOf(StringRef path,
+                                                    MLIRContext &context) {
+  std::unique_ptr<Model> model = Model::load(path, context);
+  if (!model)
+    return failure();
+  std::set<std::string> files;
+  for (const TensorRef &tensor : model->initializers())
+    if (tensor.inFile)
+      files.insert(tensor.range.file);
+  files.erase(llvm::sys::path::filename(path).str());
+  return std::vector<std::string>(files.begin(), files.end());
+}
+
+FailureOr<std::vector<Tie>>
+findTiesByContent(StringRef path, MLIRContext &context,
+                  const std::set<std::string> &trainable) {
+  std::unique_ptr<Model> model = Model::load(path, context);
+  if (!model)
+    return failure();
+  return importer::tiesByContent(
+      *model, importer::findConstants(*model, "", trainable));
 }
 
 FailureOr<std::vector<Tie>>
@@ -163,7 +166,8 @@ declaredTies(StringRef path,
       return emitError(model->location())
              << "cannot tie '" << names[0] << "' and '" << names[1]
              << "': their shapes are neither equal nor transposed";
-    // A square matrix could be either: its elements decide where they are there.
+    // A square matrix could be either: its elements decide where they are
+    // there.
     if (same && transposed && a->shape.size() == 2) {
       llvm::Expected<StringRef> left = model->read(a->range);
       llvm::Expected<StringRef> right = model->read(b->range);

@@ -180,9 +180,41 @@ def buffers():
     x = attend(x, b.op("Where", hidden, b.constant(-np.inf, F32), scores(x)))
     blocks = np.kron(np.eye(size // 4), np.ones((4, 4)))
     x = attend(x, b.op("Add", scores(x), cut("blocks", np.where(blocks, 0, -1e9))))
-    x = attend(x, b.op("Add", scores(x), cut("learned", np.sin(ramp(size, size)))))
+    x = attend(x, b.op("Add", scores(x), cut("learned", np.sin(ramp(size, size) ** 2))))
     b.op("MatMul", x, b.parameter("matrix", np.eye(6, dtype=F32)), out="y")
     b.output("y", F32, ["batch", "sequence", 6])
+    return b.model(18)
+
+
+def constants():
+    """Tables of positions that modules keep as buffers, tables that are learned,
+    and numbers of which two are called like parameters."""
+    b = onnxbuild.Builder()
+    size, width, tokens = 40, 8, 9
+    ids = b.input("ids", I64, ["batch", "sequence"])
+    n = b.op("Gather", b.op("Shape", ids), b.constant([1]))
+    at = b.op("Range", b.constant(0), b.op("Squeeze", n), b.constant(1))
+    noise = np.sin(ramp(size, width) ** 2)
+    angles = np.outer(np.arange(size), 0.5 ** np.arange(width // 2))
+    waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    padded = waves.copy()
+    padded[1] = 0
+
+    def rows(name, array):
+        return b.op("Gather", b.parameter(name, np.ascontiguousarray(array, F32)), at)
+
+    x = b.op("Gather", b.parameter("embed", np.sin(ramp(tokens, width) ** 2).astype(F32)), ids)
+    whole = b.parameter("p.sliced", waves[None].astype(F32))
+    x = b.op("Add", x, b.op("Slice", whole, b.constant([0]), n, b.constant([1])))
+    for name, array in (("p.gathered", waves), ("p.padded", padded),
+                        ("p.noisy", waves + 0.02 * noise), ("p.ones", np.ones((size, width))),
+                        ("p.zeros", np.zeros((size, width))), ("p.learned", noise)):
+        x = b.op("Add", x, rows(name, array))
+    x = b.op("Mul", x, b.parameter("h.0.scale", np.array(1.25, F32)))
+    x = b.op("Mul", x, b.parameter("h.1.scale", np.array([0.5], F32)))
+    x = b.op("Mul", x, b.parameter("val_7", np.array(2, F32)))
+    x = b.op("MatMul", x, b.parameter("head", np.cos(ramp(width, tokens) ** 2)), out="y")
+    b.output("y", F32, ["batch", "sequence", tokens])
     return b.model(18)
 
 

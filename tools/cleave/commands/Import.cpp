@@ -57,8 +57,8 @@ void print(const std::string &title, const std::vector<Row> &rows) {
   }
 }
 
-// Inputs, outputs and parameters; operations by kind.
-void summarise(mlir::ModuleOp module) {
+// Inputs, outputs and parameters.
+void summariseArguments(mlir::ModuleOp module) {
   auto function = module.lookupSymbol<mlir::func::FuncOp>(nn::kForwardFunc);
   std::vector<Row> parameters, inputs, outputs;
   int64_t elements = 0;
@@ -67,7 +67,8 @@ void summarise(mlir::ModuleOp module) {
     mlir::Type type = function.getArgumentTypes()[i];
     Row row{stringOf(attributes, nn::kNameAttr),
             stringOf(attributes, nn::kRoleAttr), shapeOf(type), ""};
-    bool inFile = row.role == "parameter" || row.role == "constant";
+    if (row.role == "constant")
+      continue; // listed with those that the IR holds
     if (row.role == "parameter")
       elements += llvm::cast<mlir::RankedTensorType>(type).getNumElements();
     if (auto view = attributes.getAs<mlir::DictionaryAttr>(kViewAttr)) {
@@ -83,7 +84,7 @@ void summarise(mlir::ModuleOp module) {
                     stringOf(other, "name");
     if (row.role != "parameter")
       row.note = row.role + (row.note.empty() ? "" : ", " + row.note);
-    (inFile ? parameters : inputs).push_back(row);
+    (row.role == "parameter" ? parameters : inputs).push_back(row);
   }
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     outputs.push_back({stringOf(function.getResultAttrDict(i), nn::kNameAttr),
@@ -91,6 +92,10 @@ void summarise(mlir::ModuleOp module) {
   print("inputs", inputs);
   print("outputs", outputs);
   print("parameters (" + std::to_string(elements) + " elements)", parameters);
+}
+
+void summariseOperations(mlir::ModuleOp module) {
+  auto function = module.lookupSymbol<mlir::func::FuncOp>(nn::kForwardFunc);
   std::map<std::string, int64_t> counts;
   function.walk([&](mlir::Operation *op) {
     if (op != function.getOperation() &&
@@ -108,8 +113,13 @@ std::vector<Row> rowsOf(const std::vector<TensorSummary> &tensors) {
   for (const TensorSummary &tensor : tensors)
     rows.push_back({tensor.name, "",
                     tensor.type + "[" + llvm::join(tensor.shape, ", ") + "]",
-                    ""});
+                    tensor.note});
   return rows;
+}
+
+void printConstants(const FileSummary &file) {
+  print("constants (name one in train.trainable to train it)",
+        rowsOf(file.constants));
 }
 
 // What the file says while dimensions are unbound, and which these are.
@@ -118,6 +128,7 @@ void summarise(const FileSummary &file) {
   print("outputs", rowsOf(file.outputs));
   print("parameters (" + std::to_string(file.elements) + " elements)",
         rowsOf(file.parameters));
+  printConstants(file);
   std::cout << file.nodes << " nodes\n";
 }
 
@@ -157,9 +168,12 @@ std::function<int()> driver::addImport(CLI::App &app) {
     LoadedConfig loaded = loadConfigOrFail(*options);
     mlir::MLIRContext context;
     registerAll(context);
+    FileSummary summary;
     if (options->summary) {
       Diagnostics diagnostics(context);
-      auto file = summarizeOnnx(options->model, context);
+      const auto &trainable = loaded.config.train.trainable;
+      auto file = summarizeOnnx(options->model, context,
+                                {trainable.begin(), trainable.end()});
       if (mlir::failed(file))
         diagnostics.fail(BadUsage);
       summarise(file->dims, loaded.config);
@@ -171,12 +185,16 @@ std::function<int()> driver::addImport(CLI::App &app) {
         summarise(*file);
         return Success;
       }
+      summary = *file;
     }
     mlir::OwningOpRef<mlir::ModuleOp> module =
         importModel(options->model, loaded.config, context, std::nullopt,
-                    /*readWeights=*/false);
-    if (options->summary)
-      summarise(*module);
+                    /*readWeights=*/false, /*tieByContent=*/options->summary);
+    if (options->summary) {
+      summariseArguments(*module);
+      printConstants(summary);
+      summariseOperations(*module);
+    }
     if (options->summary && options->output.empty())
       return Success;
     std::string text;

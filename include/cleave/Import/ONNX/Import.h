@@ -12,6 +12,7 @@
 #include "mlir/IR/OwningOpRef.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ struct ImportOptions {
   std::string labels;
   /// Initializers that are tied beyond what the file says.
   std::vector<Tie> ties;
+  /// Initializers that are parameters though their elements or uses speak for
+  /// constants; other names are ignored.
+  std::set<std::string> trainable;
   /// Outputs to keep; empty: all.
   std::vector<std::string> outputs;
   /// Whether missing bytes of weights are an error rather than a remark.
@@ -67,10 +71,11 @@ mlir::OwningOpRef<mlir::ModuleOp> importOnnx(llvm::StringRef path,
                                              mlir::MLIRContext &context);
 
 /// A tensor as the file declares it; sizes are numbers, expressions of symbols,
-/// or "?".
+/// or "?". `note`: why a constant is one, or what a parameter is tied to.
 struct TensorSummary {
   std::string name, type;
   std::vector<std::string> shape;
+  std::string note;
 };
 
 /// A symbol of the inputs' shapes (empty: a dimension without name) and where it
@@ -81,6 +86,9 @@ struct DimSummary {
 
 struct FileSummary {
   std::vector<TensorSummary> inputs, outputs, parameters;
+  /// Float tensors that are never trained; of those of one element only the ones
+  /// that are named like parameters.
+  std::vector<TensorSummary> constants;
   std::vector<DimSummary> dims;
   int64_t nodes = 0;    ///< model-local functions inlined
   int64_t elements = 0; ///< of all parameters
@@ -88,8 +96,9 @@ struct FileSummary {
 
 /// What a file declares; nothing need be bound. Emits errors for a file that is
 /// no model.
-mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
-                                           mlir::MLIRContext &context);
+mlir::FailureOr<FileSummary>
+summarizeOnnx(llvm::StringRef path, mlir::MLIRContext &context,
+              const std::set<std::string> &trainable = {});
 
 /// The files beside the model that hold bytes of its initializers, relative to its
 /// folder, sorted. They need not exist. Emits errors for a file that is no model.
@@ -99,8 +108,9 @@ externalFilesOf(llvm::StringRef path, mlir::MLIRContext &context);
 /// Finds matrices among the initializers that hold the same elements, or one
 /// the transpose of the other. Reads bytes of weights. Constant matrices are
 /// never tied.
-mlir::FailureOr<std::vector<Tie>> findTiesByContent(llvm::StringRef path,
-                                                    mlir::MLIRContext &context);
+mlir::FailureOr<std::vector<Tie>>
+findTiesByContent(llvm::StringRef path, mlir::MLIRContext &context,
+                  const std::set<std::string> &trainable = {});
 
 /// The ties that `declared` (pairs of initializer names) stand for.
 mlir::FailureOr<std::vector<Tie>>

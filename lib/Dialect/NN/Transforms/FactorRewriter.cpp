@@ -83,7 +83,9 @@ void Rewriter::mapArgument(BlockArgument argument) {
   auto role = function.getArgAttrOfType<StringAttr>(index, kRoleAttr);
   bool fromFile =
       role && (role.getValue() == "parameter" || role.getValue() == "constant");
-  if (!views || !fromFile || shapeOf(argument) == ArrayRef<int64_t>(shape)) {
+  // A boundary without a view's dimensions has no view.
+  if (!views || !fromFile || shape.empty() ||
+      shapeOf(argument) == ArrayRef<int64_t>(shape)) {
     map[argument] = reshapeTo(builder, loc, argument, shape);
     return;
   }
