@@ -27,6 +27,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal() && !func->hasAttr(kKernelAttr))
         hosts.push_back(func);
+    symbols.emplace(getOperation());
     for (func::FuncOp host : hosts)
       if (failed(form(host)))
         return signalPassFailure();
@@ -109,8 +110,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
       results.push_back(mapping.lookup(value));
     func::ReturnOp::create(inner, loc, results);
 
-    SymbolTable symbols(getOperation());
-    symbols.insert(kernel);
+    symbols->insert(kernel);
     if (failed(annotateKernel(kernel)))
       return failure();
     auto call = func::CallOp::create(b, loc, kernel, arguments.getArrayRef());
@@ -123,6 +123,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     return success();
   }
 
+  /// One table for all: to build it takes as long as there are kernels.
+  std::optional<SymbolTable> symbols;
   int64_t counter = 0;
 };
 

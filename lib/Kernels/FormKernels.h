@@ -31,14 +31,19 @@ struct Unit {
   bool isKernel = false;
   llvm::SmallVector<mlir::Operation *> ops; ///< in program order
   llvm::SmallVector<mlir::Value> outputs;   ///< read outside
-  std::set<int> producers, consumers;       ///< numbers of units
+  llvm::SmallVector<mlir::Value> inputs; ///< of many elements, read from memory
+  std::set<int> producers, consumers;    ///< numbers of units
   int first = 0, last = 0; ///< positions of the first and last operation
-  int rank = 0;            ///< in a topological order
+  int rank = 0;            ///< in a topological order; unique, with gaps
+  int version = 0;         ///< how often others were merged into it
+  /// Equal for units that differ in the values they read alone.
+  size_t kind = 0;
   double cost = 0;
   bool alive = true;
   bool parallel = false; ///< threads share its work
   /// Rows of one row each cannot be shared by threads, so they stay small.
   int reductions = 0;
+  bool scatters = false; ///< holds an nn.scatter_add
 };
 
 /// The operations of one host function as units, merged greedily.
@@ -54,6 +59,8 @@ public:
   Place placeOf(mlir::Operation *op) const { return places.lookup(op); }
   /// "add_gelu" of a kernel's operations.
   std::string nameOf(const Unit &unit) const;
+  /// How many kernels were planned to decide: most of the time it takes.
+  int64_t numPlans() const { return planCount; }
 
 private:
   void decompose();
@@ -62,21 +69,25 @@ private:
   bool isFreePlacement(mlir::Operation *op) const;
   void materialize(mlir::Value value);
   mlir::LogicalResult createUnits();
-  /// The operations in kernels or host units, or null for arguments, that the
-  /// value comes from through inline operations.
-  void sources(mlir::Value value,
-               llvm::SetVector<mlir::Operation *> &found) const;
+  /// The results of kernels or host units, and arguments, that the value comes
+  /// from through inline operations.
+  void sources(mlir::Value value, llvm::SetVector<mlir::Value> &found) const;
   void connect();
-  void rerank();
-  void updateOutputs(Unit &unit, int number);
+  void rank();
+  size_t kindOf(const Unit &unit) const;
+  size_t kindOfPair(const Unit &first, const Unit &second) const;
   std::unique_ptr<KernelPlan> plan(const Unit &unit,
                                    llvm::ArrayRef<mlir::Value> outputs);
-  bool pathBetween(int from, int to, bool ignoreDirect) const;
+  std::optional<llvm::SmallVector<int>> following(int from, int to);
+  void rankMerged(int low, int high, llvm::ArrayRef<int> after);
+  bool canShareLoops(const Unit &first, const Unit &second,
+                     llvm::ArrayRef<mlir::Value> outputs) const;
   bool keepsLongAlive(const Unit &early, const Unit &late, int earlyNumber,
                       int lateNumber) const;
   /// Merges two units into the first if that is legal and cheaper.
   bool tryMerge(int a, int b);
   void mergeAlongEdges();
+  bool mergeReaders(const Unit &unit);
   void mergeSiblings();
   llvm::SmallVector<mlir::Value>
   outputsOf(llvm::ArrayRef<mlir::Operation *> ops, int a, int b) const;
@@ -94,7 +105,14 @@ private:
   };
   llvm::DenseMap<mlir::Operation *, Origin> origins;
   std::vector<Unit> units;
-  std::set<std::pair<int, int>> refused;
+  /// Pairs that were not merged, with the versions that were compared.
+  llvm::DenseMap<std::pair<int, int>, std::pair<int, int>> refused;
+  /// Kinds of pairs of which no plan is cheaper than the two.
+  std::set<size_t> hopeless;
+  /// The last search for a path that met a unit, and the number of them.
+  std::vector<int> seenIn;
+  int searches = 0;
+  int64_t planCount = 0;
 };
 
 } // namespace cleave::kernels

@@ -180,15 +180,13 @@ void Grouping::materialize(Value value) {
 
 /// Placements on the host are still read through by kernels; operations in
 /// kernels and of other host units are sources.
-void Grouping::sources(Value value, SetVector<Operation *> &found) const {
+void Grouping::sources(Value value, SetVector<Value> &found) const {
   Operation *op = value.getDefiningOp();
-  if (!op)
-    return;
-  bool through = placeOf(op) == Place::Inline ||
-                 (placeOf(op) == Place::Host &&
-                  (isFreePlacement(op) || isa<arith::ConstantOp>(op)));
+  bool through = op && (placeOf(op) == Place::Inline ||
+                        (placeOf(op) == Place::Host &&
+                         (isFreePlacement(op) || isa<arith::ConstantOp>(op))));
   if (!through) {
-    found.insert(op);
+    found.insert(value);
     return;
   }
   for (Value operand : op->getOperands())
@@ -230,7 +228,9 @@ LogicalResult Grouping::createUnits() {
 
 void Grouping::connect() {
   for (auto [number, unit] : llvm::enumerate(units)) {
+    SetVector<Value> found;
     for (Operation *op : unit.ops) {
+      unit.scatters |= unit.isKernel && isa<nn::ScatterAddOp>(op);
       for (Value operand : op->getOperands()) {
         if (!unit.isKernel) {
           if (Operation *source = operand.getDefiningOp()) {
@@ -240,17 +240,22 @@ void Grouping::connect() {
           }
           continue;
         }
-        SetVector<Operation *> found;
         sources(operand, found);
-        for (Operation *source : found)
-          if (unitOf.lookup(source) != int(number))
-            unit.producers.insert(unitOf.lookup(source));
       }
+    }
+    for (Value value : found) {
+      Operation *source = value.getDefiningOp();
+      if (source && unitOf.lookup(source) == int(number))
+        continue;
+      if (source)
+        unit.producers.insert(unitOf.lookup(source));
+      if (typeOf(value).getNumElements() > 1)
+        unit.inputs.push_back(value);
     }
     for (int producer : unit.producers)
       units[producer].consumers.insert(number);
   }
-  rerank();
+  rank();
   for (auto [number, unit] : llvm::enumerate(units)) {
     if (!unit.isKernel)
       continue;
@@ -258,27 +263,38 @@ void Grouping::connect() {
     auto planned = plan(unit, unit.outputs);
     unit.cost = planned ? planned->cost : 1e30;
     unit.parallel = planned && planned->isParallel();
+    unit.kind = kindOf(unit);
   }
 }
 
-/// Numbers units in a topological order.
-void Grouping::rerank() {
-  std::vector<int> waiting(units.size());
-  std::vector<int> ready;
-  for (auto [number, unit] : llvm::enumerate(units)) {
-    waiting[number] = unit.producers.size();
-    if (unit.alive && unit.producers.empty())
-      ready.push_back(number);
+/// A hash of all that plans depend on: operations, types, and who reads whom.
+size_t Grouping::kindOf(const Unit &unit) const {
+  llvm::DenseMap<Operation *, int> numbers;
+  llvm::hash_code hash = 0;
+  SmallVector<Operation *> ops = inlineOps(unit);
+  llvm::append_range(ops, unit.ops);
+  for (Operation *op : ops) {
+    hash = llvm::hash_combine(hash, op->getName(), op->getAttrDictionary(),
+                              unitOf.contains(op));
+    for (Value operand : op->getOperands())
+      hash = llvm::hash_combine(hash, operand.getType(),
+                                numbers.lookup(operand.getDefiningOp()));
+    for (Type type : op->getResultTypes())
+      hash = llvm::hash_combine(hash, type);
+    numbers.insert({op, int(numbers.size()) + 1});
   }
+  for (Value output : unit.outputs)
+    hash = llvm::hash_combine(hash, numbers.lookup(output.getDefiningOp()),
+                              cast<OpResult>(output).getResultNumber());
+  return hash;
+}
+
+/// Numbers units in a topological order, close to the program's: searches
+/// between two units then see little else.
+void Grouping::rank() {
   int rank = 0;
-  while (!ready.empty()) {
-    int number = ready.back();
-    ready.pop_back();
-    units[number].rank = rank++;
-    for (int consumer : units[number].consumers)
-      if (--waiting[consumer] == 0)
-        ready.push_back(consumer);
-  }
+  for (const Unit *unit : schedule())
+    units[unit - units.data()].rank = rank++;
 }
 
 /// Results of `ops` that something outside of units `a` and `b` reads.
@@ -318,6 +334,7 @@ std::unique_ptr<KernelPlan> Grouping::plan(const Unit &unit,
                                            ArrayRef<Value> outputs) {
   if (outputs.empty())
     return nullptr;
+  ++planCount;
   llvm::DenseSet<Operation *> members(unit.ops.begin(), unit.ops.end());
   std::string error;
   return KernelPlan::create(

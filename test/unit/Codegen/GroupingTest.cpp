@@ -1,0 +1,78 @@
+// How much work it is to decide which operations share a kernel.
+
+#include "../../../lib/Kernels/FormKernels.h"
+
+#include "Harness.h"
+
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+/// The update of a model with this many layers: the norm of all gradients as a
+/// chain of sums, a factor from it, and an optimizer for each parameter.
+std::string updateOf(int layers) {
+  const char *shapes[] = {"96x96x",  "96x", "96x384x", "384x",
+                          "384x96x", "96x", "96x96x",  "96x"};
+  std::string arguments = "%lr: tensor<f32>, %step: tensor<i64>", results,
+              types, norms, updates;
+  int number = 0;
+  for (int layer = 0; layer < layers; ++layer)
+    for (StringRef shape : shapes) {
+      std::string n = std::to_string(number++);
+      std::string type = ("tensor<" + shape + "f32>").str();
+      for (const char *name : {"p", "m", "v", "g"})
+        arguments += ", %" + (name + n) + ": " + type;
+      norms += "%q" + n + " = arith.mulf %g" + n + ", %g" + n + " : " + type +
+               "\n%s" + n + " = nn.reduce sum %q" + n +
+               (shape.count('x') == 2 ? " dims = [0, 1]" : " dims = [0]") +
+               " : " + type + " -> tensor<f32>\n";
+      if (number > 1)
+        norms += "%t" + n + " = arith.addf %" + (number > 2 ? "t" : "s") +
+                 std::to_string(number - 2) + ", %s" + n + " : tensor<f32>\n";
+      updates += "%a" + n + ", %b" + n + ", %c" + n + " = nn.adamw %p" + n +
+                 ", %m" + n + ", %v" + n + ", %g" + n +
+                 ", %factor, %lr, %step beta1 = 0.9 beta2 = 0.999 epsilon = "
+                 "1.0e-8 weight_decay = 0.01 : " +
+                 type + ", tensor<f32>\n";
+      for (const char *name : {"a", "b", "c"}) {
+        results += (results.empty() ? "%" : ", %") + (name + n);
+        types += (types.empty() ? "" : ", ") + type;
+      }
+    }
+  return "func.func @update(" + arguments + ") -> (" + types + ") {\n" + norms +
+         "%factor = math.rsqrt %t" + std::to_string(number - 1) +
+         " : tensor<f32>\n" + updates + "return " + results + " : " + types +
+         "\n}";
+}
+
+struct Work {
+  int64_t plans = 0;
+  int kernels = 0;
+};
+
+Work workOf(int layers) {
+  auto module = parse(updateOf(layers));
+  kernels::Grouping grouping(*module->getOps<func::FuncOp>().begin());
+  EXPECT_TRUE(succeeded(grouping.run()));
+  Work work{grouping.numPlans()};
+  for (const kernels::Unit *unit : grouping.schedule())
+    work.kernels += unit->isKernel;
+  return work;
+}
+
+} // namespace
+
+// Kernels that read the same factor are compared with few of their kind, so
+// the work grows as the model does.
+TEST(Grouping, WorkIsProportionalToLayers) {
+  Work small = workOf(8), large = workOf(32);
+  EXPECT_LE(large.plans, 4.2 * small.plans);
+  EXPECT_LE(large.plans, 10 * 8 * 32);
+  // Of eight parameters, sums in one or two steps, and three to an optimizer
+  // kernel.
+  EXPECT_LE(large.kernels, 15 * 32);
+}
