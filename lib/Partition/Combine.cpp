@@ -11,6 +11,8 @@
 #include "cleave/Partition/Passes.h"
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/MapVector.h"
+#include <deque>
+#include <limits>
 #include <map>
 
 namespace cleave {
@@ -90,53 +92,55 @@ public:
   /// kind, unless someone reads the bucket before the message's operands are
   /// known, or the message depends on the bucket.
   void run() {
-    std::map<std::string, SmallVector<SmallVector<Operation *>>> open;
+    struct OfKind {
+      std::deque<Bucket> all;
+      SmallVector<Bucket *> open;
+    };
+    std::map<std::string, OfKind> kinds;
     for (Operation &op : block) {
       if (!isVariadic(&op))
         continue;
-      auto &buckets = open[keyOf(&op)];
-      bool joined = false;
-      for (SmallVector<Operation *> &bucket : buckets)
-        if (fits(bucket, &op)) {
-          bucket.push_back(&op);
-          joined = true;
-          break;
-        }
-      if (!joined)
-        buckets.push_back({&op});
+      OfKind &kind = kinds[keyOf(&op)];
+      // The merged message stands where the last one does, so a bucket that is
+      // read here, or was before, takes no more.
+      unsigned place = order.lookup(&op);
+      llvm::erase_if(kind.open, [&](Bucket *bucket) { return bucket->firstUse <= place; });
+      auto fitting = llvm::find_if(kind.open, [&](Bucket *bucket) {
+        return bucket->bytes + bytes(&op) <= limit;
+      });
+      Bucket *bucket = nullptr;
+      if (fitting != kind.open.end()) {
+        bucket = *fitting;
+      } else {
+        bucket = &kind.all.emplace_back();
+        kind.open.push_back(bucket);
+      }
+      add(*bucket, &op);
     }
-    for (auto &[key, buckets] : open)
-      for (SmallVector<Operation *> &bucket : buckets)
-        if (bucket.size() > 1)
-          merge(bucket);
+    for (auto &[key, kind] : kinds)
+      for (Bucket &bucket : kind.all)
+        if (bucket.members.size() > 1)
+          merge(bucket.members);
   }
 
 private:
+  struct Bucket {
+    SmallVector<Operation *> members;
+    int64_t bytes = 0;
+    /// The place of the first operation that reads a member.
+    unsigned firstUse = std::numeric_limits<unsigned>::max();
+  };
+
   static int64_t bytes(Operation *op) {
     return cast<CollectiveOpInterface>(op).getPayloadBytes();
   }
 
-  bool fits(ArrayRef<Operation *> bucket, Operation *op) const {
-    int64_t total = bytes(op);
-    for (Operation *member : bucket)
-      total += bytes(member);
-    if (total > limit)
-      return false;
-    // The merged message stands where the last one does.
-    unsigned place = order.lookup(op);
-    for (Operation *member : bucket)
-      for (Operation *user : member->getUsers())
-        if (order.lookup(block.findAncestorOpInBlock(*user)) < place)
-          return false;
-    return !dependsOn(op, bucket);
-  }
-
-  /// Users of the bucket all stand after `op`, so only `op` itself could read
-  /// it; its operands then would stand after it.
-  bool dependsOn(Operation *op, ArrayRef<Operation *> bucket) const {
-    return llvm::any_of(op->getOperands(), [&](Value operand) {
-      return operand.getDefiningOp() && llvm::is_contained(bucket, operand.getDefiningOp());
-    });
+  void add(Bucket &bucket, Operation *op) const {
+    bucket.members.push_back(op);
+    bucket.bytes += bytes(op);
+    for (Operation *user : op->getUsers())
+      bucket.firstUse =
+          std::min(bucket.firstUse, order.lookup(block.findAncestorOpInBlock(*user)));
   }
 
   void merge(ArrayRef<Operation *> bucket) {
