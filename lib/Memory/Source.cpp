@@ -3,14 +3,16 @@
 #include "cleave/Memory/Source.h"
 
 #include "mlir/IR/Location.h"
-#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
-static void collect(Location location, SmallVectorImpl<StringRef> &names) {
+/// Names in order, each once: a sum over all parameters has as many as they are.
+using Names = llvm::SmallSetVector<StringAttr, 8>;
+
+static void collect(Location location, Names &names) {
   if (auto name = dyn_cast<NameLoc>(location)) {
-    if (!llvm::is_contained(names, name.getName().getValue()))
-      names.push_back(name.getName().getValue());
+    names.insert(name.getName());
   } else if (auto call = dyn_cast<CallSiteLoc>(location)) {
     collect(call.getCallee(), names);
   } else if (auto fused = dyn_cast<FusedLoc>(location)) {
@@ -20,14 +22,16 @@ static void collect(Location location, SmallVectorImpl<StringRef> &names) {
 }
 
 SmallVector<StringRef> cleave::namesOf(Operation *op) {
-  SmallVector<StringRef> names, outer;
+  Names names, outer;
   collect(op->getLoc(), names);
   for (Operation *parent = op->getParentOp(); parent;
        parent = parent->getParentOp())
     collect(parent->getLoc(), outer);
-  llvm::erase_if(
-      names, [&](StringRef name) { return llvm::is_contained(outer, name); });
-  return names;
+  SmallVector<StringRef> own;
+  for (StringAttr name : names)
+    if (!outer.contains(name))
+      own.push_back(name.getValue());
+  return own;
 }
 
 std::string cleave::sourceOf(Operation *op) {
