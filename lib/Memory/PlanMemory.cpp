@@ -1,6 +1,7 @@
 // rt-plan-memory: every value of the command lists gets an address.
 
 #include "ActionPlan.h"
+#include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Memory/Passes.h"
 
 namespace cleave {
@@ -61,13 +62,15 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     auto pair = [&](std::pair<int64_t, int64_t> where) {
       return b.getDenseI64ArrayAttr({where.first, where.second});
     };
+    BoundaryAttrs boundary(func);
     for (BlockArgument argument : func.getArguments())
-      func.setArgAttr(argument.getArgNumber(), rt::kBufferAttr,
-                      pair(address(argument)));
+      boundary.setArgument(argument.getArgNumber(), rt::kBufferAttr,
+                           pair(address(argument)));
     for (unsigned i = 0; i < func.getNumResults(); ++i)
-      func.setResultAttr(i, rt::kBufferAttr,
+      boundary.setResult(i, rt::kBufferAttr,
                          pair({rt::kStateArena,
                                table.buffers[table.ofResult(func, i)].offset}));
+    boundary.apply();
     for (Operation &op : func.getBody().front()) {
       SmallVector<int64_t> buffers;
       for (Value result : op.getResults()) {

@@ -19,14 +19,6 @@ Attribute Port::attr(StringRef name) const {
   return isResult ? f.getResultAttr(index, name) : f.getArgAttr(index, name);
 }
 
-void Port::setAttr(StringRef name, Attribute value) const {
-  func::FuncOp f = func;
-  if (isResult)
-    f.setResultAttr(index, name, value);
-  else
-    f.setArgAttr(index, name, value);
-}
-
 StringRef Port::name() const {
   auto value = dyn_cast_or_null<StringAttr>(attr(nn::kNameAttr));
   return value ? value.getValue() : StringRef();
@@ -39,10 +31,6 @@ StringRef Port::role() const {
 
 dist::ShardingAttr Port::sharding() const {
   return dyn_cast_or_null<dist::ShardingAttr>(attr(dist::kShardingAttrName));
-}
-
-void Port::setSharding(dist::ShardingAttr sharding) const {
-  setAttr(dist::kShardingAttrName, sharding);
 }
 
 Location Port::loc() const {

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
 #include "cleave/Partition/Reshard.h"
@@ -34,6 +35,7 @@ public:
     Block &global = func.getBody().front();
     auto *local = new Block();
     SmallVector<Type> argumentTypes, resultTypes;
+    BoundaryAttrs boundary(func);
     for (auto [index, argument] : llvm::enumerate(global.getArguments())) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
       if (!type)
@@ -43,8 +45,8 @@ public:
       Type tile = mesh.tile(layout, type);
       argumentTypes.push_back(tile);
       define(argument, local->addArgument(tile, argument.getLoc()), layout);
-      func.setArgAttr(index, kShardingAttrName, mesh.sharding(layout));
-      func.setArgAttr(index, kGlobalTypeAttrName, TypeAttr::get(type));
+      boundary.setArgument(index, kShardingAttrName, mesh.sharding(layout));
+      boundary.setArgument(index, kGlobalTypeAttrName, TypeAttr::get(type));
     }
     func.getBody().push_back(local);
     builder.setInsertionPointToEnd(local);
@@ -64,9 +66,10 @@ public:
         return failure();
       returned.push_back(*value);
       resultTypes.push_back((*value).getType());
-      func.setResultAttr(index, kShardingAttrName, mesh.sharding(layout));
-      func.setResultAttr(index, kGlobalTypeAttrName, TypeAttr::get(type));
+      boundary.setResult(index, kShardingAttrName, mesh.sharding(layout));
+      boundary.setResult(index, kGlobalTypeAttrName, TypeAttr::get(type));
     }
+    boundary.apply();
     func::ReturnOp::create(builder, terminator->getLoc(), returned);
     global.dropAllReferences();
     global.erase();

@@ -6,8 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include <deque>
 #include <set>
@@ -261,9 +263,20 @@ struct DistPropagatePass : cleave::impl::DistPropagatePassBase<DistPropagatePass
     Propagation propagation(*graph, *mesh);
     propagation.run();
 
-    for (const auto &[id, node] : llvm::enumerate(graph->nodes))
-      if (node.isPort)
-        node.port.setSharding(mesh->sharding(propagation.layout(id)));
+    llvm::MapVector<func::FuncOp, BoundaryAttrs> boundaries;
+    for (const auto &[id, node] : llvm::enumerate(graph->nodes)) {
+      if (!node.isPort)
+        continue;
+      func::FuncOp func = node.port.func;
+      BoundaryAttrs &attrs = boundaries.try_emplace(func, func).first->second;
+      dist::ShardingAttr sharding = mesh->sharding(propagation.layout(id));
+      if (node.port.isResult)
+        attrs.setResult(node.port.index, kShardingAttrName, sharding);
+      else
+        attrs.setArgument(node.port.index, kShardingAttrName, sharding);
+    }
+    for (auto &[func, attrs] : boundaries)
+      attrs.apply();
     for (const Edge &edge : graph->edges) {
       if (!edge.op || edge.results.empty())
         continue;

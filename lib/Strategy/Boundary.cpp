@@ -2,6 +2,8 @@
 
 #include "Boundary.h"
 
+#include "cleave/Interfaces/BoundaryAttrs.h"
+
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::strategy;
@@ -63,13 +65,15 @@ void strategy::setBoundaryShardings(
   for (auto func : module.getOps<func::FuncOp>()) {
     if (func.isDeclaration())
       continue;
+    BoundaryAttrs boundary(func);
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       if (auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[i]))
         if (auto sharding = visit(type, func.getArgAttrDict(i)))
-          func.setArgAttr(i, dist::ShardingAttr::kAttrName, sharding);
+          boundary.setArgument(i, dist::ShardingAttr::kAttrName, sharding);
     for (unsigned i = 0; i < func.getNumResults(); ++i)
       if (auto type = dyn_cast<RankedTensorType>(func.getResultTypes()[i]))
         if (auto sharding = visit(type, func.getResultAttrDict(i)))
-          func.setResultAttr(i, dist::ShardingAttr::kAttrName, sharding);
+          boundary.setResult(i, dist::ShardingAttr::kAttrName, sharding);
+    boundary.apply();
   }
 }

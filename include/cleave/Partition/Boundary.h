@@ -23,11 +23,9 @@ struct Port {
 
   mlir::Type type() const;
   mlir::Attribute attr(llvm::StringRef name) const;
-  void setAttr(llvm::StringRef name, mlir::Attribute value) const;
   llvm::StringRef name() const;
   llvm::StringRef role() const;
   dist::ShardingAttr sharding() const;
-  void setSharding(dist::ShardingAttr sharding) const;
   mlir::Location loc() const;
 };
 

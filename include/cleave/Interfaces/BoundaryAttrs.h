@@ -1,0 +1,45 @@
+// Attributes of a function's arguments and results, set together. Each
+// `setArgAttr` makes a new list of all of them, which is quadratic for the many
+// parameters of a deep model.
+
+#ifndef CLEAVE_INTERFACES_BOUNDARYATTRS_H
+#define CLEAVE_INTERFACES_BOUNDARYATTRS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave {
+
+class BoundaryAttrs {
+public:
+  explicit BoundaryAttrs(mlir::func::FuncOp func) : func(func) {
+    func.getAllArgAttrs(arguments);
+    func.getAllResultAttrs(results);
+  }
+  void setArgument(unsigned index, llvm::StringRef name,
+                   mlir::Attribute value) {
+    set(arguments[index], name, value);
+  }
+  void setResult(unsigned index, llvm::StringRef name, mlir::Attribute value) {
+    set(results[index], name, value);
+  }
+  /// Gives the function what was set.
+  void apply() {
+    func.setAllArgAttrs(arguments);
+    func.setAllResultAttrs(results);
+  }
+
+private:
+  void set(mlir::DictionaryAttr &attrs, llvm::StringRef name,
+           mlir::Attribute value) {
+    mlir::NamedAttrList list(attrs);
+    list.set(name, value);
+    attrs = list.getDictionary(func.getContext());
+  }
+
+  mlir::func::FuncOp func;
+  llvm::SmallVector<mlir::DictionaryAttr> arguments, results;
+};
+
+} // namespace cleave
+
+#endif
