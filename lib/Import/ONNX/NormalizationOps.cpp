@@ -45,6 +45,13 @@ Expected<Value> features(Node &node, size_t index, const Rows &rows,
     return node.value(node.splat(rows.input.type, {size}, otherwise));
   ArrayRef<int64_t> inner =
       ArrayRef<int64_t>(rows.whole).drop_front(rows.outer.size());
+  // Exporters expand the ones of a norm without gain to the input's shape.
+  if (std::optional<double> number = node.input(index).splatValue();
+      number && node.input(index).type == rows.input.type) {
+    CLEAVE_TRY(all, broadcastShapes(node.input(index).shape, rows.whole));
+    if (all == rows.whole)
+      return node.value(node.splat(rows.input.type, {size}, *number));
+  }
   CLEAVE_TRY(shape, broadcastShapes(node.input(index).shape, inner));
   if (shape != Shape(inner) || node.input(index).type != rows.input.type)
     return reason("input " + Twine(index) + " has type " +
