@@ -221,15 +221,107 @@ Error lowerGatherND(Node &node) {
   return one(node, gather(node, table, Operand(flat), 0));
 }
 
+/// Whether all elements along a dimension are certainly the same.
+bool repeatsAlong(const Operand &operand, int64_t dim) {
+  if (operand.shape[dim] == 1)
+    return true;
+  if (operand.isHost())
+    return operand.host->compressed().strides()[dim] == 0;
+  Value value = operand.value;
+  while (value) {
+    if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>()) {
+      auto dims = broadcast.getDims();
+      auto at = llvm::find(dims, dim);
+      if (at == dims.end())
+        return true;
+      dim = at - dims.begin();
+      value = broadcast.getInput();
+      continue;
+    }
+    // Reshapes that add or drop sizes of 1 keep the order of the others.
+    auto reshape = value.getDefiningOp<nn::ReshapeOp>();
+    if (!reshape)
+      return false;
+    auto sizesOf = [](Value value) {
+      return cast<RankedTensorType>(value.getType()).getShape();
+    };
+    auto isLong = [](int64_t size) { return size != 1; };
+    ArrayRef<int64_t> to = sizesOf(value), from = sizesOf(reshape.getInput());
+    if (to[dim] == 1)
+      return true;
+    Shape longTo, longFrom;
+    llvm::copy_if(to, std::back_inserter(longTo), isLong);
+    llvm::copy_if(from, std::back_inserter(longFrom), isLong);
+    if (longTo != longFrom)
+      return false;
+    int64_t place = llvm::count_if(to.take_front(dim), isLong);
+    for (dim = 0; !isLong(from[dim]) || place-- > 0;)
+      ++dim;
+    value = reshape.getInput();
+  }
+  return false;
+}
+
+/// torch.gather with an index that is expanded to the data's shape: along each
+/// dimension but the axis, the index repeats (the data is cut to its size), or
+/// the data does (and needs one of its slices). Then rows are gathered whole.
+Expected<Operand> gatherRows(Node &node, const Operand &data,
+                             const Operand &indices, int64_t axis) {
+  Shape dataBox = data.shape, indexBox = indices.shape, zero(data.rank(), 0),
+        ones(data.rank(), 1), dataShape, indexShape, order(data.rank());
+  // Dimensions of the data that stay, with the axis where the index's come.
+  Shape before, middle, after;
+  for (int64_t dim = 0; dim < data.rank(); ++dim) {
+    if (dim == axis) {
+      middle.push_back(dim);
+      dataShape.push_back(data.shape[dim]);
+      indexShape.push_back(indices.shape[dim]);
+      continue;
+    }
+    if (repeatsAlong(indices, dim)) {
+      dataBox[dim] = indices.shape[dim];
+      indexBox[dim] = 1;
+      (dim < axis ? before : after).push_back(dim);
+      dataShape.push_back(dataBox[dim]);
+      continue;
+    }
+    if (!repeatsAlong(data, dim))
+      return reason("both its data " + spell(data.shape) + " and its indices " +
+                    spell(indices.shape) + " vary along dimension " +
+                    Twine(dim) +
+                    "; it is supported where one of them repeats along each "
+                    "dimension but the axis");
+    dataBox[dim] = 1;
+    middle.push_back(dim);
+    indexShape.push_back(indices.shape[dim]);
+  }
+  CLEAVE_TRY(dataCut, node.slice(data, zero, dataBox, ones));
+  CLEAVE_TRY(table, node.reshape(dataCut, dataShape));
+  CLEAVE_TRY(indexCut, node.slice(indices, zero, indexBox, ones));
+  CLEAVE_TRY(rows, node.reshape(indexCut, indexShape));
+  CLEAVE_TRY(result, gather(node, table, rows, before.size()));
+  // From before, middle, after to the order of the dimensions.
+  Shape dims = before;
+  dims.append(middle);
+  dims.append(after);
+  for (auto [place, dim] : llvm::enumerate(dims))
+    order[dim] = place;
+  return node.transpose(result, order);
+}
+
 Error lowerGatherElements(Node &node) {
-  if (Error error = allKnown(node))
-    return error;
-  const HostTensor &data = *node.input(0).host;
-  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), data.rank()));
+  const Operand &table = node.input(0);
+  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), table.rank()));
+  bool fits = node.input(1).rank() == table.rank();
+  for (int64_t dim = 0; fits && dim < table.rank(); ++dim)
+    fits = dim == axis || node.input(1).shape[dim] <= table.shape[dim];
+  if (!fits)
+    return reason("indices " + spell(node.input(1).shape) +
+                  " do not fit data " + spell(table.shape));
+  if (!table.isHost() || !node.input(1).isHost())
+    return one(node, gatherRows(node, table, node.input(1), axis));
+  const HostTensor &data = *table.host;
   CLEAVE_TRY(indices, normalised(*node.input(1).host, data.shape()[axis]));
-  if (indices.rank() != data.rank())
-    return reason("indices " + spell(indices.shape()) + " do not fit data " +
-                  spell(data.shape()));
   HostTensor result(data.type(), indices.shape());
   Shape index(indices.rank(), 0);
   for (int64_t n = 0, count = indices.size(); n < count; ++n) {
@@ -405,7 +497,7 @@ void addIndexingOps(std::vector<OnnxOp> &table) {
   op("ArgMax", 1, "nn.argmax", lowerArgMax);
   op("CumSum", 1, "", lowerCumSum);
   op("Gather", 1, "nn.gather", lowerGather);
-  op("GatherElements", 1, "", lowerGatherElements);
+  op("GatherElements", 1, "nn.gather", lowerGatherElements);
   op("GatherND", 1, "nn.gather", lowerGatherND);
   op("NonZero", 1, "", lowerNonZero);
   op("OneHot", 1, "arith.select", lowerOneHot);

@@ -218,6 +218,49 @@ def constants():
     return b.model(18)
 
 
+def gain():
+    """Norms whose ones are expanded to the input's shape, and one whose gain is learned."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, ["batch", "sequence", 4])
+    ones = b.op("Expand", b.constant([1.0], F32), b.op("Shape", x))
+    x = b.op("RMSNormalization", x, ones, axis=-1)
+    x = b.op("LayerNormalization", x, ones, axis=-1)
+    b.op("RMSNormalization", x, b.parameter("learned", ramp(4)), axis=-1, out="y")
+    b.output("y", F32, ["batch", "sequence", 4])
+    return b.model(23)
+
+
+def rows():
+    """GatherElements as torch.gather with an expanded index spells reading rows:
+    by positions, and by data."""
+    b = onnxbuild.Builder()
+    at = b.input("at", I64, ["batch", "sequence"])
+    n = b.op("Gather", b.op("Shape", at), b.constant([1]))
+    batch = b.op("Gather", b.op("Shape", at), b.constant([0]))
+    table = b.parameter("table", np.sin(ramp(1, 9, 6) ** 2))
+    steps = b.op("Range", b.constant(0), b.op("Squeeze", n), b.constant(1))
+    steps = b.op("Unsqueeze", b.op("Sub", b.constant(8), steps), b.constant([0, 2]))
+    one, four = b.constant([1]), b.constant([4])
+    index = b.op("Expand", steps, b.op("Concat", one, n, four, axis=0))
+    b.op("GatherElements", table, index, axis=1, out="known")
+    wide = b.op("Expand", table, b.op("Concat", batch, one, one, axis=0))
+    index = b.op("Unsqueeze", at, b.constant([2]))
+    index = b.op("Expand", index, b.op("Concat", batch, n, four, axis=0))
+    b.op("GatherElements", wide, index, axis=1, out="data")
+    b.output("known", F32, [1, "sequence", 4])
+    b.output("data", F32, ["batch", "sequence", 4])
+    return b.model(18)
+
+
+def both():
+    """GatherElements whose data and index vary along one dimension."""
+    b = onnxbuild.Builder()
+    at = b.input("at", I64, [2, 6])
+    b.op("GatherElements", b.parameter("table", ramp(9, 6)), at, axis=0, out="y")
+    b.output("y", F32, [2, 6])
+    return b.model(18)
+
+
 def merged():
     """One vector is the gain of two products."""
     b = onnxbuild.Builder()
