@@ -1,0 +1,69 @@
+"""run_tests.py FOLDER: runs the unittest modules of a folder. The last line is
+"N passed, N failed, N skipped"; the exit code is 0 only without a failure.
+
+Skipping hides what was not tried: every skipped test is listed with its reason,
+and counts as failed where something is not built or where its module skips all
+of its tests.
+"""
+
+import collections
+import sys
+import unittest
+
+
+def module_of(test):
+    return type(test).__module__
+
+
+class Result(unittest.TextTestResult):
+    def __init__(self, *arguments, **keys):
+        super().__init__(*arguments, **keys)
+        self.passed = 0
+        self.run_of = collections.Counter()  # tests by module
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.run_of[module_of(test)] += 1
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.passed += 1
+
+
+def judge(result):
+    """(failed, skipped), and a line for each test that was skipped."""
+    # A test fails once, however many of its subtests do.
+    bad = {getattr(test, "test_case", test).id() for test in
+           [test for test, _ in result.failures + result.errors] + result.unexpectedSuccesses}
+    skipped_of = collections.Counter(module_of(test) for test, _ in result.skipped)
+    lines, failed = [], len(bad)
+    for test, reason in result.skipped:
+        module = module_of(test)
+        if "not built" in reason:
+            failed += 1
+            lines.append(f"failed: {test.id()}: {reason}")
+        elif skipped_of[module] >= result.run_of[module]:
+            failed += 1
+            lines.append(f"failed: {test.id()}: {reason}, as all tests of {module}")
+        else:
+            lines.append(f"skipped: {test.id()}: {reason}")
+    skipped = sum(line.startswith("skipped") for line in lines)
+    return failed, skipped, lines
+
+
+def main():
+    suite = unittest.defaultTestLoader.discover(sys.argv[1])
+    result = unittest.TextTestRunner(resultclass=Result).run(suite)
+    failed, skipped, lines = judge(result)
+    if not result.testsRun:
+        failed += 1
+        lines.append(f"failed: {sys.argv[1]} has no tests")
+    sys.stderr.flush()
+    for line in lines:
+        print(line)
+    print(f"{result.passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
