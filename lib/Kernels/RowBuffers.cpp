@@ -30,7 +30,7 @@ public:
   }
 
 private:
-  /// The loop and node of the first computation of a value.
+  /// Looks at what computes `node`, for buffers of what an earlier loop computes.
   void visit(Node *node, const ColumnLoop &loop) {
     if (!node || !(node->loops & loop.columns->lane->loops) ||
         !visited.insert(node).second)
@@ -86,6 +86,7 @@ private:
   size_t current = 0;
   int64_t used = 0;
   llvm::DenseSet<const Node *> visited;
+  /// The first loop that computes a value.
   llvm::DenseMap<const Node *, size_t> computedIn;
 };
 
