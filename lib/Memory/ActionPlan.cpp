@@ -66,12 +66,14 @@ void ActionPlan::analyze(const BoundaryTable &table) {
   parent.clear();
   places.clear();
   positions.clear();
+  ops.clear();
   argumentOf.clear();
   commands.clear();
   Block &body = func.getBody().front();
   int64_t count = 0;
   for (Operation &op : body) {
     positions[&op] = commands.size();
+    ops.push_back(&op);
     commands.push_back(count);
     if (!isa<rt::AliasOp, func::ReturnOp>(op))
       ++count;
@@ -233,17 +235,14 @@ void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
       fits = dead < storage.first;
       if (dead == storage.first) {
         // The command that reads the old content last writes the new one.
-        for (Operation &op : func.getBody().front()) {
-          auto command = dyn_cast<rt::CommandOpInterface>(op);
-          if (!command || positions.lookup(&op) != dead)
-            continue;
+        Operation *op = dead < 0 ? nullptr : ops[dead];
+        if (auto command = dyn_cast_or_null<rt::CommandOpInterface>(op))
           for (rt::Reuse reuse : command.getReuse())
-            fits |= places.lookup(op.getResult(reuse.result)).storage ==
+            fits |= places.lookup(op->getResult(reuse.result)).storage ==
                         place.storage &&
-                    places.lookup(op.getOperand(reuse.operand)).storage ==
+                    places.lookup(op->getOperand(reuse.operand)).storage ==
                         old->second &&
-                    canTake(&op, reuse.result, reuse.operand);
-        }
+                    canTake(op, reuse.result, reuse.operand);
       }
     }
     if (fits)

@@ -73,6 +73,7 @@ private:
   std::vector<int64_t> parent;
   llvm::DenseMap<mlir::Value, Place> places;
   llvm::DenseMap<mlir::Operation *, int64_t> positions;
+  std::vector<mlir::Operation *> ops; ///< by position
   std::vector<int64_t> commands;
   /// The storage of the argument with this boundary, or -1.
   llvm::DenseMap<int64_t, int64_t> argumentOf;
