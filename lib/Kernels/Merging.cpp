@@ -159,10 +159,12 @@ bool Grouping::tryMerge(int a, int b) {
   if (keepsLongAlive(aFirst ? first : second, aFirst ? second : first,
                      aFirst ? a : b, aFirst ? b : a))
     return refuse();
-  int low = first.rank < second.rank ? a : b, high = low == a ? b : a;
-  auto after = following(low, high);
-  if (!after)
+  // What depends on the kind alone is not asked again.
+  auto refuseKind = [&] {
+    if (kind)
+      hopeless.insert(kind);
     return refuse();
+  };
   Unit merged;
   merged.isKernel = true;
   merged.ops = first.ops;
@@ -183,7 +185,7 @@ bool Grouping::tryMerge(int a, int b) {
   merged.inputs = inputs.takeVector();
   if (merged.inputs.size() + merged.outputs.size() > kMostArguments ||
       !canShareLoops(first, second, merged.outputs))
-    return refuse();
+    return refuseKind();
   // Chains of scalars stay short: a deep model has the kernels of a shallow
   // one.
   bool scalars = llvm::all_of(merged.outputs, [](Value value) {
@@ -191,6 +193,10 @@ bool Grouping::tryMerge(int a, int b) {
   });
   merged.reductions = first.reductions + second.reductions;
   if (scalars && first.reductions && second.reductions)
+    return refuseKind();
+  int low = first.rank < second.rank ? a : b, high = low == a ? b : a;
+  auto after = following(low, high);
+  if (!after)
     return refuse();
   auto planned = plan(merged, merged.outputs);
   // A row of its own is one thread's: not for what was parallel before.
@@ -199,11 +205,8 @@ bool Grouping::tryMerge(int a, int b) {
         planned->shape == KernelPlan::Shape::Rows && planned->row->size == 1;
     return oneRow && !scalars && (first.parallel || second.parallel);
   };
-  if (!planned || planned->cost >= first.cost + second.cost || isOneThreads()) {
-    if (kind)
-      hopeless.insert(kind);
-    return refuse();
-  }
+  if (!planned || planned->cost >= first.cost + second.cost || isOneThreads())
+    return refuseKind();
   merged.parallel = planned->isParallel();
   merged.kind = kind ? kind : kindOf(merged);
   merged.version = first.version + 1;
