@@ -13,8 +13,7 @@ using llvm::StringRef;
 
 namespace cleave::importer {
 
-/// The result holds the same elements, or some of them, under another shape.
-static bool movesFirstInput(StringRef op) {
+bool movesFirstInput(StringRef op) {
   return llvm::StringSwitch<bool>(op)
       .Cases({"Unsqueeze", "Squeeze", "Reshape", "Expand", "Transpose", "Cast"},
              true)

@@ -37,6 +37,9 @@ llvm::StringRef spell(ConstantKind kind);
 /// (h.0.attn.scale), where exporters number the constants that they fold.
 bool isNamedLikeParameter(llvm::StringRef name);
 
+/// The result holds the same elements, or some of them, under another shape.
+bool movesFirstInput(llvm::StringRef op);
+
 /// Whether the elements are 0 and one large negative number, or 0 and 1, both
 /// of them present, in at least two dimensions: what no training ends in.
 bool holdsMask(Model &model, const TensorRef &tensor);

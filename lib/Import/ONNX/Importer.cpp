@@ -149,12 +149,14 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
                   "float32 or bfloat16");
   auto constant = constants.find(tensor.name);
   if (constant != constants.end()) {
-    if (constant->second == ConstantKind::PositionTable)
+    if (constant->second == ConstantKind::PositionTable) {
+      tables.insert(tensor.name);
       emitRemark(model.location())
           << "'" << tensor.name
           << "' is taken for a table of positions, not a parameter: its "
              "elements are sinusoids or lines; name it in train.trainable to "
              "train it";
+    }
     if (constant->second == ConstantKind::OneElement &&
         isNamedLikeParameter(tensor.name))
       scalars.push_back(tensor.name);
@@ -238,8 +240,19 @@ void Importer::lowerNode(const FlatNode &flat) {
   }
   Node node(model, flat, operands, builder,
             [this](const TensorRef &tensor) { return argumentOf(tensor); });
-  if (Error error = entry->lower(node))
-    return fail(llvm::toString(std::move(error)));
+  // Followed through what only moves or casts it.
+  bool readsTable =
+      llvm::any_of(flat.proto->input(), [&](const std::string &name) {
+        return tables.count(name) != 0;
+      });
+  if (Error error = entry->lower(node)) {
+    std::string why = llvm::toString(std::move(error));
+    bool isShape = StringRef(why).contains("do not broadcast");
+    return fail(readsTable && isShape ? why + kLongSequence.str() : why);
+  }
+  if (node.isCutShort ||
+      (readsTable && movesFirstInput(flat.proto->op_type())))
+    tables.insert(flat.proto->output(0));
   for (auto [name, result] : llvm::zip(flat.proto->output(), node.results)) {
     if (name.empty())
       continue;

@@ -91,6 +91,9 @@ private:
   mlir::func::FuncOp function;
   std::map<std::string, Operand> values;
   std::set<std::string> failed;
+  /// Tables of positions, slices that are shorter than was asked for, and what
+  /// moves them.
+  std::set<std::string> tables;
   std::vector<std::string> scalars;
   std::vector<std::string> problems;
   std::vector<Argument> arguments;

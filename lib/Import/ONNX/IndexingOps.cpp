@@ -29,7 +29,8 @@ Error allKnown(Node &node) {
 }
 
 /// Indices below zero count from the end; all lie inside.
-Expected<HostTensor> normalised(const HostTensor &indices, int64_t size) {
+Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
+                                Element table) {
   std::optional<int64_t> outside;
   HostTensor compressed = indices.compressed();
   const HostTensor *operand = &compressed;
@@ -40,7 +41,8 @@ Expected<HostTensor> normalised(const HostTensor &indices, int64_t size) {
   });
   if (outside)
     return reason("index " + Twine(*outside) +
-                  " lies outside a dimension of size " + Twine(size));
+                  " lies outside a dimension of size " + Twine(size) +
+                  (isFloat(table) ? kLongSequence : ""));
   llvm::SmallVector<HostTensor> operands = {compressed,
                                             HostTensor::ofInt(size)};
   return mapInts(Element::I64, {&operands[0], &operands[1]},
@@ -99,7 +101,8 @@ Expected<Operand> gatherKnown(const HostTensor &table, const HostTensor &indices
 /// loaded.
 bool isInputData(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (!isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(op))
+    if (!isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
+             arith::ExtSIOp>(op))
       return false;
     value = op->getOperand(0);
   }
@@ -160,7 +163,7 @@ Expected<Operand> gather(Node &node, const Operand &table,
       shape.append(table.shape.begin() + axis + 1, table.shape.end());
       return node.splat(table.type, shape, 0);
     }
-    CLEAVE_TRY(known, normalised(*indices.host, size));
+    CLEAVE_TRY(known, normalised(*indices.host, size, table.type));
     if (table.isHost())
       return gatherKnown(*table.host, known, axis);
     return gatherAt(node, table, known, axis);
@@ -208,7 +211,7 @@ Error lowerGatherND(Node &node) {
     sizes.back() = 1;
     HostTensor column =
         indices.host->sliced(offsets, sizes, ones).reshaped(outer);
-    CLEAVE_TRY(inside, normalised(column, data.shape[dim]));
+    CLEAVE_TRY(inside, normalised(column, data.shape[dim], data.type));
     HostTensor scale = HostTensor::ofInt(data.shape[dim]);
     CLEAVE_TRY(sum, mapInts(Element::I64, {&flat, &inside, &scale},
                             [](const int64_t *v) { return v[0] * v[2] + v[1]; }));
@@ -321,7 +324,8 @@ Error lowerGatherElements(Node &node) {
   if (!table.isHost() || !node.input(1).isHost())
     return one(node, gatherRows(node, table, node.input(1), axis));
   const HostTensor &data = *table.host;
-  CLEAVE_TRY(indices, normalised(*node.input(1).host, data.shape()[axis]));
+  CLEAVE_TRY(indices, normalised(*node.input(1).host, data.shape()[axis],
+                                 data.type()));
   HostTensor result(data.type(), indices.shape());
   Shape index(indices.rank(), 0);
   for (int64_t n = 0, count = indices.size(); n < count; ++n) {

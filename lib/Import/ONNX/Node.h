@@ -36,6 +36,8 @@ public:
   void set(size_t index, Operand operand);
 
   llvm::SmallVector<Operand> results;
+  /// A slice of a tensor of the file that ends, or begins, beyond it.
+  bool isCutShort = false;
 
   // Attributes, with their default.
   const ::onnx::AttributeProto *attribute(llvm::StringRef name) const;
@@ -65,6 +67,10 @@ public:
 private:
   llvm::SmallVector<Operand> inputs;
 };
+
+/// Ends the reason why something of the tokens' length does not fit a table.
+inline constexpr llvm::StringLiteral kLongSequence =
+    "; dims.sequence may be longer than a table of positions";
 
 using LowerFunction = llvm::Error (*)(Node &);
 

@@ -4,6 +4,8 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <limits>
+
 using llvm::ArrayRef;
 using llvm::Error;
 using llvm::Expected;
@@ -234,6 +236,11 @@ Error lowerSlice(Node &node) {
     int64_t size = input.shape[axis], step = steps[i];
     if (step == 0)
       return reason("its step is 0");
+    // What spells "to the end" is far beyond it.
+    bool isTable = input.file || (input.isHost() && isFloat(input.type));
+    constexpr int64_t far = std::numeric_limits<int32_t>::max();
+    node.isCutShort |= isTable && ((ends[i] > size && ends[i] < far) ||
+                                   (starts[i] < -size && starts[i] > -far));
     auto from = [&](int64_t at, int64_t low, int64_t high) {
       if (at < 0)
         at = at < -size ? low - 1 : at + size;

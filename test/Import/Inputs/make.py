@@ -252,6 +252,25 @@ def rows():
     return b.model(18)
 
 
+def narrow():
+    """Tokens of 32 bits, whose ids are cast before they are looked up, and three
+    tables of 8 positions: one gathered, one sliced, one cut by the model itself."""
+    b = onnxbuild.Builder()
+    ids = b.input("ids", np.int32, ["batch", "sequence"])
+    n = b.op("Gather", b.op("Shape", ids), b.constant([1]))
+    at = b.op("Range", b.constant(0), b.op("Squeeze", n), b.constant(1))
+    x = b.op("Gather", b.parameter("embed", ramp(9, 4)), b.op("Cast", ids, to=7))
+    b.op("Add", x, b.op("Gather", b.parameter("gathered", ramp(8, 4)), at), out="a")
+    rows = b.op("Slice", b.parameter("sliced", ramp(8, 4)), b.constant([0]), n)
+    b.op("Add", x, b.op("Unsqueeze", rows, b.constant([0])), out="b")
+    start = b.op("Max", b.op("Sub", b.constant([8]), n), b.constant([0]))
+    rows = b.op("Slice", b.parameter("lines", ramp(8, 4) / 4), start, b.constant([2**63 - 1]))
+    b.op("Add", x, b.op("Unsqueeze", rows, b.constant([0])), out="c")
+    for name in "abc":
+        b.output(name, F32, ["batch", "sequence", 4])
+    return b.model(18)
+
+
 def both():
     """GatherElements whose data and index vary along one dimension."""
     b = onnxbuild.Builder()
