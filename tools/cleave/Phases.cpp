@@ -81,9 +81,39 @@ static void checkLabels(ModuleOp module, const Config &config) {
                     "; name one of them, or leave data.labels out");
 }
 
+/// Labels that are the next tokens teach nothing where attention reads those.
+static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
+  auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
+  if (!forward || config.data.labels != "next" ||
+      config.train.loss != "cross_entropy")
+    return;
+  int64_t length = 0;
+  for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
+    auto type = cast<RankedTensorType>(forward.getArgumentTypes()[i]);
+    auto role = forward.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr);
+    if (role && role.getValue() == "tokens" && type.getRank() > 1)
+      length = type.getDimSize(1);
+  }
+  int64_t count = 0;
+  forward.walk([&](nn::AttentionOp attention) {
+    int64_t queries = attention.getQuery().getType().getDimSize(1);
+    int64_t keys = attention.getKey().getType().getDimSize(1);
+    // A mask of keys is the same for all queries; a bias could hide later ones.
+    count += !attention.getCausal() && !attention.getBias() && length > 1 &&
+             queries == length && keys == length;
+  });
+  if (count)
+    emitWarning(forward.getLoc())
+        << count << (count == 1 ? " attention sees" : " attentions see")
+        << " later tokens, which are the labels (data.labels = \"next\"): the "
+           "loss falls without what it learns being of use; name an array of "
+           "labels in data.labels, or train a model whose attention is causal";
+}
+
 void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   checkLabels(module, config);
   Diagnostics diagnostics(*module.getContext());
+  warnAboutLaterTokens(module, config);
   PassManager passes(module.getContext());
   AddLossPassOptions loss;
   loss.loss = config.train.loss;

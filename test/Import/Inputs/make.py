@@ -280,6 +280,18 @@ def both():
     return b.model(18)
 
 
+def bidirectional():
+    """A language model whose attention hides nothing."""
+    b = onnxbuild.Builder()
+    ids = b.input("ids", I64, ["batch", "sequence"])
+    x = b.op("Gather", b.parameter("embed", np.sin(ramp(9, 6) ** 2)), ids)
+    scores = b.op("MatMul", x, b.op("Transpose", x, perm=[0, 2, 1]))
+    x = b.op("MatMul", b.op("Softmax", scores, axis=-1), x)
+    b.op("MatMul", x, b.parameter("head", np.cos(ramp(6, 9) ** 2)), out="y")
+    b.output("y", F32, ["batch", "sequence", 9])
+    return b.model(18)
+
+
 def merged():
     """One vector is the gain of two products."""
     b = onnxbuild.Builder()
