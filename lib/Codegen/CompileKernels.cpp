@@ -170,9 +170,13 @@ static LogicalResult link(ModuleOp module,
   if (folder.error)
     return module.emitError("cannot link kernels: no temporary folder: ")
            << folder.error.message();
+  // The linker writes through a mapped file, where a full disk is a signal
+  // instead of an error; the copy that follows says what is wrong.
+  SmallString<128> linked(folder.path);
+  llvm::sys::path::append(linked, "linked.so");
   std::vector<std::string> arguments = {
       linker, "-shared",     "--build-id=none", "-O1", "--hash-style=gnu",
-      "-z",   "noexecstack", "--discard-all",   "-o",  outputPath.str()};
+      "-z",   "noexecstack", "--discard-all",   "-o",  linked.str().str()};
   for (auto [number, object] : llvm::enumerate(objects)) {
     SmallString<128> path(folder.path);
     llvm::sys::path::append(path, std::to_string(number) + ".o");
@@ -196,8 +200,12 @@ static LogicalResult link(ModuleOp module,
   int status = llvm::sys::ExecuteAndWait(
       linker, argv, std::nullopt,
       {StringRef(""), StringRef(log), StringRef(log)}, 0, 0, &message);
-  if (status == 0)
+  if (status == 0) {
+    if (std::error_code error = llvm::sys::fs::copy_file(linked, outputPath))
+      return module.emitError("cannot write '")
+             << outputPath << "': " << error.message();
     return success();
+  }
   if (auto text = llvm::MemoryBuffer::getFile(log))
     message += (*text)->getBuffer().trim().str();
   return module.emitError("cannot link kernels into '")

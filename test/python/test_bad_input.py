@@ -4,6 +4,7 @@ key, the contract's exit code, and nothing half-written."""
 import os
 import pathlib
 import resource
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -465,6 +466,39 @@ class BadInput(unittest.TestCase):
         with open("/dev/full", "w", encoding="utf-8") as full:
             self.refused("standard output cannot be written",
                          self.command("explain", *self.model), code=3, stdout=full)
+
+    def test_no_space_left(self):
+        """A small file system of our own, where users may have one."""
+        def inside(size, command):
+            """The command, and what it left in the folder `small` of that size."""
+            script = (f"mount -t tmpfs -o size={size} tmpfs small && {shlex.join(command)} "
+                      ">/dev/null; code=$?; ls -A small small/*; exit $code")
+            return subprocess.run(["unshare", "-r", "-m", "sh", "-c", script], text=True,
+                                  cwd=self.folder, capture_output=True, timeout=300,
+                                  env=support.environment())
+
+        (self.folder / "small").mkdir()
+        if not shutil.which("unshare") or inside("1m", ["true"]).returncode:
+            self.skipTest("mounts are not allowed here")
+        train = self.command("train", *self.model, "--data", "text.txt", "--steps", 2)
+        infer = self.command("infer", *self.model, "--inputs", "in.npz")
+        self.accepted([*train, "--out", "a"])  # from here on, the programs are cached
+        self.accepted([*infer, "--outputs", "a.npz"])
+        for size, command, left in (
+            ("4k", self.command("import", *self.model, "-o", "small/new.mlir"), ""),
+            ("12k", self.command("compile", *self.model, "-o", "small/new"), ""),
+            ("12k", [*infer, "--outputs", "small/new.npz"], ""),
+            ("12k", [*train[:-1], "small", "--out", "b"], ""),
+            ("120k", [*train, "--out", "small/b"], "b config.toml log.jsonl"),
+        ):
+            with self.subTest(command=command):
+                done = inside(size, list(map(str, command)))
+                self.assertEqual(done.returncode, 3, done.stderr)
+                self.assertRegex(done.stderr, r"(?i)\Acleave(-run)?: error: [^\n]*small/[^\n]*"
+                                              r"no space left on (the )?device[^\n]*\n"
+                                              r"(ls: [^\n]*\n)?\Z")
+                names = " ".join(w for w in done.stdout.split() if not w.endswith(":"))
+                self.assertEqual(names, left)
 
 
 if __name__ == "__main__":
