@@ -16,8 +16,10 @@ BATCH, SEQUENCE = 8, 96  # of the models' .toml
 PLANS = [("data=2", 0, 1), ("data=3", 0, 1), ("data=3", 1, 1), ("data=4", 1, 1),
          ("tensor=2", 0, 1), ("tensor=3", 0, 1), ("tensor=4", 0, 1), ("data=2,tensor=2", 0, 1),
          ("data=2,tensor=2", 1, 2), ("data=3,tensor=2", 1, 1)]
-COUNTED = {"gpt2": [("data=2,tensor=2", 1, 2), ("data=3", 0, 1)],
-           "llama": [("data=3,tensor=2", 1, 1), ("tensor=4", 0, 1)]}
+COUNTED = {"gpt2": [("data=2,tensor=2", 1, 2), ("data=3", 0, 1), ("data=4", 1, 1),
+                    ("tensor=2", 0, 1)],
+           "llama": [("data=3,tensor=2", 1, 1), ("tensor=4", 0, 1), ("data=2", 0, 1),
+                     ("tensor=3", 0, 1)]}
 
 
 def keys_of(zero, microbatches):
