@@ -66,10 +66,7 @@ LoadedConfig loadConfigOrFail(const CommonOptions &options);
 std::optional<int64_t> rankCount(const CommonOptions &options);
 
 // The mesh for these ranks, put into `config`; fails with BadUsage.
-// `modelHasShardings`: the model names its own mesh axes, so none can be
-// unused.
-Mesh resolveMeshOrFail(Config &config, const CommonOptions &options,
-                       bool modelHasShardings = false);
+Mesh resolveMeshOrFail(Config &config, const CommonOptions &options);
 
 } // namespace cleave::driver
 

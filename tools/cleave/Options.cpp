@@ -73,14 +73,12 @@ std::optional<int64_t> driver::rankCount(const CommonOptions &options) {
   return options.ranks ? options.ranks : world;
 }
 
-Mesh driver::resolveMeshOrFail(Config &config, const CommonOptions &options,
-                               bool modelHasShardings) {
+Mesh driver::resolveMeshOrFail(Config &config, const CommonOptions &options) {
   auto mesh = resolveMesh(config, rankCount(options));
   if (!mesh)
     throw Failure(BadUsage, mesh.error());
-  if (!modelHasShardings)
-    if (auto error = checkMeshUse(config, *mesh))
-      throw Failure(BadUsage, error->message);
+  if (auto error = checkMeshUse(config, *mesh))
+    throw Failure(BadUsage, error->message);
   applyMesh(config, *mesh);
   return *mesh;
 }
