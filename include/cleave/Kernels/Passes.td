@@ -18,6 +18,8 @@ def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
     Each operation starts as a kernel of its own (decomposed, where it has to
     be), and kernels are merged along the edges between them as long as a plan
     of the merged loops exists, no cycle arises, and the estimated cost falls.
+    Then kernels are merged that read the same kernel or command, each with few
+    others of each kind, so that the time is proportional to the model's layers.
     Index grids, masks, broadcasts and constants are never stored: every kernel
     computes them again. Long reductions are first split in two, in a way that
     depends on shapes only, so that results do not depend on threads.
