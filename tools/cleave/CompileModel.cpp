@@ -3,6 +3,7 @@
 #include "CompileModel.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/io/File.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
@@ -154,14 +155,26 @@ std::string compileCached(const std::string &path, const Config &config,
   std::string name = fs::path(path).stem().string() + "-" +
                      llvm::toHex(digest, /*LowerCase=*/true).substr(0, 16);
   fs::path folder = fs::path(cache) / name;
-  if (fs::exists(folder / "manifest.json", error))
+  // What was warned of when it was compiled still holds.
+  fs::path warnings = folder / "warnings.txt";
+  if (fs::exists(folder / "manifest.json", error)) {
+    if (fs::exists(warnings, error))
+      std::cerr << readFile(warnings.string());
     return folder.string();
+  }
   fs::create_directories(cache, error);
   if (error)
     throw Failure(BadUsage,
                   "cache '" + cache + "' cannot be made: " + error.message());
+  WarningRecord record;
   compileModel(path, config, mesh, purpose, /*readWeights=*/true,
                folder.string());
+  if (!record.text.empty())
+    try {
+      writeFileAtomically(warnings.string(), record.text);
+    } catch (const std::exception &) {
+      // The program is there; only its warnings are not told again.
+    }
   return folder.string();
 }
 

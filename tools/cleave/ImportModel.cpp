@@ -53,7 +53,7 @@ Diagnostics::Diagnostics(MLIRContext &context,
           errors += (errors.empty() ? "" : "\n") + text;
           break;
         case DiagnosticSeverity::Warning:
-          std::cerr << "cleave: warning: " << text << "\n";
+          WarningRecord::warn(text);
           break;
         default:
           if (remarks)
@@ -62,6 +62,15 @@ Diagnostics::Diagnostics(MLIRContext &context,
             std::cerr << "cleave: remark: " << text << "\n";
         }
       });
+}
+
+WarningRecord *WarningRecord::current = nullptr;
+
+void WarningRecord::warn(const std::string &text) {
+  std::string line = "cleave: warning: " + text + "\n";
+  std::cerr << line;
+  if (current)
+    current->text += line;
 }
 
 Diagnostics::~Diagnostics() { context.getDiagEngine().eraseHandler(handler); }

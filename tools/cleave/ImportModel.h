@@ -31,6 +31,19 @@ private:
   std::string errors;
 };
 
+// Keeps the warnings of all Diagnostics while it lives, for one that lives at a
+// time.
+class WarningRecord {
+public:
+  WarningRecord() { current = this; }
+  ~WarningRecord() { current = nullptr; }
+  static void warn(const std::string &text);
+  std::string text; // as printed
+
+private:
+  static WarningRecord *current;
+};
+
 // The options that the configuration asks for. `batch` is the number of samples
 // that one call sees; where it is not given, dims.batch.
 ImportOptions importOptions(const Config &config,

@@ -98,12 +98,7 @@ LogicalResult Importer::checkSupport() {
 // Exporters store equal initializers once: the gains (1) and biases (0) of a
 // model that was never trained become one tensor, which is one parameter.
 void Importer::warnOfMergedVectors() {
-  std::map<std::string, int> readers;
-  for (const FlatNode &node : model.nodes())
-    for (const std::string &name :
-         std::set<std::string>(node.proto->input().begin(),
-                               node.proto->input().end()))
-      ++readers[name];
+  std::map<std::string, int> readers = model.countReaders();
   int merged = 0, most = 0;
   std::string name;
   for (const Argument &argument : arguments) {
@@ -123,7 +118,9 @@ void Importer::warnOfMergedVectors() {
         << " read by several nodes each, '" << name << "' by " << most
         << ", and train as one parameter each: exporters merge tensors of equal "
            "bytes, such as gains and biases before any training; to keep them "
-           "apart, export after a step of training";
+           "apart, export after a step of training; ones and zeros that stand "
+           "for the gain and bias of norms without them belong into "
+           "train.frozen";
 }
 
 // A learned temperature looks like any number that an exporter wrote.

@@ -11,6 +11,8 @@
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Path.h"
 
+#include <set>
+
 using namespace mlir;
 using llvm::StringRef;
 using llvm::Twine;
@@ -39,6 +41,16 @@ Model::Model(Location loc) : loc(loc) {}
 Model::~Model() = default;
 
 const ::onnx::GraphProto &Model::graph() const { return proto->graph(); }
+
+std::map<std::string, int> Model::countReaders() const {
+  std::map<std::string, int> readers;
+  for (const FlatNode &node : nodes())
+    for (const std::string &name :
+         std::set<std::string>(node.proto->input().begin(),
+                               node.proto->input().end()))
+      ++readers[name];
+  return readers;
+}
 
 const TensorRef *Model::findInitializer(StringRef name) const {
   auto it = tensorIndex.find(name.str());

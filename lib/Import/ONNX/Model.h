@@ -78,6 +78,9 @@ public:
   const std::vector<TensorRef> &initializers() const { return tensors; }
   const TensorRef *findInitializer(llvm::StringRef name) const;
 
+  /// How many nodes read each value.
+  std::map<std::string, int> countReaders() const;
+
   /// Describes a tensor of an attribute. Fails with a reason.
   llvm::Expected<TensorRef> describe(const ::onnx::TensorProto &proto);
   /// The bytes of a range; a reason where the file is missing or too short.

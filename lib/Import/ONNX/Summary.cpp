@@ -69,6 +69,7 @@ FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
   std::map<std::string, std::string> primaryOf;
   for (const Tie &tie : tiesByContent(*model, constants))
     primaryOf[tie.copy] = tie.primary;
+  std::map<std::string, int> readers = model->countReaders();
   for (const TensorRef &tensor : model->initializers()) {
     if (!isFloat(tensor.type))
       continue;
@@ -84,7 +85,10 @@ FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
     }
     if (auto tie = primaryOf.find(tensor.name); tie != primaryOf.end())
       row.note = "tied to " + tie->second;
-    else
+    else if (int count = readers[tensor.name];
+             tensor.shape.size() == 1 && count > 1)
+      row.note = "read by " + std::to_string(count) + " nodes";
+    if (!primaryOf.count(tensor.name))
       summary.elements += tensor.numElements();
     summary.parameters.push_back(row);
   }
