@@ -206,8 +206,14 @@ static LogicalResult link(ModuleOp module,
              << outputPath << "': " << error.message();
     return success();
   }
-  if (auto text = llvm::MemoryBuffer::getFile(log))
-    message += (*text)->getBuffer().trim().str();
+  // A signal's log is a stack.
+  if (status > 0)
+    if (auto text = llvm::MemoryBuffer::getFile(log))
+      message += (*text)->getBuffer().trim().str();
+  if (status < 0 || message.empty())
+    return module.emitError("cannot link kernels: ")
+           << linker << " failed; is the folder for temporary files full? It is "
+           << folder.path << "; set TMPDIR to one with space";
   return module.emitError("cannot link kernels into '")
          << outputPath << "': " << message;
 }

@@ -499,6 +499,18 @@ class BadInput(unittest.TestCase):
                                               r"(ls: [^\n]*\n)?\Z")
                 names = " ".join(w for w in done.stdout.split() if not w.endswith(":"))
                 self.assertEqual(names, left)
+        codes = set()
+        for size in (8, 32, 48, 64, 80, 96, 128, 160, 100_000):  # of temporary files
+            command = ["env", "TMPDIR=small", *self.command("compile", *self.model, "-o", "new")]
+            done = inside(f"{size}k", list(map(str, command)))
+            codes.add(done.returncode)
+            if done.returncode:
+                self.assertEqual(done.returncode, 3, done.stderr)
+                self.assertRegex(done.stderr, r"(?i)\Acleave: error: [^\n]*(no space left on|"
+                                              r"files full\? It is [^\n]*small/)[^\n]*\n"
+                                              r"(ls: [^\n]*\n)?\Z")
+                self.assertFalse((self.folder / "new").exists())
+        self.assertEqual(codes, {0, 3})
 
 
 if __name__ == "__main__":
