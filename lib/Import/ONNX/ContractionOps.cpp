@@ -13,13 +13,6 @@ namespace cleave::importer {
 
 namespace {
 
-Error one(Node &node, Expected<Operand> result) {
-  if (!result)
-    return result.takeError();
-  node.set(0, std::move(*result));
-  return Error::success();
-}
-
 Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &lhs,
                          const Operand &rhs) {
   if (!isFloat(lhs.type) || lhs.type != rhs.type)

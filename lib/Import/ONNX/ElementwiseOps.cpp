@@ -189,13 +189,6 @@ bool isSplat(const Operand &operand, double value) {
   return splat && *splat == value;
 }
 
-Error one(Node &node, Expected<Operand> result) {
-  if (!result)
-    return result.takeError();
-  node.set(0, std::move(*result));
-  return Error::success();
-}
-
 template <const Elementwise &function> Error unary(Node &node) {
   return one(node, node.map(function, node.input(0).type, {node.input(0)}));
 }

@@ -15,6 +15,7 @@ inline constexpr int64_t kOldest = 11, kNewest = 25;
 void addConstantOps(std::vector<OnnxOp> &table);
 void addElementwiseOps(std::vector<OnnxOp> &table);
 void addShapeOps(std::vector<OnnxOp> &table);
+void addGatherOps(std::vector<OnnxOp> &table);
 void addIndexingOps(std::vector<OnnxOp> &table);
 void addReductionOps(std::vector<OnnxOp> &table);
 void addContractionOps(std::vector<OnnxOp> &table);
@@ -23,6 +24,16 @@ void addAttentionOps(std::vector<OnnxOp> &table);
 
 // Shared by families.
 
+/// The node's first result, or the error.
+llvm::Error one(Node &node, llvm::Expected<Operand> result);
+/// Refuses a node with an operand that depends on data.
+llvm::Error allKnown(Node &node);
+/// Known indices into a dimension, those below zero counted from its end. A
+/// reason where one lies outside; `table` is the type of what is indexed.
+llvm::Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
+                                      Element table);
+void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
+                 int64_t fromAt);
 /// Like `map`, for functions of one or two operands spelled at the call.
 llvm::Expected<Operand> add(Node &node, const Operand &a, const Operand &b);
 llvm::Expected<Operand> subtract(Node &node, const Operand &a, const Operand &b);

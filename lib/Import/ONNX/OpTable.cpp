@@ -12,6 +12,7 @@ const std::vector<OnnxOp> &onnxOps() {
     importer::addConstantOps(rows);
     importer::addElementwiseOps(rows);
     importer::addShapeOps(rows);
+    importer::addGatherOps(rows);
     importer::addIndexingOps(rows);
     importer::addReductionOps(rows);
     importer::addContractionOps(rows);

@@ -14,13 +14,6 @@ namespace cleave::importer {
 
 namespace {
 
-Error one(Node &node, Expected<Operand> result) {
-  if (!result)
-    return result.takeError();
-  node.set(0, std::move(*result));
-  return Error::success();
-}
-
 /// Folds a known tensor along dimensions, which stay with size 1.
 HostTensor reduceKnown(const HostTensor &input, ArrayRef<int64_t> dims,
                        double identity,

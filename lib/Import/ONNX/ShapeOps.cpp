@@ -15,13 +15,6 @@ namespace cleave::importer {
 
 namespace {
 
-Error one(Node &node, Expected<Operand> result) {
-  if (!result)
-    return result.takeError();
-  node.set(0, std::move(*result));
-  return Error::success();
-}
-
 Error lowerReshape(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(want, node.knownInts(1, "shape"));

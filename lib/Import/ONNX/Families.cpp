@@ -1,0 +1,59 @@
+// What several families of operators use.
+
+#include "Families.h"
+
+using namespace mlir;
+using llvm::ArrayRef;
+using llvm::Error;
+using llvm::Expected;
+using llvm::Twine;
+
+namespace cleave::importer {
+
+Error one(Node &node, Expected<Operand> result) {
+  if (!result)
+    return result.takeError();
+  node.set(0, std::move(*result));
+  return Error::success();
+}
+
+Error allKnown(Node &node) {
+  for (size_t i = 0; i < node.numInputs(); ++i)
+    if (node.has(i) && !node.input(i).isHost())
+      return reason("it is supported only where its inputs are known when "
+                    "importing, and input " +
+                    Twine(i) + " depends on data");
+  return Error::success();
+}
+
+/// Indices below zero count from the end; all lie inside.
+Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
+                                Element table) {
+  std::optional<int64_t> outside;
+  HostTensor compressed = indices.compressed();
+  const HostTensor *operand = &compressed;
+  forEach(operand, compressed.shape(), [&](const int64_t *at) {
+    int64_t index = compressed.intAt(*at);
+    if (index < -size || index >= size)
+      outside = index;
+  });
+  if (outside)
+    return reason("index " + Twine(*outside) +
+                  " lies outside a dimension of size " + Twine(size) +
+                  (isFloat(table) ? kLongSequence : ""));
+  llvm::SmallVector<HostTensor> operands = {compressed,
+                                            HostTensor::ofInt(size)};
+  return mapInts(
+      Element::I64, {&operands[0], &operands[1]},
+      [](const int64_t *v) { return v[0] < 0 ? v[0] + v[1] : v[0]; });
+}
+
+void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
+                 int64_t fromAt) {
+  if (to.holdsFloats())
+    to.setFloat(toAt, from.floatAt(fromAt));
+  else
+    to.setInt(toAt, from.intAt(fromAt));
+}
+
+} // namespace cleave::importer

@@ -1,0 +1,316 @@
+// Operators that read at indices.
+
+#include "Families.h"
+
+using namespace mlir;
+using llvm::ArrayRef;
+using llvm::Error;
+using llvm::Expected;
+using llvm::Twine;
+
+namespace cleave::importer {
+
+namespace {
+
+/// table [..., n, ...], indices -> [..., indices..., ...], all known.
+Expected<Operand> gatherKnown(const HostTensor &table,
+                              const HostTensor &indices, int64_t axis) {
+  Shape shape(table.shape().take_front(axis));
+  shape.append(indices.shape().begin(), indices.shape().end());
+  shape.append(table.shape().begin() + axis + 1, table.shape().end());
+  // Repeated dimensions stay repeated.
+  Shape live = shape, zero(shape.size(), 0);
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    int64_t d = dim;
+    bool repeats = d < axis ? table.strides()[d] == 0
+                   : d < axis + indices.rank()
+                       ? indices.strides()[d - axis] == 0
+                       : table.strides()[d - indices.rank() + 1] == 0;
+    if (repeats && shape[dim] > 1)
+      live[dim] = 1;
+  }
+  if (product(live) > HostTensor::kMaxElements)
+    return reason("a constant of shape " + spell(shape) +
+                  " is too large to evaluate");
+  HostTensor result(table.type(), live);
+  Shape index(shape.size(), 0);
+  int64_t count = product(live);
+  for (int64_t n = 0; n < count; ++n) {
+    ArrayRef<int64_t> all = index;
+    Shape source(all.take_front(axis));
+    source.push_back(
+        indices.intAt(indices.positionOf(all.slice(axis, indices.rank()))));
+    ArrayRef<int64_t> tail = all.drop_front(axis + indices.rank());
+    source.append(tail.begin(), tail.end());
+    copyElement(result, n, table, table.positionOf(source));
+    for (int64_t dim = int64_t(live.size()) - 1; dim >= 0; --dim) {
+      if (++index[dim] < live[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+  return Operand(result.broadcastTo(shape).compressed());
+}
+
+/// Whether an index is certainly not negative: inputs are checked when they are
+/// loaded.
+bool isInputData(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
+             arith::ExtSIOp>(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return true;
+}
+
+/// Known indices of a table that is not: a run start, start + 1, ... is a
+/// slice.
+Expected<Operand> gatherAt(Node &node, const Operand &table,
+                           const HostTensor &indices, int64_t axis) {
+  Shape liveDims, live;
+  for (int64_t dim = 0; dim < indices.rank(); ++dim)
+    if (indices.strides()[dim] != 0 && indices.shape()[dim] != 1) {
+      liveDims.push_back(dim);
+      live.push_back(indices.shape()[dim]);
+    }
+  Shape zero(indices.rank(), 0), sizes(indices.rank(), 1), ones = sizes;
+  for (auto [dim, size] : llvm::zip(liveDims, live))
+    sizes[dim] = size;
+  HostTensor list = indices.sliced(zero, sizes, ones);
+  llvm::SmallVector<int64_t> values = list.ints();
+  bool isRun = true;
+  for (auto [n, value] : llvm::enumerate(values))
+    isRun &= value == values[0] + int64_t(n);
+  // [..., live, ...]
+  Shape narrow(ArrayRef<int64_t>(table.shape).take_front(axis));
+  narrow.append(live.begin(), live.end());
+  narrow.append(table.shape.begin() + axis + 1, table.shape.end());
+  Operand result;
+  if (isRun) {
+    Shape offsets(table.rank(), 0), box = table.shape, steps(table.rank(), 1);
+    offsets[axis] = values[0];
+    box[axis] = values.size();
+    CLEAVE_TRY(rows, node.slice(table, offsets, box, steps));
+    CLEAVE_TRY(shaped, node.reshape(rows, narrow));
+    result = shaped;
+  } else {
+    CLEAVE_TRY(data, node.value(table));
+    CLEAVE_TRY(where, node.value(Operand(list.reshaped(live))));
+    result = Operand(
+        nn::GatherOp::create(node.builder, node.loc, data, where, axis));
+  }
+  // Back to all dimensions of the indices.
+  Shape unit(ArrayRef<int64_t>(table.shape).take_front(axis)), wide = unit;
+  unit.append(sizes.begin(), sizes.end());
+  wide.append(indices.shape().begin(), indices.shape().end());
+  unit.append(table.shape.begin() + axis + 1, table.shape.end());
+  wide.append(table.shape.begin() + axis + 1, table.shape.end());
+  CLEAVE_TRY(shaped, node.reshape(result, unit));
+  return node.broadcast(shaped, wide);
+}
+
+Expected<Operand> gather(Node &node, const Operand &table,
+                         const Operand &indices, int64_t axis) {
+  int64_t size = table.shape[axis];
+  if (indices.isHost()) {
+    if (product(indices.shape) == 0) {
+      Shape shape(ArrayRef<int64_t>(table.shape).take_front(axis));
+      shape.append(indices.shape.begin(), indices.shape.end());
+      shape.append(table.shape.begin() + axis + 1, table.shape.end());
+      return node.splat(table.type, shape, 0);
+    }
+    CLEAVE_TRY(known, normalised(*indices.host, size, table.type));
+    if (table.isHost())
+      return gatherKnown(*table.host, known, axis);
+    return gatherAt(node, table, known, axis);
+  }
+  CLEAVE_TRY(data, node.value(table));
+  CLEAVE_TRY(where, node.value(indices));
+  if (!isInputData(where)) {
+    // Indices below zero count from the end.
+    auto type = cast<RankedTensorType>(where.getType());
+    Value zero = nn::createSplat(node.builder, node.loc, type, 0);
+    Value count = nn::createSplat(node.builder, node.loc, type, size);
+    Value below = arith::CmpIOp::create(node.builder, node.loc,
+                                        arith::CmpIPredicate::slt, where, zero);
+    Value shifted = arith::AddIOp::create(node.builder, node.loc, where, count);
+    where =
+        arith::SelectOp::create(node.builder, node.loc, below, shifted, where);
+  }
+  return Operand(
+      nn::GatherOp::create(node.builder, node.loc, data, where, axis));
+}
+
+Error lowerGather(Node &node) {
+  const Operand &table = node.input(0);
+  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), table.rank()));
+  return one(node, gather(node, table, node.input(1), axis));
+}
+
+/// The last dimension of the indices holds indices of the first dimensions of
+/// the data; they become indices of one flat dimension.
+Error lowerGatherND(Node &node) {
+  const Operand &data = node.input(0), &indices = node.input(1);
+  if (Error error = node.expectAttr("batch_dims", 0, 0))
+    return error;
+  if (!indices.isHost())
+    return reason("its indices depend on data");
+  if (indices.rank() == 0 || indices.shape.back() > data.rank())
+    return reason("indices " + spell(indices.shape) + " do not fit data " +
+                  spell(data.shape));
+  int64_t depth = indices.shape.back();
+  Shape outer(indices.shape.begin(), indices.shape.end() - 1);
+  HostTensor flat = HostTensor::splat(Element::I64, outer, 0);
+  int64_t rows = 1;
+  for (int64_t dim = 0; dim < depth; ++dim) {
+    Shape offsets(indices.rank(), 0), sizes = indices.shape,
+                                      ones(indices.rank(), 1);
+    offsets.back() = dim;
+    sizes.back() = 1;
+    HostTensor column =
+        indices.host->sliced(offsets, sizes, ones).reshaped(outer);
+    CLEAVE_TRY(inside, normalised(column, data.shape[dim], data.type));
+    HostTensor scale = HostTensor::ofInt(data.shape[dim]);
+    CLEAVE_TRY(sum,
+               mapInts(Element::I64, {&flat, &inside, &scale},
+                       [](const int64_t *v) { return v[0] * v[2] + v[1]; }));
+    flat = sum;
+    rows *= data.shape[dim];
+  }
+  Shape shape = {rows};
+  shape.append(data.shape.begin() + depth, data.shape.end());
+  CLEAVE_TRY(table, node.reshape(data, shape));
+  return one(node, gather(node, table, Operand(flat), 0));
+}
+
+/// Whether all elements along a dimension are certainly the same.
+bool repeatsAlong(const Operand &operand, int64_t dim) {
+  if (operand.shape[dim] == 1)
+    return true;
+  if (operand.isHost())
+    return operand.host->compressed().strides()[dim] == 0;
+  Value value = operand.value;
+  while (value) {
+    if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>()) {
+      auto dims = broadcast.getDims();
+      auto at = llvm::find(dims, dim);
+      if (at == dims.end())
+        return true;
+      dim = at - dims.begin();
+      value = broadcast.getInput();
+      continue;
+    }
+    // Reshapes that add or drop sizes of 1 keep the order of the others.
+    auto reshape = value.getDefiningOp<nn::ReshapeOp>();
+    if (!reshape)
+      return false;
+    auto sizesOf = [](Value value) {
+      return cast<RankedTensorType>(value.getType()).getShape();
+    };
+    auto isLong = [](int64_t size) { return size != 1; };
+    ArrayRef<int64_t> to = sizesOf(value), from = sizesOf(reshape.getInput());
+    if (to[dim] == 1)
+      return true;
+    Shape longTo, longFrom;
+    llvm::copy_if(to, std::back_inserter(longTo), isLong);
+    llvm::copy_if(from, std::back_inserter(longFrom), isLong);
+    if (longTo != longFrom)
+      return false;
+    int64_t place = llvm::count_if(to.take_front(dim), isLong);
+    for (dim = 0; !isLong(from[dim]) || place-- > 0;)
+      ++dim;
+    value = reshape.getInput();
+  }
+  return false;
+}
+
+/// torch.gather with an index that is expanded to the data's shape: along each
+/// dimension but the axis, the index repeats (the data is cut to its size), or
+/// the data does (and needs one of its slices). Then rows are gathered whole.
+Expected<Operand> gatherRows(Node &node, const Operand &data,
+                             const Operand &indices, int64_t axis) {
+  Shape dataBox = data.shape, indexBox = indices.shape, zero(data.rank(), 0),
+        ones(data.rank(), 1), dataShape, indexShape, order(data.rank());
+  // Dimensions of the data that stay, with the axis where the index's come.
+  Shape before, middle, after;
+  for (int64_t dim = 0; dim < data.rank(); ++dim) {
+    if (dim == axis) {
+      middle.push_back(dim);
+      dataShape.push_back(data.shape[dim]);
+      indexShape.push_back(indices.shape[dim]);
+      continue;
+    }
+    if (repeatsAlong(indices, dim)) {
+      dataBox[dim] = indices.shape[dim];
+      indexBox[dim] = 1;
+      (dim < axis ? before : after).push_back(dim);
+      dataShape.push_back(dataBox[dim]);
+      continue;
+    }
+    if (!repeatsAlong(data, dim))
+      return reason("both its data " + spell(data.shape) + " and its indices " +
+                    spell(indices.shape) + " vary along dimension " +
+                    Twine(dim) +
+                    "; it is supported where one of them repeats along each "
+                    "dimension but the axis");
+    dataBox[dim] = 1;
+    middle.push_back(dim);
+    indexShape.push_back(indices.shape[dim]);
+  }
+  CLEAVE_TRY(dataCut, node.slice(data, zero, dataBox, ones));
+  CLEAVE_TRY(table, node.reshape(dataCut, dataShape));
+  CLEAVE_TRY(indexCut, node.slice(indices, zero, indexBox, ones));
+  CLEAVE_TRY(rows, node.reshape(indexCut, indexShape));
+  CLEAVE_TRY(result, gather(node, table, rows, before.size()));
+  // From before, middle, after to the order of the dimensions.
+  Shape dims = before;
+  dims.append(middle);
+  dims.append(after);
+  for (auto [place, dim] : llvm::enumerate(dims))
+    order[dim] = place;
+  return node.transpose(result, order);
+}
+
+Error lowerGatherElements(Node &node) {
+  const Operand &table = node.input(0);
+  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), table.rank()));
+  bool fits = node.input(1).rank() == table.rank();
+  for (int64_t dim = 0; fits && dim < table.rank(); ++dim)
+    fits = dim == axis || node.input(1).shape[dim] <= table.shape[dim];
+  if (!fits)
+    return reason("indices " + spell(node.input(1).shape) +
+                  " do not fit data " + spell(table.shape));
+  if (!table.isHost() || !node.input(1).isHost())
+    return one(node, gatherRows(node, table, node.input(1), axis));
+  const HostTensor &data = *table.host;
+  CLEAVE_TRY(indices,
+             normalised(*node.input(1).host, data.shape()[axis], data.type()));
+  HostTensor result(data.type(), indices.shape());
+  Shape index(indices.rank(), 0);
+  for (int64_t n = 0, count = indices.size(); n < count; ++n) {
+    Shape source = index;
+    source[axis] = indices.intAt(indices.positionOf(index));
+    copyElement(result, n, data, data.positionOf(source));
+    for (int64_t dim = indices.rank() - 1; dim >= 0; --dim) {
+      if (++index[dim] < indices.shape()[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+  node.set(0, Operand(result));
+  return Error::success();
+}
+
+} // namespace
+
+void addGatherOps(std::vector<OnnxOp> &table) {
+  auto op = [&](llvm::StringRef name, LowerFunction lower) {
+    table.push_back({name, kOldest, kNewest, 1, "nn.gather", lower});
+  };
+  op("Gather", lowerGather);
+  op("GatherElements", lowerGatherElements);
+  op("GatherND", lowerGatherND);
+}
+
+} // namespace cleave::importer
