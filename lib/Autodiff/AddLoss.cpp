@@ -172,20 +172,6 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::pair(sum, weight);
   }
 
-  /// Whether `value` changes with what is trained.
-  static bool isTrained(func::FuncOp func, Value value) {
-    SetVector<Value> sources;
-    sources.insert(value);
-    for (size_t i = 0; i < sources.size(); ++i) {
-      if (Operation *op = sources[i].getDefiningOp())
-        sources.insert(op->operand_begin(), op->operand_end());
-      else if (roleOf(func, cast<BlockArgument>(sources[i]).getArgNumber()) ==
-               "parameter")
-        return true;
-    }
-    return false;
-  }
-
   /// sum / n, or sum * (1/n), is the mean of n values, where n is a number or
   /// counted from the inputs; anything else is a sum of weight 1.
   FailureOr<std::pair<Value, Value>> splitMean(func::FuncOp func, OpBuilder &b,
@@ -215,7 +201,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     std::optional<double> weight;
     if (auto div = sum.getDefiningOp<arith::DivFOp>()) {
       weight = constant(div.getRhs());
-      if (!weight && !isTrained(func, div.getRhs()))
+      if (!weight && !nn::dependsOnParameter(div.getRhs()))
         count = peel(div.getRhs());
       if (weight || count)
         sum = div.getLhs();

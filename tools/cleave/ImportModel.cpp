@@ -123,12 +123,12 @@ void bindGivenInputs(Config &config, const std::string &model,
     inputs.push_back(input.name);
     hasAny |= given.has(input.name);
   }
-  for (const std::string &name : given.names())
-    if (!hasAny)
-      throw Failure(BadUsage,
-                    arrays + ": array '" + name +
-                        "' is no input of the model; did you mean '" +
-                        nearest(name, inputs, true).value_or("") + "'?");
+  std::vector<std::string> names = given.names();
+  if (!hasAny && !names.empty())
+    throw Failure(BadUsage,
+                  arrays + ": array '" + names.front() +
+                      "' is no input of the model; did you mean '" +
+                      nearest(names.front(), inputs, true).value_or("") + "'?");
   for (const TensorSummary &input : file->inputs) {
     bind(input.name);
     if (!given.has(input.name))

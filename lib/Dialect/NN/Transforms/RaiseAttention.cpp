@@ -11,6 +11,8 @@
 
 #include "MaskAnalysis.h"
 
+#include "cleave/Dialect/NN/IR/Batch.h"
+
 #include <limits>
 
 using namespace mlir;
@@ -169,26 +171,6 @@ SoftmaxOp softmaxOf(Value value) {
 struct Roles {
   int64_t batch = -1, heads = -1, group = -1, query = -1, key = -1;
 };
-
-/// Whether a parameter of the model is among what the value is computed from.
-bool readsParameter(Value value) {
-  SetVector<Value> sources;
-  sources.insert(value);
-  for (size_t i = 0; i < sources.size(); ++i) {
-    if (Operation *op = sources[i].getDefiningOp()) {
-      sources.insert(op->operand_begin(), op->operand_end());
-      continue;
-    }
-    auto argument = cast<BlockArgument>(sources[i]);
-    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    auto role = func ? func.getArgAttrOfType<StringAttr>(
-                           argument.getArgNumber(), kRoleAttr)
-                     : nullptr;
-    if (role && role.getValue() == "parameter")
-      return true;
-  }
-  return false;
-}
 
 class Raiser {
 public:
@@ -368,7 +350,7 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
   // nn.attention has no derivative for its bias: one that may be trained stays
   // outside.
   if (llvm::any_of(scores.biases, [](const Bias &term) {
-        return readsParameter(term.value.source);
+        return dependsOnParameter(term.value.source);
       }))
     return failure();
 

@@ -36,6 +36,9 @@ inline std::optional<int64_t> batchDimOf(mlir::DictionaryAttr attrs,
   return dim && *dim >= 0 && *dim < rank ? dim : std::nullopt;
 }
 
+/// Whether a parameter of the function is among what `value` is computed from.
+bool dependsOnParameter(mlir::Value value);
+
 } // namespace cleave::nn
 
 #endif

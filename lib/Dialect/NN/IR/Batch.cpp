@@ -1,0 +1,27 @@
+// What arguments and their roles say about values.
+
+#include "cleave/Dialect/NN/IR/Batch.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+bool cleave::nn::dependsOnParameter(Value value) {
+  SetVector<Value> sources;
+  sources.insert(value);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (Operation *op = sources[i].getDefiningOp()) {
+      sources.insert(op->operand_begin(), op->operand_end());
+      continue;
+    }
+    auto argument = cast<BlockArgument>(sources[i]);
+    auto func = dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
+    auto role = func ? func.getArgAttrOfType<StringAttr>(
+                           argument.getArgNumber(), kRoleAttr)
+                     : nullptr;
+    if (role && role.getValue() == "parameter")
+      return true;
+  }
+  return false;
+}
