@@ -42,21 +42,35 @@ static void eraseFunction(ModuleOp module, StringRef name) {
     func.erase();
 }
 
+OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
+                                 const Mesh &mesh, Purpose purpose,
+                                 MLIRContext &context, bool readWeights,
+                                 std::vector<std::string> *remarks,
+                                 bool allRemarks, Phase last) {
+  OwningOpRef<ModuleOp> module =
+      loadModel(path, config, context, readWeights);
+  if (last == Phase::Import)
+    return module;
+  if (purpose != Purpose::Infer) {
+    runTrainPhase(*module, config, /*tapGradients=*/false);
+    if (purpose == Purpose::Train)
+      eraseFunction(*module, nn::kForwardFunc);
+  }
+  if (last == Phase::Train)
+    return module;
+  target::noteVocabulary(*module);
+  runShardPhase(*module, config, mesh, remarks, allRemarks);
+  return module;
+}
+
 Lowered lowerModel(const std::string &path, const Config &config,
                    const Mesh &mesh, Purpose purpose, MLIRContext &context,
                    bool readWeights, std::vector<std::string> *remarks,
                    bool allRemarks, int64_t memoryLimit) {
   Lowered lowered;
   lowered.backend.memoryLimit = memoryLimit;
-  lowered.module = loadModel(path, config, context, readWeights);
-  ModuleOp module = *lowered.module;
-  if (purpose != Purpose::Infer) {
-    runTrainPhase(module, config, /*tapGradients=*/false);
-    if (purpose == Purpose::Train)
-      eraseFunction(module, nn::kForwardFunc);
-  }
-  target::noteVocabulary(module);
-  runShardPhase(module, config, mesh, remarks, allRemarks);
+  lowered.module = shardModel(path, config, mesh, purpose, context, readWeights,
+                              remarks, allRemarks);
   lowered.backend.threads = threadsPerRank(config, mesh);
   lowered.info.model = fs::path(path).stem().string();
   fs::path folder = fs::absolute(path).lexically_normal().parent_path();
@@ -72,7 +86,7 @@ Lowered lowerModel(const std::string &path, const Config &config,
   if (config.data.labels != "next")
     lowered.info.labelsSource = config.data.labels;
   Diagnostics diagnostics(context, remarks);
-  if (failed(lowerToCommands(module, lowered.backend)))
+  if (failed(lowerToCommands(*lowered.module, lowered.backend)))
     diagnostics.fail(BadUsage);
   return lowered;
 }

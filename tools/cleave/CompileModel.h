@@ -21,6 +21,20 @@ struct Lowered {
   BackendOptions backend;
 };
 
+// Phases after which the program can be looked at.
+enum class Phase {
+  Import, // the model
+  Train,  // with the backward pass and the optimizer
+  Shard,  // as the program of one rank
+};
+
+// Runs the phases up to and including `last`; see lowerModel for the rest.
+mlir::OwningOpRef<mlir::ModuleOp>
+shardModel(const std::string &path, const Config &config, const Mesh &mesh,
+           Purpose purpose, mlir::MLIRContext &context, bool readWeights,
+           std::vector<std::string> *remarks = nullptr, bool allRemarks = false,
+           Phase last = Phase::Shard);
+
 // Threads of a rank: as configured, else the cores shared among the ranks.
 int64_t threadsPerRank(const Config &config, const Mesh &mesh);
 

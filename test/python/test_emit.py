@@ -1,0 +1,69 @@
+"""`cleave compile --emit PHASE`: the program after a phase, of a model as an exporter spells it."""
+
+import pathlib
+import tempfile
+import unittest
+
+from support import BUILD, CLEAVE, run, succeed
+
+import exported_gpt
+import generate
+
+MESH = ["--set", "mesh.data=2", "--set", "mesh.tensor=4", "--set", "parallel.data.zero=1"]
+
+
+class Emit(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.scratch.cleanup)
+        cls.folder = pathlib.Path(cls.scratch.name)
+        cls.model = cls.folder / "model.onnx"
+        # Wide enough that weights would take 14 GB.
+        sizes = generate.Sizes(layers=2, hidden=12288, heads=96, vocab=50257, positions=128)
+        exported_gpt.write(cls.model, sizes, batch=4)
+
+    def emit(self, phase):
+        out = self.folder / f"{phase}.mlir"
+        done = run(CLEAVE, "compile", self.model, "--config", self.model.with_suffix(".toml"),
+                   "--emit", phase, "-o", out, *MESH)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        succeed(BUILD / "bin" / "cleave-opt", out, "-o", "/dev/null")
+        return out.read_text()
+
+    def test_import(self):
+        text = self.emit("import")
+        for count, op in ((2, "nn.attention "), (5, "nn.layer_norm "), (2, "nn.gelu ")):
+            self.assertEqual(text.count(op), count, op)
+        self.assertNotIn("@loss_grad", text)
+
+    def test_train(self):
+        text = self.emit("train")
+        for function in ("@forward", "@loss_grad", "@update", "@init_state"):
+            self.assertIn(f"func.func {function}(", text)
+        self.assertNotIn("dist.mesh", text)
+
+    def test_shard(self):
+        text = self.emit("shard")
+        # A tile of the first layer's width: 4 * 12288 features on 4 ranks.
+        self.assertIn("tensor<12288x12288xf32>", text)
+        self.assertIn("dist.reduce_scatter", text)
+        products = [line for line in text.splitlines() if "= nn.einsum" in line]
+        self.assertGreater(len(products), 20)
+        self.assertFalse([line for line in products if "49152" in line])
+
+    def test_bad_input(self):
+        flags = ["--config", self.model.with_suffix(".toml"), *MESH]
+        out = self.folder / "bad.mlir"
+        done = run(CLEAVE, "compile", self.model, *flags, "--emit", "shards", "-o", out)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--emit shards: expected folder, import, train or shard", done.stderr)
+        done = run(CLEAVE, "compile", self.model, *flags, "--emit", "shard", "-o",
+                   self.folder / "none" / "x.mlir")
+        self.assertIn(done.returncode, (2, 3))
+        self.assertIn("none/x.mlir", done.stderr)
+        self.assertEqual(list(self.folder.glob("*bad*")), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
