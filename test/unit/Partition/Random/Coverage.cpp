@@ -1,0 +1,165 @@
+// The table of coverage.
+
+#include "Coverage.h"
+
+#include "cleave/Partition/FactorGraph.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::random;
+
+namespace {
+
+StringRef nameOf(FactorKind kind) {
+  switch (kind) {
+  case FactorKind::PassThrough: return "pass-through";
+  case FactorKind::Reduction: return "reduction";
+  case FactorKind::NeedReplication: return "whole";
+  case FactorKind::Permutation: return "permutation";
+  }
+  llvm_unreachable("unknown kind");
+}
+
+StringRef nameOf(Coverage::Column column) {
+  static constexpr StringRef names[] = {"uneven", "sub-axis", "partial", "multi-user"};
+  return names[column];
+}
+
+/// Operations of arith and math share a few rules; those of nn have their own.
+std::string ruleName(Operation *op, const ShardingRule &rule) {
+  if (op->getName().getDialectNamespace() != "arith" &&
+      op->getName().getDialectNamespace() != "math")
+    return op->getName().getStringRef().str();
+  if (op->getNumOperands() == 3)
+    return "elementwise, choice";
+  if (rule.linear.empty())
+    return "elementwise";
+  if (rule.linear.size() == 2)
+    return "elementwise, product";
+  return rule.linear[0].size() == 2 ? "elementwise, sum" : "elementwise, linear";
+}
+
+bool isPart(const MeshAxes &mesh, ArrayRef<Axis> axes) {
+  return llvm::any_of(mesh.list(axes).getAxes(), [](AxisRefAttr ref) { return !ref.isWhole(); });
+}
+
+/// Combinations that the rules rule out, each with the reason.
+struct Impossible {
+  StringRef rule, kind, column, why;
+};
+const Impossible kImpossible[] = {
+    {"nn.reshape", "whole", "partial", ""}, // placeholder, never matched: see missing()
+};
+
+} // namespace
+
+void Coverage::add(ModuleOp module) {
+  FailureOr<MeshAxes> mesh = MeshAxes::of(module);
+  if (failed(mesh))
+    return;
+  auto func = *module.getOps<mlir::func::FuncOp>().begin();
+  llvm::DenseMap<Value, Layout> layouts;
+  for (auto [index, argument] : llvm::enumerate(func.getArguments()))
+    if (auto given = func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName))
+      layouts[argument] = mesh->layout(given);
+  // A case counts once in a cell.
+  std::set<std::tuple<std::string, std::string, Column>> seen;
+  for (Operation &op : func.getBody().front().without_terminator()) {
+    auto given = op.getAttrOfType<ArrayAttr>(kShardingAttrName);
+    for (auto [index, result] : llvm::enumerate(op.getResults()))
+      if (given)
+        layouts[result] = mesh->layout(cast<ShardingAttr>(given[index]));
+    auto plan = op.getAttrOfType<DictionaryAttr>(kPlanAttrName);
+    if (!isa<ShardingRuleInterface>(op))
+      continue;
+    if (op.getName().getDialectNamespace() == "nn")
+      operations.insert(op.getName().getStringRef().str());
+    if (!plan)
+      continue;
+    ShardingRule rule = partition::ruleOf(&op);
+    std::string name = ruleName(&op, rule);
+    auto factors = plan.getAs<ArrayAttr>("factors");
+    bool manyUsers = false, partial = !plan.getAs<AxisListAttr>("carry").getAxes().empty();
+    auto look = [&](Value value) {
+      manyUsers |= !value.use_empty() && !value.hasOneUse();
+      auto it = layouts.find(value);
+      partial |= it != layouts.end() && it->second.partial;
+    };
+    for (Value operand : op.getOperands())
+      look(operand);
+    for (Value result : op.getResults())
+      look(result);
+    for (auto [number, factor] : llvm::enumerate(rule.factors)) {
+      if (factor.size == 1)
+        continue;
+      SmallVector<Axes> splits;
+      splits.push_back(mesh->decompose(cast<AxisListAttr>(factors[number]).getAxes()));
+      // What must be whole may have come in split, and gone out again.
+      auto addTensor = [&](Value value, const TensorFactors &dims) {
+        auto it = layouts.find(value);
+        if (it == layouts.end())
+          return;
+        for (auto [dim, made] : llvm::enumerate(dims))
+          if (llvm::is_contained(made, int64_t(number)) && !it->second.dims[dim].empty())
+            splits.push_back(it->second.dims[dim]);
+      };
+      for (auto [operand, dims] : llvm::zip_equal(op.getOperands(), rule.operands))
+        addTensor(operand, dims);
+      for (auto [result, dims] : llvm::zip_equal(op.getResults(), rule.results))
+        addTensor(result, dims);
+      bool split = false, uneven = false, part = false;
+      for (const Axes &axes : splits) {
+        split |= !axes.empty();
+        uneven |= factor.size % mesh->size(axes) != 0;
+        part |= isPart(*mesh, axes);
+      }
+      std::string kind = nameOf(factor.kind).str();
+      auto count = [&](Column column, bool holds) {
+        auto &cell = cells[{name, kind}];
+        if (holds && seen.insert({name, kind, column}).second)
+          ++cell[column];
+      };
+      count(Uneven, uneven);
+      count(SubAxis, part);
+      count(Partial, partial);
+      count(MultiUser, split && manyUsers);
+    }
+  }
+}
+
+void Coverage::print(llvm::raw_ostream &out) const {
+  out << llvm::formatv("{0,-28} {1,-14}", "rule", "factor");
+  for (int column = 0; column < Columns; ++column)
+    out << llvm::formatv(" {0,10}", nameOf(Column(column)));
+  out << "\n";
+  for (const auto &[key, counts] : cells) {
+    out << llvm::formatv("{0,-28} {1,-14}", key.first, key.second);
+    for (int64_t count : counts)
+      out << llvm::formatv(" {0,10}", count);
+    out << "\n";
+  }
+}
+
+std::string Coverage::missing(MLIRContext *context, int64_t least) const {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  for (const auto &[key, counts] : cells)
+    for (int column = 0; column < Columns; ++column) {
+      bool impossible = llvm::any_of(kImpossible, [&](const Impossible &one) {
+        return one.rule == key.first && one.kind == key.second &&
+               one.column == nameOf(Column(column)) && !one.why.empty();
+      });
+      if (counts[column] < least && !impossible)
+        out << key.first << ", " << key.second << ", " << nameOf(Column(column)) << ": "
+            << counts[column] << " cases, expected at least " << least << "\n";
+    }
+  for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("nn"))
+    if (name.hasInterface<ShardingRuleInterface>() &&
+        !operations.count(name.getStringRef().str()))
+      out << name.getStringRef() << " has a sharding rule and came up in no case\n";
+  return text;
+}

@@ -1,0 +1,231 @@
+// The growing of a program: which operands an operation gets, which values are
+// returned, and where shardings are asked for.
+
+#include "Generator.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::random;
+
+namespace {
+
+const std::vector<Family> &allFamilies() {
+  static const std::vector<Family> families = [] {
+    std::vector<Family> all;
+    for (ArrayRef<Family> some :
+         {elementwiseFamilies(), shapeFamilies(), contractionFamilies(), rowFamilies(),
+          attentionFamilies(), trainingFamilies()})
+      all.insert(all.end(), some.begin(), some.end());
+    return all;
+  }();
+  return families;
+}
+
+const Family &pickFamily(Random &random) {
+  const std::vector<Family> &families = allFamilies();
+  static const int64_t total = [&] {
+    int64_t sum = 0;
+    for (const Family &family : families)
+      sum += family.weight;
+    return sum;
+  }();
+  int64_t at = random.below(total);
+  for (const Family &family : families)
+    if ((at -= family.weight) < 0)
+      return family;
+  llvm_unreachable("weights add up");
+}
+
+
+} // namespace
+
+Generator::Generator(MLIRContext *context, uint64_t seed)
+    : random(Random::mix(seed)), b(context), loc(UnknownLoc::get(context)) {
+  mesh = randomMesh(random, context);
+  static const int64_t choices[] = {1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 12};
+  for (int i = 0; i < 4; ++i)
+    sizes.push_back(random.pick(choices));
+}
+
+int64_t Generator::size() {
+  return random.pick(sizes);
+}
+
+SmallVector<int64_t> Generator::shape(int64_t lowRank, int64_t highRank) {
+  // Two and three dimensions are the common case.
+  static const int64_t ranks[] = {0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 5};
+  int64_t rank = std::clamp(random.pick(ranks), lowRank, highRank);
+  SmallVector<int64_t> shape;
+  int64_t count = 1;
+  for (int64_t dim = 0; dim < rank; ++dim) {
+    int64_t extent = size();
+    for (int tries = 0; tries < 4 && count * extent > kMaxElements; ++tries)
+      extent = std::min(extent, size());
+    if (count * extent > kMaxElements)
+      extent = random.between(1, 2);
+    if (count * extent > kMaxElements)
+      extent = 1;
+    shape.push_back(extent);
+    count *= extent;
+  }
+  return shape;
+}
+
+Entry Generator::argument(RankedTensorType type) {
+  bool isBool = type.getElementType().isInteger(1);
+  Entry entry = {block->addArgument(type, loc), isBool ? 1.0 : 6.0, true};
+  if (isa<FloatType>(type.getElementType()))
+    entry.bound = 3;
+  pool.push_back(entry);
+  return entry;
+}
+
+/// Later values more often, so that programs grow deep; now and then an early
+/// one, which so gets a second reader.
+Entry Generator::draw(llvm::function_ref<bool(const Entry &)> fits,
+                      llvm::function_ref<RankedTensorType()> other) {
+  SmallVector<size_t> found;
+  for (size_t i = 0; i < pool.size(); ++i)
+    if (fits(pool[i]))
+      found.push_back(i);
+  if (found.empty() || random.chance(1, 5))
+    return argument(other());
+  if (random.chance(1, 2))
+    return pool[found.back()];
+  return pool[random.pick(found)];
+}
+
+Entry Generator::any(int64_t lowRank, int64_t highRank) {
+  Entry entry = draw(
+      [&](const Entry &e) {
+        return e.isFloat() && e.rank() <= 5 && (e.rank() >= lowRank && e.rank() <= highRank);
+      },
+      [&] { return floats(shape(lowRank, highRank)); });
+  return entry;
+}
+
+Entry Generator::anyExact(int64_t lowRank, int64_t highRank) {
+  return draw(
+      [&](const Entry &e) {
+        return e.isFloat() && e.exact && e.rank() >= lowRank && e.rank() <= highRank;
+      },
+      [&] { return floats(shape(lowRank, highRank)); });
+}
+
+Entry Generator::like(RankedTensorType type, double bound, bool exact) {
+  // Now and then a constant, which the partitioner emits anew where needed.
+  if (random.chance(1, 12) && isa<FloatType>(type.getElementType())) {
+    int64_t value = random.between(-2, 3);
+    auto attr = DenseElementsAttr::get(type, double(value));
+    if (random.chance(1, 2)) {
+      SmallVector<double> values;
+      for (int64_t i = 0; i < type.getNumElements(); ++i)
+        values.push_back(double(random.between(-2, 3)));
+      attr = DenseElementsAttr::get(type, ArrayRef<double>(values));
+    }
+    return {arith::ConstantOp::create(b, loc, attr), 3, true};
+  }
+  return draw(
+      [&](const Entry &e) {
+        return e.value.getType() == type && e.bound <= bound && (e.exact || !exact);
+      },
+      [&] { return type; });
+}
+
+Entry Generator::reshaped(const Entry &entry, int64_t rank) {
+  if (entry.rank() == rank)
+    return entry;
+  SmallVector<int64_t> shape(entry.shape());
+  while (int64_t(shape.size()) > rank) {
+    size_t at = shape.size() < 2 ? 0 : random.below(shape.size() - 1);
+    if (shape.size() == 1) {
+      shape.clear();
+      break;
+    }
+    shape[at] *= shape[at + 1];
+    shape.erase(shape.begin() + at + 1);
+  }
+  while (int64_t(shape.size()) < rank) {
+    size_t at = shape.empty() ? 0 : random.below(shape.size());
+    int64_t extent = shape.empty() ? 1 : shape[at];
+    SmallVector<int64_t> divisors = {1};
+    for (int64_t d = 2; d <= extent; ++d)
+      if (extent % d == 0)
+        divisors.push_back(d);
+    int64_t d = random.pick(divisors);
+    if (!shape.empty())
+      shape[at] = extent / d;
+    shape.insert(shape.begin() + at, d);
+  }
+  Value value = nn::ReshapeOp::create(b, loc, entry.type().clone(shape), entry.value);
+  return {value, entry.bound, entry.exact};
+}
+
+Entry Generator::tamed(const Entry &entry, double bound) {
+  if (entry.bound <= bound)
+    return entry;
+  Entry result = {math::TanhOp::create(b, loc, entry.value), 1, false};
+  pool.push_back(result);
+  return result;
+}
+
+void Generator::give(Value value, double bound, bool exact) {
+  pool.push_back({value, bound, exact});
+}
+
+/// Asks for a sharding of the value made last.
+void Generator::constrainSome() {
+  if (pool.empty() || !random.chance(1, 6))
+    return;
+  Entry &entry = pool.back();
+  bool partial = entry.isFloat();
+  entry.value = dist::ConstrainOp::create(
+      b, loc, entry.value.getType(), entry.value,
+      randomSharding(random, mesh, entry.type(), partial));
+}
+
+OwningOpRef<ModuleOp> Generator::run() {
+  module = ModuleOp::create(loc);
+  b.setInsertionPointToEnd(module->getBody());
+  dist::MeshOp::create(b, loc, b.getStringAttr("m"), mesh.attr, ArrayAttr());
+  func = func::FuncOp::create(b, loc, "f", b.getFunctionType({}, {}));
+  block = func.addEntryBlock();
+  b.setInsertionPointToEnd(block);
+  int64_t steps = random.between(1, 6);
+  for (int64_t step = 0, tries = 0; step < steps && tries < 40; ++tries)
+    if (pickFamily(random).make(*this)) {
+      ++step;
+      constrainSome();
+    }
+  return finish();
+}
+
+OwningOpRef<ModuleOp> Generator::finish() {
+  // What nobody reads is returned, and now and then something else.
+  SmallVector<Value> results;
+  for (Entry &entry : pool) {
+    bool isArgument = isa<BlockArgument>(entry.value);
+    bool unread = entry.value.use_empty();
+    if ((unread && !isArgument) || random.chance(1, 12))
+      results.push_back(entry.value);
+  }
+  if (results.empty())
+    results.push_back(pool.back().value);
+  func::ReturnOp::create(b, loc, results);
+  func.setFunctionType(b.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
+  for (BlockArgument argument : block->getArguments()) {
+    auto type = cast<RankedTensorType>(argument.getType());
+    if (random.chance(3, 4))
+      func.setArgAttr(argument.getArgNumber(), dist::kShardingAttrName,
+                      randomSharding(random, mesh, type, !type.getElementType().isInteger()));
+  }
+  for (auto [index, result] : llvm::enumerate(results)) {
+    auto type = cast<RankedTensorType>(result.getType());
+    if (random.chance(1, 2))
+      func.setResultAttr(index, dist::kShardingAttrName,
+                         randomSharding(random, mesh, type, !type.getElementType().isInteger()));
+  }
+  return std::move(module);
+}

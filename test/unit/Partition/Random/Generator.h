@@ -1,0 +1,154 @@
+// Grows random programs: a directed acyclic graph of operations of all
+// families over a few arguments, with random shardings on arguments, results
+// and constraints in between. The case follows from its seed alone.
+//
+// Values are drawn so that results can be compared sharply: arguments are small
+// integers, so what is computed from them by sums and products is exact in
+// f64. What is not exact (after an exponential, a norm, ...) goes only into
+// operations that are continuous in it, with a magnitude that is bounded.
+
+#ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_GENERATOR_H
+#define CLEAVE_TEST_UNIT_PARTITION_RANDOM_GENERATOR_H
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace cleave::random {
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): any seed is a good one.
+class Random {
+public:
+  explicit Random(uint64_t seed) : state(seed) {}
+  uint64_t next() { return mix(state += 0x9E3779B97F4A7C15u); }
+  /// In [0, bound).
+  int64_t below(int64_t bound) { return next() % uint64_t(bound); }
+  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
+  bool chance(int64_t times, int64_t of) { return below(of) < times; }
+  template <typename Range> const auto &pick(const Range &range) {
+    return *(std::begin(range) + below(std::size(range)));
+  }
+  template <typename Range> void shuffle(Range &range) {
+    for (size_t i = range.size(); i > 1; --i)
+      std::swap(range[i - 1], range[below(i)]);
+  }
+  static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+  }
+
+private:
+  uint64_t state;
+};
+
+/// A mesh, and the parts into which shardings of this case cut its axes.
+struct Mesh {
+  dist::MeshAttr attr;
+  mlir::FlatSymbolRefAttr name;
+  /// For each axis, its parts, major first; one whole part where it is not cut.
+  llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>> parts;
+};
+
+Mesh randomMesh(Random &random, mlir::MLIRContext *context);
+
+/// A sharding of a tensor; `mayBePartial` where the value may be given in
+/// addends or candidates.
+dist::ShardingAttr randomSharding(Random &random, const Mesh &mesh, mlir::RankedTensorType type,
+                                  bool mayBePartial);
+
+/// A value of the program that grows, and what is known of its elements.
+struct Entry {
+  mlir::Value value;
+  double bound = 0;  // no element is larger in magnitude
+  bool exact = true; // an integer, free of rounding
+
+  mlir::RankedTensorType type() const {
+    return mlir::cast<mlir::RankedTensorType>(value.getType());
+  }
+  llvm::ArrayRef<int64_t> shape() const { return type().getShape(); }
+  int64_t rank() const { return type().getRank(); }
+  bool isFloat() const { return mlir::isa<mlir::FloatType>(type().getElementType()); }
+};
+
+class Generator {
+public:
+  Generator(mlir::MLIRContext *context, uint64_t seed);
+
+  /// One program of the seed.
+  mlir::OwningOpRef<mlir::ModuleOp> run();
+
+  Random random;
+  mlir::OpBuilder b;
+  mlir::Location loc;
+
+  //===--------------------------------------------------------------------===//
+  // What the families of operations take
+  //===--------------------------------------------------------------------===//
+
+  mlir::RankedTensorType floats(llvm::ArrayRef<int64_t> shape) {
+    return mlir::RankedTensorType::get(shape, b.getF64Type());
+  }
+  mlir::RankedTensorType ints(llvm::ArrayRef<int64_t> shape) {
+    return mlir::RankedTensorType::get(shape, b.getI64Type());
+  }
+  mlir::RankedTensorType bools(llvm::ArrayRef<int64_t> shape) {
+    return mlir::RankedTensorType::get(shape, b.getI1Type());
+  }
+
+  /// A size of this case: few different ones, so that tensors meet.
+  int64_t size();
+  llvm::SmallVector<int64_t> shape(int64_t lowRank, int64_t highRank);
+
+  /// A new argument of the function.
+  Entry argument(mlir::RankedTensorType type);
+  /// A value of floats, of the program so far where there is one.
+  Entry any(int64_t lowRank = 0, int64_t highRank = 5);
+  /// The same, exact.
+  Entry anyExact(int64_t lowRank, int64_t highRank);
+  /// A value of just this type; `exact`: no other will do.
+  Entry like(mlir::RankedTensorType type, double bound = 1e6, bool exact = false);
+  /// The value under another shape of `rank` dimensions.
+  Entry reshaped(const Entry &entry, int64_t rank);
+  /// The value brought below `bound` in magnitude: itself, or its hyperbolic
+  /// tangent.
+  Entry tamed(const Entry &entry, double bound);
+
+  /// Adds a result to the program.
+  void give(mlir::Value value, double bound, bool exact);
+
+  static constexpr int64_t kMaxElements = 160;
+  static constexpr double kMaxBound = 1e9;
+
+private:
+  Entry draw(llvm::function_ref<bool(const Entry &)> fits,
+             llvm::function_ref<mlir::RankedTensorType()> other);
+  void constrainSome();
+  mlir::OwningOpRef<mlir::ModuleOp> finish();
+
+  Mesh mesh;
+  llvm::SmallVector<int64_t> sizes;
+  mlir::Block *block = nullptr;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::func::FuncOp func;
+  std::vector<Entry> pool;
+};
+
+/// Makes one operation, or a few that belong together; false where nothing fits.
+struct Family {
+  const char *name;
+  int weight;
+  bool (*make)(Generator &);
+};
+llvm::ArrayRef<Family> elementwiseFamilies();
+llvm::ArrayRef<Family> shapeFamilies();
+llvm::ArrayRef<Family> contractionFamilies();
+llvm::ArrayRef<Family> rowFamilies();
+llvm::ArrayRef<Family> attentionFamilies();
+llvm::ArrayRef<Family> trainingFamilies();
+
+} // namespace cleave::random
+
+#endif

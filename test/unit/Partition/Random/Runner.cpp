@@ -1,0 +1,359 @@
+// One case: the oracle, the pipeline, the ranks, the comparison.
+
+#include "Runner.h"
+
+#include "cleave/Partition/Boundary.h"
+#include "cleave/Partition/Passes.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassInstrumentation.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::random;
+
+StringRef cleave::random::name(Outcome::Kind kind) {
+  switch (kind) {
+  case Outcome::Passed: return "passed";
+  case Outcome::BadProgram: return "bad program";
+  case Outcome::Refused: return "refused";
+  case Outcome::Unproven: return "refused by dist-verify-variance";
+  case Outcome::NotHonoured: return "sharding not honoured";
+  case Outcome::RunFailed: return "run failed";
+  case Outcome::ReplicaDiffers: return "replicas differ";
+  case Outcome::WrongResult: return "wrong result";
+  }
+  llvm_unreachable("unknown outcome");
+}
+
+//===----------------------------------------------------------------------===//
+// What goes on between the passes
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Whether `have` is what `asked` asks for: closed dimensions as they are,
+/// open ones perhaps split further, nothing over replicated axes.
+std::string violation(MeshAttr mesh, ShardingAttr asked, ShardingAttr have) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  if (!asked)
+    return text;
+  if (!have) {
+    out << "lost " << asked;
+    return text;
+  }
+  ShardingAttr want = canonicalSharding(mesh, asked);
+  for (auto [dim, pair] : llvm::enumerate(llvm::zip_equal(asked.getDims(), want.getDims()))) {
+    auto [given, wanted] = pair;
+    ArrayRef<AxisRefAttr> axes = have.getDims()[dim].getAxes();
+    auto single = [&](ArrayRef<AxisRefAttr> refs) {
+      return ShardingAttr::get(asked.getContext(), asked.getMesh(),
+                               DimShardingAttr::get(asked.getContext(), refs, false));
+    };
+    bool fits = given.getIsOpen() ? refines(mesh, single(axes), single(wanted.getAxes()))
+                                  : canonicalAxes(mesh, axes) == canonicalAxes(mesh, wanted.getAxes());
+    if (!fits)
+      out << "dimension " << dim << " of " << asked << " became " << have;
+  }
+  for (AxisRefAttr kept : asked.getReplicated()) {
+    for (DimShardingAttr dim : have.getDims())
+      for (AxisRefAttr axis : dim.getAxes())
+        if (overlaps(mesh, kept, axis))
+          out << "replicated " << asked << " became " << have;
+    for (AxisRefAttr axis : have.getPartial())
+      if (overlaps(mesh, kept, axis))
+        out << "replicated " << asked << " became " << have;
+  }
+  return text;
+}
+
+MeshAttr meshOf(ModuleOp module) {
+  return (*module.getOps<MeshOp>().begin()).getMesh();
+}
+
+func::FuncOp functionOf(ModuleOp module) {
+  return *module.getOps<func::FuncOp>().begin();
+}
+
+} // namespace
+
+struct Runner::Watch : PassInstrumentation {
+  ModuleOp global;
+  Coverage *coverage = nullptr;
+  const Bug *bug = nullptr;
+  bool planted = false;
+  std::string failedPass, notHonoured;
+
+  void runAfterPass(Pass *pass, Operation *op) override {
+    StringRef name = pass->getArgument();
+    auto module = dyn_cast<ModuleOp>(op);
+    if (!module)
+      return;
+    if (name == "dist-propagate")
+      checkHonoured(module);
+    if (name == "dist-plan-ops" && coverage)
+      coverage->add(module);
+    if (bug && name == bug->after && !planted)
+      planted = bug->plant(module);
+  }
+  void runAfterPassFailed(Pass *pass, Operation *) override {
+    if (failedPass.empty())
+      failedPass = pass->getArgument().str();
+  }
+
+  void checkHonoured(ModuleOp module) {
+    MeshAttr mesh = meshOf(module);
+    for (auto [before, after] :
+         llvm::zip_equal(partition::portsOf(global), partition::portsOf(module)))
+      notHonoured += violation(mesh, before.sharding(), after.sharding());
+    for (auto [before, after] :
+         llvm::zip_equal(functionOf(global).getOps<ConstrainOp>(),
+                         functionOf(module).getOps<ConstrainOp>())) {
+      auto given = after->getAttrOfType<ArrayAttr>(kShardingAttrName);
+      notHonoured += violation(mesh, before.getSharding(),
+                               given ? cast<ShardingAttr>(given[0]) : ShardingAttr());
+    }
+  }
+};
+
+Runner::Runner(MLIRContext *context)
+    : passes(context), handler(context, [this](Diagnostic &diagnostic) {
+        if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+          diagnostics += diagnostic.str() + "\n";
+        return success();
+      }) {
+  buildPartitionPipeline(passes);
+  auto watching = std::make_unique<Watch>();
+  watch = watching.get();
+  passes.addInstrumentation(std::move(watching));
+}
+
+Runner::~Runner() = default;
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Small integers. Indices lie beyond their tables now and then.
+Tensor randomTensor(Random &random, RankedTensorType type) {
+  Tensor tensor(type);
+  for (double &value : tensor.floats)
+    value = random.between(-3, 3);
+  bool isBool = type.getElementType().isInteger(1);
+  for (int64_t &value : tensor.ints)
+    value = isBool ? random.below(2) : random.between(-1, 6);
+  return tensor;
+}
+
+/// The tiles of `whole`. Unlike shardTensor, addends are spread over all ranks,
+/// and the rank that has the largest candidate differs from element to element.
+RankTensors randomTiles(const Tensor &whole, MeshAttr mesh, ShardingAttr sharding, uint64_t seed) {
+  if (sharding.getPartial().empty() || !whole.isFloat())
+    return shardTensor(whole, mesh, sharding);
+  ShardingAttr split = ShardingAttr::get(sharding.getContext(), sharding.getMesh(),
+                                         sharding.getDims());
+  int64_t ways = axesSize(mesh, sharding.getPartial());
+  SmallVector<Tensor> addends(ways, whole);
+  for (int64_t at = 0; at < whole.size(); ++at) {
+    Random random(Random::mix(seed + at));
+    int64_t holder = random.below(ways);
+    double rest = whole.floats[at];
+    for (int64_t index = 0; index < ways; ++index) {
+      double part = random.between(-5, 5);
+      double &value = addends[index].floats[at];
+      switch (sharding.getPartialKind()) {
+      case ReduceKind::Sum:
+        if (index != holder)
+          rest -= value = part;
+        break;
+      case ReduceKind::Max:
+        value -= index == holder ? 0 : std::abs(part);
+        break;
+      case ReduceKind::Min:
+        value += index == holder ? 0 : std::abs(part);
+        break;
+      }
+    }
+    if (sharding.getPartialKind() == ReduceKind::Sum)
+      addends[holder].floats[at] = rest;
+  }
+  RankTensors tiles(mesh.getNumRanks());
+  for (int64_t index = 0; index < ways; ++index) {
+    RankTensors some = shardTensor(addends[index], mesh, split);
+    for (auto [rank, tile] : llvm::enumerate(some))
+      if (groupIndex(mesh, sharding.getPartial(), rank) == index)
+        tiles[rank] = std::move(tile);
+  }
+  return tiles;
+}
+
+/// What an operation makes of integers free of rounding: integers, if they stay
+/// below 2^53.
+bool keepsIntegers(Operation *op) {
+  if (auto pad = dyn_cast<nn::PadOp>(op))
+    return pad.getValue().isInteger();
+  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::MaximumFOp,
+             arith::MinimumFOp, arith::SelectOp, arith::ConstantOp, arith::SIToFPOp, arith::CmpFOp,
+             math::AbsFOp, nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
+             nn::ConcatOp, nn::IotaOp, nn::SaveOp, nn::RematerializeOp, nn::EinsumOp, nn::ReduceOp,
+             nn::GatherOp, nn::ScatterAddOp, nn::ArgMaxOp, nn::DropoutOp, nn::RotaryOp, nn::SgdOp,
+             dist::ConstrainOp>(op);
+}
+
+double magnitudeOf(const Tensor &tensor) {
+  double largest = 0;
+  for (double value : tensor.floats)
+    if (std::isfinite(value))
+      largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+/// What the ranks may differ by: of each result, the largest magnitude of a
+/// value that it is computed from, and whether it must agree to the bit.
+struct Tolerance {
+  double magnitude = 0;
+  bool exact = true;
+};
+
+/// The results of the program on one device, and their tolerances.
+struct Oracle {
+  std::vector<Tensor> results;
+  SmallVector<Tolerance> tolerances;
+
+  static FailureOr<Oracle> of(ModuleOp module, ArrayRef<Tensor> arguments) {
+    // A copy that returns every value.
+    OwningOpRef<ModuleOp> copy = module.clone();
+    func::FuncOp func = functionOf(*copy);
+    Operation *terminator = func.getBody().front().getTerminator();
+    SmallVector<Value> returned(terminator->getOperands()), all;
+    llvm::DenseMap<Value, size_t> at;
+    auto note = [&](Value value) {
+      at[value] = all.size();
+      all.push_back(value);
+    };
+    for (Value argument : func.getArguments())
+      note(argument);
+    for (Operation &op : func.getBody().front().without_terminator())
+      for (Value result : op.getResults())
+        note(result);
+    terminator->setOperands(all);
+    FailureOr<std::vector<Tensor>> values = interpret(func, arguments);
+    if (failed(values))
+      return failure();
+
+    SmallVector<Tolerance> tolerances;
+    for (auto [value, tensor] : llvm::zip_equal(all, *values)) {
+      Tolerance tolerance = {magnitudeOf(tensor), true};
+      double product = 1;
+      if (Operation *op = value.getDefiningOp()) {
+        tolerance.exact = keepsIntegers(op);
+        for (Value operand : op->getOperands()) {
+          const Tolerance &from = tolerances[at[operand]];
+          tolerance.magnitude = std::max(tolerance.magnitude, from.magnitude);
+          tolerance.exact &= from.exact;
+          product *= 16 + from.magnitude;
+          product *= (*values)[at[operand]].size() + 1;
+        }
+      }
+      // Sums of products stay far below the integers that a double holds.
+      tolerance.exact &= product < 0x1p52;
+      tolerances.push_back(tolerance);
+    }
+    Oracle oracle;
+    for (Value value : returned) {
+      oracle.results.push_back((*values)[at[value]]);
+      oracle.tolerances.push_back(tolerances[at[value]]);
+    }
+    return oracle;
+  }
+};
+
+/// Empty where both agree.
+std::string difference(const Tensor &want, const Tensor &got, Tolerance tolerance) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  for (int64_t at = 0; at < want.size(); ++at) {
+    if (!want.isFloat()) {
+      if (got.ints[at] != want.ints[at]) {
+        out << "at " << at << " " << got.ints[at] << ", expected " << want.ints[at];
+        return text;
+      }
+      continue;
+    }
+    double a = got.floats[at], b = want.floats[at];
+    if (a == b || (a != a && b != b))
+      continue;
+    double allowed = tolerance.exact ? 0 : 1e-12 * std::max(8.0, tolerance.magnitude);
+    if (!(std::abs(a - b) <= allowed)) {
+      out << "at " << at << " " << a << ", expected " << b;
+      if (tolerance.exact)
+        out << " to the bit";
+      return text;
+    }
+  }
+  return text;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// The case
+//===----------------------------------------------------------------------===//
+
+Outcome Runner::run(ModuleOp global, uint64_t seed, Coverage *coverage, const Bug *bug,
+                    bool *planted) {
+  diagnostics.clear();
+  if (failed(verify(global)))
+    return {Outcome::BadProgram, diagnostics};
+  func::FuncOp whole = functionOf(global);
+  Random random(Random::mix(seed));
+  std::vector<Tensor> arguments;
+  for (Type type : whole.getArgumentTypes())
+    arguments.push_back(randomTensor(random, cast<RankedTensorType>(type)));
+  FailureOr<Oracle> oracle = Oracle::of(global, arguments);
+  if (failed(oracle))
+    return {Outcome::BadProgram, diagnostics};
+
+  OwningOpRef<ModuleOp> local = global.clone();
+  watch->global = global;
+  watch->coverage = coverage;
+  watch->bug = bug;
+  watch->planted = false;
+  watch->failedPass.clear();
+  watch->notHonoured.clear();
+  LogicalResult done = passes.run(*local);
+  if (planted)
+    *planted = watch->planted;
+  if (!watch->notHonoured.empty())
+    return {Outcome::NotHonoured, watch->notHonoured};
+  if (failed(done))
+    return {watch->failedPass == "dist-verify-variance" ? Outcome::Unproven : Outcome::Refused,
+            diagnostics};
+
+  func::FuncOp part = functionOf(*local);
+  MeshAttr mesh = meshOf(*local);
+  std::vector<RankTensors> tiles;
+  for (unsigned i = 0; i < arguments.size(); ++i)
+    tiles.push_back(randomTiles(arguments[i], mesh, partition::Port{part, false, i}.sharding(),
+                                seed + i));
+  FailureOr<std::vector<RankTensors>> actual = interpretRanks(part, mesh, tiles);
+  if (failed(actual))
+    return {Outcome::RunFailed, diagnostics};
+  for (auto [index, want] : llvm::enumerate(oracle->results)) {
+    Assembled got = assembleTensor((*actual)[index], want.type, mesh,
+                                   partition::Port{part, true, unsigned(index)}.sharding());
+    std::string what = difference(want, got.whole, oracle->tolerances[index]);
+    if (!what.empty())
+      return {Outcome::WrongResult, ("result " + Twine(index) + " is " + what).str()};
+    if (got.replicaDifference != 0)
+      return {Outcome::ReplicaDiffers,
+              ("copies of result " + Twine(index) + " differ by " + std::to_string(got.replicaDifference))
+                  .str()};
+  }
+  return {};
+}

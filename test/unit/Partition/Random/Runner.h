@@ -1,0 +1,62 @@
+// Runs a program on one device and, partitioned, on all ranks, and compares.
+
+#ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_RUNNER_H
+#define CLEAVE_TEST_UNIT_PARTITION_RANDOM_RUNNER_H
+
+#include "Coverage.h"
+#include "Generator.h"
+
+#include "cleave/Interpreter/Interpreter.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace cleave::random {
+
+/// How a case ended.
+struct Outcome {
+  enum Kind {
+    Passed,
+    BadProgram,    // not valid, or not to be interpreted: the generator's mistake
+    Refused,       // a pass of the pipeline failed
+    Unproven,      // dist-verify-variance refused the local program
+    NotHonoured,   // a sharding that was asked for is not there
+    RunFailed,     // the local program cannot be interpreted
+    ReplicaDiffers, // copies of one element are not equal to the bit
+    WrongResult,
+  };
+  Kind kind = Passed;
+  std::string message;
+  explicit operator bool() const { return kind == Passed; }
+};
+llvm::StringRef name(Outcome::Kind kind);
+
+/// A mistake that is made in the partitioner's work after one of its passes.
+struct Bug {
+  const char *name;
+  const char *description;
+  /// The argument of the pass after which it happens.
+  const char *after;
+  /// True where the program has a place for it.
+  bool (*plant)(mlir::ModuleOp);
+};
+
+class Runner {
+public:
+  explicit Runner(mlir::MLIRContext *context);
+  ~Runner();
+
+  /// The values of arguments follow from `seed`. `coverage` and `bug` may be
+  /// null; `planted` says whether the bug found a place.
+  Outcome run(mlir::ModuleOp global, uint64_t seed, Coverage *coverage = nullptr,
+              const Bug *bug = nullptr, bool *planted = nullptr);
+
+private:
+  struct Watch;
+  mlir::PassManager passes;
+  Watch *watch; // owned by the pass manager
+  std::string diagnostics;
+  mlir::ScopedDiagnosticHandler handler;
+};
+
+} // namespace cleave::random
+
+#endif

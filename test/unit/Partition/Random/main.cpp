@@ -1,0 +1,80 @@
+// cleave-random-programs: many random programs under random shardings against
+// the interpreter. A failing case is shrunk and written as a small .mlir file.
+
+#include "../Context.h"
+#include "Runner.h"
+#include "Shrink.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/PrettyStackTrace.h"
+#include "llvm/Support/Signals.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <chrono>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::random;
+
+static llvm::cl::opt<int64_t> cases("cases", llvm::cl::init(1000),
+                                    llvm::cl::desc("how many programs"));
+static llvm::cl::opt<int64_t> first("first", llvm::cl::init(0),
+                                    llvm::cl::desc("number of the first one"));
+static llvm::cl::opt<uint64_t> seedFlag("seed", llvm::cl::init(1),
+                                        llvm::cl::desc("seed of the run"));
+static llvm::cl::opt<int64_t> failures("failures", llvm::cl::init(1),
+                                       llvm::cl::desc("stop after so many failing cases"));
+static llvm::cl::opt<int64_t> least(
+    "least", llvm::cl::init(0),
+    llvm::cl::desc("fail where a cell of the coverage table has fewer cases"));
+static llvm::cl::opt<bool> show("print", llvm::cl::desc("print every program"));
+static llvm::cl::opt<bool> keep("no-shrink", llvm::cl::desc("leave failing programs as they are"));
+static llvm::cl::opt<std::string> folder("out", llvm::cl::init("."),
+                                         llvm::cl::desc("folder for failing programs"));
+static llvm::cl::opt<std::string> replay("replay",
+                                         llvm::cl::desc("run this .mlir file instead"));
+
+int main(int argc, char **argv) {
+  llvm::cl::ParseCommandLineOptions(argc, argv, "random programs under random shardings\n");
+  llvm::sys::PrintStackTraceOnErrorSignal(argv[0]);
+  TestContext test;
+  Runner runner(&test.context);
+  if (!replay.empty())
+    return replayFile(replay, runner, &test.context);
+
+  Coverage coverage;
+  int64_t failed = 0, done = 0;
+  auto begin = std::chrono::steady_clock::now();
+  for (int64_t number = first; number < first + cases; ++number) {
+    llvm::PrettyStackTraceFormat trace("case %lld of seed %llu", (long long)number,
+                                       (unsigned long long)seedFlag);
+    uint64_t seed = caseSeed(seedFlag, number);
+    OwningOpRef<ModuleOp> program = Generator(&test.context, seed).run();
+    if (show)
+      llvm::outs() << "// case " << number << "\n" << *program << "\n";
+    Outcome outcome = runner.run(*program, seed, &coverage);
+    ++done;
+    if (outcome)
+      continue;
+    llvm::outs() << "case " << number << " of seed " << seedFlag << ": " << name(outcome.kind)
+                 << ": " << outcome.message << "\n";
+    ++failed;
+    if (keep) {
+      llvm::outs() << *program << "\n";
+    } else {
+      std::string path = (folder + "/case-" + Twine(seedFlag) + "-" + Twine(number) + ".mlir").str();
+      reportShrunk(*program, seed, runner, outcome, path);
+    }
+    llvm::outs().flush();
+    if (failed >= failures)
+      break;
+  }
+  double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  coverage.print(llvm::outs());
+  std::string missing = least > 0 ? coverage.missing(&test.context, least) : std::string();
+  llvm::outs() << missing << done << " cases, " << failed << " failed, "
+               << llvm::formatv("{0:F1} s, {1:F0} cases/s\n", seconds, done / seconds);
+  return failed || !missing.empty();
+}
