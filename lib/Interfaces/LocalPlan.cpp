@@ -159,10 +159,9 @@ Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor, Purpose
 }
 
 Operation *LocalPlan::cloneLocal() {
-  IRMapping mapping;
-  for (auto [from, to] : llvm::zip_equal(global->getOperands(), operands))
-    mapping.map(from, to);
-  Operation *local = rewriter.clone(*global, mapping);
+  // By position: one value may be read twice, in two layouts.
+  Operation *local = rewriter.clone(*global);
+  local->setOperands(operands);
   for (unsigned i = 0; i < local->getNumResults(); ++i)
     local->getResult(i).setType(resultType(i));
   local->removeAttr(kShardingAttrName);

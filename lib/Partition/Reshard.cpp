@@ -97,10 +97,13 @@ private:
     AxisSet more = to.partial & ~at.partial;
     // Axes that split the value now are gathered first.
     more &= ~at.split();
-    if (!more || to.kind != ReduceKind::Sum)
+    if (!more)
       return;
     at.partial |= more;
-    at.kind = ReduceKind::Sum;
+    at.kind = to.kind;
+    // What all ranks hold is a candidate of the maximum on each of them.
+    if (to.kind != ReduceKind::Sum)
+      return;
     add({Move::KeepFirst, 0, 0, listOf(more), ReduceKind::Sum, {}});
   }
 

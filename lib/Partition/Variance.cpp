@@ -79,6 +79,9 @@ private:
       return true;
     if (have.kind == AxisState::Invariant && want.kind == AxisState::Split)
       return have.dims & want.dims;
+    // What all ranks hold is the largest and the least of what they hold.
+    if (have.kind == AxisState::Invariant && want.kind == AxisState::Partial)
+      return want.reduce != ReduceKind::Sum;
     if (have.kind == want.kind)
       switch (have.kind) {
       case AxisState::Split:
@@ -150,6 +153,8 @@ private:
   }
 
   LogicalResult transferSure(Operation *op, const ShardingRule &rule, unsigned axis) {
+    if (auto reshape = dyn_cast<nn::ReshapeOp>(op))
+      return transferReshape(reshape, axis);
     bool anyInvariant = op->getNumOperands() == 0, anyVarying = false;
     // The factors that the axis may split, as the operands say.
     std::optional<llvm::SmallBitVector> candidates;
@@ -180,11 +185,6 @@ private:
             unknown = true;
           else
             mine.set(made.front());
-        }
-        if (unknown && rule.movement && op->getNumOperands() == 1) {
-          for (auto [number, result] : llvm::enumerate(op->getResults()))
-            states[result][axis] = movedTile(rule, state, number);
-          return success();
         }
         if (unknown || mine.none()) {
           anyVarying = true;
@@ -236,42 +236,39 @@ private:
       candidates = kept;
   }
 
-  /// Where a split goes that may be of a dimension whose tiles have one element,
-  /// so that it has no factor: to such dimensions between the same factors, or,
-  /// where there are fewer of them, into the dimension that follows.
-  static AxisState movedTile(const ShardingRule &rule, const AxisState &state, unsigned index) {
-    const TensorFactors &from = rule.operands[0], &to = rule.results[index];
-    AxisState result = {AxisState::Split};
-    for (size_t dim = 0; dim < from.size(); ++dim) {
-      if (!state.isSplitOn(dim))
-        continue;
-      // The dimensions without factors around it, and the factor after them.
-      size_t begin = dim, end = dim;
-      if (from[dim].empty()) {
-        while (begin > 0 && from[begin - 1].empty())
-          --begin;
-        while (end < from.size() && from[end].empty())
-          ++end;
+  /// Tiles are runs in row-major order where the dimensions before the split
+  /// one have one element in them, or pass whole: so the split goes on where
+  /// the result has as many elements before a dimension.
+  static uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to, uint64_t dims) {
+    uint64_t result = 0;
+    int64_t before = 1;
+    for (auto [dim, size] : llvm::enumerate(from)) {
+      if (AxisState::split(dim).dims & dims) {
+        int64_t beforeResult = 1;
+        for (auto [other, extent] : llvm::enumerate(to)) {
+          if (beforeResult == before)
+            result |= AxisState::split(other).dims;
+          beforeResult *= extent;
+        }
       }
-      std::optional<int64_t> next;
-      if (end < from.size())
-        next = from[end].front();
-      size_t at = to.size();
-      if (next)
-        at = llvm::find_if(to, [&](const DimFactors &made) {
-               return !made.empty() && made.front() == *next;
-             }) - to.begin();
-      if (next && at == to.size())
-        return {AxisState::Varying};
-      size_t first = at;
-      while (first > 0 && to[first - 1].empty())
-        --first;
-      for (size_t one = first; one < at; ++one)
-        result.dims |= AxisState::split(one).dims;
-      if (next && (begin == end || at - first < end - begin))
-        result.dims |= AxisState::split(at).dims;
+      before *= size;
     }
-    return result.dims ? result : AxisState{AxisState::Varying};
+    return result;
+  }
+
+  LogicalResult transferReshape(nn::ReshapeOp op, unsigned axis) {
+    ArrayRef<int64_t> from = cast<RankedTensorType>(op.getInput().getType()).getShape();
+    ArrayRef<int64_t> to = op.getType().getShape();
+    AxisState state = states[op.getInput()][axis];
+    if (state.kind == AxisState::Split || state.kind == AxisState::Invariant) {
+      uint64_t dims = dimsAtSamePlace(from, to, state.dims);
+      if (state.kind == AxisState::Split && !dims)
+        return op->emitOpError("needs a dimension whole that is split by axis ")
+               << name(axis) << ": operand 0 is " << state.str();
+      state.dims = dims;
+    }
+    states[op.getResult()][axis] = state;
+    return success();
   }
 
   /// Whether every operand repeats along the factor.
@@ -293,6 +290,10 @@ private:
   AxisState invariantResult(Operation *op, const ShardingRule &rule, unsigned axis,
                             unsigned index) {
     AxisState state = {AxisState::Invariant};
+    if (auto iota = dyn_cast<nn::IotaOp>(op))
+      for (int64_t dim = 0; dim < iota.getType().getRank(); ++dim)
+        if (dim != int64_t(iota.getDim()))
+          state.dims |= AxisState::split(dim).dims;
     if (op->getNumOperands() == 0)
       return state;
     for (auto [factor, info] : llvm::enumerate(rule.factors)) {
@@ -302,12 +303,16 @@ private:
       if (!inResult && info.combiner != FactorCombiner::None && repeats(op, rule, axis, factor))
         return {AxisState::Constant};
     }
-    // Others may depend on where an element is.
-    if (!rule.movement && !OpTrait::hasElementwiseMappableTraits(op))
-      return state;
+    // Along a dimension of its own, an operation may count.
+    auto isNew = [&](int64_t factor) {
+      return !rule.movement && llvm::none_of(rule.operands, [&](const TensorFactors &dims) {
+        return llvm::any_of(
+            dims, [&](const DimFactors &made) { return llvm::is_contained(made, factor); });
+      });
+    };
     for (auto [dim, made] : llvm::enumerate(rule.results[index]))
       if (made.size() == 1 && rule.factors[made[0]].kind == FactorKind::PassThrough &&
-          repeats(op, rule, axis, made[0]))
+          !isNew(made[0]) && repeats(op, rule, axis, made[0]))
         state.dims |= AxisState::split(dim).dims;
     return state;
   }
@@ -433,7 +438,9 @@ private:
           from = exchange.getConcatDims()[index];
           to = exchange.getSplitDims()[index];
         }
-        if (reduce && !(at.kind == AxisState::Partial && at.reduce == *reduce) &&
+        // The largest of equal values is that value.
+        bool repeats = at.kind == AxisState::Invariant && reduce && *reduce != ReduceKind::Sum;
+        if (reduce && !(at.kind == AxisState::Partial && at.reduce == *reduce) && !repeats &&
             at.kind != AxisState::Varying && at.kind != AxisState::Constant && !at.maybe)
           return op->emitOpError("reduces operand ")
                  << index << " by " << stringifyReduceKind(*reduce) << " over axis " << name(axis)

@@ -62,9 +62,19 @@ Value shifted(LocalPlan &plan, Value indices, int64_t factor) {
 }
 
 LogicalResult planGather(nn::GatherOp op, LocalPlan &plan) {
-  // Padding of the table needs no mask: no index of the whole table shifts
-  // onto it.
-  plan.setOperand(1, shifted(plan, plan.operand(1), plan.rule().operands[0][op.getDim()][0]));
+  int64_t factor = plan.rule().operands[0][op.getDim()][0];
+  Value indices = plan.operand(1), local = shifted(plan, indices, factor);
+  // No index of the whole table shifts onto padding; one beyond it may, and
+  // goes where it is outside of every tile.
+  if (plan.isPadded(factor)) {
+    auto type = cast<RankedTensorType>(indices.getType());
+    Value inside = arith::CmpIOp::create(plan.builder(), plan.loc(), arith::CmpIPredicate::slt,
+                                         indices,
+                                         plan.constant(type, plan.rule().factors[factor].size));
+    local = arith::SelectOp::create(plan.builder(), plan.loc(), inside, local,
+                                    plan.constant(type, -1));
+  }
+  plan.setOperand(1, local);
   plan.setResults(plan.cloneLocal()->getResults());
   return success();
 }
