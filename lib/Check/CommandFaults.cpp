@@ -46,8 +46,10 @@ std::vector<const BufferRef *> touched(const Command &command) {
 bool receives(const Collective &collective, const Transfer &part,
               int64_t members, const BufferRef &ref) {
   bool gathers = collective.kind == CollectiveKind::AllGather;
-  int64_t bytes =
-      part.count * sizeOf(collective.dtype) * (gathers ? members : 1);
+  int64_t count = part.count * (gathers ? members : 1);
+  if (collective.kind == CollectiveKind::Exchange)
+    count = part.dstOuter * part.dstInner;
+  int64_t bytes = count * sizeOf(collective.dtype);
   return ref.present() && ref.arena == part.dst.arena &&
          ref.offset >= part.dst.offset && ref.offset < part.dst.offset + bytes;
 }

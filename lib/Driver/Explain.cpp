@@ -5,6 +5,7 @@
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/Boundary.h"
+#include "cleave/exchange.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -22,8 +23,60 @@ static constexpr int64_t kListedRanks = 16;
 
 static const char *nameOf(program::CollectiveKind kind) {
   constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                   "all_to_all", "permute",    "broadcast"};
+                                   "all_to_all", "permute",    "broadcast",
+                                   "exchange"};
   return names[static_cast<int>(kind)];
+}
+
+/// The rank's coordinates on the mesh's axes.
+static std::vector<int64_t> coordinatesOf(const program::Program &program,
+                                          int64_t rank) {
+  std::vector<int64_t> index(program.mesh.size());
+  for (size_t axis = program.mesh.size(); axis-- > 0;) {
+    index[axis] = rank % program.mesh[axis].size;
+    rank /= program.mesh[axis].size;
+  }
+  return index;
+}
+
+std::vector<Traffic>
+cleave::exchangeTraffic(const program::Program &program,
+                        const program::Collective &collective) {
+  // Ranks of one group agree on what is outside of its axes.
+  std::map<std::vector<int64_t>, std::vector<int64_t>> groups;
+  int64_t size = program::positionsOn(collective.group);
+  for (int64_t rank = 0; rank < program.numRanks(); ++rank) {
+    std::vector<int64_t> at = coordinatesOf(program, rank);
+    int64_t member = program::positionOn(collective.group, program.mesh, at);
+    for (const program::SubAxis &sub : collective.group) {
+      int64_t inner = program.mesh[sub.axis].size / (sub.pre * sub.size);
+      at[sub.axis] -= at[sub.axis] / inner % sub.size * inner;
+    }
+    groups[at].resize(size);
+    groups[at][member] = rank;
+  }
+  int64_t width = program::sizeOf(collective.dtype);
+  std::vector<Traffic> traffic(program.numRanks());
+  for (auto &[outside, members] : groups) {
+    std::vector<std::vector<int64_t>> coordinates;
+    for (int64_t rank : members)
+      coordinates.push_back(coordinatesOf(program, rank));
+    for (auto [part, exchange] :
+         llvm::zip_equal(collective.parts, collective.exchanges)) {
+      for (int64_t rank : members)
+        traffic[rank].payload +=
+            width * std::max(part.count, part.dstOuter * part.dstInner);
+      program::ExchangePlan plan(
+          program::exchangeTiles(program.mesh, exchange, coordinates));
+      for (const program::ExchangePiece &piece : plan.pieces())
+        for (int32_t sender : piece.senders)
+          if (sender != piece.receiver) {
+            traffic[members[sender]].sent += width * piece.count();
+            traffic[members[piece.receiver]].received += width * piece.count();
+          }
+    }
+  }
+  return traffic;
 }
 
 Traffic cleave::trafficOf(const program::Collective &collective,
@@ -63,27 +116,13 @@ Traffic cleave::trafficOf(const program::Collective &collective,
         member == collective.root ? (n - 1) * total : total;
     traffic.payload = total;
     break;
+  case CollectiveKind::Exchange:
+    llvm_unreachable("the members of an exchange differ: exchangeTraffic");
   }
   traffic.sent *= width;
   traffic.received *= width;
   traffic.payload *= width;
   return traffic;
-}
-
-/// The rank's row-major index over the group's axes.
-static int64_t memberOf(const program::Program &program,
-                        const program::Collective &collective, int64_t rank) {
-  std::vector<int64_t> index(program.mesh.size());
-  for (size_t axis = program.mesh.size(); axis-- > 0;) {
-    index[axis] = rank % program.mesh[axis].size;
-    rank /= program.mesh[axis].size;
-  }
-  int64_t member = 0;
-  for (const program::SubAxis &part : collective.group) {
-    int64_t inner = program.mesh[part.axis].size / (part.pre * part.size);
-    member = member * part.size + index[part.axis] / inner % part.size;
-  }
-  return member;
 }
 
 /// How often each action runs in one step.
@@ -112,10 +151,13 @@ paddingsOf(mlir::ModuleOp module) {
   return paddings;
 }
 
+/// What all ranks send in each exchange.
+using Exchanges = std::map<const program::Collective *, std::vector<Traffic>>;
+
 static std::vector<CollectiveCost>
 collectivesOf(const program::Program &program,
               const std::map<std::string, std::vector<int64_t>> &paddings,
-              int64_t microbatches, int64_t rank) {
+              int64_t microbatches, int64_t rank, Exchanges &exchanges) {
   std::vector<CollectiveCost> costs;
   std::map<std::tuple<std::string, std::vector<std::string>, std::string,
                       std::string, std::string>,
@@ -140,8 +182,17 @@ collectivesOf(const program::Program &program,
         if (axis.link == "inter")
           cost.link = axis.link;
       }
-      Traffic traffic = trafficOf(*collective, cost.groupSize,
-                                  memberOf(program, *collective, rank));
+      Traffic traffic;
+      if (collective->kind == program::CollectiveKind::Exchange) {
+        std::vector<Traffic> &all = exchanges[collective];
+        if (all.empty())
+          all = exchangeTraffic(program, *collective);
+        traffic = all[rank];
+      } else {
+        traffic = trafficOf(*collective, cost.groupSize,
+                            program::positionOn(collective->group, program.mesh,
+                                                coordinatesOf(program, rank)));
+      }
       auto [entry, isNew] = known.try_emplace(
           {cost.kind, cost.axes, cost.purpose, cost.source, cost.dtype},
           costs.size());
@@ -236,9 +287,12 @@ Explanation cleave::explain(const program::Program &program,
   result.kernels = mostFrequentFirst(launches);
   result.libraryCalls = mostFrequentFirst(calls);
   auto paddings = paddingsOf(module);
+  Exchanges exchanges;
   for (int64_t rank = 0; rank < result.ranks; ++rank) {
     RankCost cost = {
-        {rank}, flops, collectivesOf(program, paddings, microbatches, rank)};
+        {rank},
+        flops,
+        collectivesOf(program, paddings, microbatches, rank, exchanges)};
     auto alike = llvm::find_if(result.perRank, [&](const RankCost &other) {
       return other.collectives == cost.collectives;
     });

@@ -168,6 +168,10 @@ public:
       for (size_t part = 0; part < call.parts.size(); ++part)
         receiveWhole(part, call.root);
       break;
+    case CollectiveKind::Exchange:
+      for (size_t part = 0; part < call.parts.size(); ++part)
+        exchange(part);
+      break;
     }
     group.barrier(call); // peers may read our memory until here
   }
@@ -309,6 +313,38 @@ private:
       read(from, part.dst, partOf(from, index).src, part.count * elementSize);
   }
 
+  // Assembles our tile from boxes, row by row.
+  void exchange(size_t index) {
+    const Part &part = call.parts[index];
+    for (const program::ExchangePiece &piece : part.pieces) {
+      if (piece.receiver != call.self)
+        continue;
+      size_t rank = piece.sizes.size();
+      int64_t row = rank ? piece.sizes.back() : 1, rows = piece.count() / row;
+      std::vector<const char *> from(piece.senders.size());
+      for (int64_t number = 0; number < rows; ++number) {
+        int64_t src = rank ? piece.srcAt.back() : 0;
+        int64_t dst = rank ? piece.dstAt.back() : 0;
+        int64_t rest = number;
+        for (size_t dim = rank; dim-- > 1;) {
+          int64_t at = rest % piece.sizes[dim - 1];
+          rest /= piece.sizes[dim - 1];
+          src += (piece.srcAt[dim - 1] + at) * part.srcStrides[dim - 1];
+          dst += (piece.dstAt[dim - 1] + at) * part.dstStrides[dim - 1];
+        }
+        for (size_t i = 0; i < from.size(); ++i) {
+          from[i] = partOf(piece.senders[i], index).src + src * elementSize;
+          book(piece.senders[i], row * elementSize);
+        }
+        char *to = part.dst + dst * elementSize;
+        if (from.size() == 1)
+          std::memcpy(to, from[0], row * elementSize);
+        else
+          reduceInto(to, from, row, call.dtype, call.reduce);
+      }
+    }
+  }
+
   const CollectiveCall call;
   Group &group;
   Counters &counters;
@@ -378,6 +414,7 @@ cleave::makeLocalTransport(const TransportOptions &options,
 
 const char *cleave::nameOf(CollectiveKind kind) {
   constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                   "all_to_all", "permute",    "broadcast"};
+                                   "all_to_all", "permute",    "broadcast",
+                                   "exchange"};
   return names[static_cast<int>(kind)];
 }

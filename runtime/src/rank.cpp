@@ -7,6 +7,7 @@
 #include "cpu/gemm.h"
 #include "cpu/parallel.h"
 #include "error.h"
+#include "exchange.h"
 #include "tiles.h"
 
 #include <algorithm>
@@ -410,9 +411,18 @@ CollectiveCall Rank::makeCall(const Collective &collective,
           std::to_string(part.count) + " elements");
     bool gathers = call.kind == CollectiveKind::AllGather;
     bool reduces = call.kind == CollectiveKind::ReduceScatter;
-    bool exchanges = call.kind == CollectiveKind::AllToAll;
-    part.src = resolve(transfer.src, 0, reduces || exchanges ? all : one);
-    part.dst = resolve(transfer.dst, 0, gathers || exchanges ? all : one);
+    bool swaps = call.kind == CollectiveKind::AllToAll;
+    if (call.kind == CollectiveKind::Exchange) {
+      size_t index = call.parts.size();
+      if (index >= collective.exchanges.size())
+        bad("an exchange of which nothing says how the tensor lies");
+      prepareExchange(data, collective.exchanges[index], call.members,
+                      call.self, part);
+      all = spanOf(checkedProduct(part.dstOuter, part.dstInner), size);
+    }
+    part.src = resolve(transfer.src, 0, reduces || swaps ? all : one);
+    bool grows = gathers || swaps || call.kind == CollectiveKind::Exchange;
+    part.dst = resolve(transfer.dst, 0, grows ? all : one);
     call.parts.push_back(part);
   }
   return call;

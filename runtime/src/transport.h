@@ -5,6 +5,7 @@
 #ifndef CLEAVE_RUNTIME_TRANSPORT_H
 #define CLEAVE_RUNTIME_TRANSPORT_H
 
+#include "cleave/exchange.h"
 #include "cleave/program.h"
 #include "counters.h"
 
@@ -19,6 +20,10 @@ struct Part {
   char *src = nullptr, *dst = nullptr;
   int64_t count = 0;
   int64_t outer = 1, inner = 0, dstOuter = 1, dstInner = 0;
+  // Exchange: the boxes that this member sends or receives, common ones in the
+  // same order on all members, and the strides of the two tiles in elements.
+  std::vector<program::ExchangePiece> pieces;
+  std::vector<int64_t> srcStrides, dstStrides;
 };
 
 struct CollectiveCall {

@@ -51,6 +51,9 @@ struct Traffic {
 };
 Traffic trafficOf(const program::Collective &collective, int64_t groupSize,
                   int64_t member);
+/// Of an exchange, by rank: its members send and receive different amounts.
+std::vector<Traffic> exchangeTraffic(const program::Program &program,
+                                     const program::Collective &collective);
 
 /// Counts one step: `loss_grad` once for each microbatch, then `update`; of a
 /// program without them, each action once. `module` is what the program was

@@ -220,8 +220,9 @@ enum class CollectiveKind : uint8_t {
   AllToAll,
   Permute,
   Broadcast,
+  Exchange,
 };
-inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::Broadcast;
+inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::Exchange;
 
 // One buffer of a collective; N is the group's size. Elements of src and dst:
 //   AllReduce, Permute, Broadcast: [count]; AllReduce, Broadcast: dst may be
@@ -229,14 +230,29 @@ inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::Broadcast;
 //   ReduceScatter: src [outer, N, inner] -> dst [outer, inner]
 //   AllToAll:      src [outer, N, inner] -> dst [dstOuter, N, dstInner], block
 //                  p of src goes to member p, block p of dst comes from it
-// with count = outer * inner = dstOuter * dstInner. Other than above, src and
-// dst do not overlap (AllGather: src may be its own block of dst when
-// outer = 1; ReduceScatter: dst its own block of src when outer = 1).
+//   Exchange:      src [count], the source tile; dst [dstOuter * dstInner], the
+//                  target tile (see Exchange); inner = count
+// with count = outer * inner = dstOuter * dstInner (but for Exchange). Other
+// than above, src and dst do not overlap (AllGather: src may be its own block
+// of dst when outer = 1; ReduceScatter: dst its own block of src when outer =
+// 1).
 struct Transfer {
   BufferRef src, dst;
   int64_t count = 0;
   int64_t outer = 1, inner = 0;
   int64_t dstOuter = 1, dstInner = 0;
+};
+
+// Of an exchange: how the whole tensor of `shape` lies before and after. Dim i
+// is cut into tiles of ceil(shape[i] / ways), in the row-major order of the
+// sub-axes from[i], then of to[i]. The source ranks hold addends over
+// `partial`, which the result reduces. Sub-axes outside the group cut alike in
+// both. Who sends what to whom follows (cleave/exchange.h); padding is left as
+// it is.
+struct Exchange {
+  std::vector<int64_t> shape;
+  std::vector<std::vector<SubAxis>> from, to;
+  std::vector<SubAxis> partial;
 };
 
 // A collective over the ranks that agree on all mesh axes outside `group`,
@@ -255,6 +271,7 @@ struct Collective {
   int32_t token = -1;
   std::vector<int32_t> sources;
   int32_t root = 0;
+  std::vector<Exchange> exchanges; // Exchange: one for each part
 };
 
 struct Wait {

@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 1;
+inline constexpr uint32_t formatVersion = 2;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
@@ -53,9 +53,12 @@ template <class A> void fields(A &a, Attention &x) {
 template <class A> void fields(A &a, Transfer &x) {
   a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);
 }
+template <class A> void fields(A &a, Exchange &x) {
+  a(x.shape, x.from, x.to, x.partial);
+}
 template <class A> void fields(A &a, Collective &x) {
   a(x.kind, x.reduce, x.dtype, x.group, x.parts, x.purpose, x.token, x.sources,
-    x.root);
+    x.root, x.exchanges);
 }
 template <class A> void fields(A &a, Wait &x) { a(x.token); }
 template <class A> void fields(A &a, Copy &x) {

@@ -5,6 +5,7 @@
 #include "Helpers.h"
 
 #include "error.h"
+#include "exchange.h"
 #include "transport.h"
 
 #include <chrono>
@@ -233,6 +234,76 @@ TEST_P(Conformance, PermuteAndBroadcast) {
     once(endpoint, call);
     EXPECT_EQ(src, (std::vector<float>{1, 1}));
   });
+}
+
+// A [10, 7] array of uneven tiles, 4 ranks on a mesh of a=2, b=2.
+TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
+  Program program;
+  program.mesh = {{"a", 2, ""}, {"b", 2, ""}};
+  SubAxis a = {0, 1, 2}, b = {1, 1, 2};
+  struct Case {
+    Exchange exchange;
+    // What a rank has to receive at least.
+    std::vector<int64_t> received;
+  };
+  std::vector<Case> cases = {
+      // Rows over both axes (tiles of 3: 3, 3, 3, 1) to columns over b.
+      {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}},
+       {40 - 12, 30 - 9, 40 - 12, 30 - 3}},
+      // The axes swap places.
+      {{{10, 7}, {{a, b}, {}}, {{b, a}, {}}, {}}, {0, 21, 21, 0}},
+      // Rows over a, held twice, to rows over both in the other order.
+      {{{10, 7}, {{a}, {}}, {{b, a}, {}}, {}}, {0, 21, 14, 0}},
+      // Addends over a, reduced into columns over both.
+      {{{10, 7}, {{b}, {}}, {{}, {a, b}}, {a}}, {30, 30, 30, 15}},
+  };
+  for (const Case &test : cases) {
+    const Exchange &exchange = test.exchange;
+    auto value = [](int64_t row, int64_t column, int64_t addend) {
+      return float(100 * row + column + 1000 * (addend + 1));
+    };
+    int64_t addends = positionsOn(exchange.partial);
+    // Visits the elements of the rank's tile: its place there, row, column.
+    auto visit = [&](const std::vector<std::vector<SubAxis>> &axes,
+                     const std::vector<int64_t> &at, auto body) {
+      int64_t rows = (10 + positionsOn(axes[0]) - 1) / positionsOn(axes[0]);
+      int64_t columns = (7 + positionsOn(axes[1]) - 1) / positionsOn(axes[1]);
+      int64_t row = positionOn(axes[0], program.mesh, at) * rows;
+      int64_t column = positionOn(axes[1], program.mesh, at) * columns;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < columns; ++c)
+          if (row + r < 10 && column + c < 7)
+            body(r * columns + c, row + r, column + c);
+      return rows * columns;
+    };
+    run(4, [&](int rank, Endpoint &endpoint, Counters &counters) {
+      std::vector<int64_t> at = {rank / 2, rank % 2};
+      std::vector<float> src(100, NAN), dst(100, NAN), expected(100, NAN);
+      int64_t addend = positionOn(exchange.partial, program.mesh, at);
+      int64_t count =
+          visit(exchange.from, at, [&](int64_t i, int64_t row, int64_t column) {
+            src[i] = value(row, column, addend);
+          });
+      int64_t target =
+          visit(exchange.to, at, [&](int64_t i, int64_t row, int64_t column) {
+            expected[i] = 0;
+            for (int64_t k = 0; k < addends; ++k)
+              expected[i] += value(row, column, k);
+          });
+      CollectiveCall call = makeCall(CollectiveKind::Exchange, 4, rank);
+      Part part = makePart(src.data(), dst.data(), count);
+      part.dstInner = target;
+      prepareExchange(program, exchange, call.members, rank, part);
+      call.parts = {part};
+      once(endpoint, call);
+      for (int64_t i = 0; i < 100; ++i)
+        EXPECT_TRUE(dst[i] == expected[i] ||
+                    (std::isnan(dst[i]) && std::isnan(expected[i])))
+            << "rank " << rank << " element " << i << ": " << dst[i] << ", not "
+            << expected[i];
+      EXPECT_EQ(counters.at(rank, 0).received, 4 * test.received[rank]);
+    });
+  }
 }
 
 // Two groups along one axis, then two along the other, many times over.
