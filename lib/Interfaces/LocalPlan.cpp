@@ -147,14 +147,21 @@ Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor, Purpose
       rewriter, loc(), TypeRange{value.getType()}, ReduceKindAttr::get(context, kind),
       ValueRange{value}, axes.name(), axes.list(factorAxes[factor]),
       PurposeAttr::get(context, purpose));
-  // What is combined has the shape of a result.
+  // What is combined has the shape of a result, or of an operand.
   auto type = cast<RankedTensorType>(value.getType());
+  auto note = [&](Type whole, const TensorFactors &dims) {
+    auto tensor = cast<RankedTensorType>(whole);
+    if (localType(tensor, dims).getShape() != type.getShape())
+      return false;
+    notePadding(reduce, axes, layoutOf(dims, factorAxes), type.clone(tensor.getShape()), type);
+    return true;
+  };
   for (auto [index, result] : llvm::enumerate(global->getResults()))
-    if (resultType(index).getShape() == type.getShape()) {
-      notePadding(reduce, axes, layoutOf(factors.results[index], factorAxes),
-                  type.clone(cast<RankedTensorType>(result.getType()).getShape()), type);
+    if (note(result.getType(), factors.results[index]))
+      return reduce->getResult(0);
+  for (auto [index, operand] : llvm::enumerate(global->getOperands()))
+    if (note(operand.getType(), factors.operands[index]))
       break;
-    }
   return reduce->getResult(0);
 }
 

@@ -209,7 +209,7 @@ private:
       return carry(op, rule, axis, partial, candidates.has_value() || anyVarying);
     if (candidates && candidates->count() == 1) {
       const Factor &factor = rule.factors[candidates->find_first()];
-      if (factor.kind == FactorKind::NeedReplication && factor.size > 1)
+      if (mustBeWhole(factor) && factor.size > 1)
         return op->emitOpError("needs a dimension whole that is split by axis ") << name(axis);
     }
     for (auto [index, result] : llvm::enumerate(op->getResults())) {
@@ -224,13 +224,19 @@ private:
     return success();
   }
 
+  /// A joint reduction is spelled out in local programs; what is left of the
+  /// operation is whole.
+  static bool mustBeWhole(const Factor &factor) {
+    return factor.kind == FactorKind::NeedReplication || isJoint(factor);
+  }
+
   /// Tiles that may be of any of several dimensions are tiles of each of them:
   /// one that the operation needs whole says nothing, where others are left.
   static void keepSplittable(const ShardingRule &rule,
                              llvm::SmallBitVector &candidates) {
     llvm::SmallBitVector kept = candidates;
     for (unsigned factor : candidates.set_bits())
-      if (rule.factors[factor].kind == FactorKind::NeedReplication)
+      if (mustBeWhole(rule.factors[factor]))
         kept.reset(factor);
     if (kept.any())
       candidates = kept;

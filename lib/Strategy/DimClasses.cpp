@@ -163,6 +163,18 @@ static Value sumThatReceives(Value value) {
   return value;
 }
 
+/// Whether the operation combines over a factor that a result has too, as norms
+/// do over the features: a split costs messages in every such operation, forward
+/// and backward, and is for strategies that split the features on purpose.
+static bool isRowOf(const ShardingRule &rule, int64_t factor) {
+  return isJoint(rule.factors[factor]) &&
+         llvm::any_of(rule.results, [&](const TensorFactors &dims) {
+           return llvm::any_of(dims, [&](const DimFactors &made) {
+             return llvm::is_contained(made, factor);
+           });
+         });
+}
+
 void DimClasses::collectOperation(Operation *op, const ShardingRule &rule) {
   // The factors' classes, by the dimensions that a factor is the whole of.
   SmallVector<DimClass *> classes(rule.factors.size(), nullptr);
@@ -173,7 +185,8 @@ void DimClasses::collectOperation(Operation *op, const ShardingRule &rule) {
         classes[factors[0]] = classOf(value, dim);
     }
     for (int64_t factor : factors)
-      if (rule.factors[factor].kind == FactorKind::NeedReplication ||
+      if (isRowOf(rule, factor) ||
+          rule.factors[factor].kind == FactorKind::NeedReplication ||
           rule.factors[factor].kind == FactorKind::Permutation ||
           factors.size() != 1)
         if (DimClass *dims = classOf(value, dim); dims && dims->size > 1)

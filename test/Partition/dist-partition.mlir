@@ -85,8 +85,29 @@ func.func @exchange(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"x
 
 // A gather that nobody asked for is said aloud.
 dist.mesh @m <["t"=2]>
-// REMARK-COUNT-1: remark: unrequested gather of 80 bytes over #dist.axes<{"t"}>: nn.softmax reads 'tensor<4x5xf32>'
-func.func @gather(%x: tensor<4x5xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4x5xf32> {
-  %0 = nn.softmax %x : tensor<4x5xf32>
-  return %0 : tensor<4x5xf32>
+// REMARK-COUNT-1: remark: unrequested gather of 80 bytes over #dist.axes<{"t"}>: nn.rotary reads 'tensor<1x5x1x4xf32>'
+func.func @gather(%x: tensor<1x5x1x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}, {}, {"t"}]>},
+                  %cos: tensor<5x2xf32>, %sin: tensor<5x2xf32>) -> tensor<1x5x1x4xf32> {
+  %0 = nn.rotary %x, %cos, %sin : tensor<1x5x1x4xf32>, tensor<5x2xf32>
+  return %0 : tensor<1x5x1x4xf32>
+}
+
+// -----
+
+// Statistics of split rows are joint: two sums of one number a row, padding
+// masked, and no gather.
+dist.mesh @m <["t"=2]>
+// CHECK-LABEL: func.func @layer_norm
+// CHECK-SAME:    %[[X:.*]]: tensor<4x3xf32>
+func.func @layer_norm(%x: tensor<4x5xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>},
+                      %scale: tensor<5xf32>, %shift: tensor<5xf32>) -> tensor<4x5xf32> {
+  // CHECK:     %[[MASKED:.*]] = arith.select %{{.*}}, %[[X]], %{{.*}} {dist.pad_mask}
+  // CHECK:     %[[TILE:.*]] = nn.reduce sum %[[MASKED]] dims = [1]
+  // CHECK:     dist.all_reduce sum %[[TILE]] over @m {"t"} purpose activation : tensor<4xf32>
+  // CHECK:     dist.all_reduce sum %{{.*}} over @m {"t"} purpose activation : tensor<4xf32>
+  // CHECK-NOT: all_gather
+  // CHECK:     return
+  %y, %mean, %rstd = nn.layer_norm %x, %scale, %shift epsilon = 1.0e-5
+      : (tensor<4x5xf32>, tensor<5xf32>, tensor<5xf32>) -> (tensor<4x5xf32>, tensor<4xf32>, tensor<4xf32>)
+  return %y : tensor<4x5xf32>
 }

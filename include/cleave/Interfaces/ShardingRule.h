@@ -25,7 +25,8 @@ enum class FactorKind {
   /// In results as in operands: each tile is computed from its own tiles.
   PassThrough,
   /// In operands, absent from some result: tiles of the operands give partial
-  /// results (with combiner None, planLocal combines them itself).
+  /// results. With combiner None planLocal combines over it itself, by joint
+  /// reductions (softmax, norms); the operation on a tile alone would be wrong.
   Reduction,
   /// Must be whole in every tile.
   NeedReplication,
@@ -69,6 +70,12 @@ struct ShardingRule {
   /// A rule that keeps every dimension of every operand and result whole.
   static ShardingRule replicated(mlir::Operation *op);
 };
+
+/// Whether an operation combines over the factor while it runs: it cannot run on
+/// a tile alone, but its local form can.
+inline bool isJoint(const Factor &factor) {
+  return factor.kind == FactorKind::Reduction && factor.combiner == FactorCombiner::None;
+}
 
 /// The partitioner's view of one operation; see cleave/Interfaces/LocalPlan.h.
 class LocalPlan;

@@ -8,122 +8,6 @@ using namespace cleave::lowering;
 
 namespace {
 
-using nn::Combiner;
-
-/// The mean of each row: [b, s, h] -> [b, s].
-Value rowMean(TensorExpr &e, Value x) {
-  double count = e.typeOf(x).getShape().back();
-  return e.mul(e.reduceRows(Combiner::Sum, x), 1.0 / count);
-}
-
-/// 1/sqrt(meanSquare + epsilon).
-Value reciprocalRoot(TensorExpr &e, Value meanSquare, const APFloat &epsilon) {
-  return e.make<math::RsqrtOp>(e.add(meanSquare, epsilon.convertToDouble()));
-}
-
-Decomposed layerNorm(nn::LayerNormOp op, TensorExpr &e) {
-  Value x = op.getInput();
-  RankedTensorType type = e.typeOf(x);
-  Value mean = rowMean(e, x);
-  Value centred = e.sub(x, e.alongRows(mean, type));
-  Value rstd =
-      reciprocalRoot(e, rowMean(e, e.mul(centred, centred)), op.getEpsilon());
-  Value normal = e.mul(centred, e.alongRows(rstd, type));
-  Value result = e.add(e.mul(normal, e.alongFeatures(op.getScale(), type)),
-                       e.alongFeatures(op.getShift(), type));
-  return SmallVector<Value>{result, mean, rstd};
-}
-
-Decomposed layerNormGrad(nn::LayerNormGradOp op, TensorExpr &e) {
-  Value x = op.getInput();
-  RankedTensorType type = e.typeOf(x);
-  Value g = e.mul(op.getCotangent(), e.alongFeatures(op.getScale(), type));
-  Value rstd = e.alongRows(op.getRstd(), type);
-  Value normal = e.mul(e.sub(x, e.alongRows(op.getMean(), type)), rstd);
-  Value meanG = e.alongRows(rowMean(e, g), type);
-  Value meanGN = e.alongRows(rowMean(e, e.mul(g, normal)), type);
-  Value inner = e.sub(e.sub(g, meanG), e.mul(normal, meanGN));
-  return SmallVector<Value>{e.mul(rstd, inner)};
-}
-
-Decomposed rmsNorm(nn::RmsNormOp op, TensorExpr &e) {
-  Value x = op.getInput();
-  RankedTensorType type = e.typeOf(x);
-  Value rstd = reciprocalRoot(e, rowMean(e, e.mul(x, x)), op.getEpsilon());
-  Value normal = e.mul(x, e.alongRows(rstd, type));
-  return SmallVector<Value>{e.mul(normal, e.alongFeatures(op.getScale(), type)),
-                            rstd};
-}
-
-Decomposed rmsNormGrad(nn::RmsNormGradOp op, TensorExpr &e) {
-  Value x = op.getInput();
-  RankedTensorType type = e.typeOf(x);
-  Value g = e.mul(op.getCotangent(), e.alongFeatures(op.getScale(), type));
-  Value rstd = e.alongRows(op.getRstd(), type);
-  Value normal = e.mul(x, rstd);
-  Value meanGN = e.alongRows(rowMean(e, e.mul(g, normal)), type);
-  return SmallVector<Value>{e.mul(rstd, e.sub(g, e.mul(normal, meanGN)))};
-}
-
-Decomposed softmax(nn::SoftmaxOp op, TensorExpr &e) {
-  Value x = op.getInput();
-  RankedTensorType type = e.typeOf(x);
-  Value max = e.alongRows(e.reduceRows(Combiner::Max, x), type);
-  Value exps = e.exp(e.sub(x, max));
-  Value sum = e.reduceRows(Combiner::Sum, exps);
-  Value inverse = e.div(e.splat(sum, 1.0), sum);
-  return SmallVector<Value>{e.mul(exps, e.alongRows(inverse, type))};
-}
-
-/// Whether each class is the row's label: [b, s] -> [b, s, v].
-Value isLabel(TensorExpr &e, Value labels, RankedTensorType type) {
-  RankedTensorType indexType = type.clone(e.typeOf(labels).getElementType());
-  Value classes = e.make<nn::IotaOp>(indexType, type.getRank() - 1);
-  return e.compare(arith::CmpIPredicate::eq, classes,
-                   e.alongRows(labels, indexType));
-}
-
-/// Whether each row's label is counted.
-Value isCounted(TensorExpr &e, Value labels, int64_t classes, int64_t ignore) {
-  RankedTensorType type = e.typeOf(labels);
-  // Unsigned: a negative label is a large number.
-  Value inside =
-      e.compare(arith::CmpIPredicate::ult, labels, e.splatInt(type, classes));
-  if (ignore < 0 || ignore >= classes)
-    return inside;
-  Value counted =
-      e.compare(arith::CmpIPredicate::ne, labels, e.splatInt(type, ignore));
-  return e.make<arith::AndIOp>(inside, counted);
-}
-
-Decomposed crossEntropy(nn::CrossEntropyOp op, TensorExpr &e) {
-  Value x = op.getLogits(), labels = op.getLabels();
-  RankedTensorType type = e.typeOf(x);
-  Value max = e.reduceRows(Combiner::Max, x);
-  Value exps = e.exp(e.sub(x, e.alongRows(max, type)));
-  Value log = e.make<math::LogOp>(e.reduceRows(Combiner::Sum, exps));
-  Value lse = e.add(max, log);
-  Value picked = e.reduceRows(
-      Combiner::Sum, e.select(isLabel(e, labels, type), x, e.splat(x, 0.0)));
-  Value counted =
-      isCounted(e, labels, type.getShape().back(), op.getIgnoreIndex());
-  Value loss = e.select(counted, e.sub(lse, picked), e.splat(lse, 0.0));
-  return SmallVector<Value>{loss, lse};
-}
-
-Decomposed crossEntropyGrad(nn::CrossEntropyGradOp op, TensorExpr &e) {
-  Value x = op.getLogits(), labels = op.getLabels();
-  RankedTensorType type = e.typeOf(x);
-  Value counted =
-      isCounted(e, labels, type.getShape().back(), op.getIgnoreIndex());
-  Value g =
-      e.select(counted, op.getCotangent(), e.splat(op.getCotangent(), 0.0));
-  Value p = e.exp(e.sub(x, e.alongRows(op.getLse(), type)));
-  Value one =
-      e.select(isLabel(e, labels, type), e.splat(x, 1.0), e.splat(x, 0.0));
-  return SmallVector<Value>{e.mul(e.alongRows(g, type), e.sub(p, one))};
-}
-
 /// The part [offset, offset + size) of the last dimension, by `stride`.
 Value lastPart(TensorExpr &e, Value x, int64_t offset, int64_t size,
                int64_t stride = 1) {
@@ -173,12 +57,12 @@ Decomposed rotary(nn::RotaryOp op, TensorExpr &e) {
 
 void cleave::lowering::attachRows(MLIRContext *context) {
   constexpr KernelClass row = KernelClass::Row;
-  attach<nn::SoftmaxOp, row, softmax>(context);
-  attach<nn::LayerNormOp, row, layerNorm>(context);
-  attach<nn::LayerNormGradOp, row, layerNormGrad>(context);
-  attach<nn::RmsNormOp, row, rmsNorm>(context);
-  attach<nn::RmsNormGradOp, row, rmsNormGrad>(context);
-  attach<nn::CrossEntropyOp, row, crossEntropy>(context);
-  attach<nn::CrossEntropyGradOp, row, crossEntropyGrad>(context);
+  attach<nn::SoftmaxOp, row, formula::softmax>(context);
+  attach<nn::LayerNormOp, row, formula::layerNorm>(context);
+  attach<nn::LayerNormGradOp, row, formula::layerNormGrad>(context);
+  attach<nn::RmsNormOp, row, formula::rmsNorm>(context);
+  attach<nn::RmsNormGradOp, row, formula::rmsNormGrad>(context);
+  attach<nn::CrossEntropyOp, row, formula::crossEntropy>(context);
+  attach<nn::CrossEntropyGradOp, row, formula::crossEntropyGrad>(context);
   attach<nn::RotaryOp, row, rotary>(context);
 }

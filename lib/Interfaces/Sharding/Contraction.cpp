@@ -1,6 +1,6 @@
 // Rules of products and reductions.
 
-#include "Model.h"
+#include "Joint.h"
 
 #include <map>
 
@@ -60,7 +60,7 @@ ShardingRule argmax(nn::ArgMaxOp op) {
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getInput()))) {
     bool reduced = int64_t(dim) == int64_t(op.getDim());
     input.push_back(
-        {rule.addFactor(size, reduced ? FactorKind::NeedReplication : FactorKind::PassThrough)});
+        {rule.addFactor(size, reduced ? FactorKind::Reduction : FactorKind::PassThrough)});
     if (!reduced)
       result.push_back(input.back());
   }
@@ -69,10 +69,16 @@ ShardingRule argmax(nn::ArgMaxOp op) {
   return rule;
 }
 
+/// The joint maximum, then the least index of those that have it.
+LogicalResult planArgmax(nn::ArgMaxOp op, LocalPlan &plan) {
+  return planJoint<nn::ArgMaxOp, formula::argMax>(
+      plan, plan.rule().operands[0][op.getDim()][0], dist::Purpose::Activation);
+}
+
 } // namespace
 
 void cleave::sharding::attachContraction(MLIRContext *context) {
   attach<nn::EinsumOp, einsum>(context);
   attach<nn::ReduceOp, reduce>(context);
-  attach<nn::ArgMaxOp, argmax>(context);
+  attach<nn::ArgMaxOp, argmax, planArgmax>(context);
 }

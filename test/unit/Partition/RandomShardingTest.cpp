@@ -111,6 +111,31 @@ std::vector<Case> cases() {
           : (tensor<5x4xf64>, tensor<4xf64>) -> (tensor<5x4xf64>, tensor<5xf64>)
         %y1 = nn.rms_norm_grad %c, %a, %b, %rstd
           : (tensor<5x4xf64>, tensor<5x4xf64>, tensor<4xf64>, tensor<5xf64>) -> tensor<5x4xf64>)"},
+      {"softmax_rows", {"2x3x7xf64"}, {"2x3x7xf64", "2x7xf64"}, R"(
+        %y0 = nn.softmax %a : tensor<2x3x7xf64>
+        %y1 = nn.reduce sum %y0 dims = [1] : tensor<2x3x7xf64> -> tensor<2x7xf64>)"},
+      {"argmax_ties", {"4x9xi64", "9x4xi64"}, {"4xi64", "4xi64"}, R"(
+        %y0 = nn.argmax %a dim = 1 : tensor<4x9xi64> -> tensor<4xi64>
+        %y1 = nn.argmax %b dim = 0 : tensor<9x4xi64> -> tensor<4xi64>)", 3},
+      {"norm_statistics", {"3x7xf64", "7xf64", "7xf64"},
+       {"3x7xf64", "3xf64", "3xf64", "3x7xf64", "3xf64"}, R"(
+        %y0, %y1, %y2 = nn.layer_norm %a, %b, %c epsilon = 1.0e-5
+          : (tensor<3x7xf64>, tensor<7xf64>, tensor<7xf64>)
+          -> (tensor<3x7xf64>, tensor<3xf64>, tensor<3xf64>)
+        %y3, %y4 = nn.rms_norm %y0, %b epsilon = 1.0e-5
+          : (tensor<3x7xf64>, tensor<7xf64>) -> (tensor<3x7xf64>, tensor<3xf64>))"},
+      {"norm_of_partial", {"3x5xf64", "5x7xf64", "7xf64", "3x7xf64"},
+       {"3x7xf64", "3x7xf64", "7xf64"}, R"(
+        %0 = nn.einsum "bk,kh->bh" %a, %b : tensor<3x5xf64>, tensor<5x7xf64> -> tensor<3x7xf64>
+        %y0, %mean, %rstd = nn.layer_norm %0, %c, %c epsilon = 1.0e-5
+          : (tensor<3x7xf64>, tensor<7xf64>, tensor<7xf64>)
+          -> (tensor<3x7xf64>, tensor<3xf64>, tensor<3xf64>)
+        %1 = nn.einsum "bk,kh->bh" %a, %b : tensor<3x5xf64>, tensor<5x7xf64> -> tensor<3x7xf64>
+        %y1 = nn.layer_norm_grad %1, %d, %c, %mean, %rstd
+          : (tensor<3x7xf64>, tensor<3x7xf64>, tensor<7xf64>, tensor<3xf64>, tensor<3xf64>)
+          -> tensor<3x7xf64>
+        %2 = arith.mulf %1, %y0 : tensor<3x7xf64>
+        %y2 = nn.reduce sum %2 dims = [0] : tensor<3x7xf64> -> tensor<7xf64>)"},
       {"cross_entropy", {"3x4x7xf64", "3x4xi64", "3x4xf64"}, {"3x4xf64", "3x4x7xf64", "f64"}, R"(
         %y0, %lse = nn.cross_entropy %a, %b ignore_index = 2
           : (tensor<3x4x7xf64>, tensor<3x4xi64>) -> (tensor<3x4xf64>, tensor<3x4xf64>)

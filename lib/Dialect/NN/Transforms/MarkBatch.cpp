@@ -134,10 +134,11 @@ private:
     ShardingRule rule = ruleOf(op);
     SmallVector<bool> isBatch(rule.factors.size(), false);
     auto passes = [&](int64_t factor) {
-      FactorKind kind = rule.factors[factor].kind;
-      return (kind == FactorKind::PassThrough ||
-              kind == FactorKind::Reduction) &&
-             rule.factors[factor].size % batch == 0;
+      const Factor &info = rule.factors[factor];
+      return (info.kind == FactorKind::PassThrough ||
+              (info.kind == FactorKind::Reduction &&
+               info.combiner != FactorCombiner::None)) &&
+             info.size % batch == 0;
     };
     forEachDim(op, rule, [&](Value value, int64_t dim, int64_t factor) {
       isBatch[factor] =

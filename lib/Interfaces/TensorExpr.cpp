@@ -1,10 +1,9 @@
 // Spelling expressions over whole tensors.
 
-#include "Model.h"
+#include "TensorExpr.h"
 
 using namespace mlir;
 using namespace cleave;
-using namespace cleave::lowering;
 
 Value TensorExpr::broadcast(Value value, RankedTensorType type,
                             ArrayRef<int64_t> dims) {
@@ -24,8 +23,10 @@ Value TensorExpr::alongFeatures(Value feature, RankedTensorType type) {
   return broadcast(feature, type, {type.getRank() - 1});
 }
 
-Value TensorExpr::reduceRows(nn::Combiner combiner, Value value) {
-  int64_t last = typeOf(value).getRank() - 1;
-  return make<nn::ReduceOp>(combiner, value,
-                            builder.getDenseI64ArrayAttr({last}));
+Value TensorExpr::reduce(nn::Combiner combiner, Value value, int64_t dim) {
+  return make<nn::ReduceOp>(combiner, value, builder.getDenseI64ArrayAttr({dim}));
+}
+
+Value TensorExpr::index(RankedTensorType type, int64_t dim) {
+  return make<nn::IotaOp>(type, dim);
 }

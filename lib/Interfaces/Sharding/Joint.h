@@ -1,0 +1,54 @@
+// Joint reductions: the local form of an operation whose formula reduces along
+// a split dimension. Each rank reduces its tile, padding masked, and the ranks
+// of the split combine the results; the dimension is never gathered.
+
+#ifndef CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
+#define CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
+
+#include "../TensorExpr.h"
+#include "Model.h"
+
+namespace cleave::sharding {
+
+/// A formula along dimensions of which one is a tile of a split factor.
+class JointExpr : public TensorExpr {
+public:
+  JointExpr(LocalPlan &plan, int64_t factor, dist::Purpose purpose)
+      : TensorExpr(plan.builder(), plan.loc()), plan(plan), factor(factor), purpose(purpose) {}
+
+  using TensorExpr::splat;
+  /// A number that the element type cannot hold is rounded in the program, so
+  /// that the program has the number itself when it is widened.
+  mlir::Value splat(mlir::RankedTensorType type, double value) override;
+  mlir::Value reduce(nn::Combiner combiner, mlir::Value value, int64_t dim) override;
+  int64_t extent(mlir::Value, int64_t) override { return plan.rule().factors[factor].size; }
+  mlir::Value index(mlir::RankedTensorType type, int64_t dim) override {
+    return plan.globalIndex(type, dim, factor);
+  }
+
+private:
+  LocalPlan &plan;
+  int64_t factor;
+  dist::Purpose purpose;
+};
+
+/// The local form by `Formula`, which reduces along `factor` alone; a copy of
+/// the operation where the factor is whole.
+template <typename Op, Decomposed (*Formula)(Op, TensorExpr &)>
+mlir::LogicalResult planJoint(LocalPlan &plan, int64_t factor, dist::Purpose purpose) {
+  mlir::Operation *local = plan.cloneLocal();
+  if (!plan.isSplit(factor)) {
+    plan.setResults(local->getResults());
+    return mlir::success();
+  }
+  JointExpr expr(plan, factor, purpose);
+  Decomposed results = Formula(mlir::cast<Op>(local), expr);
+  local->erase();
+  if (mlir::succeeded(results))
+    plan.setResults(*results);
+  return results;
+}
+
+} // namespace cleave::sharding
+
+#endif
