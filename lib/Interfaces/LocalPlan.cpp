@@ -181,7 +181,11 @@ LogicalResult cleave::planLocalByCloning(Operation *op, LocalPlan &plan) {
   // count.
   const ShardingRule &rule = plan.rule();
   for (auto [factor, info] : llvm::enumerate(rule.factors)) {
-    if (info.combiner == FactorCombiner::None || !plan.isPadded(factor))
+    bool combined = llvm::any_of(rule.results, [&, f = int64_t(factor)](const TensorFactors &dims) {
+      return llvm::none_of(dims,
+                           [&](const DimFactors &made) { return llvm::is_contained(made, f); });
+    });
+    if (!combined || info.combiner == FactorCombiner::None || !plan.isPadded(factor))
       continue;
     for (auto [index, dims] : llvm::enumerate(rule.operands))
       plan.setOperand(index, plan.masked(plan.operand(index), dims, factor, info.combiner));

@@ -28,7 +28,7 @@ struct AxisState {
   /// One of several things that the value may be, of Split or Partial; where it
   /// turns out to be another one, it is as good as Varying.
   bool maybe = false;
-  /// Split: one of these things is addends or candidates, as `reduce` says.
+  /// Split, Varying: it may be addends or candidates, as `reduce` says.
   bool orPartial = false;
 
   static AxisState split(int64_t dim) {

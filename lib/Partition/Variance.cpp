@@ -160,6 +160,12 @@ private:
     std::optional<llvm::SmallBitVector> candidates;
     SmallVector<unsigned> partial;
     for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+      // Where an operation only places the elements of some operands, it waits
+      // for the others and does not read them.
+      if (rule.movement && llvm::none_of(rule.linear, [&, i = unsigned(index)](auto &group) {
+            return llvm::is_contained(group, i);
+          }))
+        continue;
       const AxisState &state = states[operand][axis];
       switch (state.kind) {
       case AxisState::Constant:
@@ -217,10 +223,11 @@ private:
       if (candidates)
         state = stateOfResult(rule, *candidates, index, anyVarying);
       else if (anyVarying)
-        state = {AxisState::Varying};
+        state = varyingResult(rule, index);
       else if (anyInvariant)
         state = invariantResult(op, rule, axis, index);
     }
+    keepAddends(op, rule, axis);
     return success();
   }
 
@@ -323,6 +330,34 @@ private:
     return state;
   }
 
+  /// What is linear in what may be addends gives what may be addends.
+  void keepAddends(Operation *op, const ShardingRule &rule, unsigned axis) {
+    for (ArrayRef<unsigned> group : rule.linear)
+      for (unsigned operand : group) {
+        const AxisState from = states[op->getOperand(operand)][axis];
+        if (!from.orPartial || (from.reduce != ReduceKind::Sum && !rule.movement))
+          continue;
+        for (Value result : op->getResults()) {
+          AxisState &state = states[result][axis];
+          if (state.kind != AxisState::Split && state.kind != AxisState::Varying)
+            continue;
+          state.orPartial = true;
+          state.reduce = from.reduce;
+        }
+      }
+  }
+
+  /// Of a tile that was computed from the rank's offset, a reduction gives
+  /// addends or candidates.
+  static AxisState varyingResult(const ShardingRule &rule, unsigned index) {
+    AxisState state = {AxisState::Varying};
+    llvm::SmallBitVector all(rule.factors.size());
+    for (auto [factor, info] : llvm::enumerate(rule.factors))
+      all[factor] = info.combiner != FactorCombiner::None;
+    noteCombined(rule, all, index, state);
+    return state;
+  }
+
   AxisState stateOfResult(const ShardingRule &rule, const llvm::SmallBitVector &candidates,
                           unsigned index, bool anyVarying) {
     AxisState state = {AxisState::Split};
@@ -348,11 +383,11 @@ private:
       noteCombined(rule, candidates, index, state);
       return state;
     }
-    if (candidates.count() > 1 && (!alike || factor.combiner == FactorCombiner::None))
-      return {AxisState::Varying};
     for (const DimFactors &made : rule.results[index])
       if (llvm::any_of(made, [&](int64_t other) { return candidates.test(other); }))
         return {AxisState::Varying}; // Not the major factor of its dimension.
+    if (!alike)
+      return {AxisState::Varying};
     switch (factor.combiner) {
     case FactorCombiner::None:
       return {factor.kind == FactorKind::PassThrough && !anyVarying ? AxisState::Invariant
@@ -401,7 +436,9 @@ private:
       for (unsigned index : group) {
         Value operand = op->getOperand(index);
         const AxisState &state = states[operand][axis];
-        if (state.kind == AxisState::Partial ? state.reduce != kind : !isZeroConstant(operand))
+        bool fits = state.kind == AxisState::Partial || state.orPartial ? state.reduce == kind
+                                                                        : isZeroConstant(operand);
+        if (!fits)
           return op->emitOpError("combines operand ")
                  << partial[0] << ", which is partial (" << stringifyReduceKind(kind)
                  << ") over axis " << name(axis) << ", with operand " << index << ", which is "
