@@ -144,8 +144,12 @@ private:
           state.maybe = true;
       return success();
     }
-    for (auto &[operand, state] : unsure)
-      states[operand][axis] = {AxisState::Varying};
+    for (auto &[operand, state] : unsure) {
+      AxisState &other = states[operand][axis];
+      other = {AxisState::Varying};
+      other.orPartial = state.orPartial || state.kind == AxisState::Partial;
+      other.reduce = state.reduce;
+    }
     done = transferSure(op, rule, axis);
     for (auto &[operand, state] : unsure)
       states[operand][axis] = state;
