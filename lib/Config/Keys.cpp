@@ -133,6 +133,9 @@ std::string sequenceKinds(Field field) {
         entry.kind != "ring")
       return "kind " + formatString(entry.kind) +
              ": expected megatron, ulysses or ring";
+    if (entry.kind != "megatron")
+      return "kind " + formatString(entry.kind) +
+             " is not yet supported; served now: megatron";
     if (entry.axis.empty())
       return "expected an axis in every entry";
     if (entry.savedInput != "shard" && entry.savedInput != "full")
@@ -289,13 +292,15 @@ const std::vector<Key> table = {
     {"parallel.tensor.axis", FIELD(parallel.tensor.axis),
      "mesh axis of the weights", "", "", now, notEmpty},
     {"parallel.tensor.layout", FIELD(parallel.tensor.layout),
-     "how weights are laid over the axes", "1d|2d|2.5d|3d", "1d"},
+     "how weights are laid over the axes", "1d|2d|2.5d|3d"},
     {"parallel.tensor.axes", FIELD(parallel.tensor.axes),
-     "axes of the layouts above 1d, e.g. [row, col]", "", "", later, names},
+     "axes of the layouts above 1d: 2d [row, col], 2.5d [depth, row, col], "
+     "3d [i, j, k]",
+     "", "", now, names},
     {"parallel.sequence", FIELD(parallel.sequence),
      "list of { kind = megatron | ulysses | ring, axis, saved_input }, inner "
      "first",
-     "", "", later, sequenceKinds},
+     "", "", now, sequenceKinds},
     {"parallel.expert.enabled", FIELD(parallel.expert.enabled),
      "expert parallelism on its axis"},
     {"parallel.expert.axis", FIELD(parallel.expert.axis),

@@ -151,6 +151,33 @@ ConfigResult<Mesh> cleave::resolveMesh(const Config &config,
   return mesh;
 }
 
+// Megatron's sequence parallelism lives on the axis of 1d tensor parallelism:
+// what tensor parallelism leaves whole, it splits.
+static std::optional<ConfigError>
+checkSequence(const ParallelConfig &parallel,
+              const SequenceParallelConfig &sequence) {
+  const TensorParallelConfig &tensor = parallel.tensor;
+  std::string where =
+      "parallel.sequence: kind megatron on axis '" + sequence.axis + "'";
+  if (!tensor.enabled)
+    return ConfigError{where + " needs tensor parallelism on that axis, which "
+                               "is switched off (parallel.tensor = false)"};
+  if (tensor.layout != "1d") {
+    bool shared = contains(tensor.axes, sequence.axis);
+    return ConfigError{
+        where + " and parallel.tensor.layout = " + tensor.layout + " on [" +
+        join(tensor.axes) + "] " +
+        (shared ? "both split the values between products over it, one by "
+                  "positions, the other by samples and features"
+                : "do not go together: that layout has no such axis") +
+        "; use layout 1d, or leave parallel.sequence out"};
+  }
+  if (sequence.axis != tensor.axis)
+    return ConfigError{where + " needs the axis of tensor parallelism, '" +
+                       tensor.axis + "' (parallel.tensor.axis)"};
+  return std::nullopt;
+}
+
 std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
                                                 const Mesh &mesh) {
   std::set<std::string> used;
@@ -205,16 +232,53 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
             use("parallel.data.replicate", parallel.data.replicate, ""))
       return error;
   if (parallel.tensor.enabled) {
-    if (parallel.tensor.axes.empty())
-      if (auto error = own("tensor", parallel.tensor.axis))
+    const TensorParallelConfig &tensor = parallel.tensor;
+    if (tensor.layout == "1d") {
+      if (!tensor.axes.empty())
+        return ConfigError{"parallel.tensor.axes (" + join(tensor.axes) +
+                           ") is for the layouts 2d, 2.5d and 3d, but "
+                           "parallel.tensor.layout is 1d; name the one axis in "
+                           "parallel.tensor.axis, or set the layout"};
+      if (auto error = own("tensor", tensor.axis))
         return error;
-    for (const std::string &axis : parallel.tensor.axes)
-      if (auto error = use("parallel.tensor.axes", axis, ""))
-        return error;
+    } else {
+      size_t count = tensor.layout == "2d" ? 2 : 3;
+      const char *roles = tensor.layout == "2d"     ? "[row, col]"
+                          : tensor.layout == "2.5d" ? "[depth, row, col]"
+                                                    : "[i, j, k]";
+      if (tensor.axes.size() != count)
+        return ConfigError{"parallel.tensor.layout = " + tensor.layout +
+                           " lays weights over " + std::to_string(count) +
+                           " axes; expected parallel.tensor.axes = " + roles +
+                           ", found [" + join(tensor.axes) + "]"};
+      for (size_t i = 0; i < count; ++i) {
+        const std::string &axis = tensor.axes[i];
+        if (auto error = use("parallel.tensor.axes", axis, ""))
+          return error;
+        if (std::count(tensor.axes.begin(), tensor.axes.end(), axis) > 1)
+          return ConfigError{"parallel.tensor.axes names '" + axis +
+                             "' twice; layout " + tensor.layout + " needs " +
+                             std::to_string(count) + " axes of the mesh"};
+        auto [first, fresh] = splitBy.try_emplace(axis, "parallel.tensor");
+        if (!fresh)
+          return ConfigError{first->second + ".axis and parallel.tensor.axes "
+                             "both name the mesh axis '" + axis +
+                             "': one splits the samples, the other the "
+                             "weights; give each an axis of its own"};
+      }
+    }
   }
-  for (const SequenceParallelConfig &sequence : parallel.sequence)
+  for (const SequenceParallelConfig &sequence : parallel.sequence) {
+    if (auto error = checkSequence(parallel, sequence))
+      return error;
     if (auto error = use("parallel.sequence", sequence.axis, ""))
       return error;
+  }
+  if (parallel.sequence.size() > 1)
+    return ConfigError{"parallel.sequence lists " +
+                       std::to_string(parallel.sequence.size()) +
+                       " entries of kind megatron; it splits the positions "
+                       "over the tensor axis, which there is once"};
   if (parallel.expert.enabled)
     if (auto error =
             use("parallel.expert.axis", parallel.expert.axis, "expert"))

@@ -109,7 +109,7 @@ private:
   Purpose purposeOf(Value value) const {
     Value at = value;
     while (Operation *op = at.getDefiningOp()) {
-      if (op->getNumOperands() != 1)
+      if (op->getNumOperands() != 1 && !isa<nn::RematerializeOp>(op))
         break;
       auto rule = dyn_cast<ShardingRuleInterface>(op);
       if (!isa<ConstrainOp>(op) && !(rule && rule.getShardingRule().movement))
@@ -120,6 +120,26 @@ private:
       if (auto purpose = purposeOfRole(
               role(func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kRoleAttr))))
         return *purpose;
+    // To where it goes: an addend of a gradient is one.
+    for (at = value; at.hasOneUse();) {
+      OpOperand &use = *at.getUses().begin();
+      Operation *user = use.getOwner();
+      if (isa<func::ReturnOp>(user)) {
+        auto purpose = purposeOfRole(role(func.getResultAttrOfType<StringAttr>(
+            use.getOperandNumber(), nn::kRoleAttr)));
+        if (purpose == Purpose::Gradient)
+          return *purpose;
+        break;
+      }
+      if (user->getNumResults() != 1 || user->getResult(0).getType() != value.getType())
+        break;
+      ShardingRule rule = ruleOf(user);
+      if (!isa<ConstrainOp>(user) && llvm::none_of(rule.linear, [&](auto &group) {
+            return group.size() > 1 && llvm::is_contained(group, use.getOperandNumber());
+          }))
+        break;
+      at = user->getResult(0);
+    }
     if (cast<RankedTensorType>(value.getType()).getRank() == 0)
       return takesGradients ? Purpose::Norm : Purpose::Loss;
     return Purpose::Activation;

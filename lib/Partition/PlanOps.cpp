@@ -33,6 +33,8 @@ struct Choice {
   SmallVector<Axes> factors;
   AxisSet carry = 0;
   ReduceKind carryKind = ReduceKind::Sum;
+  /// The operands that are read as addends over `carry`.
+  ArrayRef<unsigned> group;
 };
 
 class OpPlanner {
@@ -117,6 +119,9 @@ private:
   double cost(Operation *op, const ShardingRule &rule, ArrayRef<Layout> asked,
               ArrayRef<Axes> axes) const {
     double total = 0;
+    Choice choice;
+    choice.factors.assign(axes.begin(), axes.end());
+    addCarry(op, rule, choice);
     auto move = [&](Type type, const Layout &from, const Layout &to) {
       auto tensor = cast<RankedTensorType>(type);
       int64_t bytes = std::max<int64_t>(1, tensor.getElementTypeBitWidth() / 8);
@@ -125,13 +130,13 @@ private:
     };
     for (auto [index, dims] : llvm::enumerate(rule.operands))
       if (Value operand = op->getOperand(index); hasLayout(operand)) {
-        const Layout &have = layoutOf(operand);
         Layout need = cleave::layoutOf(dims, axes);
-        // Reducing an operand is not this choice's to pay, unless it scatters.
-        move(operand.getType(), have.partial & need.split() ? have : have.reduced(), need);
+        if (llvm::is_contained(choice.group, index)) {
+          need.partial = choice.carry;
+          need.kind = choice.carryKind;
+        }
+        move(operand.getType(), layoutOf(operand), need);
       }
-    Choice choice;
-    choice.factors.assign(axes.begin(), axes.end());
     for (unsigned index = 0; index < op->getNumResults(); ++index)
       move(op->getResult(index).getType(), produced(rule, choice, index), asked[index]);
     int64_t ways = 1;
@@ -247,13 +252,16 @@ private:
         continue;
       choice.carry = carry;
       choice.carryKind = kind;
+      choice.group = group;
       // Reductions of another kind do not mix with what is carried.
       for (unsigned index = 0; index < op->getNumResults(); ++index) {
         Choice without = choice;
         without.carry = 0;
         Layout own = produced(rule, without, index);
-        if (own.partial && own.kind != kind)
+        if (own.partial && own.kind != kind) {
           choice.carry = 0;
+          choice.group = {};
+        }
       }
       if (choice.carry)
         return;
@@ -274,6 +282,25 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal() && failed(planFunction(func, *mesh)))
         return signalPassFailure();
+  }
+
+  /// Whether the value, `kept` as it is made, is read by a sum alone and lacks
+  /// splits only that scattering it would give: what it is added to may be
+  /// partial too, so that there is one reduction of the sum.
+  static bool isAddend(Value value, const Layout &kept, const Layout &asked) {
+    if (!kept.partial || !value.hasOneUse())
+      return false;
+    OpOperand &use = *value.getUses().begin();
+    ShardingRule rule = ruleOf(use.getOwner());
+    if (llvm::none_of(rule.linear, [&](auto &group) {
+          return group.size() > 1 && llvm::is_contained(group, use.getOperandNumber());
+        }))
+      return false;
+    for (auto [have, want] : llvm::zip_equal(kept.dims, asked.dims))
+      if (want.size() < have.size() || !std::equal(have.begin(), have.end(), want.begin()) ||
+          setOf(ArrayRef<Axis>(want).drop_front(have.size())) & ~kept.partial)
+        return false;
+    return true;
   }
 
   LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh) {
@@ -307,7 +334,7 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
         // A result whose splits are not those asked for is moved there at once;
         // what is partial stays so until someone needs the sum.
         Layout kept = planner.produced(rule, choice, index);
-        if (kept.reduced().dims != asked[index].dims) {
+        if (kept.dims != asked[index].dims && !isAddend(result, kept, asked[index])) {
           AxisSet split = asked[index].split();
           kept.dims = asked[index].dims;
           kept.partial &= ~split;

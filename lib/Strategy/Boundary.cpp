@@ -33,6 +33,11 @@ StringRef strategy::nameOf(DictionaryAttr attrs) {
   return stringAttr(attrs, nn::kNameAttr);
 }
 
+bool strategy::holdsSamples(StringRef role) {
+  return role == "tokens" || role == "labels" || role == "sample_ids" ||
+         role == "input" || role == "output";
+}
+
 dist::ShardingAttr strategy::shardingOf(DictionaryAttr attrs) {
   return attrs ? attrs.getAs<dist::ShardingAttr>(dist::ShardingAttr::kAttrName)
                : dist::ShardingAttr();

@@ -18,6 +18,9 @@ llvm::StringRef roleOf(mlir::DictionaryAttr attrs);
 llvm::StringRef nameOf(mlir::DictionaryAttr attrs);
 dist::ShardingAttr shardingOf(mlir::DictionaryAttr attrs);
 
+/// Whether the role is one of tensors that can hold one microbatch's samples.
+bool holdsSamples(llvm::StringRef role);
+
 /// Axes per dimension, all closed.
 using Axes = llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>>;
 dist::ShardingAttr closedSharding(dist::MeshOp mesh, const Axes &axes,

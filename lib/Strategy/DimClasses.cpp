@@ -19,7 +19,7 @@ static void forEachDim(Operation *op, const ShardingRule &rule, Visit visit) {
       visit(value, static_cast<int64_t>(dim), factors);
 }
 
-static ShardingRule ruleOf(Operation *op) {
+ShardingRule strategy::ruleOf(Operation *op) {
   if (auto known = dyn_cast<ShardingRuleInterface>(op))
     return known.getShardingRule();
   return ShardingRule::replicated(op);
@@ -72,11 +72,16 @@ void DimClasses::connect(Operation *op, const ShardingRule &rule) {
   });
 }
 
-DimClass *DimClasses::classOf(Value value, int64_t dim) {
+std::optional<unsigned> DimClasses::indexOf(Value value, int64_t dim) const {
   auto it = numbers.find({value, dim});
   if (it == numbers.end())
-    return nullptr;
-  return &found[indexOfLeader.lookup(unions.getLeaderValue(it->second))];
+    return std::nullopt;
+  return indexOfLeader.lookup(unions.getLeaderValue(it->second));
+}
+
+DimClass *DimClasses::classOf(Value value, int64_t dim) {
+  std::optional<unsigned> index = indexOf(value, dim);
+  return index ? &found[*index] : nullptr;
 }
 
 /// Numbers the classes and finds where parameters and inputs have them.
@@ -112,8 +117,7 @@ void DimClasses::collect(func::FuncOp func) {
   }
 }
 
-/// Whether `value` is a parameter.
-static bool isParameterLike(Value value) {
+bool strategy::isParameter(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument)
     return false;
@@ -129,7 +133,7 @@ static int64_t contractionWork(Operation *op, const ShardingRule &rule) {
   int64_t reduced = 1;
   bool isContraction = false;
   for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands)) {
-    if (!isParameterLike(value))
+    if (!isParameter(value))
       continue;
     for (const DimFactors &factors : dims)
       for (int64_t factor : factors)
@@ -144,19 +148,22 @@ static int64_t contractionWork(Operation *op, const ShardingRule &rule) {
   return 2 * reduced * type.getNumElements();
 }
 
-/// The end of the chain of sums that `value`, read by nothing else, goes into.
-static Value sumThatReceives(Value value) {
+ArrayRef<unsigned> strategy::addendsOf(const ShardingRule &rule) {
+  for (const auto &group : rule.linear)
+    if (group.size() > 1)
+      return group;
+  return {};
+}
+
+Value strategy::sumThatReceives(Value value) {
   while (value.hasOneUse()) {
     OpOperand &use = *value.getUses().begin();
     Operation *user = use.getOwner();
     if (user->getNumResults() != 1 ||
         user->getResult(0).getType() != value.getType())
       break;
-    bool isSum = llvm::any_of(ruleOf(user).linear, [&](auto &group) {
-      return group.size() > 1 &&
-             llvm::is_contained(group, use.getOperandNumber());
-    });
-    if (!isSum)
+    ShardingRule rule = ruleOf(user);
+    if (!llvm::is_contained(addendsOf(rule), use.getOperandNumber()))
       break;
     value = user->getResult(0);
   }

@@ -33,12 +33,23 @@ struct DimClass {
   llvm::SmallPtrSet<void *, 8> partialRoots;
 };
 
+/// The rule of an operation; the one that keeps all whole where it has none.
+ShardingRule ruleOf(mlir::Operation *op);
+/// Whether `value` is a parameter of the function around it.
+bool isParameter(mlir::Value value);
+/// Whether the operation, of this rule, adds some of its operands: the group.
+llvm::ArrayRef<unsigned> addendsOf(const ShardingRule &rule);
+/// The end of the chain of sums that `value`, read by nothing else, goes into.
+mlir::Value sumThatReceives(mlir::Value value);
+
 class DimClasses {
 public:
   explicit DimClasses(mlir::func::FuncOp func);
 
   /// In order of first appearance in the function.
   llvm::ArrayRef<DimClass> classes() const { return found; }
+  /// The class of a dimension; none for a value that no operation reads or makes.
+  std::optional<unsigned> indexOf(mlir::Value value, int64_t dim) const;
   /// FLOPs of each contraction with a parameter. An operation that reduces
   /// over a dimension of a parameter is one: reading rows of a table stands for the
   /// contraction with one-hot rows, of which a split saves the memory.

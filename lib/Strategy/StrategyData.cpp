@@ -17,12 +17,6 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// Roles of tensors that can hold one microbatch's samples.
-bool holdsSamples(StringRef role) {
-  return role == "tokens" || role == "labels" || role == "sample_ids" ||
-         role == "input" || role == "output";
-}
-
 struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
   using Base::Base;
 
@@ -135,8 +129,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       if (rank == 0 || (!dim && role == "output"))
         return {};
       Axes axes = axesOf(shardingOf(attrs), rank);
-      if (dim)
-        axes[*dim].push_back(axisRef);
+      if (dim) // before the axes of other strategies
+        axes[*dim].insert(axes[*dim].begin(), axisRef);
       dist::ShardingAttr sharding = closedSharding(mesh, axes);
       return role == "output" ? openFurther(sharding, *dim) : sharding;
     }
@@ -146,10 +140,13 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return closedSharding(mesh, stateAxes(name.rsplit('.').first, type));
     if (role == "tap")
       return closedSharding(mesh, stateAxes(name, type));
-    // Sums that each rank adds up by itself.
+    // Sums that each rank adds up by itself, perhaps over other axes too.
     if (role == "gradient" || role == "loss" || role == "weight") {
       Axes axes = role == "gradient" ? parameterAxes(name, rank) : Axes(rank);
-      return closedSharding(mesh, axes, axisRef);
+      llvm::SmallVector<dist::AxisRefAttr> partial = {axisRef};
+      if (dist::ShardingAttr given = shardingOf(attrs))
+        llvm::append_range(partial, given.getPartial());
+      return closedSharding(mesh, axes, partial);
     }
     return {};
   }

@@ -1,10 +1,11 @@
 // strategy-tensor: which dimensions of which parameters to split.
 
 #include "Boundary.h"
-#include "DimClasses.h"
+#include "TensorPlan.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Strategy/Passes.h"
 
-#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_STRATEGYTENSORPASS
@@ -27,13 +28,15 @@ struct StrategyTensorPass
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<dist::MeshOp> found = meshWithAxis(module, axis);
-    if (failed(found))
+    SmallVector<std::string> names(axes.begin(), axes.end());
+    if (layout == "1d")
+      names = {axis};
+    if (failed(checkAxes(module, names)))
       return signalPassFailure();
-    mesh = *found;
-    axisRef = dist::AxisRefAttr::get(&getContext(), axis);
-    ways = dist::axisSize(mesh.getMesh(), axisRef);
-    if (ways == 1)
+    scheme = makeScheme(&getContext(), layout, names, batchAxes, sequence,
+                        savedInput == "full");
+    ways = dist::axesSize(mesh.getMesh(), scheme.inner.features);
+    if (dist::axesSize(mesh.getMesh(), refs(names)) == 1)
       return;
     // The backward pass has all classes; a program for inference only, the
     // forward ones.
@@ -45,13 +48,85 @@ struct StrategyTensorPass
       return signalPassFailure();
     }
     DimClasses classes(func);
-    SmallVector<const DimClass *> chosen = choose(classes);
-    place(func, chosen);
+    ParameterPlans plans = planParameters(
+        func, classes, choose(classes), scheme,
+        [&](int64_t size, const TensorScheme::List &axes) {
+          return padding(size, dist::axesSize(mesh.getMesh(), axes)) <= 1.5;
+        });
+    Colours colours(func, classes, plans, scheme);
+    if (sequence && !colours.hasSequence()) {
+      func.emitError("has no dimension of positions to split over axis '")
+          << axis << "': sequence parallelism needs tokens, or an input, of "
+          << "shape [batch, sequence, ...]";
+      return signalPassFailure();
+    }
+    Products products = findProducts(func, plans, scheme, colours);
+    if (scheme.pins)
+      findPartialGradients(func, plans, scheme, colours, products);
+    report(func, plans);
+    place(plans);
+    if (!scheme.pins)
+      return;
+    pinProducts(func, mesh, scheme, colours, products);
+    for (auto other : module.getOps<func::FuncOp>()) {
+      if (other == func || other.isDeclaration() || !readsParameters(other))
+        continue;
+      DimClasses classes(other);
+      Colours colours(other, classes, plans, scheme);
+      pinProducts(other, mesh, scheme, colours,
+                  findProducts(other, plans, scheme, colours));
+    }
+  }
+
+  /// As many axes as the layout has, all of the mesh.
+  LogicalResult checkAxes(ModuleOp module, ArrayRef<std::string> names) {
+    size_t count = llvm::StringSwitch<size_t>(layout)
+                       .Case("1d", 1)
+                       .Case("2d", 2)
+                       .Cases({"2.5d", "3d"}, 3)
+                       .Default(0);
+    if (count == 0)
+      return module.emitError("unknown layout '")
+             << layout << "'; expected 1d, 2d, 2.5d or 3d";
+    if (names.size() != count)
+      return module.emitError("layout ")
+             << layout << " of tensor parallelism takes " << count
+             << " axes, found " << names.size();
+    for (StringRef name : llvm::concat<const std::string>(names, batchAxes)) {
+      FailureOr<dist::MeshOp> found = meshWithAxis(module, name);
+      if (failed(found))
+        return failure();
+      mesh = *found;
+    }
+    return success();
+  }
+
+  TensorScheme::List refs(ArrayRef<std::string> names) {
+    TensorScheme::List list;
+    for (const std::string &name : names)
+      list.push_back(dist::AxisRefAttr::get(&getContext(), name));
+    return list;
+  }
+
+  /// Functions of the model, as opposed to the update.
+  static bool readsParameters(func::FuncOp func) {
+    bool gradients = false, parameters = false;
+    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+      StringRef role = roleOf(func.getArgAttrDict(arg));
+      parameters |= role == "parameter";
+      gradients |= role == "state";
+    }
+    return parameters && !gradients &&
+           func.getName() != nn::kUpdateFunc;
+  }
+
+  static double padding(int64_t size, int64_t ways) {
+    return double(dist::tileSize(size, ways) * ways) / size;
   }
 
   /// Elements of the padded dimension per element of the dimension.
   double padding(const DimClass &dims) const {
-    return double(dist::tileSize(dims.size, ways) * ways) / dims.size;
+    return padding(dims.size, ways);
   }
 
   SmallVector<const DimClass *> choose(const DimClasses &classes) {
@@ -84,55 +159,74 @@ struct StrategyTensorPass
     return chosen;
   }
 
-  void place(func::FuncOp func, ArrayRef<const DimClass *> chosen) {
-    llvm::StringMap<dist::ShardingAttr> ofParameter;
-    DenseMap<unsigned, Axes> axesOfArg;
-    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
-      if (roleOf(func.getArgAttrDict(arg)) == "parameter")
-        axesOfArg[arg] = axesOf(
-            shardingOf(func.getArgAttrDict(arg)),
-            cast<RankedTensorType>(func.getArgumentTypes()[arg]).getRank());
-    for (const DimClass *dims : chosen)
-      for (auto [arg, dim] : dims->parameterDims)
-        // Of two chosen classes in one parameter the first wins.
-        if (llvm::all_of(axesOfArg[arg],
-                         [](auto &axes) { return axes.empty(); }))
-          axesOfArg[arg][dim].push_back(axisRef);
-    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
-      auto it = axesOfArg.find(arg);
-      if (it == axesOfArg.end())
-        continue;
-      DictionaryAttr attrs = func.getArgAttrDict(arg);
-      ofParameter[nameOf(attrs)] = closedSharding(mesh, it->second);
-      auto type = cast<RankedTensorType>(func.getArgumentTypes()[arg]);
-      bool split = llvm::any_of(it->second,
-                                [](auto &axes) { return !axes.empty(); });
-      for (auto [dim, axes] : llvm::enumerate(it->second))
-        if (int64_t size = type.getDimSize(dim); !axes.empty() && size % ways)
-          emitRemark(func.getLoc(), "parameter '")
-              << nameOf(attrs) << "' of type " << type << ": dimension " << dim
-              << " does not divide by the " << ways << " ranks of axis '"
-              << axis << "', it is padded to "
-              << dist::tileSize(size, ways) * ways;
-      if (!split && type.getRank() >= 2)
+  void report(func::FuncOp func, const ParameterPlans &plans) {
+    for (const auto &[name, plan] : plans) {
+      bool split = false;
+      for (auto [dim, list] : llvm::enumerate(plan.stored)) {
+        int64_t size = plan.type.getDimSize(dim);
+        int64_t parts = dist::axesSize(mesh.getMesh(), list);
+        split |= parts > 1;
+        if (size % parts == 0)
+          continue;
+        InFlightDiagnostic remark = emitRemark(func.getLoc(), "parameter '");
+        remark << name << "' of type " << plan.type << ": dimension " << dim
+               << " does not divide by the " << parts << " ranks of axis ";
+        llvm::interleaveComma(list, remark, [&](dist::AxisRefAttr axis) {
+          remark << "'" << axis.getName().getValue() << "'";
+        });
+        remark << ", it is padded to " << dist::tileSize(size, parts) * parts;
+      }
+      if (!split && plan.type.getRank() >= 2)
         emitRemark(func.getLoc(), "parameter '")
-            << nameOf(attrs) << "' of type " << type << " stays whole on the "
-            << ways << " ranks of axis '" << axis << "'";
+            << name << "' of type " << plan.type << " stays whole on the "
+            << ways << " ranks of axis '"
+            << scheme.inner.features.front().getName().getValue() << "'";
     }
+  }
+
+  void place(const ParameterPlans &plans) {
+    auto ofParameter = [&](StringRef name, bool isGradient) {
+      auto plan = plans.find(name);
+      if (plan == plans.end())
+        return dist::ShardingAttr();
+      TensorScheme::List partial;
+      if (isGradient)
+        partial = plan->second.partial;
+      return closedSharding(mesh, plan->second.stored, partial);
+    };
+    // What every rank adds up by itself.
+    auto own = [&](const TensorScheme::List &batch) {
+      TensorScheme::List list = batch;
+      list.erase(list.begin(), list.begin() + scheme.samples.size());
+      return list;
+    };
     setBoundaryShardings(
         getOperation(),
-        [&](RankedTensorType, DictionaryAttr attrs) -> dist::ShardingAttr {
-          StringRef role = roleOf(attrs);
+        [&](RankedTensorType type, DictionaryAttr attrs) -> dist::ShardingAttr {
+          StringRef role = roleOf(attrs), name = nameOf(attrs);
+          int64_t rank = type.getRank();
           if (role == "parameter" || role == "gradient" || role == "tap")
-            return ofParameter.lookup(nameOf(attrs));
+            return ofParameter(name, role == "gradient");
           if (role == "state")
-            return ofParameter.lookup(nameOf(attrs).rsplit('.').first);
-          return {};
+            return ofParameter(name.rsplit('.').first, false);
+          if (!scheme.pins)
+            return {};
+          if (role == "loss" && !own(scheme.inner.batch).empty())
+            return closedSharding(mesh, Axes(), own(scheme.inner.batch));
+          if (role == "weight" && !own(scheme.inputs).empty())
+            return closedSharding(mesh, Axes(), own(scheme.inputs));
+          std::optional<int64_t> batch = nn::batchDimOf(attrs, rank);
+          if (!holdsSamples(role) || role == "output" || rank == 0)
+            return {};
+          Axes axes(rank);
+          if (batch)
+            addAxes(axes, *batch, own(scheme.inputs));
+          return closedSharding(mesh, axes);
         });
   }
 
   dist::MeshOp mesh;
-  dist::AxisRefAttr axisRef;
+  TensorScheme scheme;
   int64_t ways = 1;
 };
 

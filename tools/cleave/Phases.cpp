@@ -195,12 +195,26 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   warnAboutLinks(module, config, mesh);
   PassManager passes(context);
   auto has = [&](const std::string &name) { return mesh.size(name) > 1; };
-  if (config.parallel.tensor.enabled && has(config.parallel.tensor.axis)) {
+  bool splitsData =
+      config.parallel.data.enabled && has(config.parallel.data.axis);
+  const TensorParallelConfig &parallel = config.parallel.tensor;
+  bool splitsTensor = parallel.layout == "1d"
+                          ? has(parallel.axis)
+                          : llvm::any_of(parallel.axes, has);
+  if (parallel.enabled && splitsTensor) {
     StrategyTensorPassOptions tensor;
-    tensor.axis = config.parallel.tensor.axis;
+    tensor.axis = parallel.axis;
+    tensor.layout = parallel.layout;
+    tensor.axes = llvm::to_vector(parallel.axes);
+    if (splitsData)
+      tensor.batchAxes.push_back(config.parallel.data.axis);
+    for (const SequenceParallelConfig &sequence : config.parallel.sequence) {
+      tensor.sequence = sequence.kind == "megatron";
+      tensor.savedInput = sequence.savedInput;
+    }
     passes.addPass(createStrategyTensorPass(tensor));
   }
-  if (config.parallel.data.enabled && has(config.parallel.data.axis)) {
+  if (splitsData) {
     StrategyDataPassOptions data;
     data.axis = config.parallel.data.axis;
     data.zero = config.parallel.data.zero;

@@ -20,7 +20,26 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
     (2 KV heads on 4 ranks: the query heads of a group are split instead, and the remark
     says what stays replicated).
 
-    Only shardings of parameter arguments are placed, in all functions alike.
+    Layouts of more axes split what stands across from the chosen dimensions too
+    (the hidden size), and the batch of all values. A product with a parameter is
+    pinned by constraints on operands and results; `q` ranks an axis:
+
+    | layout | between products | a parameter [in, out] is stored as | while multiplied |
+    |---|---|---|---|
+    | 1d | hidden size whole, chosen by `axis` | chosen by `axis` | the same |
+    | 1d, sequence | positions by `axis` where no chosen dimension is | chosen by `axis` | positions gathered |
+    | 2d [row, col] | batch by row, features by col | in by row, out by col | in gathered |
+    | 2.5d [depth, row, col] | batch by depth and row, features by col | as 2d, whole over depth | as 2d |
+    | 3d [i, j, k] | batch by i, j and hidden by k, or batch by i, k and chosen by j | hidden by k, chosen by j, in by i too | batch by i, in not by i |
+
+    In 2d and 2.5d parameters, and inputs of products, are gathered again in the
+    backward pass; in 3d what was gathered is kept; in 1d with sequence, as
+    `saved-input` says. Vectors lie as the features that they meet. Gradients over
+    axes that split samples or positions and not the parameter stay partial
+    between `@loss_grad` and `@update`.
+
+    In 1d without sequence only shardings of parameter arguments are placed, in all
+    functions alike.
 
     Before:
     ```mlir
@@ -35,7 +54,18 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
                                                    nn.name = "w", nn.role = "parameter"})
     ```
   }];
-  let options = [Option<"axis", "axis", "std::string", "\"tensor\"", "Mesh axis to split over">];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"tensor\"", "Mesh axis of layout 1d">,
+    Option<"layout", "layout", "std::string", "\"1d\"", "1d, 2d, 2.5d or 3d">,
+    ListOption<"axes", "axes", "std::string",
+               "Mesh axes of the other layouts: 2d row,col; 2.5d depth,row,col; 3d i,j,k">,
+    ListOption<"batchAxes", "batch-axes", "std::string",
+               "Mesh axes of data parallelism, which split the batch before those of the layout">,
+    Option<"sequence", "sequence", "bool", "false",
+           "1d: split the positions between products, too (Megatron's sequence parallelism)">,
+    Option<"savedInput", "saved-input", "std::string", "\"shard\"",
+           "1d with sequence: `shard`, gather inputs of products again in the backward pass; `full`, keep them">,
+  ];
   let dependentDialects = ["::cleave::dist::DistDialect"];
 }
 

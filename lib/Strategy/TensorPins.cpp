@@ -1,0 +1,146 @@
+// Constraints around products with parameters: operands are gathered as the
+// scheme says, results go to where values of their kind lie.
+
+#include "TensorPlan.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::strategy;
+
+namespace {
+
+class Pinner {
+public:
+  Pinner(func::FuncOp func, dist::MeshOp mesh, const TensorScheme &scheme,
+         const Colours &colours, const Products &products)
+      : func(func), mesh(mesh), scheme(scheme), colours(colours),
+        products(products) {}
+
+  void run() {
+    SmallVector<Operation *> operations;
+    for (Operation &op : func.getBody().front().without_terminator())
+      if (products.contains(&op))
+        operations.push_back(&op);
+    for (Operation *op : operations)
+      pinOperands(op, products.find(op)->second);
+    for (Operation *op : operations)
+      pinResults(op, products.find(op)->second);
+    for (Operation *op : operations)
+      if (!products.find(op)->second.makesGradient)
+        pinSum(op);
+    for (nn::SaveOp save : replaced)
+      if (save->use_empty())
+        save.erase();
+  }
+
+private:
+  dist::ConstrainOp constrain(OpBuilder &builder, Value value,
+                              const Axes &axes) {
+    return dist::ConstrainOp::create(builder, value.getLoc(), value.getType(),
+                                     value, closedSharding(mesh, axes));
+  }
+
+  void pinOperands(Operation *op, const Product &product) {
+    for (OpOperand &operand : op->getOpOperands()) {
+      Value value = operand.get();
+      Operation *def = value.getDefiningOp();
+      if (def && def->getNumOperands() == 0)
+        continue; // made in any layout
+      Axes axes = product.layoutOf(product.rule.operands[operand.getOperandNumber()]);
+      operand.set(gathered(op, operand, axes));
+    }
+  }
+
+  /// The operand of `op` in the layout of its product.
+  Value gathered(Operation *op, OpOperand &operand, const Axes &axes) {
+    Value value = operand.get();
+    OpBuilder builder(op);
+    dist::ShardingAttr sharding = closedSharding(mesh, axes);
+    bool isWeight = isParameter(value);
+    Value &known = pinned[{value, sharding}];
+    if (isWeight && known && !scheme.keepGathered &&
+        op->getNumOperands() == 2 && isGathered(value, axes)) {
+      // The second time it is gathered again, when the other operand is there.
+      Value other = op->getOperand(1 - operand.getOperandNumber());
+      value = nn::RematerializeOp::create(builder, value.getLoc(), value,
+                                          other);
+      return constrain(builder, value, axes);
+    }
+    if (known)
+      return known;
+    if (auto save = value.getDefiningOp<nn::SaveOp>();
+        save && scheme.keepGathered) {
+      // What the forward pass gathered is saved in place of its part.
+      auto forward = pinned.find({save.getInput(), sharding});
+      if (forward != pinned.end() && forward->second) {
+        Value whole = forward->second;
+        builder.setInsertionPointAfter(whole.getDefiningOp());
+        known = nn::SaveOp::create(builder, whole.getLoc(), whole);
+        replaced.insert(save);
+        return known;
+      }
+    }
+    known = constrain(builder, value, axes);
+    return known;
+  }
+
+  /// Whether a parameter is stored otherwise than it is read.
+  bool isGathered(Value parameter, const Axes &axes) const {
+    auto argument = cast<BlockArgument>(parameter);
+    Axes stored = axesOf(
+        shardingOf(func.getArgAttrDict(argument.getArgNumber())), axes.size());
+    return stored != axes;
+  }
+
+  /// As the product makes them: partial sums, perhaps.
+  void pinResults(Operation *op, const Product &product) {
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
+    for (OpResult result : op->getResults()) {
+      unsigned index = result.getResultNumber();
+      auto constrained = dist::ConstrainOp::create(
+          builder, result.getLoc(), result.getType(), result,
+          closedSharding(mesh, product.layoutOf(product.rule.results[index]),
+                         product.partialOf(index)));
+      result.replaceAllUsesExcept(constrained, constrained);
+    }
+  }
+
+  /// Where values of their kind lie, at the end of the sum that the result
+  /// goes into.
+  void pinSum(Operation *op) {
+    if (op->getNumResults() != 1 || op->use_empty())
+      return;
+    // The only reader is the constraint of pinResults.
+    Value made = op->user_begin()->getResult(0);
+    Value sum = sumThatReceives(made);
+    std::optional<Axes> home =
+        colours.home(sum == made ? Value(op->getResult(0)) : sum);
+    if (!home || !atHome.insert(sum).second)
+      return;
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfterValue(sum);
+    auto constrained = constrain(builder, sum, *home);
+    sum.replaceAllUsesExcept(constrained, constrained);
+  }
+
+  mutable func::FuncOp func; // its accessors are not const
+  dist::MeshOp mesh;
+  const TensorScheme &scheme;
+  const Colours &colours;
+  const Products &products;
+  DenseMap<std::pair<Value, Attribute>, Value> pinned;
+  DenseSet<Value> atHome;
+  llvm::SmallSetVector<nn::SaveOp, 8> replaced;
+};
+
+} // namespace
+
+void strategy::pinProducts(func::FuncOp func, dist::MeshOp mesh,
+                           const TensorScheme &scheme, const Colours &colours,
+                           const Products &products) {
+  Pinner(func, mesh, scheme, colours, products).run();
+}

@@ -1,0 +1,413 @@
+// Colours of dimensions, and where parameters and their gradients lie.
+
+#include "TensorPlan.h"
+
+#include "cleave/Dialect/NN/IR/Batch.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::strategy;
+
+void strategy::addAxes(Axes &axes, int64_t dim,
+                       ArrayRef<dist::AxisRefAttr> more) {
+  for (dist::AxisRefAttr axis : more)
+    if (llvm::none_of(axes, [&](auto &list) {
+          return llvm::is_contained(list, axis);
+        }))
+      axes[dim].push_back(axis);
+}
+
+/// The operand that is a parameter over a dimension of which the operation
+/// sums, if any.
+static std::optional<unsigned> contractedParameter(Operation *op,
+                                                   const ShardingRule &rule) {
+  for (auto [index, dims] : llvm::enumerate(rule.operands))
+    if (isParameter(op->getOperand(index)) &&
+        llvm::any_of(dims, [&](const DimFactors &factors) {
+          return llvm::any_of(factors, [&](int64_t factor) {
+            return rule.factors[factor].kind == FactorKind::Reduction;
+          });
+        }))
+      return index;
+  return std::nullopt;
+}
+
+static StringRef parameterName(Value value) {
+  auto argument = cast<BlockArgument>(value);
+  auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  return nameOf(func.getArgAttrDict(argument.getArgNumber()));
+}
+
+using Dimension = std::pair<Value, int64_t>;
+
+/// The dimension of the function's inputs that counts positions: the first one
+/// of the tokens beside the batch; of a model without, of an input of three or
+/// more dimensions.
+static std::optional<Dimension> positionsOf(func::FuncOp func) {
+  for (StringRef wanted : {"tokens", "input"})
+    for (BlockArgument argument : func.getArguments()) {
+      DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
+      int64_t rank = cast<RankedTensorType>(argument.getType()).getRank();
+      std::optional<int64_t> batch = nn::batchDimOf(attrs, rank);
+      if (roleOf(attrs) == wanted && batch &&
+          rank >= (wanted == "tokens" ? 2 : 3))
+        return Dimension(argument, *batch == 0 ? 1 : 0);
+    }
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+/// Marks in `plan` the sides of the first product that reads the parameter, and
+/// the hidden dimension across from a chosen one.
+static void
+planProduct(ParameterPlan &plan, const ShardingRule &rule,
+            const TensorFactors &dims, const TensorScheme &scheme,
+            llvm::function_ref<bool(int64_t, const TensorScheme::List &)>
+                isSplittable) {
+  auto sideOf = [&](const DimFactors &factors) {
+    bool summed = llvm::any_of(factors, [&](int64_t factor) {
+      return rule.factors[factor].kind == FactorKind::Reduction;
+    });
+    return summed ? Side::In : Side::Out;
+  };
+  // The dimension of each side: the chosen one, else the largest.
+  std::optional<int64_t> in, out;
+  for (auto [dim, factors] : llvm::enumerate(dims)) {
+    std::optional<int64_t> &best = sideOf(factors) == Side::In ? in : out;
+    auto rank = [&](int64_t d) {
+      return std::make_pair(plan.colours[d].has_value(),
+                            plan.type.getDimSize(d));
+    };
+    if (!best || rank(dim) > rank(*best))
+      best = dim;
+  }
+  if (!in || !out || (!plan.colours[*in] && !plan.colours[*out]))
+    return;
+  for (auto [dim, side] : {std::pair(*in, Side::In), std::pair(*out, Side::Out)}) {
+    if (!plan.colours[dim] &&
+        isSplittable(plan.type.getDimSize(dim), scheme.outer.features))
+      plan.colours[dim] = Colour::Hidden;
+    if (plan.colours[dim])
+      plan.product[dim] = ProductDim{*plan.colours[dim], side};
+  }
+}
+
+ParameterPlans strategy::planParameters(
+    func::FuncOp func, const DimClasses &classes,
+    ArrayRef<const DimClass *> chosen, const TensorScheme &scheme,
+    llvm::function_ref<bool(int64_t, const TensorScheme::List &)>
+        isSplittable) {
+  ParameterPlans plans;
+  SmallVector<ParameterPlan *> ofArgument(func.getNumArguments(), nullptr);
+  for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+    DictionaryAttr attrs = func.getArgAttrDict(arg);
+    if (roleOf(attrs) != "parameter")
+      continue;
+    ParameterPlan &plan = plans[nameOf(attrs)];
+    plan.type = cast<RankedTensorType>(func.getArgumentTypes()[arg]);
+    plan.colours.resize(plan.type.getRank());
+    plan.product.resize(plan.type.getRank());
+  }
+  for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
+    if (auto it = plans.find(nameOf(func.getArgAttrDict(arg)));
+        it != plans.end() && roleOf(func.getArgAttrDict(arg)) == "parameter")
+      ofArgument[arg] = &it->second;
+  for (const DimClass *dims : chosen)
+    for (auto [arg, dim] : dims->parameterDims) {
+      // Of two chosen dimensions in one parameter the first wins, unless they
+      // are split by different axes.
+      bool taken = llvm::any_of(ofArgument[arg]->colours,
+                                [](auto &colour) { return colour.has_value(); });
+      if (!taken || scheme.bySide)
+        ofArgument[arg]->colours[dim] = Colour::Chosen;
+    }
+  // Colours of hidden classes come from products, and go to all parameters.
+  llvm::SmallDenseSet<unsigned> hidden, seen;
+  for (Operation &op : func.getBody().front().without_terminator()) {
+    if (llvm::none_of(op.getOperands(), isParameter))
+      continue;
+    ShardingRule rule = ruleOf(&op);
+    std::optional<unsigned> operand = contractedParameter(&op, rule);
+    if (!operand)
+      continue;
+    auto argument = cast<BlockArgument>(op.getOperand(*operand));
+    if (!seen.insert(argument.getArgNumber()).second)
+      continue;
+    ParameterPlan &plan = *ofArgument[argument.getArgNumber()];
+    planProduct(plan, rule, rule.operands[*operand], scheme, isSplittable);
+    for (auto [dim, colour] : llvm::enumerate(plan.colours))
+      if (colour == Colour::Hidden)
+        if (std::optional<unsigned> index = classes.indexOf(argument, dim))
+          hidden.insert(*index);
+  }
+  std::optional<unsigned> positions;
+  if (std::optional<Dimension> dim = positionsOf(func))
+    positions = classes.indexOf(dim->first, dim->second);
+  for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+    ParameterPlan *plan = ofArgument[arg];
+    if (!plan)
+      continue;
+    for (int64_t dim = 0; dim < plan->type.getRank(); ++dim)
+      if (std::optional<unsigned> index =
+              classes.indexOf(func.getArgument(arg), dim);
+          index && hidden.contains(*index) && !plan->isProduct())
+        plan->colours[dim] = Colour::Hidden;
+    plan->stored.resize(plan->type.getRank());
+    // A table of as many positions as there are lies as they do.
+    for (int64_t dim = 0; dim < plan->type.getRank(); ++dim) {
+      if (const auto &product = plan->product[dim]) {
+        addAxes(plan->stored, dim,
+                scheme.compute(product->side, product->colour));
+        if (product->side == Side::In)
+          addAxes(plan->stored, dim, scheme.gathered);
+      } else if (!plan->isProduct() && plan->colours[dim]) {
+        addAxes(plan->stored, dim, scheme.features(*plan->colours[dim]));
+      } else if (std::optional<unsigned> index =
+                     classes.indexOf(func.getArgument(arg), dim);
+                 index && index == positions && !plan->isProduct()) {
+        addAxes(plan->stored, dim, scheme.outer.sequence);
+      }
+    }
+  }
+  return plans;
+}
+
+//===----------------------------------------------------------------------===//
+// Colours
+//===----------------------------------------------------------------------===//
+
+Colours::Colours(func::FuncOp func, const DimClasses &classes,
+                 const ParameterPlans &plans, const TensorScheme &scheme)
+    : classes(classes), scheme(scheme), kinds(classes.classes().size()) {
+  auto mark = [&](Value value, int64_t dim, Kind kind) {
+    if (std::optional<unsigned> index = classes.indexOf(value, dim)) {
+      if (kinds[*index] != Kind::Batch && kinds[*index] != Kind::Chosen)
+        kinds[*index] = kind;
+    }
+  };
+  for (BlockArgument argument : func.getArguments()) {
+    DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
+    int64_t rank = cast<RankedTensorType>(argument.getType()).getRank();
+    if (roleOf(attrs) == "parameter") {
+      auto plan = plans.find(nameOf(attrs));
+      if (plan == plans.end())
+        continue;
+      for (auto [dim, colour] : llvm::enumerate(plan->second.colours))
+        if (colour)
+          mark(argument, dim,
+               *colour == Colour::Chosen ? Kind::Chosen : Kind::Hidden);
+    } else if (holdsSamples(roleOf(attrs))) {
+      if (std::optional<int64_t> batch = nn::batchDimOf(attrs, rank))
+        mark(argument, *batch, Kind::Batch);
+    }
+  }
+  if (std::optional<Dimension> dim = positionsOf(func);
+      dim && kindOf(dim->first, dim->second) == Kind::None) {
+    mark(dim->first, dim->second, Kind::Sequence);
+    sequence = true;
+  }
+}
+
+std::optional<Axes> Colours::home(Value value) const {
+  int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
+  bool chosen = false, hidden = false;
+  for (int64_t dim = 0; dim < rank; ++dim) {
+    chosen |= kindOf(value, dim) == Kind::Chosen;
+    hidden |= kindOf(value, dim) == Kind::Hidden;
+  }
+  if (!chosen && !hidden)
+    return std::nullopt;
+  const TensorScheme::State &state = chosen ? scheme.inner : scheme.outer;
+  Axes axes(rank);
+  for (int64_t dim = 0; dim < rank; ++dim)
+    switch (kindOf(value, dim)) {
+    case Kind::Batch:
+      addAxes(axes, dim, state.batch);
+      break;
+    case Kind::Sequence:
+      addAxes(axes, dim, state.sequence);
+      break;
+    case Kind::Hidden:
+      if (!chosen)
+        addAxes(axes, dim, state.features);
+      break;
+    case Kind::Chosen:
+      addAxes(axes, dim, state.features);
+      break;
+    case Kind::None:
+      break;
+    }
+  return axes;
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+Axes Product::layoutOf(const TensorFactors &dims) const {
+  Axes axes(dims.size());
+  for (auto [dim, made] : llvm::enumerate(dims))
+    if (made.size() == 1)
+      axes[dim] = factors[made[0]];
+  return axes;
+}
+
+TensorScheme::List Product::partialOf(unsigned index) const {
+  Axes partial(1);
+  for (auto [factor, info] : llvm::enumerate(rule.factors)) {
+    bool kept = llvm::any_of(rule.results[index], [&, factor = factor](auto &made) {
+      return llvm::is_contained(made, int64_t(factor));
+    });
+    if (!kept && info.combiner == FactorCombiner::Sum)
+      addAxes(partial, 0, factors[factor]);
+  }
+  return {partial[0].begin(), partial[0].end()};
+}
+
+Product strategy::makeProduct(Operation *op, ShardingRule rule,
+                              const TensorFactors &parameter,
+                              const ParameterPlan &plan,
+                              const TensorScheme &scheme,
+                              const Colours &colours) {
+  Product product;
+  Axes axes(rule.factors.size()); // an axis serves one factor
+  for (auto [dim, made] : llvm::enumerate(parameter))
+    if (const auto &split = plan.product[dim]; split && made.size() == 1)
+      addAxes(axes, made[0], scheme.compute(split->side, split->colour));
+  auto batch = [&](Value value, const TensorFactors &dims) {
+    for (auto [dim, made] : llvm::enumerate(dims))
+      if (made.size() == 1 && axes[made[0]].empty() &&
+          colours.kindOf(value, dim) == Colours::Kind::Batch)
+        addAxes(axes, made[0], scheme.computeBatch);
+  };
+  for (auto [value, dims] : llvm::zip_equal(op->getOperands(), rule.operands))
+    batch(value, dims);
+  for (auto [value, dims] : llvm::zip_equal(op->getResults(), rule.results))
+    batch(value, dims);
+  for (auto &list : axes)
+    product.factors.emplace_back(list.begin(), list.end());
+  product.rule = std::move(rule);
+  return product;
+}
+
+SmallVector<Operation *> strategy::leavesOf(Value gradient) {
+  SmallVector<Operation *> leaves;
+  SmallVector<Value> open = {gradient};
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val().getDefiningOp();
+    if (!op)
+      continue; // what was accumulated before
+    ShardingRule rule = ruleOf(op);
+    ArrayRef<unsigned> group = addendsOf(rule);
+    if (group.empty() || isa<dist::ConstrainOp>(op)) {
+      leaves.push_back(op);
+      continue;
+    }
+    for (unsigned operand : group)
+      open.push_back(op->getOperand(operand));
+  }
+  return leaves;
+}
+
+/// Calls `visit(plan, gradient)` for each gradient that the function returns.
+template <typename Plans, typename Visit>
+static void forEachGradient(func::FuncOp func, Plans &plans, Visit visit) {
+  Operation *terminator = func.getBody().front().getTerminator();
+  for (unsigned index = 0; index < func.getNumResults(); ++index) {
+    DictionaryAttr attrs = func.getResultAttrDict(index);
+    if (roleOf(attrs) != "gradient")
+      continue;
+    if (auto plan = plans.find(nameOf(attrs)); plan != plans.end())
+      visit(plan->second, terminator->getOperand(index));
+  }
+}
+
+Products strategy::findProducts(func::FuncOp func, const ParameterPlans &plans,
+                                const TensorScheme &scheme,
+                                const Colours &colours) {
+  Products products;
+  for (Operation &op : func.getBody().front().without_terminator()) {
+    if (llvm::none_of(op.getOperands(), isParameter))
+      continue;
+    ShardingRule rule = ruleOf(&op);
+    std::optional<unsigned> operand = contractedParameter(&op, rule);
+    if (!operand)
+      continue;
+    auto plan = plans.find(parameterName(op.getOperand(*operand)));
+    if (plan == plans.end() || !plan->second.isProduct())
+      continue;
+    TensorFactors dims = rule.operands[*operand];
+    products[&op] = makeProduct(&op, std::move(rule), dims, plan->second,
+                                scheme, colours);
+  }
+  forEachGradient(func, plans, [&](const ParameterPlan &plan, Value gradient) {
+    if (!plan.isProduct())
+      return;
+    for (Operation *op : leavesOf(gradient)) {
+      if (op->getNumResults() != 1 || products.contains(op))
+        continue;
+      ShardingRule rule = ruleOf(op);
+      TensorFactors dims = rule.results[0];
+      if (dims.size() != plan.product.size() || op->getNumOperands() < 2)
+        continue;
+      products[op] = makeProduct(op, std::move(rule), dims, plan, scheme,
+                                 colours);
+      products[op].makesGradient = true;
+    }
+  });
+  return products;
+}
+
+void strategy::findPartialGradients(func::FuncOp func, ParameterPlans &plans,
+                                    const TensorScheme &scheme,
+                                    const Colours &colours,
+                                    const Products &products) {
+  auto partialOf = [&](Operation *op) {
+    auto found = products.find(op);
+    if (found != products.end())
+      return found->second.partialOf(0);
+    Axes partial(1);
+    ShardingRule rule = ruleOf(op);
+    for (auto [index, factor] : llvm::enumerate(rule.factors)) {
+      if (factor.combiner != FactorCombiner::Sum)
+        continue;
+      for (auto [value, dims] :
+           llvm::zip_equal(op->getOperands(), rule.operands)) {
+        std::optional<Axes> home = colours.home(value);
+        for (auto [dim, made] : llvm::enumerate(dims))
+          if (llvm::is_contained(made, int64_t(index))) {
+            if (home)
+              addAxes(partial, 0, (*home)[dim]);
+            else if (colours.kindOf(value, dim) == Colours::Kind::Batch)
+              addAxes(partial, 0, scheme.inner.batch);
+          }
+      }
+    }
+    return TensorScheme::List(partial[0].begin(), partial[0].end());
+  };
+  forEachGradient(func, plans, [&](ParameterPlan &plan, Value gradient) {
+    std::optional<TensorScheme::List> common;
+    for (Operation *op : leavesOf(gradient)) {
+      auto partial = partialOf(op);
+      if (!common)
+        common = partial;
+      else
+        llvm::erase_if(*common, [&](dist::AxisRefAttr axis) {
+          return !llvm::is_contained(partial, axis);
+        });
+    }
+    if (!common)
+      return;
+    // Axes that split it, or that data parallelism has, are not ours.
+    llvm::erase_if(*common, [&](dist::AxisRefAttr axis) {
+      return llvm::is_contained(scheme.samples, axis) ||
+             llvm::any_of(plan.stored, [&](auto &list) {
+               return llvm::is_contained(list, axis);
+             });
+    });
+    plan.partial = *common;
+  });
+}

@@ -1,0 +1,107 @@
+// What tensor parallelism decides of parameters, and the colours of the
+// dimensions of a function's values that follow from it.
+
+#ifndef CLEAVE_LIB_STRATEGY_TENSORPLAN_H
+#define CLEAVE_LIB_STRATEGY_TENSORPLAN_H
+
+#include "DimClasses.h"
+#include "TensorScheme.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace cleave::strategy {
+
+/// A dimension of a parameter that products split.
+struct ProductDim {
+  Colour colour;
+  Side side;
+};
+
+struct ParameterPlan {
+  mlir::RankedTensorType type;
+  /// For each dimension.
+  llvm::SmallVector<std::optional<Colour>> colours;
+  llvm::SmallVector<std::optional<ProductDim>> product;
+  Axes stored;
+  /// Axes over which its gradient is left partial between the functions.
+  TensorScheme::List partial;
+
+  bool isProduct() const {
+    return llvm::any_of(product, [](auto &dim) { return dim.has_value(); });
+  }
+};
+
+/// By name, in program order.
+using ParameterPlans = llvm::MapVector<llvm::StringRef, ParameterPlan>;
+
+/// Gives the parameters of `func` their colours and sides; `chosen` in order of
+/// preference. `isSplittable(size, axes)`: whether the padding is bearable.
+ParameterPlans
+planParameters(mlir::func::FuncOp func, const DimClasses &classes,
+               llvm::ArrayRef<const DimClass *> chosen,
+               const TensorScheme &scheme,
+               llvm::function_ref<bool(int64_t, const TensorScheme::List &)>
+                   isSplittable);
+
+/// The kinds of dimensions of one function's values.
+class Colours {
+public:
+  Colours(mlir::func::FuncOp func, const DimClasses &classes,
+          const ParameterPlans &plans, const TensorScheme &scheme);
+
+  enum class Kind { None, Batch, Sequence, Hidden, Chosen };
+  Kind kindOf(mlir::Value value, int64_t dim) const {
+    std::optional<unsigned> index = classes.indexOf(value, dim);
+    return index ? kinds[*index] : Kind::None;
+  }
+  bool hasSequence() const { return sequence; }
+  /// How a value with a chosen or a hidden dimension lies; none for others.
+  std::optional<Axes> home(mlir::Value value) const;
+
+private:
+  const DimClasses &classes;
+  const TensorScheme &scheme;
+  llvm::SmallVector<Kind> kinds;
+  bool sequence = false;
+};
+
+/// Appends those of `more` that `axes` does not have yet.
+void addAxes(Axes &axes, int64_t dim, llvm::ArrayRef<dist::AxisRefAttr> more);
+
+/// A product with a parameter, or one that makes its gradient: the axes of each
+/// factor while it is computed.
+struct Product {
+  ShardingRule rule;
+  llvm::SmallVector<TensorScheme::List> factors;
+  bool makesGradient = false;
+
+  Axes layoutOf(const TensorFactors &dims) const;
+  /// The axes over which ranks then hold addends of result `index`.
+  TensorScheme::List partialOf(unsigned index) const;
+};
+/// `parameter`: the factors of the dimensions that are the parameter's.
+Product makeProduct(mlir::Operation *op, ShardingRule rule,
+                    const TensorFactors &parameter, const ParameterPlan &plan,
+                    const TensorScheme &scheme, const Colours &colours);
+
+/// The products of a function, by operation.
+using Products = llvm::DenseMap<mlir::Operation *, Product>;
+Products findProducts(mlir::func::FuncOp func, const ParameterPlans &plans,
+                      const TensorScheme &scheme, const Colours &colours);
+
+/// The operations whose results add up to `gradient`, without the sums.
+llvm::SmallVector<mlir::Operation *> leavesOf(mlir::Value gradient);
+
+/// Over which axes the gradients of `func` are partial, added to the plans.
+void findPartialGradients(mlir::func::FuncOp func, ParameterPlans &plans,
+                          const TensorScheme &scheme, const Colours &colours,
+                          const Products &products);
+
+/// Places constraints on the operands and results of the products.
+void pinProducts(mlir::func::FuncOp func, dist::MeshOp mesh,
+                 const TensorScheme &scheme, const Colours &colours,
+                 const Products &products);
+
+} // namespace cleave::strategy
+
+#endif
