@@ -41,8 +41,11 @@ struct Bug {
 
 class Runner {
 public:
-  explicit Runner(mlir::MLIRContext *context);
+  /// Without `prove`, dist-verify-variance is left out.
+  explicit Runner(mlir::MLIRContext *context, bool prove = true);
   ~Runner();
+  mlir::MLIRContext *context() const { return passes.getContext(); }
+  bool proves() const { return prove; }
 
   /// The values of arguments follow from `seed`. `coverage` and `bug` may be
   /// null; `planted` says whether the bug found a place.
@@ -52,6 +55,7 @@ public:
 private:
   struct Watch;
   mlir::PassManager passes;
+  bool prove;
   Watch *watch; // owned by the pass manager
   std::string diagnostics;
   mlir::ScopedDiagnosticHandler handler;

@@ -2,7 +2,7 @@
 // the interpreter. A failing case is shrunk and written as a small .mlir file.
 
 #include "../Context.h"
-#include "Runner.h"
+#include "Bugs.h"
 #include "Shrink.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -35,6 +35,29 @@ static llvm::cl::opt<std::string> folder("out", llvm::cl::init("."),
 static llvm::cl::opt<std::string> replay("replay",
                                          llvm::cl::desc("run this .mlir file instead"));
 
+static llvm::cl::opt<bool> bugs("bugs",
+                                llvm::cl::desc("after how many cases is each planted bug found"));
+
+/// For each bug, the first case in which each of the two finds it.
+static int huntBugs(MLIRContext *context) {
+  Runner proving(context), comparing(context, /*prove=*/false);
+  int64_t missed = 0;
+  llvm::outs() << llvm::formatv("{0,-24} {1,10} {2,10}  {3}\n", "bug", "proof", "comparison",
+                                "what is wrong");
+  for (const Bug &bug : plantedBugs()) {
+    int64_t proof = huntBug(bug, proving, seedFlag, cases).number;
+    int64_t comparison = huntBug(bug, comparing, seedFlag, cases).number;
+    auto shown = [](int64_t number) {
+      return number < 0 ? std::string("-") : std::to_string(number + 1);
+    };
+    llvm::outs() << llvm::formatv("{0,-24} {1,10} {2,10}  {3}\n", bug.name, shown(proof),
+                                  shown(comparison), bug.description);
+    missed += proof < 0 && comparison < 0;
+  }
+  llvm::outs() << missed << " missed in " << cases << " cases\n";
+  return missed != 0;
+}
+
 int main(int argc, char **argv) {
   llvm::cl::ParseCommandLineOptions(argc, argv, "random programs under random shardings\n");
   llvm::sys::PrintStackTraceOnErrorSignal(argv[0]);
@@ -42,6 +65,9 @@ int main(int argc, char **argv) {
   Runner runner(&test.context);
   if (!replay.empty())
     return replayFile(replay, runner, &test.context);
+
+  if (bugs)
+    return huntBugs(&test.context);
 
   Coverage coverage;
   int64_t failed = 0, done = 0;

@@ -1,0 +1,329 @@
+// The planted bugs. Each is systematic, as a mistake in the partitioner would
+// be: it is made wherever the program has a place for it. What comes out is
+// valid IR; only dist-verify-variance and the comparison can tell.
+
+#include "Bugs.h"
+#include "Shrink.h"
+
+#include "cleave/Partition/FactorGraph.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::random;
+
+namespace {
+
+/// Applies `change` to every operation of the kind; true where one changed.
+template <typename Op> bool forEach(ModuleOp module, llvm::function_ref<bool(Op)> change) {
+  SmallVector<Op> ops;
+  module.walk([&](Op op) { ops.push_back(op); });
+  bool any = false;
+  for (Op op : ops)
+    any |= change(op);
+  return any;
+}
+
+/// The list the other way round; false where that means the same ranks.
+template <typename Op> bool reverseAxes(Op op) {
+  SmallVector<AxisRefAttr> axes(op.getAxes().getAxes());
+  if (axes.size() < 2)
+    return false;
+  std::reverse(axes.begin(), axes.end());
+  op.setAxesAttr(AxisListAttr::get(op.getContext(), axes));
+  return true;
+}
+
+template <typename Op> bool skip(Op op) {
+  op->replaceAllUsesWith(op->getOperands());
+  op.erase();
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Where a rank is
+//===----------------------------------------------------------------------===//
+
+bool offsetAxisOrder(ModuleOp module) {
+  return forEach<TileOffsetOp>(module, reverseAxes<TileOffsetOp>);
+}
+
+bool offsetByOne(ModuleOp module) {
+  return forEach<TileOffsetOp>(module, [](TileOffsetOp op) {
+    op.setTile(op.getTile() + 1);
+    return true;
+  });
+}
+
+/// Every rank counts from the beginning of its own tile.
+bool offsetForgotten(ModuleOp module) {
+  return forEach<TileOffsetOp>(module, [](TileOffsetOp op) {
+    OpBuilder builder(op);
+    op.replaceAllUsesWith(nn::createSplat(builder, op.getLoc(), op.getType(), 0));
+    op.erase();
+    return true;
+  });
+}
+
+bool sliceAxisOrder(ModuleOp module) {
+  return forEach<dist::SliceOp>(module, reverseAxes<dist::SliceOp>);
+}
+
+bool gatherAxisOrder(ModuleOp module) {
+  return forEach<AllGatherOp>(module, reverseAxes<AllGatherOp>);
+}
+
+//===----------------------------------------------------------------------===//
+// Sums over ranks
+//===----------------------------------------------------------------------===//
+
+bool lostAllReduce(ModuleOp module) {
+  return forEach<AllReduceOp>(module, skip<AllReduceOp>);
+}
+
+bool wrongAxis(ModuleOp module) {
+  return forEach<AllReduceOp>(module, [&](AllReduceOp op) {
+    MeshAttr mesh = MeshOp::lookup(op, op.getMeshAttr()).getMesh();
+    for (MeshAxisAttr axis : mesh.getAxes()) {
+      auto other = AxisRefAttr::get(op.getContext(), axis.getName(), 1, 0);
+      bool used = llvm::any_of(op.getAxes().getAxes(), [&](AxisRefAttr ref) {
+        return overlaps(mesh, ref, other);
+      });
+      if (used || axis.getSize() == 1)
+        continue;
+      op.setAxesAttr(AxisListAttr::get(op.getContext(), {other}));
+      return true;
+    }
+    return false;
+  });
+}
+
+bool maxForSum(ModuleOp module) {
+  auto change = [](auto op) {
+    if (op.getKind() != ReduceKind::Sum)
+      return false;
+    op.setKind(ReduceKind::Max);
+    return true;
+  };
+  bool any = forEach<AllReduceOp>(module, change);
+  return forEach<ReduceScatterOp>(module, change) || any;
+}
+
+/// Each rank takes its tile first, and tiles of different places are summed.
+bool sliceBeforeReduce(ModuleOp module) {
+  return forEach<ReduceScatterOp>(module, [](ReduceScatterOp op) {
+    OpBuilder builder(op);
+    Value slice = dist::SliceOp::create(
+        builder, op.getLoc(), op->getResult(0).getType(), op->getOperand(0),
+        builder.getI64IntegerAttr(op.getDims()[0]), op.getMeshAttr(), op.getAxesAttr());
+    auto reduce = AllReduceOp::create(builder, op.getLoc(), TypeRange{slice.getType()},
+                                      op.getKindAttr(), ValueRange{slice}, op.getMeshAttr(),
+                                      op.getAxesAttr(), op.getPurposeAttr());
+    op->replaceAllUsesWith(reduce);
+    op.erase();
+    return true;
+  });
+}
+
+bool keepFirstDropped(ModuleOp module) {
+  return forEach<KeepFirstOp>(module, skip<KeepFirstOp>);
+}
+
+/// f(sum of addends) becomes sum of f(addends).
+bool reduceAfterNonLinear(ModuleOp module) {
+  return forEach<AllReduceOp>(module, [](AllReduceOp op) {
+    if (op.getKind() != ReduceKind::Sum || op->getNumOperands() != 1 || !op->hasOneUse())
+      return false;
+    Operation *reader = *op->user_begin();
+    auto rule = dyn_cast<ShardingRuleInterface>(reader);
+    if (!rule || reader->getNumOperands() != 1 || reader->getNumResults() != 1 ||
+        !rule.getShardingRule().linear.empty() ||
+        reader->getResult(0).getType() != op->getResult(0).getType())
+      return false;
+    reader->setOperand(0, op->getOperand(0));
+    op->moveAfter(reader);
+    reader->getResult(0).replaceAllUsesWith(op->getResult(0));
+    op->setOperand(0, reader->getResult(0));
+    return true;
+  });
+}
+
+/// The plan says of a result that it is addends, though its operand was summed.
+bool partialTwice(ModuleOp module) {
+  FailureOr<MeshAxes> mesh = MeshAxes::of(module);
+  if (failed(mesh))
+    return false;
+  return forEach<nn::ReshapeOp>(module, [&](nn::ReshapeOp op) {
+    auto plan = op->getAttrOfType<DictionaryAttr>(kPlanAttrName);
+    auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
+    if (!plan || !given || !plan.getAs<AxisListAttr>("carry").getAxes().empty())
+      return false;
+    Layout layout = mesh->layout(cast<ShardingAttr>(given[0]));
+    AxisSet used = layout.used();
+    for (Attribute axes : plan.getAs<ArrayAttr>("factors"))
+      used |= setOf(mesh->decompose(cast<AxisListAttr>(axes).getAxes()));
+    for (Axis axis = 0; axis < mesh->count(); ++axis) {
+      if (contains(used, axis))
+        continue;
+      layout.partial = AxisSet(1) << axis;
+      layout.kind = ReduceKind::Sum;
+      Builder builder(op.getContext());
+      op->setAttr(kShardingAttrName, builder.getArrayAttr({mesh->sharding(layout)}));
+      op->setAttr(kPlanAttrName,
+                  builder.getDictionaryAttr(
+                      {builder.getNamedAttr("carry", mesh->list(layout.partial)),
+                       builder.getNamedAttr("factors", plan.get("factors"))}));
+      return true;
+    }
+    return false;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Exchanges
+//===----------------------------------------------------------------------===//
+
+bool exchangeAxisOrder(ModuleOp module) {
+  return forEach<AllToAllOp>(module, reverseAxes<AllToAllOp>);
+}
+
+bool permutationInverted(ModuleOp module) {
+  return forEach<CollectivePermuteOp>(module, [](CollectivePermuteOp op) {
+    SmallVector<int64_t> pairs(op.getPairs());
+    llvm::SmallDenseMap<int64_t, int64_t> target;
+    bool differs = false;
+    for (size_t i = 0; i < pairs.size(); i += 2)
+      target[pairs[i]] = pairs[i + 1];
+    for (size_t i = 0; i < pairs.size(); i += 2) {
+      differs |= target[pairs[i + 1]] != pairs[i];
+      std::swap(pairs[i], pairs[i + 1]);
+    }
+    op.setPairs(pairs);
+    return differs;
+  });
+}
+
+/// A reader takes the value as it lay before it was moved.
+bool staleLayout(ModuleOp module) {
+  return forEach<CollectivePermuteOp>(module, skip<CollectivePermuteOp>);
+}
+
+//===----------------------------------------------------------------------===//
+// Padding
+//===----------------------------------------------------------------------===//
+
+bool forEachMask(ModuleOp module, llvm::function_ref<bool(arith::SelectOp)> change) {
+  return forEach<arith::SelectOp>(module, [&](arith::SelectOp op) {
+    return op->hasAttr(kPadMaskAttrName) && change(op);
+  });
+}
+
+bool padUnmasked(ModuleOp module) {
+  return forEachMask(module, [](arith::SelectOp op) {
+    op.replaceAllUsesWith(op.getTrueValue());
+    op.erase();
+    return true;
+  });
+}
+
+/// Zero where the identity is something else, and one where it is zero.
+bool wrongIdentity(ModuleOp module) {
+  return forEachMask(module, [](arith::SelectOp op) {
+    OpBuilder builder(op);
+    Value identity = nn::createSplat(builder, op.getLoc(), cast<RankedTensorType>(op.getType()),
+                                     partition::isZeroConstant(op.getFalseValue()));
+    op.getFalseValueMutable().assign(identity);
+    return true;
+  });
+}
+
+/// A dimension that an operation needs whole is left split.
+bool neededWhole(ModuleOp module) {
+  FailureOr<MeshAxes> mesh = MeshAxes::of(module);
+  if (failed(mesh))
+    return false;
+  bool any = false;
+  module.walk([&](Operation *op) {
+    auto plan = op->getAttrOfType<DictionaryAttr>(kPlanAttrName);
+    if (!plan || !isa<ShardingRuleInterface>(op))
+      return;
+    ShardingRule rule = partition::ruleOf(op);
+    SmallVector<Attribute> factors(plan.getAs<ArrayAttr>("factors").getValue());
+    AxisSet used = setOf(mesh->decompose(plan.getAs<AxisListAttr>("carry").getAxes()));
+    for (Attribute axes : factors)
+      used |= setOf(mesh->decompose(cast<AxisListAttr>(axes).getAxes()));
+    // Movements have shapes in their attributes, which would not fit.
+    for (auto [factor, info] : llvm::enumerate(rule.factors))
+      for (Axis axis = 0; axis < mesh->count() && !rule.movement; ++axis) {
+        if (info.kind != FactorKind::NeedReplication || info.size % (2 * mesh->size(axis)) != 0 ||
+            contains(used, axis))
+          continue;
+        used |= AxisSet(1) << axis;
+        factors[factor] = mesh->list(AxisSet(1) << axis);
+        any = true;
+        break;
+      }
+    Builder builder(op->getContext());
+    op->setAttr(kPlanAttrName, builder.getDictionaryAttr(
+                                   {builder.getNamedAttr("carry", plan.get("carry")),
+                                    builder.getNamedAttr("factors",
+                                                         builder.getArrayAttr(factors))}));
+  });
+  return any;
+}
+
+} // namespace
+
+ArrayRef<Bug> cleave::random::plantedBugs() {
+  static const Bug bugs[] = {
+      {"offset-axis-order", "a tile's offset counts its axes in the wrong order",
+       "dist-partition", offsetAxisOrder},
+      {"offset-by-one", "a tile's offset grows by one element too many per rank",
+       "dist-partition", offsetByOne},
+      {"offset-forgotten", "local indices are taken for global ones", "dist-partition",
+       offsetForgotten},
+      {"slice-axis-order", "a slice counts its axes in the wrong order", "dist-partition",
+       sliceAxisOrder},
+      {"gather-axis-order", "a gather counts its axes in the wrong order", "dist-partition",
+       gatherAxisOrder},
+      {"lost-all-reduce", "addends are read as if they were the sum", "dist-partition",
+       lostAllReduce},
+      {"wrong-axis", "addends are summed over another axis", "dist-partition", wrongAxis},
+      {"max-for-sum", "the largest addend is taken for their sum", "dist-partition", maxForSum},
+      {"slice-before-reduce", "each rank takes its tile before the sum", "dist-partition",
+       sliceBeforeReduce},
+      {"keep-first-dropped", "all ranks add what one of them should", "dist-partition",
+       keepFirstDropped},
+      {"reduce-after-non-linear", "addends go through an operation that is not linear",
+       "dist-partition", reduceAfterNonLinear},
+      {"partial-twice", "a sum is taken for an addend of itself", "dist-plan-ops", partialTwice},
+      {"exchange-axis-order", "an all-to-all counts its axes in the wrong order",
+       "dist-partition", exchangeAxisOrder},
+      {"permutation-inverted", "tiles move from target to source", "dist-partition",
+       permutationInverted},
+      {"stale-layout", "a value is read as it lay before it was moved", "dist-partition",
+       staleLayout},
+      {"pad-unmasked", "padding enters a reduction", "dist-partition", padUnmasked},
+      {"wrong-identity", "padding is replaced by another operation's identity", "dist-partition",
+       wrongIdentity},
+      {"needed-whole", "a dimension that an operation needs whole is left split", "dist-plan-ops",
+       neededWhole},
+  };
+  return bugs;
+}
+
+Found cleave::random::huntBug(const Bug &bug, Runner &runner, uint64_t seed, int64_t cases) {
+  for (int64_t number = 0; number < cases; ++number) {
+    uint64_t own = caseSeed(seed, number);
+    bool planted = false;
+    OwningOpRef<ModuleOp> program = Generator(runner.context(), own).run();
+    Outcome outcome = runner.run(*program, own, nullptr, &bug, &planted);
+    bool counts = runner.proves() ? outcome.kind == Outcome::Unproven
+                                  : outcome.kind == Outcome::WrongResult ||
+                                        outcome.kind == Outcome::ReplicaDiffers;
+    if (planted && counts)
+      return {number, outcome};
+  }
+  return {};
+}

@@ -1,0 +1,22 @@
+// Mistakes that a partitioner can make, made on purpose between its passes.
+
+#ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_BUGS_H
+#define CLEAVE_TEST_UNIT_PARTITION_RANDOM_BUGS_H
+
+#include "Runner.h"
+
+namespace cleave::random {
+
+llvm::ArrayRef<Bug> plantedBugs();
+
+/// Runs random programs until one shows the bug. With a runner that proves, only
+/// what the proof refuses counts.
+struct Found {
+  int64_t number = -1; // of the case
+  Outcome outcome;
+};
+Found huntBug(const Bug &bug, Runner &runner, uint64_t seed, int64_t cases);
+
+} // namespace cleave::random
+
+#endif
