@@ -57,7 +57,7 @@ bool division(Generator &g) {
 /// Of bounded slope everywhere.
 bool smooth(Generator &g) {
   Entry x = g.any();
-  switch (g.random.below(7)) {
+  switch (g.random.below(9)) {
   case 0:
     g.give(math::TanhOp::create(g.b, g.loc, x.value), 1, false);
     return true;
@@ -65,9 +65,11 @@ bool smooth(Generator &g) {
     g.give(math::SinOp::create(g.b, g.loc, g.tamed(x, 100).value), 1, false);
     return true;
   case 2:
+  case 8:
     g.give(nn::SigmoidOp::create(g.b, g.loc, x.value), 1, false);
     return true;
   case 3:
+  case 7:
     g.give(nn::GeluOp::create(g.b, g.loc, x.value.getType(),
                               g.random.chance(1, 2) ? nn::GeluKind::Tanh : nn::GeluKind::Erf,
                               x.value),
@@ -142,7 +144,7 @@ ArrayRef<Family> cleave::random::elementwiseFamilies() {
       {"neg", 3, negation},
       {"abs", 2, absolute},
       {"div", 4, division},
-      {"smooth", 8, smooth},
+      {"smooth", 10, smooth},
       {"select", 7, choice},
       {"conversion", 3, conversion},
   };
