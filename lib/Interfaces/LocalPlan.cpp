@@ -165,6 +165,19 @@ Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor, Purpose
   return reduce->getResult(0);
 }
 
+Value LocalPlan::window(Value value, int64_t dim, int64_t factor, int64_t size, int64_t base,
+                        int64_t step, int64_t stride, int64_t length) {
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[dim] = length;
+  auto i64 = [&](int64_t number) { return rewriter.getI64IntegerAttr(number); };
+  return WindowOp::create(rewriter, loc(), TypeRange{type.clone(shape)}, ValueRange{value},
+                          i64(dim), i64(size), i64(base), i64(step), i64(stride), axes.name(),
+                          axes.list(factorAxes[factor]),
+                          PurposeAttr::get(rewriter.getContext(), Purpose::Activation))
+      ->getResult(0);
+}
+
 Operation *LocalPlan::cloneLocal() {
   // By position: one value may be read twice, in two layouts.
   Operation *local = rewriter.clone(*global);

@@ -139,6 +139,19 @@ struct RankOp {
     return success();
   }
 
+  LogicalResult run(dist::WindowOp op) {
+    int64_t dim = op.getDim(), tile = (*in[0])[0].shape()[dim];
+    for (ArrayRef<int64_t> group : groupsOf(op))
+      for (auto [place, rank] : llvm::enumerate(group))
+        for (int64_t i = 0; i < out[0][rank].shape()[dim]; ++i) {
+          int64_t index = int64_t(op.getBase()) + int64_t(place) * int64_t(op.getStep()) +
+                          i * int64_t(op.getStride());
+          if (index >= 0 && index < int64_t(op.getSize()))
+            copySlices(out[0][rank], i, (*in[0])[group[index / tile]], index % tile, 1, dim);
+        }
+    return success();
+  }
+
   LogicalResult run(dist::SliceOp op) {
     int64_t dim = op.getDim(), tile = out[0][0].shape()[dim];
     for (int64_t rank = 0; rank < numRanks(); ++rank) {
@@ -188,7 +201,7 @@ LogicalResult cleave::interpretRankOp(Operation *op, dist::MeshAttr mesh,
   RankOp rankOp{mesh, operands, results};
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
-            dist::AllToAllOp, dist::CollectivePermuteOp, dist::SliceOp,
+            dist::AllToAllOp, dist::CollectivePermuteOp, dist::WindowOp, dist::SliceOp,
             dist::AxisIndexOp, dist::TileOffsetOp, dist::KeepFirstOp,
             dist::ConstrainOp>(
           [&](auto known) { return rankOp.run(known); })

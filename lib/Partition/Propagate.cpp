@@ -27,7 +27,8 @@ using namespace cleave::partition;
 namespace {
 
 /// Order in which edges take part: what keeps tensors alike goes first, then
-/// what moves elements, then contractions.
+/// what moves elements, then contractions. What moves tiles between ranks goes
+/// last: kLastPriority.
 int priorityOf(const Edge &edge) {
   if (!edge.op)
     return 0;
@@ -36,6 +37,8 @@ int priorityOf(const Edge &edge) {
     alike &= factor.kind == FactorKind::PassThrough && factor.combiner == FactorCombiner::None;
   return alike ? 0 : edge.rule.movement ? 1 : 2;
 }
+
+constexpr int kLastPriority = 3;
 
 class Propagation {
 public:
@@ -58,8 +61,8 @@ public:
       rounds.insert(0);
     for (int64_t round : rounds) {
       admit(round);
-      for (int priority = 0; priority <= 2; ++priority)
-        spread(priority);
+      for (priority = 0; priority <= kLastPriority; ++priority)
+        spread();
     }
   }
 
@@ -90,7 +93,7 @@ private:
     }
   }
 
-  void spread(int priority) {
+  void spread() {
     std::deque<unsigned> queue;
     llvm::SmallBitVector queued(graph.edges.size());
     auto push = [&](unsigned edge) {
@@ -143,7 +146,9 @@ private:
           continue;
         for (auto [factor, axes] :
              llvm::zip_equal(made, axesOfFactors(made, rule, state.layout.dims[dim], mesh))) {
-          if (axes.empty() || rule.factors[factor].kind == FactorKind::NeedReplication)
+          FactorKind kind = rule.factors[factor].kind;
+          if (axes.empty() || kind == FactorKind::NeedReplication ||
+              (kind == FactorKind::Permutation && priority < kLastPriority))
             continue;
           any = true;
           Claim &claim = claims[factor];
@@ -232,6 +237,7 @@ private:
   FactorGraph &graph;
   const MeshAxes &mesh;
   SmallVector<State, 0> states;
+  int priority = 0; // what takes part now
 };
 
 std::string describe(const Node &node) {

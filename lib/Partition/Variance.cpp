@@ -219,7 +219,7 @@ private:
       return carry(op, rule, axis, partial, candidates.has_value() || anyVarying);
     if (candidates && candidates->count() == 1) {
       const Factor &factor = rule.factors[candidates->find_first()];
-      if (mustBeWhole(factor) && factor.size > 1)
+      if (mustBeWhole(rule, factor) && factor.size > 1)
         return op->emitOpError("needs a dimension whole that is split by axis ") << name(axis);
     }
     for (auto [index, result] : llvm::enumerate(op->getResults())) {
@@ -235,10 +235,11 @@ private:
     return success();
   }
 
-  /// A joint reduction is spelled out in local programs; what is left of the
-  /// operation is whole.
-  static bool mustBeWhole(const Factor &factor) {
-    return factor.kind == FactorKind::NeedReplication || isJoint(factor);
+  /// Joint reductions, and moves between tiles, are spelled out in local
+  /// programs; what is left of the operation is whole.
+  static bool mustBeWhole(const ShardingRule &rule, const Factor &factor) {
+    return factor.kind == FactorKind::NeedReplication || isJoint(factor) ||
+           (factor.kind == FactorKind::Permutation && rule.movement);
   }
 
   /// Tiles that may be of any of several dimensions are tiles of each of them:
@@ -247,7 +248,7 @@ private:
                              llvm::SmallBitVector &candidates) {
     llvm::SmallBitVector kept = candidates;
     for (unsigned factor : candidates.set_bits())
-      if (mustBeWhole(rule.factors[factor]))
+      if (mustBeWhole(rule, rule.factors[factor]))
         kept.reset(factor);
     if (kept.any())
       candidates = kept;
@@ -481,6 +482,12 @@ private:
         }
         if (auto gather = dyn_cast<AllGatherOp>(op))
           from = gather.getDims()[index];
+        if (auto window = dyn_cast<WindowOp>(op)) {
+          // The same window everywhere gathers; others are tiles again.
+          from = window.getDim();
+          if (window.getStep() != 0)
+            to = window.getDim();
+        }
         if (auto exchange = dyn_cast<AllToAllOp>(op)) {
           from = exchange.getConcatDims()[index];
           to = exchange.getSplitDims()[index];

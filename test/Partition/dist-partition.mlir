@@ -111,3 +111,16 @@ func.func @layer_norm(%x: tensor<4x5xf32> {dist.sharding = #dist.sharding<@m, [{
       : (tensor<4x5xf32>, tensor<5xf32>, tensor<5xf32>) -> (tensor<4x5xf32>, tensor<4xf32>, tensor<4xf32>)
   return %y : tensor<4x5xf32>
 }
+
+// -----
+
+// A box moves what lies on another rank and nothing else.
+dist.mesh @m <["t"=2]>
+// CHECK-LABEL: func.func @slice
+func.func @slice(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
+    -> (tensor<4x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) {
+  // CHECK:     dist.window %{{.*}} dim 1 size 6 base 1 step 2 stride 1 over @m {"t"} purpose activation : (tensor<4x3xf32>) -> tensor<4x2xf32>
+  // CHECK-NOT: all_gather
+  %0 = nn.slice %x [0, 1] [4, 4] [1, 1] : tensor<4x6xf32> -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}

@@ -118,6 +118,9 @@ struct SelectLibraryPass
     }
     for (auto op : llvm::make_early_inc_range(func.getOps<dist::KeepFirstOp>()))
       expandKeepFirst(op);
+    for (auto op : llvm::make_early_inc_range(func.getOps<dist::WindowOp>()))
+      if (failed(expandWindow(op)))
+        return failure();
     for (auto op : llvm::make_early_inc_range(func.getOps<nn::EinsumOp>()))
       selectEinsum(op);
     for (rt::GemmOp gemm : SmallVector<rt::GemmOp>(func.getOps<rt::GemmOp>()))

@@ -23,6 +23,9 @@ mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
 /// A value on the first rank of a group and zeros elsewhere, elementwise.
 void expandKeepFirst(dist::KeepFirstOp op);
 
+/// A window of a split dimension as permutations and index arithmetic.
+mlir::LogicalResult expandWindow(dist::WindowOp op);
+
 /// pad(a) + pad(b) + ... of boxes that lie end to end -> nn.concat, so that the
 /// gradient of a split can be written in place. `add` is the last of the sum.
 void mergePads(mlir::arith::AddFOp add);

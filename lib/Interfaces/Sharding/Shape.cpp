@@ -89,7 +89,24 @@ ShardingRule transpose(nn::TransposeOp op) {
   return moves(std::move(rule), input, result);
 }
 
-/// Dimensions taken whole pass through; the others must be whole.
+/// The factor of a dimension of which the operation takes or places a part, so
+/// that tiles move. One element is taken to all ranks: the result's dimension
+/// has no factor then.
+void addMoved(ShardingRule &rule, int64_t from, int64_t to, TensorFactors &input,
+              TensorFactors &result) {
+  if (from == 0 || to == 0) { // Nothing moves.
+    input.push_back({rule.addFactor(from, FactorKind::NeedReplication)});
+    result.push_back({rule.addFactor(to, FactorKind::NeedReplication)});
+    return;
+  }
+  input.push_back({rule.addFactor(std::max(from, to), FactorKind::Permutation)});
+  if (to == 1)
+    result.emplace_back();
+  else
+    result.push_back(input.back());
+}
+
+/// Dimensions taken whole pass through.
 ShardingRule slice(nn::SliceOp op) {
   ShardingRule rule;
   TensorFactors input, result;
@@ -100,38 +117,81 @@ ShardingRule slice(nn::SliceOp op) {
       input.push_back({rule.addFactor(from[dim])});
       result.push_back(input.back());
     } else {
-      input.push_back({rule.addFactor(from[dim], FactorKind::NeedReplication)});
-      result.push_back({rule.addFactor(to[dim], FactorKind::NeedReplication)});
+      addMoved(rule, from[dim], to[dim], input, result);
     }
   }
   return moves(std::move(rule), input, result);
 }
 
-/// The sizes of the box follow the tile.
+/// Split dimensions become windows, which have the offset and the stride in
+/// them; the sizes of the box follow the tile.
 LogicalResult planSlice(nn::SliceOp op, LocalPlan &plan) {
-  plan.setResults(nn::SliceOp::create(plan.builder(), plan.loc(), plan.resultType(0),
-                                      plan.operand(0), op.getOffsets(),
-                                      plan.resultType(0).getShape(), op.getStrides())
+  Value value = plan.operand(0);
+  SmallVector<int64_t> offsets(op.getOffsets()), strides(op.getStrides());
+  ArrayRef<int64_t> from = shapeOf(op.getInput());
+  RankedTensorType type = plan.resultType(0);
+  for (size_t dim = 0; dim < from.size(); ++dim) {
+    int64_t factor = plan.rule().operands[0][dim][0];
+    if (!plan.isSplit(factor) || plan.rule().factors[factor].kind != FactorKind::Permutation)
+      continue;
+    int64_t length = type.getDimSize(dim);
+    int64_t step = plan.rule().results[0][dim].empty() ? 0 : strides[dim] * length;
+    value = plan.window(value, dim, factor, from[dim], offsets[dim], step, strides[dim], length);
+    offsets[dim] = 0;
+    strides[dim] = 1;
+  }
+  plan.setResults(nn::SliceOp::create(plan.builder(), plan.loc(), type, value, offsets,
+                                      type.getShape(), strides)
                       ->getResults());
   return success();
 }
 
 ShardingRule concat(nn::ConcatOp op) {
   ShardingRule rule;
-  int64_t along = op.getDim();
   TensorFactors common = addFactors(rule, shapeOf(op.getResult()));
-  rule.factors[common[along][0]].kind = FactorKind::NeedReplication;
+  rule.factors[common[op.getDim()][0]].kind = FactorKind::Permutation;
   rule.results = {common};
-  SmallVector<unsigned, 2> all;
-  for (auto [index, input] : llvm::enumerate(op.getInputs())) {
-    TensorFactors dims = common;
-    dims[along] = {rule.addFactor(shapeOf(input)[along], FactorKind::NeedReplication)};
-    rule.operands.push_back(dims);
-    all.push_back(index);
-  }
+  rule.operands.assign(op->getNumOperands(), common);
+  SmallVector<unsigned, 2> all(op->getNumOperands());
+  std::iota(all.begin(), all.end(), 0);
   rule.linear = {all};
   rule.movement = true;
   return rule;
+}
+
+/// Whether each element's index along `dim`, split as `factor`, is at least
+/// `bound`.
+Value isFrom(LocalPlan &plan, RankedTensorType type, int64_t dim, int64_t factor, int64_t bound) {
+  auto indexType = type.clone(plan.builder().getI64Type());
+  Value index = plan.globalIndex(indexType, dim, factor);
+  return arith::CmpIOp::create(plan.builder(), plan.loc(), arith::CmpIPredicate::sge, index,
+                               nn::createSplat(plan.builder(), plan.loc(), indexType, bound));
+}
+
+/// Each operand is moved to where it lies in the result; of the last one that
+/// begins at or before an element, the element is taken.
+LogicalResult planConcat(nn::ConcatOp op, LocalPlan &plan) {
+  int64_t dim = op.getDim(), factor = plan.rule().results[0][dim][0];
+  if (!plan.isSplit(factor)) {
+    plan.setResults(plan.cloneLocal()->getResults());
+    return success();
+  }
+  RankedTensorType type = plan.resultType(0);
+  int64_t tile = type.getDimSize(dim), start = 0;
+  Value result;
+  for (auto [index, input] : llvm::enumerate(op.getInputs())) {
+    int64_t size = shapeOf(input)[dim];
+    if (size == 0)
+      continue;
+    Value placed = plan.window(plan.operand(index), dim, factor, size, -start, tile, 1, tile);
+    result = result ? arith::SelectOp::create(plan.builder(), plan.loc(),
+                                              isFrom(plan, type, dim, factor, start), placed, result)
+                          .getResult()
+                    : placed;
+    start += size;
+  }
+  plan.setResults(result ? result : plan.constant(type, 0));
+  return success();
 }
 
 ShardingRule pad(nn::PadOp op) {
@@ -143,19 +203,50 @@ ShardingRule pad(nn::PadOp op) {
       input.push_back({rule.addFactor(from[dim])});
       result.push_back(input.back());
     } else {
-      input.push_back({rule.addFactor(from[dim], FactorKind::NeedReplication)});
-      result.push_back({rule.addFactor(to[dim], FactorKind::NeedReplication)});
+      addMoved(rule, from[dim], to[dim], input, result);
     }
   }
   rule.operands = {input};
   rule.results = {result};
   // Sums of zeros are zeros; the largest or least of equal numbers is that
   // number.
-  if (op.getValue().isZero()) {
+  if (op.getValue().isZero())
     rule.linear = {{0}};
-    rule.movement = true;
-  }
+  rule.movement = true;
   return rule;
+}
+
+/// Windows bring zeros where a split dimension is padded.
+LogicalResult planPad(nn::PadOp op, LocalPlan &plan) {
+  Value value = plan.operand(0);
+  SmallVector<int64_t> low(op.getLow()), high(op.getHigh());
+  ArrayRef<int64_t> from = shapeOf(op.getInput());
+  RankedTensorType type = plan.resultType(0);
+  SmallVector<size_t> moved;
+  for (size_t dim = 0; dim < from.size(); ++dim) {
+    int64_t factor = plan.rule().operands[0][dim][0];
+    if (!plan.isSplit(factor) || plan.rule().factors[factor].kind != FactorKind::Permutation)
+      continue;
+    int64_t length = type.getDimSize(dim);
+    value = plan.window(value, dim, factor, from[dim], -low[dim], length, 1, length);
+    low[dim] = high[dim] = 0;
+    moved.push_back(dim);
+  }
+  OpBuilder &builder = plan.builder();
+  Value result = nn::PadOp::create(builder, plan.loc(), type, value, low, high, op.getValue());
+  if (!op.getValue().isZero()) {
+    Value filling = plan.constant(type, op.getValue().convertToDouble());
+    for (size_t dim : moved) {
+      int64_t factor = plan.rule().operands[0][dim][0], begin = op.getLow()[dim];
+      for (auto [bound, inside] : {std::pair(begin, true), std::pair(begin + from[dim], false)}) {
+        Value after = isFrom(plan, type, dim, factor, bound);
+        result = inside ? arith::SelectOp::create(builder, plan.loc(), after, result, filling)
+                        : arith::SelectOp::create(builder, plan.loc(), after, filling, result);
+      }
+    }
+  }
+  plan.setResults(result);
+  return success();
 }
 
 ShardingRule iota(nn::IotaOp op) {
@@ -196,8 +287,8 @@ void cleave::sharding::attachShape(MLIRContext *context) {
   attach<nn::ReshapeOp, reshape>(context);
   attach<nn::TransposeOp, transpose>(context);
   attach<nn::SliceOp, slice, planSlice>(context);
-  attach<nn::ConcatOp, concat>(context);
-  attach<nn::PadOp, pad>(context);
+  attach<nn::ConcatOp, concat, planConcat>(context);
+  attach<nn::PadOp, pad, planPad>(context);
   attach<nn::IotaOp, iota, planIota>(context);
   attach<nn::SaveOp, save>(context);
   attach<nn::RematerializeOp, rematerialize>(context);

@@ -90,6 +90,22 @@ std::vector<Case> cases() {
         %y1 = nn.slice %a [0, 1] [4, 3] [1, 2] : tensor<4x6xf64> -> tensor<4x3xf64>
         %y2 = nn.concat %a, %b dim = 1 : tensor<4x6xf64>, tensor<4x3xf64> -> tensor<4x9xf64>
         %y3 = nn.pad %a low = [0, 0] high = [1, 0] value = 1.0 : tensor<4x6xf64> -> tensor<5x6xf64>)"},
+      {"moves", {"7x5xf64", "3x5xf64", "10xi64"}, {"4x5xf64", "7x5xf64", "10x5xf64", "12x6xf64", "1x5xf64", "5xi64", "3x2xf64"}, R"(
+        %y0 = nn.slice %a [2, 0] [4, 5] [1, 1] : tensor<7x5xf64> -> tensor<4x5xf64>
+        %y1 = nn.slice %a [6, 4] [7, 5] [-1, -1] : tensor<7x5xf64> -> tensor<7x5xf64>
+        %y2 = nn.concat %b, %a dim = 0 : tensor<3x5xf64>, tensor<7x5xf64> -> tensor<10x5xf64>
+        %y3 = nn.pad %a low = [3, 0] high = [2, 1] value = 0.5 : tensor<7x5xf64> -> tensor<12x6xf64>
+        %y4 = nn.slice %a [5, 0] [1, 5] [1, 1] : tensor<7x5xf64> -> tensor<1x5xf64>
+        %y5 = nn.slice %c [1] [5] [2] : tensor<10xi64> -> tensor<5xi64>
+        %y6 = nn.slice %a [6, 1] [3, 2] [-3, 2] : tensor<7x5xf64> -> tensor<3x2xf64>)"},
+      {"moves_of_partial", {"3x5xf64", "5x7xf64"}, {"3x7xf64", "3x9xf64", "3x10xf64"}, R"(
+        %0 = nn.einsum "bk,kh->bh" %a, %b : tensor<3x5xf64>, tensor<5x7xf64> -> tensor<3x7xf64>
+        %y0 = nn.slice %0 [0, 6] [3, 7] [1, -1] : tensor<3x7xf64> -> tensor<3x7xf64>
+        %1 = nn.einsum "bk,kh->bh" %a, %b : tensor<3x5xf64>, tensor<5x7xf64> -> tensor<3x7xf64>
+        %y1 = nn.pad %1 low = [0, 1] high = [0, 1] value = 0.0 : tensor<3x7xf64> -> tensor<3x9xf64>
+        %2 = nn.reduce max %a dims = [] : tensor<3x5xf64> -> tensor<3x5xf64>
+        %3 = nn.slice %0 [0, 1] [3, 5] [1, 1] : tensor<3x7xf64> -> tensor<3x5xf64>
+        %y2 = nn.concat %3, %2 dim = 1 : tensor<3x5xf64>, tensor<3x5xf64> -> tensor<3x10xf64>)"},
       {"gather", {"5x3xf64", "2x4xi64"}, {"2x4x3xf64"},
        "%y0 = nn.gather %a, %b dim = 0 : tensor<5x3xf64>, tensor<2x4xi64> -> tensor<2x4x3xf64>"},
       {"gather_inner", {"3x5xf64", "4xi64"}, {"3x4xf64"},

@@ -133,6 +133,29 @@ LogicalResult AllToAllOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+LogicalResult WindowOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
+  if (failed(group))
+    return failure();
+  if (getNumOperands() != 1) // (W1)
+    return emitOpError("has ") << getNumOperands() << " operands, expected one";
+  int64_t dim = getDim(), size = getSize();
+  if (failed(checkDims(*this, "dim", dim)))
+    return failure();
+  auto have = cast<RankedTensorType>(getInputs()[0].getType());
+  if (size < 0 || have.getDimSize(dim) != tileSize(size, *group))
+    return emitOpError("dimension ") << dim << " of the operand has " << have.getDimSize(dim)
+                                     << " elements, expected a tile of " << size << " on " << *group
+                                     << " ranks";
+  if (getStride() == 0) // (W2)
+    return emitOpError("has stride 0; a window needs another one");
+  auto result = cast<RankedTensorType>(getResults()[0].getType());
+  SmallVector<int64_t> want(have.getShape());
+  if (result.getRank() == have.getRank())
+    want[dim] = result.getDimSize(dim);
+  return checkResult(*this, 0, want); // (W3)
+}
+
 LogicalResult CollectivePermuteOp::verifySymbolUses(SymbolTableCollection &symbols) {
   FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
   if (failed(group))
@@ -186,4 +209,35 @@ int64_t CollectivePermuteOp::getSentBytes(int64_t n) {
     if (getPairs()[i] != getPairs()[i + 1])
       return getPayloadBytes();
   return 0;
+}
+
+// What the busiest rank sends of its tile to others.
+int64_t WindowOp::getPayloadBytes() { return bytesOf(getResults().getTypes()); }
+int64_t WindowOp::getSentBytes(int64_t n) {
+  int64_t most = 0;
+  SmallVector<int64_t> sent(n, 0);
+  for (const WindowPiece &piece : windowPieces(*this, n))
+    if (piece.source != piece.target)
+      most = std::max(most, sent[piece.source] += piece.count);
+  int64_t length = cast<RankedTensorType>(getResults()[0].getType()).getDimSize(getDim());
+  return length == 0 ? 0 : getPayloadBytes() / length * most;
+}
+
+SmallVector<WindowPiece> cleave::dist::windowPieces(WindowOp op, int64_t n) {
+  SmallVector<WindowPiece> pieces;
+  int64_t size = op.getSize(), base = op.getBase(), step = op.getStep(), stride = op.getStride();
+  int64_t tile = cast<RankedTensorType>(op.getInputs()[0].getType()).getDimSize(op.getDim());
+  int64_t length = cast<RankedTensorType>(op.getResults()[0].getType()).getDimSize(op.getDim());
+  for (int64_t target = 0; target < n; ++target)
+    for (int64_t i = 0; i < length; ++i) {
+      int64_t index = base + target * step + i * stride;
+      if (index < 0 || index >= size)
+        continue;
+      int64_t source = index / tile;
+      if (!pieces.empty() && pieces.back().target == target && pieces.back().source == source)
+        ++pieces.back().count;
+      else
+        pieces.push_back({source, target, index - source * tile, i, 1});
+    }
+  return pieces;
 }

@@ -55,6 +55,16 @@ verifySharding(llvm::function_ref<mlir::InFlightDiagnostic()> emitError, Shardin
 mlir::LogicalResult verifyAxes(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
                                llvm::ArrayRef<AxisRefAttr> axes, MeshAttr mesh);
 
+/// A run of elements of a window that one member of the group holds: element
+/// `sourceBegin + i * stride` of the source's tile is element `targetBegin + i`
+/// of the target's window, for i below `count`.
+struct WindowPiece {
+  int64_t source, target;
+  int64_t sourceBegin, targetBegin, count;
+};
+/// The pieces of all windows, by target, for a group of `groupSize`.
+llvm::SmallVector<WindowPiece> windowPieces(WindowOp op, int64_t groupSize);
+
 } // namespace cleave::dist
 
 #endif

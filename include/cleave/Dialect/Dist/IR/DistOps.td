@@ -172,6 +172,42 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
   }];
 }
 
+def Dist_WindowOp : Dist_CollectiveOp<"window"> {
+  let summary = "Gives every rank of a group a window of a split dimension";
+  let description = [{
+    Dimension `dim` has `size` elements, of which each rank holds a tile. Rank r of
+    the group receives the elements `base + r * step + i * stride` for
+    i = 0, 1, ... up to the size of the result; indices outside the dimension
+    give zeros. Windows may overlap, run backwards (`stride` < 0), or be the same
+    on all ranks (`step` = 0). So slices, pads, concatenations and reversals
+    move what lies on another rank and nothing else, and convolutions get their
+    neighbours' rows.
+
+    ```mlir
+    // 10 elements on 4 ranks, moved by one to the right.
+    %1 = dist.window %0 dim 0 size 10 base -1 step 3 stride 1 over @m {"x"} purpose activation
+        : (tensor<3x6xf32>) -> tensor<3x6xf32>
+    ```
+
+    Constraints: (C1), (C2), and
+    - (W1) there is one operand, `dim` is a dimension of it, and its size there is
+      that of a tile of `size`.
+    - (W2) `stride` is not 0.
+    - (W3) the result has the shape of the operand but for dimension `dim`.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs, I64Attr:$dim, I64Attr:$size,
+                       I64Attr:$base, I64Attr:$step, I64Attr:$stride,
+                       FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
+                       Dist_PurposeAttr:$purpose);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $inputs `dim` custom<Dim>($dim) `size` custom<Dim>($size) `base` custom<Dim>($base)
+    `step` custom<Dim>($step) `stride` custom<Dim>($stride)
+    `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    attr-dict `:` functional-type($inputs, $results)
+  }];
+}
+
 def Dist_CollectivePermuteOp : Dist_CollectiveOp<"collective_permute"> {
   let summary = "Moves whole tiles between the ranks of a group";
   let description = [{
