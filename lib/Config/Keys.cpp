@@ -170,7 +170,6 @@ std::string shards(Field field) {
 #define FIELD(member) [](Config &c) -> Field { return &c.member; }
 
 // [[shard]] is read and checked, and refused until partitioning honours it.
-constexpr Served handSharding = Served::OnlyDefault;
 constexpr Served later = Served::OnlyDefault;
 constexpr Served now = Served::Yes;
 
@@ -337,7 +336,7 @@ const std::vector<Key> table = {
     // [[shard]]
     {"shard", FIELD(shard),
      "shardings by hand: { match, dims, view }, wins over strategies", "", "",
-     handSharding, shards},
+     now, shards},
 
     // [target]
     {"target.kind", FIELD(target.kind), "device to compile for", "cpu|cuda",

@@ -289,7 +289,9 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
   for (const ShardConfig &shard : config.shard)
     for (const std::vector<std::string> &dim : shard.dims)
       for (const std::string &axis : dim)
-        if (auto error = use("shard.dims", axis, ""))
+        // A sub-axis is spelled NAME:(BEFORE)SIZE.
+        if (auto error = use("[[shard]] match = '" + shard.match + "': dims",
+                             axis.substr(0, axis.find(':')), ""))
           return error;
 
   for (const auto &[name, size] : mesh.axes)

@@ -82,10 +82,19 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return it != parameters.end() ? it->second : Axes(rank);
   }
 
+  /// Whether the parameter lies over this axis, or a part of it, already.
+  bool isSplitByHand(const Axes &axes) const {
+    return llvm::any_of(axes, [&](auto &list) {
+      return llvm::any_of(list, [&](dist::AxisRefAttr other) {
+        return dist::overlaps(meshAttr, axisRef, other);
+      });
+    });
+  }
+
   /// The optimizer state's axes: the parameter's, and with `zero` this one.
   Axes stateAxes(StringRef parameter, RankedTensorType type) const {
     Axes axes = parameterAxes(parameter, type.getRank());
-    if (zero == 0)
+    if (zero == 0 || isSplitByHand(axes))
       return axes;
     std::optional<int64_t> best;
     double bestPadding = 0;
@@ -143,7 +152,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     // Sums that each rank adds up by itself, perhaps over other axes too.
     if (role == "gradient" || role == "loss" || role == "weight") {
       Axes axes = role == "gradient" ? parameterAxes(name, rank) : Axes(rank);
-      llvm::SmallVector<dist::AxisRefAttr> partial = {axisRef};
+      llvm::SmallVector<dist::AxisRefAttr> partial;
+      if (!isSplitByHand(axes))
+        partial.push_back(axisRef);
       if (dist::ShardingAttr given = shardingOf(attrs))
         llvm::append_range(partial, given.getPartial());
       return closedSharding(mesh, axes, partial);

@@ -49,7 +49,7 @@ struct StrategyTensorPass
     }
     DimClasses classes(func);
     ParameterPlans plans = planParameters(
-        func, classes, choose(classes), scheme,
+        func, classes, choose(classes), scheme, mesh.getMesh(),
         [&](int64_t size, const TensorScheme::List &axes) {
           return padding(size, dist::axesSize(mesh.getMesh(), axes)) <= 1.5;
         });

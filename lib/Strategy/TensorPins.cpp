@@ -31,9 +31,13 @@ public:
     for (Operation *op : operations)
       if (!products.find(op)->second.makesGradient)
         pinSum(op);
-    for (nn::SaveOp save : replaced)
-      if (save->use_empty())
-        save.erase();
+    for (Operation *op : replaced)
+      while (op && op->use_empty()) {
+        Operation *before = op->getOperand(0).getDefiningOp();
+        bool wasSave = isa<nn::SaveOp>(op);
+        op->erase();
+        op = wasSave ? nullptr : before;
+      }
   }
 
 private:
@@ -59,40 +63,41 @@ private:
     Value value = operand.get();
     OpBuilder builder(op);
     dist::ShardingAttr sharding = closedSharding(mesh, axes);
-    bool isWeight = isParameter(value);
     Value &known = pinned[{value, sharding}];
-    if (isWeight && known && !scheme.keepGathered &&
-        op->getNumOperands() == 2 && isGathered(value, axes)) {
-      // The second time it is gathered again, when the other operand is there.
-      Value other = op->getOperand(1 - operand.getOperandNumber());
-      value = nn::RematerializeOp::create(builder, value.getLoc(), value,
-                                          other);
-      return constrain(builder, value, axes);
-    }
     if (known)
       return known;
-    if (auto save = value.getDefiningOp<nn::SaveOp>();
-        save && scheme.keepGathered) {
+    if (Value source = scheme.keepGathered ? savedFrom(value) : Value()) {
       // What the forward pass gathered is saved in place of its part.
-      auto forward = pinned.find({save.getInput(), sharding});
+      auto forward = pinned.find({source, sharding});
       if (forward != pinned.end() && forward->second) {
         Value whole = forward->second;
         builder.setInsertionPointAfter(whole.getDefiningOp());
-        known = nn::SaveOp::create(builder, whole.getLoc(), whole);
-        replaced.insert(save);
-        return known;
+        replaced.insert(value.getDefiningOp());
+        return known = nn::SaveOp::create(builder, whole.getLoc(), whole);
       }
     }
-    known = constrain(builder, value, axes);
-    return known;
+    return known = constrain(builder, value, axes);
   }
 
-  /// Whether a parameter is stored otherwise than it is read.
-  bool isGathered(Value parameter, const Axes &axes) const {
-    auto argument = cast<BlockArgument>(parameter);
-    Axes stored = axesOf(
-        shardingOf(func.getArgAttrDict(argument.getArgNumber())), axes.size());
-    return stored != axes;
+  /// The value of the forward pass that `value` is, by way of a save and of
+  /// operations that move its elements; null where it is none.
+  static Value savedFrom(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!op || op->getNumOperands() != 1 || op->getNumResults() != 1)
+      return {};
+    if (auto save = dyn_cast<nn::SaveOp>(op))
+      return save.getInput();
+    if (!ruleOf(op).movement)
+      return {};
+    Value source = savedFrom(op->getOperand(0));
+    if (!source)
+      return {};
+    for (Operation *user : source.getUsers())
+      if (user->getName() == op->getName() &&
+          user->getAttrs() == op->getAttrs() &&
+          user->getResultTypes() == op->getResultTypes())
+        return user->getResult(0);
+    return {};
   }
 
   /// As the product makes them: partial sums, perhaps.
@@ -127,14 +132,14 @@ private:
     sum.replaceAllUsesExcept(constrained, constrained);
   }
 
-  mutable func::FuncOp func; // its accessors are not const
+  func::FuncOp func;
   dist::MeshOp mesh;
   const TensorScheme &scheme;
   const Colours &colours;
   const Products &products;
   DenseMap<std::pair<Value, Attribute>, Value> pinned;
   DenseSet<Value> atHome;
-  llvm::SmallSetVector<nn::SaveOp, 8> replaced;
+  llvm::SmallSetVector<Operation *, 8> replaced;
 };
 
 } // namespace

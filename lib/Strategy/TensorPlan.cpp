@@ -95,9 +95,32 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
   }
 }
 
+/// The dimension that is gathered for products: of the side that is summed over
+/// first, unless tiles of its tiles are no tiles and those of the other are.
+static std::optional<int64_t> gatheredDim(const ParameterPlan &plan,
+                                          const TensorScheme &scheme,
+                                          dist::MeshAttr mesh) {
+  std::optional<int64_t> best;
+  for (Side side : {Side::In, Side::Out})
+    for (auto [dim, product] : llvm::enumerate(plan.product)) {
+      if (!product || product->side != side)
+        continue;
+      int64_t size = plan.type.getDimSize(dim);
+      int64_t outer = dist::axesSize(mesh, plan.stored[dim]);
+      int64_t inner = dist::axesSize(mesh, scheme.gathered);
+      if (outer == 1 || dist::tileSize(size, outer) ==
+                            inner * dist::tileSize(size, outer * inner))
+        return dim;
+      if (!best)
+        best = dim;
+    }
+  return best;
+}
+
 ParameterPlans strategy::planParameters(
     func::FuncOp func, const DimClasses &classes,
     ArrayRef<const DimClass *> chosen, const TensorScheme &scheme,
+    dist::MeshAttr mesh,
     llvm::function_ref<bool(int64_t, const TensorScheme::List &)>
         isSplittable) {
   ParameterPlans plans;
@@ -161,8 +184,6 @@ ParameterPlans strategy::planParameters(
       if (const auto &product = plan->product[dim]) {
         addAxes(plan->stored, dim,
                 scheme.compute(product->side, product->colour));
-        if (product->side == Side::In)
-          addAxes(plan->stored, dim, scheme.gathered);
       } else if (!plan->isProduct() && plan->colours[dim]) {
         addAxes(plan->stored, dim, scheme.features(*plan->colours[dim]));
       } else if (std::optional<unsigned> index =
@@ -171,6 +192,8 @@ ParameterPlans strategy::planParameters(
         addAxes(plan->stored, dim, scheme.outer.sequence);
       }
     }
+    if (std::optional<int64_t> dim = gatheredDim(*plan, scheme, mesh))
+      addAxes(plan->stored, *dim, scheme.gathered);
   }
   return plans;
 }

@@ -39,7 +39,7 @@ using ParameterPlans = llvm::MapVector<llvm::StringRef, ParameterPlan>;
 ParameterPlans
 planParameters(mlir::func::FuncOp func, const DimClasses &classes,
                llvm::ArrayRef<const DimClass *> chosen,
-               const TensorScheme &scheme,
+               const TensorScheme &scheme, dist::MeshAttr mesh,
                llvm::function_ref<bool(int64_t, const TensorScheme::List &)>
                    isSplittable);
 

@@ -2,6 +2,8 @@
 
 #include "CompileModel.h"
 
+#include "ShardedModel.h"
+
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/io/File.h"
 
@@ -51,7 +53,7 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
       loadModel(path, config, context, readWeights);
   if (last == Phase::Import)
     return module;
-  if (purpose != Purpose::Infer) {
+  if (purpose != Purpose::Infer && !isSharded(*module)) {
     runTrainPhase(*module, config, /*tapGradients=*/false);
     if (purpose == Purpose::Train)
       eraseFunction(*module, nn::kForwardFunc);
@@ -59,7 +61,7 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
   if (last == Phase::Train)
     return module;
   target::noteVocabulary(*module);
-  runShardPhase(*module, config, mesh, remarks, allRemarks);
+  runShardPhase(*module, config, meshOf(*module, mesh), remarks, allRemarks);
   return module;
 }
 
@@ -71,7 +73,8 @@ Lowered lowerModel(const std::string &path, const Config &config,
   lowered.backend.memoryLimit = memoryLimit;
   lowered.module = shardModel(path, config, mesh, purpose, context, readWeights,
                               remarks, allRemarks);
-  lowered.backend.threads = threadsPerRank(config, mesh);
+  lowered.backend.threads =
+      threadsPerRank(config, meshOf(*lowered.module, mesh));
   lowered.info.model = fs::path(path).stem().string();
   fs::path folder = fs::absolute(path).lexically_normal().parent_path();
   lowered.info.weightsFolder = folder.string();

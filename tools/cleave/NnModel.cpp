@@ -137,13 +137,6 @@ private:
 
 void checkNnModel(ModuleOp module, const std::string &path,
                   const Config &config) {
-  // Before the mesh of the configuration would be a second one.
-  if (!module.getOps<dist::MeshOp>().empty())
-    throw Failure(BadUsage,
-                  "model '" + path +
-                      "' has a dist.mesh: shardings in the model are not yet "
-                      "supported; leave them out, and give the mesh in the "
-                      "configuration");
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
   if (!forward)
     throw Failure(BadUsage, "model '" + path + "' has no function @forward");

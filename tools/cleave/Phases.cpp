@@ -3,6 +3,7 @@
 #include "Phases.h"
 
 #include "NnModel.h"
+#include "ShardedModel.h"
 
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
@@ -48,6 +49,10 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)
     diagnostics.fail(BadUsage);
+  if (isSharded(*module)) {
+    prepareSharded(*module, path, config);
+    return module;
+  }
   checkNnModel(*module, path, config);
   PassManager passes(&context);
   passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
@@ -163,20 +168,77 @@ static std::vector<std::string> linkClasses(const Config &config,
 static void warnAboutLinks(ModuleOp module, const Config &config,
                            const Mesh &mesh) {
   const auto &tensor = config.parallel.tensor;
+  std::vector<std::string> used = tensor.axes;
+  if (tensor.layout == "1d")
+    used = {tensor.axis};
+  bool sequence = !config.parallel.sequence.empty();
   std::vector<std::string> links = linkClasses(config, mesh);
   for (auto [axis, link] : llvm::zip(mesh.axes, links))
-    if (tensor.enabled && axis.first == tensor.axis && link == "inter")
+    if (tensor.enabled && llvm::is_contained(used, axis.first) &&
+        link == "inter")
       emitWarning(module.getLoc())
-          << "axis '" << tensor.axis << "' of " << axis.second
+          << "axis '" << axis.first << "' of " << axis.second
           << " ranks spans nodes of " << config.mesh.ranksPerNode
-          << " (mesh.ranks_per_node): the all-reduces of every layer cross "
-             "the slower links; make it smaller, or faster in mesh.axes";
+          << " (mesh.ranks_per_node): the "
+          << (tensor.layout == "1d" && !sequence ? "all-reduces"
+                                                 : "gathers and sums")
+          << " of every layer cross the slower links; make it smaller, or "
+             "faster in mesh.axes";
+}
+
+/// "x" or "x:(1)2", the sub-axis with 1 block before it and size 2.
+static dist::AxisRefAttr axisNamed(MLIRContext *context, StringRef text) {
+  auto [name, part] = text.split(':');
+  int64_t before = 1, size = 0;
+  StringRef rest = part;
+  if (name.size() != text.size() &&
+      (!rest.consume_front("(") || rest.consumeInteger(10, before) ||
+       !rest.consume_front(")") || rest.consumeInteger(10, size) ||
+       !rest.empty() || before < 1 || size < 1))
+    throw Failure(BadUsage, "[[shard]] dims: axis '" + text.str() +
+                                "': expected NAME, or NAME:(BEFORE)SIZE for a "
+                                "part of an axis");
+  return dist::AxisRefAttr::get(context, StringAttr::get(context, name), before,
+                                size);
+}
+
+/// The overrides of the configuration, for strategy-shard.
+static void noteOverrides(ModuleOp module, const Config &config) {
+  MLIRContext *context = module.getContext();
+  Builder builder(context);
+  SmallVector<Attribute> list;
+  for (const ShardConfig &shard : config.shard) {
+    SmallVector<Attribute> dims;
+    for (const std::vector<std::string> &dim : shard.dims) {
+      SmallVector<dist::AxisRefAttr> axes;
+      for (const std::string &axis : dim)
+        axes.push_back(axisNamed(context, axis));
+      dims.push_back(dist::AxisListAttr::get(context, axes));
+    }
+    NamedAttrList entry;
+    entry.set("match", builder.getStringAttr(shard.match));
+    entry.set("dims", builder.getArrayAttr(dims));
+    if (!shard.view.empty())
+      entry.set("view", builder.getDenseI64ArrayAttr(shard.view));
+    list.push_back(entry.getDictionary(context));
+  }
+  if (!list.empty())
+    module->setAttr(kShardAttr, builder.getArrayAttr(list));
 }
 
 void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
                    std::vector<std::string> *remarks, bool allRemarks) {
   MLIRContext *context = module.getContext();
   Diagnostics diagnostics(*context, remarks);
+  if (isSharded(module)) {
+    if (mesh.ranks() > 1) { // as it says; one rank splits nothing
+      PassManager passes(context);
+      buildPartitionPipeline(passes, allRemarks);
+      run(passes, module, diagnostics);
+      return;
+    }
+    removeShardings(module);
+  }
   OpBuilder builder(context);
   builder.setInsertionPointToStart(module.getBody());
   SmallVector<dist::MeshAxisAttr> axes;
@@ -213,6 +275,11 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
       tensor.savedInput = sequence.savedInput;
     }
     passes.addPass(createStrategyTensorPass(tensor));
+  }
+  // One rank splits nothing: what `check` compares with.
+  if (!config.shard.empty() && mesh.ranks() > 1) {
+    noteOverrides(module, config);
+    passes.addPass(createStrategyShardPass());
   }
   if (splitsData) {
     StrategyDataPassOptions data;

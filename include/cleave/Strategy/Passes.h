@@ -9,6 +9,10 @@ namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Strategy/Passes.h.inc"
 
+/// On a module, until `strategy-shard`: shardings of parameters by hand, each
+/// {match, dims, view}.
+inline constexpr llvm::StringLiteral kShardAttr = "nn.shard";
+
 namespace strategy {
 #define GEN_PASS_REGISTRATION
 #include "cleave/Strategy/Passes.h.inc"

@@ -69,6 +69,38 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::dist::DistDialect"];
 }
 
+def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
+  let summary = "Split parameters as a person asks";
+  let description = [{
+    Reads the module's `nn.shard`, a list of overrides, and removes it. Each has
+    `match`, a pattern of whole parameter names, `dims`, the axes of each
+    dimension, and perhaps `view`, the dimensions that `dims` speaks of where they
+    are not those of the file. It wins over what other strategies placed, for the
+    parameter, its gradient and its state; `strategy-data` comes after and goes on
+    from there.
+
+    Errors: a pattern that matches nothing, two that disagree, an axis that is
+    unknown or used twice, a sub-axis that does not divide, a wrong rank, a
+    dimension that the program sees in parts which the axes do not split.
+
+    Before:
+    ```mlir
+    module attributes {nn.shard = [{match = ".*head", dims = [#dist.axes<{"tensor"}>, #dist.axes<{}>]} ]} {
+      dist.mesh @mesh <["tensor"=2]>
+      func.func private @f(tensor<6x10xf32> {nn.name = "head", nn.role = "parameter"})
+    }
+    ```
+
+    After:
+    ```mlir
+    dist.mesh @mesh <["tensor"=2]>
+    func.func private @f(tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {} ]>,
+                                           nn.name = "head", nn.role = "parameter"})
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+}
+
 def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
   let summary = "Split the batch";
   let description = [{

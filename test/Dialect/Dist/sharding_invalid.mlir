@@ -21,7 +21,7 @@ dist.mesh @m <["x"=4, "y"=2]> links ["intra"]
 // S1
 dist.mesh @m <["x"=4]>
 func.func @twice(%a: tensor<8x8xf32>) {
-  // expected-error @below {{axis "x" is used twice}}
+  // expected-error @below {{axis "x" is used twice, by dimension 0 and by dimension 1}}
   %0 = dist.constrain %a <@m, [{"x"}, {"x"}]> : tensor<8x8xf32>
   return
 }
@@ -31,7 +31,7 @@ func.func @twice(%a: tensor<8x8xf32>) {
 // S1
 dist.mesh @m <["x"=4]>
 func.func @overlap(%a: tensor<8x8xf32>) {
-  // expected-error @below {{axis "x" is used twice}}
+  // expected-error @below {{axis "x" is used twice, by dimension 0 and by dimension 1}}
   %0 = dist.constrain %a <@m, [{"x":(1)4}, {"x":(2)2}]> : tensor<8x8xf32>
   return
 }

@@ -2,6 +2,7 @@
 // computes. See the design's rule of correctness.
 
 #include "CompileModel.h"
+#include "ShardedModel.h"
 #include "commands/Commands.h"
 
 #include "cleave/Check/Check.h"
@@ -124,9 +125,11 @@ public:
 
   // `global` before partitioning.
   check::Engine &reference(ModuleOp global, bool wide) {
-    if (wide && (command.against == "interpreter" || command.interpret))
-      return interpret(global);
     OwningOpRef<ModuleOp> one = clone(global);
+    if (isSharded(*one))
+      removeShardings(*one);
+    if (wide && (command.against == "interpreter" || command.interpret))
+      return interpret(*one);
     runShardPhase(*one, config, Mesh());
     return compile(*one, wide, Mesh(), /*isBroken=*/false);
   }
@@ -249,7 +252,13 @@ int CheckCommand::run() const {
   registerAll(context);
   OwningOpRef<ModuleOp> global =
       loadModel(model, config, context, /*readWeights=*/true);
-  runTrainPhase(*global, config, /*tapGradients=*/true);
+  if (!isSharded(*global))
+    runTrainPhase(*global, config, /*tapGradients=*/true);
+  else if (!gradients.empty())
+    throw Failure(BadUsage, "--gradients: '" + model +
+                                "' is one function with shardings of its own; "
+                                "it is not differentiated");
+  mesh = meshOf(*global, mesh);
 
   check::ValueOptions valueOptions;
   valueOptions.seed = seed;

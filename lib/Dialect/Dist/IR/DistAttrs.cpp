@@ -108,8 +108,10 @@ void AxisListAttr::print(AsmPrinter &printer) const {
 
 /// Reports an axis that the list uses twice. Parts of one axis are compared
 /// without the mesh: they overlap when one begins before the other ends.
+/// `places`: who uses each, where that is more than the list.
 static LogicalResult verifyDistinct(function_ref<InFlightDiagnostic()> emitError,
-                                    ArrayRef<AxisRefAttr> axes) {
+                                    ArrayRef<AxisRefAttr> axes,
+                                    ArrayRef<std::string> places = {}) {
   auto endOf = [](AxisRefAttr axis) { return axis.getPre() * axis.getSize(); };
   for (size_t i = 0; i < axes.size(); ++i)
     for (size_t j = 0; j < i; ++j) {
@@ -118,8 +120,13 @@ static LogicalResult verifyDistinct(function_ref<InFlightDiagnostic()> emitError
         continue;
       bool apart = !a.isWhole() && !b.isWhole() &&
                    (endOf(a) <= b.getPre() || endOf(b) <= a.getPre());
-      if (!apart) // (S1)
-        return emitError() << "axis " << a.getName() << " is used twice";
+      if (apart)
+        continue;
+      InFlightDiagnostic error = emitError() // (S1)
+                                 << "axis " << a.getName() << " is used twice";
+      if (!places.empty())
+        error << ", by " << places[j] << " and by " << places[i];
+      return error;
     }
   return success();
 }
@@ -315,11 +322,16 @@ LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    ReduceKind, ArrayRef<AxisRefAttr> partial,
                                    ArrayRef<AxisRefAttr> replicated, int64_t priority) {
   SmallVector<AxisRefAttr> all;
-  for (DimShardingAttr dim : dims)
-    llvm::append_range(all, dim.getAxes());
-  llvm::append_range(all, partial);
-  llvm::append_range(all, replicated);
+  SmallVector<std::string> places;
+  auto add = [&](ArrayRef<AxisRefAttr> axes, const Twine &place) {
+    llvm::append_range(all, axes);
+    places.append(axes.size(), place.str());
+  };
+  for (auto [index, dim] : llvm::enumerate(dims))
+    add(dim.getAxes(), "dimension " + Twine(index));
+  add(partial, "partial");
+  add(replicated, "replicated");
   if (priority < 0)
     return emitError() << "priority " << priority << " is negative";
-  return verifyDistinct(emitError, all);
+  return verifyDistinct(emitError, all, places);
 }

@@ -1,0 +1,288 @@
+// strategy-shard: shardings of parameters by hand.
+
+#include "Boundary.h"
+#include "cleave/Strategy/Passes.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/Regex.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_STRATEGYSHARDPASS
+#include "cleave/Strategy/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::strategy;
+
+namespace {
+
+/// One entry of `nn.shard`.
+struct Override {
+  StringRef match;
+  SmallVector<dist::AxisListAttr> dims;
+  SmallVector<int64_t> view;
+  bool isUsed = false;
+};
+
+template <typename Range> std::string join(const Range &sizes) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << '[';
+  llvm::interleaveComma(sizes, out);
+  out << ']';
+  return text;
+}
+
+struct StrategyShardPass
+    : cleave::impl::StrategyShardPassBase<StrategyShardPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto list = module->getAttrOfType<ArrayAttr>(kShardAttr);
+    if (!list)
+      return;
+    module->removeAttr(kShardAttr);
+    FailureOr<dist::MeshOp> found = onlyMesh(module);
+    if (failed(found) || failed(read(list)))
+      return signalPassFailure();
+    mesh = *found;
+    llvm::MapVector<StringRef, Axes> chosen;
+    for (auto func : module.getOps<func::FuncOp>())
+      for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+        DictionaryAttr attrs = func.getArgAttrDict(arg);
+        if (roleOf(attrs) != "parameter" || chosen.count(nameOf(attrs)))
+          continue;
+        parameters.insert(nameOf(attrs));
+        FailureOr<std::optional<Axes>> axes = choose(
+            func.getLoc(), cast<RankedTensorType>(func.getArgumentTypes()[arg]),
+            attrs);
+        if (failed(axes))
+          return signalPassFailure();
+        if (*axes)
+          chosen[nameOf(attrs)] = **axes;
+      }
+    for (const Override &entry : overrides)
+      if (!entry.isUsed) {
+        InFlightDiagnostic error = module.emitError("[[shard]] match = '")
+                                   << entry.match << "' matches none of the "
+                                   << parameters.size() << " parameters: ";
+        for (StringRef name :
+             ArrayRef<StringRef>(parameters.getArrayRef()).take_front(3))
+          error << "'" << name << "', ";
+        error << "...; patterns match whole names";
+        return signalPassFailure();
+      }
+    place(chosen);
+  }
+
+  static FailureOr<dist::MeshOp> onlyMesh(ModuleOp module) {
+    auto meshes = llvm::to_vector(module.getOps<dist::MeshOp>());
+    if (meshes.size() == 1)
+      return meshes.front();
+    return module.emitError("expected one dist.mesh, found ") << meshes.size();
+  }
+
+  LogicalResult read(ArrayAttr list) {
+    for (Attribute attr : list) {
+      auto entry = dyn_cast<DictionaryAttr>(attr);
+      auto match = entry ? entry.getAs<StringAttr>("match") : StringAttr();
+      auto dims = entry ? entry.getAs<ArrayAttr>("dims") : ArrayAttr();
+      if (!match || !dims || !llvm::all_of(dims, llvm::IsaPred<dist::AxisListAttr>))
+        return getOperation().emitError("nn.shard: expected match, a string, and "
+                                        "dims, a list of #dist.axes, found ")
+               << attr;
+      Override &made = overrides.emplace_back();
+      made.match = match.getValue();
+      for (Attribute dim : dims)
+        made.dims.push_back(cast<dist::AxisListAttr>(dim));
+      if (auto view = entry.getAs<DenseI64ArrayAttr>("view"))
+        made.view.assign(view.asArrayRef().begin(), view.asArrayRef().end());
+    }
+    return success();
+  }
+
+  /// The axes of the entry that matches; all that match must say the same.
+  FailureOr<std::optional<Axes>> choose(Location loc, RankedTensorType type,
+                                        DictionaryAttr attrs) {
+    std::optional<Axes> axes;
+    const Override *first = nullptr;
+    for (Override &entry : overrides) {
+      llvm::Regex regex(("^(" + entry.match + ")$").str());
+      if (!regex.match(nameOf(attrs)))
+        continue;
+      entry.isUsed = true;
+      FailureOr<Axes> here = axesOfEntry(loc, type, attrs, entry);
+      if (failed(here))
+        return failure();
+      if (first && *axes != *here)
+        return emitError(loc, "parameter '")
+               << nameOf(attrs) << "': [[shard]] match = '" << first->match
+               << "' asks for " << closedSharding(mesh, *axes)
+               << " and [[shard]] match = '" << entry.match << "' for "
+               << closedSharding(mesh, *here) << "; make the patterns distinct";
+      axes = *here;
+      first = &entry;
+    }
+    return axes;
+  }
+
+  /// The axes of the parameter as the program sees it.
+  FailureOr<Axes> axesOfEntry(Location loc, RankedTensorType type,
+                              DictionaryAttr attrs, const Override &entry) {
+    std::string what = ("parameter '" + nameOf(attrs) + "', [[shard]] match = '" +
+                        entry.match + "': ")
+                           .str();
+    auto viewAttr = attrs.getAs<DictionaryAttr>("nn.view");
+    auto numbers = [&](StringRef key) {
+      auto value = viewAttr ? viewAttr.getAs<DenseI64ArrayAttr>(key)
+                            : DenseI64ArrayAttr();
+      return value ? value.asArrayRef() : ArrayRef<int64_t>();
+    };
+    // In the order of the file: its shape, and how the program cuts it.
+    SmallVector<int64_t> file(type.getShape()), seen(type.getShape());
+    ArrayRef<int64_t> permutation = numbers("permutation");
+    for (auto [to, from] : llvm::enumerate(permutation))
+      seen[from] = type.getDimSize(to);
+    if (permutation.empty() == false)
+      file = seen;
+    if (!numbers("shape").empty())
+      file.assign(numbers("shape").begin(), numbers("shape").end());
+    ArrayRef<int64_t> spoken = entry.view.empty() ? file : entry.view;
+    if (entry.dims.size() != spoken.size())
+      return emitError(loc) << what << "dims has " << entry.dims.size()
+                            << " entries, expected " << spoken.size()
+                            << ", one for each dimension of " << join(spoken);
+    if (product(spoken) != product(seen) || !nests(file, spoken))
+      return emitError(loc) << what << "view " << join(spoken)
+                            << " does not cut the dimensions of the file's "
+                            << join(file);
+    dist::MeshAttr meshAttr = mesh.getMesh();
+    Axes asked;
+    for (dist::AxisListAttr list : entry.dims)
+      asked.emplace_back(list.getAxes().begin(), list.getAxes().end());
+    if (failed(dist::verifySharding(
+            [&] { return emitError(loc) << what; },
+            closedSharding(mesh, asked),
+            RankedTensorType::get(spoken, type.getElementType()), meshAttr)))
+      return failure();
+    FailureOr<Axes> cut = translate(loc, what, spoken, asked, seen);
+    if (failed(cut) || permutation.empty())
+      return cut;
+    Axes permuted(type.getRank());
+    for (auto [to, from] : llvm::enumerate(permutation))
+      permuted[to] = (*cut)[from];
+    return permuted;
+  }
+
+  static int64_t product(ArrayRef<int64_t> sizes) {
+    int64_t elements = 1;
+    for (int64_t size : sizes)
+      elements *= size;
+    return elements;
+  }
+
+  /// Whether each of `coarse` is a product of consecutive sizes of `fine`.
+  static bool nests(ArrayRef<int64_t> coarse, ArrayRef<int64_t> fine) {
+    size_t at = 0;
+    for (int64_t size : coarse) {
+      int64_t made = 1;
+      while (at < fine.size() && (made < size || fine[at] == 1))
+        made *= fine[at++];
+      if (made != size)
+        return false;
+    }
+    return at == fine.size();
+  }
+
+  /// From the dimensions that the entry speaks of to those that the program
+  /// sees, both in row-major order.
+  FailureOr<Axes> translate(Location loc, const std::string &what,
+                            ArrayRef<int64_t> from, const Axes &asked,
+                            ArrayRef<int64_t> to) {
+    if (from == to)
+      return asked;
+    auto refuse = [&](size_t dim) -> FailureOr<Axes> {
+      InFlightDiagnostic error = emitError(loc);
+      error << what << "dimension " << dim << " of " << join(from)
+            << " cannot be split over ";
+      llvm::interleaveComma(asked[dim], error, [&](dist::AxisRefAttr axis) {
+        error << "'" << axis.getName().getValue() << "'";
+      });
+      return error << ": the program sees the tensor as " << join(to)
+                   << "; give that as view, and a dimension of it";
+    };
+    // The parts that dimensions of both have in common, major first.
+    struct Part {
+      size_t dim;
+      int64_t size;
+    };
+    SmallVector<SmallVector<Part>> parts(from.size());
+    size_t j = 0;
+    int64_t left = to.empty() ? 1 : to[0];
+    for (size_t i = 0; i < from.size(); ++i)
+      for (int64_t size = from[i]; size > 1;) {
+        while (left == 1 && j + 1 < to.size())
+          left = to[++j];
+        int64_t common = std::min(size, left);
+        if (common < 2 || size % common || left % common)
+          return refuse(i);
+        parts[i].push_back({j, common});
+        size /= common;
+        left /= common;
+      }
+    Axes axes(to.size());
+    // Dimensions of which a leading part is not split to single elements: what
+    // is minor to it is not contiguous.
+    SmallVector<bool> blocked(to.size(), false);
+    for (size_t i = 0; i < from.size(); ++i) {
+      bool alone = parts[i].size() == 1 && to[parts[i][0].dim] == from[i];
+      for (dist::AxisRefAttr axis : asked[i]) {
+        Part *part = llvm::find_if(parts[i], [](const Part &p) { return p.size > 1; });
+        int64_t ways = dist::axisSize(mesh.getMesh(), axis);
+        if (part == parts[i].end() || blocked[part->dim] ||
+            (!alone && part->size % ways != 0))
+          return refuse(i);
+        axes[part->dim].push_back(axis);
+        if (!alone)
+          part->size /= ways;
+      }
+      for (const Part &part : parts[i])
+        if (part.size > 1)
+          blocked[part.dim] = true;
+    }
+    return axes;
+  }
+
+  void place(const llvm::MapVector<StringRef, Axes> &chosen) {
+    setBoundaryShardings(
+        getOperation(),
+        [&](RankedTensorType, DictionaryAttr attrs) -> dist::ShardingAttr {
+          StringRef role = roleOf(attrs), name = nameOf(attrs);
+          if (role == "state")
+            name = name.rsplit('.').first;
+          else if (role != "parameter" && role != "gradient" && role != "tap")
+            return {};
+          auto it = chosen.find(name);
+          if (it == chosen.end())
+            return {};
+          SmallVector<dist::AxisRefAttr> partial;
+          if (dist::ShardingAttr given = shardingOf(attrs))
+            for (dist::AxisRefAttr axis : given.getPartial())
+              if (llvm::none_of(it->second, [&](auto &list) {
+                    return llvm::any_of(list, [&](dist::AxisRefAttr other) {
+                      return dist::overlaps(mesh.getMesh(), axis, other);
+                    });
+                  }))
+                partial.push_back(axis);
+          return closedSharding(mesh, it->second, partial);
+        });
+  }
+
+  dist::MeshOp mesh;
+  SmallVector<Override> overrides;
+  llvm::SetVector<StringRef> parameters;
+};
+
+} // namespace

@@ -1,0 +1,21 @@
+// RUN: cleave-opt %s --strategy-shard | FileCheck %s
+
+// The first dimension is the file's 12, which the program sees as 3 x 4; the
+// second entry speaks of a view; what is given wins over what was there.
+module attributes {nn.shard = [
+    {match = "head.*", dims = [#dist.axes<{}>, #dist.axes<{"tensor"}>]},
+    {match = "fused", dims = [#dist.axes<{}>, #dist.axes<{"tensor":(1)2}>, #dist.axes<{}>], view = array<i64: 3, 4, 5>}]} {
+  dist.mesh @mesh <["data"=2, "tensor"=4]>
+  // CHECK-LABEL: func @loss_grad
+  // CHECK-SAME:    tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "head.w"
+  // CHECK-SAME:    tensor<3x4x5xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor":(1)2}, {}]>, nn.name = "fused"
+  // CHECK-SAME:    tensor<6x8xf32> {nn.name = "other"
+  // CHECK-SAME:    -> (tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>, nn.name = "head.w", nn.role = "gradient"})
+  // CHECK-NOT:   nn.shard
+  func.func @loss_grad(%w: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>, nn.name = "head.w", nn.role = "parameter"},
+                       %f: tensor<3x4x5xf32> {nn.name = "fused", nn.role = "parameter", nn.view = {shape = array<i64: 12, 5>, view = array<i64: 3, 4, 5>}},
+                       %o: tensor<6x8xf32> {nn.name = "other", nn.role = "parameter"})
+      -> (tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}], partial = sum{"data"}>, nn.name = "head.w", nn.role = "gradient"}) {
+    return %w : tensor<6x8xf32>
+  }
+}

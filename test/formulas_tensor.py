@@ -1,0 +1,338 @@
+#!/usr/bin/python3
+"""Bytes sent per training step under Megatron's sequence parallelism and under
+2D, 2.5D and 3D tensor parallelism, from closed forms alone.
+
+    formulas_tensor.py MODEL.onnx --layout 2d --mesh data=2,row=2,col=2 --axes row,col
+                       --batch 8 --sequence 96 [--microbatches 1] [--zero 0|1] [--json]
+    formulas_tensor.py MODEL.onnx --layout sp --mesh tensor=2 --axes tensor ...
+
+Knows transformers by family as formulas.py does, and shares its reading of
+models and its ring volumes. With X the input of a product with a weight W, Y its
+result, q ranks an axis, everything per microbatch:
+
+sp      [b, s, h] of the residual stream lies as s / t. Per layer: 2 gathers of
+        the inputs and 2 reduce-scatters of the outputs forward; the same for
+        cotangents backward; and 2 gathers again of the inputs (saved_input
+        "shard"): 10 (t-1)/t bsh. Embedding: 1 reduce-scatter forward, 1 gather
+        backward. Head: gather, reduce-scatter, gather again. Gradients of gains
+        and of biases of row-parallel products are summed over t, once a step.
+2d      X [b/q, f/q], W [in/q, out/q]. Forward: gather X over columns, W over
+        rows. dX: gather W again, reduce-scatter over columns. dW: gather X
+        again, reduce-scatter over rows: 3 (q-1)/q^2 (|X| + |W|). A tied head is
+        X W^T: its result is scattered instead and its cotangent gathered.
+        Embedding: its table is gathered over rows, its gradient scattered.
+        Gathered tables are shared where readers are near: a tied table is
+        gathered for the embedding, and once for the head and its backward pass.
+2.5d    2d on each of d layers, with the batch split by d too; gradients of W are
+        summed over d, once a step.
+3d      X [b/(q q), f/q], W [in/(q q), out/q]. Forward: gather X and W, scatter
+        Y; backward: gather dY, scatter dX and dW: 2 (q-1)/q^3 (|X| + |W| + |Y|).
+all     vectors lie as the features that they meet, their gradients are summed
+        over the axes of the batch once a step. Norms over split features sum
+        their statistics: [b, s] twice forward (RMS: once), and as often
+        backward, in one message. The cross-entropy as in one dimension.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import pathlib
+import sys
+
+import formulas
+from formulas import Plan, Term, UserError, tile
+
+AXES = {"sp": 1, "2d": 2, "2.5d": 3, "3d": 3}
+
+
+@dataclasses.dataclass
+class TensorPlan(Plan):
+    layout: str = "2d"
+    axes: tuple = ()
+    saved_input: str = "shard"
+
+
+@dataclasses.dataclass
+class Weight:
+    """Of a product: sizes of the dimensions on its two sides, the split one first."""
+    name: str
+    inputs: list
+    outputs: list
+
+    def size(self):
+        return math.prod(self.inputs) * math.prod(self.outputs)
+
+
+def layer(architecture):
+    """Products of a layer in groups that share their input, as (weights, whether
+    they lead from the hidden size to heads or width)."""
+    h, kv = architecture.hidden, architecture.kv_heads
+    group = architecture.heads // kv
+    d = h // architecture.heads
+    shapes = {p.name: p.shape for p in architecture.parameters}
+    if architecture.family == "gpt2":
+        width = shapes["transformer.h.0.mlp.c_fc.weight"][1]
+        return [([Weight("qkv", [h], [kv, 3 * d])], True), ([Weight("proj", [kv, d], [h])], False),
+                ([Weight("up", [h], [width])], True), ([Weight("down", [width], [h])], False)]
+    width = shapes["model.layers.0.mlp.up_proj.weight"][1]
+    return [([Weight("q", [h], [kv, group * d]), Weight("k", [h], [kv, d]),
+              Weight("v", [h], [kv, d])], True),
+            ([Weight("o", [kv, group * d], [h])], False),
+            ([Weight("gate", [h], [width]), Weight("up", [h], [width])], True),
+            ([Weight("down", [width], [h])], False)]
+
+
+def vectors(architecture):
+    """(elements, split dimension, whether it is the hidden size) of what no
+    product reads."""
+    gpt2 = architecture.family == "gpt2"
+    for p in architecture.parameters:
+        role = architecture.role(p.name)
+        if role == "replicated":
+            yield p.name, math.prod(p.shape), p.shape[-1], True
+        elif role in ("vector", "qkv_vector"):
+            split = architecture.kv_heads if role == "qkv_vector" else p.shape[0]
+            yield p.name, math.prod(p.shape), split, False
+    assert gpt2 or not any(architecture.role(p.name) == "vector" for p in architecture.parameters)
+
+
+def local(size, split, ways):
+    """Elements of a tile of `size` elements, of which one dimension is split."""
+    return size // split * tile(split, ways)
+
+
+class Sum:
+    def __init__(self, architecture, plan):
+        self.architecture, self.plan = architecture, plan
+        self.terms = []
+        self.times = plan.microbatches
+        if plan.batch % plan.microbatches:
+            raise UserError("the batch does not divide by the microbatches")
+        self.per_microbatch = plan.batch // plan.microbatches
+        self.data = plan.size(plan.data_axis)
+        self.state_axes = set()
+
+    def ways(self, axes):
+        return math.prod(self.plan.size(a) for a in axes)
+
+    def add(self, purpose, what, kind, axes, elements, count=1):
+        if self.ways(axes) > 1 and count:
+            self.terms.append(Term(purpose, what, kind, list(axes), self.ways(axes), elements,
+                                   self.plan.element, count))
+
+    def act(self, what, kind, axis, elements, count=1):
+        self.add("activation", what, kind, [axis], elements, count * self.times)
+
+    def samples(self, axes):
+        return tile(self.per_microbatch, self.data * self.ways(axes))
+
+    def parameter(self, name, dims, partial, gathered=None, gathers=0):
+        """The gradient's way, and the parameter's. `dims`: (size, ways); the
+        rest of the tensor is in the first one's size over its split."""
+        elements = math.prod(tile(size, ways) for size, ways in dims)
+        if gathered:
+            self.add("parameter", name, "all_gather", [gathered], elements, gathers * self.times)
+            self.add("gradient", name, "reduce_scatter", [gathered], elements, self.times)
+        part = None
+        if self.plan.zero and self.data > 1:
+            part = formulas.zero_tile([formulas.Dim(s, w) for s, w in dims], self.data)
+        if part is None:
+            self.add("gradient", name, "all_reduce", [self.plan.data_axis, *partial], elements)
+            return
+        self.state_axes.add(self.plan.data_axis)
+        self.add("gradient", name, "reduce_scatter", [self.plan.data_axis], part)
+        self.add("gradient", name, "all_reduce", partial, part)
+        self.add("parameter", name, "all_gather", [self.plan.data_axis], part)
+
+    def norms(self, axis, rows):
+        times = 2 if self.architecture.family == "gpt2" else 1
+        norms = 2 * self.architecture.layers + 1
+        self.act("norms, forward", "all_reduce", axis, rows, times * norms)
+        self.act("norms, backward", "all_reduce", axis, rows * times, norms)
+
+    def loss(self, axis, rows, batch_of_loss, batch_of_weight):
+        self.add("loss", "maximum", "all_reduce", [axis], rows, self.times)
+        self.add("loss", "exponentials, target", "all_reduce", [axis], 2 * rows, self.times)
+        data = [self.plan.data_axis]
+        self.add("loss", "sum", "all_reduce", data + batch_of_loss, 1)
+        self.add("loss", "weight", "all_reduce", data + batch_of_weight, 1)
+
+    def finish(self, axes):
+        split = [a for a, _ in self.plan.mesh if a in axes or a in self.state_axes]
+        self.add("norm", "sum of squares", "all_reduce", split, 1)
+        return self.terms
+
+    def vocabulary(self):
+        """(rows, whether tied)"""
+        roles = [self.architecture.role(p.name) for p in self.architecture.parameters]
+        table = next(p for p in self.architecture.parameters
+                     if self.architecture.role(p.name) == "vocabulary_rows")
+        return max(table.shape) if table.transposed else table.shape[0], \
+            "vocabulary_columns" not in roles
+
+    # Layouts ------------------------------------------------------------------
+
+    def sequence(self):
+        [t] = self.plan.axes
+        ways, a = self.plan.size(t), self.architecture
+        if formulas.attention_split(a, ways) != "kv":
+            raise UserError("closed form for kv heads that divide only")
+        b, s, h = self.samples([]), self.plan.sequence, a.hidden
+        stream = b * tile(s, ways) * h
+        again = self.plan.saved_input == "shard"
+        self.act("inputs", "all_gather", t, stream, 2 * a.layers)
+        self.act("outputs", "reduce_scatter", t, stream, 2 * a.layers)
+        self.act("cotangents of outputs", "all_gather", t, stream, 2 * a.layers)
+        self.act("cotangents of inputs", "reduce_scatter", t, stream, 2 * a.layers)
+        self.act("inputs again", "all_gather", t, stream, 2 * a.layers if again else 0)
+        self.act("embedding", "reduce_scatter", t, stream)
+        self.act("embedding, backward", "all_gather", t, stream)
+        self.act("head", "all_gather", t, stream, 2 if again else 1)
+        self.act("head, backward", "reduce_scatter", t, stream)
+        self.loss(t, b * s, [], [])
+        for p in a.parameters:
+            dims = [(d.size, d.ways) for d in formulas.dims_of(a, p, ways)]
+            if "wpe" in p.name and p.shape[0] == s:
+                dims = [(s, ways), (p.shape[1], 1)]
+            split = any(w > 1 for _, w in dims)
+            self.parameter(p.name, dims, [] if split else [t])
+        return self.finish({t})
+
+    def grid(self):
+        *deep, row, col = self.plan.axes
+        a, s = self.architecture, self.plan.sequence
+        rows, cols = self.plan.size(row), self.plan.size(col)
+        b = self.samples([*deep, row])
+
+        def value(sizes):  # of [b, s, sizes], the first split
+            return b * s * local(math.prod(sizes), sizes[0], cols)
+
+        def weight(w, name, gathers):
+            self.parameter(name, [(w.inputs[0], rows), (math.prod(w.inputs[1:]), 1),
+                                  (w.outputs[0], cols), (math.prod(w.outputs[1:]), 1)],
+                           deep, row, gathers)
+
+        for index in range(a.layers):
+            for weights, _ in layer(a):
+                x = value(weights[0].inputs)
+                self.act("inputs, forward and for dW", "all_gather", col, x, 2)
+                self.act("dX", "reduce_scatter", col, x)
+                for w in weights:
+                    weight(w, f"{w.name} {index}", 2)
+        vocabulary, tied = self.vocabulary()
+        if tied:
+            weight(Weight("", [vocabulary], [a.hidden]), "table", 2)
+            self.act("logits", "reduce_scatter", col, value([vocabulary]))
+            self.act("cotangent of logits", "all_gather", col, value([vocabulary]))
+        else:
+            weight(Weight("", [vocabulary], [a.hidden]), "table", 1)
+            weight(Weight("", [a.hidden], [vocabulary]), "head", 2)
+            self.act("head input", "all_gather", col, value([a.hidden]), 2)
+            self.act("head dX", "reduce_scatter", col, value([a.hidden]))
+        self.norms(col, b * s)
+        self.loss(col, b * s, [*deep, row], [*deep, row])
+        for name, elements, split, _ in vectors(a):
+            self.parameter(name, [(split, cols), (elements // split, 1)], [*deep, row])
+        return self.finish({row, col})
+
+    def cube(self):
+        i, j, k = self.plan.axes
+        a, s = self.architecture, self.plan.sequence
+        q = {axis: self.plan.size(axis) for axis in self.plan.axes}
+        outer, inner = self.samples([i, j]), self.samples([i, k])
+
+        def value(sizes, is_outer):
+            batch, ways = (outer, q[k]) if is_outer else (inner, q[j])
+            return batch * s * local(math.prod(sizes), sizes[0], ways)
+
+        def weight(w, name, from_hidden):
+            sides = [w.inputs, w.outputs]
+            ways = [q[k], q[j]] if from_hidden else [q[j], q[k]]
+            # Gathered along the inputs, unless they do not divide.
+            for at in (0, 1, 0):
+                size, more = sides[at][0], ways[at] * q[i]
+                if ways[at] == 1 or tile(size, ways[at]) == q[i] * tile(size, more):
+                    break
+            ways[at] *= q[i]
+            self.parameter(name, [(sides[0][0], ways[0]), (math.prod(sides[0][1:]), 1),
+                                  (sides[1][0], ways[1]), (math.prod(sides[1][1:]), 1)],
+                           [], i, 1)
+
+        def products(weights, from_hidden, name):
+            x_axis, y_axis = (j, k) if from_hidden else (k, j)
+            x = value(weights[0].inputs, from_hidden)
+            self.act("X", "all_gather", x_axis, x)
+            self.act("dX", "reduce_scatter", x_axis, x)
+            for w in weights:
+                y = value(w.outputs, not from_hidden)
+                self.act("Y", "reduce_scatter", y_axis, y)
+                self.act("dY", "all_gather", y_axis, y)
+                if name:
+                    weight(w, f"{w.name} {name}", from_hidden)
+
+        for index in range(a.layers):
+            for weights, from_hidden in layer(a):
+                products(weights, from_hidden, str(index))
+        vocabulary, tied = self.vocabulary()
+        table = Weight("table", [vocabulary], [a.hidden])
+        embedded = value([a.hidden], True)
+        self.act("embedding", "reduce_scatter", j, embedded)
+        self.act("embedding, backward", "all_gather", j, embedded)
+        weight(table, "table", False)
+        products([Weight("head", [a.hidden], [vocabulary])], True, "" if tied else "0")
+        self.norms(k, outer * s)
+        self.loss(j, inner * s, [i, k], [i])
+        for name, elements, split, hidden in vectors(a):
+            self.parameter(name, [(split, q[k] if hidden else q[j]), (elements // split, 1)],
+                           [i, j] if hidden else [i, k])
+        return self.finish({i, j, k})
+
+
+def terms_of(architecture, plan):
+    if len(plan.axes) != AXES[plan.layout]:
+        raise UserError(f"layout {plan.layout} has {AXES[plan.layout]} axes")
+    total = Sum(architecture, plan)
+    return {"sp": total.sequence, "2d": total.grid, "2.5d": total.grid,
+            "3d": total.cube}[plan.layout]()
+
+
+def sent_bytes(architecture, plan):
+    """The sum over all ranks, by purpose."""
+    sums = dict.fromkeys(formulas.PURPOSES, 0)
+    for term in terms_of(architecture, plan):
+        groups = plan.ranks // term.group
+        sums[term.purpose] += groups * sum(term.sent(m) for m in range(term.group))
+    return sums
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--layout", choices=list(AXES), required=True)
+    parser.add_argument("--mesh", required=True, help="data=2,row=2,col=2, slowest axis first")
+    parser.add_argument("--axes", required=True, help="of the layout, e.g. row,col")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--sequence", type=int, default=96)
+    parser.add_argument("--microbatches", type=int, default=1)
+    parser.add_argument("--zero", type=int, choices=[0, 1], default=0)
+    parser.add_argument("--saved-input", choices=["shard", "full"], default="shard")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    try:
+        architecture = formulas.read_architecture(args.model)
+        plan = TensorPlan(formulas.parse_mesh(args.mesh), args.batch, args.sequence,
+                          args.microbatches, args.zero, layout=args.layout,
+                          axes=tuple(args.axes.split(",")), saved_input=args.saved_input)
+        sums = sent_bytes(architecture, plan)
+    except (UserError, OSError, ValueError) as error:
+        print(f"formulas_tensor.py: error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(sums) if args.json else
+          "\n".join(f"{purpose:12} {sent:14}" for purpose, sent in sums.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

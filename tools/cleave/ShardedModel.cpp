@@ -1,0 +1,135 @@
+// Models with shardings of their own.
+
+#include "ShardedModel.h"
+
+#include "Command.h"
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/BoundaryAttrs.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+bool isSharded(ModuleOp module) {
+  return !module.getOps<dist::MeshOp>().empty();
+}
+
+static bool isTensor(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.hasStaticShape() &&
+         !llvm::is_contained(tensor.getShape(), 0);
+}
+
+/// Names and roles of the arguments or of the results.
+template <typename Set>
+static void describe(func::FuncOp func, const std::string &where,
+                     const char *kind, ArrayRef<Type> types, StringRef role,
+                     llvm::function_ref<DictionaryAttr(unsigned)> attrsOf,
+                     Set set) {
+  Builder builder(func.getContext());
+  llvm::StringSet<> names;
+  for (auto [index, type] : llvm::enumerate(types)) {
+    std::string what = (Twine(kind) + " " + Twine(index)).str();
+    if (!isTensor(type)) {
+      std::string found;
+      llvm::raw_string_ostream(found) << type;
+      throw Failure(BadUsage, where + what + " has type " + found +
+                                  "; expected a tensor whose sizes are known "
+                                  "and positive");
+    }
+    DictionaryAttr attrs = attrsOf(index);
+    auto name = attrs ? attrs.getAs<StringAttr>(nn::kNameAttr) : StringAttr();
+    if (!name) {
+      name = builder.getStringAttr(Twine(kind) + Twine(index));
+      set(index, nn::kNameAttr, name);
+    }
+    if (!names.insert(name.getValue()).second)
+      throw Failure(BadUsage, where + what + " '" + name.str() +
+                                  "' has the name of another");
+    if (!attrs || !attrs.get(nn::kRoleAttr))
+      set(index, nn::kRoleAttr, builder.getStringAttr(role));
+  }
+}
+
+void prepareSharded(ModuleOp module, const std::string &path,
+                    const Config &config) {
+  std::string where = "model '" + path + "'";
+  auto meshes = llvm::to_vector(module.getOps<dist::MeshOp>());
+  if (meshes.size() != 1)
+    throw Failure(BadUsage, where + " has " + std::to_string(meshes.size()) +
+                                " meshes; expected one dist.mesh");
+  if (!config.mesh.sizes.empty() || !config.shard.empty())
+    throw Failure(BadUsage,
+                  where + " has a dist.mesh and is split as it says; leave "
+                          "mesh and [[shard]] out of the configuration, or "
+                          "take dist.mesh and dist.sharding out of the model");
+  func::FuncOp func;
+  for (Operation &op : *module.getBody()) {
+    if (isa<dist::MeshOp>(op))
+      continue;
+    auto found = dyn_cast<func::FuncOp>(op);
+    if (!found || found.isDeclaration() || func)
+      throw Failure(BadUsage, where + " has " +
+                                  (found ? "a function @" + found.getName().str()
+                                         : "an operation " +
+                                               op.getName().getStringRef().str()) +
+                                  (func ? " beside @" + func.getName().str()
+                                        : std::string()) +
+                                  "; expected a dist.mesh and one function "
+                                  "with a body");
+    func = found;
+  }
+  if (!func)
+    throw Failure(BadUsage, where + " has no function");
+  where += ", @" + func.getName().str() + ": ";
+  if (!func.getBody().hasOneBlock())
+    throw Failure(BadUsage, where + "has several blocks; expected one");
+  BoundaryAttrs boundary(func);
+  describe(func, where, "argument", func.getArgumentTypes(), "input",
+           [&](unsigned i) { return func.getArgAttrDict(i); },
+           [&](unsigned i, StringRef name, Attribute value) {
+             boundary.setArgument(i, name, value);
+           });
+  describe(func, where, "result", func.getResultTypes(), "output",
+           [&](unsigned i) { return func.getResultAttrDict(i); },
+           [&](unsigned i, StringRef name, Attribute value) {
+             boundary.setResult(i, name, value);
+           });
+  boundary.apply();
+  func.setName(nn::kForwardFunc);
+}
+
+Mesh meshOf(ModuleOp module, const Mesh &other) {
+  if (!isSharded(module))
+    return other;
+  Mesh mesh;
+  dist::MeshOp op = *module.getOps<dist::MeshOp>().begin();
+  for (dist::MeshAxisAttr axis : op.getMesh().getAxes())
+    mesh.axes.emplace_back(axis.getName().str(), axis.getSize());
+  return mesh;
+}
+
+void removeShardings(ModuleOp module) {
+  for (dist::MeshOp mesh : llvm::to_vector(module.getOps<dist::MeshOp>()))
+    mesh.erase();
+  module.walk([](dist::ConstrainOp constrain) {
+    constrain.replaceAllUsesWith(constrain.getInput());
+    constrain.erase();
+  });
+  for (auto func : module.getOps<func::FuncOp>()) {
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      func.removeArgAttr(i, dist::kShardingAttrName);
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      func.removeResultAttr(
+          i, StringAttr::get(func.getContext(), dist::kShardingAttrName));
+    func.walk([](Operation *op) { op->removeAttr(dist::kShardingAttrName); });
+  }
+}
+
+} // namespace cleave::driver
