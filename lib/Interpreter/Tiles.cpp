@@ -79,12 +79,17 @@ Assembled cleave::assembleTensor(const RankTensors &tiles,
       Tensor total = tiles[group.front()];
       for (int64_t rank : group.drop_front())
         for (int64_t i = 0; i < total.size(); ++i) {
-          double a = total.floats[i], b = tiles[rank].floats[i];
-          switch (sharding.getPartialKind()) {
-          case dist::ReduceKind::Sum: total.floats[i] = a + b; break;
-          case dist::ReduceKind::Max: total.floats[i] = std::max(a, b); break;
-          case dist::ReduceKind::Min: total.floats[i] = std::min(a, b); break;
-          }
+          auto combine = [&](auto &a, auto b) {
+            switch (sharding.getPartialKind()) {
+            case dist::ReduceKind::Sum: a += b; break;
+            case dist::ReduceKind::Max: a = std::max(a, b); break;
+            case dist::ReduceKind::Min: a = std::min(a, b); break;
+            }
+          };
+          if (total.isFloat())
+            combine(total.floats[i], tiles[rank].floats[i]);
+          else
+            combine(total.ints[i], tiles[rank].ints[i]);
         }
       for (int64_t rank : group)
         reduced[rank] = total;

@@ -24,16 +24,18 @@ TEST_P(RandomPrograms, AgreeWithOneDevice) {
   constexpr int64_t kCases = 1000;
   TestContext test;
   Runner runner(&test.context);
-  for (int64_t number = GetParam() * kCases; number < (GetParam() + 1) * kCases; ++number) {
+  for (int64_t number = GetParam() * kCases; number < (GetParam() + 1) * kCases;
+       ++number) {
     uint64_t seed = caseSeed(kSeed, number);
     OwningOpRef<ModuleOp> program = Generator(&test.context, seed).run();
     Outcome outcome = runner.run(*program, seed);
     if (outcome)
       continue;
-    std::string path = testing::TempDir() + "case-" + std::to_string(number) + ".mlir";
+    std::string path =
+        testing::TempDir() + "case-" + std::to_string(number) + ".mlir";
     reportShrunk(*program, seed, runner, outcome, path);
-    FAIL() << "case " << number << ", written to " << path << ": " << name(outcome.kind).str()
-           << ": " << outcome.message;
+    FAIL() << "case " << number << ", written to " << path << ": "
+           << name(outcome.kind).str() << ": " << outcome.message;
   }
 }
 
@@ -66,7 +68,8 @@ TEST_P(PlantedBug, IsFound) {
   RecordProperty("comparison", std::to_string(comparison.number));
 }
 
-INSTANTIATE_TEST_SUITE_P(Planted, PlantedBug, testing::Range<size_t>(0, plantedBugs().size()),
+INSTANTIATE_TEST_SUITE_P(Planted, PlantedBug,
+                         testing::Range<size_t>(0, plantedBugs().size()),
                          [](const testing::TestParamInfo<size_t> &info) {
                            std::string name = plantedBugs()[info.param].name;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -79,8 +82,10 @@ TEST(PlantedBugs, MostAreRefusedByTheProof) {
   // Bugs of which values of the right kind come out are for the comparison.
   for (const char *name :
        {"lost-all-reduce", "wrong-axis", "max-for-sum", "slice-before-reduce",
-        "keep-first-dropped", "reduce-after-non-linear", "partial-twice", "needed-whole"}) {
-    const Bug *bug = llvm::find_if(plantedBugs(), [&](const Bug &b) { return b.name == StringRef(name); });
+        "keep-first-dropped", "reduce-after-non-linear", "partial-twice",
+        "needed-whole"}) {
+    const Bug *bug = llvm::find_if(
+        plantedBugs(), [&](const Bug &b) { return b.name == StringRef(name); });
     ASSERT_NE(bug, plantedBugs().end()) << name;
     EXPECT_GE(huntBug(*bug, proving, kSeed, 200).number, 0) << name;
   }
@@ -91,8 +96,9 @@ TEST(PlantedBugs, MostAreRefusedByTheProof) {
 TEST(Shrinking, LeavesWhatFails) {
   TestContext test;
   Runner runner(&test.context, /*prove=*/false);
-  const Bug *bug = llvm::find_if(
-      plantedBugs(), [](const Bug &b) { return b.name == StringRef("lost-all-reduce"); });
+  const Bug *bug = llvm::find_if(plantedBugs(), [](const Bug &b) {
+    return b.name == StringRef("lost-all-reduce");
+  });
   int64_t tried = 0;
   for (int64_t number = 0; number < 100 && tried < 5; ++number) {
     uint64_t seed = caseSeed(kSeed, number);
@@ -102,13 +108,17 @@ TEST(Shrinking, LeavesWhatFails) {
       continue;
     ++tried;
     OwningOpRef<ModuleOp> small = shrink(*program, [&](ModuleOp candidate) {
-      return runner.run(candidate, seed, nullptr, bug).kind == Outcome::WrongResult;
+      return runner.run(candidate, seed, nullptr, bug).kind ==
+             Outcome::WrongResult;
     });
     std::string text;
     llvm::raw_string_ostream(text) << *small;
-    OwningOpRef<ModuleOp> parsed = parseSourceString<ModuleOp>(text, &test.context);
+    OwningOpRef<ModuleOp> parsed =
+        parseSourceString<ModuleOp>(text, &test.context);
     ASSERT_TRUE(parsed) << text;
-    EXPECT_EQ(runner.run(*parsed, seed, nullptr, bug).kind, Outcome::WrongResult) << text;
+    EXPECT_EQ(runner.run(*parsed, seed, nullptr, bug).kind,
+              Outcome::WrongResult)
+        << text;
     int64_t ops = 0;
     (*parsed->getOps<func::FuncOp>().begin()).walk([&](Operation *) { ++ops; });
     EXPECT_LE(ops, 4) << text; // the function, its return, and two operations

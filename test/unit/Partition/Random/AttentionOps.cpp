@@ -12,10 +12,12 @@ namespace {
 bool attention(Generator &g) {
   Entry query = g.any(2, 5);
   query = g.tamed(g.reshaped(query, 5), 10);
-  int64_t b = query.shape()[0], s = query.shape()[1], n = query.shape()[2], h = query.shape()[3],
-          d = query.shape()[4];
-  int64_t t = g.random.chance(1, 2) ? s : g.size(), e = g.random.chance(1, 2) ? d : g.size();
-  if (b * t * n * std::max(d, e) > g.kMaxElements || b * s * n * h * std::max(t, e) > 2 * g.kMaxElements)
+  int64_t b = query.shape()[0], s = query.shape()[1], n = query.shape()[2],
+          h = query.shape()[3], d = query.shape()[4];
+  int64_t t = g.random.chance(1, 2) ? s : g.size(),
+          e = g.random.chance(1, 2) ? d : g.size();
+  if (b * t * n * std::max(d, e) > g.kMaxElements ||
+      b * s * n * h * std::max(t, e) > 2 * g.kMaxElements)
     return false;
   Entry key = g.tamed(g.like(g.floats({b, t, n, d})), 10);
   Entry value = g.like(g.floats({b, t, n, e}), 1e4);
@@ -47,16 +49,19 @@ bool attention(Generator &g) {
     bias = g.tamed(g.like(g.floats(shape)), 4).value;
   }
   auto output = g.floats({b, s, n, h, e}), lse = g.floats({b, n, h, s});
-  auto op = nn::AttentionOp::create(g.b, g.loc, TypeRange{output, lse}, query.value, key.value,
-                                    value.value, qPositions, kPositions, keyMask, bias,
-                                    APFloat(scale), causal);
+  auto op = nn::AttentionOp::create(
+      g.b, g.loc, TypeRange{output, lse}, query.value, key.value, value.value,
+      qPositions, kPositions, keyMask, bias, APFloat(scale), causal);
   g.give(op.getResult(), value.bound, false);
   if (g.random.chance(2, 3)) {
     Entry cotangent = g.like(output, 1e4);
     auto grad = nn::AttentionGradOp::create(
-        g.b, g.loc, TypeRange{query.value.getType(), key.value.getType(), value.value.getType()},
-        cotangent.value, query.value, key.value, value.value, op.getResult(), op.getLse(),
-        qPositions, kPositions, keyMask, bias, APFloat(scale), causal);
+        g.b, g.loc,
+        TypeRange{query.value.getType(), key.value.getType(),
+                  value.value.getType()},
+        cotangent.value, query.value, key.value, value.value, op.getResult(),
+        op.getLse(), qPositions, kPositions, keyMask, bias, APFloat(scale),
+        causal);
     double bound = 100 * cotangent.bound * value.bound;
     for (Value result : grad->getResults())
       g.give(result, bound, false);
@@ -75,15 +80,18 @@ bool rotary(Generator &g) {
   SmallVector<int64_t> shape(x.shape());
   if (shape.back() % 2) {
     // Rows of even length: the tensor twice.
-    x.value = nn::ConcatOp::create(g.b, g.loc, ValueRange{x.value, x.value}, shape.size() - 1);
+    x.value = nn::ConcatOp::create(g.b, g.loc, ValueRange{x.value, x.value},
+                                   shape.size() - 1);
     shape.back() *= 2;
   }
   SmallVector<int64_t> angles = {shape[1], shape.back() / 2};
   if (g.random.chance(1, 2))
     angles.insert(angles.begin(), shape[0]);
-  Entry cos = g.like(g.floats(angles), 100), sin = g.like(g.floats(angles), 100);
-  g.give(nn::RotaryOp::create(g.b, g.loc, x.value.getType(), x.value, cos.value, sin.value,
-                              g.random.chance(1, 2), g.random.chance(1, 2)),
+  Entry cos = g.like(g.floats(angles), 100),
+        sin = g.like(g.floats(angles), 100);
+  g.give(nn::RotaryOp::create(g.b, g.loc, x.value.getType(), x.value, cos.value,
+                              sin.value, g.random.chance(1, 2),
+                              g.random.chance(1, 2)),
          x.bound * (cos.bound + sin.bound), x.exact && cos.exact && sin.exact);
   return true;
 }

@@ -16,7 +16,8 @@ using namespace cleave::random;
 namespace {
 
 /// Applies `change` to every operation of the kind; true where one changed.
-template <typename Op> bool forEach(ModuleOp module, llvm::function_ref<bool(Op)> change) {
+template <typename Op>
+bool forEach(ModuleOp module, llvm::function_ref<bool(Op)> change) {
   SmallVector<Op> ops;
   module.walk([&](Op op) { ops.push_back(op); });
   bool any = false;
@@ -60,7 +61,8 @@ bool offsetByOne(ModuleOp module) {
 bool offsetForgotten(ModuleOp module) {
   return forEach<TileOffsetOp>(module, [](TileOffsetOp op) {
     OpBuilder builder(op);
-    op.replaceAllUsesWith(nn::createSplat(builder, op.getLoc(), op.getType(), 0));
+    op.replaceAllUsesWith(
+        nn::createSplat(builder, op.getLoc(), op.getType(), 0));
     op.erase();
     return true;
   });
@@ -116,10 +118,12 @@ bool sliceBeforeReduce(ModuleOp module) {
     OpBuilder builder(op);
     Value slice = dist::SliceOp::create(
         builder, op.getLoc(), op->getResult(0).getType(), op->getOperand(0),
-        builder.getI64IntegerAttr(op.getDims()[0]), op.getMeshAttr(), op.getAxesAttr());
-    auto reduce = AllReduceOp::create(builder, op.getLoc(), TypeRange{slice.getType()},
-                                      op.getKindAttr(), ValueRange{slice}, op.getMeshAttr(),
-                                      op.getAxesAttr(), op.getPurposeAttr());
+        builder.getI64IntegerAttr(op.getDims()[0]), op.getMeshAttr(),
+        op.getAxesAttr());
+    auto reduce = AllReduceOp::create(
+        builder, op.getLoc(), TypeRange{slice.getType()}, op.getKindAttr(),
+        ValueRange{slice}, op.getMeshAttr(), op.getAxesAttr(),
+        op.getPurposeAttr());
     op->replaceAllUsesWith(reduce);
     op.erase();
     return true;
@@ -133,11 +137,13 @@ bool keepFirstDropped(ModuleOp module) {
 /// f(sum of addends) becomes sum of f(addends).
 bool reduceAfterNonLinear(ModuleOp module) {
   return forEach<AllReduceOp>(module, [](AllReduceOp op) {
-    if (op.getKind() != ReduceKind::Sum || op->getNumOperands() != 1 || !op->hasOneUse())
+    if (op.getKind() != ReduceKind::Sum || op->getNumOperands() != 1 ||
+        !op->hasOneUse())
       return false;
     Operation *reader = *op->user_begin();
     auto rule = dyn_cast<ShardingRuleInterface>(reader);
-    if (!rule || reader->getNumOperands() != 1 || reader->getNumResults() != 1 ||
+    if (!rule || reader->getNumOperands() != 1 ||
+        reader->getNumResults() != 1 ||
         !rule.getShardingRule().linear.empty() ||
         reader->getResult(0).getType() != op->getResult(0).getType())
       return false;
@@ -169,11 +175,13 @@ bool partialTwice(ModuleOp module) {
       layout.partial = AxisSet(1) << axis;
       layout.kind = ReduceKind::Sum;
       Builder builder(op.getContext());
-      op->setAttr(kShardingAttrName, builder.getArrayAttr({mesh->sharding(layout)}));
-      op->setAttr(kPlanAttrName,
-                  builder.getDictionaryAttr(
-                      {builder.getNamedAttr("carry", mesh->list(layout.partial)),
-                       builder.getNamedAttr("factors", plan.get("factors"))}));
+      op->setAttr(kShardingAttrName,
+                  builder.getArrayAttr({mesh->sharding(layout)}));
+      op->setAttr(
+          kPlanAttrName,
+          builder.getDictionaryAttr(
+              {builder.getNamedAttr("carry", mesh->list(layout.partial)),
+               builder.getNamedAttr("factors", plan.get("factors"))}));
       return true;
     }
     return false;
@@ -213,7 +221,8 @@ bool staleLayout(ModuleOp module) {
 // Padding
 //===----------------------------------------------------------------------===//
 
-bool forEachMask(ModuleOp module, llvm::function_ref<bool(arith::SelectOp)> change) {
+bool forEachMask(ModuleOp module,
+                 llvm::function_ref<bool(arith::SelectOp)> change) {
   return forEach<arith::SelectOp>(module, [&](arith::SelectOp op) {
     return op->hasAttr(kPadMaskAttrName) && change(op);
   });
@@ -231,8 +240,9 @@ bool padUnmasked(ModuleOp module) {
 bool wrongIdentity(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     OpBuilder builder(op);
-    Value identity = nn::createSplat(builder, op.getLoc(), cast<RankedTensorType>(op.getType()),
-                                     partition::isZeroConstant(op.getFalseValue()));
+    Value identity = nn::createSplat(
+        builder, op.getLoc(), cast<RankedTensorType>(op.getType()),
+        partition::isZeroConstant(op.getFalseValue()));
     op.getFalseValueMutable().assign(identity);
     return true;
   });
@@ -250,14 +260,15 @@ bool neededWhole(ModuleOp module) {
       return;
     ShardingRule rule = partition::ruleOf(op);
     SmallVector<Attribute> factors(plan.getAs<ArrayAttr>("factors").getValue());
-    AxisSet used = setOf(mesh->decompose(plan.getAs<AxisListAttr>("carry").getAxes()));
+    AxisSet used =
+        setOf(mesh->decompose(plan.getAs<AxisListAttr>("carry").getAxes()));
     for (Attribute axes : factors)
       used |= setOf(mesh->decompose(cast<AxisListAttr>(axes).getAxes()));
     // Movements have shapes in their attributes, which would not fit.
     for (auto [factor, info] : llvm::enumerate(rule.factors))
       for (Axis axis = 0; axis < mesh->count() && !rule.movement; ++axis) {
-        if (info.kind != FactorKind::NeedReplication || info.size % (2 * mesh->size(axis)) != 0 ||
-            contains(used, axis))
+        if (info.kind != FactorKind::NeedReplication ||
+            info.size % (2 * mesh->size(axis)) != 0 || contains(used, axis))
           continue;
         used |= AxisSet(1) << axis;
         factors[factor] = mesh->list(AxisSet(1) << axis);
@@ -265,10 +276,11 @@ bool neededWhole(ModuleOp module) {
         break;
       }
     Builder builder(op->getContext());
-    op->setAttr(kPlanAttrName, builder.getDictionaryAttr(
-                                   {builder.getNamedAttr("carry", plan.get("carry")),
-                                    builder.getNamedAttr("factors",
-                                                         builder.getArrayAttr(factors))}));
+    op->setAttr(
+        kPlanAttrName,
+        builder.getDictionaryAttr(
+            {builder.getNamedAttr("carry", plan.get("carry")),
+             builder.getNamedAttr("factors", builder.getArrayAttr(factors))}));
   });
   return any;
 }
@@ -277,43 +289,53 @@ bool neededWhole(ModuleOp module) {
 
 ArrayRef<Bug> cleave::random::plantedBugs() {
   static const Bug bugs[] = {
-      {"offset-axis-order", "a tile's offset counts its axes in the wrong order",
-       "dist-partition", offsetAxisOrder},
-      {"offset-by-one", "a tile's offset grows by one element too many per rank",
+      {"offset-axis-order",
+       "a tile's offset counts its axes in the wrong order", "dist-partition",
+       offsetAxisOrder},
+      {"offset-by-one",
+       "a tile's offset grows by one element too many per rank",
        "dist-partition", offsetByOne},
-      {"offset-forgotten", "local indices are taken for global ones", "dist-partition",
-       offsetForgotten},
-      {"slice-axis-order", "a slice counts its axes in the wrong order", "dist-partition",
-       sliceAxisOrder},
-      {"gather-axis-order", "a gather counts its axes in the wrong order", "dist-partition",
-       gatherAxisOrder},
-      {"lost-all-reduce", "addends are read as if they were the sum", "dist-partition",
-       lostAllReduce},
-      {"wrong-axis", "addends are summed over another axis", "dist-partition", wrongAxis},
-      {"max-for-sum", "the largest addend is taken for their sum", "dist-partition", maxForSum},
-      {"slice-before-reduce", "each rank takes its tile before the sum", "dist-partition",
-       sliceBeforeReduce},
-      {"keep-first-dropped", "all ranks add what one of them should", "dist-partition",
-       keepFirstDropped},
-      {"reduce-after-non-linear", "addends go through an operation that is not linear",
-       "dist-partition", reduceAfterNonLinear},
-      {"partial-twice", "a sum is taken for an addend of itself", "dist-plan-ops", partialTwice},
-      {"exchange-axis-order", "an all-to-all counts its axes in the wrong order",
-       "dist-partition", exchangeAxisOrder},
-      {"permutation-inverted", "tiles move from target to source", "dist-partition",
-       permutationInverted},
-      {"stale-layout", "a value is read as it lay before it was moved", "dist-partition",
-       staleLayout},
-      {"pad-unmasked", "padding enters a reduction", "dist-partition", padUnmasked},
-      {"wrong-identity", "padding is replaced by another operation's identity", "dist-partition",
-       wrongIdentity},
-      {"needed-whole", "a dimension that an operation needs whole is left split", "dist-plan-ops",
-       neededWhole},
+      {"offset-forgotten", "local indices are taken for global ones",
+       "dist-partition", offsetForgotten},
+      {"slice-axis-order", "a slice counts its axes in the wrong order",
+       "dist-partition", sliceAxisOrder},
+      {"gather-axis-order", "a gather counts its axes in the wrong order",
+       "dist-partition", gatherAxisOrder},
+      {"lost-all-reduce", "addends are read as if they were the sum",
+       "dist-partition", lostAllReduce},
+      {"wrong-axis", "addends are summed over another axis", "dist-partition",
+       wrongAxis},
+      {"max-for-sum", "the largest addend is taken for their sum",
+       "dist-partition", maxForSum},
+      {"slice-before-reduce", "each rank takes its tile before the sum",
+       "dist-partition", sliceBeforeReduce},
+      {"keep-first-dropped", "all ranks add what one of them should",
+       "dist-partition", keepFirstDropped},
+      {"reduce-after-non-linear",
+       "addends go through an operation that is not linear", "dist-partition",
+       reduceAfterNonLinear},
+      {"partial-twice", "a sum is taken for an addend of itself",
+       "dist-plan-ops", partialTwice},
+      {"exchange-axis-order",
+       "an all-to-all counts its axes in the wrong order", "dist-partition",
+       exchangeAxisOrder},
+      {"permutation-inverted", "tiles move from target to source",
+       "dist-partition", permutationInverted},
+      {"stale-layout", "a value is read as it lay before it was moved",
+       "dist-partition", staleLayout},
+      {"pad-unmasked", "padding enters a reduction", "dist-partition",
+       padUnmasked},
+      {"wrong-identity", "padding is replaced by another operation's identity",
+       "dist-partition", wrongIdentity},
+      {"needed-whole",
+       "a dimension that an operation needs whole is left split",
+       "dist-plan-ops", neededWhole},
   };
   return bugs;
 }
 
-Found cleave::random::huntBug(const Bug &bug, Runner &runner, uint64_t seed, int64_t cases) {
+Found cleave::random::huntBug(const Bug &bug, Runner &runner, uint64_t seed,
+                              int64_t cases) {
   for (int64_t number = 0; number < cases; ++number) {
     uint64_t own = caseSeed(seed, number);
     bool planted = false;

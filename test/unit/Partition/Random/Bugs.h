@@ -9,8 +9,8 @@ namespace cleave::random {
 
 llvm::ArrayRef<Bug> plantedBugs();
 
-/// Runs random programs until one shows the bug. With a runner that proves, only
-/// what the proof refuses counts.
+/// Runs random programs until one shows the bug. With a runner that proves,
+/// only what the proof refuses counts.
 struct Found {
   int64_t number = -1; // of the case
   Outcome outcome;

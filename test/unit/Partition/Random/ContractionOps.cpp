@@ -66,12 +66,13 @@ bool einsum(Generator &g) {
     equation = rhs + "," + lhs + "->" + result;
     std::swap(left, right);
   }
-  g.give(nn::EinsumOp::create(g.b, g.loc, equation, left, right), bound, x.exact && y.exact);
+  g.give(nn::EinsumOp::create(g.b, g.loc, equation, left, right), bound,
+         x.exact && y.exact);
   return true;
 }
 
 template <nn::Combiner combiner> bool reduce(Generator &g) {
-  Entry x = g.any(1, 5);
+  Entry x = combiner == nn::Combiner::Sum ? g.any(1, 5) : g.anyKind(1, 5);
   SmallVector<int64_t> dims;
   int64_t terms = 1;
   for (int64_t dim = 0; dim < x.rank(); ++dim)
@@ -84,7 +85,8 @@ template <nn::Combiner combiner> bool reduce(Generator &g) {
   double bound = combiner == nn::Combiner::Sum ? x.bound * terms : x.bound;
   if (bound > g.kMaxBound)
     return false;
-  g.give(nn::ReduceOp::create(g.b, g.loc, combiner, x.value, g.b.getDenseI64ArrayAttr(dims)),
+  g.give(nn::ReduceOp::create(g.b, g.loc, combiner, x.value,
+                              g.b.getDenseI64ArrayAttr(dims)),
          bound, x.exact);
   return true;
 }
@@ -95,7 +97,8 @@ Entry indices(Generator &g, ArrayRef<int64_t> shape) {
 }
 
 bool gather(Generator &g) {
-  Entry table = g.any(1, 4);
+  Entry table =
+      g.random.chance(1, 6) ? g.like(g.ints(g.shape(1, 3))) : g.any(1, 4);
   int64_t dim = g.random.below(table.rank());
   SmallVector<int64_t> shape = g.shape(0, 2);
   int64_t count = table.type().getNumElements() / table.shape()[dim];
@@ -104,7 +107,8 @@ bool gather(Generator &g) {
   if (count > 2 * g.kMaxElements)
     return false;
   Value at = indices(g, shape).value;
-  g.give(nn::GatherOp::create(g.b, g.loc, table.value, at, dim), table.bound, table.exact);
+  g.give(nn::GatherOp::create(g.b, g.loc, table.value, at, dim), table.bound,
+         table.exact);
   return true;
 }
 
@@ -112,28 +116,33 @@ bool scatterAdd(Generator &g) {
   Entry updates = g.any(1, 4);
   // The dimensions of the updates from `dim` on that are indices.
   int64_t dim = g.random.below(updates.rank());
-  int64_t count = g.random.between(0, std::min<int64_t>(2, updates.rank() - dim));
-  SmallVector<int64_t> at(updates.shape().slice(dim, count)), table(updates.shape().take_front(dim));
+  int64_t count =
+      g.random.between(0, std::min<int64_t>(2, updates.rank() - dim));
+  SmallVector<int64_t> at(updates.shape().slice(dim, count)),
+      table(updates.shape().take_front(dim));
   table.push_back(g.size());
   llvm::append_range(table, updates.shape().drop_front(dim + count));
   int64_t terms = 1;
   for (int64_t extent : at)
     terms *= extent;
   RankedTensorType type = g.floats(table);
-  if (updates.bound * terms > g.kMaxBound || type.getNumElements() > 2 * g.kMaxElements ||
-      table.size() > 5)
+  if (updates.bound * terms > g.kMaxBound ||
+      type.getNumElements() > 2 * g.kMaxElements || table.size() > 5)
     return false;
-  g.give(nn::ScatterAddOp::create(g.b, g.loc, type, indices(g, at).value, updates.value, dim),
+  g.give(nn::ScatterAddOp::create(g.b, g.loc, type, indices(g, at).value,
+                                  updates.value, dim),
          updates.bound * terms, updates.exact);
   return true;
 }
 
 bool argmax(Generator &g) {
-  Entry x = g.anyExact(1, 4);
+  Entry x =
+      g.random.chance(1, 6) ? g.like(g.ints(g.shape(1, 4))) : g.anyExact(1, 4);
   int64_t dim = g.random.below(x.rank());
   SmallVector<int64_t> shape(x.shape());
   shape.erase(shape.begin() + dim);
-  g.give(nn::ArgMaxOp::create(g.b, g.loc, g.ints(shape), x.value, dim), x.shape()[dim], true);
+  g.give(nn::ArgMaxOp::create(g.b, g.loc, g.ints(shape), x.value, dim),
+         x.shape()[dim], true);
   return true;
 }
 

@@ -16,16 +16,21 @@ namespace {
 
 StringRef nameOf(FactorKind kind) {
   switch (kind) {
-  case FactorKind::PassThrough: return "pass-through";
-  case FactorKind::Reduction: return "reduction";
-  case FactorKind::NeedReplication: return "whole";
-  case FactorKind::Permutation: return "permutation";
+  case FactorKind::PassThrough:
+    return "pass-through";
+  case FactorKind::Reduction:
+    return "reduction";
+  case FactorKind::NeedReplication:
+    return "whole";
+  case FactorKind::Permutation:
+    return "permutation";
   }
   llvm_unreachable("unknown kind");
 }
 
 StringRef nameOf(Coverage::Column column) {
-  static constexpr StringRef names[] = {"uneven", "sub-axis", "partial", "multi-user"};
+  static constexpr StringRef names[] = {"uneven", "sub-axis", "partial",
+                                        "multi-user"};
   return names[column];
 }
 
@@ -40,11 +45,13 @@ std::string ruleName(Operation *op, const ShardingRule &rule) {
     return "elementwise";
   if (rule.linear.size() == 2)
     return "elementwise, product";
-  return rule.linear[0].size() == 2 ? "elementwise, sum" : "elementwise, linear";
+  return rule.linear[0].size() == 2 ? "elementwise, sum"
+                                    : "elementwise, linear";
 }
 
 bool isPart(const MeshAxes &mesh, ArrayRef<Axis> axes) {
-  return llvm::any_of(mesh.list(axes).getAxes(), [](AxisRefAttr ref) { return !ref.isWhole(); });
+  return llvm::any_of(mesh.list(axes).getAxes(),
+                      [](AxisRefAttr ref) { return !ref.isWhole(); });
 }
 
 } // namespace
@@ -56,7 +63,8 @@ void Coverage::add(ModuleOp module) {
   auto func = *module.getOps<mlir::func::FuncOp>().begin();
   llvm::DenseMap<Value, Layout> layouts;
   for (auto [index, argument] : llvm::enumerate(func.getArguments()))
-    if (auto given = func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName))
+    if (auto given =
+            func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName))
       layouts[argument] = mesh->layout(given);
   // A case counts once in a cell.
   std::set<std::tuple<std::string, std::string, Column>> seen;
@@ -75,7 +83,8 @@ void Coverage::add(ModuleOp module) {
     ShardingRule rule = partition::ruleOf(&op);
     std::string name = ruleName(&op, rule);
     auto factors = plan.getAs<ArrayAttr>("factors");
-    bool manyUsers = false, partial = !plan.getAs<AxisListAttr>("carry").getAxes().empty();
+    bool manyUsers = false,
+         partial = !plan.getAs<AxisListAttr>("carry").getAxes().empty();
     auto look = [&](Value value) {
       manyUsers |= !value.use_empty() && !value.hasOneUse();
       auto it = layouts.find(value);
@@ -89,17 +98,20 @@ void Coverage::add(ModuleOp module) {
       if (factor.size == 1)
         continue;
       SmallVector<Axes> splits;
-      splits.push_back(mesh->decompose(cast<AxisListAttr>(factors[number]).getAxes()));
+      splits.push_back(
+          mesh->decompose(cast<AxisListAttr>(factors[number]).getAxes()));
       // What must be whole may have come in split, and gone out again.
       auto addTensor = [&](Value value, const TensorFactors &dims) {
         auto it = layouts.find(value);
         if (it == layouts.end())
           return;
         for (auto [dim, made] : llvm::enumerate(dims))
-          if (llvm::is_contained(made, int64_t(number)) && !it->second.dims[dim].empty())
+          if (llvm::is_contained(made, int64_t(number)) &&
+              !it->second.dims[dim].empty())
             splits.push_back(it->second.dims[dim]);
       };
-      for (auto [operand, dims] : llvm::zip_equal(op.getOperands(), rule.operands))
+      for (auto [operand, dims] :
+           llvm::zip_equal(op.getOperands(), rule.operands))
         addTensor(operand, dims);
       for (auto [result, dims] : llvm::zip_equal(op.getResults(), rule.results))
         addTensor(result, dims);
@@ -142,12 +154,15 @@ std::string Coverage::missing(MLIRContext *context, int64_t least) const {
   for (const auto &[key, counts] : cells)
     for (int column = 0; column < Columns; ++column) {
       if (counts[column] < least)
-        out << key.first << ", " << key.second << ", " << nameOf(Column(column)) << ": "
-            << counts[column] << " cases, expected at least " << least << "\n";
+        out << key.first << ", " << key.second << ", " << nameOf(Column(column))
+            << ": " << counts[column] << " cases, expected at least " << least
+            << "\n";
     }
-  for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("nn"))
+  for (RegisteredOperationName name :
+       context->getRegisteredOperationsByDialect("nn"))
     if (name.hasInterface<ShardingRuleInterface>() &&
         !operations.count(name.getStringRef().str()))
-      out << name.getStringRef() << " has a sharding rule and came up in no case\n";
+      out << name.getStringRef()
+          << " has a sharding rule and came up in no case\n";
   return text;
 }

@@ -27,7 +27,8 @@ public:
   std::string missing(mlir::MLIRContext *context, int64_t least) const;
 
 private:
-  std::map<std::pair<std::string, std::string>, std::array<int64_t, Columns>> cells;
+  std::map<std::pair<std::string, std::string>, std::array<int64_t, Columns>>
+      cells;
   std::set<std::string> operations;
 };
 

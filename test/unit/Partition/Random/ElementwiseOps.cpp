@@ -12,7 +12,8 @@ template <typename Op> bool addition(Generator &g) {
   Entry x = g.any(), y = g.like(x.type());
   if (x.bound + y.bound > g.kMaxBound)
     return false;
-  g.give(Op::create(g.b, g.loc, x.value, y.value), x.bound + y.bound, x.exact && y.exact);
+  g.give(Op::create(g.b, g.loc, x.value, y.value), x.bound + y.bound,
+         x.exact && y.exact);
   return true;
 }
 
@@ -71,14 +72,15 @@ bool smooth(Generator &g) {
   case 3:
   case 7:
     g.give(nn::GeluOp::create(g.b, g.loc, x.value.getType(),
-                              g.random.chance(1, 2) ? nn::GeluKind::Tanh : nn::GeluKind::Erf,
+                              g.random.chance(1, 2) ? nn::GeluKind::Tanh
+                                                    : nn::GeluKind::Erf,
                               x.value),
            x.bound, false);
     return true;
   case 4: {
     Value one = nn::createSplat(g.b, g.loc, x.type(), 1);
-    Value least = arith::AddFOp::create(g.b, g.loc, one,
-                                        math::AbsFOp::create(g.b, g.loc, x.value).getResult());
+    Value least = arith::AddFOp::create(
+        g.b, g.loc, one, math::AbsFOp::create(g.b, g.loc, x.value).getResult());
     g.give(math::LogOp::create(g.b, g.loc, least), x.bound, false);
     return true;
   }
@@ -87,8 +89,8 @@ bool smooth(Generator &g) {
     return true;
   default: {
     Entry y = g.tamed(g.like(x.type()), 20);
-    g.give(nn::GeluGradOp::create(g.b, g.loc, x.value.getType(), nn::GeluKind::Tanh, x.value,
-                                  y.value),
+    g.give(nn::GeluGradOp::create(g.b, g.loc, x.value.getType(),
+                                  nn::GeluKind::Tanh, x.value, y.value),
            2 * x.bound, false);
     return true;
   }
@@ -105,12 +107,14 @@ bool choice(Generator &g) {
     Value j = nn::IotaOp::create(g.b, g.loc, type, g.random.below(x.rank()));
     if (g.random.chance(1, 2))
       j = g.like(type).value;
-    condition = arith::CmpIOp::create(g.b, g.loc, arith::CmpIPredicate::sle, i, j);
+    condition =
+        arith::CmpIOp::create(g.b, g.loc, arith::CmpIPredicate::sle, i, j);
   } else if (g.random.chance(1, 2)) {
     condition = g.argument(g.bools(x.shape())).value;
   } else {
     Entry l = g.like(x.type(), 1e9, true), r = g.like(x.type(), 1e9, true);
-    condition = arith::CmpFOp::create(g.b, g.loc, arith::CmpFPredicate::OLT, l.value, r.value);
+    condition = arith::CmpFOp::create(g.b, g.loc, arith::CmpFPredicate::OLT,
+                                      l.value, r.value);
   }
   g.give(arith::SelectOp::create(g.b, g.loc, condition, x.value, y.value),
          std::max(x.bound, y.bound), x.exact && y.exact);

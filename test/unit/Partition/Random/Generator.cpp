@@ -15,8 +15,8 @@ const std::vector<Family> &allFamilies() {
   static const std::vector<Family> families = [] {
     std::vector<Family> all;
     for (ArrayRef<Family> some :
-         {elementwiseFamilies(), shapeFamilies(), contractionFamilies(), rowFamilies(),
-          attentionFamilies(), trainingFamilies()})
+         {elementwiseFamilies(), shapeFamilies(), contractionFamilies(),
+          rowFamilies(), attentionFamilies(), trainingFamilies()})
       all.insert(all.end(), some.begin(), some.end());
     return all;
   }();
@@ -38,20 +38,21 @@ const Family &pickFamily(Random &random) {
   llvm_unreachable("weights add up");
 }
 
-
 } // namespace
 
 Generator::Generator(MLIRContext *context, uint64_t seed)
     : random(Random::mix(seed)), b(context), loc(UnknownLoc::get(context)) {
   mesh = randomMesh(random, context);
-  static const int64_t choices[] = {1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 12};
+  element = random.chance(3, 4)   ? Type(b.getF64Type())
+            : random.chance(1, 2) ? Type(b.getF32Type())
+                                  : Type(b.getBF16Type());
+  static const int64_t choices[] = {1, 2, 2, 3, 3, 4, 4, 5,
+                                    5, 6, 6, 7, 8, 9, 12};
   for (int i = 0; i < 4; ++i)
     sizes.push_back(random.pick(choices));
 }
 
-int64_t Generator::size() {
-  return random.pick(sizes);
-}
+int64_t Generator::size() { return random.pick(sizes); }
 
 SmallVector<int64_t> Generator::shape(int64_t lowRank, int64_t highRank) {
   // Two and three dimensions are the common case.
@@ -100,16 +101,34 @@ Entry Generator::draw(llvm::function_ref<bool(const Entry &)> fits,
 Entry Generator::any(int64_t lowRank, int64_t highRank) {
   Entry entry = draw(
       [&](const Entry &e) {
-        return e.isFloat() && e.rank() <= 5 && (e.rank() >= lowRank && e.rank() <= highRank);
+        return e.isFloat() && e.rank() <= 5 &&
+               (e.rank() >= lowRank && e.rank() <= highRank);
       },
       [&] { return floats(shape(lowRank, highRank)); });
   return entry;
 }
 
+Entry Generator::anyKind(int64_t lowRank, int64_t highRank) {
+  if (!random.chance(1, 5))
+    return any(lowRank, highRank);
+  bool isBool = random.chance(1, 3);
+  return draw(
+      [&](const Entry &e) {
+        return !e.isFloat() &&
+               e.type().getElementType().isInteger(1) == isBool &&
+               e.rank() >= lowRank && e.rank() <= highRank;
+      },
+      [&] {
+        SmallVector<int64_t> extents = shape(lowRank, highRank);
+        return isBool ? bools(extents) : ints(extents);
+      });
+}
+
 Entry Generator::anyExact(int64_t lowRank, int64_t highRank) {
   return draw(
       [&](const Entry &e) {
-        return e.isFloat() && e.exact && e.rank() >= lowRank && e.rank() <= highRank;
+        return e.isFloat() && e.exact && e.rank() >= lowRank &&
+               e.rank() <= highRank;
       },
       [&] { return floats(shape(lowRank, highRank)); });
 }
@@ -117,19 +136,17 @@ Entry Generator::anyExact(int64_t lowRank, int64_t highRank) {
 Entry Generator::like(RankedTensorType type, double bound, bool exact) {
   // Now and then a constant, which the partitioner emits anew where needed.
   if (random.chance(1, 12) && isa<FloatType>(type.getElementType())) {
-    int64_t value = random.between(-2, 3);
-    auto attr = DenseElementsAttr::get(type, double(value));
-    if (random.chance(1, 2)) {
-      SmallVector<double> values;
-      for (int64_t i = 0; i < type.getNumElements(); ++i)
-        values.push_back(double(random.between(-2, 3)));
-      attr = DenseElementsAttr::get(type, ArrayRef<double>(values));
-    }
+    SmallVector<Attribute> values;
+    for (int64_t i = 0, end = random.chance(1, 2) ? 1 : type.getNumElements();
+         i < end; ++i)
+      values.push_back(b.getFloatAttr(element, double(random.between(-2, 3))));
+    auto attr = DenseElementsAttr::get(type, values);
     return {arith::ConstantOp::create(b, loc, attr), 3, true};
   }
   return draw(
       [&](const Entry &e) {
-        return e.value.getType() == type && e.bound <= bound && (e.exact || !exact);
+        return e.value.getType() == type && e.bound <= bound &&
+               (e.exact || !exact);
       },
       [&] { return type; });
 }
@@ -159,7 +176,8 @@ Entry Generator::reshaped(const Entry &entry, int64_t rank) {
       shape[at] = extent / d;
     shape.insert(shape.begin() + at, d);
   }
-  Value value = nn::ReshapeOp::create(b, loc, entry.type().clone(shape), entry.value);
+  Value value =
+      nn::ReshapeOp::create(b, loc, entry.type().clone(shape), entry.value);
   return {value, entry.bound, entry.exact};
 }
 
@@ -180,7 +198,7 @@ void Generator::constrainSome() {
   if (pool.empty() || !random.chance(1, 6))
     return;
   Entry &entry = pool.back();
-  bool partial = entry.isFloat();
+  bool partial = !entry.type().getElementType().isInteger(1);
   entry.value = dist::ConstrainOp::create(
       b, loc, entry.value.getType(), entry.value,
       randomSharding(random, mesh, entry.type(), partial));
@@ -193,7 +211,7 @@ OwningOpRef<ModuleOp> Generator::run() {
   func = func::FuncOp::create(b, loc, "f", b.getFunctionType({}, {}));
   block = func.addEntryBlock();
   b.setInsertionPointToEnd(block);
-  int64_t steps = random.between(1, 6);
+  int64_t steps = random.between(1, 8);
   for (int64_t step = 0, tries = 0; step < steps && tries < 40; ++tries)
     if (pickFamily(random).make(*this)) {
       ++step;
@@ -214,18 +232,21 @@ OwningOpRef<ModuleOp> Generator::finish() {
   if (results.empty())
     results.push_back(pool.back().value);
   func::ReturnOp::create(b, loc, results);
-  func.setFunctionType(b.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
+  func.setFunctionType(b.getFunctionType(block->getArgumentTypes(),
+                                         ValueRange(results).getTypes()));
   for (BlockArgument argument : block->getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
     if (random.chance(3, 4))
       func.setArgAttr(argument.getArgNumber(), dist::kShardingAttrName,
-                      randomSharding(random, mesh, type, !type.getElementType().isInteger()));
+                      randomSharding(random, mesh, type,
+                                     !type.getElementType().isInteger(1)));
   }
   for (auto [index, result] : llvm::enumerate(results)) {
     auto type = cast<RankedTensorType>(result.getType());
     if (random.chance(1, 2))
       func.setResultAttr(index, dist::kShardingAttrName,
-                         randomSharding(random, mesh, type, !type.getElementType().isInteger()));
+                         randomSharding(random, mesh, type,
+                                        !type.getElementType().isInteger(1)));
   }
   return std::move(module);
 }

@@ -25,7 +25,9 @@ public:
   uint64_t next() { return mix(state += 0x9E3779B97F4A7C15u); }
   /// In [0, bound).
   int64_t below(int64_t bound) { return next() % uint64_t(bound); }
-  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
+  int64_t between(int64_t low, int64_t high) {
+    return low + below(high - low + 1);
+  }
   bool chance(int64_t times, int64_t of) { return below(of) < times; }
   template <typename Range> const auto &pick(const Range &range) {
     return *(std::begin(range) + below(std::size(range)));
@@ -56,7 +58,8 @@ Mesh randomMesh(Random &random, mlir::MLIRContext *context);
 
 /// A sharding of a tensor; `mayBePartial` where the value may be given in
 /// addends or candidates.
-dist::ShardingAttr randomSharding(Random &random, const Mesh &mesh, mlir::RankedTensorType type,
+dist::ShardingAttr randomSharding(Random &random, const Mesh &mesh,
+                                  mlir::RankedTensorType type,
                                   bool mayBePartial);
 
 /// A value of the program that grows, and what is known of its elements.
@@ -70,7 +73,9 @@ struct Entry {
   }
   llvm::ArrayRef<int64_t> shape() const { return type().getShape(); }
   int64_t rank() const { return type().getRank(); }
-  bool isFloat() const { return mlir::isa<mlir::FloatType>(type().getElementType()); }
+  bool isFloat() const {
+    return mlir::isa<mlir::FloatType>(type().getElementType());
+  }
 };
 
 class Generator {
@@ -89,7 +94,7 @@ public:
   //===--------------------------------------------------------------------===//
 
   mlir::RankedTensorType floats(llvm::ArrayRef<int64_t> shape) {
-    return mlir::RankedTensorType::get(shape, b.getF64Type());
+    return mlir::RankedTensorType::get(shape, element);
   }
   mlir::RankedTensorType ints(llvm::ArrayRef<int64_t> shape) {
     return mlir::RankedTensorType::get(shape, b.getI64Type());
@@ -106,10 +111,13 @@ public:
   Entry argument(mlir::RankedTensorType type);
   /// A value of floats, of the program so far where there is one.
   Entry any(int64_t lowRank = 0, int64_t highRank = 5);
-  /// The same, exact.
+  /// The same, or a value of integers or booleans: for what only moves it.
+  Entry anyKind(int64_t lowRank = 0, int64_t highRank = 5);
+  /// A value of floats, exact.
   Entry anyExact(int64_t lowRank, int64_t highRank);
   /// A value of just this type; `exact`: no other will do.
-  Entry like(mlir::RankedTensorType type, double bound = 1e6, bool exact = false);
+  Entry like(mlir::RankedTensorType type, double bound = 1e6,
+             bool exact = false);
   /// The value under another shape of `rank` dimensions.
   Entry reshaped(const Entry &entry, int64_t rank);
   /// The value brought below `bound` in magnitude: itself, or its hyperbolic
@@ -129,6 +137,8 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> finish();
 
   Mesh mesh;
+  mlir::Type
+      element; // of the floats; the interpreter computes in double anyway
   llvm::SmallVector<int64_t> sizes;
   mlir::Block *block = nullptr;
   mlir::OwningOpRef<mlir::ModuleOp> module;
@@ -136,7 +146,8 @@ private:
   std::vector<Entry> pool;
 };
 
-/// Makes one operation, or a few that belong together; false where nothing fits.
+/// Makes one operation, or a few that belong together; false where nothing
+/// fits.
 struct Family {
   const char *name;
   int weight;

@@ -25,13 +25,15 @@ bool layerNorm(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 100);
   RankedTensorType last = g.floats(x.shape().take_back());
   Entry scale = g.tamed(g.like(last), 10), shift = g.like(last, 1e4);
-  auto norm = nn::LayerNormOp::create(g.b, g.loc, TypeRange{x.type(), rowsOf(g, x), rowsOf(g, x)},
-                                      x.value, scale.value, shift.value, APFloat(kEpsilon));
+  auto norm = nn::LayerNormOp::create(
+      g.b, g.loc, TypeRange{x.type(), rowsOf(g, x), rowsOf(g, x)}, x.value,
+      scale.value, shift.value, APFloat(kEpsilon));
   g.give(norm.getResult(), 10 * scale.bound + shift.bound, false);
   if (g.random.chance(1, 2)) {
     Entry dy = g.tamed(g.like(x.type()), 100);
-    g.give(nn::LayerNormGradOp::create(g.b, g.loc, x.type(), dy.value, x.value, scale.value,
-                                       norm.getMean(), norm.getRstd()),
+    g.give(nn::LayerNormGradOp::create(g.b, g.loc, x.type(), dy.value, x.value,
+                                       scale.value, norm.getMean(),
+                                       norm.getRstd()),
            1e4, false);
   } else if (g.random.chance(1, 2)) {
     g.give(norm.getMean(), x.bound, false);
@@ -43,13 +45,14 @@ bool layerNorm(Generator &g) {
 bool rmsNorm(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 100);
   Entry scale = g.tamed(g.like(g.floats(x.shape().take_back())), 10);
-  auto norm = nn::RmsNormOp::create(g.b, g.loc, TypeRange{x.type(), rowsOf(g, x)}, x.value,
-                                    scale.value, APFloat(kEpsilon));
+  auto norm =
+      nn::RmsNormOp::create(g.b, g.loc, TypeRange{x.type(), rowsOf(g, x)},
+                            x.value, scale.value, APFloat(kEpsilon));
   g.give(norm.getResult(), 10 * scale.bound, false);
   if (g.random.chance(1, 2)) {
     Entry dy = g.tamed(g.like(x.type()), 100);
-    g.give(nn::RmsNormGradOp::create(g.b, g.loc, x.type(), dy.value, x.value, scale.value,
-                                     norm.getRstd()),
+    g.give(nn::RmsNormGradOp::create(g.b, g.loc, x.type(), dy.value, x.value,
+                                     scale.value, norm.getRstd()),
            1e4, false);
   }
   return true;
@@ -63,12 +66,12 @@ bool normGrad(Generator &g) {
   Entry rstd = g.tamed(g.like(rowsOf(g, x)), 3);
   if (g.random.chance(1, 2)) {
     Entry mean = g.tamed(g.like(rowsOf(g, x)), 10);
-    g.give(nn::LayerNormGradOp::create(g.b, g.loc, x.type(), dy.value, x.value, scale.value,
-                                       mean.value, rstd.value),
+    g.give(nn::LayerNormGradOp::create(g.b, g.loc, x.type(), dy.value, x.value,
+                                       scale.value, mean.value, rstd.value),
            1e6, false);
   } else {
-    g.give(nn::RmsNormGradOp::create(g.b, g.loc, x.type(), dy.value, x.value, scale.value,
-                                     rstd.value),
+    g.give(nn::RmsNormGradOp::create(g.b, g.loc, x.type(), dy.value, x.value,
+                                     scale.value, rstd.value),
            1e6, false);
   }
   return true;
@@ -79,13 +82,14 @@ bool crossEntropy(Generator &g) {
   RankedTensorType rows = rowsOf(g, x);
   Value labels = g.like(g.ints(rows.getShape())).value;
   int64_t ignore = g.random.chance(1, 2) ? 2 : -100;
-  auto loss =
-      nn::CrossEntropyOp::create(g.b, g.loc, TypeRange{rows, rows}, x.value, labels, ignore);
+  auto loss = nn::CrossEntropyOp::create(g.b, g.loc, TypeRange{rows, rows},
+                                         x.value, labels, ignore);
   g.give(loss.getLoss(), 50, false);
   if (g.random.chance(1, 2)) {
     Entry d = g.like(rows);
-    g.give(nn::CrossEntropyGradOp::create(g.b, g.loc, x.type(), d.value, x.value, labels,
-                                          loss.getLse(), ignore),
+    g.give(nn::CrossEntropyGradOp::create(g.b, g.loc, x.type(), d.value,
+                                          x.value, labels, loss.getLse(),
+                                          ignore),
            2 * d.bound, false);
   } else if (g.random.chance(1, 3)) {
     g.give(loss.getLse(), 50, false);
@@ -99,8 +103,8 @@ bool crossEntropyGrad(Generator &g) {
   RankedTensorType rows = rowsOf(g, x);
   Entry d = g.like(rows, 100), lse = g.tamed(g.like(rows), 4);
   Value labels = g.like(g.ints(rows.getShape())).value;
-  g.give(nn::CrossEntropyGradOp::create(g.b, g.loc, x.type(), d.value, x.value, labels, lse.value,
-                                        3),
+  g.give(nn::CrossEntropyGradOp::create(g.b, g.loc, x.type(), d.value, x.value,
+                                        labels, lse.value, 3),
          3000 * d.bound, false);
   return true;
 }
@@ -109,9 +113,12 @@ bool crossEntropyGrad(Generator &g) {
 
 ArrayRef<Family> cleave::random::rowFamilies() {
   static const Family families[] = {
-      {"softmax", 6, softmax},       {"layer_norm", 6, layerNorm},
-      {"rms_norm", 6, rmsNorm},      {"norm gradients", 5, normGrad},
-      {"cross_entropy", 7, crossEntropy}, {"cross_entropy_grad", 5, crossEntropyGrad},
+      {"softmax", 6, softmax},
+      {"layer_norm", 6, layerNorm},
+      {"rms_norm", 6, rmsNorm},
+      {"norm gradients", 5, normGrad},
+      {"cross_entropy", 7, crossEntropy},
+      {"cross_entropy_grad", 5, crossEntropyGrad},
   };
   return families;
 }

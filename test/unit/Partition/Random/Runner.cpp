@@ -18,14 +18,22 @@ using namespace cleave::random;
 
 StringRef cleave::random::name(Outcome::Kind kind) {
   switch (kind) {
-  case Outcome::Passed: return "passed";
-  case Outcome::BadProgram: return "bad program";
-  case Outcome::Refused: return "refused";
-  case Outcome::Unproven: return "refused by dist-verify-variance";
-  case Outcome::NotHonoured: return "sharding not honoured";
-  case Outcome::RunFailed: return "run failed";
-  case Outcome::ReplicaDiffers: return "replicas differ";
-  case Outcome::WrongResult: return "wrong result";
+  case Outcome::Passed:
+    return "passed";
+  case Outcome::BadProgram:
+    return "bad program";
+  case Outcome::Refused:
+    return "refused";
+  case Outcome::Unproven:
+    return "refused by dist-verify-variance";
+  case Outcome::NotHonoured:
+    return "sharding not honoured";
+  case Outcome::RunFailed:
+    return "run failed";
+  case Outcome::ReplicaDiffers:
+    return "replicas differ";
+  case Outcome::WrongResult:
+    return "wrong result";
   }
   llvm_unreachable("unknown outcome");
 }
@@ -48,15 +56,19 @@ std::string violation(MeshAttr mesh, ShardingAttr asked, ShardingAttr have) {
     return text;
   }
   ShardingAttr want = canonicalSharding(mesh, asked);
-  for (auto [dim, pair] : llvm::enumerate(llvm::zip_equal(asked.getDims(), want.getDims()))) {
+  for (auto [dim, pair] :
+       llvm::enumerate(llvm::zip_equal(asked.getDims(), want.getDims()))) {
     auto [given, wanted] = pair;
     ArrayRef<AxisRefAttr> axes = have.getDims()[dim].getAxes();
     auto single = [&](ArrayRef<AxisRefAttr> refs) {
-      return ShardingAttr::get(asked.getContext(), asked.getMesh(),
-                               DimShardingAttr::get(asked.getContext(), refs, false));
+      return ShardingAttr::get(
+          asked.getContext(), asked.getMesh(),
+          DimShardingAttr::get(asked.getContext(), refs, false));
     };
-    bool fits = given.getIsOpen() ? refines(mesh, single(axes), single(wanted.getAxes()))
-                                  : canonicalAxes(mesh, axes) == canonicalAxes(mesh, wanted.getAxes());
+    bool fits = given.getIsOpen()
+                    ? refines(mesh, single(axes), single(wanted.getAxes()))
+                    : canonicalAxes(mesh, axes) ==
+                          canonicalAxes(mesh, wanted.getAxes());
     if (!fits)
       out << "dimension " << dim << " of " << asked << " became " << have;
   }
@@ -108,15 +120,16 @@ struct Runner::Watch : PassInstrumentation {
 
   void checkHonoured(ModuleOp module) {
     MeshAttr mesh = meshOf(module);
-    for (auto [before, after] :
-         llvm::zip_equal(partition::portsOf(global), partition::portsOf(module)))
+    for (auto [before, after] : llvm::zip_equal(partition::portsOf(global),
+                                                partition::portsOf(module)))
       notHonoured += violation(mesh, before.sharding(), after.sharding());
     for (auto [before, after] :
          llvm::zip_equal(functionOf(global).getOps<ConstrainOp>(),
                          functionOf(module).getOps<ConstrainOp>())) {
       auto given = after->getAttrOfType<ArrayAttr>(kShardingAttrName);
-      notHonoured += violation(mesh, before.getSharding(),
-                               given ? cast<ShardingAttr>(given[0]) : ShardingAttr());
+      notHonoured +=
+          violation(mesh, before.getSharding(),
+                    given ? cast<ShardingAttr>(given[0]) : ShardingAttr());
     }
   }
 };
@@ -133,16 +146,19 @@ static void buildUnproven(OpPassManager &passes) {
   buildPartitionPipeline(whole);
   std::string text, kept;
   llvm::raw_string_ostream out(text);
-  llvm::interleave(whole, out, [&](Pass &pass) { pass.printAsTextualPipeline(out); }, "\n");
+  llvm::interleave(
+      whole, out, [&](Pass &pass) { pass.printAsTextualPipeline(out); }, "\n");
   for (StringRef pass : llvm::split(text, '\n'))
     if (!pass.starts_with("dist-verify-variance"))
       kept += (kept.empty() ? "" : ",") + pass.str();
   if (failed(parsePassPipeline(kept, passes)))
-    llvm::report_fatal_error("the partitioning pipeline has passes that are not registered");
+    llvm::report_fatal_error(
+        "the partitioning pipeline has passes that are not registered");
 }
 
 Runner::Runner(MLIRContext *context, bool prove)
-    : passes(context), prove(prove), handler(context, [this](Diagnostic &diagnostic) {
+    : passes(context), prove(prove),
+      handler(context, [this](Diagnostic &diagnostic) {
         if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
           diagnostics += diagnostic.str() + "\n";
         return success();
@@ -177,35 +193,45 @@ Tensor randomTensor(Random &random, RankedTensorType type) {
 
 /// The tiles of `whole`. Unlike shardTensor, addends are spread over all ranks,
 /// and the rank that has the largest candidate differs from element to element.
-RankTensors randomTiles(const Tensor &whole, MeshAttr mesh, ShardingAttr sharding, uint64_t seed) {
-  if (sharding.getPartial().empty() || !whole.isFloat())
+RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
+                        ShardingAttr sharding, uint64_t seed) {
+  if (sharding.getPartial().empty())
     return shardTensor(whole, mesh, sharding);
-  ShardingAttr split = ShardingAttr::get(sharding.getContext(), sharding.getMesh(),
-                                         sharding.getDims());
+  ShardingAttr split = ShardingAttr::get(
+      sharding.getContext(), sharding.getMesh(), sharding.getDims());
   int64_t ways = axesSize(mesh, sharding.getPartial());
   SmallVector<Tensor> addends(ways, whole);
   for (int64_t at = 0; at < whole.size(); ++at) {
     Random random(Random::mix(seed + at));
     int64_t holder = random.below(ways);
-    double rest = whole.floats[at];
+    int64_t rest = 0;
+    auto change = [&](int64_t index, int64_t by) {
+      if (whole.isFloat())
+        addends[index].floats[at] += by;
+      else
+        addends[index].ints[at] += by;
+    };
     for (int64_t index = 0; index < ways; ++index) {
-      double part = random.between(-5, 5);
-      double &value = addends[index].floats[at];
+      int64_t part = random.between(-5, 5);
+      if (index == holder)
+        continue;
       switch (sharding.getPartialKind()) {
-      case ReduceKind::Sum:
-        if (index != holder)
-          rest -= value = part;
+      case ReduceKind::Sum: {
+        int64_t own =
+            whole.isFloat() ? int64_t(whole.floats[at]) : whole.ints[at];
+        change(index, part - own);
+        rest += part;
         break;
+      }
       case ReduceKind::Max:
-        value -= index == holder ? 0 : std::abs(part);
+        change(index, -std::abs(part));
         break;
       case ReduceKind::Min:
-        value += index == holder ? 0 : std::abs(part);
+        change(index, std::abs(part));
         break;
       }
     }
-    if (sharding.getPartialKind() == ReduceKind::Sum)
-      addends[holder].floats[at] = rest;
+    change(holder, -rest);
   }
   RankTensors tiles(mesh.getNumRanks());
   for (int64_t index = 0; index < ways; ++index) {
@@ -222,11 +248,13 @@ RankTensors randomTiles(const Tensor &whole, MeshAttr mesh, ShardingAttr shardin
 bool keepsIntegers(Operation *op) {
   if (auto pad = dyn_cast<nn::PadOp>(op))
     return pad.getValue().isInteger();
-  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::MaximumFOp,
-             arith::MinimumFOp, arith::SelectOp, arith::ConstantOp, arith::SIToFPOp, arith::CmpFOp,
-             math::AbsFOp, nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
-             nn::ConcatOp, nn::IotaOp, nn::SaveOp, nn::RematerializeOp, nn::EinsumOp, nn::ReduceOp,
-             nn::GatherOp, nn::ScatterAddOp, nn::ArgMaxOp, nn::DropoutOp, nn::RotaryOp, nn::SgdOp,
+  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,
+             arith::MaximumFOp, arith::MinimumFOp, arith::SelectOp,
+             arith::ConstantOp, arith::SIToFPOp, arith::CmpFOp, math::AbsFOp,
+             nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
+             nn::ConcatOp, nn::IotaOp, nn::SaveOp, nn::RematerializeOp,
+             nn::EinsumOp, nn::ReduceOp, nn::GatherOp, nn::ScatterAddOp,
+             nn::ArgMaxOp, nn::DropoutOp, nn::RotaryOp, nn::SgdOp,
              dist::ConstrainOp>(op);
 }
 
@@ -299,13 +327,15 @@ struct Oracle {
 };
 
 /// Empty where both agree.
-std::string difference(const Tensor &want, const Tensor &got, Tolerance tolerance) {
+std::string difference(const Tensor &want, const Tensor &got,
+                       Tolerance tolerance) {
   std::string text;
   llvm::raw_string_ostream out(text);
   for (int64_t at = 0; at < want.size(); ++at) {
     if (!want.isFloat()) {
       if (got.ints[at] != want.ints[at]) {
-        out << "at " << at << " " << got.ints[at] << ", expected " << want.ints[at];
+        out << "at " << at << " " << got.ints[at] << ", expected "
+            << want.ints[at];
         return text;
       }
       continue;
@@ -313,7 +343,8 @@ std::string difference(const Tensor &want, const Tensor &got, Tolerance toleranc
     double a = got.floats[at], b = want.floats[at];
     if (a == b || (a != a && b != b))
       continue;
-    double allowed = tolerance.exact ? 0 : 1e-12 * std::max(8.0, tolerance.magnitude);
+    double allowed =
+        tolerance.exact ? 0 : 1e-12 * std::max(8.0, tolerance.magnitude);
     if (!(std::abs(a - b) <= allowed)) {
       out << "at " << at << " " << a << ", expected " << b;
       if (tolerance.exact)
@@ -330,8 +361,8 @@ std::string difference(const Tensor &want, const Tensor &got, Tolerance toleranc
 // The case
 //===----------------------------------------------------------------------===//
 
-Outcome Runner::run(ModuleOp global, uint64_t seed, Coverage *coverage, const Bug *bug,
-                    bool *planted) {
+Outcome Runner::run(ModuleOp global, uint64_t seed, Coverage *coverage,
+                    const Bug *bug, bool *planted) {
   diagnostics.clear();
   if (failed(verify(global)))
     return {Outcome::BadProgram, diagnostics};
@@ -357,27 +388,33 @@ Outcome Runner::run(ModuleOp global, uint64_t seed, Coverage *coverage, const Bu
   if (!watch->notHonoured.empty())
     return {Outcome::NotHonoured, watch->notHonoured};
   if (failed(done))
-    return {watch->failedPass == "dist-verify-variance" ? Outcome::Unproven : Outcome::Refused,
+    return {watch->failedPass == "dist-verify-variance" ? Outcome::Unproven
+                                                        : Outcome::Refused,
             diagnostics};
 
   func::FuncOp part = functionOf(*local);
   MeshAttr mesh = meshOf(*local);
   std::vector<RankTensors> tiles;
   for (unsigned i = 0; i < arguments.size(); ++i)
-    tiles.push_back(randomTiles(arguments[i], mesh, partition::Port{part, false, i}.sharding(),
+    tiles.push_back(randomTiles(arguments[i], mesh,
+                                partition::Port{part, false, i}.sharding(),
                                 seed + i));
-  FailureOr<std::vector<RankTensors>> actual = interpretRanks(part, mesh, tiles);
+  FailureOr<std::vector<RankTensors>> actual =
+      interpretRanks(part, mesh, tiles);
   if (failed(actual))
     return {Outcome::RunFailed, diagnostics};
   for (auto [index, want] : llvm::enumerate(oracle->results)) {
-    Assembled got = assembleTensor((*actual)[index], want.type, mesh,
-                                   partition::Port{part, true, unsigned(index)}.sharding());
+    Assembled got =
+        assembleTensor((*actual)[index], want.type, mesh,
+                       partition::Port{part, true, unsigned(index)}.sharding());
     std::string what = difference(want, got.whole, oracle->tolerances[index]);
     if (!what.empty())
-      return {Outcome::WrongResult, ("result " + Twine(index) + " is " + what).str()};
+      return {Outcome::WrongResult,
+              ("result " + Twine(index) + " is " + what).str()};
     if (got.replicaDifference != 0)
       return {Outcome::ReplicaDiffers,
-              ("copies of result " + Twine(index) + " differ by " + std::to_string(got.replicaDifference))
+              ("copies of result " + Twine(index) + " differ by " +
+               std::to_string(got.replicaDifference))
                   .str()};
   }
   return {};

@@ -15,11 +15,11 @@ namespace cleave::random {
 struct Outcome {
   enum Kind {
     Passed,
-    BadProgram,    // not valid, or not to be interpreted: the generator's mistake
-    Refused,       // a pass of the pipeline failed
-    Unproven,      // dist-verify-variance refused the local program
-    NotHonoured,   // a sharding that was asked for is not there
-    RunFailed,     // the local program cannot be interpreted
+    BadProgram,  // not valid, or not to be interpreted: the generator's mistake
+    Refused,     // a pass of the pipeline failed
+    Unproven,    // dist-verify-variance refused the local program
+    NotHonoured, // a sharding that was asked for is not there
+    RunFailed,   // the local program cannot be interpreted
     ReplicaDiffers, // copies of one element are not equal to the bit
     WrongResult,
   };
@@ -49,8 +49,9 @@ public:
 
   /// The values of arguments follow from `seed`. `coverage` and `bug` may be
   /// null; `planted` says whether the bug found a place.
-  Outcome run(mlir::ModuleOp global, uint64_t seed, Coverage *coverage = nullptr,
-              const Bug *bug = nullptr, bool *planted = nullptr);
+  Outcome run(mlir::ModuleOp global, uint64_t seed,
+              Coverage *coverage = nullptr, const Bug *bug = nullptr,
+              bool *planted = nullptr);
 
 private:
   struct Watch;

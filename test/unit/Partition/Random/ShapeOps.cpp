@@ -16,7 +16,7 @@ int64_t elements(ArrayRef<int64_t> shape) {
 }
 
 bool broadcast(Generator &g) {
-  Entry x = g.any(0, 3);
+  Entry x = g.anyKind(0, 3);
   SmallVector<int64_t> shape, dims;
   for (int64_t extent : x.shape()) {
     if (g.random.chance(1, 3))
@@ -28,17 +28,19 @@ bool broadcast(Generator &g) {
     shape.push_back(g.size());
   if (elements(shape) > g.kMaxElements)
     return false;
-  g.give(nn::BroadcastOp::create(g.b, g.loc, x.type().clone(shape), x.value, dims), x.bound,
-         x.exact);
+  g.give(
+      nn::BroadcastOp::create(g.b, g.loc, x.type().clone(shape), x.value, dims),
+      x.bound, x.exact);
   return true;
 }
 
 /// Merges, splits, and both at once: all elements into one dimension, and that
 /// into others.
 bool reshape(Generator &g) {
-  Entry x = g.any(0, 5);
+  Entry x = g.anyKind(0, 5);
   if (g.random.chance(1, 2)) {
-    Entry y = g.reshaped(x, g.random.between(0, 1) + std::max<int64_t>(x.rank() - 1, 1));
+    Entry y = g.reshaped(x, g.random.between(0, 1) +
+                                std::max<int64_t>(x.rank() - 1, 1));
     if (y.value == x.value)
       return false;
     g.give(y.value, y.bound, y.exact);
@@ -61,24 +63,26 @@ bool reshape(Generator &g) {
     shape.insert(shape.begin() + g.random.below(shape.size() + 1), 1);
   if (shape.size() > 5)
     return false;
-  g.give(nn::ReshapeOp::create(g.b, g.loc, x.type().clone(shape), x.value), x.bound, x.exact);
+  g.give(nn::ReshapeOp::create(g.b, g.loc, x.type().clone(shape), x.value),
+         x.bound, x.exact);
   return true;
 }
 
 bool transpose(Generator &g) {
-  Entry x = g.any(2, 5);
+  Entry x = g.anyKind(2, 5);
   SmallVector<int64_t> permutation;
   for (int64_t dim = 0; dim < x.rank(); ++dim)
     permutation.push_back(dim);
   g.random.shuffle(permutation);
-  g.give(nn::TransposeOp::create(g.b, g.loc, x.value, g.b.getDenseI64ArrayAttr(permutation)),
+  g.give(nn::TransposeOp::create(g.b, g.loc, x.value,
+                                 g.b.getDenseI64ArrayAttr(permutation)),
          x.bound, x.exact);
   return true;
 }
 
 /// A box with steps, backwards too.
 bool slice(Generator &g) {
-  Entry x = g.any(1, 4);
+  Entry x = g.anyKind(1, 4);
   SmallVector<int64_t> offsets, sizes, strides;
   for (int64_t extent : x.shape()) {
     if (g.random.chance(1, 2)) {
@@ -98,14 +102,16 @@ bool slice(Generator &g) {
     sizes.push_back(size);
     strides.push_back(stride);
   }
-  g.give(nn::SliceOp::create(g.b, g.loc, x.value, g.b.getDenseI64ArrayAttr(offsets),
-                             g.b.getDenseI64ArrayAttr(sizes), g.b.getDenseI64ArrayAttr(strides)),
+  g.give(nn::SliceOp::create(g.b, g.loc, x.value,
+                             g.b.getDenseI64ArrayAttr(offsets),
+                             g.b.getDenseI64ArrayAttr(sizes),
+                             g.b.getDenseI64ArrayAttr(strides)),
          x.bound, x.exact);
   return true;
 }
 
 bool pad(Generator &g) {
-  Entry x = g.any(1, 4);
+  Entry x = g.anyKind(1, 4);
   SmallVector<int64_t> low, high, shape;
   for (int64_t extent : x.shape()) {
     bool grows = g.random.chance(1, 2);
@@ -116,13 +122,16 @@ bool pad(Generator &g) {
   if (elements(shape) > 2 * g.kMaxElements)
     return false;
   double value = g.random.chance(1, 2) ? 0 : g.random.between(-2, 2);
-  g.give(nn::PadOp::create(g.b, g.loc, x.type().clone(shape), x.value, low, high, APFloat(value)),
+  if (x.type().getElementType().isInteger(1))
+    value = value != 0;
+  g.give(nn::PadOp::create(g.b, g.loc, x.type().clone(shape), x.value, low,
+                           high, APFloat(value)),
          std::max(x.bound, 2.0), x.exact);
   return true;
 }
 
 bool concat(Generator &g) {
-  Entry x = g.any(1, 4);
+  Entry x = g.anyKind(1, 4);
   int64_t dim = g.random.below(x.rank());
   SmallVector<Value> parts = {x.value};
   double bound = x.bound;
@@ -138,7 +147,8 @@ bool concat(Generator &g) {
   }
   g.random.shuffle(parts);
   Value result = nn::ConcatOp::create(g.b, g.loc, parts, dim);
-  if (cast<RankedTensorType>(result.getType()).getNumElements() > 2 * g.kMaxElements)
+  if (cast<RankedTensorType>(result.getType()).getNumElements() >
+      2 * g.kMaxElements)
     return false;
   g.give(result, bound, exact);
   return true;
@@ -146,21 +156,24 @@ bool concat(Generator &g) {
 
 bool iota(Generator &g) {
   SmallVector<int64_t> shape = g.shape(1, 3);
-  RankedTensorType type = g.random.chance(1, 2) ? g.floats(shape) : g.ints(shape);
-  g.give(nn::IotaOp::create(g.b, g.loc, type, g.random.below(shape.size())), 12, true);
+  RankedTensorType type =
+      g.random.chance(1, 2) ? g.floats(shape) : g.ints(shape);
+  g.give(nn::IotaOp::create(g.b, g.loc, type, g.random.below(shape.size())), 12,
+         true);
   return true;
 }
 
 bool save(Generator &g) {
-  Entry x = g.any();
+  Entry x = g.anyKind();
   g.give(nn::SaveOp::create(g.b, g.loc, x.value), x.bound, x.exact);
   return true;
 }
 
 bool rematerialize(Generator &g) {
-  Entry x = g.any(), after = g.any();
-  g.give(nn::RematerializeOp::create(g.b, g.loc, x.value.getType(), x.value, after.value), x.bound,
-         x.exact);
+  Entry x = g.anyKind(), after = g.anyKind();
+  g.give(nn::RematerializeOp::create(g.b, g.loc, x.value.getType(), x.value,
+                                     after.value),
+         x.bound, x.exact);
   return true;
 }
 

@@ -12,16 +12,18 @@ using namespace cleave::random;
 Mesh cleave::random::randomMesh(Random &random, MLIRContext *context) {
   using Sizes = SmallVector<int64_t, 3>;
   static const std::vector<Sizes> choices = {
-      {2},    {3},    {4},    {6},    {8},       {2, 2},    {2, 3},   {3, 2},
-      {2, 4}, {4, 2}, {2, 6}, {3, 3}, {2, 2, 2}, {1, 2, 3}, {2, 3, 2}};
+      {2},       {3},       {4},       {6},    {8},    {2, 2},
+      {2, 3},    {3, 2},    {2, 4},    {4, 2}, {2, 6}, {3, 3},
+      {2, 2, 2}, {1, 2, 3}, {2, 3, 2}, {12},   {4, 4}, {2, 2, 2, 2}};
   // Where an axis of a size may be cut; each cut divides the next.
   static const std::vector<std::pair<int64_t, Sizes>> cuts = {
-      {4, {2}}, {6, {2}}, {6, {3}}, {8, {2}}, {8, {4}}, {8, {2, 4}}, {8, {2, 4}}};
+      {4, {2}},    {6, {2}},    {6, {3}},     {8, {2}},     {8, {4}},
+      {8, {2, 4}}, {8, {2, 4}}, {12, {2, 6}}, {12, {3, 6}}, {12, {4}}};
   const Sizes &sizes = random.pick(choices);
   Mesh mesh;
   mesh.name = FlatSymbolRefAttr::get(context, "m");
   SmallVector<MeshAxisAttr> axes;
-  const char *names[] = {"x", "y", "z"};
+  const char *names[] = {"x", "y", "z", "w"};
   for (auto [index, size] : llvm::enumerate(sizes)) {
     auto name = StringAttr::get(context, names[index]);
     axes.push_back(MeshAxisAttr::get(context, name, size));
@@ -47,7 +49,8 @@ Mesh cleave::random::randomMesh(Random &random, MLIRContext *context) {
 }
 
 ShardingAttr cleave::random::randomSharding(Random &random, const Mesh &mesh,
-                                            RankedTensorType type, bool mayBePartial) {
+                                            RankedTensorType type,
+                                            bool mayBePartial) {
   MLIRContext *context = type.getContext();
   SmallVector<AxisRefAttr> units;
   for (const auto &parts : mesh.parts) {
@@ -77,10 +80,12 @@ ShardingAttr cleave::random::randomSharding(Random &random, const Mesh &mesh,
   SmallVector<DimShardingAttr> attrs;
   for (const auto &axes : dims)
     attrs.push_back(DimShardingAttr::get(context, axes, random.chance(1, 3)));
-  int64_t kind = partial.empty() ? 0 : std::max<int64_t>(0, random.below(6) - 3);
+  int64_t kind =
+      partial.empty() ? 0 : std::max<int64_t>(0, random.below(6) - 3);
   return ShardingAttr::get(context, mesh.name, attrs,
                            kind == 0   ? ReduceKind::Sum
                            : kind == 1 ? ReduceKind::Max
                                        : ReduceKind::Min,
-                           partial, replicated, random.chance(1, 6) ? random.between(1, 2) : 0);
+                           partial, replicated,
+                           random.chance(1, 6) ? random.between(1, 2) : 0);
 }

@@ -20,9 +20,7 @@ namespace {
 func::FuncOp functionOf(ModuleOp module) {
   return *module.getOps<func::FuncOp>().begin();
 }
-Block &bodyOf(ModuleOp module) {
-  return functionOf(module).getBody().front();
-}
+Block &bodyOf(ModuleOp module) { return functionOf(module).getBody().front(); }
 Operation *opAt(ModuleOp module, size_t number) {
   return &*std::next(bodyOf(module).begin(), number);
 }
@@ -40,8 +38,9 @@ void tidy(ModuleOp module) {
   for (Operation *op : llvm::reverse(ops))
     if (op->use_empty())
       op->erase();
-  func.setFunctionType(FunctionType::get(module.getContext(), body.getArgumentTypes(),
-                                         body.getTerminator()->getOperandTypes()));
+  func.setFunctionType(
+      FunctionType::get(module.getContext(), body.getArgumentTypes(),
+                        body.getTerminator()->getOperandTypes()));
   for (unsigned i = func.getNumArguments(); i-- > 0;)
     if (body.getArgument(i).use_empty() && func.getNumArguments() > 1)
       (void)func.eraseArgument(i);
@@ -58,7 +57,8 @@ size_t countSlots(ModuleOp module) {
          llvm::range_size(func.getOps<ConstrainOp>());
 }
 
-ShardingAttr slot(ModuleOp module, size_t number, std::optional<ShardingAttr> set = {}) {
+ShardingAttr slot(ModuleOp module, size_t number,
+                  std::optional<ShardingAttr> set = {}) {
   func::FuncOp func = functionOf(module);
   if (number < func.getNumArguments()) {
     if (set && *set)
@@ -76,14 +76,16 @@ ShardingAttr slot(ModuleOp module, size_t number, std::optional<ShardingAttr> se
       func.removeResultAttr(number, name);
     return func.getResultAttrOfType<ShardingAttr>(number, kShardingAttrName);
   }
-  auto constrain = *std::next(func.getOps<ConstrainOp>().begin(), number - func.getNumResults());
+  auto constrain = *std::next(func.getOps<ConstrainOp>().begin(),
+                              number - func.getNumResults());
   if (set && *set)
     constrain.setShardingAttr(*set);
   return constrain.getSharding();
 }
 
 /// The sharding without the axis references for which `drop` holds.
-ShardingAttr without(ShardingAttr sharding, llvm::function_ref<bool(AxisRefAttr)> drop) {
+ShardingAttr without(ShardingAttr sharding,
+                     llvm::function_ref<bool(AxisRefAttr)> drop) {
   auto kept = [&](ArrayRef<AxisRefAttr> axes) {
     SmallVector<AxisRefAttr> result;
     for (AxisRefAttr axis : axes)
@@ -94,10 +96,12 @@ ShardingAttr without(ShardingAttr sharding, llvm::function_ref<bool(AxisRefAttr)
   MLIRContext *context = sharding.getContext();
   SmallVector<DimShardingAttr> dims;
   for (DimShardingAttr dim : sharding.getDims())
-    dims.push_back(DimShardingAttr::get(context, kept(dim.getAxes()), dim.getIsOpen()));
-  return ShardingAttr::get(context, sharding.getMesh(), dims, sharding.getPartialKind(),
-                           kept(sharding.getPartial()), kept(sharding.getReplicated()),
-                           sharding.getPriority());
+    dims.push_back(
+        DimShardingAttr::get(context, kept(dim.getAxes()), dim.getIsOpen()));
+  return ShardingAttr::get(
+      context, sharding.getMesh(), dims, sharding.getPartialKind(),
+      kept(sharding.getPartial()), kept(sharding.getReplicated()),
+      sharding.getPriority());
 }
 
 SmallVector<AxisRefAttr> refsOf(ShardingAttr sharding) {
@@ -113,7 +117,8 @@ SmallVector<AxisRefAttr> refsOf(ShardingAttr sharding) {
 ShardingAttr plain(ShardingAttr sharding) {
   SmallVector<DimShardingAttr> dims;
   for (DimShardingAttr dim : sharding.getDims())
-    dims.push_back(DimShardingAttr::get(sharding.getContext(), dim.getAxes(), false));
+    dims.push_back(
+        DimShardingAttr::get(sharding.getContext(), dim.getAxes(), false));
   return ShardingAttr::get(sharding.getContext(), sharding.getMesh(), dims,
                            sharding.getPartialKind(), sharding.getPartial(),
                            sharding.getReplicated(), 0);
@@ -134,8 +139,9 @@ struct DimClasses {
     llvm::DenseMap<Value, size_t> number;
     auto add = [&](Value value) {
       number[value] = values.size();
-      for (size_t dim = 0, rank = cast<RankedTensorType>(value.getType()).getRank(); dim < rank;
-           ++dim)
+      for (size_t dim = 0,
+                  rank = cast<RankedTensorType>(value.getType()).getRank();
+           dim < rank; ++dim)
         classes.insert({values.size(), dim});
       values.push_back(value);
     };
@@ -159,7 +165,8 @@ struct DimClasses {
           first[made[0]] = here;
         }
       };
-      for (auto [operand, dims] : llvm::zip_equal(op.getOperands(), rule.operands))
+      for (auto [operand, dims] :
+           llvm::zip_equal(op.getOperands(), rule.operands))
         join(operand, dims);
       for (auto [result, dims] : llvm::zip_equal(op.getResults(), rule.results))
         join(result, dims);
@@ -176,11 +183,13 @@ struct DimClasses {
   }
 
   int64_t size(Dim dim) const {
-    return cast<RankedTensorType>(values[dim.first].getType()).getDimSize(dim.second);
+    return cast<RankedTensorType>(values[dim.first].getType())
+        .getDimSize(dim.second);
   }
 
   bool resize(Dim leader, int64_t size) {
-    for (auto member = classes.findLeader(leader); member != classes.member_end(); ++member) {
+    for (auto member = classes.findLeader(leader);
+         member != classes.member_end(); ++member) {
       if (fixed.count(*member))
         return false;
       Value value = values[member->first];
@@ -212,8 +221,9 @@ public:
     // Each round is cheap next to the run that found the case, so bound them
     // only against surprises.
     for (int round = 0; round < 20; ++round)
-      if (!dropResults() && !cutOperations() && !skipOperations() && !mergeArguments() &&
-          !dropShardings() && !simplifyShardings() && !dropAxes() && !shrinkSizes())
+      if (!dropResults() && !cutOperations() && !skipOperations() &&
+          !mergeArguments() && !dropShardings() && !simplifyShardings() &&
+          !dropAxes() && !shrinkSizes())
         break;
     return std::move(current);
   }
@@ -259,8 +269,8 @@ private:
         for (Value result : op->getResults()) {
           if (result.use_empty())
             continue;
-          if (failed(func.insertArgument(func.getNumArguments(), result.getType(), {},
-                                         op->getLoc())))
+          if (failed(func.insertArgument(func.getNumArguments(),
+                                         result.getType(), {}, op->getLoc())))
             return false;
           result.replaceAllUsesWith(func.getArguments().back());
         }
@@ -338,7 +348,8 @@ private:
           SmallVector<AxisRefAttr> refs = refsOf(sharding);
           if (ref >= refs.size())
             return sharding;
-          return without(sharding, [&](AxisRefAttr axis) { return axis == refs[ref]; });
+          return without(sharding,
+                         [&](AxisRefAttr axis) { return axis == refs[ref]; });
         });
     }
     return any;
@@ -372,8 +383,11 @@ private:
       again = false;
       DimClasses found(*current);
       for (DimClasses::Dim leader : found.leaders()) {
-        for (int64_t size = 1, end = found.size(leader); size < end && !again; ++size)
-          again = attempt([&](ModuleOp module) { return DimClasses(module).resize(leader, size); });
+        for (int64_t size = 1, end = found.size(leader); size < end && !again;
+             ++size)
+          again = attempt([&](ModuleOp module) {
+            return DimClasses(module).resize(leader, size);
+          });
         if (again)
           break;
       }
@@ -390,13 +404,15 @@ constexpr StringRef kSeedMark = "// seed of the values: ";
 
 } // namespace
 
-OwningOpRef<ModuleOp> cleave::random::shrink(ModuleOp program,
-                                             llvm::function_ref<bool(ModuleOp)> fails) {
+OwningOpRef<ModuleOp>
+cleave::random::shrink(ModuleOp program,
+                       llvm::function_ref<bool(ModuleOp)> fails) {
   return Shrinker(program, fails).run();
 }
 
-void cleave::random::reportShrunk(ModuleOp program, uint64_t seed, Runner &runner,
-                                  const Outcome &outcome, StringRef path) {
+void cleave::random::reportShrunk(ModuleOp program, uint64_t seed,
+                                  Runner &runner, const Outcome &outcome,
+                                  StringRef path) {
   OwningOpRef<ModuleOp> small = shrink(program, [&](ModuleOp candidate) {
     return runner.run(candidate, seed).kind == outcome.kind;
   });
@@ -419,7 +435,8 @@ void cleave::random::reportShrunk(ModuleOp program, uint64_t seed, Runner &runne
   llvm::outs() << "written to " << path << "\n";
 }
 
-int cleave::random::replayFile(StringRef path, Runner &runner, MLIRContext *context) {
+int cleave::random::replayFile(StringRef path, Runner &runner,
+                               MLIRContext *context) {
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, context);
   if (!module) {
     llvm::errs() << path << " is no module\n";
@@ -430,6 +447,7 @@ int cleave::random::replayFile(StringRef path, Runner &runner, MLIRContext *cont
     if (StringRef text = (*buffer)->getBuffer(); text.consume_front(kSeedMark))
       (void)text.consumeInteger(10, seed);
   Outcome outcome = runner.run(*module, seed);
-  llvm::outs() << path << ": " << name(outcome.kind) << "\n" << outcome.message << "\n";
+  llvm::outs() << path << ": " << name(outcome.kind) << "\n"
+               << outcome.message << "\n";
   return outcome ? 0 : 1;
 }

@@ -18,11 +18,12 @@ mlir::OwningOpRef<mlir::ModuleOp>
 shrink(mlir::ModuleOp program, llvm::function_ref<bool(mlir::ModuleOp)> fails);
 
 /// Shrinks, prints, and writes to `path`.
-void reportShrunk(mlir::ModuleOp program, uint64_t seed, Runner &runner, const Outcome &outcome,
-                  llvm::StringRef path);
+void reportShrunk(mlir::ModuleOp program, uint64_t seed, Runner &runner,
+                  const Outcome &outcome, llvm::StringRef path);
 
 /// Runs a file that reportShrunk wrote; the exit code.
-int replayFile(llvm::StringRef path, Runner &runner, mlir::MLIRContext *context);
+int replayFile(llvm::StringRef path, Runner &runner,
+               mlir::MLIRContext *context);
 
 } // namespace cleave::random
 

@@ -23,35 +23,40 @@ static llvm::cl::opt<int64_t> first("first", llvm::cl::init(0),
                                     llvm::cl::desc("number of the first one"));
 static llvm::cl::opt<uint64_t> seedFlag("seed", llvm::cl::init(1),
                                         llvm::cl::desc("seed of the run"));
-static llvm::cl::opt<int64_t> failures("failures", llvm::cl::init(1),
-                                       llvm::cl::desc("stop after so many failing cases"));
+static llvm::cl::opt<int64_t>
+    failures("failures", llvm::cl::init(1),
+             llvm::cl::desc("stop after so many failing cases"));
 static llvm::cl::opt<int64_t> least(
     "least", llvm::cl::init(0),
     llvm::cl::desc("fail where a cell of the coverage table has fewer cases"));
 static llvm::cl::opt<bool> show("print", llvm::cl::desc("print every program"));
-static llvm::cl::opt<bool> keep("no-shrink", llvm::cl::desc("leave failing programs as they are"));
-static llvm::cl::opt<std::string> folder("out", llvm::cl::init("."),
-                                         llvm::cl::desc("folder for failing programs"));
-static llvm::cl::opt<std::string> replay("replay",
-                                         llvm::cl::desc("run this .mlir file instead"));
+static llvm::cl::opt<bool>
+    keep("no-shrink", llvm::cl::desc("leave failing programs as they are"));
+static llvm::cl::opt<std::string>
+    folder("out", llvm::cl::init("."),
+           llvm::cl::desc("folder for failing programs"));
+static llvm::cl::opt<std::string>
+    replay("replay", llvm::cl::desc("run this .mlir file instead"));
 
-static llvm::cl::opt<bool> bugs("bugs",
-                                llvm::cl::desc("after how many cases is each planted bug found"));
+static llvm::cl::opt<bool>
+    bugs("bugs",
+         llvm::cl::desc("after how many cases is each planted bug found"));
 
 /// For each bug, the first case in which each of the two finds it.
 static int huntBugs(MLIRContext *context) {
   Runner proving(context), comparing(context, /*prove=*/false);
   int64_t missed = 0;
-  llvm::outs() << llvm::formatv("{0,-24} {1,10} {2,10}  {3}\n", "bug", "proof", "comparison",
-                                "what is wrong");
+  llvm::outs() << llvm::formatv("{0,-24} {1,10} {2,10}  {3}\n", "bug", "proof",
+                                "comparison", "what is wrong");
   for (const Bug &bug : plantedBugs()) {
     int64_t proof = huntBug(bug, proving, seedFlag, cases).number;
     int64_t comparison = huntBug(bug, comparing, seedFlag, cases).number;
     auto shown = [](int64_t number) {
       return number < 0 ? std::string("-") : std::to_string(number + 1);
     };
-    llvm::outs() << llvm::formatv("{0,-24} {1,10} {2,10}  {3}\n", bug.name, shown(proof),
-                                  shown(comparison), bug.description);
+    llvm::outs() << llvm::formatv("{0,-24} {1,10} {2,10}  {3}\n", bug.name,
+                                  shown(proof), shown(comparison),
+                                  bug.description);
     missed += proof < 0 && comparison < 0;
   }
   llvm::outs() << missed << " missed in " << cases << " cases\n";
@@ -59,7 +64,8 @@ static int huntBugs(MLIRContext *context) {
 }
 
 int main(int argc, char **argv) {
-  llvm::cl::ParseCommandLineOptions(argc, argv, "random programs under random shardings\n");
+  llvm::cl::ParseCommandLineOptions(argc, argv,
+                                    "random programs under random shardings\n");
   llvm::sys::PrintStackTraceOnErrorSignal(argv[0]);
   TestContext test;
   Runner runner(&test.context);
@@ -73,7 +79,8 @@ int main(int argc, char **argv) {
   int64_t failed = 0, done = 0;
   auto begin = std::chrono::steady_clock::now();
   for (int64_t number = first; number < first + cases; ++number) {
-    llvm::PrettyStackTraceFormat trace("case %lld of seed %llu", (long long)number,
+    llvm::PrettyStackTraceFormat trace("case %lld of seed %llu",
+                                       (long long)number,
                                        (unsigned long long)seedFlag);
     uint64_t seed = caseSeed(seedFlag, number);
     OwningOpRef<ModuleOp> program = Generator(&test.context, seed).run();
@@ -83,13 +90,15 @@ int main(int argc, char **argv) {
     ++done;
     if (outcome)
       continue;
-    llvm::outs() << "case " << number << " of seed " << seedFlag << ": " << name(outcome.kind)
-                 << ": " << outcome.message << "\n";
+    llvm::outs() << "case " << number << " of seed " << seedFlag << ": "
+                 << name(outcome.kind) << ": " << outcome.message << "\n";
     ++failed;
     if (keep) {
       llvm::outs() << *program << "\n";
     } else {
-      std::string path = (folder + "/case-" + Twine(seedFlag) + "-" + Twine(number) + ".mlir").str();
+      std::string path =
+          (folder + "/case-" + Twine(seedFlag) + "-" + Twine(number) + ".mlir")
+              .str();
       reportShrunk(*program, seed, runner, outcome, path);
     }
     llvm::outs().flush();
@@ -97,10 +106,13 @@ int main(int argc, char **argv) {
       break;
   }
   double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
   coverage.print(llvm::outs());
-  std::string missing = least > 0 ? coverage.missing(&test.context, least) : std::string();
+  std::string missing =
+      least > 0 ? coverage.missing(&test.context, least) : std::string();
   llvm::outs() << missing << done << " cases, " << failed << " failed, "
-               << llvm::formatv("{0:F1} s, {1:F0} cases/s\n", seconds, done / seconds);
+               << llvm::formatv("{0:F1} s, {1:F0} cases/s\n", seconds,
+                                done / seconds);
   return failed || !missing.empty();
 }
