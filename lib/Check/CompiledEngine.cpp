@@ -1,5 +1,5 @@
-// A compiled program as an engine: kernels in a temporary folder, ranks that
-// are threads of this process.
+// A compiled program as an engine: kernels in a temporary folder, ranks behind
+// a session of the runtime.
 
 #include "cleave/Check/Engine.h"
 
@@ -93,6 +93,7 @@ public:
     native.version = CLEAVE_RUNTIME_VERSION;
     native.threads_per_rank = options.threads;
     native.poison = 1;
+    native.transport = options.transport.c_str();
     return status(cleave_session_create(program, &native, &session));
   }
 

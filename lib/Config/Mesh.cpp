@@ -3,8 +3,9 @@
 
 #include "cleave/Config/Load.h"
 
+#include "cleave/launcher.h"
+
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <set>
@@ -261,8 +262,10 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
                              std::to_string(count) + " axes of the mesh"};
         auto [first, fresh] = splitBy.try_emplace(axis, "parallel.tensor");
         if (!fresh)
-          return ConfigError{first->second + ".axis and parallel.tensor.axes "
-                             "both name the mesh axis '" + axis +
+          return ConfigError{first->second +
+                             ".axis and parallel.tensor.axes "
+                             "both name the mesh axis '" +
+                             axis +
                              "': one splits the samples, the other the "
                              "weights; give each an axis of its own"};
       }
@@ -326,21 +329,6 @@ void cleave::applyMesh(Config &config, const Mesh &mesh) {
 }
 
 std::optional<int64_t> cleave::launcherWorldSize() {
-  // torchrun; Open MPI's mpirun; MPICH's and Intel's.
-  std::vector<const char *> names = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
-                                     "PMI_SIZE"};
-  // A batch script sees SLURM_NTASKS too; only a step that srun started has a
-  // process id.
-  if (std::getenv("SLURM_PROCID") && std::getenv("SLURM_STEP_NUM_TASKS"))
-    names.push_back("SLURM_STEP_NUM_TASKS");
-  for (const char *name : names) {
-    const char *text = std::getenv(name);
-    if (!text)
-      continue;
-    char *end = nullptr;
-    long long size = std::strtoll(text, &end, 10);
-    if (end != text && *end == 0 && size >= 1)
-      return size;
-  }
-  return std::nullopt;
+  std::optional<Launcher> found = launcher();
+  return found ? std::optional(found->size) : std::nullopt;
 }

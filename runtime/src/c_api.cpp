@@ -68,8 +68,7 @@ void setScalar(cleave_session *session, const char *name, T value) {
     cell.i8 = static_cast<int8_t>(value);
     break;
   }
-  scatterTiles(session->program.data, entry, type, &cell,
-               session->tiles(entry));
+  session->scatter(entry, type, &cell, nullptr);
 }
 } // namespace
 
@@ -227,10 +226,11 @@ cleave_status cleave_session_create(cleave_program *program,
       fail(CLEAVE_BAD_ARGUMENT,
            "options of version " + std::to_string(options->version) +
                ", expected " + std::to_string(CLEAVE_RUNTIME_VERSION));
-    if (options->transport && std::strcmp(options->transport, "local") != 0)
-      fail(CLEAVE_UNSUPPORTED, std::string("transport \"") +
-                                   options->transport +
-                                   "\" is not yet supported; use \"local\"");
+    if (options->transport && std::strcmp(options->transport, "local") != 0 &&
+        std::strcmp(options->transport, "mpi") != 0)
+      fail(CLEAVE_UNSUPPORTED,
+           std::string("transport \"") + options->transport +
+               "\" is not yet supported; use \"local\" or \"mpi\"");
     *out = new cleave_session(*program, *options);
   });
 }
@@ -255,6 +255,15 @@ cleave_status cleave_session_buffer(cleave_session *session, int32_t rank,
 cleave_status cleave_session_scatter(cleave_session *session, const char *name,
                                      cleave_dtype dtype, const void *data,
                                      int64_t count) {
+  return cleave_session_scatter_padded(session, name, dtype, data, count,
+                                       nullptr);
+}
+
+cleave_status cleave_session_scatter_padded(cleave_session *session,
+                                            const char *name,
+                                            cleave_dtype dtype,
+                                            const void *data, int64_t count,
+                                            const void *padding) {
   return guarded([&] {
     need(session, "session");
     need(name, "name");
@@ -263,8 +272,7 @@ cleave_status cleave_session_scatter(cleave_session *session, const char *name,
     needCount(entry, count);
     if (count)
       need(data, "data");
-    scatterTiles(session->program.data, entry, dtype, data,
-                 session->tiles(entry));
+    session->scatter(entry, dtype, data, padding);
   });
 }
 
@@ -280,8 +288,15 @@ cleave_status cleave_session_gather(cleave_session *session, const char *name,
     needCount(entry, count);
     if (count)
       need(data, "data");
-    gatherTiles(session->program.data, entry, dtype, data,
-                session->tiles(entry), report);
+    session->gather(entry, dtype, data, report);
+  });
+}
+
+cleave_status cleave_session_zero(cleave_session *session, const char *name) {
+  return guarded([&] {
+    need(session, "session");
+    need(name, "name");
+    session->zero(session->boundary(name));
   });
 }
 
@@ -333,7 +348,7 @@ cleave_status cleave_session_traffic(const cleave_session *session,
 }
 
 void cleave_session_reset_counters(cleave_session *session) {
-  session->counters.reset();
+  session->resetCounters();
 }
 
 cleave_status cleave_session_memory(const cleave_session *session, int32_t rank,
@@ -342,14 +357,7 @@ cleave_status cleave_session_memory(const cleave_session *session, int32_t rank,
     need(session, "session");
     need(out, "out");
     session->checkRank(rank);
-    *out = {};
-    for (const Arena &arena : session->program.data.arenas)
-      out->arena_bytes += arena.size;
-    const Rank &entry = *session->ranks[rank];
-    out->touched_bytes = entry.touchedBytes;
-    out->scratch_bytes = entry.scratchBytes;
-    out->unplanned_bytes = entry.unplannedBytes;
-    out->pool_bytes = stepPoolBytes();
+    *out = session->memory(rank);
   });
 }
 

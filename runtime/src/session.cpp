@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 
 using namespace cleave;
 using namespace cleave::program;
@@ -37,19 +38,37 @@ cleave_session::cleave_session(cleave_program &program,
                                  purposesOf(program.data)),
       timeoutSeconds(options.watchdog_seconds > 0 ? options.watchdog_seconds
                                                   : 300),
-      poison(options.poison != 0) {
-  program.bindKernels();
+      poison(options.poison != 0),
+      world(options.transport && std::string_view(options.transport) == "mpi"
+                ? &World::get()
+                : nullptr) {
   int size = static_cast<int>(program.data.numRanks());
-  int perRank = options.threads_per_rank > 0 ? options.threads_per_rank
-                                             : std::max(1, coreCount() / size);
+  if (world && world->size() != size)
+    fail(CLEAVE_BAD_ARGUMENT,
+         "the launcher started " + std::to_string(world->size()) +
+             " processes, but the mesh has " + std::to_string(size) +
+             (size == 1 ? " rank" : " ranks"));
+  if (!world || world->rank() == 0)
+    program.bindKernels(); // before anyone else is bothered
+  if (world && world->rank() == 0 && size > 1)
+    remote = std::make_unique<Remote>(*world, program, options, counters);
+  int here = world ? 1 : size;
+  int cores = world ? world->coresPerRank() : std::max(1, coreCount() / size);
+  int perRank = options.threads_per_rank > 0 ? options.threads_per_rank : cores;
   TransportOptions transportOptions;
   transportOptions.ranks = size;
   transportOptions.timeoutSeconds = timeoutSeconds;
-  transportOptions.spin = size * perRank <= coreCount();
-  transport = makeLocalTransport(transportOptions, counters);
-  for (int rank = 0; rank < size; ++rank) {
-    ranks.push_back(std::make_unique<Rank>(program, rank, perRank, poison));
-    endpoints.push_back(transport->connect(rank));
+  transportOptions.spin = world ? perRank <= cores && world->hasOwnCore()
+                                : size * perRank <= coreCount();
+  transport = world ? makeMpiTransport(transportOptions, counters, *world)
+                    : makeLocalTransport(transportOptions, counters);
+  program.bindKernels();
+  ranks.resize(size);
+  endpoints.resize(size);
+  int first = world ? world->rank() : 0;
+  for (int rank = first; rank < first + here; ++rank) {
+    ranks[rank] = std::make_unique<Rank>(program, rank, perRank, poison);
+    endpoints[rank] = transport->connect(rank);
     for (const Boundary &entry : program.data.boundary)
       try {
         tile(rank, entry);
@@ -63,7 +82,7 @@ cleave_session::cleave_session(cleave_program &program,
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    for (int rank = 0; rank < size; ++rank)
+    for (int rank = first; rank < first + here; ++rank)
       threads.emplace_back([this, rank] { threadMain(rank); });
   } catch (const std::exception &error) {
     recordFailure(CLEAVE_OUT_OF_MEMORY, -1,
@@ -74,6 +93,9 @@ cleave_session::cleave_session(cleave_program &program,
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failure.status == CLEAVE_OK)
     dispatch(Job::Prepare);
+  if (remote)
+    remote->collect([this](const Failure &found) { recordFailure(found); },
+                    [this] { return failure.status != CLEAVE_OK; });
   if (failure.status != CLEAVE_OK) {
     quit();
     throw Error(failure.status, failure.message);
@@ -95,9 +117,19 @@ void cleave_session::dispatch(Job next) {
   busy = static_cast<int>(threads.size());
   wakeRanks.notify_all();
   auto finished = [&] { return busy == 0; };
-  wakeCaller.wait(lock, [&] {
+  auto decided = [&] {
     return finished() || (next == Job::Run && failure.status != CLEAVE_OK);
-  });
+  };
+  if (!meanwhile && !remote)
+    wakeCaller.wait(lock, decided);
+  while (!wakeCaller.wait_for(lock, std::chrono::milliseconds(20), decided)) {
+    lock.unlock();
+    if (meanwhile)
+      meanwhile();
+    if (remote && next == Job::Run)
+      remote->look([this](const Failure &found) { recordFailure(found); });
+    lock.lock();
+  }
   // Ranks that wait see the failure at once; one that computes forever would
   // hold up the host program for good.
   std::chrono::duration<double> patience(timeoutSeconds);
@@ -174,7 +206,9 @@ void cleave_session::execute(Rank &rank) {
     if (poison)
       rank.afterAction();
   } catch (const Aborted &) {
-    // Whoever failed has said so.
+    // Whoever failed says so.
+    std::lock_guard lock(mutex);
+    isAborted = true;
   } catch (const Error &error) {
     // A watchdog's message names the collective itself.
     bool late = error.status == CLEAVE_TIMEOUT;
@@ -204,16 +238,21 @@ void cleave_session::injected(Rank &rank, int command) {
 void cleave_session::recordFailure(cleave_status status, int rank,
                                    const std::string &message,
                                    const Command *command, int index) {
+  Failure found;
+  found.status = status;
+  found.rank = rank;
+  found.action = action;
+  found.command = index;
+  found.source = command ? program.data.strings[command->source] : "";
+  found.message = message;
+  recordFailure(found);
+}
+
+void cleave_session::recordFailure(const Failure &found) {
   {
     std::lock_guard lock(mutex);
-    if (failure.status == CLEAVE_OK) {
-      failure.status = status;
-      failure.rank = rank;
-      failure.action = action;
-      failure.command = index;
-      failure.source = command ? program.data.strings[command->source] : "";
-      failure.message = message;
-    }
+    if (failure.status == CLEAVE_OK)
+      failure = found;
     wakeRanks.notify_all();
     wakeCaller.notify_all();
   }
@@ -231,9 +270,19 @@ void cleave_session::run(std::string_view name) {
   action = name;
   {
     StepScope step;
+    if (remote)
+      remote->run(std::string(action));
     dispatch(Job::Run);
+    if (remote)
+      remote->collect([this](const Failure &found) { recordFailure(found); },
+                      [this] { return failure.status != CLEAVE_OK; });
   }
   ++runs;
+  if (failure.status == CLEAVE_OK && isAborted) {
+    failure.status = CLEAVE_RANK_FAILED;
+    failure.action = name;
+    failure.message = "another rank failed";
+  }
   if (failure.status == CLEAVE_OK)
     return;
   std::string where =
@@ -252,7 +301,10 @@ void cleave_session::injectFailure(int rank, int64_t run, int command,
   checkRank(rank);
   if (run < 0 || command < 0)
     fail(CLEAVE_BAD_ARGUMENT, "negative run or command");
-  injection = {rank, command, runs + run, hang};
+  if (isHere(rank))
+    injection = {rank, command, runs + run, hang};
+  else
+    remote->injectFailure(rank, run, command, hang);
 }
 
 void cleave_session::checkRank(int rank) const {
@@ -269,13 +321,75 @@ const Boundary &cleave_session::boundary(const std::string &name) const {
 }
 
 void *cleave_session::tile(int rank, const Boundary &entry) const {
+  if (!isHere(rank))
+    fail(CLEAVE_BAD_ARGUMENT, "rank " + std::to_string(rank) +
+                                  " is in another process: its tiles cannot be "
+                                  "touched, only scattered and gathered");
   return ranks[rank]->resolve(
       entry.buffer, 0, elementCount(entry.localShape) * sizeOf(entry.dtype));
 }
 
-std::vector<void *> cleave_session::tiles(const Boundary &entry) const {
-  std::vector<void *> all;
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    all.push_back(tile(static_cast<int>(rank), entry));
-  return all;
+void cleave_session::scatter(const Boundary &entry, cleave_dtype type,
+                             const void *data, const void *padding) {
+  std::vector<char> staging;
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    if (isHere(rank)) {
+      scatterTile(program.data, entry, type, data, padding, rank,
+                  tile(rank, entry));
+      continue;
+    }
+    staging.resize(elementCount(entry.localShape) * sizeOf(entry.dtype));
+    scatterTile(program.data, entry, type, data, padding, rank, staging.data());
+    remote->write(rank, entry, staging.data(), staging.size());
+  }
+}
+
+void cleave_session::gather(const Boundary &entry, cleave_dtype type,
+                            void *data, cleave_gather_report *report) {
+  std::vector<void *> tiles(ranks.size());
+  // Copies of a tile are fetched only to be compared.
+  std::vector<bool> wanted =
+      neededTiles(program.data, entry, report != nullptr);
+  std::vector<std::pair<int, std::vector<char>>> fetched;
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    if (isHere(rank))
+      tiles[rank] = tile(rank, entry);
+    else if (wanted[rank])
+      fetched.emplace_back(rank, elementCount(entry.localShape) *
+                                     sizeOf(entry.dtype));
+  }
+  if (!fetched.empty())
+    remote->read(entry, fetched);
+  for (auto &[rank, bytes] : fetched)
+    tiles[rank] = bytes.data();
+  gatherTiles(program.data, entry, type, data, tiles, report);
+}
+
+void cleave_session::zero(const Boundary &entry) {
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
+    if (isHere(rank))
+      std::memset(tile(rank, entry), 0,
+                  elementCount(entry.localShape) * sizeOf(entry.dtype));
+  if (remote)
+    remote->zero(entry);
+}
+
+void cleave_session::resetCounters() {
+  counters.reset();
+  if (remote)
+    remote->resetCounters();
+}
+
+cleave_memory cleave_session::memory(int rank) const {
+  if (!isHere(rank))
+    return remote->memory(rank);
+  cleave_memory out{};
+  for (const Arena &arena : program.data.arenas)
+    out.arena_bytes += arena.size;
+  const Rank &entry = *ranks[rank];
+  out.touched_bytes = entry.touchedBytes;
+  out.scratch_bytes = entry.scratchBytes + endpoints[rank]->bufferBytes();
+  out.unplanned_bytes = entry.unplannedBytes;
+  out.pool_bytes = stepPoolBytes();
+  return out;
 }

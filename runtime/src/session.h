@@ -1,13 +1,17 @@
-// A session: the ranks of a program, one thread each, and their transport.
+// A session: the ranks of a program and their transport. With the local
+// transport all ranks are threads of this process. With mpi one of them is, and
+// the host reaches the others through Remote.
 #ifndef CLEAVE_RUNTIME_SESSION_H
 #define CLEAVE_RUNTIME_SESSION_H
 
 #include "counters.h"
 #include "error.h"
 #include "rank.h"
+#include "remote.h"
 #include "transport.h"
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,10 +26,18 @@ public:
   ~cleave_session();
 
   void run(std::string_view action);
+  void resetCounters();
+  void scatter(const cleave::program::Boundary &entry, cleave_dtype type,
+               const void *data, const void *padding);
+  void gather(const cleave::program::Boundary &entry, cleave_dtype type,
+              void *data, cleave_gather_report *report);
+  void zero(const cleave::program::Boundary &entry);
+  cleave_memory memory(int rank) const;
   void injectFailure(int rank, int64_t run, int command, bool hang);
   const cleave::program::Boundary &boundary(const std::string &name) const;
+  // Only of a rank of this process.
   void *tile(int rank, const cleave::program::Boundary &entry) const;
-  std::vector<void *> tiles(const cleave::program::Boundary &entry) const;
+  bool isHere(int rank) const { return ranks[rank] != nullptr; }
   void checkRank(int rank) const;
   // A rank did not even answer the watchdog: its thread may still run, so the
   // session must never be freed.
@@ -33,14 +45,11 @@ public:
 
   cleave_program &program;
   cleave::Counters counters;
-  std::vector<std::unique_ptr<cleave::Rank>> ranks;
+  std::vector<std::unique_ptr<cleave::Rank>> ranks; // NULL: elsewhere
 
-  struct Failure {
-    cleave_status status = CLEAVE_OK;
-    int rank = -1;
-    std::string action, source, message;
-    int command = -1;
-  } failure;
+  cleave::Failure failure;
+  // While an action runs the thread that called looks after messages, too.
+  std::function<void()> meanwhile;
 
 private:
   enum class Job { Idle, Prepare, Run, Quit };
@@ -51,12 +60,15 @@ private:
   void execute(cleave::Rank &rank);
   void recordFailure(cleave_status status, int rank, const std::string &message,
                      const cleave::program::Command *command, int index);
+  void recordFailure(const cleave::Failure &found);
   void injected(cleave::Rank &rank, int command);
 
   const double timeoutSeconds;
   const bool poison;
+  cleave::World *const world;             // NULL: local
+  std::unique_ptr<cleave::Remote> remote; // in the host of several processes
   std::unique_ptr<cleave::Transport> transport;
-  std::vector<std::unique_ptr<cleave::Endpoint>> endpoints;
+  std::vector<std::unique_ptr<cleave::Endpoint>> endpoints; // by rank
 
   // Guards what follows and `failure`.
   std::mutex mutex;
@@ -65,7 +77,7 @@ private:
   uint64_t turn = 0; // counts dispatched jobs
   int busy = 0;
   std::string_view action;
-  bool isLost = false;
+  bool isLost = false, isAborted = false;
   int64_t runs = 0;
   struct Injection {
     int rank = -1, command = 0;

@@ -361,25 +361,38 @@ void cleave::checkBoundary(const Program &program, const Boundary &entry) {
     bad(entry, "tile " + print(entry.localShape) + " is too large");
 }
 
-void cleave::scatterTiles(const Program &program, const Boundary &entry,
-                          cleave_dtype hostType, const void *data,
-                          const std::vector<void *> &tiles) {
+void cleave::scatterTile(const Program &program, const Boundary &entry,
+                         cleave_dtype hostType, const void *data,
+                         const void *padding, int64_t rank, void *tile) {
   auto host = static_cast<DType>(hostType);
   checkTypes(entry, host);
   View view = viewOf(entry);
   int64_t size = sizeOf(entry.dtype);
-  for (size_t rank = 0; rank < tiles.size(); ++rank) {
-    Place place = placeOf(program, entry, rank);
-    void *tile = tiles[rank];
-    forTile(entry, view, place, [&](int64_t element, int64_t whole) {
-      if (whole < 0)
-        std::memset(static_cast<char *>(tile) + element * size, 0, size);
-      else if (place.share != 0)
-        storeIdentity(entry.dtype, tile, element, entry.partialOp);
-      else
-        copyElement(entry.dtype, tile, element, host, data, whole);
-    });
+  constexpr char zero[8] = {};
+  if (!padding)
+    padding = zero;
+  Place place = placeOf(program, entry, rank);
+  forTile(entry, view, place, [&](int64_t element, int64_t whole) {
+    if (whole < 0)
+      std::memcpy(static_cast<char *>(tile) + element * size, padding, size);
+    else if (place.share != 0)
+      storeIdentity(entry.dtype, tile, element, entry.partialOp);
+    else
+      copyElement(entry.dtype, tile, element, host, data, whole);
+  });
+}
+
+std::vector<bool> cleave::neededTiles(const Program &program,
+                                      const Boundary &entry, bool replicas) {
+  std::vector<bool> needed(program.numRanks(), true);
+  std::vector<Place> places;
+  for (int64_t rank = 0; rank < program.numRanks(); ++rank) {
+    places.push_back(placeOf(program, entry, rank));
+    if (!replicas)
+      needed[rank] = std::find(places.begin(), places.end() - 1,
+                               places.back()) == places.end() - 1;
   }
+  return needed;
 }
 
 void cleave::gatherTiles(const Program &program, const Boundary &entry,

@@ -30,10 +30,19 @@ std::vector<int64_t> axisIndices(const program::Program &program, int64_t rank);
 int64_t ownersOf(const program::Program &program,
                  const program::Boundary &entry);
 
-// `tiles[r]` is rank r's tile. See cleave_session_scatter and _gather.
-void scatterTiles(const program::Program &program,
-                  const program::Boundary &entry, cleave_dtype hostType,
-                  const void *data, const std::vector<void *> &tiles);
+// The tile of one rank. Elements past the end of the array get the bits of
+// `padding`, zero where it is NULL. See cleave_session_scatter.
+void scatterTile(const program::Program &program,
+                 const program::Boundary &entry, cleave_dtype hostType,
+                 const void *data, const void *padding, int64_t rank,
+                 void *tile);
+
+// The ranks whose tiles gatherTiles reads: one per tile, or all.
+std::vector<bool> neededTiles(const program::Program &program,
+                              const program::Boundary &entry, bool replicas);
+
+// `tiles[r]` is rank r's tile, NULL where it is not needed. See
+// cleave_session_gather.
 void gatherTiles(const program::Program &program,
                  const program::Boundary &entry, cleave_dtype hostType,
                  void *data, const std::vector<void *> &tiles,

@@ -57,6 +57,8 @@ public:
   virtual ~Endpoint() = default;
   // All members prepare their operations in the same order.
   virtual std::unique_ptr<Operation> prepare(CollectiveCall call) = 0;
+  // Memory beside the arenas that messages take.
+  virtual int64_t bufferBytes() const { return 0; }
 };
 
 class Transport {
@@ -71,11 +73,19 @@ struct TransportOptions {
   int ranks = 1;
   double timeoutSeconds = 300;
   bool spin = false; // waiting threads have a core of their own
+  // mpi: longer messages are sent in pieces.
+  int64_t longestMessage = int64_t(1) << 29;
 };
 
 // Ranks are threads of this process. Counters outlive the transport.
 std::unique_ptr<Transport> makeLocalTransport(const TransportOptions &options,
                                               Counters &counters);
+
+// The rank of this process is that of the process in the world; a transport is
+// made by all processes at the same time, those past options.ranks included.
+class World;
+std::unique_ptr<Transport> makeMpiTransport(const TransportOptions &options,
+                                            Counters &counters, World &world);
 
 // dst[i] = srcs[0][i] op srcs[1][i] op ..., in this order. dst may be one of
 // the sources. bf16 is accumulated in f32.

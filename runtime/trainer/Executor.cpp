@@ -3,8 +3,6 @@
 #include "cleave/trainer/Executor.h"
 #include "cleave/io/Error.h"
 
-#include <cstring>
-
 namespace cleave {
 
 const BufferInfo *StepExecutor::find(const std::string &buffer) const {
@@ -19,14 +17,6 @@ const BufferInfo &StepExecutor::need(const std::string &buffer) const {
     return *info;
   throw InputError("program.bin has no buffer '" + buffer +
                    "' that manifest.json names; compile the model again");
-}
-
-void StepExecutor::zero(const std::string &buffer) {
-  for (int64_t rank = 0; rank < ranks(); ++rank) {
-    std::span<std::byte> bytes = tile(buffer, rank);
-    if (!bytes.empty())
-      std::memset(bytes.data(), 0, bytes.size());
-  }
 }
 
 } // namespace cleave

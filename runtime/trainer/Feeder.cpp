@@ -1,8 +1,8 @@
 //===- Feeder.cpp - fills the inputs of a program
 //----------------------------===//
 #include "cleave/trainer/Feeder.h"
-#include "cleave/io/Error.h"
 #include "Slices.h"
+#include "cleave/io/Error.h"
 
 #include <cstring>
 
@@ -25,25 +25,8 @@ Feeder::Feeder(const Manifest &manifest, StepExecutor &executor,
     ManifestInput &input = inputs.back();
     if (buffer.shape.size() == input.shape.size())
       input.shape = buffer.shape;
-    if (isGenerated(input)) {
+    if (isGenerated(input))
       scatter(input, generatedInput(input));
-      continue;
-    }
-    if (input.role != "labels" || elementSize(buffer.dtype) != 8)
-      continue;
-    // Padding is what a scatter of non-zeros leaves zero.
-    Array marks = makeArray("i64", input.shape);
-    for (int64_t i = 0, n = marks.elements(); i < n; ++i)
-      marks.as<int64_t>()[i] = 1;
-    executor.scatter(input.buffer, marks);
-    auto &ranks = padding[input.name];
-    ranks.resize(executor.ranks());
-    for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
-      std::span<std::byte> tile = executor.tile(input.buffer, rank);
-      for (size_t i = 0; i < tile.size() / 8; ++i)
-        if (integerAt("i64", tile.data(), i) == 0)
-          ranks[rank].push_back(i);
-    }
   }
 }
 
@@ -64,21 +47,21 @@ void Feeder::scatter(const ManifestInput &input, const ArrayView &array) {
     throw InputError("input '" + input.name + "' has shape " +
                      shapeToString(view.shape) + ", but program.bin has " +
                      shapeToString(buffer.shape) + "; compile the model again");
+  // Labels that a rank holds beyond the batch must not count.
+  std::byte ignored[8] = {};
+  const void *padding = nullptr;
+  if (input.role == "labels" && !isFloat(buffer.dtype)) {
+    convertElements("i64", reinterpret_cast<const std::byte *>(&ignoreIndex),
+                    buffer.dtype, ignored, 1, input.name);
+    padding = ignored;
+  }
   if (view.dtype == buffer.dtype) {
-    executor.scatter(input.buffer, view);
+    executor.scatter(input.buffer, view, padding);
   } else { // e.g. booleans, which a manifest spells i1
     Array converted = makeArray(buffer.dtype, view.shape);
     convertElements(view.dtype, view.data, buffer.dtype, converted.bytes.data(),
                     converted.elements(), "input '" + input.name + "'");
-    executor.scatter(input.buffer, converted);
-  }
-  auto found = padding.find(input.name);
-  if (found == padding.end())
-    return;
-  for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
-    std::span<std::byte> tile = executor.tile(input.buffer, rank);
-    for (int64_t element : found->second[rank])
-      std::memcpy(tile.data() + element * 8, &ignoreIndex, 8);
+    executor.scatter(input.buffer, converted, padding);
   }
 }
 

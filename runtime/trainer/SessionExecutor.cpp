@@ -36,20 +36,20 @@ public:
       for (int32_t d = 0; d < info.rank; ++d)
         entry.shape.push_back(info.global_shape[d]);
       table.push_back(std::move(entry));
-      localBytes.push_back(info.local_bytes);
     }
     cleave_session_options native{};
     native.version = CLEAVE_RUNTIME_VERSION;
     native.threads_per_rank = options.threadsPerRank;
     native.watchdog_seconds = options.watchdogSeconds;
     native.poison = options.poison;
+    native.transport = options.transport.c_str();
     cleave_status status = cleave_session_create(program, &native, &session);
     if (status != CLEAVE_OK) {
       std::string message = cleave_last_error();
       cleave_program_free(program);
       // A device that refuses is a failed run; memory that cannot suffice and
       // a program that cannot be served are known before running.
-      if (status == CLEAVE_INTERNAL)
+      if (status == CLEAVE_INTERNAL || status == CLEAVE_RANK_FAILED)
         throw RunError(folder + ": " + message);
       throw InputError(folder + ": " + message);
     }
@@ -74,7 +74,8 @@ public:
 
   const std::vector<BufferInfo> &buffers() const override { return table; }
 
-  void scatter(const std::string &buffer, const ArrayView &array) override {
+  void scatter(const std::string &buffer, const ArrayView &array,
+               const void *padding) override {
     Array converted;
     ArrayView view = array;
     if (abiType(view.dtype) < 0) { // e.g. u16 or f16 from a file
@@ -84,9 +85,9 @@ public:
                       converted.bytes.data(), array.elements(), buffer);
       view = converted;
     }
-    check(cleave_session_scatter(session, buffer.c_str(),
-                                 cleave_dtype(abiType(view.dtype)), view.data,
-                                 view.elements()),
+    check(cleave_session_scatter_padded(session, buffer.c_str(),
+                                        cleave_dtype(abiType(view.dtype)),
+                                        view.data, view.elements(), padding),
           buffer);
   }
 
@@ -108,14 +109,8 @@ public:
     return converted;
   }
 
-  std::span<std::byte> tile(const std::string &buffer, int64_t rank) override {
-    const BufferInfo &info = need(buffer);
-    void *data = nullptr;
-    check(cleave_session_buffer(session, static_cast<int32_t>(rank),
-                                buffer.c_str(), &data),
-          buffer);
-    return {static_cast<std::byte *>(data),
-            static_cast<size_t>(localBytes[&info - table.data()])};
+  void zero(const std::string &buffer) override {
+    check(cleave_session_zero(session, buffer.c_str()), buffer);
   }
 
   void setScalar(const std::string &buffer, double value) override {
@@ -186,7 +181,6 @@ private:
   cleave_program *program = nullptr;
   cleave_session *session = nullptr;
   std::vector<BufferInfo> table;
-  std::vector<int64_t> localBytes;
 };
 
 } // namespace

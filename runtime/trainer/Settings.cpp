@@ -51,6 +51,7 @@ Settings settingsOf(const Manifest &manifest) {
   read(config, "train", "steps", s.steps);
   read(config, "train", "seed", s.seed);
   read(config, "train", "loss", s.loss);
+  read(config, "target", "transport", s.transport);
   std::string onNan = "stop";
   read(config, "train", "on_nan", onNan);
   if (onNan != "stop" && onNan != "skip")

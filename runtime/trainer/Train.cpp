@@ -10,6 +10,7 @@
 #include "RunFolder.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
+#include "cleave/launcher.h"
 #include "cleave/trainer/Checkpoint.h"
 #include "cleave/trainer/Data.h"
 #include "cleave/trainer/Feeder.h"
@@ -38,24 +39,38 @@ static void compareRanks(const std::string &what, int64_t count,
                      "; compile it for " + std::to_string(count));
 }
 
-void checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
+std::string checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
   if (ranks)
     compareRanks("--ranks", *ranks, manifest.ranks);
-  checkLauncher(manifest.ranks);
+  return chooseTransport(settingsOf(manifest).transport, manifest.ranks);
 }
 
-void checkLauncher(int64_t ranks) {
-  for (const char *name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
-    const char *text = std::getenv(name);
-    if (!text)
-      continue;
-    int64_t world = std::strtoll(text, nullptr, 10);
-    compareRanks(name, world, ranks);
-    if (world > 1)
-      throw InputError(std::string(name) +
-                       " is set: ranks in separate processes are not yet "
-                       "supported; run without a launcher, ranks are threads");
+std::string chooseTransport(const std::string &key, int64_t ranks) {
+  std::string quoted = "target.transport = \"" + key + "\"";
+  if (key != "auto" && key != "local" && key != "mpi")
+    throw InputError(quoted + " is not yet supported; expected auto, local or "
+                              "mpi");
+  std::optional<Launcher> found = launcher();
+  std::string count = std::to_string(found ? found->size : ranks);
+  if (!found) {
+    if (key == "mpi")
+      throw InputError(quoted + " needs a launcher: start with mpirun -n " +
+                       count);
+    return "local";
   }
+  compareRanks(found->variable, found->size, ranks);
+  if (found->size == 1 && key != "mpi")
+    return "local";
+  if (key == "local")
+    throw InputError(quoted +
+                     " runs all ranks in one process, but the "
+                     "launcher started " +
+                     count + "; start without it, or leave the key out");
+  if (!found->hasMpi)
+    throw InputError(found->variable + " is " + count +
+                     ", but the launcher brings no MPI; start with mpirun -n " +
+                     count);
+  return "mpi";
 }
 
 namespace {
@@ -265,7 +280,8 @@ StepRecord Trainer::step(const CheckpointState &state) {
   if (weight && !(*weight > 0)) {
     std::string at = "step " + std::to_string(record.step) + ": ";
     if (settings.loss == "cross_entropy")
-      throw InputError(at + "no label is counted; all are data.ignore_index = " +
+      throw InputError(at +
+                       "no label is counted; all are data.ignore_index = " +
                        std::to_string(settings.ignoreIndex));
     throw InputError(at + "the values that train.loss = " + settings.loss +
                      " is a mean of number " + std::to_string(*weight) +
@@ -359,14 +375,14 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
     saved = state.step;
     progress.say("saved " + path);
   };
-  if (int64_t held = data.samples(Split::validation), used = validationSamples();
+  if (int64_t held = data.samples(Split::validation),
+      used = validationSamples();
       used < held)
-    progress.say("val_loss is of " + std::to_string(used) + " of the " +
-                 std::to_string(held) +
-                 " held-out samples: with train.loss = \"" + settings.loss +
-                 "\" only whole microbatches of " +
-                 std::to_string(manifest.samplesPerMicrobatch()) +
-                 " can be validated");
+    progress.say(
+        "val_loss is of " + std::to_string(used) + " of the " +
+        std::to_string(held) + " held-out samples: with train.loss = \"" +
+        settings.loss + "\" only whole microbatches of " +
+        std::to_string(manifest.samplesPerMicrobatch()) + " can be validated");
   std::string counters;
   while (state.step < settings.steps && !signal.requested()) {
     Clock::time_point begin = Clock::now();

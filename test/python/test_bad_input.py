@@ -317,7 +317,7 @@ class BadInput(unittest.TestCase):
         for command in ("train", "infer"):
             self.refused(r"the mesh \(data=2\) has 2 ranks, but there are 4",
                          self.command(command, *two, *COMMANDS[command]), env={"WORLD_SIZE": "4"})
-            self.refused("WORLD_SIZE is set: .*not yet supported",
+            self.refused("WORLD_SIZE is 2, but the launcher brings no MPI",
                          self.command(command, *two, *COMMANDS[command]), env={"WORLD_SIZE": "2"})
         self.accepted(self.command("compile", *two, "-o", "two"))
         self.refused("--ranks is 3, but .* a mesh of 2 ranks",

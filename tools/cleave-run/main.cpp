@@ -1,6 +1,7 @@
 // cleave-run DIR train|infer: runs a compiled program. No LLVM inside.
 #include "Flags.h"
 #include "cleave/io/Error.h"
+#include "cleave/launcher.h"
 #include "cleave/runtime.h"
 
 #include <csignal>
@@ -35,10 +36,16 @@ static int run(int argc, char **argv) {
   std::string error;
   if (!readManifest(folder, manifest, error))
     throw InputError(error);
-  checkRanks(manifest, flags.ranks);
+  flags.executor.transport = checkRanks(manifest, flags.ranks);
+  // mpirun puts a terminal before every process, whoever reads behind it.
+  if (flags.executor.transport == "mpi")
+    flags.train.progressBar = false;
   if (!flags.train.dryRun)
-    cleave_prepare_process(static_cast<int32_t>(manifest.ranks),
-                           flags.executor.threadsPerRank, argv);
+    cleave_prepare_process(
+        static_cast<int32_t>(flags.executor.transport == "mpi"
+                                 ? launcher()->localSize
+                                 : manifest.ranks),
+        flags.executor.threadsPerRank, argv);
   auto start = [&] { return makeSessionExecutor(folder, flags.executor); };
   if (cleave_allocation_count() > 0) // 0: a build that does not count
     flags.train.allocations = cleave_allocation_count;
@@ -50,15 +57,20 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  if (cleave_is_worker()) {
+    cleave_prepare_process(static_cast<int32_t>(launcher()->localSize), 1,
+                           argv);
+    return cleave_serve();
+  }
   std::signal(SIGXFSZ,
               SIG_IGN); // a file that is too large is an error of write
   auto fail = [](ExitCode code, const char *message) {
     std::fflush(stdout);
     std::fprintf(stderr, "cleave-run: error: %s\n", message);
-    return static_cast<int>(code);
+    return cleave_finish(static_cast<int>(code));
   };
   try {
-    return run(argc, argv);
+    return cleave_finish(run(argc, argv));
   } catch (const Error &error) {
     return fail(error.code, error.what());
   } catch (const std::bad_alloc &) {

@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <new>
+#include <unistd.h>
 
 using namespace cleave::driver;
 
@@ -21,6 +23,15 @@ int fail(int code, const std::string &message) {
   std::cout.flush();
   std::cerr << "cleave: error: " << message << "\n";
   return code;
+}
+
+// A process that only serves a rank needs no compiler.
+int serve(char **argv) {
+  std::error_code error;
+  std::filesystem::path self =
+      std::filesystem::read_symlink("/proc/self/exe", error);
+  ::execv((self.parent_path() / "cleave-run").c_str(), argv);
+  return cleave_serve();
 }
 
 int runCommand(int argc, char **argv) {
@@ -74,20 +85,25 @@ int runCommand(int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+  if (cleave_is_worker())
+    return serve(argv);
   // A check runs programs in this process, usually of more ranks than cores.
   if (argc > 1 && argv[1] == std::string_view("check"))
     cleave_prepare_process(INT32_MAX, 1, argv);
   std::signal(SIGXFSZ,
               SIG_IGN); // a file that is too large is an error of write
-  try {
-    return runCommand(argc, argv);
-  } catch (const Failure &failure) {
-    return fail(failure.code, failure.what());
-  } catch (const cleave::Error &error) { // of files
-    return fail(static_cast<int>(error.code), error.what());
-  } catch (const std::bad_alloc &) {
-    return fail(RunFailed, "out of memory");
-  } catch (const std::exception &error) {
-    return fail(RunFailed, error.what());
-  }
+  auto guarded = [&] {
+    try {
+      return runCommand(argc, argv);
+    } catch (const Failure &failure) {
+      return fail(failure.code, failure.what());
+    } catch (const cleave::Error &error) { // of files
+      return fail(static_cast<int>(error.code), error.what());
+    } catch (const std::bad_alloc &) {
+      return fail(RunFailed, "out of memory");
+    } catch (const std::exception &error) {
+      return fail(RunFailed, error.what());
+    }
+  };
+  return cleave_finish(guarded());
 }

@@ -61,14 +61,16 @@ std::unique_ptr<Engine> makeInterpreterEngine(mlir::ModuleOp module);
 struct CompiledOptions {
   /// Threads of each rank.
   int64_t threads = 1;
+  /// How ranks talk: local | mpi.
+  std::string transport = "local";
   /// How hard kernels are optimised, 0 to 3.
   unsigned optLevel = 3;
   /// Changes the command lists before they run, where it is given.
   std::function<mlir::LogicalResult(program::Program &)> change;
 };
 
-/// Compiles a local program and runs it on this machine, its ranks threads of
-/// this process. Memory that is not live is poisoned.
+/// Compiles a local program and runs it, its ranks threads of this process or,
+/// with mpi, processes. Memory that is not live is poisoned.
 mlir::FailureOr<std::unique_ptr<Engine>>
 makeCompiledEngine(mlir::ModuleOp local, const CompiledOptions &options);
 

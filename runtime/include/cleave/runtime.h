@@ -127,18 +127,20 @@ typedef struct cleave_session_options {
   double watchdog_seconds;  /* a collective that waits longer fails; 0: 300 */
   int32_t poison; /* 1: NaNs fill memory that is not live, guard zones are
                    * checked; slow, for tests */
-  const char *transport; /* NULL or "local": ranks are threads */
+  const char *transport; /* NULL or "local": ranks are threads of this process;
+                          * "mpi": each is a process that a launcher started */
 } cleave_session_options;
 
 /* Allocates the arenas of all ranks (zeroed), starts one thread per rank and
- * prepares every command. The caller frees *out with cleave_session_free. */
+ * prepares every command. The caller frees *out with cleave_session_free. With
+ * transport "mpi" only process 0 calls it; see cleave_serve. */
 cleave_status cleave_session_create(cleave_program *program,
                                     const cleave_session_options *options,
                                     cleave_session **out);
 void cleave_session_free(cleave_session *session); /* NULL is fine */
 
 /* A rank's tile of a named buffer, of info.local_bytes. Stays valid; do not
- * touch it while an action runs. */
+ * touch it while an action runs. Only of a rank of this process. */
 cleave_status cleave_session_buffer(cleave_session *session, int32_t rank,
                                     const char *name, void **out);
 
@@ -150,6 +152,17 @@ cleave_status cleave_session_buffer(cleave_session *session, int32_t rank,
 cleave_status cleave_session_scatter(cleave_session *session, const char *name,
                                      cleave_dtype dtype, const void *data,
                                      int64_t count);
+
+/* The same, but padding becomes `*padding`, one element of the buffer's type.
+ */
+cleave_status cleave_session_scatter_padded(cleave_session *session,
+                                            const char *name,
+                                            cleave_dtype dtype,
+                                            const void *data, int64_t count,
+                                            const void *padding);
+
+/* Fills every rank's tile with zeros, padding included. */
+cleave_status cleave_session_zero(cleave_session *session, const char *name);
 
 typedef struct cleave_gather_report {
   int32_t replicas;        /* ranks that hold each tile */
@@ -214,12 +227,27 @@ typedef struct cleave_memory {
   int64_t arena_bytes;     /* sum over arenas, as planned */
   int64_t touched_bytes;   /* sum of the highest touched byte per arena; only
                             * measured with `poison`, else -1 */
-  int64_t scratch_bytes;   /* beside the arenas: their rounding to pages */
+  int64_t scratch_bytes;   /* beside the arenas: their rounding to pages, and
+                            * the messages of a transport */
   int64_t unplanned_bytes; /* library workspace beyond the planned one */
   int64_t pool_bytes;      /* process-wide: recycled library allocations */
 } cleave_memory;
 cleave_status cleave_session_memory(const cleave_session *session, int32_t rank,
                                     cleave_memory *out);
+
+/* --- Several processes ----------------------------------------------------
+ * Under a launcher (mpirun, srun) every process runs the same executable.
+ * Process 0 goes its way: its sessions with transport "mpi" reach the ranks in
+ * the other processes. Those call cleave_serve() first thing in main() and
+ * return what it returns; process 0 returns cleave_finish(code). */
+
+/* 1 in a process that is to serve. */
+int32_t cleave_is_worker(void);
+/* Serves until process 0 finishes or is gone; returns the exit code. */
+int32_t cleave_serve(void);
+/* Ends the workers with the exit code, which it returns. Where a run was lost
+ * it ends this process at once. Does nothing without workers. */
+int32_t cleave_finish(int32_t code);
 
 /* --- Tests and start-up --------------------------------------------------- */
 

@@ -221,7 +221,6 @@ TEST(ConfigLoad, NotServedYet) {
         "parallel.recompute=full",
         "parallel.offload.optimizer=host",
         "target.kind=cuda",
-        "target.transport=mpi",
         "target.transport=nccl",
         "target.cluster=cluster.toml",
         "shard=[{match = \".*\", dims = [[\"tensor\"], []]}]"})

@@ -85,8 +85,8 @@ double *BigramExecutor::values(const std::string &buffer) {
   return storage.at(buffer)[0].as<double>();
 }
 
-void BigramExecutor::scatter(const std::string &buffer,
-                             const ArrayView &array) {
+void BigramExecutor::scatter(const std::string &buffer, const ArrayView &array,
+                             const void *padding) {
   const BufferInfo &info = need(buffer);
   if (info.shape != array.shape || info.dtype != array.dtype)
     throw InputError("scatter of " + buffer);
@@ -95,6 +95,9 @@ void BigramExecutor::scatter(const std::string &buffer,
   for (Array &tile : storage.at(buffer)) {
     size_t part = std::min(left, tile.bytes.size());
     std::fill(tile.bytes.begin(), tile.bytes.end(), std::byte(0));
+    if (padding)
+      for (size_t i = 0; i < tile.bytes.size(); i += 8)
+        std::memcpy(tile.bytes.data() + i, padding, 8);
     std::memcpy(tile.bytes.data(), at, part);
     at += part;
     left -= part;
@@ -107,6 +110,11 @@ Array BigramExecutor::gather(const std::string &buffer,
   if (info.dtype != dtype || info.role == "input")
     throw InputError("gather of " + buffer);
   return storage.at(buffer)[0];
+}
+
+void BigramExecutor::zero(const std::string &buffer) {
+  for (Array &tile : storage.at(buffer))
+    std::fill(tile.bytes.begin(), tile.bytes.end(), std::byte(0));
 }
 
 std::span<std::byte> BigramExecutor::tile(const std::string &buffer,

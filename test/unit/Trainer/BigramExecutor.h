@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 
 namespace cleave::test {
 
@@ -27,9 +28,10 @@ public:
   int64_t ranks() const override { return options.ranks; }
   bool hasAction(const std::string &action) const override;
   const std::vector<BufferInfo> &buffers() const override { return table; }
-  void scatter(const std::string &buffer, const ArrayView &array) override;
+  void scatter(const std::string &buffer, const ArrayView &array,
+               const void *padding) override;
   Array gather(const std::string &buffer, const std::string &dtype) override;
-  std::span<std::byte> tile(const std::string &buffer, int64_t rank) override;
+  void zero(const std::string &buffer) override;
   void setScalar(const std::string &buffer, double value) override;
   void setInteger(const std::string &buffer, int64_t value) override;
   void run(const std::string &action) override;
@@ -40,6 +42,7 @@ public:
   /// Called before every action, with the number of the step.
   std::function<void(BigramExecutor &, const std::string &, int64_t)> before;
   double *values(const std::string &buffer);
+  std::span<std::byte> tile(const std::string &buffer, int64_t rank);
   std::vector<int64_t> seenSamples; ///< sample_ids of training, in order
 
 private:

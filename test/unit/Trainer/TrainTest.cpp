@@ -347,8 +347,10 @@ TEST(Ranks, MustBeTheMeshs) {
   BigramOptions model;
   model.ranks = 4;
   Manifest manifest = bigramManifest(model);
-  checkRanks(manifest, std::nullopt);
-  checkRanks(manifest, 4);
+  for (const char *name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    ::unsetenv(name);
+  EXPECT_EQ(checkRanks(manifest, std::nullopt), "local");
+  EXPECT_EQ(checkRanks(manifest, 4), "local");
   EXPECT_EQ(messageOf<InputError>([&] { checkRanks(manifest, 2); }),
             "--ranks is 2, but the program was compiled for a mesh of 4 "
             "ranks; compile it for 2");
@@ -360,9 +362,34 @@ TEST(Ranks, MustBeTheMeshs) {
   ::setenv("WORLD_SIZE", "4", 1);
   EXPECT_NE(messageOf<InputError>([&] {
               checkRanks(manifest, 4);
-            }).find("not yet supported"),
+            }).find("brings no MPI; start with mpirun -n 4"),
             std::string::npos);
   ::unsetenv("WORLD_SIZE");
+}
+
+TEST(Ranks, TheLauncherSaysWhichTransport) {
+  for (const char *name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    ::unsetenv(name);
+  auto refusal = [](const char *key, int64_t ranks) {
+    return messageOf<InputError>([&] { chooseTransport(key, ranks); });
+  };
+  EXPECT_EQ(chooseTransport("auto", 4), "local");
+  EXPECT_EQ(chooseTransport("local", 4), "local");
+  EXPECT_EQ(refusal("mpi", 4), "target.transport = \"mpi\" needs a launcher: "
+                               "start with mpirun -n 4");
+  EXPECT_NE(refusal("nccl", 4).find("not yet supported"), std::string::npos);
+  ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  EXPECT_EQ(chooseTransport("auto", 4), "mpi");
+  EXPECT_EQ(chooseTransport("mpi", 4), "mpi");
+  EXPECT_NE(refusal("local", 4).find("the launcher started 4"),
+            std::string::npos);
+  EXPECT_EQ(refusal("auto", 2),
+            "OMPI_COMM_WORLD_SIZE is 4, but the program was compiled for a "
+            "mesh of 2 ranks; compile it for 4");
+  ::setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+  EXPECT_EQ(chooseTransport("auto", 1), "local");
+  EXPECT_EQ(chooseTransport("mpi", 1), "mpi");
+  ::unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
 TEST(Infer, GathersOutputsOfAnyNumberOfSamples) {

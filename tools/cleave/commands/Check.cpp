@@ -13,6 +13,7 @@
 #include "cleave/io/Error.h"
 #include "cleave/io/Npy.h"
 #include "cleave/io/Weights.h"
+#include "cleave/trainer/Train.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/raw_ostream.h"
@@ -99,7 +100,8 @@ class EngineMaker {
 public:
   EngineMaker(const CheckCommand &command, const Config &config,
               const Mesh &mesh)
-      : command(command), config(config), mesh(mesh) {}
+      : command(command), config(config), mesh(mesh),
+        transport(chooseTransport(config.target.transport, mesh.ranks())) {}
 
   // The fault that was made, for people; empty: none.
   std::string fault;
@@ -119,8 +121,9 @@ public:
   }
 
   check::Engine &sharded(ModuleOp local, bool wide) {
-    return command.interpret ? interpret(local)
-                             : compile(local, wide, mesh, breaksCommands());
+    return command.interpret
+               ? interpret(local)
+               : compile(local, wide, mesh, breaksCommands(), transport);
   }
 
   // `global` before partitioning.
@@ -131,7 +134,7 @@ public:
     if (wide && (command.against == "interpreter" || command.interpret))
       return interpret(*one);
     runShardPhase(*one, config, Mesh());
-    return compile(*one, wide, Mesh(), /*isBroken=*/false);
+    return compile(*one, wide, Mesh(), /*isBroken=*/false, "local");
   }
 
 private:
@@ -147,7 +150,7 @@ private:
   }
 
   check::Engine &compile(ModuleOp local, bool wide, const Mesh &mesh,
-                         bool isBroken) {
+                         bool isBroken, const std::string &transport) {
     std::vector<std::string> unread; // of what comes after partitioning
     Diagnostics diagnostics(*local.getContext(), &unread);
     modules.push_back(clone(local));
@@ -155,6 +158,7 @@ private:
       widen(*modules.back());
     check::CompiledOptions options;
     options.threads = threadsPerRank(config, mesh);
+    options.transport = transport;
     if (wide) // a few steps: compiling takes longer than running
       options.optLevel = 1;
     std::string where;
@@ -188,6 +192,7 @@ private:
   const CheckCommand &command;
   const Config &config;
   const Mesh &mesh;
+  const std::string transport; // of the sharded program
   std::vector<OwningOpRef<ModuleOp>> modules;
   std::vector<std::unique_ptr<check::Engine>> engines;
 };
@@ -250,6 +255,7 @@ int CheckCommand::run() const {
 
   mlir::MLIRContext context;
   registerAll(context);
+  chooseTransport(config.target.transport, mesh.ranks()); // before the work
   OwningOpRef<ModuleOp> global =
       loadModel(model, config, context, /*readWeights=*/true);
   if (!isSharded(*global))

@@ -90,7 +90,7 @@ std::function<int()> driver::addTrain(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options);
-    checkLauncher(mesh.ranks());
+    chooseTransport(loaded.config.target.transport, mesh.ranks());
     const std::string &flag = options->flags.train.data;
     requireData(flag.empty() ? loaded.config.data.path : flag);
     std::string folder = compileCached(options->model, loaded.config, mesh,
@@ -105,7 +105,7 @@ std::function<int()> driver::addInfer(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options);
-    checkLauncher(mesh.ranks());
+    chooseTransport(loaded.config.target.transport, mesh.ranks());
     requireFile(options->flags.infer.inputs, "an .npz");
     try {
       bindGivenInputs(loaded.config, options->model,

@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -49,13 +48,15 @@ public:
   virtual bool hasAction(const std::string &action) const = 0;
   virtual const std::vector<BufferInfo> &buffers() const = 0;
 
-  /// A whole array to the ranks' tiles. Floating types are converted.
-  virtual void scatter(const std::string &buffer, const ArrayView &array) = 0;
+  /// A whole array to the ranks' tiles. Floating types are converted. What
+  /// tiles have beyond the array is zero, or `*padding`: an element of the
+  /// buffer's type.
+  virtual void scatter(const std::string &buffer, const ArrayView &array,
+                       const void *padding = nullptr) = 0;
   /// The inverse, in type `dtype`; partial values are reduced.
   virtual Array gather(const std::string &buffer, const std::string &dtype) = 0;
-  /// One rank's tile, in place.
-  virtual std::span<std::byte> tile(const std::string &buffer,
-                                    int64_t rank) = 0;
+  /// Zeros in the tiles of all ranks.
+  virtual void zero(const std::string &buffer) = 0;
   virtual void setScalar(const std::string &buffer, double value) = 0;
   virtual void setInteger(const std::string &buffer, int64_t value) = 0;
 
@@ -69,10 +70,10 @@ public:
   const BufferInfo *find(const std::string &buffer) const;
   /// Throws InputError if the program has no such buffer.
   const BufferInfo &need(const std::string &buffer) const;
-  void zero(const std::string &buffer);
 };
 
 struct ExecutorOptions {
+  std::string transport = "local"; ///< or mpi; see chooseTransport
   int threadsPerRank = 0;     ///< 0: cores / ranks
   double watchdogSeconds = 0; ///< 0: the runtime's default
   bool poison = false;
@@ -80,7 +81,7 @@ struct ExecutorOptions {
   std::vector<int64_t> failure;
 };
 
-/// Loads FOLDER/program.bin and starts its ranks as threads. Throws InputError
+/// Loads FOLDER/program.bin and starts its ranks. Throws InputError
 /// if the program cannot be used.
 std::unique_ptr<StepExecutor> makeSessionExecutor(const std::string &folder,
                                                   const ExecutorOptions &);

@@ -42,8 +42,6 @@ private:
   int64_t ignoreIndex;
   std::vector<ManifestInput> inputs;    // but scalars, as large as the buffers
   std::map<std::string, Array> staging; // by input
-  /// Elements of each rank's tile of a label input that lie beyond the batch.
-  std::map<std::string, std::vector<std::vector<int64_t>>> padding;
 };
 
 } // namespace cleave

@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// [data] and [train] of the resolved configuration; defaults are the
+/// [data], [train] and [target] of the resolved configuration; defaults are the
 /// contract's.
 struct Settings {
   std::string dataPath;
@@ -27,6 +27,8 @@ struct Settings {
   std::string loss = "cross_entropy"; ///< or mse, output:NAME
   bool skipNonFinite = false; ///< train.on_nan = "skip"
   uint64_t seed = 0;
+
+  std::string transport = "auto"; ///< auto | local | mpi | nccl
 };
 
 /// Reads them from the manifest's configuration. Throws InputError naming the

@@ -47,11 +47,12 @@ void infer(const Manifest &manifest, const InferOptions &options,
            const ExecutorFactory &start);
 
 /// Refuses a number of ranks (--ranks, or a launcher's WORLD_SIZE) that is not
-/// the mesh's, and a launcher, which this transport does not serve.
-void checkRanks(const Manifest &manifest, std::optional<int64_t> ranks);
+/// the mesh's. Returns the transport to use: local | mpi.
+std::string checkRanks(const Manifest &manifest, std::optional<int64_t> ranks);
 
-/// The launcher's part of checkRanks, for a mesh of `ranks`.
-void checkLauncher(int64_t ranks);
+/// The launcher's part of checkRanks, for a mesh of `ranks` and the key
+/// target.transport: auto | local | mpi | nccl.
+std::string chooseTransport(const std::string &key, int64_t ranks);
 
 } // namespace cleave
 

@@ -1,0 +1,199 @@
+// What the host says to the workers, and what it makes of their answers.
+
+#include "remote.h"
+
+#include "cleave/program_io.h"
+#include "tiles.h"
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <iterator>
+
+using namespace cleave;
+
+namespace {
+std::atomic<int32_t> sessions{0};
+}
+
+void Failure::write(Packet &packet) const {
+  packet.add(status).add(rank).add(command);
+  packet.add(action).add(source).add(message);
+}
+
+Failure Failure::read(Packet &packet) {
+  Failure found;
+  found.status = packet.take<cleave_status>();
+  found.rank = packet.take<int>();
+  found.command = packet.take<int>();
+  found.action = packet.takeText();
+  found.source = packet.takeText();
+  found.message = packet.takeText();
+  return found;
+}
+
+Remote::Remote(World &world, const cleave_program &program,
+               const cleave_session_options &options, Counters &counters)
+    : world(world), program(program), counters(counters), session(++sessions),
+      timeoutSeconds(options.watchdog_seconds > 0 ? options.watchdog_seconds
+                                                  : 300),
+      waiting(world.size(), false), memories(world.size()) {
+  // The workers may not see the host's files: the program and its kernels
+  // travel as bytes.
+  std::string kernels;
+  if (!program.data.kernels.empty()) {
+    if (!program.added.empty())
+      fail(CLEAVE_UNSUPPORTED, "kernels that are linked into the executable "
+                               "cannot be sent to other processes");
+    std::ifstream file(program.libraryPath, std::ios::binary);
+    kernels.assign(std::istreambuf_iterator<char>(file), {});
+    if (!file || kernels.empty())
+      fail(CLEAVE_BAD_PROGRAM, program.libraryPath + ": cannot be read");
+  }
+  Packet packet = request(Request::Create);
+  packet.add(options.threads_per_rank).add(options.watchdog_seconds);
+  packet.add(options.poison);
+  packet.add(program::serialize(program.data)).add(kernels);
+  tellAll(packet);
+  waiting.assign(world.size(), true);
+  waiting[world.rank()] = false;
+}
+
+Remote::~Remote() {
+  try {
+    // Answers that were not waited for must not be taken for later ones.
+    if (!world.lost())
+      collect([](const Failure &) {}, [] { return true; });
+    tellAll(request(Request::Free));
+  } catch (const Error &) {
+    // Gone already.
+  }
+}
+
+Packet Remote::request(Request kind) const {
+  Packet packet;
+  packet.add(kind).add(session);
+  return packet;
+}
+
+void Remote::tellAll(const Packet &packet) {
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (rank != world.rank() && !world.hasEnded(rank))
+      world.send(rank, World::Command, packet);
+}
+
+int64_t Remote::indexOf(const program::Boundary &entry) const {
+  return &entry - program.data.boundary.data();
+}
+
+void Remote::write(int rank, const program::Boundary &entry, const void *data,
+                   int64_t bytes) {
+  Packet packet = request(Request::Write);
+  world.send(rank, World::Command, packet.add(indexOf(entry)));
+  world.send(rank, World::Data, data, bytes);
+}
+
+void Remote::read(const program::Boundary &entry,
+                  std::vector<std::pair<int, std::vector<char>>> &tiles) {
+  Packet packet = request(Request::Read);
+  packet.add(indexOf(entry));
+  for (auto &[rank, bytes] : tiles)
+    world.send(rank, World::Command, packet);
+  for (auto &[rank, bytes] : tiles)
+    world.receive(rank, World::Data, bytes.data(),
+                  static_cast<int64_t>(bytes.size()));
+}
+
+void Remote::zero(const program::Boundary &entry) {
+  Packet packet = request(Request::Zero);
+  tellAll(packet.add(indexOf(entry)));
+}
+
+void Remote::injectFailure(int rank, int64_t run, int command, bool hang) {
+  Packet packet = request(Request::Inject);
+  world.send(rank, World::Command,
+             packet.add(rank).add(run).add(command).add(hang));
+}
+
+void Remote::run(const std::string &action) {
+  Packet packet = request(Request::Run);
+  packet.add(action).add(toReset);
+  toReset = false;
+  tellAll(packet);
+  waiting.assign(world.size(), true);
+  waiting[world.rank()] = false;
+}
+
+void Remote::look(const OnFailure &onFailure) {
+  for (int rank = 0; rank < world.size(); ++rank) {
+    Packet answer;
+    if (!waiting[rank])
+      continue;
+    if (!world.poll(rank, World::Reply, answer)) {
+      if (world.hasEnded(rank))
+        hasGone(rank, onFailure);
+      continue;
+    }
+    waiting[rank] = false;
+    Failure failure = Failure::read(answer);
+    auto isDone = answer.take<bool>();
+    memories[rank] = answer.take<cleave_memory>();
+    auto purposes = answer.take<size_t>();
+    for (size_t purpose = 0; purpose < purposes; ++purpose) {
+      Counters::Entry &entry = counters.at(rank, static_cast<int>(purpose));
+      entry.sent = answer.take<int64_t>();
+      entry.received = answer.take<int64_t>();
+      entry.calls = answer.take<int64_t>();
+    }
+    // A rank that only gave up because of another has nothing to tell.
+    if (failure.status != CLEAVE_OK && isDone)
+      onFailure(failure);
+  }
+}
+
+// A process that has ended answers nothing.
+void Remote::hasGone(int rank, const OnFailure &onFailure) {
+  waiting[rank] = false;
+  world.lose();
+  Failure failure;
+  failure.status = CLEAVE_RANK_FAILED;
+  failure.rank = rank;
+  failure.message = world.describe(rank) + " has ended";
+  onFailure(failure);
+}
+
+void Remote::collect(const OnFailure &onFailure,
+                     const std::function<bool()> &hasFailed) {
+  Patience patience(false, 500);
+  World::Clock::time_point failedAt{};
+  auto deadline =
+      World::Clock::now() + std::chrono::duration_cast<World::Clock::duration>(
+                                std::chrono::duration<double>(timeoutSeconds));
+  auto isWaiting = [&] {
+    return std::find(waiting.begin(), waiting.end(), true) != waiting.end();
+  };
+  while (true) {
+    look(onFailure);
+    if (!isWaiting())
+      return;
+    if (hasFailed()) {
+      World::Clock::time_point now = World::Clock::now();
+      if (failedAt == World::Clock::time_point())
+        failedAt = now;
+      if (now - failedAt > std::chrono::seconds(1)) {
+        world.lose();
+        return;
+      }
+    } else if (World::Clock::now() > deadline) {
+      Failure failure;
+      failure.status = CLEAVE_TIMEOUT;
+      for (size_t rank = waiting.size(); rank-- > 0;)
+        if (waiting[rank])
+          failure.rank = static_cast<int>(rank);
+      failure.message = "the others have been ready for longer than the "
+                        "watchdog's time";
+      onFailure(failure);
+    }
+    patience.wait();
+  }
+}

@@ -1,0 +1,91 @@
+// The host's side of a session with several processes: what it asks of the
+// ranks in the others. The workers' side is worker.cpp.
+#ifndef CLEAVE_RUNTIME_REMOTE_H
+#define CLEAVE_RUNTIME_REMOTE_H
+
+#include "cleave/program.h"
+#include "cleave/runtime.h"
+#include "counters.h"
+#include "error.h"
+#include "loaded_program.h"
+#include "packet.h"
+#include "world.h"
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cleave {
+
+// What went wrong in a run; see cleave_failure.
+struct Failure {
+  cleave_status status = CLEAVE_OK;
+  int rank = -1;
+  std::string action, source, message;
+  int command = -1;
+
+  void write(Packet &packet) const;
+  static Failure read(Packet &packet);
+};
+
+// The first number of a packet from the host. Those marked * are answered.
+enum class Request : int32_t {
+  Quit,   // code, whether the run is lost
+  Create, // * session, options, program, kernels
+  Free,   // session
+  Write,  // session, buffer; the bytes follow as data
+  Read,   // session, buffer; the bytes come back as data
+  Zero,   // session, buffer
+  Run,    // * session, action, whether to reset the counters
+  Inject, // session, rank, run, command, hang
+};
+
+class Remote {
+public:
+  using OnFailure = std::function<void(const Failure &)>;
+
+  // Asks the others to make the session, too; collect() has the answers.
+  Remote(World &world, const cleave_program &program,
+         const cleave_session_options &options, Counters &counters);
+  ~Remote();
+
+  void write(int rank, const program::Boundary &entry, const void *data,
+             int64_t bytes);
+  // Fills each vector with the rank's tile.
+  void read(const program::Boundary &entry,
+            std::vector<std::pair<int, std::vector<char>>> &tiles);
+  void zero(const program::Boundary &entry);
+  void injectFailure(int rank, int64_t run, int command, bool hang);
+
+  // Starts the action elsewhere.
+  void run(const std::string &action);
+  // Takes the answers that are there.
+  void look(const OnFailure &onFailure);
+  // Waits for all answers as long as the watchdog would, but for a second only
+  // once the run has failed.
+  void collect(const OnFailure &onFailure,
+               const std::function<bool()> &hasFailed);
+
+  void resetCounters() { toReset = true; }
+  cleave_memory memory(int rank) const { return memories[rank]; }
+
+private:
+  Packet request(Request kind) const;
+  void tellAll(const Packet &packet);
+  void hasGone(int rank, const OnFailure &onFailure);
+  int64_t indexOf(const program::Boundary &entry) const;
+
+  World &world;
+  const cleave_program &program;
+  Counters &counters;
+  const int32_t session;
+  const double timeoutSeconds;
+  bool toReset = false;
+  std::vector<bool> waiting; // for an answer, by rank
+  std::vector<cleave_memory> memories;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_REMOTE_H

@@ -1,0 +1,248 @@
+// A process that serves one rank: it does what the host asks for until the
+// host says how to end.
+
+#include "cleave/launcher.h"
+#include "session.h"
+#include "tiles.h"
+#include "world.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace cleave;
+
+namespace {
+class Worker {
+public:
+  explicit Worker(World &world) : world(world) {}
+
+  int serve() {
+    Packet packet;
+    Patience fresh(false, 1000), patience = fresh;
+    while (true) {
+      // In this order: the host's last word is heard when it has gone.
+      bool isGone = world.hasEnded(host);
+      if (world.poll(host, World::Command, packet)) {
+        if (!obey(packet))
+          return code;
+        patience = fresh;
+        continue;
+      }
+      if (isGone)
+        hostIsGone();
+      patience.wait();
+    }
+  }
+
+private:
+  static constexpr int host = 0;
+
+  struct Entry {
+    std::unique_ptr<cleave_program> program;
+    std::unique_ptr<cleave_session> session;
+    int kernels = -1; // memory that holds the library
+
+    ~Entry() {
+      // A thread that does not respond still uses them.
+      if (session && session->lost()) {
+        session.release();
+        program.release();
+      }
+      session.reset();
+      program.reset();
+      if (kernels >= 0)
+        close(kernels);
+    }
+  };
+
+  // False: the end.
+  bool obey(Packet &packet) {
+    auto request = packet.take<Request>();
+    if (request == Request::Quit) {
+      quit(packet);
+      return false;
+    }
+    auto id = packet.take<int32_t>();
+    if (request == Request::Create) {
+      create(id, packet);
+      return true;
+    }
+    if (request == Request::Free) {
+      sessions.erase(id);
+      return true;
+    }
+    cleave_session *session = sessions[id].session.get();
+    if (!session)
+      fail(CLEAVE_INTERNAL, "the host speaks of a session that is not there");
+    switch (request) {
+    case Request::Run: {
+      std::string action = packet.takeText();
+      if (packet.take<bool>())
+        session->resetCounters();
+      Failure failure;
+      bool isOwn = true;
+      try {
+        session->run(action);
+      } catch (const Error &) {
+        failure = session->failure;
+        isOwn = failure.rank >= 0;
+      }
+      answer(failure, isOwn, session);
+      break;
+    }
+    case Request::Inject: {
+      auto rank = packet.take<int>();
+      auto run = packet.take<int64_t>();
+      auto command = packet.take<int>();
+      session->injectFailure(rank, run, command, packet.take<bool>());
+      break;
+    }
+    default:
+      touch(request, *session, packet.take<int64_t>());
+    }
+    return true;
+  }
+
+  void touch(Request request, cleave_session &session, int64_t index) {
+    const program::Boundary &entry = session.program.data.boundary.at(index);
+    void *tile = session.tile(world.rank(), entry);
+    int64_t bytes =
+        elementCount(entry.localShape) * program::sizeOf(entry.dtype);
+    if (request == Request::Write)
+      world.receive(host, World::Data, tile, bytes);
+    else if (request == Request::Read)
+      world.send(host, World::Data, tile, bytes);
+    else
+      std::memset(tile, 0, bytes);
+  }
+
+  void create(int32_t id, Packet &packet) {
+    cleave_session_options options{};
+    options.version = CLEAVE_RUNTIME_VERSION;
+    options.threads_per_rank = packet.take<int32_t>();
+    options.watchdog_seconds = packet.take<double>();
+    options.poison = packet.take<int32_t>();
+    options.transport = "mpi";
+    Entry &entry = sessions[id];
+    Failure failure;
+    try {
+      entry.program = parseProgram(packet.takeText());
+      std::string kernels = packet.takeText();
+      if (!kernels.empty())
+        entry.program->libraryPath = libraryOf(kernels, entry.kernels);
+      entry.session = std::make_unique<cleave_session>(*entry.program, options);
+      entry.session->meanwhile = [this] { listen(); };
+    } catch (const Error &error) {
+      failure.status = error.status;
+      failure.rank = world.rank();
+      failure.message =
+          "rank " + std::to_string(world.rank()) + ": " + error.what();
+    }
+    answer(failure, /*isOwn=*/true, entry.session.get());
+  }
+
+  // A path from which the bytes can be loaded.
+  static std::string libraryOf(const std::string &bytes, int &file) {
+    file = memfd_create("cleave-kernels", MFD_CLOEXEC);
+    for (size_t at = 0; file >= 0 && at < bytes.size();) {
+      ssize_t written = ::write(file, bytes.data() + at, bytes.size() - at);
+      if (written <= 0)
+        break;
+      at += static_cast<size_t>(written);
+    }
+    return "/proc/self/fd/" + std::to_string(file);
+  }
+
+  void answer(const Failure &failure, bool isOwn, cleave_session *session) {
+    Packet packet;
+    failure.write(packet);
+    packet.add(isOwn);
+    packet.add(session ? session->memory(world.rank()) : cleave_memory{});
+    size_t purposes = session ? session->counters.purposes.size() : 0;
+    packet.add(purposes);
+    for (size_t i = 0; i < purposes; ++i) {
+      Counters::Entry &entry =
+          session->counters.at(world.rank(), static_cast<int>(i));
+      packet.add(entry.sent.load()).add(entry.received.load());
+      packet.add(entry.calls.load());
+    }
+    world.send(host, World::Reply, packet);
+  }
+
+  // While the rank runs, the host may still end it.
+  void listen() {
+    bool isGone = world.hasEnded(host);
+    Packet packet;
+    if (world.poll(host, World::Command, packet) &&
+        packet.take<Request>() == Request::Quit)
+      world.leave(packet.take<int32_t>(), /*isLost=*/true);
+    if (isGone)
+      hostIsGone();
+  }
+
+  void quit(Packet &packet) {
+    code = packet.take<int32_t>();
+    auto isLost = packet.take<bool>();
+    if (!isLost)
+      sessions.clear();
+    world.leave(code, isLost);
+  }
+
+  [[noreturn]] void hostIsGone() {
+    if (world.rank() == 1) // the others need not say it again
+      std::fprintf(stderr, "cleave: error: the process of rank 0 has ended\n");
+    _exit(3);
+  }
+
+  World &world;
+  std::map<int32_t, Entry> sessions;
+  int code = 0;
+};
+} // namespace
+
+int32_t cleave_is_worker(void) {
+  std::optional<Launcher> found = launcher();
+  return found && found->hasMpi && found->size > 1 && found->rank > 0;
+}
+
+int32_t cleave_serve(void) {
+  // The host finishes its step and saves; until then it needs all ranks.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  try {
+    return Worker(World::get()).serve();
+  } catch (const Error &error) {
+    // The first worker says that the host has gone.
+    if (World *world = World::joined();
+        !world || !world->hasEnded(0) || world->rank() == 1)
+      std::fprintf(stderr, "cleave: error: %s\n", error.what());
+    if (World::joined())
+      World::joined()->leave(3, /*isLost=*/true);
+    return error.status == CLEAVE_BAD_ARGUMENT ||
+                   error.status == CLEAVE_UNSUPPORTED
+               ? 2
+               : 3;
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "cleave: error: %s\n", error.what());
+    return 3;
+  }
+}
+
+int32_t cleave_finish(int32_t code) {
+  if (!World::joined()) {
+    std::optional<Launcher> found = launcher();
+    if (!found || !found->hasMpi || found->size <= 1)
+      return code;
+    try {
+      World::get(); // the others wait there
+    } catch (const Error &) {
+      return code;
+    }
+  }
+  World::get().finish(code);
+  return code;
+}

@@ -1,0 +1,86 @@
+// What every transport is tested through: ranks that run a function each, in
+// threads or in processes. Tests see ranks through Transport and Counters only
+// and never read a peer's memory; what a test wants to know of another rank,
+// that rank tells.
+#ifndef CLEAVE_UNITTEST_RUNTIME_CONFORMANCE_H
+#define CLEAVE_UNITTEST_RUNTIME_CONFORMANCE_H
+
+#include "Helpers.h"
+
+#include "transport.h"
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cleave::test {
+
+class Cluster {
+public:
+  using Body = std::function<void(int rank, Endpoint &, Counters &)>;
+
+  virtual ~Cluster() = default;
+  // Runs body on ranks [0, ranks); onFailure where it throws.
+  virtual void run(int ranks, double timeout, const Body &body,
+                   const std::function<void(Transport &)> &onFailure) = 0;
+  // What was told in the last run, by rank.
+  virtual std::vector<std::string> heard() { return told; }
+
+  void tell(int rank, const std::string &text) {
+    std::lock_guard lock(mutex);
+    told[rank] += text;
+  }
+
+protected:
+  std::vector<std::string> told;
+  std::mutex mutex;
+};
+
+using MakeCluster = std::unique_ptr<Cluster> (*)();
+
+class Conformance : public testing::TestWithParam<MakeCluster> {
+protected:
+  Conformance() : cluster(GetParam()()) {}
+
+  // Runs body(rank, endpoint, counters); failures end the test.
+  void run(int ranks, const Cluster::Body &body) {
+    cluster->run(ranks, 30, body, [](Transport &transport) {
+      ADD_FAILURE() << "a rank threw";
+      transport.abort();
+    });
+  }
+
+  static CollectiveCall makeCall(program::CollectiveKind kind, int ranks,
+                                 int self) {
+    CollectiveCall call;
+    call.kind = kind;
+    call.self = self;
+    for (int rank = 0; rank < ranks; ++rank)
+      call.members.push_back(rank);
+    call.name = "\"a\" (test)";
+    return call;
+  }
+
+  static Part makePart(float *src, float *dst, int64_t count) {
+    Part part;
+    part.src = reinterpret_cast<char *>(src);
+    part.dst = reinterpret_cast<char *>(dst);
+    part.count = count;
+    part.inner = part.dstInner = count;
+    return part;
+  }
+
+  static void once(Endpoint &endpoint, const CollectiveCall &call) {
+    auto operation = endpoint.prepare(call);
+    operation->start();
+    operation->finish();
+  }
+
+  std::unique_ptr<Cluster> cluster;
+};
+
+} // namespace cleave::test
+
+#endif // CLEAVE_UNITTEST_RUNTIME_CONFORMANCE_H
