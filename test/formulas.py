@@ -2,7 +2,7 @@
 """Bytes that each rank sends per training step, from closed forms alone.
 
     formulas.py MODEL.onnx --mesh data=2,tensor=2 --batch 8 --sequence 96
-                [--microbatches 1] [--zero 0|1] [--json] ...
+                [--microbatches 1] [--zero 0|1|2|3] [--json] ...
 
 An oracle for what the compiler plans and the runtime counts: it shares no code
 with either, does not look at the graph, and knows transformers by family. It
@@ -25,6 +25,21 @@ Data parallelism    gradient: all-reduce of all gradients, once a step, as
 ZeRO 1              gradient: reduce-scatter, parameter: all-gather, once a
                     step, along the dimension that needs the least padding; one
                     that is split already must divide exactly
+ZeRO 2              the same with one microbatch. With several: the same if
+                    gradients are reduced per step, which keeps them whole; one
+                    reduce-scatter per microbatch otherwise
+ZeRO 3              gradient: reduce-scatter, per microbatch; parameter:
+                    all-gather, per microbatch, for the forward pass, and for
+                    the backward pass if that reads the value (not that of
+                    biases, shifts, positions and an embedding that is no head),
+                    unless gathered parameters are kept
+hybrid              all of this over the inner axis, and gradient: all-reduce of
+                    the tiles over the outer one, once a step. What ZeRO does
+                    not split is all-reduced over both
+memory              4 bytes a parameter, a gradient and each of AdamW's two
+                    moments; divided by the data ranks, with padding: moments
+                    from ZeRO 1 on, gradients where they are scattered per
+                    microbatch, parameters with ZeRO 3
 Tensor parallelism  (Megatron, 1D) activation, per microbatch, of [b, s, h]:
                     2 all-reduces forward and 2 backward per layer, 1 forward
                     for the embedding, 1 backward for the head. loss: for the
@@ -180,6 +195,9 @@ class Plan:
     sequence: int
     microbatches: int = 1
     zero: int = 0
+    zero2_reduce: str = "per_step"
+    reshard: bool = True  # after the forward pass, with ZeRO 3
+    replicate: str = ""  # outer axis of hybrid sharding
     element: int = 4  # bytes of parameters, gradients, activations
     data_axis: str = "data"
     tensor_axis: str = "tensor"
@@ -261,6 +279,35 @@ def zero_tile(dims, ways):
     return min(tiles, default=None)
 
 
+def read_in_backward(architecture, parameter):
+    """Whether a gradient needs the value: what is only added, or looked up in,
+    is not read again."""
+    if "embed_tokens" in parameter.name:
+        return not any(p.name == "lm_head.weight" for p in architecture.parameters)
+    return parameter.name.endswith(".weight") and "wpe" not in parameter.name
+
+
+def scatters_gradients(plan):
+    """Whether each microbatch's gradients are reduced and scattered."""
+    return plan.zero == 3 or plan.zero == 2 and (
+        plan.microbatches == 1 or plan.zero2_reduce == "per_microbatch")
+
+
+def memory(architecture, plan):
+    """Bytes of a rank: parameters, gradients, AdamW's moments."""
+    data, tensor = plan.size(plan.data_axis), plan.size(plan.tensor_axis)
+    total = dict.fromkeys(("parameters", "gradients", "optimizer"), 0)
+    for parameter in architecture.parameters:
+        dims = dims_of(architecture, parameter, tensor)
+        whole = math.prod(dim.local for dim in dims)
+        part = zero_tile(dims, data) if plan.zero and data > 1 else None
+        part = whole if part is None else part
+        total["parameters"] += (part if plan.zero == 3 else whole) * plan.element
+        total["gradients"] += (part if scatters_gradients(plan) else whole) * plan.element
+        total["optimizer"] += 2 * part * 4
+    return total
+
+
 def messages(sizes, element):
     """Sizes of the all-reduces that carry tensors of these sizes."""
     buckets = []
@@ -312,9 +359,11 @@ def terms_of(architecture, plan):
     if plan.batch % plan.microbatches:
         raise UserError(f"batch {plan.batch} does not divide by {plan.microbatches} microbatches")
     per_microbatch = plan.batch // plan.microbatches
-    samples = tile(per_microbatch, data)
-    if per_microbatch % data:
-        notes.append(f"{per_microbatch} samples over {data} data ranks: padded to {samples} each")
+    batch_axes = [a for a in (plan.replicate, plan.data_axis) if a]
+    ranks = math.prod(plan.size(a) for a in batch_axes)
+    samples = tile(per_microbatch, ranks)
+    if per_microbatch % ranks:
+        notes.append(f"{per_microbatch} samples over {ranks} data ranks: padded to {samples} each")
     split = attention_split(architecture, tensor)
     if tensor > 1 and split != "kv":
         notes.append(f"{architecture.kv_heads} kv heads over {tensor} ranks: "
@@ -326,8 +375,9 @@ def terms_of(architecture, plan):
             terms.append(Term(purpose, what, kind, axes, group, elements, element, count))
 
     # Parameters and gradients.
-    whole = []
+    whole, tiles = [], []
     axes = set()  # that split gradients
+    times = plan.microbatches
     for parameter in architecture.parameters:
         dims = dims_of(architecture, parameter, tensor)
         if any(dim.ways > 1 for dim in dims):
@@ -337,15 +387,23 @@ def terms_of(architecture, plan):
             whole.append(math.prod(dim.local for dim in dims))
             continue
         axes.add(plan.data_axis)
-        add("gradient", parameter.name, "reduce_scatter", [plan.data_axis], part)
-        add("parameter", parameter.name, "all_gather", [plan.data_axis], part)
+        tiles.append(part)
+        gathers = 1
+        if plan.zero == 3:
+            gathers = times * (2 if plan.reshard and read_in_backward(architecture, parameter)
+                               else 1)
+        add("gradient", parameter.name, "reduce_scatter", [plan.data_axis], part,
+            times if scatters_gradients(plan) else 1)
+        add("parameter", parameter.name, "all_gather", [plan.data_axis], part, gathers)
     for message in messages(whole, e):
-        add("gradient", "gradients", "all_reduce", [plan.data_axis], message)
+        add("gradient", "gradients", "all_reduce", batch_axes, message)
+    if plan.replicate:
+        for message in messages(tiles, e):
+            add("gradient", "tiles of gradients", "all_reduce", [plan.replicate], message)
 
     # Activations of tensor parallelism.
     stream = samples * plan.sequence * architecture.hidden
     blocks = architecture.layers * (2 if split else 1)
-    times = plan.microbatches
     tp = [plan.tensor_axis]
     add("activation", "block outputs, forward", "all_reduce", tp, stream, blocks * times)
     add("activation", "block inputs, backward", "all_reduce", tp, stream, blocks * times)
@@ -361,7 +419,7 @@ def terms_of(architecture, plan):
         times)
 
     # Scalars.
-    add("loss", "sum and weight", "all_reduce", [plan.data_axis], 2)
+    add("loss", "sum and weight", "all_reduce", batch_axes, 2)
     add("norm", "sum of squares", "all_reduce", [a for a, _ in plan.mesh if a in axes], 1)
     return terms, notes
 
@@ -389,7 +447,8 @@ def sent_bytes(architecture, plan):
                         "payload_bytes": sum(t.payload for t in members),
                         "sent_bytes_member_0": sum(t.sent(0) for t in members)})
     return {"ranks": plan.ranks, "mesh": [list(m) for m in plan.mesh], "zero": plan.zero,
-            "per_rank": per_rank, "terms": grouped, "notes": notes}
+            "per_rank": per_rank, "memory": memory(architecture, plan), "terms": grouped,
+            "notes": notes}
 
 
 # Command line -----------------------------------------------------------------
@@ -413,7 +472,12 @@ def main():
     parser.add_argument("--batch", type=int, default=8, help="global batch")
     parser.add_argument("--sequence", type=int, default=96)
     parser.add_argument("--microbatches", type=int, default=1)
-    parser.add_argument("--zero", type=int, choices=[0, 1], default=0)
+    parser.add_argument("--zero", type=int, choices=range(4), default=0)
+    parser.add_argument("--zero2-reduce", choices=["per_step", "per_microbatch"],
+                        default="per_step")
+    parser.add_argument("--keep-gathered", action="store_true",
+                        help="ZeRO 3 without resharding after the forward pass")
+    parser.add_argument("--replicate", default="", help="outer axis of hybrid sharding")
     parser.add_argument("--element", type=int, default=4, help="bytes of an element")
     parser.add_argument("--heads", type=int)
     parser.add_argument("--kv-heads", type=int)
@@ -422,8 +486,10 @@ def main():
     try:
         architecture = read_architecture(args.model, args.heads, args.kv_heads)
         plan = Plan(parse_mesh(args.mesh), args.batch, args.sequence, args.microbatches,
-                    args.zero, args.element)
-        unknown = [a for a, s in plan.mesh if s > 1 and a not in (plan.data_axis, plan.tensor_axis)]
+                    args.zero, args.zero2_reduce, not args.keep_gathered, args.replicate,
+                    args.element)
+        unknown = [a for a, s in plan.mesh if s > 1
+                   and a not in (plan.data_axis, plan.tensor_axis, plan.replicate)]
         if unknown:
             raise UserError(f"no closed form for axes {unknown}: data and tensor are known")
         result = sent_bytes(architecture, plan)

@@ -179,6 +179,34 @@ checkSequence(const ParallelConfig &parallel,
   return std::nullopt;
 }
 
+// ZeRO splits over the data axis; its policies belong to one stage of it.
+static std::optional<ConfigError> checkZero(const DataParallelConfig &data,
+                                            const Mesh &mesh) {
+  std::string zero = "parallel.data.zero = " + std::to_string(data.zero);
+  bool exists = std::any_of(mesh.axes.begin(), mesh.axes.end(),
+                            [&](const auto &a) { return a.first == data.axis; });
+  if (data.zero > 0 && !exists)
+    return ConfigError{zero + " splits over the mesh axis '" + data.axis +
+                       "', but the mesh has " + describe(mesh) +
+                       "; add --set mesh." + data.axis +
+                       "=N, or leave zero out"};
+  if (!data.replicate.empty() && !exists)
+    return ConfigError{"parallel.data.replicate = '" + data.replicate +
+                       "' is the outer axis of hybrid sharding, whose inner "
+                       "one is '" +
+                       data.axis + "', but the mesh has " + describe(mesh) +
+                       "; to replicate only, set parallel.data.axis"};
+  if (data.zero != 2 && data.zero2Reduce != "per_step")
+    return ConfigError{"parallel.data.zero2_reduce = '" + data.zero2Reduce +
+                       "' is a policy of ZeRO 2, but " + zero};
+  if (data.zero != 3 && !data.reshardAfterForward)
+    return ConfigError{
+        "parallel.data.reshard_after_forward = false is a policy of ZeRO 3, "
+        "but " +
+        zero};
+  return std::nullopt;
+}
+
 std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
                                                 const Mesh &mesh) {
   std::set<std::string> used;
@@ -205,23 +233,28 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
 
   // What splits different things, samples, weights or layers, cannot split them
   // over the same ranks. (Experts may: theirs are often the data ranks.)
-  auto own = [&](const std::string &strategy,
-                 const std::string &axis) -> std::optional<ConfigError> {
+  auto own = [&](const std::string &strategy, const std::string &axis,
+                 const std::string &name =
+                     "axis") -> std::optional<ConfigError> {
     std::string key = "parallel." + strategy;
-    if (auto error = use(key + ".axis", axis, strategy))
+    if (auto error =
+            use(key + "." + name, axis, name == "axis" ? strategy : ""))
       return error;
-    auto [first, fresh] = splitBy.try_emplace(axis, key);
+    auto [first, fresh] = splitBy.try_emplace(axis, key + "." + name);
     if (fresh)
       return std::nullopt;
     bool exists = std::any_of(mesh.axes.begin(), mesh.axes.end(),
                               [&](const auto &a) { return a.first == axis; });
     if (!exists)
       return std::nullopt;
-    return ConfigError{first->second + ".axis and " + key +
-                       ".axis both name the mesh axis '" + axis +
-                       "'; give each an axis of its own, or switch one off: "
-                       "--set " +
-                       (axis == strategy ? key : first->second) + "=false"};
+    std::string text = first->second + " and " + key + "." + name +
+                       " both name the mesh axis '" + axis +
+                       "'; give each an axis of its own";
+    std::string other = first->second.substr(0, first->second.rfind('.'));
+    if (other != key)
+      text += ", or switch one off: --set " +
+              (axis == strategy ? key : other) + "=false";
+    return ConfigError{text};
   };
 
   const ParallelConfig &parallel = config.parallel;
@@ -229,8 +262,10 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
     if (auto error = own("data", parallel.data.axis))
       return error;
   if (parallel.data.enabled && !parallel.data.replicate.empty())
-    if (auto error =
-            use("parallel.data.replicate", parallel.data.replicate, ""))
+    if (auto error = own("data", parallel.data.replicate, "replicate"))
+      return error;
+  if (parallel.data.enabled)
+    if (auto error = checkZero(parallel.data, mesh))
       return error;
   if (parallel.tensor.enabled) {
     const TensorParallelConfig &tensor = parallel.tensor;
@@ -316,6 +351,20 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
   if (parallel.pipeline.enabled && mesh.size(parallel.pipeline.axis) > 1)
     return ConfigError{"mesh." + parallel.pipeline.axis +
                        ": pipeline parallelism is not yet supported"};
+  return std::nullopt;
+}
+
+std::optional<ConfigError> cleave::checkTypes(const Config &config) {
+  const TrainConfig &train = config.train;
+  for (const auto &[key, value] :
+       {std::pair("precision", train.precision),
+        std::pair("grad_dtype", train.gradDtype),
+        std::pair("reduce_dtype", train.reduceDtype),
+        std::pair("master_dtype", train.masterDtype)})
+    if (!value.empty() && value != "fp32")
+      return ConfigError{"train." + std::string(key) + " = \"" + value +
+                         "\" is not yet supported: programs compute in fp32; "
+                         "cleave explain books it"};
   return std::nullopt;
 }
 

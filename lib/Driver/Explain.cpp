@@ -303,3 +303,20 @@ Explanation cleave::explain(const program::Program &program,
   }
   return result;
 }
+
+void cleave::bookCollectives(Explanation &explanation,
+                             llvm::StringRef precision,
+                             llvm::StringRef reduceDtype) {
+  for (RankCost &rank : explanation.perRank)
+    for (CollectiveCost &cost : rank.collectives) {
+      bool gradient = cost.purpose == "gradient";
+      bool moved = cost.purpose == "parameter" || cost.purpose == "activation";
+      llvm::StringRef type = gradient ? reduceDtype : precision;
+      if (cost.dtype != "f32" || type != "bf16" || (!gradient && !moved))
+        continue;
+      cost.dtype = "bf16";
+      for (int64_t *bytes : {&cost.payloadBytes, &cost.sentBytes,
+                             &cost.receivedBytes, &cost.paddingBytes})
+        *bytes /= 2;
+    }
+}

@@ -2,8 +2,11 @@
 
 #include "cleave/Memory/Footprint.h"
 
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/Boundary.h"
+
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -54,7 +57,21 @@ maximum(ArrayRef<Lifetime> lifetimes,
   return {most, at};
 }
 
-FailureOr<Footprint> cleave::footprintOf(ModuleOp module) {
+/// What a buffer takes in the types that it is booked in.
+static int64_t bookedBytes(const BoundaryBuffer &buffer,
+                           const Booking &booking) {
+  if (!buffer.type.getElementType().isF32())
+    return buffer.bytes;
+  bool parameter = buffer.role == "parameter" ||
+                   (buffer.attrs && buffer.attrs.contains(nn::kFrozenAttr));
+  int64_t width = parameter                   ? booking.parameter
+                  : buffer.role == "gradient" ? booking.gradient
+                                              : 4;
+  return buffer.bytes / 4 * width;
+}
+
+FailureOr<Footprint> cleave::footprintOf(ModuleOp module,
+                                         const Booking &booking) {
   auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(rt::kArenasAttr);
   if (!arenas || arenas.size() != 2)
     return module.emitError("has no planned memory; run rt-plan-memory first");
@@ -64,6 +81,7 @@ FailureOr<Footprint> cleave::footprintOf(ModuleOp module) {
   Footprint footprint;
   footprint.peak = arenas[0] + arenas[1];
   int64_t listed = 0;
+  llvm::StringSet<> copied;
   auto list = [&](StringRef tensor, StringRef kind, StringRef source,
                   int64_t bytes) {
     footprint.atPeak.push_back({tensor.str(), kind.str(), source.str(), bytes});
@@ -76,8 +94,19 @@ FailureOr<Footprint> cleave::footprintOf(ModuleOp module) {
                         : buffer.role == "gradient" ? footprint.gradients
                         : buffer.role == "state"    ? footprint.optimizer
                                                     : footprint.other;
-    category += buffer.bytes;
-    list(buffer.buffer, buffer.role, buffer.name, buffer.bytes);
+    int64_t bytes = bookedBytes(buffer, booking);
+    category += bytes;
+    footprint.peak += bytes - buffer.bytes;
+    list(buffer.buffer, buffer.role, buffer.name, bytes);
+    // A copy of a parameter lies as its state does.
+    StringRef parameter = StringRef(buffer.name).rsplit('.').first;
+    if (buffer.role != "state" || booking.master == 0 ||
+        !copied.insert(parameter).second)
+      continue;
+    bytes = buffer.bytes / 4 * booking.master;
+    footprint.optimizer += bytes;
+    footprint.peak += bytes;
+    list((parameter + ".master").str(), "state", parameter, bytes);
   }
   int64_t most = -1;
   SmallVector<Lifetime> atPeak;

@@ -1,8 +1,7 @@
 //===- Combine.cpp - dist-combine -----------------------------------------===//
 //
-// Fewer and smaller messages, on local programs. Three rewrites in order: an
-// all-reduce of which only the own tile is read, equal collectives, messages
-// that can go together.
+// Fewer and smaller messages, on local programs: an all-reduce of which only the
+// own tile is read, pairs that undo each other, equal collectives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,10 +9,6 @@
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
 #include "mlir/IR/PatternMatch.h"
-#include "llvm/ADT/MapVector.h"
-#include <deque>
-#include <limits>
-#include <map>
 
 namespace cleave {
 #define GEN_PASS_DEF_DISTCOMBINEPASS
@@ -62,125 +57,43 @@ void scatterReductions(func::FuncOp func, MeshAttr mesh) {
   }
 }
 
-/// What two messages must have in common to go together: everything but the
-/// dimensions, and the element type.
-std::string keyOf(Operation *op) {
-  std::string key;
-  llvm::raw_string_ostream out(key);
-  out << op->getName() << ' ';
-  for (NamedAttribute attr : op->getAttrs())
-    if (attr.getName() != "dims" && attr.getName() != "split_dims" &&
-        attr.getName() != "concat_dims" && attr.getName() != kPaddingAttrName)
-      out << attr.getName().getValue() << '=' << attr.getValue() << ' ';
-  out << cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
-  return key;
-}
-
-/// Collectives that may be merged: every operand with its own dimension.
-bool isVariadic(Operation *op) {
-  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp>(op);
-}
-
-class Buckets {
-public:
-  Buckets(func::FuncOp func, int64_t limit) : block(func.getBody().front()), limit(limit) {
-    for (auto [index, op] : llvm::enumerate(block))
-      order[&op] = index;
-  }
-
-  /// Greedily, in program order: a message joins the first open bucket of its
-  /// kind, unless someone reads the bucket before the message's operands are
-  /// known, or the message depends on the bucket.
-  void run() {
-    struct OfKind {
-      std::deque<Bucket> all;
-      SmallVector<Bucket *> open;
-    };
-    std::map<std::string, OfKind> kinds;
-    for (Operation &op : block) {
-      if (!isVariadic(&op))
+/// A gather of which a rank reads its own tile, and tiles of a whole that are
+/// gathered again: nothing moves.
+void cancelInverses(func::FuncOp func) {
+  for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
+    if (auto slice = dyn_cast<dist::SliceOp>(op)) {
+      auto gather = slice.getInput().getDefiningOp<AllGatherOp>();
+      if (!gather || gather.getNumOperands() != 1 || gather.getAxes() != slice.getAxes() ||
+          gather.getDims()[0] != int64_t(slice.getDim()) ||
+          gather.getInputs()[0].getType() != slice.getType())
         continue;
-      OfKind &kind = kinds[keyOf(&op)];
-      // The merged message stands where the last one does, so a bucket that is
-      // read here, or was before, takes no more.
-      unsigned place = order.lookup(&op);
-      llvm::erase_if(kind.open, [&](Bucket *bucket) { return bucket->firstUse <= place; });
-      auto fitting = llvm::find_if(kind.open, [&](Bucket *bucket) {
-        return bucket->bytes + bytes(&op) <= limit;
-      });
-      Bucket *bucket = nullptr;
-      if (fitting != kind.open.end()) {
-        bucket = *fitting;
-      } else {
-        bucket = &kind.all.emplace_back();
-        kind.open.push_back(bucket);
-      }
-      add(*bucket, &op);
-    }
-    for (auto &[key, kind] : kinds)
-      for (Bucket &bucket : kind.all)
-        if (bucket.members.size() > 1)
-          merge(bucket.members);
-  }
-
-private:
-  struct Bucket {
-    SmallVector<Operation *> members;
-    int64_t bytes = 0;
-    /// The place of the first operation that reads a member.
-    unsigned firstUse = std::numeric_limits<unsigned>::max();
-  };
-
-  static int64_t bytes(Operation *op) {
-    return cast<CollectiveOpInterface>(op).getPayloadBytes();
-  }
-
-  void add(Bucket &bucket, Operation *op) const {
-    bucket.members.push_back(op);
-    bucket.bytes += bytes(op);
-    for (Operation *user : op->getUsers())
-      bucket.firstUse =
-          std::min(bucket.firstUse, order.lookup(block.findAncestorOpInBlock(*user)));
-  }
-
-  void merge(ArrayRef<Operation *> bucket) {
-    Operation *last = bucket.back();
-    OpBuilder builder(last);
-    SmallVector<Value> inputs;
-    SmallVector<Type> types;
-    SmallVector<Location> locs;
-    llvm::MapVector<StringRef, SmallVector<int64_t>> dims;
-    int64_t padding = 0;
-    for (Operation *op : bucket) {
-      padding += paddingOf(op);
-      llvm::append_range(inputs, op->getOperands());
-      llvm::append_range(types, op->getResultTypes());
-      locs.push_back(op->getLoc());
-      for (StringRef name : {"dims", "split_dims", "concat_dims"})
-        if (auto attr = op->getAttrOfType<DenseI64ArrayAttr>(name))
-          llvm::append_range(dims[name], attr.asArrayRef());
-    }
-    OperationState state(builder.getFusedLoc(locs), last->getName());
-    state.addOperands(inputs);
-    state.addTypes(types);
-    state.addAttributes(last->getAttrs());
-    for (auto &[name, values] : dims)
-      state.attributes.set(name, builder.getDenseI64ArrayAttr(values));
-    state.attributes.erase(kPaddingAttrName);
-    Operation *merged = builder.create(state);
-    setPadding(merged, padding);
-    unsigned at = 0;
-    for (Operation *op : bucket) {
-      op->replaceAllUsesWith(merged->getResults().slice(at, op->getNumResults()));
-      at += op->getNumResults();
-      op->erase();
+      slice.replaceAllUsesWith(gather.getInputs()[0]);
+      slice.erase();
+      if (gather->use_empty())
+        gather.erase();
+    } else if (auto gather = dyn_cast<AllGatherOp>(op)) {
+      if (gather.getNumOperands() != 1)
+        continue;
+      auto slice = gather.getInputs()[0].getDefiningOp<dist::SliceOp>();
+      // The slice must have cut what all ranks of the group hold alike, which
+      // it does where it follows a gather or a reduction over the same axes.
+      Operation *source = slice ? slice.getInput().getDefiningOp() : nullptr;
+      bool alike = false;
+      if (auto reduce = dyn_cast_or_null<AllReduceOp>(source))
+        alike = reduce.getAxes() == slice.getAxes();
+      else if (auto whole = dyn_cast_or_null<AllGatherOp>(source))
+        alike = whole.getAxes() == slice.getAxes();
+      if (!alike || gather.getAxes() != slice.getAxes() ||
+          gather.getDims()[0] != int64_t(slice.getDim()) ||
+          gather->getResult(0).getType() != slice.getInput().getType())
+        continue;
+      gather->getResult(0).replaceAllUsesWith(slice.getInput());
+      gather.erase();
+      if (slice->use_empty())
+        slice.erase();
     }
   }
-
-  Block &block;
-  int64_t limit;
-  llvm::DenseMap<Operation *, unsigned> order;
-};
+}
 
 /// Equal collectives on equal operands; what is gathered is not kept alive for
 /// it across the save that separates forward and backward, since the
@@ -213,9 +126,9 @@ struct DistCombinePass : cleave::impl::DistCombinePassBase<DistCombinePass> {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       if (func.isExternal())
         continue;
+      cancelInverses(func);
       scatterReductions(func, mesh->mesh());
       shareEqual(func);
-      Buckets(func, bucket).run();
     }
   }
 };

@@ -250,7 +250,7 @@ private:
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
     if (auto constrain = dyn_cast<ConstrainOp>(op)) {
       Layout layout = mesh.layout(given ? cast<ShardingAttr>(given[0]) : constrain.getSharding());
-      FailureOr<Value> value = in(constrain.getInput(), layout, op);
+      FailureOr<Value> value = in(constrain.getInput(), layout, op, constrain.getPurpose());
       if (failed(value))
         return failure();
       define(constrain.getResult(), *value, layout);

@@ -6,9 +6,9 @@
 
 using namespace mlir;
 
-void cleave::buildPartitionPipeline(OpPassManager &passes, bool remarks) {
+void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOptions &options) {
   DistPropagatePassOptions propagate;
-  propagate.remarks = remarks;
+  propagate.remarks = options.remarks;
   // Nothing runs between these three: rewrites would drop the attributes.
   passes.addPass(createDistPropagatePass(propagate));
   passes.addPass(createDistPlanOpsPass());
@@ -16,6 +16,11 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, bool remarks) {
   passes.addPass(createDistVerifyVariancePass());
   passes.addPass(createCSEPass());
   passes.addPass(createDistCombinePass());
+  ChooseResidualsPassOptions residuals;
+  residuals.keepParameters = options.keepParameters;
+  residuals.keepActivations = options.keepActivations;
+  passes.addPass(createChooseResidualsPass(residuals));
+  passes.addPass(createDistBucketPass());
   passes.addPass(createDistVerifyVariancePass());
 }
 

@@ -1,4 +1,5 @@
-// strategy-data: the batch, and what follows for gradients and state.
+// strategy-data: the batch, and what follows for gradients, state and
+// parameters.
 
 #include "Boundary.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
@@ -22,31 +23,65 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (failed(readOptions(module)))
+      return signalPassFailure();
+    if (ways * dist::axesSize(meshAttr, replicas) == 1)
+      return;
+    collectParameters();
+    remarkOnUnevenBatch();
+    setBoundaryShardings(module,
+                         [&](RankedTensorType type, DictionaryAttr attrs) {
+                           return boundary(type, attrs);
+                         });
+    for (auto func : module.getOps<func::FuncOp>()) {
+      if (func.isDeclaration())
+        continue;
+      if (func.getName() == nn::kUpdateFunc)
+        constrainUpdate(func);
+      else if (zero == 3)
+        gatherParameters(func);
+      if (scattersGradients)
+        scatterGradients(func);
+    }
+  }
+
+  LogicalResult readOptions(ModuleOp module) {
     FailureOr<dist::MeshOp> found = meshWithAxis(module, axis);
     if (failed(found))
-      return signalPassFailure();
+      return failure();
     mesh = *found;
     meshAttr = mesh.getMesh();
     axisRef = dist::AxisRefAttr::get(&getContext(), axis);
-    ways = dist::axisSize(mesh.getMesh(), axisRef);
-    if (ways == 1)
-      return;
-    if (zero != 0 && zero != 1) {
-      module.emitError("zero ") << zero << " is not yet supported; use 0 or 1";
-      return signalPassFailure();
+    ways = dist::axisSize(meshAttr, axisRef);
+    if (!replicate.empty()) {
+      if (failed(meshWithAxis(module, replicate)))
+        return failure();
+      if (replicate == axis)
+        return mesh.emitOpError("axis '")
+               << axis << "' cannot both shard and replicate";
+      replicas = {dist::AxisRefAttr::get(&getContext(), replicate)};
     }
-    collectParameters();
-    remarkOnUnevenBatch();
-    setBoundaryShardings(
-        module, [&](RankedTensorType type, DictionaryAttr attrs) {
-          return boundary(type, attrs);
-        });
-    if (auto update = module.lookupSymbol<func::FuncOp>(nn::kUpdateFunc))
-      constrainUpdate(update);
+    if (zero < 0 || zero > 3)
+      return module.emitError("zero is ")
+             << int64_t(zero) << "; expected 0, 1, 2 or 3";
+    if (zero2Reduce != "per_step" && zero2Reduce != "per_microbatch")
+      return module.emitError("zero2-reduce is '")
+             << zero2Reduce.getValue()
+             << "'; expected per_step or per_microbatch";
+    // Gradients that are added up over microbatches are arguments, too.
+    bool accumulates = false;
+    if (auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc))
+      for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg)
+        accumulates |= roleOf(grad.getArgAttrDict(arg)) == "gradient";
+    scattersGradients =
+        zero == 3 ||
+        (zero == 2 && (!accumulates || zero2Reduce == "per_microbatch"));
+    return success();
   }
 
   /// Says once that ranks hold different numbers of samples.
   void remarkOnUnevenBatch() {
+    int64_t all = ways * dist::axesSize(meshAttr, replicas);
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
         auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
@@ -54,15 +89,23 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
           continue;
         std::optional<int64_t> dim =
             nn::batchDimOf(func.getArgAttrDict(arg), type.getRank());
-        if (!dim || type.getDimSize(*dim) % ways == 0)
+        if (!dim || type.getDimSize(*dim) % all == 0)
           continue;
         emitRemark(func.getLoc(), "a batch of ")
-            << type.getDimSize(*dim) << " does not divide by the " << ways
-            << " ranks of axis '" << axis << "': it is padded to "
-            << dist::tileSize(type.getDimSize(*dim), ways) * ways
+            << type.getDimSize(*dim) << " does not divide by the " << all
+            << " ranks of "
+            << (replicas.empty() ? "axis '" : "axes '" + replicate + "' and '")
+            << axis << "': it is padded to "
+            << dist::tileSize(type.getDimSize(*dim), all) * all
             << " with samples of weight 0";
         return;
       }
+  }
+
+  /// Whether ZeRO 3 splits it: what is trained, and what is frozen.
+  static bool isParameter(DictionaryAttr attrs) {
+    return roleOf(attrs) == "parameter" ||
+           (attrs && attrs.contains(nn::kFrozenAttr));
   }
 
   /// The shardings that other strategies gave to the parameters.
@@ -71,9 +114,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
         DictionaryAttr attrs = func.getArgAttrDict(arg);
         auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
-        if (roleOf(attrs) == "parameter" && type)
-          parameters.insert({nameOf(attrs),
-                             axesOf(shardingOf(attrs), type.getRank())});
+        if (isParameter(attrs) && type)
+          parameters.insert(
+              {nameOf(attrs), axesOf(shardingOf(attrs), type.getRank())});
       }
   }
 
@@ -82,19 +125,31 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return it != parameters.end() ? it->second : Axes(rank);
   }
 
-  /// Whether the parameter lies over this axis, or a part of it, already.
-  bool isSplitByHand(const Axes &axes) const {
+  /// Whether a parameter that lies over `axes` does over this one, or a part of
+  /// it, already.
+  bool isSplitByHand(const Axes &axes, dist::AxisRefAttr by) const {
     return llvm::any_of(axes, [&](auto &list) {
       return llvm::any_of(list, [&](dist::AxisRefAttr other) {
-        return dist::overlaps(meshAttr, axisRef, other);
+        return dist::overlaps(meshAttr, by, other);
       });
     });
+  }
+
+  /// Those of `all` that do not split the parameter: over these its gradient is
+  /// a sum.
+  SmallVector<dist::AxisRefAttr> leftOf(ArrayRef<dist::AxisRefAttr> all,
+                                        const Axes &axes) const {
+    SmallVector<dist::AxisRefAttr> left;
+    for (dist::AxisRefAttr candidate : all)
+      if (!isSplitByHand(axes, candidate))
+        left.push_back(candidate);
+    return left;
   }
 
   /// The optimizer state's axes: the parameter's, and with `zero` this one.
   Axes stateAxes(StringRef parameter, RankedTensorType type) const {
     Axes axes = parameterAxes(parameter, type.getRank());
-    if (zero == 0 || isSplitByHand(axes))
+    if (zero == 0 || ways == 1 || isSplitByHand(axes, axisRef))
       return axes;
     std::optional<int64_t> best;
     double bestPadding = 0;
@@ -105,8 +160,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       // cross the other axes: a dimension that is split already must divide.
       if (size < 2 || (before > 1 && size % (before * ways) != 0))
         continue;
-      double padding = double(dist::tileSize(size, before * ways) * before *
-                              ways) / size;
+      double padding =
+          double(dist::tileSize(size, before * ways) * before * ways) / size;
       if (!best || padding < bestPadding)
         best = dim, bestPadding = padding;
     }
@@ -120,11 +175,17 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
                                  int64_t batchDim) const {
     SmallVector<dist::DimShardingAttr> dims;
     for (auto [index, dim] : llvm::enumerate(sharding.getDims()))
-      dims.push_back(dist::DimShardingAttr::get(sharding.getContext(),
-                                                dim.getAxes(),
-                                                int64_t(index) != batchDim));
+      dims.push_back(dist::DimShardingAttr::get(
+          sharding.getContext(), dim.getAxes(), int64_t(index) != batchDim));
     return dist::ShardingAttr::get(sharding.getContext(), sharding.getMesh(),
                                    dims);
+  }
+
+  /// Of samples: split by the replicas first.
+  SmallVector<dist::AxisRefAttr> allAxes() const {
+    SmallVector<dist::AxisRefAttr> all(replicas);
+    all.push_back(axisRef);
+    return all;
   }
 
   dist::ShardingAttr boundary(RankedTensorType type,
@@ -138,11 +199,15 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       if (rank == 0 || (!dim && role == "output"))
         return {};
       Axes axes = axesOf(shardingOf(attrs), rank);
-      if (dim) // before the axes of other strategies
-        axes[*dim].insert(axes[*dim].begin(), axisRef);
+      if (dim) { // before the axes of other strategies
+        SmallVector<dist::AxisRefAttr> all = allAxes();
+        axes[*dim].insert(axes[*dim].begin(), all.begin(), all.end());
+      }
       dist::ShardingAttr sharding = closedSharding(mesh, axes);
       return role == "output" ? openFurther(sharding, *dim) : sharding;
     }
+    if (isParameter(attrs) && zero == 3)
+      return closedSharding(mesh, stateAxes(name, type));
     if (role == "parameter")
       return closedSharding(mesh, parameterAxes(name, rank));
     if (role == "state")
@@ -150,16 +215,28 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     if (role == "tap")
       return closedSharding(mesh, stateAxes(name, type));
     // Sums that each rank adds up by itself, perhaps over other axes too.
+    SmallVector<dist::AxisRefAttr> others;
+    if (dist::ShardingAttr given = shardingOf(attrs))
+      llvm::append_range(others, given.getPartial());
+    if (role == "gradient" && scattersGradients && isSplit(name, type)) {
+      SmallVector<dist::AxisRefAttr> partial =
+          leftOf(replicas, parameterAxes(name, rank));
+      llvm::append_range(partial, others);
+      return closedSharding(mesh, stateAxes(name, type), partial);
+    }
     if (role == "gradient" || role == "loss" || role == "weight") {
       Axes axes = role == "gradient" ? parameterAxes(name, rank) : Axes(rank);
-      llvm::SmallVector<dist::AxisRefAttr> partial;
-      if (!isSplitByHand(axes))
-        partial.push_back(axisRef);
-      if (dist::ShardingAttr given = shardingOf(attrs))
-        llvm::append_range(partial, given.getPartial());
+      SmallVector<dist::AxisRefAttr> partial = leftOf(allAxes(), axes);
+      llvm::append_range(partial, others);
       return closedSharding(mesh, axes, partial);
     }
     return {};
+  }
+
+  /// Whether ZeRO splits what belongs to this parameter.
+  bool isSplit(StringRef parameter, RankedTensorType type) const {
+    return stateAxes(parameter, type) !=
+           parameterAxes(parameter, type.getRank());
   }
 
   /// Asks for the reduced gradient, and for the piece of the parameter that
@@ -171,21 +248,84 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       StringRef role = roleOf(attrs), name = nameOf(attrs);
       auto type = cast<RankedTensorType>(update.getArgumentTypes()[arg]);
       Axes axes(type.getRank());
-      if (role == "gradient" || (role == "parameter" && zero == 1))
+      if (role == "gradient" || (role == "parameter" && zero != 0))
         axes = stateAxes(name, type);
       else if (role != "loss" && role != "weight")
         continue;
       BlockArgument argument = update.getArgument(arg);
       auto constrained = dist::ConstrainOp::create(
-          b, argument.getLoc(), type, argument, closedSharding(mesh, axes));
+          b, argument.getLoc(), argument, closedSharding(mesh, axes));
       argument.replaceAllUsesExcept(constrained, constrained);
+    }
+  }
+
+  /// Parameters are read whole (as far as this axis goes). One constraint for
+  /// all readers: where the gathers go, and how many there are, is decided when
+  /// programs are local.
+  void gatherParameters(func::FuncOp func) {
+    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+      DictionaryAttr attrs = func.getArgAttrDict(arg);
+      BlockArgument argument = func.getArgument(arg);
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      if (!type || !isParameter(attrs) || argument.use_empty() ||
+          !isSplit(nameOf(attrs), type))
+        continue;
+      OpBuilder b(*argument.user_begin());
+      for (Operation *user : argument.getUsers())
+        if (user->isBeforeInBlock(&*b.getInsertionPoint()))
+          b.setInsertionPoint(user);
+      auto whole = dist::ConstrainOp::create(
+          b, NameLoc::get(b.getStringAttr(nameOf(attrs))), argument,
+          closedSharding(mesh, parameterAxes(nameOf(attrs), type.getRank())));
+      argument.replaceAllUsesExcept(whole, whole);
+    }
+  }
+
+  /// Sums of one microbatch are reduced where they are complete, each rank
+  /// keeps its tile, and tiles are added up over microbatches.
+  void scatterGradients(func::FuncOp func) {
+    Operation *terminator = func.getBody().front().getTerminator();
+    llvm::StringMap<BlockArgument> accumulators;
+    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
+      if (roleOf(func.getArgAttrDict(arg)) == "gradient")
+        accumulators[nameOf(func.getArgAttrDict(arg))] = func.getArgument(arg);
+    for (OpOperand &result : terminator->getOpOperands()) {
+      DictionaryAttr attrs = func.getResultAttrDict(result.getOperandNumber());
+      StringRef name = nameOf(attrs);
+      auto type = dyn_cast<RankedTensorType>(result.get().getType());
+      if (roleOf(attrs) != "gradient" || !type || !isSplit(name, type))
+        continue;
+      OpOperand *sum = &result;
+      if (auto add = result.get().getDefiningOp<arith::AddFOp>())
+        if (BlockArgument accumulator = accumulators.lookup(name))
+          for (OpOperand &operand : add->getOpOperands())
+            if (operand.get() == accumulator)
+              sum = &add->getOpOperand(1 - operand.getOperandNumber());
+      Operation *def = sum->get().getDefiningOp();
+      if (!def || def->hasTrait<OpTrait::ConstantLike>())
+        continue;
+      OpBuilder b(terminator);
+      b.setInsertionPointAfter(def);
+      Location loc = NameLoc::get(b.getStringAttr(name));
+      // Nobody may move activations so that the sum need not be taken.
+      dist::ShardingAttr tiles = shardingOf(attrs);
+      SmallVector<dist::AxisRefAttr> partial(tiles.getPartial());
+      partial.push_back(axisRef);
+      Value addends = dist::ConstrainOp::create(
+          b, loc, sum->get(),
+          closedSharding(mesh, parameterAxes(name, type.getRank()), partial));
+      sum->set(dist::ConstrainOp::create(
+          b, loc, type, addends, tiles,
+          dist::PurposeAttr::get(&getContext(), dist::Purpose::Gradient)));
     }
   }
 
   dist::MeshOp mesh;
   dist::MeshAttr meshAttr;
   dist::AxisRefAttr axisRef;
+  SmallVector<dist::AxisRefAttr> replicas; // none or one
   int64_t ways = 1;
+  bool scattersGradients = false;
   llvm::StringMap<Axes> parameters;
 };
 

@@ -1,36 +1,4 @@
 // RUN: cleave-opt %s -split-input-file -dist-combine | FileCheck %s
-// RUN: cleave-opt %s -split-input-file -dist-combine=bucket=40 | FileCheck %s --check-prefix=SMALL
-
-dist.mesh @m <["d"=2]>
-// CHECK-LABEL: func @bucket
-// CHECK:         %[[ALL:.+]]:3 = dist.all_reduce sum %{{.+}}, %{{.+}}, %{{.+}} over @m {"d"} purpose gradient : tensor<4xf32>, tensor<6xf32>, tensor<8xf32>
-// CHECK-NEXT:    return %[[ALL]]#0, %[[ALL]]#1, %[[ALL]]#2
-// SMALL-LABEL: func @bucket
-// SMALL:         dist.all_reduce sum %{{.+}}, %{{.+}} over @m
-// SMALL:         dist.all_reduce sum %{{[a-z0-9]+}} over @m
-func.func @bucket(%a: tensor<4xf32>, %b: tensor<6xf32>, %c: tensor<8xf32>) -> (tensor<4xf32>, tensor<6xf32>, tensor<8xf32>) {
-  %0 = dist.all_reduce sum %a over @m {"d"} purpose gradient : tensor<4xf32>
-  %1 = dist.all_reduce sum %b over @m {"d"} purpose gradient : tensor<6xf32>
-  %2 = dist.all_reduce sum %c over @m {"d"} purpose gradient : tensor<8xf32>
-  return %0, %1, %2 : tensor<4xf32>, tensor<6xf32>, tensor<8xf32>
-}
-
-// -----
-
-// The second needs the first; another purpose and another kind stay apart.
-dist.mesh @m <["d"=2]>
-// CHECK-LABEL: func @negative
-// CHECK-COUNT-4: dist.all_reduce
-func.func @negative(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
-  %0 = dist.all_reduce sum %a over @m {"d"} purpose gradient : tensor<4xf32>
-  %1 = math.exp %0 : tensor<4xf32>
-  %2 = dist.all_reduce sum %1 over @m {"d"} purpose gradient : tensor<4xf32>
-  %3 = dist.all_reduce sum %1 over @m {"d"} purpose loss : tensor<4xf32>
-  %4 = dist.all_reduce max %1 over @m {"d"} purpose gradient : tensor<4xf32>
-  return %2, %3, %4 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
-}
-
-// -----
 
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @scatter
@@ -53,4 +21,50 @@ func.func @equal(%a: tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %0 = dist.all_gather %a dims [0] over @m {"d"} purpose activation : (tensor<4xf32>) -> tensor<8xf32>
   %1 = dist.all_gather %a dims [0] over @m {"d"} purpose activation : (tensor<4xf32>) -> tensor<8xf32>
   return %0, %1 : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// A rank's own tile of what it gathers is what it had.
+dist.mesh @m <["d"=2]>
+// CHECK-LABEL: func @gathered_for_nothing
+// CHECK-SAME:    (%[[A:.+]]: tensor<4xf32>)
+// CHECK-NEXT:    return %[[A]]
+func.func @gathered_for_nothing(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = dist.all_gather %a dims [0] over @m {"d"} purpose activation : (tensor<4xf32>) -> tensor<8xf32>
+  %1 = dist.slice %0 dim 0 over @m {"d"} : tensor<8xf32> -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+// Of another dimension, it is another tile.
+dist.mesh @m <["d"=2]>
+// CHECK-LABEL: func @other_dimension
+// CHECK:         dist.all_gather
+// CHECK:         dist.slice
+func.func @other_dimension(%a: tensor<4x4xf32>) -> tensor<8x2xf32> {
+  %0 = dist.all_gather %a dims [0] over @m {"d"} purpose activation : (tensor<4x4xf32>) -> tensor<8x4xf32>
+  %1 = dist.slice %0 dim 1 over @m {"d"} : tensor<8x4xf32> -> tensor<8x2xf32>
+  return %1 : tensor<8x2xf32>
+}
+
+// -----
+
+// Tiles of a sum, gathered again, are the sum; of a value that may differ from
+// rank to rank they need not be.
+dist.mesh @m <["d"=2]>
+// CHECK-LABEL: func @cut_and_gathered
+// CHECK:         %[[SUM:.+]] = dist.all_reduce
+// CHECK-NOT:     dist.slice %[[SUM]]
+// CHECK:         %[[TILE:.+]] = dist.slice
+// CHECK-NEXT:    %[[OTHER:.+]] = dist.all_gather %[[TILE]]
+// CHECK-NEXT:    return %[[SUM]], %[[OTHER]]
+func.func @cut_and_gathered(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = dist.all_reduce sum %a over @m {"d"} purpose activation : tensor<4xf32>
+  %1 = dist.slice %0 dim 0 over @m {"d"} : tensor<4xf32> -> tensor<2xf32>
+  %2 = dist.all_gather %1 dims [0] over @m {"d"} purpose activation : (tensor<2xf32>) -> tensor<4xf32>
+  %3 = dist.slice %a dim 0 over @m {"d"} : tensor<4xf32> -> tensor<2xf32>
+  %4 = dist.all_gather %3 dims [0] over @m {"d"} purpose activation : (tensor<2xf32>) -> tensor<4xf32>
+  return %2, %4 : tensor<4xf32>, tensor<4xf32>
 }

@@ -250,12 +250,24 @@ class BadInput(unittest.TestCase):
                 "train.steps=many": r"train.steps \(--set\): found .*expected",
                 "train.steps": r"--set train.steps: expected KEY=VALUE",
                 "mesh.dta=2": r"mesh.dta: .*did you mean 'mesh.data'",
-                "parallel.data.zero=3": r"parallel.data.zero .*not yet supported",
-                "train.precision=bf16": r"train.precision .*not yet supported",
+                "parallel.data.zero=4": r"parallel.data.zero .*: found 4; expected one of 0, 1, 2, 3",
+                "parallel.data.zero=-1": r"parallel.data.zero .*: found -1; expected one of 0",
+                "train.precision=tf32": r"train.precision .*not yet supported",
                 "target.kind=cuda": r"target.kind .*not yet supported",
                 "train.precision=fp16": r"fp16 .*use bf16",
             }.items():
                 self.refused(pattern, self.command(command, *self.model, "--set", setting, *flags))
+
+    def test_types_that_are_only_booked(self):
+        for key in ("precision", "grad_dtype", "reduce_dtype", "master_dtype"):
+            flags = ["--set", f"train.{key}=bf16"]
+            for command in COMMANDS:
+                if command == "explain":
+                    self.accepted(self.command(command, *self.model, *flags))
+                else:
+                    self.refused(rf'train.{key} = "bf16" is not yet supported: programs compute '
+                                 "in fp32; cleave explain books it",
+                                 self.command(command, *self.model, *flags, *COMMANDS[command]))
 
     def test_keys_that_nothing_reads(self):
         """Two keys for one thing, or one for what the model does not have."""
@@ -286,6 +298,38 @@ class BadInput(unittest.TestCase):
             self.assertRegex(said, f"warning: m.onnx: pattern 'wight' of train.{key} matches no "
                                    "parameter")
             self.assertEqual(said.count("warning:"), 1)
+
+    def test_zero(self):
+        """ZeRO without its axis, and policies of another stage."""
+        data, outer = ["mesh.data=2"], ["mesh.data=2", "mesh.outer=2", "mesh.axes=[outer,data]"]
+        for settings, pattern in (
+            (["parallel.data.zero=1"],
+             r"parallel.data.zero = 1 splits over the mesh axis 'data', but the mesh has "),
+            (["parallel.data.zero=3", "mesh.tensor=2"],
+             r"parallel.data.zero = 3 splits over the mesh axis 'data', but the mesh has tensor=2"),
+            ([*data, "parallel.data.replicate=outer"],
+             r"parallel.data.replicate names the axis 'outer', but the mesh has data=2"),
+            ([*data, "parallel.data.replicate=data"],
+             r"parallel.data.axis and parallel.data.replicate both name the mesh axis 'data'"),
+            ([*data, "mesh.tensor=2", "parallel.data.replicate=tensor"],
+             r"parallel.data.replicate and parallel.tensor.axis both name the mesh axis 'tensor'"),
+            (["mesh.tensor=2", "parallel.tensor=false", "parallel.data.replicate=tensor"],
+             r"parallel.data.replicate = 'tensor' is the outer axis of hybrid sharding, whose "
+             r"inner one is 'data', but the mesh has tensor=2"),
+            ([*data, "parallel.data.zero=3", "parallel.data.zero2_reduce=per_microbatch"],
+             r"zero2_reduce = 'per_microbatch' is a policy of ZeRO 2, but parallel.data.zero = 3"),
+            ([*data, "parallel.data.zero=2", "parallel.data.reshard_after_forward=false"],
+             r"reshard_after_forward = false is a policy of ZeRO 3, but parallel.data.zero = 2"),
+            ([*data, "parallel.data.zero2_reduce=never"], r"found \"never\"; expected one of"),
+        ):
+            flags = [word for key in settings for word in ("--set", key)]
+            for command in ("train", "check", "explain"):
+                with self.subTest(settings=settings, command=command):
+                    self.refused(pattern, self.command(command, *self.model, *flags,
+                                                       *COMMANDS[command]))
+        flags = [word for key in outer for word in ("--set", key)]
+        self.accepted(self.command("explain", *self.model, *flags, "--set",
+                                   "parallel.data.replicate=outer"))
 
     def test_later_commands_and_axes(self):
         for command in ("schedule", "export-onnx", "plan", "view"):

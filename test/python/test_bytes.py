@@ -1,6 +1,7 @@
 """Bytes sent: the oracle of closed forms, what explain says, what a run counts."""
 
 import concurrent.futures
+import json
 import pathlib
 import tempfile
 import unittest
@@ -15,24 +16,43 @@ BATCH, SEQUENCE = 8, 96  # of the models' .toml
 # vocabulary, six heads or 344 columns; four do not divide two kv heads.
 PLANS = [("data=2", 0, 1), ("data=3", 0, 1), ("data=3", 1, 1), ("data=4", 1, 1),
          ("tensor=2", 0, 1), ("tensor=3", 0, 1), ("tensor=4", 0, 1), ("data=2,tensor=2", 0, 1),
-         ("data=2,tensor=2", 1, 2), ("data=3,tensor=2", 1, 1)]
+         ("data=2,tensor=2", 1, 2), ("data=3,tensor=2", 1, 1),
+         ("data=3", 2, 1), ("data=2", 2, 2), ("data=2,tensor=2", 2, 2, "per_microbatch"),
+         ("data=3", 3, 1), ("data=2,tensor=2", 3, 2), ("data=3,tensor=2", 3, 1),
+         ("data=2", 3, 2, "keep"), ("replica=2,data=2", 0, 1, "hybrid"),
+         ("replica=2,data=3", 1, 1, "hybrid"), ("replica=2,data=2", 2, 2, "hybrid"),
+         ("replica=2,data=2,tensor=2", 3, 2, "hybrid")]
 COUNTED = {"gpt2": [("data=2,tensor=2", 1, 2), ("data=3", 0, 1), ("data=4", 1, 1),
-                    ("tensor=2", 0, 1)],
+                    ("tensor=2", 0, 1), ("data=2,tensor=2", 3, 2),
+                    ("replica=2,data=2", 2, 2, "hybrid")],
            "llama": [("data=3,tensor=2", 1, 1), ("tensor=4", 0, 1), ("data=2", 0, 1),
-                     ("tensor=3", 0, 1)]}
+                     ("tensor=3", 0, 1), ("data=3", 3, 1), ("replica=2,data=2", 3, 1, "hybrid")]}
 
 
-def keys_of(zero, microbatches):
+def keys_of(mesh, zero, microbatches, policy=""):
     keys = {"train__microbatches": microbatches}
     if zero:
         keys["parallel__data__zero"] = zero
+    if policy == "hybrid":
+        keys["parallel__data__replicate"] = "replica"
+        keys["mesh__axes"] = json.dumps([axis for axis, _ in formulas.parse_mesh(mesh)])
+    elif policy == "keep":
+        keys["parallel__data__reshard_after_forward"] = "false"
+    elif policy:
+        keys["parallel__data__zero2_reduce"] = policy
     return keys
 
 
-def expected(model, mesh, zero, microbatches):
+def closed_forms(model, mesh, zero, microbatches, policy=""):
     architecture = formulas.read_architecture(support.MODELS / f"{model}.onnx")
-    plan = formulas.Plan(formulas.parse_mesh(mesh), BATCH, SEQUENCE, microbatches, zero)
-    return [row["sent_bytes"] for row in formulas.sent_bytes(architecture, plan)["per_rank"]]
+    return formulas.sent_bytes(architecture, formulas.Plan(
+        formulas.parse_mesh(mesh), BATCH, SEQUENCE, microbatches, zero,
+        zero2_reduce="per_microbatch" if policy == "per_microbatch" else "per_step",
+        reshard=policy != "keep", replicate="replica" if policy == "hybrid" else ""))
+
+
+def expected(*plan):
+    return [row["sent_bytes"] for row in closed_forms(*plan)["per_rank"]]
 
 
 def per_purpose(entries):
@@ -48,23 +68,29 @@ class Bytes(unittest.TestCase):
 
     def test_explain_says_what_the_formulas_say(self):
         def explained(case):
-            model, (mesh, *rest) = case
-            ranks = training.explain(model, mesh, **keys_of(*rest))["per_rank"]
-            return [per_purpose(rank["collectives"]) for rank in ranks]
+            model, plan = case
+            ranks = training.explain(model, plan[0], **keys_of(*plan))["per_rank"]
+            return ([per_purpose(rank["collectives"]) for rank in ranks],
+                    [rank["memory"] for rank in ranks])
 
         cases = [(model, plan) for model in COUNTED for plan in PLANS]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for (model, plan), said in zip(cases, pool.map(explained, cases)):
+            for (model, plan), (said, memory) in zip(cases, pool.map(explained, cases)):
                 with self.subTest(model=model, plan=plan):
                     self.assertEqual(said, expected(model, *plan))
+                    # What is to last: parameters, gradients, moments of each rank.
+                    for rank in memory:
+                        wanted = closed_forms(model, *plan)["memory"]
+                        self.assertEqual({key: rank[key] for key in wanted}, wanted)
 
     def test_a_run_counts_what_explain_says(self):
         with tempfile.TemporaryDirectory() as folder:
             for model, plans in COUNTED.items():
-                for number, (mesh, *rest) in enumerate(plans):
-                    with self.subTest(model=model, mesh=mesh):
+                for number, plan in enumerate(plans):
+                    mesh = plan[0]
+                    with self.subTest(model=model, plan=plan):
                         out = pathlib.Path(folder) / f"{model}-{number}"
-                        keys = keys_of(*rest)
+                        keys = keys_of(*plan)
                         log, counters = training.train(out, model, mesh, "--steps", 2, **keys)
                         said = training.explain(model, mesh, **keys)["per_rank"]
                         sent = []

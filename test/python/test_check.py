@@ -31,11 +31,15 @@ KINDS = ["drop-collective", "sum-for-mean", "wrong-group", "swapped-axes", "pad-
 
 
 def mesh(**sizes):
-    """Flags of mesh axes; `zero` is the strategy's key."""
+    """Flags of mesh axes; `zero` is the strategy's key, `replica` the outer axis
+    of hybrid sharding."""
     flags = []
     for axis, size in sizes.items():
         key = "parallel.data.zero" if axis == "zero" else f"mesh.{axis}"
         flags += ["--set", f"{key}={size}"]
+    if "replica" in sizes:
+        axes = json.dumps([axis for axis in sizes if axis != "zero"])
+        flags += ["--set", f"mesh.axes={axes}", "--set", "parallel.data.replicate=replica"]
     return flags
 
 
@@ -126,10 +130,37 @@ class Check(unittest.TestCase):
     def test_fewer_samples_than_ranks(self):
         self.passes(*self.small("llama"), *mesh(data=4), "--set", "dims.batch=2")
 
-    def scrambled(self, model, *config, flags=()):
+    def test_committed_with_zero(self):
+        """Sharded gradients and parameters, hybrid, with microbatches and tensors."""
+        two = ["--set", "train.microbatches=2"]
+        each = ["--set", "parallel.data.zero2_reduce=per_microbatch"]
+        keep = ["--set", "parallel.data.reshard_after_forward=false"]
+        plans = {"gpt2": [(dict(data=2, tensor=2, zero=3), []), (dict(data=3, zero=2), []),
+                          (dict(replica=2, data=2, zero=3), two)],
+                 "llama": [(dict(data=2, tensor=2, zero=3), two),
+                           (dict(data=2, zero=2), two + each), (dict(data=3, zero=3), keep),
+                           (dict(replica=2, data=2, zero=1), [])]}
+        for family, list_ in plans.items():
+            for sizes, flags in list_:
+                with self.subTest(model=family, mesh=sizes, flags=flags):
+                    self.passes(*support.model_flags(family), *SHORT, *mesh(**sizes), *flags,
+                                steps=2)
+
+    def test_small_with_zero(self):
+        """Every stage against the oracle, and by the oracle alone."""
+        for family in FAMILIES:
+            for sizes in [dict(data=3, zero=3), dict(data=2, tensor=2, zero=3),
+                          dict(replica=2, data=2, zero=2), dict(replica=2, data=2, zero=0)]:
+                with self.subTest(model=family, mesh=sizes):
+                    self.passes(*self.small(family), *mesh(**sizes), "--against", "interpreter",
+                                "--set", "train.dropout=0.1", steps=2)
+                    self.passes(*self.small(family), *mesh(**sizes), "--interpret",
+                                "--set", "train.microbatches=2", steps=2, parts=["exact"])
+
+    def scrambled(self, model, *config, flags=(), plan=FOUR):
         other = self.folder / "scrambled.onnx"
         support.succeed(sys.executable, support.ROOT / "tools" / "scramble", model, other, *flags)
-        report = self.passes(other, *config, *mesh(**FOUR), steps=2)
+        report = self.passes(other, *config, *mesh(**plan), steps=2)
         self.assertFalse([tensor["name"] for tensor in report["tensors"]
                           if any(part in tensor["name"] for part in ("wte", "embed", ".weight"))])
 
@@ -137,6 +168,8 @@ class Check(unittest.TestCase):
         for family in FAMILIES:
             with self.subTest(model=family):
                 self.scrambled(*support.model_flags(family), *SHORT)
+                self.scrambled(*support.model_flags(family), *SHORT,
+                               plan=dict(data=2, tensor=2, zero=3))
 
     def test_resized(self):
         for family, seed in (("gpt2", 3), ("llama", 2)):
@@ -153,6 +186,13 @@ class Check(unittest.TestCase):
             with self.subTest(kind=kind):
                 report = self.fails(*support.model_flags("llama"), *SHORT, "--inject", kind,
                                     *mesh(**FOUR), "--set", "train.dropout=0.1")
+                self.assertIn(kind, report["fault"])
+
+    def test_faults_with_zero_3(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                report = self.fails(*self.small("gpt2"), "--inject", kind,
+                                    *mesh(data=2, tensor=2, zero=3), "--set", "train.dropout=0.1")
                 self.assertIn(kind, report["fault"])
 
     def test_missing_wait_elsewhere(self):
@@ -188,7 +228,7 @@ class Check(unittest.TestCase):
         if family == "llama":
             sizes |= dict(kv_heads=kv_heads, intermediate=pick([3, 7, 12, 20]))
         axes = dict(data=pick([1, 2, 3, 4]), tensor=pick([1, 2, 3]))
-        axes["zero"] = pick([0, 1]) if axes["data"] > 1 else 0
+        axes["zero"] = pick([0, 1, 2, 3]) if axes["data"] > 1 else 0
         count = pick([n for n in (1, 2, 3) if batch % n == 0])
         return sizes, [*mesh(**axes), "--set", f"train.microbatches={count}",
                        "--set", f"train.dropout={pick([0.0, 0.0, 0.2])}",

@@ -1,8 +1,11 @@
 """What explain says, and what can be read from it about the sharding."""
 
+import pathlib
+import tempfile
 import unittest
 
 import support
+import exported_gpt
 import onnxwire
 import training
 
@@ -73,6 +76,44 @@ class Explain(unittest.TestCase):
         members = [rank["members"] for rank in said["per_rank"]]
         self.assertLess(len(members), 24)
         self.assertEqual(sorted(sum(members, [])), list(range(24)))
+
+    def test_the_zero_paper(self):
+        """7.5e9 parameters on 64 ranks: 120, 31.4, 16.6 and 1.9 GB, and of f32 alone."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "gpt.onnx"
+            sizes = exported_gpt.generate.Sizes(layers=9, hidden=8192, heads=64, vocab=28672,
+                                                positions=1024).check()
+            exported_gpt.write(model, sizes, batch=64)
+            self.assertFalse(model.with_name("gpt.onnx.data").exists())
+            keys = {"dims__sequence": 64}
+            halves = keys | {"train__precision": "bf16"}
+            for zero, (mixed, single) in enumerate(
+                    [("120", "120"), ("31.4", "60.9"), ("16.6", "31.4"), ("1.9", "1.9")]):
+                for expected, types in ((mixed, halves), (single, keys)):
+                    with self.subTest(zero=zero, types=types):
+                        said = training.explain(model, "data=64", parallel__data__zero=zero,
+                                                **types)
+                        memory = said["per_rank"][0]["memory"]
+                        lasting = sum(memory[key] for key in
+                                      ("parameters", "gradients", "optimizer")) / 1e9
+                        digits = len(expected.partition(".")[2])
+                        self.assertEqual(f"{lasting:.{digits}f}", expected)
+                        self.assertEqual(sum(e["bytes"] for e in said["at_peak"]),
+                                         memory["peak"])
+
+    def test_bf16_is_booked(self):
+        """What is sent and what is kept, of parameters and gradients."""
+        keys = {"parallel__data__zero": 1}
+        single = training.explain("gpt2", "data=2", **keys)["per_rank"][0]
+        mixed = training.explain("gpt2", "data=2", train__precision="bf16",
+                                 train__grad_dtype="fp32", **keys)["per_rank"][0]
+        self.assertEqual(2 * mixed["memory"]["parameters"], single["memory"]["parameters"])
+        self.assertEqual(mixed["memory"]["gradients"], single["memory"]["gradients"])
+        self.assertEqual(2 * mixed["memory"]["optimizer"], 3 * single["memory"]["optimizer"])
+        sent = [{c["purpose"]: (c["dtype"], c["sent_bytes"]) for c in rank["collectives"]}
+                for rank in (single, mixed)]
+        self.assertEqual(sent[1]["gradient"], sent[0]["gradient"])
+        self.assertEqual(sent[1]["parameter"], ("bf16", sent[0]["parameter"][1] // 2))
 
     def test_padding(self):
         # Nine samples for eight; 258 rows for 257, of which a rank has half.

@@ -74,6 +74,56 @@ class ClosedForms(unittest.TestCase):
         self.assertEqual(result["gradient"], psi * F // 2)
         self.assertEqual(result["parameter"], psi * F // 2)
 
+    def test_zero_2_and_3(self):
+        psi = sum(formulas.math.prod(p.shape) for p in model("gpt2").parameters)
+        h, layers = 96, 5
+        # Biases, shifts and positions are gathered for the forward pass alone.
+        added = layers * (3 * h + h + 4 * h + h + 2 * h) + h + 96 * h
+        per_step = sent(model("gpt2"), "data=2", zero=2, microbatches=4)
+        self.assertEqual(per_step["gradient"] + per_step["parameter"], psi * F)
+        each = sent(model("gpt2"), "data=2", zero=2, microbatches=4,
+                    zero2_reduce="per_microbatch")
+        self.assertEqual((each["gradient"], each["parameter"]), (4 * psi * F // 2, psi * F // 2))
+        full = sent(model("gpt2"), "data=2", zero=3, microbatches=4)
+        self.assertEqual(full["gradient"], 4 * psi * F // 2)
+        self.assertEqual(full["parameter"], 4 * (2 * psi - added) * F // 2)
+        kept = sent(model("gpt2"), "data=2", zero=3, reshard=False)
+        self.assertEqual(kept["gradient"] + kept["parameter"], psi * F)
+
+    def test_gpt2_124m_sends_2_993_times_its_size(self):
+        shapes = {"transformer.wte.weight": [50257, 768], "transformer.wpe.weight": [1024, 768]}
+        for end in ("weight", "bias"):
+            shapes[f"transformer.ln_f.{end}"] = [768]
+            for layer in range(12):
+                name = f"transformer.h.{layer}."
+                for part, sizes in (("ln_1", [768]), ("ln_2", [768]),
+                                    ("attn.c_attn", [768, 2304]), ("attn.c_proj", [768, 768]),
+                                    ("mlp.c_fc", [768, 3072]), ("mlp.c_proj", [3072, 768])):
+                    shapes[f"{name}{part}.{end}"] = sizes if end == "weight" else sizes[-1:]
+        architecture = formulas.Architecture(
+            "gpt2", [formulas.Parameter(n, s) for n, s in shapes.items()], 12, 768, 12, 12)
+        psi = sum(formulas.math.prod(s) for s in shapes.values())
+        self.assertEqual(psi, 124439808)
+        result = sent(architecture, "data=4", zero=3, sequence=1024)
+        times = (result["gradient"] + result["parameter"]) / (3 * psi * F / 4)
+        self.assertEqual(round(times, 3), 2.993)
+
+    def test_hybrid(self):
+        psi = sum(formulas.math.prod(p.shape) for p in model("llama").parameters)
+        inner = sent(model("llama"), "data=2", zero=3)
+        both = sent(model("llama"), "replica=2,data=2", zero=3, replicate="replica")
+        self.assertEqual(both["parameter"], inner["parameter"])
+        self.assertLess(abs(both["gradient"] - inner["gradient"] - psi * F // 2), 2000)
+
+    def test_memory(self):
+        psi = sum(formulas.math.prod(p.shape) for p in model("gpt2").parameters)
+        for zero, split in ((0, ()), (1, ("optimizer",)), (2, ("optimizer", "gradients")),
+                            (3, ("optimizer", "gradients", "parameters"))):
+            plan = formulas.Plan([("data", 2)], 8, 96, zero=zero)
+            memory = formulas.memory(model("gpt2"), plan)
+            for key, size in (("parameters", 4), ("gradients", 4), ("optimizer", 8)):
+                self.assertEqual(memory[key], size * psi // (2 if key in split else 1))
+
     def test_tensor_parallel(self):
         b, s, h, layers, t = 8, 96, 96, 5, 2
         result = sent(model("gpt2"), f"tensor={t}")

@@ -38,6 +38,23 @@ class Memory(unittest.TestCase):
                     self.assertEqual(rank["memory"]["arenas"], plan["memory"]["peak"])
                     self.assertEqual(rank["memory"]["unplanned"], 0)
 
+    def test_gathered_parameters_are_short_lived(self):
+        """ZeRO 3 holds what ZeRO 2 does, a tile for each parameter, and few of
+        them whole; gathered ones that are kept show what that saves."""
+        for model in PLANS:
+            with self.subTest(model=model):
+                memory = [training.explain(model, "data=4", parallel__data__zero=zero, **keys)
+                          ["per_rank"][0]["memory"]
+                          for zero, keys in ((2, {}), (3, {}),
+                                             (3, {"parallel__data__reshard_after_forward":
+                                                  "false"}))]
+                self.assertEqual(memory[1]["optimizer"], memory[0]["optimizer"])
+                self.assertEqual(memory[1]["gradients"], memory[0]["gradients"])
+                whole = memory[0]["parameters"]
+                self.assertLess(memory[1]["parameters"], 0.26 * whole)
+                self.assertLess(memory[1]["activations"], memory[0]["activations"] + 0.15 * whole)
+                self.assertGreater(memory[2]["activations"], memory[1]["activations"] + 0.5 * whole)
+
     def test_what_cannot_fit_is_refused(self):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
         if memory > 1 << 37:

@@ -68,6 +68,9 @@ std::optional<int64_t> rankCount(const CommonOptions &options);
 // The mesh for these ranks, put into `config`; fails with BadUsage.
 Mesh resolveMeshOrFail(Config &config, const CommonOptions &options);
 
+// Refuses types that no program computes in yet.
+void refuseBookedTypes(const Config &config);
+
 } // namespace cleave::driver
 
 #endif // CLEAVE_TOOLS_COMMAND_H

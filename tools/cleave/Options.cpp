@@ -73,6 +73,11 @@ std::optional<int64_t> driver::rankCount(const CommonOptions &options) {
   return options.ranks ? options.ranks : world;
 }
 
+void driver::refuseBookedTypes(const Config &config) {
+  if (auto error = checkTypes(config))
+    throw Failure(BadUsage, error->message);
+}
+
 Mesh driver::resolveMeshOrFail(Config &config, const CommonOptions &options) {
   auto mesh = resolveMesh(config, rankCount(options));
   if (!mesh)

@@ -233,7 +233,9 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   if (isSharded(module)) {
     if (mesh.ranks() > 1) { // as it says; one rank splits nothing
       PassManager passes(context);
-      buildPartitionPipeline(passes, allRemarks);
+      PartitionOptions partition;
+      partition.remarks = allRemarks;
+      buildPartitionPipeline(passes, partition);
       run(passes, module, diagnostics);
       return;
     }
@@ -257,8 +259,9 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   warnAboutLinks(module, config, mesh);
   PassManager passes(context);
   auto has = [&](const std::string &name) { return mesh.size(name) > 1; };
+  const DataParallelConfig &data = config.parallel.data;
   bool splitsData =
-      config.parallel.data.enabled && has(config.parallel.data.axis);
+      data.enabled && (has(data.axis) || has(data.replicate));
   const TensorParallelConfig &parallel = config.parallel.tensor;
   bool splitsTensor = parallel.layout == "1d"
                           ? has(parallel.axis)
@@ -268,8 +271,10 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
     tensor.axis = parallel.axis;
     tensor.layout = parallel.layout;
     tensor.axes = llvm::to_vector(parallel.axes);
-    if (splitsData)
-      tensor.batchAxes.push_back(config.parallel.data.axis);
+    if (splitsData && has(data.replicate))
+      tensor.batchAxes.push_back(data.replicate);
+    if (splitsData && has(data.axis))
+      tensor.batchAxes.push_back(data.axis);
     for (const SequenceParallelConfig &sequence : config.parallel.sequence) {
       tensor.sequence = sequence.kind == "megatron";
       tensor.savedInput = sequence.savedInput;
@@ -281,13 +286,19 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
     noteOverrides(module, config);
     passes.addPass(createStrategyShardPass());
   }
+  PartitionOptions partition;
+  partition.remarks = allRemarks;
   if (splitsData) {
-    StrategyDataPassOptions data;
-    data.axis = config.parallel.data.axis;
-    data.zero = config.parallel.data.zero;
-    passes.addPass(createStrategyDataPass(data));
+    StrategyDataPassOptions options;
+    options.axis = data.axis;
+    options.replicate = data.replicate;
+    options.zero = data.zero;
+    options.zero2Reduce = data.zero2Reduce;
+    passes.addPass(createStrategyDataPass(options));
+    if (!data.reshardAfterForward)
+      partition.keepParameters = {data.axis};
   }
-  buildPartitionPipeline(passes, allRemarks);
+  buildPartitionPipeline(passes, partition);
   run(passes, module, diagnostics);
 }
 

@@ -80,6 +80,10 @@ ConfigResult<Mesh> resolveMesh(const Config &config,
 // shardings of their own.
 std::optional<ConfigError> checkMeshUse(const Config &config, const Mesh &mesh);
 
+// Types that memory and communication are booked in, but that no program
+// computes in yet.
+std::optional<ConfigError> checkTypes(const Config &config);
+
 // Puts resolved sizes and order back, so that what is written names them.
 void applyMesh(Config &config, const Mesh &mesh);
 

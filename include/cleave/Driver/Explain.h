@@ -61,6 +61,11 @@ std::vector<Traffic> exchangeTraffic(const program::Program &program,
 Explanation explain(const program::Program &program, mlir::ModuleOp module,
                     const Footprint &memory, int64_t microbatches);
 
+/// Books collectives in other types than f32, which the program computes in:
+/// parameters and activations in one, gradients in the other.
+void bookCollectives(Explanation &explanation, llvm::StringRef precision,
+                     llvm::StringRef reduceDtype);
+
 void writeExplanation(const Explanation &explanation, llvm::raw_ostream &out);
 void writeExplanationJson(const Explanation &explanation,
                           llvm::raw_ostream &out);

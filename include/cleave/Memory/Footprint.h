@@ -30,8 +30,17 @@ struct Footprint {
   std::vector<Entry> atPeak;
 };
 
+/// Bytes of an element in which parameters, gradients and the optimizer's copy
+/// of the parameters are booked where the program has f32.
+struct Booking {
+  int64_t parameter = 4, gradient = 4;
+  /// 0: the optimizer keeps no copy, parameters are what it updates.
+  int64_t master = 0;
+};
+
 /// Reads what `rt-plan-memory` has written. Reports a module without it.
-mlir::FailureOr<Footprint> footprintOf(mlir::ModuleOp module);
+mlir::FailureOr<Footprint> footprintOf(mlir::ModuleOp module,
+                                       const Booking &booking = {});
 
 } // namespace cleave
 

@@ -15,9 +15,17 @@ namespace cleave {
 #define GEN_PASS_REGISTRATION
 #include "cleave/Partition/Passes.h.inc"
 
+struct PartitionOptions {
+  /// Tell where every sharding came from.
+  bool remarks = false;
+  /// Axes over which gathered parameters, and activations, stay from the forward
+  /// to the backward pass.
+  llvm::SmallVector<std::string> keepParameters, keepActivations;
+};
+
 /// From constraints to verified local programs: propagate, plan, partition,
-/// combine, verify.
-void buildPartitionPipeline(mlir::OpPassManager &passes, bool remarks = false);
+/// combine, choose residuals, bucket, verify.
+void buildPartitionPipeline(mlir::OpPassManager &passes, const PartitionOptions &options = {});
 
 /// Makes the pipeline known to cleave-opt as `dist-partition-pipeline`.
 void registerPartitionPipeline();

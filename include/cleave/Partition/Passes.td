@@ -135,13 +135,83 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
 }
 
 def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
-  let summary = "Send fewer messages";
+  let summary = "Send smaller messages, and none twice";
   let description = [{
     On local programs: an all-reduce of which only this rank's tile is read becomes
-    a reduce-scatter; equal collectives are shared; independent
-    collectives of one kind, group and purpose become one message where nothing has to
-    wait for it longer than for the last of them (buckets of at most `bucket`
-    bytes). Order of collectives is the same on all ranks, before and after.
+    a reduce-scatter; a gather of which a rank reads its own tile, and
+    tiles of a whole that are gathered again, are gone; equal collectives are
+    shared. What is gathered in the forward pass is not kept for the
+    backward pass by that: there the operand is another one (a saved value).
+
+    Before:
+    ```mlir
+    %0 = dist.all_reduce sum %a over @m {"data"} purpose gradient : tensor<4xf32>
+    %1 = dist.slice %0 dim 0 over @m {"data"} : tensor<4xf32> -> tensor<2xf32>
+    ```
+
+    After:
+    ```mlir
+    %1 = dist.reduce_scatter sum %a dims [0] over @m {"data"} purpose gradient : (tensor<4xf32>) -> tensor<2xf32>
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+}
+
+def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
+  let summary = "Decide how long gathered values live";
+  let description = [{
+    On local programs. A parameter (or constant) that lies split is gathered right
+    before the first operation that reads it, with the placements that lie
+    between. One that is read in the forward and in the backward pass is
+    gathered twice, and dropped in between: the first gather serves the readers
+    before the longest time in which nobody reads it, the second those
+    after it. Its operand is an `nn.rematerialize` that waits for what its first reader
+    waits for. A parameter whose value the backward pass does not read (a bias) is
+    gathered once.
+
+    `keep-parameters` names axes over which parameters are gathered once and stay
+    (FSDP without resharding after the forward pass). `keep-activations` names axes
+    over which a gathered activation is saved whole, instead of the tile that the
+    backward pass would gather again.
+
+    Forward is what the saved values and the results other than gradients need.
+
+    Before:
+    ```mlir
+    %0 = dist.all_gather %w dims [0] over @m {"data"} purpose parameter : (tensor<3x8xf32>) -> tensor<6x8xf32>
+    %1 = nn.einsum "bh,hf->bf" %x, %0 : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
+    %2 = nn.save %1 : tensor<4x8xf32>
+    %dy = math.exp %2 : tensor<4x8xf32>
+    %dx = nn.einsum "bf,hf->bh" %dy, %0 : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x6xf32>
+    ```
+
+    After:
+    ```mlir
+    %0 = dist.all_gather %w dims [0] over @m {"data"} purpose parameter : (tensor<3x8xf32>) -> tensor<6x8xf32>
+    %1 = nn.einsum "bh,hf->bf" %x, %0 : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
+    %2 = nn.save %1 : tensor<4x8xf32>
+    %dy = math.exp %2 : tensor<4x8xf32>
+    %3 = nn.rematerialize %w after %dy : tensor<3x8xf32>, tensor<4x8xf32>
+    %4 = dist.all_gather %3 dims [0] over @m {"data"} purpose parameter : (tensor<3x8xf32>) -> tensor<6x8xf32>
+    %dx = nn.einsum "bf,hf->bh" %dy, %4 : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x6xf32>
+    ```
+  }];
+  let options = [
+    ListOption<"keepParameters", "keep-parameters", "std::string",
+               "Axes over which parameters are gathered once.">,
+    ListOption<"keepActivations", "keep-activations", "std::string",
+               "Axes over which activations are saved as they were gathered.">,
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
+}
+
+def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
+  let summary = "Send fewer messages";
+  let description = [{
+    On local programs: independent collectives of one kind, group and purpose
+    become one message where nothing has to wait for it longer than for the last of
+    them (buckets of at most `bucket` bytes). Order of collectives is the same
+    on all ranks, before and after.
 
     Before:
     ```mlir

@@ -110,11 +110,25 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     between `@loss_grad` and `@update` they are partial sums over the axis, so
     that they are reduced once per step, whatever the number of microbatches. In
     `@update` a constraint asks for the reduced gradient, in the parameter's sharding
-    or, with `zero` 1, in the optimizer state's: there the reduction is a
+    or, from `zero` 1 on, in the optimizer state's: there the reduction is a
     reduce-scatter, and the new parameter is gathered (Rajbhandari et al.,
     2020). State is then split further along the dimension that pads least
     (the first of equals); one that another axis splits already must divide.
-    A parameter of which no dimension qualifies keeps its state whole.
+    A parameter of which no dimension qualifies stays as it is, with all that
+    belongs to it.
+
+    With `zero` 2, gradients lie like the state: `@loss_grad` reduces and scatters
+    each where it is complete, and adds up tiles over microbatches. That costs a
+    reduce-scatter per microbatch; with several, `zero2-reduce` = per_step adds
+    up whole gradients instead and reduces once, which is what `zero` 1 does.
+    With `zero` 3, parameters lie like the state, too, frozen ones included;
+    constraints ask for them whole where they are read, and nothing is gathered
+    after the update. `nn-choose-residuals` decides how long gathered
+    parameters live.
+
+    With `replicate`, samples are split over that axis and then `axis`, all that
+    ZeRO splits is split over `axis` alone, and gradients stay partial sums over
+    `replicate` until `@update`: hybrid sharding.
 
     Before:
     ```mlir
@@ -150,7 +164,11 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"data\"", "Mesh axis to split over">,
-    Option<"zero", "zero", "int64_t", "0", "0: state is replicated; 1: state is split">,
+    Option<"replicate", "replicate", "std::string", "\"\"", "Outer mesh axis of hybrid sharding">,
+    Option<"zero", "zero", "int64_t", "0",
+           "0: all is replicated; 1: state is split; 2: and gradients; 3: and parameters">,
+    Option<"zero2Reduce", "zero2-reduce", "std::string", "\"per_step\"",
+           "When ZeRO 2 reduces: per_step | per_microbatch">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect"];
 }

@@ -202,16 +202,7 @@ TEST(ConfigLoad, ValuesOutOfRange) {
 // A key that is known but not served yet is refused, never ignored.
 TEST(ConfigLoad, NotServedYet) {
   for (const char *set :
-       {"train.precision=bf16",
-        "train.precision=tf32",
-        "train.grad_dtype=bf16",
-        "train.reduce_dtype=bf16",
-        "train.master_dtype=bf16",
-        "parallel.data.zero=2",
-        "parallel.data.zero=3",
-        "parallel.data.replicate=node",
-        "parallel.data.zero2_reduce=per_microbatch",
-        "parallel.data.reshard_after_forward=false",
+       {"train.precision=tf32",
         "parallel.tensor.layout=2d",
         "parallel.tensor.axes=[\"row\", \"col\"]",
         "parallel.sequence=[{kind = \"ring\", axis = \"tensor\"}]",
@@ -232,6 +223,19 @@ TEST(ConfigLoad, NotServedYet) {
         "parallel.sequence=[]", "parallel.pipeline.schedule=1f1b",
         "parallel.recompute=none", "target.kind=cpu", "shard=[]"})
     EXPECT_TRUE(load("", {set})) << set;
+}
+
+// Booked by explain, computed in by nothing.
+TEST(ConfigLoad, TypesThatAreBooked) {
+  for (const char *set : {"train.precision=bf16", "train.grad_dtype=bf16",
+                          "train.reduce_dtype=bf16", "train.master_dtype=bf16"}) {
+    auto loaded = load("", {set});
+    ASSERT_TRUE(loaded) << set;
+    auto error = checkTypes(loaded->config);
+    ASSERT_TRUE(error) << set;
+    EXPECT_CONTAINS(error->message, "\"bf16\" is not yet supported");
+  }
+  EXPECT_FALSE(checkTypes(load("", {"train.grad_dtype=fp32"})->config));
 }
 
 TEST(ConfigLoad, HandShardingsAreCheckedBeforeTheyAreRefused) {

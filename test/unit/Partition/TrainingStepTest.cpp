@@ -169,6 +169,9 @@ TEST_P(TrainingStep, AgreesWithOneDevice) {
 
 constexpr const char *kBoth = "strategy-tensor,strategy-data";
 constexpr const char *kZero = "strategy-tensor,strategy-data{zero=1}";
+constexpr const char *kZero2 = "strategy-tensor,strategy-data{zero=2}";
+constexpr const char *kZero3 = "strategy-tensor,strategy-data{zero=3}";
+constexpr const char *kHybrid = "strategy-data{zero=3 replicate=tensor}";
 
 INSTANTIATE_TEST_SUITE_P(
     Meshes, TrainingStep,
@@ -181,6 +184,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{"tensor4", "\"data\"=1, \"tensor\"=4", kBoth},
                     Setting{"data2tensor2zero", "\"data\"=2, \"tensor\"=2", kZero},
                     Setting{"data3tensor2zero", "\"data\"=3, \"tensor\"=2", kZero},
+                    Setting{"data3zero2", "\"data\"=3, \"tensor\"=1", kZero2},
+                    Setting{"data4zero3", "\"data\"=4, \"tensor\"=1", kZero3},
+                    Setting{"data3tensor2zero3", "\"data\"=3, \"tensor\"=2", kZero3},
+                    Setting{"data2hybrid2", "\"data\"=2, \"tensor\"=2", kHybrid},
                     Setting{"data2tensor3", "\"data\"=2, \"tensor\"=3", kBoth}),
     [](const testing::TestParamInfo<Setting> &info) { return std::string(info.param.name); });
 

@@ -249,6 +249,7 @@ int CheckCommand::run() const {
   verifyFlags();
   LoadedConfig loaded = loadConfigOrFail(*this);
   Config &config = loaded.config;
+  refuseBookedTypes(config);
   Mesh mesh = resolveMeshOrFail(config, *this);
   if (!inputs.empty())
     bindGivenInputs(config, model, inputs);

@@ -62,6 +62,7 @@ std::function<int()> driver::addCompile(CLI::App &app) {
       throw Failure(BadUsage, "--emit " + options->emit +
                                   ": expected folder, import, train or shard");
     LoadedConfig loaded = loadConfigOrFail(*options);
+    refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options);
     if (phase) {
       writePhase(options->model, loaded.config, mesh, *phase, options->output);

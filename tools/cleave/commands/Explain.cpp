@@ -38,13 +38,23 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     Diagnostics diagnostics(context);
     auto program =
         target::emitProgram(*lowered.module, lowered.backend.threads);
-    auto memory = footprintOf(*lowered.module);
+    const TrainConfig &train = loaded.config.train;
+    auto width = [](const std::string &type) { return type == "bf16" ? 2 : 4; };
+    Booking booking;
+    booking.parameter = width(train.precision);
+    booking.gradient =
+        width(train.gradDtype.empty() ? train.precision : train.gradDtype);
+    // Parameters of full precision are what the optimizer updates.
+    if (train.precision == "bf16" && train.masterDtype == "fp32")
+      booking.master = 4;
+    auto memory = footprintOf(*lowered.module, booking);
     if (mlir::failed(program) || mlir::failed(memory))
       diagnostics.fail(BadUsage);
     Explanation explanation =
         explain(*program, *lowered.module, *memory, lowered.info.microbatches);
     if (lowered.info.batch)
       explanation.batch = lowered.info.batch;
+    bookCollectives(explanation, train.precision, train.reduceDtype);
     explanation.remarks = remarks;
     std::string text;
     llvm::raw_string_ostream out(text);

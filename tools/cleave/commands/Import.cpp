@@ -166,6 +166,7 @@ std::function<int()> driver::addImport(CLI::App &app) {
   addConfigFlags(app, *options);
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
+    refuseBookedTypes(loaded.config);
     mlir::MLIRContext context;
     registerAll(context);
     FileSummary summary;

@@ -89,6 +89,7 @@ std::function<int()> driver::addTrain(CLI::App &app) {
   auto options = addFlags(app, addTrainFlags);
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
+    refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options);
     chooseTransport(loaded.config.target.transport, mesh.ranks());
     const std::string &flag = options->flags.train.data;
@@ -104,6 +105,7 @@ std::function<int()> driver::addInfer(CLI::App &app) {
   auto options = addFlags(app, addInferFlags);
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
+    refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options);
     chooseTransport(loaded.config.target.transport, mesh.ranks());
     requireFile(options->flags.infer.inputs, "an .npz");

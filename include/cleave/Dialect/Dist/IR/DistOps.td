@@ -40,17 +40,28 @@ def Dist_ConstrainOp : Dist_Op<"constrain", [Pure, SameOperandsAndResultType,
   let description = [{
     The identity. In the global phase it says that the result has the sharding
     given; propagation spreads it and partitioning turns it into a reshard
-    where the operand lies otherwise.
+    where the operand lies otherwise. `purpose` says what that reshard is for;
+    without it the purpose is that of the value.
 
     ```mlir
     %1 = dist.constrain %0 <@m, [{"x"}, {?} ]> : tensor<4x6xf32>
+    %3 = dist.constrain %2 <@m, [{"x"}, {} ]> purpose gradient : tensor<4x6xf32>
     ```
 
     Constraints: (S2), (S3), (S4) of `#dist.sharding`.
   }];
-  let arguments = (ins AnyRankedTensor:$input, Dist_ShardingAttr:$sharding);
+  let arguments = (ins AnyRankedTensor:$input, Dist_ShardingAttr:$sharding,
+                       OptionalAttr<Dist_PurposeAttr>:$purpose);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$input $sharding attr-dict `:` type($input)";
+  let builders = [
+    OpBuilder<(ins "::mlir::Value":$input, "::cleave::dist::ShardingAttr":$sharding), [{
+      build($_builder, $_state, input.getType(), input, sharding, PurposeAttr());
+    }]>,
+    OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$input,
+                   "::cleave::dist::ShardingAttr":$sharding), [{
+      build($_builder, $_state, type, input, sharding, PurposeAttr());
+    }]>];
+  let assemblyFormat = "$input $sharding (`purpose` $purpose^)? attr-dict `:` type($input)";
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,0 +1,155 @@
+//===- Bucket.cpp - dist-bucket -------------------------------------------===//
+//
+// Messages that can go together become one, on local programs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Dialect/Dist/IR/Padding.h"
+#include "cleave/Partition/Passes.h"
+#include "llvm/ADT/MapVector.h"
+#include <deque>
+#include <limits>
+#include <map>
+
+namespace cleave {
+#define GEN_PASS_DEF_DISTBUCKETPASS
+#include "cleave/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+
+namespace {
+
+/// What two messages must have in common to go together: everything but the
+/// dimensions, and the element type.
+std::string keyOf(Operation *op) {
+  std::string key;
+  llvm::raw_string_ostream out(key);
+  out << op->getName() << ' ';
+  for (NamedAttribute attr : op->getAttrs())
+    if (attr.getName() != "dims" && attr.getName() != "split_dims" &&
+        attr.getName() != "concat_dims" && attr.getName() != kPaddingAttrName)
+      out << attr.getName().getValue() << '=' << attr.getValue() << ' ';
+  out << cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+  return key;
+}
+
+/// Collectives that may be merged: every operand with its own dimension.
+bool isVariadic(Operation *op) {
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp>(op);
+}
+
+class Buckets {
+public:
+  Buckets(func::FuncOp func, int64_t limit) : block(func.getBody().front()), limit(limit) {
+    for (auto [index, op] : llvm::enumerate(block))
+      order[&op] = index;
+  }
+
+  /// Greedily, in program order: a message joins the first open bucket of its
+  /// kind, unless someone reads the bucket before the message's operands are
+  /// known, or the message depends on the bucket.
+  void run() {
+    struct OfKind {
+      std::deque<Bucket> all;
+      SmallVector<Bucket *> open;
+    };
+    std::map<std::string, OfKind> kinds;
+    for (Operation &op : block) {
+      if (!isVariadic(&op))
+        continue;
+      OfKind &kind = kinds[keyOf(&op)];
+      // The merged message stands where the last one does, so a bucket that is
+      // read here, or was before, takes no more.
+      unsigned place = order.lookup(&op);
+      llvm::erase_if(kind.open, [&](Bucket *bucket) { return bucket->firstUse <= place; });
+      auto fitting = llvm::find_if(kind.open, [&](Bucket *bucket) {
+        return bucket->bytes + bytes(&op) <= limit;
+      });
+      Bucket *bucket = nullptr;
+      if (fitting != kind.open.end()) {
+        bucket = *fitting;
+      } else {
+        bucket = &kind.all.emplace_back();
+        kind.open.push_back(bucket);
+      }
+      add(*bucket, &op);
+    }
+    for (auto &[key, kind] : kinds)
+      for (Bucket &bucket : kind.all)
+        if (bucket.members.size() > 1)
+          merge(bucket.members);
+  }
+
+private:
+  struct Bucket {
+    SmallVector<Operation *> members;
+    int64_t bytes = 0;
+    /// The place of the first operation that reads a member.
+    unsigned firstUse = std::numeric_limits<unsigned>::max();
+  };
+
+  static int64_t bytes(Operation *op) {
+    return cast<CollectiveOpInterface>(op).getPayloadBytes();
+  }
+
+  void add(Bucket &bucket, Operation *op) const {
+    bucket.members.push_back(op);
+    bucket.bytes += bytes(op);
+    for (Operation *user : op->getUsers())
+      bucket.firstUse =
+          std::min(bucket.firstUse, order.lookup(block.findAncestorOpInBlock(*user)));
+  }
+
+  void merge(ArrayRef<Operation *> bucket) {
+    Operation *last = bucket.back();
+    OpBuilder builder(last);
+    SmallVector<Value> inputs;
+    SmallVector<Type> types;
+    SmallVector<Location> locs;
+    llvm::MapVector<StringRef, SmallVector<int64_t>> dims;
+    int64_t padding = 0;
+    for (Operation *op : bucket) {
+      padding += paddingOf(op);
+      llvm::append_range(inputs, op->getOperands());
+      llvm::append_range(types, op->getResultTypes());
+      locs.push_back(op->getLoc());
+      for (StringRef name : {"dims", "split_dims", "concat_dims"})
+        if (auto attr = op->getAttrOfType<DenseI64ArrayAttr>(name))
+          llvm::append_range(dims[name], attr.asArrayRef());
+    }
+    OperationState state(builder.getFusedLoc(locs), last->getName());
+    state.addOperands(inputs);
+    state.addTypes(types);
+    state.addAttributes(last->getAttrs());
+    for (auto &[name, values] : dims)
+      state.attributes.set(name, builder.getDenseI64ArrayAttr(values));
+    state.attributes.erase(kPaddingAttrName);
+    Operation *merged = builder.create(state);
+    setPadding(merged, padding);
+    unsigned at = 0;
+    for (Operation *op : bucket) {
+      op->replaceAllUsesWith(merged->getResults().slice(at, op->getNumResults()));
+      at += op->getNumResults();
+      op->erase();
+    }
+  }
+
+  Block &block;
+  int64_t limit;
+  llvm::DenseMap<Operation *, unsigned> order;
+};
+
+struct DistBucketPass : cleave::impl::DistBucketPassBase<DistBucketPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal())
+        Buckets(func, bucket).run();
+  }
+};
+
+} // namespace
