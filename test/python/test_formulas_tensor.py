@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import support
+import training
 import formulas
 import formulas_tensor
 from formulas_tensor import TensorPlan
@@ -149,6 +150,24 @@ class Bytes(unittest.TestCase):
                         for entry in rank["collectives"]:
                             found[entry["purpose"]] += entry["sent_bytes"]
                     self.assertEqual(found, wanted)
+
+    @unittest.skipUnless(training.IS_BUILT, "cleave-run is not built")
+    def test_a_run_counts_what_explain_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = generated(folder, "gpt2")
+            for layout, mesh in (("sp", "tensor=2"), ("2d", "row=2,col=2"), ("3d", "i=2,j=2,k=2")):
+                with self.subTest(layout=layout):
+                    flags = self.flags(path, layout, mesh, 0, 1, "shard")
+                    said = json.loads(support.succeed(support.CLEAVE, "explain", path, "--json",
+                                                      *flags))
+                    out = pathlib.Path(folder) / layout
+                    support.succeed(support.CLEAVE, "train", path, "--data", training.text(),
+                                    "--out", out, "--steps", 2, "--eval-every", 0,
+                                    "--cache", pathlib.Path(folder) / "cache", *flags)
+                    counters = json.loads((out / "counters.json").read_text())
+                    for rank, counted in zip(said["per_rank"], counters["ranks"], strict=True):
+                        self.assertEqual(sum(c["sent_bytes"] for c in rank["collectives"]),
+                                         sum(t["sent_bytes"] for t in counted["traffic"]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,100 @@
+"""A small part of tools/matrix: strategies that compose, those that are refused,
+and shardings by hand."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import support
+
+MATRIX = support.MODELS.parent.parent / "tools" / "matrix"
+NAMES = {"gpt2": "transformer\\\\.h\\\\.0\\\\.attn\\\\.c_attn\\\\.weight",
+         "llama": ".*q_proj\\\\.weight"}
+
+
+@unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
+class Matrix(unittest.TestCase):
+    def cells(self, only, count):
+        said = support.succeed(sys.executable, MATRIX, "--fast", "--only", only,
+                               "--build", support.CLEAVE.parent.parent)
+        self.assertIn(f"\n{count} checks, 0 not as expected", said)
+
+    def test_pairs(self):
+        self.cells("zero 1, sequence megatron", 4)
+        self.cells("zero 3, 2d, gpt2", 2)
+        self.cells("none, 3d, llama", 2)
+        self.cells("none, 2.5d, gpt2-scrambled", 1)
+
+    def test_refused(self):
+        said = support.succeed(sys.executable, MATRIX, "--only", "refused",
+                               "--build", support.CLEAVE.parent.parent)
+        self.assertIn("0 checks, 0 not as expected", said)
+
+
+@unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
+class ByHand(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        for family in ("gpt2", "llama"):
+            support.succeed(sys.executable, support.MODELS / "generate.py",
+                            cls.folder / f"{family}.onnx", "--family", family, "--layers", 1,
+                            "--batch", 4, "--sequence", 8)
+
+    def check(self, family, config, *flags):
+        path = self.folder / f"{family}.onnx"
+        extra = self.folder / "by-hand.toml"
+        extra.write_text(path.with_suffix(".toml").read_text() + config)
+        return support.run(support.CLEAVE, "check", path, "--config", extra, "--interpret",
+                           "--steps", 2, *flags)
+
+    def passes(self, *arguments):
+        done = self.check(*arguments)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def refused(self, words, *arguments):
+        done = self.check(*arguments)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def entry(self, match, dims, more=""):
+        return f'[[shard]]\nmatch = "{match}"\ndims = {dims}\n{more}\n'
+
+    def test_passes(self):
+        mesh = "[mesh]\ntensor = 4\n"
+        off = "[parallel]\ntensor = false\n"
+        fused = self.entry(NAMES["gpt2"], '[[], [], ["tensor:(1)2"], []]',
+                           "view = [96, 3, 6, 16]")
+        self.passes("gpt2", mesh + off + fused)
+        # Over a strategy, along another dimension, and with ZeRO on top.
+        rows = self.entry(".*c_fc\\\\.weight", '[["tensor"], []]')
+        self.passes("gpt2", "[mesh]\ntensor = 2\ndata = 2\n" + rows,
+                    "--set", "parallel.data.zero=1")
+        self.passes("llama", mesh + self.entry(NAMES["llama"], '[["tensor"], []]'))
+        # Split over the axis of data by hand: reduced in place of summed.
+        self.passes("llama", "[mesh]\ndata = 2\n"
+                    + self.entry(".*norm\\\\.weight", '[["data"]]'), "--set",
+                    "parallel.data.zero=1")
+
+    def test_refused(self):
+        mesh = "[mesh]\ntensor = 4\n"
+        self.refused("matches none of the", "gpt2", mesh + self.entry("none", "[[]]"))
+        self.refused("asks for", "gpt2", mesh + self.entry(".*ln_f\\\\.weight", '[["tensor"]]')
+                     + self.entry(".*ln_f.*", "[[]]"))
+        self.refused('axis "tensor" is used twice', "gpt2",
+                     mesh + self.entry(".*wpe\\\\.weight", '[["tensor"], ["tensor"]]'))
+        self.refused("did you mean 'tensor'?", "gpt2",
+                     mesh + self.entry(".*wpe\\\\.weight", '[["tensr"], []]'))
+        self.refused("does not divide", "gpt2",
+                     mesh + self.entry(".*wpe\\\\.weight", '[["tensor:(1)3"], []]'))
+        self.refused("dims has 1 entries, expected 2", "gpt2",
+                     mesh + self.entry(".*wpe\\\\.weight", '[["tensor"]]'))
+        self.refused("the program sees the tensor as [96, 3, 6, 16]", "gpt2",
+                     mesh + self.entry(NAMES["gpt2"], '[[], ["tensor"]]'))
+
+
+if __name__ == "__main__":
+    unittest.main()
