@@ -55,9 +55,9 @@ struct StrategyShardPass
         if (roleOf(attrs) != "parameter" || chosen.count(nameOf(attrs)))
           continue;
         parameters.insert(nameOf(attrs));
-        FailureOr<std::optional<Axes>> axes = choose(
-            func.getLoc(), cast<RankedTensorType>(func.getArgumentTypes()[arg]),
-            attrs);
+        FailureOr<std::optional<Axes>> axes =
+            choose(func.getLoc(),
+                   cast<RankedTensorType>(func.getArgumentTypes()[arg]), attrs);
         if (failed(axes))
           return signalPassFailure();
         if (*axes)
@@ -89,9 +89,11 @@ struct StrategyShardPass
       auto entry = dyn_cast<DictionaryAttr>(attr);
       auto match = entry ? entry.getAs<StringAttr>("match") : StringAttr();
       auto dims = entry ? entry.getAs<ArrayAttr>("dims") : ArrayAttr();
-      if (!match || !dims || !llvm::all_of(dims, llvm::IsaPred<dist::AxisListAttr>))
-        return getOperation().emitError("nn.shard: expected match, a string, and "
-                                        "dims, a list of #dist.axes, found ")
+      if (!match || !dims ||
+          !llvm::all_of(dims, llvm::IsaPred<dist::AxisListAttr>))
+        return getOperation().emitError(
+                   "nn.shard: expected match, a string, and "
+                   "dims, a list of #dist.axes, found ")
                << attr;
       Override &made = overrides.emplace_back();
       made.match = match.getValue();
@@ -131,8 +133,8 @@ struct StrategyShardPass
   /// The axes of the parameter as the program sees it.
   FailureOr<Axes> axesOfEntry(Location loc, RankedTensorType type,
                               DictionaryAttr attrs, const Override &entry) {
-    std::string what = ("parameter '" + nameOf(attrs) + "', [[shard]] match = '" +
-                        entry.match + "': ")
+    std::string what = ("parameter '" + nameOf(attrs) +
+                        "', [[shard]] match = '" + entry.match + "': ")
                            .str();
     auto viewAttr = attrs.getAs<DictionaryAttr>("nn.view");
     auto numbers = [&](StringRef key) {
@@ -155,16 +157,15 @@ struct StrategyShardPass
                             << " entries, expected " << spoken.size()
                             << ", one for each dimension of " << join(spoken);
     if (product(spoken) != product(seen) || !nests(file, spoken))
-      return emitError(loc) << what << "view " << join(spoken)
-                            << " does not cut the dimensions of the file's "
-                            << join(file);
+      return emitError(loc)
+             << what << "view " << join(spoken)
+             << " does not cut the dimensions of the file's " << join(file);
     dist::MeshAttr meshAttr = mesh.getMesh();
     Axes asked;
     for (dist::AxisListAttr list : entry.dims)
       asked.emplace_back(list.getAxes().begin(), list.getAxes().end());
     if (failed(dist::verifySharding(
-            [&] { return emitError(loc) << what; },
-            closedSharding(mesh, asked),
+            [&] { return emitError(loc) << what; }, closedSharding(mesh, asked),
             RankedTensorType::get(spoken, type.getElementType()), meshAttr)))
       return failure();
     FailureOr<Axes> cut = translate(loc, what, spoken, asked, seen);
@@ -239,7 +240,8 @@ struct StrategyShardPass
     for (size_t i = 0; i < from.size(); ++i) {
       bool alone = parts[i].size() == 1 && to[parts[i][0].dim] == from[i];
       for (dist::AxisRefAttr axis : asked[i]) {
-        Part *part = llvm::find_if(parts[i], [](const Part &p) { return p.size > 1; });
+        Part *part =
+            llvm::find_if(parts[i], [](const Part &p) { return p.size > 1; });
         int64_t ways = dist::axisSize(mesh.getMesh(), axis);
         if (part == parts[i].end() || blocked[part->dim] ||
             (!alone && part->size % ways != 0))

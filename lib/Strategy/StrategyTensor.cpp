@@ -116,8 +116,7 @@ struct StrategyTensorPass
       parameters |= role == "parameter";
       gradients |= role == "state";
     }
-    return parameters && !gradients &&
-           func.getName() != nn::kUpdateFunc;
+    return parameters && !gradients && func.getName() != nn::kUpdateFunc;
   }
 
   static double padding(int64_t size, int64_t ways) {

@@ -53,7 +53,8 @@ private:
       Operation *def = value.getDefiningOp();
       if (def && def->getNumOperands() == 0)
         continue; // made in any layout
-      Axes axes = product.layoutOf(product.rule.operands[operand.getOperandNumber()]);
+      Axes axes =
+          product.layoutOf(product.rule.operands[operand.getOperandNumber()]);
       operand.set(gathered(op, operand, axes));
     }
   }

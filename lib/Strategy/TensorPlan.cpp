@@ -11,9 +11,8 @@ using namespace cleave::strategy;
 void strategy::addAxes(Axes &axes, int64_t dim,
                        ArrayRef<dist::AxisRefAttr> more) {
   for (dist::AxisRefAttr axis : more)
-    if (llvm::none_of(axes, [&](auto &list) {
-          return llvm::is_contained(list, axis);
-        }))
+    if (llvm::none_of(
+            axes, [&](auto &list) { return llvm::is_contained(list, axis); }))
       axes[dim].push_back(axis);
 }
 
@@ -86,7 +85,8 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
   }
   if (!in || !out || (!plan.colours[*in] && !plan.colours[*out]))
     return;
-  for (auto [dim, side] : {std::pair(*in, Side::In), std::pair(*out, Side::Out)}) {
+  for (auto [dim, side] :
+       {std::pair(*in, Side::In), std::pair(*out, Side::Out)}) {
     if (!plan.colours[dim] &&
         isSplittable(plan.type.getDimSize(dim), scheme.outer.features))
       plan.colours[dim] = Colour::Hidden;
@@ -142,8 +142,9 @@ ParameterPlans strategy::planParameters(
     for (auto [arg, dim] : dims->parameterDims) {
       // Of two chosen dimensions in one parameter the first wins, unless they
       // are split by different axes.
-      bool taken = llvm::any_of(ofArgument[arg]->colours,
-                                [](auto &colour) { return colour.has_value(); });
+      bool taken = llvm::any_of(ofArgument[arg]->colours, [](auto &colour) {
+        return colour.has_value();
+      });
       if (!taken || scheme.bySide)
         ofArgument[arg]->colours[dim] = Colour::Chosen;
     }
@@ -281,9 +282,10 @@ Axes Product::layoutOf(const TensorFactors &dims) const {
 TensorScheme::List Product::partialOf(unsigned index) const {
   Axes partial(1);
   for (auto [factor, info] : llvm::enumerate(rule.factors)) {
-    bool kept = llvm::any_of(rule.results[index], [&, factor = factor](auto &made) {
-      return llvm::is_contained(made, int64_t(factor));
-    });
+    bool kept =
+        llvm::any_of(rule.results[index], [&, factor = factor](auto &made) {
+          return llvm::is_contained(made, int64_t(factor));
+        });
     if (!kept && info.combiner == FactorCombiner::Sum)
       addAxes(partial, 0, factors[factor]);
   }
@@ -363,8 +365,8 @@ Products strategy::findProducts(func::FuncOp func, const ParameterPlans &plans,
     if (plan == plans.end() || !plan->second.isProduct())
       continue;
     TensorFactors dims = rule.operands[*operand];
-    products[&op] = makeProduct(&op, std::move(rule), dims, plan->second,
-                                scheme, colours);
+    products[&op] =
+        makeProduct(&op, std::move(rule), dims, plan->second, scheme, colours);
   }
   forEachGradient(func, plans, [&](const ParameterPlan &plan, Value gradient) {
     if (!plan.isProduct())
@@ -376,8 +378,8 @@ Products strategy::findProducts(func::FuncOp func, const ParameterPlans &plans,
       TensorFactors dims = rule.results[0];
       if (dims.size() != plan.product.size() || op->getNumOperands() < 2)
         continue;
-      products[op] = makeProduct(op, std::move(rule), dims, plan, scheme,
-                                 colours);
+      products[op] =
+          makeProduct(op, std::move(rule), dims, plan, scheme, colours);
       products[op].makesGradient = true;
     }
   });

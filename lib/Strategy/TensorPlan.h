@@ -36,12 +36,11 @@ using ParameterPlans = llvm::MapVector<llvm::StringRef, ParameterPlan>;
 
 /// Gives the parameters of `func` their colours and sides; `chosen` in order of
 /// preference. `isSplittable(size, axes)`: whether the padding is bearable.
-ParameterPlans
-planParameters(mlir::func::FuncOp func, const DimClasses &classes,
-               llvm::ArrayRef<const DimClass *> chosen,
-               const TensorScheme &scheme, dist::MeshAttr mesh,
-               llvm::function_ref<bool(int64_t, const TensorScheme::List &)>
-                   isSplittable);
+ParameterPlans planParameters(
+    mlir::func::FuncOp func, const DimClasses &classes,
+    llvm::ArrayRef<const DimClass *> chosen, const TensorScheme &scheme,
+    dist::MeshAttr mesh,
+    llvm::function_ref<bool(int64_t, const TensorScheme::List &)> isSplittable);
 
 /// The kinds of dimensions of one function's values.
 class Colours {

@@ -1,7 +1,7 @@
-// Which mesh axes split what under the layouts of tensor parallelism: Megatron's
-// in one dimension (Shoeybi et al., 2019), with its sequence parallelism
-// (Korthikanti et al., 2022); 2D, SUMMA on a grid (Xu et al., 2021); 2.5D
-// (Wang et al., 2021); 3D (Bian et al., 2021).
+// Which mesh axes split what under the layouts of tensor parallelism:
+// Megatron's in one dimension (Shoeybi et al., 2019), with its sequence
+// parallelism (Korthikanti et al., 2022); 2D, SUMMA on a grid (Xu et al.,
+// 2021); 2.5D (Wang et al., 2021); 3D (Bian et al., 2021).
 //
 // Dimensions of features have one of two colours: those that are worth a split
 // in one dimension (heads, MLP width, vocabulary) are chosen, the others that
@@ -56,8 +56,8 @@ struct TensorScheme {
   }
 };
 
-/// `axes` of `layout` ("1d": one), behind the axes that split the batch already.
-/// `sequence`: Megatron's sequence parallelism on the axis of "1d".
+/// `axes` of `layout` ("1d": one), behind the axes that split the batch
+/// already. `sequence`: Megatron's sequence parallelism on the axis of "1d".
 TensorScheme makeScheme(mlir::MLIRContext *context, llvm::StringRef layout,
                         llvm::ArrayRef<std::string> axes,
                         llvm::ArrayRef<std::string> batchAxes, bool sequence,

@@ -33,3 +33,17 @@ func.func @negative_two_readers(%x: tensor<4x6xf32> {dist.sharding = #dist.shard
   %1 = arith.negf %0 : tensor<4x5xf32>
   return %0, %1 : tensor<4x5xf32>, tensor<4x5xf32>
 }
+
+// Addends whose sum is asked for in tiles stay partial until they are added:
+// one reduce-scatter of the sum, not one of each.
+// CHECK-LABEL: func @scatter_the_sum
+// CHECK:         nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
+// CHECK:         nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
+// CHECK:         arith.addf{{.*}}carry = #dist.axes<{"t"}>
+func.func @scatter_the_sum(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %v: tensor<6x5xf32>, %w: tensor<6x5xf32>)
+    -> (tensor<4x5xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) {
+  %0 = nn.einsum "bh,hf->bf" %x, %v : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
+  %1 = nn.einsum "bh,hf->bf" %x, %w : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
+  %2 = arith.addf %0, %1 : tensor<4x5xf32>
+  return %2 : tensor<4x5xf32>
+}

@@ -298,6 +298,9 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
     if (!data.reshardAfterForward)
       partition.keepParameters = {data.axis};
   }
+  // 3D keeps what it gathered for products.
+  if (parallel.enabled && splitsTensor && parallel.layout == "3d")
+    partition.keepParameters.push_back(parallel.axes[0]);
   buildPartitionPipeline(passes, partition);
   run(passes, module, diagnostics);
 }

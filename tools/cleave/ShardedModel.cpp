@@ -75,14 +75,14 @@ void prepareSharded(ModuleOp module, const std::string &path,
       continue;
     auto found = dyn_cast<func::FuncOp>(op);
     if (!found || found.isDeclaration() || func)
-      throw Failure(BadUsage, where + " has " +
-                                  (found ? "a function @" + found.getName().str()
-                                         : "an operation " +
-                                               op.getName().getStringRef().str()) +
-                                  (func ? " beside @" + func.getName().str()
-                                        : std::string()) +
-                                  "; expected a dist.mesh and one function "
-                                  "with a body");
+      throw Failure(
+          BadUsage,
+          where + " has " +
+              (found ? "a function @" + found.getName().str()
+                     : "an operation " + op.getName().getStringRef().str()) +
+              (func ? " beside @" + func.getName().str() : std::string()) +
+              "; expected a dist.mesh and one function "
+              "with a body");
     func = found;
   }
   if (!func)
@@ -91,16 +91,18 @@ void prepareSharded(ModuleOp module, const std::string &path,
   if (!func.getBody().hasOneBlock())
     throw Failure(BadUsage, where + "has several blocks; expected one");
   BoundaryAttrs boundary(func);
-  describe(func, where, "argument", func.getArgumentTypes(), "input",
-           [&](unsigned i) { return func.getArgAttrDict(i); },
-           [&](unsigned i, StringRef name, Attribute value) {
-             boundary.setArgument(i, name, value);
-           });
-  describe(func, where, "result", func.getResultTypes(), "output",
-           [&](unsigned i) { return func.getResultAttrDict(i); },
-           [&](unsigned i, StringRef name, Attribute value) {
-             boundary.setResult(i, name, value);
-           });
+  describe(
+      func, where, "argument", func.getArgumentTypes(), "input",
+      [&](unsigned i) { return func.getArgAttrDict(i); },
+      [&](unsigned i, StringRef name, Attribute value) {
+        boundary.setArgument(i, name, value);
+      });
+  describe(
+      func, where, "result", func.getResultTypes(), "output",
+      [&](unsigned i) { return func.getResultAttrDict(i); },
+      [&](unsigned i, StringRef name, Attribute value) {
+        boundary.setResult(i, name, value);
+      });
   boundary.apply();
   func.setName(nn::kForwardFunc);
 }
