@@ -21,8 +21,8 @@ class Matrix(unittest.TestCase):
         self.assertIn(f"\n{count} checks, 0 not as expected", said)
 
     def test_pairs(self):
-        self.cells("zero 1, sequence megatron", 4)
-        self.cells("zero 3, 2d, gpt2", 2)
+        self.cells("hybrid zero 1, sequence megatron", 4)
+        self.cells("hybrid zero 3, 2d, gpt2", 2)
         self.cells("none, 3d, llama", 2)
         self.cells("none, 2.5d, gpt2-scrambled", 1)
 
