@@ -301,7 +301,8 @@ class BadInput(unittest.TestCase):
 
     def test_zero(self):
         """ZeRO without its axis, and policies of another stage."""
-        data, outer = ["mesh.data=2"], ["mesh.data=2", "mesh.outer=2", "mesh.axes=[outer,data]"]
+        data = ["mesh.data=2"]
+        outer = [*data, "mesh.outer=2", 'mesh.axes=["outer", "data"]']
         for settings, pattern in (
             (["parallel.data.zero=1"],
              r"parallel.data.zero = 1 splits over the mesh axis 'data', but the mesh has "),
