@@ -5,6 +5,10 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
 
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Transforms/RegionUtils.h"
+
 using namespace mlir;
 using namespace cleave;
 
@@ -37,7 +41,9 @@ namespace {
 /// Values of one function on all ranks.
 class Machine {
 public:
-  Machine(dist::MeshAttr mesh, int64_t ranks) : mesh(mesh), ranks(ranks) {}
+  /// `outer` has the values that a region reads from around it.
+  Machine(dist::MeshAttr mesh, int64_t ranks, Machine *outer = nullptr)
+      : mesh(mesh), ranks(ranks), outer(outer) {}
 
   FailureOr<std::vector<RankTensors>> run(func::FuncOp func,
                                           ArrayRef<RankTensors> arguments) {
@@ -56,32 +62,55 @@ public:
                << ", expected " << argument.getType();
       values[argument] = value;
     }
+    return runBlock(body);
+  }
+
+  /// Runs a block whose arguments have their values.
+  FailureOr<std::vector<RankTensors>> runBlock(Block &body) {
     countUses(body);
     for (Operation &op : body.without_terminator())
       if (failed(execute(&op)))
         return failure();
     std::vector<RankTensors> results;
     for (Value operand : body.getTerminator()->getOperands())
-      results.push_back(values[operand]);
+      results.push_back(lookup(operand));
     return results;
   }
 
 private:
+  const RankTensors &lookup(Value value) {
+    auto it = values.find(value);
+    return it == values.end() && outer ? outer->lookup(value) : it->second;
+  }
+
+  /// What an operation reads: its operands, and what its regions read from
+  /// around them.
+  static SmallVector<Value> readBy(Operation &op) {
+    SmallVector<Value> read(op.getOperands());
+    llvm::SetVector<Value> captured;
+    for (Region &region : op.getRegions())
+      getUsedValuesDefinedAbove(region, captured);
+    llvm::append_range(read, captured);
+    return read;
+  }
+
   /// Values are dropped after their last use, so that memory stays that of
   /// the live ones.
   void countUses(Block &body) {
     for (Operation &op : body)
-      for (Value operand : op.getOperands())
+      for (Value operand : readBy(op))
         ++uses[operand];
   }
 
   LogicalResult execute(Operation *op) {
     SmallVector<const RankTensors *> operands;
     for (Value operand : op->getOperands())
-      operands.push_back(&values[operand]);
+      operands.push_back(&lookup(operand));
     std::vector<RankTensors> results;
     for (Type type : op->getResultTypes()) {
-      auto tensor = dyn_cast<RankedTensorType>(type);
+      // Scalars are tensors of rank 0 here.
+      auto tensor = type.isIntOrIndexOrFloat() ? RankedTensorType::get({}, type)
+                                               : dyn_cast<RankedTensorType>(type);
       if (!tensor)
         return op->emitOpError("has a result of type ")
                << type << ", which the interpreter does not know";
@@ -92,15 +121,90 @@ private:
     for (auto [value, result] : llvm::zip(op->getResults(), results))
       if (uses[value])
         values[value] = std::move(result);
-    for (Value operand : op->getOperands())
+    for (Value operand : readBy(*op))
       if (--uses[operand] == 0)
         values.erase(operand);
     return success();
   }
 
+  /// All ranks take the same number of trips.
+  LogicalResult executeLoop(scf::ForOp loop, ArrayRef<const RankTensors *> operands,
+                            MutableArrayRef<RankTensors> results) {
+    for (const RankTensors *bound : operands.take_front(3))
+      for (const Tensor &tensor : *bound)
+        if (tensor.ints[0] != bound->front().ints[0])
+          return loop.emitOpError("has bounds that differ between ranks");
+    int64_t from = operands[0]->front().ints[0], to = operands[1]->front().ints[0],
+            step = operands[2]->front().ints[0];
+    if (step <= 0)
+      return loop.emitOpError("has step ") << step << ", expected a positive one";
+    std::vector<RankTensors> carried;
+    for (const RankTensors *init : operands.drop_front(3))
+      carried.push_back(*init);
+    for (int64_t i = from; i < to; i += step) {
+      Machine body(mesh, ranks, this);
+      Tensor index(RankedTensorType::get({}, loop.getInductionVar().getType()));
+      index.ints[0] = i;
+      body.values[loop.getInductionVar()].assign(ranks, index);
+      for (auto [argument, value] : llvm::zip_equal(loop.getRegionIterArgs(), carried))
+        body.values[argument] = std::move(value);
+      auto yielded = body.runBlock(*loop.getBody());
+      if (failed(yielded))
+        return failure();
+      carried = std::move(*yielded);
+    }
+    for (auto [result, value] : llvm::zip_equal(results, carried))
+      result = std::move(value);
+    return success();
+  }
+
+  /// Where ranks disagree, both branches run and each rank keeps its own.
+  LogicalResult executeBranch(scf::IfOp branch, const RankTensors &condition,
+                              MutableArrayRef<RankTensors> results) {
+    for (bool side : {true, false}) {
+      Region &region = side ? branch.getThenRegion() : branch.getElseRegion();
+      auto takes = [&](const Tensor &tensor) { return (tensor.ints[0] != 0) == side; };
+      if (region.empty() || llvm::none_of(condition, takes))
+        continue;
+      Machine body(mesh, ranks, this);
+      auto yielded = body.runBlock(region.front());
+      if (failed(yielded))
+        return failure();
+      for (auto [result, value] : llvm::zip_equal(results, *yielded))
+        for (int64_t rank = 0; rank < ranks; ++rank)
+          if (takes(condition[rank]))
+            result[rank] = std::move(value[rank]);
+    }
+    return success();
+  }
+
   LogicalResult dispatch(Operation *op, ArrayRef<const RankTensors *> operands,
                          MutableArrayRef<RankTensors> results) {
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      return executeLoop(loop, operands, results);
+    if (auto branch = dyn_cast<scf::IfOp>(op))
+      return executeBranch(branch, *operands[0], results);
+    if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
+      if (!extract.getIndices().empty())
+        return op->emitOpError("with indices has no reference semantics");
+      for (auto [result, tensor] : llvm::zip_equal(results[0], *operands[0])) {
+        result.floats = tensor.floats;
+        result.ints = tensor.ints;
+      }
+      return success();
+    }
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+      if (auto scalar = dyn_cast<IntegerAttr>(constant.getValue())) {
+        bool isBool = scalar.getType().isInteger(1);
+        for (Tensor &tensor : results[0])
+          tensor.ints[0] = isBool ? scalar.getValue().getZExtValue() : scalar.getInt();
+        return success();
+      }
+      if (auto scalar = dyn_cast<FloatAttr>(constant.getValue())) {
+        for (Tensor &tensor : results[0])
+          tensor.floats[0] = scalar.getValueAsDouble();
+        return success();
+      }
       auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
       if (!dense)
         return op->emitOpError("is not a dense tensor");
@@ -154,6 +258,7 @@ private:
   int64_t ranks;
   DenseMap<Value, RankTensors> values;
   DenseMap<Value, int64_t> uses;
+  Machine *outer;
 };
 
 } // namespace

@@ -2,6 +2,8 @@
 
 #include "cleave/Partition/FactorGraph.h"
 
+#include "Regions.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -22,6 +24,22 @@ ShardingRule cleave::partition::ruleOf(Operation *op) {
   }
   if (auto rule = dyn_cast<ShardingRuleInterface>(op))
     return rule.getShardingRule();
+  if (isLoopOrBranch(op)) {
+    // A carried value and its result are alike; bounds and conditions are no
+    // tensors.
+    ShardingRule rule;
+    rule.operands.resize(op->getNumOperands());
+    size_t first = op->getNumOperands() - op->getNumResults();
+    for (auto [index, type] : llvm::enumerate(op->getResultTypes())) {
+      TensorFactors dims;
+      for (int64_t size : cast<RankedTensorType>(type).getShape())
+        dims.push_back({rule.addFactor(size)});
+      if (isa<scf::ForOp>(op))
+        rule.operands[first + index] = dims;
+      rule.results.push_back(dims);
+    }
+    return rule;
+  }
   return ShardingRule::replicated(op);
 }
 
@@ -120,40 +138,31 @@ void FactorGraph::addTie(NodeId a, NodeId b) {
   addEdge(std::move(edge));
 }
 
-LogicalResult FactorGraph::addFunction(func::FuncOp func) {
-  auto addValue = [&](Value value) -> FailureOr<NodeId> {
-    auto type = dyn_cast<RankedTensorType>(value.getType());
-    if (!type)
-      return kNoNode;
-    if (!type.hasStaticShape())
-      return emitError(value.getLoc())
-                 << "tensor of dynamic shape " << type << " cannot be partitioned",
-             failure();
-    Node node;
-    node.value = value;
-    node.type = type;
-    return addNode(node);
-  };
-  if (!llvm::hasSingleElement(func.getBody()))
-    return func.emitError("a function with branches cannot be partitioned");
+FailureOr<NodeId> FactorGraph::addValue(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type)
+    return kNoNode;
+  if (!type.hasStaticShape())
+    return emitError(value.getLoc())
+               << "tensor of dynamic shape " << type << " cannot be partitioned",
+           failure();
+  Node node;
+  node.value = value;
+  node.type = type;
+  return addNode(node);
+}
 
-  for (auto [index, argument] : llvm::enumerate(func.getArguments())) {
-    FailureOr<NodeId> id = addValue(argument);
-    if (failed(id))
-      return failure();
-    if (*id == kNoNode)
+LogicalResult FactorGraph::addBlock(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    if (partition::isScalarOp(&op))
       continue;
-    nodes[*id].isPort = true;
-    nodes[*id].port = {func, false, unsigned(index)};
-    nodes[*id].asked = nodes[*id].port.sharding();
-  }
-  for (Operation &op : func.getBody().front().without_terminator()) {
-    if (op.getNumRegions() != 0)
-      return op.emitOpError("has regions and cannot be partitioned");
+    if (op.getNumRegions() != 0 && failed(checkRegions(&op)))
+      return failure();
     Edge edge;
     edge.op = &op;
     edge.rule = ruleOf(&op);
-    if (!isa<ShardingRuleInterface, ConstrainOp>(op) && op.getNumResults() != 0)
+    if (!isa<ShardingRuleInterface, ConstrainOp>(op) && !isLoopOrBranch(&op) &&
+        op.getNumResults() != 0)
       op.emitRemark("has no sharding rule: its operands are gathered and it runs whole on "
                     "every rank");
     for (Value operand : op.getOperands())
@@ -173,7 +182,46 @@ LogicalResult FactorGraph::addFunction(func::FuncOp func) {
         nodes[*id].asked = cast<ShardingAttr>(given[index]);
     }
     addEdge(std::move(edge));
+    if (op.getNumRegions() != 0 && failed(addRegions(&op)))
+      return failure();
   }
+  return success();
+}
+
+LogicalResult FactorGraph::addRegions(Operation *op) {
+  SmallVector<Carried> carried = carriedBy(op);
+  for (const Carried &value : carried)
+    if (value.argument) {
+      FailureOr<NodeId> id = addValue(value.argument);
+      if (failed(id))
+        return failure();
+      addTie(nodeOf(value.result), *id);
+    }
+  for (Region &region : op->getRegions())
+    if (!region.empty() && failed(addBlock(region.front())))
+      return failure();
+  for (const Carried &value : carried)
+    for (Value yielded : value.yielded)
+      addTie(nodeOf(value.result), nodeOf(yielded));
+  return success();
+}
+
+LogicalResult FactorGraph::addFunction(func::FuncOp func) {
+  if (!llvm::hasSingleElement(func.getBody()))
+    return func.emitError("a function with branches cannot be partitioned");
+
+  for (auto [index, argument] : llvm::enumerate(func.getArguments())) {
+    FailureOr<NodeId> id = addValue(argument);
+    if (failed(id))
+      return failure();
+    if (*id == kNoNode)
+      continue;
+    nodes[*id].isPort = true;
+    nodes[*id].port = {func, false, unsigned(index)};
+    nodes[*id].asked = nodes[*id].port.sharding();
+  }
+  if (failed(addBlock(func.getBody().front())))
+    return failure();
   Operation *terminator = func.getBody().front().getTerminator();
   for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
     auto type = dyn_cast<RankedTensorType>(operand.getType());

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Regions.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
@@ -116,7 +117,8 @@ private:
         break;
       at = op->getOperand(0);
     }
-    if (auto argument = dyn_cast<BlockArgument>(at))
+    if (auto argument = dyn_cast<BlockArgument>(at);
+        argument && argument.getOwner()->getParentOp() == func)
       if (auto purpose = purposeOfRole(
               role(func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kRoleAttr))))
         return *purpose;
@@ -245,8 +247,12 @@ private:
   //===--------------------------------------------------------------------===//
 
   LogicalResult partition(Operation *op) {
+    if (partition::isScalarOp(op))
+      return copyScalar(op);
     if (partition::isGenerator(op))
       return success();
+    if (isLoopOrBranch(op))
+      return partitionRegions(op);
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
     if (auto constrain = dyn_cast<ConstrainOp>(op)) {
       Layout layout = mesh.layout(given ? cast<ShardingAttr>(given[0]) : constrain.getSharding());
@@ -271,6 +277,10 @@ private:
     ArrayRef<unsigned> group = carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();
     SmallVector<Value> operands;
     for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+      if (!isa<RankedTensorType>(operand.getType()))
+        return op->emitOpError("reads operand ")
+               << index << " of type " << operand.getType()
+               << ", expected tensors; it cannot be partitioned";
       Layout need = cleave::layoutOf(rule.operands[index], factors);
       if (llvm::is_contained(group, unsigned(index)) && !isZeroConstant(operand)) {
         need.partial = carry;
@@ -303,6 +313,94 @@ private:
     return success();
   }
 
+  /// Scalars are the same on all ranks.
+  LogicalResult copyScalar(Operation *op) {
+    IRMapping mapping(scalars);
+    for (Value operand : op->getOperands())
+      if (auto type = dyn_cast<RankedTensorType>(operand.getType())) {
+        FailureOr<Value> value = in(operand, Layout(type.getRank()), op);
+        if (failed(value))
+          return failure();
+        mapping.map(operand, *value);
+      }
+    Operation *local = builder.clone(*op, mapping);
+    for (auto [from, to] : llvm::zip_equal(op->getResults(), local->getResults()))
+      scalars.map(from, to);
+    return success();
+  }
+
+  /// A loop or branch: what it carries has the layout of its result throughout.
+  LogicalResult partitionRegions(Operation *op) {
+    auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
+    SmallVector<Carried> carried = carriedBy(op);
+    if (!given || given.size() != carried.size())
+      return op->emitOpError("has no plan; dist-plan-ops goes before dist-partition");
+    SmallVector<Layout> layouts;
+    SmallVector<Value> inits;
+    SmallVector<Type> types;
+    for (auto [value, attr] : llvm::zip_equal(carried, given)) {
+      layouts.push_back(mesh.layout(cast<ShardingAttr>(attr)));
+      types.push_back(mesh.tile(layouts.back(), cast<RankedTensorType>(value.result.getType())));
+      if (!value.init)
+        continue;
+      FailureOr<Value> init = in(value.init, layouts.back(), op);
+      if (failed(init))
+        return failure();
+      inits.push_back(*init);
+    }
+    Operation *local = nullptr;
+    if (auto loop = dyn_cast<scf::ForOp>(op)) {
+      auto copy = scf::ForOp::create(
+          builder, op->getLoc(), scalars.lookup(loop.getLowerBound()),
+          scalars.lookup(loop.getUpperBound()), scalars.lookup(loop.getStep()), inits);
+      scalars.map(loop.getInductionVar(), copy.getInductionVar());
+      for (auto [index, value] : llvm::enumerate(carried))
+        define(value.argument, copy.getRegionIterArgs()[index], layouts[index]);
+      local = copy;
+    } else {
+      auto branch = cast<scf::IfOp>(op);
+      local = scf::IfOp::create(builder, op->getLoc(), types,
+                                scalars.lookup(branch.getCondition()),
+                                /*withElseRegion=*/!branch.getElseRegion().empty());
+    }
+    local->setAttr(kShardingAttrName, given);
+    for (auto [from, to] : llvm::zip_equal(op->getRegions(), local->getRegions()))
+      if (!from.empty() && failed(partitionRegion(from, to, layouts)))
+        return failure();
+    for (auto [index, value] : llvm::enumerate(carried))
+      define(value.result, local->getResult(index), layouts[index]);
+    return success();
+  }
+
+  LogicalResult partitionRegion(Region &from, Region &to, ArrayRef<Layout> layouts) {
+    OpBuilder::InsertionGuard guard(builder);
+    Block &block = to.front();
+    // Regions that give nothing have their terminator already.
+    if (block.mightHaveTerminator())
+      builder.setInsertionPoint(block.getTerminator());
+    else
+      builder.setInsertionPointToEnd(&block);
+    for (Operation &op : from.front().without_terminator())
+      if (failed(partition(&op)))
+        return failure();
+    Operation *terminator = from.front().getTerminator();
+    SmallVector<Value> yielded;
+    for (auto [operand, layout] : llvm::zip_equal(terminator->getOperands(), layouts)) {
+      FailureOr<Value> value = in(operand, layout, terminator);
+      if (failed(value))
+        return failure();
+      yielded.push_back(*value);
+    }
+    if (!block.mightHaveTerminator())
+      scf::YieldOp::create(builder, terminator->getLoc(), yielded);
+    // Layouts that were made inside are not there outside.
+    for (auto &[value, known] : locals)
+      llvm::erase_if(known, [&](Local &local) {
+        return to.isAncestor(local.value.getParentRegion());
+      });
+    return success();
+  }
+
   /// The first group of operands through which the axes of `carry` pass.
   ArrayRef<unsigned> carrying(Operation *op, const ShardingRule &rule, AxisSet carry) {
     for (ArrayRef<unsigned> group : rule.linear)
@@ -329,6 +427,7 @@ private:
   bool takesGradients = false;
   /// The layouts that a value has been brought into, the kept one first.
   llvm::DenseMap<Value, SmallVector<Local>> locals;
+  IRMapping scalars;
 };
 
 struct DistPartitionPass : cleave::impl::DistPartitionPassBase<DistPartitionPass> {

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Regions.h"
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
 #include "cleave/Partition/Reshard.h"
@@ -312,8 +313,29 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
       auto sharding = func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
       planner.setLayout(argument, sharding ? mesh.layout(sharding) : Layout(type.getRank()));
     }
-    for (Operation &op : func.getBody().front().without_terminator()) {
-      if (partition::isGenerator(&op) || op.getNumResults() == 0)
+    return planBlock(func.getBody().front(), mesh, planner);
+  }
+
+  /// Values have the layout asked for wherever a loop or branch has them.
+  LogicalResult planRegions(Operation *op, ArrayRef<Layout> asked, const MeshAxes &mesh,
+                            OpPlanner &planner) {
+    SmallVector<Attribute> shardings;
+    for (auto [value, layout] : llvm::zip_equal(carriedBy(op), asked)) {
+      if (value.argument)
+        planner.setLayout(value.argument, layout);
+      planner.setLayout(value.result, layout);
+      shardings.push_back(mesh.sharding(layout));
+    }
+    op->setAttr(kShardingAttrName, ArrayAttr::get(&getContext(), shardings));
+    for (Region &region : op->getRegions())
+      if (!region.empty() && failed(planBlock(region.front(), mesh, planner)))
+        return failure();
+    return success();
+  }
+
+  LogicalResult planBlock(Block &block, const MeshAxes &mesh, OpPlanner &planner) {
+    for (Operation &op : block.without_terminator()) {
+      if (partition::isScalarOp(&op) || partition::isGenerator(&op) || op.getNumResults() == 0)
         continue;
       if (!llvm::all_of(op.getResultTypes(), llvm::IsaPred<RankedTensorType>))
         return op.emitOpError("has a result that is no tensor and cannot be partitioned");
@@ -322,6 +344,13 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
       for (auto [index, type] : llvm::enumerate(op.getResultTypes()))
         asked.push_back(given ? mesh.layout(cast<ShardingAttr>(given[index]))
                               : Layout(cast<RankedTensorType>(type).getRank()));
+      if (isLoopOrBranch(&op)) {
+        for (Layout &layout : asked)
+          layout = layout.reduced();
+        if (failed(planRegions(&op, asked, mesh, planner)))
+          return failure();
+        continue;
+      }
       // A constraint is a reshard of its operand, nothing else.
       if (isa<ConstrainOp>(op)) {
         planner.setLayout(op.getResult(0), asked[0]);

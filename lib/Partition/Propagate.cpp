@@ -250,7 +250,8 @@ std::string describe(const Node &node) {
       out << " (" << node.port.role() << " '" << node.port.name() << "')";
     out << " of @" << func.getName();
   } else {
-    out << node.value.getDefiningOp()->getName();
+    Operation *op = node.value.getDefiningOp();
+    out << (op ? op : Value(node.value).getParentBlock()->getParentOp())->getName();
   }
   return text;
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "AxisState.h"
+#include "Regions.h"
 
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
@@ -34,9 +35,8 @@ public:
     for (auto [index, argument] : llvm::enumerate(func.getArguments()))
       states[argument] =
           declared(func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName));
-    for (Operation &op : func.getBody().front().without_terminator())
-      if (failed(visit(&op)))
-        return failure();
+    if (failed(visitBlock(func.getBody().front())))
+      return failure();
     Operation *terminator = func.getBody().front().getTerminator();
     for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
       State want = declared(func.getResultAttrOfType<ShardingAttr>(index, kShardingAttrName));
@@ -98,7 +98,89 @@ private:
     return (have.kind == AxisState::Varying || have.maybe) && want.kind == AxisState::Split;
   }
 
+  LogicalResult visitBlock(Block &block) {
+    for (Operation &op : block.without_terminator())
+      if (failed(visit(&op)))
+        return failure();
+    return success();
+  }
+
+  /// A carried value is what its sharding says at every step: at the beginning,
+  /// where it is yielded, and after.
+  LogicalResult visitRegions(Operation *op) {
+    if (auto loop = dyn_cast<scf::ForOp>(op); loop && !hasStaticTripCount(loop))
+      if (Operation *collective = collectiveIn(op, ~AxisSet(0)))
+        return collective->emitOpError("is in a loop whose bounds are no constants: ranks could "
+                                       "disagree on the number of trips");
+    auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
+    SmallVector<Carried> carried = carriedBy(op);
+    if (given && given.size() != carried.size())
+      return op->emitOpError("has ") << given.size() << " shardings for " << carried.size()
+                                     << " results";
+    AxisSet differs = 0;
+    if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      const State &condition = states[branch.getCondition()];
+      for (unsigned axis = 0; axis < mesh.count(); ++axis)
+        if (condition[axis].kind != AxisState::Invariant &&
+            condition[axis].kind != AxisState::Constant)
+          differs |= AxisSet(1) << axis;
+      if (Operation *collective = collectiveIn(op, differs))
+        return collective->emitOpError("is under a condition that differs between the ranks of "
+                                       "its group: some would wait for ever");
+    }
+    for (auto [index, value] : llvm::enumerate(carried)) {
+      State want = declared(given ? cast<ShardingAttr>(given[index]) : ShardingAttr());
+      for (Axis axis : listOf(differs))
+        if (want[axis].kind != AxisState::Split)
+          return op->emitOpError("result ")
+                 << index << " is " << want[axis].str() << " over axis " << name(axis)
+                 << " as its sharding says, but the condition differs over it";
+      if (value.init && failed(check(op, value.init, want, index, "begins")))
+        return failure();
+      if (value.argument)
+        states[value.argument] = want;
+      states[value.result] = want;
+    }
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      states[loop.getInductionVar()] = State(mesh.count(), {AxisState::Invariant});
+    for (Region &region : op->getRegions())
+      if (!region.empty() && failed(visitBlock(region.front())))
+        return failure();
+    for (auto [index, value] : llvm::enumerate(carried))
+      for (Value yielded : value.yielded)
+        if (failed(check(op, yielded, states[value.result], index, "is yielded")))
+          return failure();
+    return success();
+  }
+
+  LogicalResult check(Operation *op, Value value, const State &want, unsigned index,
+                      StringRef where) {
+    const State have = states[value];
+    for (unsigned axis = 0; axis < mesh.count(); ++axis)
+      if (!satisfies(have[axis], want[axis]))
+        return op->emitOpError("value ")
+               << index << " " << where << " " << have[axis].str() << " over axis " << name(axis)
+               << ", its sharding says " << want[axis].str();
+    return success();
+  }
+
+  /// The first collective inside over one of the axes.
+  Operation *collectiveIn(Operation *op, AxisSet axes) const {
+    Operation *found = nullptr;
+    op->walk([&](CollectiveOpInterface collective) {
+      if (!(setOf(mesh.decompose(collective.getAxes().getAxes())) & axes))
+        return WalkResult::advance();
+      found = collective;
+      return WalkResult::interrupt();
+    });
+    return found;
+  }
+
   LogicalResult visit(Operation *op) {
+    if (isLoopOrBranch(op))
+      return visitRegions(op);
+    if (op->getNumRegions() != 0)
+      return op->emitOpError("has regions that are not understood");
     if (auto collective = dyn_cast<CollectiveOpInterface>(op))
       return visitCollective(op, setOf(mesh.decompose(collective.getAxes().getAxes())));
     if (isa<dist::SliceOp, KeepFirstOp, AxisIndexOp, TileOffsetOp>(op))
@@ -189,12 +271,15 @@ private:
         for (auto [dim, made] : llvm::enumerate(rule.operands[index])) {
           if (!state.isSplitOn(dim))
             continue;
-          // Of several factors, the major one is split first. A tile of one
-          // element may have none.
+          // Of several factors, the major one is split first, or, where it has
+          // one element, the next. A tile of one element may have none.
           if (made.empty())
             unknown = true;
-          else
-            mine.set(made.front());
+          for (int64_t factor : made) {
+            mine.set(factor);
+            if (rule.factors[factor].size != 1)
+              break;
+          }
         }
         if (unknown || mine.none()) {
           anyVarying = true;
@@ -474,6 +559,7 @@ private:
         AxisState &at = state[axis];
         std::optional<ReduceKind> reduce;
         std::optional<int64_t> from, to;
+        bool varies = false;
         if (auto all = dyn_cast<AllReduceOp>(op))
           reduce = all.getKind();
         if (auto scatter = dyn_cast<ReduceScatterOp>(op)) {
@@ -483,10 +569,16 @@ private:
         if (auto gather = dyn_cast<AllGatherOp>(op))
           from = gather.getDims()[index];
         if (auto window = dyn_cast<WindowOp>(op)) {
-          // The same window everywhere gathers; others are tiles again.
+          // The same window everywhere gathers; windows end to end are tiles
+          // again; others overlap.
           from = window.getDim();
-          if (window.getStep() != 0)
+          int64_t length = cast<RankedTensorType>(op->getResult(index).getType())
+                               .getDimSize(window.getDim());
+          if (std::abs(int64_t(window.getStep())) ==
+              length * std::abs(int64_t(window.getStride())))
             to = window.getDim();
+          else
+            varies = window.getStep() != 0;
         }
         if (auto exchange = dyn_cast<AllToAllOp>(op)) {
           from = exchange.getConcatDims()[index];
@@ -503,7 +595,8 @@ private:
           return op->emitOpError("gathers dimension ")
                  << *from << " of operand " << index << " over axis " << name(axis)
                  << ", over which it is " << at.str();
-        at = to ? AxisState::split(*to) : AxisState{AxisState::Invariant};
+        at = to ? AxisState::split(*to)
+                : AxisState{varies ? AxisState::Varying : AxisState::Invariant};
       }
       states[result] = std::move(state);
     }

@@ -23,6 +23,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
@@ -43,7 +44,7 @@ int main(int argc, char **argv) {
   cleave::registerBackendPhases();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
-                  mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,
+                  mlir::scf::SCFDialect, mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,
                   cleave::rt::RTDialect>();
   cleave::registerInterfaceModels(registry);
   return mlir::asMainReturnCode(

@@ -42,7 +42,8 @@ struct Edge {
 class FactorGraph {
 public:
   /// Reads the module. Operations without a rule get the one that keeps all
-  /// whole, with a remark. Fails on regions and on tensors of dynamic shape.
+  /// whole, with a remark. Fails on regions other than those of
+  /// scf.for and scf.if, and on tensors of dynamic shape.
   static mlir::FailureOr<FactorGraph> of(mlir::ModuleOp module);
 
   llvm::SmallVector<Node, 0> nodes;
@@ -59,6 +60,11 @@ private:
   NodeId addNode(Node node);
   void addEdge(Edge edge);
   void addTie(NodeId a, NodeId b);
+  /// The node of a new value; kNoNode for scalars.
+  mlir::FailureOr<NodeId> addValue(mlir::Value value);
+  mlir::LogicalResult addBlock(mlir::Block &block);
+  /// What a loop carries, or the branches give, is tied.
+  mlir::LogicalResult addRegions(mlir::Operation *op);
   mlir::LogicalResult addFunction(mlir::func::FuncOp func);
   llvm::DenseMap<mlir::Value, NodeId> ids;
 };

@@ -5,6 +5,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 namespace cleave {
 #define GEN_PASS_DEF_SELECTLIBRARYPASS
 #include "cleave/Conversion/ToRT/Passes.h.inc"
@@ -118,6 +120,13 @@ struct SelectLibraryPass
     }
     for (auto op : llvm::make_early_inc_range(func.getOps<dist::KeepFirstOp>()))
       expandKeepFirst(op);
+    for (Operation &op : llvm::make_early_inc_range(func.getBody().front()))
+      llvm::TypeSwitch<Operation *>(&op)
+          .Case(expandConv)
+          .Case(expandConvInputGrad)
+          .Case(expandConvFilterGrad)
+          .Case(expandPool)
+          .Case(expandPoolGrad);
     for (auto op : llvm::make_early_inc_range(func.getOps<dist::WindowOp>()))
       if (failed(expandWindow(op)))
         return failure();

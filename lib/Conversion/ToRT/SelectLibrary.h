@@ -23,6 +23,13 @@ mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
 /// A value on the first rank of a group and zeros elsewhere, elementwise.
 void expandKeepFirst(dist::KeepFirstOp op);
 
+/// Convolutions and pools as slices, pads, products and elementwise work.
+void expandConv(nn::ConvOp op);
+void expandConvInputGrad(nn::ConvInputGradOp op);
+void expandConvFilterGrad(nn::ConvFilterGradOp op);
+void expandPool(nn::PoolOp op);
+void expandPoolGrad(nn::PoolGradOp op);
+
 /// A window of a split dimension as permutations and index arithmetic.
 mlir::LogicalResult expandWindow(dist::WindowOp op);
 

@@ -112,7 +112,7 @@ private:
     Value index = arith::AddIOp::create(
         b, loc,
         arith::MulIOp::create(b, loc, position,
-                              nn::createSplat(b, loc, row, double(op.getStride())))
+                              nn::createSplat(b, loc, row, double(int64_t(op.getStride()))))
             .getResult(),
         mine(shift));
     Value read = nn::GatherOp::create(b, loc, type, piece, index, dim);

@@ -19,6 +19,7 @@ void addGatherOps(std::vector<OnnxOp> &table);
 void addIndexingOps(std::vector<OnnxOp> &table);
 void addReductionOps(std::vector<OnnxOp> &table);
 void addContractionOps(std::vector<OnnxOp> &table);
+void addConvolutionOps(std::vector<OnnxOp> &table);
 void addNormalizationOps(std::vector<OnnxOp> &table);
 void addAttentionOps(std::vector<OnnxOp> &table);
 

@@ -16,6 +16,7 @@ const std::vector<OnnxOp> &onnxOps() {
     importer::addIndexingOps(rows);
     importer::addReductionOps(rows);
     importer::addContractionOps(rows);
+    importer::addConvolutionOps(rows);
     importer::addNormalizationOps(rows);
     importer::addAttentionOps(rows);
     llvm::sort(rows, [](const OnnxOp &a, const OnnxOp &b) {

@@ -76,6 +76,34 @@ int64_t attentionGrad(nn::AttentionGradOp op) {
                         3 * d + 2 * e);
 }
 
+/// Two for each element of the filter and each position of the result, in all
+/// groups.
+template <typename Op> int64_t convolution(Op op, Value filter, Value output) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(filter.getType()).getShape();
+  int64_t perFeature = 2;
+  for (int64_t size : shape.drop_front())
+    perFeature *= size;
+  return perFeature * elements(output);
+}
+int64_t conv(nn::ConvOp op) { return convolution(op, op.getFilter(), op.getResult()); }
+int64_t convInputGrad(nn::ConvInputGradOp op) {
+  return convolution(op, op.getFilter(), op.getCotangent());
+}
+int64_t convFilterGrad(nn::ConvFilterGradOp op) {
+  return convolution(op, op.getResult(), op.getCotangent());
+}
+
+/// One for each element of each window.
+template <typename Op> int64_t windows(Op op, Value output) {
+  int64_t flops = elements(output);
+  for (int64_t size : op.getWindow())
+    flops *= size;
+  return flops;
+}
+int64_t pool(nn::PoolOp op) { return windows(op, op.getResult()); }
+int64_t poolGrad(nn::PoolGradOp op) { return windows(op, op.getCotangent()); }
+int64_t topK(nn::TopKOp op) { return elements(op.getInput()) * op.getK(); }
+
 } // namespace
 
 void cleave::registerCostModels(DialectRegistry &registry) {
@@ -107,6 +135,12 @@ void cleave::registerCostModels(DialectRegistry &registry) {
     attach<nn::ArgMaxOp, argMax>(c);
     attach<nn::ScatterAddOp, scatterAdd>(c);
     attach<nn::CrossEntropyOp, crossEntropy>(c);
+    attach<nn::ConvOp, conv>(c);
+    attach<nn::ConvInputGradOp, convInputGrad>(c);
+    attach<nn::ConvFilterGradOp, convFilterGrad>(c);
+    attach<nn::PoolOp, pool>(c);
+    attach<nn::PoolGradOp, poolGrad>(c);
+    attach<nn::TopKOp, topK>(c);
     attach<nn::AttentionOp, attention>(c);
     attach<nn::AttentionGradOp, attentionGrad>(c);
   });

@@ -67,6 +67,7 @@ inline void copyElement(Tensor &target, int64_t to, const Tensor &source,
 /// One function per family.
 void attachElementwise(mlir::MLIRContext *context);
 void attachShape(mlir::MLIRContext *context);
+void attachConvolution(mlir::MLIRContext *context);
 void attachContraction(mlir::MLIRContext *context);
 void attachRows(mlir::MLIRContext *context);
 void attachAttention(mlir::MLIRContext *context);

@@ -14,6 +14,7 @@ void cleave::registerEvaluateModels(DialectRegistry &registry) {
                             math::MathDialect *, nn::NNDialect *) {
     evaluate::attachElementwise(context);
     evaluate::attachShape(context);
+    evaluate::attachConvolution(context);
     evaluate::attachContraction(context);
     evaluate::attachRows(context);
     evaluate::attachAttention(context);

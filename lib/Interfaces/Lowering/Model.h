@@ -42,6 +42,7 @@ void attach(mlir::MLIRContext *context) {
 /// One function per family.
 void attachElementwise(mlir::MLIRContext *context);
 void attachShape(mlir::MLIRContext *context);
+void attachConvolution(mlir::MLIRContext *context);
 void attachRows(mlir::MLIRContext *context);
 void attachTraining(mlir::MLIRContext *context);
 

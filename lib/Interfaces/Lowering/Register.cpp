@@ -14,6 +14,7 @@ void cleave::registerLoweringModels(DialectRegistry &registry) {
                             math::MathDialect *, nn::NNDialect *) {
     lowering::attachElementwise(context);
     lowering::attachShape(context);
+    lowering::attachConvolution(context);
     lowering::attachRows(context);
     lowering::attachTraining(context);
   });

@@ -15,6 +15,7 @@ void cleave::registerShardingModels(DialectRegistry &registry) {
                             nn::NNDialect *) {
     attachElementwise(context);
     attachShape(context);
+    attachConvolution(context);
     attachContraction(context);
     attachIndexing(context);
     attachRows(context);

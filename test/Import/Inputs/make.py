@@ -35,6 +35,21 @@ def unsupported():
     return b.model(18)
 
 
+def windows():
+    """Convolutions, pools and the largest elements, as exporters spell them."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, [1, 4, 9, 8])
+    w, bias = b.parameter("w", np.sin(ramp(6, 2, 3, 2))), b.parameter("b", ramp(6))
+    y = b.op("Conv", x, w, bias, group=2, strides=[2, 1], pads=[1, 0, 1, 1])
+    b.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, out="max")
+    b.op("AveragePool", y, kernel_shape=[3, 3], auto_pad="SAME_UPPER", out="average")
+    b.op("GlobalAveragePool", y, out="global")
+    b.op("TopK", x, b.constant([2]), axis=1, largest=0, out="least")
+    for name in ("max", "average", "global", "least"):
+        b.output(name, F32, [])
+    return b.model(18)
+
+
 def external(location, length=None, offset="0"):
     b = onnxbuild.Builder()
     x = b.input("x", F32, [2, 3])

@@ -45,6 +45,20 @@ std::vector<Case> cases() {
         %half = arith.constant dense<[[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]> : tensor<2x3xf64>
         %p = arith.cmpf ogt, %half, %zero : tensor<2x3xf64>
         %y = arith.select %p, %a, %b : tensor<2x3xi1>, tensor<2x3xf64>)"},
+      {"conv", {"2x4x7", "6x2x3"}, "2x6x4", R"(
+        %y = nn.conv %a, %b strides = [2] dilations = [1] low = [1] high = [1] groups = 2
+          : tensor<2x4x7xf64>, tensor<6x2x3xf64> -> tensor<2x6x4xf64>)"},
+      {"conv_plane", {"1x2x5x4", "3x2x2x3"}, "1x3x3x4", R"(
+        %y = nn.conv %a, %b strides = [1, 1] dilations = [2, 1] low = [0, 2] high = [0, 0] groups = 1
+          : tensor<1x2x5x4xf64>, tensor<3x2x2x3xf64> -> tensor<1x3x3x4xf64>)"},
+      {"pool_max", {"1x2x9"}, "1x2x5", R"(
+        %y = nn.pool max %a window = [3] strides = [2] dilations = [1] low = [1] high = [1]
+          : tensor<1x2x9xf64> -> tensor<1x2x5xf64>)"},
+      {"pool_sum", {"1x2x4x5"}, "1x2x3x2", R"(
+        %y = nn.pool sum %a window = [2, 3] strides = [1, 2] dilations = [1, 1] low = [0, 0] high = [0, 0]
+          : tensor<1x2x4x5xf64> -> tensor<1x2x3x2xf64>)"},
+      {"top_k", {"2x6"}, "2x3", R"(
+        %y, %i = nn.top_k %a k = 3 : tensor<2x6xf64> -> tensor<2x3xf64>, tensor<2x3xi64>)"},
       {"extf_truncf", {"2x3"}, "2x3", R"(
         %0 = arith.truncf %a : tensor<2x3xf64> to tensor<2x3xf32>
         %y = arith.extf %0 : tensor<2x3xf32> to tensor<2x3xf64>)"},

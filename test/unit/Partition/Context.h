@@ -9,6 +9,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Diagnostics.h"
 
 #include <string>
@@ -20,7 +22,8 @@ struct TestContext {
   TestContext() {
     mlir::DialectRegistry registry;
     registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
-                    mlir::math::MathDialect, cleave::dist::DistDialect,
+                    mlir::math::MathDialect, mlir::scf::SCFDialect,
+                    mlir::tensor::TensorDialect, cleave::dist::DistDialect,
                     cleave::nn::NNDialect>();
     cleave::registerInterfaceModels(registry);
     context.appendDialectRegistry(registry);

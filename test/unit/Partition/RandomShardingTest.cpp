@@ -106,6 +106,97 @@ std::vector<Case> cases() {
         %2 = nn.reduce max %a dims = [] : tensor<3x5xf64> -> tensor<3x5xf64>
         %3 = nn.slice %0 [0, 1] [3, 5] [1, 1] : tensor<3x7xf64> -> tensor<3x5xf64>
         %y2 = nn.concat %3, %2 dim = 1 : tensor<3x5xf64>, tensor<3x5xf64> -> tensor<3x10xf64>)"},
+      {"loop", {"4x6xf64", "6x6xf64", "6xf64"}, {"4x6xf64", "6xf64"}, R"(
+        %lb = arith.constant 0 : index
+        %ub = arith.constant 3 : index
+        %one = arith.constant 1 : index
+        %y0, %y1 = scf.for %i = %lb to %ub step %one iter_args(%h = %a, %s = %c) -> (tensor<4x6xf64>, tensor<6xf64>) {
+          %0 = nn.einsum "bh,hf->bf" %h, %b : tensor<4x6xf64>, tensor<6x6xf64> -> tensor<4x6xf64>
+          %1 = math.tanh %0 : tensor<4x6xf64>
+          %2 = nn.reduce sum %1 dims = [0] : tensor<4x6xf64> -> tensor<6xf64>
+          %3 = arith.addf %s, %2 : tensor<6xf64>
+          scf.yield %1, %3 : tensor<4x6xf64>, tensor<6xf64>
+        })"},
+      {"branch", {"4x6xf64", "6x6xf64"}, {"4x6xf64", "6x4xf64"}, R"(
+        %z = arith.constant dense<0.0> : tensor<f64>
+        %t = nn.reduce sum %a dims = [0, 1] : tensor<4x6xf64> -> tensor<f64>
+        %p = arith.cmpf ogt, %t, %z : tensor<f64>
+        %q = tensor.extract %p[] : tensor<i1>
+        %y0 = scf.if %q -> (tensor<4x6xf64>) {
+          %0 = nn.einsum "bh,hf->bf" %a, %b : tensor<4x6xf64>, tensor<6x6xf64> -> tensor<4x6xf64>
+          scf.yield %0 : tensor<4x6xf64>
+        } else {
+          %0 = nn.softmax %a : tensor<4x6xf64>
+          scf.yield %0 : tensor<4x6xf64>
+        }
+        %y1 = nn.transpose %a [1, 0] : tensor<4x6xf64> -> tensor<6x4xf64>)"},
+      {"loop_in_branch", {"5x3xf64", "5x3xf64"}, {"5x3xf64"}, R"(
+        %lb = arith.constant 1 : index
+        %ub = arith.constant 6 : index
+        %two = arith.constant 2 : index
+        %no = arith.constant false
+        %y0 = scf.if %no -> (tensor<5x3xf64>) {
+          scf.yield %b : tensor<5x3xf64>
+        } else {
+          %0 = scf.for %i = %lb to %ub step %two iter_args(%h = %a) -> (tensor<5x3xf64>) {
+            %1 = nn.softmax %h : tensor<5x3xf64>
+            %2 = nn.slice %1 [4, 0] [5, 3] [-1, 1] : tensor<5x3xf64> -> tensor<5x3xf64>
+            %3 = arith.addf %2, %b : tensor<5x3xf64>
+            scf.yield %3 : tensor<5x3xf64>
+          }
+          scf.yield %0 : tensor<5x3xf64>
+        })"},
+      {"conv", {"2x3x7xf64", "4x3x3xf64", "2x4x4xf64"}, {"2x4x4xf64", "2x3x7xf64", "4x3x3xf64"}, R"(
+        %y0 = nn.conv %a, %b strides = [2] dilations = [1] low = [1] high = [1] groups = 1
+          : tensor<2x3x7xf64>, tensor<4x3x3xf64> -> tensor<2x4x4xf64>
+        %y1 = nn.conv_input_grad %c, %b strides = [2] dilations = [1] low = [1] high = [1] groups = 1
+          : tensor<2x4x4xf64>, tensor<4x3x3xf64> -> tensor<2x3x7xf64>
+        %y2 = nn.conv_filter_grad %c, %a strides = [2] dilations = [1] low = [1] high = [1] groups = 1
+          : tensor<2x4x4xf64>, tensor<2x3x7xf64> -> tensor<4x3x3xf64>)"},
+      {"conv_even", {"2x3x8x5xf64", "4x3x2x3xf64", "2x4x4x7xf64"},
+       {"2x4x4x7xf64", "2x3x8x5xf64", "4x3x2x3xf64"}, R"(
+        %y0 = nn.conv %a, %b strides = [2, 1] dilations = [1, 1] low = [0, 2] high = [0, 2] groups = 1
+          : tensor<2x3x8x5xf64>, tensor<4x3x2x3xf64> -> tensor<2x4x4x7xf64>
+        %y1 = nn.conv_input_grad %c, %b strides = [2, 1] dilations = [1, 1] low = [0, 2] high = [0, 2] groups = 1
+          : tensor<2x4x4x7xf64>, tensor<4x3x2x3xf64> -> tensor<2x3x8x5xf64>
+        %y2 = nn.conv_filter_grad %c, %a strides = [2, 1] dilations = [1, 1] low = [0, 2] high = [0, 2] groups = 1
+          : tensor<2x4x4x7xf64>, tensor<2x3x8x5xf64> -> tensor<4x3x2x3xf64>)"},
+      {"conv_groups", {"2x4x9xf64", "8x2x3xf64", "2x8x5xf64"}, {"2x8x5xf64", "2x4x9xf64", "8x2x3xf64"}, R"(
+        %y0 = nn.conv %a, %b strides = [1] dilations = [2] low = [0] high = [0] groups = 2
+          : tensor<2x4x9xf64>, tensor<8x2x3xf64> -> tensor<2x8x5xf64>
+        %y1 = nn.conv_input_grad %c, %b strides = [1] dilations = [2] low = [0] high = [0] groups = 2
+          : tensor<2x8x5xf64>, tensor<8x2x3xf64> -> tensor<2x4x9xf64>
+        %y2 = nn.conv_filter_grad %c, %a strides = [1] dilations = [2] low = [0] high = [0] groups = 2
+          : tensor<2x8x5xf64>, tensor<2x4x9xf64> -> tensor<8x2x3xf64>)"},
+      {"conv_depthwise", {"2x6x5xf64", "6x1x3xf64", "2x6x5xf64"}, {"2x6x5xf64", "2x6x5xf64", "6x1x3xf64"}, R"(
+        %y0 = nn.conv %a, %b strides = [1] dilations = [1] low = [1] high = [1] groups = 6
+          : tensor<2x6x5xf64>, tensor<6x1x3xf64> -> tensor<2x6x5xf64>
+        %y1 = nn.conv_input_grad %c, %b strides = [1] dilations = [1] low = [1] high = [1] groups = 6
+          : tensor<2x6x5xf64>, tensor<6x1x3xf64> -> tensor<2x6x5xf64>
+        %y2 = nn.conv_filter_grad %c, %a strides = [1] dilations = [1] low = [1] high = [1] groups = 6
+          : tensor<2x6x5xf64>, tensor<2x6x5xf64> -> tensor<6x1x3xf64>)"},
+      {"pool", {"2x3x9xf64", "2x3x5xf64"}, {"2x3x5xf64", "2x3x5xf64", "2x3x9xf64", "2x3x9xf64"}, R"(
+        %y0 = nn.pool max %a window = [3] strides = [2] dilations = [1] low = [1] high = [1]
+          : tensor<2x3x9xf64> -> tensor<2x3x5xf64>
+        %y1 = nn.pool sum %a window = [3] strides = [2] dilations = [1] low = [1] high = [1]
+          : tensor<2x3x9xf64> -> tensor<2x3x5xf64>
+        %y2 = nn.pool_grad max %b, %a window = [3] strides = [2] dilations = [1] low = [1] high = [1]
+          : tensor<2x3x5xf64>, tensor<2x3x9xf64> -> tensor<2x3x9xf64>
+        %y3 = nn.pool_grad sum %b, %a window = [3] strides = [2] dilations = [1] low = [1] high = [1]
+          : tensor<2x3x5xf64>, tensor<2x3x9xf64> -> tensor<2x3x9xf64>)"},
+      {"pool_plane", {"1x2x6x8xf64", "1x2x5x4xf64"}, {"1x2x5x4xf64", "1x2x6x8xf64"}, R"(
+        %y0 = nn.pool max %a window = [2, 2] strides = [1, 2] dilations = [1, 1] low = [0, 0] high = [0, 0]
+          : tensor<1x2x6x8xf64> -> tensor<1x2x5x4xf64>
+        %y1 = nn.pool_grad max %b, %a window = [2, 2] strides = [1, 2] dilations = [1, 1] low = [0, 0] high = [0, 0]
+          : tensor<1x2x5x4xf64>, tensor<1x2x6x8xf64> -> tensor<1x2x6x8xf64>)"},
+      {"top_k", {"3x7xf64", "2x2x9xi64"}, {"3x4xf64", "3x4xi64", "2x2x3xf64", "2x2x3xi64"}, R"(
+        %y0, %y1 = nn.top_k %a k = 4 : tensor<3x7xf64> -> tensor<3x4xf64>, tensor<3x4xi64>
+        %0 = arith.sitofp %b : tensor<2x2x9xi64> to tensor<2x2x9xf64>
+        %y2, %y3 = nn.top_k %0 k = 3 : tensor<2x2x9xf64> -> tensor<2x2x3xf64>, tensor<2x2x3xi64>)", 3},
+      {"gather_i32", {"3x5x2xf64", "2x3xi64"}, {"3x2x3x2xf64", "3x5x2xf64"}, R"(
+        %0 = arith.trunci %b : tensor<2x3xi64> to tensor<2x3xi32>
+        %y0 = nn.gather %a, %0 dim = 1 : tensor<3x5x2xf64>, tensor<2x3xi32> -> tensor<3x2x3x2xf64>
+        %y1 = nn.scatter_add %0, %y0 dim = 1 : tensor<2x3xi32>, tensor<3x2x3x2xf64> -> tensor<3x5x2xf64>)", 7},
       {"gather", {"5x3xf64", "2x4xi64"}, {"2x4x3xf64"},
        "%y0 = nn.gather %a, %b dim = 0 : tensor<5x3xf64>, tensor<2x4xi64> -> tensor<2x4x3xf64>"},
       {"gather_inner", {"3x5xf64", "4xi64"}, {"3x4xf64"},

@@ -10,5 +10,6 @@ include "cleave/Dialect/NN/IR/NNIndexingOps.td"
 include "cleave/Dialect/NN/IR/NNNormalizationOps.td"
 include "cleave/Dialect/NN/IR/NNAttentionOps.td"
 include "cleave/Dialect/NN/IR/NNTrainingOps.td"
+include "cleave/Dialect/NN/IR/NNConvolutionOps.td"
 
 #endif

@@ -1,0 +1,184 @@
+// Convolution and pooling over any number of spatial dimensions.
+
+#ifndef CLEAVE_DIALECT_NN_IR_NNCONVOLUTIONOPS_TD
+#define CLEAVE_DIALECT_NN_IR_NNCONVOLUTIONOPS_TD
+
+include "cleave/Dialect/NN/IR/NNDialect.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+// One entry per spatial dimension each. Zeros surround the input: `low` before
+// it, `high` after it.
+defvar NN_WindowArguments = (ins DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations,
+                                 DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high);
+
+def NN_ConvOp : NN_Op<"conv", [Pure]> {
+  let summary = "Convolution (cross-correlation) over the spatial dimensions";
+  let description = [{
+    y[n, m, o] = sum over c, k of x[n, c, o * stride + k * dilation - low] * w[m, c, k],
+    with o and k one index per spatial dimension, and zeros outside the input.
+
+        input  [n, c, spatial...]     filter [m, c / groups, kernel...]
+        result [n, m, spatial...]
+
+    With `groups`, channels and features are cut into as many runs; a run of
+    features reads its run of channels.
+
+    ```mlir
+    %y = nn.conv %x, %w strides = [2] dilations = [1] low = [1] high = [1] groups = 1
+      : tensor<2x3x8xf32>, tensor<4x3x3xf32> -> tensor<2x4x4xf32>
+    ```
+
+    Constraints:
+    - (C1) input and filter have one rank, at least 3; strides, dilations, low and
+      high have one entry per spatial dimension, strides and dilations positive,
+      low and high not negative.
+    - (C2) `groups` divides the channels c and the features m; the filter has
+      c / groups channels.
+    - (C3) a spatial size of the result is
+      (size + low + high - (kernel - 1) * dilation - 1) / stride + 1, rounded down, at
+      least 1.
+  }];
+  let arguments = !con((ins NN_FloatTensor:$input, NN_FloatTensor:$filter), NN_WindowArguments,
+                       (ins I64Attr:$groups));
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `,` $filter `strides` `=` $strides `dilations` `=` $dilations `low` `=` $low
+    `high` `=` $high `groups` `=` $groups attr-dict
+    `:` type($input) `,` type($filter) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_ConvInputGradOp : NN_Op<"conv_input_grad", [Pure]> {
+  let summary = "Cotangent of the input of `nn.conv`";
+  let description = [{
+    dx[n, c, i] = sum over m, o, k with o * stride + k * dilation - low = i of
+    dy[n, m, o] * w[m, c, k].
+
+    ```mlir
+    %dx = nn.conv_input_grad %dy, %w strides = [2] dilations = [1] low = [1] high = [1] groups = 1
+      : tensor<2x4x4xf32>, tensor<4x3x3xf32> -> tensor<2x3x8xf32>
+    ```
+
+    Constraints: those of `nn.conv` whose input has the result's type and whose
+    result has the cotangent's.
+  }];
+  let arguments = !con((ins NN_FloatTensor:$cotangent, NN_FloatTensor:$filter),
+                       NN_WindowArguments, (ins I64Attr:$groups));
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $cotangent `,` $filter `strides` `=` $strides `dilations` `=` $dilations `low` `=` $low
+    `high` `=` $high `groups` `=` $groups attr-dict
+    `:` type($cotangent) `,` type($filter) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_ConvFilterGradOp : NN_Op<"conv_filter_grad", [Pure]> {
+  let summary = "Cotangent of the filter of `nn.conv`";
+  let description = [{
+    dw[m, c, k] = sum over n, o of dy[n, m, o] * x[n, c, o * stride + k * dilation - low].
+
+    ```mlir
+    %dw = nn.conv_filter_grad %dy, %x strides = [2] dilations = [1] low = [1] high = [1] groups = 1
+      : tensor<2x4x4xf32>, tensor<2x3x8xf32> -> tensor<4x3x3xf32>
+    ```
+
+    Constraints: those of `nn.conv` whose filter has the result's type and whose
+    result has the cotangent's.
+  }];
+  let arguments = !con((ins NN_FloatTensor:$cotangent, NN_FloatTensor:$input),
+                       NN_WindowArguments, (ins I64Attr:$groups));
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $cotangent `,` $input `strides` `=` $strides `dilations` `=` $dilations `low` `=` $low
+    `high` `=` $high `groups` `=` $groups attr-dict
+    `:` type($cotangent) `,` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_PoolKindAttr : I32EnumAttr<"PoolKind", "what a pool takes of its window", [
+    I32EnumAttrCase<"Max", 0, "max">, I32EnumAttrCase<"Sum", 1, "sum">]> {
+  let cppNamespace = "::cleave::nn";
+}
+
+def NN_PoolOp : NN_Op<"pool", [Pure]> {
+  let summary = "Largest element, or sum, of windows over the spatial dimensions";
+  let description = [{
+    y[n, c, o] = max or sum over k below `window` of
+    x[n, c, o * stride + k * dilation - low]; what lies outside the input does not count.
+    An average is a sum divided by the number of elements, which is spelled as
+    such.
+
+    ```mlir
+    %y = nn.pool max %x window = [2] strides = [2] dilations = [1] low = [0] high = [0]
+      : tensor<2x3x8xf32> -> tensor<2x3x4xf32>
+    ```
+
+    Constraints:
+    - (P1) the input has rank 3 or more; window, strides, dilations, low and high have
+      one entry per spatial dimension; low and high are not negative, the others
+      positive.
+    - (P2) sizes of the result are those of `nn.conv` with `window` as the kernel.
+    - (P3) padding is smaller than a window's reach: low and high are at most
+      (window - 1) * dilation.
+  }];
+  let arguments = !con((ins NN_PoolKindAttr:$kind, NN_FloatTensor:$input,
+                            DenseI64ArrayAttr:$window), NN_WindowArguments);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $kind $input `window` `=` $window `strides` `=` $strides `dilations` `=` $dilations
+    `low` `=` $low `high` `=` $high attr-dict `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_PoolGradOp : NN_Op<"pool_grad", [Pure]> {
+  let summary = "Cotangent of the input of `nn.pool`";
+  let description = [{
+    Of a sum, every element of a window receives its cotangent; of a maximum, the
+    first one in row-major order that is the largest.
+
+    ```mlir
+    %dx = nn.pool_grad max %dy, %x window = [2] strides = [2] dilations = [1] low = [0] high = [0]
+      : tensor<2x3x4xf32>, tensor<2x3x8xf32> -> tensor<2x3x8xf32>
+    ```
+
+    Constraints: those of `nn.pool`; the result has the input's type.
+  }];
+  let arguments = !con((ins NN_PoolKindAttr:$kind, NN_FloatTensor:$cotangent,
+                            NN_FloatTensor:$input, DenseI64ArrayAttr:$window),
+                       NN_WindowArguments);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $kind $cotangent `,` $input `window` `=` $window `strides` `=` $strides
+    `dilations` `=` $dilations `low` `=` $low `high` `=` $high attr-dict
+    `:` type($cotangent) `,` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_TopKOp : NN_Op<"top_k", [Pure]> {
+  let summary = "The k largest elements along the last dimension, and their indices";
+  let description = [{
+    In descending order; of equal elements, the one with the lower index first.
+
+    ```mlir
+    %values, %indices = nn.top_k %x k = 2 : tensor<4x6xf32> -> tensor<4x2xf32>, tensor<4x2xi64>
+    ```
+
+    Constraints:
+    - (T1) 1 <= k <= the size of the last dimension.
+    - (T2) the results have the input's shape, with k as the last dimension; the
+      values have its element type.
+  }];
+  let arguments = (ins NN_FloatTensor:$input, I64Attr:$k);
+  let results = (outs NN_FloatTensor:$values, NN_IndexTensor:$indices);
+  let assemblyFormat = [{
+    $input `k` `=` $k attr-dict `:` type($input) `->` type($values) `,` type($indices)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif
