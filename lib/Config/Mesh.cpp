@@ -295,11 +295,11 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
           return ConfigError{"parallel.tensor.axes names '" + axis +
                              "' twice; layout " + tensor.layout + " needs " +
                              std::to_string(count) + " axes of the mesh"};
-        auto [first, fresh] = splitBy.try_emplace(axis, "parallel.tensor");
+        auto [first, fresh] = splitBy.try_emplace(axis, "parallel.tensor.axes");
         if (!fresh)
           return ConfigError{first->second +
-                             ".axis and parallel.tensor.axes "
-                             "both name the mesh axis '" +
+                             " and parallel.tensor.axes both name the mesh "
+                             "axis '" +
                              axis +
                              "': one splits the samples, the other the "
                              "weights; give each an axis of its own"};
