@@ -73,7 +73,8 @@ public:
         bucket = *fitting;
       } else {
         bucket = &kind.all.emplace_back();
-        kind.open.push_back(bucket);
+        if (bytes(&op) < limit) // a full one is not looked at again
+          kind.open.push_back(bucket);
       }
       add(*bucket, &op);
     }

@@ -203,8 +203,6 @@ TEST(ConfigLoad, ValuesOutOfRange) {
 TEST(ConfigLoad, NotServedYet) {
   for (const char *set :
        {"train.precision=tf32",
-        "parallel.tensor.layout=2d",
-        "parallel.tensor.axes=[\"row\", \"col\"]",
         "parallel.sequence=[{kind = \"ring\", axis = \"tensor\"}]",
         "parallel.expert.capacity=1.5",
         "parallel.pipeline.schedule=gpipe",
@@ -213,8 +211,7 @@ TEST(ConfigLoad, NotServedYet) {
         "parallel.offload.optimizer=host",
         "target.kind=cuda",
         "target.transport=nccl",
-        "target.cluster=cluster.toml",
-        "shard=[{match = \".*\", dims = [[\"tensor\"], []]}]"})
+        "target.cluster=cluster.toml"})
     EXPECT_CONTAINS(errorOf("", {set}), "not yet supported") << set;
   // The same keys at their defaults say nothing new.
   for (const char *set :
