@@ -241,7 +241,7 @@ class MpiModels(unittest.TestCase):
     """The driver on the committed models, 4 ranks."""
 
     MESH = "data=2,tensor=2"
-    KEYS = {"parallel__data__zero": 1, "dims__sequence": 16}
+    KEYS = {"parallel__data__zero": 3, "dims__sequence": 16}
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -249,12 +249,13 @@ class MpiModels(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def test_training_is_that_of_local(self):
-        for model in ("gpt2", "llama"):
+        for model, zero in [("gpt2", 1), ("gpt2", 3), ("llama", 3)]:
             outs = []
             for name, start in [("l", ()), ("m", (MPIRUN, 4))]:
-                out = self.folder / f"{model}-{name}"
+                out = self.folder / f"{model}-{zero}-{name}"
+                keys = self.KEYS | {"parallel__data__zero": zero}
                 support.succeed(*start, *training.command(
-                    out, model, self.MESH, "--steps", 3, **self.KEYS))
+                    out, model, self.MESH, "--steps", 3, **keys))
                 outs.append(out)
             equal_runs(self, *outs)
 
