@@ -4,6 +4,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace cleave;
 
@@ -34,7 +36,8 @@ void copySlices(Tensor &target, int64_t to, const Tensor &source, int64_t from,
     for (int64_t i = 0; i < count; ++i)
       for (int64_t k = 0; k < t.inner; ++k) {
         if (target.isFloat())
-          target.floats[t.at(o, to + i, k)] = source.floats[s.at(o, from + i, k)];
+          target.floats[t.at(o, to + i, k)] =
+              source.floats[s.at(o, from + i, k)];
         else
           target.ints[t.at(o, to + i, k)] = source.ints[s.at(o, from + i, k)];
       }
@@ -152,6 +155,40 @@ struct RankOp {
     return success();
   }
 
+  /// Puts the whole tensor of each group together, then cuts it anew.
+  LogicalResult run(dist::ExchangeOp op) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      auto from = cast<dist::ShardingAttr>(op.getFrom()[i]);
+      auto to = cast<dist::ShardingAttr>(op.getTo()[i]);
+      auto type =
+          cast<RankedTensorType>(cast<TypeAttr>(op.getGlobal()[i]).getValue());
+      for (ArrayRef<int64_t> group : groupsOf(op)) {
+        // By addend; several ranks may hold the same tile of it.
+        std::map<int64_t, Tensor> wholes;
+        for (int64_t rank : group) {
+          int64_t addend = dist::groupIndex(mesh, from.getPartial(), rank);
+          auto [at, isNew] = wholes.try_emplace(addend, type);
+          if (isNew)
+            poison(at->second);
+          pasteTile(at->second, (*in[i])[rank], mesh, from, rank);
+        }
+        Tensor sum = std::move(wholes.begin()->second);
+        for (auto &[addend, whole] : llvm::drop_begin(wholes))
+          for (int64_t at = 0; at < sum.size(); ++at) {
+            if (sum.isFloat())
+              sum.floats[at] = combine(from.getPartialKind(), sum.floats[at],
+                                       whole.floats[at]);
+            else
+              sum.ints[at] =
+                  combine(from.getPartialKind(), sum.ints[at], whole.ints[at]);
+          }
+        for (int64_t rank : group)
+          cutTile(out[i][rank], sum, mesh, to, rank);
+      }
+    }
+    return success();
+  }
+
   LogicalResult run(dist::SliceOp op) {
     int64_t dim = op.getDim(), tile = out[0][0].shape()[dim];
     for (int64_t rank = 0; rank < numRanks(); ++rank) {
@@ -201,9 +238,9 @@ LogicalResult cleave::interpretRankOp(Operation *op, dist::MeshAttr mesh,
   RankOp rankOp{mesh, operands, results};
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
-            dist::AllToAllOp, dist::CollectivePermuteOp, dist::WindowOp, dist::SliceOp,
-            dist::AxisIndexOp, dist::TileOffsetOp, dist::KeepFirstOp,
-            dist::ConstrainOp>(
+            dist::AllToAllOp, dist::CollectivePermuteOp, dist::WindowOp,
+            dist::ExchangeOp, dist::SliceOp, dist::AxisIndexOp,
+            dist::TileOffsetOp, dist::KeepFirstOp, dist::ConstrainOp>(
           [&](auto known) { return rankOp.run(known); })
       .Default([](Operation *unknown) {
         return unknown->emitOpError("has no reference semantics");

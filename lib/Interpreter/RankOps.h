@@ -14,6 +14,13 @@ interpretRankOp(mlir::Operation *op, dist::MeshAttr mesh,
                 llvm::ArrayRef<const RankTensors *> operands,
                 llvm::MutableArrayRef<RankTensors> results);
 
+/// Copies the elements of a rank's tile that are no padding into the whole, and
+/// out of it.
+void pasteTile(Tensor &whole, const Tensor &tile, dist::MeshAttr mesh,
+               dist::ShardingAttr sharding, int64_t rank);
+void cutTile(Tensor &tile, const Tensor &whole, dist::MeshAttr mesh,
+             dist::ShardingAttr sharding, int64_t rank);
+
 } // namespace cleave
 
 #endif

@@ -1,6 +1,6 @@
 // Cutting whole tensors into tiles, and putting tiles together again.
 
-#include "cleave/Interpreter/Interpreter.h"
+#include "RankOps.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -120,4 +120,23 @@ Assembled cleave::assembleTensor(const RankTensors &tiles,
         });
   }
   return result;
+}
+
+void cleave::pasteTile(Tensor &whole, const Tensor &tile, dist::MeshAttr mesh,
+                       dist::ShardingAttr sharding, int64_t rank) {
+  forEachValid(dist::tileBounds(mesh, sharding, whole.shape(), rank),
+               tile.shape(), whole.shape(),
+               [&](int64_t tileAt, int64_t wholeAt) {
+                 copyElement(whole, wholeAt, tile, tileAt);
+               });
+}
+
+void cleave::cutTile(Tensor &tile, const Tensor &whole, dist::MeshAttr mesh,
+                     dist::ShardingAttr sharding, int64_t rank) {
+  poison(tile);
+  forEachValid(dist::tileBounds(mesh, sharding, whole.shape(), rank),
+               tile.shape(), whole.shape(),
+               [&](int64_t tileAt, int64_t wholeAt) {
+                 copyElement(tile, tileAt, whole, wholeAt);
+               });
 }

@@ -555,6 +555,20 @@ private:
         states[result] = std::move(state);
         continue;
       }
+      if (auto exchange = dyn_cast<ExchangeOp>(op)) {
+        State from = declared(cast<ShardingAttr>(exchange.getFrom()[index]));
+        State to = declared(cast<ShardingAttr>(exchange.getTo()[index]));
+        for (unsigned axis = 0; axis < mesh.count(); ++axis) {
+          if (!satisfies(state[axis], from[axis]))
+            return op->emitOpError("takes operand ")
+                   << index << " as " << from[axis].str() << " over axis " << name(axis)
+                   << ", over which it is " << state[axis].str();
+          if (contains(over, axis))
+            state[axis] = to[axis];
+        }
+        states[result] = std::move(state);
+        continue;
+      }
       for (Axis axis : listOf(over)) {
         AxisState &at = state[axis];
         std::optional<ReduceKind> reduce;

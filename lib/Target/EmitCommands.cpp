@@ -172,6 +172,7 @@ program::Collective CommandEmitter::collective(rt::CollectiveOp op) {
   for (int64_t source : op.getSources())
     collective.sources.push_back(source);
   collective.root = op.getRoot();
+  collective.exchanges = *op.describeExchanges();
   return collective;
 }
 

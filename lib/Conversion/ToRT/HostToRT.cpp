@@ -2,8 +2,8 @@
 
 #include "Views.h"
 #include "cleave/Conversion/ToRT/Passes.h"
+#include "cleave/Dialect/Dist/IR/Exchange.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
-#include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -189,7 +189,7 @@ private:
     int64_t members = dist::axesSize(*mesh, op.getAxes().getAxes());
     if (members == 1) // nothing to do
       return replace(op, alike(op));
-    FailureOr<Pattern> pattern = patternOf(op, members);
+    FailureOr<Pattern> pattern = patternOf(op, *mesh, members);
     if (failed(pattern))
       return failure();
     llvm::MapVector<Type, SmallVector<unsigned>> byType;
@@ -200,16 +200,18 @@ private:
     for (auto &[element, indices] : byType) {
       SmallVector<Value> operands;
       SmallVector<Type> types;
-      SmallVector<int64_t> layout;
+      SmallVector<int64_t> layout, exchanges;
       for (unsigned index : indices) {
         operands.push_back(op->getOperand(index));
         types.push_back(op->getResult(index).getType());
         llvm::append_range(layout, pattern->layouts[index]);
+        if (!pattern->exchanges.empty())
+          rt::encodeExchange(pattern->exchanges[index], exchanges);
       }
       auto command = rt::CollectiveOp::create(
           b, op->getLoc(), types, pattern->kind, operands, group, layout,
           dist::stringifyPurpose(op.getPurpose()), pattern->reduce,
-          pattern->sources);
+          pattern->sources, /*root=*/0, exchanges);
       dist::setPadding(command, std::exchange(padding, 0));
       for (auto [index, result] : llvm::zip(indices, command.getResults()))
         results[index] = result;
@@ -236,14 +238,17 @@ private:
     rt::Reduce reduce = rt::Reduce::Sum;
     SmallVector<std::array<int64_t, 4>> layouts;
     SmallVector<int64_t> sources;
+    std::vector<program::Exchange> exchanges;
   };
 
   static int64_t product(ArrayRef<int64_t> sizes) {
     return llvm::product_of(sizes);
   }
 
-  FailureOr<Pattern> patternOf(Operation *op, int64_t members) {
+  FailureOr<Pattern> patternOf(Operation *op, dist::MeshAttr mesh,
+                               int64_t members) {
     Pattern pattern;
+    bool reduces = false;
     auto reduce = [](dist::ReduceKind kind) {
       return kind == dist::ReduceKind::Sum   ? rt::Reduce::Sum
              : kind == dist::ReduceKind::Max ? rt::Reduce::Max
@@ -301,6 +306,27 @@ private:
       ArrayRef<int64_t> pairs = permute.getPairs();
       for (size_t i = 0; i + 1 < pairs.size(); i += 2)
         pattern.sources[pairs[i + 1]] = pairs[i];
+    } else if (auto exchange = dyn_cast<dist::ExchangeOp>(op)) {
+      pattern.kind = rt::CollectiveKind::Exchange;
+      for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+        auto from = cast<dist::ShardingAttr>(exchange.getFrom()[i]);
+        auto to = cast<dist::ShardingAttr>(exchange.getTo()[i]);
+        auto whole = cast<TypeAttr>(exchange.getGlobal()[i]).getValue();
+        pattern.layouts.push_back(
+            {1, typeOf(op->getOperand(i)).getNumElements(), 1,
+             typeOf(op->getResult(i)).getNumElements()});
+        pattern.exchanges.push_back(
+            dist::describeExchange(mesh, exchange.getAxes().getAxes(), from, to,
+                                   cast<RankedTensorType>(whole).getShape()));
+        // All operands of one message are combined alike.
+        auto kind = reduce(from.getPartialKind());
+        if (!pattern.exchanges.back().partial.empty()) {
+          if (reduces && kind != pattern.reduce)
+            return op->emitOpError("reduces its operands in different ways");
+          reduces = true;
+          pattern.reduce = kind;
+        }
+      }
     } else {
       return op->emitOpError("has no command that performs it");
     }

@@ -20,6 +20,23 @@ func.func @collectives(%a: tensor<8x6xf32>, %b: tensor<6xf32>) {
   return
 }
 
+// Uneven tiles, addends, an axis that takes no part, two in one message.
+// CHECK-LABEL: func @exchange
+func.func @exchange(%a: tensor<3x6xf32>, %b: tensor<5x4xf32>) {
+  // CHECK: dist.exchange %{{.*}} from [#dist.sharding<@m, [{"x"}, {}]>] to [#dist.sharding<@m, [{}, {"x"}]>] of [tensor<10x6xf32>] over @m {"x"} purpose activation : (tensor<3x6xf32>) -> tensor<10x2xf32>
+  %0 = dist.exchange %a from [#dist.sharding<@m, [{"x"}, {}]>] to [#dist.sharding<@m, [{}, {"x"}]>]
+      of [tensor<10x6xf32>] over @m {"x"} purpose activation : (tensor<3x6xf32>) -> tensor<10x2xf32>
+  // CHECK: dist.exchange %{{.*}} partial = sum{"x"}
+  %1 = dist.exchange %b from [#dist.sharding<@m, [{"y"}, {}], partial = sum{"x"}>]
+      to [#dist.sharding<@m, [{"y"}, {"x"}]>] of [tensor<10x4xf32>] over @m {"x"} purpose gradient
+      : (tensor<5x4xf32>) -> tensor<5x1xf32>
+  %2:2 = dist.exchange %a, %b from [#dist.sharding<@m, [{"x"}, {}]>, #dist.sharding<@m, [{}, {"x"}]>]
+      to [#dist.sharding<@m, [{}, {"x"}]>, #dist.sharding<@m, [{}, {}]>]
+      of [tensor<10x6xf32>, tensor<5x13xf32>] over @m {"x"} purpose activation
+      : (tensor<3x6xf32>, tensor<5x4xf32>) -> (tensor<10x2xf32>, tensor<5x13xf32>)
+  return
+}
+
 // CHECK-LABEL: func @place
 func.func @place(%a: tensor<10x6xf32>) -> tensor<3x6xf32> {
   // CHECK: dist.axis_index over @m {"x", "y"} : tensor<i64>

@@ -1,7 +1,7 @@
 //===- DistCollectives.cpp - verifiers and volumes of collectives ---------===//
 
-#include "cleave/Dialect/Dist/IR/Dist.h"
-#include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "cleave/Dialect/Dist/IR/Exchange.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
@@ -178,6 +178,60 @@ LogicalResult CollectivePermuteOp::verifySymbolUses(SymbolTableCollection &symbo
   return success();
 }
 
+LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(checkedGroupSize(*this, symbols)))
+    return failure();
+  MeshAttr mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()).getMesh();
+  size_t count = getNumOperands();
+  if (getFrom().size() != count || getTo().size() != count || getGlobal().size() != count) // (EX1)
+    return emitOpError("has ") << getFrom().size() << " shardings before, " << getTo().size()
+                               << " after and " << getGlobal().size()
+                               << " global types, expected " << count
+                               << " of each, one for each operand";
+  for (unsigned i = 0; i < count; ++i) {
+    auto whole = dyn_cast<RankedTensorType>(cast<TypeAttr>(getGlobal()[i]).getValue());
+    if (!whole || !whole.hasStaticShape()) // (EX1)
+      return emitOpError("global type ") << getGlobal()[i] << " is no tensor of static shape";
+    for (auto [sharding, type] :
+         {std::pair(cast<ShardingAttr>(getFrom()[i]), getInputs()[i].getType()),
+          std::pair(cast<ShardingAttr>(getTo()[i]), getResults()[i].getType())}) {
+      if (sharding.getMesh() != getMeshAttr()) // (EX1)
+        return emitOpError("sharding ") << sharding << " is on another mesh than " << getMeshAttr();
+      if (failed(verifySharding([&] { return emitOpError(); }, sharding, whole, mesh))) // (EX1)
+        return failure();
+      auto tensor = cast<RankedTensorType>(type);
+      if (tensor.getShape() != ArrayRef(tileShape(mesh, sharding, whole.getShape()))) // (EX2)
+        return emitOpError("type ") << type << " is no tile of " << whole << " under " << sharding
+                                    << "; expected " << tileType(mesh, sharding, whole);
+    }
+    if (getElementTypeOrSelf(getInputs()[i]) != getElementTypeOrSelf(getResults()[i]))
+      return emitOpError("type ") << getResults()[i].getType() << " of result " << i // (EX2)
+                                  << " has another element type than the operand";
+    SmallVector<AxisRefAttr> refs(getAxes().getAxes());
+    auto gather = [&](ShardingAttr sharding) {
+      for (DimShardingAttr dim : sharding.getDims())
+        llvm::append_range(refs, dim.getAxes());
+      llvm::append_range(refs, sharding.getPartial());
+    };
+    auto from = cast<ShardingAttr>(getFrom()[i]), to = cast<ShardingAttr>(getTo()[i]);
+    gather(from);
+    gather(to);
+    MeshAxes axes(getMeshAttr(), mesh, refs);
+    Layout source = axes.layout(from), target = axes.layout(to);
+    AxisSet over = setOf(axes.decompose(getAxes().getAxes()));
+    if (target.partial & ~source.partial || target.partial & over ||
+        (target.partial && target.kind != source.kind)) // (EX3)
+      return emitOpError("leaves operand ")
+             << i << " partial over " << axes.list(target.partial) << ", which is "
+             << (target.partial & over ? "among the axes that take part"
+                                       : "not so before the exchange");
+    if (AxisSet missing = axes.exchangeAxes(whole.getShape(), source, target) & ~over) // (EX4)
+      return emitOpError("moves elements of operand ")
+             << i << " over " << axes.list(missing) << ", which is not among its axes";
+  }
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Volumes: ring-optimal, bytes that the busiest rank sends
 //===----------------------------------------------------------------------===//
@@ -240,4 +294,26 @@ SmallVector<WindowPiece> cleave::dist::windowPieces(WindowOp op, int64_t n) {
         pieces.push_back({source, target, index - source * tile, i, 1});
     }
   return pieces;
+}
+
+// The larger of the two tiles; what the busiest rank sends.
+int64_t ExchangeOp::getPayloadBytes() {
+  int64_t bytes = 0;
+  for (auto [input, result] : llvm::zip_equal(getInputs().getTypes(), getResults().getTypes()))
+    bytes += std::max(bytesOf(input), bytesOf(result));
+  return bytes;
+}
+int64_t ExchangeOp::getSentBytes(int64_t) {
+  MeshAttr mesh = MeshOp::lookup(*this, getMeshAttr()).getMesh();
+  SmallVector<int64_t> sent(mesh.getNumRanks(), 0);
+  for (unsigned i = 0; i < getNumOperands(); ++i) {
+    auto type = cast<RankedTensorType>(getInputs()[i].getType());
+    int64_t width = type.getNumElements() ? bytesOf(type) / type.getNumElements() : 0;
+    ExchangeCount count = countExchange(
+        mesh, getAxes().getAxes(), cast<ShardingAttr>(getFrom()[i]), cast<ShardingAttr>(getTo()[i]),
+        cast<RankedTensorType>(cast<TypeAttr>(getGlobal()[i]).getValue()).getShape());
+    for (auto [rank, elements] : llvm::enumerate(count.sent))
+      sent[rank] += elements * width;
+  }
+  return *llvm::max_element(sent);
 }

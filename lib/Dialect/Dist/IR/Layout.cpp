@@ -157,3 +157,24 @@ SmallVector<int64_t> MeshAxes::tile(const Layout &layout, ArrayRef<int64_t> shap
 RankedTensorType MeshAxes::tile(const Layout &layout, RankedTensorType type) const {
   return type.clone(tile(layout, type.getShape()));
 }
+
+bool MeshAxes::nests(int64_t extent, ArrayRef<Axis> major, ArrayRef<Axis> minor) const {
+  int64_t outer = size(major), inner = size(minor);
+  return outer == 1 || tileSize(extent, outer) == inner * tileSize(extent, outer * inner);
+}
+
+AxisSet MeshAxes::exchangeAxes(ArrayRef<int64_t> shape, const Layout &from,
+                               const Layout &to) const {
+  AxisSet axes = from.partial & ~to.partial;
+  for (auto [extent, have, want] : llvm::zip_equal(shape, from.dims, to.dims)) {
+    size_t keep = 0;
+    while (keep < have.size() && keep < want.size() && have[keep] == want[keep])
+      ++keep;
+    ArrayRef<Axis> a = have, b = want;
+    while (keep > 0 && !(nests(extent, a.take_front(keep), a.drop_front(keep)) &&
+                         nests(extent, b.take_front(keep), b.drop_front(keep))))
+      --keep;
+    axes |= setOf(a.drop_front(keep)) | setOf(b.drop_front(keep));
+  }
+  return axes;
+}

@@ -71,6 +71,69 @@ int64_t CollectiveOp::getGroupSize() {
   return size;
 }
 
+static void encodeAxes(const std::vector<cleave::program::SubAxis> &axes,
+                       SmallVectorImpl<int64_t> &into) {
+  into.push_back(axes.size());
+  for (const cleave::program::SubAxis &sub : axes)
+    into.append({sub.axis, sub.pre, sub.size});
+}
+
+void cleave::rt::encodeExchange(const cleave::program::Exchange &exchange,
+                                SmallVectorImpl<int64_t> &into) {
+  into.push_back(exchange.shape.size());
+  llvm::append_range(into, exchange.shape);
+  for (const std::vector<cleave::program::SubAxis> &axes : exchange.from)
+    encodeAxes(axes, into);
+  for (const std::vector<cleave::program::SubAxis> &axes : exchange.to)
+    encodeAxes(axes, into);
+  encodeAxes(exchange.partial, into);
+}
+
+std::optional<std::vector<cleave::program::Exchange>>
+CollectiveOp::describeExchanges() {
+  ArrayRef<int64_t> rest = getExchanges();
+  bool good = true;
+  auto next = [&]() -> int64_t {
+    good &= !rest.empty();
+    if (!good)
+      return 0;
+    int64_t value = rest.front();
+    rest = rest.drop_front();
+    return value;
+  };
+  // Counts are checked first: a wrong one must not exhaust memory.
+  auto count = [&](int64_t width) {
+    int64_t value = next();
+    good &= value >= 0 && value <= int64_t(rest.size()) / width;
+    return good ? value : 0;
+  };
+  auto axes = [&] {
+    std::vector<cleave::program::SubAxis> list(count(3));
+    for (cleave::program::SubAxis &sub : list) {
+      sub.axis = next();
+      sub.pre = next();
+      sub.size = next();
+      good &= sub.axis >= 0 && sub.pre > 0 && sub.size > 0;
+    }
+    return list;
+  };
+  std::vector<cleave::program::Exchange> exchanges;
+  while (good && !rest.empty()) {
+    cleave::program::Exchange &exchange = exchanges.emplace_back();
+    exchange.shape.resize(count(1));
+    for (int64_t &size : exchange.shape)
+      size = next();
+    for (size_t i = 0; i < exchange.shape.size(); ++i)
+      exchange.from.push_back(axes());
+    for (size_t i = 0; i < exchange.shape.size(); ++i)
+      exchange.to.push_back(axes());
+    exchange.partial = axes();
+  }
+  if (!good)
+    return std::nullopt;
+  return exchanges;
+}
+
 LogicalResult CollectiveOp::verify() {
   size_t count = getInputs().size();
   size_t tokens = 0;
@@ -110,6 +173,8 @@ LogicalResult CollectiveOp::verify() {
       source *= members;
     else if (kind == CollectiveKind::AllToAll)
       source *= members, result = resultBlock * members;
+    else if (kind == CollectiveKind::Exchange)
+      result = resultBlock;
     if (tensorType(getInputs()[i]).getNumElements() != source ||
         tensorType(getResults()[i]).getNumElements() != result) // (C3)
       return emitOpError("layout of operand ")
@@ -125,6 +190,13 @@ LogicalResult CollectiveOp::verify() {
     if (source < -1 || source >= members) // (C4)
       return emitOpError("source ")
              << source << " is no member of a group of " << members;
+  auto exchanges = describeExchanges();
+  if (!exchanges || exchanges->size() !=
+                        (kind == CollectiveKind::Exchange ? count : 0)) // (C5)
+    return emitOpError("describes ")
+           << (exchanges ? std::to_string(exchanges->size()) : "malformed")
+           << " exchanges, expected "
+           << (kind == CollectiveKind::Exchange ? count : 0);
   return success();
 }
 

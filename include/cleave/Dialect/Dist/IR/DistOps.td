@@ -245,6 +245,49 @@ def Dist_CollectivePermuteOp : Dist_CollectiveOp<"collective_permute"> {
   }];
 }
 
+def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
+  let summary = "Assembles every rank's tile from the tiles of others";
+  let description = [{
+    Brings a tensor from one sharding to another at once: a rank receives each
+    box of its target tile from a rank that holds it, and sends what it holds to
+    those that need it; what several ranks hold they send in equal parts. Where
+    the ranks hold addends (partial axes of `from` that are not partial in `to`)
+    the boxes are reduced. Elements that a rank holds already are not sent, and
+    padding never is, so tiles need not nest, nor need axes divide dimensions.
+
+    `global` has the types of the whole tensors; the boxes follow from them and
+    the shardings.
+
+    ```mlir
+    %1 = dist.exchange %0 from [#dist.sharding<@m, [{"x"}, {} ]>] to [#dist.sharding<@m, [{}, {"x"} ]>]
+        of [tensor<10x6xf32>] over @m {"x"} purpose activation
+        : (tensor<3x6xf32>) -> tensor<10x2xf32>
+    ```
+
+    Constraints: (C1), (C2), and
+    - (EX1) `from`, `to` and `global` have one entry for each operand, and the
+      shardings fit the mesh and the types.
+    - (EX2) an operand is a tile of the global type under `from`, a result one
+      under `to`, as wide as the operand.
+    - (EX3) every axis that `to` is partial over, `from` is too, with the same
+      kind, and is not in `axes`.
+    - (EX4) an axis that is not in `axes` splits no dimension, or splits the same
+      dimension in both, as a prefix of its axes whose tiles contain whole tiles
+      of all of them.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
+                       TypedArrayAttrBase<Dist_ShardingAttr, "shardings">:$from,
+                       TypedArrayAttrBase<Dist_ShardingAttr, "shardings">:$to,
+                       TypeArrayAttr:$global,
+                       FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
+                       Dist_PurposeAttr:$purpose);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $inputs `from` $from `to` $to `of` $global `over` $mesh custom<AxisList>($axes)
+    `purpose` $purpose attr-dict `:` functional-type($inputs, $results)
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Where a rank is
 //===----------------------------------------------------------------------===//

@@ -97,6 +97,14 @@ public:
   llvm::SmallVector<int64_t> tile(const Layout &layout, llvm::ArrayRef<int64_t> shape) const;
   mlir::RankedTensorType tile(const Layout &layout, mlir::RankedTensorType type) const;
 
+  /// Whether tiles of `size` elements under `major` are runs of whole tiles under
+  /// `major` and then `minor`. The whole dimension always is one.
+  bool nests(int64_t size, llvm::ArrayRef<Axis> major, llvm::ArrayRef<Axis> minor) const;
+
+  /// The axes over which ranks must exchange elements, or choose among those that
+  /// they have, to bring a tensor of `shape` from one layout to the other.
+  AxisSet exchangeAxes(llvm::ArrayRef<int64_t> shape, const Layout &from, const Layout &to) const;
+
 private:
   mlir::FlatSymbolRefAttr symbol;
   MeshAttr meshAttr;

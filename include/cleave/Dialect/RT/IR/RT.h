@@ -3,6 +3,7 @@
 #ifndef CLEAVE_DIALECT_RT_IR_RT_H
 #define CLEAVE_DIALECT_RT_IR_RT_H
 
+#include "cleave/program.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -13,11 +14,16 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include <optional>
+#include <vector>
 
 #include "cleave/Dialect/RT/IR/RTDialect.h.inc"
 #include "cleave/Dialect/RT/IR/RTEnums.h.inc"
 
 namespace cleave::rt {
+
+/// Appends a description to `exchanges` of a collective.
+void encodeExchange(const program::Exchange &exchange,
+                    llvm::SmallVectorImpl<int64_t> &into);
 
 /// Result `result` may lie where operand `operand` does; with `required` it
 /// must.

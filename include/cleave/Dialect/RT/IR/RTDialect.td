@@ -51,7 +51,8 @@ def RT_MaskAttr : I32EnumAttr<"Mask", "what an attention mask holds", [
 def RT_CollectiveKindAttr : I32EnumAttr<"CollectiveKind", "pattern of a collective", [
     I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
     I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,
-    I32EnumAttrCase<"Permute", 4, "permute">, I32EnumAttrCase<"Broadcast", 5, "broadcast">]> {
+    I32EnumAttrCase<"Permute", 4, "permute">, I32EnumAttrCase<"Broadcast", 5, "broadcast">,
+    I32EnumAttrCase<"Exchange", 6, "exchange">]> {
   let cppNamespace = "::cleave::rt";
 }
 

@@ -193,6 +193,10 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"]> {
     has four numbers for each, (outer, inner, outer of the result, inner of the
     result): an all-gather takes [outer, inner] to [outer, N, inner], a
     reduce-scatter back, an all-to-all [outer, N, inner] to [outer', N, inner'].
+    An exchange has the elements of its two tiles as `inner` and `inner'`, and
+    `exchanges` says for each operand how the whole tensor lies: its rank and
+    shape; before, for each dimension, a count and so many triples (axis, pre,
+    size); after, the same; a count and triples of the axes that are reduced.
     With a token as last result the command only starts; `rt.wait` ends it.
 
     ```mlir
@@ -207,12 +211,15 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"]> {
     - (C3) `layout` has four numbers for each operand, and outer times inner is
       its number of elements (times or divided by the group for gather and scatter).
     - (C4) a permutation has a source for each member (-1: zeros); others have none.
+    - (C5) an exchange has a description of each operand in `exchanges`; others
+      have none.
   }];
   let arguments = (ins RT_CollectiveKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
                        DenseI64ArrayAttr:$group, DenseI64ArrayAttr:$layout, StrAttr:$purpose,
                        DefaultValuedAttr<RT_ReduceAttr, "::cleave::rt::Reduce::Sum">:$reduce,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$sources,
-                       DefaultValuedAttr<I64Attr, "0">:$root);
+                       DefaultValuedAttr<I64Attr, "0">:$root,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$exchanges);
   let results = (outs Variadic<AnyType>:$results);
   let assemblyFormat = [{
     $kind `(` $inputs `)` `group` `=` $group `layout` `=` $layout `purpose` `=` $purpose attr-dict
@@ -220,6 +227,8 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"]> {
   }];
   let extraClassDeclaration = [{
     int64_t getGroupSize();
+    /// `exchanges` as the program has them; null where they are malformed.
+    std::optional<std::vector<::cleave::program::Exchange>> describeExchanges();
     /// What the members receive.
     ::mlir::ResultRange getValues() { return getResults().take_front(getInputs().size()); }
     /// Null where the command also ends here.

@@ -1,0 +1,64 @@
+//===- Exchange.cpp - what an exchange moves ------------------------------===//
+
+#include "cleave/Dialect/Dist/IR/Exchange.h"
+#include "cleave/exchange.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+
+std::vector<program::SubAxis> cleave::dist::subAxes(MeshAttr mesh, ArrayRef<AxisRefAttr> axes) {
+  std::vector<program::SubAxis> list;
+  for (AxisRefAttr ref : axes)
+    for (auto [index, axis] : llvm::enumerate(mesh.getAxes()))
+      if (axis.getName() == ref.getName())
+        list.push_back({int32_t(index), ref.isWhole() ? 1 : ref.getPre(), axisSize(mesh, ref)});
+  return list;
+}
+
+program::Exchange cleave::dist::describeExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
+                                                 ShardingAttr from, ShardingAttr to,
+                                                 ArrayRef<int64_t> shape) {
+  program::Exchange exchange;
+  exchange.shape.assign(shape.begin(), shape.end());
+  for (DimShardingAttr dim : from.getDims())
+    exchange.from.push_back(subAxes(mesh, dim.getAxes()));
+  for (DimShardingAttr dim : to.getDims())
+    exchange.to.push_back(subAxes(mesh, dim.getAxes()));
+  // What stays partial is alike on all members.
+  SmallVector<AxisRefAttr> refs(axes);
+  llvm::append_range(refs, from.getPartial());
+  llvm::append_range(refs, to.getPartial());
+  MeshAxes atoms({}, mesh, refs);
+  AxisSet reduced =
+      setOf(atoms.decompose(from.getPartial())) & ~setOf(atoms.decompose(to.getPartial()));
+  exchange.partial = subAxes(mesh, atoms.list(reduced).getAxes());
+  return exchange;
+}
+
+ExchangeCount cleave::dist::countExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
+                                          ShardingAttr from, ShardingAttr to,
+                                          ArrayRef<int64_t> shape) {
+  std::vector<program::MeshAxis> programMesh;
+  for (MeshAxisAttr axis : mesh.getAxes())
+    programMesh.push_back({axis.getName().str(), axis.getSize(), ""});
+  program::Exchange exchange = describeExchange(mesh, axes, from, to, shape);
+  ExchangeCount count;
+  count.sent.assign(mesh.getNumRanks(), 0);
+  count.received = count.sent;
+  for (ArrayRef<int64_t> group : allGroups(mesh, axes)) {
+    std::vector<std::vector<int64_t>> coordinates;
+    for (int64_t rank : group) {
+      SmallVector<int64_t> at = rankCoordinates(mesh, rank);
+      coordinates.emplace_back(at.begin(), at.end());
+    }
+    program::ExchangePlan plan(program::exchangeTiles(programMesh, exchange, coordinates));
+    for (const program::ExchangePiece &piece : plan.pieces())
+      for (int32_t sender : piece.senders)
+        if (sender != piece.receiver) {
+          count.sent[group[sender]] += piece.count();
+          count.received[group[piece.receiver]] += piece.count();
+        }
+  }
+  return count;
+}
