@@ -101,7 +101,8 @@ Places check::wrongGroup(ModuleOp module) {
   Places places;
   walkChecked(module, [&](Operation *op) {
     auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
-    if (!collective)
+    // The group of an exchange follows from its shardings.
+    if (!collective || isa<dist::ExchangeOp>(op))
       return;
     dist::MeshAttr mesh = meshOf(op, collective.getMeshAttr());
     int64_t size = dist::axesSize(mesh, collective.getAxes().getAxes());

@@ -347,8 +347,7 @@ const std::vector<Key> table = {
     {"target.threads_per_rank", FIELD(target.threadsPerRank),
      "threads of a rank; 0: cores / local ranks", "", "", now, atLeastZero},
     {"target.cluster", FIELD(target.cluster),
-     "cluster.toml with measured links; \"\": measured defaults", "", "",
-     later},
+     "cluster.toml with measured links; \"\": measured defaults"},
 };
 
 #undef FIELD

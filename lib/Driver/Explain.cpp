@@ -14,10 +14,6 @@
 
 using namespace cleave;
 
-// Until a cluster file says better: a link of a machine, and between machines.
-static constexpr double kIntraBytesPerMs = 10e6, kInterBytesPerMs = 2.5e6;
-static constexpr double kLatencyMs = 0.01;
-
 // More ranks than these are listed as classes.
 static constexpr int64_t kListedRanks = 16;
 
@@ -157,7 +153,8 @@ using Exchanges = std::map<const program::Collective *, std::vector<Traffic>>;
 static std::vector<CollectiveCost>
 collectivesOf(const program::Program &program,
               const std::map<std::string, std::vector<int64_t>> &paddings,
-              int64_t microbatches, int64_t rank, Exchanges &exchanges) {
+              int64_t microbatches, const Cluster &cluster, int64_t rank,
+              Exchanges &exchanges) {
   std::vector<CollectiveCost> costs;
   std::map<std::tuple<std::string, std::vector<std::string>, std::string,
                       std::string, std::string>,
@@ -204,9 +201,10 @@ collectivesOf(const program::Program &program,
       sum.sentBytes += times * traffic.sent;
       sum.receivedBytes += times * traffic.received;
       sum.paddingBytes += times * paddings.at(action->name)[number++];
-      double rate = cost.link == "inter" ? kInterBytesPerMs : kIntraBytesPerMs;
-      sum.exposedMs +=
-          times * (traffic.sent / rate + kLatencyMs * (cost.groupSize - 1));
+      const LinkClass &link = cluster.link(cost.link);
+      sum.exposedMs += 1e3 * times *
+                       (traffic.sent / link.bytesPerSecond +
+                        link.latency * (cost.groupSize - 1));
     }
   }
   return costs;
@@ -248,7 +246,7 @@ static std::string libraryCall(const program::Command &command) {
 
 Explanation cleave::explain(const program::Program &program,
                             mlir::ModuleOp module, const Footprint &memory,
-                            int64_t microbatches) {
+                            int64_t microbatches, const Cluster &cluster) {
   Explanation result;
   for (const program::MeshAxis &axis : program.mesh)
     result.mesh.push_back({axis.name, axis.size});
@@ -289,10 +287,10 @@ Explanation cleave::explain(const program::Program &program,
   auto paddings = paddingsOf(module);
   Exchanges exchanges;
   for (int64_t rank = 0; rank < result.ranks; ++rank) {
-    RankCost cost = {
-        {rank},
-        flops,
-        collectivesOf(program, paddings, microbatches, rank, exchanges)};
+    RankCost cost = {{rank},
+                     flops,
+                     collectivesOf(program, paddings, microbatches, cluster,
+                                   rank, exchanges)};
     auto alike = llvm::find_if(result.perRank, [&](const RankCost &other) {
       return other.collectives == cost.collectives;
     });

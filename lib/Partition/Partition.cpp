@@ -26,8 +26,8 @@ namespace {
 /// Partitions one function.
 class Partitioner {
 public:
-  Partitioner(func::FuncOp func, const MeshAxes &mesh)
-      : func(func), mesh(mesh), builder(func.getContext()) {
+  Partitioner(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards)
+      : func(func), mesh(mesh), reshards(reshards), builder(func.getContext()) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       takesGradients |= role(func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr)) == "gradient";
   }
@@ -179,15 +179,16 @@ private:
     // From the layout that it is kept in, or a cheaper one reached before.
     size_t best = 0;
     int64_t bestBytes = -1;
-    SmallVector<Move> moves;
+    ArrayRef<Move> moves;
     for (auto [index, local] : llvm::enumerate(known)) {
-      SmallVector<Move> plan = planReshard(mesh, type.getShape(), local.layout, layout);
+      ArrayRef<Move> plan =
+          reshards.plan(type.getShape(), bytesPerElement(type), local.layout, layout);
       int64_t bytes = sentBytes(mesh, type.getShape(), bytesPerElement(type), local.layout, plan);
       if (bestBytes >= 0 && bytes >= bestBytes)
         continue;
       best = index;
       bestBytes = bytes;
-      moves = std::move(plan);
+      moves = plan;
     }
     Local from = known[best];
     Purpose why = purpose ? *purpose : purposeOf(global);
@@ -209,7 +210,8 @@ private:
       return;
     auto type = cast<RankedTensorType>(global.getType());
     for (const Move &move : moves) {
-      if (move.kind != Move::AllGather && move.kind != Move::AllToAll)
+      if (move.kind != Move::AllGather && move.kind != Move::AllToAll &&
+          move.kind != Move::Exchange)
         continue;
       int64_t bytes = bytesPerElement(type);
       for (int64_t extent : mesh.tile(move.after, type.getShape()))
@@ -239,7 +241,8 @@ private:
       return value;
     auto type = cast<RankedTensorType>(op->getResult(0).getType());
     return emitReshard(builder, op->getLoc(), mesh, type, value, have,
-                       planReshard(mesh, type.getShape(), have, layout), Purpose::Activation);
+                       reshards.plan(type.getShape(), bytesPerElement(type), have, layout),
+                       Purpose::Activation);
   }
 
   //===--------------------------------------------------------------------===//
@@ -423,6 +426,7 @@ private:
 
   mutable func::FuncOp func; // Its accessors are not const.
   const MeshAxes &mesh;
+  ReshardPlanner &reshards;
   OpBuilder builder;
   bool takesGradients = false;
   /// The layouts that a value has been brought into, the kept one first.
@@ -437,8 +441,12 @@ struct DistPartitionPass : cleave::impl::DistPartitionPassBase<DistPartitionPass
     FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
     if (failed(mesh))
       return signalPassFailure();
+    auto links = cost::LinkModel::load(getOperation(), *mesh, cluster);
+    if (failed(links))
+      return signalPassFailure();
+    ReshardPlanner reshards(*mesh, *links);
     for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && failed(Partitioner(func, *mesh).run()))
+      if (!func.isExternal() && failed(Partitioner(func, *mesh, reshards).run()))
         return signalPassFailure();
   }
 };

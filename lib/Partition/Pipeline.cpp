@@ -11,8 +11,11 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
   propagate.remarks = options.remarks;
   // Nothing runs between these three: rewrites would drop the attributes.
   passes.addPass(createDistPropagatePass(propagate));
-  passes.addPass(createDistPlanOpsPass());
-  passes.addPass(createDistPartitionPass());
+  DistPlanOpsPassOptions planOps;
+  DistPartitionPassOptions partition;
+  planOps.cluster = partition.cluster = options.cluster;
+  passes.addPass(createDistPlanOpsPass(planOps));
+  passes.addPass(createDistPartitionPass(partition));
   passes.addPass(createDistVerifyVariancePass());
   passes.addPass(createCSEPass());
   passes.addPass(createDistCombinePass());

@@ -40,7 +40,7 @@ struct Choice {
 
 class OpPlanner {
 public:
-  explicit OpPlanner(const MeshAxes &mesh) : mesh(mesh) {}
+  OpPlanner(const MeshAxes &mesh, ReshardPlanner &reshards) : mesh(mesh), reshards(reshards) {}
 
   /// Layouts that values have, partial axes included.
   void setLayout(Value value, Layout layout) { layouts[value] = std::move(layout); }
@@ -127,7 +127,7 @@ private:
       auto tensor = cast<RankedTensorType>(type);
       int64_t bytes = std::max<int64_t>(1, tensor.getElementTypeBitWidth() / 8);
       total += sentBytes(mesh, tensor.getShape(), bytes, from,
-                         planReshard(mesh, tensor.getShape(), from, to));
+                         reshards.plan(tensor.getShape(), bytes, from, to));
     };
     for (auto [index, dims] : llvm::enumerate(rule.operands))
       if (Value operand = op->getOperand(index); hasLayout(operand)) {
@@ -270,6 +270,7 @@ private:
   }
 
   const MeshAxes &mesh;
+  ReshardPlanner &reshards;
   llvm::DenseMap<Value, Layout> layouts;
 };
 
@@ -280,8 +281,12 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
     if (failed(mesh))
       return signalPassFailure();
+    auto links = cost::LinkModel::load(getOperation(), *mesh, cluster);
+    if (failed(links))
+      return signalPassFailure();
+    ReshardPlanner reshards(*mesh, *links);
     for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && failed(planFunction(func, *mesh)))
+      if (!func.isExternal() && failed(planFunction(func, *mesh, reshards)))
         return signalPassFailure();
   }
 
@@ -304,8 +309,8 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     return true;
   }
 
-  LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh) {
-    OpPlanner planner(mesh);
+  LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards) {
+    OpPlanner planner(mesh, reshards);
     for (auto [index, argument] : llvm::enumerate(func.getArguments())) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
       if (!type)

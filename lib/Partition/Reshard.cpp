@@ -1,13 +1,13 @@
-//===- Reshard.cpp - moves a value from one layout to another -------------===//
+//===- Reshard.cpp - emits the moves of a reshard -------------------------===//
 //
-// A tile boundary follows from the whole dimension (tile i of ceil(N / n)), so a
-// split by {x} and one by {x, y} meet at common boundaries only where tiles
-// nest: where tile({x}) = |y| * tile({x, y}). Where padding breaks that, the
-// dimension is gathered whole and cut again.
+// A tile boundary follows from the whole dimension (tile i of ceil(N / n)), so
+// collectives take padded tiles and what they give is cut. An exchange moves
+// boxes and needs neither.
 //
 //===----------------------------------------------------------------------===//
 
 #include "cleave/Partition/Reshard.h"
+#include "ReshardCost.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -18,194 +18,6 @@ using namespace cleave::dist;
 using namespace cleave::partition;
 
 namespace {
-
-class Planner {
-public:
-  Planner(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from, const Layout &to)
-      : mesh(mesh), shape(shape), at(from), to(to) {}
-
-  SmallVector<Move> run() {
-    reducePartial();
-    keepFirst();
-    if (at == to)
-      return moves;
-    if (tryPermute())
-      return moves;
-    sliceFree();
-    exchange();
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      gather(dim);
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      slice(dim);
-    return moves;
-  }
-
-private:
-  /// Whether tiles of dimension `dim` under `major` are runs of tiles under
-  /// `major` and then `minor`. The whole dimension always is: it is padded first.
-  bool nests(int64_t dim, ArrayRef<Axis> major, ArrayRef<Axis> minor) const {
-    int64_t outer = mesh.size(major), inner = mesh.size(minor);
-    return outer == 1 ||
-           tileSize(shape[dim], outer) == inner * tileSize(shape[dim], outer * inner);
-  }
-
-  static size_t commonPrefix(ArrayRef<Axis> a, ArrayRef<Axis> b) {
-    size_t i = 0;
-    while (i < a.size() && i < b.size() && a[i] == b[i])
-      ++i;
-    return i;
-  }
-
-  void add(Move move) {
-    move.after = at;
-    moves.push_back(std::move(move));
-  }
-
-  /// Sums over axes that the target is not partial over. Where the target
-  /// splits a dimension by them next, a scatter does half of the work.
-  void reducePartial() {
-    AxisSet away = at.partial & ~to.partial;
-    if (at.partial && to.partial && at.kind != to.kind)
-      away = at.partial;
-    if (!away)
-      return;
-    ReduceKind kind = at.kind;
-    for (size_t dim = 0; dim < shape.size(); ++dim) {
-      const Axes &have = at.dims[dim], &want = to.dims[dim];
-      if (commonPrefix(have, want) != have.size())
-        continue;
-      Axes axes;
-      for (size_t i = have.size(); i < want.size() && contains(away, want[i]); ++i)
-        axes.push_back(want[i]);
-      if (axes.empty() || !nests(dim, have, axes))
-        continue;
-      away &= ~setOf(axes);
-      at.partial &= ~setOf(axes);
-      llvm::append_range(at.dims[dim], axes);
-      add({Move::ReduceScatter, int64_t(dim), 0, axes, kind, {}});
-    }
-    if (away) {
-      at.partial &= ~away;
-      add({Move::AllReduce, 0, 0, listOf(away), kind, {}});
-    }
-    if (!at.partial)
-      at.kind = ReduceKind::Sum;
-  }
-
-  /// A value that all ranks hold becomes addends of it.
-  void keepFirst() {
-    AxisSet more = to.partial & ~at.partial;
-    // Axes that split the value now are gathered first.
-    more &= ~at.split();
-    if (!more)
-      return;
-    at.partial |= more;
-    at.kind = to.kind;
-    // What all ranks hold is a candidate of the maximum on each of them.
-    if (to.kind != ReduceKind::Sum)
-      return;
-    add({Move::KeepFirst, 0, 0, listOf(more), ReduceKind::Sum, {}});
-  }
-
-  /// The same axes in other places, tiles of the same shape: every rank's tile
-  /// lies whole on some other rank.
-  bool tryPermute() {
-    if (at.partial != to.partial || at.split() != to.split())
-      return false;
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      if (mesh.size(at.dims[dim]) != mesh.size(to.dims[dim]))
-        return false;
-    // Dimensions that stay as they are take no part.
-    AxisSet moved = 0;
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      if (at.dims[dim] != to.dims[dim])
-        moved |= setOf(at.dims[dim]);
-    Axes axes = listOf(moved);
-    at = to;
-    add({Move::Permute, 0, 0, axes, ReduceKind::Sum, {}});
-    return true;
-  }
-
-  /// Splits by axes that nothing uses yet: later moves carry less.
-  void sliceFree() {
-    for (size_t dim = 0; dim < shape.size(); ++dim) {
-      Axes &have = at.dims[dim];
-      const Axes &want = to.dims[dim];
-      if (commonPrefix(have, want) != have.size())
-        continue;
-      Axes axes;
-      for (size_t i = have.size(); i < want.size() && !contains(at.used(), want[i]); ++i)
-        axes.push_back(want[i]);
-      if (axes.empty() || !nests(dim, have, axes))
-        continue;
-      llvm::append_range(have, axes);
-      add({Move::Slice, int64_t(dim), 0, axes, ReduceKind::Sum, {}});
-    }
-  }
-
-  /// Moves trailing axes from one dimension to another.
-  void exchange() {
-    for (bool again = true; again;) {
-      again = false;
-      for (size_t i = 0; i < shape.size() && !again; ++i) {
-        size_t keep = commonPrefix(at.dims[i], to.dims[i]);
-        for (size_t first = keep; first < at.dims[i].size() && !again; ++first) {
-          Axes axes(at.dims[i].begin() + first, at.dims[i].end());
-          ArrayRef<Axis> major = ArrayRef<Axis>(at.dims[i]).take_front(first);
-          for (size_t j = 0; j < shape.size() && !again; ++j) {
-            const Axes &have = at.dims[j], &want = to.dims[j];
-            if (i == j || commonPrefix(have, want) != have.size() ||
-                want.size() < have.size() + axes.size() ||
-                !std::equal(axes.begin(), axes.end(), want.begin() + have.size()))
-              continue;
-            if (!nests(i, major, axes) || !nests(j, have, axes))
-              continue;
-            at.dims[i].truncate(first);
-            llvm::append_range(at.dims[j], axes);
-            add({Move::AllToAll, int64_t(j), int64_t(i), axes, ReduceKind::Sum, {}});
-            again = true;
-          }
-        }
-      }
-    }
-  }
-
-  void gather(size_t dim) {
-    Axes &have = at.dims[dim];
-    size_t keep = commonPrefix(have, to.dims[dim]);
-    // A split that goes on where tiles do not nest starts over.
-    if (keep == have.size() &&
-        (keep == to.dims[dim].size() ||
-         nests(dim, have, ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))
-      return;
-    while (keep > 0 &&
-           !(nests(dim, ArrayRef<Axis>(have).take_front(keep),
-                   ArrayRef<Axis>(have).drop_front(keep)) &&
-             nests(dim, ArrayRef<Axis>(have).take_front(keep),
-                   ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))
-      --keep;
-    if (keep == have.size())
-      return;
-    Axes axes(have.begin() + keep, have.end());
-    have.truncate(keep);
-    add({Move::AllGather, int64_t(dim), 0, axes, ReduceKind::Sum, {}});
-  }
-
-  void slice(size_t dim) {
-    Axes &have = at.dims[dim];
-    if (have == to.dims[dim])
-      return;
-    Axes axes(to.dims[dim].begin() + have.size(), to.dims[dim].end());
-    have = to.dims[dim];
-    add({Move::Slice, int64_t(dim), 0, axes, ReduceKind::Sum, {}});
-  }
-
-  const MeshAxes &mesh;
-  ArrayRef<int64_t> shape;
-  Layout at;
-  const Layout &to;
-  SmallVector<Move> moves;
-};
 
 /// Pads or cuts the end of one dimension to `size`.
 Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t size) {
@@ -224,23 +36,22 @@ Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t
   return nn::SliceOp::create(builder, loc, type.clone(shape), value, zeros, shape, ones);
 }
 
-} // namespace
-
-SmallVector<Move> cleave::partition::planReshard(const MeshAxes &mesh, ArrayRef<int64_t> shape,
-                                                 const Layout &from, const Layout &to) {
-  if (from == to)
-    return {};
-  // Addends over an axis that splits the value now: gather first.
-  if (AxisSet clash = to.partial & from.split()) {
-    Layout middle = from;
-    for (Axes &axes : middle.dims)
-      llvm::erase_if(axes, [&](Axis axis) { return contains(clash, axis); });
-    SmallVector<Move> moves = planReshard(mesh, shape, from, middle);
-    llvm::append_range(moves, planReshard(mesh, shape, middle, to));
-    return moves;
-  }
-  return Planner(mesh, shape, from, to).run();
+/// The tile at its place among zeros: indices beyond the tile read zeros.
+Value embed(OpBuilder &builder, Location loc, const MeshAxes &mesh, RankedTensorType want,
+            Value local, const Move &move) {
+  int64_t dim = move.dim, size = want.getDimSize(dim);
+  int64_t tile = cast<RankedTensorType>(local.getType()).getDimSize(dim);
+  auto scalar = RankedTensorType::get({}, builder.getI64Type());
+  auto index = RankedTensorType::get({size}, builder.getI64Type());
+  Value first = TileOffsetOp::create(builder, loc, scalar, builder.getI64IntegerAttr(tile),
+                                     mesh.name(), mesh.list(move.axes));
+  Value place = nn::IotaOp::create(builder, loc, index, builder.getI64IntegerAttr(0));
+  Value offsets = builder.createOrFold<nn::BroadcastOp>(loc, index, first, ArrayRef<int64_t>());
+  Value shifted = arith::SubIOp::create(builder, loc, place, offsets);
+  return nn::GatherOp::create(builder, loc, want, local, shifted, dim);
 }
+
+} // namespace
 
 int64_t cleave::partition::sentBytes(const MeshAxes &mesh, ArrayRef<int64_t> shape,
                                      int64_t elementBytes, const Layout &from,
@@ -271,8 +82,12 @@ int64_t cleave::partition::sentBytes(const MeshAxes &mesh, ArrayRef<int64_t> sha
     case Move::Permute:
       sent += bytes(at);
       break;
+    case Move::Exchange:
+      sent += elementBytes * estimateExchange(mesh, shape, at, move.after).mostSent;
+      break;
     case Move::KeepFirst:
     case Move::Slice:
+    case Move::Embed:
       break;
     }
     at = move.after;
@@ -339,7 +154,19 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc, const Mes
                                            dims, mesh.name(), axes, purposeAttr));
       break;
     case Move::KeepFirst:
-      local = KeepFirstOp::create(builder, loc, have, local, mesh.name(), axes);
+      // The maximum of equal values is the value.
+      if (move.reduce == ReduceKind::Sum)
+        local = KeepFirstOp::create(builder, loc, have, local, mesh.name(), axes);
+      break;
+    case Move::Embed:
+      local = embed(builder, loc, mesh, want, local, move);
+      break;
+    case Move::Exchange:
+      local = ExchangeOp::create(builder, loc, TypeRange{want}, ValueRange{local},
+                                 builder.getArrayAttr({mesh.sharding(at)}),
+                                 builder.getArrayAttr({mesh.sharding(move.after)}),
+                                 builder.getTypeArrayAttr({type}), mesh.name(), axes, purposeAttr)
+                  ->getResult(0);
       break;
     case Move::AllToAll: {
       local = resize(builder, loc, local, move.dim, n * want.getDimSize(move.dim));

@@ -150,11 +150,25 @@ void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   run(passes, module, diagnostics);
 }
 
+Cluster clusterOf(const Config &config) {
+  if (config.target.cluster.empty())
+    return Cluster();
+  ConfigResult<Cluster> cluster = loadCluster(config.target.cluster);
+  if (!cluster)
+    throw Failure(BadUsage, cluster.error());
+  return *cluster;
+}
+
+static int64_t ranksPerNode(const Config &config) {
+  return config.mesh.ranksPerNode ? config.mesh.ranksPerNode
+                                  : clusterOf(config).ranksPerNode;
+}
+
 /// "intra" for an axis along which no rank leaves its node, "inter" for others.
 static std::vector<std::string> linkClasses(const Config &config,
                                             const Mesh &mesh) {
   std::vector<std::string> links(mesh.axes.size(), "intra");
-  int64_t perNode = config.mesh.ranksPerNode, span = 1;
+  int64_t perNode = ranksPerNode(config), span = 1;
   for (size_t axis = mesh.axes.size(); perNode && axis-- > 0;) {
     const auto &[name, size] = mesh.axes[axis];
     span *= size;
@@ -178,7 +192,7 @@ static void warnAboutLinks(ModuleOp module, const Config &config,
         link == "inter")
       emitWarning(module.getLoc())
           << "axis '" << axis.first << "' of " << axis.second
-          << " ranks spans nodes of " << config.mesh.ranksPerNode
+          << " ranks spans nodes of " << ranksPerNode(config)
           << " (mesh.ranks_per_node): the "
           << (tensor.layout == "1d" && !sequence ? "all-reduces"
                                                  : "gathers and sums")
@@ -235,6 +249,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
       PassManager passes(context);
       PartitionOptions partition;
       partition.remarks = allRemarks;
+      partition.cluster = config.target.cluster;
       buildPartitionPipeline(passes, partition);
       run(passes, module, diagnostics);
       return;
@@ -260,8 +275,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   PassManager passes(context);
   auto has = [&](const std::string &name) { return mesh.size(name) > 1; };
   const DataParallelConfig &data = config.parallel.data;
-  bool splitsData =
-      data.enabled && (has(data.axis) || has(data.replicate));
+  bool splitsData = data.enabled && (has(data.axis) || has(data.replicate));
   const TensorParallelConfig &parallel = config.parallel.tensor;
   bool splitsTensor = parallel.layout == "1d"
                           ? has(parallel.axis)
@@ -288,6 +302,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   }
   PartitionOptions partition;
   partition.remarks = allRemarks;
+  partition.cluster = config.target.cluster;
   if (splitsData) {
     StrategyDataPassOptions options;
     options.axis = data.axis;

@@ -6,6 +6,8 @@
 
 #include "ImportModel.h"
 
+#include "cleave/Config/Cluster.h"
+
 namespace cleave::driver {
 
 // An .onnx file imported, or an .mlir file read. It has a @forward.
@@ -17,6 +19,9 @@ mlir::OwningOpRef<mlir::ModuleOp> loadModel(const std::string &path,
 // @loss, @loss_grad, @update and @init_state join @forward.
 void runTrainPhase(mlir::ModuleOp module, const Config &config,
                    bool tapGradients);
+
+// What target.cluster says about the machine; without it the defaults.
+Cluster clusterOf(const Config &config);
 
 // From whole tensors to tiles and collectives. Remarks go to stderr, or into
 // `remarks`; `allRemarks`: also where every sharding comes from.

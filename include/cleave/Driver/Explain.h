@@ -3,6 +3,7 @@
 #ifndef CLEAVE_DRIVER_EXPLAIN_H
 #define CLEAVE_DRIVER_EXPLAIN_H
 
+#include "cleave/Config/Cluster.h"
 #include "cleave/Memory/Footprint.h"
 #include "cleave/program.h"
 
@@ -57,9 +58,10 @@ std::vector<Traffic> exchangeTraffic(const program::Program &program,
 
 /// Counts one step: `loss_grad` once for each microbatch, then `update`; of a
 /// program without them, each action once. `module` is what the program was
-/// emitted from: it knows what is padding.
+/// emitted from: it knows what is padding. `cluster` has the links.
 Explanation explain(const program::Program &program, mlir::ModuleOp module,
-                    const Footprint &memory, int64_t microbatches);
+                    const Footprint &memory, int64_t microbatches,
+                    const Cluster &cluster = Cluster());
 
 /// Books collectives in other types than f32, which the program computes in:
 /// parameters and activations in one, gradients in the other.

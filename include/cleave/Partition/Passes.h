@@ -21,6 +21,8 @@ struct PartitionOptions {
   /// Axes over which gathered parameters, and activations, stay from the forward
   /// to the backward pass.
   llvm::SmallVector<std::string> keepParameters, keepActivations;
+  /// A cluster.toml that reshards are planned for; "": the defaults.
+  std::string cluster;
 };
 
 /// From constraints to verified local programs: propagate, plan, partition,

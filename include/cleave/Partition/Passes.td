@@ -73,6 +73,10 @@ def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
       dist.sharding = [#dist.sharding<@m, [{}, {} ], partial = sum{"tensor"}>]} : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
     ```
   }];
+  let options = [
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "A cluster.toml with the links that reshards are planned for; none: defaults.">
+  ];
   let dependentDialects = ["::cleave::dist::DistDialect"];
 }
 
@@ -86,7 +90,8 @@ def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
 
     Each operation emits its own local form (ShardingRuleInterface::planLocal).
     Between the layout that a value has and the one that a reader needs stands a
-    reshard, shared by readers of the same layout. A gather of an activation
+    reshard, shared by readers of the same layout. Reshards are planned by a search
+    over layouts under the cost model of docs/cluster.md. A gather of an activation
     that no constraint asked for is reported as a remark with size and source.
 
     Before:
@@ -108,6 +113,10 @@ def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "A cluster.toml with the links that reshards are planned for; none: defaults.">
+  ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }

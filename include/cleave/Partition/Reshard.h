@@ -3,14 +3,28 @@
 #ifndef CLEAVE_PARTITION_RESHARD_H
 #define CLEAVE_PARTITION_RESHARD_H
 
+#include "cleave/Cost/LinkModel.h"
 #include "cleave/Dialect/Dist/IR/Layout.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace cleave::partition {
 
-/// One step of a reshard. `dim` and `concat` as in the operations.
+/// One step of a reshard. `dim` and `concat` as in the operations. Embed turns
+/// tiles along `axes`, which end the split of `dim`, into addends: each lies at
+/// its place among zeros.
 struct Move {
-  enum Kind { AllReduce, ReduceScatter, KeepFirst, AllToAll, AllGather, Slice, Permute };
+  enum Kind {
+    AllReduce,
+    ReduceScatter,
+    KeepFirst,
+    AllToAll,
+    AllGather,
+    Slice,
+    Permute,
+    Exchange,
+    Embed
+  };
   Kind kind;
   int64_t dim = 0, concat = 0;
   dist::Axes axes;
@@ -19,14 +33,47 @@ struct Move {
   dist::Layout after;
 };
 
-/// The moves that lead from one layout of a tensor of `shape` to another. Sums
-/// first (a reduce-scatter where the target is split), then slices that cost
-/// nothing, exchanges of dimensions, gathers, and last the slices that had to
-/// wait. Never more is gathered than one dimension at a time needs.
+struct ReshardOptions {
+  /// Allows local tiles larger than the larger of source and target.
+  bool largerTiles = false;
+  /// Collectives in one plan, and layouts that the search visits.
+  unsigned maxCollectives = 4, maxVisits = 160;
+};
+
+/// Finds the moves that lead from one layout to another: a search over layouts,
+/// the next one by the modelled time so far plus a lower bound of the rest.
+///
+/// Moves are all-gather, slice, all-to-all, permute, reduce-scatter, all-reduce,
+/// keep-first, embed and exchange. What the time of two plans does not tell
+/// apart, the total of what ranks receive does, then the number of moves. No
+/// layout in between has a larger tile than the larger of source and target,
+/// nor is the value whole on all ranks unless one of them is.
+///
+/// Plans are kept: the same question is answered without a search.
+class ReshardPlanner {
+public:
+  ReshardPlanner(const dist::MeshAxes &mesh, cost::LinkModel model, ReshardOptions options = {});
+
+  /// Valid as long as the planner.
+  llvm::ArrayRef<Move> plan(llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
+                            const dist::Layout &from, const dist::Layout &to);
+
+  /// The modelled time of moves.
+  double seconds(llvm::ArrayRef<int64_t> shape, int64_t elementBytes, const dist::Layout &from,
+                 llvm::ArrayRef<Move> moves) const;
+
+private:
+  const dist::MeshAxes &mesh;
+  cost::LinkModel model;
+  ReshardOptions options;
+  llvm::StringMap<llvm::SmallVector<Move>> known;
+};
+
+/// A plan for links of the standard class.
 llvm::SmallVector<Move> planReshard(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
                                     const dist::Layout &from, const dist::Layout &to);
 
-/// Bytes that a rank sends for the moves.
+/// Bytes that the busiest rank sends for the moves.
 int64_t sentBytes(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
                   const dist::Layout &from, llvm::ArrayRef<Move> moves);
 

@@ -56,3 +56,21 @@ func.func @collectives(%x: tensor<4x6xf32>, %y: tensor<6xf32>)
   %4 = dist.collective_permute %x pairs [0, 1, 1, 2] over @m {"y"} purpose activation : tensor<4x6xf32>
   return %0#0, %0#1, %1, %2, %3, %4 : tensor<4x6xf32>, tensor<6xf32>, tensor<4x18xf32>, tensor<4x2xf32>, tensor<2x12xf32>, tensor<4x6xf32>
 }
+
+// An exchange says how the tensor lies before and after; who sends what follows
+// from that when the program is loaded. Two operands reduced alike, one message.
+// CHECK-LABEL: func @exchange
+// CHECK:         rt.collective exchange(%{{.*}}) group = [0, 1, 2, 1, 1, 3] layout = [1, 12, 1, 20] purpose = "activation"
+// CHECK-SAME:      {exchanges = array<i64: 2, 10, 6, 2, 0, 1, 2, 1, 1, 3, 0, 0, 1, 1, 1, 3, 0>}
+// CHECK:         rt.collective exchange(%{{.*}}, %{{.*}}) group = [0, 1, 2] layout = [1, 5, 1, 3, 1, 5, 1, 5] purpose = "gradient"
+// CHECK-SAME:      {exchanges = array<i64: 1, 5, 0, 1, 0, 1, 2, 1, 0, 1, 2, 1, 5, 0, 0, 1, 0, 1, 2>, reduce = 1 : i32}
+func.func @exchange(%a: tensor<2x6xf32>, %b: tensor<5xf32>, %c: tensor<5xf32>)
+    -> (tensor<10x2xf32>, tensor<3xf32>, tensor<5xf32>) {
+  %0 = dist.exchange %a from [#dist.sharding<@m, [{"x", "y"}, {}]>] to [#dist.sharding<@m, [{}, {"y"}]>]
+      of [tensor<10x6xf32>] over @m {"x", "y"} purpose activation : (tensor<2x6xf32>) -> tensor<10x2xf32>
+  %1:2 = dist.exchange %b, %c from [#dist.sharding<@m, [{}], partial = max{"x"}>, #dist.sharding<@m, [{}], partial = max{"x"}>]
+      to [#dist.sharding<@m, [{"x"}]>, #dist.sharding<@m, [{}]>]
+      of [tensor<5xf32>, tensor<5xf32>] over @m {"x"} purpose gradient
+      : (tensor<5xf32>, tensor<5xf32>) -> (tensor<3xf32>, tensor<5xf32>)
+  return %0, %1#0, %1#1 : tensor<10x2xf32>, tensor<3xf32>, tensor<5xf32>
+}

@@ -188,6 +188,26 @@ func.func @sources(%x: tensor<4xf32>) {
 
 // -----
 
+// C5
+func.func @exchanges(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.collective' op describes 0 exchanges, expected 1}}
+  %0 = rt.collective exchange(%x) group = [0, 1, 2] layout = [1, 4, 1, 4] purpose = "activation"
+    : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// C5
+func.func @malformed(%x: tensor<4xf32>) {
+  // expected-error @below {{'rt.collective' op describes malformed exchanges, expected 1}}
+  %0 = rt.collective exchange(%x) group = [0, 1, 2] layout = [1, 4, 1, 4] purpose = "activation" {exchanges = array<i64: 1, 4, 1, 0, 1>}
+    : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
 // W1
 func.func @wait(%x: tensor<4xf32>) {
   %0:2 = rt.collective all_reduce(%x) group = [0, 1, 2] layout = [1, 4, 1, 0] purpose = "gradient"

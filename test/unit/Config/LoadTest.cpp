@@ -210,8 +210,7 @@ TEST(ConfigLoad, NotServedYet) {
         "parallel.recompute=full",
         "parallel.offload.optimizer=host",
         "target.kind=cuda",
-        "target.transport=nccl",
-        "target.cluster=cluster.toml"})
+        "target.transport=nccl"})
     EXPECT_CONTAINS(errorOf("", {set}), "not yet supported") << set;
   // The same keys at their defaults say nothing new.
   for (const char *set :

@@ -32,9 +32,9 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     mlir::MLIRContext context;
     registerAll(context);
     std::vector<std::string> remarks;
-    Lowered lowered = lowerModel(options->model, loaded.config, mesh,
-                                 Purpose::Train, context, /*readWeights=*/false,
-                                 &remarks, options->remarks);
+    Lowered lowered =
+        lowerModel(options->model, loaded.config, mesh, Purpose::Train, context,
+                   /*readWeights=*/false, &remarks, options->remarks);
     Diagnostics diagnostics(context);
     auto program =
         target::emitProgram(*lowered.module, lowered.backend.threads);
@@ -51,7 +51,8 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     if (mlir::failed(program) || mlir::failed(memory))
       diagnostics.fail(BadUsage);
     Explanation explanation =
-        explain(*program, *lowered.module, *memory, lowered.info.microbatches);
+        explain(*program, *lowered.module, *memory, lowered.info.microbatches,
+                clusterOf(loaded.config));
     if (lowered.info.batch)
       explanation.batch = lowered.info.batch;
     bookCollectives(explanation, train.precision, train.reduceDtype);

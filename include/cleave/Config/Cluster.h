@@ -1,0 +1,51 @@
+// What cluster.toml says about the machine: links between ranks by class, and
+// how fast a rank computes. docs/cluster.md describes the file.
+//
+// Plain C++: no TOML, no LLVM, no exceptions.
+
+#ifndef CLEAVE_CONFIG_CLUSTER_H
+#define CLEAVE_CONFIG_CLUSTER_H
+
+#include "cleave/Config/Load.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cleave {
+
+// A class of links. A rank that has n messages under way at once waits
+// latency + (n - 1) * message + bytes / bandwidth.
+struct LinkClass {
+  double latency = 10e-6;       // seconds until the first byte has arrived
+  double message = 0.2e-6;      // seconds for every further message
+  double bytesPerSecond = 10e9; // of one rank, sending and receiving
+  bool operator==(const LinkClass &) const = default;
+};
+
+struct Cluster {
+  // By name. The compiler gives a mesh axis the class "intra" where its groups
+  // stay on a node and "inter" where they leave it.
+  std::map<std::string, LinkClass> links = {
+      {"inter", {30e-6, 1e-6, 2.5e9}}, {"intra", {10e-6, 0.2e-6, 10e9}}};
+  int64_t ranksPerNode = 0; // 0: mesh.ranks_per_node decides
+  // Rate of matrix products of one rank, FLOP -> FLOP/s, ascending.
+  std::vector<std::pair<double, double>> matmul = {
+      {1e5, 2e9}, {1e7, 20e9}, {1e9, 50e9}};
+  double memoryBytesPerSecond = 10e9; // of local copies
+
+  // The class of that name, or "intra" where there is none.
+  const LinkClass &link(const std::string &name) const;
+  // Seconds of a matrix product, the rate interpolated on logarithms.
+  double matmulSeconds(double flops) const;
+};
+
+// Reads a file, or the text of one; `name` stands for it in messages. What the
+// file leaves out has its default.
+ConfigResult<Cluster> loadCluster(const std::string &path);
+ConfigResult<Cluster> loadClusterText(const std::string &text, const std::string &name);
+
+} // namespace cleave
+
+#endif // CLEAVE_CONFIG_CLUSTER_H

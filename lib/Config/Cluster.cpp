@@ -1,0 +1,211 @@
+// cluster.toml: links by class, ranks per node, the rate of matrix products.
+
+#include "cleave/Config/Cluster.h"
+
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <toml++/toml.h>
+
+using namespace cleave;
+
+const LinkClass &Cluster::link(const std::string &name) const {
+  static const LinkClass standard;
+  if (auto it = links.find(name); it != links.end())
+    return it->second;
+  auto it = links.find("intra");
+  return it != links.end() ? it->second : standard;
+}
+
+double Cluster::matmulSeconds(double flops) const {
+  if (flops <= 0 || matmul.empty())
+    return 0;
+  if (flops <= matmul.front().first)
+    return flops / matmul.front().second;
+  for (size_t i = 1; i < matmul.size(); ++i) {
+    auto [low, lowRate] = matmul[i - 1];
+    auto [high, highRate] = matmul[i];
+    if (flops > high)
+      continue;
+    double share = std::log(flops / low) / std::log(high / low);
+    return flops / (lowRate * std::pow(highRate / lowRate, share));
+  }
+  return flops / matmul.back().second;
+}
+
+namespace {
+
+// Reads one file; the first error ends it.
+class Reader {
+public:
+  explicit Reader(std::string name) : name(std::move(name)) {}
+
+  ConfigResult<Cluster> read(const toml::table &root) {
+    Cluster cluster;
+    for (auto &&[key, node] : root) {
+      std::string path(key.str());
+      if (path == "links")
+        links(node, cluster);
+      else if (path == "matmul")
+        matmul(node, cluster);
+      else if (path == "memory")
+        memory(node, cluster);
+      else if (path == "ranks_per_node")
+        ranksPerNode(node, cluster);
+      else
+        unknown(node, "", path, {"links", "matmul", "memory", "ranks_per_node"});
+    }
+    if (problem)
+      return ConfigError{*problem};
+    return cluster;
+  }
+
+private:
+  void fail(const toml::node &node, const std::string &message) {
+    if (!problem)
+      problem = name + ":" + std::to_string(node.source().begin.line) + ": " + message;
+  }
+
+  void unknown(const toml::node &node, const std::string &prefix, const std::string &key,
+               const std::vector<std::string> &known) {
+    std::string message = "unknown key " + prefix + key;
+    if (auto meant = nearest(key, known, /*anyDistance=*/true))
+      message += "; did you mean " + prefix + *meant + "?";
+    fail(node, message);
+  }
+
+  const toml::table *table(const toml::node &node, const std::string &path) {
+    const toml::table *found = node.as_table();
+    if (!found)
+      fail(node, path + " must be a table");
+    return found;
+  }
+
+  // A finite number above 0, or from 0 on.
+  std::optional<double> number(const toml::node &node, const std::string &path, bool zero) {
+    std::optional<double> value;
+    if (auto real = node.as_floating_point())
+      value = real->get();
+    else if (auto integer = node.as_integer())
+      value = double(integer->get());
+    if (!value || !std::isfinite(*value) || *value < 0 || (!zero && *value == 0)) {
+      std::ostringstream found;
+      if (value)
+        found << "found " << *value << "; ";
+      fail(node, path + ": " + found.str() + "expected a number " +
+                     (zero ? "of at least 0" : "above 0"));
+      return std::nullopt;
+    }
+    return value;
+  }
+
+  void links(const toml::node &node, Cluster &cluster) {
+    const toml::table *classes = table(node, "links");
+    if (!classes)
+      return;
+    for (auto &&[key, entry] : *classes) {
+      std::string path = "links." + std::string(key.str());
+      const toml::table *fields = table(entry, path);
+      if (!fields)
+        return;
+      LinkClass &link = cluster.links[std::string(key.str())];
+      for (auto &&[field, value] : *fields) {
+        std::string what(field.str()), where = path + "." + what;
+        if (what == "latency_us") {
+          if (auto read = number(value, where, true))
+            link.latency = *read * 1e-6;
+        } else if (what == "message_us") {
+          if (auto read = number(value, where, true))
+            link.message = *read * 1e-6;
+        } else if (what == "gbytes_per_s") {
+          if (auto read = number(value, where, false))
+            link.bytesPerSecond = *read * 1e9;
+        } else {
+          unknown(value, path + ".", what, {"latency_us", "message_us", "gbytes_per_s"});
+        }
+      }
+    }
+  }
+
+  std::vector<double> numbers(const toml::node &node, const std::string &path) {
+    std::vector<double> values;
+    const toml::array *list = node.as_array();
+    if (!list || list->empty()) {
+      fail(node, path + " must be a list of numbers");
+      return values;
+    }
+    for (const toml::node &entry : *list)
+      values.push_back(number(entry, path, false).value_or(1));
+    return values;
+  }
+
+  void matmul(const toml::node &node, Cluster &cluster) {
+    const toml::table *fields = table(node, "matmul");
+    if (!fields)
+      return;
+    std::vector<double> flops, rates;
+    for (auto &&[field, value] : *fields) {
+      std::string what(field.str());
+      if (what == "flops")
+        flops = numbers(value, "matmul.flops");
+      else if (what == "gflops_per_s")
+        rates = numbers(value, "matmul.gflops_per_s");
+      else
+        unknown(value, "matmul.", what, {"flops", "gflops_per_s"});
+    }
+    if (flops.size() != rates.size() || flops.empty())
+      return fail(node, "matmul: found " + std::to_string(flops.size()) + " flops and " +
+                            std::to_string(rates.size()) +
+                            " gflops_per_s; expected as many of both");
+    cluster.matmul.clear();
+    for (size_t i = 0; i < flops.size(); ++i) {
+      if (i && flops[i] <= flops[i - 1])
+        return fail(node, "matmul.flops must ascend");
+      cluster.matmul.emplace_back(flops[i], rates[i] * 1e9);
+    }
+  }
+
+  void memory(const toml::node &node, Cluster &cluster) {
+    const toml::table *fields = table(node, "memory");
+    if (!fields)
+      return;
+    for (auto &&[field, value] : *fields) {
+      std::string what(field.str());
+      if (what != "gbytes_per_s")
+        unknown(value, "memory.", what, {"gbytes_per_s"});
+      else if (auto read = number(value, "memory.gbytes_per_s", false))
+        cluster.memoryBytesPerSecond = *read * 1e9;
+    }
+  }
+
+  void ranksPerNode(const toml::node &node, Cluster &cluster) {
+    auto value = node.as_integer();
+    if (!value || value->get() < 0)
+      return fail(node, "ranks_per_node: expected an integer of at least 0");
+    cluster.ranksPerNode = value->get();
+  }
+
+  const std::string name;
+  std::optional<std::string> problem;
+};
+
+} // namespace
+
+ConfigResult<Cluster> cleave::loadClusterText(const std::string &text, const std::string &name) {
+  try {
+    return Reader(name).read(toml::parse(text));
+  } catch (const toml::parse_error &error) {
+    return ConfigError{name + ":" + std::to_string(error.source().begin.line) + ": " +
+                       std::string(error.description())};
+  }
+}
+
+ConfigResult<Cluster> cleave::loadCluster(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    return ConfigError{"cannot read the cluster file " + path +
+                       "; target.cluster names a file in TOML (docs/cluster.md)"};
+  return loadClusterText(text.str(), path);
+}

@@ -1,0 +1,156 @@
+//===- LinkModel.cpp - how long collectives take --------------------------===//
+
+#include "cleave/Cost/LinkModel.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::cost;
+using namespace cleave::dist;
+
+LinkModel::LinkModel(const MeshAxes &mesh, ArrayRef<std::string> links, const Cluster &cluster) {
+  for (unsigned axis = 0; axis < mesh.count(); ++axis) {
+    std::string name = "intra";
+    for (auto [index, known] : llvm::enumerate(mesh.mesh().getAxes()))
+      if (known.getName() == mesh.ref(axis).getName() && index < links.size())
+        name = links[index];
+    const LinkClass &link = cluster.link(name);
+    auto *at = llvm::find(classes, link);
+    classOf.push_back(at - classes.begin());
+    if (at == classes.end())
+      classes.push_back(link);
+    sizes.push_back(mesh.size(Axis(axis)));
+  }
+  finish();
+}
+
+LinkModel::LinkModel(const MeshAxes &mesh, const LinkClass &link) {
+  classes.push_back(link);
+  classOf.assign(mesh.count(), 0);
+  for (unsigned axis = 0; axis < mesh.count(); ++axis)
+    sizes.push_back(mesh.size(Axis(axis)));
+  finish();
+}
+
+LinkModel LinkModel::of(Operation *module, const MeshAxes &mesh, const Cluster &cluster) {
+  SmallVector<std::string> names;
+  module->walk([&](MeshOp op) {
+    if (std::optional<ArrayAttr> links = op.getLinks())
+      for (Attribute link : *links)
+        names.push_back(cast<StringAttr>(link).getValue().str());
+    return WalkResult::interrupt();
+  });
+  return LinkModel(mesh, names, cluster);
+}
+
+FailureOr<LinkModel> LinkModel::load(Operation *module, const MeshAxes &mesh,
+                                     const std::string &file) {
+  if (file.empty())
+    return of(module, mesh, Cluster());
+  ConfigResult<Cluster> cluster = loadCluster(file);
+  if (!cluster)
+    return module->emitError(cluster.error()), failure();
+  return of(module, mesh, *cluster);
+}
+
+void LinkModel::finish() {
+  SmallVector<unsigned> order(classes.size());
+  for (auto [index, at] : llvm::enumerate(order))
+    at = index;
+  llvm::stable_sort(order, [&](unsigned a, unsigned b) {
+    return classes[a].bytesPerSecond < classes[b].bytesPerSecond;
+  });
+  SmallVector<LinkClass> sorted;
+  SmallVector<unsigned> place(classes.size());
+  for (auto [index, at] : llvm::enumerate(order)) {
+    sorted.push_back(classes[at]);
+    place[at] = index;
+  }
+  classes = std::move(sorted);
+  for (unsigned &at : classOf)
+    at = place[at];
+  for (auto [index, link] : llvm::enumerate(classes)) {
+    double perByte = 1 / link.bytesPerSecond;
+    minLatency = index ? std::min(minLatency, link.latency) : link.latency;
+    minPerByte = index ? std::min(minPerByte, perByte) : perByte;
+  }
+}
+
+SmallVector<LinkModel::Level, 2> LinkModel::levels(AxisSet group) const {
+  SmallVector<Level, 2> levels;
+  for (auto [index, link] : llvm::enumerate(classes)) {
+    int64_t ranks = 1;
+    for (unsigned axis = 0; axis < classOf.size(); ++axis)
+      if (classOf[axis] == index && contains(group, axis))
+        ranks *= sizes[axis];
+    if (ranks > 1)
+      levels.push_back({&link, ranks});
+  }
+  return levels;
+}
+
+double LinkModel::allGather(AxisSet group, double bytes) const {
+  double seconds = 0, piece = bytes;
+  SmallVector<Level, 2> all = levels(group);
+  for (const Level &level : all)
+    piece /= level.ranks;
+  for (const Level &level : all) {
+    seconds += startOf(*level.link, level.ranks) +
+               (level.ranks - 1) * piece / level.link->bytesPerSecond;
+    piece *= level.ranks;
+  }
+  return seconds;
+}
+
+double LinkModel::startOf(const LinkClass &link, int64_t ranks) {
+  return std::min(llvm::Log2_64_Ceil(ranks) * link.latency,
+                  link.latency + (ranks - 2) * link.message);
+}
+
+double LinkModel::allReduce(AxisSet group, double bytes) const {
+  SmallVector<Level, 2> all = levels(group);
+  double twice = 2 * allGather(group, bytes);
+  if (all.size() != 1)
+    return twice;
+  const LinkClass &link = *all[0].link;
+  return std::min(twice, startOf(link, all[0].ranks) +
+                             (all[0].ranks - 1) * bytes / link.bytesPerSecond);
+}
+
+double LinkModel::allToAll(AxisSet group, double bytes) const {
+  int64_t ranks = 1;
+  for (const Level &level : levels(group))
+    ranks *= level.ranks;
+  return ranks == 1 ? 0 : messages(group, bytes * (ranks - 1) / ranks, ranks - 1);
+}
+
+double LinkModel::permute(AxisSet group, double bytes) const {
+  SmallVector<Level, 2> all = levels(group);
+  if (all.empty())
+    return 0;
+  return all[0].link->latency + bytes / all[0].link->bytesPerSecond;
+}
+
+double LinkModel::exchange(AxisSet group, double bytes, double peers) const {
+  SmallVector<Level, 2> all = levels(group);
+  if (all.empty() || (peers <= 0 && bytes <= 0))
+    return 0;
+  return all[0].link->latency + messages(group, bytes, peers);
+}
+
+double LinkModel::messages(AxisSet group, double bytes, double peers) const {
+  SmallVector<Level, 2> all = levels(group);
+  double seconds = all[0].link->latency + std::max(peers - 1, 0.0) * all[0].link->message;
+  int64_t ranks = 1;
+  for (const Level &level : all)
+    ranks *= level.ranks;
+  // Peers that agree on the slower levels and differ on this one.
+  int64_t within = ranks;
+  for (const Level &level : all) {
+    within /= level.ranks;
+    double share = double(level.ranks - 1) * within / (ranks - 1);
+    seconds += bytes * share / level.link->bytesPerSecond;
+  }
+  return seconds;
+}

@@ -1,0 +1,220 @@
+//===- PlainReshard.cpp - a reshard without a search ----------------------===//
+//
+// Sums first (a reduce-scatter where the target is split), then slices that cost
+// nothing, exchanges of dimensions, gathers, and last the slices that had to
+// wait. What the search starts from: where nothing else is better, this is what
+// everybody expects.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReshardCost.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+namespace {
+
+class Planner {
+public:
+  Planner(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from, const Layout &to)
+      : mesh(mesh), shape(shape), at(from), to(to) {}
+
+  SmallVector<Move> run() {
+    reducePartial();
+    keepFirst();
+    if (at == to)
+      return moves;
+    if (tryPermute())
+      return moves;
+    sliceFree();
+    exchange();
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      gather(dim);
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      slice(dim);
+    return moves;
+  }
+
+private:
+  bool nests(int64_t dim, ArrayRef<Axis> major, ArrayRef<Axis> minor) const {
+    return mesh.nests(shape[dim], major, minor);
+  }
+
+  static size_t commonPrefix(ArrayRef<Axis> a, ArrayRef<Axis> b) {
+    size_t i = 0;
+    while (i < a.size() && i < b.size() && a[i] == b[i])
+      ++i;
+    return i;
+  }
+
+  void add(Move move) {
+    move.after = at;
+    moves.push_back(std::move(move));
+  }
+
+  /// Sums over axes that the target is not partial over. Where the target
+  /// splits a dimension by them next, a scatter does half of the work.
+  void reducePartial() {
+    AxisSet away = at.partial & ~to.partial;
+    if (at.partial && to.partial && at.kind != to.kind)
+      away = at.partial;
+    if (!away)
+      return;
+    ReduceKind kind = at.kind;
+    for (size_t dim = 0; dim < shape.size(); ++dim) {
+      const Axes &have = at.dims[dim], &want = to.dims[dim];
+      if (commonPrefix(have, want) != have.size())
+        continue;
+      Axes axes;
+      for (size_t i = have.size(); i < want.size() && contains(away, want[i]); ++i)
+        axes.push_back(want[i]);
+      if (axes.empty() || !nests(dim, have, axes))
+        continue;
+      away &= ~setOf(axes);
+      at.partial &= ~setOf(axes);
+      llvm::append_range(at.dims[dim], axes);
+      add({Move::ReduceScatter, int64_t(dim), 0, axes, kind, {}});
+    }
+    if (away) {
+      at.partial &= ~away;
+      add({Move::AllReduce, 0, 0, listOf(away), kind, {}});
+    }
+    if (!at.partial)
+      at.kind = ReduceKind::Sum;
+  }
+
+  /// A value that all ranks hold becomes addends of it.
+  void keepFirst() {
+    AxisSet more = to.partial & ~at.partial;
+    // Axes that split the value now are gathered first.
+    more &= ~at.split();
+    if (!more)
+      return;
+    at.partial |= more;
+    at.kind = to.kind;
+    // What all ranks hold is a candidate of the maximum on each of them.
+    if (to.kind != ReduceKind::Sum)
+      return;
+    add({Move::KeepFirst, 0, 0, listOf(more), ReduceKind::Sum, {}});
+  }
+
+  /// The same axes in other places, tiles of the same shape: every rank's tile
+  /// lies whole on some other rank.
+  bool tryPermute() {
+    if (at.partial != to.partial || at.split() != to.split())
+      return false;
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      if (mesh.size(at.dims[dim]) != mesh.size(to.dims[dim]))
+        return false;
+    // Dimensions that stay as they are take no part.
+    AxisSet moved = 0;
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      if (at.dims[dim] != to.dims[dim])
+        moved |= setOf(at.dims[dim]);
+    Axes axes = listOf(moved);
+    at = to;
+    add({Move::Permute, 0, 0, axes, ReduceKind::Sum, {}});
+    return true;
+  }
+
+  /// Splits by axes that nothing uses yet: later moves carry less.
+  void sliceFree() {
+    for (size_t dim = 0; dim < shape.size(); ++dim) {
+      Axes &have = at.dims[dim];
+      const Axes &want = to.dims[dim];
+      if (commonPrefix(have, want) != have.size())
+        continue;
+      Axes axes;
+      for (size_t i = have.size(); i < want.size() && !contains(at.used(), want[i]); ++i)
+        axes.push_back(want[i]);
+      if (axes.empty() || !nests(dim, have, axes))
+        continue;
+      llvm::append_range(have, axes);
+      add({Move::Slice, int64_t(dim), 0, axes, ReduceKind::Sum, {}});
+    }
+  }
+
+  /// Moves trailing axes from one dimension to another.
+  void exchange() {
+    for (bool again = true; again;) {
+      again = false;
+      for (size_t i = 0; i < shape.size() && !again; ++i) {
+        size_t keep = commonPrefix(at.dims[i], to.dims[i]);
+        for (size_t first = keep; first < at.dims[i].size() && !again; ++first) {
+          Axes axes(at.dims[i].begin() + first, at.dims[i].end());
+          ArrayRef<Axis> major = ArrayRef<Axis>(at.dims[i]).take_front(first);
+          for (size_t j = 0; j < shape.size() && !again; ++j) {
+            const Axes &have = at.dims[j], &want = to.dims[j];
+            if (i == j || commonPrefix(have, want) != have.size() ||
+                want.size() < have.size() + axes.size() ||
+                !std::equal(axes.begin(), axes.end(), want.begin() + have.size()))
+              continue;
+            if (!nests(i, major, axes) || !nests(j, have, axes))
+              continue;
+            at.dims[i].truncate(first);
+            llvm::append_range(at.dims[j], axes);
+            add({Move::AllToAll, int64_t(j), int64_t(i), axes, ReduceKind::Sum, {}});
+            again = true;
+          }
+        }
+      }
+    }
+  }
+
+  void gather(size_t dim) {
+    Axes &have = at.dims[dim];
+    size_t keep = commonPrefix(have, to.dims[dim]);
+    // A split that goes on where tiles do not nest starts over.
+    if (keep == have.size() &&
+        (keep == to.dims[dim].size() ||
+         nests(dim, have, ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))
+      return;
+    while (keep > 0 &&
+           !(nests(dim, ArrayRef<Axis>(have).take_front(keep),
+                   ArrayRef<Axis>(have).drop_front(keep)) &&
+             nests(dim, ArrayRef<Axis>(have).take_front(keep),
+                   ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))
+      --keep;
+    if (keep == have.size())
+      return;
+    Axes axes(have.begin() + keep, have.end());
+    have.truncate(keep);
+    add({Move::AllGather, int64_t(dim), 0, axes, ReduceKind::Sum, {}});
+  }
+
+  void slice(size_t dim) {
+    Axes &have = at.dims[dim];
+    if (have == to.dims[dim])
+      return;
+    Axes axes(to.dims[dim].begin() + have.size(), to.dims[dim].end());
+    have = to.dims[dim];
+    add({Move::Slice, int64_t(dim), 0, axes, ReduceKind::Sum, {}});
+  }
+
+  const MeshAxes &mesh;
+  ArrayRef<int64_t> shape;
+  Layout at;
+  const Layout &to;
+  SmallVector<Move> moves;
+};
+
+} // namespace
+
+SmallVector<Move> cleave::partition::planPlainly(const MeshAxes &mesh, ArrayRef<int64_t> shape,
+                                                 const Layout &from, const Layout &to) {
+  if (from == to)
+    return {};
+  // Addends over an axis that splits the value now: gather first.
+  if (AxisSet clash = to.partial & from.split()) {
+    Layout middle = from;
+    for (Axes &axes : middle.dims)
+      llvm::erase_if(axes, [&](Axis axis) { return contains(clash, axis); });
+    SmallVector<Move> moves = planPlainly(mesh, shape, from, middle);
+    llvm::append_range(moves, planPlainly(mesh, shape, middle, to));
+    return moves;
+  }
+  return Planner(mesh, shape, from, to).run();
+}
+

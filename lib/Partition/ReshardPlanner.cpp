@@ -1,0 +1,507 @@
+//===- ReshardPlanner.cpp - a search over layouts -------------------------===//
+
+#include "ReshardCost.h"
+#include <queue>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+namespace {
+
+/// What a rank receives on average counts a little, too: of plans that take
+/// equally long the one is better that moves less.
+constexpr double kMeanWeight = 0.1;
+/// A plan this close to the lower bound is not searched further for.
+constexpr double kSlack = 0.01;
+/// A plan must be better by this much to replace one that was found before.
+constexpr double kGain = 0.002;
+
+void appendKey(std::string &key, const Layout &layout) {
+  for (const Axes &axes : layout.dims) {
+    key.append(axes.begin(), axes.end());
+    key.push_back(char(0x7f));
+  }
+  key.append(reinterpret_cast<const char *>(&layout.partial), sizeof(layout.partial));
+  key.push_back(layout.partial ? char(layout.kind) : 0);
+}
+
+class Search {
+public:
+  Search(const MeshAxes &mesh, const cost::LinkModel &model, const ReshardOptions &options,
+         ArrayRef<int64_t> shape, int64_t elementBytes, const Layout &from, const Layout &to,
+         AxisSet kept, bool summing)
+      : mesh(mesh), model(model), options(options), shape(shape), elementBytes(elementBytes),
+        from(from), to(to), kept(kept), summing(summing) {
+    added = to.partial & ~kept;
+    limit = std::max(elements(from), elements(to));
+    bool whole = from.split() == 0 || to.split() == 0;
+    mayReplicate = whole || options.largerTiles;
+    makeGoals();
+  }
+
+  SmallVector<Move> run() {
+    consider(planPlainly(mesh, shape, from, to));
+    for (const Layout &goal : goals) {
+      SmallVector<Move> moves;
+      if (from != goal)
+        moves.push_back(exchange(from, goal));
+      finish(goal, moves);
+      consider(moves);
+    }
+    if (!found || bestCost > bound(from) * (1 + kSlack))
+      visitAll();
+    return best;
+  }
+
+  double bestFound() const { return bestCost; }
+
+  double cost(ArrayRef<Move> moves) const {
+    double total = 0;
+    Layout at = from;
+    for (const Move &move : moves) {
+      total += cost(at, move);
+      at = move.after;
+    }
+    return total;
+  }
+
+private:
+  struct Node {
+    Layout layout;
+    double cost = 0;
+    int parent = -1;
+    unsigned collectives = 0, depth = 0;
+    Move move;
+  };
+
+  double elements(const Layout &layout) const {
+    double count = 1;
+    for (int64_t extent : mesh.tile(layout, shape))
+      count *= extent;
+    return count;
+  }
+
+  double cost(const Layout &at, const Move &move) const {
+    MoveCost cost = costOf(mesh, model, shape, elementBytes, at, move);
+    return cost.seconds + kMeanWeight * cost.received * elementBytes * model.leastSecondsPerByte();
+  }
+
+  /// The axes over which the layout has addends that the target has not, or has
+  /// of another kind.
+  AxisSet unreduced(const Layout &at) const {
+    AxisSet away = to.partial && at.kind == to.kind ? at.partial & ~to.partial : at.partial & ~kept;
+    return summing && at.kind == from.kind ? away | (at.partial & from.partial) : away;
+  }
+
+  /// Where the search may go: tiles no larger than asked for.
+  bool isAllowed(const Layout &layout) const {
+    if (!mayReplicate && layout.split() == 0)
+      return false;
+    return options.largerTiles || elements(layout) <= limit;
+  }
+
+  bool isUneven(const Layout &layout) const {
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      if (shape[dim] % mesh.size(layout.dims[dim]) != 0)
+        return true;
+    return false;
+  }
+
+  Move exchange(const Layout &at, const Layout &target) const {
+    return {Move::Exchange, 0, 0, listOf(mesh.exchangeAxes(shape, at, target)), at.kind, target};
+  }
+
+  bool nests(int64_t dim, ArrayRef<Axis> major, ArrayRef<Axis> minor) const {
+    return mesh.nests(shape[dim], major, minor);
+  }
+
+  /// Layouts that are the target but for addends that cost nothing to make: all
+  /// but the first rank drop theirs, or tiles become addends.
+  void makeGoals() {
+    Layout goal = to;
+    goal.partial = kept;
+    if (!kept)
+      goal.kind = ReduceKind::Sum;
+    goals.push_back(goal);
+    if (!added || to.kind != ReduceKind::Sum)
+      return;
+    for (size_t dim = 0; dim < shape.size(); ++dim) {
+      Axes order = inOrder(added, from.dims[dim]);
+      if (!goal.dims[dim].empty())
+        continue;
+      goals.push_back(goal);
+      llvm::append_range(goals.back().dims[dim], order);
+    }
+  }
+
+  /// The axes of the set, those that `like` lists first and in its order.
+  static Axes inOrder(AxisSet set, ArrayRef<Axis> like) {
+    Axes order;
+    for (Axis axis : like)
+      if (contains(set, axis))
+        order.push_back(axis);
+    llvm::append_range(order, listOf(set & ~setOf(order)));
+    return order;
+  }
+
+  /// The free moves from a goal to the target.
+  void finish(const Layout &goal, SmallVector<Move> &moves) const {
+    if (goal == to)
+      return;
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      if (size_t more = goal.dims[dim].size() - to.dims[dim].size()) {
+        ArrayRef<Axis> axes = goal.dims[dim];
+        moves.push_back({Move::Embed, int64_t(dim), 0, Axes(axes.take_back(more)), to.kind, to});
+        return;
+      }
+    moves.push_back({Move::KeepFirst, 0, 0, listOf(added), to.kind, to});
+  }
+
+  void consider(ArrayRef<Move> moves) {
+    if (moves.empty() ? from != to : moves.back().after != to)
+      return;
+    for (const Move &move : moves)
+      if (move.after != to && !isAllowed(move.after))
+        return;
+    double total = cost(moves);
+    if (!found || total < bestCost * (1 - kGain)) {
+      best.assign(moves.begin(), moves.end());
+      bestCost = total;
+      found = true;
+    }
+  }
+
+  /// A lower bound of what remains: what a rank must receive, over the fastest
+  /// links. Of addends every element takes the others, and a copy for every
+  /// other rank that is to hold it.
+  double bound(const Layout &at) const {
+    double most = 0, mean = 0;
+    if (at == to)
+      return 0;
+    if (AxisSet reduce = unreduced(at)) {
+      double tiles = 1;
+      for (const Axes &axes : to.dims)
+        tiles *= mesh.size(axes);
+      double ranks = 1;
+      for (unsigned axis = 0; axis < mesh.count(); ++axis)
+        ranks *= mesh.size(Axis(axis));
+      double groups = mesh.size(kept), holders = ranks / groups / tiles / mesh.size(added);
+      double whole = 1;
+      for (int64_t extent : shape)
+        whole *= extent;
+      most = mean = std::max(0.0, whole * groups * (mesh.size(reduce) + holders - 2) / ranks);
+    } else if (at.partial == to.partial) {
+      ExchangeEstimate left = estimateExchange(mesh, shape, at, to);
+      most = left.mostReceived;
+      mean = left.received;
+    } else if (at.partial == kept) {
+      bool first = true;
+      for (const Layout &goal : goals) {
+        ExchangeEstimate left = estimateExchange(mesh, shape, at, goal);
+        most = first ? left.mostReceived : std::min(most, left.mostReceived);
+        mean = first ? left.received : std::min(mean, left.received);
+        first = false;
+      }
+    }
+    if (most <= 0)
+      return 0;
+    return model.leastLatency() +
+           elementBytes * model.leastSecondsPerByte() * (most + kMeanWeight * mean);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Search
+  //===--------------------------------------------------------------------===//
+
+  void visitAll() {
+    Node start;
+    start.layout = from;
+    push(std::move(start));
+    for (unsigned visits = 0; !open.empty() && visits < options.maxVisits;) {
+      Entry entry = open.top();
+      open.pop();
+      if (entry.bound >= bestCost * (1 - kGain))
+        return;
+      Node node = nodes[entry.node];
+      if (reached.lookup(keyOf(node.layout)) != entry.node)
+        continue;
+      ++visits;
+      if (node.layout == to) {
+        best = pathTo(entry.node);
+        bestCost = node.cost;
+        found = true;
+        continue;
+      }
+      expand(node, entry.node);
+    }
+  }
+
+  static std::string keyOf(const Layout &layout) {
+    std::string key;
+    appendKey(key, layout);
+    return key;
+  }
+
+  SmallVector<Move> pathTo(int node) const {
+    SmallVector<Move> moves;
+    for (; nodes[node].parent >= 0; node = nodes[node].parent)
+      moves.push_back(nodes[node].move);
+    std::reverse(moves.begin(), moves.end());
+    return moves;
+  }
+
+  void push(Node node) {
+    auto [at, isNew] = reached.try_emplace(keyOf(node.layout), int(nodes.size()));
+    if (!isNew) {
+      const Node &other = nodes[at->second];
+      if (node.cost > other.cost || (node.cost == other.cost && node.depth >= other.depth))
+        return;
+    }
+    double least = node.cost + bound(node.layout);
+    if (found && least >= bestCost * (1 - kGain)) {
+      if (isNew)
+        reached.erase(at);
+      return;
+    }
+    at->second = nodes.size();
+    open.push({least, node.depth, int(nodes.size())});
+    nodes.push_back(std::move(node));
+  }
+
+  void step(const Node &node, int index, Move move) {
+    bool free = move.kind == Move::Slice || move.kind == Move::KeepFirst ||
+                move.kind == Move::Embed;
+    if (!free && (node.collectives >= options.maxCollectives || move.axes.empty()))
+      return;
+    if (move.after != to && !isAllowed(move.after))
+      return;
+    Node next;
+    next.cost = node.cost + cost(node.layout, move);
+    if (found && next.cost >= bestCost * (1 - kGain))
+      return;
+    next.layout = move.after;
+    next.parent = index;
+    next.collectives = node.collectives + !free;
+    next.depth = node.depth + 1;
+    next.move = std::move(move);
+    push(std::move(next));
+  }
+
+  /// Lists of the axes of a set by which a dimension may be split further.
+  SmallVector<Axes> lists(AxisSet set, ArrayRef<Axis> have, const Axes &want,
+                          ArrayRef<Axis> like) const {
+    SmallVector<Axes> all;
+    auto add = [&](Axes axes) {
+      if (!axes.empty() && !llvm::is_contained(all, axes))
+        all.push_back(std::move(axes));
+    };
+    // As the target goes on.
+    if (have.size() < want.size() && ArrayRef<Axis>(want).take_front(have.size()) == have) {
+      Axes axes;
+      for (size_t i = have.size(); i < want.size() && contains(set, want[i]); ++i) {
+        axes.push_back(want[i]);
+        add(axes);
+      }
+    }
+    add(inOrder(set, like));
+    add(listOf(set & (from.used() | to.used())));
+    for (Axis axis : listOf(set))
+      add({axis});
+    return all;
+  }
+
+  void expand(const Node &node, int index) {
+    const Layout at = node.layout;
+    AxisSet unused = everyAxis() & ~at.used(), left = unreduced(at);
+    // Copies are addends, all but the first of which are dropped, or candidates
+    // of a maximum as they are.
+    if (AxisSet more = added & unused; more && !left) {
+      Layout after = at;
+      after.partial |= more;
+      after.kind = to.kind;
+      step(node, index, {Move::KeepFirst, 0, 0, listOf(more), to.kind, after});
+    }
+    if (!at.partial || at.kind == ReduceKind::Sum)
+      embed(at, node, index);
+    if (left)
+      reduce(at, left, node, index);
+    gather(at, node, index);
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      for (const Axes &axes : lists(unused, at.dims[dim], to.dims[dim], from.dims[dim])) {
+        if (!nests(dim, at.dims[dim], axes))
+          continue;
+        Layout after = at;
+        llvm::append_range(after.dims[dim], axes);
+        step(node, index, {Move::Slice, int64_t(dim), 0, axes, ReduceKind::Sum, after});
+      }
+    exchanges(at, node, index);
+  }
+
+  AxisSet everyAxis() const {
+    return mesh.count() == 64 ? ~AxisSet(0) : (AxisSet(1) << mesh.count()) - 1;
+  }
+
+  /// Sums of addends that the target does not have.
+  void reduce(const Layout &at, AxisSet away, const Node &node, int index) {
+    auto reduced = [&](AxisSet set) {
+      Layout after = at;
+      after.partial &= ~set;
+      if (!after.partial)
+        after.kind = ReduceKind::Sum;
+      return after;
+    };
+    step(node, index, {Move::AllReduce, 0, 0, listOf(away), at.kind, reduced(away)});
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      for (const Axes &axes : lists(away, at.dims[dim], to.dims[dim], {})) {
+        Layout after = reduced(setOf(axes));
+        llvm::append_range(after.dims[dim], axes);
+        // Without padding, and where tiles do not nest.
+        if (isUneven(at) || isUneven(after))
+          step(node, index, exchange(at, after));
+        if (!nests(dim, at.dims[dim], axes))
+          continue;
+        step(node, index, {Move::ReduceScatter, int64_t(dim), 0, axes, at.kind, after});
+      }
+  }
+
+  /// Trailing axes of a dimension leave it, for another dimension or for none.
+  void gather(const Layout &at, const Node &node, int index) {
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      for (size_t keep = 0; keep < at.dims[dim].size(); ++keep) {
+        ArrayRef<Axis> major = ArrayRef<Axis>(at.dims[dim]).take_front(keep);
+        Axes axes(at.dims[dim].begin() + keep, at.dims[dim].end());
+        Layout after = at;
+        after.dims[dim].truncate(keep);
+        if (isUneven(at) || isUneven(after))
+          step(node, index, exchange(at, after));
+        if (!nests(dim, major, axes))
+          continue;
+        step(node, index, {Move::AllGather, int64_t(dim), 0, axes, ReduceKind::Sum, after});
+        for (size_t other = 0; other < shape.size(); ++other) {
+          if (other == dim || !nests(other, at.dims[other], axes))
+            continue;
+          Layout moved = after;
+          llvm::append_range(moved.dims[other], axes);
+          step(node, index,
+               {Move::AllToAll, int64_t(other), int64_t(dim), axes, ReduceKind::Sum, moved});
+        }
+      }
+  }
+
+  /// Tiles of a dimension become addends of all of it. (Of a dimension that stays
+  /// split nothing could prove it.)
+  void embed(const Layout &at, const Node &node, int index) {
+    for (size_t dim = 0; dim < shape.size(); ++dim) {
+      if (at.dims[dim].empty())
+        continue;
+      Layout after = at;
+      Axes axes = std::exchange(after.dims[dim], {});
+      after.partial |= setOf(axes);
+      after.kind = ReduceKind::Sum;
+      step(node, index, {Move::Embed, int64_t(dim), 0, axes, ReduceKind::Sum, after});
+    }
+  }
+
+  /// To where nothing remains but a gather, or nothing at all.
+  void exchanges(const Layout &at, const Node &node, int index) {
+    // What the target is partial over stays so.
+    if (at.partial & added && !unreduced(at)) {
+      if ((at.partial & to.partial) == to.partial && at.kind == to.kind && at != to)
+        step(node, index, exchange(at, to));
+      return;
+    }
+    for (const Layout &goal : goals) {
+      if (at == goal)
+        continue;
+      step(node, index, exchange(at, goal));
+      AxisSet unused = everyAxis() & ~goal.used();
+      for (size_t dim = 0; dim < shape.size(); ++dim)
+        for (const Axes &axes : lists(unused, goal.dims[dim], {}, from.dims[dim])) {
+          if (!nests(dim, goal.dims[dim], axes))
+            continue;
+          Layout after = goal;
+          llvm::append_range(after.dims[dim], axes);
+          if (after != at)
+            step(node, index, exchange(at, after));
+        }
+    }
+  }
+
+  struct Entry {
+    double bound;
+    unsigned depth;
+    int node;
+    bool operator<(const Entry &other) const { // the largest is taken first
+      return std::tie(bound, depth, node) > std::tie(other.bound, other.depth, other.node);
+    }
+  };
+
+  const MeshAxes &mesh;
+  const cost::LinkModel &model;
+  const ReshardOptions &options;
+  ArrayRef<int64_t> shape;
+  int64_t elementBytes;
+  const Layout &from, &to;
+  /// Partial axes that stay, and those that the target has besides.
+  AxisSet kept, added = 0;
+  /// Addends that the target wants, too, are summed on the way.
+  bool summing;
+  double limit = 0;
+  bool mayReplicate = true;
+  SmallVector<Layout> goals;
+
+  std::vector<Node> nodes;
+  llvm::StringMap<int> reached;
+  std::priority_queue<Entry> open;
+  SmallVector<Move> best;
+  double bestCost = 0;
+  bool found = false;
+};
+
+} // namespace
+
+ReshardPlanner::ReshardPlanner(const MeshAxes &mesh, cost::LinkModel model, ReshardOptions options)
+    : mesh(mesh), model(std::move(model)), options(options) {}
+
+ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementBytes,
+                                    const Layout &from, const Layout &to) {
+  if (from == to)
+    return {};
+  std::string key(reinterpret_cast<const char *>(shape.data()), shape.size() * sizeof(int64_t));
+  key.push_back(char(elementBytes));
+  appendKey(key, from);
+  appendKey(key, to);
+  auto [at, isNew] = known.try_emplace(key);
+  if (!isNew)
+    return at->second;
+  AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
+  Search search(mesh, model, options, shape, elementBytes, from, to, common, false);
+  at->second = search.run();
+  if (common) {
+    // Addends that the target wants, too, may yet be cheaper to sum on the way.
+    Search summed(mesh, model, options, shape, elementBytes, from, to, 0, true);
+    SmallVector<Move> moves = summed.run();
+    if (summed.bestFound() < search.bestFound() * (1 - kGain))
+      at->second = std::move(moves);
+  }
+  return at->second;
+}
+
+double ReshardPlanner::seconds(ArrayRef<int64_t> shape, int64_t elementBytes, const Layout &from,
+                               ArrayRef<Move> moves) const {
+  double total = 0;
+  Layout at = from;
+  for (const Move &move : moves) {
+    total += costOf(mesh, model, shape, elementBytes, at, move).seconds;
+    at = move.after;
+  }
+  return total;
+}
+
+SmallVector<Move> cleave::partition::planReshard(const MeshAxes &mesh, ArrayRef<int64_t> shape,
+                                                 const Layout &from, const Layout &to) {
+  ReshardPlanner planner(mesh, cost::LinkModel(mesh, LinkClass()));
+  return SmallVector<Move>(planner.plan(shape, 4, from, to));
+}

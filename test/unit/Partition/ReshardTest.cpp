@@ -1,0 +1,579 @@
+// The reshard planner: every plan is executed on numbers, its traffic is
+// compared with the least that must be received, its modelled time with the
+// best of all plans of up to three moves.
+//
+// By default a slice of the cases runs. CLEAVE_RESHARD=full runs all pairs on
+// meshes of up to 8 ranks and 20,000 sampled ones on meshes of up to 64; the
+// table that it prints is the one in docs/reshard.md.
+
+#include "Context.h"
+#include "ReshardSimulator.h"
+
+#include "../../../lib/Partition/ReshardCost.h"
+#include "gtest/gtest.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+using namespace cleave::test;
+
+namespace {
+
+bool isFull() {
+  const char *mode = std::getenv("CLEAVE_RESHARD");
+  return mode && StringRef(mode) == "full";
+}
+
+MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
+  SmallVector<MeshAxisAttr> axes;
+  for (auto [index, size] : llvm::enumerate(sizes))
+    axes.push_back(MeshAxisAttr::get(
+        &context, StringAttr::get(&context, std::string(1, char('a' + index))), size));
+  return MeshAxes(FlatSymbolRefAttr::get(&context, "m"), MeshAttr::get(&context, axes));
+}
+
+/// All layouts of a tensor of `rank` dimensions.
+std::vector<Layout> layoutsOf(unsigned axes, unsigned rank) {
+  std::vector<Layout> all;
+  Layout layout(rank);
+  // Axis lists grow at any place, so that every order is made once.
+  auto visit = [&](auto &&self, unsigned axis) -> void {
+    if (axis == axes) {
+      all.push_back(layout);
+      return;
+    }
+    self(self, axis + 1);
+    layout.partial |= AxisSet(1) << axis;
+    self(self, axis + 1);
+    layout.partial &= ~(AxisSet(1) << axis);
+    for (Axes &dim : layout.dims)
+      for (size_t place = 0; place <= dim.size(); ++place) {
+        dim.insert(dim.begin() + place, axis);
+        self(self, axis + 1);
+        dim.erase(dim.begin() + place);
+      }
+  };
+  visit(visit, 0);
+  return all;
+}
+
+/// The pair with its axes (of equal size) and dimensions renamed in the way that
+/// spells it first.
+std::string canonical(ArrayRef<int64_t> sizes, const Layout &from, const Layout &to) {
+  std::vector<unsigned> axes(sizes.size()), dims(from.dims.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  std::string best;
+  do {
+    bool same = true;
+    for (size_t i = 0; i < axes.size(); ++i)
+      same &= sizes[axes[i]] == sizes[i];
+    if (!same)
+      continue;
+    std::iota(dims.begin(), dims.end(), 0);
+    do {
+      std::string text;
+      for (const Layout *layout : {&from, &to}) {
+        for (unsigned dim : dims) {
+          for (Axis axis : layout->dims[dim])
+            text += char('a' + axes[axis]);
+          text += '|';
+        }
+        AxisSet partial = 0;
+        for (Axis axis : listOf(layout->partial))
+          partial |= AxisSet(1) << axes[axis];
+        text += std::to_string(partial) + ';';
+      }
+      if (best.empty() || text < best)
+        best = text;
+    } while (std::next_permutation(dims.begin(), dims.end()));
+  } while (std::next_permutation(axes.begin(), axes.end()));
+  return best;
+}
+
+int64_t product(ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t extent : shape)
+    count *= extent;
+  return count;
+}
+
+/// Elements that all ranks together must receive. Without addends: target tiles
+/// less what their ranks hold. With p addends and h ranks that are to hold an
+/// element: p - 1 to add them, h - 1 copies, and one more where nobody has an
+/// addend and is to hold the element. What stays partial is several such
+/// problems, or one: the cheaper.
+double receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from,
+                    const Layout &to) {
+  if (from == to)
+    return 0;
+  int64_t ranks = mesh.mesh().getNumRanks(), targets = 1;
+  for (const Axes &axes : to.dims)
+    targets *= mesh.size(axes);
+  double best = -1;
+  AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
+  for (AxisSet kept = common;; kept = (kept - 1) & common) {
+    AxisSet reduced = from.partial & ~kept, added = to.partial & ~kept;
+    double groups = mesh.size(kept), addends = mesh.size(reduced);
+    double holders = double(ranks) / groups / targets / mesh.size(added);
+    // Where a rank's source and target tile meet, each such pair once.
+    Layout source = from.reduced(), target = to.reduced();
+    std::map<std::vector<int64_t>, double> met; // by source and target tile
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      SmallVector<int64_t> at = rankCoordinates(mesh.mesh(), rank);
+      std::vector<int64_t> key;
+      double overlap = 1;
+      for (auto [dim, extent] : llvm::enumerate(shape)) {
+        int64_t i = 0, j = 0;
+        for (Axis axis : source.dims[dim])
+          i = i * mesh.size(axis) + at[axis];
+        for (Axis axis : target.dims[dim])
+          j = j * mesh.size(axis) + at[axis];
+        int64_t a = tileSize(extent, mesh.size(source.dims[dim]));
+        int64_t b = tileSize(extent, mesh.size(target.dims[dim]));
+        overlap *= std::max<int64_t>(
+            0, std::min({(i + 1) * a, (j + 1) * b, extent}) - std::max(i * a, j * b));
+        key.push_back(i);
+        key.push_back(j);
+      }
+      if (overlap > 0)
+        met[key] = overlap;
+    }
+    double together = 0;
+    for (auto &[key, overlap] : met)
+      together += overlap;
+    double whole = product(shape), total;
+    if (addends > 1) {
+      total = groups * (whole * (addends + holders - 2) + whole - together);
+    } else {
+      // A copy of the target, given by what is not added, has what any of its
+      // ranks has.
+      std::map<std::vector<int64_t>, double> copies;
+      std::set<std::vector<int64_t>> counted;
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        SmallVector<int64_t> at = rankCoordinates(mesh.mesh(), rank);
+        std::vector<int64_t> key, copy, tileOfSource;
+        double size = 1;
+        for (unsigned axis = 0; axis < mesh.count(); ++axis)
+          if (!contains(added, axis))
+            copy.push_back(at[axis]);
+        for (auto [dim, extent] : llvm::enumerate(shape))
+          for (const Layout *layout : {&source, &target}) {
+            int64_t i = 0;
+            for (Axis axis : layout->dims[dim])
+              i = i * mesh.size(axis) + at[axis];
+            key.push_back(i);
+            if (layout == &source)
+              tileOfSource.push_back(i);
+            else
+              size *= validExtent(extent, mesh.size(layout->dims[dim]), i);
+          }
+        copies.try_emplace(copy, size);
+        tileOfSource.insert(tileOfSource.end(), copy.begin(), copy.end());
+        if (auto it = met.find(key); it != met.end() && counted.insert(tileOfSource).second)
+          copies[copy] -= it->second;
+      }
+      total = 0;
+      for (auto &[copy, missing] : copies)
+        total += missing;
+    }
+    best = best < 0 ? total : std::min(best, total);
+    if (!kept)
+      break;
+  }
+  return best;
+}
+
+//===----------------------------------------------------------------------===//
+// All plans of up to three moves
+//===----------------------------------------------------------------------===//
+
+/// The time of one move between any two layouts; infinite where there is none.
+class Exhaustive {
+public:
+  Exhaustive(const MeshAxes &mesh, const cost::LinkModel &model, ArrayRef<int64_t> shape,
+             const std::vector<Layout> &layouts)
+      : mesh(mesh), model(model), shape(shape), layouts(layouts), count(layouts.size()),
+        seconds(count * count, INFINITY) {
+    for (size_t i = 0; i < count; ++i) {
+      tile.push_back(product(mesh.tile(layouts[i], shape)));
+      for (size_t j = 0; j < count; ++j)
+        seconds[i * count + j] = i == j ? 0 : between(layouts[i], layouts[j]);
+    }
+  }
+
+  double best(size_t from, size_t to) const {
+    double limit = std::max(tile[from], tile[to]), least = INFINITY;
+    bool whole = !layouts[from].split() || !layouts[to].split();
+    auto allowed = [&](size_t i) {
+      return i == from || i == to || (tile[i] <= limit && (whole || layouts[i].split()));
+    };
+    for (size_t i = 0; i < count; ++i) {
+      double first = seconds[from * count + i];
+      if (first >= least || !allowed(i))
+        continue;
+      for (size_t j = 0; j < count; ++j)
+        if (allowed(j))
+          least = std::min(least, first + seconds[i * count + j] + seconds[j * count + to]);
+    }
+    return least;
+  }
+
+private:
+  double time(const Layout &from, Move move) const {
+    return costOf(mesh, model, shape, 1, from, move).seconds;
+  }
+
+  double between(const Layout &from, const Layout &to) const {
+    double least = INFINITY;
+    auto offer = [&](Move move) { least = std::min(least, time(from, move)); };
+    AxisSet gone = from.partial & ~to.partial, come = to.partial & ~from.partial;
+    if (from.dims == to.dims) {
+      if (!come)
+        offer({Move::AllReduce, 0, 0, listOf(gone), ReduceKind::Sum, to});
+      if (!gone && !(come & from.used()))
+        return 0; // keep-first
+    }
+    if (!come)
+      offer({Move::Exchange, 0, 0, listOf(mesh.exchangeAxes(shape, from, to)), ReduceKind::Sum,
+             to});
+    // Dimensions that grow or lose axes at their end.
+    int shrunk = -1, grown = -1, others = 0;
+    Axes lost, won;
+    for (size_t dim = 0; dim < shape.size(); ++dim) {
+      ArrayRef<Axis> a = from.dims[dim], b = to.dims[dim];
+      if (a == b)
+        continue;
+      if (a.size() < b.size() && b.take_front(a.size()) == a && grown < 0) {
+        grown = dim;
+        won = Axes(b.drop_front(a.size()));
+        others += !mesh.nests(shape[dim], a, won);
+      } else if (b.size() < a.size() && a.take_front(b.size()) == b && shrunk < 0) {
+        shrunk = dim;
+        lost = Axes(a.drop_front(b.size()));
+        others += !mesh.nests(shape[dim], b, lost);
+      } else {
+        ++others;
+      }
+    }
+    if (others)
+      return least;
+    if (grown >= 0 && shrunk < 0 && !come && !gone)
+      return 0; // slice
+    if (grown >= 0 && shrunk < 0 && !come && gone == setOf(won))
+      offer({Move::ReduceScatter, grown, 0, won, ReduceKind::Sum, to});
+    if (grown < 0 && shrunk >= 0 && !come && !gone)
+      offer({Move::AllGather, shrunk, 0, lost, ReduceKind::Sum, to});
+    if (grown < 0 && shrunk >= 0 && !gone && come == setOf(lost) && to.dims[shrunk].empty())
+      return 0; // embed
+    if (grown >= 0 && shrunk >= 0 && !come && !gone && lost == won)
+      offer({Move::AllToAll, grown, shrunk, lost, ReduceKind::Sum, to});
+    return least;
+  }
+
+  const MeshAxes &mesh;
+  const cost::LinkModel &model;
+  SmallVector<int64_t> shape;
+  const std::vector<Layout> &layouts;
+  size_t count;
+  std::vector<double> seconds, tile;
+};
+
+//===----------------------------------------------------------------------===//
+// Cases
+//===----------------------------------------------------------------------===//
+
+/// What a set of cases has shown.
+struct Figures {
+  int64_t cases = 0, wrong = 0, whole = 0, larger = 0, compared = 0;
+  double received = 0, floor = 0, worstReceived = 1;
+  double worstSender = 1;
+  double worstTime[2] = {1, 1}; // bandwidth-bound, latency-bound
+  double planSeconds = 0;
+  int64_t plans = 0;
+  std::string worst;
+
+  void print(const char *name) const {
+    std::printf("| %-34s | %7ld | %5ld | %8.4f | %8.4f | %6.3f | %7ld | %8.4f | %8.4f | %5ld | %7.1f |\n",
+                name, long(cases), long(wrong), floor > 0 ? received / floor : 1.0, worstReceived,
+                worstSender, long(compared), worstTime[0], worstTime[1], long(whole),
+                1e6 * planSeconds / std::max<int64_t>(plans, 1));
+  }
+  static void printHead() {
+    std::printf("| cases                              |   count | wrong | received |    worst | sender "
+                "| compared | bandwidth | latency | whole | plan us |\n");
+  }
+};
+
+// Bandwidth-bound: latency and messages cost nothing. Latency-bound: bytes cost
+// next to nothing; a message in company costs a fiftieth of a lone one.
+const LinkClass kBandwidthBound = {0, 0, 1};
+const LinkClass kLatencyBound = {1, 0.02, 1e15};
+
+class Proof {
+public:
+  Proof(const MeshAxes &mesh, ArrayRef<int64_t> shape)
+      : mesh(mesh), shape(shape), models{cost::LinkModel(mesh, kBandwidthBound),
+                                         cost::LinkModel(mesh, kLatencyBound)},
+        planners{ReshardPlanner(mesh, models[0]), ReshardPlanner(mesh, models[1])} {}
+
+  void enumerate(const std::vector<Layout> &layouts) {
+    for (int m = 0; m < 2; ++m)
+      best.push_back(std::make_unique<Exhaustive>(mesh, models[m], shape, layouts));
+  }
+
+  /// `i`, `j`: the numbers of the layouts in the list that was enumerated.
+  void run(const Layout &from, const Layout &to, size_t i, size_t j, Figures &figures) {
+    ++figures.cases;
+    for (int m = 0; m < 2; ++m) {
+      auto begin = std::chrono::steady_clock::now();
+      ArrayRef<Move> moves = planners[m].plan(shape, 1, from, to);
+      figures.planSeconds +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      ++figures.plans;
+      ReshardSimulator simulator(mesh, shape);
+      simulator.fill(from);
+      int64_t limit = std::max(product(mesh.tile(from, shape)), product(mesh.tile(to, shape)));
+      for (const Move &move : moves) {
+        simulator.run(move);
+        figures.whole += !move.after.split() && from.split() && to.split();
+        figures.larger += product(mesh.tile(move.after, shape)) > limit;
+      }
+      if (!simulator.holds(to)) {
+        ++figures.wrong;
+        ADD_FAILURE() << "wrong: " << describe(from, to, moves);
+      }
+      figures.worstSender = std::max(figures.worstSender, simulator.worstImbalance);
+      double seconds = planners[m].seconds(shape, 1, from, moves);
+      if (!best.empty()) {
+        ++figures.compared;
+        double least = best[m]->best(i, j);
+        double ratio = seconds <= least * (1 + 1e-12) ? 1 : seconds / least;
+        if (ratio > 1.05)
+          note(figures, "time " + std::to_string(m) + " " + std::to_string(ratio) + ": " +
+                            describe(from, to, moves));
+        figures.worstTime[m] = std::max(figures.worstTime[m], ratio);
+      }
+      if (m == 1)
+        continue;
+      double received = 0, floor = receiveFloor(mesh, shape, from, to);
+      for (double one : simulator.received)
+        received += one;
+      figures.received += received;
+      figures.floor += floor;
+      double ratio = received <= floor ? 1 : received / floor;
+      if (ratio > 1.25)
+        note(figures, "received " + std::to_string(received) + " floor " + std::to_string(floor) +
+                          ": " + describe(from, to, moves));
+      figures.worstReceived = std::max(figures.worstReceived, ratio);
+    }
+  }
+
+private:
+  static void note(Figures &figures, std::string text) {
+    static int noted = 0;
+    if (std::getenv("CLEAVE_RESHARD_SHOW") && noted++ < 40)
+      std::printf("%s\n", text.c_str());
+    figures.worst = std::move(text);
+  }
+
+  std::string describe(const Layout &from, const Layout &to, ArrayRef<Move> moves) {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    out << mesh.mesh() << " [";
+    llvm::interleaveComma(shape, out);
+    out << "] " << mesh.sharding(from) << " to " << mesh.sharding(to);
+    constexpr const char *names[] = {"all_reduce", "reduce_scatter", "keep_first",
+                                     "all_to_all", "all_gather",     "slice",
+                                     "permute",    "exchange",       "embed"};
+    for (const Move &move : moves)
+      out << "\n    " << names[move.kind] << " " << mesh.list(move.axes) << " -> "
+          << mesh.sharding(move.after);
+    return text;
+  }
+
+  const MeshAxes &mesh;
+  SmallVector<int64_t> shape;
+  cost::LinkModel models[2];
+  ReshardPlanner planners[2];
+  std::vector<std::unique_ptr<Exhaustive>> best;
+};
+
+/// Sizes of each kind: all divide by any product of axes, few divide, some
+/// dimensions are smaller than an axis.
+enum class Sizes { Even, Uneven, Small };
+SmallVector<int64_t> sizesOf(Sizes kind, int64_t ranks, unsigned rank, std::mt19937 &random) {
+  SmallVector<int64_t> shape;
+  for (unsigned dim = 0; dim < rank; ++dim) {
+    if (kind == Sizes::Even)
+      shape.push_back(ranks);
+    else if (kind == Sizes::Uneven)
+      shape.push_back(std::uniform_int_distribution<int64_t>(ranks / 2 + 1, 2 * ranks + 1)(random));
+    else
+      shape.push_back(std::uniform_int_distribution<int64_t>(1, ranks)(random));
+  }
+  return shape;
+}
+
+const std::vector<std::vector<int64_t>> kSmallMeshes = {
+    {2}, {3}, {4}, {5}, {6}, {7}, {8}, {2, 2}, {2, 3}, {2, 4}, {2, 2, 2}};
+
+/// Received elements count over all cases.
+void expectReceived(const Figures &total) {
+  EXPECT_LE(total.received, 1.02 * total.floor);
+}
+
+/// What a case may cost over the least that is possible.
+struct Limits {
+  double received = 1.25, time = 1.05;
+};
+/// Where tiles are uneven a plan that is as fast as can be may receive more than
+/// it must, and the reverse; docs/reshard.md has the figures.
+const Limits kUneven = {2.5, 2.0};
+/// Towards partial sums only exactness counts.
+const Limits kNone = {INFINITY, INFINITY};
+
+void expectWithin(const Figures &figures, Figures &total, Limits limits) {
+  total.cases += figures.cases;
+  total.wrong += figures.wrong;
+  total.whole += figures.whole;
+  total.larger += figures.larger;
+  total.compared += figures.compared;
+  total.received += figures.received;
+  total.floor += figures.floor;
+  total.worstReceived = std::max(total.worstReceived, figures.worstReceived);
+  total.worstSender = std::max(total.worstSender, figures.worstSender);
+  for (int m = 0; m < 2; ++m)
+    total.worstTime[m] = std::max(total.worstTime[m], figures.worstTime[m]);
+  total.planSeconds += figures.planSeconds;
+  total.plans += figures.plans;
+  EXPECT_EQ(figures.wrong, 0);
+  EXPECT_EQ(figures.whole, 0) << "through full replication";
+  EXPECT_EQ(figures.larger, 0) << "larger tiles on the way";
+  EXPECT_LE(figures.worstReceived, limits.received) << figures.worst;
+  EXPECT_LE(figures.worstSender, 1.25);
+  EXPECT_LE(figures.worstTime[0], limits.time) << figures.worst;
+  EXPECT_LE(figures.worstTime[1], limits.time) << figures.worst;
+}
+
+/// Canonical pairs, every `stride`-th.
+void allPairs(size_t stride, bool full) {
+  TestContext test;
+  std::mt19937 random(1);
+  Figures total, totalPartial;
+  Figures::printHead();
+  const char *names[] = {"even", "uneven", "small"};
+  size_t number = 0;
+  for (const std::vector<int64_t> &sizes : kSmallMeshes) {
+    MeshAxes mesh = makeMesh(test.context, sizes);
+    for (unsigned rank = 1; rank <= 3; ++rank) {
+      std::vector<Layout> layouts = layoutsOf(sizes.size(), rank);
+      std::vector<std::pair<size_t, size_t>> pairs;
+      std::set<std::string> seen;
+      for (size_t i = 0; i < layouts.size(); ++i)
+        for (size_t j = 0; j < layouts.size(); ++j)
+          if (i != j && seen.insert(canonical(sizes, layouts[i], layouts[j])).second &&
+              number++ % stride == 0)
+            pairs.emplace_back(i, j);
+      if (pairs.empty())
+        continue;
+      for (Sizes kind : {Sizes::Even, Sizes::Uneven, Sizes::Small}) {
+        Figures figures, becomesPartial;
+        for (int repeat = 0; repeat < (kind == Sizes::Even ? 1 : full ? 3 : 1); ++repeat) {
+          Proof proof(mesh, sizesOf(kind, mesh.mesh().getNumRanks(), rank, random));
+          if (full || layouts.size() < 40)
+            proof.enumerate(layouts);
+          for (auto [i, j] : pairs)
+            proof.run(layouts[i], layouts[j], i, j,
+                      layouts[j].partial ? becomesPartial : figures);
+        }
+        std::string name;
+        for (int64_t size : sizes)
+          name += (name.empty() ? "" : "x") + std::to_string(size);
+        name += ", " + std::to_string(rank) + "d, " + names[int(kind)];
+        figures.print(name.c_str());
+        expectWithin(figures, total, kind == Sizes::Even ? Limits() : kUneven);
+        expectWithin(becomesPartial, totalPartial, kNone);
+      }
+    }
+  }
+  total.print("all");
+  totalPartial.print("all, to partial sums");
+  expectReceived(total);
+}
+
+TEST(Reshard, PairsOnSmallMeshes) { allPairs(isFull() ? 1 : 13, isFull()); }
+
+TEST(Reshard, SampledPairsOnLargerMeshes) {
+  TestContext test;
+  std::mt19937 random(2);
+  const std::vector<std::vector<int64_t>> meshes = {
+      {16},    {64},      {3, 5},    {4, 4},    {2, 8},       {6, 6},       {8, 8},
+      {4, 16}, {2, 32},   {2, 3, 4}, {4, 4, 4}, {2, 2, 4},    {2, 4, 8},    {2, 2, 2, 2},
+      {3, 3, 3}, {2, 2, 3, 5}, {2, 2, 4, 4}, {2, 2, 2, 2, 2}, {2, 2, 2, 2, 2, 2}};
+  Figures total, totalPartial;
+  int rounds = isFull() ? 3 : 1;
+  size_t perProof = isFull() ? 20000 / (meshes.size() * 3 * 3 * rounds) + 1 : 4;
+  Figures::printHead();
+  for (const std::vector<int64_t> &sizes : meshes) {
+    MeshAxes mesh = makeMesh(test.context, sizes);
+    Figures figures, becomesPartial;
+    for (unsigned rank = 1; rank <= 3; ++rank) {
+      std::vector<Layout> layouts;
+      if (sizes.size() <= 4)
+        layouts = layoutsOf(sizes.size(), rank);
+      for (Sizes kind : {Sizes::Even, Sizes::Uneven, Sizes::Small})
+        for (int round = 0; round < rounds; ++round) {
+          // Keep the tensors of three dimensions small.
+          int64_t extent = mesh.mesh().getNumRanks();
+          while (rank == 3 && extent > 16)
+            extent = (extent + 1) / 2;
+          Proof proof(mesh, sizesOf(kind, rank == 2 && extent > 32 ? 32 : extent, rank, random));
+          if (isFull() && !layouts.empty() && layouts.size() <= 600)
+            proof.enumerate(layouts);
+          for (size_t k = 0; k < perProof; ++k) {
+            Layout pair[2];
+            size_t index[2] = {0, 0};
+            for (int side = 0; side < 2; ++side) {
+              if (!layouts.empty()) {
+                index[side] = random() % layouts.size();
+                pair[side] = layouts[index[side]];
+                continue;
+              }
+              pair[side] = Layout(rank);
+              for (unsigned axis = 0; axis < sizes.size(); ++axis) {
+                unsigned place = random() % (rank + 2);
+                if (place < rank) {
+                  Axes &dim = pair[side].dims[place];
+                  dim.insert(dim.begin() + random() % (dim.size() + 1), axis);
+                } else if (place == rank) {
+                  pair[side].partial |= AxisSet(1) << axis;
+                }
+              }
+            }
+            if (pair[0] != pair[1])
+              proof.run(pair[0], pair[1], index[0], index[1],
+                        pair[1].partial ? becomesPartial : figures);
+          }
+        }
+    }
+    std::string name;
+    for (int64_t size : sizes)
+      name += (name.empty() ? "" : "x") + std::to_string(size);
+    figures.print(name.c_str());
+    expectWithin(figures, total, kUneven);
+    expectWithin(becomesPartial, totalPartial, kNone);
+  }
+  total.print("all");
+  totalPartial.print("all, to partial sums");
+  expectReceived(total);
+}
+
+} // namespace
