@@ -1,7 +1,7 @@
 // What norms, softmax, cross-entropy, their gradients and argmax compute, as
 // elementwise work and reductions of rows.
 
-#include "TensorExpr.h"
+#include "cleave/Interfaces/TensorExpr.h"
 
 using namespace mlir;
 using namespace cleave;

@@ -1,6 +1,6 @@
 // Spelling expressions over whole tensors.
 
-#include "TensorExpr.h"
+#include "cleave/Interfaces/TensorExpr.h"
 
 using namespace mlir;
 using namespace cleave;

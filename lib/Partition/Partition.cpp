@@ -26,8 +26,10 @@ namespace {
 /// Partitions one function.
 class Partitioner {
 public:
-  Partitioner(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards)
-      : func(func), mesh(mesh), reshards(reshards), builder(func.getContext()) {
+  /// `buckets` plans what dist-bucket sends together with much else.
+  Partitioner(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards,
+              ReshardPlanner &buckets)
+      : func(func), mesh(mesh), reshards(reshards), buckets(buckets), builder(func.getContext()) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       takesGradients |= role(func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr)) == "gradient";
   }
@@ -177,12 +179,15 @@ private:
     assert(!known.empty() && "operands are partitioned before their users");
 
     // From the layout that it is kept in, or a cheaper one reached before.
+    Purpose why = purpose ? *purpose : purposeOf(global);
+    ReshardPlanner &planner =
+        why == Purpose::Gradient || why == Purpose::Parameter ? buckets : reshards;
     size_t best = 0;
     int64_t bestBytes = -1;
     ArrayRef<Move> moves;
     for (auto [index, local] : llvm::enumerate(known)) {
       ArrayRef<Move> plan =
-          reshards.plan(type.getShape(), bytesPerElement(type), local.layout, layout);
+          planner.plan(type.getShape(), bytesPerElement(type), local.layout, layout);
       int64_t bytes = sentBytes(mesh, type.getShape(), bytesPerElement(type), local.layout, plan);
       if (bestBytes >= 0 && bytes >= bestBytes)
         continue;
@@ -191,7 +196,6 @@ private:
       moves = plan;
     }
     Local from = known[best];
-    Purpose why = purpose ? *purpose : purposeOf(global);
     report(global, from.layout, moves, reader, why);
     Value value = emitReshard(builder, global.getLoc(), mesh, type, from.value, from.layout, moves,
                               why);
@@ -426,7 +430,7 @@ private:
 
   mutable func::FuncOp func; // Its accessors are not const.
   const MeshAxes &mesh;
-  ReshardPlanner &reshards;
+  ReshardPlanner &reshards, &buckets;
   OpBuilder builder;
   bool takesGradients = false;
   /// The layouts that a value has been brought into, the kept one first.
@@ -444,9 +448,12 @@ struct DistPartitionPass : cleave::impl::DistPartitionPassBase<DistPartitionPass
     auto links = cost::LinkModel::load(getOperation(), *mesh, cluster);
     if (failed(links))
       return signalPassFailure();
-    ReshardPlanner reshards(*mesh, *links);
+    // Of many like tensors the plan is the same, so that they share messages.
+    ReshardOptions plain;
+    plain.plain = true;
+    ReshardPlanner reshards(*mesh, *links), buckets(*mesh, *links, plain);
     for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && failed(Partitioner(func, *mesh, reshards).run()))
+      if (!func.isExternal() && failed(Partitioner(func, *mesh, reshards, buckets).run()))
         return signalPassFailure();
   }
 };

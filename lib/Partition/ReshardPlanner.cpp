@@ -43,6 +43,8 @@ public:
 
   SmallVector<Move> run() {
     consider(planPlainly(mesh, shape, from, to));
+    if (found && options.plain)
+      return best;
     for (const Layout &goal : goals) {
       SmallVector<Move> moves;
       if (from != goal)

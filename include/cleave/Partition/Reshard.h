@@ -38,6 +38,9 @@ struct ReshardOptions {
   bool largerTiles = false;
   /// Collectives in one plan, and layouts that the search visits.
   unsigned maxCollectives = 4, maxVisits = 160;
+  /// Takes the plan without a search wherever its layouts are allowed: one
+  /// reduce-scatter, all-reduce or gather for each group, whatever it sends.
+  bool plain = false;
 };
 
 /// Finds the moves that lead from one layout to another: a search over layouts,

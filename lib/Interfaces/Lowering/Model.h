@@ -4,7 +4,7 @@
 #ifndef CLEAVE_LIB_INTERFACES_LOWERING_MODEL_H
 #define CLEAVE_LIB_INTERFACES_LOWERING_MODEL_H
 
-#include "../TensorExpr.h"
+#include "cleave/Interfaces/TensorExpr.h"
 
 namespace cleave::lowering {
 

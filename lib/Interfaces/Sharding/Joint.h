@@ -5,7 +5,7 @@
 #ifndef CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
 #define CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
 
-#include "../TensorExpr.h"
+#include "cleave/Interfaces/TensorExpr.h"
 #include "Model.h"
 
 namespace cleave::sharding {

@@ -3,8 +3,8 @@
 // kernel on one device, and, with joint reductions in place of plain ones, the
 // local form where the dimension that it reduces is split.
 
-#ifndef CLEAVE_LIB_INTERFACES_TENSOREXPR_H
-#define CLEAVE_LIB_INTERFACES_TENSOREXPR_H
+#ifndef CLEAVE_INTERFACES_TENSOREXPR_H
+#define CLEAVE_INTERFACES_TENSOREXPR_H
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
