@@ -1,0 +1,260 @@
+// Planning the messages of a collective, and adding up what came.
+
+#include "routes.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace cleave;
+using program::CollectiveKind;
+
+namespace {
+bool isSentBy(const program::ExchangePiece &piece, int member) {
+  return std::find(piece.senders.begin(), piece.senders.end(), member) !=
+         piece.senders.end();
+}
+
+// One sequence of bytes, cut into rows differently on both sides.
+void copyRows(const Rows &from, const Rows &to) {
+  for (int64_t at = 0, total = from.total(); at < total;) {
+    int64_t srcColumn = at % from.bytes, dstColumn = at % to.bytes;
+    int64_t run = std::min(from.bytes - srcColumn, to.bytes - dstColumn);
+    char *src = from.at + at / from.bytes * from.stride + srcColumn;
+    char *dst = to.at + at / to.bytes * to.stride + dstColumn;
+    if (src != dst)
+      std::memcpy(dst, src, run);
+    at += run;
+  }
+}
+} // namespace
+
+Routes::Routes(const CollectiveCall &call)
+    : call(call), elementSize(program::sizeOf(call.dtype)),
+      size(static_cast<int>(call.members.size())), sources(size) {
+  for (int step = 1; step < size; ++step)
+    plan((call.self + step) % size, (call.self + size - step) % size);
+}
+
+bool Routes::isMutual() const {
+  return call.kind != CollectiveKind::Permute &&
+         call.kind != CollectiveKind::Broadcast &&
+         call.kind != CollectiveKind::Exchange;
+}
+
+//--- What goes where ---------------------------------------------------------
+
+// Calls body(part, begin, end) for the pieces of chunk `member`, where the
+// parts are laid end to end and cut into ceil(total / size) elements.
+template <class Body> void Routes::forChunk(int member, Body body) const {
+  int64_t total = 0;
+  for (const Part &part : call.parts)
+    total += part.count;
+  int64_t chunk = (total + size - 1) / size;
+  int64_t low = chunk * member, high = std::min(low + chunk, total);
+  int64_t base = 0;
+  for (const Part &part : call.parts) {
+    int64_t begin = std::max<int64_t>(low - base, 0);
+    int64_t end = std::min(high - base, part.count);
+    if (begin < end)
+      body(part, begin, end);
+    base += part.count;
+  }
+}
+
+Rows Routes::dense(char *at, int64_t elements) const {
+  int64_t bytes = elements * elementSize;
+  return {at, 1, bytes, bytes};
+}
+// Block `member` of [outer, size, inner] at `at`.
+Rows Routes::block(char *at, int member, int64_t outer, int64_t inner) const {
+  int64_t row = inner * elementSize;
+  return {at + member * row, outer, row, size * row};
+}
+
+// Calls body(offset in the sender's tile, in the receiver's, bytes) for the
+// rows of a box.
+template <class Body>
+void Routes::forRows(const Part &part, const program::ExchangePiece &piece,
+                     Body body) const {
+  size_t rank = piece.sizes.size();
+  int64_t row = rank ? piece.sizes.back() : 1;
+  int64_t rows = row ? piece.count() / row : 0;
+  for (int64_t number = 0; number < rows; ++number) {
+    int64_t src = rank ? piece.srcAt.back() : 0;
+    int64_t dst = rank ? piece.dstAt.back() : 0;
+    int64_t rest = number;
+    for (size_t dim = rank; dim-- > 1; rest /= piece.sizes[dim - 1]) {
+      int64_t at = rest % piece.sizes[dim - 1];
+      src += (piece.srcAt[dim - 1] + at) * part.srcStrides[dim - 1];
+      dst += (piece.dstAt[dim - 1] + at) * part.dstStrides[dim - 1];
+    }
+    body(src * elementSize, dst * elementSize, row * elementSize);
+  }
+}
+
+void Routes::keep(Phase phase, Parcel parcel) {
+  if (parcel.bytes)
+    parcels[phase].push_back(std::move(parcel));
+}
+
+void Routes::plan(int to, int from) {
+  Parcel out(to, false), in(from, true), outNext(to, false), inNext(from, true);
+  switch (call.kind) {
+  case CollectiveKind::AllReduce:
+    forChunk(to, [&](const Part &part, int64_t begin, int64_t end) {
+      out.add(dense(part.src + begin * elementSize, end - begin));
+    });
+    forChunk(call.self, [&](const Part &part, int64_t begin, int64_t end) {
+      in.bytes += (end - begin) * elementSize;
+      outNext.add(dense(part.dst + begin * elementSize, end - begin));
+    });
+    forChunk(from, [&](const Part &part, int64_t begin, int64_t end) {
+      inNext.add(dense(part.dst + begin * elementSize, end - begin));
+    });
+    break;
+  case CollectiveKind::AllGather:
+    for (const Part &part : call.parts) {
+      out.add(dense(part.src, part.count));
+      in.add(block(part.dst, from, part.outer, part.inner));
+    }
+    break;
+  case CollectiveKind::ReduceScatter:
+    for (const Part &part : call.parts) {
+      out.add(block(part.src, to, part.outer, part.inner));
+      in.bytes += part.count * elementSize;
+    }
+    break;
+  case CollectiveKind::AllToAll:
+    for (const Part &part : call.parts) {
+      out.add(block(part.src, to, part.outer, part.inner));
+      in.add(block(part.dst, from, part.dstOuter, part.dstInner));
+    }
+    break;
+  case CollectiveKind::Permute:
+    for (const Part &part : call.parts) {
+      if (call.sources[to] == call.self)
+        out.add(dense(part.src, part.count));
+      if (call.sources[call.self] == from)
+        in.add(dense(part.dst, part.count));
+    }
+    break;
+  case CollectiveKind::Broadcast:
+    for (const Part &part : call.parts) {
+      if (call.root == call.self)
+        out.add(dense(part.src, part.count));
+      if (call.root == from)
+        in.add(dense(part.dst, part.count));
+    }
+    break;
+  case CollectiveKind::Exchange:
+    for (const Part &part : call.parts)
+      for (const program::ExchangePiece &piece : part.pieces) {
+        if (piece.receiver == to && isSentBy(piece, call.self))
+          forRows(part, piece, [&](int64_t src, int64_t, int64_t bytes) {
+            out.add({part.src + src, 1, bytes, bytes});
+          });
+        if (piece.receiver == call.self && isSentBy(piece, from))
+          in.bytes += piece.count() * elementSize;
+      }
+    break;
+  }
+  keep(First, std::move(out));
+  keep(First, std::move(in));
+  keep(Second, std::move(outNext));
+  keep(Second, std::move(inNext));
+}
+
+//--- What is done with it ----------------------------------------------------
+
+void Routes::combine() {
+  switch (call.kind) {
+  case CollectiveKind::AllReduce:
+    return reduceChunk();
+  case CollectiveKind::ReduceScatter:
+    return reduceBlocks();
+  case CollectiveKind::Exchange:
+    return assemble();
+  default:
+    return copyOwn();
+  }
+}
+
+// Points `sources` at the contributions that begin `offset` bytes into what
+// each member sent.
+void Routes::aim(int64_t offset, const char *own) {
+  for (const Parcel &parcel : parcels[First])
+    if (parcel.isIncoming)
+      sources[parcel.member] = parcel.memory + offset;
+  sources[call.self] = own;
+}
+
+void Routes::reduceChunk() {
+  int64_t offset = 0;
+  forChunk(call.self, [&](const Part &part, int64_t begin, int64_t end) {
+    aim(offset, part.src + begin * elementSize);
+    reduceInto(part.dst + begin * elementSize, sources, end - begin, call.dtype,
+               call.reduce);
+    offset += (end - begin) * elementSize;
+  });
+}
+
+void Routes::reduceBlocks() {
+  int64_t offset = 0;
+  for (const Part &part : call.parts) {
+    int64_t row = part.inner * elementSize;
+    for (int64_t o = 0; o < part.outer && row; ++o, offset += row) {
+      aim(offset, part.src + (o * size + call.self) * row);
+      reduceInto(part.dst + o * row, sources, part.inner, call.dtype,
+                 call.reduce);
+    }
+  }
+}
+
+// Puts our tile together from boxes, which came from each sender in the order
+// of the pieces.
+void Routes::assemble() {
+  std::vector<const char *> &next = sources;
+  for (const Parcel &parcel : parcels[First])
+    if (parcel.isIncoming)
+      next[parcel.member] = parcel.memory;
+  for (const Part &part : call.parts)
+    for (const program::ExchangePiece &piece : part.pieces) {
+      if (piece.receiver != call.self)
+        continue;
+      addends.resize(piece.senders.size());
+      forRows(part, piece, [&](int64_t src, int64_t dst, int64_t bytes) {
+        for (size_t i = 0; i < addends.size(); ++i) {
+          int sender = piece.senders[i];
+          addends[i] = sender == call.self ? part.src + src : next[sender];
+          if (sender != call.self)
+            next[sender] += bytes;
+        }
+        if (addends.size() == 1)
+          std::memcpy(part.dst + dst, addends[0], bytes);
+        else
+          reduceInto(part.dst + dst, addends, bytes / elementSize, call.dtype,
+                     call.reduce);
+      });
+    }
+}
+
+// A member's message to itself.
+void Routes::copyOwn() {
+  for (const Part &part : call.parts) {
+    Rows from = dense(part.src, part.count), to = dense(part.dst, part.count);
+    if (call.kind == CollectiveKind::AllGather) {
+      to = block(part.dst, call.self, part.outer, part.inner);
+    } else if (call.kind == CollectiveKind::AllToAll) {
+      from = block(part.src, call.self, part.outer, part.inner);
+      to = block(part.dst, call.self, part.dstOuter, part.dstInner);
+    } else if (call.kind == CollectiveKind::Permute) {
+      if (call.sources[call.self] < 0)
+        std::memset(part.dst, 0, to.bytes);
+      if (call.sources[call.self] != call.self)
+        continue;
+    } else if (call.root != call.self) {
+      continue;
+    }
+    copyRows(from, to);
+  }
+}

@@ -1,0 +1,96 @@
+// Who sends what to whom in a collective made of messages, and what a member
+// makes of what it received. Volumes and the order of addends are those of the
+// `local` transport.
+#ifndef CLEAVE_RUNTIME_ROUTES_H
+#define CLEAVE_RUNTIME_ROUTES_H
+
+#include "transport.h"
+#include "wire.h"
+
+#include <vector>
+
+namespace cleave {
+
+// Rows of equal length at equal distances.
+struct Rows {
+  char *at = nullptr;
+  int64_t rows = 1, bytes = 0, stride = 0;
+
+  int64_t total() const { return rows * bytes; }
+  bool dense() const { return rows == 1 || stride == bytes; }
+
+  // Takes on one more row if it lies where the next one would.
+  bool append(const Rows &next) {
+    int64_t step = rows == 1 ? next.at - at : stride;
+    if (next.rows != 1 || next.bytes != bytes || step < bytes ||
+        next.at != at + rows * step)
+      return false;
+    ++rows;
+    stride = step;
+    return true;
+  }
+};
+
+// What goes to or comes from one member in one phase: where it lies here, or
+// nowhere for what is to be added up, which stays in scratch memory.
+struct Parcel {
+  Parcel(int member, bool isIncoming)
+      : member(member), isIncoming(isIncoming) {}
+
+  void add(Rows rows) {
+    if (rows.total() == 0)
+      return;
+    bytes += rows.total();
+    if (!places.empty() && places.back().append(rows))
+      return;
+    places.push_back(rows);
+  }
+
+  int member;
+  bool isIncoming;
+  int64_t bytes = 0;
+  std::vector<Rows> places;
+  char *memory = nullptr, *scratch = nullptr; // while it is under way
+  std::vector<Wire::Request> pieces;
+};
+
+// The part of one member. The call must outlive it.
+class Routes {
+public:
+  // An all-reduce sends the sums on in its second phase; all else has one.
+  enum Phase { First, Second, phases };
+
+  explicit Routes(const CollectiveCall &call);
+
+  // Once the first phase is complete.
+  void combine();
+
+  // Whether all members wait for all, so that it can be told who never came.
+  bool isMutual() const;
+
+  std::vector<Parcel> parcels[phases];
+
+private:
+  template <class Body> void forChunk(int member, Body body) const;
+  template <class Body>
+  void forRows(const Part &part, const program::ExchangePiece &piece,
+               Body body) const;
+  Rows dense(char *at, int64_t elements) const;
+  Rows block(char *at, int member, int64_t outer, int64_t inner) const;
+  void plan(int to, int from);
+  void keep(Phase phase, Parcel parcel);
+  void aim(int64_t offset, const char *own);
+  void reduceChunk();
+  void reduceBlocks();
+  void assemble();
+  void copyOwn();
+
+  const CollectiveCall &call;
+  const int64_t elementSize;
+  const int size;
+  std::vector<const char *> sources, addends;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_ROUTES_H
