@@ -21,6 +21,12 @@ int64_t cleave::bytesOfOperandsAndResults(Operation *op) {
   return bytes;
 }
 
+cleave::ShardingRule cleave::ShardingRule::of(Operation *op) {
+  if (auto known = dyn_cast<ShardingRuleInterface>(op))
+    return known.getShardingRule();
+  return replicated(op);
+}
+
 cleave::ShardingRule cleave::ShardingRule::replicated(Operation *op) {
   ShardingRule rule;
   auto whole = [&](Type type) {

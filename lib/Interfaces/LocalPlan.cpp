@@ -89,6 +89,20 @@ Value LocalPlan::globalIndex(RankedTensorType type, int64_t dim, int64_t factor)
   return arith::AddIOp::create(rewriter, loc(), index, spread);
 }
 
+ReduceKind cleave::reduceKindOf(FactorCombiner combiner) {
+  switch (combiner) {
+  case FactorCombiner::Sum:
+    return ReduceKind::Sum;
+  case FactorCombiner::Max:
+    return ReduceKind::Max;
+  case FactorCombiner::Min:
+    return ReduceKind::Min;
+  case FactorCombiner::None:
+    break;
+  }
+  llvm_unreachable("combines nothing");
+}
+
 TypedAttr cleave::identityOf(FactorCombiner combiner, RankedTensorType type) {
   Type element = type.getElementType();
   Builder builder(type.getContext());

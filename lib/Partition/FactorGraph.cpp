@@ -22,8 +22,6 @@ ShardingRule cleave::partition::ruleOf(Operation *op) {
     rule.results = {dims};
     return rule;
   }
-  if (auto rule = dyn_cast<ShardingRuleInterface>(op))
-    return rule.getShardingRule();
   if (isLoopOrBranch(op)) {
     // A carried value and its result are alike; bounds and conditions are no
     // tensors.
@@ -40,7 +38,7 @@ ShardingRule cleave::partition::ruleOf(Operation *op) {
     }
     return rule;
   }
-  return ShardingRule::replicated(op);
+  return ShardingRule::of(op);
 }
 
 bool cleave::partition::isGenerator(Operation *op) {
@@ -73,9 +71,7 @@ Layout cleave::partition::producedLayout(const ShardingRule &rule, ArrayRef<Axes
     if (inResult || info.combiner == FactorCombiner::None || factorAxes[factor].empty())
       continue;
     layout.partial |= setOf(factorAxes[factor]);
-    layout.kind = info.combiner == FactorCombiner::Sum   ? ReduceKind::Sum
-                  : info.combiner == FactorCombiner::Max ? ReduceKind::Max
-                                                         : ReduceKind::Min;
+    layout.kind = reduceKindOf(info.combiner);
   }
   return layout;
 }

@@ -478,18 +478,10 @@ private:
         return {AxisState::Varying}; // Not the major factor of its dimension.
     if (!alike)
       return {AxisState::Varying};
-    switch (factor.combiner) {
-    case FactorCombiner::None:
-      return {factor.kind == FactorKind::PassThrough && !anyVarying ? AxisState::Invariant
-                                                                    : AxisState::Varying};
-    case FactorCombiner::Sum:
-      return AxisState::partial(ReduceKind::Sum);
-    case FactorCombiner::Max:
-      return AxisState::partial(ReduceKind::Max);
-    case FactorCombiner::Min:
-      return AxisState::partial(ReduceKind::Min);
-    }
-    llvm_unreachable("unknown combiner");
+    if (factor.combiner != FactorCombiner::None)
+      return AxisState::partial(reduceKindOf(factor.combiner));
+    return {factor.kind == FactorKind::PassThrough && !anyVarying ? AxisState::Invariant
+                                                                  : AxisState::Varying};
   }
 
   /// Whether candidates that the result lacks are all combined by one sum,
@@ -510,9 +502,7 @@ private:
     if (!combiner || *combiner == FactorCombiner::None)
       return;
     state.orPartial = true;
-    state.reduce = *combiner == FactorCombiner::Sum   ? ReduceKind::Sum
-                   : *combiner == FactorCombiner::Max ? ReduceKind::Max
-                                                      : ReduceKind::Min;
+    state.reduce = reduceKindOf(*combiner);
   }
 
   /// Partial operands may only pass through a group in which the operation is

@@ -19,12 +19,6 @@ static void forEachDim(Operation *op, const ShardingRule &rule, Visit visit) {
       visit(value, static_cast<int64_t>(dim), factors);
 }
 
-ShardingRule strategy::ruleOf(Operation *op) {
-  if (auto known = dyn_cast<ShardingRuleInterface>(op))
-    return known.getShardingRule();
-  return ShardingRule::replicated(op);
-}
-
 /// Constants are made anew for each use, so they connect nothing.
 static bool isConstant(Operation *op) {
   return op->hasTrait<OpTrait::ConstantLike>();
@@ -38,11 +32,11 @@ DimClasses::DimClasses(func::FuncOp func) {
       dimOf(argument, dim);
   for (Operation &op : body.without_terminator())
     if (!isConstant(&op))
-      connect(&op, ruleOf(&op));
+      connect(&op, ShardingRule::of(&op));
   collect(func);
   for (Operation &op : body.without_terminator())
     if (!isConstant(&op))
-      collectOperation(&op, ruleOf(&op));
+      collectOperation(&op, ShardingRule::of(&op));
 }
 
 DimClasses::Dim DimClasses::dimOf(Value value, int64_t dim) {
@@ -162,7 +156,7 @@ Value strategy::sumThatReceives(Value value) {
     if (user->getNumResults() != 1 ||
         user->getResult(0).getType() != value.getType())
       break;
-    ShardingRule rule = ruleOf(user);
+    ShardingRule rule = ShardingRule::of(user);
     if (!llvm::is_contained(addendsOf(rule), use.getOperandNumber()))
       break;
     value = user->getResult(0);

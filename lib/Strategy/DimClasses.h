@@ -33,8 +33,6 @@ struct DimClass {
   llvm::SmallPtrSet<void *, 8> partialRoots;
 };
 
-/// The rule of an operation; the one that keeps all whole where it has none.
-ShardingRule ruleOf(mlir::Operation *op);
 /// Whether `value` is a parameter of the function around it.
 bool isParameter(mlir::Value value);
 /// Whether the operation, of this rule, adds some of its operands: the group.

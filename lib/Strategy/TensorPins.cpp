@@ -88,7 +88,7 @@ private:
       return {};
     if (auto save = dyn_cast<nn::SaveOp>(op))
       return save.getInput();
-    if (!ruleOf(op).movement)
+    if (!ShardingRule::of(op).movement)
       return {};
     Value source = savedFrom(op->getOperand(0));
     if (!source)

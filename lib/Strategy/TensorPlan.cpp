@@ -31,6 +31,20 @@ static std::optional<unsigned> contractedParameter(Operation *op,
   return std::nullopt;
 }
 
+/// Calls `visit(operation, rule, operand)` for each operation that contracts a
+/// parameter, its operand `operand`.
+static void forEachContraction(
+    func::FuncOp func,
+    llvm::function_ref<void(Operation *, ShardingRule &, unsigned)> visit) {
+  for (Operation &op : func.getBody().front().without_terminator()) {
+    if (llvm::none_of(op.getOperands(), isParameter))
+      continue;
+    ShardingRule rule = ShardingRule::of(&op);
+    if (std::optional<unsigned> operand = contractedParameter(&op, rule))
+      visit(&op, rule, *operand);
+  }
+}
+
 static StringRef parameterName(Value value) {
   auto argument = cast<BlockArgument>(value);
   auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
@@ -150,23 +164,18 @@ ParameterPlans strategy::planParameters(
     }
   // Colours of hidden classes come from products, and go to all parameters.
   llvm::SmallDenseSet<unsigned> hidden, seen;
-  for (Operation &op : func.getBody().front().without_terminator()) {
-    if (llvm::none_of(op.getOperands(), isParameter))
-      continue;
-    ShardingRule rule = ruleOf(&op);
-    std::optional<unsigned> operand = contractedParameter(&op, rule);
-    if (!operand)
-      continue;
-    auto argument = cast<BlockArgument>(op.getOperand(*operand));
+  forEachContraction(func, [&](Operation *op, ShardingRule &rule,
+                               unsigned operand) {
+    auto argument = cast<BlockArgument>(op->getOperand(operand));
     if (!seen.insert(argument.getArgNumber()).second)
-      continue;
+      return;
     ParameterPlan &plan = *ofArgument[argument.getArgNumber()];
-    planProduct(plan, rule, rule.operands[*operand], scheme, isSplittable);
+    planProduct(plan, rule, rule.operands[operand], scheme, isSplittable);
     for (auto [dim, colour] : llvm::enumerate(plan.colours))
       if (colour == Colour::Hidden)
         if (std::optional<unsigned> index = classes.indexOf(argument, dim))
           hidden.insert(*index);
-  }
+  });
   std::optional<unsigned> positions;
   if (std::optional<Dimension> dim = positionsOf(func))
     positions = classes.indexOf(dim->first, dim->second);
@@ -325,7 +334,7 @@ SmallVector<Operation *> strategy::leavesOf(Value gradient) {
     Operation *op = open.pop_back_val().getDefiningOp();
     if (!op)
       continue; // what was accumulated before
-    ShardingRule rule = ruleOf(op);
+    ShardingRule rule = ShardingRule::of(op);
     ArrayRef<unsigned> group = addendsOf(rule);
     if (group.empty() || isa<dist::ConstrainOp>(op)) {
       leaves.push_back(op);
@@ -354,27 +363,22 @@ Products strategy::findProducts(func::FuncOp func, const ParameterPlans &plans,
                                 const TensorScheme &scheme,
                                 const Colours &colours) {
   Products products;
-  for (Operation &op : func.getBody().front().without_terminator()) {
-    if (llvm::none_of(op.getOperands(), isParameter))
-      continue;
-    ShardingRule rule = ruleOf(&op);
-    std::optional<unsigned> operand = contractedParameter(&op, rule);
-    if (!operand)
-      continue;
-    auto plan = plans.find(parameterName(op.getOperand(*operand)));
+  forEachContraction(func, [&](Operation *op, ShardingRule &rule,
+                               unsigned operand) {
+    auto plan = plans.find(parameterName(op->getOperand(operand)));
     if (plan == plans.end() || !plan->second.isProduct())
-      continue;
-    TensorFactors dims = rule.operands[*operand];
-    products[&op] =
-        makeProduct(&op, std::move(rule), dims, plan->second, scheme, colours);
-  }
+      return;
+    TensorFactors dims = rule.operands[operand];
+    products[op] =
+        makeProduct(op, std::move(rule), dims, plan->second, scheme, colours);
+  });
   forEachGradient(func, plans, [&](const ParameterPlan &plan, Value gradient) {
     if (!plan.isProduct())
       return;
     for (Operation *op : leavesOf(gradient)) {
       if (op->getNumResults() != 1 || products.contains(op))
         continue;
-      ShardingRule rule = ruleOf(op);
+      ShardingRule rule = ShardingRule::of(op);
       TensorFactors dims = rule.results[0];
       if (dims.size() != plan.product.size() || op->getNumOperands() < 2)
         continue;
@@ -395,7 +399,7 @@ void strategy::findPartialGradients(func::FuncOp func, ParameterPlans &plans,
     if (found != products.end())
       return found->second.partialOf(0);
     Axes partial(1);
-    ShardingRule rule = ruleOf(op);
+    ShardingRule rule = ShardingRule::of(op);
     for (auto [index, factor] : llvm::enumerate(rule.factors)) {
       if (factor.combiner != FactorCombiner::Sum)
         continue;

@@ -94,6 +94,9 @@ private:
   llvm::SmallVector<mlir::Value> operands, results;
 };
 
+/// How a combiner that is not None reduces.
+dist::ReduceKind reduceKindOf(FactorCombiner combiner);
+
 /// The identity of a combiner in an element type: 0, the lowest or the highest.
 mlir::TypedAttr identityOf(FactorCombiner combiner, mlir::RankedTensorType type);
 

@@ -67,6 +67,8 @@ struct ShardingRule {
     factors.push_back({size, kind, combiner});
     return factors.size() - 1;
   }
+  /// What the operation answers; the rule below where it has no answer.
+  static ShardingRule of(mlir::Operation *op);
   /// A rule that keeps every dimension of every operand and result whole.
   static ShardingRule replicated(mlir::Operation *op);
 };

@@ -36,9 +36,7 @@ ShardingRule einsum(nn::EinsumOp op) {
 
 ShardingRule reduce(nn::ReduceOp op) {
   ShardingRule rule;
-  FactorCombiner combiner = op.getCombiner() == nn::Combiner::Sum   ? FactorCombiner::Sum
-                            : op.getCombiner() == nn::Combiner::Max ? FactorCombiner::Max
-                                                                    : FactorCombiner::Min;
+  FactorCombiner combiner = factorCombiner(op.getCombiner());
   TensorFactors input, result;
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getInput()))) {
     bool reduced = llvm::is_contained(op.getDims(), int64_t(dim));

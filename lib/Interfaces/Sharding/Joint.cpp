@@ -22,14 +22,9 @@ Value JointExpr::splat(RankedTensorType type, double value) {
 }
 
 Value JointExpr::reduce(nn::Combiner combiner, Value value, int64_t dim) {
-  FactorCombiner masks = combiner == nn::Combiner::Sum   ? FactorCombiner::Sum
-                         : combiner == nn::Combiner::Max ? FactorCombiner::Max
-                                                         : FactorCombiner::Min;
-  dist::ReduceKind kind = combiner == nn::Combiner::Sum   ? dist::ReduceKind::Sum
-                          : combiner == nn::Combiner::Max ? dist::ReduceKind::Max
-                                                          : dist::ReduceKind::Min;
+  FactorCombiner masks = factorCombiner(combiner);
   TensorFactors dims(typeOf(value).getRank());
   dims[dim] = {factor};
   value = plan.masked(value, dims, factor, masks);
-  return plan.allReduce(TensorExpr::reduce(combiner, value, dim), kind, factor, purpose);
+  return plan.allReduce(TensorExpr::reduce(combiner, value, dim), reduceKindOf(masks), factor, purpose);
 }

@@ -42,6 +42,12 @@ inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType()).getShape();
 }
 
+inline FactorCombiner factorCombiner(nn::Combiner combiner) {
+  return combiner == nn::Combiner::Sum   ? FactorCombiner::Sum
+         : combiner == nn::Combiner::Max ? FactorCombiner::Max
+                                         : FactorCombiner::Min;
+}
+
 /// One factor for each dimension of `shape`.
 TensorFactors addFactors(ShardingRule &rule, llvm::ArrayRef<int64_t> shape,
                          FactorKind kind = FactorKind::PassThrough,

@@ -18,12 +18,6 @@ RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-ShardingRule ruleOf(Operation *op) {
-  if (auto known = dyn_cast<ShardingRuleInterface>(op))
-    return known.getShardingRule();
-  return ShardingRule::replicated(op);
-}
-
 /// Marks dimensions whose major part is the batch: of size `batch`, or a
 /// product that begins with it ([batch * sequence]).
 class BatchFlow {
@@ -131,7 +125,7 @@ private:
   void visit(Operation *op) {
     if (!computed.count(op))
       return;
-    ShardingRule rule = ruleOf(op);
+    ShardingRule rule = ShardingRule::of(op);
     SmallVector<bool> isBatch(rule.factors.size(), false);
     auto passes = [&](int64_t factor) {
       const Factor &info = rule.factors[factor];
@@ -167,7 +161,7 @@ private:
     }
     if (!depends)
       return;
-    ShardingRule rule = ruleOf(op);
+    ShardingRule rule = ShardingRule::of(op);
     if (batch > 1)
       for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands))
         for (auto [dim, parts] : llvm::enumerate(dims))
