@@ -131,6 +131,7 @@ private:
           second = i;
         }
     }
+    made.clear();
     gather(parameter, ArrayRef(readers).take_front(second), chain, /*barrier=*/false);
     gather(parameter, ArrayRef(readers).drop_front(second), chain, /*barrier=*/true);
     for (Operation *op : llvm::reverse(chain))
@@ -138,7 +139,8 @@ private:
         op->erase();
   }
 
-  /// Makes what `readers` read of the parameter right before the first of them.
+  /// Makes what `readers` read of the parameter right before the first of them;
+  /// what the first residency has gathered and keeps is read from there.
   void gather(Value parameter, ArrayRef<Reader> readers,
               const llvm::SetVector<Operation *> &chain, bool barrier) {
     if (readers.empty())
@@ -146,19 +148,43 @@ private:
     Operation *first = readers.front().use->getOwner();
     OpBuilder builder(first);
     IRMapping mapping;
-    if (Value after = barrier ? lastBefore(first, chain) : Value())
-      mapping.map(parameter, nn::RematerializeOp::create(builder, parameter.getLoc(),
-                                                         parameter, after));
+    Value after = barrier ? lastBefore(first, chain) : Value();
+    auto again = [&](Value value) -> Value {
+      if (!after)
+        return value;
+      return nn::RematerializeOp::create(builder, value.getLoc(), value, after);
+    };
     auto remake = [&](auto &&self, Value value) -> Value {
+      if (Value known = mapping.lookupOrNull(value))
+        return known;
       Operation *def = value.getDefiningOp();
-      if (Value known = mapping.lookupOrNull(value); known || !def)
-        return known ? known : value;
-      self(self, def->getOperand(0));
-      builder.clone(*def, mapping);
+      Value base = def ? made.lookupOrNull(value) : value;
+      if (base && (!def || isKept(value))) {
+        mapping.map(value, again(base));
+      } else {
+        self(self, def->getOperand(0));
+        builder.clone(*def, mapping);
+      }
       return mapping.lookup(value);
     };
-    for (const Reader &reader : readers)
-      reader.use->set(remake(remake, reader.use->get()));
+    for (const Reader &reader : readers) {
+      Value value = reader.use->get(), kept = made.lookupOrNull(value);
+      reader.use->set(kept && isKept(value) ? kept : remake(remake, value));
+    }
+    if (!barrier)
+      made = std::move(mapping);
+  }
+
+  /// Whether the value was gathered, and only over axes whose gathers are kept.
+  bool isKept(Value value) const {
+    bool gathered = false;
+    for (Operation *op = value.getDefiningOp(); op; op = op->getOperand(0).getDefiningOp())
+      if (auto gather = dyn_cast<AllGatherOp>(op)) {
+        if (!within(gather.getAxes(), keepParameters))
+          return false;
+        gathered = true;
+      }
+    return gathered;
   }
 
   /// Something that is known only when `op` is about to run.
@@ -214,6 +240,8 @@ private:
   ArrayRef<std::string> keepParameters, keepActivations;
   llvm::DenseMap<Operation *, unsigned> position;
   llvm::DenseSet<Operation *> forward;
+  /// What the first residency of the parameter at hand consists of.
+  IRMapping made;
   /// Whether the parameter at hand is to be gathered again.
   bool again = false;
 };

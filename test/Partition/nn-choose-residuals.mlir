@@ -112,3 +112,32 @@ func.func @activation(%x: tensor<4xf32> {nn.name = "x", nn.role = "input"})
   %5 = math.cos %4 : tensor<8xf32>
   return %3, %5 : tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// Gathered over two axes, one of which is kept: only the other gather is done
+// again, from what is kept.
+dist.mesh @m <["d"=2, "t"=2]>
+// CHECK-LABEL: func @two_axes
+// CHECK-COUNT-4: dist.all_gather
+// CHECK-NOT:     dist.all_gather
+// CHECK:         return
+// KEEP-LABEL: func @two_axes
+// KEEP:         %[[KEPT:.+]] = dist.all_gather %{{.+}} dims [0] over @m {"d"}
+// KEEP-NEXT:    dist.all_gather %[[KEPT]] dims [0] over @m {"t"}
+// KEEP:         %[[AGAIN:.+]] = nn.rematerialize %[[KEPT]]
+// KEEP-NEXT:    dist.all_gather %[[AGAIN]] dims [0] over @m {"t"}
+// KEEP-NOT:     dist.all_gather
+// KEEP:         return
+func.func @two_axes(%w: tensor<2x8xf32> {nn.name = "w", nn.role = "parameter"},
+                    %x: tensor<4x8xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<4x8xf32> {nn.name = "loss", nn.role = "loss"}, tensor<4x8xf32> {nn.name = "w", nn.role = "gradient"}) {
+  %0 = dist.all_gather %w dims [0] over @m {"d"} purpose parameter : (tensor<2x8xf32>) -> tensor<4x8xf32>
+  %1 = dist.all_gather %0 dims [0] over @m {"t"} purpose parameter : (tensor<4x8xf32>) -> tensor<8x8xf32>
+  %2 = nn.einsum "bh,hf->bf" %x, %1 : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+  %3 = nn.save %2 : tensor<4x8xf32>
+  %4 = math.cos %3 : tensor<4x8xf32>
+  %5 = math.sin %4 : tensor<4x8xf32>
+  %6 = nn.einsum "bf,hf->bh" %5, %1 : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+  return %2, %6 : tensor<4x8xf32>, tensor<4x8xf32>
+}
