@@ -9,6 +9,15 @@ using namespace cleave;
 using namespace cleave::cost;
 using namespace cleave::dist;
 
+FailureOr<Cluster> cost::loadCluster(Operation *module, const std::string &file) {
+  if (file.empty())
+    return Cluster();
+  ConfigResult<Cluster> cluster = cleave::loadCluster(file);
+  if (!cluster)
+    return module->emitError(cluster.error()), failure();
+  return *cluster;
+}
+
 LinkModel::LinkModel(const MeshAxes &mesh, ArrayRef<std::string> links, const Cluster &cluster) {
   for (unsigned axis = 0; axis < mesh.count(); ++axis) {
     std::string name = "intra";
@@ -46,11 +55,9 @@ LinkModel LinkModel::of(Operation *module, const MeshAxes &mesh, const Cluster &
 
 FailureOr<LinkModel> LinkModel::load(Operation *module, const MeshAxes &mesh,
                                      const std::string &file) {
-  if (file.empty())
-    return of(module, mesh, Cluster());
-  ConfigResult<Cluster> cluster = loadCluster(file);
-  if (!cluster)
-    return module->emitError(cluster.error()), failure();
+  FailureOr<Cluster> cluster = loadCluster(module, file);
+  if (failed(cluster))
+    return failure();
   return of(module, mesh, *cluster);
 }
 

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LocalCost.h"
 #include "Regions.h"
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
@@ -23,9 +24,8 @@ using namespace cleave::partition;
 
 namespace {
 
-/// How many floating-point operations a rank does while it sends a byte; only
-/// the order of magnitude matters: dividing a product is worth a message.
-constexpr double kFlopsPerByte = 100;
+/// FLOPs for each element of operands and results of what counts as a product.
+constexpr double kProduct = 8;
 /// More assignments than this are not weighed; the first ones are enough.
 constexpr size_t kMaxAssignments = 512;
 
@@ -38,9 +38,21 @@ struct Choice {
   ArrayRef<unsigned> group;
 };
 
+/// Whether `need` has the splits of `have`, and beside them only what
+/// scattering the addends of `have` gives.
+bool isScattered(const Layout &have, const Layout &need) {
+  for (auto [had, wanted] : llvm::zip_equal(have.dims, need.dims))
+    if (wanted.size() < had.size() || !std::equal(had.begin(), had.end(), wanted.begin()) ||
+        setOf(ArrayRef<Axis>(wanted).drop_front(had.size())) & ~have.partial)
+      return false;
+  return true;
+}
+
 class OpPlanner {
 public:
-  OpPlanner(const MeshAxes &mesh, ReshardPlanner &reshards) : mesh(mesh), reshards(reshards) {}
+  OpPlanner(const MeshAxes &mesh, const Cluster &cluster, const cost::LinkModel &links,
+            ReshardPlanner &reshards)
+      : mesh(mesh), cluster(cluster), links(links), reshards(reshards) {}
 
   /// Layouts that values have, partial axes included.
   void setLayout(Value value, Layout layout) { layouts[value] = std::move(layout); }
@@ -117,38 +129,54 @@ private:
     return llvm::all_of(rule.operands, expressible) && llvm::all_of(rule.results, expressible);
   }
 
+  /// Modelled seconds: to bring operands and results to where they are needed,
+  /// to compute a rank's part, and what that sends by itself.
   double cost(Operation *op, const ShardingRule &rule, ArrayRef<Layout> asked,
               ArrayRef<Axes> axes) const {
-    double total = 0;
+    double total = 0, elements = 0;
     Choice choice;
     choice.factors.assign(axes.begin(), axes.end());
     addCarry(op, rule, choice);
-    auto move = [&](Type type, const Layout &from, const Layout &to) {
-      auto tensor = cast<RankedTensorType>(type);
-      int64_t bytes = std::max<int64_t>(1, tensor.getElementTypeBitWidth() / 8);
-      total += sentBytes(mesh, tensor.getShape(), bytes, from,
-                         reshards.plan(tensor.getShape(), bytes, from, to));
+    auto move = [&](RankedTensorType type, const Layout &from, const Layout &to) {
+      total += reshards.seconds(type.getShape(), elementBytes(type), from,
+                                reshards.plan(type.getShape(), elementBytes(type), from, to));
     };
-    for (auto [index, dims] : llvm::enumerate(rule.operands))
-      if (Value operand = op->getOperand(index); hasLayout(operand)) {
-        Layout need = cleave::layoutOf(dims, axes);
-        if (llvm::is_contained(choice.group, index)) {
-          need.partial = choice.carry;
-          need.kind = choice.carryKind;
-        }
-        move(operand.getType(), layoutOf(operand), need);
+    for (auto [index, dims] : llvm::enumerate(rule.operands)) {
+      Value operand = op->getOperand(index);
+      auto type = cast<RankedTensorType>(operand.getType());
+      Layout need = cleave::layoutOf(dims, axes);
+      elements += type.getNumElements();
+      if (!hasLayout(operand))
+        continue;
+      if (llvm::is_contained(choice.group, index)) {
+        need.partial = choice.carry;
+        need.kind = choice.carryKind;
       }
-    for (unsigned index = 0; index < op->getNumResults(); ++index)
-      move(op->getResult(index).getType(), produced(rule, choice, index), asked[index]);
+      move(type, layoutOf(operand), need);
+    }
+    for (unsigned index = 0; index < op->getNumResults(); ++index) {
+      auto type = cast<RankedTensorType>(op->getResult(index).getType());
+      elements += type.getNumElements();
+      move(type, produced(rule, choice, index), asked[index]);
+    }
     int64_t ways = 1;
     for (const Axes &list : axes)
       ways *= mesh.size(list);
     double flops = 0;
     if (auto model = dyn_cast<CostInterface>(op))
       flops = model.getFlops();
-    for (Type type : op->getResultTypes())
-      flops += cast<RankedTensorType>(type).getNumElements();
-    return total + flops / ways / kFlopsPerByte;
+    // What is no product is part of a kernel of several operations, and takes
+    // what its FLOPs do at best.
+    double seconds = 0;
+    if (flops > kProduct * elements)
+      seconds = cluster.matmulSeconds(flops / ways);
+    else if (!cluster.matmul.empty())
+      seconds = flops / ways / cluster.matmul.back().second;
+    return total + seconds + secondsWithin(op, rule, axes, mesh, links);
+  }
+
+  static int64_t elementBytes(RankedTensorType type) {
+    return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
   }
 
   /// Weighs assignments of the axes that tensors have to factors.
@@ -217,8 +245,8 @@ private:
         const Layout &have = layoutOf(operand);
         // Who else reads it needs the sum anyway, and shares it.
         fits &= have.partial == 0 || operand.hasOneUse();
-        fits &= have.reduced() == cleave::layoutOf(rule.operands[index], choice.factors) ||
-                have.partial == 0;
+        fits &= have.partial == 0 ||
+                isScattered(have, cleave::layoutOf(rule.operands[index], choice.factors));
         if (have.partial) {
           fits &= all == 0 || have.kind == kind;
           kind = have.kind;
@@ -237,14 +265,13 @@ private:
         if (!llvm::is_contained(group, unsigned(index)) && hasLayout(operand) &&
             layoutOf(operand).partial & all)
           fits = false;
+      if (!fits)
+        continue;
       // Scalars become addends for nothing; for others all must be partial.
       AxisSet carry = scalar && kind == ReduceKind::Sum ? all : common & all;
-      if (!fits || !carry)
-        continue;
-      AxisSet used = 0;
       for (const Axes &list : choice.factors)
-        used |= setOf(list);
-      if (carry & used)
+        carry &= ~setOf(list);
+      if (!carry)
         continue;
       int64_t resultBytes = 0;
       for (Type type : op->getResultTypes())
@@ -270,6 +297,8 @@ private:
   }
 
   const MeshAxes &mesh;
+  const Cluster &cluster;
+  const cost::LinkModel &links;
   ReshardPlanner &reshards;
   llvm::DenseMap<Value, Layout> layouts;
 };
@@ -281,13 +310,21 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
     if (failed(mesh))
       return signalPassFailure();
-    auto links = cost::LinkModel::load(getOperation(), *mesh, cluster);
-    if (failed(links))
+    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    if (failed(machine))
       return signalPassFailure();
-    ReshardPlanner reshards(*mesh, *links);
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && failed(planFunction(func, *mesh, reshards)))
+    // Collectives that are ready together go as one message later: which of them
+    // a latency belongs to is not known here, so that only bytes take time. What
+    // is chosen then does not depend on how small a model is.
+    for (auto &[name, link] : machine->links)
+      link.latency = link.message = 0;
+    auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
+    ReshardPlanner reshards(*mesh, links);
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      OpPlanner planner(*mesh, *machine, links, reshards);
+      if (!func.isExternal() && failed(planFunction(func, *mesh, planner)))
         return signalPassFailure();
+    }
   }
 
   /// Whether the value, `kept` as it is made, is read by a sum alone and lacks
@@ -302,15 +339,10 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
           return group.size() > 1 && llvm::is_contained(group, use.getOperandNumber());
         }))
       return false;
-    for (auto [have, want] : llvm::zip_equal(kept.dims, asked.dims))
-      if (want.size() < have.size() || !std::equal(have.begin(), have.end(), want.begin()) ||
-          setOf(ArrayRef<Axis>(want).drop_front(have.size())) & ~kept.partial)
-        return false;
-    return true;
+    return isScattered(kept, asked);
   }
 
-  LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards) {
-    OpPlanner planner(mesh, reshards);
+  LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh, OpPlanner &planner) {
     for (auto [index, argument] : llvm::enumerate(func.getArguments())) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
       if (!type)

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s -dist-propagate -dist-plan-ops | FileCheck %s
+// RUN: cleave-opt %s -split-input-file -dist-propagate -dist-plan-ops | FileCheck %s
 
 dist.mesh @m <["t"=2]>
 
@@ -46,4 +46,31 @@ func.func @scatter_the_sum(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@
   %1 = nn.einsum "bh,hf->bf" %x, %w : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
   %2 = arith.addf %0, %1 : tensor<4x5xf32>
   return %2 : tensor<4x5xf32>
+}
+
+// Rows are moved together first: reducing maxima and sums along split rows, and
+// moving the result afterwards, would send more.
+// CHECK-LABEL: func @rows_first
+// CHECK:         nn.softmax{{.*}}factors = [#dist.axes<{"t"}>, #dist.axes<{}>]
+func.func @rows_first(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
+    -> (tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) {
+  %0 = nn.softmax %x : tensor<8x6xf32>
+  return %0 : tensor<8x6xf32>
+}
+
+// -----
+
+// A gradient that is scattered over one axis, and added up over microbatches:
+// over the other axis both stay addends, which are reduced once a step.
+dist.mesh @m <["d"=2, "t"=2]>
+// CHECK-LABEL: func @accumulate
+// CHECK:         arith.addf{{.*}}dist.plan = {carry = #dist.axes<{"d"}>, factors = [#dist.axes<{"t"}>, #dist.axes<{}>]}
+// CHECK-SAME:      #dist.sharding<@m, [{"t"}, {}], partial = sum{"d"}>
+func.func @accumulate(%sum: tensor<6x5xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}], partial = sum{"d"}>},
+                      %x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{"d", "t"}, {}]>},
+                      %dy: tensor<8x5xf32> {dist.sharding = #dist.sharding<@m, [{"d", "t"}, {}]>})
+    -> (tensor<6x5xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}], partial = sum{"d"}>}) {
+  %0 = nn.einsum "bi,bo->io" %x, %dy : tensor<8x6xf32>, tensor<8x5xf32> -> tensor<6x5xf32>
+  %1 = arith.addf %sum, %0 : tensor<6x5xf32>
+  return %1 : tensor<6x5xf32>
 }

@@ -24,6 +24,9 @@
 
 namespace cleave::cost {
 
+/// What the file says, "": the defaults. Errors are reported on the module.
+mlir::FailureOr<Cluster> loadCluster(mlir::Operation *module, const std::string &file);
+
 class LinkModel {
 public:
   /// `links` has the class of each axis of the mesh; empty: "intra".
@@ -32,7 +35,7 @@ public:
   LinkModel(const dist::MeshAxes &mesh, const LinkClass &link);
   /// Link classes as the dist.mesh of the module has them.
   static LinkModel of(mlir::Operation *module, const dist::MeshAxes &mesh, const Cluster &cluster);
-  /// The same for a cluster.toml; "": the defaults. Errors are reported on the module.
+  /// The same for a cluster.toml.
   static mlir::FailureOr<LinkModel> load(mlir::Operation *module, const dist::MeshAxes &mesh,
                                          const std::string &file);
 
