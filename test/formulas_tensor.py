@@ -3,7 +3,7 @@
 2D, 2.5D and 3D tensor parallelism, from closed forms alone.
 
     formulas_tensor.py MODEL.onnx --layout 2d --mesh data=2,row=2,col=2 --axes row,col
-                       --batch 8 --sequence 96 [--microbatches 1] [--zero 0|1] [--json]
+                       --batch 8 --sequence 96 [--microbatches 1] [--zero 0|1|2|3] [--json]
     formulas_tensor.py MODEL.onnx --layout sp --mesh tensor=2 --axes tensor ...
 
 Knows transformers by family as formulas.py does, and shares its reading of
@@ -16,6 +16,9 @@ sp      [b, s, h] of the residual stream lies as s / t. Per layer: 2 gathers of
         "shard"): 10 (t-1)/t bsh. Embedding: 1 reduce-scatter forward, 1 gather
         backward. Head: gather, reduce-scatter, gather again. Gradients of gains
         and of biases of row-parallel products are summed over t, once a step.
+        Where the query heads of each key are split, keys and values are made of
+        a rank's own positions by whole weights, and gathered; so are the rotary
+        tables that keys were turned by.
 2d      X [b/q, f/q], W [in/q, out/q]. Forward: gather X over columns, W over
         rows. dX: gather W again, reduce-scatter over columns. dW: gather X
         again, reduce-scatter over rows: 3 (q-1)/q^2 (|X| + |W|). A tied head is
@@ -27,6 +30,13 @@ sp      [b, s, h] of the residual stream lies as s / t. Per layer: 2 gathers of
         summed over d, once a step.
 3d      X [b/(q q), f/q], W [in/(q q), out/q]. Forward: gather X and W, scatter
         Y; backward: gather dY, scatter dX and dW: 2 (q-1)/q^3 (|X| + |W| + |Y|).
+ZeRO    is that of formulas.py on the tiles that the layout leaves a rank: with N
+        data ranks and a tile of T, reduce-scatter and gather are (N-1)/N T each,
+        as often as there. The gathers over rows (2d) and i (3d) follow behind
+        those over data, the scatters of gradients go before, in every
+        microbatch. What 3d keeps for the backward pass ZeRO 3 drops: W is
+        gathered over i once more. Sums over d and over samples that split
+        vectors are of tiles of tiles, once a step.
 all     vectors lie as the features that they meet, their gradients are summed
         over the axes of the batch once a step. Norms over split features sum
         their statistics: [b, s] twice forward (RMS: once), and as often
@@ -111,7 +121,10 @@ class Sum:
             raise UserError("the batch does not divide by the microbatches")
         self.per_microbatch = plan.batch // plan.microbatches
         self.data = plan.size(plan.data_axis)
+        self.outer = [plan.replicate] if plan.replicate else []
+        self.batch_axes = [*self.outer, plan.data_axis]
         self.state_axes = set()
+        self.memory = dict.fromkeys(("parameters", "gradients", "optimizer"), 0)
 
     def ways(self, axes):
         return math.prod(self.plan.size(a) for a in axes)
@@ -125,25 +138,44 @@ class Sum:
         self.add("activation", what, kind, [axis], elements, count * self.times)
 
     def samples(self, axes):
-        return tile(self.per_microbatch, self.data * self.ways(axes))
+        return tile(self.per_microbatch, self.ways(self.batch_axes) * self.ways(axes))
 
-    def parameter(self, name, dims, partial, gathered=None, gathers=0):
+    def parameter(self, name, dims, partial, gathered=None, gathers=0, reads=2):
         """The gradient's way, and the parameter's. `dims`: (size, ways); the
-        rest of the tensor is in the first one's size over its split."""
+        rest of the tensor is in the first one's size over its split. `reads`:
+        passes that read it, so that ZeRO 3 gathers it for them."""
+        plan = self.plan
         elements = math.prod(tile(size, ways) for size, ways in dims)
         if gathered:
             self.add("parameter", name, "all_gather", [gathered], elements, gathers * self.times)
             self.add("gradient", name, "reduce_scatter", [gathered], elements, self.times)
         part = None
-        if self.plan.zero and self.data > 1:
+        if plan.zero and self.data > 1:
             part = formulas.zero_tile([formulas.Dim(s, w) for s, w in dims], self.data)
+        tiles = elements if part is None else part
+        self.memory["parameters"] += (tiles if plan.zero == 3 else elements) * plan.element
+        self.memory["gradients"] += plan.element * (
+            tiles if formulas.scatters_gradients(plan) else elements)
+        self.memory["optimizer"] += 2 * tiles * 4
         if part is None:
-            self.add("gradient", name, "all_reduce", [self.plan.data_axis, *partial], elements)
+            self.add("gradient", name, "all_reduce", [*self.batch_axes, *partial], elements)
             return
-        self.state_axes.add(self.plan.data_axis)
-        self.add("gradient", name, "reduce_scatter", [self.plan.data_axis], part)
-        self.add("gradient", name, "all_reduce", partial, part)
-        self.add("parameter", name, "all_gather", [self.plan.data_axis], part)
+        data = [plan.data_axis]
+        self.state_axes.add(plan.data_axis)
+        self.add("gradient", name, "reduce_scatter", data, part,
+                 self.times if formulas.scatters_gradients(plan) else 1)
+        self.add("gradient", name, "all_reduce", [*self.outer, *partial], part)
+        gathers = self.times * (reads if plan.reshard else 1) if plan.zero == 3 else 1
+        self.add("parameter", name, "all_gather", data, part, gathers)
+
+    def reads(self, name):
+        """Passes that read the value of a parameter."""
+        parameter = formulas.Parameter(name, [])
+        return 2 if formulas.read_in_backward(self.architecture, parameter) else 1
+
+    def drops(self):
+        """Whether what is gathered for the forward pass is gathered again."""
+        return self.plan.zero == 3 and self.plan.reshard and self.data > 1
 
     def norms(self, axis, rows):
         times = 2 if self.architecture.family == "gpt2" else 1
@@ -154,14 +186,12 @@ class Sum:
     def loss(self, axis, rows, batch_of_loss, batch_of_weight):
         self.add("loss", "maximum", "all_reduce", [axis], rows, self.times)
         self.add("loss", "exponentials, target", "all_reduce", [axis], 2 * rows, self.times)
-        data = [self.plan.data_axis]
-        self.add("loss", "sum", "all_reduce", data + batch_of_loss, 1)
-        self.add("loss", "weight", "all_reduce", data + batch_of_weight, 1)
+        self.add("loss", "sum", "all_reduce", self.batch_axes + batch_of_loss, 1)
+        self.add("loss", "weight", "all_reduce", self.batch_axes + batch_of_weight, 1)
 
     def finish(self, axes):
         split = [a for a, _ in self.plan.mesh if a in axes or a in self.state_axes]
         self.add("norm", "sum of squares", "all_reduce", split, 1)
-        return self.terms
 
     def vocabulary(self):
         """(rows, whether tied)"""
@@ -176,8 +206,10 @@ class Sum:
     def sequence(self):
         [t] = self.plan.axes
         ways, a = self.plan.size(t), self.architecture
-        if formulas.attention_split(a, ways) != "kv":
-            raise UserError("closed form for kv heads that divide only")
+        heads = formulas.attention_split(a, ways)
+        if ways > 1 and heads is None:
+            raise UserError("no closed form where neither kv heads nor the query heads of each "
+                            f"divide by {ways} ranks")
         b, s, h = self.samples([]), self.plan.sequence, a.hidden
         stream = b * tile(s, ways) * h
         again = self.plan.saved_input == "shard"
@@ -190,14 +222,20 @@ class Sum:
         self.act("embedding, backward", "all_gather", t, stream)
         self.act("head", "all_gather", t, stream, 2 if again else 1)
         self.act("head, backward", "reduce_scatter", t, stream)
+        if heads == "group":
+            size = h // a.heads
+            kv = b * tile(s, ways) * a.kv_heads * size
+            self.act("keys and values", "all_gather", t, kv, 2 * a.layers * (2 if again else 1))
+            self.act("their gradients", "reduce_scatter", t, kv, 2 * a.layers)
+            self.act("cosines and sines", "all_gather", t, tile(s, ways) * size, 2)
         self.loss(t, b * s, [], [])
         for p in a.parameters:
             dims = [(d.size, d.ways) for d in formulas.dims_of(a, p, ways)]
             if "wpe" in p.name and p.shape[0] == s:
                 dims = [(s, ways), (p.shape[1], 1)]
             split = any(w > 1 for _, w in dims)
-            self.parameter(p.name, dims, [] if split else [t])
-        return self.finish({t})
+            self.parameter(p.name, dims, [] if split else [t], reads=self.reads(p.name))
+        self.finish({t})
 
     def grid(self):
         *deep, row, col = self.plan.axes
@@ -211,7 +249,7 @@ class Sum:
         def weight(w, name, gathers):
             self.parameter(name, [(w.inputs[0], rows), (math.prod(w.inputs[1:]), 1),
                                   (w.outputs[0], cols), (math.prod(w.outputs[1:]), 1)],
-                           deep, row, gathers)
+                           deep, row, gathers, reads=gathers)
 
         for index in range(a.layers):
             for weights, _ in layer(a):
@@ -233,8 +271,9 @@ class Sum:
         self.norms(col, b * s)
         self.loss(col, b * s, [*deep, row], [*deep, row])
         for name, elements, split, _ in vectors(a):
-            self.parameter(name, [(split, cols), (elements // split, 1)], [*deep, row])
-        return self.finish({row, col})
+            self.parameter(name, [(split, cols), (elements // split, 1)], [*deep, row],
+                           reads=self.reads(name))
+        self.finish({row, col})
 
     def cube(self):
         i, j, k = self.plan.axes
@@ -246,7 +285,7 @@ class Sum:
             batch, ways = (outer, q[k]) if is_outer else (inner, q[j])
             return batch * s * local(math.prod(sizes), sizes[0], ways)
 
-        def weight(w, name, from_hidden):
+        def weight(w, name, from_hidden, reads=2):
             sides = [w.inputs, w.outputs]
             ways = [q[k], q[j]] if from_hidden else [q[j], q[k]]
             # Gathered along the inputs, unless they do not divide.
@@ -255,9 +294,10 @@ class Sum:
                 if ways[at] == 1 or tile(size, ways[at]) == q[i] * tile(size, more):
                     break
             ways[at] *= q[i]
+            # Gathered for products and kept, unless ZeRO 3 drops what it gathers.
             self.parameter(name, [(sides[0][0], ways[0]), (math.prod(sides[0][1:]), 1),
                                   (sides[1][0], ways[1]), (math.prod(sides[1][1:]), 1)],
-                           [], i, 1)
+                           [], i, reads if self.drops() else 1, reads=reads)
 
         def products(weights, from_hidden, name):
             x_axis, y_axis = (j, k) if from_hidden else (k, j)
@@ -279,22 +319,32 @@ class Sum:
         embedded = value([a.hidden], True)
         self.act("embedding", "reduce_scatter", j, embedded)
         self.act("embedding, backward", "all_gather", j, embedded)
-        weight(table, "table", False)
+        weight(table, "table", False, 2 if tied else 1)
         products([Weight("head", [a.hidden], [vocabulary])], True, "" if tied else "0")
         self.norms(k, outer * s)
         self.loss(j, inner * s, [i, k], [i])
         for name, elements, split, hidden in vectors(a):
             self.parameter(name, [(split, q[k] if hidden else q[j]), (elements // split, 1)],
-                           [i, j] if hidden else [i, k])
-        return self.finish({i, j, k})
+                           [i, j] if hidden else [i, k], reads=self.reads(name))
+        self.finish({i, j, k})
 
 
-def terms_of(architecture, plan):
+def total_of(architecture, plan):
     if len(plan.axes) != AXES[plan.layout]:
         raise UserError(f"layout {plan.layout} has {AXES[plan.layout]} axes")
     total = Sum(architecture, plan)
-    return {"sp": total.sequence, "2d": total.grid, "2.5d": total.grid,
-            "3d": total.cube}[plan.layout]()
+    {"sp": total.sequence, "2d": total.grid, "2.5d": total.grid,
+     "3d": total.cube}[plan.layout]()
+    return total
+
+
+def terms_of(architecture, plan):
+    return total_of(architecture, plan).terms
+
+
+def memory(architecture, plan):
+    """Bytes of a rank: parameters, gradients, AdamW's moments."""
+    return total_of(architecture, plan).memory
 
 
 def sent_bytes(architecture, plan):
@@ -316,14 +366,20 @@ def main():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--sequence", type=int, default=96)
     parser.add_argument("--microbatches", type=int, default=1)
-    parser.add_argument("--zero", type=int, choices=[0, 1], default=0)
+    parser.add_argument("--zero", type=int, choices=range(4), default=0)
+    parser.add_argument("--zero2-reduce", choices=["per_step", "per_microbatch"],
+                        default="per_step")
+    parser.add_argument("--keep-gathered", action="store_true",
+                        help="ZeRO 3 without resharding after the forward pass")
+    parser.add_argument("--replicate", default="", help="outer axis of hybrid sharding")
     parser.add_argument("--saved-input", choices=["shard", "full"], default="shard")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     try:
         architecture = formulas.read_architecture(args.model)
         plan = TensorPlan(formulas.parse_mesh(args.mesh), args.batch, args.sequence,
-                          args.microbatches, args.zero, layout=args.layout,
+                          args.microbatches, args.zero, args.zero2_reduce,
+                          not args.keep_gathered, args.replicate, layout=args.layout,
                           axes=tuple(args.axes.split(",")), saved_input=args.saved_input)
         sums = sent_bytes(architecture, plan)
     except (UserError, OSError, ValueError) as error:

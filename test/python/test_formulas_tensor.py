@@ -39,11 +39,11 @@ def mesh_flags(mesh):
     return flags
 
 
-def generated(folder, family, sequence=12):
+def generated(folder, family, batch, sequence):
     """Two layers whose sizes divide by what the layouts split."""
     path = pathlib.Path(folder) / f"{family}.onnx"
     support.succeed(sys.executable, support.MODELS / "generate.py", path, "--family", family,
-                    "--layers", 2, "--batch", 8, "--sequence", sequence)
+                    "--layers", 2, "--batch", batch, "--sequence", sequence)
     return path
 
 
@@ -110,64 +110,102 @@ class ClosedForms(unittest.TestCase):
                          (q - 1) * 5 * 12 * h * h * 4 // q**3)
 
 
+# What goes with each layout: axes before those of the layout, and keys.
+ALONE = [("", {}), ("", {"microbatches": 2})]
+WITH_DATA = {
+    "gpt2": ALONE + [
+        ("data=2", {"microbatches": 2}),
+        ("data=2", {"zero": 2, "microbatches": 2, "zero2_reduce": "per_microbatch"}),
+        ("data=2", {"zero": 3, "microbatches": 2}),
+        ("data=2", {"zero": 3, "reshard": False}),
+        ("outer=2,data=2", {"zero": 1, "replicate": "outer"})],
+    "llama": ALONE + [
+        ("data=2", {"zero": 1, "microbatches": 2}),
+        ("data=2", {"zero": 2}),
+        ("data=2", {"zero": 3}),
+        ("outer=2,data=2", {"zero": 3, "replicate": "outer"})],
+}
+# Only some of these are run: every layout, ZeRO and microbatches once.
+COUNTED = [("gpt2", "sp", "data=2", {"zero": 3}), ("llama", "2d", "data=2", {"zero": 1}),
+           ("gpt2", "2.5d", "", {"microbatches": 2}), ("gpt2", "3d", "", {})]
+
+
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
 class Bytes(unittest.TestCase):
     maxDiff = None
+    BATCH, SEQUENCE = 16, 12
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.paths = {family: generated(folder.name, family, cls.BATCH, cls.SEQUENCE)
+                     for family in ("gpt2", "llama")}
 
     @staticmethod
-    def flags(path, layout, mesh, zero, microbatches, saved):
-        return ["--config", path.with_suffix(".toml"), *mesh_flags(mesh),
-                *keys_of(layout, LAYOUTS[layout][1], saved),
-                "--set", f"parallel.data.zero={zero}",
-                "--set", f"train.microbatches={microbatches}"]
+    def mesh(layout, before, sizes=None):
+        return ",".join(filter(None, (before, sizes or LAYOUTS[layout][0])))
+
+    def flags(self, family, layout, before, keys, sizes=None):
+        """Of the command line."""
+        flags = ["--config", self.paths[family].with_suffix(".toml"),
+                 *mesh_flags(self.mesh(layout, before, sizes)),
+                 *keys_of(layout, LAYOUTS[layout][1], keys.get("saved_input", "shard"))]
+        for key, name in (("zero", "parallel.data.zero"), ("microbatches", "train.microbatches"),
+                          ("zero2_reduce", "parallel.data.zero2_reduce"),
+                          ("replicate", "parallel.data.replicate")):
+            if key in keys:
+                flags += ["--set", f"{name}={keys[key]}"]
+        if not keys.get("reshard", True):
+            flags += ["--set", "parallel.data.reshard_after_forward=false"]
+        return flags
+
+    def explained(self, family, layout, before, keys, sizes=None):
+        return json.loads(support.succeed(support.CLEAVE, "explain", self.paths[family], "--json",
+                                          *self.flags(family, layout, before, keys, sizes)))
+
+    def expect(self, said, family, layout, before, keys, sizes=None):
+        plan = TensorPlan(formulas.parse_mesh(self.mesh(layout, before, sizes)), self.BATCH,
+                          self.SEQUENCE, layout=layout, axes=LAYOUTS[layout][1], **keys)
+        architecture = formulas.read_architecture(self.paths[family])
+        found = dict.fromkeys(formulas.PURPOSES, 0)
+        for rank in said["per_rank"]:
+            for entry in rank["collectives"]:
+                found[entry["purpose"]] += len(rank["members"]) * entry["sent_bytes"]
+        self.assertEqual(found, formulas_tensor.sent_bytes(architecture, plan))
+        wanted = formulas_tensor.memory(architecture, plan)
+        for rank in said["per_rank"]:
+            self.assertEqual({key: rank["memory"][key] for key in wanted}, wanted)
 
     def test_explain_says_what_the_formulas_say(self):
-        cases = []
-        for layout, (mesh, _) in LAYOUTS.items():
-            for family in ("gpt2", "llama"):
-                cases += [(family, layout, mesh, 0, 1, "shard")]
-            cases += [("gpt2", layout, f"data=2,{mesh}", 1, 2 if layout == "sp" else 1, "shard")]
-        cases += [("llama", "sp", "tensor=2", 0, 1, "full")]
-        with tempfile.TemporaryDirectory() as folder, \
-                concurrent.futures.ThreadPoolExecutor(2) as pool:
-            paths = {family: generated(folder, family) for family in ("gpt2", "llama")}
-
-            def explained(case):
-                family, layout, mesh, *rest = case
-                flags = self.flags(paths[family], layout, mesh, *rest)
-                return json.loads(support.succeed(support.CLEAVE, "explain", paths[family],
-                                                  "--json", *flags))
-
-            for case, said in zip(cases, pool.map(explained, cases)):
-                family, layout, mesh, zero, microbatches, saved = case
+        cases = [(family, layout, *case) for layout in LAYOUTS for family, several in
+                 WITH_DATA.items() for case in several]
+        cases += [(family, "sp", "", {"saved_input": "full"}) for family in self.paths]
+        # Query heads of each key are split, or sizes that divide nothing.
+        cases += [("llama", "sp", "", {}, "tensor=4"), ("gpt2", "sp", "", {}, "tensor=3"),
+                  ("gpt2", "2d", "", {}, "row=2,col=3"), ("llama", "2d", "", {}, "row=3,col=2")]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for case, said in zip(cases, pool.map(lambda case: self.explained(*case), cases)):
                 with self.subTest(case=case):
-                    plan = TensorPlan(formulas.parse_mesh(mesh), 8, 12, microbatches, zero,
-                                      layout=layout, axes=LAYOUTS[layout][1], saved_input=saved)
-                    wanted = formulas_tensor.sent_bytes(
-                        formulas.read_architecture(paths[family]), plan)
-                    found = dict.fromkeys(formulas.PURPOSES, 0)
-                    for rank in said["per_rank"]:
-                        for entry in rank["collectives"]:
-                            found[entry["purpose"]] += entry["sent_bytes"]
-                    self.assertEqual(found, wanted)
+                    self.expect(said, *case)
 
     @unittest.skipUnless(training.IS_BUILT, "cleave-run is not built")
     def test_a_run_counts_what_explain_says(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = generated(folder, "gpt2")
-            for layout, mesh in (("sp", "tensor=2"), ("2d", "row=2,col=2"), ("3d", "i=2,j=2,k=2")):
-                with self.subTest(layout=layout):
-                    flags = self.flags(path, layout, mesh, 0, 1, "shard")
-                    said = json.loads(support.succeed(support.CLEAVE, "explain", path, "--json",
-                                                      *flags))
-                    out = pathlib.Path(folder) / layout
-                    support.succeed(support.CLEAVE, "train", path, "--data", training.text(),
-                                    "--out", out, "--steps", 2, "--eval-every", 0,
-                                    "--cache", pathlib.Path(folder) / "cache", *flags)
-                    counters = json.loads((out / "counters.json").read_text())
-                    for rank, counted in zip(said["per_rank"], counters["ranks"], strict=True):
-                        self.assertEqual(sum(c["sent_bytes"] for c in rank["collectives"]),
-                                         sum(t["sent_bytes"] for t in counted["traffic"]))
+        for number, case in enumerate(COUNTED):
+            with self.subTest(case=case):
+                said = self.explained(*case)
+                self.expect(said, *case)
+                out = self.folder / str(number)
+                support.succeed(support.CLEAVE, "train", self.paths[case[0]], "--data",
+                                training.text(), "--out", out, "--steps", 2, "--eval-every", 0,
+                                "--cache", self.folder / "cache", *self.flags(*case))
+                counters = json.loads((out / "counters.json").read_text())
+                for rank in said["per_rank"]:
+                    for member in rank["members"]:
+                        self.assertEqual(
+                            sum(c["sent_bytes"] for c in rank["collectives"]),
+                            sum(t["sent_bytes"] for t in counters["ranks"][member]["traffic"]))
 
 
 if __name__ == "__main__":
