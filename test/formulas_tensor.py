@@ -18,7 +18,9 @@ sp      [b, s, h] of the residual stream lies as s / t. Per layer: 2 gathers of
         and of biases of row-parallel products are summed over t, once a step.
         Where the query heads of each key are split, keys and values are made of
         a rank's own positions by whole weights, and gathered; so are the rotary
-        tables that keys were turned by.
+        tables that keys were turned by. Where no heads can be split, queries are
+        gathered as well, and attention is computed by all; only tiles of its
+        result are saved.
 2d      X [b/q, f/q], W [in/q, out/q]. Forward: gather X over columns, W over
         rows. dX: gather W again, reduce-scatter over columns. dW: gather X
         again, reduce-scatter over rows: 3 (q-1)/q^2 (|X| + |W|). A tied head is
@@ -207,25 +209,27 @@ class Sum:
         [t] = self.plan.axes
         ways, a = self.plan.size(t), self.architecture
         heads = formulas.attention_split(a, ways)
-        if ways > 1 and heads is None:
-            raise UserError("no closed form where neither kv heads nor the query heads of each "
-                            f"divide by {ways} ranks")
         b, s, h = self.samples([]), self.plan.sequence, a.hidden
         stream = b * tile(s, ways) * h
         again = self.plan.saved_input == "shard"
-        self.act("inputs", "all_gather", t, stream, 2 * a.layers)
-        self.act("outputs", "reduce_scatter", t, stream, 2 * a.layers)
-        self.act("cotangents of outputs", "all_gather", t, stream, 2 * a.layers)
-        self.act("cotangents of inputs", "reduce_scatter", t, stream, 2 * a.layers)
-        self.act("inputs again", "all_gather", t, stream, 2 * a.layers if again else 0)
+        blocks = a.layers * (2 if heads else 1)
+        self.act("inputs", "all_gather", t, stream, blocks)
+        self.act("outputs", "reduce_scatter", t, stream, blocks)
+        self.act("cotangents of outputs", "all_gather", t, stream, blocks)
+        self.act("cotangents of inputs", "reduce_scatter", t, stream, blocks)
+        self.act("inputs again", "all_gather", t, stream, blocks if again else 0)
         self.act("embedding", "reduce_scatter", t, stream)
         self.act("embedding, backward", "all_gather", t, stream)
         self.act("head", "all_gather", t, stream, 2 if again else 1)
         self.act("head, backward", "reduce_scatter", t, stream)
-        if heads == "group":
-            size = h // a.heads
-            kv = b * tile(s, ways) * a.kv_heads * size
-            self.act("keys and values", "all_gather", t, kv, 2 * a.layers * (2 if again else 1))
+        size = h // a.heads
+        kv = b * tile(s, ways) * a.kv_heads * size
+        if heads is None:
+            self.act("queries", "all_gather", t, stream, 2 * a.layers)
+            self.act("keys and values", "all_gather", t, kv, 4 * a.layers)
+            self.act("attention again, and its cotangent", "all_gather", t, stream, 2 * a.layers)
+        elif heads == "group":
+            self.act("keys and values", "all_gather", t, kv, 4 * a.layers)
             self.act("their gradients", "reduce_scatter", t, kv, 2 * a.layers)
             self.act("cosines and sines", "all_gather", t, tile(s, ways) * size, 2)
         self.loss(t, b * s, [], [])
@@ -237,8 +241,15 @@ class Sum:
             self.parameter(p.name, dims, [] if split else [t], reads=self.reads(p.name))
         self.finish({t})
 
+    def check_heads(self, axis):
+        ways = self.plan.size(axis)
+        if ways > 1 and formulas.attention_split(self.architecture, ways) != "kv":
+            raise UserError(f"no closed form for {self.architecture.kv_heads} kv heads on "
+                            f"{ways} ranks of axis {axis}")
+
     def grid(self):
         *deep, row, col = self.plan.axes
+        self.check_heads(col)
         a, s = self.architecture, self.plan.sequence
         rows, cols = self.plan.size(row), self.plan.size(col)
         b = self.samples([*deep, row])
@@ -277,6 +288,7 @@ class Sum:
 
     def cube(self):
         i, j, k = self.plan.axes
+        self.check_heads(j)
         a, s = self.architecture, self.plan.sequence
         q = {axis: self.plan.size(axis) for axis in self.plan.axes}
         outer, inner = self.samples([i, j]), self.samples([i, k])

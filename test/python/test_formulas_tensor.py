@@ -182,8 +182,10 @@ class Bytes(unittest.TestCase):
         cases = [(family, layout, *case) for layout in LAYOUTS for family, several in
                  WITH_DATA.items() for case in several]
         cases += [(family, "sp", "", {"saved_input": "full"}) for family in self.paths]
-        # Query heads of each key are split, or sizes that divide nothing.
-        cases += [("llama", "sp", "", {}, "tensor=4"), ("gpt2", "sp", "", {}, "tensor=3"),
+        # Query heads of each key are split, or none; sizes that do not divide.
+        cases += [("llama", "sp", "", {}, "tensor=4"), ("llama", "sp", "", {}, "tensor=8"),
+                  ("llama", "sp", "data=2", {"saved_input": "full", "zero": 3}, "tensor=8"),
+                  ("gpt2", "sp", "", {}, "tensor=3"),
                   ("gpt2", "2d", "", {}, "row=2,col=3"), ("llama", "2d", "", {}, "row=3,col=2")]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             for case, said in zip(cases, pool.map(lambda case: self.explained(*case), cases)):
