@@ -15,16 +15,17 @@ NAMES = {"gpt2": "transformer\\\\.h\\\\.0\\\\.attn\\\\.c_attn\\\\.weight",
 
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
 class Matrix(unittest.TestCase):
-    def cells(self, only, count):
-        said = support.succeed(sys.executable, MATRIX, "--fast", "--only", only,
+    def cells(self, only, count, *flags):
+        said = support.succeed(sys.executable, MATRIX, "--only", only, *flags,
                                "--build", support.CLEAVE.parent.parent)
         self.assertIn(f"\n{count} checks, 0 not as expected", said)
 
     def test_pairs(self):
-        self.cells("hybrid zero 1, sequence megatron", 4)
-        self.cells("hybrid zero 3, 2d, gpt2", 2)
-        self.cells("none, 3d, llama", 2)
-        self.cells("none, 2.5d, gpt2-scrambled", 1)
+        self.cells("hybrid zero 1, sequence megatron", 4, "--fast")
+        self.cells("hybrid zero 3, 2d, gpt2", 2, "--fast")
+        self.cells("none, 3d, llama", 2, "--fast")
+        self.cells("none, 2.5d, gpt2-scrambled", 1, "--fast")
+        self.cells("zero 3, sequence megatron, llama-scrambled", 2)  # compiled; hybrid, too
 
     def test_refused(self):
         said = support.succeed(sys.executable, MATRIX, "--only", "refused",
@@ -78,6 +79,22 @@ class ByHand(unittest.TestCase):
         self.passes("llama", "[mesh]\ndata = 2\n"
                     + self.entry(".*norm\\\\.weight", '[["data"]]'), "--set",
                     "parallel.data.zero=1")
+
+    def test_microbatches(self):
+        """Gradients are added up before, and after, they are scattered."""
+        def check(family, axes, layout, data):
+            names = ",".join(f'"{axis}"' for axis in axes)
+            own = ",".join(f'"{axis}"' for axis in axes[1:])
+            keys = [f"mesh.axes=[{names}]", *(f"mesh.{axis}=2" for axis in axes),
+                    f"parallel.tensor.layout={layout}", f"parallel.tensor.axes=[{own}]",
+                    "train.microbatches=2", *(f"parallel.data.{key}" for key in data)]
+            self.passes(family, "", *(flag for key in keys for flag in ("--set", key)))
+
+        grid, cube = ["data", "row", "col"], ["data", "i", "j", "k"]
+        check("gpt2", grid, "2d", ["zero=1"])
+        check("llama", grid, "2d", ["zero=3"])
+        check("gpt2", grid, "2d", ["zero=2", "zero2_reduce=per_microbatch"])
+        check("gpt2", cube, "3d", ["zero=3", "reshard_after_forward=false"])
 
     def test_refused(self):
         mesh = "[mesh]\ntensor = 4\n"
