@@ -9,10 +9,10 @@
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Partition/Reshard.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/SmallBitVector.h"
-#include <deque>
 #include <set>
+#include <tuple>
 
 namespace cleave {
 #define GEN_PASS_DEF_DISTPROPAGATEPASS
@@ -47,7 +47,7 @@ public:
       State state;
       state.layout = Layout(node.type.getRank());
       state.open.assign(node.type.getRank(), true);
-      state.origin.assign(node.type.getRank(), kNoNode);
+      state.origins.resize(node.type.getRank());
       states.push_back(std::move(state));
     }
   }
@@ -67,15 +67,16 @@ public:
   }
 
   const Layout &layout(NodeId id) const { return states[id].layout; }
-  NodeId origin(NodeId id, int64_t dim) const { return states[id].origin[dim]; }
+  /// Of each axis of the dimension.
+  ArrayRef<NodeId> origins(NodeId id, int64_t dim) const { return states[id].origins[dim]; }
 
 private:
   struct State {
     Layout layout;
     SmallVector<bool> open;
     AxisSet forbidden = 0;
-    /// For each dimension, the node whose sharding it was taken from.
-    SmallVector<NodeId> origin;
+    /// For each axis of each dimension, the node for which it was asked.
+    SmallVector<SmallVector<NodeId, 2>> origins;
   };
 
   /// Puts in what was asked for with this priority.
@@ -88,30 +89,34 @@ private:
       state.forbidden = setOf(mesh.decompose(node.asked.getReplicated()));
       for (auto [dim, attr] : llvm::enumerate(node.asked.getDims())) {
         state.open[dim] = attr.getIsOpen();
-        state.origin[dim] = id;
+        state.origins[dim].assign(state.layout.dims[dim].size(), id);
       }
     }
   }
 
+  /// Edges look at the layouts of one moment, then all that they propose is
+  /// put in, in an order that does not depend on that of the operations: so
+  /// neither does the outcome.
   void spread() {
-    std::deque<unsigned> queue;
-    llvm::SmallBitVector queued(graph.edges.size());
-    auto push = [&](unsigned edge) {
-      if (!queued.test(edge) && priorityOf(graph.edges[edge]) <= priority) {
-        queued.set(edge);
-        queue.push_back(edge);
-      }
-    };
+    std::vector<unsigned> active;
     for (unsigned edge = 0; edge < graph.edges.size(); ++edge)
-      push(edge);
-    while (!queue.empty()) {
-      unsigned edge = queue.front();
-      queue.pop_front();
-      queued.reset(edge);
-      for (NodeId changed : visit(graph.edges[edge]))
-        for (unsigned next : graph.edgesOf[changed])
-          if (next != edge)
-            push(next);
+      if (priorityOf(graph.edges[edge]) <= priority)
+        active.push_back(edge);
+    while (!active.empty()) {
+      std::vector<Proposal> proposals;
+      for (unsigned edge : active)
+        visit(graph.edges[edge], proposals);
+      llvm::stable_sort(proposals, [](const Proposal &a, const Proposal &b) {
+        return std::tie(a.node, b.weight, a.dim, a.axes) <
+               std::tie(b.node, a.weight, b.dim, b.axes);
+      });
+      std::set<unsigned> next;
+      for (const Proposal &proposal : proposals)
+        if (extend(proposal))
+          for (unsigned edge : graph.edgesOf[proposal.node])
+            if (priorityOf(graph.edges[edge]) <= priority)
+              next.insert(edge);
+      active.assign(next.begin(), next.end());
     }
   }
 
@@ -125,111 +130,213 @@ private:
         fn(node, dims);
   }
 
-  SmallVector<NodeId, 2> visit(const Edge &edge) {
-    const ShardingRule &rule = edge.rule;
-    // The axes of each factor: the longest list that no tensor contradicts;
-    // where two contradict, that of the larger tensor.
-    struct Claim {
-      Axes axes;
-      int64_t weight = 0;
-      NodeId origin = kNoNode;
+  /// The axes of one factor of an edge.
+  struct Claim {
+    Axes axes;
+    /// For each axis, the node for which it was asked.
+    SmallVector<NodeId, 2> origins;
+    /// Bytes of the largest tensor that is split so.
+    int64_t weight = 0;
+  };
+  /// The axes that a dimension could have, those it has first.
+  struct Proposal {
+    NodeId node;
+    size_t dim;
+    Axes axes;
+    SmallVector<NodeId, 2> origins;
+    int64_t weight;
+  };
+
+  static int64_t elementBytes(RankedTensorType type) {
+    return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+  }
+  int64_t bytesOf(NodeId node) const {
+    RankedTensorType type = graph.nodes[node].type;
+    return type.getNumElements() * elementBytes(type);
+  }
+
+  static bool isPrefix(ArrayRef<Axis> a, ArrayRef<Axis> b) {
+    return a.size() <= b.size() && std::equal(a.begin(), a.end(), b.begin());
+  }
+
+  bool takesPart(const Factor &factor) const {
+    return factor.kind != FactorKind::NeedReplication &&
+           (factor.kind != FactorKind::Permutation || priority == kLastPriority);
+  }
+
+  /// Bytes that a rank sends so that `factor` is split by `axes` in all tensors
+  /// of the edge in which it is split otherwise now.
+  int64_t bytesMoved(const Edge &edge, int64_t factor, ArrayRef<Axis> axes) const {
+    int64_t bytes = 0;
+    auto add = [&](NodeId node, const TensorFactors &dims, bool isResult) {
+      if (node == kNoNode || graph.nodes[node].isGenerator)
+        return;
+      const Layout &have = states[node].layout;
+      for (auto [dim, made] : llvm::enumerate(dims)) {
+        if (!llvm::is_contained(made, factor))
+          continue;
+        Layout want = have;
+        want.dims[dim].clear();
+        // Axes that other dimensions have cannot come here.
+        AxisSet taken = want.used();
+        Axes before;
+        for (auto [other, part] :
+             llvm::zip_equal(made, axesOfFactors(made, edge.rule, have.dims[dim], mesh))) {
+          if (other == factor)
+            before = part;
+          for (Axis axis : other == factor ? axes : ArrayRef<Axis>(part))
+            if (!contains(taken, axis))
+              want.dims[dim].push_back(axis);
+        }
+        if (isPrefix(before, axes))
+          continue; // It may still follow.
+        RankedTensorType type = graph.nodes[node].type;
+        const Layout &from = isResult ? want : have, &to = isResult ? have : want;
+        bytes += sentBytes(mesh, type.getShape(), elementBytes(type), from,
+                           planReshard(mesh, type.getShape(), from, to));
+      }
     };
-    SmallVector<Claim> claims(rule.factors.size());
+    for (auto [node, dims] : llvm::zip_equal(edge.operands, edge.rule.operands))
+      add(node, dims, false);
+    for (auto [node, dims] : llvm::zip_equal(edge.results, edge.rule.results))
+      add(node, dims, true);
+    return bytes;
+  }
+
+  void visit(const Edge &edge, std::vector<Proposal> &proposals) const {
+    const ShardingRule &rule = edge.rule;
+    // For each factor, the lists of axes that tensors have, without those that
+    // go on in another one.
+    SmallVector<SmallVector<Claim, 1>> candidates(rule.factors.size());
     bool any = false;
     forEachTensor(edge, [&](NodeId node, const TensorFactors &dims) {
       if (graph.nodes[node].isGenerator)
         return;
       const State &state = states[node];
-      int64_t weight = graph.nodes[node].type.getNumElements();
       for (auto [dim, made] : llvm::enumerate(dims)) {
         if (state.layout.dims[dim].empty())
           continue;
+        size_t at = 0;
         for (auto [factor, axes] :
              llvm::zip_equal(made, axesOfFactors(made, rule, state.layout.dims[dim], mesh))) {
-          FactorKind kind = rule.factors[factor].kind;
-          if (axes.empty() || kind == FactorKind::NeedReplication ||
-              (kind == FactorKind::Permutation && priority < kLastPriority))
+          ArrayRef<NodeId> origins = ArrayRef<NodeId>(state.origins[dim]).slice(at, axes.size());
+          at += axes.size();
+          if (axes.empty() || !takesPart(rule.factors[factor]))
             continue;
           any = true;
-          Claim &claim = claims[factor];
-          bool extends = axes.size() > claim.axes.size() &&
-                         std::equal(claim.axes.begin(), claim.axes.end(), axes.begin());
-          bool agrees = axes.size() <= claim.axes.size() &&
-                        std::equal(axes.begin(), axes.end(), claim.axes.begin());
-          if (extends || (!agrees && weight > claim.weight)) {
-            claim.axes = axes;
-            claim.weight = weight;
-            claim.origin = state.origin[dim];
-          } else if (agrees && axes.size() == claim.axes.size()) {
-            claim.weight = std::max(claim.weight, weight);
-          }
+          note(candidates[factor], {axes, SmallVector<NodeId, 2>(origins), bytesOf(node)});
         }
       }
     });
-    SmallVector<NodeId, 2> changed;
     if (!any)
-      return changed;
-    // An axis serves one factor: of two that claim it, that of the larger
-    // tensor keeps it, and the other is cut before it.
-    for (size_t f = 0; f < claims.size(); ++f)
-      for (size_t g = 0; g < claims.size(); ++g) {
-        if (f == g || !(setOf(claims[f].axes) & setOf(claims[g].axes)))
-          continue;
-        Claim &loser = claims[f].weight < claims[g].weight ||
-                               (claims[f].weight == claims[g].weight && f > g)
-                           ? claims[f]
-                           : claims[g];
-        const Claim &winner = &loser == &claims[f] ? claims[g] : claims[f];
-        AxisSet taken = setOf(winner.axes);
-        auto *cut = llvm::find_if(loser.axes, [&](Axis axis) { return contains(taken, axis); });
-        loser.axes.erase(cut, loser.axes.end());
-      }
-
-    SmallVector<Axes> factorAxes;
-    for (const Claim &claim : claims)
-      factorAxes.push_back(claim.axes);
+      return;
+    SmallVector<Claim> claims(rule.factors.size());
+    for (auto [factor, list] : llvm::enumerate(candidates))
+      if (!list.empty())
+        claims[factor] = cheapest(edge, factor, list);
+    separate(edge, claims);
     forEachTensor(edge, [&](NodeId node, const TensorFactors &dims) {
-      if (!graph.nodes[node].isGenerator && extend(node, dims, rule, factorAxes, claims))
-        changed.push_back(node);
+      if (!graph.nodes[node].isGenerator)
+        propose(node, dims, rule, claims, proposals);
     });
-    return changed;
   }
 
-  /// Appends to the open dimensions of a tensor what its factors have more.
-  template <typename Claims>
-  bool extend(NodeId node, const TensorFactors &dims, const ShardingRule &rule,
-              ArrayRef<Axes> factorAxes, const Claims &claims) {
-    State &state = states[node];
-    bool changed = false;
+  static void note(SmallVectorImpl<Claim> &list, Claim claim) {
+    for (Claim &known : list)
+      if (isPrefix(claim.axes, known.axes)) {
+        if (claim.axes.size() == known.axes.size())
+          known.weight = std::max(known.weight, claim.weight);
+        return;
+      }
+    llvm::erase_if(list, [&](const Claim &known) { return isPrefix(known.axes, claim.axes); });
+    list.push_back(std::move(claim));
+  }
+
+  /// Where tensors contradict each other: what moves the fewest bytes, then what
+  /// the larger tensor has, then the slower axes.
+  Claim cheapest(const Edge &edge, int64_t factor, ArrayRef<Claim> list) const {
+    if (list.size() == 1)
+      return list[0];
+    const Claim *best = nullptr;
+    int64_t bestBytes = 0;
+    for (const Claim &claim : list) {
+      int64_t bytes = bytesMoved(edge, factor, claim.axes);
+      if (best && std::tie(bytes, best->weight, claim.axes) >=
+                      std::tie(bestBytes, claim.weight, best->axes))
+        continue;
+      best = &claim;
+      bestBytes = bytes;
+    }
+    return *best;
+  }
+
+  /// An axis serves one factor: where two claim it, one is cut before it, the
+  /// one that costs less to cut.
+  void separate(const Edge &edge, MutableArrayRef<Claim> claims) const {
+    for (size_t f = 0; f < claims.size(); ++f)
+      for (size_t g = f + 1; g < claims.size(); ++g) {
+        if (!(setOf(claims[f].axes) & setOf(claims[g].axes)))
+          continue;
+        auto cut = [&](size_t loser, size_t winner) {
+          AxisSet taken = setOf(claims[winner].axes);
+          Claim rest = claims[loser];
+          rest.axes.truncate(llvm::find_if(rest.axes, [&](Axis a) { return contains(taken, a); }) -
+                             rest.axes.begin());
+          rest.origins.truncate(rest.axes.size());
+          return rest;
+        };
+        Claim restOfF = cut(f, g), restOfG = cut(g, f);
+        int64_t cutF = bytesMoved(edge, f, restOfF.axes), cutG = bytesMoved(edge, g, restOfG.axes);
+        if (std::tie(cutF, claims[f].weight) < std::tie(cutG, claims[g].weight))
+          claims[f] = std::move(restOfF);
+        else
+          claims[g] = std::move(restOfG);
+      }
+  }
+
+  /// What the factors of the open dimensions of a tensor have more than they.
+  void propose(NodeId node, const TensorFactors &dims, const ShardingRule &rule,
+               ArrayRef<Claim> claims, std::vector<Proposal> &proposals) const {
+    const State &state = states[node];
     for (auto [dim, made] : llvm::enumerate(dims)) {
       if (!state.open[dim] || made.empty())
         continue;
       // A dimension of several factors must divide, and a factor may be split
       // only when those major to it are used up.
-      Axes want;
+      Proposal want = {node, dim, {}, {}, 0};
       for (int64_t factor : made) {
+        const Claim &claim = claims[factor];
         int64_t left = rule.factors[factor].size;
-        for (Axis axis : factorAxes[factor]) {
+        for (auto [axis, origin] : llvm::zip_equal(claim.axes, claim.origins)) {
           if (made.size() > 1 && left % mesh.size(axis) != 0)
             break;
-          want.push_back(axis);
+          want.axes.push_back(axis);
+          want.origins.push_back(origin);
           left /= mesh.size(axis);
         }
+        if (!claim.axes.empty())
+          want.weight = std::max(want.weight, claim.weight);
         if (left != 1)
           break;
       }
-      Axes &have = state.layout.dims[dim];
-      if (want.size() <= have.size() || !std::equal(have.begin(), have.end(), want.begin()))
-        continue;
-      for (size_t i = have.size(); i < want.size(); ++i) {
-        if (contains(state.layout.used() | state.forbidden, want[i]))
-          break;
-        have.push_back(want[i]);
-        for (int64_t factor : made)
-          if (claims[factor].origin != kNoNode)
-            state.origin[dim] = claims[factor].origin;
-        changed = true;
-      }
+      const Axes &have = state.layout.dims[dim];
+      if (have.size() < want.axes.size() && isPrefix(have, want.axes))
+        proposals.push_back(std::move(want));
+    }
+  }
+
+  bool extend(const Proposal &proposal) {
+    State &state = states[proposal.node];
+    Axes &have = state.layout.dims[proposal.dim];
+    if (!isPrefix(have, proposal.axes))
+      return false;
+    bool changed = false;
+    for (size_t i = have.size(); i < proposal.axes.size(); ++i) {
+      if (contains(state.layout.used() | state.forbidden, proposal.axes[i]))
+        break;
+      have.push_back(proposal.axes[i]);
+      state.origins[proposal.dim].push_back(proposal.origins[i]);
+      changed = true;
     }
     return changed;
   }
@@ -306,19 +413,30 @@ struct DistPropagatePass : cleave::impl::DistPropagatePassBase<DistPropagatePass
     for (const auto &[id, node] : llvm::enumerate(graph.nodes)) {
       const Layout &layout = propagation.layout(id);
       for (auto [dim, axes] : llvm::enumerate(layout.dims)) {
-        NodeId origin = propagation.origin(id, dim);
-        if (axes.empty() || origin == kNoNode)
+        if (axes.empty())
           continue;
         Location loc = node.value ? node.value.getLoc() : node.port.loc();
-        InFlightDiagnostic remark = emitRemark(loc)
-                                    << "dimension " << dim << " of " << describe(node)
-                                    << " is split by ";
-        llvm::interleaveComma(mesh.list(axes).getAxes(), remark,
-                              [&](AxisRefAttr axis) { remark << axis.getName(); });
-        if (origin == id)
-          remark << ", as asked";
-        else
-          remark << ", from " << describe(graph.nodes[origin]);
+        InFlightDiagnostic remark =
+            emitRemark(loc) << "dimension " << dim << " of " << describe(node) << " is split by ";
+        // Neighbours of one origin together.
+        ArrayRef<NodeId> origins = propagation.origins(id, dim);
+        for (size_t begin = 0, end; begin < axes.size(); begin = end) {
+          for (end = begin; end < axes.size() && origins[end] == origins[begin];)
+            ++end;
+          if (begin)
+            remark << "; then by ";
+          llvm::interleaveComma(
+              mesh.list(ArrayRef<Axis>(axes).slice(begin, end - begin)).getAxes(), remark,
+              [&](AxisRefAttr axis) {
+                remark << axis.getName();
+                if (!axis.isWhole())
+                  remark << ":(" << axis.getPre() << ")" << axis.getSize();
+              });
+          if (origins[begin] == id)
+            remark << ", as asked";
+          else
+            remark << ", from " << describe(graph.nodes[origins[begin]]);
+        }
       }
     }
   }

@@ -518,11 +518,15 @@ private:
         const AxisState &state = states[operand][axis];
         bool fits = state.kind == AxisState::Partial || state.orPartial ? state.reduce == kind
                                                                         : isZeroConstant(operand);
-        if (!fits)
-          return op->emitOpError("combines operand ")
-                 << partial[0] << ", which is partial (" << stringifyReduceKind(kind)
-                 << ") over axis " << name(axis) << ", with operand " << index << ", which is "
-                 << state.str();
+        if (fits)
+          continue;
+        InFlightDiagnostic error =
+            op->emitOpError("combines operand ")
+            << partial[0] << " of type " << op->getOperand(partial[0]).getType()
+            << ", which is partial (" << stringifyReduceKind(kind) << ") over axis " << name(axis)
+            << ", with operand " << index << ", which is " << state.str();
+        error.attachNote(op->getOperand(partial[0]).getLoc()) << "the partial value is this one";
+        return error;
       }
       if (kind != ReduceKind::Sum && !rule.movement)
         break;
@@ -532,9 +536,13 @@ private:
         states[result][axis] = AxisState::partial(kind);
       return success();
     }
-    return op->emitOpError("reads operand ")
-           << partial[0] << ", which is partial (" << stringifyReduceKind(kind) << ") over axis "
-           << name(axis) << ", and is not linear in it; reduce it first";
+    InFlightDiagnostic error = op->emitOpError("reads operand ")
+                               << partial[0] << " of type " << op->getOperand(partial[0]).getType()
+                               << ", which is partial (" << stringifyReduceKind(kind)
+                               << ") over axis " << name(axis)
+                               << ", and is not linear in it; reduce it first";
+    error.attachNote(op->getOperand(partial[0]).getLoc()) << "the partial value is this one";
+    return error;
   }
 
   LogicalResult visitCollective(Operation *op, AxisSet over) {
@@ -593,11 +601,12 @@ private:
         if (reduce && !(at.kind == AxisState::Partial && at.reduce == *reduce) && !repeats &&
             at.kind != AxisState::Varying && at.kind != AxisState::Constant && !at.maybe)
           return op->emitOpError("reduces operand ")
-                 << index << " by " << stringifyReduceKind(*reduce) << " over axis " << name(axis)
+                 << index << " of type " << op->getOperand(index).getType() << " by " << stringifyReduceKind(*reduce) << " over axis " << name(axis)
                  << ", over which it is " << at.str();
         if (from && !satisfies(at, AxisState::split(*from)))
           return op->emitOpError("gathers dimension ")
-                 << *from << " of operand " << index << " over axis " << name(axis)
+                 << *from << " of operand " << index << " of type "
+                 << op->getOperand(index).getType() << " over axis " << name(axis)
                  << ", over which it is " << at.str();
         at = to ? AxisState::split(*to)
                 : AxisState{varies ? AxisState::Varying : AxisState::Invariant};
@@ -638,7 +647,8 @@ private:
       bool shared = at.kind == AxisState::Invariant || at.kind == AxisState::Constant;
       if (op->getNumOperands() == 1 && !shared)
         return op->emitOpError("takes a part over axis ")
-               << name(axis) << " of a value that is " << at.str() << " over it";
+               << name(axis) << " of a value of type " << op->getOperand(0).getType()
+               << " that is " << at.str() << " over it";
       if (auto slice = dyn_cast<dist::SliceOp>(op))
         at = AxisState::split(slice.getDim());
       else if (isa<KeepFirstOp>(op))

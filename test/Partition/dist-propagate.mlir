@@ -57,3 +57,55 @@ func.func @negative(%a: tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}
   %2 = nn.reshape %0 : tensor<6xf32> -> tensor<2x3xf32>
   return %1, %2 : tensor<6xf32>, tensor<2x3xf32>
 }
+
+// -----
+
+// Two of three operands lie along y: to move the third is cheaper.
+dist.mesh @m <["x"=2, "y"=2]>
+// CHECK-LABEL: func @cheaper
+// CHECK:         math.fma {{.*}} [#dist.sharding<@m, [{"y"}]>]
+func.func @cheaper(%a: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>},
+                   %b: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"y"}]>},
+                   %c: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"y"}]>}) -> tensor<8xf32> {
+  %0 = math.fma %a, %b, %c : tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+// Bytes count, not elements: a mask of booleans goes where the floats are.
+dist.mesh @m <["x"=2, "y"=2]>
+// CHECK-LABEL: func @bytes
+// CHECK:         arith.select {{.*}} [#dist.sharding<@m, [{"y"}]>]
+func.func @bytes(%p: tensor<8xi1> {dist.sharding = #dist.sharding<@m, [{"x"}]>},
+                 %b: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"y"}]>},
+                 %c: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = arith.select %p, %b, %c : tensor<8xi1>, tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+// What is asked with priority 0 goes before what is asked with 1; replicated
+// axes are never taken.
+dist.mesh @m <["x"=2, "y"=2]>
+// CHECK-LABEL: func @priorities
+// CHECK:         arith.addf {{.*}} [#dist.sharding<@m, [{"y"}]>]
+// CHECK:         dist.constrain {{.*}} [#dist.sharding<@m, [{}]>]
+func.func @priorities(%a: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x"}], priority = 1>},
+                      %b: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"y"}]>}) -> (tensor<8xf32>, tensor<8xf32>) {
+  %0 = arith.addf %a, %b : tensor<8xf32>
+  %1 = dist.constrain %0 <@m, [{?}], replicated = {"x", "y"}> : tensor<8xf32>
+  return %0, %1 : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// Each axis has its own origin; parts of axes are told as such.
+dist.mesh @m <["x"=4, "y"=2]>
+// REMARK: remark: dimension 0 of argument 1 of @origins is split by "x":(1)2, as asked; then by "y", from argument 0 of @origins
+func.func @origins(%a: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x":(1)2, "y"}]>},
+                   %b: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x":(1)2, ?}]>}) -> tensor<8xf32> {
+  %0 = arith.addf %a, %b : tensor<8xf32>
+  return %0 : tensor<8xf32>
+}

@@ -17,8 +17,9 @@ func.func @valid(%x: tensor<2x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"},
 // A dropped all-reduce.
 dist.mesh @m <["t"=2]>
 func.func @dropped(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {
+  // expected-note @below {{the partial value is this one}}
   %0 = nn.reduce sum %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
-  // expected-error @below {{reads operand 0, which is partial (sum) over axis "t", and is not linear in it; reduce it first}}
+  // expected-error @below {{reads operand 0 of type 'tensor<4xf32>', which is partial (sum) over axis "t", and is not linear in it; reduce it first}}
   %1 = math.exp %0 : tensor<4xf32>
   return %1 : tensor<4xf32>
 }
@@ -28,8 +29,9 @@ func.func @dropped(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, 
 // A bias added on every rank.
 dist.mesh @m <["t"=2]>
 func.func @bias_twice(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %b: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-note @below {{the partial value is this one}}
   %0 = nn.reduce sum %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
-  // expected-error @below {{combines operand 0, which is partial (sum) over axis "t", with operand 1, which is invariant}}
+  // expected-error @below {{combines operand 0 of type 'tensor<4xf32>', which is partial (sum) over axis "t", with operand 1, which is invariant}}
   %1 = arith.addf %0, %b : tensor<4xf32>
   %2 = dist.all_reduce sum %1 over @m {"t"} purpose activation : tensor<4xf32>
   return %2 : tensor<4xf32>
@@ -40,7 +42,7 @@ func.func @bias_twice(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{
 // Summed over ranks that hold the same value.
 dist.mesh @m <["t"=2]>
 func.func @counted_twice(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{reduces operand 0 by sum over axis "t", over which it is invariant}}
+  // expected-error @below {{reduces operand 0 of type 'tensor<4xf32>' by sum over axis "t", over which it is invariant}}
   %0 = dist.all_reduce sum %x over @m {"t"} purpose activation : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -51,7 +53,7 @@ func.func @counted_twice(%x: tensor<4xf32>) -> tensor<4xf32> {
 dist.mesh @m <["t"=2]>
 func.func @kinds(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {
   %0 = nn.reduce max %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
-  // expected-error @below {{reduces operand 0 by sum over axis "t", over which it is partial (max)}}
+  // expected-error @below {{reduces operand 0 of type 'tensor<4xf32>' by sum over axis "t", over which it is partial (max)}}
   %1 = dist.all_reduce sum %0 over @m {"t"} purpose activation : tensor<4xf32>
   return %1 : tensor<4xf32>
 }
@@ -74,7 +76,7 @@ func.func @swapped(%x: tensor<3x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"
 dist.mesh @m <["d"=2, "t"=2]>
 func.func @wrong_group(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {
   %0 = nn.reduce sum %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
-  // expected-error @below {{reduces operand 0 by sum over axis "d", over which it is invariant}}
+  // expected-error @below {{reduces operand 0 of type 'tensor<4xf32>' by sum over axis "d", over which it is invariant}}
   %1 = dist.all_reduce sum %0 over @m {"d"} purpose activation : tensor<4xf32>
   return %1 : tensor<4xf32>
 }
@@ -129,8 +131,9 @@ func.func @one_sample(%x: tensor<1x8x2xf32> {dist.sharding = #dist.sharding<@m, 
 dist.mesh @m <["d"=4]>
 func.func @one_sample_dropped(%x: tensor<1x8x2xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}, {}]>}) -> tensor<2xf32> {
   %0 = nn.reshape %x : tensor<1x8x2xf32> -> tensor<1x8x1x2xf32>
+  // expected-note @below {{the partial value is this one}}
   %1 = nn.reduce sum %0 dims = [0, 1, 2] : tensor<1x8x1x2xf32> -> tensor<2xf32>
-  // expected-error @below {{reads operand 0, which is partial (sum) over axis "d", and is not linear in it; reduce it first}}
+  // expected-error @below {{reads operand 0 of type 'tensor<2xf32>', which is partial (sum) over axis "d", and is not linear in it; reduce it first}}
   %2 = math.exp %1 : tensor<2xf32>
   return %2 : tensor<2xf32>
 }
@@ -171,4 +174,45 @@ func.func @one_token_dropped(%x: tensor<1x1x7xf32> {dist.sharding = #dist.shardi
   // expected-error @below {{result 0 of @one_token_dropped is partial (sum) over axis "d", its sharding says invariant}}
   %2 = nn.reduce sum %1 dims = [0] : tensor<1x4xf32> -> tensor<4xf32>
   return %2 : tensor<4xf32>
+}
+
+// -----
+
+// What all ranks hold is a candidate of the maximum on each; it is no addend.
+dist.mesh @m <["t"=2]>
+func.func @candidates(%x: tensor<4xf32>) -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = max{"t"}>}) {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+dist.mesh @m <["t"=2]>
+// expected-error @below {{result 0 of @addends is invariant over axis "t", its sharding says partial (sum)}}
+func.func @addends(%x: tensor<4xf32>) -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"t"}>}) {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// A part of an axis is an axis of its own.
+dist.mesh @m <["t"=4]>
+func.func @sub_axis(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t":(1)2}], partial = sum{"t":(2)2}>}) -> tensor<4xf32> {
+  %0 = nn.reduce sum %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
+  // expected-note @below {{the partial value is this one}}
+  %1 = dist.all_reduce sum %0 over @m {"t":(1)2} purpose activation : tensor<4xf32>
+  // expected-error @below {{reads operand 0 of type 'tensor<4xf32>', which is partial (sum) over axis "t":(2)2, and is not linear in it; reduce it first}}
+  %2 = math.exp %1 : tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+// -----
+
+// A reshape of tiles: what is split must begin where a dimension of the result
+// does.
+dist.mesh @m <["t"=2]>
+func.func @merged(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
+    -> (tensor<12xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>}) {
+  // expected-error @below {{needs a dimension whole that is split by axis "t": operand 0 is split on dimension 1}}
+  %0 = nn.reshape %x : tensor<4x3xf32> -> tensor<12xf32>
+  return %0 : tensor<12xf32>
 }

@@ -16,7 +16,8 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
     an operation is split in all of them, as far as their dimensions are open
     and the axis is free there. What keeps tensors alike goes first, then what moves
     elements, then contractions; shardings of priority 0 go before those of 1. Where
-    two tensors disagree, each keeps its own, and the larger one's is spread further.
+    two tensors disagree, each keeps its own, and what is spread further is what makes
+    the operation's tensors move the fewest bytes. The order of operations does not matter.
     Constants and index grids take no part: they are emitted anew for each layout.
     Which axes are gathered or left partial is decided by `dist-plan-ops`.
 

@@ -6,8 +6,12 @@
 #include "Random/Bugs.h"
 #include "Random/Shrink.h"
 
+#include "cleave/Partition/Passes.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
 #include "gtest/gtest.h"
+
+#include <map>
 
 using namespace mlir;
 using namespace cleave;
@@ -51,6 +55,67 @@ TEST(RandomProgram, FollowsFromItsSeed) {
   for (uint64_t seed = 0; seed < 20; ++seed)
     EXPECT_EQ(print(seed), print(seed));
   EXPECT_NE(print(0), print(1));
+}
+
+/// The program with its operations in another order.
+OwningOpRef<ModuleOp> reordered(ModuleOp program, Random &random) {
+  OwningOpRef<ModuleOp> copy = program.clone();
+  Block &body = (*copy->getOps<func::FuncOp>().begin()).getBody().front();
+  SmallVector<Operation *> waiting;
+  for (Operation &op : body.without_terminator())
+    waiting.push_back(&op);
+  Operation *terminator = body.getTerminator();
+  for (Operation *op : waiting)
+    op->remove();
+  while (!waiting.empty()) {
+    // Any operation whose operands are there.
+    SmallVector<size_t> ready;
+    for (auto [index, op] : llvm::enumerate(waiting))
+      if (llvm::all_of(op->getOperands(), [](Value operand) {
+            return !operand.getDefiningOp() || operand.getDefiningOp()->getBlock();
+          }))
+        ready.push_back(index);
+    size_t index = random.pick(ready);
+    body.getOperations().insert(terminator->getIterator(), waiting[index]);
+    waiting.erase(waiting.begin() + index);
+  }
+  return copy;
+}
+
+/// The shardings that propagation gives, by place.
+std::map<std::string, Attribute> propagated(ModuleOp module) {
+  PassManager passes(module.getContext());
+  passes.addPass(createDistPropagatePass());
+  EXPECT_TRUE(succeeded(passes.run(module)));
+  std::map<std::string, Attribute> found;
+  auto func = *module.getOps<func::FuncOp>().begin();
+  for (unsigned i = 0; i < func.getNumArguments(); ++i)
+    found["argument " + std::to_string(i)] = func.getArgAttr(i, dist::kShardingAttrName);
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    found["result " + std::to_string(i)] = func.getResultAttr(i, dist::kShardingAttrName);
+  for (Operation &op : func.getBody().front().without_terminator())
+    if (Attribute sharding = op.getAttr(dist::kShardingAttrName))
+      found[cast<NameLoc>(op.getLoc()).getName().str()] = sharding;
+  return found;
+}
+
+TEST(Propagation, DoesNotDependOnTheOrderOfOperations) {
+  TestContext test;
+  Random random(7);
+  int64_t moved = 0;
+  for (int64_t number = 0; number < 500; ++number) {
+    OwningOpRef<ModuleOp> program = Generator(&test.context, caseSeed(kSeed, number)).run();
+    auto func = *program->getOps<func::FuncOp>().begin();
+    for (auto [index, op] : llvm::enumerate(func.getBody().front()))
+      op.setLoc(NameLoc::get(StringAttr::get(&test.context, "op " + std::to_string(index))));
+    OwningOpRef<ModuleOp> other = reordered(*program, random);
+    std::string before, after;
+    llvm::raw_string_ostream(before) << *program;
+    llvm::raw_string_ostream(after) << *other;
+    moved += before != after;
+    ASSERT_EQ(propagated(*program), propagated(*other)) << before;
+  }
+  EXPECT_GT(moved, 250);
 }
 
 class PlantedBug : public testing::TestWithParam<size_t> {};
