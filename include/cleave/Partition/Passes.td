@@ -44,7 +44,8 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
     Option<"remarks", "remarks", "bool", "false",
            "Tell for every split dimension where its sharding came from.">
   ];
-  let dependentDialects = ["::cleave::dist::DistDialect"];
+  // The rules of arith and math come with nn.
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
 def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
@@ -78,7 +79,8 @@ def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
     Option<"cluster", "cluster", "std::string", "\"\"",
            "A cluster.toml with the links that reshards are planned for; none: defaults.">
   ];
-  let dependentDialects = ["::cleave::dist::DistDialect"];
+  // The rules of arith and math come with nn.
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
 def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
@@ -142,6 +144,8 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     %1 = math.exp %0 : tensor<6xf32>
     ```
   }];
+  // The rules of arith and math come with nn.
+  let dependentDialects = ["::cleave::nn::NNDialect"];
 }
 
 def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
@@ -237,7 +241,8 @@ def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
   let options = [
     Option<"bucket", "bucket", "int64_t", "26214400", "Largest message in bytes.">
   ];
-  let dependentDialects = ["::cleave::dist::DistDialect"];
+  // The rules of arith and math come with nn.
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
 #endif
