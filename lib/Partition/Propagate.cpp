@@ -42,7 +42,8 @@ constexpr int kLastPriority = 3;
 
 class Propagation {
 public:
-  Propagation(FactorGraph &graph, const MeshAxes &mesh) : graph(graph), mesh(mesh) {
+  Propagation(FactorGraph &graph, const MeshAxes &mesh)
+      : graph(graph), mesh(mesh), moves(mesh, cost::LinkModel(mesh, LinkClass()), plain()) {
     for (const Node &node : graph.nodes) {
       State state;
       state.layout = Layout(node.type.getRank());
@@ -193,7 +194,7 @@ private:
         RankedTensorType type = graph.nodes[node].type;
         const Layout &from = isResult ? want : have, &to = isResult ? have : want;
         bytes += sentBytes(mesh, type.getShape(), elementBytes(type), from,
-                           planReshard(mesh, type.getShape(), from, to));
+                           moves.plan(type.getShape(), elementBytes(type), from, to));
       }
     };
     for (auto [node, dims] : llvm::zip_equal(edge.operands, edge.rule.operands))
@@ -341,8 +342,16 @@ private:
     return changed;
   }
 
+  /// What moves is only weighed here.
+  static ReshardOptions plain() {
+    ReshardOptions options;
+    options.plain = true;
+    return options;
+  }
+
   FactorGraph &graph;
   const MeshAxes &mesh;
+  mutable ReshardPlanner moves; // It remembers its plans.
   SmallVector<State, 0> states;
   int priority = 0; // what takes part now
 };
