@@ -69,9 +69,7 @@ func::FuncOp cleave::partition::updateFunction(ModuleOp module) {
   return {};
 }
 
-/// Functions whose results are for people, who want sums whole. Between all
-/// others the addends are handed on as they are.
-static bool isForPeople(const Port &port) {
+bool cleave::partition::isForPeople(const Port &port) {
   func::FuncOp func = port.func;
   return port.isResult && (func.getName() == nn::kLossFunc || func.getName() == nn::kForwardFunc);
 }

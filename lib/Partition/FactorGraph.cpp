@@ -239,16 +239,33 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
     if (!func.isExternal() && failed(graph.addFunction(func)))
       return failure();
 
-  // One name is one tensor, and a gradient is split as its parameter.
+  // One name is one tensor, and a gradient is split as its parameter. What is
+  // asked for in one place is asked for in all.
   llvm::MapVector<std::pair<StringRef, StringRef>, NodeId> first;
+  llvm::DenseMap<NodeId, ShardingAttr> asked; // by the first of the name
+  auto firstOf = [&](const Node &node) {
+    return first.find({node.port.role(), node.port.name()})->second;
+  };
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
     const Node &node = graph.nodes[id];
     if (!node.isPort || node.port.name().empty())
       continue;
-    StringRef role = node.port.role();
-    auto [at, isNew] = first.insert({{role, node.port.name()}, id});
+    auto [at, isNew] = first.insert({{node.port.role(), node.port.name()}, id});
     if (!isNew)
       graph.addTie(at->second, id);
+    if (node.asked)
+      asked.try_emplace(at->second, node.asked);
+  }
+  for (Node &node : graph.nodes) {
+    if (!node.isPort || node.port.name().empty() || node.asked)
+      continue;
+    ShardingAttr given = asked.lookup(firstOf(node));
+    if (given && given.getRank() == node.type.getRank())
+      node.asked = isForPeople(node.port)
+                       ? ShardingAttr::get(given.getContext(), given.getMesh(), given.getDims(),
+                                           ReduceKind::Sum, {}, given.getReplicated(),
+                                           given.getPriority())
+                       : given;
   }
   for (auto &[key, id] : first)
     if (key.first == "gradient")

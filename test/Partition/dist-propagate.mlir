@@ -109,3 +109,20 @@ func.func @origins(%a: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x":(
   %0 = arith.addf %a, %b : tensor<8xf32>
   return %0 : tensor<8xf32>
 }
+
+// -----
+
+// One name is one tensor: what is asked for in one place, addends too, holds in
+// all.
+dist.mesh @m <["x"=2, "y"=2]>
+// CHECK-LABEL: func @give
+// CHECK-SAME:    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}], partial = sum{"y"}>
+// CHECK-LABEL: func @take
+func.func @give(%a: tensor<4x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {"y"}]>})
+    -> (tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+  %0 = nn.reduce sum %a dims = [1] : tensor<4x4xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func @take(%a: tensor<4xf32> {nn.name = "w", nn.role = "gradient", dist.sharding = #dist.sharding<@m, [{"x"}], partial = sum{"y"}>}) -> tensor<4xf32> {
+  return %a : tensor<4xf32>
+}

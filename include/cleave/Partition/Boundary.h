@@ -36,6 +36,10 @@ llvm::SmallVector<Port> portsOf(mlir::ModuleOp module);
 /// without a name are left out.
 llvm::SmallVector<llvm::SmallVector<Port>> boundaryTable(mlir::ModuleOp module);
 
+/// Whether the port is a result for people, who want sums whole. Between all
+/// other functions addends are handed on as they are.
+bool isForPeople(const Port &port);
+
 /// The function that takes gradients, or null: the one with the update.
 mlir::func::FuncOp updateFunction(mlir::ModuleOp module);
 
