@@ -9,6 +9,8 @@
 #include "cleave/io/Npy.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -21,7 +23,8 @@ namespace cleave::driver {
 void registerAll(MLIRContext &context) {
   DialectRegistry registry;
   registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
-                  dist::DistDialect, nn::NNDialect, rt::RTDialect>();
+                  scf::SCFDialect, tensor::TensorDialect, dist::DistDialect,
+                  nn::NNDialect, rt::RTDialect>();
   registerInterfaceModels(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();

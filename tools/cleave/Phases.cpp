@@ -30,6 +30,36 @@ static void run(PassManager &passes, ModuleOp module,
     diagnostics.fail(BadUsage);
 }
 
+/// What can be read from .mlir but does not run: the runtime takes a list of
+/// commands on tensors.
+static void checkOperations(ModuleOp module, const std::string &path) {
+  auto nameOf = [&](Operation *op) {
+    auto at = dyn_cast<FileLineColLoc>(op->getLoc());
+    std::string where =
+        at ? path + ":" + std::to_string(at.getLine()) + ":" +
+                 std::to_string(at.getColumn())
+           : "model '" + path + "'";
+    return where + ": '" + op->getName().getStringRef().str() + "'";
+  };
+  // The loop is to blame, not its bounds.
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (op->getNumRegions() != 0 && !isa<ModuleOp, func::FuncOp>(op))
+      throw Failure(BadUsage, nameOf(op) +
+                                  " is not yet supported: loops and branches "
+                                  "are partitioned and interpreted, but do "
+                                  "not run yet; unroll them");
+  });
+  module.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (!isa<RankedTensorType>(type)) {
+        std::string found;
+        llvm::raw_string_ostream(found) << type;
+        throw Failure(BadUsage, nameOf(op) + " gives a value of type " + found +
+                                    "; expected tensors alone");
+      }
+  });
+}
+
 OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
                                 MLIRContext &context, bool readWeights) {
   requireFile(path, "a model");
@@ -49,6 +79,7 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)
     diagnostics.fail(BadUsage);
+  checkOperations(*module, path);
   if (isSharded(*module)) {
     prepareSharded(*module, path, config);
     return module;

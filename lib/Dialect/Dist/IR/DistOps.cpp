@@ -11,14 +11,17 @@ using namespace cleave::dist;
 // Checks against a mesh
 //===----------------------------------------------------------------------===//
 
+/// `place`: where the axis stands, if that is more than a list.
 static LogicalResult verifyAxis(function_ref<InFlightDiagnostic()> emitError, AxisRefAttr axis,
-                                MeshAttr mesh) {
+                                MeshAttr mesh, const Twine &place = "") {
   int64_t size = mesh.getAxisSize(axis.getName());
   if (size == 0) // (S3)
-    return emitError() << "axis " << axis.getName() << " is not one of mesh " << mesh;
+    return emitError() << "axis " << axis.getName() << " is not one of mesh " << mesh
+                       << place.str();
   if (!axis.isWhole() && size % (axis.getPre() * axis.getSize()) != 0) // (S4)
     return emitError() << "sub-axis " << axis.getName() << ":(" << axis.getPre() << ")"
-                       << axis.getSize() << " does not divide the axis of size " << size;
+                       << axis.getSize() << " does not divide the axis of size " << size
+                       << place.str();
   return success();
 }
 
@@ -41,11 +44,28 @@ LogicalResult cleave::dist::verifySharding(function_ref<InFlightDiagnostic()> em
     return emitError() << "sharding " << sharding << " has " << sharding.getRank()
                        << " dimensions, expected " << type.getRank() << " for " << type;
   SmallVector<AxisRefAttr> all;
-  for (DimShardingAttr dim : sharding.getDims())
-    llvm::append_range(all, dim.getAxes());
-  llvm::append_range(all, sharding.getPartial());
-  llvm::append_range(all, sharding.getReplicated());
-  return verifyAxes(emitError, all, mesh);
+  SmallVector<std::string> places;
+  auto add = [&](ArrayRef<AxisRefAttr> axes, const Twine &place) {
+    llvm::append_range(all, axes);
+    places.append(axes.size(), place.str());
+  };
+  for (auto [index, dim] : llvm::enumerate(sharding.getDims()))
+    add(dim.getAxes(), "dimension " + Twine(index));
+  add(sharding.getPartial(), "partial");
+  add(sharding.getReplicated(), "replicated");
+  std::string of;
+  if (type)
+    llvm::raw_string_ostream(of) << " of '" << type << "'";
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (failed(verifyAxis(emitError, all[i], mesh, ", in " + places[i] + of)))
+      return failure();
+    for (size_t j = 0; j < i; ++j)
+      if (all[i].getName() == all[j].getName() &&
+          (all[i].isWhole() || all[j].isWhole() || overlaps(mesh, all[i], all[j]))) // (S1)
+        return emitError() << "axis " << all[i].getName() << " is used twice, by " << places[j]
+                           << " and by " << places[i] << of;
+  }
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
