@@ -13,6 +13,7 @@
 #include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/Passes.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -62,15 +63,21 @@ private:
       if (op && forward.insert(op).second)
         worklist.push_back(op);
     };
-    for (auto save : block.getOps<nn::SaveOp>())
-      need(save);
+    func.walk([&](nn::SaveOp save) { need(inBlock(save)); });
     for (OpOperand &operand : block.getTerminator()->getOpOperands())
       if (Port{func, true, operand.getOperandNumber()}.role() != "gradient")
         need(operand.get().getDefiningOp());
-    while (!worklist.empty())
-      for (Value operand : worklist.pop_back_val()->getOperands())
+    while (!worklist.empty()) {
+      Operation *op = worklist.pop_back_val();
+      llvm::SetVector<Value> read(op->operand_begin(), op->operand_end());
+      getUsedValuesDefinedAbove(op->getRegions(), read);
+      for (Value operand : read)
         need(operand.getDefiningOp());
+    }
   }
+
+  /// The operation, or the loop or branch of the function's body that it is in.
+  Operation *inBlock(Operation *op) { return block.findAncestorOpInBlock(*op); }
 
   static bool within(AxisListAttr axes, ArrayRef<std::string> names) {
     return llvm::all_of(axes.getAxes(), [&](AxisRefAttr axis) {
@@ -101,7 +108,7 @@ private:
           again = true;
         collect(op->getResult(0), gathered || gather, readers, chain);
       } else if (gathered) {
-        readers.push_back({&use, position.lookup(op)});
+        readers.push_back({&use, position.lookup(inBlock(op))});
       }
     }
   }
@@ -118,7 +125,7 @@ private:
              std::pair(b.position, b.use->getOperandNumber());
     });
     auto isForward = [&](const Reader &reader) {
-      return forward.contains(reader.use->getOwner());
+      return forward.contains(inBlock(reader.use->getOwner()));
     };
     // As many gathers as passes read it, each next to its readers: with two,
     // they part where the longest time passes between readers.
@@ -139,13 +146,14 @@ private:
         op->erase();
   }
 
-  /// Makes what `readers` read of the parameter right before the first of them;
-  /// what the first residency has gathered and keeps is read from there.
+  /// Makes what `readers` read of the parameter right before the first of them,
+  /// or before the loop or branch that it is in; what the first residency has
+  /// gathered and keeps is read from there.
   void gather(Value parameter, ArrayRef<Reader> readers,
               const llvm::SetVector<Operation *> &chain, bool barrier) {
     if (readers.empty())
       return;
-    Operation *first = readers.front().use->getOwner();
+    Operation *first = inBlock(readers.front().use->getOwner());
     OpBuilder builder(first);
     IRMapping mapping;
     Value after = barrier ? lastBefore(first, chain) : Value();

@@ -141,3 +141,26 @@ func.func @two_axes(%w: tensor<2x8xf32> {nn.name = "w", nn.role = "parameter"},
   %6 = nn.einsum "bf,hf->bh" %5, %1 : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
   return %2, %6 : tensor<4x8xf32>, tensor<4x8xf32>
 }
+
+// -----
+
+// A reader in a loop: the parameter is gathered once before it, for all trips.
+dist.mesh @m <["d"=2]>
+// CHECK-LABEL: func.func @in_a_loop
+// CHECK:         dist.all_gather
+// CHECK:         scf.for
+// CHECK-NOT:       dist.all_gather
+// CHECK:           arith.mulf
+// CHECK:         arith.addf
+func.func @in_a_loop(%w: tensor<2xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{"d"}]>}, %x: tensor<4xf32>) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c3 = arith.constant 3 : index
+  %c1 = arith.constant 1 : index
+  %g = dist.all_gather %w dims [0] over @m {"d"} purpose parameter : (tensor<2xf32>) -> tensor<4xf32>
+  %0 = scf.for %i = %c0 to %c3 step %c1 iter_args(%h = %x) -> (tensor<4xf32>) {
+    %1 = arith.mulf %h, %g : tensor<4xf32>
+    scf.yield %1 : tensor<4xf32>
+  }
+  %2 = arith.addf %0, %g : tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
