@@ -11,6 +11,7 @@
 #include "cleave/Partition/Passes.h"
 #include "cleave/Partition/Reshard.h"
 #include "llvm/ADT/MapVector.h"
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -65,6 +66,7 @@ public:
       for (priority = 0; priority <= kLastPriority; ++priority)
         spread();
     }
+    unite();
   }
 
   const Layout &layout(NodeId id) const { return states[id].layout; }
@@ -79,6 +81,25 @@ private:
     /// For each axis of each dimension, the node for which it was asked.
     SmallVector<SmallVector<NodeId, 2>> origins;
   };
+
+  /// Ports of one name that axes reached from different sides take what the
+  /// first of them has; those that are asked to differ are left to the check.
+  void unite() {
+    std::map<std::pair<StringRef, StringRef>, NodeId> first;
+    for (auto [id, node] : llvm::enumerate(graph.nodes)) {
+      if (!node.isPort || node.port.name().empty())
+        continue;
+      NodeId other = first.try_emplace({node.port.role(), node.port.name()}, id).first->second;
+      const Node &like = graph.nodes[other];
+      State &state = states[id];
+      if (node.type != like.type ||
+          bool(node.asked) != bool(like.asked) ||
+          (node.asked && node.asked.getDims() != like.asked.getDims()))
+        continue;
+      state.layout.dims = states[other].layout.dims;
+      state.origins = states[other].origins;
+    }
+  }
 
   /// Puts in what was asked for with this priority.
   void admit(int64_t round) {
