@@ -55,6 +55,15 @@ func.func @room(%x: tensor<2x3x2xf32>, %w: tensor<4x3x3xf32>) {
 // -----
 
 // P3
+func.func @between(%x: tensor<2x3x1xf32>) {
+  // expected-error @below {{has window 0 of spatial dimension 0 between the elements of the input; expected each window to have one}}
+  %0 = nn.pool max %x window = [2] strides = [1] dilations = [2] low = [1] high = [1] : tensor<2x3x1xf32> -> tensor<2x3x1xf32>
+  return
+}
+
+// -----
+
+// P3
 func.func @padding(%x: tensor<2x3x8xf32>) {
   // expected-error @below {{pads spatial dimension 0 by 2 and 0, expected at most 1, so that each window has an element}}
   %0 = nn.pool max %x window = [2] strides = [2] dilations = [1] low = [2] high = [0] : tensor<2x3x8xf32> -> tensor<2x3x5xf32>

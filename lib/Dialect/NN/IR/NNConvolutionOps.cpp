@@ -89,6 +89,19 @@ LogicalResult checkPool(Op op, RankedTensorType input, RankedTensorType result) 
       return op.emitOpError("pads spatial dimension ")
              << dim << " by " << op.getLow()[dim] << " and " << op.getHigh()[dim]
              << ", expected at most " << most << ", so that each window has an element";
+  // Of windows with gaps, also those that the elements fall between.
+  for (size_t dim = 0; dim < op.getWindow().size(); ++dim)
+    for (int64_t at = 0; at < result.getDimSize(dim + 2); ++at) {
+      int64_t first = at * op.getStrides()[dim] - op.getLow()[dim];
+      auto touches = [&](int64_t k) {
+        int64_t i = first + k * op.getDilations()[dim];
+        return i >= 0 && i < input.getDimSize(dim + 2);
+      };
+      if (llvm::none_of(llvm::seq<int64_t>(0, op.getWindow()[dim]), touches))
+        return op.emitOpError("has window ")
+               << at << " of spatial dimension " << dim
+               << " between the elements of the input; expected each window to have one";
+    }
   return success();
 }
 
