@@ -42,8 +42,9 @@ namespace {
 class Machine {
 public:
   /// `outer` has the values that a region reads from around it.
-  Machine(dist::MeshAttr mesh, int64_t ranks, Machine *outer = nullptr)
-      : mesh(mesh), ranks(ranks), outer(outer) {}
+  Machine(dist::MeshAttr mesh, int64_t ranks, Observer observe = nullptr,
+          Machine *outer = nullptr)
+      : mesh(mesh), ranks(ranks), observe(observe), outer(outer) {}
 
   FailureOr<std::vector<RankTensors>> run(func::FuncOp func,
                                           ArrayRef<RankTensors> arguments) {
@@ -68,6 +69,9 @@ public:
   /// Runs a block whose arguments have their values.
   FailureOr<std::vector<RankTensors>> runBlock(Block &body) {
     countUses(body);
+    if (observe)
+      for (Value argument : body.getArguments())
+        observe(argument, values[argument].front());
     for (Operation &op : body.without_terminator())
       if (failed(execute(&op)))
         return failure();
@@ -118,9 +122,12 @@ private:
     }
     if (failed(dispatch(op, operands, results)))
       return failure();
-    for (auto [value, result] : llvm::zip(op->getResults(), results))
+    for (auto [value, result] : llvm::zip(op->getResults(), results)) {
+      if (observe)
+        observe(value, result.front());
       if (uses[value])
         values[value] = std::move(result);
+    }
     for (Value operand : readBy(*op))
       if (--uses[operand] == 0)
         values.erase(operand);
@@ -142,7 +149,7 @@ private:
     for (const RankTensors *init : operands.drop_front(3))
       carried.push_back(*init);
     for (int64_t i = from; i < to; i += step) {
-      Machine body(mesh, ranks, this);
+      Machine body(mesh, ranks, observe, this);
       Tensor index(RankedTensorType::get({}, loop.getInductionVar().getType()));
       index.ints[0] = i;
       body.values[loop.getInductionVar()].assign(ranks, index);
@@ -166,7 +173,7 @@ private:
       auto takes = [&](const Tensor &tensor) { return (tensor.ints[0] != 0) == side; };
       if (region.empty() || llvm::none_of(condition, takes))
         continue;
-      Machine body(mesh, ranks, this);
+      Machine body(mesh, ranks, observe, this);
       auto yielded = body.runBlock(region.front());
       if (failed(yielded))
         return failure();
@@ -256,6 +263,7 @@ private:
 
   dist::MeshAttr mesh;
   int64_t ranks;
+  Observer observe;
   DenseMap<Value, RankTensors> values;
   DenseMap<Value, int64_t> uses;
   Machine *outer;
@@ -264,11 +272,12 @@ private:
 } // namespace
 
 FailureOr<std::vector<Tensor>> cleave::interpret(func::FuncOp func,
-                                                 ArrayRef<Tensor> arguments) {
+                                                 ArrayRef<Tensor> arguments,
+                                                 Observer observe) {
   std::vector<RankTensors> wrapped;
   for (const Tensor &argument : arguments)
     wrapped.push_back({argument});
-  auto results = Machine({}, 1).run(func, wrapped);
+  auto results = Machine({}, 1, observe).run(func, wrapped);
   if (failed(results))
     return failure();
   std::vector<Tensor> tensors;

@@ -15,10 +15,15 @@ namespace cleave {
 /// One tensor per rank; a program without a mesh has one rank.
 using RankTensors = std::vector<Tensor>;
 
+/// Called with every value as it is computed, arguments included; with those of
+/// loops once per trip.
+using Observer = llvm::function_ref<void(mlir::Value, const Tensor &)>;
+
 /// Runs `func` on one device. Argument types must be the function's. Errors are
 /// reported on the operation that cannot be executed.
 mlir::FailureOr<std::vector<Tensor>> interpret(mlir::func::FuncOp func,
-                                               llvm::ArrayRef<Tensor> arguments);
+                                               llvm::ArrayRef<Tensor> arguments,
+                                               Observer observe = nullptr);
 
 /// Runs the local program `func` on all ranks of `mesh` at once:
 /// `arguments[i][rank]`, and the results alike.

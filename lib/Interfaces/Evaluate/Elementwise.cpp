@@ -40,6 +40,29 @@ void binaryInt(Op op, Operands in, Results out) {
     out[0].ints[i] = wrap(type, Function(in[0]->ints[i], in[1]->ints[i]));
 }
 
+template <typename Op, int64_t (*Function)(int64_t)>
+void unaryInt(Op op, Operands in, Results out) {
+  Type type = getElementTypeOrSelf(op.getType());
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].ints[i] = wrap(type, Function(in[0]->ints[i]));
+}
+
+/// Of unsigned numbers of the operation's width.
+template <typename Op, uint64_t (*Function)(uint64_t, uint64_t)>
+void binaryUnsigned(Op op, Operands in, Results out) {
+  Type type = getElementTypeOrSelf(op.getType());
+  uint64_t mask = llvm::maskTrailingOnes<uint64_t>(type.getIntOrFloatBitWidth());
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].ints[i] = wrap(type, Function(in[0]->ints[i] & mask, in[1]->ints[i] & mask));
+}
+
+/// Whether a number is of some kind.
+template <typename Op, bool (*Function)(double)>
+void asked(Op, Operands in, Results out) {
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].ints[i] = Function(in[0]->floats[i]);
+}
+
 // Additions and products wrap; C++ leaves signed overflow undefined.
 int64_t addInt(int64_t a, int64_t b) { return uint64_t(a) + uint64_t(b); }
 int64_t subInt(int64_t a, int64_t b) { return uint64_t(a) - uint64_t(b); }
@@ -52,6 +75,28 @@ int64_t floorDivInt(int64_t a, int64_t b) {
 int64_t andInt(int64_t a, int64_t b) { return a & b; }
 int64_t orInt(int64_t a, int64_t b) { return a | b; }
 int64_t xorInt(int64_t a, int64_t b) { return a ^ b; }
+int64_t ceilDivInt(int64_t a, int64_t b) {
+  return b ? a / b + (a % b != 0 && (a < 0) == (b < 0)) : 0;
+}
+// Shifts by the width or more are undefined in MLIR.
+int64_t shlInt(int64_t a, int64_t b) { return b >= 0 && b < 64 ? uint64_t(a) << b : 0; }
+int64_t shrInt(int64_t a, int64_t b) { return b >= 0 && b < 64 ? a >> b : 0; }
+uint64_t shrUnsigned(uint64_t a, uint64_t b) { return b < 64 ? a >> b : 0; }
+uint64_t divUnsigned(uint64_t a, uint64_t b) { return b ? a / b : 0; }
+uint64_t remUnsigned(uint64_t a, uint64_t b) { return b ? a % b : 0; }
+uint64_t maxUnsigned(uint64_t a, uint64_t b) { return std::max(a, b); }
+uint64_t minUnsigned(uint64_t a, uint64_t b) { return std::min(a, b); }
+int64_t absInt(int64_t a) { return a < 0 ? -uint64_t(a) : a; }
+/// By squaring; a power below 0 is 0 but for 1 and -1.
+int64_t powInt(int64_t a, int64_t b) {
+  if (b < 0)
+    return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+  uint64_t result = 1, square = a;
+  for (; b > 0; b /= 2, square *= square)
+    if (b % 2)
+      result *= square;
+  return result;
+}
 int64_t maxInt(int64_t a, int64_t b) { return std::max(a, b); }
 int64_t minInt(int64_t a, int64_t b) { return std::min(a, b); }
 
@@ -69,6 +114,45 @@ double minF(double a, double b) {
 }
 double rsqrtF(double a) { return 1 / std::sqrt(a); }
 double sigmoidF(double a) { return 1 / (1 + std::exp(-a)); }
+
+void fused(math::FmaOp, Operands in, Results out) {
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].floats[i] = std::fma(in[0]->floats[i], in[1]->floats[i], in[2]->floats[i]);
+}
+void powerInt(math::FPowIOp, Operands in, Results out) {
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].floats[i] = std::pow(in[0]->floats[i], double(in[1]->ints[i]));
+}
+
+/// The same bits as another type of the same width.
+void bitcast(arith::BitcastOp op, Operands in, Results out) {
+  Type to = getElementTypeOrSelf(op.getType());
+  const Tensor &from = *in[0];
+  auto semantics = [](Type type) -> const llvm::fltSemantics & {
+    return cast<FloatType>(type).getFloatSemantics();
+  };
+  for (int64_t i = 0; i < out[0].size(); ++i) {
+    APInt bits(to.getIntOrFloatBitWidth(), 0);
+    if (from.isFloat()) {
+      APFloat value(from.floats[i]);
+      bool losesInfo;
+      value.convert(semantics(from.type.getElementType()), APFloat::rmNearestTiesToEven,
+                    &losesInfo);
+      bits = value.bitcastToAPInt();
+    } else {
+      bits = APInt(bits.getBitWidth(), uint64_t(from.ints[i]), /*isSigned=*/true,
+                   /*implicitTrunc=*/true);
+    }
+    if (!out[0].isFloat()) {
+      out[0].ints[i] = wrap(to, bits.getSExtValue());
+      continue;
+    }
+    APFloat value(semantics(to), bits);
+    bool losesInfo;
+    value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
+    out[0].floats[i] = value.convertToDouble();
+  }
+}
 
 void compareFloats(arith::CmpFOp op, Operands in, Results out) {
   using P = arith::CmpFPredicate;
@@ -197,6 +281,36 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<nn::GeluOp, gelu>(c);
   attach<nn::GeluGradOp, geluGrad>(c);
 
+  attach<arith::MaxNumFOp, binary<arith::MaxNumFOp, std::fmax>>(c);
+  attach<arith::MinNumFOp, binary<arith::MinNumFOp, std::fmin>>(c);
+  attach<arith::RemFOp, binary<arith::RemFOp, std::fmod>>(c);
+  attach<math::Atan2Op, binary<math::Atan2Op, std::atan2>>(c);
+  attach<math::CopySignOp, binary<math::CopySignOp, std::copysign>>(c);
+  attach<math::AcosOp, unary<math::AcosOp, std::acos>>(c);
+  attach<math::AcoshOp, unary<math::AcoshOp, std::acosh>>(c);
+  attach<math::AsinOp, unary<math::AsinOp, std::asin>>(c);
+  attach<math::AsinhOp, unary<math::AsinhOp, std::asinh>>(c);
+  attach<math::AtanOp, unary<math::AtanOp, std::atan>>(c);
+  attach<math::AtanhOp, unary<math::AtanhOp, std::atanh>>(c);
+  attach<math::CbrtOp, unary<math::CbrtOp, std::cbrt>>(c);
+  attach<math::CoshOp, unary<math::CoshOp, std::cosh>>(c);
+  attach<math::SinhOp, unary<math::SinhOp, std::sinh>>(c);
+  attach<math::TanOp, unary<math::TanOp, std::tan>>(c);
+  attach<math::ErfcOp, unary<math::ErfcOp, std::erfc>>(c);
+  attach<math::Exp2Op, unary<math::Exp2Op, std::exp2>>(c);
+  attach<math::ExpM1Op, unary<math::ExpM1Op, std::expm1>>(c);
+  attach<math::Log10Op, unary<math::Log10Op, std::log10>>(c);
+  attach<math::Log1pOp, unary<math::Log1pOp, std::log1p>>(c);
+  attach<math::Log2Op, unary<math::Log2Op, std::log2>>(c);
+  attach<math::RoundOp, unary<math::RoundOp, std::round>>(c);
+  attach<math::TruncOp, unary<math::TruncOp, std::trunc>>(c);
+  attach<math::FmaOp, fused>(c);
+  attach<math::FPowIOp, powerInt>(c);
+  attach<math::IsFiniteOp, asked<math::IsFiniteOp, std::isfinite>>(c);
+  attach<math::IsInfOp, asked<math::IsInfOp, std::isinf>>(c);
+  attach<math::IsNaNOp, asked<math::IsNaNOp, std::isnan>>(c);
+  attach<math::IsNormalOp, asked<math::IsNormalOp, std::isnormal>>(c);
+
   attach<arith::AddIOp, binaryInt<arith::AddIOp, addInt>>(c);
   attach<arith::SubIOp, binaryInt<arith::SubIOp, subInt>>(c);
   attach<arith::MulIOp, binaryInt<arith::MulIOp, mulInt>>(c);
@@ -209,6 +323,17 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<arith::MaxSIOp, binaryInt<arith::MaxSIOp, maxInt>>(c);
   attach<arith::MinSIOp, binaryInt<arith::MinSIOp, minInt>>(c);
 
+  attach<arith::CeilDivSIOp, binaryInt<arith::CeilDivSIOp, ceilDivInt>>(c);
+  attach<arith::ShLIOp, binaryInt<arith::ShLIOp, shlInt>>(c);
+  attach<arith::ShRSIOp, binaryInt<arith::ShRSIOp, shrInt>>(c);
+  attach<arith::ShRUIOp, binaryUnsigned<arith::ShRUIOp, shrUnsigned>>(c);
+  attach<arith::DivUIOp, binaryUnsigned<arith::DivUIOp, divUnsigned>>(c);
+  attach<arith::RemUIOp, binaryUnsigned<arith::RemUIOp, remUnsigned>>(c);
+  attach<arith::MaxUIOp, binaryUnsigned<arith::MaxUIOp, maxUnsigned>>(c);
+  attach<arith::MinUIOp, binaryUnsigned<arith::MinUIOp, minUnsigned>>(c);
+  attach<math::AbsIOp, unaryInt<math::AbsIOp, absInt>>(c);
+  attach<math::IPowIOp, binaryInt<math::IPowIOp, powInt>>(c);
+
   attach<arith::CmpFOp, compareFloats>(c);
   attach<arith::CmpIOp, compareInts>(c);
   attach<arith::SelectOp, select>(c);
@@ -217,6 +342,8 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<arith::SIToFPOp, toFloat<arith::SIToFPOp>>(c);
   attach<arith::UIToFPOp, toFloat<arith::UIToFPOp>>(c);
   attach<arith::FPToSIOp, toInt<arith::FPToSIOp>>(c);
+  attach<arith::FPToUIOp, toInt<arith::FPToUIOp>>(c);
+  attach<arith::BitcastOp, bitcast>(c);
   attach<arith::ExtSIOp, intToInt<arith::ExtSIOp>>(c);
   attach<arith::ExtUIOp, intToInt<arith::ExtUIOp>>(c);
   attach<arith::TruncIOp, intToInt<arith::TruncIOp>>(c);
