@@ -217,6 +217,14 @@ bool staleLayout(ModuleOp module) {
   return forEach<CollectivePermuteOp>(module, skip<CollectivePermuteOp>);
 }
 
+/// A halo, or what a slice takes, begins one element too late.
+bool windowShifted(ModuleOp module) {
+  return forEach<WindowOp>(module, [](WindowOp op) {
+    op.setBase(op.getBase() + 1);
+    return true;
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Padding
 //===----------------------------------------------------------------------===//
@@ -323,6 +331,8 @@ ArrayRef<Bug> cleave::random::plantedBugs() {
        "dist-partition", permutationInverted},
       {"stale-layout", "a value is read as it lay before it was moved",
        "dist-partition", staleLayout},
+      {"window-shifted", "a window begins one element too late",
+       "dist-partition", windowShifted},
       {"pad-unmasked", "padding enters a reduction", "dist-partition",
        padUnmasked},
       {"wrong-identity", "padding is replaced by another operation's identity",

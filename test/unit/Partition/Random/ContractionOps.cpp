@@ -58,7 +58,7 @@ bool einsum(Generator &g) {
     return false;
   Entry y = g.like(g.floats(shapeOf(rhs)));
   double bound = x.bound * y.bound * terms;
-  if (bound > g.kMaxBound)
+  if (bound > g.maxBound)
     return false;
   std::string equation = lhs + "," + rhs + "->" + result;
   Value left = x.value, right = y.value;
@@ -83,7 +83,7 @@ template <nn::Combiner combiner> bool reduce(Generator &g) {
   if (dims.empty())
     return false;
   double bound = combiner == nn::Combiner::Sum ? x.bound * terms : x.bound;
-  if (bound > g.kMaxBound)
+  if (bound > g.maxBound)
     return false;
   g.give(nn::ReduceOp::create(g.b, g.loc, combiner, x.value,
                               g.b.getDenseI64ArrayAttr(dims)),
@@ -126,7 +126,7 @@ bool scatterAdd(Generator &g) {
   for (int64_t extent : at)
     terms *= extent;
   RankedTensorType type = g.floats(table);
-  if (updates.bound * terms > g.kMaxBound ||
+  if (updates.bound * terms > g.maxBound ||
       type.getNumElements() > 2 * g.kMaxElements || table.size() > 5)
     return false;
   g.give(nn::ScatterAddOp::create(g.b, g.loc, type, indices(g, at).value,

@@ -3,6 +3,7 @@
 #include "Coverage.h"
 
 #include "cleave/Partition/FactorGraph.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
@@ -39,7 +40,7 @@ std::string ruleName(Operation *op, const ShardingRule &rule) {
   if (op->getName().getDialectNamespace() != "arith" &&
       op->getName().getDialectNamespace() != "math")
     return op->getName().getStringRef().str();
-  if (op->getNumOperands() == 3)
+  if (isa<arith::SelectOp>(op))
     return "elementwise, choice";
   if (rule.linear.empty())
     return "elementwise";
@@ -56,82 +57,102 @@ bool isPart(const MeshAxes &mesh, ArrayRef<Axis> axes) {
 
 } // namespace
 
+void Coverage::note(ModuleOp module) {
+  module.walk([&](Operation *op) {
+    operations.insert(op->getName().getStringRef().str());
+  });
+}
+
 void Coverage::add(ModuleOp module) {
   FailureOr<MeshAxes> mesh = MeshAxes::of(module);
   if (failed(mesh))
     return;
-  auto func = *module.getOps<mlir::func::FuncOp>().begin();
+  note(module);
   llvm::DenseMap<Value, Layout> layouts;
-  for (auto [index, argument] : llvm::enumerate(func.getArguments()))
-    if (auto given =
-            func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName))
-      layouts[argument] = mesh->layout(given);
+  for (auto func : module.getOps<mlir::func::FuncOp>())
+    for (auto [index, argument] : llvm::enumerate(func.getArguments()))
+      if (auto given =
+              func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName))
+        layouts[argument] = mesh->layout(given);
   // A case counts once in a cell.
   std::set<std::tuple<std::string, std::string, Column>> seen;
-  for (Operation &op : func.getBody().front().without_terminator()) {
-    auto given = op.getAttrOfType<ArrayAttr>(kShardingAttrName);
-    for (auto [index, result] : llvm::enumerate(op.getResults()))
-      if (given)
-        layouts[result] = mesh->layout(cast<ShardingAttr>(given[index]));
-    auto plan = op.getAttrOfType<DictionaryAttr>(kPlanAttrName);
-    if (!isa<ShardingRuleInterface>(op))
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
+    if (!given)
+      return;
+    for (auto [index, result] : llvm::enumerate(op->getResults()))
+      layouts[result] = mesh->layout(cast<ShardingAttr>(given[index]));
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      for (auto [argument, result] :
+           llvm::zip_equal(loop.getRegionIterArgs(), loop.getResults()))
+        layouts[argument] = layouts[result];
+    addOperation(op, *mesh, layouts,
+                 [&](auto... cell) { return seen.insert({cell...}).second; });
+  });
+}
+
+void Coverage::addOperation(
+    Operation *op, const MeshAxes &mesh,
+    const llvm::DenseMap<Value, Layout> &layouts,
+    llvm::function_ref<bool(std::string, std::string, Column)> isFirst) {
+  ShardingRule rule = partition::ruleOf(op);
+  std::string name = ruleName(op, rule);
+  auto plan = op->getAttrOfType<DictionaryAttr>(kPlanAttrName);
+  bool manyUsers = false,
+       partial = plan && !plan.getAs<AxisListAttr>("carry").getAxes().empty();
+  auto look = [&](Value value) {
+    manyUsers |= !value.use_empty() && !value.hasOneUse();
+    auto it = layouts.find(value);
+    partial |= it != layouts.end() && it->second.partial;
+  };
+  for (Value operand : op->getOperands())
+    look(operand);
+  for (Value result : op->getResults())
+    look(result);
+  // What the sides of a branch give is as good as an operand.
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      for (Value value : block.getTerminator()->getOperands())
+        look(value);
+  for (auto [number, factor] : llvm::enumerate(rule.factors)) {
+    if (factor.size == 1)
       continue;
-    if (op.getName().getDialectNamespace() == "nn")
-      operations.insert(op.getName().getStringRef().str());
-    if (!plan)
-      continue;
-    ShardingRule rule = partition::ruleOf(&op);
-    std::string name = ruleName(&op, rule);
-    auto factors = plan.getAs<ArrayAttr>("factors");
-    bool manyUsers = false,
-         partial = !plan.getAs<AxisListAttr>("carry").getAxes().empty();
-    auto look = [&](Value value) {
-      manyUsers |= !value.use_empty() && !value.hasOneUse();
+    SmallVector<Axes> splits;
+    if (plan)
+      splits.push_back(mesh.decompose(
+          cast<AxisListAttr>(plan.getAs<ArrayAttr>("factors")[number])
+              .getAxes()));
+    // What must be whole may have come in split, and gone out again.
+    auto addTensor = [&](Value value, const TensorFactors &dims) {
       auto it = layouts.find(value);
-      partial |= it != layouts.end() && it->second.partial;
+      if (it == layouts.end())
+        return;
+      for (auto [dim, made] : llvm::enumerate(dims))
+        if (llvm::is_contained(made, int64_t(number)) &&
+            !it->second.dims[dim].empty())
+          splits.push_back(it->second.dims[dim]);
     };
-    for (Value operand : op.getOperands())
-      look(operand);
-    for (Value result : op.getResults())
-      look(result);
-    for (auto [number, factor] : llvm::enumerate(rule.factors)) {
-      if (factor.size == 1)
-        continue;
-      SmallVector<Axes> splits;
-      splits.push_back(
-          mesh->decompose(cast<AxisListAttr>(factors[number]).getAxes()));
-      // What must be whole may have come in split, and gone out again.
-      auto addTensor = [&](Value value, const TensorFactors &dims) {
-        auto it = layouts.find(value);
-        if (it == layouts.end())
-          return;
-        for (auto [dim, made] : llvm::enumerate(dims))
-          if (llvm::is_contained(made, int64_t(number)) &&
-              !it->second.dims[dim].empty())
-            splits.push_back(it->second.dims[dim]);
-      };
-      for (auto [operand, dims] :
-           llvm::zip_equal(op.getOperands(), rule.operands))
-        addTensor(operand, dims);
-      for (auto [result, dims] : llvm::zip_equal(op.getResults(), rule.results))
-        addTensor(result, dims);
-      bool split = false, uneven = false, part = false;
-      for (const Axes &axes : splits) {
-        split |= !axes.empty();
-        uneven |= factor.size % mesh->size(axes) != 0;
-        part |= isPart(*mesh, axes);
-      }
-      std::string kind = nameOf(factor.kind).str();
-      auto count = [&](Column column, bool holds) {
-        auto &cell = cells[{name, kind}];
-        if (holds && seen.insert({name, kind, column}).second)
-          ++cell[column];
-      };
-      count(Uneven, uneven);
-      count(SubAxis, part);
-      count(Partial, partial);
-      count(MultiUser, split && manyUsers);
+    for (auto [operand, dims] :
+         llvm::zip_equal(op->getOperands(), rule.operands))
+      addTensor(operand, dims);
+    for (auto [result, dims] : llvm::zip_equal(op->getResults(), rule.results))
+      addTensor(result, dims);
+    bool split = false, uneven = false, part = false;
+    for (const Axes &axes : splits) {
+      split |= !axes.empty();
+      uneven |= factor.size % mesh.size(axes) != 0;
+      part |= isPart(mesh, axes);
     }
+    std::string kind = nameOf(factor.kind).str();
+    auto count = [&](Column column, bool holds) {
+      auto &cell = cells[{name, kind}];
+      if (holds && isFirst(name, kind, column))
+        ++cell[column];
+    };
+    count(Uneven, uneven);
+    count(SubAxis, part);
+    count(Partial, partial);
+    count(MultiUser, split && manyUsers);
   }
 }
 
@@ -158,8 +179,13 @@ std::string Coverage::missing(MLIRContext *context, int64_t least) const {
             << ": " << counts[column] << " cases, expected at least " << least
             << "\n";
     }
-  for (RegisteredOperationName name :
-       context->getRegisteredOperationsByDialect("nn"))
+  return text + unseen(context);
+}
+
+std::string Coverage::unseen(MLIRContext *context) const {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  for (RegisteredOperationName name : context->getRegisteredOperations())
     if (name.hasInterface<ShardingRuleInterface>() &&
         !operations.count(name.getStringRef().str()))
       out << name.getStringRef()

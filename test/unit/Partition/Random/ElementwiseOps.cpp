@@ -10,7 +10,7 @@ namespace {
 
 template <typename Op> bool addition(Generator &g) {
   Entry x = g.any(), y = g.like(x.type());
-  if (x.bound + y.bound > g.kMaxBound)
+  if (x.bound + y.bound > g.maxBound)
     return false;
   g.give(Op::create(g.b, g.loc, x.value, y.value), x.bound + y.bound,
          x.exact && y.exact);
@@ -19,7 +19,7 @@ template <typename Op> bool addition(Generator &g) {
 
 bool product(Generator &g) {
   Entry x = g.any(), y = g.like(x.type());
-  if (x.bound * y.bound > g.kMaxBound)
+  if (x.bound * y.bound > g.maxBound)
     return false;
   g.give(arith::MulFOp::create(g.b, g.loc, x.value, y.value), x.bound * y.bound,
          x.exact && y.exact);

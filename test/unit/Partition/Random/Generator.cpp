@@ -3,6 +3,7 @@
 
 #include "Generator.h"
 
+#include "cleave/Partition/Boundary.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -16,7 +17,8 @@ const std::vector<Family> &allFamilies() {
     std::vector<Family> all;
     for (ArrayRef<Family> some :
          {elementwiseFamilies(), shapeFamilies(), contractionFamilies(),
-          rowFamilies(), attentionFamilies(), trainingFamilies()})
+          rowFamilies(), attentionFamilies(), trainingFamilies(),
+          arithmeticFamilies(), convolutionFamilies(), regionFamilies()})
       all.insert(all.end(), some.begin(), some.end());
     return all;
   }();
@@ -89,7 +91,7 @@ Entry Generator::draw(llvm::function_ref<bool(const Entry &)> fits,
                       llvm::function_ref<RankedTensorType()> other) {
   SmallVector<size_t> found;
   for (size_t i = 0; i < pool.size(); ++i)
-    if (fits(pool[i]))
+    if (fits(pool[i]) && pool[i].bound <= maxBound)
       found.push_back(i);
   if (found.empty() || random.chance(1, 5))
     return argument(other());
@@ -204,23 +206,79 @@ void Generator::constrainSome() {
       randomSharding(random, mesh, entry.type(), partial));
 }
 
-OwningOpRef<ModuleOp> Generator::run() {
-  module = ModuleOp::create(loc);
-  b.setInsertionPointToEnd(module->getBody());
-  dist::MeshOp::create(b, loc, b.getStringAttr("m"), mesh.attr, ArrayAttr());
-  func = func::FuncOp::create(b, loc, "f", b.getFunctionType({}, {}));
-  block = func.addEntryBlock();
-  b.setInsertionPointToEnd(block);
-  int64_t steps = random.between(1, 8);
-  for (int64_t step = 0, tries = 0; step < steps && tries < 40; ++tries)
+void Generator::steps(int64_t count) {
+  for (int64_t step = 0, tries = 0; step < count && tries < 40; ++tries)
     if (pickFamily(random).make(*this)) {
       ++step;
       constrainSome();
     }
-  return finish();
 }
 
-OwningOpRef<ModuleOp> Generator::finish() {
+//===----------------------------------------------------------------------===//
+// Regions
+//===----------------------------------------------------------------------===//
+
+void Generator::inside(Block *region, double bound,
+                       llvm::function_ref<void()> body) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(region);
+  double outerBound = std::exchange(maxBound, bound);
+  size_t outerSize = std::exchange(outer, pool.size());
+  ++depth;
+  body();
+  --depth;
+  pool.resize(outer);
+  outer = outerSize;
+  maxBound = outerBound;
+}
+
+Entry Generator::given(RankedTensorType type, double bound) {
+  for (size_t i = pool.size(); i-- > outer;) {
+    Entry entry = pool[i];
+    if (entry.value.getType() != type || isa<BlockArgument>(entry.value))
+      continue;
+    if (entry.bound <= bound)
+      return entry;
+    if (entry.isFloat())
+      return tamed(entry, bound);
+  }
+  return like(type, bound);
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+OwningOpRef<ModuleOp> Generator::run() {
+  module = ModuleOp::create(loc);
+  b.setInsertionPointToEnd(module->getBody());
+  dist::MeshOp::create(b, loc, b.getStringAttr("m"), mesh.attr, ArrayAttr());
+  addFunction("f");
+  if (random.chance(1, 8))
+    addFunction("g");
+  namePorts();
+  shardPorts();
+  return std::move(module);
+}
+
+void Generator::addFunction(StringRef name) {
+  // A second function takes some of what the first one takes and gives.
+  SmallVector<RankedTensorType> shared;
+  for (const partition::Port &port : partition::portsOf(*module))
+    if (shared.size() < 3 && random.chance(1, 2))
+      shared.push_back(cast<RankedTensorType>(port.type()));
+  b.setInsertionPointToEnd(module->getBody());
+  func = func::FuncOp::create(b, loc, name, b.getFunctionType({}, {}));
+  block = func.addEntryBlock();
+  b.setInsertionPointToEnd(block);
+  pool.clear();
+  for (RankedTensorType type : shared)
+    argument(type);
+  steps(random.between(1, 8));
+  finishFunction();
+}
+
+void Generator::finishFunction() {
   // What nobody reads is returned, and now and then something else.
   SmallVector<Value> results;
   for (Entry &entry : pool) {
@@ -234,19 +292,49 @@ OwningOpRef<ModuleOp> Generator::finish() {
   func::ReturnOp::create(b, loc, results);
   func.setFunctionType(b.getFunctionType(block->getArgumentTypes(),
                                          ValueRange(results).getTypes()));
-  for (BlockArgument argument : block->getArguments()) {
-    auto type = cast<RankedTensorType>(argument.getType());
-    if (random.chance(3, 4))
-      func.setArgAttr(argument.getArgNumber(), dist::kShardingAttrName,
-                      randomSharding(random, mesh, type,
-                                     !type.getElementType().isInteger(1)));
+}
+
+static void setAttr(partition::Port port, StringRef name, Attribute value) {
+  if (port.isResult)
+    port.func.setResultAttr(port.index, name, value);
+  else
+    port.func.setArgAttr(port.index, name, value);
+}
+
+/// Gives names and roles. Ports of one name are one tensor, so it is given in
+/// and out, or in several functions.
+void Generator::namePorts() {
+  static const char *roles[] = {"parameter", "parameter", "gradient",
+                                "state",     "input",     "output"};
+  SmallVector<partition::Port> ports = partition::portsOf(*module);
+  bool several = llvm::range_size(module->getOps<func::FuncOp>()) > 1;
+  int64_t number = 0;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    if (!ports[i].name().empty() || !random.chance(1, several ? 2 : 10))
+      continue;
+    Attribute name = b.getStringAttr("n" + Twine(number++)),
+              role = b.getStringAttr(random.pick(roles));
+    for (size_t j = i; j < ports.size(); ++j) {
+      bool same = j == i || (ports[j].type() == ports[i].type() &&
+                             ports[j].name().empty() && random.chance(1, 2));
+      if (!same)
+        continue;
+      setAttr(ports[j], nn::kNameAttr, name);
+      setAttr(ports[j], nn::kRoleAttr, role);
+    }
   }
-  for (auto [index, result] : llvm::enumerate(results)) {
-    auto type = cast<RankedTensorType>(result.getType());
-    if (random.chance(1, 2))
-      func.setResultAttr(index, dist::kShardingAttrName,
-                         randomSharding(random, mesh, type,
-                                        !type.getElementType().isInteger(1)));
+}
+
+void Generator::shardPorts() {
+  // Ports of one name say the same, or nothing.
+  llvm::StringMap<dist::ShardingAttr> byName;
+  for (const partition::Port &port : partition::portsOf(*module)) {
+    auto type = cast<RankedTensorType>(port.type());
+    dist::ShardingAttr sharding =
+        randomSharding(random, mesh, type, !type.getElementType().isInteger(1));
+    if (!port.name().empty())
+      sharding = byName.insert({port.name(), sharding}).first->second;
+    if (random.chance(port.isResult ? 2 : 3, 4))
+      setAttr(port, dist::kShardingAttrName, sharding);
   }
-  return std::move(module);
 }

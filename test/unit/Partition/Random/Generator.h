@@ -1,6 +1,8 @@
 // Grows random programs: a directed acyclic graph of operations of all
-// families over a few arguments, with random shardings on arguments, results
-// and constraints in between. The case follows from its seed alone.
+// families over a few arguments, loops and branches among them, with random
+// shardings on arguments, results and constraints in between; now and then a
+// second function that shares tensors with the first by name. The case follows
+// from its seed alone.
 //
 // Values are drawn so that results can be compared sharply: arguments are small
 // integers, so what is computed from them by sums and products is exact in
@@ -128,13 +130,38 @@ public:
   void give(mlir::Value value, double bound, bool exact);
 
   static constexpr int64_t kMaxElements = 160;
-  static constexpr double kMaxBound = 1e9;
+  /// No value of the program is larger; less in loops, where errors grow.
+  double maxBound = 1e9;
+
+  //===--------------------------------------------------------------------===//
+  // What loops and branches take
+  //===--------------------------------------------------------------------===//
+
+  /// Makes operations at the end of `region`. What is made there cannot be read
+  /// outside.
+  void inside(mlir::Block *region, double bound,
+              llvm::function_ref<void()> body);
+  /// Operations of other families.
+  void steps(int64_t count);
+  /// The value that the region gives for `type`: the last one made in it where
+  /// one fits, no larger than `bound`.
+  Entry given(mlir::RankedTensorType type, double bound);
+  /// The entry of the last value made in the region, or null.
+  const Entry *last() const {
+    return pool.size() > outer ? &pool.back() : nullptr;
+  }
+  /// How many regions are open, and the counters of the loops among them.
+  int64_t depth = 0;
+  llvm::SmallVector<mlir::Value> counters;
 
 private:
   Entry draw(llvm::function_ref<bool(const Entry &)> fits,
              llvm::function_ref<mlir::RankedTensorType()> other);
   void constrainSome();
-  mlir::OwningOpRef<mlir::ModuleOp> finish();
+  void addFunction(llvm::StringRef name);
+  void finishFunction();
+  void namePorts();
+  void shardPorts();
 
   Mesh mesh;
   mlir::Type
@@ -144,6 +171,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::func::FuncOp func;
   std::vector<Entry> pool;
+  size_t outer = 0; // entries of `pool` that are of no open region
 };
 
 /// Makes one operation, or a few that belong together; false where nothing
@@ -159,6 +187,9 @@ llvm::ArrayRef<Family> contractionFamilies();
 llvm::ArrayRef<Family> rowFamilies();
 llvm::ArrayRef<Family> attentionFamilies();
 llvm::ArrayRef<Family> trainingFamilies();
+llvm::ArrayRef<Family> arithmeticFamilies();
+llvm::ArrayRef<Family> convolutionFamilies();
+llvm::ArrayRef<Family> regionFamilies();
 
 } // namespace cleave::random
 

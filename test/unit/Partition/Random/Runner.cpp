@@ -4,6 +4,7 @@
 
 #include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -88,8 +89,12 @@ MeshAttr meshOf(ModuleOp module) {
   return (*module.getOps<MeshOp>().begin()).getMesh();
 }
 
-func::FuncOp functionOf(ModuleOp module) {
-  return *module.getOps<func::FuncOp>().begin();
+/// In program order, also those in loops and branches.
+SmallVector<ConstrainOp> constraintsOf(ModuleOp module) {
+  SmallVector<ConstrainOp> found;
+  module.walk<WalkOrder::PreOrder>(
+      [&](ConstrainOp op) { found.push_back(op); });
+  return found;
 }
 
 } // namespace
@@ -124,8 +129,7 @@ struct Runner::Watch : PassInstrumentation {
                                                 partition::portsOf(module)))
       notHonoured += violation(mesh, before.sharding(), after.sharding());
     for (auto [before, after] :
-         llvm::zip_equal(functionOf(global).getOps<ConstrainOp>(),
-                         functionOf(module).getOps<ConstrainOp>())) {
+         llvm::zip_equal(constraintsOf(global), constraintsOf(module))) {
       auto given = after->getAttrOfType<ArrayAttr>(kShardingAttrName);
       notHonoured +=
           violation(mesh, before.getSharding(),
@@ -243,19 +247,27 @@ RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
   return tiles;
 }
 
-/// What an operation makes of integers free of rounding: integers, if they stay
-/// below 2^53.
-bool keepsIntegers(Operation *op) {
+/// Whether an operation rounds nothing where its operands are free of rounding
+/// and stay below 2^53.
+bool isExact(Operation *op) {
   if (auto pad = dyn_cast<nn::PadOp>(op))
     return pad.getValue().isInteger();
+  if (llvm::all_of(op->getResultTypes(), [](Type type) {
+        return !isa<FloatType>(getElementTypeOrSelf(type));
+      }))
+    return true;
   return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,
-             arith::MaximumFOp, arith::MinimumFOp, arith::SelectOp,
-             arith::ConstantOp, arith::SIToFPOp, arith::CmpFOp, math::AbsFOp,
-             nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
-             nn::ConcatOp, nn::IotaOp, nn::SaveOp, nn::RematerializeOp,
-             nn::EinsumOp, nn::ReduceOp, nn::GatherOp, nn::ScatterAddOp,
-             nn::ArgMaxOp, nn::DropoutOp, nn::RotaryOp, nn::SgdOp,
-             dist::ConstrainOp>(op);
+             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+             arith::MinNumFOp, arith::RemFOp, arith::SelectOp,
+             arith::ConstantOp, arith::SIToFPOp, arith::UIToFPOp, arith::ExtFOp,
+             arith::TruncFOp, arith::BitcastOp, math::AbsFOp, math::FloorOp,
+             math::CeilOp, math::RoundOp, math::RoundEvenOp, math::TruncOp,
+             math::CopySignOp, math::FmaOp, nn::BroadcastOp, nn::ReshapeOp,
+             nn::TransposeOp, nn::SliceOp, nn::ConcatOp, nn::IotaOp, nn::SaveOp,
+             nn::RematerializeOp, nn::EinsumOp, nn::ReduceOp, nn::GatherOp,
+             nn::ScatterAddOp, nn::DropoutOp, nn::RotaryOp, nn::SgdOp,
+             nn::ConvOp, nn::ConvInputGradOp, nn::ConvFilterGradOp, nn::PoolOp,
+             nn::PoolGradOp, nn::TopKOp, dist::ConstrainOp>(op);
 }
 
 double magnitudeOf(const Tensor &tensor) {
@@ -273,55 +285,120 @@ struct Tolerance {
   bool exact = true;
 };
 
+/// What came up while a program ran on one device.
+struct Measured {
+  double magnitude = 0;
+  int64_t size = 0;
+};
+
+/// Follows from what was measured, operation by operation.
+class Tolerances {
+public:
+  explicit Tolerances(const llvm::DenseMap<Value, Measured> &measured)
+      : measured(measured) {}
+
+  Tolerance of(Value value) const { return known.lookup(value); }
+
+  void visit(Block &block) {
+    for (Value argument : block.getArguments())
+      known.try_emplace(argument,
+                        Tolerance{measured.lookup(argument).magnitude, true});
+    for (Operation &op : block.without_terminator()) {
+      if (auto loop = dyn_cast<scf::ForOp>(op))
+        visitLoop(loop);
+      else if (auto branch = dyn_cast<scf::IfOp>(op))
+        visitBranch(branch);
+      else
+        visitOperation(&op);
+    }
+  }
+
+private:
+  void visitOperation(Operation *op) {
+    Tolerance from = {0, isExact(op)};
+    double product = 1;
+    for (Value operand : op->getOperands()) {
+      Tolerance other = of(operand);
+      merge(from, other);
+      product *= 16 + other.magnitude;
+      product *= measured.lookup(operand).size + 1;
+    }
+    // Sums of products stay far below the integers that a double holds.
+    from.exact &= product < 0x1p52;
+    for (Value result : op->getResults()) {
+      known[result] = from;
+      merge(known[result], {measured.lookup(result).magnitude, true});
+    }
+  }
+
+  static bool merge(Tolerance &into, Tolerance other) {
+    bool changed =
+        (into.exact && !other.exact) || other.magnitude > into.magnitude;
+    into.exact &= other.exact;
+    into.magnitude = std::max(into.magnitude, other.magnitude);
+    return changed;
+  }
+
+  void visitLoop(scf::ForOp loop) {
+    for (auto [argument, init] :
+         llvm::zip_equal(loop.getRegionIterArgs(), loop.getInitArgs()))
+      known[argument] = of(init);
+    auto yields = loop.getYieldedValues();
+    for (bool changed = true; changed;) {
+      changed = false;
+      visit(*loop.getBody());
+      for (auto [argument, yielded] :
+           llvm::zip_equal(loop.getRegionIterArgs(), yields))
+        changed |= merge(known[argument], of(yielded));
+    }
+    // An error grows in each trip by as much as the values do.
+    std::optional<APInt> trips = loop.getStaticTripCount();
+    double more =
+        trips && trips->sgt(2) ? double(trips->getSExtValue() - 1) : 1;
+    for (auto [argument, result] :
+         llvm::zip_equal(loop.getRegionIterArgs(), loop.getResults())) {
+      Tolerance carried = of(argument);
+      carried.magnitude = std::pow(std::max(8.0, carried.magnitude), more);
+      known[result] = carried;
+    }
+  }
+
+  void visitBranch(scf::IfOp branch) {
+    visit(*branch.thenBlock());
+    visit(*branch.elseBlock());
+    for (auto [index, result] : llvm::enumerate(branch.getResults())) {
+      known[result] = of(branch.thenYield().getOperand(index));
+      merge(known[result], of(branch.elseYield().getOperand(index)));
+    }
+  }
+
+  const llvm::DenseMap<Value, Measured> &measured;
+  llvm::DenseMap<Value, Tolerance> known;
+};
+
 /// The results of the program on one device, and their tolerances.
 struct Oracle {
   std::vector<Tensor> results;
   SmallVector<Tolerance> tolerances;
 
-  static FailureOr<Oracle> of(ModuleOp module, ArrayRef<Tensor> arguments) {
-    // A copy that returns every value.
-    OwningOpRef<ModuleOp> copy = module.clone();
-    func::FuncOp func = functionOf(*copy);
-    Operation *terminator = func.getBody().front().getTerminator();
-    SmallVector<Value> returned(terminator->getOperands()), all;
-    llvm::DenseMap<Value, size_t> at;
-    auto note = [&](Value value) {
-      at[value] = all.size();
-      all.push_back(value);
+  static FailureOr<Oracle> of(func::FuncOp func, ArrayRef<Tensor> arguments) {
+    llvm::DenseMap<Value, Measured> measured;
+    auto observe = [&](Value value, const Tensor &tensor) {
+      Measured &entry = measured[value];
+      entry.magnitude = std::max(entry.magnitude, magnitudeOf(tensor));
+      entry.size = tensor.size();
     };
-    for (Value argument : func.getArguments())
-      note(argument);
-    for (Operation &op : func.getBody().front().without_terminator())
-      for (Value result : op.getResults())
-        note(result);
-    terminator->setOperands(all);
-    FailureOr<std::vector<Tensor>> values = interpret(func, arguments);
-    if (failed(values))
+    FailureOr<std::vector<Tensor>> results =
+        interpret(func, arguments, observe);
+    if (failed(results))
       return failure();
-
-    SmallVector<Tolerance> tolerances;
-    for (auto [value, tensor] : llvm::zip_equal(all, *values)) {
-      Tolerance tolerance = {magnitudeOf(tensor), true};
-      double product = 1;
-      if (Operation *op = value.getDefiningOp()) {
-        tolerance.exact = keepsIntegers(op);
-        for (Value operand : op->getOperands()) {
-          const Tolerance &from = tolerances[at[operand]];
-          tolerance.magnitude = std::max(tolerance.magnitude, from.magnitude);
-          tolerance.exact &= from.exact;
-          product *= 16 + from.magnitude;
-          product *= (*values)[at[operand]].size() + 1;
-        }
-      }
-      // Sums of products stay far below the integers that a double holds.
-      tolerance.exact &= product < 0x1p52;
-      tolerances.push_back(tolerance);
-    }
+    Block &body = func.getBody().front();
+    Tolerances tolerances(measured);
+    tolerances.visit(body);
     Oracle oracle;
-    for (Value value : returned) {
-      oracle.results.push_back((*values)[at[value]]);
-      oracle.tolerances.push_back(tolerances[at[value]]);
-    }
+    oracle.results = std::move(*results);
+    for (Value value : body.getTerminator()->getOperands())
+      oracle.tolerances.push_back(tolerances.of(value));
     return oracle;
   }
 };
@@ -361,19 +438,65 @@ std::string difference(const Tensor &want, const Tensor &got,
 // The case
 //===----------------------------------------------------------------------===//
 
+namespace {
+
+/// The arguments of one function, and what it makes of them on one device.
+struct Expected {
+  std::vector<Tensor> arguments;
+  Oracle oracle;
+};
+
+/// Runs the function on all ranks and compares.
+Outcome compare(func::FuncOp part, MeshAttr mesh, const Expected &expected,
+                uint64_t seed) {
+  std::string where = ("@" + part.getName() + ": ").str();
+  std::vector<RankTensors> tiles;
+  for (auto [index, argument] : llvm::enumerate(expected.arguments))
+    tiles.push_back(
+        randomTiles(argument, mesh,
+                    partition::Port{part, false, unsigned(index)}.sharding(),
+                    seed + index));
+  FailureOr<std::vector<RankTensors>> actual =
+      interpretRanks(part, mesh, tiles);
+  if (failed(actual))
+    return {Outcome::RunFailed, ""};
+  for (auto [index, want] : llvm::enumerate(expected.oracle.results)) {
+    Assembled got =
+        assembleTensor((*actual)[index], want.type, mesh,
+                       partition::Port{part, true, unsigned(index)}.sharding());
+    std::string what =
+        difference(want, got.whole, expected.oracle.tolerances[index]);
+    if (!what.empty())
+      return {Outcome::WrongResult,
+              (where + "result " + Twine(index) + " is " + what).str()};
+    if (got.replicaDifference != 0)
+      return {Outcome::ReplicaDiffers,
+              (where + "copies of result " + Twine(index) + " differ by " +
+               std::to_string(got.replicaDifference))
+                  .str()};
+  }
+  return {};
+}
+
+} // namespace
+
 Outcome Runner::run(ModuleOp global, uint64_t seed, Coverage *coverage,
                     const Bug *bug, bool *planted) {
   diagnostics.clear();
   if (failed(verify(global)))
     return {Outcome::BadProgram, diagnostics};
-  func::FuncOp whole = functionOf(global);
   Random random(Random::mix(seed));
-  std::vector<Tensor> arguments;
-  for (Type type : whole.getArgumentTypes())
-    arguments.push_back(randomTensor(random, cast<RankedTensorType>(type)));
-  FailureOr<Oracle> oracle = Oracle::of(global, arguments);
-  if (failed(oracle))
-    return {Outcome::BadProgram, diagnostics};
+  std::vector<Expected> expected;
+  for (auto whole : global.getOps<func::FuncOp>()) {
+    Expected &some = expected.emplace_back();
+    for (Type type : whole.getArgumentTypes())
+      some.arguments.push_back(
+          randomTensor(random, cast<RankedTensorType>(type)));
+    FailureOr<Oracle> oracle = Oracle::of(whole, some.arguments);
+    if (failed(oracle))
+      return {Outcome::BadProgram, diagnostics};
+    some.oracle = std::move(*oracle);
+  }
 
   OwningOpRef<ModuleOp> local = global.clone();
   watch->global = global;
@@ -391,31 +514,14 @@ Outcome Runner::run(ModuleOp global, uint64_t seed, Coverage *coverage,
     return {watch->failedPass == "dist-verify-variance" ? Outcome::Unproven
                                                         : Outcome::Refused,
             diagnostics};
-
-  func::FuncOp part = functionOf(*local);
   MeshAttr mesh = meshOf(*local);
-  std::vector<RankTensors> tiles;
-  for (unsigned i = 0; i < arguments.size(); ++i)
-    tiles.push_back(randomTiles(arguments[i], mesh,
-                                partition::Port{part, false, i}.sharding(),
-                                seed + i));
-  FailureOr<std::vector<RankTensors>> actual =
-      interpretRanks(part, mesh, tiles);
-  if (failed(actual))
-    return {Outcome::RunFailed, diagnostics};
-  for (auto [index, want] : llvm::enumerate(oracle->results)) {
-    Assembled got =
-        assembleTensor((*actual)[index], want.type, mesh,
-                       partition::Port{part, true, unsigned(index)}.sharding());
-    std::string what = difference(want, got.whole, oracle->tolerances[index]);
-    if (!what.empty())
-      return {Outcome::WrongResult,
-              ("result " + Twine(index) + " is " + what).str()};
-    if (got.replicaDifference != 0)
-      return {Outcome::ReplicaDiffers,
-              ("copies of result " + Twine(index) + " differ by " +
-               std::to_string(got.replicaDifference))
-                  .str()};
+  for (auto [part, some] :
+       llvm::zip_equal(local->getOps<func::FuncOp>(), expected)) {
+    Outcome outcome = compare(part, mesh, some, seed);
+    if (outcome)
+      continue;
+    outcome.message += diagnostics;
+    return outcome;
   }
   return {};
 }

@@ -3,7 +3,10 @@
 
 #include "Shrink.h"
 
+#include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/FactorGraph.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/Support/FileSystem.h"
@@ -17,67 +20,86 @@ using namespace cleave::random;
 
 namespace {
 
-func::FuncOp functionOf(ModuleOp module) {
-  return *module.getOps<func::FuncOp>().begin();
-}
-Block &bodyOf(ModuleOp module) { return functionOf(module).getBody().front(); }
-Operation *opAt(ModuleOp module, size_t number) {
-  return &*std::next(bodyOf(module).begin(), number);
-}
-size_t countOps(ModuleOp module) {
-  return bodyOf(module).getOperations().size() - 1;
+SmallVector<func::FuncOp> functionsOf(ModuleOp module) {
+  return llvm::to_vector(module.getOps<func::FuncOp>());
 }
 
-/// Erases what nobody reads and makes the function's type that of its body.
-void tidy(ModuleOp module) {
-  func::FuncOp func = functionOf(module);
-  Block &body = bodyOf(module);
+/// All operations of all functions in a fixed order, those of loops and
+/// branches behind them; without terminators.
+SmallVector<Operation *> opsOf(ModuleOp module) {
   SmallVector<Operation *> ops;
-  for (Operation &op : body.without_terminator())
-    ops.push_back(&op);
+  for (func::FuncOp func : functionsOf(module))
+    func.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (!op->hasTrait<OpTrait::IsTerminator>())
+        ops.push_back(op);
+    });
+  return ops;
+}
+Operation *opAt(ModuleOp module, size_t number) {
+  return opsOf(module)[number];
+}
+size_t countOps(ModuleOp module) { return opsOf(module).size(); }
+
+/// Erases what nobody reads and makes the types of functions those of their
+/// bodies.
+void tidy(ModuleOp module) {
+  SmallVector<Operation *> ops = opsOf(module);
   for (Operation *op : llvm::reverse(ops))
     if (op->use_empty())
       op->erase();
-  func.setFunctionType(
-      FunctionType::get(module.getContext(), body.getArgumentTypes(),
-                        body.getTerminator()->getOperandTypes()));
-  for (unsigned i = func.getNumArguments(); i-- > 0;)
-    if (body.getArgument(i).use_empty() && func.getNumArguments() > 1)
-      (void)func.eraseArgument(i);
+  for (func::FuncOp func : functionsOf(module)) {
+    Block &body = func.getBody().front();
+    func.setFunctionType(
+        FunctionType::get(module.getContext(), body.getArgumentTypes(),
+                          body.getTerminator()->getOperandTypes()));
+    for (unsigned i = func.getNumArguments(); i-- > 0;)
+      if (body.getArgument(i).use_empty() && func.getNumArguments() > 1)
+        (void)func.eraseArgument(i);
+  }
 }
 
 //===----------------------------------------------------------------------===//
 // Shardings
 //===----------------------------------------------------------------------===//
 
-/// The places in which a program asks for shardings, in a fixed order.
+/// The places in which a program asks for shardings, in a fixed order: ports,
+/// then constraints.
+SmallVector<ConstrainOp> constraintsOf(ModuleOp module) {
+  SmallVector<ConstrainOp> found;
+  module.walk<WalkOrder::PreOrder>(
+      [&](ConstrainOp op) { found.push_back(op); });
+  return found;
+}
+
 size_t countSlots(ModuleOp module) {
-  func::FuncOp func = functionOf(module);
-  return func.getNumArguments() + func.getNumResults() +
-         llvm::range_size(func.getOps<ConstrainOp>());
+  return partition::portsOf(module).size() + constraintsOf(module).size();
+}
+
+void setAttr(const partition::Port &port, StringRef name, Attribute value) {
+  func::FuncOp func = port.func;
+  auto key = StringAttr::get(func.getContext(), name);
+  if (port.isResult && value)
+    func.setResultAttr(port.index, key, value);
+  else if (port.isResult)
+    func.removeResultAttr(port.index, key);
+  else if (value)
+    func.setArgAttr(port.index, key, value);
+  else
+    func.removeArgAttr(port.index, key);
 }
 
 ShardingAttr slot(ModuleOp module, size_t number,
                   std::optional<ShardingAttr> set = {}) {
-  func::FuncOp func = functionOf(module);
-  if (number < func.getNumArguments()) {
-    if (set && *set)
-      func.setArgAttr(number, kShardingAttrName, *set);
-    else if (set)
-      func.removeArgAttr(number, kShardingAttrName);
-    return func.getArgAttrOfType<ShardingAttr>(number, kShardingAttrName);
+  SmallVector<partition::Port> ports = partition::portsOf(module);
+  if (number < ports.size()) {
+    if (set)
+      setAttr(ports[number], kShardingAttrName, *set);
+    return ports[number].sharding();
   }
-  number -= func.getNumArguments();
-  if (number < func.getNumResults()) {
-    auto name = StringAttr::get(module.getContext(), kShardingAttrName);
-    if (set && *set)
-      func.setResultAttr(number, kShardingAttrName, *set);
-    else if (set)
-      func.removeResultAttr(number, name);
-    return func.getResultAttrOfType<ShardingAttr>(number, kShardingAttrName);
-  }
-  auto constrain = *std::next(func.getOps<ConstrainOp>().begin(),
-                              number - func.getNumResults());
+  SmallVector<ConstrainOp> constraints = constraintsOf(module);
+  if (number - ports.size() >= constraints.size())
+    return {}; // it went with an edit
+  ConstrainOp constrain = constraints[number - ports.size()];
   if (set && *set)
     constrain.setShardingAttr(*set);
   return constrain.getSharding();
@@ -132,26 +154,23 @@ ShardingAttr plain(ShardingAttr sharding) {
 struct DimClasses {
   using Dim = std::pair<size_t, size_t>; // number of the value, dimension
   llvm::EquivalenceClasses<Dim> classes;
-  std::set<Dim> fixed; // products of sizes
+  std::set<Dim> fixed; // products of sizes, and windows
   SmallVector<Value> values;
+  llvm::DenseMap<Value, size_t> number;
 
   explicit DimClasses(ModuleOp module) {
-    llvm::DenseMap<Value, size_t> number;
-    auto add = [&](Value value) {
-      number[value] = values.size();
-      for (size_t dim = 0,
-                  rank = cast<RankedTensorType>(value.getType()).getRank();
-           dim < rank; ++dim)
-        classes.insert({values.size(), dim});
-      values.push_back(value);
-    };
-    for (Value argument : bodyOf(module).getArguments())
-      add(argument);
-    for (Operation &op : bodyOf(module).without_terminator())
-      for (Value result : op.getResults())
+    for (func::FuncOp func : functionsOf(module))
+      for (Value argument : func.getArguments())
+        add(argument);
+    for (Operation *op : opsOf(module)) {
+      for (Value result : op->getResults())
         add(result);
-    for (Operation &op : bodyOf(module).without_terminator()) {
-      ShardingRule rule = partition::ruleOf(&op);
+      for (Region &region : op->getRegions())
+        for (Value argument : region.getArguments())
+          add(argument);
+    }
+    for (Operation *op : opsOf(module)) {
+      ShardingRule rule = partition::ruleOf(op);
       SmallVector<std::optional<Dim>> first(rule.factors.size());
       auto join = [&](Value value, const TensorFactors &dims) {
         for (auto [dim, made] : llvm::enumerate(dims)) {
@@ -160,17 +179,57 @@ struct DimClasses {
             fixed.insert(here);
             continue;
           }
-          if (first[made[0]])
+          // Of windows, other sizes.
+          if (first[made[0]] && size(*first[made[0]]) != size(here))
+            fixed.insert({here, *first[made[0]]});
+          else if (first[made[0]])
             classes.unionSets(*first[made[0]], here);
           first[made[0]] = here;
         }
       };
       for (auto [operand, dims] :
-           llvm::zip_equal(op.getOperands(), rule.operands))
+           llvm::zip_equal(op->getOperands(), rule.operands))
         join(operand, dims);
-      for (auto [result, dims] : llvm::zip_equal(op.getResults(), rule.results))
+      for (auto [result, dims] :
+           llvm::zip_equal(op->getResults(), rule.results))
         join(result, dims);
     }
+    // What a loop carries, what both sides give, and what has one name.
+    module.walk([&](scf::YieldOp yield) {
+      for (auto [operand, result] : llvm::zip_equal(
+               yield.getOperands(), yield->getParentOp()->getResults()))
+        unite(operand, result);
+    });
+    module.walk([&](scf::ForOp loop) {
+      for (auto [argument, result] :
+           llvm::zip_equal(loop.getRegionIterArgs(), loop.getResults()))
+        unite(argument, result);
+    });
+    for (ArrayRef<partition::Port> group : partition::boundaryTable(module))
+      for (const partition::Port &port : group)
+        unite(valueOf(group.front()), valueOf(port));
+  }
+
+  static Value valueOf(partition::Port port) {
+    Block &body = port.func.getBody().front();
+    return port.isResult ? body.getTerminator()->getOperand(port.index)
+                         : Value(body.getArgument(port.index));
+  }
+
+  void add(Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    if (!type)
+      return;
+    number[value] = values.size();
+    for (size_t dim = 0, rank = type.getRank(); dim < rank; ++dim)
+      classes.insert({values.size(), dim});
+    values.push_back(value);
+  }
+
+  void unite(Value a, Value b) {
+    auto type = dyn_cast<RankedTensorType>(a.getType());
+    for (size_t dim = 0, rank = type ? type.getRank() : 0; dim < rank; ++dim)
+      classes.unionSets({number[a], dim}, {number[b], dim});
   }
 
   SmallVector<Dim> leaders() {
@@ -221,7 +280,8 @@ public:
     // Each round is cheap next to the run that found the case, so bound them
     // only against surprises.
     for (int round = 0; round < 20; ++round)
-      if (!dropResults() && !cutOperations() && !skipOperations() &&
+      if (!dropFunctions() && !dropNames() && !dropResults() &&
+          !cutOperations() && !skipOperations() && !inlineRegions() &&
           !mergeArguments() && !dropShardings() && !simplifyShardings() &&
           !dropAxes() && !shrinkSizes())
         break;
@@ -241,15 +301,45 @@ private:
     return true;
   }
 
+  bool dropFunctions() {
+    bool any = false;
+    for (size_t i = functionsOf(*current).size(); i-- > 0;)
+      any |= attempt([&](ModuleOp module) {
+        SmallVector<func::FuncOp> functions = functionsOf(module);
+        if (functions.size() == 1)
+          return false;
+        functions[i].erase();
+        return true;
+      });
+    return any;
+  }
+
+  bool dropNames() {
+    bool any = false;
+    for (size_t i = partition::portsOf(*current).size(); i-- > 0;)
+      any |= attempt([&](ModuleOp module) {
+        SmallVector<partition::Port> ports = partition::portsOf(module);
+        if (i >= ports.size() || ports[i].name().empty())
+          return false;
+        partition::Port port = ports[i];
+        setAttr(port, nn::kNameAttr, {});
+        setAttr(port, nn::kRoleAttr, {});
+        return true;
+      });
+    return any;
+  }
+
   bool dropResults() {
     bool any = false;
-    for (unsigned i = functionOf(*current).getNumResults(); i-- > 0;)
+    for (size_t i = partition::portsOf(*current).size(); i-- > 0;)
       any |= attempt([&](ModuleOp module) {
-        func::FuncOp func = functionOf(module);
-        if (func.getNumResults() == 1)
+        SmallVector<partition::Port> ports = partition::portsOf(module);
+        if (i >= ports.size() || !ports[i].isResult ||
+            ports[i].func.getNumResults() == 1)
           return false;
-        bodyOf(module).getTerminator()->eraseOperand(i);
-        return succeeded(func.eraseResult(i));
+        ports[i].func.getBody().front().getTerminator()->eraseOperand(
+            ports[i].index);
+        return succeeded(ports[i].func.eraseResult(ports[i].index));
       });
     return any;
   }
@@ -262,9 +352,11 @@ private:
         continue;
       any |= attempt([&](ModuleOp module) {
         Operation *op = opAt(module, number);
-        func::FuncOp func = functionOf(module);
+        auto func = op->getParentOfType<func::FuncOp>();
         // Counting a constant as smaller than an argument keeps this finite.
-        if (op->getNumOperands() == 0)
+        if (op->getNumOperands() == 0 ||
+            !llvm::all_of(op->getResultTypes(),
+                          llvm::IsaPred<RankedTensorType>))
           return false;
         for (Value result : op->getResults()) {
           if (result.use_empty())
@@ -299,19 +391,51 @@ private:
     return any;
   }
 
-  bool mergeArguments() {
+  /// A loop becomes one trip, a branch one of its sides.
+  bool inlineRegions() {
     bool any = false;
-    for (unsigned i = functionOf(*current).getNumArguments(); i-- > 1;)
-      for (unsigned j = 0; j < i; ++j)
+    for (size_t number = countOps(*current); number-- > 0;)
+      for (unsigned side : {0, 1}) {
+        if (number >= countOps(*current))
+          continue;
         any |= attempt([&](ModuleOp module) {
-          func::FuncOp func = functionOf(module);
-          if (i >= func.getNumArguments() ||
-              func.getArgument(i).getType() != func.getArgument(j).getType() ||
-              func.getArgument(i).use_empty())
+          Operation *op = opAt(module, number);
+          if (side >= op->getNumRegions())
             return false;
-          func.getArgument(i).replaceAllUsesWith(func.getArgument(j));
+          IRMapping map;
+          if (auto loop = dyn_cast<scf::ForOp>(op)) {
+            map.map(loop.getInductionVar(), loop.getLowerBound());
+            map.map(loop.getRegionIterArgs(), loop.getInitArgs());
+          }
+          OpBuilder builder(op);
+          Block &body = op->getRegion(side).front();
+          for (Operation &inner : body.without_terminator())
+            builder.clone(inner, map);
+          for (auto [result, given] : llvm::zip_equal(
+                   op->getResults(), body.getTerminator()->getOperands()))
+            result.replaceAllUsesWith(map.lookupOrDefault(given));
           return true;
         });
+      }
+    return any;
+  }
+
+  bool mergeArguments() {
+    bool any = false;
+    for (size_t which = 0; which < functionsOf(*current).size(); ++which)
+      for (unsigned i = functionsOf(*current)[which].getNumArguments();
+           i-- > 1;)
+        for (unsigned j = 0; j < i; ++j)
+          any |= attempt([&](ModuleOp module) {
+            func::FuncOp func = functionsOf(module)[which];
+            if (i >= func.getNumArguments() ||
+                func.getArgument(i).getType() !=
+                    func.getArgument(j).getType() ||
+                func.getArgument(i).use_empty())
+              return false;
+            func.getArgument(i).replaceAllUsesWith(func.getArgument(j));
+            return true;
+          });
     return any;
   }
 
@@ -319,11 +443,10 @@ private:
     bool any = false;
     for (size_t number = countSlots(*current); number-- > 0;)
       any |= attempt([&](ModuleOp module) {
-        func::FuncOp func = functionOf(module);
-        if (number >= countSlots(module) || !slot(module, number))
+        // Constraints go as operations do.
+        if (number >= partition::portsOf(module).size() ||
+            !slot(module, number))
           return false;
-        if (number >= func.getNumArguments() + func.getNumResults())
-          return false; // constraints go as operations do
         slot(module, number, ShardingAttr());
         return true;
       });

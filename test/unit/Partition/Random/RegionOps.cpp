@@ -1,0 +1,128 @@
+// Loops and branches around operations of the other families.
+
+#include "Generator.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::random;
+
+namespace {
+
+/// Regions in regions in regions say nothing new.
+constexpr int64_t kMaxDepth = 2;
+
+Value index(Generator &g, int64_t value) {
+  return arith::ConstantIndexOp::create(g.b, g.loc, value);
+}
+
+/// A loop of a few trips, also of none. Rounding errors may grow by a factor of
+/// what the values are bounded by, in each trip.
+bool loop(Generator &g) {
+  if (g.depth == kMaxDepth)
+    return false;
+  SmallVector<Entry> carried;
+  SmallVector<Value> inits;
+  for (int64_t i = 0, end = g.random.between(1, 2); i < end; ++i) {
+    Entry init = g.anyKind(0, 4);
+    if (init.isFloat())
+      init = g.tamed(init, 10);
+    carried.push_back(init);
+    inits.push_back(init.value);
+  }
+  static const int64_t choices[] = {0, 1, 2, 2, 3};
+  int64_t trips = g.random.pick(choices), step = g.random.between(1, 2),
+          from = g.random.below(3);
+  // The last step may lead beyond the end.
+  int64_t to = from + trips * step - (trips ? g.random.below(step) : 0);
+  Value low = index(g, from), high = index(g, to), by = index(g, step);
+  auto loop = scf::ForOp::create(g.b, g.loc, low, high, by, inits);
+  g.counters.push_back(loop.getInductionVar());
+  g.inside(loop.getBody(), g.depth ? 30 : 1e3, [&] {
+    SmallVector<double> bounds;
+    for (auto [entry, value] :
+         llvm::zip_equal(carried, loop.getRegionIterArgs())) {
+      entry.bound = std::max(entry.bound, 4.0);
+      entry.exact &= !entry.isFloat();
+      g.give(value, entry.bound, entry.exact);
+    }
+    g.steps(g.random.between(1, 4));
+    SmallVector<Value> yielded;
+    for (const Entry &entry : carried)
+      yielded.push_back(g.given(entry.type(), entry.bound).value);
+    scf::YieldOp::create(g.b, g.loc, yielded);
+  });
+  g.counters.pop_back();
+  for (auto [entry, result] : llvm::zip_equal(carried, loop.getResults()))
+    g.give(result, entry.bound, entry.exact);
+  return true;
+}
+
+/// Data, or the trip of the loop around it.
+Value condition(Generator &g) {
+  if (!g.counters.empty() && g.random.chance(1, 2))
+    return arith::CmpIOp::create(g.b, g.loc, arith::CmpIPredicate::slt,
+                                 g.counters.back(),
+                                 index(g, g.random.between(1, 3)));
+  Value tensor;
+  if (g.random.chance(1, 2)) {
+    tensor = g.like(g.bools({})).value;
+  } else {
+    Value l = g.like(g.ints({})).value, r = g.like(g.ints({})).value;
+    tensor = arith::CmpIOp::create(g.b, g.loc, arith::CmpIPredicate::sle, l, r);
+  }
+  return tensor::ExtractOp::create(g.b, g.loc, tensor, ValueRange());
+}
+
+bool branch(Generator &g) {
+  if (g.depth == kMaxDepth)
+    return false;
+  Value chosen = condition(g);
+  // The first side says what comes out.
+  SmallVector<Entry> given;
+  Block *sides[] = {new Block, new Block};
+  for (auto [number, side] : llvm::enumerate(sides))
+    g.inside(side, g.maxBound, [&] {
+      g.steps(g.random.between(1, 2));
+      SmallVector<Value> yielded;
+      if (number == 0)
+        given.push_back(g.last() ? *g.last() : g.any());
+      else
+        for (Entry &entry : given) {
+          Entry other = g.given(entry.type(), g.maxBound);
+          entry.bound = std::max(entry.bound, other.bound);
+          entry.exact &= other.exact;
+          yielded.push_back(other.value);
+        }
+      if (number == 0 && g.random.chance(1, 3)) {
+        Entry more = g.anyKind(0, 4);
+        given.push_back(more);
+      }
+      if (number == 0)
+        for (const Entry &entry : given)
+          yielded.push_back(entry.value);
+      scf::YieldOp::create(g.b, g.loc, yielded);
+    });
+  SmallVector<Type> types;
+  for (const Entry &entry : given)
+    types.push_back(entry.type());
+  auto op = scf::IfOp::create(g.b, g.loc, types, chosen,
+                              /*addThenBlock=*/false, /*addElseBlock=*/false);
+  op.getThenRegion().push_back(sides[0]);
+  op.getElseRegion().push_back(sides[1]);
+  for (auto [entry, result] : llvm::zip_equal(given, op.getResults()))
+    g.give(result, entry.bound, entry.exact);
+  return true;
+}
+
+} // namespace
+
+ArrayRef<Family> cleave::random::regionFamilies() {
+  static const Family families[] = {
+      {"for", 4, loop},
+      {"if", 4, branch},
+  };
+  return families;
+}
