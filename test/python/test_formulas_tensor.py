@@ -125,9 +125,14 @@ WITH_DATA = {
         ("data=2", {"zero": 3}),
         ("outer=2,data=2", {"zero": 3, "replicate": "outer"})],
 }
-# Only some of these are run: every layout, ZeRO and microbatches once.
-COUNTED = [("gpt2", "sp", "data=2", {"zero": 3}), ("llama", "2d", "data=2", {"zero": 1}),
-           ("gpt2", "2.5d", "", {"microbatches": 2}), ("gpt2", "3d", "", {})]
+# Only some of these are run: every layout, alone and with data.
+COUNTED = [("gpt2", "sp", "data=2", {"zero": 3}), ("llama", "sp", "", {}, "tensor=4"),
+           ("llama", "2d", "data=2", {"zero": 1}),
+           ("gpt2", "2d", "outer=2,data=2", {"zero": 3, "replicate": "outer"}),
+           ("gpt2", "2.5d", "", {"microbatches": 2}), ("llama", "2.5d", "data=2", {"zero": 3}),
+           ("gpt2", "3d", "", {}),
+           ("llama", "3d", "data=2", {"zero": 2, "microbatches": 2,
+                                      "zero2_reduce": "per_microbatch"})]
 
 
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
