@@ -414,9 +414,14 @@ private:
       });
     };
     for (auto [dim, made] : llvm::enumerate(rule.results[index]))
-      if (made.size() == 1 && rule.factors[made[0]].kind == FactorKind::PassThrough &&
-          !isNew(made[0]) && repeats(op, rule, axis, made[0]))
-        state.dims |= AxisState::split(dim).dims;
+      for (int64_t factor : made) {
+        if (rule.factors[factor].kind == FactorKind::PassThrough && !isNew(factor) &&
+            repeats(op, rule, axis, factor))
+          state.dims |= AxisState::split(dim).dims;
+        // What is minor is split only where this has one element.
+        if (rule.factors[factor].size != 1)
+          break;
+      }
     return state;
   }
 

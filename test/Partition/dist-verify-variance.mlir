@@ -216,3 +216,16 @@ func.func @merged(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {
   %0 = nn.reshape %x : tensor<4x3xf32> -> tensor<12xf32>
   return %0 : tensor<12xf32>
 }
+
+// -----
+
+// Channels are a group and a place in it. Where the filter is one number, ranks
+// that split the place compute the same, which is the tile of each.
+dist.mesh @m <["x"=4]>
+func.func @one_filter(%dy: tensor<1x4x2xf32> {dist.sharding = #dist.sharding<@m, [{}, {"x":(1)2}, {}]>})
+    -> (tensor<1x1x1xf32> {dist.sharding = #dist.sharding<@m, [{}, {"x"}, {}]>}) {
+  %w = arith.constant dense<-2.0> : tensor<4x1x1xf32>
+  %0 = nn.conv_input_grad %dy, %w strides = [2] dilations = [1] low = [0] high = [2] groups = 1 {nn.grouped}
+      : tensor<1x4x2xf32>, tensor<4x1x1xf32> -> tensor<1x1x1xf32>
+  return %0 : tensor<1x1x1xf32>
+}
