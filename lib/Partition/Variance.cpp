@@ -415,8 +415,10 @@ private:
     };
     for (auto [dim, made] : llvm::enumerate(rule.results[index]))
       for (int64_t factor : made) {
-        if (rule.factors[factor].kind == FactorKind::PassThrough && !isNew(factor) &&
-            repeats(op, rule, axis, factor))
+        // The largest of equal elements are equal; their places are not.
+        bool passes = rule.factors[factor].kind == FactorKind::PassThrough ||
+                      (isa<nn::TopKOp>(op) && index == 0);
+        if (passes && !isNew(factor) && repeats(op, rule, axis, factor))
           state.dims |= AxisState::split(dim).dims;
         // What is minor is split only where this has one element.
         if (rule.factors[factor].size != 1)

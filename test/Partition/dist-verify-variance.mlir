@@ -229,3 +229,14 @@ func.func @one_filter(%dy: tensor<1x4x2xf32> {dist.sharding = #dist.sharding<@m,
       : tensor<1x4x2xf32>, tensor<4x1x1xf32> -> tensor<1x1x1xf32>
   return %0 : tensor<1x1x1xf32>
 }
+
+// -----
+
+// The largest elements of tiles of one number are tiles of it.
+dist.mesh @m <["x"=2]>
+func.func @one_number(%x: tensor<f32>) -> (tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{}]>}) {
+  %0 = nn.broadcast %x dims = [] : tensor<f32> -> tensor<3xf32>
+  %values, %indices = nn.top_k %0 k = 3 {nn.candidates} : tensor<3xf32> -> tensor<3xf32>, tensor<3xi64>
+  %1 = dist.all_gather %values dims [0] over @m {"x"} purpose activation : (tensor<3xf32>) -> tensor<6xf32>
+  return %1 : tensor<6xf32>
+}

@@ -165,8 +165,11 @@ bool rounding(Generator &g) {
     return true;
   }
   default: {
-    // What the bits are is of no matter, but that they come through.
+    // What the bits are is of no matter, but that they come through. There is
+    // no nn on integers of 16 bits.
     unsigned width = x.type().getElementTypeBitWidth();
+    if (width == 16)
+      return false;
     Value bits = make<arith::BitcastOp>(
         g, x.type().clone(g.b.getIntegerType(width)), x.value);
     g.give(make<arith::BitcastOp>(g, x.type(), bits), x.bound, true);
