@@ -2,6 +2,8 @@
 
 #include "RankOps.h"
 
+#include "cleave/Dialect/Dist/IR/Exchange.h"
+
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <map>
@@ -41,6 +43,24 @@ void copySlices(Tensor &target, int64_t to, const Tensor &source, int64_t from,
         else
           target.ints[t.at(o, to + i, k)] = source.ints[s.at(o, from + i, k)];
       }
+}
+
+/// Sets a box of the tensor to zero.
+void zeroBox(Tensor &tensor, const std::vector<int64_t> &low,
+             const std::vector<int64_t> &sizes) {
+  int64_t count = llvm::product_of(sizes);
+  for (int64_t number = 0; number < count; ++number) {
+    int64_t rest = number, at = 0, step = 1;
+    for (size_t dim = sizes.size(); dim-- > 0;) {
+      at += (low[dim] + rest % sizes[dim]) * step;
+      rest /= sizes[dim];
+      step *= tensor.shape()[dim];
+    }
+    if (tensor.isFloat())
+      tensor.floats[at] = 0;
+    else
+      tensor.ints[at] = 0;
+  }
 }
 
 template <typename T> T combine(dist::ReduceKind kind, T a, T b) {
@@ -155,13 +175,17 @@ struct RankOp {
     return success();
   }
 
-  /// Puts the whole tensor of each group together, then cuts it anew.
+  /// Puts the whole tensor of each group together, then cuts it anew. Only which
+  /// of several addends has an element follows from the boxes.
   LogicalResult run(dist::ExchangeOp op) {
     for (size_t i = 0; i < in.size(); ++i) {
       auto from = cast<dist::ShardingAttr>(op.getFrom()[i]);
       auto to = cast<dist::ShardingAttr>(op.getTo()[i]);
       auto type =
           cast<RankedTensorType>(cast<TypeAttr>(op.getGlobal()[i]).getValue());
+      program::Exchange boxes =
+          dist::describeExchange(mesh, op.getAxes().getAxes(), from, to,
+                                 type.getShape(), op.getRounds());
       for (ArrayRef<int64_t> group : groupsOf(op)) {
         // By addend; several ranks may hold the same tile of it.
         std::map<int64_t, Tensor> wholes;
@@ -184,6 +208,12 @@ struct RankOp {
           }
         for (int64_t rank : group)
           cutTile(out[i][rank], sum, mesh, to, rank);
+        if (boxes.toPartial.empty())
+          continue;
+        for (const program::ExchangePiece &piece :
+             dist::planExchange(mesh, boxes, group).pieces())
+          if (piece.senders.empty())
+            zeroBox(out[i][group[piece.receiver]], piece.dstAt, piece.sizes);
       }
     }
     return success();

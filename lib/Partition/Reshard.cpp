@@ -83,7 +83,8 @@ int64_t cleave::partition::sentBytes(const MeshAxes &mesh, ArrayRef<int64_t> sha
       sent += bytes(at);
       break;
     case Move::Exchange:
-      sent += elementBytes * estimateExchange(mesh, shape, at, move.after).mostSent;
+      sent += elementBytes *
+              estimateExchange(mesh, shape, at, move.after, setOf(move.axes), move.rounds).mostSent;
       break;
     case Move::KeepFirst:
     case Move::Slice:
@@ -165,7 +166,8 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc, const Mes
       local = ExchangeOp::create(builder, loc, TypeRange{want}, ValueRange{local},
                                  builder.getArrayAttr({mesh.sharding(at)}),
                                  builder.getArrayAttr({mesh.sharding(move.after)}),
-                                 builder.getTypeArrayAttr({type}), mesh.name(), axes, purposeAttr)
+                                 builder.getTypeArrayAttr({type}), mesh.name(), axes, purposeAttr,
+                                 builder.getI64IntegerAttr(move.rounds))
                   ->getResult(0);
       break;
     case Move::AllToAll: {

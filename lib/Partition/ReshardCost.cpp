@@ -33,8 +33,10 @@ public:
     at.assign(count, 0);
     for (Axis axis : list) {
       int64_t size = mesh.size(axis), stride = strides[llvm::find(axes, axis) - axes.begin()];
-      for (int64_t rank = 0; rank < count; ++rank)
-        at[rank] = at[rank] * size + rank / stride % size;
+      for (int64_t rank = 0; rank < count;)
+        for (int64_t coordinate = 0; coordinate < size; ++coordinate)
+          for (int64_t i = 0; i < stride; ++i, ++rank)
+            at[rank] = at[rank] * size + coordinate;
     }
   }
 
@@ -48,16 +50,19 @@ private:
 
 } // namespace
 
-ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh,
-                                                     ArrayRef<int64_t> shape, const Layout &from,
-                                                     const Layout &to) {
-  AxisSet reduced = from.partial & ~to.partial;
-  // Dimensions that are cut alike in both scale everything, unless uneven.
-  Ranks ranks(mesh, from.used() | to.split());
-  int64_t n = ranks.count, addends = mesh.size(reduced);
-  SmallVector<int64_t, 64> own(n, 1), wanted(n, 1), source(n, 0), sourceSize(n, 1), peers(n, 1);
-  SmallVector<int64_t, 64> a, b;
-  int64_t sources = 1;
+ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh, ArrayRef<int64_t> shape,
+                                                     const Layout &from, const Layout &to,
+                                                     AxisSet axes, int64_t rounds) {
+  AxisSet reduced = from.partial & axes, made = to.partial & axes;
+  AxisSet splits = from.split() | to.split();
+  // In two rounds all members take part. Dimensions that are cut alike in both
+  // scale everything, unless uneven.
+  AxisSet active = splits | reduced | made | (rounds > 1 ? axes : 0);
+  Ranks ranks(mesh, active);
+  int64_t n = ranks.count, p = mesh.size(reduced);
+  SmallVector<int64_t, 64> own(n, 1), wanted(n, 1), source(n, 0), target(n, 0), sourceSize(n, 1);
+  SmallVector<int64_t, 64> peers(n, 1), a, b;
+  int64_t sources = 1, targets = 1;
   for (auto [dim, extent] : llvm::enumerate(shape)) {
     int64_t waysA = mesh.size(from.dims[dim]), waysB = mesh.size(to.dims[dim]);
     if (waysA == 1 && waysB == 1) {
@@ -72,6 +77,11 @@ ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh,
     int64_t tileB = std::max<int64_t>(tileSize(extent, waysB), 1);
     ranks.positions(from.dims[dim], a);
     ranks.positions(to.dims[dim], b);
+    SmallVector<int64_t, 64> overlapped(waysB, 1);
+    if (waysA > 1)
+      for (int64_t tile = 0; tile < waysB && tile * tileB < extent; ++tile)
+        overlapped[tile] =
+            (std::min((tile + 1) * tileB, extent) - 1) / tileA - tile * tileB / tileA + 1;
     for (int64_t rank = 0; rank < n; ++rank) {
       int64_t lowA = std::min(a[rank] * tileA, extent), highA = std::min(lowA + tileA, extent);
       int64_t lowB = std::min(b[rank] * tileB, extent), highB = std::min(lowB + tileB, extent);
@@ -79,35 +89,83 @@ ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh,
       wanted[rank] *= highB - lowB;
       sourceSize[rank] *= highA - lowA;
       source[rank] = source[rank] * waysA + a[rank];
-      if (highB > lowB)
-        peers[rank] *= (highB - 1) / tileA - lowB / tileA + 1;
+      target[rank] = target[rank] * waysB + b[rank];
+      peers[rank] *= overlapped[b[rank]];
     }
     sources *= waysA;
+    targets *= waysB;
+  }
+  // Ranks with the same source and target tile, those of them with the same
+  // addend of the target, and the addends that they have.
+  int64_t alike = n / mesh.size(splits), addends = mesh.size(made);
+  int64_t choices = mesh.size(made & ~splits), takers = n / targets, copies = takers / addends;
+  // What ranks hold of a target tile, and those with one addend of it.
+  SmallVector<int64_t, 64> covered(targets, 0), coveredBy(made ? targets * addends : 0, 0);
+  SmallVector<int64_t, 64> &addend = b;
+  ranks.positions(listOf(made), addend);
+  for (int64_t rank = 0; rank < n; ++rank) {
+    covered[target[rank]] += own[rank];
+    if (made)
+      coveredBy[target[rank] * addends + addend[rank]] += own[rank];
   }
   // Those that hold the same tile of the same addend.
-  ranks.positions(listOf(from.partial), a);
-  sources *= mesh.size(from.partial);
-  SmallVector<int64_t, 64> kept(sources, 0), size(sources, 0);
+  ranks.positions(listOf(reduced), a);
+  sources *= p;
+  SmallVector<double, 64> kept(sources, 0), size(sources, 0);
+  SmallVector<double, 64> owned(made && rounds > 1 ? targets * addends : 0, 0);
   ExchangeEstimate estimate;
+  double perAlike = 1.0 / alike, perTaker = 1.0 / takers, perAddend = 1.0 / addends;
+  double perChoice = 1.0 / choices, eachChoice = 1.0 / std::max<int64_t>(alike / choices, 1);
+  // Of what nobody holds, too.
+  auto missing = [&](int64_t rank) {
+    return std::round(wanted[rank] - covered[target[rank]] * perAlike);
+  };
   for (int64_t rank = 0; rank < n; ++rank) {
-    int64_t received = addends * wanted[rank] - own[rank];
-    estimate.mostReceived = std::max<double>(estimate.mostReceived, received);
+    double keeps = own[rank], received, most;
+    if (rounds > 1) {
+      keeps = own[rank] * perAlike;
+      double takes = keeps + missing(rank) * perTaker;
+      received = p * takes - keeps;
+      most = 0; // known once the second round is
+      if (made)
+        owned[target[rank] * addends + addend[rank]] += takes;
+      estimate.mostAssembled = std::max(estimate.mostAssembled, takes);
+    } else if (made) {
+      double takes =
+          coveredBy[target[rank] * addends + addend[rank]] * eachChoice * perChoice +
+          missing(rank) * perAddend;
+      keeps = own[rank] * perChoice;
+      received = p * takes - keeps;
+      most = std::ceil(received - 1e-9);
+    } else {
+      received = most = p * wanted[rank] - own[rank];
+    }
+    estimate.mostReceived = std::max(estimate.mostReceived, most);
     estimate.received += received;
-    if (received > 0)
-      estimate.peers = std::max(estimate.peers, addends * peers[rank] - (own[rank] > 0));
-    int64_t at = source[rank] * mesh.size(from.partial) + a[rank];
-    kept[at] += own[rank];
+    if (received > 1e-9)
+      estimate.peers =
+          std::max(estimate.peers, p * (rounds == 1 || missing(rank) > 0 ? peers[rank] : 1) -
+                                       (own[rank] > 0));
+    int64_t at = source[rank] * p + a[rank];
+    kept[at] += keeps;
     size[at] = sourceSize[rank];
   }
-  estimate.received /= n;
-  // All target tiles cover the tensor, each this often.
-  int64_t targets = 1;
-  for (const Axes &axes : to.dims)
-    targets *= mesh.size(axes);
-  int64_t covers = n / targets / mesh.size(from.partial & to.partial), holders = n / sources;
+  int64_t holders = n / sources, covers = rounds > 1 ? 1 : copies;
   for (int64_t at = 0; at < sources; ++at)
-    estimate.mostSent =
-        std::max(estimate.mostSent, double(covers * size[at] - kept[at]) / holders);
+    estimate.mostSent = std::max(estimate.mostSent, (covers * size[at] - kept[at]) / holders);
+  estimate.received /= n;
+  if (rounds == 1)
+    return estimate;
+  for (int64_t rank = 0; rank < n; ++rank) {
+    double keeps = own[rank] * perAlike, takes = missing(rank) * perTaker;
+    double whole = made ? owned[target[rank] * addends + addend[rank]] : wanted[rank];
+    estimate.received += (whole - keeps - takes) / n;
+    // A copy less for each element that the rank has assembled.
+    double most = (p - 2) * (p > 1 ? std::ceil(keeps) : keeps) + (p - 1) * std::ceil(takes) + whole;
+    estimate.mostReceived = std::max(estimate.mostReceived, std::ceil(most - 1e-9));
+  }
+  estimate.mostSent += estimate.mostAssembled * (copies - 1);
+  estimate.copyPeers = copies - 1;
   return estimate;
 }
 
@@ -151,13 +209,16 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh, const cost::LinkModel &
     for (auto [extent, axes] : llvm::zip_equal(shape, at.dims))
       even &= extent % mesh.size(axes) == 0;
     // Padding is moved, too.
-    double received = even ? estimateExchange(mesh, shape, at, move.after).received : tile;
+    double received = even ? estimateExchange(mesh, shape, at, move.after, group).received : tile;
     return {model.permute(group, width * tile), received};
   }
   case Move::Exchange: {
-    ExchangeEstimate moved = estimateExchange(mesh, shape, at, move.after);
+    ExchangeEstimate moved =
+        estimateExchange(mesh, shape, at, move.after, group, move.rounds);
     // Those who receive read; what others hold as well they send in equal parts.
-    return {model.exchange(group, width * moved.mostReceived, moved.peers), moved.received};
+    return {model.exchange(group, width * moved.mostReceived, moved.peers) +
+                model.exchange(group, 0, moved.copyPeers),
+            moved.received};
   }
   case Move::KeepFirst:
   case Move::Slice:

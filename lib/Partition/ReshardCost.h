@@ -7,14 +7,17 @@
 
 namespace cleave::partition {
 
-/// Elements that an exchange moves.
+/// Elements that an exchange over `axes` moves; of them a rank receives and sends
+/// at most, in all rounds.
 struct ExchangeEstimate {
-  double mostReceived = 0, mostSent = 0; // of one rank
-  double received = 0;                   // mean over all ranks
-  int64_t peers = 0;                     // that the busiest receiver has
+  double mostReceived = 0, mostSent = 0;
+  double received = 0;              // mean over all ranks
+  double mostAssembled = 0;         // by one rank in the first of two rounds
+  int64_t peers = 0, copyPeers = 0; // that the busiest receiver has
 };
 ExchangeEstimate estimateExchange(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
-                                  const dist::Layout &from, const dist::Layout &to);
+                                  const dist::Layout &from, const dist::Layout &to,
+                                  dist::AxisSet axes, int64_t rounds = 1);
 
 /// The time of a move, and the mean of the elements that a rank receives in it,
 /// padding included.

@@ -27,6 +27,9 @@ void appendKey(std::string &key, const Layout &layout) {
   key.push_back(layout.partial ? char(layout.kind) : 0);
 }
 
+/// A plan takes hardly longer than another if it takes no longer than this.
+constexpr double kHardly = 0.03;
+
 class Search {
 public:
   Search(const MeshAxes &mesh, const cost::LinkModel &model, const ReshardOptions &options,
@@ -52,8 +55,13 @@ public:
       finish(goal, moves);
       consider(moves);
     }
+    if (makesAddends())
+      consider({exchange(from, to)});
+    if (unreduced(from) && (!added || makesAddends()))
+      consider({exchange(from, to, 2)});
     if (!found || bestCost > bound(from) * (1 + kSlack))
       visitAll();
+    preferLess();
     return best;
   }
 
@@ -72,7 +80,7 @@ public:
 private:
   struct Node {
     Layout layout;
-    double cost = 0;
+    double cost = 0, bound = 0;
     int parent = -1;
     unsigned collectives = 0, depth = 0;
     Move move;
@@ -111,9 +119,16 @@ private:
     return false;
   }
 
-  Move exchange(const Layout &at, const Layout &target) const {
-    return {Move::Exchange, 0, 0, listOf(mesh.exchangeAxes(shape, at, target)), at.kind, target};
+  /// In two rounds all ranks take part that may hold the same.
+  Move exchange(const Layout &at, const Layout &target, int64_t rounds = 1) const {
+    AxisSet axes = mesh.exchangeAxes(shape, at, target) | unreduced(at);
+    if (rounds > 1)
+      axes |= mesh.everyAxis() & ~(at.used() | target.used());
+    return {Move::Exchange, 0, 0, listOf(axes), at.kind, target, rounds};
   }
+
+  /// Whether an exchange can give the target its addends.
+  bool makesAddends() const { return added && to.kind == ReduceKind::Sum; }
 
   bool nests(int64_t dim, ArrayRef<Axis> major, ArrayRef<Axis> minor) const {
     return mesh.nests(shape[dim], major, minor);
@@ -173,39 +188,56 @@ private:
       bestCost = total;
       found = true;
     }
+    direct.emplace_back(moves);
+  }
+
+  /// Of the plans that were known from the start the one by which ranks receive
+  /// least, if it takes hardly longer than the one that was found.
+  void preferLess() {
+    auto measure = [&](ArrayRef<Move> moves) {
+      MoveCost total;
+      Layout at = from;
+      for (const Move &move : moves) {
+        MoveCost cost = costOf(mesh, model, shape, elementBytes, at, move);
+        total.seconds += cost.seconds;
+        total.received += cost.received;
+        at = move.after;
+      }
+      return total;
+    };
+    MoveCost least = measure(best);
+    double limit = least.seconds * (1 + kHardly);
+    for (const SmallVector<Move> &moves : direct) {
+      MoveCost other = measure(moves);
+      if (other.seconds > limit || other.received >= least.received * (1 - kGain))
+        continue;
+      least = other;
+      best = moves;
+    }
   }
 
   /// A lower bound of what remains: what a rank must receive, over the fastest
-  /// links. Of addends every element takes the others, and a copy for every
-  /// other rank that is to hold it.
+  /// links. Two rounds receive no more of addends than must be.
   double bound(const Layout &at) const {
     double most = 0, mean = 0;
     if (at == to)
       return 0;
-    if (AxisSet reduce = unreduced(at)) {
-      double tiles = 1;
-      for (const Axes &axes : to.dims)
-        tiles *= mesh.size(axes);
-      double ranks = 1;
-      for (unsigned axis = 0; axis < mesh.count(); ++axis)
-        ranks *= mesh.size(Axis(axis));
-      double groups = mesh.size(kept), holders = ranks / groups / tiles / mesh.size(added);
-      double whole = 1;
-      for (int64_t extent : shape)
-        whole *= extent;
-      most = mean = std::max(0.0, whole * groups * (mesh.size(reduce) + holders - 2) / ranks);
+    auto estimate = [&](const Move &move) {
+      return estimateExchange(mesh, shape, at, move.after, setOf(move.axes), move.rounds);
+    };
+    if (unreduced(at)) {
+      most = mean = estimate(exchange(at, makesAddends() ? to : goals[0], 2)).received;
     } else if (at.partial == to.partial) {
-      ExchangeEstimate left = estimateExchange(mesh, shape, at, to);
+      ExchangeEstimate left = estimate(exchange(at, to));
       most = left.mostReceived;
       mean = left.received;
+    } else if (makesAddends()) {
+      // Who has which addend is free.
+      most = mean = estimate(exchange(at, to)).received;
     } else if (at.partial == kept) {
-      bool first = true;
-      for (const Layout &goal : goals) {
-        ExchangeEstimate left = estimateExchange(mesh, shape, at, goal);
-        most = first ? left.mostReceived : std::min(most, left.mostReceived);
-        mean = first ? left.received : std::min(mean, left.received);
-        first = false;
-      }
+      ExchangeEstimate left = estimate(exchange(at, goals[0]));
+      most = left.mostReceived;
+      mean = left.received;
     }
     if (most <= 0)
       return 0;
@@ -261,7 +293,8 @@ private:
       if (node.cost > other.cost || (node.cost == other.cost && node.depth >= other.depth))
         return;
     }
-    double least = node.cost + bound(node.layout);
+    node.bound = isNew ? bound(node.layout) : nodes[at->second].bound;
+    double least = node.cost + node.bound;
     if (found && least >= bestCost * (1 - kGain)) {
       if (isNew)
         reached.erase(at);
@@ -278,6 +311,10 @@ private:
     if (!free && (node.collectives >= options.maxCollectives || move.axes.empty()))
       return;
     if (move.after != to && !isAllowed(move.after))
+      return;
+    if (auto at = reached.find(keyOf(move.after));
+        at != reached.end() && nodes[at->second].cost <= node.cost &&
+        nodes[at->second].depth <= node.depth + 1)
       return;
     Node next;
     next.cost = node.cost + cost(node.layout, move);
@@ -316,7 +353,7 @@ private:
 
   void expand(const Node &node, int index) {
     const Layout at = node.layout;
-    AxisSet unused = everyAxis() & ~at.used(), left = unreduced(at);
+    AxisSet unused = mesh.everyAxis() & ~at.used(), left = unreduced(at);
     // Copies are addends, all but the first of which are dropped, or candidates
     // of a maximum as they are.
     if (AxisSet more = added & unused; more && !left) {
@@ -339,10 +376,6 @@ private:
         step(node, index, {Move::Slice, int64_t(dim), 0, axes, ReduceKind::Sum, after});
       }
     exchanges(at, node, index);
-  }
-
-  AxisSet everyAxis() const {
-    return mesh.count() == 64 ? ~AxisSet(0) : (AxisSet(1) << mesh.count()) - 1;
   }
 
   /// Sums of addends that the target does not have.
@@ -378,6 +411,14 @@ private:
         after.dims[dim].truncate(keep);
         if (isUneven(at) || isUneven(after))
           step(node, index, exchange(at, after));
+        // Tiles become addends where they are.
+        if (!at.partial || at.kind == ReduceKind::Sum) {
+          Layout addends = after;
+          addends.partial |= setOf(axes);
+          AxisSet over = mesh.exchangeAxes(shape, at, addends);
+          if (keep > 0)
+            step(node, index, {Move::Exchange, 0, 0, listOf(over), ReduceKind::Sum, addends});
+        }
         if (!nests(dim, major, axes))
           continue;
         step(node, index, {Move::AllGather, int64_t(dim), 0, axes, ReduceKind::Sum, after});
@@ -408,17 +449,16 @@ private:
 
   /// To where nothing remains but a gather, or nothing at all.
   void exchanges(const Layout &at, const Node &node, int index) {
-    // What the target is partial over stays so.
-    if (at.partial & added && !unreduced(at)) {
-      if ((at.partial & to.partial) == to.partial && at.kind == to.kind && at != to)
-        step(node, index, exchange(at, to));
+    if (makesAddends())
+      exchangeAll(at, to, node, index);
+    spread(at, node, index);
+    if (at.partial & added && !unreduced(at))
       return;
-    }
     for (const Layout &goal : goals) {
       if (at == goal)
         continue;
-      step(node, index, exchange(at, goal));
-      AxisSet unused = everyAxis() & ~goal.used();
+      exchangeAll(at, goal, node, index);
+      AxisSet unused = mesh.everyAxis() & ~goal.used();
       for (size_t dim = 0; dim < shape.size(); ++dim)
         for (const Axes &axes : lists(unused, goal.dims[dim], {}, from.dims[dim])) {
           if (!nests(dim, goal.dims[dim], axes))
@@ -429,6 +469,41 @@ private:
             step(node, index, exchange(at, after));
         }
     }
+  }
+
+  /// What leaves the dimensions becomes addends of the target's tiles, to be added
+  /// up with those that there are: most elements stay where they are.
+  void spread(const Layout &at, const Node &node, int index) {
+    if ((at.partial && at.kind != ReduceKind::Sum) || (to.partial && to.kind != ReduceKind::Sum))
+      return;
+    // Axes that split both either move at once or once they are added up.
+    SmallVector<AxisSet> choices = {at.partial, at.used()};
+    for (const Axes &axes : to.dims)
+      for (size_t keep = axes.size(); keep-- > 1;)
+        choices.push_back(at.partial | (setOf(ArrayRef<Axis>(axes).drop_front(keep)) & at.used()));
+    for (AxisSet away : choices) {
+      Layout after = to;
+      for (auto [axes, have] : llvm::zip_equal(after.dims, at.dims)) {
+        size_t keep = 0;
+        while (keep < axes.size() && keep < have.size() && axes[keep] == have[keep])
+          ++keep;
+        Axes moved(axes.begin() + keep, axes.end());
+        llvm::erase_if(moved, [&](Axis axis) { return contains(away, axis); });
+        axes.truncate(keep);
+        llvm::append_range(axes, moved);
+      }
+      after.partial |= at.used() & ~after.split();
+      AxisSet axes = mesh.exchangeAxes(shape, at, after);
+      if (after != at && after != to)
+        step(node, index, {Move::Exchange, 0, 0, listOf(axes), ReduceKind::Sum, after});
+    }
+  }
+
+  /// At once, or added first where what is to be copied is best.
+  void exchangeAll(const Layout &at, const Layout &target, const Node &node, int index) {
+    step(node, index, exchange(at, target));
+    if (unreduced(at))
+      step(node, index, exchange(at, target, 2));
   }
 
   struct Entry {
@@ -458,6 +533,7 @@ private:
   llvm::StringMap<int> reached;
   std::priority_queue<Entry> open;
   SmallVector<Move> best;
+  SmallVector<SmallVector<Move>> direct;
   double bestCost = 0;
   bool found = false;
 };

@@ -66,6 +66,10 @@ void cleave::prepareExchange(const Program &program, const Exchange &exchange,
   used.clear();
   for (const std::vector<SubAxis> &axes : exchange.to)
     checkAxes(program, axes, used);
+  checkAxes(program, exchange.toPartial, used);
+  if (exchange.rounds < 1 || exchange.rounds > 2)
+    bad("has " + std::to_string(exchange.rounds) + " rounds");
+  part.rounds = exchange.rounds;
   part.srcStrides =
       stridesOf(exchange.shape, exchange.from, part.count, "source");
   int64_t count;

@@ -169,8 +169,7 @@ public:
         receiveWhole(part, call.root);
       break;
     case CollectiveKind::Exchange:
-      for (size_t part = 0; part < call.parts.size(); ++part)
-        exchange(part);
+      exchange();
       break;
     }
     group.barrier(call); // peers may read our memory until here
@@ -313,12 +312,28 @@ private:
       read(from, part.dst, partOf(from, index).src, part.count * elementSize);
   }
 
-  // Assembles our tile from boxes, row by row.
-  void exchange(size_t index) {
+  void exchange() {
+    int rounds = 1;
+    for (size_t index = 0; index < call.parts.size(); ++index) {
+      rounds = std::max(rounds, call.parts[index].rounds);
+      exchange(index, 0);
+    }
+    if (rounds == 1)
+      return;
+    group.barrier(call);
+    for (size_t index = 0; index < call.parts.size(); ++index)
+      exchange(index, 1);
+  }
+
+  // Assembles our tile from boxes, row by row, in the second round from what
+  // others have assembled.
+  void exchange(size_t index, int round) {
     const Part &part = call.parts[index];
     for (const program::ExchangePiece &piece : part.pieces) {
-      if (piece.receiver != call.self)
+      if (piece.receiver != call.self || piece.round != round)
         continue;
+      const std::vector<int64_t> &strides =
+          round ? part.dstStrides : part.srcStrides;
       size_t rank = piece.sizes.size();
       int64_t row = rank ? piece.sizes.back() : 1, rows = piece.count() / row;
       std::vector<const char *> from(piece.senders.size());
@@ -329,15 +344,18 @@ private:
         for (size_t dim = rank; dim-- > 1;) {
           int64_t at = rest % piece.sizes[dim - 1];
           rest /= piece.sizes[dim - 1];
-          src += (piece.srcAt[dim - 1] + at) * part.srcStrides[dim - 1];
+          src += (piece.srcAt[dim - 1] + at) * strides[dim - 1];
           dst += (piece.dstAt[dim - 1] + at) * part.dstStrides[dim - 1];
         }
         for (size_t i = 0; i < from.size(); ++i) {
-          from[i] = partOf(piece.senders[i], index).src + src * elementSize;
+          const Part &sender = partOf(piece.senders[i], index);
+          from[i] = (round ? sender.dst : sender.src) + src * elementSize;
           book(piece.senders[i], row * elementSize);
         }
         char *to = part.dst + dst * elementSize;
-        if (from.size() == 1)
+        if (from.empty())
+          std::memset(to, 0, row * elementSize);
+        else if (from.size() == 1)
           std::memcpy(to, from[0], row * elementSize);
         else
           reduceInto(to, from, row, call.dtype, call.reduce);

@@ -79,13 +79,15 @@ void Routes::forRows(const Part &part, const program::ExchangePiece &piece,
   size_t rank = piece.sizes.size();
   int64_t row = rank ? piece.sizes.back() : 1;
   int64_t rows = row ? piece.count() / row : 0;
+  const std::vector<int64_t> &strides =
+      piece.round ? part.dstStrides : part.srcStrides;
   for (int64_t number = 0; number < rows; ++number) {
     int64_t src = rank ? piece.srcAt.back() : 0;
     int64_t dst = rank ? piece.dstAt.back() : 0;
     int64_t rest = number;
     for (size_t dim = rank; dim-- > 1; rest /= piece.sizes[dim - 1]) {
       int64_t at = rest % piece.sizes[dim - 1];
-      src += (piece.srcAt[dim - 1] + at) * part.srcStrides[dim - 1];
+      src += (piece.srcAt[dim - 1] + at) * strides[dim - 1];
       dst += (piece.dstAt[dim - 1] + at) * part.dstStrides[dim - 1];
     }
     body(src * elementSize, dst * elementSize, row * elementSize);
@@ -149,12 +151,21 @@ void Routes::plan(int to, int from) {
   case CollectiveKind::Exchange:
     for (const Part &part : call.parts)
       for (const program::ExchangePiece &piece : part.pieces) {
-        if (piece.receiver == to && isSentBy(piece, call.self))
-          forRows(part, piece, [&](int64_t src, int64_t, int64_t bytes) {
-            out.add({part.src + src, 1, bytes, bytes});
-          });
-        if (piece.receiver == call.self && isSentBy(piece, from))
+        bool goes = piece.receiver == to && isSentBy(piece, call.self);
+        bool comes = piece.receiver == call.self && isSentBy(piece, from);
+        if (!goes && !comes)
+          continue;
+        if (!piece.round && comes)
           in.bytes += piece.count() * elementSize;
+        if (piece.round || goes)
+          forRows(part, piece, [&](int64_t src, int64_t dst, int64_t bytes) {
+            if (!piece.round)
+              out.add({part.src + src, 1, bytes, bytes});
+            else if (goes)
+              outNext.add({part.dst + src, 1, bytes, bytes});
+            else
+              inNext.add({part.dst + dst, 1, bytes, bytes});
+          });
       }
     break;
   }
@@ -211,7 +222,7 @@ void Routes::reduceBlocks() {
 }
 
 // Puts our tile together from boxes, which came from each sender in the order
-// of the pieces.
+// of the pieces; the second round goes where it belongs.
 void Routes::assemble() {
   std::vector<const char *> &next = sources;
   for (const Parcel &parcel : parcels[First])
@@ -219,7 +230,7 @@ void Routes::assemble() {
       next[parcel.member] = parcel.memory;
   for (const Part &part : call.parts)
     for (const program::ExchangePiece &piece : part.pieces) {
-      if (piece.receiver != call.self)
+      if (piece.receiver != call.self || piece.round)
         continue;
       addends.resize(piece.senders.size());
       forRows(part, piece, [&](int64_t src, int64_t dst, int64_t bytes) {
@@ -229,7 +240,9 @@ void Routes::assemble() {
           if (sender != call.self)
             next[sender] += bytes;
         }
-        if (addends.size() == 1)
+        if (addends.empty())
+          std::memset(part.dst + dst, 0, bytes);
+        else if (addends.size() == 1)
           std::memcpy(part.dst + dst, addends[0], bytes);
         else
           reduceInto(part.dst + dst, addends, bytes / elementSize, call.dtype,

@@ -57,7 +57,8 @@ struct Parcel {
 // The part of one member. The call must outlive it.
 class Routes {
 public:
-  // An all-reduce sends the sums on in its second phase; all else has one.
+  // An all-reduce sends the sums on in its second phase, an exchange of two
+  // rounds what it has assembled; all else has one.
   enum Phase { First, Second, phases };
 
   explicit Routes(const CollectiveCall &call);

@@ -21,8 +21,10 @@ struct Part {
   int64_t count = 0;
   int64_t outer = 1, inner = 0, dstOuter = 1, dstInner = 0;
   // Exchange: the boxes that this member sends or receives, common ones in the
-  // same order on all members, and the strides of the two tiles in elements.
+  // same order on all members, in so many rounds, and the strides of the two
+  // tiles in elements.
   std::vector<program::ExchangePiece> pieces;
+  int rounds = 1;
   std::vector<int64_t> srcStrides, dstStrides;
 };
 

@@ -240,3 +240,38 @@ func.func @one_number(%x: tensor<f32>) -> (tensor<6xf32> {dist.sharding = #dist.
   %1 = dist.all_gather %values dims [0] over @m {"x"} purpose activation : (tensor<3xf32>) -> tensor<6xf32>
   return %1 : tensor<6xf32>
 }
+
+// -----
+
+// An exchange gives every element to one of several addends.
+dist.mesh @m <["t"=2]>
+func.func @makes_addends(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
+  %0 = dist.exchange %x from [#dist.sharding<@m, [{"t"}, {}]>] to [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
+      of [tensor<4x3xf32>] over @m {"t"} purpose activation : (tensor<2x3xf32>) -> tensor<4x3xf32>
+  %1 = dist.all_reduce sum %0 over @m {"t"} purpose activation : tensor<4x3xf32>
+  return %1 : tensor<4x3xf32>
+}
+
+// -----
+
+// They are used as if they were whole.
+dist.mesh @m <["t"=2]>
+func.func @addends_read(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
+  // expected-note @below {{the partial value is this one}}
+  %0 = dist.exchange %x from [#dist.sharding<@m, [{"t"}, {}]>] to [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
+      of [tensor<4x3xf32>] over @m {"t"} purpose activation : (tensor<2x3xf32>) -> tensor<4x3xf32>
+  // expected-error @below {{reads operand 0 of type 'tensor<4x3xf32>', which is partial (sum) over axis "t", and is not linear in it; reduce it first}}
+  %1 = math.exp %0 : tensor<4x3xf32>
+  return %1 : tensor<4x3xf32>
+}
+
+// -----
+
+// What is taken for addends is tiles.
+dist.mesh @m <["t"=2]>
+func.func @no_addends(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
+  // expected-error @below {{takes operand 0 as partial (sum) over axis "t", over which it is split}}
+  %0 = dist.exchange %x from [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>] to [#dist.sharding<@m, [{}, {}]>]
+      of [tensor<4x3xf32>] over @m {"t"} purpose activation {rounds = 2 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  return %0 : tensor<4x3xf32>
+}

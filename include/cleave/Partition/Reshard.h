@@ -31,6 +31,8 @@ struct Move {
   dist::ReduceKind reduce = dist::ReduceKind::Sum;
   /// The layout after the move.
   dist::Layout after;
+  /// Of an exchange.
+  int64_t rounds = 1;
 };
 
 struct ReshardOptions {

@@ -317,7 +317,8 @@ private:
              typeOf(op->getResult(i)).getNumElements()});
         pattern.exchanges.push_back(
             dist::describeExchange(mesh, exchange.getAxes().getAxes(), from, to,
-                                   cast<RankedTensorType>(whole).getShape()));
+                                   cast<RankedTensorType>(whole).getShape(),
+                                   exchange.getRounds()));
         // All operands of one message are combined alike.
         auto kind = reduce(from.getPartialKind());
         if (!pattern.exchanges.back().partial.empty()) {

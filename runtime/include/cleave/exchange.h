@@ -6,6 +6,13 @@
 // from i * T on, cut off at N. Members that hold the same tile (of the same
 // addend) share its sending: what others need of it, laid end to end in the
 // order of the receivers, is cut into equal parts.
+//
+// Where the target has addends itself, every element is given to one of them,
+// the same on all members, and the others are zero: to one whose members hold it
+// already if there is such a one. In two rounds every element is first assembled
+// by one of the members that are to have it, again one that holds it (or an
+// addend of it) if it can be, and goes from there to the others. What several
+// members (or addends) can take they take in equal parts.
 #ifndef CLEAVE_EXCHANGE_H
 #define CLEAVE_EXCHANGE_H
 
@@ -13,6 +20,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,17 +32,19 @@ struct ExchangeTiles {
   struct Member {
     std::vector<int64_t> from, to; // which tile, per dimension
     int64_t addend = 0;            // which addend of the source
+    int64_t toAddend = 0;          // which one of the target
   };
   std::vector<int64_t> shape, fromTile, toTile;
-  int64_t addends = 1;
+  int64_t addends = 1, toAddends = 1, rounds = 1;
   std::vector<Member> members;
 };
 
 // A box of the receiver's tile: the reduction of the boxes of the senders, one
-// for each addend, in this order. `srcAt` and `dstAt` are its first element in
-// the tiles of sender and receiver.
+// for each addend, in this order; zero where there is no sender. `srcAt` and
+// `dstAt` are its first element in the tiles of sender and receiver. In the
+// second round the sender's tile is its target tile.
 struct ExchangePiece {
-  int32_t receiver = 0;
+  int32_t receiver = 0, round = 0;
   std::vector<int32_t> senders;
   std::vector<int64_t> srcAt, dstAt, sizes;
 
@@ -51,6 +62,12 @@ public:
     indexHolders();
     for (size_t member = 0; member < tiles.members.size(); ++member)
       collect(static_cast<int32_t>(member));
+    if (!isComplete)
+      return;
+    if (tiles.toAddends > 1 || tiles.rounds > 1)
+      choose();
+    for (Need &need : needs)
+      demand(need);
   }
 
   // False when some element that is needed is held by no member.
@@ -62,34 +79,38 @@ public:
     std::vector<ExchangePiece> all;
     if (!isComplete)
       return all;
-    for (const Need &need : needs) {
-      if (self >= 0 && need.receiver != self && !holds(need, self))
-        continue;
-      cut(need, self, all);
-    }
+    for (const Need &need : needs)
+      if (self < 0 || need.receiver == self || sends(need, self))
+        cut(need, self, all);
     return all;
   }
 
 private:
-  // What a receiver takes of one source tile.
+  using Index = std::vector<int64_t>;
+  enum Kind { Take, Zero, Copy };
+  // What a receiver takes of one source tile: the positions [begin, end) of a
+  // box, in row-major order.
   struct Need {
     int32_t receiver = 0;
-    std::vector<int64_t> tile, low, sizes; // `low` in the whole tensor
-    // Per addend: its class of holders, and where the need begins among all
-    // that is needed of it; -1: the receiver holds it.
+    Index tile, low, sizes; // `low` in the whole tensor
+    int64_t begin = 0, end = 0;
+    Kind kind = Take;
+    int32_t owner = -1; // Copy: who has it after the first round
+    // Take, per addend: its class of holders, and where the need begins among
+    // all that is needed of it; -1: the receiver holds it.
     std::vector<std::pair<size_t, int64_t>> demand;
   };
   // Members that hold the same tile of the same addend.
   struct Holders {
-    std::vector<int64_t> key;
+    Index key;
     std::vector<int32_t> members;
     int64_t needed = 0;
   };
 
   void indexHolders() {
-    std::vector<std::pair<std::vector<int64_t>, int32_t>> all;
+    std::vector<std::pair<Index, int32_t>> all;
     for (size_t i = 0; i < tiles.members.size(); ++i) {
-      std::vector<int64_t> key = tiles.members[i].from;
+      Index key = tiles.members[i].from;
       key.push_back(tiles.members[i].addend);
       all.emplace_back(std::move(key), static_cast<int32_t>(i));
     }
@@ -101,10 +122,10 @@ private:
     }
   }
 
-  Holders *find(const std::vector<int64_t> &key) {
+  Holders *find(const Index &key) {
     auto it =
         std::lower_bound(holders.begin(), holders.end(), key,
-                         [](const Holders &x, const std::vector<int64_t> &k) {
+                         [](const Holders &x, const Index &k) {
                            return x.key < k;
                          });
     return it != holders.end() && it->key == key ? &*it : nullptr;
@@ -114,7 +135,7 @@ private:
   void collect(int32_t member) {
     size_t rank = tiles.shape.size();
     const ExchangeTiles::Member &self = tiles.members[member];
-    std::vector<int64_t> low(rank), high(rank), first(rank), last(rank);
+    Index low(rank), high(rank), first(rank), last(rank);
     for (size_t dim = 0; dim < rank; ++dim) {
       low[dim] = self.to[dim] * tiles.toTile[dim];
       high[dim] = std::min(low[dim] + tiles.toTile[dim], tiles.shape[dim]);
@@ -123,34 +144,22 @@ private:
       first[dim] = low[dim] / tiles.fromTile[dim];
       last[dim] = (high[dim] - 1) / tiles.fromTile[dim];
     }
-    std::vector<int64_t> at = first;
+    Index at = first;
     while (isComplete) {
       Need need;
       need.receiver = member;
       need.tile = at;
-      int64_t volume = 1;
       for (size_t dim = 0; dim < rank; ++dim) {
         int64_t begin = std::max(low[dim], at[dim] * tiles.fromTile[dim]);
         int64_t end = std::min(high[dim], (at[dim] + 1) * tiles.fromTile[dim]);
         need.low.push_back(begin);
         need.sizes.push_back(end - begin);
-        volume *= end - begin;
       }
-      std::vector<int64_t> key = at;
+      need.end = volumeOf(need);
+      Index key = at;
       key.push_back(0);
-      for (int64_t addend = 0; addend < tiles.addends; ++addend) {
-        key.back() = addend;
-        Holders *source = find(key);
-        if (!source) {
-          isComplete = false;
-          return;
-        }
-        bool own = self.addend == addend && self.from == at;
-        need.demand.emplace_back(source - holders.data(),
-                                 own ? -1 : source->needed);
-        if (!own)
-          source->needed += volume;
-      }
+      for (; key.back() < tiles.addends; ++key.back())
+        isComplete &= find(key) != nullptr;
       needs.push_back(std::move(need));
       size_t dim = rank;
       while (dim > 0 && at[dim - 1] == last[dim - 1])
@@ -163,8 +172,106 @@ private:
     }
   }
 
-  bool holds(const Need &need, int32_t member) const {
-    return tiles.members[member].from == need.tile;
+  // Enters what the need takes of each addend.
+  void demand(Need &need) {
+    if (need.kind != Take)
+      return;
+    const ExchangeTiles::Member &self = tiles.members[need.receiver];
+    Index key = need.tile;
+    key.push_back(0);
+    for (int64_t &addend = key.back(); addend < tiles.addends; ++addend) {
+      Holders *source = find(key);
+      bool own = self.addend == addend && self.from == need.tile;
+      need.demand.emplace_back(source - holders.data(),
+                               own ? -1 : source->needed);
+      if (!own)
+        source->needed += need.end - need.begin;
+    }
+  }
+
+  // Cuts needs into what the receiver takes in the first round, what it copies
+  // in the second, and zeros.
+  void choose() {
+    // The takers of a box are members in two rounds, addends of the target else.
+    auto takerOf = [&](int32_t member) {
+      return tiles.rounds > 1 ? int64_t(member)
+                              : tiles.members[member].toAddend;
+    };
+    // By target and source tile: those who are to have the box, and those of
+    // them that hold it.
+    std::map<std::pair<Index, Index>, Box> boxes;
+    for (size_t i = 0; i < needs.size(); ++i) {
+      const ExchangeTiles::Member &self = tiles.members[needs[i].receiver];
+      Box &box = boxes[{self.to, needs[i].tile}];
+      box.needs.push_back(i);
+      box.takers.insert(takerOf(needs[i].receiver));
+      if (self.from == needs[i].tile)
+        box.holding.insert(takerOf(needs[i].receiver));
+    }
+    // Boxes that no taker holds are laid end to end. Others are cut each by
+    // itself: of members with one addend each holds another box.
+    std::map<std::pair<Index, std::set<int64_t>>, std::vector<Box *>> shared;
+    for (auto &[key, box] : boxes) {
+      Index target = key.first;
+      if (!box.holding.empty())
+        target.insert(target.end(), key.second.begin(), key.second.end());
+      shared[{target, box.holding.empty() ? box.takers : box.holding}]
+          .push_back(&box);
+    }
+    std::vector<Need> chosen;
+    std::map<std::set<int64_t>, size_t> turns;
+    for (auto &[key, list] : shared) {
+      int64_t total = 0, start = 0;
+      for (Box *box : list)
+        total += volumeOf(needs[box->needs[0]]);
+      std::vector<int64_t> takers(key.second.begin(), key.second.end());
+      // What is over goes to the last; it shall not always be the same one.
+      if (list[0]->holding.empty())
+        std::reverse(takers.begin(), takers.end());
+      else
+        std::rotate(takers.begin(),
+                    takers.begin() + turns[key.second]++ % takers.size(),
+                    takers.end());
+      for (Box *box : list) {
+        const Need &first = needs[box->needs[0]];
+        std::vector<Part> parts =
+            share(first, 0, volumeOf(first), start, total, takers);
+        for (size_t i = 0; i < parts.size(); ++i) {
+          int64_t end =
+              i + 1 < parts.size() ? parts[i + 1].begin : volumeOf(first);
+          for (size_t index : box->needs)
+            chosen.push_back(
+                chosenPart(needs[index], parts[i].begin, end, parts[i].of));
+        }
+        start += volumeOf(first);
+      }
+    }
+    needs = std::move(chosen);
+  }
+  struct Box {
+    std::vector<size_t> needs;
+    std::set<int64_t> takers, holding;
+  };
+
+  // The need's positions [begin, end), which `taker` takes first.
+  Need chosenPart(Need need, int64_t begin, int64_t end, int64_t taker) const {
+    const ExchangeTiles::Member &self = tiles.members[need.receiver];
+    need.begin = begin;
+    need.end = end;
+    if (tiles.rounds == 1) {
+      need.kind = self.toAddend == taker ? Take : Zero;
+    } else if (need.receiver != taker) {
+      bool copies = self.toAddend == tiles.members[taker].toAddend;
+      need.kind = copies ? Copy : Zero;
+      need.owner = static_cast<int32_t>(taker);
+    }
+    return need;
+  }
+
+  bool sends(const Need &need, int32_t member) const {
+    return need.kind == Take   ? tiles.members[member].from == need.tile
+           : need.kind == Copy ? need.owner == member
+                               : false;
   }
 
   static int64_t volumeOf(const Need &need, size_t from = 0) {
@@ -174,74 +281,85 @@ private:
     return volume;
   }
 
-  // Parts of a need, by position in row-major order, with the sender of each.
+  // Parts of a need, by position in row-major order, and whose each is.
   struct Part {
-    int64_t begin;
-    int32_t sender;
+    int64_t begin, of;
   };
-  std::vector<Part> partsOf(const Need &need, size_t addend) const {
-    auto [index, start] = need.demand[addend];
-    if (start < 0)
-      return {{0, need.receiver}};
-    const Holders &source = holders[index];
-    int64_t ways = source.members.size(), volume = volumeOf(need);
+  // `total` positions, of which the need's [begin, end) are those from `start`
+  // on, in equal parts.
+  template <class Takers>
+  static std::vector<Part> share(const Need &need, int64_t begin, int64_t end,
+                                 int64_t start, int64_t total,
+                                 const Takers &takers) {
+    int64_t ways = takers.size();
+    // In two factors, so that nothing overflows.
+    auto bound = [&](int64_t way) {
+      return total / ways * way + total % ways * way / ways;
+    };
     // A cut goes between rows where that unbalances little.
-    int64_t share = source.needed / ways, grain = 1;
+    int64_t grain = 1;
     for (size_t dim = 0; dim <= need.sizes.size(); ++dim)
       if (int64_t slab = volumeOf(need, dim);
-          slab <= std::max<int64_t>(1, share / 16)) {
+          slab <= std::max<int64_t>(1, total / ways / 16)) {
         grain = slab;
         break;
       }
     std::vector<Part> parts;
     for (int64_t way = 0; way < ways; ++way) {
-      int64_t begin = bound(source, way) - start,
-              end = bound(source, way + 1) - start;
-      if (end <= 0 || begin >= volume || begin == end)
+      int64_t low = bound(way) - start + begin;
+      int64_t high = bound(way + 1) - start + begin;
+      if (high <= begin || low >= end || low == high)
         continue;
-      begin = begin <= 0 ? 0 : (begin + grain / 2) / grain * grain;
-      if (begin >= volume)
+      low = low <= begin ? begin
+                         : std::max(begin, (low + grain / 2) / grain * grain);
+      if (low >= end)
         break;
-      if (!parts.empty() && parts.back().begin == begin)
+      if (!parts.empty() && parts.back().begin == low)
         parts.pop_back();
-      parts.push_back({begin, source.members[way]});
+      parts.push_back({low, takers[way]});
     }
     return parts;
   }
-  // Where the part of the way-th holder begins. In two factors, so that
-  // nothing overflows.
-  static int64_t bound(const Holders &source, int64_t way) {
-    int64_t ways = source.members.size();
-    return source.needed / ways * way + source.needed % ways * way / ways;
+
+  std::vector<Part> partsOf(const Need &need, size_t addend) const {
+    auto [index, start] = need.demand[addend];
+    if (start < 0)
+      return {{need.begin, need.receiver}};
+    const Holders &source = holders[index];
+    return share(need, need.begin, need.end, start, source.needed,
+                 source.members);
   }
 
   void cut(const Need &need, int32_t self,
            std::vector<ExchangePiece> &all) const {
     std::vector<std::vector<Part>> parts;
-    std::vector<int64_t> begins;
-    for (size_t addend = 0; addend < need.demand.size(); ++addend) {
-      parts.push_back(partsOf(need, addend));
-      for (const Part &part : parts.back())
+    if (need.kind == Take)
+      for (size_t addend = 0; addend < need.demand.size(); ++addend)
+        parts.push_back(partsOf(need, addend));
+    if (need.kind == Copy)
+      parts.push_back({{need.begin, need.owner}});
+    std::vector<int64_t> begins = {need.begin};
+    for (const std::vector<Part> &of : parts)
+      for (const Part &part : of)
         begins.push_back(part.begin);
-    }
     std::sort(begins.begin(), begins.end());
     begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
-    begins.push_back(volumeOf(need));
+    begins.push_back(need.end);
     for (size_t i = 0; i + 1 < begins.size(); ++i) {
       ExchangePiece piece;
       piece.receiver = need.receiver;
+      piece.round = need.kind == Copy;
       bool mine = self < 0 || self == need.receiver;
       for (const std::vector<Part> &of : parts) {
         size_t at = of.size() - 1;
         while (of[at].begin > begins[i])
           --at;
-        piece.senders.push_back(of[at].sender);
-        mine |= of[at].sender == self;
+        piece.senders.push_back(static_cast<int32_t>(of[at].of));
+        mine |= of[at].of == self;
       }
       if (!mine)
         continue;
-      std::vector<int64_t> low(need.sizes.size(), 0),
-          sizes(need.sizes.size(), 1);
+      Index low(need.sizes.size(), 0), sizes(need.sizes.size(), 1);
       boxes(need, begins[i], begins[i + 1], 0, low, sizes, piece, all);
     }
   }
@@ -249,16 +367,17 @@ private:
   // The positions [begin, end) of the need, below the dimensions that are
   // fixed already, as boxes.
   void boxes(const Need &need, int64_t begin, int64_t end, size_t dim,
-             std::vector<int64_t> &low, std::vector<int64_t> &sizes,
-             const ExchangePiece &proto,
+             Index &low, Index &sizes, const ExchangePiece &proto,
              std::vector<ExchangePiece> &all) const {
     if (dim == need.sizes.size()) {
       ExchangePiece piece = proto;
       const ExchangeTiles::Member &receiver = tiles.members[proto.receiver];
       for (size_t d = 0; d < dim; ++d) {
         int64_t at = need.low[d] + low[d];
-        piece.srcAt.push_back(at - need.tile[d] * tiles.fromTile[d]);
         piece.dstAt.push_back(at - receiver.to[d] * tiles.toTile[d]);
+        piece.srcAt.push_back(
+            need.kind == Copy ? piece.dstAt[d]
+                              : at - need.tile[d] * tiles.fromTile[d]);
       }
       piece.sizes = sizes;
       all.push_back(std::move(piece));
@@ -322,6 +441,8 @@ exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
   ExchangeTiles tiles;
   tiles.shape = exchange.shape;
   tiles.addends = positionsOn(exchange.partial);
+  tiles.toAddends = positionsOn(exchange.toPartial);
+  tiles.rounds = exchange.rounds;
   for (size_t dim = 0; dim < exchange.shape.size(); ++dim) {
     auto tile = [&](const std::vector<SubAxis> &axes) {
       int64_t ways = positionsOn(axes);
@@ -338,6 +459,7 @@ exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
     for (const std::vector<SubAxis> &axes : exchange.to)
       member.to.push_back(positionOn(axes, mesh, at));
     member.addend = positionOn(exchange.partial, mesh, at);
+    member.toAddend = positionOn(exchange.toPartial, mesh, at);
   }
   return tiles;
 }

@@ -246,13 +246,15 @@ struct Transfer {
 // Of an exchange: how the whole tensor of `shape` lies before and after. Dim i
 // is cut into tiles of ceil(shape[i] / ways), in the row-major order of the
 // sub-axes from[i], then of to[i]. The source ranks hold addends over
-// `partial`, which the result reduces. Sub-axes outside the group cut alike in
-// both. Who sends what to whom follows (cleave/exchange.h); padding is left as
-// it is.
+// `partial`, which the result reduces; the result has addends (of a sum) over
+// `toPartial`. Sub-axes outside the group cut alike in both. In two rounds every
+// element is assembled once and copied then. Who sends what to whom follows
+// (cleave/exchange.h); padding is left as it is.
 struct Exchange {
   std::vector<int64_t> shape;
   std::vector<std::vector<SubAxis>> from, to;
-  std::vector<SubAxis> partial;
+  std::vector<SubAxis> partial, toPartial;
+  int32_t rounds = 1;
 };
 
 // A collective over the ranks that agree on all mesh axes outside `group`,

@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 2;
+inline constexpr uint32_t formatVersion = 3;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
@@ -54,7 +54,7 @@ template <class A> void fields(A &a, Transfer &x) {
   a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);
 }
 template <class A> void fields(A &a, Exchange &x) {
-  a(x.shape, x.from, x.to, x.partial);
+  a(x.shape, x.from, x.to, x.partial, x.toPartial, x.rounds);
 }
 template <class A> void fields(A &a, Collective &x) {
   a(x.kind, x.reduce, x.dtype, x.group, x.parts, x.purpose, x.token, x.sources,

@@ -61,9 +61,9 @@ func.func @collectives(%x: tensor<4x6xf32>, %y: tensor<6xf32>)
 // from that when the program is loaded. Two operands reduced alike, one message.
 // CHECK-LABEL: func @exchange
 // CHECK:         rt.collective exchange(%{{.*}}) group = [0, 1, 2, 1, 1, 3] layout = [1, 12, 1, 20] purpose = "activation"
-// CHECK-SAME:      {exchanges = array<i64: 2, 10, 6, 2, 0, 1, 2, 1, 1, 3, 0, 0, 1, 1, 1, 3, 0>}
+// CHECK-SAME:      {exchanges = array<i64: 2, 10, 6, 2, 0, 1, 2, 1, 1, 3, 0, 0, 1, 1, 1, 3, 0, 0, 1>}
 // CHECK:         rt.collective exchange(%{{.*}}, %{{.*}}) group = [0, 1, 2] layout = [1, 5, 1, 3, 1, 5, 1, 5] purpose = "gradient"
-// CHECK-SAME:      {exchanges = array<i64: 1, 5, 0, 1, 0, 1, 2, 1, 0, 1, 2, 1, 5, 0, 0, 1, 0, 1, 2>, reduce = 1 : i32}
+// CHECK-SAME:      {exchanges = array<i64: 1, 5, 0, 1, 0, 1, 2, 1, 0, 1, 2, 0, 1, 1, 5, 0, 0, 1, 0, 1, 2, 0, 1>, reduce = 1 : i32}
 func.func @exchange(%a: tensor<2x6xf32>, %b: tensor<5xf32>, %c: tensor<5xf32>)
     -> (tensor<10x2xf32>, tensor<3xf32>, tensor<5xf32>) {
   %0 = dist.exchange %a from [#dist.sharding<@m, [{"x", "y"}, {}]>] to [#dist.sharding<@m, [{}, {"y"}]>]

@@ -34,6 +34,11 @@ func.func @exchange(%a: tensor<3x6xf32>, %b: tensor<5x4xf32>) {
       to [#dist.sharding<@m, [{}, {"x"}]>, #dist.sharding<@m, [{}, {}]>]
       of [tensor<10x6xf32>, tensor<5x13xf32>] over @m {"x"} purpose activation
       : (tensor<3x6xf32>, tensor<5x4xf32>) -> (tensor<10x2xf32>, tensor<5x13xf32>)
+  // Addends over "x" become addends over "y", after the reduction.
+  // CHECK: dist.exchange %{{.*}} to [#dist.sharding<@m, [{}, {}], partial = sum{"y"}>] {{.*}} purpose gradient {rounds = 2 : i64}
+  %3 = dist.exchange %b from [#dist.sharding<@m, [{"y"}, {}], partial = sum{"x"}>]
+      to [#dist.sharding<@m, [{}, {}], partial = sum{"y"}>] of [tensor<10x4xf32>] over @m {"x", "y"}
+      purpose gradient {rounds = 2 : i64} : (tensor<5x4xf32>) -> tensor<10x4xf32>
   return
 }
 

@@ -68,9 +68,9 @@ func.func @element(%a: tensor<3xf32>) {
 
 // EX3
 dist.mesh @m <["x"=4]>
-func.func @becomes_partial(%a: tensor<3xf32>) {
-  // expected-error @below {{leaves operand 0 partial over #dist.axes<{"x"}>, which is among the axes that take part}}
-  %0 = dist.exchange %a from [#dist.sharding<@m, [{"x"}]>] to [#dist.sharding<@m, [{}], partial = sum{"x"}>]
+func.func @candidates(%a: tensor<3xf32>) {
+  // expected-error @below {{makes candidates of a max of operand 0; an exchange makes addends of a sum only}}
+  %0 = dist.exchange %a from [#dist.sharding<@m, [{"x"}]>] to [#dist.sharding<@m, [{}], partial = max{"x"}>]
       of [tensor<10xf32>] over @m {"x"} purpose loss : (tensor<3xf32>) -> tensor<10xf32>
   return
 }
@@ -80,9 +80,42 @@ func.func @becomes_partial(%a: tensor<3xf32>) {
 // EX3
 dist.mesh @m <["x"=4, "y"=2]>
 func.func @new_partial(%a: tensor<3xf32>) {
-  // expected-error @below {{leaves operand 0 partial over #dist.axes<{"y"}>, which is not so before the exchange}}
+  // expected-error @below {{has operand 0 partial over #dist.axes<{"y"}> only after the exchange, and it is not among its axes}}
   %0 = dist.exchange %a from [#dist.sharding<@m, [{"x"}]>] to [#dist.sharding<@m, [{}], partial = sum{"y"}>]
       of [tensor<10xf32>] over @m {"x"} purpose loss : (tensor<3xf32>) -> tensor<10xf32>
+  return
+}
+
+// -----
+
+// EX3
+dist.mesh @m <["x"=4, "y"=2]>
+func.func @stays_partial(%a: tensor<3xf32>) {
+  // expected-error @below {{has operand 0 partial over #dist.axes<{"y"}> only before the exchange, and it is not among its axes}}
+  %0 = dist.exchange %a from [#dist.sharding<@m, [{"x"}], partial = sum{"y"}>] to [#dist.sharding<@m, [{}]>]
+      of [tensor<10xf32>] over @m {"x"} purpose loss : (tensor<3xf32>) -> tensor<10xf32>
+  return
+}
+
+// -----
+
+// EX3
+dist.mesh @m <["x"=4, "y"=2]>
+func.func @other_kind(%a: tensor<3xf32>) {
+  // expected-error @below {{leaves operand 0 partial over #dist.axes<{"y"}>, but as a sum, not a max}}
+  %0 = dist.exchange %a from [#dist.sharding<@m, [{"x"}], partial = max{"y"}>] to [#dist.sharding<@m, [{}], partial = sum{"y"}>]
+      of [tensor<10xf32>] over @m {"x"} purpose loss : (tensor<3xf32>) -> tensor<10xf32>
+  return
+}
+
+// -----
+
+// EX5
+dist.mesh @m <["x"=4]>
+func.func @rounds(%a: tensor<3xf32>) {
+  // expected-error @below {{has 3 rounds, expected 1 or 2}}
+  %0 = dist.exchange %a from [#dist.sharding<@m, [{"x"}]>] to [#dist.sharding<@m, [{}]>]
+      of [tensor<10xf32>] over @m {"x"} purpose loss {rounds = 3 : i64} : (tensor<3xf32>) -> tensor<10xf32>
   return
 }
 

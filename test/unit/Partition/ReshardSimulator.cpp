@@ -111,6 +111,20 @@ void ReshardSimulator::fill(const Layout &from) {
 }
 
 bool ReshardSimulator::holds(const Layout &want) const {
+  // Who has the same tile of the same addend has the same elements.
+  std::map<std::vector<int64_t>, int64_t> firsts;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    std::vector<int64_t> place = {position(listOf(want.partial), rank)};
+    for (const Axes &axes : want.dims)
+      place.push_back(position(axes, rank));
+    int64_t first = firsts.try_emplace(place, rank).first->second;
+    bool same = true;
+    forValid(want, rank, [&](int64_t tileAt, int64_t) {
+      same &= tiles[rank][tileAt] == tiles[first][tileAt];
+    });
+    if (!same)
+      return false;
+  }
   for (int64_t rank = 0; rank < ranks; ++rank) {
     std::vector<int64_t> members = group(listOf(want.partial), rank);
     bool good = layout == want;
@@ -143,7 +157,10 @@ void ReshardSimulator::exchange(const Move &move) {
     description.from.push_back(list(layout.dims[dim]));
     description.to.push_back(list(move.after.dims[dim]));
   }
-  description.partial = list(listOf(layout.partial & ~move.after.partial));
+  AxisSet over = setOf(move.axes);
+  description.partial = list(listOf(layout.partial & over));
+  description.toPartial = list(listOf(move.after.partial & over));
+  description.rounds = move.rounds;
   Shape fromTile(mesh.tile(layout, shape)), toTile(mesh.tile(move.after, shape));
   std::vector<Tile> result(ranks, Tile(product(toTile), NAN));
   std::vector<bool> done(ranks, false);
@@ -162,38 +179,56 @@ void ReshardSimulator::exchange(const Move &move) {
       layout = Layout(shape.size()); // holds() will fail
       return;
     }
-    std::vector<double> load(members.size(), 0);
-    for (const program::ExchangePiece &piece : plan.pieces()) {
-      for (int64_t flat = 0; flat < piece.count(); ++flat) {
-        int64_t rest = flat, src = 0, dst = 0, srcStep = 1, dstStep = 1;
-        for (size_t dim = shape.size(); dim-- > 0;) {
-          int64_t index = rest % piece.sizes[dim];
-          rest /= piece.sizes[dim];
-          src += (piece.srcAt[dim] + index) * srcStep;
-          dst += (piece.dstAt[dim] + index) * dstStep;
-          srcStep *= fromTile[dim];
-          dstStep *= toTile[dim];
+    std::vector<double> load(members.size(), 0), copied(members.size(), 0);
+    std::vector<program::ExchangePiece> pieces = plan.pieces();
+    for (int round = 0; round < 2; ++round)
+      for (const program::ExchangePiece &piece : pieces) {
+        if (piece.round != round)
+          continue;
+        Shape &srcTile = round ? toTile : fromTile;
+        for (int64_t flat = 0; flat < piece.count(); ++flat) {
+          int64_t rest = flat, src = 0, dst = 0, srcStep = 1, dstStep = 1;
+          for (size_t dim = shape.size(); dim-- > 0;) {
+            int64_t index = rest % piece.sizes[dim];
+            rest /= piece.sizes[dim];
+            src += (piece.srcAt[dim] + index) * srcStep;
+            dst += (piece.dstAt[dim] + index) * dstStep;
+            srcStep *= srcTile[dim];
+            dstStep *= toTile[dim];
+          }
+          double value = 0;
+          for (size_t i = 0; i < piece.senders.size(); ++i) {
+            int64_t sender = members[piece.senders[i]];
+            double next = round ? result[sender][src] : tiles[sender][src];
+            value = i ? combine(kind, value, next) : next;
+          }
+          result[members[piece.receiver]][dst] = value;
         }
-        double value = tiles[members[piece.senders[0]]][src];
-        for (size_t i = 1; i < piece.senders.size(); ++i)
-          value = combine(kind, value, tiles[members[piece.senders[i]]][src]);
-        result[members[piece.receiver]][dst] = value;
+        for (int32_t sender : piece.senders) {
+          book(members[sender], members[piece.receiver], piece.count());
+          if (sender != piece.receiver)
+            (round ? copied : load)[sender] += piece.count();
+        }
       }
-      for (int32_t sender : piece.senders) {
-        book(members[sender], members[piece.receiver], piece.count());
-        if (sender != piece.receiver)
-          load[sender] += piece.count();
-      }
-    }
     // Those that hold the same tile of the same addend.
+    // In the second round, those that held and are to hold the same.
     std::map<std::vector<int64_t>, std::vector<double>> same;
     for (size_t i = 0; i < members.size(); ++i) {
       std::vector<int64_t> key = cut.members[i].from;
       key.push_back(cut.members[i].addend);
       same[key].push_back(load[i]);
+      key = cut.members[i].from;
+      llvm::append_range(key, cut.members[i].to);
+      key.insert(key.end(), {cut.members[i].toAddend, -1});
+      same[key].push_back(copied[i]);
     }
+    double copies = double(members.size()) / mesh.size(setOf(move.axes) & move.after.used());
     for (auto &[key, loads] : same) {
       double total = 0, most = 0;
+      // Who has assembled an element sends it to all the others.
+      if (key.back() == -1 && copies > 1)
+        for (double &one : loads)
+          one /= copies - 1;
       for (double one : loads) {
         total += one;
         most = std::max(most, one);
@@ -210,6 +245,8 @@ void ReshardSimulator::run(const Move &move) {
   if (move.kind == Move::Exchange) {
     exchange(move);
     layout = move.after;
+    if (layout.partial)
+      kind = layout.kind;
     return;
   }
   Shape have(mesh.tile(layout, shape)), want(mesh.tile(move.after, shape));

@@ -170,14 +170,23 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
   };
   std::vector<Case> cases = {
       // Rows over both axes (tiles of 3: 3, 3, 3, 1) to columns over b.
-      {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}},
+      {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {}},
        {40 - 12, 30 - 9, 40 - 12, 30 - 3}},
       // The axes swap places.
-      {{{10, 7}, {{a, b}, {}}, {{b, a}, {}}, {}}, {0, 21, 21, 0}},
+      {{{10, 7}, {{a, b}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 21, 0}},
       // Rows over a, held twice, to rows over both in the other order.
-      {{{10, 7}, {{a}, {}}, {{b, a}, {}}, {}}, {0, 21, 14, 0}},
+      {{{10, 7}, {{a}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 14, 0}},
       // Addends over a, reduced into columns over both.
-      {{{10, 7}, {{b}, {}}, {{}, {a, b}}, {a}}, {30, 30, 30, 15}},
+      {{{10, 7}, {{b}, {}}, {{}, {a, b}}, {a}, {}}, {30, 30, 30, 15}},
+      // Columns over b that are addends over a: what nobody has who is to have
+      // it the addends share.
+      {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {a}}, {8, 9, 8, 9}},
+      // Addends over a, the whole everywhere: added once, in equal parts.
+      {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {}, 2}, {70, 70, 70, 70}},
+      // Addends over a become addends over b, which the ranks of a share.
+      {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {b}, 2}, {35, 35, 35, 35}},
+      // Rows that are addends over a become columns that are.
+      {{{10, 7}, {{b}, {}}, {{}, {b}}, {a}, {a}}, {30, 24, 30, 21}},
   };
   for (const Case &test : cases) {
     const Exchange &exchange = test.exchange;
@@ -218,12 +227,21 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
       prepareExchange(program, exchange, call.members, rank, part);
       call.parts = {part};
       once(endpoint, call);
+      EXPECT_EQ(counters.at(rank, 0).received, 4 * test.received[rank]);
+      // The addends of the result make up the expected tile.
+      for (const SubAxis &sub : exchange.toPartial) {
+        CollectiveCall sum = makeCall(CollectiveKind::AllReduce, 2, 0);
+        int stride = sub.axis == 0 ? 2 : 1, place = rank / stride % 2;
+        sum.self = place;
+        sum.members = {rank - place * stride, rank + (1 - place) * stride};
+        sum.parts = {makePart(dst.data(), dst.data(), target)};
+        once(endpoint, sum);
+      }
       for (int64_t i = 0; i < 100; ++i)
         EXPECT_TRUE(dst[i] == expected[i] ||
                     (std::isnan(dst[i]) && std::isnan(expected[i])))
             << "rank " << rank << " element " << i << ": " << dst[i] << ", not "
             << expected[i];
-      EXPECT_EQ(counters.at(rank, 0).received, 4 * test.received[rank]);
     });
   }
 }

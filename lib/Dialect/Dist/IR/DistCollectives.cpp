@@ -181,6 +181,8 @@ LogicalResult CollectivePermuteOp::verifySymbolUses(SymbolTableCollection &symbo
 LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(checkedGroupSize(*this, symbols)))
     return failure();
+  if (getRounds() != 1 && getRounds() != 2) // (EX5)
+    return emitOpError("has ") << getRounds() << " rounds, expected 1 or 2";
   MeshAttr mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()).getMesh();
   size_t count = getNumOperands();
   if (getFrom().size() != count || getTo().size() != count || getGlobal().size() != count) // (EX1)
@@ -219,12 +221,20 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
     MeshAxes axes(getMeshAttr(), mesh, refs);
     Layout source = axes.layout(from), target = axes.layout(to);
     AxisSet over = setOf(axes.decompose(getAxes().getAxes()));
-    if (target.partial & ~source.partial || target.partial & over ||
-        (target.partial && target.kind != source.kind)) // (EX3)
+    AxisSet kept = source.partial & ~over, keeps = target.partial & ~over;
+    if (kept != keeps) // (EX3)
+      return emitOpError("has operand ")
+             << i << " partial over " << axes.list(kept ^ keeps) << " only "
+             << (kept & ~keeps ? "before" : "after")
+             << " the exchange, and it is not among its axes";
+    if (kept && source.kind != target.kind) // (EX3)
       return emitOpError("leaves operand ")
-             << i << " partial over " << axes.list(target.partial) << ", which is "
-             << (target.partial & over ? "among the axes that take part"
-                                       : "not so before the exchange");
+             << i << " partial over " << axes.list(kept) << ", but as a "
+             << stringifyReduceKind(target.kind) << ", not a " << stringifyReduceKind(source.kind);
+    if (target.partial & over && target.kind != ReduceKind::Sum) // (EX3)
+      return emitOpError("makes candidates of a ")
+             << stringifyReduceKind(target.kind) << " of operand " << i
+             << "; an exchange makes addends of a sum only";
     if (AxisSet missing = axes.exchangeAxes(whole.getShape(), source, target) & ~over) // (EX4)
       return emitOpError("moves elements of operand ")
              << i << " over " << axes.list(missing) << ", which is not among its axes";
@@ -311,7 +321,7 @@ int64_t ExchangeOp::getSentBytes(int64_t) {
     int64_t width = type.getNumElements() ? bytesOf(type) / type.getNumElements() : 0;
     ExchangeCount count = countExchange(
         mesh, getAxes().getAxes(), cast<ShardingAttr>(getFrom()[i]), cast<ShardingAttr>(getTo()[i]),
-        cast<RankedTensorType>(cast<TypeAttr>(getGlobal()[i]).getValue()).getShape());
+        cast<RankedTensorType>(cast<TypeAttr>(getGlobal()[i]).getValue()).getShape(), getRounds());
     for (auto [rank, elements] : llvm::enumerate(count.sent))
       sent[rank] += elements * width;
   }

@@ -1,7 +1,6 @@
 //===- Exchange.cpp - what an exchange moves ------------------------------===//
 
 #include "cleave/Dialect/Dist/IR/Exchange.h"
-#include "cleave/exchange.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -18,8 +17,9 @@ std::vector<program::SubAxis> cleave::dist::subAxes(MeshAttr mesh, ArrayRef<Axis
 
 program::Exchange cleave::dist::describeExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
                                                  ShardingAttr from, ShardingAttr to,
-                                                 ArrayRef<int64_t> shape) {
+                                                 ArrayRef<int64_t> shape, int64_t rounds) {
   program::Exchange exchange;
+  exchange.rounds = rounds;
   exchange.shape.assign(shape.begin(), shape.end());
   for (DimShardingAttr dim : from.getDims())
     exchange.from.push_back(subAxes(mesh, dim.getAxes()));
@@ -30,35 +30,41 @@ program::Exchange cleave::dist::describeExchange(MeshAttr mesh, ArrayRef<AxisRef
   llvm::append_range(refs, from.getPartial());
   llvm::append_range(refs, to.getPartial());
   MeshAxes atoms({}, mesh, refs);
-  AxisSet reduced =
-      setOf(atoms.decompose(from.getPartial())) & ~setOf(atoms.decompose(to.getPartial()));
-  exchange.partial = subAxes(mesh, atoms.list(reduced).getAxes());
+  AxisSet over = setOf(atoms.decompose(axes));
+  auto within = [&](ArrayRef<AxisRefAttr> partial) {
+    return subAxes(mesh, atoms.list(setOf(atoms.decompose(partial)) & over).getAxes());
+  };
+  exchange.partial = within(from.getPartial());
+  exchange.toPartial = within(to.getPartial());
   return exchange;
+}
+
+program::ExchangePlan cleave::dist::planExchange(MeshAttr mesh, const program::Exchange &exchange,
+                                                 ArrayRef<int64_t> group) {
+  std::vector<program::MeshAxis> axes;
+  for (MeshAxisAttr axis : mesh.getAxes())
+    axes.push_back({axis.getName().str(), axis.getSize(), ""});
+  std::vector<std::vector<int64_t>> coordinates;
+  for (int64_t rank : group) {
+    SmallVector<int64_t> at = rankCoordinates(mesh, rank);
+    coordinates.emplace_back(at.begin(), at.end());
+  }
+  return program::ExchangePlan(program::exchangeTiles(axes, exchange, coordinates));
 }
 
 ExchangeCount cleave::dist::countExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
                                           ShardingAttr from, ShardingAttr to,
-                                          ArrayRef<int64_t> shape) {
-  std::vector<program::MeshAxis> programMesh;
-  for (MeshAxisAttr axis : mesh.getAxes())
-    programMesh.push_back({axis.getName().str(), axis.getSize(), ""});
-  program::Exchange exchange = describeExchange(mesh, axes, from, to, shape);
+                                          ArrayRef<int64_t> shape, int64_t rounds) {
+  program::Exchange exchange = describeExchange(mesh, axes, from, to, shape, rounds);
   ExchangeCount count;
   count.sent.assign(mesh.getNumRanks(), 0);
   count.received = count.sent;
-  for (ArrayRef<int64_t> group : allGroups(mesh, axes)) {
-    std::vector<std::vector<int64_t>> coordinates;
-    for (int64_t rank : group) {
-      SmallVector<int64_t> at = rankCoordinates(mesh, rank);
-      coordinates.emplace_back(at.begin(), at.end());
-    }
-    program::ExchangePlan plan(program::exchangeTiles(programMesh, exchange, coordinates));
-    for (const program::ExchangePiece &piece : plan.pieces())
+  for (ArrayRef<int64_t> group : allGroups(mesh, axes))
+    for (const program::ExchangePiece &piece : planExchange(mesh, exchange, group).pieces())
       for (int32_t sender : piece.senders)
         if (sender != piece.receiver) {
           count.sent[group[sender]] += piece.count();
           count.received[group[piece.receiver]] += piece.count();
         }
-  }
   return count;
 }

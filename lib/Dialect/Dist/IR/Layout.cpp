@@ -165,7 +165,7 @@ bool MeshAxes::nests(int64_t extent, ArrayRef<Axis> major, ArrayRef<Axis> minor)
 
 AxisSet MeshAxes::exchangeAxes(ArrayRef<int64_t> shape, const Layout &from,
                                const Layout &to) const {
-  AxisSet axes = from.partial & ~to.partial;
+  AxisSet axes = from.partial ^ to.partial;
   for (auto [extent, have, want] : llvm::zip_equal(shape, from.dims, to.dims)) {
     size_t keep = 0;
     while (keep < have.size() && keep < want.size() && have[keep] == want[keep])

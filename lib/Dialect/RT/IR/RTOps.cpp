@@ -87,6 +87,8 @@ void cleave::rt::encodeExchange(const cleave::program::Exchange &exchange,
   for (const std::vector<cleave::program::SubAxis> &axes : exchange.to)
     encodeAxes(axes, into);
   encodeAxes(exchange.partial, into);
+  encodeAxes(exchange.toPartial, into);
+  into.push_back(exchange.rounds);
 }
 
 std::optional<std::vector<cleave::program::Exchange>>
@@ -128,6 +130,9 @@ CollectiveOp::describeExchanges() {
     for (size_t i = 0; i < exchange.shape.size(); ++i)
       exchange.to.push_back(axes());
     exchange.partial = axes();
+    exchange.toPartial = axes();
+    exchange.rounds = next();
+    good &= exchange.rounds == 1 || exchange.rounds == 2;
   }
   if (!good)
     return std::nullopt;

@@ -251,9 +251,15 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
     Brings a tensor from one sharding to another at once: a rank receives each
     box of its target tile from a rank that holds it, and sends what it holds to
     those that need it; what several ranks hold they send in equal parts. Where
-    the ranks hold addends (partial axes of `from` that are not partial in `to`)
-    the boxes are reduced. Elements that a rank holds already are not sent, and
-    padding never is, so tiles need not nest, nor need axes divide dimensions.
+    the ranks hold addends (`from` is partial over some of `axes`) the boxes are
+    reduced. Where `to` is partial over some of `axes`, every element goes to one
+    addend, to one that holds it if there is one, and the others are zero there.
+    Elements that a rank holds already are not sent, and padding never is, so tiles
+    need not nest, nor need axes divide dimensions.
+
+    In two rounds, every element is assembled on one of the ranks that are to have
+    it, in equal parts, and goes from there to the others: what is reduced is then
+    reduced once, as by a reduce-scatter and an all-gather.
 
     `global` has the types of the whole tensors; the boxes follow from them and
     the shardings.
@@ -269,18 +275,19 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
       shardings fit the mesh and the types.
     - (EX2) an operand is a tile of the global type under `from`, a result one
       under `to`, as wide as the operand.
-    - (EX3) every axis that `to` is partial over, `from` is too, with the same
-      kind, and is not in `axes`.
+    - (EX3) over axes that are not in `axes`, `from` and `to` are partial alike and
+      with the same kind. `to` is partial over axes of `axes` as a sum only.
     - (EX4) an axis that is not in `axes` splits no dimension, or splits the same
       dimension in both, as a prefix of its axes whose tiles contain whole tiles
       of all of them.
+    - (EX5) `rounds` is 1 or 2.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
                        TypedArrayAttrBase<Dist_ShardingAttr, "shardings">:$from,
                        TypedArrayAttrBase<Dist_ShardingAttr, "shardings">:$to,
                        TypeArrayAttr:$global,
                        FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
-                       Dist_PurposeAttr:$purpose);
+                       Dist_PurposeAttr:$purpose, DefaultValuedAttr<I64Attr, "1">:$rounds);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $inputs `from` $from `to` $to `of` $global `over` $mesh custom<AxisList>($axes)

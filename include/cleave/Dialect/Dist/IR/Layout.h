@@ -73,6 +73,9 @@ public:
   MeshAttr mesh() const { return meshAttr; }
   mlir::FlatSymbolRefAttr name() const { return symbol; }
   unsigned count() const { return atoms.size(); }
+  AxisSet everyAxis() const {
+    return count() == 64 ? ~AxisSet(0) : (AxisSet(1) << count()) - 1;
+  }
   AxisRefAttr ref(Axis axis) const { return atoms[axis]; }
 
   int64_t size(Axis axis) const { return sizes[axis]; }

@@ -196,7 +196,8 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"]> {
     An exchange has the elements of its two tiles as `inner` and `inner'`, and
     `exchanges` says for each operand how the whole tensor lies: its rank and
     shape; before, for each dimension, a count and so many triples (axis, pre,
-    size); after, the same; a count and triples of the axes that are reduced.
+    size); after, the same; a count and triples of the axes that are reduced; the
+    same of those over which the result has addends; the number of rounds.
     With a token as last result the command only starts; `rt.wait` ends it.
 
     ```mlir
