@@ -479,7 +479,7 @@ private:
     // Axes that split both either move at once or once they are added up.
     SmallVector<AxisSet> choices = {at.partial, at.used()};
     for (const Axes &axes : to.dims)
-      for (size_t keep = axes.size(); keep-- > 1;)
+      for (size_t keep = axes.size(); keep-- > 0;)
         choices.push_back(at.partial | (setOf(ArrayRef<Axis>(axes).drop_front(keep)) & at.used()));
     for (AxisSet away : choices) {
       Layout after = to;
