@@ -133,16 +133,8 @@ Decomposed formula::argMax(nn::ArgMaxOp op, TensorExpr &e) {
     if (i != dim)
       kept.push_back(i);
   best = e.broadcast(best, type, kept);
-  // "Not below" instead of "equal": a NaN, which is its row's maximum, is
-  // found.
-  Value found;
-  if (isa<FloatType>(type.getElementType())) {
-    Value below = e.make<arith::CmpFOp>(arith::CmpFPredicate::OLT, input, best);
-    Value yes = e.splatInt(type.clone(e.builder.getI1Type()), 1);
-    found = e.make<arith::XOrIOp>(below, yes);
-  } else {
-    found = e.compare(arith::CmpIPredicate::eq, input, best);
-  }
+  Value found = isa<FloatType>(type.getElementType()) ? e.isLargest(input, best)
+                               : e.compare(arith::CmpIPredicate::eq, input, best);
   RankedTensorType indexType = type.clone(op.getType().getElementType());
   Value index = e.index(indexType, dim);
   Value none = e.splatInt(indexType, e.extent(input, dim));

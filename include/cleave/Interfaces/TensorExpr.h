@@ -45,6 +45,14 @@ public:
     return make<mlir::arith::CmpIOp>(predicate, a, b);
   }
 
+  /// Where floats are `best`, which is the largest of them; NaN is the largest.
+  mlir::Value isLargest(mlir::Value value, mlir::Value best) {
+    using Predicate = mlir::arith::CmpFPredicate;
+    mlir::Value equal = make<mlir::arith::CmpFOp>(Predicate::OEQ, value, best);
+    mlir::Value nan = make<mlir::arith::CmpFOp>(Predicate::UNO, value, value);
+    return make<mlir::arith::OrIOp>(equal, nan);
+  }
+
   /// `value` everywhere, in the type of `like`.
   mlir::Value splat(mlir::Value like, double value) {
     return splat(typeOf(like), value);

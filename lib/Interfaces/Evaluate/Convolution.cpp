@@ -82,11 +82,12 @@ void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> result, Vis
   });
 }
 
-/// The first of the window's elements that is the largest.
+/// The first of the window's elements that is the largest; NaN is.
 int64_t largest(const Tensor &input, ArrayRef<int64_t> window) {
   int64_t best = window.front();
   for (int64_t at : window)
-    if (input.floats[at] > input.floats[best])
+    if (input.floats[at] > input.floats[best] ||
+        (std::isnan(input.floats[at]) && !std::isnan(input.floats[best])))
       best = at;
   return best;
 }

@@ -24,10 +24,8 @@ Decomposed topK(nn::TopKOp op, TensorExpr &e) {
   SmallVector<Value> values, indices;
   for (int64_t i = 0; i < int64_t(op.getK()); ++i) {
     Value best = e.reduceRows(Combiner::Max, e.select(taken, lowest, input));
-    // "Not below" instead of "equal": NaN is found.
-    Value below = e.make<arith::CmpFOp>(arith::CmpFPredicate::OLT, input,
-                                        e.alongRows(best, type));
-    Value found = e.make<arith::XOrIOp>(e.make<arith::OrIOp>(below, taken), yes);
+    Value free = e.make<arith::XOrIOp>(taken, yes);
+    Value found = e.make<arith::AndIOp>(e.isLargest(input, e.alongRows(best, type)), free);
     Value first = e.reduceRows(Combiner::Min, e.select(found, index, none));
     Value here = e.compare(arith::CmpIPredicate::eq, index, e.alongRows(first, indexType));
     taken = e.make<arith::OrIOp>(taken, here);
