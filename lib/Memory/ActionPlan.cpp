@@ -124,7 +124,7 @@ void ActionPlan::analyze(const BoundaryTable &table) {
         storage.bytes =
             std::max(storage.bytes, source.offset + alias->reach * width);
         places[result] = {source.storage, source.offset + alias->offset * width,
-                          alias->axisCoef.empty() && source.fixed};
+                          alias->axisTerms.empty() && source.fixed};
         storage.last = std::max(storage.last, position);
         continue;
       }

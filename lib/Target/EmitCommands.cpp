@@ -37,16 +37,20 @@ uint32_t CommandEmitter::kernelIndex(StringRef symbol, int64_t arguments) {
   return entry->second;
 }
 
+/// Terms in elements, as the operations have them, in bytes.
+static void addTerms(program::BufferRef &ref, ArrayRef<int64_t> terms,
+                     int64_t width) {
+  for (; !terms.empty(); terms = terms.drop_front(4))
+    ref.terms.push_back(
+        {{int32_t(terms[0]), terms[1], terms[2]}, terms[3] * width});
+}
+
 program::BufferRef CommandEmitter::ref(Value value, int64_t offset) {
   int64_t width = elementBytes(value);
   if (auto alias = value.getDefiningOp<rt::AliasOp>()) {
     program::BufferRef source =
         ref(alias.getSource(), int64_t(alias.getOffset()) + offset);
-    if (!alias.getAxisCoef().empty()) {
-      source.axisCoef.resize(program.mesh.size(), 0);
-      for (auto [axis, coef] : llvm::enumerate(alias.getAxisCoef()))
-        source.axisCoef[axis] += coef * width;
-    }
+    addTerms(source, alias.getAxisTerms(), width);
     return source;
   }
   DenseI64ArrayAttr where;
@@ -181,11 +185,7 @@ program::Copy CommandEmitter::copy(rt::CopyOp op) {
   copy.src = ref(op.getSource(), op.getSourceView()[0]);
   copy.dst = ref(op.getResult(), op.getResultView()[0]);
   copy.elementSize = elementBytes(op.getResult());
-  if (!op.getAxisCoef().empty()) {
-    copy.src.axisCoef.resize(program.mesh.size(), 0);
-    for (auto [axis, coef] : llvm::enumerate(op.getAxisCoef()))
-      copy.src.axisCoef[axis] += coef * copy.elementSize;
-  }
+  addTerms(copy.src, op.getAxisTerms(), copy.elementSize);
   copy.shape = numbers(op.getShape());
   copy.srcStrides = numbers(op.getSourceView().drop_front());
   copy.dstStrides = numbers(op.getResultView().drop_front());

@@ -75,15 +75,22 @@ Rank::Rank(cleave_program &program, int rank, int threads, bool poison)
   }
 }
 
+int64_t Rank::indexOn(const SubAxis &on) const {
+  if (on.axis < 0 || size_t(on.axis) >= axisIndex.size() || on.pre < 1 ||
+      on.size < 1 || axisSize[on.axis] % (on.pre * on.size) != 0)
+    bad("an address depends on part (" + std::to_string(on.pre) + ")" +
+        std::to_string(on.size) + " of mesh axis " + std::to_string(on.axis) +
+        ", which there is not");
+  int64_t minor = axisSize[on.axis] / (on.pre * on.size);
+  return axisIndex[on.axis] / minor % on.size;
+}
+
 char *Rank::resolve(const BufferRef &ref, int64_t low, int64_t high) const {
   if (ref.arena < 0 || static_cast<size_t>(ref.arena) >= arenas.size())
     bad("arena " + std::to_string(ref.arena) + " does not exist");
-  if (!ref.axisCoef.empty() && ref.axisCoef.size() != axisIndex.size())
-    bad("an address has " + std::to_string(ref.axisCoef.size()) +
-        " axis terms, the mesh has " + std::to_string(axisIndex.size()));
   __int128 offset = ref.offset;
-  for (size_t i = 0; i < ref.axisCoef.size(); ++i)
-    offset += __int128(ref.axisCoef[i]) * axisIndex[i];
+  for (const AxisTerm &term : ref.terms)
+    offset += __int128(term.coef) * indexOn(term.on);
   const Memory &arena = arenas[ref.arena];
   if (offset + low < 0 || offset + high > arena.size())
     bad("bytes [" + std::to_string(int64_t(offset + low)) + ", " +

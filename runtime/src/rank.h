@@ -54,6 +54,9 @@ public:
   int64_t touchedBytes = -1, scratchBytes = 0, unplannedBytes = 0;
 
 private:
+  // The rank's index on a part of a mesh axis.
+  int64_t indexOn(const program::SubAxis &on) const;
+
   using Run = std::function<void()>;
   Run prepare(const program::Launch &launch);
   Run prepare(const program::Gemm &gemm);

@@ -143,7 +143,7 @@ func.func @in_flight(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
 // CHECK:       rt.arenas = array<i64: 192, 0>
 // CHECK-LABEL: func @reach
 func.func @reach(%x: tensor<15xf32> {nn.name = "x", nn.role = "input"}) -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}) {
-  %0 = rt.alias %x offset = 0 axis_coef = [8] reach = 24 : (tensor<15xf32>) -> tensor<8xf32>
+  %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 2, 8] reach = 24 : (tensor<15xf32>) -> tensor<8xf32>
   %1 = rt.copy %0 [0, 1] to [0, 1] shape = [8] : (tensor<8xf32>) -> tensor<8xf32>
   return %1 : tensor<8xf32>
 }

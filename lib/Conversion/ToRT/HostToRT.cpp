@@ -118,11 +118,11 @@ private:
 
   /// A dense copy of a strided box.
   Value copy(Location loc, Type type, const StridedView &view,
-             ArrayRef<int64_t> axisCoef) {
+             ArrayRef<int64_t> axisTerms) {
     SmallVector<int64_t> target = {0};
     llvm::append_range(target, denseStrides(view.sizes));
     return rt::CopyOp::create(b, loc, type, view.base, Value(),
-                              viewEntries(view), target, view.sizes, axisCoef);
+                              viewEntries(view), target, view.sizes, axisTerms);
   }
 
   FailureOr<dist::MeshAttr> meshOf(Operation *op, FlatSymbolRefAttr name) {
@@ -144,7 +144,7 @@ private:
   }
 
   /// The rank's tile begins index * tile elements into the dimension, and the
-  /// index is a sum over whole axes.
+  /// index is a sum over axes.
   LogicalResult tile(dist::SliceOp op) {
     FailureOr<dist::MeshAttr> mesh = meshOf(op, op.getMeshAttr());
     if (failed(mesh))
@@ -152,17 +152,12 @@ private:
     StridedView view = denseView(op.getInput());
     int64_t dim = op.getDim();
     int64_t size = typeOf(op.getResult()).getDimSize(dim);
-    SmallVector<int64_t> coef(mesh->getAxes().size(), 0);
+    SmallVector<int64_t> terms = groupOf(*mesh, op.getAxes().getAxes());
     int64_t step = size * view.strides[dim], ways = 1;
-    for (dist::AxisRefAttr axis : llvm::reverse(op.getAxes().getAxes())) {
-      if (dist::axisSize(*mesh, axis) != mesh->getAxisSize(axis.getName()))
-        return op.emitOpError("by a part of mesh axis '")
-               << axis.getName().getValue()
-               << "' is not supported in the host program";
-      for (auto [index, candidate] : llvm::enumerate(mesh->getAxes()))
-        if (candidate.getName() == axis.getName())
-          coef[index] = step * ways;
-      ways *= dist::axisSize(*mesh, axis);
+    for (size_t end = terms.size(); end > 0; end -= 3) {
+      int64_t axisSize = terms[end - 1];
+      terms.insert(terms.begin() + end, step * ways);
+      ways *= axisSize;
     }
     int64_t whole = view.sizes[dim];
     view.sizes[dim] = size;
@@ -170,14 +165,14 @@ private:
       int64_t reach =
           (ways - 1) * step + typeOf(op.getResult()).getNumElements();
       return replace(op, rt::AliasOp::create(b, op.getLoc(), op.getType(),
-                                             op.getInput(), 0, coef, reach)
+                                             op.getInput(), 0, terms, reach)
                              .getResult());
     }
     if (size * ways != whole)
       return op.emitOpError("of an inner dimension of ")
              << whole << " elements that " << ways
              << " ranks do not divide is not supported in the host program";
-    return replace(op, copy(op.getLoc(), op.getType(), view, coef));
+    return replace(op, copy(op.getLoc(), op.getType(), view, terms));
   }
 
   /// One command for each element type among the operands.

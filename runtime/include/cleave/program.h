@@ -86,12 +86,17 @@ struct Arena {
   int64_t size = 0; // bytes
 };
 
-// An address in a rank's memory: arena + offset + sum(axisCoef[i] *
-// axis_index[i]). axisCoef is empty or has one entry per mesh axis.
+// `coef` bytes times the rank's index on a part of a mesh axis.
+struct AxisTerm {
+  SubAxis on;
+  int64_t coef = 0;
+};
+
+// An address in a rank's memory: arena + offset + the sum of the terms.
 struct BufferRef {
   int32_t arena = -1; // -1: absent (an optional operand that is not there)
   int64_t offset = 0;
-  std::vector<int64_t> axisCoef;
+  std::vector<AxisTerm> terms;
 
   bool present() const { return arena >= 0; }
 };

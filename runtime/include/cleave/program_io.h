@@ -19,11 +19,12 @@ inline constexpr uint32_t formatVersion = 3;
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
 template <class A> void fields(A &a, SubAxis &x) { a(x.axis, x.pre, x.size); }
+template <class A> void fields(A &a, AxisTerm &x) { a(x.on, x.coef); }
 template <class A> void fields(A &a, Arena &x) {
   a(x.name, x.lifespan, x.size);
 }
 template <class A> void fields(A &a, BufferRef &x) {
-  a(x.arena, x.offset, x.axisCoef);
+  a(x.arena, x.offset, x.terms);
 }
 template <class A> void fields(A &a, Boundary &x) {
   a(x.name, x.onnxName, x.tie, x.role, x.of, x.dtype, x.globalShape,

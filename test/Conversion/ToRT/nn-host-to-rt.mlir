@@ -1,6 +1,7 @@
 // RUN: cleave-opt %s --nn-host-to-rt | FileCheck %s
 
 dist.mesh @m <["x"=2, "y"=3]>
+dist.mesh @n <["z"=4]>
 
 func.func private @kernel_0(%x: tensor<6xf32>) -> tensor<6xf32>
   attributes {nn.kernel, nn.extent = 6 : i64, nn.grain = 2 : i64, nn.inplace = array<i64: 0, 0>}
@@ -33,12 +34,20 @@ func.func @placements(%x: tensor<4x6xf32>) -> (tensor<24xf32>, tensor<2x6xf32>, 
 
 // The last tile of a padded dimension ends past the value.
 // CHECK-LABEL: func @tiles
-// CHECK-NEXT:    rt.alias %{{.*}} offset = 0 axis_coef = [12, 4] reach = 24 : (tensor<11x2xf32>) -> tensor<2x2xf32>
-// CHECK-NEXT:    rt.copy %{{.*}} [0, 6, 1] to [0, 2, 1] shape = [4, 2] axis_coef = [0, 2] : (tensor<4x6xf32>) -> tensor<4x2xf32>
+// CHECK-NEXT:    rt.alias %{{.*}} offset = 0 axis_terms = [0, 1, 2, 12, 1, 1, 3, 4] reach = 24 : (tensor<11x2xf32>) -> tensor<2x2xf32>
+// CHECK-NEXT:    rt.copy %{{.*}} [0, 6, 1] to [0, 2, 1] shape = [4, 2] axis_terms = [1, 1, 3, 2] : (tensor<4x6xf32>) -> tensor<4x2xf32>
 func.func @tiles(%x: tensor<11x2xf32>, %y: tensor<4x6xf32>) -> (tensor<2x2xf32>, tensor<4x2xf32>) {
   %0 = dist.slice %x dim 0 over @m {"x", "y"} : tensor<11x2xf32> -> tensor<2x2xf32>
   %1 = dist.slice %y dim 1 over @m {"y"} : tensor<4x6xf32> -> tensor<4x2xf32>
   return %0, %1 : tensor<2x2xf32>, tensor<4x2xf32>
+}
+
+// A part of an axis is a digit of the rank's index.
+// CHECK-LABEL: func @sub_axis_tile
+// CHECK-NEXT:    rt.alias %{{.*}} offset = 0 axis_terms = [0, 2, 2, 12, 0, 1, 2, 6] reach = 24 : (tensor<4x6xf32>) -> tensor<1x6xf32>
+func.func @sub_axis_tile(%x: tensor<4x6xf32>) -> tensor<1x6xf32> {
+  %0 = dist.slice %x dim 0 over @n {"z":(2)2, "z":(1)2} : tensor<4x6xf32> -> tensor<1x6xf32>
+  return %0 : tensor<1x6xf32>
 }
 
 // CHECK-LABEL: func @collectives

@@ -266,7 +266,16 @@ func.func @alias_type(%x: tensor<4x6xf32>) {
 
 // V2
 func.func @alias_before(%x: tensor<4x6xf32>) {
-  // expected-error @below {{'rt.alias' op offset -1 and coefficients [] must not be negative}}
+  // expected-error @below {{'rt.alias' op offset -1 and terms [] must not be negative}}
   %0 = rt.alias %x offset = -1 : (tensor<4x6xf32>) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+// V4
+func.func @alias_terms(%x: tensor<4x6xf32>) {
+  // expected-error @below {{'rt.alias' op has 3 numbers in axis_terms, expected four for each term (axis, pre, size, elements)}}
+  %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 2] : (tensor<4x6xf32>) -> tensor<6xf32>
   return
 }

@@ -67,8 +67,8 @@ func.func @communication(%x: tensor<4x3xf32>) -> (tensor<4x6xf32>, tensor<4x3xf3
 func.func @movement(%x: tensor<4x6xf32>) -> (tensor<6x4xf32>, tensor<2x3xf32>, tensor<6x4xf32>) {
   // CHECK: rt.copy %{{.*}} [0, 1, 6] to [0, 4, 1] shape = [6, 4] :
   %0 = rt.copy %x [0, 1, 6] to [0, 4, 1] shape = [6, 4] : (tensor<4x6xf32>) -> tensor<6x4xf32>
-  // CHECK: rt.alias %{{.*}} offset = 6 axis_coef = [0, 3] reach = 18
-  %1 = rt.alias %x offset = 6 axis_coef = [0, 3] reach = 18 : (tensor<4x6xf32>) -> tensor<2x3xf32>
+  // CHECK: rt.alias %{{.*}} offset = 6 axis_terms = [1, 1, 6, 3] reach = 18
+  %1 = rt.alias %x offset = 6 axis_terms = [1, 1, 6, 3] reach = 18 : (tensor<4x6xf32>) -> tensor<2x3xf32>
   // CHECK: rt.fill 0.000000e+00 : f32 : tensor<6x4xf32>
   %2 = rt.fill 0.0 : f32 : tensor<6x4xf32>
   // CHECK: rt.copy {{.*}} into(%{{.*}})

@@ -191,7 +191,7 @@ TEST(Session, AffineOffsetsCopyFillAndGather) {
   p.kernels = {{"double_rows", 2}};
   // Columns [2t, 2t + 2) of both rows, compacted.
   BufferRef part = x;
-  part.axisCoef = {0, 8};
+  part.terms = {{{1, 1, 3}, 8}};
   Copy copy{part, {1, 0, {}}, 4, {2, 2}, {6, 1}, {2, 1}};
   Launch launch{0, {{1, 0, {}}, {1, 64, {}}}, 4, 1};
   Fill fill{y, 4, 12, 0x3f800000};

@@ -239,14 +239,24 @@ std::optional<Alias> WaitOp::getAlias(unsigned result) {
 // rt.copy, rt.fill, rt.alias
 //===----------------------------------------------------------------------===//
 
+/// Terms come in fours: (axis, pre, size, elements).
+static LogicalResult verifyTerms(Operation *op, ArrayRef<int64_t> terms) {
+  if (terms.size() % 4 != 0)
+    return op->emitOpError("has ") << terms.size() << " numbers in axis_terms, expected four for "
+                                   << "each term (axis, pre, size, elements)";
+  return success();
+}
+
 LogicalResult CopyOp::verify() {
   RankedTensorType source = tensorType(getSource()), result = getType();
+  if (failed(verifyTerms(*this, getAxisTerms()))) // (Y3)
+    return failure();
   if (source.getElementType() != result.getElementType()) // (Y1)
     return emitOpError("copies ") << source << " to " << result;
   if (getDestination() && getDestination().getType() != result) // (Y1)
     return emitOpError("destination has type ")
            << getDestination().getType() << ", expected " << result;
-  if (!getAxisCoef().empty()) { // (Y2), where the rank decides about the rest
+  if (!getAxisTerms().empty()) { // (Y2), where the rank decides about the rest
     if (getSourceView().size() != getShape().size() + 1)
       return emitOpError("view of source has ")
              << getSourceView().size() << " entries, expected an offset and "
@@ -274,14 +284,15 @@ LogicalResult FillOp::verify() {
 }
 
 LogicalResult AliasOp::verify() {
+  if (failed(verifyTerms(*this, getAxisTerms()))) // (V4)
+    return failure();
   RankedTensorType source = tensorType(getSource());
   if (source.getElementType() != getType().getElementType()) // (V1)
     return emitOpError("shows ") << source << " as " << getType();
-  if (int64_t(getOffset()) < 0 || llvm::any_of(getAxisCoef(), [](int64_t coef) {
-        return coef < 0;
-      })) // (V2)
+  if (int64_t(getOffset()) < 0 ||
+      llvm::any_of(getAxisTerms(), [](int64_t term) { return term < 0; })) // (V2)
     return emitOpError("offset ")
-           << int64_t(getOffset()) << " and coefficients [" << getAxisCoef()
+           << int64_t(getOffset()) << " and terms [" << getAxisTerms()
            << "] must not be negative";
   int64_t end = getOffset() + getType().getNumElements();
   if (int64_t(getReach()) == 0 && end > source.getNumElements()) // (V3)
@@ -292,6 +303,6 @@ LogicalResult AliasOp::verify() {
 
 std::optional<Alias> AliasOp::getAlias(unsigned) {
   int64_t end = getOffset() + getType().getNumElements();
-  return Alias{0, int64_t(getOffset()), getAxisCoef(),
+  return Alias{0, int64_t(getOffset()), getAxisTerms(),
                std::max<int64_t>(getReach(), end)};
 }

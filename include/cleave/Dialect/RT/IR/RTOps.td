@@ -268,8 +268,9 @@ def RT_CopyOp : RT_Command<"copy", ["getReuse"]> {
   let description = [{
     result[i...] = source[i...] over `shape`. A view is `[offset, strides...]`.
     With a destination, the result takes its memory, and elements outside the box
-    keep their values; else the box covers the result. `axis_coef` adds, for each
-    mesh axis, that many elements times the rank's index to the source's offset.
+    keep their values; else the box covers the result. `axis_terms` are quadruples
+    (axis, pre, size, elements): so many elements times the rank's index on that
+    part of a mesh axis are added to the source's offset.
 
     ```mlir
     %1 = rt.copy %0 [0, 1, 6] to [0, 4, 1] shape = [6, 4] : (tensor<4x6xf32>) -> tensor<6x4xf32>
@@ -278,14 +279,15 @@ def RT_CopyOp : RT_Command<"copy", ["getReuse"]> {
     Constraints:
     - (Y1) source and result have one element type; the destination has the result's type.
     - (Y2) views have an offset and one stride for each entry of `shape`, and stay inside their tensors.
+    - (Y3) `axis_terms` has four numbers for each term.
   }];
   let arguments = (ins AnyRankedTensor:$source, Optional<AnyRankedTensor>:$destination,
                        DenseI64ArrayAttr:$source_view, DenseI64ArrayAttr:$result_view, DenseI64ArrayAttr:$shape,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$axis_coef);
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$axis_terms);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $source $source_view `to` $result_view `shape` `=` $shape (`into` `(` $destination^ `)`)?
-    (`axis_coef` `=` $axis_coef^)? attr-dict `:` functional-type(operands, results)
+    (`axis_terms` `=` $axis_terms^)? attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }
@@ -310,8 +312,7 @@ def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
   let summary = "Contiguous elements of a buffer under another shape";
   let description = [{
     No command: the result lies inside the source's memory, `offset` elements
-    from its start, plus `axis_coef[i]` elements times the rank's index on mesh
-    axis i. `reach` is where the last rank's part ends, in elements; the source's
+    from its start, plus those of `axis_terms` (see rt.copy). `reach` is where the last rank's part ends, in elements; the source's
     buffer is made that large (tiles of a padded dimension end past it).
 
     ```mlir
@@ -320,15 +321,16 @@ def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
 
     Constraints:
     - (V1) source and result have one element type.
-    - (V2) the offset is not negative, nor are the coefficients.
+    - (V2) the offset is not negative, nor are the numbers in `axis_terms`.
     - (V3) without `reach`, the result ends inside the source.
+    - (V4) `axis_terms` has four numbers for each term.
   }];
   let arguments = (ins AnyRankedTensor:$source, I64Attr:$offset,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$axis_coef,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$axis_terms,
                        DefaultValuedAttr<I64Attr, "0">:$reach);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
-    $source `offset` `=` $offset (`axis_coef` `=` $axis_coef^)? (`reach` `=` $reach^)? attr-dict
+    $source `offset` `=` $offset (`axis_terms` `=` $axis_terms^)? (`reach` `=` $reach^)? attr-dict
     `:` functional-type($source, $result)
   }];
   let hasVerifier = 1;
