@@ -31,13 +31,6 @@ std::string join(const std::vector<std::string> &names) {
   return text;
 }
 
-std::string describe(const Mesh &mesh) {
-  std::string text;
-  for (const auto &[name, size] : mesh.axes)
-    text += (text.empty() ? "" : ", ") + name + "=" + std::to_string(size);
-  return text.empty() ? "no axes" : text;
-}
-
 // The axes of the mesh in order, sizes as given.
 ConfigResult<Mesh> orderedAxes(const MeshConfig &config) {
   const std::vector<std::string> &order =
@@ -94,6 +87,13 @@ int64_t Mesh::size(const std::string &axis) const {
     if (name == axis)
       return size;
   return 1;
+}
+
+std::string cleave::describe(const Mesh &mesh) {
+  std::string text;
+  for (const auto &[name, size] : mesh.axes)
+    text += (text.empty() ? "" : ", ") + name + "=" + std::to_string(size);
+  return text.empty() ? "no axes" : text;
 }
 
 ConfigResult<Mesh> cleave::resolveMesh(const Config &config,

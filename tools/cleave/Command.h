@@ -65,8 +65,10 @@ LoadedConfig loadConfigOrFail(const CommonOptions &options);
 // must agree where both are.
 std::optional<int64_t> rankCount(const CommonOptions &options);
 
-// The mesh for these ranks, put into `config`; fails with BadUsage.
-Mesh resolveMeshOrFail(Config &config, const CommonOptions &options);
+// The mesh for these ranks, put into `config`; that of the model where it is a
+// .mlir file with one. Fails with BadUsage.
+Mesh resolveMeshOrFail(Config &config, const CommonOptions &options,
+                       const std::string &model = "");
 
 // Refuses types that no program computes in yet.
 void refuseBookedTypes(const Config &config);

@@ -132,6 +132,7 @@ void bindGivenInputs(Config &config, const std::string &model,
                   arrays + ": array '" + names.front() +
                       "' is no input of the model; did you mean '" +
                       nearest(names.front(), inputs, true).value_or("") + "'?");
+  const auto asked = config.dims;
   for (const TensorSummary &input : file->inputs) {
     bind(input.name);
     if (!given.has(input.name))
@@ -143,7 +144,7 @@ void bindGivenInputs(Config &config, const std::string &model,
       const char *general = index == 0 ? "batch" : index == 1 ? "sequence" : "";
       bool isSymbol = llvm::all_of(
           dim, [](char c) { return llvm::isAlnum(c) || c == '_'; });
-      if (isSymbol && !llvm::isDigit(dim[0]) && !config.dims.count(general))
+      if (isSymbol && !llvm::isDigit(dim[0]) && !asked.count(general))
         config.dims.emplace(dim, sizes[index]);
     }
   }
@@ -152,7 +153,7 @@ void bindGivenInputs(Config &config, const std::string &model,
 OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
                                   MLIRContext &context,
                                   std::optional<int64_t> batch,
-                                  bool readWeights, bool tieByContent) {
+                                  bool readWeights) {
   Diagnostics diagnostics(context);
   ImportOptions options = importOptions(config, batch, readWeights);
   FailureOr<std::vector<Tie>> ties =
@@ -160,24 +161,23 @@ OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
   if (failed(ties))
     diagnostics.fail(BadUsage);
   options.ties = *ties;
-  if (readWeights || tieByContent) {
-    FailureOr<std::vector<Tie>> found =
-        findTiesByContent(path, context, options.trainable);
-    if (failed(found))
-      diagnostics.fail(BadUsage);
-    for (const Tie &tie : *found) {
-      bool known = false;
-      for (const Tie &other : options.ties)
-        known |= other.copy == tie.copy || other.primary == tie.copy;
-      if (known)
-        continue;
-      options.ties.push_back(tie);
-      // Copies of a model that is yet to be trained could be meant to part.
-      emitRemark(NameLoc::get(StringAttr::get(&context, path)))
-          << "'" << tie.copy << "' has the elements of '" << tie.primary << "'"
-          << (tie.transposed ? ", transposed" : "")
-          << ": they are tied, one parameter";
-    }
+  // By every command alike: what is one parameter here is one everywhere.
+  FailureOr<std::vector<Tie>> found =
+      findTiesByContent(path, context, options.trainable);
+  if (failed(found))
+    diagnostics.fail(BadUsage);
+  for (const Tie &tie : *found) {
+    bool known = false;
+    for (const Tie &other : options.ties)
+      known |= other.copy == tie.copy || other.primary == tie.copy;
+    if (known)
+      continue;
+    options.ties.push_back(tie);
+    // Copies of a model that is yet to be trained could be meant to part.
+    emitRemark(NameLoc::get(StringAttr::get(&context, path)))
+        << "'" << tie.copy << "' has the elements of '" << tie.primary << "'"
+        << (tie.transposed ? ", transposed" : "")
+        << ": they are tied, one parameter";
   }
   OwningOpRef<ModuleOp> module = importOnnx(path, options, context);
   if (!module)

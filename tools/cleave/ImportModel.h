@@ -58,14 +58,13 @@ void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays);
 
 // Imports an ONNX file and brings it to compact nn IR. Fails with BadUsage.
-// With `readWeights`, missing bytes of weights are an error. With it or with
-// `tieByContent`, ties are also found by content.
+// Weights that are stored twice are tied. With `readWeights`, missing bytes of
+// weights are an error.
 mlir::OwningOpRef<mlir::ModuleOp> importModel(const std::string &path,
                                               const Config &config,
                                               mlir::MLIRContext &context,
                                               std::optional<int64_t> batch,
-                                              bool readWeights,
-                                              bool tieByContent = false);
+                                              bool readWeights);
 
 } // namespace cleave::driver
 

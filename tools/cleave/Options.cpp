@@ -1,6 +1,7 @@
 // The flags that commands share.
 
 #include "Command.h"
+#include "ShardedModel.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -78,12 +79,22 @@ void driver::refuseBookedTypes(const Config &config) {
     throw Failure(BadUsage, error->message);
 }
 
-Mesh driver::resolveMeshOrFail(Config &config, const CommonOptions &options) {
-  auto mesh = resolveMesh(config, rankCount(options));
+Mesh driver::resolveMeshOrFail(Config &config, const CommonOptions &options,
+                               const std::string &model) {
+  std::optional<int64_t> ranks = rankCount(options);
+  std::optional<Mesh> own = meshInFile(model);
+  if (own && ranks && *ranks != own->ranks())
+    throw Failure(BadUsage,
+                  "'" + model + "' has a dist.mesh of " +
+                      std::to_string(own->ranks()) + " ranks (" +
+                      describe(*own) + "), but there are " +
+                      std::to_string(*ranks) + "; start " +
+                      std::to_string(own->ranks()));
+  auto mesh = resolveMesh(config, own ? std::nullopt : ranks);
   if (!mesh)
     throw Failure(BadUsage, mesh.error());
   if (auto error = checkMeshUse(config, *mesh))
     throw Failure(BadUsage, error->message);
   applyMesh(config, *mesh);
-  return *mesh;
+  return own ? *own : *mesh;
 }

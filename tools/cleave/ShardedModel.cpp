@@ -3,6 +3,7 @@
 #include "ShardedModel.h"
 
 #include "Command.h"
+#include "ImportModel.h"
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -10,6 +11,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -105,6 +107,18 @@ void prepareSharded(ModuleOp module, const std::string &path,
       });
   boundary.apply();
   func.setName(nn::kForwardFunc);
+}
+
+std::optional<Mesh> meshInFile(const std::string &path) {
+  if (!StringRef(path).ends_with(".mlir"))
+    return std::nullopt;
+  MLIRContext context;
+  registerAll(context);
+  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+  if (!module || !isSharded(*module))
+    return std::nullopt;
+  return meshOf(*module, {});
 }
 
 Mesh meshOf(ModuleOp module, const Mesh &other) {

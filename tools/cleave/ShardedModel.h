@@ -8,6 +8,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <optional>
 #include <string>
 
 namespace cleave::driver {
@@ -18,6 +19,10 @@ bool isSharded(mlir::ModuleOp module);
 // has none. Throws a Failure that says what does not fit.
 void prepareSharded(mlir::ModuleOp module, const std::string &path,
                     const Config &config);
+
+// The mesh of a .mlir file; none where it has none, or cannot be read (which is
+// told when it is loaded).
+std::optional<Mesh> meshInFile(const std::string &path);
 
 // The mesh of the module; `other` where it has none.
 Mesh meshOf(mlir::ModuleOp module, const Mesh &other);

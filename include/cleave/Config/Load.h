@@ -70,6 +70,9 @@ ConfigResult<LoadedConfig>
 loadConfigText(const std::string &text, const std::string &name,
                const std::vector<ConfigOverride> &overrides = {});
 
+// "data=2, tensor=4", or "no axes".
+std::string describe(const Mesh &mesh);
+
 // The sizes and the order of the mesh. `ranks` is --ranks or the launcher's
 // world size and must agree with the mesh; a size of -1 needs it.
 ConfigResult<Mesh> resolveMesh(const Config &config,

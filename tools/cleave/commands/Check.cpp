@@ -250,7 +250,7 @@ int CheckCommand::run() const {
   LoadedConfig loaded = loadConfigOrFail(*this);
   Config &config = loaded.config;
   refuseBookedTypes(config);
-  Mesh mesh = resolveMeshOrFail(config, *this);
+  Mesh mesh = resolveMeshOrFail(config, *this, model);
   if (!inputs.empty())
     bindGivenInputs(config, model, inputs);
 

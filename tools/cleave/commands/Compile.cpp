@@ -63,7 +63,7 @@ std::function<int()> driver::addCompile(CLI::App &app) {
                                   ": expected folder, import, train or shard");
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
-    Mesh mesh = resolveMeshOrFail(loaded.config, *options);
+    Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
     if (phase) {
       writePhase(options->model, loaded.config, mesh, *phase, options->output);
       return Success;

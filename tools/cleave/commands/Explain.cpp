@@ -28,7 +28,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
   addRanksFlag(app, *options);
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
-    Mesh mesh = resolveMeshOrFail(loaded.config, *options);
+    Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
     mlir::MLIRContext context;
     registerAll(context);
     std::vector<std::string> remarks;

@@ -190,7 +190,7 @@ std::function<int()> driver::addImport(CLI::App &app) {
     }
     mlir::OwningOpRef<mlir::ModuleOp> module =
         importModel(options->model, loaded.config, context, std::nullopt,
-                    /*readWeights=*/false, /*tieByContent=*/options->summary);
+                    /*readWeights=*/false);
     if (options->summary) {
       summariseArguments(*module);
       printConstants(summary);
