@@ -239,6 +239,142 @@ func.func @one_number(%x: tensor<f32>) -> (tensor<6xf32> {dist.sharding = #dist.
   %values, %indices = nn.top_k %0 k = 3 {nn.candidates} : tensor<3xf32> -> tensor<3xf32>, tensor<3xi64>
   %1 = dist.all_gather %values dims [0] over @m {"x"} purpose activation : (tensor<3xf32>) -> tensor<6xf32>
   return %1 : tensor<6xf32>
+
+// -----
+
+// Padding with ones is not linear.
+dist.mesh @m <["x"=2]>
+// expected-note @below {{the partial value is this one}}
+func.func @padded_with_ones(%a: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) -> tensor<6xf32> {
+  // expected-error @below {{reads operand 0 of type 'tensor<4xf32>', which is partial (sum) over axis "x", and is not linear in it; reduce it first}}
+  %0 = nn.pad %a low = [1] high = [1] value = 1.0 : tensor<4xf32> -> tensor<6xf32>
+  return %0 : tensor<6xf32>
+}
+
+// -----
+
+// Tiles of a padded value are tiles.
+dist.mesh @m <["x"=2]>
+func.func @padded_tiles(%a: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}]>}) -> tensor<3x5xf32> {
+  %0 = nn.pad %a low = [0, 1] high = [0, 1] value = 1.0 : tensor<4x3xf32> -> tensor<4x5xf32>
+  // expected-error @below {{needs a dimension whole that is split by axis "x"}}
+  %1 = nn.slice %0 [0, 0] [3, 5] [1, 1] : tensor<4x5xf32> -> tensor<3x5xf32>
+  return %1 : tensor<3x5xf32>
+}
+
+// -----
+
+// Two numbers are no tile of a constant.
+dist.mesh @m <["x"=2]>
+func.func @two_constants() -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
+  %a = arith.constant dense<1.0> : tensor<2xf32>
+  %b = arith.constant dense<2.0> : tensor<2xf32>
+  // expected-error @below {{result 0 of @two_constants is invariant over axis "x", its sharding says split on dimension 0}}
+  %0 = nn.concat %a, %b dim = 0 : tensor<2xf32>, tensor<2xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// One number is, zeros are addends as well, and a sum of ones may be one of tiles.
+dist.mesh @m <["x"=2]>
+func.func @constants() -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>},
+                           tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>},
+                           tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x"}>}) {
+  %a = arith.constant dense<1.0> : tensor<4xf32>
+  %b = arith.constant dense<0.0> : tensor<4xf32>
+  %0 = nn.reduce sum %a dims = [0] : tensor<4xf32> -> tensor<f32>
+  return %a, %b, %0 : tensor<4xf32>, tensor<4xf32>, tensor<f32>
+}
+
+// -----
+
+dist.mesh @m <["x"=2]>
+// expected-note @below {{the partial value is this one}}
+func.func @ones_added(%a: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>})
+    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
+  %b = arith.constant dense<1.0> : tensor<4xf32>
+  // expected-error @below {{combines operand 0 of type 'tensor<4xf32>', which is partial (sum) over axis "x", with operand 1, which is invariant}}
+  %0 = arith.addf %a, %b : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// Every element of a dropped constant has its own index.
+dist.mesh @m <["x"=2]>
+func.func @dropped_constant(%seed: tensor<i64>, %step: tensor<i64>, %ids: tensor<4xi64>)
+    -> (tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) {
+  %c = arith.constant dense<1.0> : tensor<4x3xf32>
+  // expected-error @below {{result 0 of @dropped_constant is invariant over axis "x", its sharding says split on dimension 1}}
+  %0 = nn.dropout %c, %seed, %step, %ids p = 0.5 op_id = 3 global_shape = [4, 6] : tensor<4x3xf32>, tensor<4xi64>
+  return %0 : tensor<4x3xf32>
+}
+
+// -----
+
+// Tiles and a whole value of the same size.
+dist.mesh @m <["x"=2]>
+func.func @tile_and_whole(%a: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>}, %b: tensor<4xf32>)
+    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
+  // expected-error @below {{combines tiles over axis "x" with operand 1 of type 'tensor<4xf32>', of which all ranks hold the same along dimension 0}}
+  %0 = arith.addf %a, %b : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// The order of axes: as it is declared.
+dist.mesh @m <["x"=2, "y"=2]>
+func.func @swapped_axes(%a: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>})
+    -> (tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"y", "x"}, {}]>}) {
+  // expected-error @below {{result 0 of @swapped_axes is split by axis "x" before axis "y", its sharding says the other way round}}
+  %0 = math.exp %a : tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
+
+// -----
+
+// As it is gathered.
+dist.mesh @m <["x"=2, "y"=2]>
+func.func @gathered_in_another_order(%a: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>}) -> tensor<8x3xf32> {
+  // expected-error @below {{gathers dimension 0 of operand 0 of type 'tensor<2x3xf32>' over axis "x", which splits it before axis "y", in the other order}}
+  %0 = dist.all_gather %a dims [0] over @m {"y","x"} purpose activation : (tensor<2x3xf32>) -> tensor<8x3xf32>
+  return %0 : tensor<8x3xf32>
+}
+
+// -----
+
+// The major axis alone.
+dist.mesh @m <["x"=2, "y"=2]>
+func.func @gathered_major(%a: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>})
+    -> (tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{"y"}, {}]>}) {
+  // expected-error @below {{gathers dimension 0 of operand 0 of type 'tensor<2x3xf32>' over axis "x", which splits it before axis "y", which goes on splitting it}}
+  %0 = dist.all_gather %a dims [0] over @m {"x"} purpose activation : (tensor<2x3xf32>) -> tensor<4x3xf32>
+  return %0 : tensor<4x3xf32>
+}
+
+// -----
+
+// A reshape that merges dimensions puts the axes of the major one first; a
+// slice goes behind what splits its dimension.
+dist.mesh @m <["x"=2, "y"=2, "z"=2]>
+func.func @merged_order(%a: tensor<1x4x3xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {"y"}, {}]>})
+    -> (tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y", "z"}, {}]>}) {
+  %0 = nn.reshape %a : tensor<1x4x3xf32> -> tensor<4x3xf32>
+  %1 = dist.slice %0 dim 0 over @m {"z"} : tensor<4x3xf32> -> tensor<2x3xf32>
+  return %1 : tensor<2x3xf32>
+}
+
+// -----
+
+dist.mesh @m <["x"=2, "y"=2]>
+func.func @different_orders(%a: tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}]>},
+                            %b: tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"y", "x"}]>})
+    -> (tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}]>}) {
+  // expected-error @below {{has operands split by axes "y" and "x" in different orders}}
+  %0 = arith.addf %a, %b : tensor<2xf32>
+  return %0 : tensor<2xf32>
 }
 
 // -----

@@ -27,7 +27,7 @@ func.func @carried(%x: tensor<4x2xf32> {dist.sharding = #dist.sharding<@m, [{}, 
   %c0 = arith.constant 0 : index
   %c3 = arith.constant 3 : index
   %c1 = arith.constant 1 : index
-  // expected-error @below {{value 0 is yielded partial (sum) over axis "t", its sharding says invariant}}
+  // expected-error @below {{value 0, where it is yielded, is partial (sum) over axis "t", its sharding says invariant}}
   %0 = scf.for %i = %c0 to %c3 step %c1 iter_args(%h = %s) -> (tensor<4xf32>) {
     %1 = nn.reduce sum %x dims = [1] : tensor<4x2xf32> -> tensor<4xf32>
     scf.yield %1 : tensor<4xf32>

@@ -42,6 +42,9 @@ struct Factor {
   int64_t size = 1;
   FactorKind kind = FactorKind::PassThrough;
   FactorCombiner combiner = FactorCombiner::None;
+  /// An element depends on its index along the factor, too (iota, dropout), so
+  /// that the result does not repeat where the operands do.
+  bool indexed = false;
 };
 
 /// The factors of one dimension, major to minor; empty for a dimension of size
@@ -60,11 +63,13 @@ struct ShardingRule {
   /// The operation only places elements of the group, so that candidates of a
   /// maximum or minimum pass through it as well as addends do.
   bool movement = false;
+  /// Operands that are waited for and not read: they may be anything.
+  llvm::SmallVector<unsigned, 1> waited;
 
   /// Adds a factor and returns its index.
   int64_t addFactor(int64_t size, FactorKind kind = FactorKind::PassThrough,
                     FactorCombiner combiner = FactorCombiner::None) {
-    factors.push_back({size, kind, combiner});
+    factors.push_back({size, kind, combiner, false});
     return factors.size() - 1;
   }
   /// What the operation answers; the rule below where it has no answer.

@@ -129,13 +129,19 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
   let description = [{
     Knows for every value and mesh axis whether the ranks along it hold the same
     value, tiles of one dimension, addends (or candidates of a maximum or
-    minimum), or simply different values. Changes nothing; runs after every pass
-    on local programs.
+    minimum), or simply different values; and of axes that split one dimension,
+    which comes first. Changes nothing; runs after every pass on local programs.
 
     Errors: a partial value read by an operation that is not linear in it, or added
     to one that is not partial; a reduction over an axis on which its operand is not
     partial, or of another kind; operands split on different dimensions by one
-    axis; a result that is not as its `dist.sharding` says.
+    axis, or by axes in different orders; tiles combined with what is whole; tiles
+    gathered in another order than they were cut; a result that is not as its
+    `dist.sharding` says.
+
+    Not proved, but found by execution (`cleave check`): that padding is masked with
+    the right value, that a tile computed from the rank's offset is the right one,
+    and whether a constant is a tile or the whole.
 
     Before and After are the same. With the first dimension of %x split:
     ```mlir

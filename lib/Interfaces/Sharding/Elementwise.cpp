@@ -94,15 +94,15 @@ void cleave::sharding::attachElementwise(MLIRContext *context) {
   attach<arith::SelectOp, select>(context);
   attachAdditive<arith::AddFOp, arith::SubFOp, arith::AddIOp, arith::SubIOp>(context);
   attachProduct<arith::MulFOp, arith::MulIOp>(context);
-  attachLinear<arith::NegFOp, arith::DivFOp, arith::ExtFOp, arith::SIToFPOp, arith::ExtSIOp,
-               nn::GeluGradOp>(context);
+  // Casts of integers are not among them: a sum may wrap before and not after.
+  attachLinear<arith::NegFOp, arith::DivFOp, arith::ExtFOp, nn::GeluGradOp>(context);
   attachPlain<arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
               arith::RemFOp, arith::CmpFOp, arith::CmpIOp, arith::AndIOp, arith::OrIOp,
               arith::XOrIOp, arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp, arith::DivSIOp,
               arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::CeilDivSIOp,
               arith::FloorDivSIOp, arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp,
-              arith::TruncFOp, arith::TruncIOp, arith::ExtUIOp, arith::FPToSIOp, arith::FPToUIOp,
-              arith::UIToFPOp, arith::BitcastOp>(context);
+              arith::TruncFOp, arith::TruncIOp, arith::ExtSIOp, arith::ExtUIOp, arith::SIToFPOp,
+              arith::UIToFPOp, arith::FPToSIOp, arith::FPToUIOp, arith::BitcastOp>(context);
   attachPlain<math::AbsFOp, math::AbsIOp, math::AcosOp, math::AcoshOp, math::AsinOp, math::AsinhOp,
               math::AtanOp, math::Atan2Op, math::AtanhOp, math::CbrtOp, math::CeilOp,
               math::CopySignOp, math::CosOp, math::CoshOp, math::SinOp, math::SinhOp, math::TanOp,

@@ -252,6 +252,7 @@ LogicalResult planPad(nn::PadOp op, LocalPlan &plan) {
 ShardingRule iota(nn::IotaOp op) {
   ShardingRule rule;
   rule.results = {addFactors(rule, shapeOf(op.getResult()))};
+  rule.factors[rule.results[0][op.getDim()][0]].indexed = true;
   return rule;
 }
 
@@ -277,6 +278,7 @@ ShardingRule rematerialize(nn::RematerializeOp op) {
   rule.results = {dims};
   rule.linear = {{0}};
   rule.movement = true;
+  rule.waited = {1};
   return rule;
 }
 

@@ -16,6 +16,9 @@ ShardingRule dropout(nn::DropoutOp op) {
   rule.operands[3] = {dims[0]};
   rule.results = {dims};
   rule.linear = {{0}};
+  // Sample ids stand for the index of the first dimension.
+  for (const DimFactors &dim : ArrayRef<DimFactors>(dims).drop_front())
+    rule.factors[dim[0]].indexed = true;
   return rule;
 }
 
