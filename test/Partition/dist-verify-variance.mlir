@@ -239,6 +239,7 @@ func.func @one_number(%x: tensor<f32>) -> (tensor<6xf32> {dist.sharding = #dist.
   %values, %indices = nn.top_k %0 k = 3 {nn.candidates} : tensor<3xf32> -> tensor<3xf32>, tensor<3xi64>
   %1 = dist.all_gather %values dims [0] over @m {"x"} purpose activation : (tensor<3xf32>) -> tensor<6xf32>
   return %1 : tensor<6xf32>
+}
 
 // -----
 

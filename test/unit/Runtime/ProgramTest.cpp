@@ -15,7 +15,7 @@ Program sample() {
   Action action;
   action.name = "loss_grad";
   Launch launch;
-  launch.args = {x, {0, 64, {4, 8}}};
+  launch.args = {x, {0, 64, {{{0, 1, 2}, 4}, {{1, 1, 2}, 8}}}};
   launch.extent = 3;
   Gemm gemm;
   gemm.batch = {2};

@@ -1,0 +1,87 @@
+"""`.mlir` programs with shardings of their own, given to `cleave check` and `cleave explain`."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+import support
+import test_mpi
+from support import CLEAVE, run
+
+# The last but one of each row's logarithms is NaN, the one before it the largest.
+NOT_A_NUMBER = """
+dist.mesh @m <["x"=%d]>
+func.func @main(%%x: tensor<2x10xf32>) -> (tensor<2xi64>, tensor<2x2xf32>, tensor<2x2xi64>) {
+  %%i = nn.iota dim = 1 : tensor<2x10xf32>
+  %%n = arith.constant dense<8.5> : tensor<2x10xf32>
+  %%d = arith.subf %%n, %%i : tensor<2x10xf32>
+  %%l = math.log %%d : tensor<2x10xf32>
+  %%s = dist.constrain %%l <@m, [{}, {"x"}]> : tensor<2x10xf32>
+  %%a = nn.argmax %%s dim = 1 : tensor<2x10xf32> -> tensor<2xi64>
+  %%v, %%k = nn.top_k %%s k = 2 : tensor<2x10xf32> -> tensor<2x2xf32>, tensor<2x2xi64>
+  %%f = arith.sitofp %%k : tensor<2x2xi64> to tensor<2x2xf32>
+  return %%a, %%f, %%k : tensor<2xi64>, tensor<2x2xf32>, tensor<2x2xi64>
+}
+"""
+
+PART_OF_AN_AXIS = """
+dist.mesh @m <["x"=4]>
+func.func @main(%a: tensor<4x8xf32>)
+    -> (tensor<4x8xf32> {dist.sharding = #dist.sharding<@m, [{"x":(2)2}, {"x":(1)2}]>}) {
+  return %a : tensor<4x8xf32>
+}
+"""
+
+
+class Sharded(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.file = pathlib.Path(scratch.name) / "model.mlir"
+
+    def check(self, text, *flags):
+        self.file.write_text(text)
+        return run(CLEAVE, "check", self.file, *flags)
+
+    def passes(self, text, *flags):
+        done = self.check(text, "--json", *flags)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertTrue(json.loads(done.stdout)["pass"])
+
+    def test_nan_is_the_largest(self):
+        for ranks in (1, 3, 4):
+            for flags in ([], ["--interpret"], ["--against", "interpreter"]):
+                with self.subTest(ranks=ranks, flags=flags):
+                    self.passes(NOT_A_NUMBER % ranks, *flags)
+
+    def test_parts_of_axes_run_compiled(self):
+        self.passes(PART_OF_AN_AXIS)
+
+    def test_the_mesh_of_the_file_counts(self):
+        self.passes(PART_OF_AN_AXIS, "--ranks", "4")
+        for command in (["check"], ["explain"], ["compile", "-o", self.file.with_suffix(".out")]):
+            done = run(CLEAVE, *command, self.file, "--ranks", "3")
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+            self.assertIn("has a dist.mesh of 4 ranks (x=4), but there are 3", done.stderr)
+
+    @unittest.skipUnless(test_mpi.HAS_MPI, "no mpirun")
+    def test_under_mpi(self):
+        self.file.write_text(PART_OF_AN_AXIS)
+        done = test_mpi.mpirun(4, CLEAVE, "check", self.file)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("pass:"), 1)
+
+
+class Ties(unittest.TestCase):
+    def test_compile_ties_what_is_stored_twice(self):
+        with tempfile.TemporaryDirectory() as folder:
+            support.succeed(CLEAVE, "compile", support.MODELS / "gpt2.ts17.onnx", "--config",
+                            support.MODELS / "gpt2.ts17.toml", "-o", folder)
+            manifest = json.loads((pathlib.Path(folder) / "manifest.json").read_text())
+        tied = [tensor["name"] for tensor in manifest["tensors"] if tensor.get("aliases")]
+        self.assertEqual(len(tied), 1, tied)
+
+
+if __name__ == "__main__":
+    unittest.main()
