@@ -60,7 +60,7 @@ private:
   llvm::LogicalResult transferSure(mlir::Operation *op, const ShardingRule &rule, unsigned axis);
   llvm::LogicalResult transferReshape(mlir::Operation *op, unsigned axis);
   llvm::LogicalResult carry(mlir::Operation *op, const ShardingRule &rule, unsigned axis,
-                            llvm::ArrayRef<unsigned> partial, bool anyOther);
+                            llvm::ArrayRef<unsigned> partial);
   llvm::LogicalResult checkWhole(mlir::Operation *op, const ShardingRule &rule, unsigned axis,
                                  int64_t factor) const;
   llvm::LogicalResult transferOrder(mlir::Operation *op);

@@ -220,7 +220,7 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule, un
   if (candidates)
     keepSplittable(rule, *candidates);
   if (!partial.empty())
-    return carry(op, rule, axis, partial, candidates.has_value() || anyVarying);
+    return carry(op, rule, axis, partial);
   if (candidates && candidates->count() == 1) {
     const Factor &factor = rule.factors[candidates->find_first()];
     if (mustBeWhole(rule, factor) && factor.size > 1)
@@ -365,7 +365,7 @@ void Variance::keepAddends(Operation *op, const ShardingRule &rule, unsigned axi
 /// Partial operands may only pass through a group in which the operation is
 /// linear, all of it partial.
 LogicalResult Variance::carry(Operation *op, const ShardingRule &rule, unsigned axis,
-                              ArrayRef<unsigned> partial, bool anyOther) {
+                              ArrayRef<unsigned> partial) {
   ReduceKind kind = states[op->getOperand(partial[0])][axis].reduce;
   for (ArrayRef<unsigned> group : rule.linear) {
     if (!llvm::all_of(partial, [&](unsigned index) { return llvm::is_contained(group, index); }))
@@ -386,7 +386,13 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule, unsigned 
     }
     if (kind != ReduceKind::Sum && !rule.movement)
       break;
-    if (anyOther)
+    // What may be an addend in the group is one; beside it all must be whole.
+    if (llvm::any_of(llvm::enumerate(op->getOperands()), [&](auto operand) {
+          AxisState::Kind have = states[operand.value()][axis].kind;
+          return (have == AxisState::Split || have == AxisState::Varying) &&
+                 !llvm::is_contained(group, unsigned(operand.index())) &&
+                 !llvm::is_contained(rule.waited, unsigned(operand.index()));
+        }))
       break;
     for (Value result : op->getResults())
       states[result][axis] = AxisState::partial(kind);

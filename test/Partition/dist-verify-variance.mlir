@@ -407,7 +407,7 @@ func.func @addends_read(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, 
 // What is taken for addends is tiles.
 dist.mesh @m <["t"=2]>
 func.func @no_addends(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
-  // expected-error @below {{takes operand 0 as partial (sum) over axis "t", over which it is split}}
+  // expected-error @below {{operand 0 is split on dimension 0 over axis "t", its `from` says partial (sum)}}
   %0 = dist.exchange %x from [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>] to [#dist.sharding<@m, [{}, {}]>]
       of [tensor<4x3xf32>] over @m {"t"} purpose activation {rounds = 2 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
   return %0 : tensor<4x3xf32>
