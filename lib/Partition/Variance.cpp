@@ -135,7 +135,7 @@ LogicalResult Variance::visit(Operation *op) {
   for (unsigned axis = 0; axis < mesh.count(); ++axis)
     if (failed(transfer(op, rule, axis)))
       return failure();
-  return transferOrder(op);
+  return transferOrder(op, rule);
 }
 
 namespace {

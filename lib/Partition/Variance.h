@@ -63,7 +63,7 @@ private:
                             llvm::ArrayRef<unsigned> partial);
   llvm::LogicalResult checkWhole(mlir::Operation *op, const ShardingRule &rule, unsigned axis,
                                  int64_t factor) const;
-  llvm::LogicalResult transferOrder(mlir::Operation *op);
+  llvm::LogicalResult transferOrder(mlir::Operation *op, const ShardingRule &rule);
   bool isZero(mlir::Operation *op, const ShardingRule &rule, unsigned axis) const;
   bool repeats(mlir::Operation *op, const ShardingRule &rule, unsigned axis, int64_t factor) const;
   AxisState invariantResult(mlir::Operation *op, const ShardingRule &rule, unsigned axis,

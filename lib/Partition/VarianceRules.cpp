@@ -409,10 +409,12 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule, unsigned 
 
 /// Axes that split one dimension keep their order; a reshape that merges
 /// dimensions puts those of the major one first.
-LogicalResult Variance::transferOrder(Operation *op) {
+LogicalResult Variance::transferOrder(Operation *op, const ShardingRule &rule) {
   SmallVector<AxisSet, 8> majorTo(mesh.count(), 0);
   bool any = false;
-  for (Value operand : op->getOperands()) {
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    if (llvm::is_contained(rule.waited, unsigned(index)))
+      continue;
     const State &state = states[operand];
     for (unsigned axis = 0; axis < mesh.count(); ++axis) {
       if (state[axis].kind != AxisState::Split || !state[axis].majorTo)

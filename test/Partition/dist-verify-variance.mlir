@@ -412,3 +412,14 @@ func.func @no_addends(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{
       of [tensor<4x3xf32>] over @m {"t"} purpose activation {rounds = 2 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
   return %0 : tensor<4x3xf32>
 }
+
+// -----
+
+// What is only waited for may lie in any way.
+dist.mesh @m <["x"=2, "y"=2]>
+func.func @waited_for(%a: tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}]>},
+                      %b: tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"y", "x"}]>})
+    -> (tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}]>}) {
+  %0 = nn.rematerialize %a after %b : tensor<2xf32>, tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
