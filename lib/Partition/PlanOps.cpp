@@ -225,6 +225,39 @@ private:
     return best;
   }
 
+  /// Whether the result goes, without another reader, into a sum with addends
+  /// over `axes` or out of the function as addends: then it is reduced there, and
+  /// a reduction before it would be one more.
+  bool isSummedLater(Operation *op, AxisSet axes) const {
+    constexpr unsigned kMaxSteps = 8;
+    auto has = [&](const Layout &layout) {
+      return (layout.partial & axes) == axes && layout.kind == ReduceKind::Sum;
+    };
+    for (unsigned step = 0; step < kMaxSteps; ++step) {
+      if (op->getNumResults() != 1 || !op->hasOneUse())
+        return false;
+      OpOperand &use = *op->use_begin();
+      unsigned number = use.getOperandNumber();
+      op = use.getOwner();
+      if (auto func = dyn_cast<func::FuncOp>(op->getParentOp());
+          func && op->hasTrait<OpTrait::IsTerminator>()) {
+        auto sharding = func.getResultAttrOfType<ShardingAttr>(number, kShardingAttrName);
+        return sharding && has(mesh.layout(sharding));
+      }
+      if (isa<ConstrainOp>(op) || op->getNumRegions() != 0)
+        return false;
+      ShardingRule rule = ShardingRule::of(op);
+      auto group = llvm::find_if(
+          rule.linear, [&](auto &group) { return llvm::is_contained(group, number); });
+      if (group == rule.linear.end())
+        return false;
+      for (unsigned other : *group)
+        if (other != number && hasLayout(op->getOperand(other)))
+          return has(layoutOf(op->getOperand(other)));
+    }
+    return false;
+  }
+
   /// Lets addends pass through the operation where that defers a reduction.
   void addCarry(Operation *op, const ShardingRule &rule, Choice &choice) const {
     if (isa<ConstrainOp>(op))
@@ -276,7 +309,7 @@ private:
       int64_t resultBytes = 0;
       for (Type type : op->getResultTypes())
         resultBytes += bytesOf(type);
-      if (resultBytes > bytes)
+      if (resultBytes > bytes && !isSummedLater(op, carry))
         continue;
       choice.carry = carry;
       choice.carryKind = kind;

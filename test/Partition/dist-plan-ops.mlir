@@ -74,3 +74,20 @@ func.func @accumulate(%sum: tensor<6x5xf32> {dist.sharding = #dist.sharding<@m, 
   %1 = arith.addf %sum, %0 : tensor<6x5xf32>
   return %1 : tensor<6x5xf32>
 }
+
+// -----
+
+// Of a table only the first rows are read: their gradient grows by zeros, and
+// goes as addends into what is reduced once a step.
+dist.mesh @m <["d"=2]>
+// CHECK-LABEL: func @padded_gradient
+// CHECK:         nn.pad{{.*}}dist.plan = {carry = #dist.axes<{"d"}>
+// CHECK:         arith.addf{{.*}}dist.plan = {carry = #dist.axes<{"d"}>
+func.func @padded_gradient(%sum: tensor<40x5xf32> {dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"d"}>},
+                           %dy: tensor<8x10x5xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}, {}]>})
+    -> (tensor<40x5xf32> {dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"d"}>}) {
+  %0 = nn.reduce sum %dy dims = [0] : tensor<8x10x5xf32> -> tensor<10x5xf32>
+  %1 = nn.pad %0 low = [0, 0] high = [30, 0] value = 0.0 : tensor<10x5xf32> -> tensor<40x5xf32>
+  %2 = arith.addf %sum, %1 : tensor<40x5xf32>
+  return %2 : tensor<40x5xf32>
+}
