@@ -464,11 +464,8 @@ def parse_mesh(text):
     return mesh
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=pathlib.Path)
-    parser.add_argument("--mesh", default="", help="data=2,tensor=2, slowest axis first")
+def add_plan_arguments(parser):
+    """Sizes of a step, and how data parallelism splits it."""
     parser.add_argument("--batch", type=int, default=8, help="global batch")
     parser.add_argument("--sequence", type=int, default=96)
     parser.add_argument("--microbatches", type=int, default=1)
@@ -478,6 +475,14 @@ def main():
     parser.add_argument("--keep-gathered", action="store_true",
                         help="ZeRO 3 without resharding after the forward pass")
     parser.add_argument("--replicate", default="", help="outer axis of hybrid sharding")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--mesh", default="", help="data=2,tensor=2, slowest axis first")
+    add_plan_arguments(parser)
     parser.add_argument("--element", type=int, default=4, help="bytes of an element")
     parser.add_argument("--heads", type=int)
     parser.add_argument("--kv-heads", type=int)

@@ -375,15 +375,7 @@ def main():
     parser.add_argument("--layout", choices=list(AXES), required=True)
     parser.add_argument("--mesh", required=True, help="data=2,row=2,col=2, slowest axis first")
     parser.add_argument("--axes", required=True, help="of the layout, e.g. row,col")
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--sequence", type=int, default=96)
-    parser.add_argument("--microbatches", type=int, default=1)
-    parser.add_argument("--zero", type=int, choices=range(4), default=0)
-    parser.add_argument("--zero2-reduce", choices=["per_step", "per_microbatch"],
-                        default="per_step")
-    parser.add_argument("--keep-gathered", action="store_true",
-                        help="ZeRO 3 without resharding after the forward pass")
-    parser.add_argument("--replicate", default="", help="outer axis of hybrid sharding")
+    formulas.add_plan_arguments(parser)
     parser.add_argument("--saved-input", choices=["shard", "full"], default="shard")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

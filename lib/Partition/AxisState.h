@@ -55,10 +55,9 @@ struct AxisState {
   bool isSplitOn(int64_t dim) const {
     return kind == Split && dims >> std::min<int64_t>(dim, 63) & 1;
   }
-  /// Whether the value is tiles of this dimension and cannot be anything else.
-  bool isSurelySplitOn(int64_t dim) const {
-    return isSplitOn(dim) && llvm::popcount(dims) == 1 && !maybe;
-  }
+  /// Whether the value is tiles of one dimension and cannot be anything else.
+  bool isSurelySplit() const { return kind == Split && llvm::popcount(dims) == 1 && !maybe; }
+  bool isSurelySplitOn(int64_t dim) const { return isSplitOn(dim) && isSurelySplit(); }
   /// Whether it may be read as addends or candidates of this kind.
   bool mayBeAddend(dist::ReduceKind kind) const {
     if (this->kind == Zero)

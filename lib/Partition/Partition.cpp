@@ -187,8 +187,8 @@ private:
     ArrayRef<Move> moves;
     for (auto [index, local] : llvm::enumerate(known)) {
       ArrayRef<Move> plan =
-          planner.plan(type.getShape(), bytesPerElement(type), local.layout, layout);
-      int64_t bytes = sentBytes(mesh, type.getShape(), bytesPerElement(type), local.layout, plan);
+          planner.plan(type.getShape(), elementBytes(type), local.layout, layout);
+      int64_t bytes = sentBytes(mesh, type.getShape(), elementBytes(type), local.layout, plan);
       if (bestBytes >= 0 && bytes >= bestBytes)
         continue;
       best = index;
@@ -203,10 +203,6 @@ private:
     return value;
   }
 
-  static int64_t bytesPerElement(RankedTensorType type) {
-    return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
-  }
-
   /// A gather of an activation that no constraint or boundary asked for.
   void report(Value global, const Layout &from, ArrayRef<Move> moves, Operation *reader,
               Purpose why) {
@@ -217,7 +213,7 @@ private:
       if (move.kind != Move::AllGather && move.kind != Move::AllToAll &&
           move.kind != Move::Exchange)
         continue;
-      int64_t bytes = bytesPerElement(type);
+      int64_t bytes = elementBytes(type);
       for (int64_t extent : mesh.tile(move.after, type.getShape()))
         bytes *= extent;
       InFlightDiagnostic remark = emitRemark(reader->getLoc())
@@ -245,7 +241,7 @@ private:
       return value;
     auto type = cast<RankedTensorType>(op->getResult(0).getType());
     return emitReshard(builder, op->getLoc(), mesh, type, value, have,
-                       reshards.plan(type.getShape(), bytesPerElement(type), have, layout),
+                       reshards.plan(type.getShape(), elementBytes(type), have, layout),
                        Purpose::Activation);
   }
 

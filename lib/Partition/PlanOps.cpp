@@ -175,10 +175,6 @@ private:
     return total + seconds + secondsWithin(op, rule, axes, mesh, links);
   }
 
-  static int64_t elementBytes(RankedTensorType type) {
-    return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
-  }
-
   /// Weighs assignments of the axes that tensors have to factors.
   SmallVector<Axes> cheapest(Operation *op, const ShardingRule &rule,
                              ArrayRef<Layout> asked) const {

@@ -169,12 +169,8 @@ private:
     int64_t weight;
   };
 
-  static int64_t elementBytes(RankedTensorType type) {
-    return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
-  }
   int64_t bytesOf(NodeId node) const {
-    RankedTensorType type = graph.nodes[node].type;
-    return type.getNumElements() * elementBytes(type);
+    return cleave::bytesOf(graph.nodes[node].type);
   }
 
   static bool isPrefix(ArrayRef<Axis> a, ArrayRef<Axis> b) {

@@ -577,9 +577,3 @@ double ReshardPlanner::seconds(ArrayRef<int64_t> shape, int64_t elementBytes, co
   }
   return total;
 }
-
-SmallVector<Move> cleave::partition::planReshard(const MeshAxes &mesh, ArrayRef<int64_t> shape,
-                                                 const Layout &from, const Layout &to) {
-  ReshardPlanner planner(mesh, cost::LinkModel(mesh, LinkClass()));
-  return SmallVector<Move>(planner.plan(shape, 4, from, to));
-}

@@ -17,11 +17,6 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Tiles of one dimension, and nothing else.
-bool isSure(const AxisState &state) {
-  return state.kind == AxisState::Split && llvm::popcount(state.dims) == 1 && !state.maybe;
-}
-
 /// Joint reductions, and moves between tiles, are spelled out in local
 /// programs; what is left of the operation is whole.
 bool mustBeWhole(const ShardingRule &rule, const Factor &factor) {
@@ -327,8 +322,7 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule, uns
     for (int64_t factor : made) {
       const Factor &info = rule.factors[factor];
       // The largest of equal elements are equal; their places are not.
-      bool passes =
-          info.kind == FactorKind::PassThrough || (isa<nn::TopKOp>(op) && index == 0);
+      bool passes = info.kind == FactorKind::PassThrough || (isa<nn::TopKOp>(op) && index == 0);
       if (passes && !info.indexed && !isNew(factor) && repeats(op, rule, axis, factor))
         state.dims |= AxisState::split(dim).dims;
       // What is minor is split only where this has one element.
@@ -431,7 +425,8 @@ LogicalResult Variance::transferOrder(Operation *op, const ShardingRule &rule) {
     const State &state = states[op->getOperand(0)];
     for (unsigned axis = 0; axis < mesh.count(); ++axis)
       for (unsigned other = 0; other < mesh.count(); ++other)
-        if (isSure(state[axis]) && isSure(state[other]) && state[axis].dims < state[other].dims)
+        if (state[axis].isSurelySplit() && state[other].isSurelySplit() &&
+            state[axis].dims < state[other].dims)
           majorTo[axis] |= AxisSet(1) << other, any = true;
   }
   if (!any)
@@ -440,7 +435,8 @@ LogicalResult Variance::transferOrder(Operation *op, const ShardingRule &rule) {
     State &state = states[result];
     for (unsigned axis = 0; axis < mesh.count(); ++axis)
       for (Axis minor : listOf(majorTo[axis]))
-        if (isSure(state[axis]) && isSure(state[minor]) && state[axis].dims == state[minor].dims)
+        if (state[axis].isSurelySplit() && state[minor].isSurelySplit() &&
+            state[axis].dims == state[minor].dims)
           state[axis].majorTo |= AxisSet(1) << minor;
   }
   return success();

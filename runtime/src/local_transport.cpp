@@ -217,29 +217,10 @@ private:
     }
   }
 
-  // Calls body(part, begin, end) for the pieces of chunk `member`, where the
-  // parts are laid end to end and cut into ceil(total / size) elements.
-  template <class Body> void forChunk(int member, Body body) {
-    int64_t total = 0;
-    for (const Part &part : call.parts)
-      total += part.count;
-    int64_t chunk = (total + size - 1) / size;
-    int64_t low = chunk * member, high = std::min(low + chunk, total);
-    int64_t base = 0;
-    for (size_t i = 0; i < call.parts.size(); ++i) {
-      int64_t count = call.parts[i].count;
-      int64_t begin = std::max<int64_t>(low - base, 0);
-      int64_t end = std::min(high - base, count);
-      if (begin < end)
-        body(i, begin, end);
-      base += count;
-    }
-  }
-
   // Reduce-scatter, then all-gather. A peer reads chunk p of our src only if
   // it is member p, so writing our own chunk in place disturbs nobody.
   void allReduce() {
-    forChunk(call.self, [&](size_t part, int64_t begin, int64_t end) {
+    forChunk(call, call.self, [&](size_t part, int64_t begin, int64_t end) {
       for (int p = 0; p < size; ++p) {
         sources[p] = partOf(p, part).src + begin * elementSize;
         book(p, (end - begin) * elementSize);
@@ -250,7 +231,7 @@ private:
     group.barrier(call);
     for (int step = 1; step < size; ++step) {
       int p = (call.self + step) % size;
-      forChunk(p, [&](size_t part, int64_t begin, int64_t end) {
+      forChunk(call, p, [&](size_t part, int64_t begin, int64_t end) {
         read(p, call.parts[part].dst + begin * elementSize,
              partOf(p, part).dst + begin * elementSize,
              (end - begin) * elementSize);

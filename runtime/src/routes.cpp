@@ -43,24 +43,6 @@ bool Routes::isMutual() const {
 
 //--- What goes where ---------------------------------------------------------
 
-// Calls body(part, begin, end) for the pieces of chunk `member`, where the
-// parts are laid end to end and cut into ceil(total / size) elements.
-template <class Body> void Routes::forChunk(int member, Body body) const {
-  int64_t total = 0;
-  for (const Part &part : call.parts)
-    total += part.count;
-  int64_t chunk = (total + size - 1) / size;
-  int64_t low = chunk * member, high = std::min(low + chunk, total);
-  int64_t base = 0;
-  for (const Part &part : call.parts) {
-    int64_t begin = std::max<int64_t>(low - base, 0);
-    int64_t end = std::min(high - base, part.count);
-    if (begin < end)
-      body(part, begin, end);
-    base += part.count;
-  }
-}
-
 Rows Routes::dense(char *at, int64_t elements) const {
   int64_t bytes = elements * elementSize;
   return {at, 1, bytes, bytes};
@@ -103,14 +85,17 @@ void Routes::plan(int to, int from) {
   Parcel out(to, false), in(from, true), outNext(to, false), inNext(from, true);
   switch (call.kind) {
   case CollectiveKind::AllReduce:
-    forChunk(to, [&](const Part &part, int64_t begin, int64_t end) {
+    forChunk(call, to, [&](size_t index, int64_t begin, int64_t end) {
+      const Part &part = call.parts[index];
       out.add(dense(part.src + begin * elementSize, end - begin));
     });
-    forChunk(call.self, [&](const Part &part, int64_t begin, int64_t end) {
+    forChunk(call, call.self, [&](size_t index, int64_t begin, int64_t end) {
+      const Part &part = call.parts[index];
       in.bytes += (end - begin) * elementSize;
       outNext.add(dense(part.dst + begin * elementSize, end - begin));
     });
-    forChunk(from, [&](const Part &part, int64_t begin, int64_t end) {
+    forChunk(call, from, [&](size_t index, int64_t begin, int64_t end) {
+      const Part &part = call.parts[index];
       inNext.add(dense(part.dst + begin * elementSize, end - begin));
     });
     break;
@@ -201,7 +186,8 @@ void Routes::aim(int64_t offset, const char *own) {
 
 void Routes::reduceChunk() {
   int64_t offset = 0;
-  forChunk(call.self, [&](const Part &part, int64_t begin, int64_t end) {
+  forChunk(call, call.self, [&](size_t index, int64_t begin, int64_t end) {
+    const Part &part = call.parts[index];
     aim(offset, part.src + begin * elementSize);
     reduceInto(part.dst + begin * elementSize, sources, end - begin, call.dtype,
                call.reduce);

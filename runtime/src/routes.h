@@ -72,7 +72,6 @@ public:
   std::vector<Parcel> parcels[phases];
 
 private:
-  template <class Body> void forChunk(int member, Body body) const;
   template <class Body>
   void forRows(const Part &part, const program::ExchangePiece &piece,
                Body body) const;

@@ -9,6 +9,7 @@
 #include "cleave/program.h"
 #include "counters.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,28 @@ struct CollectiveCall {
 };
 
 const char *nameOf(program::CollectiveKind kind);
+
+// Calls body(part, begin, end), `part` an index, for the pieces of chunk
+// `member` of an all-reduce: the parts are laid end to end and cut into
+// ceil(total / members) elements.
+template <class Body>
+void forChunk(const CollectiveCall &call, int member, Body body) {
+  int64_t total = 0;
+  for (const Part &part : call.parts)
+    total += part.count;
+  auto size = static_cast<int64_t>(call.members.size());
+  int64_t chunk = (total + size - 1) / size;
+  int64_t low = chunk * member, high = std::min(low + chunk, total);
+  int64_t base = 0;
+  for (size_t i = 0; i < call.parts.size(); ++i) {
+    int64_t count = call.parts[i].count;
+    int64_t begin = std::max<int64_t>(low - base, 0);
+    int64_t end = std::min(high - base, count);
+    if (begin < end)
+      body(i, begin, end);
+    base += count;
+  }
+}
 
 // The members of a group must start and finish their operations in one order.
 // Both calls may block; finish() returns when dst is complete and src may be

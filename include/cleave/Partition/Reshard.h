@@ -74,9 +74,10 @@ private:
   llvm::StringMap<llvm::SmallVector<Move>> known;
 };
 
-/// A plan for links of the standard class.
-llvm::SmallVector<Move> planReshard(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
-                                    const dist::Layout &from, const dist::Layout &to);
+/// Bytes of an element of the tensor; a bit takes one.
+inline int64_t elementBytes(mlir::RankedTensorType type) {
+  return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+}
 
 /// Bytes that the busiest rank sends for the moves.
 int64_t sentBytes(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape, int64_t elementBytes,

@@ -102,11 +102,8 @@ static void argMax(nn::ArgMaxOp op, Operands in, Results out) {
     for (int64_t i = 1; i < size; ++i) {
       source[dim] = i;
       int64_t at = flatten(in[0]->shape(), source);
-      // NaN is the largest.
       bool larger = in[0]->isFloat()
-                        ? in[0]->floats[at] > in[0]->floats[bestAt] ||
-                              (std::isnan(in[0]->floats[at]) &&
-                               !std::isnan(in[0]->floats[bestAt]))
+                        ? isLarger(in[0]->floats[at], in[0]->floats[bestAt])
                         : in[0]->ints[at] > in[0]->ints[bestAt];
       if (larger)
         best = i, bestAt = at;

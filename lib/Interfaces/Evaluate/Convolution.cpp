@@ -86,8 +86,7 @@ void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> result, Vis
 int64_t largest(const Tensor &input, ArrayRef<int64_t> window) {
   int64_t best = window.front();
   for (int64_t at : window)
-    if (input.floats[at] > input.floats[best] ||
-        (std::isnan(input.floats[at]) && !std::isnan(input.floats[best])))
+    if (isLarger(input.floats[at], input.floats[best]))
       best = at;
   return best;
 }
@@ -123,11 +122,7 @@ void topK(nn::TopKOp op, Operands in, Results out) {
     const double *values = &in[0]->floats[row * n];
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t a, int64_t b) {
-                       // NaN is the largest, as in nn.argmax.
-                       return values[a] > values[b] ||
-                              (std::isnan(values[a]) && !std::isnan(values[b]));
-                     });
+                     [&](int64_t a, int64_t b) { return isLarger(values[a], values[b]); });
     for (int64_t i = 0; i < k; ++i) {
       out[0].floats[row * k + i] = values[order[i]];
       out[1].ints[row * k + i] = order[i];

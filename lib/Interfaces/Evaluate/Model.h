@@ -7,6 +7,8 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
 
+#include <cmath>
+
 namespace cleave::evaluate {
 
 using Operands = llvm::ArrayRef<const Tensor *>;
@@ -43,6 +45,11 @@ void forEachIndex(llvm::ArrayRef<int64_t> shape, Visit visit) {
       index[dim] = 0;
     }
   }
+}
+
+/// Whether `a` is larger than `b`; NaN is the largest number.
+inline bool isLarger(double a, double b) {
+  return a > b || (std::isnan(a) && !std::isnan(b));
 }
 
 /// Row-major position of `index` in `shape`.

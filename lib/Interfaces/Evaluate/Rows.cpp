@@ -104,7 +104,7 @@ static void crossEntropy(nn::CrossEntropyOp op, Operands in, Results out) {
     double lse = max + std::log(sum);
     int64_t label = in[1]->ints[row];
     bool counted =
-        label != op.getIgnoreIndex() && label >= 0 && label < classes;
+        label != int64_t(op.getIgnoreIndex()) && label >= 0 && label < classes;
     out[0].floats[row] = counted ? lse - x[label] : 0;
     out[1].floats[row] = lse;
   });
@@ -117,7 +117,7 @@ static void crossEntropyGrad(nn::CrossEntropyGradOp op, Operands in,
   forEachRow(*in[1], [&](int64_t row, int64_t at) {
     int64_t label = in[2]->ints[row];
     bool counted =
-        label != op.getIgnoreIndex() && label >= 0 && label < classes;
+        label != int64_t(op.getIgnoreIndex()) && label >= 0 && label < classes;
     for (int64_t i = 0; i < classes; ++i) {
       double p = std::exp(in[1]->floats[at + i] - in[3]->floats[row]);
       out[0].floats[at + i] =

@@ -468,8 +468,8 @@ struct Limits {
 };
 /// Where tiles are of few elements, or very unequal, and where the target has
 /// addends, what is fast and what receives little are different plans;
-/// docs/reshard.md says why.
-const Limits kTiny = {INFINITY, 2.0}, kAddends = {2.0, 2.1}, kTinyAddends = {INFINITY, 2.5};
+/// docs/reshard.md says why. These hold what the slice reaches.
+const Limits kTiny = {12.0, 1.79}, kAddends = {1.54, 1.34}, kTinyAddends = {2.0, 2.0};
 
 /// Cases in four groups: by what the target has, and by sizes.
 struct Groups {

@@ -312,8 +312,9 @@ def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
   let summary = "Contiguous elements of a buffer under another shape";
   let description = [{
     No command: the result lies inside the source's memory, `offset` elements
-    from its start, plus those of `axis_terms` (see rt.copy). `reach` is where the last rank's part ends, in elements; the source's
-    buffer is made that large (tiles of a padded dimension end past it).
+    from its start, plus those of `axis_terms` (see rt.copy). `reach` is where the
+    last rank's part ends, in elements; the source's buffer is made that large
+    (tiles of a padded dimension end past it).
 
     ```mlir
     %1 = rt.alias %0 offset = 6 : (tensor<4x6xf32>) -> tensor<2x3xf32>
