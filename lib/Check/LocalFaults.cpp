@@ -33,8 +33,8 @@ Value noIdentity(Operation *op, Value old) {
   auto type = cast<RankedTensorType>(old.getType());
   DenseElementsAttr splat;
   double value = 1;
-  if (matchPattern(old, m_Constant(&splat)) && splat.isSplat() &&
-      isa<FloatType>(type.getElementType())) {
+  bool known = matchPattern(old, m_Constant(&splat)) && splat.isSplat();
+  if (known && isa<FloatType>(type.getElementType())) {
     double identity = 0;
     bool losesInfo;
     APFloat number = splat.getSplatValue<APFloat>();
@@ -48,6 +48,15 @@ Value noIdentity(Operation *op, Value old) {
       value = -1000;
     else
       value = identity + 1;
+  }
+  if (known && isa<IntegerType>(type.getElementType())) {
+    APInt identity = splat.getSplatValue<APInt>();
+    if (identity.getBitWidth() > 1 && identity.isMinSignedValue())
+      value = 1000;
+    else if (identity.getBitWidth() > 1 && identity.isMaxSignedValue())
+      value = -1000;
+    else
+      value = identity.isZero() ? 1 : 0;
   }
   return splatBefore(op, type, value);
 }

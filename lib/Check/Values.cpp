@@ -220,8 +220,17 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
     return value;
   }
   IndexUse use = indexUseOf(port.value);
-  if (use.bound == 0) // a mask, or a count: nothing says more
-    return filled(port.type, 1);
+  if (use.bound == 0) { // a mask, or a count: nothing says more
+    if (!options.drawIntegers)
+      return filled(port.type, 1);
+    bool isBit = port.type.getElementType().isInteger(1);
+    for (int64_t &x : value.ints) {
+      x = random.below(isBit ? 2 : 6);
+      if (!isBit) // -3 to 3, but not 0, which may divide
+        x = x < 3 ? x - 3 : x - 2;
+    }
+    return value;
+  }
   for (int64_t &x : value.ints) {
     x = random.below(use.bound);
     // Some labels are not counted.

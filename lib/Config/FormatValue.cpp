@@ -92,10 +92,10 @@ struct TypeNamer {
     return "a list of lists of strings";
   }
   const char *operator()(std::vector<SequenceParallelConfig> *) {
-    return "a list of tables { kind, axis, saved_input }";
+    return "a list of tables { kind = \"megatron\", axis = \"AXIS\", saved_input = \"shard\" }";
   }
   const char *operator()(std::vector<ShardConfig> *) {
-    return "a list of tables { match, dims, view }";
+    return "a list of tables { match = \"REGEX\", dims = [[\"AXIS\", ...], ...], view = [SIZE, ...] }";
   }
   const char *operator()(std::map<std::string, int64_t> *) {
     return "an integer";

@@ -123,6 +123,32 @@ bool read(const toml::node &node, ShardConfig &out) {
   return true;
 }
 
+// What is wrong with an entry of a list of tables that could not be read:
+// "entry 2: unknown key 'dim'; did you mean 'dims'?"; empty where no entry is.
+template <typename T>
+std::string wrongEntry(const toml::node &node, std::vector<std::string> names) {
+  const toml::array *list = node.as_array();
+  for (size_t i = 0; list && i < list->size(); ++i) {
+    const toml::node &entry = *list->get(i);
+    std::string at = "entry " + std::to_string(i + 1) + ": ";
+    const toml::table *table = entry.as_table();
+    if (!table)
+      return at + "found " + describeNode(entry);
+    for (auto &&[key, value] : *table) {
+      std::string name(key.str());
+      if (std::find(names.begin(), names.end(), name) == names.end())
+        return at + "unknown key '" + name + "'; did you mean '" +
+               *nearest(name, names, true) + "'?";
+      T one;
+      toml::table alone;
+      alone.insert(key, value);
+      if (!read(alone, one))
+        return at + "`" + name + "`: found " + describeNode(value);
+    }
+  }
+  return "";
+}
+
 // Maps are read entry by entry.
 template <typename T>
 bool read(const toml::node &, std::map<std::string, T> &) {
@@ -266,9 +292,17 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
   std::string name = key.path;
   if (name.ends_with("*"))
     name = entryPath(key, path.back());
-  if (!good)
-    return ConfigError{name + " (" + where(node, source) + "): found " +
-                       describeNode(node) + "; expected " + typeName(field)};
+  if (!good) {
+    std::string found = "found " + describeNode(node), wrong;
+    if (std::holds_alternative<std::vector<ShardConfig> *>(field))
+      wrong = wrongEntry<ShardConfig>(node, {"match", "dims", "view"});
+    if (std::holds_alternative<std::vector<SequenceParallelConfig> *>(field))
+      wrong = wrongEntry<SequenceParallelConfig>(
+          node, {"kind", "axis", "saved_input"});
+    return ConfigError{name + " (" + where(node, source) +
+                       "): " + (wrong.empty() ? found : wrong) + "; expected " +
+                       typeName(field)};
+  }
   loaded.origins[name] = where(node, source);
 
   // Setting a key of a strategy switches the strategy on again.

@@ -183,8 +183,9 @@ checkSequence(const ParallelConfig &parallel,
 static std::optional<ConfigError> checkZero(const DataParallelConfig &data,
                                             const Mesh &mesh) {
   std::string zero = "parallel.data.zero = " + std::to_string(data.zero);
-  bool exists = std::any_of(mesh.axes.begin(), mesh.axes.end(),
-                            [&](const auto &a) { return a.first == data.axis; });
+  bool exists =
+      std::any_of(mesh.axes.begin(), mesh.axes.end(),
+                  [&](const auto &a) { return a.first == data.axis; });
   if (data.zero > 0 && !exists)
     return ConfigError{zero + " splits over the mesh axis '" + data.axis +
                        "', but the mesh has " + describe(mesh) +
@@ -252,8 +253,8 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
                        "'; give each an axis of its own";
     std::string other = first->second.substr(0, first->second.rfind('.'));
     if (other != key)
-      text += ", or switch one off: --set " +
-              (axis == strategy ? key : other) + "=false";
+      text += ", or switch one off: --set " + (axis == strategy ? key : other) +
+              "=false";
     return ConfigError{text};
   };
 
@@ -336,7 +337,10 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
     if (size > 1 && !used.count(name)) {
       if (name == "sequence")
         return ConfigError{
-            "mesh.sequence: sequence parallelism is not yet supported"};
+            "mesh.sequence: sequence parallelism with an axis of its own "
+            "(ulysses, "
+            "ring) is not yet supported; kind = \"megatron\" splits positions "
+            "over the tensor axis"};
       return ConfigError{
           "mesh." + name + " = " + std::to_string(size) +
           " is used by no strategy; name it in [parallel] (for example "

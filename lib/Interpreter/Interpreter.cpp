@@ -15,7 +15,9 @@ using namespace cleave;
 void cleave::poison(Tensor &tensor) {
   std::fill(tensor.floats.begin(), tensor.floats.end(),
             std::numeric_limits<double>::quiet_NaN());
-  std::fill(tensor.ints.begin(), tensor.ints.end(), int64_t(1) << 40);
+  // Large and small in turn: neither a maximum nor a minimum passes them over.
+  for (auto [i, x] : llvm::enumerate(tensor.ints))
+    x = i % 2 == 0 ? int64_t(1) << 40 : -(int64_t(1) << 40);
 }
 
 Tensor cleave::tensorFromAttr(DenseElementsAttr attr) {

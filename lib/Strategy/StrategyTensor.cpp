@@ -57,7 +57,7 @@ struct StrategyTensorPass
     if (sequence && !colours.hasSequence()) {
       func.emitError("has no dimension of positions to split over axis '")
           << axis << "': sequence parallelism needs tokens, or an input, of "
-          << "shape [batch, sequence, ...]";
+          << "shape [batch, sequence, ...]; of several, data.tokens names the one";
       return signalPassFailure();
     }
     Products products = findProducts(func, plans, scheme, colours);

@@ -299,6 +299,22 @@ class BadInput(unittest.TestCase):
                                    "parameter")
             self.assertEqual(said.count("warning:"), 1)
 
+    def test_entries_of_lists(self):
+        """A wrong key or value in [[shard]] and parallel.sequence."""
+        for setting, pattern in (
+            ('shard=[{match="a", dim=[["data"]]}]',
+             r"shard \(--set\): entry 1: unknown key 'dim'; did you mean 'dims'\?"),
+            ('shard=[{match="a", dims=[["data"]]}, {match="b", dims=["data"]}]',
+             r"shard \(--set\): entry 2: `dims`: found a list; expected a list of tables"),
+            ('parallel.sequence=[{kind="megatron", axs="tensor"}]',
+             r"parallel.sequence \(--set\): entry 1: unknown key 'axs'; did you mean 'axis'\?"),
+            ('parallel.sequence=["megatron"]',
+             r'parallel.sequence \(--set\): entry 1: found the string "megatron"'),
+            ("mesh.sequence=2", r'kind = "megatron" splits positions over the tensor axis'),
+        ):
+            with self.subTest(setting=setting):
+                self.refused(pattern, self.command("explain", *self.model, "--set", setting))
+
     def test_zero(self):
         """ZeRO without its axis, and policies of another stage."""
         data = ["mesh.data=2"]

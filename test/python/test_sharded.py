@@ -25,6 +25,16 @@ func.func @main(%%x: tensor<2x10xf32>) -> (tensor<2xi64>, tensor<2x2xf32>, tenso
 }
 """
 
+INTEGERS = """
+dist.mesh @m <["x"=2, "y"=2]>
+func.func @main(%a: tensor<8x4xi64> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>},
+                %b: tensor<8x4xi1> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>})
+    -> (tensor<8x4xi64> {dist.sharding = #dist.sharding<@m, [{}, {}]>},
+        tensor<8x4xi1> {dist.sharding = #dist.sharding<@m, [{}, {}]>}) {
+  return %a, %b : tensor<8x4xi64>, tensor<8x4xi1>
+}
+"""
+
 PART_OF_AN_AXIS = """
 dist.mesh @m <["x"=4]>
 func.func @main(%a: tensor<4x8xf32>)
@@ -54,6 +64,12 @@ class Sharded(unittest.TestCase):
             for flags in ([], ["--interpret"], ["--against", "interpreter"]):
                 with self.subTest(ranks=ranks, flags=flags):
                     self.passes(NOT_A_NUMBER % ranks, *flags)
+
+    def test_integers_show_faults(self):
+        self.passes(INTEGERS)
+        for index in (0, 1):
+            done = self.check(INTEGERS, "--inject", "swapped-axes", "--inject-index", index)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
 
     def test_parts_of_axes_run_compiled(self):
         self.passes(PART_OF_AN_AXIS)

@@ -22,6 +22,9 @@ struct ValueOptions {
   double lr = 1e-2;
   /// Noise on weights, so that biases are not 0 and gains not 1.
   bool perturb = true;
+  /// Integers of which nothing is known are random, too: small and not 0, bits
+  /// both. Where false they are 1, as masks and counts of a model should be.
+  bool drawIntegers = false;
   WeightReader weights;
   /// Inputs by the names in the graph, of one microbatch or of all microbatches
   /// of a step; they replace the random ones.

@@ -175,7 +175,7 @@ TEST(ConfigLoad, TypeErrorsNameKeyFoundExpected) {
   EXPECT_CONTAINS(errorOf("", {"train.betas=0.9"}), "a list of numbers");
   EXPECT_CONTAINS(errorOf("", {"train.frozen=[1]"}), "a list of strings");
   EXPECT_CONTAINS(errorOf("", {"parallel.data.zero=true"}), "found true");
-  EXPECT_CONTAINS(errorOf("[[shard]]\nmatch = 1\n"), "match, dims, view");
+  EXPECT_CONTAINS(errorOf("[[shard]]\nmatch = 1\n"), "entry 1: `match`: found the integer 1");
 }
 
 TEST(ConfigLoad, ValuesOutOfRange) {

@@ -270,6 +270,7 @@ int CheckCommand::run() const {
   check::ValueOptions valueOptions;
   valueOptions.seed = seed;
   valueOptions.perturb = gradients.empty();
+  valueOptions.drawIntegers = isSharded(*global);
   ModelWeights weights(model);
   valueOptions.weights =
       [&](const check::Port &port) -> mlir::FailureOr<std::optional<Tensor>> {
