@@ -15,6 +15,9 @@
 
 namespace cleave::kernels {
 
+/// More memory accesses than this in one kernel help nobody.
+inline constexpr size_t kMostArguments = 24;
+
 /// Rewrites a reduction as two where one loop would be slow.
 void splitReduction(nn::ReduceOp op);
 
@@ -68,6 +71,7 @@ private:
   bool isGenerated(mlir::Operation *op);
   bool isFreePlacement(mlir::Operation *op) const;
   void materialize(mlir::Value value);
+  void joinChains();
   mlir::LogicalResult createUnits();
   /// The results of kernels or host units, and arguments, that the value comes
   /// from through inline operations.

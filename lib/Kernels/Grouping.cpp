@@ -17,6 +17,8 @@ using namespace cleave::kernels;
 
 /// A chain of this many operations on index grids is computed again at most.
 static constexpr int kMostGenerated = 24;
+/// From this length on, a chain of one lowered operation is one unit at once.
+static constexpr size_t kLongChain = 8;
 
 static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
@@ -51,6 +53,7 @@ LogicalResult Grouping::run() {
   for (Operation &op : func.front())
     positions[&op] = position++;
   classify();
+  joinChains();
   if (failed(createUnits()))
     return failure();
   connect();
@@ -191,6 +194,49 @@ void Grouping::sources(Value value, SetVector<Value> &found) const {
   }
   for (Value operand : op->getOperands())
     sources(operand, found);
+}
+
+/// A convolution or a pool is lowered to a chain with a link for each element
+/// of its window. Merged link by link, the chain would be planned once for
+/// each: its links begin together, as the parts of one decomposed operation do.
+void Grouping::joinChains() {
+  llvm::DenseMap<int, int> partsOfOrigin;
+  for (Operation &op : func.front())
+    ++partsOfOrigin[origins.lookup(&op).number];
+  auto isLink = [&](Operation *op) {
+    if (!op || placeOf(op) != Place::Kernel || op->getNumResults() != 1 ||
+        partsOfOrigin.lookup(origins.lookup(op).number) != 1)
+      return false;
+    auto lowering = dyn_cast<LoweringInterface>(op);
+    return lowering && lowering.getKernelClass() == KernelClass::Elementwise;
+  };
+  llvm::DenseSet<Operation *> seen;
+  for (Operation &last : llvm::reverse(func.front())) {
+    if (!isLink(&last) || seen.contains(&last))
+      continue;
+    Type type = last.getResult(0).getType();
+    Unit chain;
+    chain.ops.push_back(&last);
+    SetVector<Value> inputs;
+    for (size_t i = 0; i < chain.ops.size(); ++i)
+      for (Value operand : chain.ops[i]->getOperands()) {
+        Operation *link = operand.getDefiningOp();
+        if (operand.hasOneUse() && isLink(link) &&
+            link->getLoc() == last.getLoc() && operand.getType() == type)
+          chain.ops.push_back(link);
+        else
+          sources(operand, inputs);
+      }
+    if (chain.ops.size() < kLongChain)
+      continue;
+    seen.insert(chain.ops.begin(), chain.ops.end());
+    // Pieces of few values, and not as many values that are added up.
+    if (inputs.size() * 2 > chain.ops.size() ||
+        inputs.size() >= kMostArguments || !plan(chain, {last.getResult(0)}))
+      continue;
+    for (Operation *link : chain.ops)
+      origins[link].number = origins.lookup(&last).number;
+  }
 }
 
 LogicalResult Grouping::createUnits() {

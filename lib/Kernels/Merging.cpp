@@ -10,8 +10,6 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// More memory accesses than this in one kernel help nobody.
-static constexpr size_t kMostArguments = 24;
 /// Units that a search for a path looks at. Far apart in the program, kernels
 /// have little to share.
 static constexpr size_t kMostBetween = 1000;

@@ -54,8 +54,27 @@ struct Work {
   int kernels = 0;
 };
 
-Work workOf(int layers) {
-  auto module = parse(updateOf(layers));
+/// The gradient of a convolution's input: the sum of a slice for each element
+/// of the window, all of one location.
+std::string sumOfTaps(int taps) {
+  std::string n = std::to_string(taps), body, last = "zero";
+  for (int tap = 0; tap < taps; ++tap) {
+    std::string k = std::to_string(tap);
+    body += "%s" + k + " = nn.slice %x [" + k +
+            ", 0, 0] [1, 8, 16] [1, 1, 1] " + ": tensor<" + n +
+            "x8x16xf32> -> tensor<1x8x16xf32> loc(\"conv\")\n" + "%t" + k +
+            " = arith.addf %" + last + ", %s" + k +
+            " : tensor<1x8x16xf32> loc(\"conv\")\n";
+    last = "t" + k;
+  }
+  return "func.func @taps(%x: tensor<" + n +
+         "x8x16xf32>) -> tensor<1x8x16xf32> {\n%zero = arith.constant "
+         "dense<0.0> : tensor<1x8x16xf32>\n" +
+         body + "return %" + last + " : tensor<1x8x16xf32>\n}";
+}
+
+Work workOf(const std::string &text) {
+  auto module = parse(text);
   kernels::Grouping grouping(*module->getOps<func::FuncOp>().begin());
   EXPECT_TRUE(succeeded(grouping.run()));
   Work work{grouping.numPlans()};
@@ -69,10 +88,18 @@ Work workOf(int layers) {
 // Kernels that read the same factor are compared with few of their kind, so
 // the work grows as the model does.
 TEST(Grouping, WorkIsProportionalToLayers) {
-  Work small = workOf(8), large = workOf(32);
+  Work small = workOf(updateOf(8)), large = workOf(updateOf(32));
   EXPECT_LE(large.plans, 4.2 * small.plans);
   EXPECT_LE(large.plans, 10 * 8 * 32);
   // Of eight parameters, sums in one or two steps, and three to an optimizer
   // kernel.
   EXPECT_LE(large.kernels, 15 * 32);
+}
+
+// A plan takes as long as its kernel is large, so a large window has the plans
+// of a small one.
+TEST(Grouping, PlansDoNotGrowWithTheWindow) {
+  Work small = workOf(sumOfTaps(9)), large = workOf(sumOfTaps(81));
+  EXPECT_EQ(large.plans, small.plans);
+  EXPECT_EQ(large.kernels, 1);
 }
