@@ -36,6 +36,14 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
   LogicalResult form(func::FuncOp host) {
     if (!host.getBody().hasOneBlock())
       return host.emitError("has several blocks; expected straight-line code");
+    for (Operation &op : host.front())
+      for (Type type : op.getResultTypes())
+        if (auto tensor = dyn_cast<RankedTensorType>(type);
+            tensor && tensor.getNumElements() == 0 && !op.use_empty())
+          return op.emitOpError("gives ")
+                 << type
+                 << ", which has no elements; expected sizes of at "
+                    "least 1 in every dimension";
     Grouping grouping(host);
     if (failed(grouping.run()))
       return failure();

@@ -60,6 +60,25 @@ static void checkOperations(ModuleOp module, const std::string &path) {
   });
 }
 
+/// Tensors without elements: no phase after this one expects them.
+static void checkSizes(ModuleOp module, Diagnostics &diagnostics) {
+  WalkResult walked = module.walk([](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type);
+          tensor && !op->use_empty() &&
+          llvm::is_contained(tensor.getShape(), 0)) {
+        op->emitOpError("gives ")
+            << type
+            << ", which has no elements; expected sizes of at least 1 "
+               "in every dimension: leave out what computes it";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  if (walked.wasInterrupted())
+    diagnostics.fail(BadUsage);
+}
+
 OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
                                 MLIRContext &context, bool readWeights) {
   requireFile(path, "a model");
@@ -73,13 +92,18 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
                           std::to_string(config.train.microbatches));
       batch = found->second / config.train.microbatches;
     }
-    return importModel(path, config, context, batch, readWeights);
+    OwningOpRef<ModuleOp> module =
+        importModel(path, config, context, batch, readWeights);
+    Diagnostics diagnostics(context);
+    checkSizes(*module, diagnostics);
+    return module;
   }
   Diagnostics diagnostics(context);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)
     diagnostics.fail(BadUsage);
   checkOperations(*module, path);
+  checkSizes(*module, diagnostics);
   if (isSharded(*module)) {
     prepareSharded(*module, path, config);
     return module;
