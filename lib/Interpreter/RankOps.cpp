@@ -63,12 +63,16 @@ void zeroBox(Tensor &tensor, const std::vector<int64_t> &low,
   }
 }
 
-template <typename T> T combine(dist::ReduceKind kind, T a, T b) {
+template <typename T>
+T combine(dist::ReduceKind kind, RankedTensorType type, T a, T b) {
   if (a != a || b != b) // NaN stays
     return a != a ? a : b;
   switch (kind) {
   case dist::ReduceKind::Sum:
-    return a + b;
+    if constexpr (std::is_same_v<T, int64_t>)
+      return addIntegers(type.getElementType(), a, b);
+    else
+      return a + b;
   case dist::ReduceKind::Max:
     return std::max(a, b);
   case dist::ReduceKind::Min:
@@ -83,9 +87,11 @@ Tensor reduceGroup(dist::ReduceKind kind, const RankTensors &tensors,
   for (int64_t rank : group.drop_front())
     for (int64_t i = 0; i < sum.size(); ++i) {
       if (sum.isFloat())
-        sum.floats[i] = combine(kind, sum.floats[i], tensors[rank].floats[i]);
+        sum.floats[i] =
+            combine(kind, sum.type, sum.floats[i], tensors[rank].floats[i]);
       else
-        sum.ints[i] = combine(kind, sum.ints[i], tensors[rank].ints[i]);
+        sum.ints[i] =
+            combine(kind, sum.type, sum.ints[i], tensors[rank].ints[i]);
     }
   return sum;
 }
@@ -167,16 +173,18 @@ struct RankOp {
     for (ArrayRef<int64_t> group : groupsOf(op))
       for (auto [place, rank] : llvm::enumerate(group))
         for (int64_t i = 0; i < out[0][rank].shape()[dim]; ++i) {
-          int64_t index = int64_t(op.getBase()) + int64_t(place) * int64_t(op.getStep()) +
+          int64_t index = int64_t(op.getBase()) +
+                          int64_t(place) * int64_t(op.getStep()) +
                           i * int64_t(op.getStride());
           if (index >= 0 && index < int64_t(op.getSize()))
-            copySlices(out[0][rank], i, (*in[0])[group[index / tile]], index % tile, 1, dim);
+            copySlices(out[0][rank], i, (*in[0])[group[index / tile]],
+                       index % tile, 1, dim);
         }
     return success();
   }
 
-  /// Puts the whole tensor of each group together, then cuts it anew. Only which
-  /// of several addends has an element follows from the boxes.
+  /// Puts the whole tensor of each group together, then cuts it anew. Only
+  /// which of several addends has an element follows from the boxes.
   LogicalResult run(dist::ExchangeOp op) {
     for (size_t i = 0; i < in.size(); ++i) {
       auto from = cast<dist::ShardingAttr>(op.getFrom()[i]);
@@ -200,11 +208,11 @@ struct RankOp {
         for (auto &[addend, whole] : llvm::drop_begin(wholes))
           for (int64_t at = 0; at < sum.size(); ++at) {
             if (sum.isFloat())
-              sum.floats[at] = combine(from.getPartialKind(), sum.floats[at],
-                                       whole.floats[at]);
+              sum.floats[at] = combine(from.getPartialKind(), sum.type,
+                                       sum.floats[at], whole.floats[at]);
             else
-              sum.ints[at] =
-                  combine(from.getPartialKind(), sum.ints[at], whole.ints[at]);
+              sum.ints[at] = combine(from.getPartialKind(), sum.type,
+                                     sum.ints[at], whole.ints[at]);
           }
         for (int64_t rank : group)
           cutTile(out[i][rank], sum, mesh, to, rank);

@@ -81,7 +81,12 @@ Assembled cleave::assembleTensor(const RankTensors &tiles,
         for (int64_t i = 0; i < total.size(); ++i) {
           auto combine = [&](auto &a, auto b) {
             switch (sharding.getPartialKind()) {
-            case dist::ReduceKind::Sum: a += b; break;
+            case dist::ReduceKind::Sum:
+              if constexpr (std::is_same_v<decltype(b), int64_t>)
+                a = addIntegers(wholeType.getElementType(), a, b);
+              else
+                a += b;
+              break;
             case dist::ReduceKind::Max: a = std::max(a, b); break;
             case dist::ReduceKind::Min: a = std::min(a, b); break;
             }

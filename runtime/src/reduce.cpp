@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 using namespace cleave;
 using program::DType;
@@ -13,8 +14,19 @@ namespace {
 // Small enough to stay in the first-level cache beside a source block.
 constexpr int64_t blockBytes = 8192;
 
+// Sums of integers wrap to their width, which C++ leaves undefined for signed
+// ones.
 struct Sum {
-  template <class T> T operator()(T a, T b) const { return a + b; }
+  template <class T> T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(uint64_t(a) + uint64_t(b));
+    else
+      return a + b;
+  }
+};
+// The sum of booleans, whose width is one bit.
+struct Parity {
+  uint8_t operator()(uint8_t a, uint8_t b) const { return a ^ b; }
 };
 // A NaN in either operand wins, so that it cannot get lost on the way.
 struct Max {
@@ -103,6 +115,8 @@ void cleave::reduceInto(char *dst, const std::vector<const char *> &srcs,
   case DType::I8:
     return reduceOp<int8_t>(dst, srcs, count, op);
   case DType::U8:
+    if (op == ReduceOp::Sum)
+      return reduce<uint8_t, Same<uint8_t>>(dst, srcs, count, Parity());
     return reduceOp<uint8_t>(dst, srcs, count, op);
   }
 }

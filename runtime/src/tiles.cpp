@@ -195,7 +195,10 @@ void copyElement(DType dstType, void *dst, int64_t i, DType srcType,
 template <class T> T combine(ReduceOp op, T a, T b) {
   switch (op) {
   case ReduceOp::Sum:
-    return a + b;
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(uint64_t(a) + uint64_t(b)); // wraps
+    else
+      return a + b;
   case ReduceOp::Max:
     return (a > b || a != a) ? a : b;
   case ReduceOp::Min:
@@ -426,9 +429,11 @@ void cleave::gatherTiles(const Program &program, const Boundary &entry,
                    combine(entry.partialOp, loadFloat(host, data, whole),
                            loadFloat(entry.dtype, tile, element)));
       } else {
-        storeInt(host, data, whole,
-                 combine(entry.partialOp, loadInt(host, data, whole),
-                         loadInt(entry.dtype, tile, element)));
+        int64_t value = combine(entry.partialOp, loadInt(host, data, whole),
+                                loadInt(entry.dtype, tile, element));
+        if (entry.dtype == DType::U8) // sums of booleans wrap, too
+          value &= 1;
+        storeInt(host, data, whole, value);
       }
     });
   };

@@ -33,6 +33,19 @@ struct Tensor {
   int64_t rank() const { return type.getRank(); }
 };
 
+/// The value as an integer of `type`: i1 is 0 or 1, others wrap as signed.
+inline int64_t wrapInteger(mlir::Type type, int64_t value) {
+  unsigned width = llvm::cast<mlir::IntegerType>(type).getWidth();
+  if (width == 1)
+    return value & 1;
+  return width < 64 ? llvm::SignExtend64(static_cast<uint64_t>(value), width) : value;
+}
+
+/// The sum in `type`, which wraps; C++ leaves signed overflow undefined.
+inline int64_t addIntegers(mlir::Type type, int64_t a, int64_t b) {
+  return wrapInteger(type, static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+
 } // namespace cleave
 
 #endif

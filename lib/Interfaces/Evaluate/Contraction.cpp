@@ -59,10 +59,14 @@ static void einsum(nn::EinsumOp op, Operands in, Results out) {
 
 static void reduce(nn::ReduceOp op, Operands in, Results out) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
+  Type element = in[0]->type.getElementType();
   auto combine = [&](auto &into, auto value) {
     switch (op.getCombiner()) {
     case nn::Combiner::Sum:
-      into += value;
+      if constexpr (std::is_same_v<decltype(value), int64_t>)
+        into = addIntegers(element, into, value);
+      else
+        into += value;
       break;
     case nn::Combiner::Max:
       into = value != value ? value : std::max(into, value); // NaN stays

@@ -23,28 +23,18 @@ void binary(Op, Operands in, Results out) {
     out[0].floats[i] = Function(in[0]->floats[i], in[1]->floats[i]);
 }
 
-/// The value as an integer of `type`: i1 is 0 or 1, others wrap as signed.
-int64_t wrap(Type type, int64_t value) {
-  unsigned width = cast<IntegerType>(type).getWidth();
-  if (width == 64)
-    return value;
-  if (width == 1)
-    return value & 1;
-  return llvm::SignExtend64(static_cast<uint64_t>(value), width);
-}
-
 template <typename Op, int64_t (*Function)(int64_t, int64_t)>
 void binaryInt(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].ints[i] = wrap(type, Function(in[0]->ints[i], in[1]->ints[i]));
+    out[0].ints[i] = wrapInteger(type, Function(in[0]->ints[i], in[1]->ints[i]));
 }
 
 template <typename Op, int64_t (*Function)(int64_t)>
 void unaryInt(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].ints[i] = wrap(type, Function(in[0]->ints[i]));
+    out[0].ints[i] = wrapInteger(type, Function(in[0]->ints[i]));
 }
 
 /// Of unsigned numbers of the operation's width.
@@ -53,7 +43,7 @@ void binaryUnsigned(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   uint64_t mask = llvm::maskTrailingOnes<uint64_t>(type.getIntOrFloatBitWidth());
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].ints[i] = wrap(type, Function(in[0]->ints[i] & mask, in[1]->ints[i] & mask));
+    out[0].ints[i] = wrapInteger(type, Function(in[0]->ints[i] & mask, in[1]->ints[i] & mask));
 }
 
 /// Whether a number is of some kind.
@@ -144,7 +134,7 @@ void bitcast(arith::BitcastOp op, Operands in, Results out) {
                    /*implicitTrunc=*/true);
     }
     if (!out[0].isFloat()) {
-      out[0].ints[i] = wrap(to, bits.getSExtValue());
+      out[0].ints[i] = wrapInteger(to, bits.getSExtValue());
       continue;
     }
     APFloat value(semantics(to), bits);
@@ -211,14 +201,14 @@ template <typename Op> void toInt(Op op, Operands in, Results out) {
     // Out of range is undefined in MLIR; saturate so that C++ is defined.
     double limit = 9.2e18;
     value = std::isnan(value) ? 0 : std::clamp(value, -limit, limit);
-    out[0].ints[i] = wrap(type, static_cast<int64_t>(value));
+    out[0].ints[i] = wrapInteger(type, static_cast<int64_t>(value));
   }
 }
 
 template <typename Op> void intToInt(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].ints[i] = wrap(type, in[0]->ints[i]);
+    out[0].ints[i] = wrapInteger(type, in[0]->ints[i]);
 }
 
 double geluErf(double x) { return x / 2 * (1 + std::erf(x * M_SQRT1_2)); }

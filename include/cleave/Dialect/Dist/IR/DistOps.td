@@ -78,7 +78,8 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
   let summary = "Combines the values that the ranks of a group hold";
   let description = [{
     Every rank of a group receives the elementwise sum (or maximum, minimum)
-    over the group. Several operands are one message.
+    over the group. Sums of integers wrap to the width of the element; that of i1
+    is the parity. Several operands are one message.
 
     ```mlir
     %2:2 = dist.all_reduce sum %0, %1 over @m {"data"} purpose gradient

@@ -52,6 +52,10 @@ def NN_ReduceOp : NN_Op<"reduce", [Pure, InferTypeOpAdaptor]> {
     %1 = nn.reduce sum %0 dims = [1] : tensor<4x6xf32> -> tensor<4xf32>
     ```
 
+    Sums of integers wrap to the width of the element, as `arith.addi` does: that
+    of i1 is the parity, whether an odd number of elements is true. To ask for
+    any, take the maximum; for all, the minimum.
+
     Constraints:
     - (R1) `dims` are dimensions of the input, strictly increasing.
   }];
