@@ -269,15 +269,15 @@ LogicalResult Values::setMicrobatch(Engine &engine, int64_t step,
 
 LogicalResult Values::verifyInputs(int64_t microbatches) {
   std::string names;
-  bool anyUsed = options.inputs.empty();
+  llvm::StringSet<> known;
   for (const Port &port : allArguments(module)) {
     if (!isInput(port.role))
       continue;
     names += (names.empty() ? "" : ", ") + port.name;
+    known.insert(port.name);
     auto found = options.inputs.find(port.name);
     if (found == options.inputs.end())
       continue;
-    anyUsed = true;
     const Tensor &given = found->second;
     SmallVector<int64_t> whole(port.type.getShape());
     if (auto dim = nn::batchDimOf(port.attrs, port.type.getRank()))
@@ -297,9 +297,9 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
                << ", beyond the table of " << use.bound
                << " rows that it indexes";
   }
-  if (!anyUsed)
-    return module.emitError("none of the arrays given is an input; the inputs "
-                            "are ")
-           << names;
+  for (const auto &[name, array] : options.inputs)
+    if (!known.contains(name))
+      return module.emitError("array '")
+             << name << "' is given, but is no input; the inputs are " << names;
   return success();
 }

@@ -44,8 +44,10 @@ public:
       : ignoreIndex(ignoreIndex) {
     NpzReader file(path);
     std::vector<std::string> unknown = file.names();
-    std::string firstName;
+    std::string firstName, known;
     for (const ManifestInput &input : manifest.inputs) {
+      if (!isTrainingOnly(input))
+        known += (known.empty() ? "'" : ", '") + input.name + "'";
       if (!file.has(input.name)) {
         if (isGenerated(input) || isTrainingOnly(input))
           continue;
@@ -61,7 +63,7 @@ public:
     }
     if (!unknown.empty())
       throw InputError(path + ": the model has no input '" + unknown.front() +
-                       "'; one that data.inputs makes up is no input of the "
+                       "', it has " + known + "; one that data.inputs makes up is no input of the "
                        "program: compile with data.inputs." +
                        unknown.front() + " = \"" + unknown.front() + "\"");
     if (samples < 0)

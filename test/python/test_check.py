@@ -281,6 +281,9 @@ class Check(unittest.TestCase):
             (dict(input_ids=np.full((4, 10), 257)), "holds 257, beyond the table of 257 rows"),
             (dict(input_ids=np.zeros((3, 10), int)), "expected 'tensor<4x10xi64>'"),
             (dict(tokens=np.zeros((4, 10), int)), "array 'tokens' is no input of the model"),
+            (dict(input_ids=np.zeros((4, 10), int), tokens=np.zeros((4, 10), int)),
+             "array 'tokens' is no input of the model; did you mean 'input_ids'? The inputs are "
+             "input_ids"),
         ]
         for number, (arrays, message) in enumerate(cases):
             with self.subTest(arrays=list(arrays)):

@@ -121,17 +121,17 @@ void bindGivenInputs(Config &config, const std::string &model,
   if (failed(file))
     diagnostics.fail(BadUsage);
   std::vector<std::string> inputs;
-  bool hasAny = false;
-  for (const TensorSummary &input : file->inputs) {
+  for (const TensorSummary &input : file->inputs)
     inputs.push_back(input.name);
-    hasAny |= given.has(input.name);
-  }
-  std::vector<std::string> names = given.names();
-  if (!hasAny && !names.empty())
-    throw Failure(BadUsage,
-                  arrays + ": array '" + names.front() +
-                      "' is no input of the model; did you mean '" +
-                      nearest(names.front(), inputs, true).value_or("") + "'?");
+  // Labels are no input of the graph, but of its training.
+  const std::string &labels = config.data.labels;
+  for (const std::string &name : given.names())
+    if (!llvm::is_contained(inputs, name) && name != "labels" && name != labels)
+      throw Failure(BadUsage,
+                    arrays + ": array '" + name +
+                        "' is no input of the model; did you mean '" +
+                        nearest(name, inputs, true).value_or("") +
+                        "'? The inputs are " + llvm::join(inputs, ", "));
   const auto asked = config.dims;
   for (const TensorSummary &input : file->inputs) {
     bind(input.name);
