@@ -59,16 +59,21 @@ public:
     for (StringRef name : {nn::kLossFunc, nn::kInitStateFunc})
       if (auto unused = module->lookupSymbol<func::FuncOp>(name))
         unused.erase();
+    auto refuse = [&] {
+      if (options.refused)
+        *options.refused = true;
+      return failure();
+    };
     FailureOr<BoundaryTable> collected = BoundaryTable::collect(*module);
     if (failed(collected))
-      return failure();
+      return refuse();
     table = std::move(*collected);
 
     OwningOpRef<ModuleOp> lowered = cast<ModuleOp>((*module)->clone());
     BackendOptions backend;
     backend.threads = options.threads;
     if (failed(lowerToCommands(*lowered, backend)))
-      return failure();
+      return refuse();
     FailureOr<program::Program> commands =
         target::emitProgram(*lowered, options.threads);
     if (failed(commands))

@@ -67,6 +67,9 @@ struct CompiledOptions {
   unsigned optLevel = 3;
   /// Changes the command lists before they run, where it is given.
   std::function<mlir::LogicalResult(program::Program &)> change;
+  /// Set, where it is given, if the program is one that cannot be compiled: the
+  /// fault is its own, and not of what compiles or runs it.
+  bool *refused = nullptr;
 };
 
 /// Compiles a local program and runs it, its ranks threads of this process or,

@@ -162,7 +162,8 @@ private:
     if (wide) // a few steps: compiling takes longer than running
       options.optLevel = 1;
     std::string where;
-    bool hasPlace = true;
+    bool hasPlace = true, refused = false;
+    options.refused = &refused;
     if (isBroken)
       options.change = [&](program::Program &program) {
         auto broken = check::injectFault(program, command.inject,
@@ -173,8 +174,8 @@ private:
     auto engine = check::makeCompiledEngine(*modules.back(), options);
     if (!hasPlace)
       throw Failure(BadUsage, "--inject: " + where);
-    if (failed(engine))
-      diagnostics.fail(RunFailed);
+    if (failed(engine)) // as by `compile`
+      diagnostics.fail(refused ? BadUsage : RunFailed);
     if (isBroken)
       fault = command.inject + ": " + where;
     engines.push_back(std::move(*engine));
