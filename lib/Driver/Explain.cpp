@@ -253,9 +253,11 @@ Explanation cleave::explain(const program::Program &program,
   result.ranks = program.numRanks();
   result.microbatches = microbatches;
   result.memory = memory;
+  // What is only a function has arguments, which need not hold samples.
+  bool trains = program.findAction("loss_grad");
   for (const program::Boundary &entry : program.boundary) {
-    bool data = entry.role == "tokens" || entry.role == "input" ||
-                entry.role == "labels";
+    bool data = entry.role == "tokens" ||
+                (trains && (entry.role == "input" || entry.role == "labels"));
     // The tokens say it; other inputs need not hold samples.
     if (!data || entry.localShape.empty() ||
         (result.batch && entry.role != "tokens"))

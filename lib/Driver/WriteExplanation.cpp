@@ -39,11 +39,12 @@ static std::string column(std::string text, size_t width) {
 }
 
 void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
-  out << "global batch " << x.batch << ", samples per rank per microbatch "
-      << x.perRankMicrobatch << ", microbatches " << x.microbatches;
-  if (x.sequence)
+  if (x.batch)
+    out << "global batch " << x.batch << ", samples per rank per microbatch "
+        << x.perRankMicrobatch << ", microbatches " << x.microbatches;
+  if (x.batch && x.sequence)
     out << ", tokens per step " << x.batch * x.sequence;
-  out << "\n" << x.ranks << (x.ranks == 1 ? " rank" : " ranks");
+  out << (x.batch ? "\n" : "") << x.ranks << (x.ranks == 1 ? " rank" : " ranks");
   for (const auto &[name, extent] : x.mesh)
     out << ", " << name << " " << extent;
   const Footprint &memory = x.memory;
@@ -153,10 +154,6 @@ void cleave::writeExplanationJson(const Explanation &x,
     remarks.push_back(remark);
   Object top{{"ranks", x.ranks},
              {"mesh", std::move(mesh)},
-             {"batch", Object{{"global", x.batch},
-                              {"per_rank_microbatch", x.perRankMicrobatch},
-                              {"microbatches", x.microbatches},
-                              {"tokens_per_step", x.batch * x.sequence}}},
              {"per_rank", std::move(perRank)},
              {"at_peak", std::move(atPeak)},
              {"kernels", std::move(kernels)},
@@ -166,5 +163,10 @@ void cleave::writeExplanationJson(const Explanation &x,
                                  {"bubble_fraction", 0.0},
                                  {"peak_in_flight", Array{1}}}},
              {"remarks", std::move(remarks)}};
+  if (x.batch)
+    top["batch"] = Object{{"global", x.batch},
+                          {"per_rank_microbatch", x.perRankMicrobatch},
+                          {"microbatches", x.microbatches},
+                          {"tokens_per_step", x.batch * x.sequence}};
   out << llvm::formatv("{0:2}", llvm::json::Value(std::move(top))) << "\n";
 }
