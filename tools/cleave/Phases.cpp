@@ -19,6 +19,7 @@
 #include "mlir/Transforms/Passes.h"
 
 #include <filesystem>
+#include <limits>
 
 using namespace mlir;
 
@@ -35,10 +36,9 @@ static void run(PassManager &passes, ModuleOp module,
 static void checkOperations(ModuleOp module, const std::string &path) {
   auto nameOf = [&](Operation *op) {
     auto at = dyn_cast<FileLineColLoc>(op->getLoc());
-    std::string where =
-        at ? path + ":" + std::to_string(at.getLine()) + ":" +
-                 std::to_string(at.getColumn())
-           : "model '" + path + "'";
+    std::string where = at ? path + ":" + std::to_string(at.getLine()) + ":" +
+                                 std::to_string(at.getColumn())
+                           : "model '" + path + "'";
     return where + ": '" + op->getName().getStringRef().str() + "'";
   };
   // The loop is to blame, not its bounds.
@@ -263,7 +263,8 @@ static dist::AxisRefAttr axisNamed(MLIRContext *context, StringRef text) {
   if (name.size() != text.size() &&
       (!rest.consume_front("(") || rest.consumeInteger(10, before) ||
        !rest.consume_front(")") || rest.consumeInteger(10, size) ||
-       !rest.empty() || before < 1 || size < 1))
+       !rest.empty() || before < 1 || size < 1 ||
+       before > std::numeric_limits<int32_t>::max() / size))
     throw Failure(BadUsage, "[[shard]] dims: axis '" + text.str() +
                                 "': expected NAME, or NAME:(BEFORE)SIZE for a "
                                 "part of an axis");

@@ -90,3 +90,27 @@ func.func @per_result(%a: tensor<8xf32>) {
   %0 = arith.negf %a {dist.sharding = #dist.sharding<@m, [{"x"}]>} : tensor<8xf32>
   return
 }
+
+// -----
+
+dist.mesh @m <["x"=4]>
+func.func @empty_sub_axis(%a: tensor<8xf32>) {
+  // expected-error @below {{sub-axis "x":(1)0 must have a positive number of blocks before it and a positive size}}
+  %0 = dist.constrain %a <@m, [{"x":(1)0}]> : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @m <["x"=4]>
+func.func @overflow(%a: tensor<8xf32>) {
+  // expected-error @below {{sub-axis "x":(4611686018427387904)4 must have a positive number of blocks before it and a positive size, and at most 2147483647 ranks up to its end}}
+  %0 = dist.constrain %a <@m, [{"x":(4611686018427387904)4}]> : tensor<8xf32>
+  return
+}
+
+// -----
+
+// M1
+// expected-error @below {{axis "y" of size 4611686018427387904 makes more than 2147483647 ranks}}
+dist.mesh @m <["x"=4, "y"=4611686018427387904]>

@@ -3,23 +3,40 @@
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "mlir/IR/Builders.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace cleave::dist;
+
+/// Ranks are numbered in 32 bits; products of sizes within this do not overflow.
+static constexpr int64_t kMaxRanks = std::numeric_limits<int32_t>::max();
 
 //===----------------------------------------------------------------------===//
 // Axis references: "x" or "x":(pre)size
 //===----------------------------------------------------------------------===//
 
+static LogicalResult badSubAxis(function_ref<InFlightDiagnostic()> emitError, StringRef name,
+                                int64_t pre, int64_t size) {
+  return emitError() << "sub-axis \"" << name << "\":(" << pre << ")" << size
+                     << " must have a positive number of blocks before it and a positive size, "
+                        "and at most "
+                     << kMaxRanks << " ranks up to its end";
+}
+
 static FailureOr<AxisRefAttr> parseAxisRef(AsmParser &parser) {
   std::string name;
   int64_t pre = 1, size = 0;
+  SMLoc loc = parser.getCurrentLocation();
   if (parser.parseString(&name))
     return failure();
-  if (succeeded(parser.parseOptionalColon()))
+  if (succeeded(parser.parseOptionalColon())) {
     if (parser.parseLParen() || parser.parseInteger(pre) || parser.parseRParen() ||
         parser.parseInteger(size))
       return failure();
-  SMLoc loc = parser.getCurrentLocation();
+    // In the attribute, 0 is the whole axis: nobody who writes a size means it.
+    if (size < 1)
+      return badSubAxis([&] { return parser.emitError(loc); }, name, pre, size);
+  }
   auto attr = AxisRefAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
                                       StringAttr::get(parser.getContext(), name), pre, size);
   if (!attr)
@@ -81,9 +98,9 @@ LogicalResult AxisRefAttr::verify(function_ref<InFlightDiagnostic()> emitError, 
                                   int64_t pre, int64_t size) {
   if (name.getValue().empty())
     return emitError() << "the name of an axis is empty";
-  if (pre < 1 || size < 0)
-    return emitError() << "sub-axis " << name << ":(" << pre << ")" << size
-                       << " must have a positive number of blocks before it and a positive size";
+  bool isWhole = pre == 1 && size == 0;
+  if (!isWhole && (pre < 1 || size < 1 || pre > kMaxRanks / size))
+    return badSubAxis(emitError, name, pre, size);
   return success();
 }
 
@@ -197,6 +214,13 @@ LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     for (size_t j = 0; j < i; ++j)
       if (axes[i].getName() == axes[j].getName()) // (M1)
         return emitError() << "axis " << axes[i].getName() << " is declared twice";
+  int64_t ranks = 1;
+  for (MeshAxisAttr axis : axes) { // (M1)
+    if (axis.getSize() > kMaxRanks / ranks)
+      return emitError() << "axis " << axis.getName() << " of size " << axis.getSize()
+                         << " makes more than " << kMaxRanks << " ranks";
+    ranks *= axis.getSize();
+  }
   return success();
 }
 

@@ -21,7 +21,8 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
     ```
 
     Constraints:
-    - (M1) axis names are distinct and not empty; sizes are positive.
+    - (M1) axis names are distinct and not empty; sizes are positive, and their
+      product is below 2^31.
     - (M2) there is one link class for each axis, where `links` is given.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Dist_MeshAttr:$mesh,
