@@ -121,8 +121,9 @@ def NN_PoolOp : NN_Op<"pool", [Pure]> {
       one entry per spatial dimension; low and high are not negative, the others
       positive.
     - (P2) sizes of the result are those of `nn.conv` with `window` as the kernel.
-    - (P3) padding is smaller than a window's reach: low and high are at most
-      (window - 1) * dilation.
+    - (P3) each window holds at least one element of the input, along every spatial
+      dimension: low and high are at most (window - 1) * dilation, and no window with
+      gaps has all elements between its own.
   }];
   let arguments = !con((ins NN_PoolKindAttr:$kind, NN_FloatTensor:$input,
                             DenseI64ArrayAttr:$window), NN_WindowArguments);
