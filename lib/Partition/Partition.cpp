@@ -200,6 +200,29 @@ private:
     Value value = emitReshard(builder, global.getLoc(), mesh, type, from.value, from.layout, moves,
                               why);
     locals[global].push_back({layout, value});
+  /// The operation that reads the value first; the one that makes it where none does.
+  static Operation *firstUser(Value value) {
+    Operation *first = value.getDefiningOp();
+    for (Operation *user : value.getUsers()) {
+      user = value.getParentBlock()->findAncestorOpInBlock(*user);
+      if (first == value.getDefiningOp() || user->isBeforeInBlock(first))
+        first = user;
+    }
+    return first;
+  }
+
+  /// "the result of math.exp", "argument 0".
+  static std::string nameOf(Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (argument)
+      return "argument " + std::to_string(argument.getArgNumber());
+    auto result = cast<OpResult>(value);
+    StringRef name = result.getOwner()->getName().getStringRef();
+    if (result.getOwner()->getNumResults() == 1)
+      return "the result of " + name.str();
+    return "result " + std::to_string(result.getResultNumber()) + " of " + name.str();
+  }
+
     return value;
   }
 
@@ -216,11 +239,15 @@ private:
       int64_t bytes = elementBytes(type);
       for (int64_t extent : mesh.tile(move.after, type.getShape()))
         bytes *= extent;
-      InFlightDiagnostic remark = emitRemark(reader->getLoc())
-                                  << "unrequested gather of " << bytes << " bytes over "
-                                  << mesh.list(move.axes) << ": " << reader->getName()
-                                  << " reads " << type << " as " << mesh.sharding(move.after)
-                                  << ", it lies as " << mesh.sharding(from);
+      // Where a result moves to what it is kept as, who reads it wants that.
+      bool isResult = global.getDefiningOp() == reader;
+      Operation *who = isResult ? firstUser(global) : reader;
+      InFlightDiagnostic remark =
+          emitRemark(who->getLoc())
+          << "unrequested gather of " << bytes << " bytes over " << mesh.list(move.axes) << ": "
+          << who->getName() << " reads " << nameOf(global) << " of type " << type << " as "
+          << mesh.sharding(move.after) << ", it " << (isResult ? "is made" : "lies") << " as "
+          << mesh.sharding(from);
       remark.attachNote(global.getLoc()) << "the value comes from here";
     }
   }

@@ -85,11 +85,22 @@ func.func @exchange(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"x
 
 // A gather that nobody asked for is said aloud.
 dist.mesh @m <["t"=2]>
-// REMARK-COUNT-1: remark: unrequested gather of 80 bytes over #dist.axes<{"t"}>: nn.rotary reads 'tensor<1x5x1x4xf32>'
+// REMARK-COUNT-1: remark: unrequested gather of 80 bytes over #dist.axes<{"t"}>: nn.rotary reads argument 0 of type 'tensor<1x5x1x4xf32>' as #dist.sharding<@m, [{}, {}, {}, {}]>, it lies as #dist.sharding<@m, [{}, {}, {}, {"t"}]>
 func.func @gather(%x: tensor<1x5x1x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}, {}, {"t"}]>},
                   %cos: tensor<5x2xf32>, %sin: tensor<5x2xf32>) -> tensor<1x5x1x4xf32> {
   %0 = nn.rotary %x, %cos, %sin : tensor<1x5x1x4xf32>, tensor<5x2xf32>
   return %0 : tensor<1x5x1x4xf32>
+}
+
+// -----
+
+// A result that is not kept as it is made is gathered for its reader.
+dist.mesh @m <["t"=2]>
+// REMARK: remark: unrequested gather of 96 bytes over #dist.axes<{"t"}>: nn.softmax reads the result of math.exp of type 'tensor<4x6xf32>' as #dist.sharding<@m, [{}, {}]>, it is made as #dist.sharding<@m, [{"t"}, {}]>
+func.func @gather_result(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x6xf32> {
+  %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{}, {}]>]} : tensor<4x6xf32>
+  %1 = nn.softmax %0 {dist.sharding = [#dist.sharding<@m, [{}, {}]>]} : tensor<4x6xf32>
+  return %1 : tensor<4x6xf32>
 }
 
 // -----
