@@ -12,6 +12,8 @@
 #include "cleave/Partition/Passes.h"
 #include "cleave/Partition/Reshard.h"
 
+#include "llvm/ADT/StringSet.h"
+
 namespace cleave {
 #define GEN_PASS_DEF_DISTPLANOPSPASS
 #include "cleave/Partition/Passes.h.inc"
@@ -195,8 +197,10 @@ private:
     SmallVector<Axes> axes(count), best(count);
     double bestCost = cost(op, rule, asked, best);
     size_t weighed = 0;
+    bool isCut = false;
     auto visit = [&](auto &&self, size_t factor, AxisSet used) -> void {
-      if (weighed >= kMaxAssignments)
+      isCut |= weighed >= kMaxAssignments;
+      if (isCut)
         return;
       if (factor == count) {
         ++weighed;
@@ -218,6 +222,11 @@ private:
       axes[factor].clear();
     };
     visit(visit, 0, 0);
+    if (isCut && cutKinds.insert(op->getName().getStringRef()).second)
+      emitRemark(op->getLoc())
+          << op->getName() << " has more than " << kMaxAssignments
+          << " ways to run on the axes of its tensors; the others, also of further such "
+             "operations, were not weighed";
     return best;
   }
 
@@ -329,6 +338,8 @@ private:
   const Cluster &cluster;
   const cost::LinkModel &links;
   ReshardPlanner &reshards;
+  /// Names of operations of which not all assignments were weighed.
+  mutable llvm::StringSet<> cutKinds;
   llvm::DenseMap<Value, Layout> layouts;
 };
 
