@@ -27,6 +27,13 @@ cleave::ShardingRule cleave::ShardingRule::of(Operation *op) {
   return replicated(op);
 }
 
+ArrayRef<unsigned> cleave::ShardingRule::groupOf(unsigned operand) const {
+  for (const auto &group : linear)
+    if (llvm::is_contained(group, operand))
+      return group;
+  return {};
+}
+
 cleave::ShardingRule cleave::ShardingRule::replicated(Operation *op) {
   ShardingRule rule;
   auto whole = [&](Type type) {

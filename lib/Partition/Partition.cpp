@@ -137,10 +137,7 @@ private:
       }
       if (user->getNumResults() != 1 || user->getResult(0).getType() != value.getType())
         break;
-      ShardingRule rule = ruleOf(user);
-      if (!isa<ConstrainOp>(user) && llvm::none_of(rule.linear, [&](auto &group) {
-            return group.size() > 1 && llvm::is_contained(group, use.getOperandNumber());
-          }))
+      if (!isa<ConstrainOp>(user) && !ruleOf(user).isAddend(use.getOperandNumber()))
         break;
       at = user->getResult(0);
     }
@@ -200,6 +197,9 @@ private:
     Value value = emitReshard(builder, global.getLoc(), mesh, type, from.value, from.layout, moves,
                               why);
     locals[global].push_back({layout, value});
+    return value;
+  }
+
   /// The operation that reads the value first; the one that makes it where none does.
   static Operation *firstUser(Value value) {
     Operation *first = value.getDefiningOp();
@@ -221,9 +221,6 @@ private:
     if (result.getOwner()->getNumResults() == 1)
       return "the result of " + name.str();
     return "result " + std::to_string(result.getResultNumber()) + " of " + name.str();
-  }
-
-    return value;
   }
 
   /// A gather of an activation that no constraint or boundary asked for.

@@ -252,11 +252,10 @@ private:
       if (isa<ConstrainOp>(op) || op->getNumRegions() != 0)
         return false;
       ShardingRule rule = ShardingRule::of(op);
-      auto group = llvm::find_if(
-          rule.linear, [&](auto &group) { return llvm::is_contained(group, number); });
-      if (group == rule.linear.end())
+      ArrayRef<unsigned> group = rule.groupOf(number);
+      if (group.empty())
         return false;
-      for (unsigned other : *group)
+      for (unsigned other : group)
         if (other != number && hasLayout(op->getOperand(other)))
           return has(layoutOf(op->getOperand(other)));
     }
@@ -338,9 +337,9 @@ private:
   const Cluster &cluster;
   const cost::LinkModel &links;
   ReshardPlanner &reshards;
+  llvm::DenseMap<Value, Layout> layouts;
   /// Names of operations of which not all assignments were weighed.
   mutable llvm::StringSet<> cutKinds;
-  llvm::DenseMap<Value, Layout> layouts;
 };
 
 struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
@@ -374,12 +373,7 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     if (!kept.partial || !value.hasOneUse())
       return false;
     OpOperand &use = *value.getUses().begin();
-    ShardingRule rule = ruleOf(use.getOwner());
-    if (llvm::none_of(rule.linear, [&](auto &group) {
-          return group.size() > 1 && llvm::is_contained(group, use.getOperandNumber());
-        }))
-      return false;
-    return isScattered(kept, asked);
+    return ruleOf(use.getOwner()).isAddend(use.getOperandNumber()) && isScattered(kept, asked);
   }
 
   LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh, OpPlanner &planner) {

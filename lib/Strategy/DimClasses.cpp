@@ -156,8 +156,7 @@ Value strategy::sumThatReceives(Value value) {
     if (user->getNumResults() != 1 ||
         user->getResult(0).getType() != value.getType())
       break;
-    ShardingRule rule = ShardingRule::of(user);
-    if (!llvm::is_contained(addendsOf(rule), use.getOperandNumber()))
+    if (!ShardingRule::of(user).isAddend(use.getOperandNumber()))
       break;
     value = user->getResult(0);
   }

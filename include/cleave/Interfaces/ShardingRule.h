@@ -72,6 +72,10 @@ struct ShardingRule {
     factors.push_back({size, kind, combiner, false});
     return factors.size() - 1;
   }
+  /// The group of operands that holds `operand`; empty where there is none.
+  llvm::ArrayRef<unsigned> groupOf(unsigned operand) const;
+  /// Whether the operation adds `operand` to others.
+  bool isAddend(unsigned operand) const { return groupOf(operand).size() > 1; }
   /// What the operation answers; the rule below where it has no answer.
   static ShardingRule of(mlir::Operation *op);
   /// A rule that keeps every dimension of every operand and result whole.

@@ -131,12 +131,6 @@ SmallVector<SmallVector<int64_t>> cleave::dist::allGroups(MeshAttr mesh,
 // Shardings
 //===----------------------------------------------------------------------===//
 
-ShardingAttr cleave::dist::replicatedSharding(FlatSymbolRefAttr mesh, int64_t rank) {
-  MLIRContext *context = mesh.getContext();
-  SmallVector<DimShardingAttr> dims(rank, DimShardingAttr::get(context, {}, false));
-  return ShardingAttr::get(context, mesh, dims);
-}
-
 SmallVector<int64_t> cleave::dist::tileShape(MeshAttr mesh, ShardingAttr sharding,
                                              ArrayRef<int64_t> shape) {
   SmallVector<int64_t> tile;
@@ -160,53 +154,6 @@ TileBounds cleave::dist::tileBounds(MeshAttr mesh, ShardingAttr sharding, ArrayR
     bounds.extents.push_back(validExtent(size, ways, index));
   }
   return bounds;
-}
-
-SmallVector<AxisRefAttr> cleave::dist::unusedAxes(MeshAttr mesh, ShardingAttr sharding) {
-  SmallVector<AxisRefAttr> used;
-  for (DimShardingAttr dim : sharding.getDims())
-    llvm::append_range(used, dim.getAxes());
-  llvm::append_range(used, sharding.getPartial());
-  SmallVector<AxisRefAttr> unused;
-  for (MeshAxisAttr axis : mesh.getAxes()) {
-    SmallVector<AxisRefAttr> parts;
-    for (AxisRefAttr ref : used)
-      if (ref.getName() == axis.getName())
-        parts.push_back(ref);
-    llvm::sort(parts, [](AxisRefAttr a, AxisRefAttr b) { return a.getPre() < b.getPre(); });
-    // What lies between the parts in use.
-    int64_t at = 1;
-    auto addGap = [&](int64_t end) {
-      if (end > at)
-        unused.push_back(canonicalAxis(
-            mesh, AxisRefAttr::get(mesh.getContext(), axis.getName(), at, end / at)));
-    };
-    for (AxisRefAttr part : parts) {
-      addGap(part.getPre());
-      at = part.getPre() * axisSize(mesh, part);
-    }
-    addGap(axis.getSize());
-  }
-  return unused;
-}
-
-bool cleave::dist::samePlacement(MeshAttr mesh, ShardingAttr a, ShardingAttr b) {
-  if (a.getMesh() != b.getMesh() || a.getRank() != b.getRank())
-    return false;
-  for (auto [dimA, dimB] : llvm::zip_equal(a.getDims(), b.getDims()))
-    if (canonicalAxes(mesh, dimA.getAxes()) != canonicalAxes(mesh, dimB.getAxes()))
-      return false;
-  auto inOrder = [&](ArrayRef<AxisRefAttr> axes) {
-    SmallVector<AxisRefAttr> sorted(axes);
-    // The order of partial axes means nothing.
-    llvm::sort(sorted, [](AxisRefAttr x, AxisRefAttr y) {
-      return std::pair(x.getName().getValue(), x.getPre()) <
-             std::pair(y.getName().getValue(), y.getPre());
-    });
-    return canonicalAxes(mesh, sorted);
-  };
-  SmallVector<AxisRefAttr> partialA = inOrder(a.getPartial()), partialB = inOrder(b.getPartial());
-  return partialA == partialB && (partialA.empty() || a.getPartialKind() == b.getPartialKind());
 }
 
 /// True when `prefix`, taken apart as needed, begins `axes`.

@@ -73,9 +73,6 @@ llvm::SmallVector<llvm::SmallVector<int64_t>> allGroups(MeshAttr mesh,
 // Shardings
 //===----------------------------------------------------------------------===//
 
-/// A sharding without any split.
-ShardingAttr replicatedSharding(mlir::FlatSymbolRefAttr mesh, int64_t rank);
-
 /// The shape of a tile.
 llvm::SmallVector<int64_t> tileShape(MeshAttr mesh, ShardingAttr sharding,
                                      llvm::ArrayRef<int64_t> shape);
@@ -89,13 +86,6 @@ struct TileBounds {
 };
 TileBounds tileBounds(MeshAttr mesh, ShardingAttr sharding, llvm::ArrayRef<int64_t> shape,
                       int64_t rank);
-
-/// The axes over which the value is neither split nor partial, in mesh order.
-llvm::SmallVector<AxisRefAttr> unusedAxes(MeshAttr mesh, ShardingAttr sharding);
-
-/// True when both place every element on the same ranks in the same way; open
-/// dimensions, explicit replication and priority do not matter.
-bool samePlacement(MeshAttr mesh, ShardingAttr a, ShardingAttr b);
 
 /// True when `fine` splits every dimension by the axes of `coarse` and perhaps
 /// further, so that going from coarse to fine is a local slice.
