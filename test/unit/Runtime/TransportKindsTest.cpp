@@ -36,9 +36,11 @@ void encode(DType dtype, int value, char *out) {
   }
 }
 
-// What rank's buffer `part` holds before. Small, so that all types are exact.
-int input(int rank, size_t part, int64_t element) {
-  return int((rank * 5 + int64_t(part) * 3 + element * 7) % 11);
+// What rank's buffer `part` holds before. Small, so that all types are exact;
+// u8 holds booleans.
+int input(DType dtype, int rank, size_t part, int64_t element) {
+  int value = int((rank * 5 + int64_t(part) * 3 + element * 7) % 11);
+  return dtype == DType::U8 ? value & 1 : value;
 }
 
 struct Shape {
@@ -118,7 +120,8 @@ private:
     int64_t out = shape.count() * (gathers() ? group : 1);
     std::vector<char> &from = src.emplace_back(in * size);
     for (int64_t i = 0; i < in; ++i)
-      encode(call.dtype, input(rank, index, i), from.data() + i * size);
+      encode(call.dtype, input(call.dtype, rank, index, i),
+             from.data() + i * size);
     std::vector<char> &to = dst.emplace_back(out * size, char(0x5a));
     std::vector<char> &want = expected.emplace_back(out * size);
     for (int64_t i = 0; i < out; ++i)
@@ -143,7 +146,7 @@ private:
   int result(size_t index, int64_t i) const {
     const Shape &shape = shapes[index];
     auto of = [&](int member, int64_t element) {
-      return input(call.members[member], index, element);
+      return input(call.dtype, call.members[member], index, element);
     };
     auto reduced = [&](int64_t element) {
       int value = of(0, element);
@@ -153,7 +156,7 @@ private:
                 : call.reduce == ReduceOp::Max ? std::max(value, next)
                                                : std::min(value, next);
       }
-      return value;
+      return call.dtype == DType::U8 ? value & 1 : value; // the sum wraps
     };
     switch (call.kind) {
     case CollectiveKind::AllReduce:
