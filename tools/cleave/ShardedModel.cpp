@@ -13,6 +13,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 
@@ -112,13 +113,22 @@ void prepareSharded(ModuleOp module, const std::string &path,
 std::optional<Mesh> meshInFile(const std::string &path) {
   if (!StringRef(path).ends_with(".mlir"))
     return std::nullopt;
+  auto file = llvm::MemoryBuffer::getFile(path);
+  StringRef text = file ? (*file)->getBuffer() : StringRef();
+  if (!text.contains(dist::MeshOp::getOperationName()))
+    return std::nullopt;
   MLIRContext context;
   registerAll(context);
   ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
-  if (!module || !isSharded(*module))
-    return std::nullopt;
-  return meshOf(*module, {});
+  // The mesh comes before the functions as a rule, in a module that is spelled
+  // out or not: a large model is not parsed for it.
+  std::string head = text.take_front(text.find("func.func")).str();
+  for (const std::string &part : {head, head + "}", text.str()}) {
+    auto module = parseSourceString<ModuleOp>(part, &context);
+    if (module && isSharded(*module))
+      return meshOf(*module, {});
+  }
+  return std::nullopt;
 }
 
 Mesh meshOf(ModuleOp module, const Mesh &other) {
