@@ -23,11 +23,22 @@ void binary(Op, Operands in, Results out) {
     out[0].floats[i] = Function(in[0]->floats[i], in[1]->floats[i]);
 }
 
+/// The element as a signed number; an i1 that is true is -1.
+int64_t signedAt(const Tensor &tensor, int64_t i) {
+  return tensor.type.getElementType().isInteger(1) ? -tensor.ints[i] : tensor.ints[i];
+}
+
+/// The element as an unsigned number.
+uint64_t unsignedAt(const Tensor &tensor, int64_t i) {
+  unsigned width = tensor.type.getElementTypeBitWidth();
+  return tensor.ints[i] & llvm::maskTrailingOnes<uint64_t>(width);
+}
+
 template <typename Op, int64_t (*Function)(int64_t, int64_t)>
 void binaryInt(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].ints[i] = wrapInteger(type, Function(in[0]->ints[i], in[1]->ints[i]));
+    out[0].ints[i] = wrapInteger(type, Function(signedAt(*in[0], i), signedAt(*in[1], i)));
 }
 
 template <typename Op, int64_t (*Function)(int64_t)>
@@ -41,9 +52,8 @@ void unaryInt(Op op, Operands in, Results out) {
 template <typename Op, uint64_t (*Function)(uint64_t, uint64_t)>
 void binaryUnsigned(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
-  uint64_t mask = llvm::maskTrailingOnes<uint64_t>(type.getIntOrFloatBitWidth());
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].ints[i] = wrapInteger(type, Function(in[0]->ints[i] & mask, in[1]->ints[i] & mask));
+    out[0].ints[i] = wrapInteger(type, Function(unsignedAt(*in[0], i), unsignedAt(*in[1], i)));
 }
 
 /// Whether a number is of some kind.
@@ -174,7 +184,7 @@ void compareFloats(arith::CmpFOp op, Operands in, Results out) {
 
 void compareInts(arith::CmpIOp op, Operands in, Results out) {
   for (int64_t i = 0; i < out[0].size(); ++i) {
-    APInt a(64, in[0]->ints[i], true), b(64, in[1]->ints[i], true);
+    APInt a(64, signedAt(*in[0], i), true), b(64, signedAt(*in[1], i), true);
     out[0].ints[i] = arith::applyCmpPredicate(op.getPredicate(), a, b);
   }
 }
@@ -189,9 +199,14 @@ template <typename Op> void sameFloats(Op, Operands in, Results out) {
   out[0].floats = in[0]->floats;
 }
 
-template <typename Op> void toFloat(Op, Operands in, Results out) {
+void toFloat(arith::SIToFPOp, Operands in, Results out) {
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].floats[i] = in[0]->ints[i];
+    out[0].floats[i] = signedAt(*in[0], i);
+}
+
+void toFloatUnsigned(arith::UIToFPOp, Operands in, Results out) {
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].floats[i] = unsignedAt(*in[0], i);
 }
 
 template <typename Op> void toInt(Op op, Operands in, Results out) {
@@ -208,7 +223,13 @@ template <typename Op> void toInt(Op op, Operands in, Results out) {
 template <typename Op> void intToInt(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].ints[i] = wrapInteger(type, in[0]->ints[i]);
+    out[0].ints[i] = wrapInteger(type, signedAt(*in[0], i));
+}
+
+void extendUnsigned(arith::ExtUIOp op, Operands in, Results out) {
+  Type type = getElementTypeOrSelf(op.getType());
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].ints[i] = wrapInteger(type, unsignedAt(*in[0], i));
 }
 
 double geluErf(double x) { return x / 2 * (1 + std::erf(x * M_SQRT1_2)); }
@@ -329,13 +350,13 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<arith::SelectOp, select>(c);
   attach<arith::ExtFOp, sameFloats<arith::ExtFOp>>(c);
   attach<arith::TruncFOp, sameFloats<arith::TruncFOp>>(c);
-  attach<arith::SIToFPOp, toFloat<arith::SIToFPOp>>(c);
-  attach<arith::UIToFPOp, toFloat<arith::UIToFPOp>>(c);
+  attach<arith::SIToFPOp, toFloat>(c);
+  attach<arith::UIToFPOp, toFloatUnsigned>(c);
   attach<arith::FPToSIOp, toInt<arith::FPToSIOp>>(c);
   attach<arith::FPToUIOp, toInt<arith::FPToUIOp>>(c);
   attach<arith::BitcastOp, bitcast>(c);
   attach<arith::ExtSIOp, intToInt<arith::ExtSIOp>>(c);
-  attach<arith::ExtUIOp, intToInt<arith::ExtUIOp>>(c);
+  attach<arith::ExtUIOp, extendUnsigned>(c);
   attach<arith::TruncIOp, intToInt<arith::TruncIOp>>(c);
   attach<nn::SaveOp, identity<nn::SaveOp>>(c);
   attach<nn::RematerializeOp, identity<nn::RematerializeOp>>(c);
