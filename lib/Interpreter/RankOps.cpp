@@ -7,6 +7,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 using namespace cleave;
@@ -45,9 +46,10 @@ void copySlices(Tensor &target, int64_t to, const Tensor &source, int64_t from,
       }
 }
 
-/// Sets a box of the tensor to zero.
-void zeroBox(Tensor &tensor, const std::vector<int64_t> &low,
-             const std::vector<int64_t> &sizes) {
+/// Sets a box of the tensor to that of a tensor of the same type, or to zero.
+void setBox(Tensor &tensor, const Tensor *source,
+            const std::vector<int64_t> &low,
+            const std::vector<int64_t> &sizes) {
   int64_t count = llvm::product_of(sizes);
   for (int64_t number = 0; number < count; ++number) {
     int64_t rest = number, at = 0, step = 1;
@@ -57,9 +59,9 @@ void zeroBox(Tensor &tensor, const std::vector<int64_t> &low,
       step *= tensor.shape()[dim];
     }
     if (tensor.isFloat())
-      tensor.floats[at] = 0;
+      tensor.floats[at] = source ? source->floats[at] : 0;
     else
-      tensor.ints[at] = 0;
+      tensor.ints[at] = source ? source->ints[at] : 0;
   }
 }
 
@@ -79,6 +81,15 @@ T combine(dist::ReduceKind kind, RankedTensorType type, T a, T b) {
     return std::min(a, b);
   }
   llvm_unreachable("unknown reduction");
+}
+
+void accumulate(Tensor &sum, const Tensor &addend, dist::ReduceKind kind) {
+  for (int64_t at = 0; at < sum.size(); ++at)
+    if (sum.isFloat())
+      sum.floats[at] =
+          combine(kind, sum.type, sum.floats[at], addend.floats[at]);
+    else
+      sum.ints[at] = combine(kind, sum.type, sum.ints[at], addend.ints[at]);
 }
 
 Tensor reduceGroup(dist::ReduceKind kind, const RankTensors &tensors,
@@ -184,7 +195,7 @@ struct RankOp {
   }
 
   /// Puts the whole tensor of each group together, then cuts it anew. Only
-  /// which of several addends has an element follows from the boxes.
+  /// which of several addends takes an element follows from the boxes.
   LogicalResult run(dist::ExchangeOp op) {
     for (size_t i = 0; i < in.size(); ++i) {
       auto from = cast<dist::ShardingAttr>(op.getFrom()[i]);
@@ -204,24 +215,38 @@ struct RankOp {
             poison(at->second);
           pasteTile(at->second, (*in[i])[rank], mesh, from, rank);
         }
-        Tensor sum = std::move(wholes.begin()->second);
-        for (auto &[addend, whole] : llvm::drop_begin(wholes))
-          for (int64_t at = 0; at < sum.size(); ++at) {
-            if (sum.isFloat())
-              sum.floats[at] = combine(from.getPartialKind(), sum.type,
-                                       sum.floats[at], whole.floats[at]);
-            else
-              sum.ints[at] = combine(from.getPartialKind(), sum.type,
-                                     sum.ints[at], whole.ints[at]);
-          }
+        // Sums of some of the addends.
+        std::map<std::set<int64_t>, Tensor> sums;
+        auto sumOf = [&](const std::set<int64_t> &addends) -> const Tensor & {
+          auto [at, isNew] =
+              sums.try_emplace(addends, wholes.at(*addends.begin()));
+          if (isNew)
+            for (int64_t addend : llvm::drop_begin(addends))
+              accumulate(at->second, wholes.at(addend), from.getPartialKind());
+          return at->second;
+        };
+        std::set<int64_t> all;
+        for (auto &[addend, whole] : wholes)
+          all.insert(addend);
         for (int64_t rank : group)
-          cutTile(out[i][rank], sum, mesh, to, rank);
+          cutTile(out[i][rank], sumOf(all), mesh, to, rank);
         if (boxes.toPartial.empty())
           continue;
         for (const program::ExchangePiece &piece :
-             dist::planExchange(mesh, boxes, group).pieces())
-          if (piece.senders.empty())
-            zeroBox(out[i][group[piece.receiver]], piece.dstAt, piece.sizes);
+             dist::planExchange(mesh, boxes, group).pieces()) {
+          Tensor &result = out[i][group[piece.receiver]];
+          std::set<int64_t> taken;
+          for (int32_t sender : piece.senders)
+            taken.insert(
+                dist::groupIndex(mesh, from.getPartial(), group[sender]));
+          if (taken.empty()) {
+            setBox(result, nullptr, piece.dstAt, piece.sizes);
+          } else if (piece.round == 0 && taken != all) {
+            Tensor tile = result;
+            cutTile(tile, sumOf(taken), mesh, to, group[piece.receiver]);
+            setBox(result, &tile, piece.dstAt, piece.sizes);
+          }
+        }
       }
     }
     return success();

@@ -95,10 +95,11 @@ ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh, Array
     sources *= waysA;
     targets *= waysB;
   }
-  // Ranks with the same source and target tile, those of them with the same
-  // addend of the target, and the addends that they have.
+  // Ranks with the same source and target tile; the addends of the target; those
+  // of them that ranks with the same tiles of the same addend of the source have.
   int64_t alike = n / mesh.size(splits), addends = mesh.size(made);
-  int64_t choices = mesh.size(made & ~splits), takers = n / targets, copies = takers / addends;
+  int64_t choices = mesh.size(made & ~splits & ~reduced), takers = n / targets;
+  int64_t copies = takers / addends;
   // What ranks hold of a target tile, and those with one addend of it.
   SmallVector<int64_t, 64> covered(targets, 0), coveredBy(made ? targets * addends : 0, 0);
   SmallVector<int64_t, 64> &addend = b;
@@ -115,7 +116,8 @@ ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh, Array
   SmallVector<double, 64> owned(made && rounds > 1 ? targets * addends : 0, 0);
   ExchangeEstimate estimate;
   double perAlike = 1.0 / alike, perTaker = 1.0 / takers, perAddend = 1.0 / addends;
-  double perChoice = 1.0 / choices, eachChoice = 1.0 / std::max<int64_t>(alike / choices, 1);
+  double perChoice = 1.0 / choices;
+  double perHolder = double(mesh.size(reduced & ~splits)) / alike; // of these tiles and addend
   // Of what nobody holds, too.
   auto missing = [&](int64_t rank) {
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
@@ -131,11 +133,12 @@ ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh, Array
         owned[target[rank] * addends + addend[rank]] += takes;
       estimate.mostAssembled = std::max(estimate.mostAssembled, takes);
     } else if (made) {
-      double takes =
-          coveredBy[target[rank] * addends + addend[rank]] * eachChoice * perChoice +
-          missing(rank) * perAddend;
+      // What an addend of the target takes that some rank of it holds, and its
+      // part of what none of all holds.
+      double held = coveredBy[target[rank] * addends + addend[rank]] * perHolder;
+      double rest = std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
       keeps = own[rank] * perChoice;
-      received = p * takes - keeps;
+      received = held + rest * perAddend - keeps;
       most = std::ceil(received - 1e-9);
     } else {
       received = most = p * wanted[rank] - own[rank];
@@ -144,8 +147,8 @@ ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh, Array
     estimate.received += received;
     if (received > 1e-9)
       estimate.peers =
-          std::max(estimate.peers, p * (rounds == 1 || missing(rank) > 0 ? peers[rank] : 1) -
-                                       (own[rank] > 0));
+          std::max(estimate.peers,
+                   p * (rounds == 1 || missing(rank) > 0 ? peers[rank] : 1) - (own[rank] > 0));
     int64_t at = source[rank] * p + a[rank];
     kept[at] += keeps;
     size[at] = sourceSize[rank];
@@ -213,8 +216,7 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh, const cost::LinkModel &
     return {model.permute(group, width * tile), received};
   }
   case Move::Exchange: {
-    ExchangeEstimate moved =
-        estimateExchange(mesh, shape, at, move.after, group, move.rounds);
+    ExchangeEstimate moved = estimateExchange(mesh, shape, at, move.after, group, move.rounds);
     // Those who receive read; what others hold as well they send in equal parts.
     return {model.exchange(group, width * moved.mostReceived, moved.peers) +
                 model.exchange(group, 0, moved.copyPeers),

@@ -19,6 +19,10 @@ ExchangeEstimate estimateExchange(const dist::MeshAxes &mesh, llvm::ArrayRef<int
                                   const dist::Layout &from, const dist::Layout &to,
                                   dist::AxisSet axes, int64_t rounds = 1);
 
+/// What a rank receives on average counts a little, too: of plans that take
+/// equally long the one is better that moves less.
+constexpr double kMeanWeight = 0.1;
+
 /// The time of a move, and the mean of the elements that a rank receives in it,
 /// padding included.
 struct MoveCost {

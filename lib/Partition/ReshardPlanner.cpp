@@ -1,7 +1,6 @@
-//===- ReshardPlanner.cpp - a search over layouts -------------------------===//
+//===- ReshardPlanner.cpp - finds the moves of a reshard ------------------===//
 
-#include "ReshardCost.h"
-#include <queue>
+#include "ReshardSearch.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -10,533 +9,17 @@ using namespace cleave::partition;
 
 namespace {
 
-/// What a rank receives on average counts a little, too: of plans that take
-/// equally long the one is better that moves less.
-constexpr double kMeanWeight = 0.1;
-/// A plan this close to the lower bound is not searched further for.
-constexpr double kSlack = 0.01;
-/// A plan must be better by this much to replace one that was found before.
-constexpr double kGain = 0.002;
+/// All plans are tried where what was found is this far from the lower bound, or
+/// where ranks receive more than this times the least, if there are few layouts.
+constexpr double kFar = 0.04, kMostReceived = 1.2501;
+constexpr size_t kMostRanksTimesLayouts = 6000;
 
-void appendKey(std::string &key, const Layout &layout) {
-  for (const Axes &axes : layout.dims) {
-    key.append(axes.begin(), axes.end());
-    key.push_back(char(0x7f));
-  }
-  key.append(reinterpret_cast<const char *>(&layout.partial), sizeof(layout.partial));
-  key.push_back(layout.partial ? char(layout.kind) : 0);
+double elements(ArrayRef<int64_t> tile) {
+  double count = 1;
+  for (int64_t extent : tile)
+    count *= extent;
+  return count;
 }
-
-/// A plan takes hardly longer than another if it takes no longer than this.
-constexpr double kHardly = 0.03;
-
-class Search {
-public:
-  Search(const MeshAxes &mesh, const cost::LinkModel &model, const ReshardOptions &options,
-         ArrayRef<int64_t> shape, int64_t elementBytes, const Layout &from, const Layout &to,
-         AxisSet kept, bool summing)
-      : mesh(mesh), model(model), options(options), shape(shape), elementBytes(elementBytes),
-        from(from), to(to), kept(kept), summing(summing) {
-    added = to.partial & ~kept;
-    limit = std::max(elements(from), elements(to));
-    bool whole = from.split() == 0 || to.split() == 0;
-    mayReplicate = whole || options.largerTiles;
-    makeGoals();
-  }
-
-  SmallVector<Move> run() {
-    consider(planPlainly(mesh, shape, from, to));
-    if (found && options.plain)
-      return best;
-    for (const Layout &goal : goals) {
-      SmallVector<Move> moves;
-      if (from != goal)
-        moves.push_back(exchange(from, goal));
-      finish(goal, moves);
-      consider(moves);
-    }
-    if (makesAddends())
-      consider({exchange(from, to)});
-    if (unreduced(from) && (!added || makesAddends()))
-      consider({exchange(from, to, 2)});
-    if (!found || bestCost > bound(from) * (1 + kSlack))
-      visitAll();
-    preferLess();
-    return best;
-  }
-
-  double bestFound() const { return bestCost; }
-
-  double cost(ArrayRef<Move> moves) const {
-    double total = 0;
-    Layout at = from;
-    for (const Move &move : moves) {
-      total += cost(at, move);
-      at = move.after;
-    }
-    return total;
-  }
-
-private:
-  struct Node {
-    Layout layout;
-    double cost = 0, bound = 0;
-    int parent = -1;
-    unsigned collectives = 0, depth = 0;
-    Move move;
-  };
-
-  double elements(const Layout &layout) const {
-    double count = 1;
-    for (int64_t extent : mesh.tile(layout, shape))
-      count *= extent;
-    return count;
-  }
-
-  double cost(const Layout &at, const Move &move) const {
-    MoveCost cost = costOf(mesh, model, shape, elementBytes, at, move);
-    return cost.seconds + kMeanWeight * cost.received * elementBytes * model.leastSecondsPerByte();
-  }
-
-  /// The axes over which the layout has addends that the target has not, or has
-  /// of another kind.
-  AxisSet unreduced(const Layout &at) const {
-    AxisSet away = to.partial && at.kind == to.kind ? at.partial & ~to.partial : at.partial & ~kept;
-    return summing && at.kind == from.kind ? away | (at.partial & from.partial) : away;
-  }
-
-  /// Where the search may go: tiles no larger than asked for.
-  bool isAllowed(const Layout &layout) const {
-    if (!mayReplicate && layout.split() == 0)
-      return false;
-    return options.largerTiles || elements(layout) <= limit;
-  }
-
-  bool isUneven(const Layout &layout) const {
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      if (shape[dim] % mesh.size(layout.dims[dim]) != 0)
-        return true;
-    return false;
-  }
-
-  /// In two rounds all ranks take part that may hold the same.
-  Move exchange(const Layout &at, const Layout &target, int64_t rounds = 1) const {
-    AxisSet axes = mesh.exchangeAxes(shape, at, target) | unreduced(at);
-    if (rounds > 1)
-      axes |= mesh.everyAxis() & ~(at.used() | target.used());
-    return {Move::Exchange, 0, 0, listOf(axes), at.kind, target, rounds};
-  }
-
-  /// Whether an exchange can give the target its addends.
-  bool makesAddends() const { return added && to.kind == ReduceKind::Sum; }
-
-  bool nests(int64_t dim, ArrayRef<Axis> major, ArrayRef<Axis> minor) const {
-    return mesh.nests(shape[dim], major, minor);
-  }
-
-  /// Layouts that are the target but for addends that cost nothing to make: all
-  /// but the first rank drop theirs, or tiles become addends.
-  void makeGoals() {
-    Layout goal = to;
-    goal.partial = kept;
-    if (!kept)
-      goal.kind = ReduceKind::Sum;
-    goals.push_back(goal);
-    if (!added || to.kind != ReduceKind::Sum)
-      return;
-    for (size_t dim = 0; dim < shape.size(); ++dim) {
-      Axes order = inOrder(added, from.dims[dim]);
-      if (!goal.dims[dim].empty())
-        continue;
-      goals.push_back(goal);
-      llvm::append_range(goals.back().dims[dim], order);
-    }
-  }
-
-  /// The axes of the set, those that `like` lists first and in its order.
-  static Axes inOrder(AxisSet set, ArrayRef<Axis> like) {
-    Axes order;
-    for (Axis axis : like)
-      if (contains(set, axis))
-        order.push_back(axis);
-    llvm::append_range(order, listOf(set & ~setOf(order)));
-    return order;
-  }
-
-  /// The free moves from a goal to the target.
-  void finish(const Layout &goal, SmallVector<Move> &moves) const {
-    if (goal == to)
-      return;
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      if (size_t more = goal.dims[dim].size() - to.dims[dim].size()) {
-        ArrayRef<Axis> axes = goal.dims[dim];
-        moves.push_back({Move::Embed, int64_t(dim), 0, Axes(axes.take_back(more)), to.kind, to});
-        return;
-      }
-    moves.push_back({Move::KeepFirst, 0, 0, listOf(added), to.kind, to});
-  }
-
-  void consider(ArrayRef<Move> moves) {
-    if (moves.empty() ? from != to : moves.back().after != to)
-      return;
-    for (const Move &move : moves)
-      if (move.after != to && !isAllowed(move.after))
-        return;
-    double total = cost(moves);
-    if (!found || total < bestCost * (1 - kGain)) {
-      best.assign(moves.begin(), moves.end());
-      bestCost = total;
-      found = true;
-    }
-    direct.emplace_back(moves);
-  }
-
-  /// Of the plans that were known from the start the one by which ranks receive
-  /// least, if it takes hardly longer than the one that was found.
-  void preferLess() {
-    auto measure = [&](ArrayRef<Move> moves) {
-      MoveCost total;
-      Layout at = from;
-      for (const Move &move : moves) {
-        MoveCost cost = costOf(mesh, model, shape, elementBytes, at, move);
-        total.seconds += cost.seconds;
-        total.received += cost.received;
-        at = move.after;
-      }
-      return total;
-    };
-    MoveCost least = measure(best);
-    double limit = least.seconds * (1 + kHardly);
-    for (const SmallVector<Move> &moves : direct) {
-      MoveCost other = measure(moves);
-      if (other.seconds > limit || other.received >= least.received * (1 - kGain))
-        continue;
-      least = other;
-      best = moves;
-    }
-  }
-
-  /// A lower bound of what remains: what a rank must receive, over the fastest
-  /// links. Two rounds receive no more of addends than must be.
-  double bound(const Layout &at) const {
-    double most = 0, mean = 0;
-    if (at == to)
-      return 0;
-    auto estimate = [&](const Move &move) {
-      return estimateExchange(mesh, shape, at, move.after, setOf(move.axes), move.rounds);
-    };
-    if (unreduced(at)) {
-      most = mean = estimate(exchange(at, makesAddends() ? to : goals[0], 2)).received;
-    } else if (at.partial == to.partial) {
-      ExchangeEstimate left = estimate(exchange(at, to));
-      most = left.mostReceived;
-      mean = left.received;
-    } else if (makesAddends()) {
-      // Who has which addend is free.
-      most = mean = estimate(exchange(at, to)).received;
-    } else if (at.partial == kept) {
-      ExchangeEstimate left = estimate(exchange(at, goals[0]));
-      most = left.mostReceived;
-      mean = left.received;
-    }
-    if (most <= 0)
-      return 0;
-    return model.leastLatency() +
-           elementBytes * model.leastSecondsPerByte() * (most + kMeanWeight * mean);
-  }
-
-  //===--------------------------------------------------------------------===//
-  // Search
-  //===--------------------------------------------------------------------===//
-
-  void visitAll() {
-    Node start;
-    start.layout = from;
-    push(std::move(start));
-    for (unsigned visits = 0; !open.empty() && visits < options.maxVisits;) {
-      Entry entry = open.top();
-      open.pop();
-      if (entry.bound >= bestCost * (1 - kGain))
-        return;
-      Node node = nodes[entry.node];
-      if (reached.lookup(keyOf(node.layout)) != entry.node)
-        continue;
-      ++visits;
-      if (node.layout == to) {
-        best = pathTo(entry.node);
-        bestCost = node.cost;
-        found = true;
-        continue;
-      }
-      expand(node, entry.node);
-    }
-  }
-
-  static std::string keyOf(const Layout &layout) {
-    std::string key;
-    appendKey(key, layout);
-    return key;
-  }
-
-  SmallVector<Move> pathTo(int node) const {
-    SmallVector<Move> moves;
-    for (; nodes[node].parent >= 0; node = nodes[node].parent)
-      moves.push_back(nodes[node].move);
-    std::reverse(moves.begin(), moves.end());
-    return moves;
-  }
-
-  void push(Node node) {
-    auto [at, isNew] = reached.try_emplace(keyOf(node.layout), int(nodes.size()));
-    if (!isNew) {
-      const Node &other = nodes[at->second];
-      if (node.cost > other.cost || (node.cost == other.cost && node.depth >= other.depth))
-        return;
-    }
-    node.bound = isNew ? bound(node.layout) : nodes[at->second].bound;
-    double least = node.cost + node.bound;
-    if (found && least >= bestCost * (1 - kGain)) {
-      if (isNew)
-        reached.erase(at);
-      return;
-    }
-    at->second = nodes.size();
-    open.push({least, node.depth, int(nodes.size())});
-    nodes.push_back(std::move(node));
-  }
-
-  void step(const Node &node, int index, Move move) {
-    bool free = move.kind == Move::Slice || move.kind == Move::KeepFirst ||
-                move.kind == Move::Embed;
-    if (!free && (node.collectives >= options.maxCollectives || move.axes.empty()))
-      return;
-    if (move.after != to && !isAllowed(move.after))
-      return;
-    if (auto at = reached.find(keyOf(move.after));
-        at != reached.end() && nodes[at->second].cost <= node.cost &&
-        nodes[at->second].depth <= node.depth + 1)
-      return;
-    Node next;
-    next.cost = node.cost + cost(node.layout, move);
-    if (found && next.cost >= bestCost * (1 - kGain))
-      return;
-    next.layout = move.after;
-    next.parent = index;
-    next.collectives = node.collectives + !free;
-    next.depth = node.depth + 1;
-    next.move = std::move(move);
-    push(std::move(next));
-  }
-
-  /// Lists of the axes of a set by which a dimension may be split further.
-  SmallVector<Axes> lists(AxisSet set, ArrayRef<Axis> have, const Axes &want,
-                          ArrayRef<Axis> like) const {
-    SmallVector<Axes> all;
-    auto add = [&](Axes axes) {
-      if (!axes.empty() && !llvm::is_contained(all, axes))
-        all.push_back(std::move(axes));
-    };
-    // As the target goes on.
-    if (have.size() < want.size() && ArrayRef<Axis>(want).take_front(have.size()) == have) {
-      Axes axes;
-      for (size_t i = have.size(); i < want.size() && contains(set, want[i]); ++i) {
-        axes.push_back(want[i]);
-        add(axes);
-      }
-    }
-    add(inOrder(set, like));
-    add(listOf(set & (from.used() | to.used())));
-    for (Axis axis : listOf(set))
-      add({axis});
-    return all;
-  }
-
-  void expand(const Node &node, int index) {
-    const Layout at = node.layout;
-    AxisSet unused = mesh.everyAxis() & ~at.used(), left = unreduced(at);
-    // Copies are addends, all but the first of which are dropped, or candidates
-    // of a maximum as they are.
-    if (AxisSet more = added & unused; more && !left) {
-      Layout after = at;
-      after.partial |= more;
-      after.kind = to.kind;
-      step(node, index, {Move::KeepFirst, 0, 0, listOf(more), to.kind, after});
-    }
-    if (!at.partial || at.kind == ReduceKind::Sum)
-      embed(at, node, index);
-    if (left)
-      reduce(at, left, node, index);
-    gather(at, node, index);
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      for (const Axes &axes : lists(unused, at.dims[dim], to.dims[dim], from.dims[dim])) {
-        if (!nests(dim, at.dims[dim], axes))
-          continue;
-        Layout after = at;
-        llvm::append_range(after.dims[dim], axes);
-        step(node, index, {Move::Slice, int64_t(dim), 0, axes, ReduceKind::Sum, after});
-      }
-    exchanges(at, node, index);
-  }
-
-  /// Sums of addends that the target does not have.
-  void reduce(const Layout &at, AxisSet away, const Node &node, int index) {
-    auto reduced = [&](AxisSet set) {
-      Layout after = at;
-      after.partial &= ~set;
-      if (!after.partial)
-        after.kind = ReduceKind::Sum;
-      return after;
-    };
-    step(node, index, {Move::AllReduce, 0, 0, listOf(away), at.kind, reduced(away)});
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      for (const Axes &axes : lists(away, at.dims[dim], to.dims[dim], {})) {
-        Layout after = reduced(setOf(axes));
-        llvm::append_range(after.dims[dim], axes);
-        // Without padding, and where tiles do not nest.
-        if (isUneven(at) || isUneven(after))
-          step(node, index, exchange(at, after));
-        if (!nests(dim, at.dims[dim], axes))
-          continue;
-        step(node, index, {Move::ReduceScatter, int64_t(dim), 0, axes, at.kind, after});
-      }
-  }
-
-  /// Trailing axes of a dimension leave it, for another dimension or for none.
-  void gather(const Layout &at, const Node &node, int index) {
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      for (size_t keep = 0; keep < at.dims[dim].size(); ++keep) {
-        ArrayRef<Axis> major = ArrayRef<Axis>(at.dims[dim]).take_front(keep);
-        Axes axes(at.dims[dim].begin() + keep, at.dims[dim].end());
-        Layout after = at;
-        after.dims[dim].truncate(keep);
-        if (isUneven(at) || isUneven(after))
-          step(node, index, exchange(at, after));
-        // Tiles become addends where they are.
-        if (!at.partial || at.kind == ReduceKind::Sum) {
-          Layout addends = after;
-          addends.partial |= setOf(axes);
-          AxisSet over = mesh.exchangeAxes(shape, at, addends);
-          if (keep > 0)
-            step(node, index, {Move::Exchange, 0, 0, listOf(over), ReduceKind::Sum, addends});
-        }
-        if (!nests(dim, major, axes))
-          continue;
-        step(node, index, {Move::AllGather, int64_t(dim), 0, axes, ReduceKind::Sum, after});
-        for (size_t other = 0; other < shape.size(); ++other) {
-          if (other == dim || !nests(other, at.dims[other], axes))
-            continue;
-          Layout moved = after;
-          llvm::append_range(moved.dims[other], axes);
-          step(node, index,
-               {Move::AllToAll, int64_t(other), int64_t(dim), axes, ReduceKind::Sum, moved});
-        }
-      }
-  }
-
-  /// Tiles of a dimension become addends of all of it. (Of a dimension that stays
-  /// split nothing could prove it.)
-  void embed(const Layout &at, const Node &node, int index) {
-    for (size_t dim = 0; dim < shape.size(); ++dim) {
-      if (at.dims[dim].empty())
-        continue;
-      Layout after = at;
-      Axes axes = std::exchange(after.dims[dim], {});
-      after.partial |= setOf(axes);
-      after.kind = ReduceKind::Sum;
-      step(node, index, {Move::Embed, int64_t(dim), 0, axes, ReduceKind::Sum, after});
-    }
-  }
-
-  /// To where nothing remains but a gather, or nothing at all.
-  void exchanges(const Layout &at, const Node &node, int index) {
-    if (makesAddends())
-      exchangeAll(at, to, node, index);
-    spread(at, node, index);
-    if (at.partial & added && !unreduced(at))
-      return;
-    for (const Layout &goal : goals) {
-      if (at == goal)
-        continue;
-      exchangeAll(at, goal, node, index);
-      AxisSet unused = mesh.everyAxis() & ~goal.used();
-      for (size_t dim = 0; dim < shape.size(); ++dim)
-        for (const Axes &axes : lists(unused, goal.dims[dim], {}, from.dims[dim])) {
-          if (!nests(dim, goal.dims[dim], axes))
-            continue;
-          Layout after = goal;
-          llvm::append_range(after.dims[dim], axes);
-          if (after != at)
-            step(node, index, exchange(at, after));
-        }
-    }
-  }
-
-  /// What leaves the dimensions becomes addends of the target's tiles, to be added
-  /// up with those that there are: most elements stay where they are.
-  void spread(const Layout &at, const Node &node, int index) {
-    if ((at.partial && at.kind != ReduceKind::Sum) || (to.partial && to.kind != ReduceKind::Sum))
-      return;
-    // Axes that split both either move at once or once they are added up.
-    SmallVector<AxisSet> choices = {at.partial, at.used()};
-    for (const Axes &axes : to.dims)
-      for (size_t keep = axes.size(); keep-- > 0;)
-        choices.push_back(at.partial | (setOf(ArrayRef<Axis>(axes).drop_front(keep)) & at.used()));
-    for (AxisSet away : choices) {
-      Layout after = to;
-      for (auto [axes, have] : llvm::zip_equal(after.dims, at.dims)) {
-        size_t keep = 0;
-        while (keep < axes.size() && keep < have.size() && axes[keep] == have[keep])
-          ++keep;
-        Axes moved(axes.begin() + keep, axes.end());
-        llvm::erase_if(moved, [&](Axis axis) { return contains(away, axis); });
-        axes.truncate(keep);
-        llvm::append_range(axes, moved);
-      }
-      after.partial |= at.used() & ~after.split();
-      AxisSet axes = mesh.exchangeAxes(shape, at, after);
-      if (after != at && after != to)
-        step(node, index, {Move::Exchange, 0, 0, listOf(axes), ReduceKind::Sum, after});
-    }
-  }
-
-  /// At once, or added first where what is to be copied is best.
-  void exchangeAll(const Layout &at, const Layout &target, const Node &node, int index) {
-    step(node, index, exchange(at, target));
-    if (unreduced(at))
-      step(node, index, exchange(at, target, 2));
-  }
-
-  struct Entry {
-    double bound;
-    unsigned depth;
-    int node;
-    bool operator<(const Entry &other) const { // the largest is taken first
-      return std::tie(bound, depth, node) > std::tie(other.bound, other.depth, other.node);
-    }
-  };
-
-  const MeshAxes &mesh;
-  const cost::LinkModel &model;
-  const ReshardOptions &options;
-  ArrayRef<int64_t> shape;
-  int64_t elementBytes;
-  const Layout &from, &to;
-  /// Partial axes that stay, and those that the target has besides.
-  AxisSet kept, added = 0;
-  /// Addends that the target wants, too, are summed on the way.
-  bool summing;
-  double limit = 0;
-  bool mayReplicate = true;
-  SmallVector<Layout> goals;
-
-  std::vector<Node> nodes;
-  llvm::StringMap<int> reached;
-  std::priority_queue<Entry> open;
-  SmallVector<Move> best;
-  SmallVector<SmallVector<Move>> direct;
-  double bestCost = 0;
-  bool found = false;
-};
 
 } // namespace
 
@@ -549,22 +32,72 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
     return {};
   std::string key(reinterpret_cast<const char *>(shape.data()), shape.size() * sizeof(int64_t));
   key.push_back(char(elementBytes));
-  appendKey(key, from);
-  appendKey(key, to);
+  key += keyOf(from);
+  key += keyOf(to);
   auto [at, isNew] = known.try_emplace(key);
   if (!isNew)
     return at->second;
+  double largest = options.largerTiles
+                       ? INFINITY
+                       : std::max(elements(mesh.tile(from, shape)), elements(mesh.tile(to, shape)));
+  bool mayReplicate = options.largerTiles || !from.split() || !to.split();
+  ReshardProblem problem = {mesh, model, shape, elementBytes, from, to, largest, mayReplicate};
+  // Where there are few layouts all are tried, and the search need not go far.
+  ArrayRef<Layout> few = fewLayouts(problem);
+  unsigned maxVisits = few.empty() ? options.maxVisits : options.maxVisits / 8;
   AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
-  Search search(mesh, model, options, shape, elementBytes, from, to, common, false);
-  at->second = search.run();
-  if (common) {
+  double cost = INFINITY, least = INFINITY, leastReceived = INFINITY;
+  SmallVector<Move> best;
+  auto search = [&](double mostReceived) {
     // Addends that the target wants, too, may yet be cheaper to sum on the way.
-    Search summed(mesh, model, options, shape, elementBytes, from, to, 0, true);
-    SmallVector<Move> moves = summed.run();
-    if (summed.bestFound() < search.bestFound() * (1 - kGain))
-      at->second = std::move(moves);
+    for (bool summing : {false, true}) {
+      if (summing && !common)
+        break;
+      FoundPlan plan =
+          searchPlan(problem, options, {summing ? 0 : common, summing, maxVisits, mostReceived});
+      least = std::min(least, plan.leastCost);
+      leastReceived = std::min(leastReceived, plan.leastReceived);
+      if (plan.cost >= cost * (1 - kGain))
+        continue;
+      best = std::move(plan.moves);
+      cost = plan.cost;
+    }
+  };
+  search(INFINITY);
+  if (!options.plain) {
+    // Where time is that of bytes, other transfers wait for what is received.
+    ReshardProblem nothing = problem;
+    nothing.elementBytes = 0;
+    MoveCost found = problem.measure(best);
+    double most = INFINITY;
+    if (2 * nothing.measure(best).seconds < found.seconds)
+      most = kMostReceived * leastReceived;
+    bool tooMuch = found.received > most;
+    if (tooMuch) {
+      cost = INFINITY;
+      SmallVector<Move> fastest = std::move(best);
+      search(most);
+      if (cost == INFINITY)
+        best = std::move(fastest);
+    }
+    if (tooMuch || cost > least * (1 + kFar))
+      if (auto better = cheapestOfAll(problem, few, cost * (1 - kGain), most))
+        best = std::move(*better);
   }
+  at->second = std::move(best);
   return at->second;
+}
+
+/// All layouts, if there are few and addends are those of sums.
+ArrayRef<Layout> ReshardPlanner::fewLayouts(const ReshardProblem &problem) {
+  for (const Layout *layout : {&problem.from, &problem.to})
+    if (options.plain || (layout->partial && layout->kind != ReduceKind::Sum))
+      return {};
+  size_t rank = problem.shape.size();
+  auto [known, isNew] = layouts.try_emplace(rank);
+  if (isNew)
+    known->second = layoutsOf(mesh, rank, kMostRanksTimesLayouts / mesh.mesh().getNumRanks());
+  return known->second;
 }
 
 double ReshardPlanner::seconds(ArrayRef<int64_t> shape, int64_t elementBytes, const Layout &from,

@@ -8,6 +8,9 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringMap.h"
 
+#include <map>
+#include <vector>
+
 namespace cleave::partition {
 
 /// One step of a reshard. `dim` and `concat` as in the operations. Embed turns
@@ -45,6 +48,8 @@ struct ReshardOptions {
   bool plain = false;
 };
 
+struct ReshardProblem;
+
 /// Finds the moves that lead from one layout to another: a search over layouts,
 /// the next one by the modelled time so far plus a lower bound of the rest.
 ///
@@ -68,10 +73,14 @@ public:
                  llvm::ArrayRef<Move> moves) const;
 
 private:
+  llvm::ArrayRef<dist::Layout> fewLayouts(const ReshardProblem &problem);
+
   const dist::MeshAxes &mesh;
   cost::LinkModel model;
   ReshardOptions options;
   llvm::StringMap<llvm::SmallVector<Move>> known;
+  /// By rank of the tensor.
+  std::map<size_t, std::vector<dist::Layout>> layouts;
 };
 
 /// Bytes of an element of the tensor; a bit takes one.

@@ -7,12 +7,12 @@
 // addend) share its sending: what others need of it, laid end to end in the
 // order of the receivers, is cut into equal parts.
 //
-// Where the target has addends itself, every element is given to one of them,
-// the same on all members, and the others are zero: to one whose members hold it
-// already if there is such a one. In two rounds every element is first assembled
-// by one of the members that are to have it, again one that holds it (or an
-// addend of it) if it can be, and goes from there to the others. What several
-// members (or addends) can take they take in equal parts.
+// Where the target has addends itself, every element of each addend of the
+// source is given to one of them, the same on all members, and is zero in the
+// others: to the one of which most members hold it already. In two rounds every
+// element is first assembled by one of the members that are to have it, one
+// that holds it (or an addend of it) if it can be, and goes from there to the
+// others. What several members (or addends) can take they take in equal parts.
 #ifndef CLEAVE_EXCHANGE_H
 #define CLEAVE_EXCHANGE_H
 
@@ -40,7 +40,8 @@ struct ExchangeTiles {
 };
 
 // A box of the receiver's tile: the reduction of the boxes of the senders, one
-// for each addend, in this order; zero where there is no sender. `srcAt` and
+// for each addend that it takes, in this order; zero where there is no sender.
+// `srcAt` and
 // `dstAt` are its first element in the tiles of sender and receiver. In the
 // second round the sender's tile is its target tile.
 struct ExchangePiece {
@@ -64,8 +65,10 @@ public:
       collect(static_cast<int32_t>(member));
     if (!isComplete)
       return;
-    if (tiles.toAddends > 1 || tiles.rounds > 1)
-      choose();
+    if (tiles.rounds > 1)
+      chooseMembers();
+    else if (tiles.toAddends > 1)
+      chooseAddends();
     for (Need &need : needs)
       demand(need);
   }
@@ -96,7 +99,9 @@ private:
     int64_t begin = 0, end = 0;
     Kind kind = Take;
     int32_t owner = -1; // Copy: who has it after the first round
-    // Take, per addend: its class of holders, and where the need begins among
+    // Take: addends of the source; all of them where none is named.
+    std::vector<int64_t> addends;
+    // For each of these: its class of holders, and where the need begins among
     // all that is needed of it; -1: the receiver holds it.
     std::vector<std::pair<size_t, int64_t>> demand;
   };
@@ -123,11 +128,9 @@ private:
   }
 
   Holders *find(const Index &key) {
-    auto it =
-        std::lower_bound(holders.begin(), holders.end(), key,
-                         [](const Holders &x, const Index &k) {
-                           return x.key < k;
-                         });
+    auto it = std::lower_bound(
+        holders.begin(), holders.end(), key,
+        [](const Holders &x, const Index &k) { return x.key < k; });
     return it != holders.end() && it->key == key ? &*it : nullptr;
   }
 
@@ -180,6 +183,9 @@ private:
     Index key = need.tile;
     key.push_back(0);
     for (int64_t &addend = key.back(); addend < tiles.addends; ++addend) {
+      if (!need.addends.empty() &&
+          !std::binary_search(need.addends.begin(), need.addends.end(), addend))
+        continue;
       Holders *source = find(key);
       bool own = self.addend == addend && self.from == need.tile;
       need.demand.emplace_back(source - holders.data(),
@@ -189,83 +195,146 @@ private:
     }
   }
 
-  // Cuts needs into what the receiver takes in the first round, what it copies
-  // in the second, and zeros.
-  void choose() {
-    // The takers of a box are members in two rounds, addends of the target else.
-    auto takerOf = [&](int32_t member) {
-      return tiles.rounds > 1 ? int64_t(member)
-                              : tiles.members[member].toAddend;
-    };
-    // By target and source tile: those who are to have the box, and those of
-    // them that hold it.
-    std::map<std::pair<Index, Index>, Box> boxes;
+  // Parts of a need, by position in row-major order, and whose each is.
+  struct Part {
+    int64_t begin, of;
+  };
+  // Where a target and a source tile meet: who needs the box, who can take it
+  // (members in two rounds, addends of the target else), and how many of those
+  // hold it.
+  struct Box {
+    std::vector<size_t> needs;
+    std::set<int64_t> takers;
+    std::map<int64_t, std::map<int64_t, int64_t>>
+        holding;                          // by addend, by taker
+    std::vector<std::vector<Part>> parts; // that are taken, by addend
+  };
+  using Boxes =
+      std::map<std::pair<Index, Index>, Box>; // target tile, source tile
+
+  template <class Taker> Boxes meet(Taker takerOf) const {
+    Boxes boxes;
     for (size_t i = 0; i < needs.size(); ++i) {
       const ExchangeTiles::Member &self = tiles.members[needs[i].receiver];
       Box &box = boxes[{self.to, needs[i].tile}];
+      int64_t taker = takerOf(needs[i].receiver);
       box.needs.push_back(i);
-      box.takers.insert(takerOf(needs[i].receiver));
+      box.takers.insert(taker);
       if (self.from == needs[i].tile)
-        box.holding.insert(takerOf(needs[i].receiver));
+        ++box.holding[tiles.rounds > 1 ? 0 : self.addend][taker];
     }
+    return boxes;
+  }
+
+  // Shares boxes among their takers, each addend by itself: those who hold
+  // most.
+  void shareOut(Boxes &boxes, int64_t addends) const {
     // Boxes that no taker holds are laid end to end. Others are cut each by
     // itself: of members with one addend each holds another box.
-    std::map<std::pair<Index, std::set<int64_t>>, std::vector<Box *>> shared;
+    std::map<std::pair<Index, std::vector<int64_t>>,
+             std::vector<std::pair<Box *, int64_t>>>
+        shared;
     for (auto &[key, box] : boxes) {
-      Index target = key.first;
-      if (!box.holding.empty())
-        target.insert(target.end(), key.second.begin(), key.second.end());
-      shared[{target, box.holding.empty() ? box.takers : box.holding}]
-          .push_back(&box);
+      box.parts.resize(addends);
+      for (int64_t addend = 0; addend < addends; ++addend) {
+        std::vector<int64_t> takers;
+        Index target = key.first;
+        int64_t most = 0;
+        for (auto [taker, count] : box.holding[addend]) {
+          if (count > most)
+            takers.clear();
+          most = std::max(most, count);
+          if (count == most)
+            takers.push_back(taker);
+        }
+        if (takers.empty()) {
+          takers.assign(box.takers.begin(), box.takers.end());
+        } else {
+          target.insert(target.end(), key.second.begin(), key.second.end());
+          target.push_back(addend);
+        }
+        shared[{target, takers}].emplace_back(&box, addend);
+      }
     }
-    std::vector<Need> chosen;
-    std::map<std::set<int64_t>, size_t> turns;
+    std::map<int64_t, int64_t> loads; // by taker
     for (auto &[key, list] : shared) {
       int64_t total = 0, start = 0;
-      for (Box *box : list)
+      for (auto [box, addend] : list)
         total += volumeOf(needs[box->needs[0]]);
-      std::vector<int64_t> takers(key.second.begin(), key.second.end());
-      // What is over goes to the last; it shall not always be the same one.
-      if (list[0]->holding.empty())
-        std::reverse(takers.begin(), takers.end());
-      else
-        std::rotate(takers.begin(),
-                    takers.begin() + turns[key.second]++ % takers.size(),
-                    takers.end());
-      for (Box *box : list) {
+      // What is over goes to the last: those who have taken least so far.
+      std::vector<int64_t> takers = key.second;
+      std::stable_sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
+        return loads[a] > loads[b];
+      });
+      for (auto [box, addend] : list) {
         const Need &first = needs[box->needs[0]];
-        std::vector<Part> parts =
+        box->parts[addend] =
             share(first, 0, volumeOf(first), start, total, takers);
-        for (size_t i = 0; i < parts.size(); ++i) {
-          int64_t end =
-              i + 1 < parts.size() ? parts[i + 1].begin : volumeOf(first);
-          for (size_t index : box->needs)
-            chosen.push_back(
-                chosenPart(needs[index], parts[i].begin, end, parts[i].of));
-        }
+        for (const Part &part : box->parts[addend])
+          loads[part.of] += endOf(*box, addend, part) - part.begin;
         start += volumeOf(first);
       }
     }
+  }
+
+  // Cuts needs into what the receiver assembles in the first round, what it
+  // copies in the second, and zeros.
+  void chooseMembers() {
+    Boxes boxes = meet([](int32_t member) { return int64_t(member); });
+    shareOut(boxes, 1);
+    std::vector<Need> chosen;
+    for (auto &[key, box] : boxes)
+      for (const Part &part : box.parts[0])
+        for (size_t index : box.needs) {
+          Need need = needs[index];
+          auto owner = static_cast<int32_t>(part.of);
+          need.begin = part.begin;
+          need.end = endOf(box, 0, part);
+          if (need.receiver != owner) {
+            bool copies = tiles.members[need.receiver].toAddend ==
+                          tiles.members[owner].toAddend;
+            need.kind = copies ? Copy : Zero;
+            need.owner = owner;
+          }
+          chosen.push_back(std::move(need));
+        }
     needs = std::move(chosen);
   }
-  struct Box {
-    std::vector<size_t> needs;
-    std::set<int64_t> takers, holding;
-  };
 
-  // The need's positions [begin, end), which `taker` takes first.
-  Need chosenPart(Need need, int64_t begin, int64_t end, int64_t taker) const {
-    const ExchangeTiles::Member &self = tiles.members[need.receiver];
-    need.begin = begin;
-    need.end = end;
-    if (tiles.rounds == 1) {
-      need.kind = self.toAddend == taker ? Take : Zero;
-    } else if (need.receiver != taker) {
-      bool copies = self.toAddend == tiles.members[taker].toAddend;
-      need.kind = copies ? Copy : Zero;
-      need.owner = static_cast<int32_t>(taker);
+  // Cuts needs by the addends of the source that the receiver's one takes.
+  void chooseAddends() {
+    Boxes boxes =
+        meet([&](int32_t member) { return tiles.members[member].toAddend; });
+    shareOut(boxes, tiles.addends);
+    std::vector<Need> chosen;
+    for (auto &[key, box] : boxes) {
+      std::set<int64_t> cuts;
+      for (const std::vector<Part> &parts : box.parts)
+        for (const Part &part : parts)
+          cuts.insert(part.begin);
+      for (auto cut = cuts.begin(); cut != cuts.end(); ++cut)
+        for (size_t index : box.needs) {
+          Need need = needs[index];
+          need.begin = *cut;
+          need.end = std::next(cut) == cuts.end() ? need.end : *std::next(cut);
+          for (int64_t addend = 0; addend < tiles.addends; ++addend)
+            for (const Part &part : box.parts[addend])
+              if (part.begin <= *cut && *cut < endOf(box, addend, part) &&
+                  part.of == tiles.members[need.receiver].toAddend)
+                need.addends.push_back(addend);
+          need.kind = need.addends.empty() ? Zero : Take;
+          chosen.push_back(std::move(need));
+        }
     }
-    return need;
+    needs = std::move(chosen);
+  }
+
+  int64_t endOf(const Box &box, int64_t addend, const Part &part) const {
+    const std::vector<Part> &parts = box.parts[addend];
+    for (const Part &other : parts)
+      if (other.begin > part.begin)
+        return other.begin;
+    return volumeOf(needs[box.needs[0]]);
   }
 
   bool sends(const Need &need, int32_t member) const {
@@ -281,10 +350,6 @@ private:
     return volume;
   }
 
-  // Parts of a need, by position in row-major order, and whose each is.
-  struct Part {
-    int64_t begin, of;
-  };
   // `total` positions, of which the need's [begin, end) are those from `start`
   // on, in equal parts.
   template <class Takers>
@@ -292,9 +357,10 @@ private:
                                  int64_t start, int64_t total,
                                  const Takers &takers) {
     int64_t ways = takers.size();
-    // In two factors, so that nothing overflows.
+    // What is over goes to the last ones.
     auto bound = [&](int64_t way) {
-      return total / ways * way + total % ways * way / ways;
+      return total / ways * way +
+             std::max<int64_t>(0, way + total % ways - ways);
     };
     // A cut goes between rows where that unbalances little.
     int64_t grain = 1;
@@ -375,9 +441,9 @@ private:
       for (size_t d = 0; d < dim; ++d) {
         int64_t at = need.low[d] + low[d];
         piece.dstAt.push_back(at - receiver.to[d] * tiles.toTile[d]);
-        piece.srcAt.push_back(
-            need.kind == Copy ? piece.dstAt[d]
-                              : at - need.tile[d] * tiles.fromTile[d]);
+        piece.srcAt.push_back(need.kind == Copy
+                                  ? piece.dstAt[d]
+                                  : at - need.tile[d] * tiles.fromTile[d]);
       }
       piece.sizes = sizes;
       all.push_back(std::move(piece));

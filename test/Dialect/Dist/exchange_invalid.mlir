@@ -140,3 +140,14 @@ func.func @left_out(%a: tensor<3xf32>) {
       of [tensor<10xf32>] over @m {"y"} purpose loss : (tensor<3xf32>) -> tensor<10xf32>
   return
 }
+
+// -----
+
+// EX3: no rank has all candidates, so none knows the maximum.
+dist.mesh @m <["x"=2, "y"=2]>
+func.func @candidates_to_addends(%a: tensor<10xf32>) {
+  // expected-error @below {{makes addends of candidates of a max of operand 0 in one round}}
+  %0 = dist.exchange %a from [#dist.sharding<@m, [{}], partial = max{"x"}>] to [#dist.sharding<@m, [{}], partial = sum{"y"}>]
+      of [tensor<10xf32>] over @m {"x", "y"} purpose loss : (tensor<10xf32>) -> tensor<10xf32>
+  return
+}

@@ -235,6 +235,11 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
       return emitOpError("makes candidates of a ")
              << stringifyReduceKind(target.kind) << " of operand " << i
              << "; an exchange makes addends of a sum only";
+    if (target.partial & over && source.partial & over && source.kind != ReduceKind::Sum &&
+        getRounds() == 1) // (EX3)
+      return emitOpError("makes addends of candidates of a ")
+             << stringifyReduceKind(source.kind) << " of operand " << i
+             << " in one round, in which no rank has all of them; expected two rounds";
     if (AxisSet missing = axes.exchangeAxes(whole.getShape(), source, target) & ~over) // (EX4)
       return emitOpError("moves elements of operand ")
              << i << " over " << axes.list(missing) << ", which is not among its axes";

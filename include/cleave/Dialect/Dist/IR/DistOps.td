@@ -254,10 +254,11 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
     box of its target tile from a rank that holds it, and sends what it holds to
     those that need it; what several ranks hold they send in equal parts. Where
     the ranks hold addends (`from` is partial over some of `axes`) the boxes are
-    reduced. Where `to` is partial over some of `axes`, every element goes to one
-    addend, to one that holds it if there is one, and the others are zero there.
-    Elements that a rank holds already are not sent, and padding never is, so tiles
-    need not nest, nor need axes divide dimensions.
+    reduced. Where `to` is partial over some of `axes`, every element (of every
+    addend, if the ranks hold some) goes to one addend, to that of which most ranks
+    hold it, and is zero in the others. Elements that a rank holds already are not
+    sent, and padding never is, so tiles need not nest, nor need axes divide
+    dimensions.
 
     In two rounds, every element is assembled on one of the ranks that are to have
     it, in equal parts, and goes from there to the others: what is reduced is then
@@ -278,7 +279,8 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
     - (EX2) an operand is a tile of the global type under `from`, a result one
       under `to`, as wide as the operand.
     - (EX3) over axes that are not in `axes`, `from` and `to` are partial alike and
-      with the same kind. `to` is partial over axes of `axes` as a sum only.
+      with the same kind. `to` is partial over axes of `axes` as a sum only, and
+      in one round so is `from` then.
     - (EX4) an axis that is not in `axes` splits no dimension, or splits the same
       dimension in both, as a prefix of its axes whose tiles contain whole tiles
       of all of them.
