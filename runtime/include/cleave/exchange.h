@@ -256,22 +256,23 @@ private:
         shared[{target, takers}].emplace_back(&box, addend);
       }
     }
-    std::map<int64_t, int64_t> loads; // by taker
+    std::map<std::pair<Index, int64_t>, int64_t> loads; // by target tile, taker
     for (auto &[key, list] : shared) {
       int64_t total = 0, start = 0;
       for (auto [box, addend] : list)
         total += volumeOf(needs[box->needs[0]]);
       // What is over goes to the last: those who have taken least so far.
+      Index target(key.first.begin(), key.first.begin() + tiles.shape.size());
       std::vector<int64_t> takers = key.second;
       std::stable_sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
-        return loads[a] > loads[b];
+        return loads[{target, a}] > loads[{target, b}];
       });
       for (auto [box, addend] : list) {
         const Need &first = needs[box->needs[0]];
         box->parts[addend] =
             share(first, 0, volumeOf(first), start, total, takers);
         for (const Part &part : box->parts[addend])
-          loads[part.of] += endOf(*box, addend, part) - part.begin;
+          loads[{target, part.of}] += endOf(*box, addend, part) - part.begin;
         start += volumeOf(first);
       }
     }

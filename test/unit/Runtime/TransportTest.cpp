@@ -185,8 +185,11 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {}, 2}, {70, 70, 70, 70}},
       // Addends over a become addends over b, which the ranks of a share.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {b}, 2}, {35, 35, 35, 35}},
-      // Rows that are addends over a become columns that are.
-      {{{10, 7}, {{b}, {}}, {{}, {b}}, {a}, {a}}, {30, 24, 30, 21}},
+      // Rows that are addends over a become columns that are: none is added.
+      {{{10, 7}, {{b}, {}}, {{}, {b}}, {a}, {a}}, {20, 15, 20, 15}},
+      // The axes change roles: one of two addends stays where it is, the other
+      // is shared.
+      {{{10, 7}, {{b}, {}}, {{a}, {}}, {a}, {b}}, {17, 18, 17, 18}},
   };
   for (const Case &test : cases) {
     const Exchange &exchange = test.exchange;
