@@ -13,6 +13,8 @@ namespace {
 /// where ranks receive more than this times the least, if there are few layouts.
 constexpr double kFar = 0.04, kMostReceived = 1.2501;
 constexpr size_t kMostRanksTimesLayouts = 6000;
+/// Messages hardly count where they take no more of the time than this.
+constexpr double kHardlyLatency = 0.05;
 
 double elements(ArrayRef<int64_t> tile) {
   double count = 1;
@@ -65,12 +67,12 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
   };
   search(INFINITY);
   if (!options.plain) {
-    // Where time is that of bytes, other transfers wait for what is received.
+    // Where time is that of bytes alone, other transfers wait for what is received.
     ReshardProblem nothing = problem;
     nothing.elementBytes = 0;
     MoveCost found = problem.measure(best);
     double most = INFINITY;
-    if (2 * nothing.measure(best).seconds < found.seconds)
+    if (nothing.measure(best).seconds <= kHardlyLatency * found.seconds)
       most = kMostReceived * leastReceived;
     bool tooMuch = found.received > most;
     if (tooMuch) {

@@ -287,6 +287,8 @@ private:
 
   void receiveWhole(size_t index, int from) {
     const Part &part = call.parts[index];
+    if (part.count == 0)
+      return; // with no memory
     if (from < 0)
       std::memset(part.dst, 0, part.count * elementSize);
     else
