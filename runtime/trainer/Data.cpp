@@ -123,9 +123,32 @@ public:
                        others +
                        "; assign them in data.inputs (ones, zeros, arange), or "
                        "give named arrays (.npz or a folder of .npy)");
-    for (const ManifestInput &other : manifest.inputs)
-      if (other.role == "tokens" || shifted(other))
-        requireSamplesFirst(other);
+    for (const ManifestInput &other : manifest.inputs) {
+      if (other.role != "tokens" && !shifted(other))
+        continue;
+      requireSamplesFirst(other);
+      // A row of each is filled with a sequence.
+      if (other.shape.size() == 2 && other.shape[1] == input->shape[1])
+        continue;
+      std::string found = "input '" + other.name + "' of shape " +
+                          shapeToString(other.shape) + " and '" + input->name +
+                          "' of shape " + shapeToString(input->shape);
+      if (other.role == "tokens")
+        throw InputError(path +
+                         ": holds one sequence of tokens, but the model "
+                         "has " +
+                         found +
+                         "; give named arrays (.npz or "
+                         "a folder of .npy)");
+      throw InputError(
+          path +
+          ": labels that are the next tokens need one for each token, "
+          "but the model has " +
+          found +
+          "; give samples with labels as "
+          "named arrays (.npz or a folder of .npy) and name the labels' array "
+          "in data.labels");
+    }
     sequence = input->shape[1];
     const int64_t total = this->tokens.elements();
     if (total < sequence + 1)

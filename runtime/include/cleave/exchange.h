@@ -41,9 +41,8 @@ struct ExchangeTiles {
 
 // A box of the receiver's tile: the reduction of the boxes of the senders, one
 // for each addend that it takes, in this order; zero where there is no sender.
-// `srcAt` and
-// `dstAt` are its first element in the tiles of sender and receiver. In the
-// second round the sender's tile is its target tile.
+// `srcAt` and `dstAt` are its first element in the tiles of sender and
+// receiver. In the second round the sender's tile is its target tile.
 struct ExchangePiece {
   int32_t receiver = 0, round = 0;
   std::vector<int32_t> senders;
@@ -197,7 +196,7 @@ private:
 
   // Parts of a need, by position in row-major order, and whose each is.
   struct Part {
-    int64_t begin, of;
+    int64_t begin, end, of;
   };
   // Where a target and a source tile meet: who needs the box, who can take it
   // (members in two rounds, addends of the target else), and how many of those
@@ -272,7 +271,7 @@ private:
         box->parts[addend] =
             share(first, 0, volumeOf(first), start, total, takers);
         for (const Part &part : box->parts[addend])
-          loads[{target, part.of}] += endOf(*box, addend, part) - part.begin;
+          loads[{target, part.of}] += part.end - part.begin;
         start += volumeOf(first);
       }
     }
@@ -290,7 +289,7 @@ private:
           Need need = needs[index];
           auto owner = static_cast<int32_t>(part.of);
           need.begin = part.begin;
-          need.end = endOf(box, 0, part);
+          need.end = part.end;
           if (need.receiver != owner) {
             bool copies = tiles.members[need.receiver].toAddend ==
                           tiles.members[owner].toAddend;
@@ -320,7 +319,7 @@ private:
           need.end = std::next(cut) == cuts.end() ? need.end : *std::next(cut);
           for (int64_t addend = 0; addend < tiles.addends; ++addend)
             for (const Part &part : box.parts[addend])
-              if (part.begin <= *cut && *cut < endOf(box, addend, part) &&
+              if (part.begin <= *cut && *cut < part.end &&
                   part.of == tiles.members[need.receiver].toAddend)
                 need.addends.push_back(addend);
           need.kind = need.addends.empty() ? Zero : Take;
@@ -328,14 +327,6 @@ private:
         }
     }
     needs = std::move(chosen);
-  }
-
-  int64_t endOf(const Box &box, int64_t addend, const Part &part) const {
-    const std::vector<Part> &parts = box.parts[addend];
-    for (const Part &other : parts)
-      if (other.begin > part.begin)
-        return other.begin;
-    return volumeOf(needs[box.needs[0]]);
   }
 
   bool sends(const Need &need, int32_t member) const {
@@ -383,7 +374,9 @@ private:
         break;
       if (!parts.empty() && parts.back().begin == low)
         parts.pop_back();
-      parts.push_back({low, takers[way]});
+      if (!parts.empty())
+        parts.back().end = low;
+      parts.push_back({low, end, takers[way]});
     }
     return parts;
   }
@@ -391,7 +384,7 @@ private:
   std::vector<Part> partsOf(const Need &need, size_t addend) const {
     auto [index, start] = need.demand[addend];
     if (start < 0)
-      return {{need.begin, need.receiver}};
+      return {{need.begin, need.end, need.receiver}};
     const Holders &source = holders[index];
     return share(need, need.begin, need.end, start, source.needed,
                  source.members);
@@ -404,7 +397,7 @@ private:
       for (size_t addend = 0; addend < need.demand.size(); ++addend)
         parts.push_back(partsOf(need, addend));
     if (need.kind == Copy)
-      parts.push_back({{need.begin, need.owner}});
+      parts.push_back({{need.begin, need.end, need.owner}});
     std::vector<int64_t> begins = {need.begin};
     for (const std::vector<Part> &of : parts)
       for (const Part &part : of)

@@ -96,6 +96,18 @@ TEST_F(Text, IsCutIntoSequencesAndTheirNextTokens) {
   EXPECT_EQ(row(*data, "labels", Split::validation, 1), (Row{2, 3, 4, 5}));
 }
 
+// A row of labels is filled with a sequence: one label for each sample has no
+// room for it.
+TEST_F(Text, NextTokensNeedALabelForEachToken) {
+  folder.write("x.txt", cycle(40));
+  for (ManifestInput &input : manifest.inputs)
+    if (input.role == "labels")
+      input.shape.pop_back();
+  EXPECT_NE(refusal("x.txt").find(
+                "labels that are the next tokens need one for each token"),
+            std::string::npos);
+}
+
 TEST_F(Text, OtherFormsGiveTheSameSamples) {
   Array tokens = makeArray("i32", {40});
   std::string bin;
