@@ -1,6 +1,7 @@
 // The values of a kernel: loads, elementwise operations, indices.
 
 #include "Emitter.h"
+#include "IntegerDivision.h"
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 
@@ -149,6 +150,8 @@ Value Emitter::createCompute(const Node *node, int copy) {
   for (const Node *operand : node->operands)
     operands.push_back(vectors ? emitLanes(operand, copy)
                                : emit(operand, copy));
+  if (dividesIntegers(node->op))
+    return createDivision(b, node->op, operands[0], operands[1]);
   SmallVector<Type> types;
   for (Type type : node->op->getResultTypes()) {
     Type element = getElementTypeOrSelf(type);

@@ -67,16 +67,19 @@ void asked(Op, Operands in, Results out) {
 int64_t addInt(int64_t a, int64_t b) { return uint64_t(a) + uint64_t(b); }
 int64_t subInt(int64_t a, int64_t b) { return uint64_t(a) - uint64_t(b); }
 int64_t mulInt(int64_t a, int64_t b) { return uint64_t(a) * uint64_t(b); }
-int64_t divInt(int64_t a, int64_t b) { return b ? a / b : 0; }
-int64_t remInt(int64_t a, int64_t b) { return b ? a % b : 0; }
+// x / 0 and its remainder are 0 in kernels, too, and x / -1 wraps.
+int64_t divInt(int64_t a, int64_t b) {
+  return b == -1 ? subInt(0, a) : b ? a / b : 0;
+}
+int64_t remInt(int64_t a, int64_t b) { return b && b != -1 ? a % b : 0; }
 int64_t floorDivInt(int64_t a, int64_t b) {
-  return b ? a / b - (a % b != 0 && (a < 0) != (b < 0)) : 0;
+  return divInt(a, b) - (remInt(a, b) != 0 && (a < 0) != (b < 0));
 }
 int64_t andInt(int64_t a, int64_t b) { return a & b; }
 int64_t orInt(int64_t a, int64_t b) { return a | b; }
 int64_t xorInt(int64_t a, int64_t b) { return a ^ b; }
 int64_t ceilDivInt(int64_t a, int64_t b) {
-  return b ? a / b + (a % b != 0 && (a < 0) == (b < 0)) : 0;
+  return divInt(a, b) + (remInt(a, b) != 0 && (a < 0) == (b < 0));
 }
 // Shifts by the width or more are undefined in MLIR.
 int64_t shlInt(int64_t a, int64_t b) { return b >= 0 && b < 64 ? uint64_t(a) << b : 0; }
