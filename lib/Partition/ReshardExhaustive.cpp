@@ -43,10 +43,8 @@ std::vector<Layout> cleave::partition::layoutsOf(const MeshAxes &mesh, unsigned 
 bool ReshardProblem::allows(const Layout &layout) const {
   if (layout == from || layout == to)
     return true;
-  double count = 1;
-  for (int64_t extent : mesh.tile(layout, shape))
-    count *= extent;
-  return count <= largestTile && (mayReplicate || layout.split());
+  return llvm::product_of(mesh.tile(layout, shape)) <= largestTile &&
+         (mayReplicate || layout.split());
 }
 
 double ReshardProblem::cost(const MoveCost &moved) const {

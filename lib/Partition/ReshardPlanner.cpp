@@ -16,13 +16,6 @@ constexpr size_t kMostRanksTimesLayouts = 6000;
 /// Messages hardly count where they take no more of the time than this.
 constexpr double kHardlyLatency = 0.05;
 
-double elements(ArrayRef<int64_t> tile) {
-  double count = 1;
-  for (int64_t extent : tile)
-    count *= extent;
-  return count;
-}
-
 } // namespace
 
 ReshardPlanner::ReshardPlanner(const MeshAxes &mesh, cost::LinkModel model, ReshardOptions options)
@@ -41,7 +34,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
     return at->second;
   double largest = options.largerTiles
                        ? INFINITY
-                       : std::max(elements(mesh.tile(from, shape)), elements(mesh.tile(to, shape)));
+                       : std::max(llvm::product_of(mesh.tile(from, shape)),
+                                  llvm::product_of(mesh.tile(to, shape)));
   bool mayReplicate = options.largerTiles || !from.split() || !to.split();
   ReshardProblem problem = {mesh, model, shape, elementBytes, from, to, largest, mayReplicate};
   // Where there are few layouts all are tried, and the search need not go far.

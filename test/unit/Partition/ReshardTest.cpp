@@ -10,6 +10,8 @@
 #include "ReshardBounds.h"
 #include "ReshardSimulator.h"
 
+#include "../../../lib/Partition/ReshardExhaustive.h"
+
 #include "gtest/gtest.h"
 
 #include <cmath>
@@ -38,31 +40,6 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
     axes.push_back(MeshAxisAttr::get(
         &context, StringAttr::get(&context, std::string(1, char('a' + index))), size));
   return MeshAxes(FlatSymbolRefAttr::get(&context, "m"), MeshAttr::get(&context, axes));
-}
-
-/// All layouts of a tensor of `rank` dimensions.
-std::vector<Layout> layoutsOf(unsigned axes, unsigned rank) {
-  std::vector<Layout> all;
-  Layout layout(rank);
-  // Axis lists grow at any place, so that every order is made once.
-  auto visit = [&](auto &&self, unsigned axis) -> void {
-    if (axis == axes) {
-      all.push_back(layout);
-      return;
-    }
-    self(self, axis + 1);
-    layout.partial |= AxisSet(1) << axis;
-    self(self, axis + 1);
-    layout.partial &= ~(AxisSet(1) << axis);
-    for (Axes &dim : layout.dims)
-      for (size_t place = 0; place <= dim.size(); ++place) {
-        dim.insert(dim.begin() + place, axis);
-        self(self, axis + 1);
-        dim.erase(dim.begin() + place);
-      }
-  };
-  visit(visit, 0);
-  return all;
 }
 
 /// The pair with its axes (of equal size) and dimensions renamed in the way that
@@ -340,7 +317,7 @@ void allPairs(size_t stride, bool full) {
   for (const std::vector<int64_t> &sizes : kSmallMeshes) {
     MeshAxes mesh = makeMesh(test.context, sizes);
     for (unsigned rank = 1; rank <= 3; ++rank) {
-      std::vector<Layout> layouts = layoutsOf(sizes.size(), rank);
+      std::vector<Layout> layouts = layoutsOf(mesh, rank, SIZE_MAX);
       std::vector<std::pair<size_t, size_t>> pairs;
       std::set<std::string> seen;
       for (size_t i = 0; i < layouts.size(); ++i)
@@ -399,7 +376,7 @@ TEST(Reshard, SampledPairsOnLargerMeshes) {
     for (unsigned rank = 1; rank <= 3; ++rank) {
       std::vector<Layout> layouts;
       if (sizes.size() <= 4)
-        layouts = layoutsOf(sizes.size(), rank);
+        layouts = layoutsOf(mesh, rank, SIZE_MAX);
       for (Sizes kind : kSizes)
         for (int round = 0; round < rounds; ++round) {
           // Keep the tensors of three dimensions small.
@@ -448,7 +425,7 @@ TEST(Reshard, OtherReductions) {
        std::vector<std::vector<int64_t>>{{3}, {2, 2}, {2, 3}, {2, 2, 2}, {4, 2, 3}}) {
     MeshAxes mesh = makeMesh(test.context, sizes);
     for (unsigned rank = 1; rank <= 2; ++rank) {
-      std::vector<Layout> layouts = layoutsOf(sizes.size(), rank);
+      std::vector<Layout> layouts = layoutsOf(mesh, rank, SIZE_MAX);
       SmallVector<int64_t> shape = sizesOf(Sizes::Uneven, mesh.mesh().getNumRanks(), rank, random);
       ReshardPlanner planner(mesh, cost::LinkModel(mesh, LinkClass()));
       for (int k = 0; k < 150; ++k) {
