@@ -8,11 +8,10 @@
 namespace cleave::partition {
 
 /// Elements that an exchange over `axes` moves; of them a rank receives and sends
-/// at most, in all rounds.
+/// at most, in all rounds. What is exact, ExchangeEstimate.cpp says.
 struct ExchangeEstimate {
   double mostReceived = 0, mostSent = 0;
   double received = 0;              // mean over all ranks
-  double mostAssembled = 0;         // by one rank in the first of two rounds
   int64_t peers = 0, copyPeers = 0; // that the busiest receiver has
 };
 ExchangeEstimate estimateExchange(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,

@@ -56,6 +56,43 @@ struct ExchangePiece {
   }
 };
 
+// Cuts `total` positions into equal parts, one for each of `ways`. Those of a
+// box from `begin` to `end` in row-major order are the ones from `start` on.
+// Calls body(low, high, way) for the parts of the box in their order. A cut
+// goes between rows where that unbalances little.
+template <class Sizes, class Body>
+void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
+              int64_t total, int64_t ways, Body body) {
+  // What is over goes to the last ones.
+  int64_t each = total / ways, small = ways - total % ways;
+  auto bound = [&](int64_t way) {
+    return each * way + std::max<int64_t>(0, way - small);
+  };
+  int64_t grain = 1, slab = 1, most = std::max<int64_t>(1, each / 16);
+  for (size_t dim = sizes.size(); dim-- > 0 && slab * sizes[dim] <= most;)
+    grain = slab *= sizes[dim];
+  // The part that holds the first position.
+  int64_t way = start < each * small
+                    ? start / each
+                    : small + (start - each * small) / (each + 1);
+  int64_t at = begin, taker = -1;
+  for (; way < ways; ++way) {
+    int64_t low = bound(way) - start + begin;
+    if (low >= end)
+      break;
+    low = low <= begin ? begin
+                       : std::max(begin, (low + grain / 2) / grain * grain);
+    if (low >= end)
+      break;
+    if (taker >= 0 && at < low)
+      body(at, low, taker);
+    at = low;
+    taker = way;
+  }
+  if (taker >= 0)
+    body(at, end, taker);
+}
+
 class ExchangePlan {
 public:
   explicit ExchangePlan(const ExchangeTiles &tiles) : tiles(tiles) {
@@ -342,42 +379,15 @@ private:
     return volume;
   }
 
-  // `total` positions, of which the need's [begin, end) are those from `start`
-  // on, in equal parts.
   template <class Takers>
   static std::vector<Part> share(const Need &need, int64_t begin, int64_t end,
                                  int64_t start, int64_t total,
                                  const Takers &takers) {
-    int64_t ways = takers.size();
-    // What is over goes to the last ones.
-    auto bound = [&](int64_t way) {
-      return total / ways * way +
-             std::max<int64_t>(0, way + total % ways - ways);
-    };
-    // A cut goes between rows where that unbalances little.
-    int64_t grain = 1;
-    for (size_t dim = 0; dim <= need.sizes.size(); ++dim)
-      if (int64_t slab = volumeOf(need, dim);
-          slab <= std::max<int64_t>(1, total / ways / 16)) {
-        grain = slab;
-        break;
-      }
     std::vector<Part> parts;
-    for (int64_t way = 0; way < ways; ++way) {
-      int64_t low = bound(way) - start + begin;
-      int64_t high = bound(way + 1) - start + begin;
-      if (high <= begin || low >= end || low == high)
-        continue;
-      low = low <= begin ? begin
-                         : std::max(begin, (low + grain / 2) / grain * grain);
-      if (low >= end)
-        break;
-      if (!parts.empty() && parts.back().begin == low)
-        parts.pop_back();
-      if (!parts.empty())
-        parts.back().end = low;
-      parts.push_back({low, end, takers[way]});
-    }
+    shareBox(need.sizes, begin, end, start, total, int64_t(takers.size()),
+             [&](int64_t low, int64_t high, int64_t way) {
+               parts.push_back({low, high, takers[way]});
+             });
     return parts;
   }
 

@@ -1,0 +1,174 @@
+// What the planner reckons of an exchange, against the boxes of the real plan:
+// all pairs of layouts on small meshes, for all moves that the planner makes of
+// them.
+
+#include "Context.h"
+
+#include "../../../lib/Partition/ReshardCost.h"
+#include "../../../lib/Partition/ReshardExhaustive.h"
+
+#include "cleave/Dialect/Dist/IR/Exchange.h"
+
+#include "gtest/gtest.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+namespace {
+
+/// Of the boxes: what a rank sends and receives at most, and of how many.
+struct Counted {
+  int64_t mostReceived = 0, mostSent = 0, received = 0;
+  int64_t peers = 0, copyPeers = 0;
+};
+
+Counted count(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from, const Layout &to,
+              AxisSet axes, int64_t rounds) {
+  AxisListAttr list = mesh.list(axes);
+  program::Exchange exchange = describeExchange(mesh.mesh(), list.getAxes(), mesh.sharding(from),
+                                                mesh.sharding(to), shape, rounds);
+  Counted counted;
+  for (ArrayRef<int64_t> group : allGroups(mesh.mesh(), list.getAxes())) {
+    std::vector<int64_t> sent(group.size()), received(group.size());
+    std::vector<std::set<int32_t>> peers[2] = {std::vector<std::set<int32_t>>(group.size()),
+                                               std::vector<std::set<int32_t>>(group.size())};
+    for (const program::ExchangePiece &piece : planExchange(mesh.mesh(), exchange, group).pieces())
+      for (int32_t sender : piece.senders)
+        if (sender != piece.receiver) {
+          sent[sender] += piece.count();
+          received[piece.receiver] += piece.count();
+          peers[piece.round][piece.receiver].insert(sender);
+        }
+    for (size_t i = 0; i < group.size(); ++i) {
+      counted.mostSent = std::max(counted.mostSent, sent[i]);
+      counted.mostReceived = std::max(counted.mostReceived, received[i]);
+      counted.received += received[i];
+      counted.peers = std::max<int64_t>(counted.peers, peers[0][i].size());
+      counted.copyPeers = std::max<int64_t>(counted.copyPeers, peers[1][i].size());
+    }
+  }
+  return counted;
+}
+
+MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
+  SmallVector<MeshAxisAttr> axes;
+  for (auto [index, size] : llvm::enumerate(sizes))
+    axes.push_back(MeshAxisAttr::get(
+        &context, StringAttr::get(&context, std::string(1, char('a' + index))), size));
+  return MeshAxes(FlatSymbolRefAttr::get(&context, "m"), MeshAttr::get(&context, axes));
+}
+
+/// The exchanges that the planner makes from one layout to another: axes,
+/// rounds.
+std::set<std::pair<AxisSet, int64_t>> exchangesOf(const MeshAxes &mesh, ArrayRef<int64_t> shape,
+                                                  const Layout &from, const Layout &to) {
+  AxisSet axes = mesh.exchangeAxes(shape, from, to), common = from.partial & to.partial;
+  AxisSet unused = mesh.everyAxis() & ~(from.used() | to.used());
+  std::set<std::pair<AxisSet, int64_t>> all = {{axes, 1}, {axes | common, 1}};
+  if (from.partial & ~to.partial)
+    all.insert({{axes, 2}, {axes | unused, 2}});
+  if (common)
+    all.insert({{axes | common, 2}, {axes | common | unused, 2}});
+  all.erase({0, 1});
+  return all;
+}
+
+/// Of exchanges of one kind: how far off estimates were.
+struct Differences {
+  int64_t cases = 0, peers = 0, worstPeers = 0;
+  double worstReceived = 0, worstSent = 0;
+};
+
+TEST(ReshardEstimate, IsWhatThePlanDoes) {
+  TestContext test;
+  const std::vector<std::vector<int64_t>> meshes = {{2},    {3},    {4},    {6},      {2, 2},
+                                                    {2, 3}, {2, 4}, {3, 2}, {2, 2, 2}};
+  // One round, that makes addends, two rounds, the same.
+  Differences kinds[4];
+  for (const std::vector<int64_t> &sizes : meshes) {
+    MeshAxes mesh = makeMesh(test.context, sizes);
+    for (unsigned rank = 1; rank <= (sizes.size() < 3 ? 2 : 1); ++rank)
+      for (SmallVector<int64_t> shape : {SmallVector<int64_t>{24, 8}, {13, 5}, {3, 2}, {96, 5}}) {
+        shape.resize(rank);
+        std::vector<Layout> layouts = layoutsOf(mesh, rank, SIZE_MAX);
+        for (const Layout &from : layouts)
+          for (const Layout &to : layouts)
+            for (auto [axes, rounds] : exchangesOf(mesh, shape, from, to)) {
+              Counted real = count(mesh, shape, from, to, axes, rounds);
+              ExchangeEstimate estimate = estimateExchange(mesh, shape, from, to, axes, rounds);
+              std::string text;
+              llvm::raw_string_ostream out(text);
+              out << mesh.mesh() << " [";
+              llvm::interleaveComma(shape, out);
+              out << "] " << mesh.sharding(from) << " to " << mesh.sharding(to) << " over "
+                  << mesh.list(axes) << ", rounds: " << rounds;
+              bool makes = (to.partial & axes) != 0;
+              EXPECT_NEAR(estimate.received * mesh.mesh().getNumRanks(), real.received, 1e-6)
+                  << text;
+              if (rounds == 1 && !makes) {
+                EXPECT_EQ(estimate.peers, real.peers) << text;
+                EXPECT_EQ(estimate.mostReceived, real.mostReceived) << text;
+                EXPECT_EQ(estimate.mostSent, real.mostSent) << text;
+              }
+              if (rounds == 1) {
+                EXPECT_EQ(estimate.copyPeers, 0);
+                EXPECT_EQ(real.copyPeers, 0);
+              }
+              Differences &kind = kinds[2 * (rounds - 1) + makes];
+              int64_t peers = std::abs(estimate.peers - real.peers) +
+                              std::abs(estimate.copyPeers - real.copyPeers);
+              auto note = [&](double &worst, double a, double b) {
+                worst = std::max(worst, std::abs(a - b));
+              };
+              ++kind.cases;
+              kind.peers += peers != 0;
+              kind.worstPeers = std::max(kind.worstPeers, peers);
+              note(kind.worstReceived, estimate.mostReceived, real.mostReceived);
+              note(kind.worstSent, estimate.mostSent, real.mostSent);
+            }
+      }
+  }
+  for (const Differences &kind : kinds) {
+    std::printf("%ld exchanges, other numbers of senders: %ld, by %ld at most; "
+                "received by %g, sent by %g elements\n",
+                long(kind.cases), long(kind.peers), long(kind.worstPeers), kind.worstReceived,
+                kind.worstSent);
+    // Elements are not divided, and cuts go between rows.
+    EXPECT_LE(kind.worstReceived, 2);
+    EXPECT_LE(kind.worstSent, 3);
+    EXPECT_LE(kind.worstPeers, 3);
+    EXPECT_LE(kind.peers, 0.11 * kind.cases);
+  }
+}
+
+/// Two ranks hold each tile and share what three others need of it: the one in
+/// the middle receives from both, and needs two tiles.
+TEST(ReshardEstimate, SendersThatHoldTheSame) {
+  TestContext test;
+  MeshAxes mesh = makeMesh(test.context, {2, 4});
+  Layout from(1), to(1);
+  from.dims[0] = {1};
+  to.dims[0] = {0};
+  EXPECT_EQ(count(mesh, {24}, from, to, 3, 1).peers, 4);
+  EXPECT_EQ(estimateExchange(mesh, {24}, from, to, 3).peers, 4);
+}
+
+/// Where boxes are not visited one by one the cuts are those of the mean.
+TEST(ReshardEstimate, SendersInLargeGroups) {
+  TestContext test;
+  MeshAxes mesh = makeMesh(test.context, {32, 32});
+  Layout from(2), to(2);
+  from.dims[0] = {0};
+  to.dims[1] = {1};
+  Counted real = count(mesh, {330, 345}, from, to, 3, 1);
+  ExchangeEstimate estimate = estimateExchange(mesh, {330, 345}, from, to, 3);
+  EXPECT_EQ(estimate.mostReceived, real.mostReceived);
+  EXPECT_LE(estimate.peers, 2 * real.peers);
+  EXPECT_GE(2 * estimate.peers, real.peers);
+}
+
+} // namespace
