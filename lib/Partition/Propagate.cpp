@@ -394,6 +394,8 @@ struct DistPropagatePass : cleave::impl::DistPropagatePassBase<DistPropagatePass
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (failed(verifySubAxes(module)))
+      return signalPassFailure();
     FailureOr<MeshAxes> mesh = MeshAxes::of(module);
     if (failed(mesh))
       return signalPassFailure();

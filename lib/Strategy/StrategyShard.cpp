@@ -127,7 +127,27 @@ struct StrategyShardPass
       axes = *here;
       first = &entry;
     }
+    if (axes && failed(verifySubAxes(loc, nameOf(attrs), *first, *axes)))
+      return failure();
     return axes;
+  }
+
+  /// Sub-axes of one axis must be parts of one factorization of it.
+  LogicalResult verifySubAxes(Location loc, StringRef parameter,
+                              const Override &entry, const Axes &axes) {
+    std::string what = ("parameter '" + parameter + "' ([[shard]] match = '" +
+                        entry.match + "')")
+                           .str();
+    for (ArrayRef<dist::AxisRefAttr> dim : axes)
+      for (dist::AxisRefAttr axis : dim) {
+        if (axis.isWhole() || !subAxes.try_emplace(axis, what).second)
+          continue;
+        for (const auto &[other, whatOther] : subAxes)
+          if (dist::crosses(mesh.getMesh(), other, axis))
+            return emitError(loc) << dist::explainCrossing(
+                       mesh.getMesh(), other, whatOther, axis, what);
+      }
+    return success();
   }
 
   /// The axes of the parameter as the program sees it.
@@ -285,6 +305,8 @@ struct StrategyShardPass
   dist::MeshOp mesh;
   SmallVector<Override> overrides;
   llvm::SetVector<StringRef> parameters;
+  /// With the tensor that each was seen at first.
+  llvm::MapVector<dist::AxisRefAttr, std::string> subAxes;
 };
 
 } // namespace

@@ -43,6 +43,10 @@ bool isForPeople(const Port &port);
 /// The function that takes gradients, or null: the one with the update.
 mlir::func::FuncOp updateFunction(mlir::ModuleOp module);
 
+/// Checks that no two sub-axes of one axis cross (dist::crosses), and names the
+/// tensors that they split otherwise.
+mlir::LogicalResult verifySubAxes(mlir::ModuleOp module);
+
 /// Checks that each group has one type and one sharding.
 mlir::LogicalResult verifyBoundary(mlir::ModuleOp module);
 

@@ -27,6 +27,64 @@ bool cleave::dist::overlaps(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
   return a.getPre() < b.getPre() * axisSize(mesh, b) && b.getPre() < a.getPre() * axisSize(mesh, a);
 }
 
+bool cleave::dist::crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
+  if (a.getName() != b.getName())
+    return false;
+  auto divide = [](int64_t x, int64_t y) { return x % y == 0 || y % x == 0; };
+  int64_t endA = a.getPre() * axisSize(mesh, a), endB = b.getPre() * axisSize(mesh, b);
+  return !divide(a.getPre(), b.getPre()) || !divide(a.getPre(), endB) ||
+         !divide(endA, b.getPre()) || !divide(endA, endB);
+}
+
+/// A sub-axis of the size of `b` that does not cross `a`: behind it, before it
+/// or within it; null if the axis has none.
+static AxisRefAttr besideOf(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
+  int64_t whole = mesh.getAxisSize(a.getName()), size = axisSize(mesh, b);
+  int64_t end = a.getPre() * axisSize(mesh, a);
+  auto made = [&](int64_t pre) {
+    return AxisRefAttr::get(a.getContext(), a.getName(), pre, size);
+  };
+  if (whole % (end * size) == 0)
+    return made(end);
+  if (a.getPre() % size == 0)
+    return made(a.getPre() / size);
+  if (axisSize(mesh, a) % size == 0)
+    return made(a.getPre());
+  return {};
+}
+
+std::string cleave::dist::explainCrossing(MeshAttr mesh, AxisRefAttr a, StringRef whatA,
+                                          AxisRefAttr b, StringRef whatB) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  auto print = [&](AxisRefAttr axis) {
+    out << axis.getName() << ":(" << axis.getPre() << ")" << axisSize(mesh, axis);
+  };
+  auto blocks = [&](AxisRefAttr axis) {
+    out << axis.getPre() << " and " << axis.getPre() * axisSize(mesh, axis);
+  };
+  out << whatA << " is split over ";
+  print(a);
+  out << " and " << whatB << " over ";
+  print(b);
+  out << ", sub-axes that cross: the axis " << a.getName() << " of size "
+      << mesh.getAxisSize(a.getName()) << " is cut into ";
+  blocks(a);
+  out << " blocks by the one and ";
+  blocks(b);
+  out << " by the other, and of two such numbers one must divide the other; ";
+  if (AxisRefAttr other = besideOf(mesh, a, b)) {
+    out << "for the latter write ";
+    print(other);
+  } else if (AxisRefAttr other = besideOf(mesh, b, a)) {
+    out << "for the former write ";
+    print(other);
+  } else {
+    out << "choose sizes that do, or leave one of them whole";
+  }
+  return text;
+}
+
 AxisRefAttr cleave::dist::canonicalAxis(MeshAttr mesh, AxisRefAttr axis) {
   if (!axis.isWhole() && axis.getPre() == 1 &&
       axis.getSize() == mesh.getAxisSize(axis.getName()))

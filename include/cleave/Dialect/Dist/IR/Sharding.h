@@ -44,6 +44,15 @@ int64_t axesSize(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes);
 /// True when some rank coordinate belongs to both.
 bool overlaps(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b);
 
+/// True when no factorization of the axis has both as parts, as of 2 x 3 and
+/// 3 x 2.
+bool crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b);
+
+/// For errors: how the tensors `whatA` and `whatB` are split over `a` and `b`,
+/// which cross, and what to write instead.
+std::string explainCrossing(MeshAttr mesh, AxisRefAttr a, llvm::StringRef whatA, AxisRefAttr b,
+                            llvm::StringRef whatB);
+
 /// The axis in its one canonical form: a sub-axis of full size is the whole.
 AxisRefAttr canonicalAxis(MeshAttr mesh, AxisRefAttr axis);
 

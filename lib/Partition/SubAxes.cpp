@@ -1,0 +1,62 @@
+//===- SubAxes.cpp - sub-axes of one axis go together ---------------------===//
+
+#include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "cleave/Partition/Boundary.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::partition;
+
+namespace {
+
+/// A sub-axis and the tensor that it splits.
+struct Use {
+  dist::AxisRefAttr axis;
+  std::string tensor;
+  Location loc;
+};
+
+/// "parameter 'w'", "argument 0 'a'", "result 1 of @f".
+std::string nameOf(const Port &port) {
+  StringRef role = port.role(), name = port.name();
+  if (!name.empty() && !role.empty() && role != "input" && role != "output")
+    return (role + " '" + name + "'").str();
+  std::string kind = port.isResult ? "result" : "argument", index = std::to_string(port.index);
+  if (!name.empty() && name != kind + index)
+    return kind + " " + index + " '" + name.str() + "'";
+  return kind + " " + index;
+}
+
+} // namespace
+
+LogicalResult cleave::partition::verifySubAxes(ModuleOp module) {
+  auto meshes = module.getOps<dist::MeshOp>();
+  if (meshes.empty())
+    return success();
+  dist::MeshAttr mesh = (*meshes.begin()).getMesh();
+  SmallVector<Use> uses;
+  llvm::SetVector<dist::AxisRefAttr> seen;
+  auto add = [&](Attribute attr, Location loc, llvm::function_ref<std::string()> tensor) {
+    if (attr)
+      attr.walk([&](dist::AxisRefAttr axis) {
+        if (!axis.isWhole() && seen.insert(axis))
+          uses.push_back({axis, tensor(), loc});
+      });
+  };
+  for (const Port &port : portsOf(module))
+    add(port.sharding(), port.loc(), [&] { return nameOf(port); });
+  module.walk([&](dist::ConstrainOp op) {
+    add(op.getSharding(), op.getLoc(), [] { return std::string("the value of dist.constrain"); });
+  });
+  for (auto [index, use] : llvm::enumerate(uses))
+    for (const Use &other : ArrayRef<Use>(uses).take_front(index))
+      if (dist::crosses(mesh, other.axis, use.axis)) {
+        InFlightDiagnostic error = emitError(use.loc);
+        error << dist::explainCrossing(mesh, other.axis, other.tensor, use.axis, use.tensor);
+        error.attachNote(other.loc) << other.tensor << " is here";
+        return error;
+      }
+  return success();
+}
