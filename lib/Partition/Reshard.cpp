@@ -30,7 +30,10 @@ Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t
   if (size > have) {
     SmallVector<int64_t> high(zeros);
     high[dim] = size - have;
-    return nn::PadOp::create(builder, loc, type.clone(shape), value, zeros, high, APFloat(0.0));
+    auto pad =
+        nn::PadOp::create(builder, loc, type.clone(shape), value, zeros, high, APFloat(0.0));
+    pad->setAttr(kTilePaddingAttrName, builder.getUnitAttr());
+    return pad;
   }
   SmallVector<int64_t> ones(type.getRank(), 1);
   return nn::SliceOp::create(builder, loc, type.clone(shape), value, zeros, shape, ones);

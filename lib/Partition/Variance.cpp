@@ -24,7 +24,7 @@ using namespace cleave::partition;
 LogicalResult Variance::verify(func::FuncOp func) {
   for (auto [index, argument] : llvm::enumerate(func.getArguments()))
     states[argument] = declared(func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName));
-  if (failed(visitBlock(func.getBody().front())))
+  if (failed(padding.enter(func)) || failed(visitBlock(func.getBody().front())))
     return failure();
   Operation *terminator = func.getBody().front().getTerminator();
   for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
@@ -34,18 +34,10 @@ LogicalResult Variance::verify(func::FuncOp func) {
       return emitError(operand.getLoc())
              << "result " << index << " of @" << func.getName() << " " << wrong;
   }
-  return success();
+  return padding.leave(func);
 }
 
-std::string Variance::name(Axis axis) const {
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  AxisRefAttr ref = mesh.ref(axis);
-  out << ref.getName();
-  if (!ref.isWhole())
-    out << ":(" << ref.getPre() << ")" << ref.getSize();
-  return text;
-}
+std::string Variance::name(Axis axis) const { return axisName(mesh, axis); }
 
 State Variance::declared(ShardingAttr sharding) const {
   State state(mesh.count(), AxisState::of(AxisState::Invariant));
@@ -116,8 +108,11 @@ LogicalResult Variance::visit(Operation *op) {
     return visitRegions(op);
   if (op->getNumRegions() != 0)
     return op->emitOpError("has regions that are not understood");
-  if (auto collective = dyn_cast<CollectiveOpInterface>(op))
-    return visitCollective(op, mesh.decompose(collective.getAxes().getAxes()));
+  if (auto collective = dyn_cast<CollectiveOpInterface>(op)) {
+    Axes axes = mesh.decompose(collective.getAxes().getAxes());
+    return failure(failed(visitCollective(op, axes)) ||
+                   failed(padding.visitCollective(op, axes)));
+  }
   if (isa<dist::SliceOp, KeepFirstOp, AxisIndexOp, TileOffsetOp>(op))
     return visitPlace(op);
   if (op->hasTrait<OpTrait::ConstantLike>()) {
@@ -127,6 +122,7 @@ LogicalResult Variance::visit(Operation *op) {
         state = AxisState::of(AxisState::Zero);
       states[result] = State(mesh.count(), state);
     }
+    padding.visitConstant(op);
     return success();
   }
   ShardingRule rule = ShardingRule::of(op);
@@ -135,7 +131,9 @@ LogicalResult Variance::visit(Operation *op) {
   for (unsigned axis = 0; axis < mesh.count(); ++axis)
     if (failed(transfer(op, rule, axis)))
       return failure();
-  return transferOrder(op, rule);
+  if (failed(transferOrder(op, rule)))
+    return failure();
+  return padding.visit(op, rule);
 }
 
 namespace {

@@ -5,7 +5,8 @@
 // A value has one state for each axis. Arguments are what their shardings say;
 // all else follows from operations: by their rules on local shapes
 // (VarianceRules.cpp), for collectives and operations that ask where a rank is
-// (VarianceCollectives.cpp), for loops and branches (VarianceRegions.cpp).
+// (VarianceCollectives.cpp), for loops and branches (VarianceRegions.cpp). Beside
+// it goes what is known of padding (VariancePadding.h).
 //
 // Where one dimension is split by several axes, their order is part of the
 // state: each split axis knows those that are minor to it. Between axes of
@@ -21,7 +22,7 @@
 #ifndef CLEAVE_LIB_PARTITION_VARIANCE_H
 #define CLEAVE_LIB_PARTITION_VARIANCE_H
 
-#include "AxisState.h"
+#include "VariancePadding.h"
 
 #include "cleave/Partition/FactorGraph.h"
 #include "llvm/ADT/SmallBitVector.h"
@@ -30,7 +31,7 @@ namespace cleave::partition {
 
 class Variance {
 public:
-  explicit Variance(const dist::MeshAxes &mesh) : mesh(mesh) {}
+  explicit Variance(const dist::MeshAxes &mesh) : mesh(mesh), padding(mesh, states) {}
 
   /// Reports the first operation that takes a value for what it is not, or the
   /// first result that is not what its sharding says.
@@ -84,6 +85,7 @@ private:
 
   const dist::MeshAxes &mesh;
   llvm::DenseMap<mlir::Value, State> states;
+  Padding padding;
 };
 
 } // namespace cleave::partition

@@ -195,5 +195,6 @@ LogicalResult Variance::visitPlace(Operation *op) {
   if (auto slice = dyn_cast<dist::SliceOp>(op))
     splitFurther(state, axes, slice.getDim());
   states[result] = std::move(state);
+  padding.visitPlace(op, axes);
   return success();
 }

@@ -43,8 +43,10 @@ LogicalResult Variance::visitRegions(Operation *op) {
                << " as its sharding says, but the condition differs over it";
     if (value.init && failed(check(op, value.init, want, index, "where it begins")))
       return failure();
-    if (value.argument)
+    if (value.argument) {
       states[value.argument] = want;
+      padding.carry(value.init, value.argument);
+    }
     states[value.result] = want;
   }
   if (auto loop = dyn_cast<scf::ForOp>(op))
@@ -56,6 +58,13 @@ LogicalResult Variance::visitRegions(Operation *op) {
     for (Value yielded : value.yielded)
       if (failed(check(op, yielded, states[value.result], index, "where it is yielded")))
         return failure();
+  for (const Carried &value : carried) {
+    // A branch gives what its first region does, or its second.
+    padding.carry(value.init ? value.init : value.yielded.front(), value.result);
+    for (Value yielded : value.yielded)
+      if (failed(padding.merge(op, value.result, yielded)))
+        return failure();
+  }
   return success();
 }
 

@@ -369,6 +369,7 @@ ShardingRule topK(nn::TopKOp op) {
   rule.operands = {input};
   if (op->hasAttr(kCandidatesAttrName)) {
     rule.factors.back().kind = FactorKind::Permutation;
+    rule.factors.back().combiner = FactorCombiner::Max; // The least is never chosen.
     rule.results = {input, input};
     return rule;
   }

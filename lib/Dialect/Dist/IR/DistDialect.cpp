@@ -62,10 +62,11 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     return isa<DictionaryAttr>(attr.getValue())
                ? success()
                : op->emitError("dist.plan: expected a dictionary, found ") << attr.getValue();
-  if (attr.getName() == kPadMaskAttrName)
+  if (attr.getName() == kPadMaskAttrName || attr.getName() == kTilePaddingAttrName)
     return isa<UnitAttr>(attr.getValue())
                ? success()
-               : op->emitError("dist.pad_mask: expected a unit, found ") << attr.getValue();
+               : op->emitError() << attr.getName() << ": expected a unit, found "
+                                 << attr.getValue();
   if (attr.getName() != kShardingAttrName)
     return op->emitError("unknown attribute ") << attr.getName();
   auto list = dyn_cast<ArrayAttr>(attr.getValue());

@@ -256,6 +256,49 @@ bool wrongIdentity(ModuleOp module) {
   });
 }
 
+/// The last element goes with the padding.
+bool maskByOne(ModuleOp module) {
+  return forEachMask(module, [](arith::SelectOp op) {
+    auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
+    Value bound = compare.getRhs();
+    if (auto broadcast = bound.getDefiningOp<nn::BroadcastOp>())
+      bound = broadcast.getInput();
+    auto count = bound.getDefiningOp<arith::SubIOp>();
+    DenseIntElementsAttr size;
+    if (!count || !matchPattern(count.getLhs(), m_Constant(&size)))
+      return false;
+    OpBuilder builder(count);
+    count.getLhsMutable().assign(nn::createSplat(
+        builder, op.getLoc(), cast<RankedTensorType>(count.getType()),
+        size.getSplatValue<APInt>().getSExtValue() - 1));
+    return true;
+  });
+}
+
+/// Padding is looked for along the next dimension.
+bool maskDimension(ModuleOp module) {
+  return forEachMask(module, [](arith::SelectOp op) {
+    auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
+    auto index = compare.getLhs().getDefiningOp<nn::IotaOp>();
+    int64_t rank = cast<RankedTensorType>(op.getType()).getRank();
+    if (!index || rank < 2)
+      return false;
+    index.setDim((index.getDim() + 1) % rank);
+    return true;
+  });
+}
+
+/// Indices beyond a table read the padding of its last tile.
+bool indicesUnguarded(ModuleOp module) {
+  return forEach<nn::GatherOp>(module, [](nn::GatherOp op) {
+    auto guard = op.getIndices().getDefiningOp<arith::SelectOp>();
+    if (!guard || !guard.getTrueValue().getDefiningOp<arith::SubIOp>())
+      return false;
+    op.getIndicesMutable().assign(guard.getTrueValue());
+    return true;
+  });
+}
+
 /// A dimension that an operation needs whole is left split.
 bool neededWhole(ModuleOp module) {
   FailureOr<MeshAxes> mesh = MeshAxes::of(module);
@@ -337,6 +380,12 @@ ArrayRef<Bug> cleave::random::plantedBugs() {
        padUnmasked},
       {"wrong-identity", "padding is replaced by another operation's identity",
        "dist-partition", wrongIdentity},
+      {"mask-by-one", "the last element is masked as if it were padding",
+       "dist-partition", maskByOne},
+      {"mask-dimension", "padding is masked along another dimension",
+       "dist-partition", maskDimension},
+      {"indices-unguarded", "indices beyond a table read its padding",
+       "dist-partition", indicesUnguarded},
       {"needed-whole",
        "a dimension that an operation needs whole is left split",
        "dist-plan-ops", neededWhole},

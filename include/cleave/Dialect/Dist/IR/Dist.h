@@ -43,6 +43,9 @@ inline constexpr llvm::StringLiteral kPlanAttrName = "dist.plan";
 /// On the `arith.select` that replaces padding by the identity of a reduction:
 /// unit.
 inline constexpr llvm::StringLiteral kPadMaskAttrName = "dist.pad_mask";
+/// On the `nn.pad` that makes a dimension as long as its tiles: unit. What it
+/// adds is padding; what other pads add are elements.
+inline constexpr llvm::StringLiteral kTilePaddingAttrName = "dist.tile_padding";
 
 /// Reports through `emitError` when the sharding does not fit the type or the
 /// mesh (constraints S2 to S4). `type` may be null.
