@@ -40,6 +40,13 @@ std::string cleave::partition::axisName(const MeshAxes &mesh, Axis axis) {
   return text;
 }
 
+bool cleave::partition::isZero(Attribute filler) {
+  if (auto number = dyn_cast_or_null<FloatAttr>(filler))
+    return number.getValue().isZero();
+  auto integer = dyn_cast_or_null<IntegerAttr>(filler);
+  return integer && integer.getValue().isZero();
+}
+
 const Extent &Padding::at(Value value, int64_t dim) const {
   static const Extent real;
   auto it = extents.find(value);
@@ -219,13 +226,6 @@ static Attribute fillerOf(Value value) {
   if (!matchPattern(value, m_Constant(&dense)) || !dense.isSplat())
     return {};
   return dense.getSplatValue<Attribute>();
-}
-
-static bool isZero(Attribute filler) {
-  if (auto number = dyn_cast_or_null<FloatAttr>(filler))
-    return number.getValue().isZero();
-  auto integer = dyn_cast_or_null<IntegerAttr>(filler);
-  return integer && integer.getValue().isZero();
 }
 
 std::optional<Padding::Mask> Padding::maskOf(arith::SelectOp op) const {

@@ -63,6 +63,9 @@ using Extents = llvm::SmallVector<Extent, 4>;
 /// The axis as it is written: "x" or "x":(1)2.
 std::string axisName(const dist::MeshAxes &mesh, dist::Axis axis);
 
+/// Whether what padding holds is known to be 0.
+bool isZero(mlir::Attribute filler);
+
 class Padding {
 public:
   Padding(const dist::MeshAxes &mesh, const llvm::DenseMap<mlir::Value, State> &states)

@@ -19,13 +19,6 @@ static int64_t extentOf(Value value, int64_t dim) {
   return cast<RankedTensorType>(value.getType()).getDimSize(dim);
 }
 
-static bool isZero(Attribute filler) {
-  if (auto number = dyn_cast_or_null<FloatAttr>(filler))
-    return number.getValue().isZero();
-  auto integer = dyn_cast_or_null<IntegerAttr>(filler);
-  return integer && integer.getValue().isZero();
-}
-
 /// The dimension, of which a rank has `from` elements, is split further into
 /// tiles of `to`.
 Extent Padding::splitBy(Extent extent, int64_t from, int64_t to, ArrayRef<Axis> axes,

@@ -139,9 +139,20 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     gathered in another order than they were cut; a result that is not as its
     `dist.sharding` says.
 
-    Not proved, but found by execution (`cleave check`): that padding is masked with
-    the right value, that a tile computed from the rank's offset is the right one,
-    and whether a constant is a tile or the whole.
+    Of each dimension whose tiles do not cut it evenly it knows how many elements
+    the whole has, and what the padding of the last tiles holds. Errors: padding
+    that is combined (summed, searched for a maximum, read by index, read as part of
+    a row) and does not hold the identity of that combination; a mask of another
+    size, tile, dimension or order of axes than the tensor has; a mask where there
+    is no padding; a tile that is not of the `dist.global_type`.
+
+    Not proved, but found by execution (`cleave check`): that a tile computed from
+    the rank's offset is the right one, and whether a constant is a tile or the
+    whole. Nothing is claimed of padding where the program does not tell the size:
+    what comes of windows with a step, of scatters into a table, of reshapes of
+    tiles of one element, of arguments without `dist.global_type`. Of a product
+    with a masked operand the other one must be masked as well if it is padded
+    there; where it is not known to be, its elements are taken to be finite.
 
     Before and After are the same. With the first dimension of %x split:
     ```mlir
