@@ -64,12 +64,11 @@ cleave::exchangeTraffic(const program::Program &program,
             width * std::max(part.count, part.dstOuter * part.dstInner);
       program::ExchangePlan plan(
           program::exchangeTiles(program.mesh, exchange, coordinates));
-      for (const program::ExchangePiece &piece : plan.pieces())
-        for (int32_t sender : piece.senders)
-          if (sender != piece.receiver) {
-            traffic[members[sender]].sent += width * piece.count();
-            traffic[members[piece.receiver]].received += width * piece.count();
-          }
+      plan.forTransfers(
+          [&](int32_t sender, int32_t receiver, int, int64_t elements) {
+            traffic[members[sender]].sent += width * elements;
+            traffic[members[receiver]].received += width * elements;
+          });
     }
   }
   return traffic;

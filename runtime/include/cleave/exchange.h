@@ -9,10 +9,11 @@
 //
 // Where the target has addends itself, every element of each addend of the
 // source is given to one of them, the same on all members, and is zero in the
-// others: to the one of which most members hold it already. In two rounds every
-// element is first assembled by one of the members that are to have it, one
-// that holds it (or an addend of it) if it can be, and goes from there to the
-// others. What several members (or addends) can take they take in equal parts.
+// others: to one of which members hold it already, if there is one. In two
+// rounds every element is first assembled by one of the members that are to
+// have it, one that holds it (or an addend of it) if it can be, and goes from
+// there to the others. What several members (or addends) can take they take in
+// equal parts.
 #ifndef CLEAVE_EXCHANGE_H
 #define CLEAVE_EXCHANGE_H
 
@@ -97,14 +98,15 @@ class ExchangePlan {
 public:
   explicit ExchangePlan(const ExchangeTiles &tiles) : tiles(tiles) {
     indexHolders();
-    for (size_t member = 0; member < tiles.members.size(); ++member)
-      collect(static_cast<int32_t>(member));
+    indexTargets();
     if (!isComplete)
       return;
     if (tiles.rounds > 1)
       chooseMembers();
     else if (tiles.toAddends > 1)
       chooseAddends();
+    else
+      takeAll();
     for (Need &need : needs)
       demand(need);
   }
@@ -116,36 +118,57 @@ public:
   // common pieces in the same order.
   std::vector<ExchangePiece> pieces(int32_t self = -1) const {
     std::vector<ExchangePiece> all;
-    if (!isComplete)
-      return all;
     for (const Need &need : needs)
       if (self < 0 || need.receiver == self || sends(need, self))
         cut(need, self, all);
     return all;
   }
 
+  // Calls body(sender, receiver, round, elements) for all that is sent, without
+  // the boxes: once or more for each pair of members.
+  template <class Body> void forTransfers(Body body) const {
+    for (const Need &need : needs) {
+      if (need.kind == Copy)
+        body(need.owner, need.receiver, 1, need.end - need.begin);
+      for (int32_t i = 0; i < need.count; ++i)
+        if (starts[need.first + i] >= 0)
+          forParts(need, i, [&](int64_t low, int64_t high, int32_t sender) {
+            body(sender, need.receiver, 0, high - low);
+          });
+    }
+  }
+
 private:
   using Index = std::vector<int64_t>;
   enum Kind { Take, Zero, Copy };
-  // What a receiver takes of one source tile: the positions [begin, end) of a
-  // box, in row-major order.
-  struct Need {
-    int32_t receiver = 0;
-    Index tile, low, sizes; // `low` in the whole tensor
-    int64_t begin = 0, end = 0;
-    Kind kind = Take;
-    int32_t owner = -1; // Copy: who has it after the first round
-    // Take: addends of the source; all of them where none is named.
-    std::vector<int64_t> addends;
-    // For each of these: its class of holders, and where the need begins among
-    // all that is needed of it; -1: the receiver holds it.
-    std::vector<std::pair<size_t, int64_t>> demand;
-  };
-  // Members that hold the same tile of the same addend.
+  // Members that hold the same tile of the same addend. Those of all addends of
+  // a tile are neighbours.
   struct Holders {
     Index key;
     std::vector<int32_t> members;
     int64_t needed = 0;
+  };
+  // Where a target and a source tile meet.
+  struct Box {
+    Index source, low, sizes; // `low` in the whole tensor
+    int64_t volume = 1;
+    size_t holders = 0; // those of the first addend
+  };
+  // A target tile, the members that are to have it, and its boxes, one for each
+  // of the source tiles from `first` to `last`, the last dimension fastest.
+  struct Target {
+    std::vector<int32_t> members;
+    Index first, last;
+    size_t box = 0, boxes = 0;
+  };
+  // What a receiver takes of one box: the positions [begin, end), in row-major
+  // order. There may be as many as pairs of members.
+  struct Need {
+    int32_t receiver = 0, owner = -1; // Copy: who has it after the first round
+    int32_t box = 0, count = 0;       // Take: so many addends of the source,
+    size_t first = 0;                 // in `addends` from here on
+    int64_t begin = 0, end = 0;
+    Kind kind = Take;
   };
 
   void indexHolders() {
@@ -156,256 +179,289 @@ private:
       all.emplace_back(std::move(key), static_cast<int32_t>(i));
     }
     std::sort(all.begin(), all.end());
+    holding.resize(all.size());
     for (auto &[key, member] : all) {
       if (holders.empty() || holders.back().key != key)
         holders.push_back({key, {}, 0});
       holders.back().members.push_back(member);
+      holding[member] = holders.size() - 1;
     }
   }
 
-  Holders *find(const Index &key) {
-    auto it = std::lower_bound(
-        holders.begin(), holders.end(), key,
-        [](const Holders &x, const Index &k) { return x.key < k; });
-    return it != holders.end() && it->key == key ? &*it : nullptr;
+  void indexTargets() {
+    for (size_t member = 0; member < tiles.members.size(); ++member)
+      targets[tiles.members[member].to].members.push_back(
+          static_cast<int32_t>(member));
+    for (auto &[tile, target] : targets)
+      collect(tile, target);
   }
 
-  // Visits the source tiles that the member's target tile overlaps.
-  void collect(int32_t member) {
+  // Visits the source tiles that the target tile overlaps.
+  void collect(const Index &tile, Target &target) {
     size_t rank = tiles.shape.size();
-    const ExchangeTiles::Member &self = tiles.members[member];
-    Index low(rank), high(rank), first(rank), last(rank);
+    Index low(rank), high(rank);
+    target.first = target.last = low;
+    target.box = boxes.size();
     for (size_t dim = 0; dim < rank; ++dim) {
-      low[dim] = self.to[dim] * tiles.toTile[dim];
+      low[dim] = tile[dim] * tiles.toTile[dim];
       high[dim] = std::min(low[dim] + tiles.toTile[dim], tiles.shape[dim]);
       if (low[dim] >= high[dim])
         return; // nothing but padding
-      first[dim] = low[dim] / tiles.fromTile[dim];
-      last[dim] = (high[dim] - 1) / tiles.fromTile[dim];
+      target.first[dim] = low[dim] / tiles.fromTile[dim];
+      target.last[dim] = (high[dim] - 1) / tiles.fromTile[dim];
     }
-    Index at = first;
+    Index at = target.first;
     while (isComplete) {
-      Need need;
-      need.receiver = member;
-      need.tile = at;
+      Box box;
+      box.source = at;
       for (size_t dim = 0; dim < rank; ++dim) {
         int64_t begin = std::max(low[dim], at[dim] * tiles.fromTile[dim]);
         int64_t end = std::min(high[dim], (at[dim] + 1) * tiles.fromTile[dim]);
-        need.low.push_back(begin);
-        need.sizes.push_back(end - begin);
+        box.low.push_back(begin);
+        box.sizes.push_back(end - begin);
+        box.volume *= end - begin;
       }
-      need.end = volumeOf(need);
       Index key = at;
       key.push_back(0);
-      for (; key.back() < tiles.addends; ++key.back())
-        isComplete &= find(key) != nullptr;
-      needs.push_back(std::move(need));
+      box.holders = std::lower_bound(holders.begin(), holders.end(), key,
+                                     [](const Holders &x, const Index &k) {
+                                       return x.key < k;
+                                     }) -
+                    holders.begin();
+      for (int64_t &addend = key.back(); addend < tiles.addends; ++addend)
+        isComplete &= box.holders + addend < holders.size() &&
+                      holders[box.holders + addend].key == key;
+      boxes.push_back(std::move(box));
+      ++target.boxes;
       size_t dim = rank;
-      while (dim > 0 && at[dim - 1] == last[dim - 1])
+      while (dim > 0 && at[dim - 1] == target.last[dim - 1])
         --dim;
       if (dim == 0)
         return;
       ++at[dim - 1];
       for (; dim < rank; ++dim)
-        at[dim] = first[dim];
+        at[dim] = target.first[dim];
     }
   }
 
-  // Enters what the need takes of each addend.
-  void demand(Need &need) {
-    if (need.kind != Take)
-      return;
-    const ExchangeTiles::Member &self = tiles.members[need.receiver];
-    Index key = need.tile;
-    key.push_back(0);
-    for (int64_t &addend = key.back(); addend < tiles.addends; ++addend) {
-      if (!need.addends.empty() &&
-          !std::binary_search(need.addends.begin(), need.addends.end(), addend))
+  // Everyone takes all addends of its tile.
+  void takeAll() {
+    for (size_t member = 0; member < tiles.members.size(); ++member) {
+      const Target &target = targets.at(tiles.members[member].to);
+      for (size_t i = 0; i < target.boxes; ++i) {
+        Need need;
+        need.receiver = static_cast<int32_t>(member);
+        need.box = static_cast<int32_t>(target.box + i);
+        need.end = boxes[need.box].volume;
+        add(need, {});
+      }
+    }
+  }
+
+  // Enters a need, of these addends; of all for none.
+  void add(Need need, const std::vector<int64_t> &taken) {
+    if (need.kind == Take) {
+      need.first = addends.size();
+      need.count =
+          static_cast<int32_t>(taken.empty() ? tiles.addends : taken.size());
+      for (int64_t addend = 0; taken.empty() && addend < tiles.addends;
+           ++addend)
+        addends.push_back(static_cast<int32_t>(addend));
+      addends.insert(addends.end(), taken.begin(), taken.end());
+    }
+    needs.push_back(need);
+  }
+
+  // Enters where the need begins among all that is needed of each addend.
+  void demand(const Need &need) {
+    for (int32_t i = 0; i < need.count; ++i) {
+      Holders &source = holders[holdersOf(need, i)];
+      if (holding[need.receiver] == holdersOf(need, i)) {
+        starts.push_back(-1);
         continue;
-      Holders *source = find(key);
-      bool own = self.addend == addend && self.from == need.tile;
-      need.demand.emplace_back(source - holders.data(),
-                               own ? -1 : source->needed);
-      if (!own)
-        source->needed += need.end - need.begin;
+      }
+      starts.push_back(source.needed);
+      source.needed += need.end - need.begin;
     }
   }
 
-  // Parts of a need, by position in row-major order, and whose each is.
+  size_t holdersOf(const Need &need, int32_t i) const {
+    return boxes[need.box].holders + addends[need.first + i];
+  }
+
+  // Parts of a box, by position in row-major order, and whose each is.
   struct Part {
     int64_t begin, end, of;
   };
-  // Where a target and a source tile meet: who needs the box, who can take it
-  // (members in two rounds, addends of the target else), and how many of those
-  // hold it.
-  struct Box {
-    std::vector<size_t> needs;
-    std::set<int64_t> takers;
-    std::map<int64_t, std::map<int64_t, int64_t>>
-        holding;                          // by addend, by taker
-    std::vector<std::vector<Part>> parts; // that are taken, by addend
-  };
-  using Boxes =
-      std::map<std::pair<Index, Index>, Box>; // target tile, source tile
 
-  template <class Taker> Boxes meet(Taker takerOf) const {
-    Boxes boxes;
-    for (size_t i = 0; i < needs.size(); ++i) {
-      const ExchangeTiles::Member &self = tiles.members[needs[i].receiver];
-      Box &box = boxes[{self.to, needs[i].tile}];
-      int64_t taker = takerOf(needs[i].receiver);
-      box.needs.push_back(i);
-      box.takers.insert(taker);
-      if (self.from == needs[i].tile)
-        ++box.holding[tiles.rounds > 1 ? 0 : self.addend][taker];
-    }
-    return boxes;
-  }
-
-  // Shares boxes among their takers, each addend by itself: those who hold
-  // most.
-  void shareOut(Boxes &boxes, int64_t addends) const {
-    // Boxes that no taker holds are laid end to end. Others are cut each by
-    // itself: of members with one addend each holds another box.
-    std::map<std::pair<Index, std::vector<int64_t>>,
-             std::vector<std::pair<Box *, int64_t>>>
-        shared;
-    for (auto &[key, box] : boxes) {
-      box.parts.resize(addends);
-      for (int64_t addend = 0; addend < addends; ++addend) {
-        std::vector<int64_t> takers;
-        Index target = key.first;
-        int64_t most = 0;
-        for (auto [taker, count] : box.holding[addend]) {
-          if (count > most)
-            takers.clear();
-          most = std::max(most, count);
-          if (count == most)
-            takers.push_back(taker);
-        }
-        if (takers.empty()) {
-          takers.assign(box.takers.begin(), box.takers.end());
-        } else {
-          target.insert(target.end(), key.second.begin(), key.second.end());
-          target.push_back(addend);
-        }
-        shared[{target, takers}].emplace_back(&box, addend);
+  // Shares the boxes of a target tile among those that can take them (members
+  // in two rounds, addends of the target else), each of `ways` addends by
+  // itself: among those who hold it. The parts are by box, then addend.
+  template <class Taker>
+  std::vector<std::vector<Part>> shareOut(const Target &target, int64_t ways,
+                                          Taker takerOf) const {
+    std::set<int64_t> all;
+    std::vector<std::set<int64_t>> held(target.boxes * ways);
+    for (int32_t member : target.members) {
+      const ExchangeTiles::Member &self = tiles.members[member];
+      all.insert(takerOf(member));
+      size_t at = 0;
+      bool meets = target.boxes > 0;
+      for (size_t dim = 0; dim < self.from.size(); ++dim) {
+        int64_t first = target.first[dim], last = target.last[dim];
+        meets &= first <= self.from[dim] && self.from[dim] <= last;
+        at = at * (last - first + 1) + (self.from[dim] - first);
       }
+      if (meets)
+        held[at * ways + (ways > 1 ? self.addend : 0)].insert(takerOf(member));
     }
-    std::map<std::pair<Index, int64_t>, int64_t> loads; // by target tile, taker
-    for (auto &[key, list] : shared) {
-      int64_t total = 0, start = 0;
-      for (auto [box, addend] : list)
-        total += volumeOf(needs[box->needs[0]]);
-      // What is over goes to the last: those who have taken least so far.
-      Index target(key.first.begin(), key.first.begin() + tiles.shape.size());
-      std::vector<int64_t> takers = key.second;
+    std::vector<std::vector<Part>> parts(held.size());
+    // Boxes that no taker holds are laid end to end.
+    std::vector<int64_t> everyone(all.begin(), all.end());
+    std::map<int64_t, int64_t> loads;
+    int64_t total = 0, start = 0;
+    for (size_t i = 0; i < held.size(); ++i)
+      total += held[i].empty() ? boxes[target.box + i / ways].volume : 0;
+    auto shareOne = [&](size_t i, const std::vector<int64_t> &takers,
+                        int64_t start, int64_t total) {
+      const Box &box = boxes[target.box + i / ways];
+      parts[i] = share(box, 0, box.volume, start, total, takers);
+      for (const Part &part : parts[i])
+        loads[part.of] += part.end - part.begin;
+    };
+    for (size_t i = 0; i < held.size(); ++i)
+      if (held[i].empty()) {
+        shareOne(i, everyone, start, total);
+        start += boxes[target.box + i / ways].volume;
+      }
+    // Others are cut each by itself: of members with one addend each holds
+    // another box. What is over goes to the last: those who have taken least so
+    // far.
+    for (size_t i = 0; i < held.size(); ++i) {
+      std::vector<int64_t> takers(held[i].begin(), held[i].end());
       std::stable_sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
-        return loads[{target, a}] > loads[{target, b}];
+        return loads[a] > loads[b];
       });
-      for (auto [box, addend] : list) {
-        const Need &first = needs[box->needs[0]];
-        box->parts[addend] =
-            share(first, 0, volumeOf(first), start, total, takers);
-        for (const Part &part : box->parts[addend])
-          loads[{target, part.of}] += part.end - part.begin;
-        start += volumeOf(first);
+      if (!takers.empty())
+        shareOne(i, takers, 0, boxes[target.box + i / ways].volume);
+    }
+    return parts;
+  }
+
+  // Cuts boxes into what a member assembles in the first round, what it copies
+  // in the second, and zeros.
+  void chooseMembers() {
+    for (auto &[tile, target] : targets) {
+      std::vector<std::vector<Part>> parts =
+          shareOut(target, 1, [](int32_t member) { return int64_t(member); });
+      for (size_t i = 0; i < target.boxes; ++i)
+        for (const Part &part : parts[i])
+          for (int32_t member : target.members) {
+            auto owner = static_cast<int32_t>(part.of);
+            Need need;
+            need.receiver = member;
+            need.box = static_cast<int32_t>(target.box + i);
+            need.begin = part.begin;
+            need.end = part.end;
+            if (member != owner) {
+              bool copies = tiles.members[member].toAddend ==
+                            tiles.members[owner].toAddend;
+              need.kind = copies ? Copy : Zero;
+              need.owner = owner;
+            }
+            add(need, {});
+          }
+    }
+  }
+
+  // Cuts boxes by the addends of the source that a member's one takes.
+  void chooseAddends() {
+    for (auto &[tile, target] : targets) {
+      std::vector<std::vector<Part>> all =
+          shareOut(target, tiles.addends, [&](int32_t member) {
+            return tiles.members[member].toAddend;
+          });
+      for (size_t i = 0; i < target.boxes; ++i) {
+        const std::vector<Part> *parts = &all[i * tiles.addends];
+        std::vector<int64_t> cuts;
+        for (int64_t addend = 0; addend < tiles.addends; ++addend)
+          for (const Part &part : parts[addend])
+            cuts.push_back(part.begin);
+        std::sort(cuts.begin(), cuts.end());
+        cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+        cuts.push_back(boxes[target.box + i].volume);
+        std::vector<size_t> at(tiles.addends, 0);
+        for (size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
+          std::map<int64_t, std::vector<int64_t>> taken; // by who takes them
+          for (int64_t addend = 0; addend < tiles.addends; ++addend) {
+            while (parts[addend][at[addend]].end <= cuts[cut])
+              ++at[addend];
+            taken[parts[addend][at[addend]].of].push_back(addend);
+          }
+          for (int32_t member : target.members) {
+            auto mine = taken.find(tiles.members[member].toAddend);
+            Need need;
+            need.receiver = member;
+            need.box = static_cast<int32_t>(target.box + i);
+            need.begin = cuts[cut];
+            need.end = cuts[cut + 1];
+            need.kind = mine == taken.end() ? Zero : Take;
+            add(need,
+                mine == taken.end() ? std::vector<int64_t>() : mine->second);
+          }
+        }
       }
     }
-  }
-
-  // Cuts needs into what the receiver assembles in the first round, what it
-  // copies in the second, and zeros.
-  void chooseMembers() {
-    Boxes boxes = meet([](int32_t member) { return int64_t(member); });
-    shareOut(boxes, 1);
-    std::vector<Need> chosen;
-    for (auto &[key, box] : boxes)
-      for (const Part &part : box.parts[0])
-        for (size_t index : box.needs) {
-          Need need = needs[index];
-          auto owner = static_cast<int32_t>(part.of);
-          need.begin = part.begin;
-          need.end = part.end;
-          if (need.receiver != owner) {
-            bool copies = tiles.members[need.receiver].toAddend ==
-                          tiles.members[owner].toAddend;
-            need.kind = copies ? Copy : Zero;
-            need.owner = owner;
-          }
-          chosen.push_back(std::move(need));
-        }
-    needs = std::move(chosen);
-  }
-
-  // Cuts needs by the addends of the source that the receiver's one takes.
-  void chooseAddends() {
-    Boxes boxes =
-        meet([&](int32_t member) { return tiles.members[member].toAddend; });
-    shareOut(boxes, tiles.addends);
-    std::vector<Need> chosen;
-    for (auto &[key, box] : boxes) {
-      std::set<int64_t> cuts;
-      for (const std::vector<Part> &parts : box.parts)
-        for (const Part &part : parts)
-          cuts.insert(part.begin);
-      for (auto cut = cuts.begin(); cut != cuts.end(); ++cut)
-        for (size_t index : box.needs) {
-          Need need = needs[index];
-          need.begin = *cut;
-          need.end = std::next(cut) == cuts.end() ? need.end : *std::next(cut);
-          for (int64_t addend = 0; addend < tiles.addends; ++addend)
-            for (const Part &part : box.parts[addend])
-              if (part.begin <= *cut && *cut < part.end &&
-                  part.of == tiles.members[need.receiver].toAddend)
-                need.addends.push_back(addend);
-          need.kind = need.addends.empty() ? Zero : Take;
-          chosen.push_back(std::move(need));
-        }
-    }
-    needs = std::move(chosen);
   }
 
   bool sends(const Need &need, int32_t member) const {
-    return need.kind == Take   ? tiles.members[member].from == need.tile
+    size_t first = boxes[need.box].holders;
+    return need.kind == Take   ? holding[member] >= first &&
+                                     holding[member] < first + tiles.addends
            : need.kind == Copy ? need.owner == member
                                : false;
   }
 
-  static int64_t volumeOf(const Need &need, size_t from = 0) {
-    int64_t volume = 1;
-    for (size_t dim = from; dim < need.sizes.size(); ++dim)
-      volume *= need.sizes[dim];
-    return volume;
-  }
-
   template <class Takers>
-  static std::vector<Part> share(const Need &need, int64_t begin, int64_t end,
+  static std::vector<Part> share(const Box &box, int64_t begin, int64_t end,
                                  int64_t start, int64_t total,
                                  const Takers &takers) {
     std::vector<Part> parts;
-    shareBox(need.sizes, begin, end, start, total, int64_t(takers.size()),
+    shareBox(box.sizes, begin, end, start, total, int64_t(takers.size()),
              [&](int64_t low, int64_t high, int64_t way) {
                parts.push_back({low, high, takers[way]});
              });
     return parts;
   }
 
-  std::vector<Part> partsOf(const Need &need, size_t addend) const {
-    auto [index, start] = need.demand[addend];
-    if (start < 0)
+  // Calls body(low, high, sender) for the parts of the need's i-th addend,
+  // which the receiver does not hold.
+  template <class Body>
+  void forParts(const Need &need, int32_t i, Body body) const {
+    const Holders &source = holders[holdersOf(need, i)];
+    shareBox(boxes[need.box].sizes, need.begin, need.end,
+             starts[need.first + i], source.needed,
+             int64_t(source.members.size()),
+             [&](int64_t low, int64_t high, int64_t way) {
+               body(low, high, source.members[way]);
+             });
+  }
+
+  std::vector<Part> partsOf(const Need &need, int32_t i) const {
+    if (starts[need.first + i] < 0)
       return {{need.begin, need.end, need.receiver}};
-    const Holders &source = holders[index];
-    return share(need, need.begin, need.end, start, source.needed,
-                 source.members);
+    std::vector<Part> parts;
+    forParts(need, i, [&](int64_t low, int64_t high, int32_t sender) {
+      parts.push_back({low, high, sender});
+    });
+    return parts;
   }
 
   void cut(const Need &need, int32_t self,
            std::vector<ExchangePiece> &all) const {
     std::vector<std::vector<Part>> parts;
-    if (need.kind == Take)
-      for (size_t addend = 0; addend < need.demand.size(); ++addend)
-        parts.push_back(partsOf(need, addend));
+    for (int32_t i = 0; i < need.count; ++i)
+      parts.push_back(partsOf(need, i));
     if (need.kind == Copy)
       parts.push_back({{need.begin, need.end, need.owner}});
     std::vector<int64_t> begins = {need.begin};
@@ -429,41 +485,45 @@ private:
       }
       if (!mine)
         continue;
-      Index low(need.sizes.size(), 0), sizes(need.sizes.size(), 1);
-      boxes(need, begins[i], begins[i + 1], 0, low, sizes, piece, all);
+      size_t rank = tiles.shape.size();
+      Index low(rank, 0), sizes(rank, 1);
+      split(need, begins[i], begins[i + 1], 0, low, sizes, piece, all);
     }
   }
 
   // The positions [begin, end) of the need, below the dimensions that are
   // fixed already, as boxes.
-  void boxes(const Need &need, int64_t begin, int64_t end, size_t dim,
+  void split(const Need &need, int64_t begin, int64_t end, size_t dim,
              Index &low, Index &sizes, const ExchangePiece &proto,
              std::vector<ExchangePiece> &all) const {
-    if (dim == need.sizes.size()) {
+    const Box &box = boxes[need.box];
+    if (dim == box.sizes.size()) {
       ExchangePiece piece = proto;
       const ExchangeTiles::Member &receiver = tiles.members[proto.receiver];
       for (size_t d = 0; d < dim; ++d) {
-        int64_t at = need.low[d] + low[d];
+        int64_t at = box.low[d] + low[d];
         piece.dstAt.push_back(at - receiver.to[d] * tiles.toTile[d]);
         piece.srcAt.push_back(need.kind == Copy
                                   ? piece.dstAt[d]
-                                  : at - need.tile[d] * tiles.fromTile[d]);
+                                  : at - box.source[d] * tiles.fromTile[d]);
       }
       piece.sizes = sizes;
       all.push_back(std::move(piece));
       return;
     }
-    int64_t slab = volumeOf(need, dim + 1);
+    int64_t slab = 1;
+    for (size_t d = dim + 1; d < box.sizes.size(); ++d)
+      slab *= box.sizes[d];
     auto down = [&](int64_t index, int64_t count, int64_t from, int64_t to) {
       low[dim] = index;
       sizes[dim] = count;
       if (from == 0 && to == slab)
-        for (size_t d = dim + 1; d < need.sizes.size(); ++d) {
+        for (size_t d = dim + 1; d < box.sizes.size(); ++d) {
           low[d] = 0;
-          sizes[d] = need.sizes[d];
+          sizes[d] = box.sizes[d];
         }
       bool whole = from == 0 && to == slab;
-      boxes(need, from, to, whole ? need.sizes.size() : dim + 1, low, sizes,
+      split(need, from, to, whole ? box.sizes.size() : dim + 1, low, sizes,
             proto, all);
     };
     if (int64_t head = begin % slab; head > 0) {
@@ -481,7 +541,14 @@ private:
 
   const ExchangeTiles tiles;
   std::vector<Holders> holders;
+  std::vector<size_t> holding; // of each member, the holders it is one of
+  std::map<Index, Target> targets;
+  std::vector<Box> boxes;
   std::vector<Need> needs;
+  // Of the needs' addends: which, and where the need begins among all that is
+  // needed of it; -1: the receiver holds it.
+  std::vector<int32_t> addends;
+  std::vector<int64_t> starts;
   bool isComplete = true;
 };
 

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 
+#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -169,6 +170,68 @@ TEST(ReshardEstimate, SendersInLargeGroups) {
   EXPECT_EQ(estimate.mostReceived, real.mostReceived);
   EXPECT_LE(estimate.peers, 2 * real.peers);
   EXPECT_GE(2 * estimate.peers, real.peers);
+}
+
+/// The boxes that a member of a group of 3,072 receives make up its tile, and what
+/// all send without boxes is the same.
+TEST(ExchangePlan, LargeGroups) {
+  TestContext test;
+  MeshAxes mesh = makeMesh(test.context, {384, 8});
+  const SmallVector<int64_t> shape = {12289, 3};
+  const Axes data = {0}, model = {1}, both = {0, 1}, none;
+  struct Case {
+    Axes from, to;
+    AxisSet partial, toPartial;
+    int64_t rounds;
+  };
+  const Case cases[] = {{data, model, 0, 0, 1}, {both, model, 0, 0, 1}, {data, none, 0, 1, 1},
+                        {both, model, 0, 1, 1}, {model, data, 1, 2, 1}, {model, data, 1, 0, 2},
+                        {none, model, 1, 0, 2}};
+  for (const Case &one : cases) {
+    Layout from(2), to(2);
+    from.dims[0] = one.from;
+    to.dims[0] = one.to;
+    from.partial = one.partial;
+    to.partial = one.toPartial;
+    program::Exchange exchange =
+        describeExchange(mesh.mesh(), mesh.list(3).getAxes(), mesh.sharding(from),
+                         mesh.sharding(to), shape, one.rounds);
+    SmallVector<int64_t> group = allGroups(mesh.mesh(), mesh.list(3).getAxes())[0];
+    program::ExchangePlan plan = planExchange(mesh.mesh(), exchange, group);
+    ASSERT_TRUE(plan.complete());
+    std::vector<int64_t> sent(group.size()), received(group.size());
+    plan.forTransfers([&](int32_t sender, int32_t receiver, int, int64_t elements) {
+      EXPECT_NE(sender, receiver);
+      sent[sender] += elements;
+      received[receiver] += elements;
+    });
+    ExchangeEstimate estimate = estimateExchange(mesh, shape, from, to, 3, one.rounds);
+    EXPECT_NEAR(estimate.received * group.size(),
+                std::accumulate(received.begin(), received.end(), 0.0), 0.5);
+    SmallVector<int64_t> tile = mesh.tile(to, shape);
+    for (int32_t self : {0, 7, 1000, 3071}) {
+      int64_t place = 0, sends = 0, receives = 0;
+      for (Axis axis : one.to)
+        place = place * mesh.size(axis) + rankCoordinates(mesh.mesh(), self)[axis];
+      std::vector<int> written(tile[0] * tile[1]);
+      for (const program::ExchangePiece &piece : plan.pieces(self)) {
+        for (int32_t sender : piece.senders) {
+          sends += sender == self && piece.receiver != self ? piece.count() : 0;
+          receives += sender != self && piece.receiver == self ? piece.count() : 0;
+        }
+        if (piece.receiver == self)
+          for (int64_t i = 0; i < piece.sizes[0]; ++i)
+            for (int64_t j = 0; j < piece.sizes[1]; ++j)
+              ++written[(piece.dstAt[0] + i) * tile[1] + piece.dstAt[1] + j];
+      }
+      EXPECT_EQ(sends, sent[self]);
+      EXPECT_EQ(receives, received[self]);
+      int64_t rows = std::clamp<int64_t>(shape[0] - place * tile[0], 0, tile[0]);
+      for (int64_t i = 0; i < tile[0]; ++i)
+        for (int64_t j = 0; j < tile[1]; ++j)
+          ASSERT_EQ(written[i * tile[1] + j], i < rows) << i << ", " << j;
+    }
+  }
 }
 
 } // namespace

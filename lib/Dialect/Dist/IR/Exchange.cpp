@@ -60,11 +60,10 @@ ExchangeCount cleave::dist::countExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> a
   count.sent.assign(mesh.getNumRanks(), 0);
   count.received = count.sent;
   for (ArrayRef<int64_t> group : allGroups(mesh, axes))
-    for (const program::ExchangePiece &piece : planExchange(mesh, exchange, group).pieces())
-      for (int32_t sender : piece.senders)
-        if (sender != piece.receiver) {
-          count.sent[group[sender]] += piece.count();
-          count.received[group[piece.receiver]] += piece.count();
-        }
+    planExchange(mesh, exchange, group)
+        .forTransfers([&](int32_t sender, int32_t receiver, int, int64_t elements) {
+          count.sent[group[sender]] += elements;
+          count.received[group[receiver]] += elements;
+        });
   return count;
 }
