@@ -38,6 +38,14 @@ Location Port::loc() const {
   return isResult ? f.getLoc() : f.getArgument(index).getLoc();
 }
 
+std::string cleave::partition::describe(const Port &port) {
+  StringRef role = port.role(), name = port.name();
+  std::string kind = port.isResult ? "result" : "argument", index = std::to_string(port.index);
+  if (name.empty() || name == kind + index) // what one without a name is called
+    return kind + " " + index;
+  return (role.empty() ? kind + " " + index : role.str()) + " '" + name.str() + "'";
+}
+
 SmallVector<Port> cleave::partition::portsOf(ModuleOp module) {
   SmallVector<Port> ports;
   for (auto func : module.getOps<func::FuncOp>()) {

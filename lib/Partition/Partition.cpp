@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "MoveRemarks.h"
 #include "Regions.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Partition/FactorGraph.h"
@@ -28,8 +29,9 @@ class Partitioner {
 public:
   /// `buckets` plans what dist-bucket sends together with much else.
   Partitioner(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards,
-              ReshardPlanner &buckets)
-      : func(func), mesh(mesh), reshards(reshards), buckets(buckets), builder(func.getContext()) {
+              ReshardPlanner &buckets, MoveRemarks &remarks)
+      : func(func), mesh(mesh), reshards(reshards), buckets(buckets), remarks(remarks),
+        builder(func.getContext()) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       takesGradients |= role(func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr)) == "gradient";
   }
@@ -193,60 +195,12 @@ private:
       moves = plan;
     }
     Local from = known[best];
-    report(global, from.layout, moves, reader, why);
+    if (why == Purpose::Activation && !isa<ConstrainOp, func::ReturnOp>(reader))
+      remarks.add(global, from.layout, layout, moves, reader, planner);
     Value value = emitReshard(builder, global.getLoc(), mesh, type, from.value, from.layout, moves,
                               why);
     locals[global].push_back({layout, value});
     return value;
-  }
-
-  /// The operation that reads the value first; the one that makes it where none does.
-  static Operation *firstUser(Value value) {
-    Operation *first = value.getDefiningOp();
-    for (Operation *user : value.getUsers()) {
-      user = value.getParentBlock()->findAncestorOpInBlock(*user);
-      if (first == value.getDefiningOp() || user->isBeforeInBlock(first))
-        first = user;
-    }
-    return first;
-  }
-
-  /// "the result of math.exp", "argument 0".
-  static std::string nameOf(Value value) {
-    auto argument = dyn_cast<BlockArgument>(value);
-    if (argument)
-      return "argument " + std::to_string(argument.getArgNumber());
-    auto result = cast<OpResult>(value);
-    StringRef name = result.getOwner()->getName().getStringRef();
-    if (result.getOwner()->getNumResults() == 1)
-      return "the result of " + name.str();
-    return "result " + std::to_string(result.getResultNumber()) + " of " + name.str();
-  }
-
-  /// A gather of an activation that no constraint or boundary asked for.
-  void report(Value global, const Layout &from, ArrayRef<Move> moves, Operation *reader,
-              Purpose why) {
-    if (why != Purpose::Activation || isa<ConstrainOp, func::ReturnOp>(reader))
-      return;
-    auto type = cast<RankedTensorType>(global.getType());
-    for (const Move &move : moves) {
-      if (move.kind != Move::AllGather && move.kind != Move::AllToAll &&
-          move.kind != Move::Exchange)
-        continue;
-      int64_t bytes = elementBytes(type);
-      for (int64_t extent : mesh.tile(move.after, type.getShape()))
-        bytes *= extent;
-      // Where a result moves to what it is kept as, who reads it wants that.
-      bool isResult = global.getDefiningOp() == reader;
-      Operation *who = isResult ? firstUser(global) : reader;
-      InFlightDiagnostic remark =
-          emitRemark(who->getLoc())
-          << "unrequested gather of " << bytes << " bytes over " << mesh.list(move.axes) << ": "
-          << who->getName() << " reads " << nameOf(global) << " of type " << type << " as "
-          << mesh.sharding(move.after) << ", it " << (isResult ? "is made" : "lies") << " as "
-          << mesh.sharding(from);
-      remark.attachNote(global.getLoc()) << "the value comes from here";
-    }
   }
 
   /// Emits an operation without operands in any layout.
@@ -451,6 +405,7 @@ private:
   mutable func::FuncOp func; // Its accessors are not const.
   const MeshAxes &mesh;
   ReshardPlanner &reshards, &buckets;
+  MoveRemarks &remarks;
   OpBuilder builder;
   bool takesGradients = false;
   /// The layouts that a value has been brought into, the kept one first.
@@ -472,9 +427,11 @@ struct DistPartitionPass : cleave::impl::DistPartitionPassBase<DistPartitionPass
     ReshardOptions plain;
     plain.plain = true;
     ReshardPlanner reshards(*mesh, *links), buckets(*mesh, *links, plain);
+    MoveRemarks remarks(*mesh);
     for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && failed(Partitioner(func, *mesh, reshards, buckets).run()))
+      if (!func.isExternal() && failed(Partitioner(func, *mesh, reshards, buckets, remarks).run()))
         return signalPassFailure();
+    remarks.emit();
   }
 };
 

@@ -18,17 +18,6 @@ struct Use {
   Location loc;
 };
 
-/// "parameter 'w'", "argument 0 'a'", "result 1 of @f".
-std::string nameOf(const Port &port) {
-  StringRef role = port.role(), name = port.name();
-  if (!name.empty() && !role.empty() && role != "input" && role != "output")
-    return (role + " '" + name + "'").str();
-  std::string kind = port.isResult ? "result" : "argument", index = std::to_string(port.index);
-  if (!name.empty() && name != kind + index)
-    return kind + " " + index + " '" + name.str() + "'";
-  return kind + " " + index;
-}
-
 } // namespace
 
 LogicalResult cleave::partition::verifySubAxes(ModuleOp module) {
@@ -46,7 +35,7 @@ LogicalResult cleave::partition::verifySubAxes(ModuleOp module) {
       });
   };
   for (const Port &port : portsOf(module))
-    add(port.sharding(), port.loc(), [&] { return nameOf(port); });
+    add(port.sharding(), port.loc(), [&] { return describe(port); });
   module.walk([&](dist::ConstrainOp op) {
     add(op.getSharding(), op.getLoc(), [] { return std::string("the value of dist.constrain"); });
   });

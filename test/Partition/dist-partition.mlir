@@ -85,7 +85,7 @@ func.func @exchange(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"x
 
 // A gather that nobody asked for is said aloud.
 dist.mesh @m <["t"=2]>
-// REMARK-COUNT-1: remark: unrequested gather of 80 bytes over #dist.axes<{"t"}>: nn.rotary reads argument 0 of type 'tensor<1x5x1x4xf32>' as #dist.sharding<@m, [{}, {}, {}, {}]>, it lies as #dist.sharding<@m, [{}, {}, {}, {"t"}]>
+// REMARK-COUNT-1: remark: unrequested all-gather of 80 bytes over #dist.axes<{"t"}>: nn.rotary reads argument 0 of type 'tensor<1x5x1x4xf32>' as #dist.sharding<@m, [{}, {}, {}, {}]>, it lies as #dist.sharding<@m, [{}, {}, {}, {"t"}]>
 func.func @gather(%x: tensor<1x5x1x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}, {}, {"t"}]>},
                   %cos: tensor<5x2xf32>, %sin: tensor<5x2xf32>) -> tensor<1x5x1x4xf32> {
   %0 = nn.rotary %x, %cos, %sin : tensor<1x5x1x4xf32>, tensor<5x2xf32>
@@ -96,11 +96,41 @@ func.func @gather(%x: tensor<1x5x1x4xf32> {dist.sharding = #dist.sharding<@m, [{
 
 // A result that is not kept as it is made is gathered for its reader.
 dist.mesh @m <["t"=2]>
-// REMARK: remark: unrequested gather of 96 bytes over #dist.axes<{"t"}>: nn.softmax reads the result of math.exp of type 'tensor<4x6xf32>' as #dist.sharding<@m, [{}, {}]>, it is made as #dist.sharding<@m, [{"t"}, {}]>
+// REMARK: remark: unrequested all-gather of 96 bytes over #dist.axes<{"t"}>: nn.softmax reads the result of math.exp of type 'tensor<4x6xf32>' as #dist.sharding<@m, [{}, {}]>, it is made as #dist.sharding<@m, [{"t"}, {}]>
 func.func @gather_result(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x6xf32> {
   %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{}, {}]>]} : tensor<4x6xf32>
   %1 = nn.softmax %0 {dist.sharding = [#dist.sharding<@m, [{}, {}]>]} : tensor<4x6xf32>
   return %1 : tensor<4x6xf32>
+}
+
+// -----
+
+// What a size that does not divide moves is said once, with the reason; tiles
+// of 5 over x are 3 and 2, those over x and y 2, 2, 1 and 0.
+dist.mesh @m <["x"=2, "y"=2]>
+// REMARK: remark: dimension 0 of size 5 does not divide by the 4 ranks of "x", "y", so that tiles do not line up, as those of a multiple would: 2 unrequested exchanges of 64 bytes in all, the first over #dist.axes<{"x", "y"}>: math.exp reads input 'left' of type 'tensor<5x4xf32>' as #dist.sharding<@m, [{"x", "y"}, {}]>, it lies as #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>
+// REMARK-NOT: unrequested
+func.func @uneven(%x: tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>, nn.name = "left", nn.role = "input"},
+                  %y: tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>, nn.name = "right", nn.role = "input"})
+    -> (tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>}, tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>}) {
+  %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{"x", "y"}, {}]>]} : tensor<5x4xf32>
+  %1 = math.exp %y {dist.sharding = [#dist.sharding<@m, [{"x", "y"}, {}]>]} : tensor<5x4xf32>
+  return %0, %1 : tensor<5x4xf32>, tensor<5x4xf32>
+}
+
+// -----
+
+// What is alike is said once.
+dist.mesh @m <["t"=2]>
+// REMARK: remark: unrequested all-gather of 96 bytes over #dist.axes<{"t"}>: nn.softmax reads the result of math.exp {{.*}}; 2 times in all
+// REMARK-NOT: unrequested
+func.func @twice(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x6xf32> {
+  %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{}, {}]>]} : tensor<4x6xf32>
+  %1 = nn.softmax %0 {dist.sharding = [#dist.sharding<@m, [{}, {}]>]} : tensor<4x6xf32>
+  %2 = math.exp %1 {dist.sharding = [#dist.sharding<@m, [{"t"}, {}]>]} : tensor<4x6xf32>
+  %3 = math.exp %2 {dist.sharding = [#dist.sharding<@m, [{}, {}]>]} : tensor<4x6xf32>
+  %4 = nn.softmax %3 {dist.sharding = [#dist.sharding<@m, [{}, {}]>]} : tensor<4x6xf32>
+  return %4 : tensor<4x6xf32>
 }
 
 // -----

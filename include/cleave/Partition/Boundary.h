@@ -29,6 +29,9 @@ struct Port {
   mlir::Location loc() const;
 };
 
+/// For people: "parameter 'w'", "input 'ids'", "result 1".
+std::string describe(const Port &port);
+
 /// All ports of all functions with a body, in program order.
 llvm::SmallVector<Port> portsOf(mlir::ModuleOp module);
 

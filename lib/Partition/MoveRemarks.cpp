@@ -1,0 +1,130 @@
+//===- MoveRemarks.cpp - what is moved without being asked for ------------===//
+
+#include "MoveRemarks.h"
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Partition/Boundary.h"
+
+#include "mlir/IR/Diagnostics.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+/// The collective's name; empty: it is what a program that splits values has
+/// to do anyway.
+static StringRef nameOf(Move::Kind kind) {
+  switch (kind) {
+  case Move::AllGather:
+    return "all-gather";
+  case Move::AllToAll:
+    return "all-to-all";
+  case Move::Exchange:
+    return "exchange";
+  default:
+    return "";
+  }
+}
+
+static bool movesTiles(ArrayRef<Move> moves) {
+  return llvm::any_of(moves, [](const Move &move) { return !nameOf(move.kind).empty(); });
+}
+
+/// The operation that reads the value first; the one that makes it where none does.
+static Operation *firstUser(Value value) {
+  Operation *first = value.getDefiningOp();
+  for (Operation *user : value.getUsers()) {
+    user = value.getParentBlock()->findAncestorOpInBlock(*user);
+    if (first == value.getDefiningOp() || user->isBeforeInBlock(first))
+      first = user;
+  }
+  return first;
+}
+
+/// "the result of math.exp", "parameter 'w'", "argument 0".
+static std::string nameOf(Value value) {
+  while (auto constrain = value.getDefiningOp<ConstrainOp>())
+    value = constrain.getInput();
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (func && argument.getOwner()->isEntryBlock())
+      return describe(Port{func, /*isResult=*/false, argument.getArgNumber()});
+    return "argument " + std::to_string(argument.getArgNumber());
+  }
+  auto result = cast<OpResult>(value);
+  std::string name = result.getOwner()->getName().getStringRef().str();
+  if (result.getOwner()->getNumResults() == 1)
+    return "the result of " + name;
+  return "result " + std::to_string(result.getResultNumber()) + " of " + name;
+}
+
+void MoveRemarks::add(Value value, const Layout &from, const Layout &to, ArrayRef<Move> moves,
+                      Operation *reader, ReshardPlanner &planner) {
+  if (!movesTiles(moves))
+    return;
+  auto type = cast<RankedTensorType>(value.getType());
+
+  // With sizes that divide, would tiles still move?
+  std::string cause;
+  SmallVector<int64_t> even(type.getShape());
+  for (auto [dim, size] : llvm::enumerate(even)) {
+    Axes axes = listOf(setOf(from.dims[dim]) | setOf(to.dims[dim]));
+    int64_t ways = mesh.size(axes);
+    if (size % ways == 0)
+      continue;
+    if (cause.empty()) {
+      llvm::raw_string_ostream out(cause);
+      out << "dimension " << dim << " of size " << size << " does not divide by the " << ways
+          << " ranks of ";
+      llvm::interleaveComma(mesh.list(axes).getAxes(), out, [&](AxisRefAttr axis) {
+        out << axis.getName();
+        if (!axis.isWhole())
+          out << ":(" << axis.getPre() << ")" << axis.getSize();
+      });
+    }
+    size = llvm::alignTo(size, ways);
+  }
+  if (!cause.empty() && movesTiles(planner.plan(even, elementBytes(type), from, to)))
+    cause.clear();
+
+  for (const Move &move : moves) {
+    StringRef name = nameOf(move.kind);
+    if (name.empty())
+      continue;
+    int64_t bytes = elementBytes(type);
+    for (int64_t extent : mesh.tile(move.after, type.getShape()))
+      bytes *= extent;
+    // Where a result moves to what it is kept as, who reads it wants that.
+    bool isResult = value.getDefiningOp() == reader;
+    Operation *who = isResult ? firstUser(value) : reader;
+    std::string what;
+    llvm::raw_string_ostream(what)
+        << "over " << mesh.list(move.axes) << ": " << who->getName() << " reads " << nameOf(value)
+        << " of type '" << type << "' as " << mesh.sharding(move.after) << ", it "
+        << (isResult ? "is made" : "lies") << " as " << mesh.sharding(from);
+    std::string start = "unrequested " + name.str();
+    std::string key = start + (cause.empty() ? what : cause);
+    Remark made{who->getLoc(), value.getLoc(), cause, what, start, 0, 0};
+    Remark &remark = remarks.try_emplace(key, made).first->second;
+    ++remark.count;
+    remark.bytes += bytes;
+  }
+}
+
+void MoveRemarks::emit() const {
+  for (const auto &[key, remark] : remarks) {
+    InFlightDiagnostic said = emitRemark(remark.loc);
+    bool isOne = remark.count == 1;
+    if (remark.cause.empty()) {
+      said << remark.start << " of " << remark.bytes / remark.count << " bytes " << remark.what;
+      if (!isOne)
+        said << "; " << remark.count << " times in all";
+    } else {
+      said << remark.cause << ", so that tiles do not line up, as those of a multiple would: " << remark.count << " "
+           << remark.start << (isOne ? "" : "s") << " of " << remark.bytes << " bytes"
+           << (isOne ? " " : " in all, the first ") << remark.what;
+    }
+    said.attachNote(remark.source) << "the value comes from here";
+  }
+}
