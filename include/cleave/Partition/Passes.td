@@ -146,9 +146,10 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     size, tile, dimension or order of axes than the tensor has; a mask where there
     is no padding; a tile that is not of the `dist.global_type`.
 
-    Not proved, but found by execution (`cleave check`): that a tile computed from
-    the rank's offset is the right one, and whether a constant is a tile or the
-    whole. Nothing is claimed of padding where the program does not tell the size:
+    Not proved, but found by execution (`cleave check`): that a window begins where
+    it should, that a collective-permute sends each tile to the rank that wants it,
+    that what is computed from a tile's offset (other than masks and indices) is
+    right, and whether a constant is a tile or the whole. Nothing is claimed of padding where the program does not tell the size:
     what comes of windows with a step, of scatters into a table, of reshapes of
     tiles of one element, of arguments without `dist.global_type`. Of a product
     with a masked operand the other one must be masked as well if it is padded
