@@ -42,7 +42,7 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
   ArrayRef<Layout> few = fewLayouts(problem);
   unsigned maxVisits = few.empty() ? options.maxVisits : options.maxVisits / 8;
   AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
-  double cost = INFINITY, least = INFINITY, leastReceived = INFINITY;
+  double cost = INFINITY, fastest = INFINITY, least = INFINITY, leastReceived = INFINITY;
   SmallVector<Move> best;
   auto search = [&](double mostReceived) {
     // Addends that the target wants, too, may yet be cheaper to sum on the way.
@@ -53,6 +53,7 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
           searchPlan(problem, options, {summing ? 0 : common, summing, maxVisits, mostReceived});
       least = std::min(least, plan.leastCost);
       leastReceived = std::min(leastReceived, plan.leastReceived);
+      fastest = std::min(fastest, plan.fastestCost);
       if (plan.cost >= cost * (1 - kGain))
         continue;
       best = std::move(plan.moves);
@@ -70,14 +71,14 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
       most = kMostReceived * leastReceived;
     bool tooMuch = found.received > most;
     if (tooMuch) {
-      cost = INFINITY;
-      SmallVector<Move> fastest = std::move(best);
+      cost = fastest = INFINITY;
+      SmallVector<Move> unlimited = std::move(best);
       search(most);
       if (cost == INFINITY)
-        best = std::move(fastest);
+        best = std::move(unlimited);
     }
-    if (tooMuch || cost > least * (1 + kFar))
-      if (auto better = cheapestOfAll(problem, few, cost * (1 - kGain), most))
+    if (tooMuch || fastest > least * (1 + kFar))
+      if (auto better = cheapestOfAll(problem, few, fastest * (1 - kGain), most))
         best = std::move(*better);
   }
   at->second = std::move(best);

@@ -53,7 +53,9 @@ public:
     return best;
   }
 
-  double bestFound() const { return found ? bestCost : INFINITY; }
+  /// Of the plan that run() gives, and of the fastest one.
+  double chosenCost() const { return found ? problem.cost(problem.measure(best)) : INFINITY; }
+  double fastestCost() const { return found ? bestCost : INFINITY; }
   /// What no plan costs less than, and what ranks receive at the least.
   double leastCost() const { return bound(from); }
   double leastReceived() const { return remaining(from).mean; }
@@ -169,7 +171,8 @@ private:
   }
 
   /// Of the plans that were known from the start the one by which ranks receive
-  /// least, if it takes hardly longer than the one that was found.
+  /// least, if it takes hardly longer than the one that was found. `bestCost` stays
+  /// that of the fastest.
   void preferLess() {
     MoveCost least = problem.measure(best);
     double limit = least.seconds * (1 + kHardly);
@@ -537,7 +540,8 @@ FoundPlan cleave::partition::searchPlan(const ReshardProblem &problem,
   Search search(problem, options, limits);
   FoundPlan plan;
   plan.moves = search.run();
-  plan.cost = search.bestFound();
+  plan.cost = search.chosenCost();
+  plan.fastestCost = search.fastestCost();
   plan.leastCost = search.leastCost();
   plan.leastReceived = search.leastReceived();
   return plan;
