@@ -112,6 +112,8 @@ double Exhaustive::best(size_t from, size_t to, double mostReceived) const {
   return least;
 }
 
+// The planner's own list of moves (ReshardExhaustive.cpp) is no part of this: a move
+// that is missing there must show here. Of one step all ways count, not the best.
 SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from, const Layout &to) const {
   if (from == to)
     return {MoveCost()};

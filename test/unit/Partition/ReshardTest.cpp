@@ -85,22 +85,24 @@ struct Figures {
   double received = 0, floor = 0, worstReceived = 1;
   double worstSender = 1;
   double worstTime[2] = {1, 1}; // bandwidth-bound, latency-bound
+  double worstUnlimited = 1;    // bandwidth-bound, whatever is received
   double worstModel = 1;        // what the busiest rank received over the modelled time
   double planSeconds = 0;
   int64_t plans = 0;
   std::string worst;
 
   void print(const char *name) const {
-    std::printf("| %-34s | %7ld | %5ld | %8.4f | %8.4f | %6.3f | %7ld | %8.4f | %8.4f | %5ld | "
+    std::printf("| %-34s | %7ld | %5ld | %8.4f | %8.4f | %6.3f | %7ld | %8.4f | %9.4f | %8.4f | %5ld | "
                 "%7.1f | %6.3f |\n",
                 name, long(cases), long(wrong), floor > 0 ? received / floor : 1.0, worstReceived,
-                worstSender, long(compared), worstTime[0], worstTime[1], long(whole),
+                worstSender, long(compared), worstTime[0], worstUnlimited, worstTime[1],
+                long(whole),
                 1e6 * planSeconds / std::max<int64_t>(plans, 1), worstModel);
   }
   static void printHead() {
     std::printf(
         "| cases                              |   count | wrong | received |    worst | sender "
-        "| compared | bandwidth | latency | whole | plan us | model |\n");
+        "| compared | bandwidth | unlimited | latency | whole | plan us | model |\n");
   }
 };
 
@@ -201,6 +203,8 @@ public:
           return seconds <= least * (1 + 1e-12) ? 1 : seconds / least;
         };
         double ratio = ratioTo(best[m]->best(i, j, INFINITY));
+        if (m == 0)
+          figures.worstUnlimited = std::max(figures.worstUnlimited, ratio);
         // What is faster and receives more than is allowed is no plan.
         if (m == 0 && ratio > 1.05)
           ratio = ratioTo(best[m]->best(i, j, 1.25 * floor + 1e-6));
@@ -215,11 +219,15 @@ public:
         most = std::max(most, one);
       if (m == 0 && most > seconds)
         figures.worstModel = std::max(figures.worstModel, most / seconds);
-      if (m == 1)
-        continue;
       double received = 0;
       for (double one : simulator.received)
         received += one;
+      // Else the floor is none, and what is compared with it says nothing.
+      if (received < floor - 1e-6)
+        ADD_FAILURE() << "received " << received << ", less than the floor of " << floor << ": "
+                      << describe(from, to, moves);
+      if (m == 1)
+        continue;
       figures.received += received;
       figures.floor += floor;
       double ratio = received <= floor ? 1 : received / floor;
