@@ -267,7 +267,18 @@ LogicalResult Values::setMicrobatch(Engine &engine, int64_t step,
   return success();
 }
 
+/// "f32[2, 4]".
+static std::string describe(Type element, ArrayRef<int64_t> shape) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << element << '[';
+  llvm::interleaveComma(shape, out);
+  out << ']';
+  return text;
+}
+
 LogicalResult Values::verifyInputs(int64_t microbatches) {
+  Location nowhere = UnknownLoc::get(module.getContext());
   std::string names;
   llvm::StringSet<> known;
   for (const Port &port : allArguments(module)) {
@@ -279,27 +290,33 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
     if (found == options.inputs.end())
       continue;
     const Tensor &given = found->second;
+    auto array = options.inputsFile + ", array '" + port.name + "': ";
+    Type element = port.type.getElementType();
     SmallVector<int64_t> whole(port.type.getShape());
     if (auto dim = nn::batchDimOf(port.attrs, port.type.getRank()))
       whole[*dim] *= microbatches;
     bool fits = given.shape() == port.type.getShape() ||
                 given.shape() == ArrayRef<int64_t>(whole);
-    if (!fits || given.isFloat() != isa<FloatType>(port.type.getElementType()))
-      return emitError(port.value.getLoc())
-             << "input '" << port.name << "' is given as " << given.type
-             << ", expected "
-             << RankedTensorType::get(whole, port.type.getElementType());
+    if (!fits || given.isFloat() != isa<FloatType>(element)) {
+      auto held = options.inputsHeld.find(port.name);
+      return emitError(nowhere)
+             << array << "is "
+             << (held != options.inputsHeld.end()
+                     ? held->second
+                     : describe(given.type.getElementType(), given.shape()))
+             << ", expected " << describe(element, whole);
+    }
     IndexUse use = indexUseOf(port.value);
     for (int64_t x : given.ints)
       if (use.bound && (x < 0 || x >= use.bound) && x != use.ignored)
-        return emitError(port.value.getLoc())
-               << "input '" << port.name << "' holds " << x
-               << ", beyond the table of " << use.bound
-               << " rows that it indexes";
+        return emitError(nowhere)
+               << array << "holds " << x << ", beyond the table of "
+               << use.bound << " rows that it indexes";
   }
   for (const auto &[name, array] : options.inputs)
     if (!known.contains(name))
-      return module.emitError("array '")
-             << name << "' is given, but is no input; the inputs are " << names;
+      return emitError(nowhere)
+             << options.inputsFile << ": array '" << name
+             << "' is no input of the model; the inputs are " << names;
   return success();
 }

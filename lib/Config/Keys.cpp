@@ -155,6 +155,13 @@ std::string shards(Field field) {
     if (entry.dims.empty())
       return "[[shard]] for " + formatString(entry.match) +
              " needs `dims`, a list of axes per dimension";
+    for (size_t dim = 0; dim < entry.dims.size(); ++dim)
+      for (const std::string &axis : entry.dims[dim])
+        if (axis.empty() || axis.front() == ':')
+          return "[[shard]] for " + formatString(entry.match) +
+                 ": dims has an axis without a name, " + formatString(axis) +
+                 ", in dimension " + std::to_string(dim) +
+                 "; a dimension that is not split has the empty list []";
     for (int64_t size : entry.view)
       if (size < 1)
         return "[[shard]] for " + formatString(entry.match) +
@@ -169,7 +176,6 @@ std::string shards(Field field) {
 
 #define FIELD(member) [](Config &c) -> Field { return &c.member; }
 
-// [[shard]] is read and checked, and refused until partitioning honours it.
 constexpr Served later = Served::OnlyDefault;
 constexpr Served now = Served::Yes;
 

@@ -107,6 +107,22 @@ bool read(const toml::node &node, SequenceParallelConfig &out) {
   return true;
 }
 
+// `dims = ["x", ""]`: how to write what was meant, a list for each dimension.
+std::string dimsMeant(const toml::node &node) {
+  const toml::array *list = node.as_array();
+  if (!list || list->empty() || !list->is_homogeneous<std::string>())
+    return "";
+  std::string found, meant;
+  for (const toml::node &entry : *list) {
+    std::string axis = entry.value_or(std::string());
+    const char *comma = found.empty() ? "" : ", ";
+    found += comma + formatString(axis);
+    meant += comma + ("[" + (axis.empty() ? "" : formatString(axis)) + "]");
+  }
+  return " of names, [" + found + "]; each dimension has a list of axes, [" +
+         meant + "]";
+}
+
 bool read(const toml::node &node, ShardConfig &out) {
   const toml::table *table = node.as_table();
   if (!table)
@@ -143,7 +159,8 @@ std::string wrongEntry(const toml::node &node, std::vector<std::string> names) {
       toml::table alone;
       alone.insert(key, value);
       if (!read(alone, one))
-        return at + "`" + name + "`: found " + describeNode(value);
+        return at + "`" + name + "`: found " + describeNode(value) +
+               (name == "dims" ? dimsMeant(value) : "");
     }
   }
   return "";

@@ -305,7 +305,8 @@ class BadInput(unittest.TestCase):
             ('shard=[{match="a", dim=[["data"]]}]',
              r"shard \(--set\): entry 1: unknown key 'dim'; did you mean 'dims'\?"),
             ('shard=[{match="a", dims=[["data"]]}, {match="b", dims=["data"]}]',
-             r"shard \(--set\): entry 2: `dims`: found a list; expected a list of tables"),
+             r'shard \(--set\): entry 2: `dims`: found a list of names, \["data"\]; each '
+             r'dimension has a list of axes, \[\["data"\]\]; expected a list of tables'),
             ('parallel.sequence=[{kind="megatron", axs="tensor"}]',
              r"parallel.sequence \(--set\): entry 1: unknown key 'axs'; did you mean 'axis'\?"),
             ('parallel.sequence=["megatron"]',

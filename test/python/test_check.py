@@ -278,8 +278,12 @@ class Check(unittest.TestCase):
 
     def test_bad_inputs(self):
         cases = [
-            (dict(input_ids=np.full((4, 10), 257)), "holds 257, beyond the table of 257 rows"),
-            (dict(input_ids=np.zeros((3, 10), int)), "expected 'tensor<4x10xi64>'"),
+            (dict(input_ids=np.full((4, 10), 257)),
+             "bad0.npz, array 'input_ids': holds 257, beyond the table of 257 rows"),
+            (dict(input_ids=np.zeros((3, 10), int)),
+             "bad1.npz, array 'input_ids': is i64[3, 10], expected i64[4, 10]"),
+            (dict(input_ids=np.zeros((4, 10), np.float32)),
+             "bad2.npz, array 'input_ids': is f32[4, 10], expected i64[4, 10]"),
             (dict(tokens=np.zeros((4, 10), int)), "array 'tokens' is no input of the model"),
             (dict(input_ids=np.zeros((4, 10), int), tokens=np.zeros((4, 10), int)),
              "array 'tokens' is no input of the model; did you mean 'input_ids'? The inputs are "

@@ -37,8 +37,12 @@ static std::string describe(Location loc) {
   if (auto name = dyn_cast<NameLoc>(loc))
     return name.getName().str() + ": ";
   if (auto file = dyn_cast<FileLineColLoc>(loc))
-    return file.getFilename().str() + ":" + std::to_string(file.getLine()) +
-           ":" + std::to_string(file.getColumn()) + ": ";
+    return file.getFilename().str() +
+           // What is said of a file as a whole has no line.
+           (file.getLine() ? ":" + std::to_string(file.getLine()) + ":" +
+                                 std::to_string(file.getColumn())
+                           : "") +
+           ": ";
   return "";
 }
 

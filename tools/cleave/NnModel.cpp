@@ -138,8 +138,17 @@ private:
 void checkNnModel(ModuleOp module, const std::string &path,
                   const Config &config) {
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
-  if (!forward)
-    throw Failure(BadUsage, "model '" + path + "' has no function @forward");
+  if (!forward) {
+    std::string found;
+    for (auto func : module.getOps<func::FuncOp>())
+      found += (found.empty() ? "@" : ", @") + func.getName().str();
+    throw Failure(BadUsage,
+                  "model '" + path + "' has " +
+                      (found.empty() ? "no functions" : "only " + found) +
+                      "; expected a function @forward from parameters and "
+                      "inputs to outputs, or a dist.mesh and one function "
+                      "with shardings");
+  }
   for (Operation &op : *module.getBody())
     if (auto func = dyn_cast<func::FuncOp>(op); func && func != forward)
       throw Failure(BadUsage, "model '" + path + "' has a function @" +

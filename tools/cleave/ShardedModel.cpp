@@ -89,7 +89,8 @@ void prepareSharded(ModuleOp module, const std::string &path,
     func = found;
   }
   if (!func)
-    throw Failure(BadUsage, where + " has no function");
+    throw Failure(BadUsage, where + " has a dist.mesh, but no function; "
+                                    "expected one, with shardings");
   where += ", @" + func.getName().str() + ": ";
   if (!func.getBody().hasOneBlock())
     throw Failure(BadUsage, where + "has several blocks; expected one");

@@ -29,6 +29,10 @@ struct ValueOptions {
   /// Inputs by the names in the graph, of one microbatch or of all microbatches
   /// of a step; they replace the random ones.
   std::map<std::string, Tensor> inputs;
+  /// For errors: the file that they come from, and what it holds by name, such
+  /// as "f32[2, 4]".
+  std::string inputsFile;
+  std::map<std::string, std::string> inputsHeld;
 };
 
 class Values {

@@ -277,9 +277,12 @@ int CheckCommand::run() const {
       [&](const check::Port &port) -> mlir::FailureOr<std::optional<Tensor>> {
     return weights.read(port);
   };
+  valueOptions.inputsFile = inputs;
   if (!inputs.empty())
-    for (const auto &[name, array] : readNpz(inputs))
+    for (const auto &[name, array] : readNpz(inputs)) {
       valueOptions.inputs.emplace(name, tensorOf(array, context, name));
+      valueOptions.inputsHeld[name] = array.dtype + shapeToString(array.shape);
+    }
   check::Values values(*global, valueOptions);
   check::CheckOptions options;
   options.microbatches = config.train.microbatches;
