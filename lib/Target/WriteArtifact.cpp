@@ -97,7 +97,8 @@ LogicalResult target::writeArtifact(ModuleOp module, const ManifestInfo &info,
     for (llvm::sys::fs::directory_iterator it(temporary.target, error), end;
          it != end && !error; it.increment(error))
       empty = false;
-    if (!empty && !llvm::sys::fs::exists(temporary.target + "/manifest.json"))
+    if (!empty && !(llvm::sys::fs::exists(temporary.target + "/manifest.json") &&
+                    llvm::sys::fs::exists(temporary.target + "/program.bin")))
       return module.emitError("'")
              << temporary.target
              << "' exists and is no compiled program; choose another folder";

@@ -45,6 +45,11 @@ Array generatedInput(const ManifestInput &input) {
   return result;
 }
 
+static bool shifted(const ManifestInput &input) {
+  return input.role == "labels" &&
+         (input.source.empty() || input.source == "next");
+}
+
 void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
                      const std::string &label, const int64_t *ignored) {
   if (input.vocabulary <= 0)
@@ -58,7 +63,11 @@ void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
     if ((id < 0 || id >= input.vocabulary) && !(ignored && id == *ignored))
       throw InputError(
           label +
-          (input.role == "tokens" || input.role == "labels"
+          (input.role == "labels" && !shifted(input)
+               ? ": the label at position " + std::to_string(i) + " is " +
+                     std::to_string(id) +
+                     ", beyond the model's number of classes, "
+           : input.role == "tokens" || input.role == "labels"
                ? ": the token at position " + std::to_string(i) + " has id " +
                      std::to_string(id) + ", beyond the model's vocabulary of "
                : ": the element at position " + std::to_string(i) + " is " +
@@ -74,11 +83,6 @@ static int64_t heldOut(int64_t total, double share, int64_t least) {
     return 0;
   return std::max(least, static_cast<int64_t>(
                              std::floor(static_cast<double>(total) * share)));
-}
-
-static bool shifted(const ManifestInput &input) {
-  return input.role == "labels" &&
-         (input.source.empty() || input.source == "next");
 }
 
 /// Samples are read row by row.

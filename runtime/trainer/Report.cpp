@@ -110,8 +110,9 @@ std::string countersToJson(StepExecutor &executor, int64_t step,
 // Progress
 //===----------------------------------------------------------------------===//
 
-Progress::Progress(int64_t first, int64_t last, std::optional<bool> bar)
-    : first(first), last(last), bar(bar.value_or(::isatty(STDOUT_FILENO))),
+Progress::Progress(int64_t first, int64_t last, std::optional<bool> bar,
+                   std::string unit)
+    : unit(std::move(unit)), first(first), last(last), bar(bar.value_or(::isatty(STDOUT_FILENO))),
       started(Clock::now()) {}
 
 Progress::~Progress() {
@@ -178,7 +179,8 @@ void Progress::print(const StepRecord &r) {
   std::printf("  lr %.3g", r.lr);
   if (r.gradNorm)
     std::printf("  grad_norm %.3g", *r.gradNorm);
-  std::printf("  %s tokens/s\n", shortNumber(r.tokensPerSecond).c_str());
+  std::printf("  %s %s/s\n", shortNumber(r.tokensPerSecond).c_str(),
+              unit.c_str());
   std::fflush(stdout);
 }
 
@@ -193,9 +195,9 @@ void Progress::draw(const StepRecord &r) {
       elapsed / static_cast<double>(done) * static_cast<double>(last - r.step);
   char tail[160];
   std::snprintf(
-      tail, sizeof tail, "] %lld/%lld  loss %.4f  %s tokens/s  %s left",
+      tail, sizeof tail, "] %lld/%lld  loss %.4f  %s %s/s  %s left",
       static_cast<long long>(r.step), static_cast<long long>(last), r.loss,
-      shortNumber(r.tokensPerSecond).c_str(), shortTime(left).c_str());
+      shortNumber(r.tokensPerSecond).c_str(), unit.c_str(), shortTime(left).c_str());
   struct winsize size{};
   int columns = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col
                     ? size.ws_col

@@ -46,7 +46,9 @@ std::string countersToJson(StepExecutor &executor, int64_t step,
 /// One line that is redrawn on a terminal, or now and then a plain line.
 class Progress {
 public:
-  Progress(int64_t first, int64_t last, std::optional<bool> bar);
+  /// `unit`: what the speed counts, "tokens" or "samples".
+  Progress(int64_t first, int64_t last, std::optional<bool> bar,
+           std::string unit = "tokens");
   ~Progress();
   void step(const StepRecord &record);
   /// A line of its own.
@@ -58,6 +60,7 @@ private:
   void print(const StepRecord &record);
 
   using Clock = std::chrono::steady_clock;
+  std::string unit;
   int64_t first, last;
   bool bar, drawn = false;
   Clock::time_point started, printed;

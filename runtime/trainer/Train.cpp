@@ -56,6 +56,17 @@ std::string chooseTransport(const std::string &key, int64_t ranks) {
     if (key == "mpi")
       throw InputError(quoted + " needs a launcher: start with mpirun -n " +
                        count);
+    // A thread or more for each; beyond this it is a slip, or another machine's
+    // mesh.
+    constexpr int64_t kMostThreads = 4096;
+    if (ranks > kMostThreads)
+      throw InputError(
+          "the mesh has " + count +
+          " ranks, but without a launcher all run as threads of this process, "
+          "at most " +
+          std::to_string(kMostThreads) +
+          "; make the mesh smaller, or start with mpirun -n " + count +
+          " (explain and compile take any mesh)");
     return "local";
   }
   compareRanks(found->variable, found->size, ranks);
@@ -364,7 +375,8 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
   using Clock = std::chrono::steady_clock;
   StopOnSignal signal;
   LineFile log((fs::path(out) / "log.jsonl").string());
-  Progress progress(state.step + 1, settings.steps, options.progressBar);
+  Progress progress(state.step + 1, settings.steps, options.progressBar,
+                    manifest.inputWithRole("tokens") ? "tokens" : "samples");
   feeder.setInteger("seed", static_cast<int64_t>(settings.seed));
   const int64_t tokens =
       manifest.batch * std::max<int64_t>(1, manifest.sequence);

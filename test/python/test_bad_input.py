@@ -479,6 +479,11 @@ class BadInput(unittest.TestCase):
                      self.command("train", *self.model, "--data", "text.txt", "--out", "mine"))
         self.refused("mine: the folder exists and is no compiled program",
                      self.command("compile", *self.model, "-o", "mine"))
+        # Other programs have a manifest, too.
+        (self.folder / "mine" / "manifest.json").write_text("{}")
+        self.refused("mine: the folder exists and is no compiled program",
+                     self.command("compile", *self.model, "-o", "mine"))
+        self.assertTrue((self.folder / "mine" / "thesis.txt").exists())
         self.refused("text.txt: exists and is no folder",
                      self.command("compile", *self.model, "-o", "text.txt"))
         self.refused("mine: is a folder, expected a file",

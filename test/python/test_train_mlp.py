@@ -49,6 +49,34 @@ class Perceptron(unittest.TestCase):
                     found = self.losses(str(number), settings, optimizer)
                     self.assertLess(np.abs(np.subtract(found, want)).max(), 1e-5)
 
+    def train(self, *flags):
+        return subprocess.run(
+            [CLEAVE, "train", MODEL, "--data", self.folder / "data.npz", "--steps", "2",
+             "--set", "data.labels=labels", "--out", self.folder / "out", "--cache",
+             self.folder / "cache", *flags], capture_output=True, text=True)
+
+    def test_a_classifier_has_classes_and_samples(self):
+        done = self.train()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(" samples/s", done.stdout)
+        self.assertNotIn("tokens/s", done.stdout)
+        np.savez(self.folder / "data.npz", x=np.zeros((64, 6), np.float32), labels=np.arange(64))
+        done = self.train()
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("data.npz, array 'labels': the label at position 5 is 5, beyond the "
+                      "model's number of classes, 5", done.stderr)
+
+    def test_a_mesh_that_no_process_can_have(self):
+        for command in (["check"], ["train", "--data", self.folder / "data.npz"]):
+            done = subprocess.run([CLEAVE, command[0], MODEL, *command[1:], "--set",
+                                   "mesh.tensor=1000000"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("the mesh has 1000000 ranks, but without a launcher all run as threads "
+                          "of this process, at most 4096", done.stderr)
+        done = subprocess.run([CLEAVE, "explain", MODEL, "--set", "mesh.tensor=3072"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

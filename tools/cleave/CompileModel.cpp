@@ -102,8 +102,12 @@ static void checkOutputFolder(const std::string &folder) {
   if (!fs::is_directory(folder, error))
     throw Failure(BadUsage,
                   folder + ": exists and is no folder; give another -o");
+  auto holds = [&](const char *file) {
+    return fs::exists(fs::path(folder) / file, error);
+  };
+  // Others have a manifest.json, too.
   if (!fs::is_empty(folder, error) &&
-      !fs::exists(fs::path(folder) / "manifest.json", error))
+      !(holds("manifest.json") && holds("program.bin")))
     throw Failure(BadUsage, folder + ": the folder exists and is no compiled "
                                      "program; give another -o");
 }

@@ -154,6 +154,18 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
     if (role && role.getValue() == "tokens" && type.getRank() > 1)
       length = type.getDimSize(1);
   }
+  // One label for a sample, as of classes, is no token.
+  bool perToken = false;
+  for (unsigned i = 0; i < forward.getNumResults(); ++i) {
+    auto type = dyn_cast<RankedTensorType>(forward.getResultTypes()[i]);
+    auto name = forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
+    bool isLogits = config.train.logits.empty() ||
+                    (name && name.getValue() == config.train.logits);
+    perToken |= isLogits && type && type.getRank() > 2 &&
+                type.getDimSize(1) == length;
+  }
+  if (!perToken)
+    return;
   int64_t count = 0;
   forward.walk([&](nn::AttentionOp attention) {
     int64_t queries = attention.getQuery().getType().getDimSize(1);

@@ -307,6 +307,19 @@ def bidirectional():
     return b.model(18)
 
 
+def pooled():
+    """A classifier of texts: attention hides nothing, one answer for each."""
+    b = onnxbuild.Builder()
+    ids = b.input("ids", I64, ["batch", "sequence"])
+    x = b.op("Gather", b.parameter("embed", np.sin(ramp(9, 6) ** 2)), ids)
+    scores = b.op("MatMul", x, b.op("Transpose", x, perm=[0, 2, 1]))
+    x = b.op("MatMul", b.op("Softmax", scores, axis=-1), x)
+    x = b.op("ReduceMean", x, b.constant([1]), keepdims=0)
+    b.op("MatMul", x, b.parameter("head", np.cos(ramp(6, 3) ** 2)), out="y")
+    b.output("y", F32, ["batch", 3])
+    return b.model(18)
+
+
 def merged():
     """One vector is the gain of two products."""
     b = onnxbuild.Builder()
