@@ -202,8 +202,9 @@ private:
              llvm::zip_equal(made, axesOfFactors(made, edge.rule, have.dims[dim], mesh))) {
           if (other == factor)
             before = part;
+          // An axis that comes to this factor leaves the others.
           for (Axis axis : other == factor ? axes : ArrayRef<Axis>(part))
-            if (!contains(taken, axis))
+            if (!contains(taken, axis) && (other == factor || !llvm::is_contained(axes, axis)))
               want.dims[dim].push_back(axis);
         }
         if (isPrefix(before, axes))

@@ -126,3 +126,17 @@ func.func @give(%a: tensor<4x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, 
 func.func @take(%a: tensor<4xf32> {nn.name = "w", nn.role = "gradient", dist.sharding = #dist.sharding<@m, [{"x"}], partial = sum{"y"}>}) -> tensor<4xf32> {
   return %a : tensor<4xf32>
 }
+
+// -----
+
+// An axis that one factor of a merged dimension asks for leaves the other:
+// the layout that is weighed must not have it twice.
+dist.mesh @m <["x"=2, "y"=3]>
+// CHECK-LABEL: func @crossed
+// CHECK: nn.reshape %{{.*}} {dist.sharding = [#dist.sharding<@m, [{"y", "x"}, {}]>]}
+func.func @crossed(%a: tensor<3x2x11xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {"y"}, {}]>})
+    -> (tensor<3x22x1xf32> {dist.sharding = #dist.sharding<@m, [{"y"}, {"x"}, {}]>}) {
+  %0 = nn.reshape %a : tensor<3x2x11xf32> -> tensor<6x11xf32>
+  %1 = nn.reshape %0 : tensor<6x11xf32> -> tensor<3x22x1xf32>
+  return %1 : tensor<3x22x1xf32>
+}
