@@ -310,8 +310,11 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
     for (int64_t x : given.ints)
       if (use.bound && (x < 0 || x >= use.bound) && x != use.ignored)
         return emitError(nowhere)
-               << array << "holds " << x << ", beyond the table of "
-               << use.bound << " rows that it indexes";
+               << array << "holds " << x << ", beyond "
+               << (port.role == "labels" ? "the number of classes, "
+                                         : "the rows of the table that it "
+                                           "indexes, ")
+               << use.bound;
   }
   for (const auto &[name, array] : options.inputs)
     if (!known.contains(name))

@@ -279,11 +279,14 @@ class Check(unittest.TestCase):
     def test_bad_inputs(self):
         cases = [
             (dict(input_ids=np.full((4, 10), 257)),
-             "bad0.npz, array 'input_ids': holds 257, beyond the table of 257 rows"),
+             "bad0.npz, array 'input_ids': holds 257, beyond the rows of the table "
+             "that it indexes, 257"),
+            (dict(labels=np.full((4, 10), 257)),
+             "bad1.npz, array 'labels': holds 257, beyond the number of classes, 257"),
             (dict(input_ids=np.zeros((3, 10), int)),
-             "bad1.npz, array 'input_ids': is i64[3, 10], expected i64[4, 10]"),
+             "bad2.npz, array 'input_ids': is i64[3, 10], expected i64[4, 10]"),
             (dict(input_ids=np.zeros((4, 10), np.float32)),
-             "bad2.npz, array 'input_ids': is f32[4, 10], expected i64[4, 10]"),
+             "bad3.npz, array 'input_ids': is f32[4, 10], expected i64[4, 10]"),
             (dict(tokens=np.zeros((4, 10), int)), "array 'tokens' is no input of the model"),
             (dict(input_ids=np.zeros((4, 10), int), tokens=np.zeros((4, 10), int)),
              "array 'tokens' is no input of the model; did you mean 'input_ids'? The inputs are "
