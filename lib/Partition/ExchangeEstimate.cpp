@@ -13,7 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ReshardCost.h"
-#include "cleave/exchange.h"
+#include "cleave/exchange_tiles.h"
 #include <cmath>
 
 using namespace mlir;

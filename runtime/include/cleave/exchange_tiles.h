@@ -1,0 +1,114 @@
+// How a tensor lies on the members of an exchange, and how those that hold the
+// same share its sending.
+#ifndef CLEAVE_EXCHANGE_TILES_H
+#define CLEAVE_EXCHANGE_TILES_H
+
+#include "cleave/program.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace cleave::program {
+
+// How the tensor lies on the members of a group, before and after.
+struct ExchangeTiles {
+  struct Member {
+    std::vector<int64_t> from, to; // which tile, per dimension
+    int64_t addend = 0;            // which addend of the source
+    int64_t toAddend = 0;          // which one of the target
+  };
+  std::vector<int64_t> shape, fromTile, toTile;
+  int64_t addends = 1, toAddends = 1, rounds = 1;
+  std::vector<Member> members;
+};
+
+// Cuts `total` positions into equal parts, one for each of `ways`. Those of a
+// box from `begin` to `end` in row-major order are the ones from `start` on.
+// Calls body(low, high, way) for the parts of the box in their order. A cut
+// goes between rows where that unbalances little.
+template <class Sizes, class Body>
+void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
+              int64_t total, int64_t ways, Body body) {
+  // What is over goes to the last ones.
+  int64_t each = total / ways, small = ways - total % ways;
+  auto bound = [&](int64_t way) {
+    return each * way + std::max<int64_t>(0, way - small);
+  };
+  int64_t grain = 1, slab = 1, most = std::max<int64_t>(1, each / 16);
+  for (size_t dim = sizes.size(); dim-- > 0 && slab * sizes[dim] <= most;)
+    grain = slab *= sizes[dim];
+  // The part that holds the first position.
+  int64_t way = start < each * small
+                    ? start / each
+                    : small + (start - each * small) / (each + 1);
+  int64_t at = begin, taker = -1;
+  for (; way < ways; ++way) {
+    int64_t low = bound(way) - start + begin;
+    if (low >= end)
+      break;
+    low = low <= begin ? begin
+                       : std::max(begin, (low + grain / 2) / grain * grain);
+    if (low >= end)
+      break;
+    if (taker >= 0 && at < low)
+      body(at, low, taker);
+    at = low;
+    taker = way;
+  }
+  if (taker >= 0)
+    body(at, end, taker);
+}
+
+// The position on the sub-axes of a rank with these coordinates on the mesh's
+// axes, the first one slowest, and how many positions there are.
+inline int64_t positionOn(const std::vector<SubAxis> &axes,
+                          const std::vector<MeshAxis> &mesh,
+                          const std::vector<int64_t> &coordinates) {
+  int64_t position = 0;
+  for (const SubAxis &sub : axes)
+    position = position * sub.size +
+               coordinates[sub.axis] /
+                   (mesh[sub.axis].size / (sub.pre * sub.size)) % sub.size;
+  return position;
+}
+inline int64_t positionsOn(const std::vector<SubAxis> &axes) {
+  int64_t positions = 1;
+  for (const SubAxis &sub : axes)
+    positions *= sub.size;
+  return positions;
+}
+
+// What the members do, given the coordinates of each on the mesh's axes.
+inline ExchangeTiles
+exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
+              const std::vector<std::vector<int64_t>> &coordinates) {
+  ExchangeTiles tiles;
+  tiles.shape = exchange.shape;
+  tiles.addends = positionsOn(exchange.partial);
+  tiles.toAddends = positionsOn(exchange.toPartial);
+  tiles.rounds = exchange.rounds;
+  for (size_t dim = 0; dim < exchange.shape.size(); ++dim) {
+    auto tile = [&](const std::vector<SubAxis> &axes) {
+      int64_t ways = positionsOn(axes);
+      // An empty dimension has tiles, too, that a position can be divided by.
+      return std::max<int64_t>((exchange.shape[dim] + ways - 1) / ways, 1);
+    };
+    tiles.fromTile.push_back(tile(exchange.from[dim]));
+    tiles.toTile.push_back(tile(exchange.to[dim]));
+  }
+  for (const std::vector<int64_t> &at : coordinates) {
+    ExchangeTiles::Member &member = tiles.members.emplace_back();
+    for (const std::vector<SubAxis> &axes : exchange.from)
+      member.from.push_back(positionOn(axes, mesh, at));
+    for (const std::vector<SubAxis> &axes : exchange.to)
+      member.to.push_back(positionOn(axes, mesh, at));
+    member.addend = positionOn(exchange.partial, mesh, at);
+    member.toAddend = positionOn(exchange.toPartial, mesh, at);
+  }
+  return tiles;
+}
+
+} // namespace cleave::program
+
+#endif // CLEAVE_EXCHANGE_TILES_H
