@@ -2,8 +2,7 @@
 
 #include "MoveRemarks.h"
 
-#include "cleave/Dialect/Dist/IR/Dist.h"
-#include "cleave/Partition/Boundary.h"
+#include "Describe.h"
 
 #include "mlir/IR/Diagnostics.h"
 
@@ -42,23 +41,6 @@ static Operation *firstUser(Value value) {
   return first;
 }
 
-/// "the result of math.exp", "parameter 'w'", "argument 0".
-static std::string nameOf(Value value) {
-  while (auto constrain = value.getDefiningOp<ConstrainOp>())
-    value = constrain.getInput();
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    if (func && argument.getOwner()->isEntryBlock())
-      return describe(Port{func, /*isResult=*/false, argument.getArgNumber()});
-    return "argument " + std::to_string(argument.getArgNumber());
-  }
-  auto result = cast<OpResult>(value);
-  std::string name = result.getOwner()->getName().getStringRef().str();
-  if (result.getOwner()->getNumResults() == 1)
-    return "the result of " + name;
-  return "result " + std::to_string(result.getResultNumber()) + " of " + name;
-}
-
 void MoveRemarks::add(Value value, const Layout &from, const Layout &to, ArrayRef<Move> moves,
                       Operation *reader, ReshardPlanner &planner) {
   if (!movesTiles(moves))
@@ -73,16 +55,10 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to, ArrayRe
     int64_t ways = mesh.size(axes);
     if (size % ways == 0)
       continue;
-    if (cause.empty()) {
-      llvm::raw_string_ostream out(cause);
-      out << "dimension " << dim << " of size " << size << " does not divide by the " << ways
-          << " ranks of ";
-      llvm::interleaveComma(mesh.list(axes).getAxes(), out, [&](AxisRefAttr axis) {
-        out << axis.getName();
-        if (!axis.isWhole())
-          out << ":(" << axis.getPre() << ")" << axis.getSize();
-      });
-    }
+    if (cause.empty())
+      llvm::raw_string_ostream(cause)
+          << "dimension " << dim << " of size " << size << " does not divide by the " << ways
+          << " ranks of " << describe(mesh.list(axes));
     size = llvm::alignTo(size, ways);
   }
   if (!cause.empty() && movesTiles(planner.plan(even, elementBytes(type), from, to)))
@@ -100,7 +76,7 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to, ArrayRe
     Operation *who = isResult ? firstUser(value) : reader;
     std::string what;
     llvm::raw_string_ostream(what)
-        << "over " << mesh.list(move.axes) << ": " << who->getName() << " reads " << nameOf(value)
+        << "over " << mesh.list(move.axes) << ": " << who->getName() << " reads " << describe(value)
         << " of type '" << type << "' as " << mesh.sharding(move.after) << ", it "
         << (isResult ? "is made" : "lies") << " as " << mesh.sharding(from);
     std::string start = "unrequested " + name.str();
@@ -121,8 +97,9 @@ void MoveRemarks::emit() const {
       if (!isOne)
         said << "; " << remark.count << " times in all";
     } else {
-      said << remark.cause << ", so that tiles do not line up, as those of a multiple would: " << remark.count << " "
-           << remark.start << (isOne ? "" : "s") << " of " << remark.bytes << " bytes"
+      said << remark.cause
+           << ", so that tiles do not line up, as those of a multiple would: " << remark.count
+           << " " << remark.start << (isOne ? "" : "s") << " of " << remark.bytes << " bytes"
            << (isOne ? " " : " in all, the first ") << remark.what;
     }
     said.attachNote(remark.source) << "the value comes from here";

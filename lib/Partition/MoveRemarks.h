@@ -36,8 +36,7 @@ private:
   };
 
   const dist::MeshAxes &mesh;
-  llvm::MapVector<std::string, Remark,
-                  std::map<std::string, unsigned>> remarks;
+  llvm::MapVector<std::string, Remark, std::map<std::string, unsigned>> remarks;
 };
 
 } // namespace cleave::partition

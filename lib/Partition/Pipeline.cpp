@@ -12,6 +12,7 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
   // Nothing runs between these three: rewrites would drop the attributes.
   passes.addPass(createDistPropagatePass(propagate));
   DistPlanOpsPassOptions planOps;
+  planOps.remarks = options.remarks;
   DistPartitionPassOptions partition;
   planOps.cluster = partition.cluster = options.cluster;
   passes.addPass(createDistPlanOpsPass(planOps));

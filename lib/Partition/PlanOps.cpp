@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LocalCost.h"
+#include "PlanRemarks.h"
 #include "Regions.h"
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
@@ -363,6 +364,8 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
       OpPlanner planner(*mesh, *machine, links, reshards);
       if (!func.isExternal() && failed(planFunction(func, *mesh, planner)))
         return signalPassFailure();
+      if (remarks && !func.isExternal())
+        reportPartials(func, *mesh);
     }
   }
 

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Describe.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Partition/FactorGraph.h"
 #include "cleave/Partition/Passes.h"
@@ -454,13 +455,7 @@ struct DistPropagatePass : cleave::impl::DistPropagatePassBase<DistPropagatePass
             ++end;
           if (begin)
             remark << "; then by ";
-          llvm::interleaveComma(
-              mesh.list(ArrayRef<Axis>(axes).slice(begin, end - begin)).getAxes(), remark,
-              [&](AxisRefAttr axis) {
-                remark << axis.getName();
-                if (!axis.isWhole())
-                  remark << ":(" << axis.getPre() << ")" << axis.getSize();
-              });
+          remark << partition::describe(mesh.list(ArrayRef<Axis>(axes).slice(begin, end - begin)));
           if (origins[begin] == id)
             remark << ", as asked";
           else

@@ -76,6 +76,9 @@ def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
+    Option<"remarks", "remarks", "bool", "false",
+           "Tell of every result that is a sum (maximum, minimum) of parts where that comes from, "
+           "and where it is reduced.">,
     Option<"cluster", "cluster", "std::string", "\"\"",
            "A cluster.toml with the links that reshards are planned for; none: defaults.">
   ];
