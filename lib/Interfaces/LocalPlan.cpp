@@ -179,6 +179,11 @@ Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor, Purpose
   return reduce->getResult(0);
 }
 
+void LocalPlan::noteGather(unsigned operand, int64_t dim, int64_t factor, Value value,
+                           std::string why) {
+  noted.push_back({operand, dim, factor, bytesOf(value.getType()), std::move(why)});
+}
+
 Value LocalPlan::window(Value value, int64_t dim, int64_t factor, int64_t size, int64_t base,
                         int64_t step, int64_t stride, int64_t length) {
   auto type = cast<RankedTensorType>(value.getType());

@@ -79,13 +79,27 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to, ArrayRe
         << "over " << mesh.list(move.axes) << ": " << who->getName() << " reads " << describe(value)
         << " of type '" << type << "' as " << mesh.sharding(move.after) << ", it "
         << (isResult ? "is made" : "lies") << " as " << mesh.sharding(from);
-    std::string start = "unrequested " + name.str();
-    std::string key = start + (cause.empty() ? what : cause);
-    Remark made{who->getLoc(), value.getLoc(), cause, what, start, 0, 0};
-    Remark &remark = remarks.try_emplace(key, made).first->second;
-    ++remark.count;
-    remark.bytes += bytes;
+    note(value, who, name, cause, what, bytes);
   }
+}
+
+void MoveRemarks::add(Operation *op, const LocalPlan::Gather &gather, ArrayRef<Axis> axes) {
+  Value value = op->getOperand(gather.operand);
+  std::string what;
+  llvm::raw_string_ostream(what) << "over " << mesh.list(axes) << ": " << op->getName() << " reads "
+                                 << describe(value) << " of type '" << value.getType()
+                                 << "' with dimension " << gather.dim << " whole: " << gather.why;
+  note(value, op, "all-gather", "", what, gather.bytes);
+}
+
+void MoveRemarks::note(Value value, Operation *reader, StringRef name, const std::string &cause,
+                       const std::string &what, int64_t bytes) {
+  std::string start = "unrequested " + name.str();
+  std::string key = start + (cause.empty() ? what : cause);
+  Remark made{reader->getLoc(), value.getLoc(), cause, what, start, 0, 0};
+  Remark &remark = remarks.try_emplace(key, made).first->second;
+  ++remark.count;
+  remark.bytes += bytes;
 }
 
 void MoveRemarks::emit() const {

@@ -9,6 +9,7 @@
 #ifndef CLEAVE_LIB_PARTITION_MOVEREMARKS_H
 #define CLEAVE_LIB_PARTITION_MOVEREMARKS_H
 
+#include "cleave/Interfaces/LocalPlan.h"
 #include "cleave/Partition/Reshard.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -23,6 +24,9 @@ public:
   void add(mlir::Value value, const dist::Layout &from, const dist::Layout &to,
            llvm::ArrayRef<Move> moves, mlir::Operation *reader, ReshardPlanner &planner);
 
+  /// What the local form of an operation gathers by itself, over `axes`.
+  void add(mlir::Operation *op, const LocalPlan::Gather &gather, llvm::ArrayRef<dist::Axis> axes);
+
   /// Says what was added; the operations may be gone by now.
   void emit() const;
 
@@ -34,6 +38,9 @@ private:
     std::string cause, what, start;
     int64_t count = 0, bytes = 0;
   };
+
+  void note(mlir::Value value, mlir::Operation *reader, llvm::StringRef name,
+            const std::string &cause, const std::string &what, int64_t bytes);
 
   const dist::MeshAxes &mesh;
   llvm::MapVector<std::string, Remark, std::map<std::string, unsigned>> remarks;

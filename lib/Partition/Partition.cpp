@@ -158,6 +158,25 @@ private:
   // Values in layouts
   //===--------------------------------------------------------------------===//
 
+  /// Whether a constraint asks for the value in `layout`, or the function's
+  /// results do and nothing else reads it.
+  bool isAsked(Value value, const Layout &layout) const {
+    bool isResult = !value.use_empty();
+    for (OpOperand &use : value.getUses()) {
+      Operation *user = use.getOwner();
+      dist::ShardingAttr wanted;
+      if (auto constrain = dyn_cast<ConstrainOp>(user))
+        wanted = constrain.getSharding();
+      else if (isa<func::ReturnOp>(user))
+        wanted = func.getResultAttrOfType<ShardingAttr>(use.getOperandNumber(), kShardingAttrName);
+      bool wants = wanted && mesh.layout(wanted).dims == layout.dims;
+      if (wants && isa<ConstrainOp>(user))
+        return true;
+      isResult &= wants;
+    }
+    return isResult;
+  }
+
   /// The local value of `global` in `layout`, moved there if need be. `reader`
   /// is who asked.
   FailureOr<Value> in(Value global, const Layout &layout, Operation *reader,
@@ -195,7 +214,8 @@ private:
       moves = plan;
     }
     Local from = known[best];
-    if (why == Purpose::Activation && !isa<ConstrainOp, func::ReturnOp>(reader))
+    if (why == Purpose::Activation && !isa<ConstrainOp, func::ReturnOp>(reader) &&
+        !(reader == op && isAsked(global, layout)))
       remarks.add(global, from.layout, layout, moves, reader, planner);
     Value value = emitReshard(builder, global.getLoc(), mesh, type, from.value, from.layout, moves,
                               why);
@@ -279,6 +299,8 @@ private:
     } else {
       local.setResults(local.cloneLocal()->getResults());
     }
+    for (const LocalPlan::Gather &gather : local.gathers())
+      remarks.add(op, gather, local.axesOf(gather.factor));
     for (auto [index, result] : llvm::enumerate(op->getResults())) {
       Layout kept = mesh.layout(cast<ShardingAttr>(given[index]));
       // What the operation gives: kept says what is partial of it.

@@ -105,6 +105,34 @@ func.func @gather_result(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m,
 
 // -----
 
+// What the results or a constraint ask for is not said.
+dist.mesh @m <["x"=4]>
+// REMARK-NOT: unrequested
+func.func @asked(%a: tensor<10x7xf32> {dist.sharding = #dist.sharding<@m, [{"x":(1)2}, {"x":(2)2}]>})
+    -> (tensor<7xf32> {dist.sharding = #dist.sharding<@m, [{"x":(1)2}]>}, tensor<10xf32>) {
+  %0 = nn.reduce sum %a dims = [0] : tensor<10x7xf32> -> tensor<7xf32>
+  %1 = nn.reduce max %a dims = [1] : tensor<10x7xf32> -> tensor<10xf32>
+  %2 = dist.constrain %1 <@m, [{"x"}]> : tensor<10xf32>
+  return %0, %2 : tensor<7xf32>, tensor<10xf32>
+}
+
+// -----
+
+// What a local form gathers by itself is said with the reason.
+dist.mesh @m <["x"=2]>
+// REMARK: remark: unrequested all-gather of 96 bytes over #dist.axes<{"x"}>: nn.conv_input_grad reads argument 0 of type 'tensor<2x4x3xf32>' with dimension 2 whole: stride 2 does not divide the tiles of 3 elements of its result; 2 times in all
+// REMARK-NOT: unrequested
+func.func @strided(%g: tensor<2x4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {}, {"x"}]>}, %w: tensor<4x3x2xf32>)
+    -> (tensor<2x3x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {}, {"x"}]>}, tensor<2x3x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {}, {"x"}]>}) {
+  %0 = nn.conv_input_grad %g, %w strides = [2] dilations = [1] low = [0] high = [0] groups = 1
+      : tensor<2x4x3xf32>, tensor<4x3x2xf32> -> tensor<2x3x6xf32>
+  %1 = nn.conv_input_grad %g, %w strides = [2] dilations = [1] low = [0] high = [0] groups = 1
+      : tensor<2x4x3xf32>, tensor<4x3x2xf32> -> tensor<2x3x6xf32>
+  return %0, %1 : tensor<2x3x6xf32>, tensor<2x3x6xf32>
+}
+
+// -----
+
 // What a size that does not divide moves is said once, with the reason; tiles
 // of 5 over x are 3 and 2, those over x and y 2, 2, 1 and 0.
 dist.mesh @m <["x"=2, "y"=2]>

@@ -60,6 +60,19 @@ public:
   void setResults(mlir::ValueRange values) { results.assign(values.begin(), values.end()); }
   llvm::ArrayRef<mlir::Value> localResults() const { return results; }
 
+  /// A split dimension of an operand of which every rank reads more than its
+  /// tile and neighbours'.
+  struct Gather {
+    unsigned operand = 0;
+    int64_t dim = 0, factor = 0, bytes = 0;
+    std::string why;
+  };
+  /// Notes, for the user, that `value` is operand `operand` with dimension `dim`
+  /// gathered over `factor`.
+  void noteGather(unsigned operand, int64_t dim, int64_t factor, mlir::Value value,
+                  std::string why);
+  llvm::ArrayRef<Gather> gathers() const { return noted; }
+
   // Building blocks.
   /// The global index at which this rank's tile of a factor begins: tensor<i64>.
   mlir::Value offset(int64_t factor);
@@ -92,6 +105,7 @@ private:
   const ShardingRule &factors;
   llvm::ArrayRef<dist::Axes> factorAxes;
   llvm::SmallVector<mlir::Value> operands, results;
+  llvm::SmallVector<Gather, 0> noted;
 };
 
 /// How a combiner that is not None reduces.

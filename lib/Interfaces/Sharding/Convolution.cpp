@@ -233,13 +233,15 @@ struct CoveredTile {
   /// For each dimension, what the windows cover: from where in the whole, with
   /// which step per rank, how much; and where the tile begins in it.
   SmallVector<int64_t> base, step, length, begin;
+  /// Where all windows are read, why.
+  SmallVector<std::string> whole;
   bool any = false;
 
   /// `input` is the local type of the input.
   CoveredTile(LocalPlan &plan, Value value, ArrayRef<int64_t> global, RankedTensorType input,
               ArrayRef<int64_t> kernel, WindowAttrs &attrs, const TensorFactors &dims)
       : cotangent(value), base(input.getRank(), 0), step(input.getRank(), 0),
-        length(input.getShape()), begin(input.getRank(), 0) {
+        length(input.getShape()), begin(input.getRank(), 0), whole(input.getRank()) {
     for (size_t s = 0; s < kernel.size(); ++s) {
       int64_t dim = s + 2, factor = dims[dim][0];
       if (!plan.isSplit(factor))
@@ -255,18 +257,24 @@ struct CoveredTile {
         count = last - first + 1;
         outputStep = tile / stride;
       } else {
-        emitRemark(plan.loc()) << "unrequested gather: " << plan.op()->getName()
-                               << " has stride " << stride << " along a dimension whose tiles of "
-                               << tile << " do not divide by it";
         // All windows, for all ranks alike; the tile begins elsewhere on each.
+        whole[dim] = "stride " + std::to_string(stride) + " does not divide the tiles of " +
+                     std::to_string(tile) + " elements of its result";
       }
       cotangent = plan.window(cotangent, dim, factor, global[dim], first, outputStep, 1, count);
+      noteWhole(plan, 0, dim, factor, cotangent);
       base[dim] = first * stride - low;
       step[dim] = outputStep * stride;
       length[dim] = (count - 1) * stride + reach;
       begin[dim] = -base[dim];
       attrs.low[s] = attrs.high[s] = 0;
     }
+  }
+
+  /// `value` is the operand as it is read along `dim`.
+  void noteWhole(LocalPlan &plan, unsigned operand, int64_t dim, int64_t factor, Value value) {
+    if (!whole[dim].empty())
+      plan.noteGather(operand, dim, factor, value, whole[dim]);
   }
 
   /// The tile out of what the windows cover.
@@ -345,6 +353,7 @@ LogicalResult planPoolGrad(nn::PoolGradOp op, LocalPlan &plan) {
       continue;
     input = plan.window(input, dim, factor, size, tile.base[dim], tile.step[dim], 1,
                         tile.length[dim]);
+    tile.noteWhole(plan, 1, dim, factor, input);
     if (op.getKind() == nn::PoolKind::Max)
       input = maskOutside(plan, input, dim, factor, size, tile.base[dim], tile.step[dim],
                           FactorCombiner::Max);
