@@ -108,8 +108,7 @@ public:
 
 private:
   /// Calls body(rank, source tile, elements), with their `sizes` set.
-  template <typename Body>
-  void forBoxes(Body body) const {
+  template <typename Body> void forBoxes(Body body) const {
     for (int64_t rank = 0; rank < count; ++rank)
       forBoxesOf(rank, 0, 0, 1, body);
   }
@@ -143,9 +142,9 @@ int64_t boxesInPart(int64_t boxes, int64_t ways) {
 
 } // namespace
 
-ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh, ArrayRef<int64_t> shape,
-                                                     const Layout &from, const Layout &to,
-                                                     AxisSet axes, int64_t rounds) {
+ExchangeEstimate cleave::partition::estimateExchange(
+    const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from, const Layout &to,
+    AxisSet axes, int64_t rounds, function_ref<bool(const ExchangeEstimate &)> counts) {
   AxisSet reduced = from.partial & axes, made = to.partial & axes;
   AxisSet splits = from.split() | to.split();
   // In two rounds all members take part. Dimensions that are cut alike in both
@@ -264,7 +263,7 @@ ExchangeEstimate cleave::partition::estimateExchange(const MeshAxes &mesh, Array
       estimate.mostSent = std::max(estimate.mostSent, std::ceil(sends(at) - 1e-9));
   estimate.received /= n;
   if (rounds == 1) {
-    if (made || holders == 1)
+    if (made || holders == 1 || (counts && !counts(estimate)))
       return estimate;
     if (n * p * *llvm::max_element(peers) <= kMostBoxes)
       Sharing(mesh, ranks, shape, from, to).run(source, a, p, holders, estimate);

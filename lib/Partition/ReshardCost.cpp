@@ -10,7 +10,7 @@ using namespace cleave::partition;
 
 MoveCost cleave::partition::costOf(const MeshAxes &mesh, const cost::LinkModel &model,
                                    ArrayRef<int64_t> shape, int64_t elementBytes, const Layout &at,
-                                   const Move &move) {
+                                   const Move &move, double enough) {
   auto elements = [&](const Layout &layout) {
     double count = 1;
     for (int64_t extent : mesh.tile(layout, shape))
@@ -48,16 +48,21 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh, const cost::LinkModel &
     for (auto [extent, axes] : llvm::zip_equal(shape, at.dims))
       even &= extent % mesh.size(axes) == 0;
     // Padding is moved, too.
-    double received = even ? estimateExchange(mesh, shape, at, move.after, group).received : tile;
+    double received =
+        even ? estimateExchange(mesh, shape, at, move.after, group, 1, uncounted).received : tile;
     return {model.permute(group, width * tile), received};
   }
   case Move::Exchange: {
-    ExchangeEstimate moved = estimateExchange(mesh, shape, at, move.after, group, move.rounds);
     // Those who receive read; what others hold as well they send in equal
     // parts.
-    return {model.exchange(group, width * moved.mostReceived, moved.peers) +
-                model.exchange(group, 0, moved.copyPeers),
-            moved.received};
+    auto seconds = [&](const ExchangeEstimate &moved) {
+      return model.exchange(group, width * moved.mostReceived, moved.peers) +
+             model.exchange(group, 0, moved.copyPeers);
+    };
+    ExchangeEstimate moved =
+        estimateExchange(mesh, shape, at, move.after, group, move.rounds,
+                         [&](const ExchangeEstimate &known) { return seconds(known) < enough; });
+    return {seconds(moved), moved.received};
   }
   case Move::KeepFirst:
   case Move::Slice:

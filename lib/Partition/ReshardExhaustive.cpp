@@ -88,14 +88,12 @@ public:
     std::vector<End> firsts, lasts;
     for (const Layout *layout : allowed) {
       auto offer = [&](std::vector<End> &ends, Steps steps) {
-        llvm::erase_if(steps, [&](const Step &step) {
-          return step.cost >= limit || step.received > mostReceived;
-        });
+        llvm::erase_if(steps, [&](const Step &step) { return step.received > mostReceived; });
         if (!steps.empty())
           ends.push_back({layout, std::move(steps)});
       };
-      offer(firsts, between(problem.from, *layout));
-      offer(lasts, between(*layout, problem.to));
+      offer(firsts, between(problem.from, *layout, limit));
+      offer(lasts, between(*layout, problem.to, limit));
     }
     std::optional<SmallVector<Move>> best;
     for (const End &first : firsts)
@@ -108,7 +106,7 @@ public:
           }
         if (least >= limit || received > mostReceived)
           continue;
-        Steps middle = between(*first.layout, *last.layout);
+        Steps middle = between(*first.layout, *last.layout, limit - least);
         for (const Step &a : first.steps)
           for (const Step &b : middle)
             for (const Step &c : last.steps) {
@@ -126,9 +124,9 @@ public:
   }
 
 private:
-  /// The ways from one layout to another that none is better than in both cost and
-  /// amount.
-  Steps between(const Layout &from, const Layout &to) const {
+  /// The ways from one layout to another that cost less than `enough`, and that
+  /// none is better than in both cost and amount.
+  Steps between(const Layout &from, const Layout &to, double enough) const {
     Steps steps;
     if (from == to) {
       steps.emplace_back();
@@ -136,8 +134,11 @@ private:
     }
     const MeshAxes &mesh = problem.mesh;
     auto offer = [&](Move move) {
-      MoveCost moved = costOf(mesh, problem.model, problem.shape, problem.elementBytes, from, move);
+      MoveCost moved =
+          costOf(mesh, problem.model, problem.shape, problem.elementBytes, from, move, enough);
       Step step = {problem.cost(moved), moved.received, std::move(move)};
+      if (moved.seconds >= enough || step.cost >= enough)
+        return;
       for (const Step &other : steps)
         if (other.cost <= step.cost && other.received <= step.received)
           return;

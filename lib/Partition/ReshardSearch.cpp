@@ -192,7 +192,8 @@ private:
   };
   Remaining remaining(const Layout &at) const {
     auto estimate = [&](const Move &move) {
-      return estimateExchange(mesh, shape, at, move.after, setOf(move.axes), move.rounds);
+      return estimateExchange(mesh, shape, at, move.after, setOf(move.axes), move.rounds,
+                              uncounted);
     };
     if (at == to)
       return {};
@@ -298,10 +299,11 @@ private:
                                                    nodes[at->second].depth <= node.depth + 1)
       return;
     Node next;
-    MoveCost moved = costOf(mesh, model, shape, elementBytes, node.layout, move);
+    double enough = found ? bestCost * (1 - kGain) - node.cost : INFINITY;
+    MoveCost moved = costOf(mesh, model, shape, elementBytes, node.layout, move, enough);
     next.cost = node.cost + problem.cost(moved);
     next.received = node.received + moved.received;
-    if (found && next.cost >= bestCost * (1 - kGain))
+    if (moved.seconds >= enough || (found && next.cost >= bestCost * (1 - kGain)))
       return;
     next.layout = move.after;
     next.parent = index;
