@@ -446,9 +446,10 @@ struct DistPartitionPass : cleave::impl::DistPartitionPassBase<DistPartitionPass
     if (failed(links))
       return signalPassFailure();
     // Of many like tensors the plan is the same, so that they share messages.
-    ReshardOptions plain;
+    ReshardOptions searched, plain;
+    searched.largerTiles = plain.largerTiles = largerTiles;
     plain.plain = true;
-    ReshardPlanner reshards(*mesh, *links), buckets(*mesh, *links, plain);
+    ReshardPlanner reshards(*mesh, *links, searched), buckets(*mesh, *links, plain);
     MoveRemarks remarks(*mesh);
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal() && failed(Partitioner(func, *mesh, reshards, buckets, remarks).run()))

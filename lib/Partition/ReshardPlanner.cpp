@@ -13,6 +13,8 @@ namespace {
 /// where ranks receive more than this times the least, if there are few layouts.
 constexpr double kFar = 0.04, kMostReceived = 1.2501;
 constexpr size_t kMostRanksTimesLayouts = 6000;
+/// Layouts that a search visits.
+constexpr unsigned kMaxVisits = 160;
 /// Messages hardly count where they take no more of the time than this.
 constexpr double kHardlyLatency = 0.05;
 
@@ -40,7 +42,7 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
   ReshardProblem problem = {mesh, model, shape, elementBytes, from, to, largest, mayReplicate};
   // Where there are few layouts all are tried, and the search need not go far.
   ArrayRef<Layout> few = fewLayouts(problem);
-  unsigned maxVisits = few.empty() ? options.maxVisits : options.maxVisits / 8;
+  unsigned maxVisits = few.empty() ? kMaxVisits : kMaxVisits / 8;
   AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
   double cost = INFINITY, fastest = INFINITY, least = INFINITY, leastReceived = INFINITY;
   SmallVector<Move> best;

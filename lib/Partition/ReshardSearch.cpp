@@ -21,6 +21,9 @@ constexpr double kSlack = 0.01;
 /// A plan takes hardly longer than another if it takes no longer than this.
 constexpr double kHardly = 0.03;
 
+/// Collectives in one plan.
+constexpr unsigned kMaxCollectives = 4;
+
 class Search {
 public:
   Search(const ReshardProblem &problem, const ReshardOptions &options, const SearchLimits &limits)
@@ -290,7 +293,7 @@ private:
   void step(const Node &node, int index, Move move) {
     bool free =
         move.kind == Move::Slice || move.kind == Move::KeepFirst || move.kind == Move::Embed;
-    if (!free && (node.collectives >= options.maxCollectives || move.axes.empty()))
+    if (!free && (node.collectives >= kMaxCollectives || move.axes.empty()))
       return;
     if (!isLegal(node.layout, move) || !problem.allows(move.after))
       return;

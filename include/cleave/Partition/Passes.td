@@ -121,7 +121,9 @@ def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"cluster", "cluster", "std::string", "\"\"",
-           "A cluster.toml with the links that reshards are planned for; none: defaults.">
+           "A cluster.toml with the links that reshards are planned for; none: defaults.">,
+    Option<"largerTiles", "larger-tiles", "bool", "false",
+           "Reshards may pass through tiles larger than the larger of source and target.">
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];

@@ -41,8 +41,6 @@ struct Move {
 struct ReshardOptions {
   /// Allows local tiles larger than the larger of source and target.
   bool largerTiles = false;
-  /// Collectives in one plan, and layouts that the search visits.
-  unsigned maxCollectives = 4, maxVisits = 160;
   /// Takes the plan without a search wherever its layouts are allowed: one
   /// reduce-scatter, all-reduce or gather for each group, whatever it sends.
   bool plain = false;
