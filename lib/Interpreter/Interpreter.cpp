@@ -273,6 +273,14 @@ private:
 
 } // namespace
 
+bool cleave::hasReferenceSemantics(Operation *op) {
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op))
+    return extract.getIndices().empty();
+  return isa<ModuleOp, func::FuncOp, func::CallOp, scf::ForOp, scf::IfOp, arith::ConstantOp,
+             EvaluableInterface>(op) ||
+         isa<dist::DistDialect>(op->getDialect()) || op->hasTrait<OpTrait::IsTerminator>();
+}
+
 FailureOr<std::vector<Tensor>> cleave::interpret(func::FuncOp func,
                                                  ArrayRef<Tensor> arguments,
                                                  Observer observe) {

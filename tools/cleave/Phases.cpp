@@ -46,8 +46,9 @@ static void checkOperations(ModuleOp module, const std::string &path) {
     if (op->getNumRegions() != 0 && !isa<ModuleOp, func::FuncOp>(op))
       throw Failure(BadUsage, nameOf(op) +
                                   " is not yet supported: loops and branches "
-                                  "are partitioned and interpreted, but do "
-                                  "not run yet; unroll them");
+                                  "of models with shardings of their own are "
+                                  "partitioned and interpreted (check "
+                                  "--interpret), but do not run; unroll them");
   });
   module.walk([&](Operation *op) {
     for (Type type : op->getResultTypes())
@@ -80,7 +81,8 @@ static void checkSizes(ModuleOp module, Diagnostics &diagnostics) {
 }
 
 OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
-                                MLIRContext &context, bool readWeights) {
+                                MLIRContext &context, bool readWeights,
+                                bool compiles) {
   requireFile(path, "a model");
   if (!StringRef(path).ends_with(".mlir")) {
     std::optional<int64_t> batch;
@@ -102,7 +104,8 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)
     diagnostics.fail(BadUsage);
-  checkOperations(*module, path);
+  if (compiles || !isSharded(*module))
+    checkOperations(*module, path);
   checkSizes(*module, diagnostics);
   if (isSharded(*module)) {
     prepareSharded(*module, path, config);
@@ -161,8 +164,8 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
     auto name = forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
     bool isLogits = config.train.logits.empty() ||
                     (name && name.getValue() == config.train.logits);
-    perToken |= isLogits && type && type.getRank() > 2 &&
-                type.getDimSize(1) == length;
+    perToken |=
+        isLogits && type && type.getRank() > 2 && type.getDimSize(1) == length;
   }
   if (!perToken)
     return;

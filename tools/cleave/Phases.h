@@ -10,11 +10,11 @@
 
 namespace cleave::driver {
 
-// An .onnx file imported, or an .mlir file read. It has a @forward.
-mlir::OwningOpRef<mlir::ModuleOp> loadModel(const std::string &path,
-                                            const Config &config,
-                                            mlir::MLIRContext &context,
-                                            bool readWeights);
+// An .onnx file imported, or an .mlir file read. It has a @forward. `compiles`:
+// the program is to be compiled; what can only be interpreted is refused.
+mlir::OwningOpRef<mlir::ModuleOp>
+loadModel(const std::string &path, const Config &config,
+          mlir::MLIRContext &context, bool readWeights, bool compiles = true);
 
 // @loss, @loss_grad, @update and @init_state join @forward.
 void runTrainPhase(mlir::ModuleOp module, const Config &config,

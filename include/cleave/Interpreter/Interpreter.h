@@ -25,6 +25,9 @@ mlir::FailureOr<std::vector<Tensor>> interpret(mlir::func::FuncOp func,
                                                llvm::ArrayRef<Tensor> arguments,
                                                Observer observe = nullptr);
 
+/// Whether the operation can be executed, regions and what is in them aside.
+bool hasReferenceSemantics(mlir::Operation *op);
+
 /// Runs the local program `func` on all ranks of `mesh` at once:
 /// `arguments[i][rank]`, and the results alike.
 mlir::FailureOr<std::vector<RankTensors>>

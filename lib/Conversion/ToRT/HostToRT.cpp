@@ -45,8 +45,9 @@ public:
             [](auto) { return success(); })
         .Default([](Operation *op) {
           return op->emitOpError(
-              "is left in the host program, but is neither a library call, a "
-              "collective nor a placement; it should be part of a kernel");
+              "cannot be compiled: it is none of those that become kernels, "
+              "library calls, collectives or placements of elements; express "
+              "it by operations of nn, arith and math that do");
         });
   }
 
@@ -310,10 +311,9 @@ private:
         pattern.layouts.push_back(
             {1, typeOf(op->getOperand(i)).getNumElements(), 1,
              typeOf(op->getResult(i)).getNumElements()});
-        pattern.exchanges.push_back(
-            dist::describeExchange(mesh, exchange.getAxes().getAxes(), from, to,
-                                   cast<RankedTensorType>(whole).getShape(),
-                                   exchange.getRounds()));
+        pattern.exchanges.push_back(dist::describeExchange(
+            mesh, exchange.getAxes().getAxes(), from, to,
+            cast<RankedTensorType>(whole).getShape(), exchange.getRounds()));
         // All operands of one message are combined alike.
         auto kind = reduce(from.getPartialKind());
         if (!pattern.exchanges.back().partial.empty()) {

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --nn-host-to-rt -split-input-file -verify-diagnostics
 
 func.func @left_over(%x: tensor<6xf32>) -> tensor<6xf32> {
-  // expected-error @below {{'arith.addf' op is left in the host program, but is neither a library call, a collective nor a placement; it should be part of a kernel}}
+  // expected-error @below {{'arith.addf' op cannot be compiled: it is none of those that become kernels, library calls, collectives or placements of elements; express it by operations of nn, arith and math that do}}
   %0 = arith.addf %x, %x : tensor<6xf32>
   return %0 : tensor<6xf32>
 }

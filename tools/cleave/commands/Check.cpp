@@ -10,6 +10,7 @@
 #include "cleave/Check/Passes.h"
 #include "cleave/Check/Views.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interpreter/Interpreter.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/Npy.h"
 #include "cleave/io/Weights.h"
@@ -39,6 +40,7 @@ struct CheckCommand : CommonOptions {
 
 private:
   void verifyFlags() const;
+  void verifyInterpretable(ModuleOp module) const;
 };
 
 // An array of a file as the check's tensor.
@@ -246,6 +248,18 @@ void CheckCommand::verifyFlags() const {
                                 *nearest(inject, kinds, true) + "'?");
 }
 
+// Known before anything runs.
+void CheckCommand::verifyInterpretable(ModuleOp module) const {
+  Diagnostics diagnostics(*module.getContext());
+  module.walk([&](mlir::Operation *op) {
+    if (hasReferenceSemantics(op))
+      return;
+    op->emitOpError("cannot be interpreted: it has no reference semantics; "
+                    "expected operations of nn, arith and math");
+    diagnostics.fail(BadUsage);
+  });
+}
+
 int CheckCommand::run() const {
   verifyFlags();
   LoadedConfig loaded = loadConfigOrFail(*this);
@@ -259,7 +273,10 @@ int CheckCommand::run() const {
   registerAll(context);
   chooseTransport(config.target.transport, mesh.ranks()); // before the work
   OwningOpRef<ModuleOp> global =
-      loadModel(model, config, context, /*readWeights=*/true);
+      loadModel(model, config, context, /*readWeights=*/true,
+                /*compiles=*/!interpret);
+  if (interpret || against == "interpreter")
+    verifyInterpretable(*global);
   if (!isSharded(*global))
     runTrainPhase(*global, config, /*tapGradients=*/true);
   else if (!gradients.empty())
@@ -382,7 +399,7 @@ std::function<int()> driver::addCheck(CLI::App &app) {
       ->type_name("compiled|interpreter")
       ->capture_default_str();
   app.add_flag("--interpret", command->interpret,
-               "interpret the sharded program, too: no native code");
+               "interpret both programs: nothing is compiled");
   app.add_option("--seed", command->seed, "of all random values")
       ->type_name("N")
       ->capture_default_str();
