@@ -23,8 +23,8 @@ namespace {
 
 /// all_reduce, then only slices by its own axes along one dimension that
 /// divides: a reduce_scatter.
-void scatterReductions(func::FuncOp func, MeshAttr mesh) {
-  SmallVector<AllReduceOp> reductions(func.getBody().getOps<AllReduceOp>());
+void scatterReductions(Block &block, MeshAttr mesh) {
+  SmallVector<AllReduceOp> reductions(block.getOps<AllReduceOp>());
   for (AllReduceOp reduce : reductions) {
     if (reduce.getNumOperands() != 1 || reduce->getResult(0).use_empty())
       continue;
@@ -59,8 +59,8 @@ void scatterReductions(func::FuncOp func, MeshAttr mesh) {
 
 /// A gather of which a rank reads its own tile, and tiles of a whole that are
 /// gathered again: nothing moves.
-void cancelInverses(func::FuncOp func) {
-  for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
+void cancelInverses(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto slice = dyn_cast<dist::SliceOp>(op)) {
       auto gather = slice.getInput().getDefiningOp<AllGatherOp>();
       if (!gather || gather.getNumOperands() != 1 || gather.getAxes() != slice.getAxes() ||
@@ -98,9 +98,9 @@ void cancelInverses(func::FuncOp func) {
 /// Equal collectives on equal operands; what is gathered is not kept alive for
 /// it across the save that separates forward and backward, since the
 /// backward pass reads the saved value.
-void shareEqual(func::FuncOp func) {
+void shareEqual(Block &block) {
   llvm::DenseMap<std::pair<Value, Attribute>, Operation *> seen;
-  for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
+  for (Operation &op : llvm::make_early_inc_range(block)) {
     if (!isa<CollectiveOpInterface>(op) || op.getNumOperands() != 1)
       continue;
     SmallVector<NamedAttribute> attrs(op.getAttrs());
@@ -126,9 +126,14 @@ struct DistCombinePass : cleave::impl::DistCombinePassBase<DistCombinePass> {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       if (func.isExternal())
         continue;
-      cancelInverses(func);
-      scatterReductions(func, mesh->mesh());
-      shareEqual(func);
+      // Those of loops and branches, too. What is erased has no regions.
+      SmallVector<Block *> blocks;
+      func.walk([&](Block *block) { blocks.push_back(block); });
+      for (Block *block : blocks) {
+        cancelInverses(*block);
+        scatterReductions(*block, mesh->mesh());
+        shareEqual(*block);
+      }
     }
   }
 };

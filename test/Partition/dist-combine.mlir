@@ -68,3 +68,47 @@ func.func @cut_and_gathered(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   %4 = dist.all_gather %3 dims [0] over @m {"d"} purpose activation : (tensor<2xf32>) -> tensor<4xf32>
   return %2, %4 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// In loops and branches, too; a tile that is cut in a loop out of what is
+// gathered before it, is the one that was there.
+dist.mesh @m <["d"=2]>
+// CHECK-LABEL: func @regions
+// CHECK-SAME:    (%[[A:.+]]: tensor<4xf32>, %{{.+}}: i1)
+// CHECK-NOT:     dist.all_gather
+// CHECK:         scf.for {{.*}} iter_args(%[[T:.+]] = %[[A]])
+// CHECK:           %[[SUM:.+]] = arith.addf %[[T]], %[[A]]
+// CHECK:           dist.reduce_scatter sum
+// CHECK-NOT:       dist.slice
+// CHECK:           scf.yield
+// CHECK:         scf.if
+// CHECK:           dist.all_gather
+// CHECK-NOT:       dist.all_gather
+// CHECK:         else
+// CHECK:           dist.all_gather
+// CHECK-NOT:       dist.all_gather
+func.func @regions(%a: tensor<4xf32>, %p: i1) -> tensor<8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %g = dist.all_gather %a dims [0] over @m {"d"} purpose activation : (tensor<4xf32>) -> tensor<8xf32>
+  %0 = scf.for %i = %c0 to %c3 step %c1 iter_args(%t = %a) -> (tensor<4xf32>) {
+    %1 = dist.slice %g dim 0 over @m {"d"} : tensor<8xf32> -> tensor<4xf32>
+    %2 = arith.addf %t, %1 : tensor<4xf32>
+    %3 = tensor.concat dim(0) %2, %2 : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+    %4 = dist.all_reduce sum %3 over @m {"d"} purpose activation : tensor<8xf32>
+    %5 = dist.slice %4 dim 0 over @m {"d"} : tensor<8xf32> -> tensor<4xf32>
+    scf.yield %5 : tensor<4xf32>
+  }
+  %6 = scf.if %p -> (tensor<8xf32>) {
+    %7 = dist.all_gather %0 dims [0] over @m {"d"} purpose activation : (tensor<4xf32>) -> tensor<8xf32>
+    %8 = dist.all_gather %0 dims [0] over @m {"d"} purpose activation : (tensor<4xf32>) -> tensor<8xf32>
+    %9 = arith.addf %7, %8 : tensor<8xf32>
+    scf.yield %9 : tensor<8xf32>
+  } else {
+    %7 = dist.all_gather %0 dims [0] over @m {"d"} purpose activation : (tensor<4xf32>) -> tensor<8xf32>
+    scf.yield %7 : tensor<8xf32>
+  }
+  return %6 : tensor<8xf32>
+}

@@ -176,8 +176,8 @@ def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
   let description = [{
     On local programs: an all-reduce of which only this rank's tile is read becomes
     a reduce-scatter; a gather of which a rank reads its own tile, and
-    tiles of a whole that are gathered again, are gone; equal collectives are
-    shared. What is gathered in the forward pass is not kept for the
+    tiles of a whole that are gathered again, are gone; equal collectives of a
+    block are shared. In loops and branches, too. What is gathered in the forward pass is not kept for the
     backward pass by that: there the operand is another one (a saved value).
 
     Before:
