@@ -1,5 +1,6 @@
 //===- SubAxes.cpp - sub-axes of one axis go together ---------------------===//
 
+#include "Describe.h"
 #include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Partition/Boundary.h"
 
@@ -38,6 +39,11 @@ LogicalResult cleave::partition::verifySubAxes(ModuleOp module) {
     add(port.sharding(), port.loc(), [&] { return describe(port); });
   module.walk([&](dist::ConstrainOp op) {
     add(op.getSharding(), op.getLoc(), [] { return std::string("the value of dist.constrain"); });
+  });
+  module.walk([&](Operation *op) {
+    if (auto given = op->getAttrOfType<ArrayAttr>(dist::kShardingAttrName))
+      for (auto [result, sharding] : llvm::zip(op->getResults(), given))
+        add(sharding, op->getLoc(), [result = result] { return describe(result); });
   });
   for (auto [index, use] : llvm::enumerate(uses))
     for (const Use &other : ArrayRef<Use>(uses).take_front(index))
