@@ -185,14 +185,14 @@ void LocalPlan::noteGather(unsigned operand, int64_t dim, int64_t factor, Value 
 }
 
 Value LocalPlan::window(Value value, int64_t dim, int64_t factor, int64_t size, int64_t base,
-                        int64_t step, int64_t stride, int64_t length) {
+                        int64_t step, int64_t stride, int64_t length, int64_t whole) {
   auto type = cast<RankedTensorType>(value.getType());
   SmallVector<int64_t> shape(type.getShape());
   shape[dim] = length;
   auto i64 = [&](int64_t number) { return rewriter.getI64IntegerAttr(number); };
   return WindowOp::create(rewriter, loc(), TypeRange{type.clone(shape)}, ValueRange{value},
-                          i64(dim), i64(size), i64(base), i64(step), i64(stride), axes.name(),
-                          axes.list(factorAxes[factor]),
+                          i64(dim), i64(size), i64(base), i64(step), i64(stride), i64(whole),
+                          axes.name(), axes.list(factorAxes[factor]),
                           PurposeAttr::get(rewriter.getContext(), Purpose::Activation))
       ->getResult(0);
 }

@@ -188,7 +188,7 @@ dist.mesh @m <["t"=2]>
 // CHECK-LABEL: func.func @slice
 func.func @slice(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
     -> (tensor<4x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) {
-  // CHECK:     dist.window %{{.*}} dim 1 size 6 base 1 step 2 stride 1 over @m {"t"} purpose activation : (tensor<4x3xf32>) -> tensor<4x2xf32>
+  // CHECK:     dist.window %{{.*}} dim 1 size 6 base 1 step 2 stride 1 whole 4 over @m {"t"} purpose activation : (tensor<4x3xf32>) -> tensor<4x2xf32>
   // CHECK-NOT: all_gather
   %0 = nn.slice %x [0, 1] [4, 4] [1, 1] : tensor<4x6xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>

@@ -89,8 +89,9 @@ public:
   /// Of `value`, whose dimension `dim` is a tile of `size` elements split as
   /// `factor`: rank r receives elements base + r * step + i * stride for i below
   /// `length`, zeros outside. The window of rank 0 where the factor is whole.
+  /// The tiles computed from them are of a dimension of `whole` elements.
   mlir::Value window(mlir::Value value, int64_t dim, int64_t factor, int64_t size, int64_t base,
-                     int64_t step, int64_t stride, int64_t length);
+                     int64_t step, int64_t stride, int64_t length, int64_t whole);
   /// Repeats a rank-0 tensor over `type`'s shape.
   mlir::Value splat(mlir::Value scalar, mlir::RankedTensorType type);
   /// A constant of `type`, all elements equal.

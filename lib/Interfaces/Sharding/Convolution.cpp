@@ -174,17 +174,19 @@ Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor, in
 }
 
 /// The input as the windows of a rank's outputs read it, along each split
-/// spatial dimension; `outputs` is the local result's shape.
+/// spatial dimension; `outputs` is the local result's shape, `whole` the
+/// global one's.
 Value inputWindows(LocalPlan &plan, Value input, ArrayRef<int64_t> global,
-                   ArrayRef<int64_t> outputs, ArrayRef<int64_t> kernel, WindowAttrs &attrs,
-                   const TensorFactors &dims, FactorCombiner outside) {
+                   ArrayRef<int64_t> outputs, ArrayRef<int64_t> whole, ArrayRef<int64_t> kernel,
+                   WindowAttrs &attrs, const TensorFactors &dims, FactorCombiner outside) {
   for (size_t s = 0; s < kernel.size(); ++s) {
     int64_t dim = s + 2, factor = dims[dim][0], count = outputs[dim];
     if (!plan.isSplit(factor))
       continue;
     int64_t step = count * attrs.strides[s],
             length = (count - 1) * attrs.strides[s] + attrs.reach(s, kernel[s]);
-    input = plan.window(input, dim, factor, global[dim], -attrs.low[s], step, 1, length);
+    input =
+        plan.window(input, dim, factor, global[dim], -attrs.low[s], step, 1, length, whole[dim]);
     if (outside != FactorCombiner::Sum) // Windows bring zeros.
       input = maskOutside(plan, input, dim, factor, global[dim], -attrs.low[s], step, outside);
     attrs.low[s] = attrs.high[s] = 0;
@@ -199,8 +201,9 @@ LogicalResult planConv(nn::ConvOp op, LocalPlan &plan) {
   Value filter = plan.masked(plan.operand(1), w, w[1][0], FactorCombiner::Sum);
   WindowAttrs attrs(op);
   RankedTensorType type = plan.resultType(0);
-  input = inputWindows(plan, input, shapeOf(op.getInput()), type.getShape(),
-                       shapeOf(op.getFilter()).drop_front(2), attrs, x, FactorCombiner::Sum);
+  input =
+      inputWindows(plan, input, shapeOf(op.getInput()), type.getShape(), shapeOf(op.getResult()),
+                   shapeOf(op.getFilter()).drop_front(2), attrs, x, FactorCombiner::Sum);
   plan.setResults(grouped(nn::ConvOp::create(plan.builder(), plan.loc(), type, input, filter,
                                              attrs.strides, attrs.dilations, attrs.low,
                                              attrs.high, localGroups(plan, x, op.getGroups())),
@@ -217,7 +220,8 @@ LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
     cotangent = plan.masked(cotangent, y, y[dim][0], FactorCombiner::Sum);
   WindowAttrs attrs(op);
   input = inputWindows(plan, input, shapeOf(op.getInput()), plan.operandType(0).getShape(),
-                       shapeOf(op.getResult()).drop_front(2), attrs, x, FactorCombiner::Sum);
+                       shapeOf(op.getCotangent()), shapeOf(op.getResult()).drop_front(2), attrs, x,
+                       FactorCombiner::Sum);
   plan.setResults(grouped(
       nn::ConvFilterGradOp::create(plan.builder(), plan.loc(), plan.resultType(0), cotangent,
                                    input, attrs.strides, attrs.dilations, attrs.low, attrs.high,
@@ -237,9 +241,10 @@ struct CoveredTile {
   SmallVector<std::string> whole;
   bool any = false;
 
-  /// `input` is the local type of the input.
+  /// `input` is the local type of the input, `covered` its global shape.
   CoveredTile(LocalPlan &plan, Value value, ArrayRef<int64_t> global, RankedTensorType input,
-              ArrayRef<int64_t> kernel, WindowAttrs &attrs, const TensorFactors &dims)
+              ArrayRef<int64_t> covered, ArrayRef<int64_t> kernel, WindowAttrs &attrs,
+              const TensorFactors &dims)
       : cotangent(value), base(input.getRank(), 0), step(input.getRank(), 0),
         length(input.getShape()), begin(input.getRank(), 0), whole(input.getRank()) {
     for (size_t s = 0; s < kernel.size(); ++s) {
@@ -261,7 +266,8 @@ struct CoveredTile {
         whole[dim] = "stride " + std::to_string(stride) + " does not divide the tiles of " +
                      std::to_string(tile) + " elements of its result";
       }
-      cotangent = plan.window(cotangent, dim, factor, global[dim], first, outputStep, 1, count);
+      cotangent = plan.window(cotangent, dim, factor, global[dim], first, outputStep, 1, count,
+                              covered[dim]);
       noteWhole(plan, 0, dim, factor, cotangent);
       base[dim] = first * stride - low;
       step[dim] = outputStep * stride;
@@ -315,7 +321,7 @@ LogicalResult planConvInputGrad(nn::ConvInputGradOp op, LocalPlan &plan) {
   Value filter = plan.masked(plan.operand(1), w, feature, FactorCombiner::Sum);
   WindowAttrs attrs(op);
   RankedTensorType type = plan.resultType(0);
-  CoveredTile tile(plan, cotangent, shapeOf(op.getCotangent()), type,
+  CoveredTile tile(plan, cotangent, shapeOf(op.getCotangent()), type, shapeOf(op.getResult()),
                    shapeOf(op.getFilter()).drop_front(2), attrs, x);
   Value covered = grouped(
       nn::ConvInputGradOp::create(plan.builder(), plan.loc(), type.clone(tile.length),
@@ -330,8 +336,8 @@ LogicalResult planPool(nn::PoolOp op, LocalPlan &plan) {
   WindowAttrs attrs(op);
   RankedTensorType type = plan.resultType(0);
   Value input =
-      inputWindows(plan, plan.operand(0), shapeOf(op.getInput()), type.getShape(), op.getWindow(),
-                   attrs, plan.rule().operands[0],
+      inputWindows(plan, plan.operand(0), shapeOf(op.getInput()), type.getShape(),
+                   shapeOf(op.getResult()), op.getWindow(), attrs, plan.rule().operands[0],
                    op.getKind() == nn::PoolKind::Max ? FactorCombiner::Max : FactorCombiner::Sum);
   plan.setResults(nn::PoolOp::create(plan.builder(), plan.loc(), type, op.getKind(), input,
                                      op.getWindow(), attrs.strides, attrs.dilations, attrs.low,
@@ -344,15 +350,15 @@ LogicalResult planPoolGrad(nn::PoolGradOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().results[0];
   WindowAttrs attrs(op);
   RankedTensorType type = plan.resultType(0);
-  CoveredTile tile(plan, plan.operand(0), shapeOf(op.getCotangent()), type, op.getWindow(), attrs,
-                   dims);
+  CoveredTile tile(plan, plan.operand(0), shapeOf(op.getCotangent()), type, shapeOf(op.getInput()),
+                   op.getWindow(), attrs, dims);
   Value input = plan.operand(1);
   for (int64_t dim = 2; dim < type.getRank(); ++dim) {
     int64_t factor = dims[dim][0], size = shapeOf(op.getInput())[dim];
     if (!plan.isSplit(factor))
       continue;
     input = plan.window(input, dim, factor, size, tile.base[dim], tile.step[dim], 1,
-                        tile.length[dim]);
+                        tile.length[dim], size);
     tile.noteWhole(plan, 1, dim, factor, input);
     if (op.getKind() == nn::PoolKind::Max)
       input = maskOutside(plan, input, dim, factor, size, tile.base[dim], tile.step[dim],

@@ -136,7 +136,8 @@ LogicalResult planSlice(nn::SliceOp op, LocalPlan &plan) {
       continue;
     int64_t length = type.getDimSize(dim);
     int64_t step = plan.rule().results[0][dim].empty() ? 0 : strides[dim] * length;
-    value = plan.window(value, dim, factor, from[dim], offsets[dim], step, strides[dim], length);
+    value = plan.window(value, dim, factor, from[dim], offsets[dim], step, strides[dim], length,
+                        shapeOf(op.getResult())[dim]);
     offsets[dim] = 0;
     strides[dim] = 1;
   }
@@ -183,7 +184,8 @@ LogicalResult planConcat(nn::ConcatOp op, LocalPlan &plan) {
     int64_t size = shapeOf(input)[dim];
     if (size == 0)
       continue;
-    Value placed = plan.window(plan.operand(index), dim, factor, size, -start, tile, 1, tile);
+    Value placed = plan.window(plan.operand(index), dim, factor, size, -start, tile, 1, tile,
+                               shapeOf(op.getResult())[dim]);
     result = result ? arith::SelectOp::create(plan.builder(), plan.loc(),
                                               isFrom(plan, type, dim, factor, start), placed, result)
                           .getResult()
@@ -228,7 +230,8 @@ LogicalResult planPad(nn::PadOp op, LocalPlan &plan) {
     if (!plan.isSplit(factor) || plan.rule().factors[factor].kind != FactorKind::Permutation)
       continue;
     int64_t length = type.getDimSize(dim);
-    value = plan.window(value, dim, factor, from[dim], -low[dim], length, 1, length);
+    value = plan.window(value, dim, factor, from[dim], -low[dim], length, 1, length,
+                        shapeOf(op.getResult())[dim]);
     low[dim] = high[dim] = 0;
     moved.push_back(dim);
   }

@@ -153,7 +153,7 @@ func.func @tile() {
 dist.mesh @m <["x"=4]>
 func.func @window_tile(%a: tensor<2x6xf32>) {
   // expected-error @below {{dimension 0 of the operand has 2 elements, expected a tile of 10 on 4 ranks}}
-  %0 = dist.window %a dim 0 size 10 base 0 step 3 stride 1 over @m {"x"} purpose activation : (tensor<2x6xf32>) -> tensor<3x6xf32>
+  %0 = dist.window %a dim 0 size 10 base 0 step 3 stride 1 whole 10 over @m {"x"} purpose activation : (tensor<2x6xf32>) -> tensor<3x6xf32>
   return
 }
 
@@ -163,7 +163,7 @@ func.func @window_tile(%a: tensor<2x6xf32>) {
 dist.mesh @m <["x"=4]>
 func.func @window_stride(%a: tensor<3x6xf32>) {
   // expected-error @below {{has stride 0; a window needs another one}}
-  %0 = dist.window %a dim 0 size 10 base 0 step 3 stride 0 over @m {"x"} purpose activation : (tensor<3x6xf32>) -> tensor<3x6xf32>
+  %0 = dist.window %a dim 0 size 10 base 0 step 3 stride 0 whole 10 over @m {"x"} purpose activation : (tensor<3x6xf32>) -> tensor<3x6xf32>
   return
 }
 
@@ -173,6 +173,6 @@ func.func @window_stride(%a: tensor<3x6xf32>) {
 dist.mesh @m <["x"=4]>
 func.func @window_shape(%a: tensor<3x6xf32>) {
   // expected-error @below {{type 'tensor<3x5xf32>' of result 0 does not follow from the operand; expected 'tensor<3x6xf32>'}}
-  %0 = dist.window %a dim 0 size 10 base 0 step 3 stride 1 over @m {"x"} purpose activation : (tensor<3x6xf32>) -> tensor<3x5xf32>
+  %0 = dist.window %a dim 0 size 10 base 0 step 3 stride 1 whole 10 over @m {"x"} purpose activation : (tensor<3x6xf32>) -> tensor<3x5xf32>
   return
 }

@@ -149,6 +149,8 @@ LogicalResult WindowOp::verifySymbolUses(SymbolTableCollection &symbols) {
                                      << " ranks";
   if (getStride() == 0) // (W2)
     return emitOpError("has stride 0; a window needs another one");
+  if (int64_t(getWhole()) < 0) // (W4)
+    return emitOpError("has whole ") << int64_t(getWhole()) << "; expected a number of elements";
   auto result = cast<RankedTensorType>(getResults()[0].getType());
   SmallVector<int64_t> want(have.getShape());
   if (result.getRank() == have.getRank())

@@ -194,11 +194,13 @@ def Dist_WindowOp : Dist_CollectiveOp<"window"> {
     give zeros. Windows may overlap, run backwards (`stride` < 0), or be the same
     on all ranks (`step` = 0). So slices, pads, concatenations and reversals
     move what lies on another rank and nothing else, and convolutions get their
-    neighbours' rows.
+    neighbours' rows. `whole` is how many elements that dimension has of which
+    the ranks' tiles are computed from the windows: the result's own, or the one
+    of a convolution that reads it.
 
     ```mlir
     // 10 elements on 4 ranks, moved by one to the right.
-    %1 = dist.window %0 dim 0 size 10 base -1 step 3 stride 1 over @m {"x"} purpose activation
+    %1 = dist.window %0 dim 0 size 10 base -1 step 3 stride 1 whole 10 over @m {"x"} purpose activation
         : (tensor<3x6xf32>) -> tensor<3x6xf32>
     ```
 
@@ -207,15 +209,18 @@ def Dist_WindowOp : Dist_CollectiveOp<"window"> {
       that of a tile of `size`.
     - (W2) `stride` is not 0.
     - (W3) the result has the shape of the operand but for dimension `dim`.
+    - (W4) `whole` is not negative.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, I64Attr:$dim, I64Attr:$size,
                        I64Attr:$base, I64Attr:$step, I64Attr:$stride,
+                       I64Attr:$whole,
                        FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
                        Dist_PurposeAttr:$purpose);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $inputs `dim` custom<Dim>($dim) `size` custom<Dim>($size) `base` custom<Dim>($base)
     `step` custom<Dim>($step) `stride` custom<Dim>($stride)
+    `whole` custom<Dim>($whole)
     `over` $mesh custom<AxisList>($axes) `purpose` $purpose
     attr-dict `:` functional-type($inputs, $results)
   }];
