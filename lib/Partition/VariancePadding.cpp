@@ -74,7 +74,7 @@ Extents Padding::declared(ShardingAttr sharding, ArrayRef<int64_t> whole) const 
   for (auto [extent, size, axes] : llvm::zip_equal(result, whole, layout.dims)) {
     int64_t ways = mesh.size(axes);
     if (tileSize(size, ways) * ways != size)
-      extent = Extent::padded(size, ways, axes);
+      extent = Extent::padded(size, ways, counted(axes));
   }
   return result;
 }
@@ -85,6 +85,32 @@ bool Padding::isSplit(Value value, int64_t dim) const {
   return it == states.end() || llvm::any_of(it->second, [&](const AxisState &state) {
            return state.isSplitOn(dim) || state.kind == AxisState::Varying || state.maybe;
          });
+}
+
+/// What is known of the dimension, of a real one also its size: as many elements
+/// as there are here on each of the ranks that split it.
+Extent Padding::sized(Value value, int64_t dim) const {
+  Extent extent = at(value, dim);
+  auto it = states.find(value);
+  if (extent.kind != Extent::Real || it == states.end())
+    return extent;
+  for (auto [axis, state] : llvm::enumerate(it->second)) {
+    bool whole = state.kind == AxisState::Invariant && !state.dims;
+    bool addends = state.kind == AxisState::Partial && !state.maybe;
+    if (!whole && !addends && !state.isSurelySplit())
+      return extent;
+    if (state.isSplitOn(dim))
+      extent.axes.push_back(axis);
+  }
+  extent.axes = counted(extent.axes);
+  extent.ways = mesh.size(extent.axes);
+  extent.size = extent.ways * tensorOf(value).getDimSize(dim);
+  return extent;
+}
+
+/// The axes that tell tiles apart.
+Axes Padding::counted(ArrayRef<Axis> axes) const {
+  return Axes(llvm::make_filter_range(axes, [&](Axis axis) { return mesh.size(axis) != 1; }));
 }
 
 std::string Padding::describe(const Extent &extent) const {
@@ -102,10 +128,11 @@ std::string Padding::describe(const Extent &extent) const {
 /// The tensors have one layout there, so what is known of one holds for both.
 bool Padding::join(Extent &into, const Extent &other) {
   auto rank = [](const Extent &extent) {
-    return extent.kind == Extent::Real ? 0 : extent.kind; // Free, Unknown, Padded.
+    return extent.kind == Extent::Real ? 0 : extent.kind; // Free, Unknown, Windows, Padded.
   };
   if (into.kind == Extent::Padded && other.kind == Extent::Padded) {
-    bool alike = into.size == other.size && into.ways == other.ways;
+    bool alike = into.size == other.size && into.ways == other.ways &&
+                 (!into.placed || !other.placed || into.axes == other.axes);
     if (!into.placed) {
       into.axes = other.axes;
       into.placed = other.placed;
@@ -114,11 +141,32 @@ bool Padding::join(Extent &into, const Extent &other) {
       into.filler = {};
     return alike;
   }
+  if (into.kind == Extent::Windows && other.kind == Extent::Windows &&
+      (into.size != other.size || into.axes != other.axes)) {
+    into = Extent::of(Extent::Unknown);
+    return true;
+  }
+  // Of as many elements in each tile, a whole without padding is larger.
+  auto differ = [](const Extent &real, const Extent &padded) {
+    return real.kind == Extent::Real && real.size != 0 && padded.kind == Extent::Padded &&
+           real.size != padded.size;
+  };
+  if (differ(into, other) || differ(other, into))
+    return false;
   // What is real in one tensor is real in one that lies alike.
   if (into.kind == Extent::Free || (other.kind != Extent::Free && rank(other) > rank(into)))
     into = other;
   into.filler = {};
   return true;
+}
+
+/// Tiles of wholes that have no size cannot be compared with them.
+static LogicalResult mustBeStatic(Location loc, const Twine &what, Type local, Type whole) {
+  for (Type type : {local, whole})
+    if (auto tensor = dyn_cast_or_null<ShapedType>(type); tensor && !tensor.hasStaticShape())
+      return emitError(loc) << what << " is of type " << type
+                            << "; expected sizes that are known before the program runs";
+  return success();
 }
 
 LogicalResult Padding::enter(func::FuncOp func) {
@@ -128,6 +176,10 @@ LogicalResult Padding::enter(func::FuncOp func) {
     auto whole = func.getArgAttrOfType<TypeAttr>(index, kGlobalTypeAttrName);
     if (!sharding)
       continue;
+    if (failed(mustBeStatic(argument.getLoc(),
+                            "argument " + Twine(index) + " of @" + func.getName(),
+                            argument.getType(), whole ? whole.getValue() : Type())))
+      return failure();
     if (whole) {
       auto type = cast<RankedTensorType>(whole.getValue());
       if (mesh.tile(mesh.layout(sharding), type).getShape() != tensorOf(argument).getShape())
@@ -153,6 +205,9 @@ LogicalResult Padding::leave(func::FuncOp func) const {
     auto attr = dyn_cast_or_null<TypeAttr>(func.getResultAttr(index, kGlobalTypeAttrName));
     if (!attr || !sharding)
       continue;
+    if (failed(mustBeStatic(operand.getLoc(), "result " + Twine(index) + " of @" + func.getName(),
+                            operand.getType(), attr.getValue())))
+      return failure();
     auto whole = cast<RankedTensorType>(attr.getValue());
     Layout layout = mesh.layout(sharding);
     if (mesh.tile(layout, whole).getShape() != tensorOf(operand).getShape())
@@ -160,14 +215,20 @@ LogicalResult Padding::leave(func::FuncOp func) const {
              << "result " << index << " of @" << func.getName() << " is " << operand.getType()
              << ", but the tile that its sharding cuts of its dist.global_type is "
              << mesh.tile(layout, whole);
-    for (auto [dim, extent] : llvm::enumerate(all(operand)))
-      if (extent.kind == Extent::Padded &&
-          (extent.size != whole.getDimSize(dim) || extent.ways != mesh.size(layout.dims[dim])))
+    for (unsigned dim = 0; dim < whole.getRank(); ++dim) {
+      Extent extent = sized(operand, dim);
+      Axes axes = counted(layout.dims[dim]);
+      Extent want = Extent::padded(whole.getDimSize(dim), mesh.size(axes), axes);
+      bool padded = extent.kind == Extent::Padded;
+      bool known = padded || (extent.kind == Extent::Real && extent.size != 0);
+      if (known &&
+          (extent.size != want.size ||
+           (padded && (extent.ways != want.ways || (extent.placed && extent.axes != want.axes)))))
         return emitError(operand.getLoc())
                << "result " << index << " of @" << func.getName() << " has a dimension " << dim
-               << " of " << describe(extent) << ", expected as its dist.global_type and sharding "
-               << "say: " << whole.getDimSize(dim) << " elements split "
-               << mesh.size(layout.dims[dim]) << " ways";
+               << " of " << describe(extent) << "; expected " << describe(want)
+               << ", as its dist.global_type and sharding say";
+    }
   }
   return success();
 }
@@ -180,25 +241,45 @@ void Padding::visitConstant(Operation *op) {
 
 void Padding::carry(Value init, Value argument) {
   Extents given = all(init);
-  for (Extent &extent : given) {
+  for (auto [dim, extent] : llvm::enumerate(given)) {
     extent.filler = {};
-    if (extent.kind == Extent::Free)
+    // A number that fills a tile fills a whole as well; tiles of which it is not
+    // known whether they are some may be padded.
+    if (extent.kind == Extent::Free ||
+        (extent.kind == Extent::Real && sized(init, dim).size == 0) ||
+        extent.kind == Extent::Windows)
       extent.kind = Extent::Unknown;
   }
   set(argument, std::move(given));
 }
 
 LogicalResult Padding::merge(Operation *op, Value value, Value yielded) {
-  Extents merged = all(value), other = all(yielded);
+  Extents merged = all(value);
   for (auto [dim, extent] : llvm::enumerate(merged)) {
-    Extent before = extent;
-    if (!join(extent, other[dim]))
+    extent = sized(value, dim);
+    Extent before = extent, other = sized(yielded, dim);
+    if (!join(extent, other))
       return op->emitOpError("carries a dimension ")
-             << dim << " of " << describe(before) << " that is yielded with "
-             << describe(other[dim]);
+             << dim << " of " << describe(before) << " that is yielded with " << describe(other);
+    if (extent.kind == Extent::Real)
+      extent = Extent();
   }
   set(value, std::move(merged));
   return success();
+}
+
+bool Padding::learn(Value argument, Value result) {
+  bool more = false;
+  Extents known = all(argument);
+  for (auto [extent, after] : llvm::zip_equal(known, all(result)))
+    if (extent.kind == Extent::Unknown && after.kind == Extent::Padded) {
+      extent = after;
+      extent.filler = {};
+      more = true;
+    }
+  if (more)
+    set(argument, std::move(known));
+  return more;
 }
 
 //===----------------------------------------------------------------------===//
@@ -240,7 +321,7 @@ std::optional<Padding::Mask> Padding::maskOf(arith::SelectOp op) const {
   if (!index || !offset || !size || !filler)
     return std::nullopt;
   return Mask{int64_t(index.getDim()), *size, int64_t(offset.getTile()),
-              mesh.decompose(offset.getAxes().getAxes()), filler};
+              counted(mesh.decompose(offset.getAxes().getAxes())), filler};
 }
 
 LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
@@ -261,6 +342,8 @@ LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
     if (extent.size != mask.size || extent.ways != ways ||
         (extent.placed && extent.axes != mask.axes))
       return wrong(describe(extent) + ", as the dimension has");
+    if (!extent.placed)
+      return wrong("the mask before the tiles are sent to ranks that no order of axes numbers");
     break;
   case Extent::Real:
     if (mask.size < tile * ways)
@@ -268,6 +351,7 @@ LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
     break;
   case Extent::Free:
   case Extent::Unknown:
+  case Extent::Windows:
     if (tileSize(mask.size, ways) != tile)
       return wrong("a size of which a tile has " + Twine(tile) + " elements");
     if (auto it = states.find(value); it != states.end())
@@ -289,203 +373,4 @@ LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
     extent = said;
   set(op.getResult(), std::move(result));
   return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Operations with rules
-//===----------------------------------------------------------------------===//
-
-/// Whether some result lacks the factor.
-static bool isCombined(const ShardingRule &rule, int64_t factor) {
-  return llvm::any_of(rule.results, [&](const TensorFactors &dims) {
-    return llvm::none_of(dims,
-                         [&](const DimFactors &made) { return llvm::is_contained(made, factor); });
-  });
-}
-
-/// The dimension of an operand that is a factor alone, or -1.
-static int64_t dimOf(const TensorFactors &dims, int64_t factor) {
-  for (auto [dim, made] : llvm::enumerate(dims))
-    if (made.size() == 1 && made[0] == factor)
-      return dim;
-  return -1;
-}
-
-LogicalResult Padding::mustBe(Operation *op, unsigned operand, int64_t dim,
-                              FactorCombiner combiner) const {
-  const Extent &extent = at(op->getOperand(operand), dim);
-  if (extent.kind != Extent::Padded)
-    return success();
-  auto type = tensorOf(op->getOperand(operand));
-  Attribute identity = cast<DenseElementsAttr>(
-                           cast<Attribute>(identityOf(combiner, type.clone(ArrayRef<int64_t>()))))
-                           .getSplatValue<Attribute>();
-  if (extent.filler == identity || (isZero(extent.filler) && isZero(identity)))
-    return success();
-  InFlightDiagnostic error = op->emitOpError("combines (")
-                             << stringifyReduceKind(reduceKindOf(combiner)) << ") along dimension "
-                             << dim << " of operand " << operand << " of type " << type << ", of "
-                             << describe(extent) << ", whose last tiles end in padding ";
-  if (extent.filler)
-    error << "of " << extent.filler;
-  else
-    error << "of any content";
-  error << "; expected the padding masked by " << identity
-        << " (an arith.select with dist.pad_mask before it)";
-  return error;
-}
-
-LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
-                                    ArrayRef<Extent> factors) const {
-  for (auto [factor, info] : llvm::enumerate(rule.factors)) {
-    if (factors[factor].kind != Extent::Padded)
-      continue;
-    bool reads = isCombined(rule, factor) || info.kind == FactorKind::Permutation;
-    bool combines = info.combiner != FactorCombiner::None && reads;
-    bool whole = info.kind == FactorKind::NeedReplication || isJoint(info) ||
-                 (info.kind == FactorKind::Permutation && !rule.movement);
-    // A gather reads what its indices say.
-    if ((!combines && !whole) || (isa<nn::GatherOp>(op) && combines))
-      continue;
-    for (auto [index, dims] : llvm::enumerate(rule.operands)) {
-      int64_t dim = dimOf(dims, factor);
-      if (dim < 0 || llvm::is_contained(rule.waited, unsigned(index)))
-        continue;
-      if (combines) {
-        // What is linear in zeros is zero, whatever integers are beside them; of
-        // other numbers, padding may be none.
-        bool linear = llvm::any_of(
-            rule.linear, [&](auto &group) { return llvm::is_contained(group, unsigned(index)); });
-        if (!linear && !rule.linear.empty() && info.combiner == FactorCombiner::Sum &&
-            isa<IntegerType>(tensorOf(op->getOperand(index)).getElementType()))
-          continue;
-        if (failed(mustBe(op, index, dim, info.combiner)))
-          return failure();
-      } else if (const Extent &extent = at(op->getOperand(index), dim);
-                 extent.kind == Extent::Padded) {
-        return op->emitOpError("reads all of dimension ")
-               << dim << " of operand " << index << " of type " << op->getOperand(index).getType()
-               << ", of " << describe(extent)
-               << ", which ends in padding; expected a dimension without: gathered and cut to "
-               << extent.size << " elements (nn.slice), or a window of it";
-      }
-    }
-  }
-  return success();
-}
-
-LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
-  if (auto select = dyn_cast<arith::SelectOp>(op)) {
-    if (std::optional<Mask> mask = maskOf(select))
-      return visitMask(select, *mask);
-    if (op->hasAttr(kPadMaskAttrName))
-      return op->emitOpError("has dist.pad_mask and is no mask; expected the condition iota < "
-                             "(size - dist.tile_offset), a number repeated by nn.broadcast, and "
-                             "a constant as the last operand");
-  }
-  if (isa<nn::ReshapeOp>(op)) {
-    visitReshape(op);
-    return success();
-  }
-  // What the factors hold, as the operands say; of those of none, nothing.
-  SmallVector<Extent> factors(rule.factors.size());
-  llvm::SmallBitVector seen(rule.factors.size());
-  bool plain = true;
-  for (auto [index, dims] : llvm::enumerate(rule.operands)) {
-    if (llvm::is_contained(rule.waited, unsigned(index)))
-      continue;
-    auto known = extents.find(op->getOperand(index));
-    for (auto [dim, made] : llvm::enumerate(dims))
-      for (int64_t factor : made) {
-        if (known == extents.end()) {
-          if (seen.test(factor))
-            join(factors[factor], Extent());
-          seen.set(factor);
-          continue;
-        }
-        plain = false;
-        Extent extent = known->second[dim];
-        if (made.size() > 1 && extent.kind != Extent::Real)
-          extent = Extent::of(Extent::Unknown);
-        Extent before = factors[factor];
-        if (!seen.test(factor))
-          factors[factor] = extent;
-        else if (!join(factors[factor], extent))
-          return op->emitOpError("combines dimension ")
-                 << dim << " of operand " << index << ", of " << describe(extent)
-                 << ", with one of " << describe(before);
-        seen.set(factor);
-      }
-  }
-  if (!plain && failed(checkFactors(op, rule, factors)))
-    return failure();
-  for (auto [index, dims] : llvm::enumerate(rule.results)) {
-    Extents result;
-    for (auto [dim, made] : llvm::enumerate(dims)) {
-      Extent &extent = result.emplace_back();
-      // One element that is taken of a dimension.
-      if (made.empty() && isa<nn::SliceOp>(op))
-        extent = movedExtent(op, dim);
-      for (int64_t factor : made) {
-        const Factor &info = rule.factors[factor];
-        bool moves = info.kind == FactorKind::Permutation;
-        if (!seen.test(factor))
-          extent.kind = rule.movement || rule.operands.empty()     ? Extent::Free
-                        : info.kind == FactorKind::NeedReplication ? Extent::Real
-                                                                   : Extent::Unknown;
-        else if (moves && rule.movement)
-          extent = movedExtent(op, dim);
-        else if (!moves)
-          extent = factors[factor];
-        else if (factors[factor].kind == Extent::Unknown)
-          extent.kind = Extent::Unknown;
-        if (made.size() > 1) {
-          extent = Extent::of(extent.kind == Extent::Real ? Extent::Real : Extent::Unknown);
-          if (extent.kind == Extent::Unknown)
-            break;
-        }
-        // What is placed beside padding may meet that of another dimension.
-        if (!rule.movement || (isa<nn::PadOp>(op) && !isZero(extent.filler)))
-          extent.filler = {};
-      }
-    }
-    if (isa<nn::GatherOp>(op) && !plain && failed(visitGather(op, result)))
-      return failure();
-    set(op->getResult(index), std::move(result));
-  }
-  return success();
-}
-
-/// Of a dimension along which slices, pads and concatenations place elements.
-Extent Padding::movedExtent(Operation *op, int64_t dim) const {
-  Value input = op->getOperand(0);
-  const Extent &extent = at(input, dim);
-  int64_t size = tensorOf(op->getResult(0)).getDimSize(dim);
-  if (auto slice = dyn_cast<nn::SliceOp>(op)) {
-    if (extent.kind != Extent::Padded)
-      return extent;
-    if (extent.ways != 1 || slice.getOffsets()[dim] != 0 || slice.getStrides()[dim] != 1)
-      return Extent::of(Extent::Unknown);
-    return size <= extent.size ? Extent() : extent;
-  }
-  if (auto pad = dyn_cast<nn::PadOp>(op)) {
-    if (!op->hasAttr(kTilePaddingAttrName))
-      return extent.kind == Extent::Real ? extent : Extent::of(Extent::Unknown);
-    Attribute filler;
-    if (pad.getValue().isZero())
-      filler = Builder(op->getContext()).getZeroAttr(tensorOf(input).getElementType());
-    if (extent.kind == Extent::Real && !isSplit(input, dim))
-      return Extent::padded(tensorOf(input).getDimSize(dim), 1, {}, filler);
-    if (extent.kind == Extent::Padded && extent.ways == 1) {
-      Extent longer = extent;
-      if (longer.filler != filler)
-        longer.filler = {};
-      return longer;
-    }
-    return Extent::of(Extent::Unknown);
-  }
-  for (Value operand : op->getOperands())
-    if (at(operand, dim).kind != Extent::Real)
-      return Extent::of(Extent::Unknown);
-  return {};
 }

@@ -2,12 +2,13 @@
 //
 // The part of dist-verify-variance that proves padding masked. For each value
 // it knows the dimensions whose last tiles end in padding, how many elements the
-// whole dimension has, and what the padding holds. Sizes come from
-// `dist.global_type`, exchanges, windows and masks.
+// whole dimension has, which axes number the tiles, and what the padding holds.
+// Sizes come from `dist.global_type`, exchanges, windows and masks; of dimensions
+// without padding, from the tile and the axes that split it.
 //
 // Nothing is claimed of a dimension of which the program does not tell the
-// size: results of windows, of convolutions and scatters that follow them, and
-// reshapes of tiles of one element.
+// size: results of scatters, reshapes of tiles of one element, dimensions that
+// merge these, slices of tiles that do not nest, arguments without a whole type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,9 +32,11 @@ struct Extent {
     Free,    // a constant or a count: a tile as well as the whole
     Real,    // no padding
     Unknown, // padding or not
+    Windows, // what the tiles of a dimension of `size` are computed from
     Padded,
   };
   Kind kind = Real;
+  /// Of a real one, 0 where it is not known.
   int64_t size = 0, ways = 1;
   /// The axes that number the tiles, major first; not known where not `placed`.
   dist::Axes axes;
@@ -85,6 +88,8 @@ public:
   // yielded.
   void carry(mlir::Value init, mlir::Value argument);
   mlir::LogicalResult merge(mlir::Operation *op, mlir::Value value, mlir::Value yielded);
+  /// Whether more is known of the argument now than was when its block was read.
+  bool learn(mlir::Value argument, mlir::Value result);
 
 private:
   /// A mask, as its condition says.
@@ -99,8 +104,10 @@ private:
   void set(mlir::Value value, Extents extents);
   Extents declared(dist::ShardingAttr sharding, llvm::ArrayRef<int64_t> whole) const;
   bool isSplit(mlir::Value value, int64_t dim) const;
+  Extent sized(mlir::Value value, int64_t dim) const;
+  dist::Axes counted(llvm::ArrayRef<dist::Axis> axes) const;
   std::string describe(const Extent &extent) const;
-  /// Where both are padded otherwise, false.
+  /// False where the wholes have other sizes, or other ranks have the tiles.
   static bool join(Extent &into, const Extent &other);
   mlir::LogicalResult mustBe(mlir::Operation *op, unsigned operand, int64_t dim,
                              FactorCombiner combiner) const;
@@ -109,13 +116,18 @@ private:
                                    llvm::ArrayRef<Extent> factors) const;
   std::optional<Mask> maskOf(mlir::arith::SelectOp op) const;
   mlir::LogicalResult visitMask(mlir::arith::SelectOp op, const Mask &mask);
-  void visitReshape(mlir::Operation *op);
-  Extent movedExtent(mlir::Operation *op, int64_t dim) const;
+  mlir::LogicalResult visitReshape(mlir::Operation *op);
+  mlir::LogicalResult movedExtent(mlir::Operation *op, int64_t dim, Extent &moved) const;
+  static Extent tileOf(const Extent &windows, int64_t length);
   mlir::LogicalResult visitGather(mlir::Operation *op, Extents &result) const;
 
   Extent splitBy(Extent extent, int64_t from, int64_t to, llvm::ArrayRef<dist::Axis> axes,
                  bool isSplit) const;
   Extent gatheredBy(Extent extent, int64_t to, llvm::ArrayRef<dist::Axis> axes) const;
+  mlir::LogicalResult visitWindow(dist::WindowOp op, Extent &extent,
+                                  llvm::ArrayRef<dist::Axis> axes) const;
+  void permute(Extent &extent, llvm::ArrayRef<int64_t> pairs,
+               llvm::ArrayRef<dist::Axis> axes) const;
 
   const dist::MeshAxes &mesh;
   const llvm::DenseMap<mlir::Value, State> &states;

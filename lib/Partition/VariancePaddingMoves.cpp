@@ -31,7 +31,7 @@ Extent Padding::splitBy(Extent extent, int64_t from, int64_t to, ArrayRef<Axis> 
     return isSplit ? Extent::of(Extent::Unknown) : Extent::padded(from, ways, axes);
   }
   if (extent.kind != Extent::Padded)
-    return extent;
+    return Extent::of(extent.kind == Extent::Windows ? Extent::Unknown : extent.kind);
   if (!nests && extent.ways != 1)
     return Extent::of(Extent::Unknown);
   extent.ways *= ways;
@@ -42,7 +42,7 @@ Extent Padding::splitBy(Extent extent, int64_t from, int64_t to, ArrayRef<Axis> 
 /// The tiles over `axes` are laid end to end, so that a rank has `to` elements.
 Extent Padding::gatheredBy(Extent extent, int64_t to, ArrayRef<Axis> axes) const {
   if (extent.kind != Extent::Padded)
-    return extent;
+    return Extent::of(extent.kind == Extent::Windows ? Extent::Unknown : extent.kind);
   int64_t ways = mesh.size(axes);
   ArrayRef<Axis> have = extent.axes;
   bool ends = extent.placed ? have.size() >= axes.size() && have.take_back(axes.size()) == axes
@@ -55,13 +55,112 @@ Extent Padding::gatheredBy(Extent extent, int64_t to, ArrayRef<Axis> axes) const
   return extent.ways * to == extent.size ? Extent() : extent;
 }
 
-LogicalResult Padding::visitCollective(Operation *op, ArrayRef<Axis> axes) {
+/// The windows begin where the operation says; that it is where the reader wants
+/// them is for execution to say.
+LogicalResult Padding::visitWindow(WindowOp op, Extent &extent, ArrayRef<Axis> axes) const {
+  int64_t dim = op.getDim(), size = op.getSize(), ways = mesh.size(axes);
+  int64_t tile = extentOf(op->getOperand(0), dim), length = extentOf(op->getResult(0), dim);
+  bool fits = extent.kind == Extent::Padded
+                  ? extent.size == size && extent.ways == ways &&
+                        (!extent.placed || ArrayRef<Axis>(extent.axes) == axes)
+              : extent.kind == Extent::Real ? tile * ways == size
+                                            : true;
+  if (!fits) {
+    if (extent.kind == Extent::Real)
+      extent = Extent::padded(tile * ways, ways, axes);
+    return op->emitOpError("takes windows of dimension ")
+           << dim << " as one of " << size << " elements; expected " << describe(extent)
+           << ", as the operand has";
+  }
+  int64_t whole = op.getWhole(), base = op.getBase(), step = op.getStep(), stride = op.getStride();
+  // The one element that a slice takes.
+  if (step == 0 && length == 1 && whole == 1) {
+    extent = Extent();
+    return success();
+  }
+  extent = Extent::padded(whole, ways, axes);
+  extent.kind = Extent::Windows;
+  extent.placed = step != 0;
+  if (step != length * stride || tileSize(whole, ways) != length)
+    return success();
+  // Windows end to end are tiles; what is outside is zero.
+  extent = tileOf(extent, length);
+  int64_t first = base + whole * stride, last = base + (length * ways - 1) * stride;
+  if (extent.kind == Extent::Padded && (std::min(first, last) >= size || std::max(first, last) < 0))
+    extent.filler =
+        Builder(op.getContext())
+            .getZeroAttr(cast<RankedTensorType>(op->getResult(0).getType()).getElementType());
+  return success();
+}
+
+/// Tiles change places. The axes that number them then are those of which the
+/// coordinates of each target are the digits of the tile that it receives.
+void Padding::permute(Extent &extent, ArrayRef<int64_t> pairs, ArrayRef<Axis> axes) const {
+  auto moves = [&](Axis axis) { return llvm::is_contained(axes, axis); };
+  if (llvm::none_of(extent.axes, moves))
+    return;
+  if (extent.kind == Extent::Windows)
+    extent = Extent::of(Extent::Unknown);
+  if (extent.kind != Extent::Padded)
+    return;
+  int64_t count = mesh.size(axes);
+  SmallVector<int64_t> source(count, -1);
+  for (size_t i = 0; i < pairs.size(); i += 2)
+    source[pairs[i + 1]] = pairs[i];
+  auto coordinate = [&](int64_t index, Axis axis) {
+    for (Axis minor : llvm::reverse(axes)) {
+      if (minor == axis)
+        break;
+      index /= mesh.size(minor);
+    }
+    return index % mesh.size(axis);
+  };
+  // Axes that are not of the group keep their digits, so each run of the others
+  // is replaced by a run.
+  Axes placed;
+  bool found = !llvm::is_contained(source, -1);
+  for (size_t begin = 0; found && begin < extent.axes.size();) {
+    if (!moves(extent.axes[begin])) {
+      placed.push_back(extent.axes[begin++]);
+      continue;
+    }
+    Axes run;
+    while (begin < extent.axes.size() && moves(extent.axes[begin]))
+      run.push_back(extent.axes[begin++]);
+    SmallVector<int64_t> numbers(count, 0);
+    for (int64_t target = 0; target < count; ++target)
+      for (Axis axis : run)
+        numbers[target] = numbers[target] * mesh.size(axis) + coordinate(source[target], axis);
+    Axes minorFirst;
+    for (int64_t stride = 1; found && stride < mesh.size(run);) {
+      const Axis *next = llvm::find_if(axes, [&](Axis axis) {
+        for (int64_t target = 0; target < count; ++target)
+          if (numbers[target] / stride % mesh.size(axis) != coordinate(target, axis))
+            return false;
+        return mesh.size(run) % (stride * mesh.size(axis)) == 0;
+      });
+      found = next != axes.end();
+      if (found) {
+        minorFirst.push_back(*next);
+        stride *= mesh.size(*next);
+      }
+    }
+    placed.append(minorFirst.rbegin(), minorFirst.rend());
+  }
+  extent.placed = found;
+  extent.axes = found ? placed : Axes();
+}
+
+LogicalResult Padding::visitCollective(Operation *op, ArrayRef<Axis> group) {
+  Axes axes = counted(group);
   for (auto [index, result] : llvm::enumerate(op->getResults())) {
     Value input = op->getOperand(index);
     if (auto exchange = dyn_cast<ExchangeOp>(op)) {
       auto whole = cast<RankedTensorType>(cast<TypeAttr>(exchange.getGlobal()[index]).getValue());
-      for (auto [dim, extent] : llvm::enumerate(all(input)))
-        if (extent.kind == Extent::Padded && extent.size != whole.getDimSize(dim))
+      for (unsigned dim = 0; dim < whole.getRank(); ++dim)
+        if (Extent extent = sized(input, dim);
+            (extent.kind == Extent::Padded || (extent.kind == Extent::Real && extent.size != 0)) &&
+            extent.size != whole.getDimSize(dim))
           return op->emitOpError("operand ")
                  << index << " has a dimension " << dim << " of " << describe(extent)
                  << ", expected " << whole.getDimSize(dim) << ", as the type of the whole says";
@@ -95,37 +194,19 @@ LogicalResult Padding::visitCollective(Operation *op, ArrayRef<Axis> axes) {
       split(all.getSplitDims()[index]);
       gather(all.getConcatDims()[index]);
     }
-    if (auto window = dyn_cast<WindowOp>(op)) {
-      int64_t dim = window.getDim(), size = window.getSize(), ways = mesh.size(axes);
-      Extent &extent = extents[dim];
-      bool fits = extent.kind == Extent::Padded
-                      ? extent.size == size && extent.ways == ways &&
-                            (!extent.placed || ArrayRef<Axis>(extent.axes) == axes)
-                  : extent.kind == Extent::Real ? extentOf(input, dim) * ways == size
-                                                : true;
-      if (!fits) {
-        if (extent.kind == Extent::Real)
-          extent = Extent::padded(extentOf(input, dim) * ways, ways, axes);
-        return op->emitOpError("takes windows of dimension ")
-               << dim << " as one of " << size << " elements; expected " << describe(extent)
-               << ", as the operand has";
-      }
-      // Of another size: the operation does not say how much of the last window
-      // is wanted. The same window everywhere is wanted whole.
-      extent = Extent::of(window.getStep() == 0 ? Extent::Real : Extent::Unknown);
-    }
+    if (auto window = dyn_cast<WindowOp>(op);
+        window && failed(visitWindow(window, extents[window.getDim()], axes)))
+      return failure();
     if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && known)
       for (Extent &extent : extents)
-        if (llvm::any_of(axes, [&](Axis axis) { return llvm::is_contained(extent.axes, axis); })) {
-          extent.axes.clear();
-          extent.placed = false;
-        }
+        this->permute(extent, permute.getPairs(), axes);
     set(result, std::move(extents));
   }
   return success();
 }
 
-void Padding::visitPlace(Operation *op, ArrayRef<Axis> axes) {
+void Padding::visitPlace(Operation *op, ArrayRef<Axis> group) {
+  Axes axes = counted(group);
   if (op->getNumOperands() == 0)
     return;
   Value input = op->getOperand(0), result = op->getResult(0);
@@ -145,12 +226,12 @@ void Padding::visitPlace(Operation *op, ArrayRef<Axis> axes) {
 /// Elements stay in row-major order: a dimension goes where as many elements
 /// are before it and it has as many itself. Tiles of one element may be of any
 /// dimension there.
-void Padding::visitReshape(Operation *op) {
+LogicalResult Padding::visitReshape(Operation *op) {
   Value input = op->getOperand(0), result = op->getResult(0);
   auto known = extents.find(input);
   if (known == extents.end()) {
     set(result, all(result));
-    return;
+    return success();
   }
   Extents from = known->second;
   auto fromShape = cast<RankedTensorType>(input.getType()).getShape();
@@ -168,11 +249,18 @@ void Padding::visitReshape(Operation *op) {
       if (otherBegin == begin && extent == size && size > 1)
         to[other] = from[dim];
       else if (size > 1 && extent > 1 ? otherBegin < end && otherEnd > begin
-                                      : otherBegin <= end && otherEnd >= begin)
+                                      : otherBegin <= end && otherEnd >= begin) {
+        if (from[dim].kind == Extent::Padded && size > 1 && extent > 1)
+          return op->emitOpError("merges or divides dimension ")
+                 << dim << " of type " << input.getType() << ", of " << describe(from[dim])
+                 << ", which ends in padding; expected a dimension without: gathered and cut to "
+                 << from[dim].size << " elements (nn.slice)";
         to[other] = Extent::of(Extent::Unknown);
+      }
     }
   }
   set(result, std::move(to));
+  return success();
 }
 
 namespace {
@@ -204,6 +292,13 @@ LogicalResult Padding::visitGather(Operation *op, Extents &result) const {
   auto gather = cast<nn::GatherOp>(op);
   int64_t dim = gather.getDim();
   const Extent &extent = at(gather.getTable(), dim);
+  // Of windows, the tile that is at other places on other ranks.
+  if (extent.kind == Extent::Windows &&
+      cast<RankedTensorType>(gather.getIndices().getType()).getRank() == 1) {
+    Extent windows = extent;
+    windows.placed = true;
+    result[dim] = tileOf(windows, extentOf(gather.getIndices(), 0));
+  }
   if (extent.kind != Extent::Padded)
     return success();
   int64_t tile = extentOf(gather.getTable(), dim);
@@ -221,11 +316,12 @@ LogicalResult Padding::visitGather(Operation *op, Extents &result) const {
   if (!local.offset || (!choice && !counts))
     return wrong("indices less the tile's offset, -1 where they are not less than " +
                  Twine(extent.size));
-  Axes axes = mesh.decompose(local.offset.getAxes().getAxes());
+  Axes axes = counted(mesh.decompose(local.offset.getAxes().getAxes()));
   ArrayRef<Axis> have = extent.axes;
-  if (int64_t(local.offset.getTile()) != tile ||
-      (extent.placed &&
-       (have.size() < axes.size() || have.take_back(axes.size()) != ArrayRef<Axis>(axes))))
+  // What is put at its place among zeros may be a part of the whole still.
+  bool over = choice ? have == ArrayRef<Axis>(axes)
+                     : have.size() >= axes.size() && have.take_back(axes.size()) == ArrayRef(axes);
+  if (int64_t(local.offset.getTile()) != tile || !extent.placed || !over)
     return wrong("the offset of a tile of " + Twine(tile) +
                  " elements over the axes that split it");
   if (counts) {

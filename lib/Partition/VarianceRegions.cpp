@@ -51,19 +51,24 @@ LogicalResult Variance::visitRegions(Operation *op) {
   }
   if (auto loop = dyn_cast<scf::ForOp>(op))
     states[loop.getInductionVar()] = State(mesh.count(), AxisState::of(AxisState::Invariant));
-  for (Region &region : op->getRegions())
-    if (!region.empty() && failed(visitBlock(region.front())))
-      return failure();
-  for (auto [index, value] : llvm::enumerate(carried))
-    for (Value yielded : value.yielded)
-      if (failed(check(op, yielded, states[value.result], index, "where it is yielded")))
+  // Once more where what is yielded says more of padding than what it began with.
+  for (bool again = true; again;) {
+    for (Region &region : op->getRegions())
+      if (!region.empty() && failed(visitBlock(region.front())))
         return failure();
-  for (const Carried &value : carried) {
-    // A branch gives what its first region does, or its second.
-    padding.carry(value.init ? value.init : value.yielded.front(), value.result);
-    for (Value yielded : value.yielded)
-      if (failed(padding.merge(op, value.result, yielded)))
-        return failure();
+    for (auto [index, value] : llvm::enumerate(carried))
+      for (Value yielded : value.yielded)
+        if (failed(check(op, yielded, states[value.result], index, "where it is yielded")))
+          return failure();
+    again = false;
+    for (const Carried &value : carried) {
+      // A branch gives what its first region does, or its second.
+      padding.carry(value.init ? value.init : value.yielded.front(), value.result);
+      for (Value yielded : value.yielded)
+        if (failed(padding.merge(op, value.result, yielded)))
+          return failure();
+      again |= value.argument && padding.learn(value.argument, value.result);
+    }
   }
   return success();
 }

@@ -166,57 +166,9 @@ func.func @product(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dis
 
 // -----
 
-// Softmax of rows that were gathered and not cut.
-dist.mesh @m <["x"=4]>
-func.func @not_cut(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5x10xf32> {
-  %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
-  // expected-error @below {{reads all of dimension 1 of operand 0 of type 'tensor<5x12xf32>', of 10 elements, which ends in padding; expected a dimension without: gathered and cut to 10 elements (nn.slice)}}
-  %1 = nn.softmax %0 : tensor<5x12xf32>
-  %2 = nn.slice %1 [0, 0] [5, 10] [1, 1] : tensor<5x12xf32> -> tensor<5x10xf32>
-  return %2 : tensor<5x10xf32>
-}
-
-// -----
-
-// Cut before.
-dist.mesh @m <["x"=4]>
-func.func @cut(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5x10xf32> {
-  %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
-  %1 = nn.slice %0 [0, 0] [5, 10] [1, 1] : tensor<5x12xf32> -> tensor<5x10xf32>
-  %2 = nn.softmax %1 : tensor<5x10xf32>
-  return %2 : tensor<5x10xf32>
-}
-
-// -----
-
-// A table that ends in padding, read by indices that may point there.
-dist.mesh @m <["x"=4]>
-func.func @index(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}, %i: tensor<7xi64>)
-    -> (tensor<7xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
-  %offset = dist.tile_offset tile 3 over @m {"x"} : tensor<i64>
-  %begin = nn.broadcast %offset dims = [] : tensor<i64> -> tensor<7xi64>
-  %local = arith.subi %i, %begin : tensor<7xi64>
-  // expected-error @below {{reads dimension 0 of type 'tensor<3xf32>', of 10 elements split by axis "x", whose last tiles end in padding, by index; expected indices less the tile's offset, -1 where they are not less than 10}}
-  %0 = nn.gather %a, %local dim = 0 : tensor<3xf32>, tensor<7xi64> -> tensor<7xf32>
-  return %0 : tensor<7xf32>
-}
-
-// -----
-
-// A window of more elements than there are.
-dist.mesh @m <["x"=4]>
-func.func @window(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
-    -> (tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
-  // expected-error @below {{takes windows of dimension 0 as one of 11 elements; expected 10 elements split by axis "x", as the operand has}}
-  %0 = dist.window %a dim 0 size 11 base -1 step 3 stride 1 over @m {"x"} purpose activation : (tensor<3xf32>) -> tensor<3xf32>
-  return %0 : tensor<3xf32>
-}
-
-// -----
-
 // A result of another size.
 dist.mesh @m <["x"=4]>
-// expected-error @below {{result 0 of @result has a dimension 0 of 10 elements split by axis "x", expected as its dist.global_type and sharding say: 11 elements split 4 ways}}
+// expected-error @below {{result 0 of @result has a dimension 0 of 10 elements split by axis "x"; expected 11 elements split by axis "x", as its dist.global_type and sharding say}}
 func.func @result(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<3xf32> {dist.global_type = tensor<11xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
   return %a : tensor<3xf32>
@@ -228,5 +180,54 @@ func.func @result(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sha
 dist.mesh @m <["x"=4]>
 // expected-error @below {{argument 0 of @tile_of_whole is 'tensor<4xf32>', but the tile that its sharding cuts of its dist.global_type is 'tensor<3xf32>'}}
 func.func @tile_of_whole(%a: tensor<4xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
+  return
+}
+
+// -----
+
+// Another number is put beside the masked padding.
+dist.mesh @m <["x"=4]>
+func.func @beside(%a: tensor<3x6xf32> {dist.global_type = tensor<10x6xf32>, dist.sharding = #dist.sharding<@m, [{"x"}, {}]>}) -> (tensor<7xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
+  %size = arith.constant dense<10> : tensor<i64>
+  %offset = dist.tile_offset tile 3 over @m {"x"} : tensor<i64>
+  %count = arith.subi %size, %offset : tensor<i64>
+  %i = nn.iota dim = 0 : tensor<3x6xi64>
+  %bound = nn.broadcast %count dims = [] : tensor<i64> -> tensor<3x6xi64>
+  %valid = arith.cmpi slt, %i, %bound : tensor<3x6xi64>
+  %id = arith.constant dense<0.0> : tensor<3x6xf32>
+  %0 = arith.select %valid, %a, %id {dist.pad_mask} : tensor<3x6xi1>, tensor<3x6xf32>
+  %1 = nn.pad %0 low = [0, 0] high = [0, 1] value = 5.0 : tensor<3x6xf32> -> tensor<3x7xf32>
+  // expected-error @below {{combines (sum) along dimension 0 of operand 0 of type 'tensor<3x7xf32>', of 10 elements split by axis "x", whose last tiles end in padding of any content}}
+  %2 = nn.reduce sum %1 dims = [0] : tensor<3x7xf32> -> tensor<7xf32>
+  return %2 : tensor<7xf32>
+}
+
+// -----
+
+// Tiles of two elements, of 8 and of 7.
+dist.mesh @m <["x"=4]>
+func.func @two_sizes(%a: tensor<2xf32> {dist.global_type = tensor<8xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>},
+  %b: tensor<2xf32> {dist.global_type = tensor<7xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) -> (tensor<2xf32> {dist.global_type = tensor<7xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
+  // expected-error @below {{combines dimension 0 of operand 1, of 7 elements split by axis "x", with one of 8 elements split by axis "x"}}
+  %2 = arith.addf %a, %b : tensor<2xf32>
+  return %2 : tensor<2xf32>
+}
+
+// -----
+
+// A result that has elements where its type has padding.
+dist.mesh @m <["x"=4]>
+func.func @whole_result(%a: tensor<2xf32> {dist.global_type = tensor<8xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) -> (tensor<2xf32> {dist.global_type = tensor<7xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
+  // expected-error @below {{result 0 of @whole_result has a dimension 0 of 8 elements split by axis "x"; expected 7 elements split by axis "x", as its dist.global_type and sharding say}}
+  %2 = arith.addf %a, %a : tensor<2xf32>
+  return %2 : tensor<2xf32>
+}
+
+// -----
+
+// Sizes that are not known.
+dist.mesh @m <["x"=4]>
+// expected-error @below {{argument 0 of @dynamic is of type 'tensor<?xf32>'; expected sizes that are known before the program runs}}
+func.func @dynamic(%a: tensor<?xf32> {dist.global_type = tensor<?xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
   return
 }

@@ -135,7 +135,8 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     Knows for every value and mesh axis whether the ranks along it hold the same
     value, tiles of one dimension, addends (or candidates of a maximum or
     minimum), or simply different values; and of axes that split one dimension,
-    which comes first. Changes nothing; runs after every pass on local programs.
+    which comes first. Changes nothing; runs after `dist-partition`, and again
+    after the passes that change communication.
 
     Errors: a partial value read by an operation that is not linear in it, or added
     to one that is not partial; a reduction over an axis on which its operand is not
@@ -145,20 +146,28 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     `dist.sharding` says.
 
     Of each dimension whose tiles do not cut it evenly it knows how many elements
-    the whole has, and what the padding of the last tiles holds. Errors: padding
-    that is combined (summed, searched for a maximum, read by index, read as part of
-    a row) and does not hold the identity of that combination; a mask of another
-    size, tile, dimension or order of axes than the tensor has; a mask where there
-    is no padding; a tile that is not of the `dist.global_type`.
+    the whole has, which axes number the tiles, and what the padding of the last
+    tiles holds. Errors: padding that is combined (summed, searched for a maximum,
+    read by index, read as part of a row) and does not hold the identity of that
+    combination; padding that a concatenation, a pad, a reshape or a reversal would
+    put between elements; a mask of another size, tile, dimension or order of axes
+    than the tensor has; a mask where there is no padding; wholes of two sizes in
+    one operation, at a result, or from one trip of a loop to the next.
 
     Not proved, but found by execution (`cleave check`): that a window begins where
-    it should, that a collective-permute sends each tile to the rank that wants it,
-    that what is computed from a tile's offset (other than masks and indices) is
-    right, and whether a constant is a tile or the whole. Nothing is claimed of padding where the program does not tell the size:
-    what comes of windows with a step, of scatters into a table, of reshapes of
-    tiles of one element, of arguments without `dist.global_type`. Of a product
-    with a masked operand the other one must be masked as well if it is padded
-    there; where it is not known to be, its elements are taken to be finite.
+    it should and that its `whole` is the size of what is computed from it; that a
+    collective-permute sends each tile to the rank that wants it, where no padding
+    tells; that what is computed from a tile's offset (other than masks and indices
+    into padded tables) is right; and whether a constant is a tile or the whole.
+
+    Nothing is claimed of padding where the program does not tell the size: of
+    scatters into a table, of reshapes of tiles of one element, of dimensions that
+    merge such tiles with others, of a `dist.slice` of tiles that do not nest in
+    those that they are cut of, of arguments without `dist.global_type`, and of what
+    is computed from one of these. What padding holds is forgotten by all that
+    computes with it, and where a loop or a branch carries it. Of a product with a
+    masked operand the other one must be masked as well if it is padded there;
+    where it is not known to be, its elements are taken to be finite.
 
     Before and After are the same. With the first dimension of %x split:
     ```mlir

@@ -62,11 +62,16 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     return isa<DictionaryAttr>(attr.getValue())
                ? success()
                : op->emitError("dist.plan: expected a dictionary, found ") << attr.getValue();
-  if (attr.getName() == kPadMaskAttrName || attr.getName() == kTilePaddingAttrName)
-    return isa<UnitAttr>(attr.getValue())
-               ? success()
-               : op->emitError() << attr.getName() << ": expected a unit, found "
-                                 << attr.getValue();
+  if (attr.getName() == kPadMaskAttrName || attr.getName() == kTilePaddingAttrName) {
+    if (!isa<UnitAttr>(attr.getValue()))
+      return op->emitError() << attr.getName() << ": expected a unit, found " << attr.getValue();
+    auto low = op->getAttrOfType<DenseI64ArrayAttr>("low");
+    bool atEnds = low && llvm::all_of(low.asArrayRef(), [](int64_t size) { return size == 0; });
+    if (attr.getName() == kTilePaddingAttrName && !atEnds)
+      return op->emitError() << attr.getName()
+                             << ": tiles are padded at their ends; expected nn.pad with low = 0";
+    return success();
+  }
   if (attr.getName() != kShardingAttrName)
     return op->emitError("unknown attribute ") << attr.getName();
   auto list = dyn_cast<ArrayAttr>(attr.getValue());
