@@ -175,9 +175,9 @@ TEST(PlantedBugs, MostAreRefusedByTheProof) {
   for (const char *name :
        {"lost-all-reduce", "wrong-axis", "max-for-sum", "slice-before-reduce",
         "keep-first-dropped", "reduce-after-non-linear", "partial-twice",
-        "needed-whole", "pad-unmasked", "wrong-identity", "mask-by-one",
-        "mask-dimension", "indices-unguarded", "offset-forgotten",
-        "offset-by-one"}) {
+        "needed-whole", "pad-unmasked", "mask-dropped", "wrong-identity",
+        "mask-by-one", "mask-dimension", "indices-unguarded",
+        "offset-forgotten", "offset-by-one"}) {
     const Bug *bug = llvm::find_if(
         plantedBugs(), [&](const Bug &b) { return b.name == StringRef(name); });
     ASSERT_NE(bug, plantedBugs().end()) << name;

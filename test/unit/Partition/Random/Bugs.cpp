@@ -244,6 +244,20 @@ bool padUnmasked(ModuleOp module) {
   });
 }
 
+/// One mask of many: where the others hide that the proof stopped looking.
+bool maskDropped(ModuleOp module) {
+  arith::SelectOp last;
+  module.walk([&](arith::SelectOp op) {
+    if (op->hasAttr(kPadMaskAttrName))
+      last = op;
+  });
+  if (!last)
+    return false;
+  last.replaceAllUsesWith(last.getTrueValue());
+  last.erase();
+  return true;
+}
+
 /// Zero where the identity is something else, and one where it is zero.
 bool wrongIdentity(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
@@ -378,6 +392,8 @@ ArrayRef<Bug> cleave::random::plantedBugs() {
        "dist-partition", windowShifted},
       {"pad-unmasked", "padding enters a reduction", "dist-partition",
        padUnmasked},
+      {"mask-dropped", "one mask of the program is missing", "dist-partition",
+       maskDropped},
       {"wrong-identity", "padding is replaced by another operation's identity",
        "dist-partition", wrongIdentity},
       {"mask-by-one", "the last element is masked as if it were padding",
