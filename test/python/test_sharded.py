@@ -5,6 +5,8 @@ import pathlib
 import tempfile
 import unittest
 
+import numpy as np
+
 import support
 import test_mpi
 from support import CLEAVE, run
@@ -40,6 +42,15 @@ dist.mesh @m <["x"=4]>
 func.func @main(%a: tensor<4x8xf32>)
     -> (tensor<4x8xf32> {dist.sharding = #dist.sharding<@m, [{"x":(2)2}, {"x":(1)2}]>}) {
   return %a : tensor<4x8xf32>
+}
+"""
+
+EXPONENTIAL = """
+dist.mesh @m <["x"=2, "y"=2]>
+func.func @main(%a: tensor<10x6xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}]>})
+    -> (tensor<10x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"y"}]>}) {
+  %0 = math.exp %a : tensor<10x6xf32>
+  return %0 : tensor<10x6xf32>
 }
 """
 
@@ -87,6 +98,28 @@ class Sharded(unittest.TestCase):
         done = test_mpi.mpirun(4, CLEAVE, "check", self.file)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("pass:"), 1)
+
+    def infer(self, started):
+        self.file.write_text(EXPONENTIAL)
+        values = np.linspace(-1, 1, 10 * 6, dtype=np.float32).reshape(10, 6)
+        inputs, outputs = self.file.with_suffix(".in.npz"), self.file.with_suffix(".out.npz")
+        np.savez(inputs, argument0=values)
+        done = started(CLEAVE, "infer", self.file, "--inputs", inputs, "--outputs", outputs,
+                       "--cache", self.file.with_suffix(".cache"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        np.testing.assert_allclose(np.load(outputs)["result0"], np.exp(values), rtol=1e-6)
+
+    def test_infer_takes_the_mesh_of_the_file(self):
+        self.infer(run)
+        self.infer(lambda *command: run(*command, "--ranks", "4"))
+        done = run(CLEAVE, "infer", self.file, "--inputs", self.file.with_suffix(".in.npz"),
+                   "--outputs", self.file.with_suffix(".out.npz"), "--ranks", "3")
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertIn("has a dist.mesh of 4 ranks (x=2, y=2), but there are 3", done.stderr)
+
+    @unittest.skipUnless(test_mpi.HAS_MPI, "no mpirun")
+    def test_infer_under_mpi(self):
+        self.infer(lambda *command: test_mpi.mpirun(4, *command))
 
 
 class Ties(unittest.TestCase):

@@ -90,7 +90,7 @@ std::function<int()> driver::addTrain(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
-    Mesh mesh = resolveMeshOrFail(loaded.config, *options);
+    Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
     chooseTransport(loaded.config.target.transport, mesh.ranks());
     const std::string &flag = options->flags.train.data;
     requireData(flag.empty() ? loaded.config.data.path : flag);
@@ -106,7 +106,7 @@ std::function<int()> driver::addInfer(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
-    Mesh mesh = resolveMeshOrFail(loaded.config, *options);
+    Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
     chooseTransport(loaded.config.target.transport, mesh.ranks());
     requireFile(options->flags.infer.inputs, "an .npz");
     try {
