@@ -6,6 +6,8 @@
 #include "cleave/Memory/LibraryCalls.h"
 #include "cleave/Target/Target.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace cleave;
 
@@ -122,8 +124,13 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     }
   for (func::FuncOp func : actionsOf(module))
     manifest.actions.push_back(func.getName().str());
+  // What "forward" reads; the loss may read more, e.g. labels.
+  std::set<int64_t> ofForward;
+  auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
+  for (unsigned i = 0; forward && i < forward.getNumArguments(); ++i)
+    ofForward.insert(table->ofArgument(forward, i));
   int64_t samples = 0;
-  for (const BoundaryBuffer &buffer : table->buffers) {
+  for (auto [index, buffer] : llvm::enumerate(table->buffers)) {
     StringRef role = buffer.role;
     std::string dtype = spell(buffer.type.getElementType());
     if (role == "parameter" || role == "buffer" || role == "constant") {
@@ -163,6 +170,7 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       }
       if (role == "labels")
         input.source = info.labelsSource;
+      input.trainingOnly = forward && !ofForward.count(index);
       input.vocabulary = number(buffer.attrs, kVocabularyAttr);
       if (input.batchDim >= 0)
         samples = input.shape[input.batchDim];

@@ -121,6 +121,8 @@ static Json toJson(const ManifestInput &input) {
     json["source"] = input.source;
   if (input.vocabulary)
     json["vocabulary"] = input.vocabulary;
+  if (input.trainingOnly)
+    json["training_only"] = true;
   return json;
 }
 
@@ -379,6 +381,7 @@ static ManifestInput readInput(const Reader &r) {
     Reader::fail(r.at("batch_dim"), "a dimension of the shape, or -1");
   input.source = r.string("source", "");
   input.vocabulary = r.integer("vocabulary", 0);
+  input.trainingOnly = r.boolean("training_only", false);
   return input;
 }
 

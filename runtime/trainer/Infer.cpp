@@ -30,7 +30,8 @@ struct Fed {
 
 /// Inputs that "forward" does not read.
 bool isTrainingOnly(const ManifestInput &input) {
-  return (input.role == "labels" &&
+  return input.trainingOnly ||
+         (input.role == "labels" &&
           (input.source.empty() || input.source == "next")) ||
          input.role == "sample_ids" || input.role == "step" ||
          input.role == "lr" || input.role == "seed" ||

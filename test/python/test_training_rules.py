@@ -209,6 +209,18 @@ class Rules(unittest.TestCase):
         np.testing.assert_array_equal(again["B"], weights["B"])
         self.assertTrue((again["A"] != self.a).any())
 
+    def test_a_trained_program_infers_without_labels(self):
+        model = self.regression()
+        program = self.folder / "program"
+        support.succeed(CLEAVE, "compile", model, "-o", program, "--set", "dims.batch=8", "--set",
+                        'train.loss="mse"', "--set", 'data.labels="z"')
+        x = self.random(8, 6)
+        np.savez(self.folder / "in.npz", x=x)
+        support.succeed(RUN, program, "infer", "--inputs", self.folder / "in.npz", "--outputs",
+                        self.folder / "out.npz")
+        found = np.load(self.folder / "out.npz")["y"]
+        self.assertLess(np.abs(found - np.tanh(x @ self.a) @ self.b).max(), 1e-5)
+
     def test_damaged_artifacts_are_refused(self):
         model = self.regression()
         for name in ("a", "b"):

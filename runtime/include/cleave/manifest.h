@@ -75,6 +75,7 @@ struct ManifestInput {
   int64_t batchDim = -1;  ///< the dimension that counts samples, or -1
   std::string source;     ///< ones | zeros | arange | the name of an array
   int64_t vocabulary = 0; ///< rows of the table that it indexes; 0: none
+  bool trainingOnly = false; ///< no input of action "forward"
 };
 
 /// An output of action "forward", with its name and type in the model's graph.
