@@ -48,8 +48,10 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// Turns parameters that are not trained into constants of the program;
   /// `nn.frozen` says that they are parameters of the model.
   LogicalResult freeze(func::FuncOp forward) {
-    warnOfIdle(forward, trainable, "train.trainable");
-    warnOfIdle(forward, frozen, "train.frozen");
+    // A misspelt name would train what must stay as it is, or too little.
+    if (failed(reportIdle(forward, trainable, "train.trainable", true)) ||
+        failed(reportIdle(forward, frozen, "train.frozen", true)))
+      return failure();
     for (unsigned arg = 0; arg < forward.getNumArguments(); ++arg) {
       if (roleOf(forward, arg) != "parameter")
         continue;

@@ -54,7 +54,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
 
   FailureOr<SmallVector<Trained>> collect(func::FuncOp grad) {
     SmallVector<Trained> parameters;
-    warnOfIdle(grad, noDecay, "train.no_decay");
+    // Lists of what does not decay are written for many models.
+    if (failed(reportIdle(grad, noDecay, "train.no_decay", false)))
+      return failure();
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg) {
       if (roleOf(grad, arg) != "parameter")
         continue;

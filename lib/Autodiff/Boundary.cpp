@@ -1,7 +1,9 @@
 // Building functions of the logical program.
 
 #include "Boundary.h"
+
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Interfaces/MatchNames.h"
 
 #include "llvm/Support/Regex.h"
 
@@ -62,18 +64,31 @@ FailureOr<bool> autodiff::matchesAny(Operation *op,
   return false;
 }
 
-void autodiff::warnOfIdle(func::FuncOp func, ArrayRef<std::string> patterns,
-                          StringRef key) {
+LogicalResult autodiff::reportIdle(func::FuncOp func,
+                                   ArrayRef<std::string> patterns,
+                                   StringRef key, bool refuse) {
+  SmallVector<DictionaryAttr> parameters;
+  for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
+    if (roleOf(func, arg) == "parameter" ||
+        func.getArgAttr(arg, nn::kFrozenAttr))
+      parameters.push_back(func.getArgAttrDict(arg));
   for (const std::string &pattern : patterns) {
     bool used = false;
-    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
-      if (roleOf(func, arg) == "parameter" ||
-          func.getArgAttr(arg, nn::kFrozenAttr))
-        if (auto match = matchesAny(func, pattern, nameOf(func, arg));
-            failed(match) || *match)
-          used = true;
-    if (!used)
-      emitWarning(func.getLoc(), "pattern '")
-          << pattern << "' of " << key << " matches no parameter";
+    for (DictionaryAttr attrs : parameters) {
+      auto name = attrs.getAs<StringAttr>(nn::kNameAttr);
+      auto match = matchesAny(func, pattern, name ? name.getValue() : "");
+      if (failed(match))
+        return failure();
+      used |= *match;
+    }
+    if (used)
+      continue;
+    if (refuse && !parameters.empty())
+      return func.emitError("pattern '")
+             << pattern << "' of " << key
+             << describeNoMatch(pattern, parameters);
+    emitWarning(func.getLoc(), "pattern '")
+        << pattern << "' of " << key << " matches no parameter";
   }
+  return success();
 }

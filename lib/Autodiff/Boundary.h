@@ -33,10 +33,11 @@ mlir::FailureOr<bool> matchesAny(mlir::Operation *op,
                                  llvm::ArrayRef<std::string> patterns,
                                  llvm::StringRef name);
 
-/// Warns of patterns that match no parameter's name: they are probably
-/// misspelt. `key` is the configuration's name of the list.
-void warnOfIdle(mlir::func::FuncOp func, llvm::ArrayRef<std::string> patterns,
-                llvm::StringRef key);
+/// Refuses, or warns of, patterns that match no parameter's name: they are
+/// probably misspelt. `key` is the configuration's name of the list.
+mlir::LogicalResult reportIdle(mlir::func::FuncOp func,
+                               llvm::ArrayRef<std::string> patterns,
+                               llvm::StringRef key, bool refuse);
 
 } // namespace cleave::autodiff
 

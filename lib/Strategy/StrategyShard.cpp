@@ -1,6 +1,7 @@
 // strategy-shard: shardings of parameters by hand.
 
 #include "Boundary.h"
+#include "cleave/Interfaces/MatchNames.h"
 #include "cleave/Strategy/Passes.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -54,7 +55,7 @@ struct StrategyShardPass
         DictionaryAttr attrs = func.getArgAttrDict(arg);
         if (roleOf(attrs) != "parameter" || chosen.count(nameOf(attrs)))
           continue;
-        parameters.insert(nameOf(attrs));
+        parameters.insert({nameOf(attrs), attrs});
         FailureOr<std::optional<Axes>> axes =
             choose(func.getLoc(),
                    cast<RankedTensorType>(func.getArgumentTypes()[arg]), attrs);
@@ -65,13 +66,10 @@ struct StrategyShardPass
       }
     for (const Override &entry : overrides)
       if (!entry.isUsed) {
-        InFlightDiagnostic error = module.emitError("[[shard]] match = '")
-                                   << entry.match << "' matches none of the "
-                                   << parameters.size() << " parameters: ";
-        for (StringRef name :
-             ArrayRef<StringRef>(parameters.getArrayRef()).take_front(3))
-          error << "'" << name << "', ";
-        error << "...; patterns match whole names";
+        SmallVector<DictionaryAttr> all = llvm::map_to_vector(
+            parameters, [](auto &parameter) { return parameter.second; });
+        module.emitError("[[shard]] match = '")
+            << entry.match << "'" << describeNoMatch(entry.match, all);
         return signalPassFailure();
       }
     place(chosen);
@@ -304,7 +302,7 @@ struct StrategyShardPass
 
   dist::MeshOp mesh;
   SmallVector<Override> overrides;
-  llvm::SetVector<StringRef> parameters;
+  llvm::MapVector<StringRef, DictionaryAttr> parameters;
   /// With the tensor that each was seen at first.
   llvm::MapVector<dist::AxisRefAttr, std::string> subAxes;
 };

@@ -292,12 +292,19 @@ class BadInput(unittest.TestCase):
                 with self.subTest(settings=settings, command=command):
                     self.refused(pattern, self.command(command, *self.model, *flags,
                                                        *COMMANDS[command]))
-        for key in ("no_decay", "trainable", "frozen"):
-            said = self.accepted(self.command("explain", *self.model, "--set",
-                                              f'train.{key}=[".*wte.*", "wight"]'))
-            self.assertRegex(said, f"warning: m.onnx: pattern 'wight' of train.{key} matches no "
-                                   "parameter")
-            self.assertEqual(said.count("warning:"), 1)
+        said = self.accepted(self.command("explain", *self.model, "--set",
+                                          'train.no_decay=[".*wte.*", "wight"]'))
+        self.assertRegex(said, "warning: m.onnx: pattern 'wight' of train.no_decay matches no "
+                               "parameter")
+        self.assertEqual(said.count("warning:"), 1)
+        for key in ("trainable", "frozen"):
+            for command in ("explain", "train", "check"):
+                with self.subTest(key=key, command=command):
+                    self.refused(f"m.onnx.*: pattern 'wight' of train.{key} matches none of the "
+                                 r"\d+ parameters: '.*; patterns match whole names",
+                                 self.command(command, *self.model, "--set",
+                                              f'train.{key}=[".*wte.*", "wight"]',
+                                              *COMMANDS.get(command, ())))
 
     def test_entries_of_lists(self):
         """A wrong key or value in [[shard]] and parallel.sequence."""

@@ -1,0 +1,63 @@
+// Messages about patterns of parameter names in the configuration.
+
+#include "cleave/Interfaces/MatchNames.h"
+
+#include "llvm/Support/Regex.h"
+
+using namespace mlir;
+using namespace cleave;
+
+/// The letters of a pattern, without what stands for any.
+static std::string lettersOf(StringRef pattern) {
+  std::string letters;
+  for (char c : pattern)
+    if (!StringRef(".*+?^$()[]|\\").contains(c))
+      letters += c;
+  return letters;
+}
+
+static StringRef text(DictionaryAttr attrs, StringRef key) {
+  auto value = attrs ? attrs.getAs<StringAttr>(key) : StringAttr();
+  return value ? value.getValue() : StringRef();
+}
+
+std::string cleave::describeNoMatch(StringRef pattern,
+                                    ArrayRef<DictionaryAttr> parameters) {
+  std::string message =
+      (" matches none of the " + Twine(parameters.size()) + " parameters: ")
+          .str();
+  llvm::Regex regex(("^(" + pattern + ")$").str());
+  for (DictionaryAttr attrs : parameters)
+    if (auto tied = attrs ? attrs.getAs<ArrayAttr>("nn.tied") : ArrayAttr())
+      for (auto other : tied.getAsRange<DictionaryAttr>())
+        if (StringRef alias = text(other, "name"); regex.match(alias))
+          return (message + "'" + alias + "' is tied to '" +
+                  text(attrs, nn::kNameAttr) + "', which names both")
+              .str();
+  for (DictionaryAttr attrs : parameters.take_front(3))
+    message += ("'" + text(attrs, nn::kNameAttr) + "', ").str();
+  if (parameters.size() > 3)
+    message += "...";
+  else
+    message.resize(message.size() - 2);
+  message += "; patterns match whole names";
+  // Past half of the letters a suggestion only misleads.
+  std::string wanted = lettersOf(pattern);
+  StringRef best;
+  unsigned bestDistance = 0;
+  for (DictionaryAttr attrs : parameters) {
+    StringRef name = text(attrs, nn::kNameAttr);
+    std::string letters = lettersOf(name);
+    bool part = wanted.size() > 2 && StringRef(letters).contains(wanted);
+    unsigned distance = part ? 0 : StringRef(letters).edit_distance(wanted);
+    if (!part && 2 * distance > std::max(letters.size(), wanted.size()))
+      continue;
+    if (best.empty() || distance < bestDistance) {
+      best = name;
+      bestDistance = distance;
+    }
+  }
+  if (!best.empty())
+    message += ("; the nearest is '" + best + "'").str();
+  return message;
+}

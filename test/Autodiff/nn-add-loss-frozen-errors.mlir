@@ -1,0 +1,17 @@
+// RUN: not cleave-opt %s "--nn-add-loss=frozen=head" 2>&1 | FileCheck %s --check-prefix=TIED
+// RUN: not cleave-opt %s "--nn-add-loss=frozen=w.*,b.wight" 2>&1 | FileCheck %s --check-prefix=NEAR
+// RUN: not cleave-opt %s "--nn-add-loss=trainable=zzz" 2>&1 | FileCheck %s --check-prefix=FAR
+// RUN: cleave-opt %s "--nn-add-loss=frozen=w.*" 2>&1 | FileCheck %s --check-prefix=USED
+
+// TIED: error: pattern 'head' of train.frozen matches none of the 2 parameters: 'head' is tied to 'wte', which names both
+// NEAR: error: pattern 'b.wight' of train.frozen matches none of the 2 parameters: 'wte', 'b.weight'; patterns match whole names; the nearest is 'b.weight'
+// FAR: error: pattern 'zzz' of train.trainable matches none of the 2 parameters: 'wte', 'b.weight'; patterns match whole names{{$}}
+// USED-NOT: error
+// USED: nn.frozen, nn.name = "wte"
+func.func @forward(
+    %w: tensor<2x3xf32> {nn.name = "wte", nn.role = "parameter", nn.tied = [{name = "head", transposed = true}]},
+    %b: tensor<2x3xf32> {nn.name = "b.weight", nn.role = "parameter"})
+    -> (tensor<2x3xf32> {nn.name = "y", nn.role = "output"}) {
+  %0 = arith.addf %w, %b : tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
