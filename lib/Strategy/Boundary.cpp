@@ -3,6 +3,9 @@
 #include "Boundary.h"
 
 #include "cleave/Interfaces/BoundaryAttrs.h"
+#include "cleave/Strategy/Passes.h"
+
+#include "llvm/Support/Regex.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -61,6 +64,44 @@ Axes strategy::axesOf(dist::ShardingAttr sharding, int64_t rank) {
       axes[dim].assign(dimSharding.getAxes().begin(),
                        dimSharding.getAxes().end());
   return axes;
+}
+
+bool strategy::matchesWhole(StringRef pattern, StringRef name) {
+  return llvm::Regex(("^(" + pattern + ")$").str()).match(name);
+}
+
+bool strategy::hasOverride(ModuleOp module, StringRef parameter) {
+  auto list = module->getAttrOfType<ArrayAttr>(kShardAttr);
+  return list && llvm::any_of(list, [&](Attribute attr) {
+           auto entry = dyn_cast<DictionaryAttr>(attr);
+           auto match = entry ? entry.getAs<StringAttr>("match") : StringAttr();
+           return match && matchesWhole(match.getValue(), parameter);
+         });
+}
+
+void strategy::remarkOnPadding(Location loc, StringRef parameter,
+                               RankedTensorType type, const Axes &axes,
+                               dist::MeshAttr mesh) {
+  for (auto [dim, list] : llvm::enumerate(axes)) {
+    int64_t size = type.getDimSize(dim), parts = dist::axesSize(mesh, list);
+    if (size % parts == 0)
+      continue;
+    SmallVector<dist::AxisRefAttr> splitting =
+        llvm::filter_to_vector(list, [&](dist::AxisRefAttr axis) {
+          return dist::axisSize(mesh, axis) > 1;
+        });
+    InFlightDiagnostic remark = emitRemark(loc, "parameter '");
+    remark << parameter << "' of type " << type << ": dimension " << dim
+           << " does not divide by the " << parts << " ranks of "
+           << (splitting.size() == 1 ? "axis " : "axes ");
+    llvm::interleaveComma(splitting, remark, [&](dist::AxisRefAttr axis) {
+      remark << "'" << axis.getName().getValue();
+      if (!axis.isWhole())
+        remark << ":(" << axis.getPre() << ")" << axis.getSize();
+      remark << "'";
+    });
+    remark << ", it is padded to " << dist::tileSize(size, parts) * parts;
+  }
 }
 
 void strategy::setBoundaryShardings(

@@ -5,7 +5,6 @@
 #include "cleave/Strategy/Passes.h"
 
 #include "llvm/ADT/MapVector.h"
-#include "llvm/Support/Regex.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_STRATEGYSHARDPASS
@@ -61,8 +60,12 @@ struct StrategyShardPass
                    cast<RankedTensorType>(func.getArgumentTypes()[arg]), attrs);
         if (failed(axes))
           return signalPassFailure();
-        if (*axes)
-          chosen[nameOf(attrs)] = **axes;
+        if (!*axes)
+          continue;
+        chosen[nameOf(attrs)] = **axes;
+        remarkOnPadding(func.getLoc(), nameOf(attrs),
+                        cast<RankedTensorType>(func.getArgumentTypes()[arg]),
+                        **axes, mesh.getMesh());
       }
     for (const Override &entry : overrides)
       if (!entry.isUsed) {
@@ -109,8 +112,7 @@ struct StrategyShardPass
     std::optional<Axes> axes;
     const Override *first = nullptr;
     for (Override &entry : overrides) {
-      llvm::Regex regex(("^(" + entry.match + ")$").str());
-      if (!regex.match(nameOf(attrs)))
+      if (!matchesWhole(entry.match, nameOf(attrs)))
         continue;
       entry.isUsed = true;
       FailureOr<Axes> here = axesOfEntry(loc, type, attrs, entry);

@@ -57,7 +57,8 @@ struct StrategyTensorPass
     if (sequence && !colours.hasSequence()) {
       func.emitError("has no dimension of positions to split over axis '")
           << axis << "': sequence parallelism needs tokens, or an input, of "
-          << "shape [batch, sequence, ...]; of several, data.tokens names the one";
+          << "shape [batch, sequence, ...]; of several, data.tokens names the "
+             "one";
       return signalPassFailure();
     }
     Products products = findProducts(func, plans, scheme, colours);
@@ -160,21 +161,13 @@ struct StrategyTensorPass
 
   void report(func::FuncOp func, const ParameterPlans &plans) {
     for (const auto &[name, plan] : plans) {
+      if (hasOverride(getOperation(), name))
+        continue; // strategy-shard says it
       bool split = false;
-      for (auto [dim, list] : llvm::enumerate(plan.stored)) {
-        int64_t size = plan.type.getDimSize(dim);
-        int64_t parts = dist::axesSize(mesh.getMesh(), list);
-        split |= parts > 1;
-        if (size % parts == 0)
-          continue;
-        InFlightDiagnostic remark = emitRemark(func.getLoc(), "parameter '");
-        remark << name << "' of type " << plan.type << ": dimension " << dim
-               << " does not divide by the " << parts << " ranks of axis ";
-        llvm::interleaveComma(list, remark, [&](dist::AxisRefAttr axis) {
-          remark << "'" << axis.getName().getValue() << "'";
-        });
-        remark << ", it is padded to " << dist::tileSize(size, parts) * parts;
-      }
+      for (ArrayRef<dist::AxisRefAttr> list : plan.stored)
+        split |= dist::axesSize(mesh.getMesh(), list) > 1;
+      remarkOnPadding(func.getLoc(), name, plan.type, plan.stored,
+                      mesh.getMesh());
       if (!split && plan.type.getRank() >= 2)
         emitRemark(func.getLoc(), "parameter '")
             << name << "' of type " << plan.type << " stays whole on the "
