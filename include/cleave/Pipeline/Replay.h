@@ -1,0 +1,63 @@
+// Runs a table on paper: when every action starts and ends, how long ranks are
+// idle and how many activations they hold. A rank does its actions in order,
+// each as soon as what it reads is there.
+//
+// Plain C++: no LLVM, no exceptions.
+
+#ifndef CLEAVE_PIPELINE_REPLAY_H
+#define CLEAVE_PIPELINE_REPLAY_H
+
+#include "cleave/Pipeline/Table.h"
+
+#include <vector>
+
+namespace cleave::pipeline {
+
+struct StageTimes {
+  double f = 1, i = 1, w = 1;
+  double b = -1; // below 0: i + w
+  double backward() const { return b < 0 ? i + w : b; }
+  double of(ActionKind kind) const; // 0 for what does not compute
+};
+
+struct Times {
+  std::vector<StageTimes> stage; // by stage; a missing one has the defaults
+  double transfer = 0;           // of one message between ranks
+
+  static Times uniform(int stages, double f, double i, double w,
+                       double transfer = 0);
+  double of(const Action &action) const;
+};
+
+struct Span {
+  double start = 0, end = 0;
+};
+
+struct RankReplay {
+  double busy = 0;
+  double spanIdle = 0;     // between its first and its last action
+  double makespanIdle = 0; // from the start of the step to its end
+  // Most activations held at once, in units of one stage and microbatch:
+  int peakInputs = 0;       // from F to the end of I (M_B)
+  int peak = 0;             // from F to the end of W (M_B before I, M_W after)
+  int peakB = 0, peakW = 0; // what of each makes up `peak`
+};
+
+struct Replay {
+  double makespan = 0;
+  double bubble = 0;         // largest makespanIdle of a rank
+  double spanBubble = 0;     // largest spanIdle of a rank
+  double bubbleFraction = 0; // idle over the total span, mean of the ranks
+  double bubbleOfIdeal = 0;  // idle over busy
+  std::vector<RankReplay> rank;
+  std::vector<std::vector<Span>> spans; // as Table::actions
+};
+
+// Fails where a rank waits for something that never comes; the message names
+// the actions. Only F, I, W and B take time; a transfer joins neighbouring
+// stages that lie on different ranks.
+Result<Replay> replay(const Table &table, const Times &times = {});
+
+} // namespace cleave::pipeline
+
+#endif // CLEAVE_PIPELINE_REPLAY_H

@@ -1,0 +1,200 @@
+// Replays a table: a list per rank, walked in order; an action starts when its
+// rank is free and what it reads is there.
+
+#include "cleave/Pipeline/Replay.h"
+
+#include <algorithm>
+
+namespace cleave::pipeline {
+
+double StageTimes::of(ActionKind kind) const {
+  switch (kind) {
+  case ActionKind::F:
+    return f;
+  case ActionKind::I:
+    return i;
+  case ActionKind::W:
+    return w;
+  case ActionKind::B:
+    return backward();
+  default:
+    return 0;
+  }
+}
+
+Times Times::uniform(int stages, double f, double i, double w,
+                     double transfer) {
+  Times times;
+  times.stage.assign(std::max(stages, 0), StageTimes{f, i, w});
+  times.transfer = transfer;
+  return times;
+}
+
+double Times::of(const Action &action) const {
+  StageTimes defaults;
+  bool known =
+      action.stage >= 0 && action.stage < static_cast<int>(stage.size());
+  return (known ? stage[action.stage] : defaults).of(action.kind);
+}
+
+namespace {
+
+constexpr double never = -1;
+
+// When the forward passes and the input gradients of every stage ended, and on
+// which rank.
+struct Done {
+  double end = never;
+  int rank = -1;
+};
+
+class Walk {
+public:
+  Walk(const Table &table, const Times &times)
+      : table(table), times(times), forward(size()), input(size()),
+        next(table.ranks, 0), free(table.ranks, 0) {
+    result.rank.resize(table.ranks);
+    result.spans.resize(table.ranks);
+    for (int rank = 0; rank < table.ranks; ++rank)
+      result.spans[rank].resize(table.actions[rank].size());
+  }
+
+  Result<Replay> run() {
+    // A round over the ranks runs each as far as it gets; every action is
+    // looked at once when it runs and once a round while it waits.
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int rank = 0; rank < table.ranks; ++rank)
+        while (step(rank))
+          moved = true;
+    }
+    for (int rank = 0; rank < table.ranks; ++rank)
+      if (next[rank] < table.actions[rank].size())
+        return stuck();
+    summarize();
+    return std::move(result);
+  }
+
+private:
+  size_t size() const {
+    return static_cast<size_t>(table.stages) * table.microbatches;
+  }
+  size_t at(int stage, int microbatch) const {
+    return static_cast<size_t>(stage) * table.microbatches + microbatch;
+  }
+
+  // When what `done` produced is on `rank`.
+  double arrival(const Done &done, int rank) const {
+    if (done.end == never)
+      return never;
+    return done.end + (done.rank == rank ? 0 : times.transfer);
+  }
+
+  // When an action's inputs are there; never: they are not yet computed.
+  double ready(const Action &action, int rank) const {
+    if (!isCompute(action.kind))
+      return 0;
+    int s = action.stage, m = action.microbatch;
+    if (action.kind == ActionKind::F)
+      return s == 0 ? 0 : arrival(forward[at(s - 1, m)], rank);
+    if (action.kind == ActionKind::W)
+      return arrival(input[at(s, m)], rank);
+    double own = arrival(forward[at(s, m)], rank);
+    if (own == never || s + 1 == table.stages)
+      return own;
+    double above = arrival(input[at(s + 1, m)], rank);
+    return above == never ? never : std::max(own, above);
+  }
+
+  bool step(int rank) {
+    if (next[rank] == table.actions[rank].size())
+      return false;
+    const Action &action = table.actions[rank][next[rank]];
+    double inputs = ready(action, rank);
+    if (inputs == never)
+      return false;
+    double start =
+        isCompute(action.kind) ? std::max(inputs, free[rank]) : free[rank];
+    double end = start + times.of(action);
+    free[rank] = end;
+    result.spans[rank][next[rank]++] = {start, end};
+    if (action.kind == ActionKind::F)
+      forward[at(action.stage, action.microbatch)] = {end, rank};
+    if (action.kind == ActionKind::I || action.kind == ActionKind::B)
+      input[at(action.stage, action.microbatch)] = {end, rank};
+    return true;
+  }
+
+  Error stuck() const {
+    std::string message = "schedule " + table.schedule + ": no rank can go on:";
+    for (int rank = 0; rank < table.ranks; ++rank)
+      if (next[rank] < table.actions[rank].size())
+        message += " rank " + std::to_string(rank) + " is at " +
+                   print(table.actions[rank][next[rank]]) + " (action " +
+                   std::to_string(next[rank]) + ");";
+    return {message + " each waits for what another has behind it"};
+  }
+
+  void countActivations(int rank) {
+    RankReplay &r = result.rank[rank];
+    int b = 0, w = 0; // held until I, and after it until W
+    for (const Action &action : table.actions[rank]) {
+      b += action.kind == ActionKind::F;
+      if (b > r.peakInputs)
+        r.peakInputs = b;
+      if (b + w > r.peak) {
+        r.peak = b + w;
+        r.peakB = b;
+        r.peakW = w;
+      }
+      bool input = action.kind == ActionKind::I;
+      b -= input || action.kind == ActionKind::B;
+      w += input;
+      w -= action.kind == ActionKind::W;
+    }
+  }
+
+  void summarize() {
+    for (double end : free)
+      result.makespan = std::max(result.makespan, end);
+    double idle = 0, busy = 0;
+    for (int rank = 0; rank < table.ranks; ++rank) {
+      RankReplay &r = result.rank[rank];
+      const std::vector<Span> &spans = result.spans[rank];
+      const Span *first = nullptr, *last = nullptr;
+      for (size_t i = 0; i < spans.size(); ++i) {
+        if (!isCompute(table.actions[rank][i].kind))
+          continue;
+        r.busy += spans[i].end - spans[i].start;
+        first = first ? first : &spans[i];
+        last = &spans[i];
+      }
+      r.spanIdle = first ? last->end - first->start - r.busy : 0;
+      r.makespanIdle = result.makespan - r.busy;
+      result.bubble = std::max(result.bubble, r.makespanIdle);
+      result.spanBubble = std::max(result.spanBubble, r.spanIdle);
+      idle += r.makespanIdle;
+      busy += r.busy;
+      countActivations(rank);
+    }
+    if (busy > 0) {
+      result.bubbleFraction = idle / (idle + busy);
+      result.bubbleOfIdeal = idle / busy;
+    }
+  }
+
+  const Table &table;
+  const Times &times;
+  std::vector<Done> forward, input;
+  std::vector<size_t> next;
+  std::vector<double> free;
+  Replay result;
+};
+
+} // namespace
+
+Result<Replay> replay(const Table &table, const Times &times) {
+  return Walk(table, times).run();
+}
+
+} // namespace cleave::pipeline

@@ -1,0 +1,109 @@
+// Tables from generators and files, and what is refused.
+
+#include "cleave/Pipeline/Table.h"
+#include "cleave/Pipeline/Replay.h"
+
+#include <gtest/gtest.h>
+
+using namespace cleave::pipeline;
+
+namespace {
+std::string readError(std::string_view text) {
+  Result<Table> table = readTableText(text, "t.csv");
+  return table ? "read" : table.error();
+}
+
+std::string generateError(const ScheduleSpec &spec) {
+  Result<Table> table = generate(spec);
+  return table ? "generated" : table.error();
+}
+} // namespace
+
+TEST(Table, OneForwardOneBackward) {
+  Table table = *generate({"1f1b", 2, 0, 3});
+  EXPECT_EQ(writeTable(table), "0F0,0F1,0B0,0F2,0B1,0B2\n"
+                               "1F0,1B0,1F1,1B1,1F2,1B2\n");
+}
+
+TEST(Table, FilesReadBack) {
+  Table table = *generate({"gpipe", 3, 0, 4});
+  Table read = *readTableText(writeTable(table), "t.csv");
+  EXPECT_EQ(read.actions, table.actions);
+  EXPECT_EQ(read.stagesOfRank, table.stagesOfRank);
+  EXPECT_EQ(read.ranks, 3);
+  EXPECT_EQ(read.stages, 3);
+  EXPECT_EQ(read.microbatches, 4);
+  // Empty cells say that a rank is idle; they carry no order.
+  EXPECT_EQ(readTableText("0F0,,0B0\r\n,1F0,1B0,\r\n", "t.csv")->actions,
+            generate({"gpipe", 2, 0, 1})->actions);
+}
+
+TEST(Table, FilesAreRefused) {
+  EXPECT_EQ(readError("0F0,0X0\n"),
+            "t.csv: row 1, cell 2: '0X0' is no action: stage 0: "
+            "unknown kind 'X'; known are F, I, W, B, SEND_F, "
+            "RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, "
+            "REDUCE_GRAD");
+  EXPECT_EQ(readError("0F0,0B0\n1F0\n"),
+            "t.csv: stage 1: 1I0 is missing; a forward pass "
+            "needs I and W, or B");
+  EXPECT_EQ(readError("0F0,0B0,0F1,0B1\n1F0,1B0\n"),
+            "t.csv: stage 1: 1F1 is missing; every stage runs every microbatch "
+            "of 0 to 1");
+  EXPECT_EQ(readError("0F0,0B0,0F0\n"),
+            "t.csv: stage 0: 0F0 stands twice, on rank 0 and "
+            "on rank 0; every action runs once");
+  EXPECT_EQ(readError("0F0,0B0,0W0\n"),
+            "t.csv: stage 0: 0W0 stands beside 0B0, which is I and W");
+  EXPECT_EQ(readError("0F0,1F0\n1B0,0B0\n"),
+            "t.csv: stage 0: 0B0 is on rank 1, but 0F0 on rank 0; activations "
+            "stay where "
+            "they are");
+  EXPECT_EQ(readError("0F0,2F0,0B0,2B0\n"),
+            "t.csv: stage 1 runs nowhere; expected F of stages 0 to 2, without "
+            "a gap");
+  EXPECT_EQ(readError("0F0,0SEND_F0\n"),
+            "t.csv: row 1, cell 2: 0SEND_F0 is a transfer; the table of a "
+            "schedule has "
+            "none, they follow from where the stages lie");
+  EXPECT_EQ(readError(""),
+            "t.csv: the table has no action; expected a row per rank with "
+            "cells like 0F0,0B0");
+  EXPECT_EQ(readError("0F0,0B0\n\n1F0,1B0\n"),
+            "t.csv: row 2 has no action; expected a row for each "
+            "rank of the pipeline");
+}
+
+TEST(Table, GeneratorsAreRefused) {
+  EXPECT_EQ(generateError({"1f1b", 2, 2, 4}),
+            "schedule 1f1b: it has 1 stage per rank, but chunks is 2; leave "
+            "chunks at 0, "
+            "or take interleaved or looped-bfs, where it is free");
+  EXPECT_EQ(generateError({"1f1b", 2, 0, 0}),
+            "schedule 1f1b: microbatches is 0; expected 1 to 65536");
+  EXPECT_NE(generateError({"1f2b", 2, 0, 1}).find("did you mean '1f1b'"),
+            std::string::npos);
+}
+
+TEST(Replay, SaysWhoWaits) {
+  Table table = *readTableText("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", "t.csv");
+  Result<Replay> result = replay(table);
+  ASSERT_FALSE(bool(result));
+  EXPECT_EQ(result.error(),
+            "schedule custom: no rank can go on: rank 0 is at 0B0 (action 1); "
+            "rank 1 is at "
+            "1F1 (action 0); each waits for what another has behind it");
+}
+
+TEST(Replay, TimesOfStagesAndTransfers) {
+  Times times = Times::uniform(2, 1, 1, 1, /*transfer=*/0.5);
+  times.stage[1] = {2, 1, 3};
+  Replay r = *replay(*generate({"1f1b", 2, 0, 1}), times);
+  EXPECT_EQ(r.spans[1][0].start, 1.5);
+  EXPECT_EQ(r.spans[1][1].end, 7.5);
+  EXPECT_EQ(r.makespan, 10);
+  EXPECT_EQ(r.rank[0].spanIdle, 7);
+  EXPECT_EQ(r.rank[1].spanIdle, 0);
+  EXPECT_EQ(r.rank[1].makespanIdle, 4);
+  EXPECT_DOUBLE_EQ(r.bubbleFraction, (7 + 4) / 20.0);
+}
