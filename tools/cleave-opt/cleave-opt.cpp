@@ -11,6 +11,7 @@
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/NN/Transforms/Passes.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Import/ONNX/Import.h"
 #include "cleave/Driver/Backend.h"
@@ -45,7 +46,7 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
                   mlir::scf::SCFDialect, mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,
-                  cleave::rt::RTDialect>();
+                  cleave::pipe::PipeDialect, cleave::rt::RTDialect>();
   cleave::registerInterfaceModels(registry);
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "cleave optimizer driver\n", registry));

@@ -4,6 +4,7 @@
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/io/Npy.h"
@@ -24,7 +25,7 @@ void registerAll(MLIRContext &context) {
   DialectRegistry registry;
   registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
                   scf::SCFDialect, tensor::TensorDialect, dist::DistDialect,
-                  nn::NNDialect, rt::RTDialect>();
+                  nn::NNDialect, pipe::PipeDialect, rt::RTDialect>();
   registerInterfaceModels(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();

@@ -4,6 +4,7 @@
 // limit, in which contractions dominate.
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interfaces/Models.h"
 
@@ -143,5 +144,9 @@ void cleave::registerCostModels(DialectRegistry &registry) {
     attach<nn::TopKOp, topK>(c);
     attach<nn::AttentionOp, attention>(c);
     attach<nn::AttentionGradOp, attentionGrad>(c);
+  });
+  // Between stages, not within one.
+  registry.addExtension(+[](MLIRContext *c, pipe::PipeDialect *) {
+    attachAll<0, pipe::SumStagesOp>(c);
   });
 }

@@ -79,6 +79,7 @@ void attachContraction(mlir::MLIRContext *context);
 void attachRows(mlir::MLIRContext *context);
 void attachAttention(mlir::MLIRContext *context);
 void attachTraining(mlir::MLIRContext *context);
+void attachPipe(mlir::MLIRContext *context);
 
 } // namespace cleave::evaluate
 

@@ -2,6 +2,7 @@
 
 #include "Model.h"
 
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Models.h"
 
 #include "mlir/IR/DialectRegistry.h"
@@ -19,5 +20,8 @@ void cleave::registerEvaluateModels(DialectRegistry &registry) {
     evaluate::attachRows(context);
     evaluate::attachAttention(context);
     evaluate::attachTraining(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, pipe::PipeDialect *) {
+    evaluate::attachPipe(context);
   });
 }

@@ -2,6 +2,7 @@
 
 #include "Model.h"
 
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Models.h"
 
 #include "mlir/IR/DialectRegistry.h"
@@ -17,5 +18,8 @@ void cleave::registerLoweringModels(DialectRegistry &registry) {
     lowering::attachConvolution(context);
     lowering::attachRows(context);
     lowering::attachTraining(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, pipe::PipeDialect *) {
+    lowering::attachPlain<KernelClass::Collective, pipe::SumStagesOp>(context);
   });
 }

@@ -66,6 +66,7 @@ void attachIndexing(mlir::MLIRContext *context);
 void attachRows(mlir::MLIRContext *context);
 void attachAttention(mlir::MLIRContext *context);
 void attachTraining(mlir::MLIRContext *context);
+void attachPipe(mlir::MLIRContext *context);
 
 } // namespace cleave::sharding
 

@@ -2,6 +2,7 @@
 
 #include "Model.h"
 
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Models.h"
 
 #include "mlir/IR/DialectRegistry.h"
@@ -23,6 +24,9 @@ void cleave::registerShardingModels(DialectRegistry &registry) {
     attachTraining(context);
     // Local forms are built with operations of the sharding dialect.
     context->loadDialect<dist::DistDialect>();
+  });
+  registry.addExtension(+[](MLIRContext *context, pipe::PipeDialect *) {
+    sharding::attachPipe(context);
   });
 }
 
