@@ -111,6 +111,10 @@ Traffic cleave::trafficOf(const program::Collective &collective,
         member == collective.root ? (n - 1) * total : total;
     traffic.payload = total;
     break;
+  case CollectiveKind::SendRecv:
+    (member == 0 ? traffic.sent : traffic.received) = total;
+    traffic.payload = total;
+    break;
   case CollectiveKind::Exchange:
     llvm_unreachable("the members of an exchange differ: exchangeTraffic");
   }

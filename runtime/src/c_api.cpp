@@ -68,7 +68,7 @@ void setScalar(cleave_session *session, const char *name, T value) {
     cell.i8 = static_cast<int8_t>(value);
     break;
   }
-  session->scatter(entry, type, &cell, nullptr);
+  session->scatter(name, type, &cell, nullptr);
 }
 } // namespace
 
@@ -158,7 +158,7 @@ int64_t cleave_program_axis_size(const cleave_program *program, int32_t axis) {
 int32_t cleave_program_has_action(const cleave_program *program,
                                   const char *name) {
   for (const Action &action : program->data.actions)
-    if (name && action.name == name)
+    if (name && action.name == name && !action.isOnlyCalled())
       return 1;
   return 0;
 }
@@ -178,7 +178,7 @@ size_t cleave_dtype_size(cleave_dtype dtype) {
 }
 
 int32_t cleave_program_num_buffers(const cleave_program *program) {
-  return static_cast<int32_t>(program->data.boundary.size());
+  return static_cast<int32_t>(program->names.size());
 }
 
 cleave_status cleave_program_buffer(const cleave_program *program,
@@ -187,10 +187,15 @@ cleave_status cleave_program_buffer(const cleave_program *program,
     need(program, "program");
     need(out, "out");
     if (index < 0 || index >= cleave_program_num_buffers(program))
-      fail(CLEAVE_BAD_ARGUMENT,
-           "buffer " + std::to_string(index) + " of " +
-               std::to_string(program->data.boundary.size()));
-    const Boundary &entry = program->data.boundary[index];
+      fail(CLEAVE_BAD_ARGUMENT, "buffer " + std::to_string(index) + " of " +
+                                    std::to_string(program->names.size()));
+    const Boundary &entry = program->data.boundary[program->names[index]];
+    int64_t owners = 0, elements = 0;
+    for (int32_t each : program->entries.find(entry.name)->second) {
+      const Boundary &part = program->data.boundary[each];
+      owners += ownersOf(program->data, part);
+      elements = std::max(elements, elementCount(part.localShape));
+    }
     int64_t size = sizeOf(entry.dtype);
     *out = {entry.name.c_str(),
             entry.onnxName.c_str(),
@@ -201,15 +206,15 @@ cleave_status cleave_program_buffer(const cleave_program *program,
             static_cast<int32_t>(entry.globalShape.size()),
             entry.globalShape.empty() ? nullptr : entry.globalShape.data(),
             elementCount(entry.globalShape) * size,
-            elementCount(entry.localShape) * size,
-            ownersOf(program->data, entry)};
+            elements * size,
+            owners};
   });
 }
 
 int32_t cleave_program_find_buffer(const cleave_program *program,
                                    const char *name) {
-  for (size_t i = 0; name && i < program->data.boundary.size(); ++i)
-    if (program->data.boundary[i].name == name)
+  for (size_t i = 0; name && i < program->names.size(); ++i)
+    if (program->data.boundary[program->names[i]].name == name)
       return static_cast<int32_t>(i);
   return -1;
 }
@@ -248,7 +253,7 @@ cleave_status cleave_session_buffer(cleave_session *session, int32_t rank,
     need(name, "name");
     need(out, "out");
     session->checkRank(rank);
-    *out = session->tile(rank, session->boundary(name));
+    *out = session->tile(rank, session->boundary(name, rank));
   });
 }
 
@@ -268,11 +273,10 @@ cleave_status cleave_session_scatter_padded(cleave_session *session,
     need(session, "session");
     need(name, "name");
     needType(dtype);
-    const Boundary &entry = session->boundary(name);
-    needCount(entry, count);
+    needCount(session->boundary(name), count);
     if (count)
       need(data, "data");
-    session->scatter(entry, dtype, data, padding);
+    session->scatter(name, dtype, data, padding);
   });
 }
 
@@ -284,11 +288,10 @@ cleave_status cleave_session_gather(cleave_session *session, const char *name,
     need(session, "session");
     need(name, "name");
     needType(dtype);
-    const Boundary &entry = session->boundary(name);
-    needCount(entry, count);
+    needCount(session->boundary(name), count);
     if (count)
       need(data, "data");
-    session->gather(entry, dtype, data, report);
+    session->gather(name, dtype, data, report);
   });
 }
 
@@ -296,7 +299,7 @@ cleave_status cleave_session_zero(cleave_session *session, const char *name) {
   return guarded([&] {
     need(session, "session");
     need(name, "name");
-    session->zero(session->boundary(name));
+    session->zero(name);
   });
 }
 

@@ -16,6 +16,9 @@ struct cleave_program {
   void *library = nullptr; // dlopen
   std::string libraryPath;
   std::vector<cleave_kernel> kernels; // by kernel index, once bound
+  // Buffers by name: all their entries, and the first entry of each, in order.
+  std::map<std::string, std::vector<int32_t>, std::less<>> entries;
+  std::vector<int32_t> names;
   bool isLost = false; // a thread that does not respond still runs in it
 
   cleave_program() = default;

@@ -171,6 +171,8 @@ public:
     case CollectiveKind::Exchange:
       exchange();
       break;
+    case CollectiveKind::SendRecv:
+      break; // has no group
     }
     group.barrier(call); // peers may read our memory until here
   }
@@ -393,6 +395,8 @@ public:
   explicit LocalEndpoint(LocalTransport &transport) : transport(transport) {}
 
   std::unique_ptr<Operation> prepare(CollectiveCall call) override {
+    if (call.kind == CollectiveKind::SendRecv)
+      fail(CLEAVE_UNSUPPORTED, "send_recv is not yet supported");
     Group &group = transport.groupOf(call.members);
     return std::make_unique<LocalOperation>(std::move(call), group,
                                             transport.counters);
@@ -416,6 +420,6 @@ cleave::makeLocalTransport(const TransportOptions &options,
 const char *cleave::nameOf(CollectiveKind kind) {
   constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
                                    "all_to_all", "permute",    "broadcast",
-                                   "exchange"};
+                                   "exchange",   "send_recv"};
   return names[static_cast<int>(kind)];
 }

@@ -68,11 +68,20 @@ Rank::Rank(cleave_program &program, int rank, int threads, bool poison)
   ctx = {axisIndex.data(), axisSize.data(),
          static_cast<int64_t>(axisSize.size()), rank, data.numRanks()};
   for (const Arena &arena : data.arenas) {
-    arenas.emplace_back(arena.size);
+    bool isHere = arena.rankClass < 0 ||
+                  static_cast<uint32_t>(arena.rankClass) == data.classOf(rank);
+    arenas.emplace_back(isHere ? arena.size : 0);
     scratchBytes += arenas.back().slack();
     if (poison)
       arenas.back().guard();
   }
+}
+
+int64_t Rank::arenaBytes() const {
+  int64_t bytes = 0;
+  for (const Memory &arena : arenas)
+    bytes += arena.size();
+  return bytes;
 }
 
 int64_t Rank::indexOn(const SubAxis &on) const {
@@ -109,7 +118,7 @@ const PreparedAction *Rank::find(std::string_view action) const {
 
 void Rank::prepare(Endpoint &endpoint, const Counters &counters) {
   setThreads(threads);
-  uint32_t ownClass = data.rankClass.empty() ? 0 : data.rankClass[rank];
+  uint32_t ownClass = data.classOf(rank);
   // Workspaces that the plan does not cover (another machine, other threads)
   // come from one buffer, which must not move once addresses are taken.
   for (const Action &action : data.actions)
@@ -159,6 +168,8 @@ void Rank::prepareAction(const Action &action, Endpoint &endpoint,
       } else if (auto *wait = std::get_if<Wait>(&command.op)) {
         Operation *operation = started.at(wait->token); // checkStructure
         out.run = [operation] { operation->finish(); };
+      } else if (std::holds_alternative<Call>(command.op)) {
+        fail(CLEAVE_UNSUPPORTED, "calls are not yet supported");
       } else {
         std::visit(
             [&](const auto &op) {
@@ -359,7 +370,7 @@ CollectiveCall Rank::makeCall(const Collective &collective,
       bad("a group with more members than ranks");
   }
   // The members: ranks that differ from this one only in the group's axes.
-  call.members.resize(members);
+  std::vector<int> all(members);
   for (int64_t member = 0; member < members; ++member) {
     std::vector<int64_t> index = axisIndex;
     int64_t rest = member;
@@ -373,13 +384,31 @@ CollectiveCall Rank::makeCall(const Collective &collective,
     int64_t other = 0;
     for (size_t axis = 0; axis < index.size(); ++axis)
       other = other * axisSize[axis] + index[axis];
-    call.members[member] = static_cast<int>(other);
+    all[member] = static_cast<int>(other);
   }
-  std::vector<int> sorted = call.members;
+  std::vector<int> sorted = all;
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
     bad("the group names a mesh axis twice");
-  call.self = static_cast<int>(groupIndex(data, axisIndex, collective.group));
+  int64_t self = groupIndex(data, axisIndex, collective.group);
+  if (collective.positions.empty()) {
+    call.members = std::move(all);
+    call.self = static_cast<int>(self);
+  } else {
+    call.self = -1;
+    for (int32_t position : collective.positions) {
+      if (position >= members)
+        bad("position " + std::to_string(position) + " of a group of " +
+            std::to_string(members));
+      if (position == self)
+        call.self = static_cast<int>(call.members.size());
+      call.members.push_back(all[position]);
+    }
+    members = static_cast<int64_t>(call.members.size());
+    if (call.self < 0)
+      bad("rank " + std::to_string(rank) +
+          " is at none of the positions that take part");
+  }
   if (call.kind == CollectiveKind::Broadcast &&
       (call.root < 0 || call.root >= members))
     bad("root " + std::to_string(call.root) + " of a group of " +
@@ -426,6 +455,12 @@ CollectiveCall Rank::makeCall(const Collective &collective,
       prepareExchange(data, collective.exchanges[index], call.members,
                       call.self, part);
       all = spanOf(checkedProduct(part.dstOuter, part.dstInner), size);
+    }
+    if (call.kind == CollectiveKind::SendRecv) {
+      (call.self == 0 ? part.src : part.dst) =
+          resolve(call.self == 0 ? transfer.src : transfer.dst, 0, one);
+      call.parts.push_back(part);
+      continue;
     }
     part.src = resolve(transfer.src, 0, reduces || swaps ? all : one);
     bool grows = gathers || swaps || call.kind == CollectiveKind::Exchange;

@@ -42,6 +42,9 @@ public:
   // Address of a buffer whose elements lie in [low, high) bytes from it.
   char *resolve(const program::BufferRef &ref, int64_t low, int64_t high) const;
 
+  // Of the arenas that ranks of this class have.
+  int64_t arenaBytes() const;
+
   const PreparedAction *find(std::string_view action) const;
 
   // Poison mode.

@@ -104,9 +104,9 @@ void Remote::read(const program::Boundary &entry,
                   static_cast<int64_t>(bytes.size()));
 }
 
-void Remote::zero(const program::Boundary &entry) {
+void Remote::zero(int rank, const program::Boundary &entry) {
   Packet packet = request(Request::Zero);
-  tellAll(packet.add(indexOf(entry)));
+  world.send(rank, World::Command, packet.add(indexOf(entry)));
 }
 
 void Remote::injectFailure(int rank, int64_t run, int command, bool hang) {

@@ -55,7 +55,7 @@ public:
   // Fills each vector with the rank's tile.
   void read(const program::Boundary &entry,
             std::vector<std::pair<int, std::vector<char>>> &tiles);
-  void zero(const program::Boundary &entry);
+  void zero(int rank, const program::Boundary &entry);
   void injectFailure(int rank, int64_t run, int command, bool hang);
 
   // Starts the action elsewhere.

@@ -38,7 +38,8 @@ Routes::Routes(const CollectiveCall &call)
 bool Routes::isMutual() const {
   return call.kind != CollectiveKind::Permute &&
          call.kind != CollectiveKind::Broadcast &&
-         call.kind != CollectiveKind::Exchange;
+         call.kind != CollectiveKind::Exchange &&
+         call.kind != CollectiveKind::SendRecv;
 }
 
 //--- What goes where ---------------------------------------------------------
@@ -133,6 +134,14 @@ void Routes::plan(int to, int from) {
         in.add(dense(part.dst, part.count));
     }
     break;
+  case CollectiveKind::SendRecv:
+    for (const Part &part : call.parts) {
+      if (call.self == 0)
+        out.add(dense(part.src, part.count));
+      else
+        in.add(dense(part.dst, part.count));
+    }
+    break;
   case CollectiveKind::Exchange:
     for (const Part &part : call.parts)
       for (const program::ExchangePiece &piece : part.pieces) {
@@ -170,6 +179,8 @@ void Routes::combine() {
     return reduceBlocks();
   case CollectiveKind::Exchange:
     return assemble();
+  case CollectiveKind::SendRecv:
+    return;
   default:
     return copyOwn();
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 
@@ -71,7 +72,8 @@ cleave_session::cleave_session(cleave_program &program,
     endpoints[rank] = transport->connect(rank);
     for (const Boundary &entry : program.data.boundary)
       try {
-        tile(rank, entry);
+        if (holds(rank, entry))
+          tile(rank, entry);
       } catch (const Error &error) {
         throw Error(error.status,
                     "buffer \"" + entry.name + "\": " + error.what());
@@ -190,7 +192,7 @@ void cleave_session::execute(Rank &rank) {
   try {
     prepared = rank.find(action);
     if (!prepared)
-      fail(CLEAVE_BAD_PROGRAM, "the rank's class has no such action");
+      return; // nothing for the ranks of this class
     if (poison)
       rank.beforeAction();
     bool watched = injection.rank == rank.rank && injection.run == runs;
@@ -264,7 +266,9 @@ void cleave_session::run(std::string_view name) {
     fail(CLEAVE_BAD_ARGUMENT,
          "the session has failed before: " + failure.message);
   if (std::none_of(program.data.actions.begin(), program.data.actions.end(),
-                   [&](const Action &entry) { return entry.name == name; }))
+                   [&](const Action &entry) {
+                     return entry.name == name && !entry.isOnlyCalled();
+                   }))
     fail(CLEAVE_BAD_ARGUMENT,
          "the program has no action \"" + std::string(name) + "\"");
   action = name;
@@ -313,11 +317,29 @@ void cleave_session::checkRank(int rank) const {
                                   std::to_string(ranks.size()));
 }
 
-const Boundary &cleave_session::boundary(const std::string &name) const {
-  const Boundary *entry = program.data.findBoundary(name);
-  if (!entry)
+const std::vector<int32_t> &
+cleave_session::entriesOf(const std::string &name) const {
+  auto found = program.entries.find(name);
+  if (found == program.entries.end())
     fail(CLEAVE_BAD_ARGUMENT, "the program has no buffer \"" + name + "\"");
-  return *entry;
+  return found->second;
+}
+
+bool cleave_session::holds(int rank, const Boundary &entry) const {
+  return cleave::holds(program.data, entry, rank);
+}
+
+const Boundary &cleave_session::boundary(const std::string &name,
+                                         int rank) const {
+  const std::vector<int32_t> &entries = entriesOf(name);
+  if (rank < 0)
+    return program.data.boundary[entries.front()];
+  for (int32_t index : entries)
+    if (holds(rank, program.data.boundary[index]))
+      return program.data.boundary[index];
+  fail(CLEAVE_BAD_ARGUMENT, "rank " + std::to_string(rank) + " of class " +
+                                std::to_string(program.data.classOf(rank)) +
+                                " holds nothing of buffer \"" + name + "\"");
 }
 
 void *cleave_session::tile(int rank, const Boundary &entry) const {
@@ -329,10 +351,18 @@ void *cleave_session::tile(int rank, const Boundary &entry) const {
       entry.buffer, 0, elementCount(entry.localShape) * sizeOf(entry.dtype));
 }
 
+void cleave_session::scatter(const std::string &name, cleave_dtype type,
+                             const void *data, const void *padding) {
+  for (int32_t index : entriesOf(name))
+    scatter(program.data.boundary[index], type, data, padding);
+}
+
 void cleave_session::scatter(const Boundary &entry, cleave_dtype type,
                              const void *data, const void *padding) {
   std::vector<char> staging;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    if (!holds(rank, entry))
+      continue;
     if (isHere(rank)) {
       scatterTile(program.data, entry, type, data, padding, rank,
                   tile(rank, entry));
@@ -344,6 +374,43 @@ void cleave_session::scatter(const Boundary &entry, cleave_dtype type,
   }
 }
 
+// From the first class that holds the buffer. With a report the others' whole
+// arrays are compared with its own.
+void cleave_session::gather(const std::string &name, cleave_dtype type,
+                            void *data, cleave_gather_report *report) {
+  const std::vector<int32_t> &entries = entriesOf(name);
+  const Boundary &first = program.data.boundary[entries.front()];
+  gather(first, type, data, report);
+  if (!report || entries.size() == 1)
+    return;
+  auto own = static_cast<cleave_dtype>(first.dtype);
+  std::vector<char> whole, other;
+  const void *expected = data;
+  if (own != type) {
+    whole.resize(elementCount(first.globalShape) * sizeOf(first.dtype));
+    gather(first, own, whole.data(), nullptr);
+    expected = whole.data();
+  }
+  other.resize(elementCount(first.globalShape) * sizeOf(first.dtype));
+  for (size_t i = 1; i < entries.size(); ++i) {
+    const Boundary &entry = program.data.boundary[entries[i]];
+    cleave_gather_report found;
+    gather(entry, own, other.data(), &found);
+    if (report->identical && !found.identical) {
+      report->identical = 0;
+      report->rank_a = found.rank_a;
+      report->rank_b = found.rank_b;
+      report->element = found.element;
+    }
+    report->replicas += found.replicas;
+    report->nonzero_padding += found.nonzero_padding;
+    if (!(found.max_difference <= report->max_difference) &&
+        !std::isnan(report->max_difference))
+      report->max_difference = found.max_difference;
+    compareClasses(program.data, first, expected, entry, other.data(), *report);
+  }
+}
+
 void cleave_session::gather(const Boundary &entry, cleave_dtype type,
                             void *data, cleave_gather_report *report) {
   std::vector<void *> tiles(ranks.size());
@@ -352,9 +419,11 @@ void cleave_session::gather(const Boundary &entry, cleave_dtype type,
       neededTiles(program.data, entry, report != nullptr);
   std::vector<std::pair<int, std::vector<char>>> fetched;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    if (!wanted[rank])
+      continue;
     if (isHere(rank))
       tiles[rank] = tile(rank, entry);
-    else if (wanted[rank])
+    else
       fetched.emplace_back(rank, elementCount(entry.localShape) *
                                      sizeOf(entry.dtype));
   }
@@ -365,13 +434,18 @@ void cleave_session::gather(const Boundary &entry, cleave_dtype type,
   gatherTiles(program.data, entry, type, data, tiles, report);
 }
 
-void cleave_session::zero(const Boundary &entry) {
-  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
-    if (isHere(rank))
-      std::memset(tile(rank, entry), 0,
-                  elementCount(entry.localShape) * sizeOf(entry.dtype));
-  if (remote)
-    remote->zero(entry);
+void cleave_session::zero(const std::string &name) {
+  for (int32_t index : entriesOf(name)) {
+    const Boundary &entry = program.data.boundary[index];
+    for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
+      if (!holds(rank, entry))
+        continue;
+      else if (isHere(rank))
+        std::memset(tile(rank, entry), 0,
+                    elementCount(entry.localShape) * sizeOf(entry.dtype));
+      else
+        remote->zero(rank, entry);
+  }
 }
 
 void cleave_session::resetCounters() {
@@ -384,9 +458,8 @@ cleave_memory cleave_session::memory(int rank) const {
   if (!isHere(rank))
     return remote->memory(rank);
   cleave_memory out{};
-  for (const Arena &arena : program.data.arenas)
-    out.arena_bytes += arena.size;
   const Rank &entry = *ranks[rank];
+  out.arena_bytes = entry.arenaBytes();
   out.touched_bytes = entry.touchedBytes;
   out.scratch_bytes = entry.scratchBytes + endpoints[rank]->bufferBytes();
   out.unplanned_bytes = entry.unplannedBytes;

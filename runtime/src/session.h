@@ -27,15 +27,18 @@ public:
 
   void run(std::string_view action);
   void resetCounters();
-  void scatter(const cleave::program::Boundary &entry, cleave_dtype type,
-               const void *data, const void *padding);
-  void gather(const cleave::program::Boundary &entry, cleave_dtype type,
-              void *data, cleave_gather_report *report);
-  void zero(const cleave::program::Boundary &entry);
+  // On all entries of the buffer's name.
+  void scatter(const std::string &name, cleave_dtype type, const void *data,
+               const void *padding);
+  void gather(const std::string &name, cleave_dtype type, void *data,
+              cleave_gather_report *report);
+  void zero(const std::string &name);
   cleave_memory memory(int rank) const;
   void injectFailure(int rank, int64_t run, int command, bool hang);
-  const cleave::program::Boundary &boundary(const std::string &name) const;
-  // Only of a rank of this process.
+  // The first entry of the name, or that of the rank's class.
+  const cleave::program::Boundary &boundary(const std::string &name,
+                                            int rank = -1) const;
+  // Only of a rank of this process, which holds the entry.
   void *tile(int rank, const cleave::program::Boundary &entry) const;
   bool isHere(int rank) const { return ranks[rank] != nullptr; }
   void checkRank(int rank) const;
@@ -54,6 +57,12 @@ public:
 private:
   enum class Job { Idle, Prepare, Run, Quit };
 
+  const std::vector<int32_t> &entriesOf(const std::string &name) const;
+  void scatter(const cleave::program::Boundary &entry, cleave_dtype type,
+               const void *data, const void *padding);
+  void gather(const cleave::program::Boundary &entry, cleave_dtype type,
+              void *data, cleave_gather_report *report);
+  bool holds(int rank, const cleave::program::Boundary &entry) const;
   void threadMain(int rank);
   void dispatch(Job next); // runs a job on all ranks and waits for them
   void quit();

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 using namespace cleave;
 using namespace cleave::program;
@@ -69,8 +71,12 @@ struct Place {
 };
 
 Place placeOf(const Program &program, const Boundary &entry, int64_t rank) {
-  std::vector<int64_t> index = axisIndices(program, rank);
   Place place;
+  if (!holds(program, entry, rank)) {
+    place.share = -1; // of nothing
+    return place;
+  }
+  std::vector<int64_t> index = axisIndices(program, rank);
   place.tile.assign(entry.localShape.size(), 0);
   for (size_t i = 0; i < entry.sharding.size(); ++i)
     place.tile[i] = groupIndex(program, index, entry.sharding[i]);
@@ -232,31 +238,63 @@ void checkTypes(const Boundary &entry, DType host) {
                                   nameOf(host));
 }
 
-void compareReplicas(const Boundary &entry, const void *a, const void *b,
-                     int rankA, int rankB, cleave_gather_report &report) {
-  int64_t count = elementCount(entry.localShape), size = sizeOf(entry.dtype);
+// Notes that a and b differ in element i of type `type`.
+void noteDifference(DType type, const void *a, const void *b, int64_t i,
+                    cleave_gather_report &report) {
+  double difference =
+      isFloat(type) ? std::fabs(loadFloat(type, a, i) - loadFloat(type, b, i))
+                    : std::fabs(double(loadInt(type, a, i)) -
+                                double(loadInt(type, b, i)));
+  // A NaN wins, and stays.
+  if (!std::isnan(report.max_difference) &&
+      !(difference <= report.max_difference))
+    report.max_difference = difference;
+}
+
+// Calls differ(i) for every element that is not equal, bit for bit.
+template <class Differ>
+void forDifferences(DType type, const void *a, const void *b, int64_t count,
+                    Differ differ) {
+  int64_t size = sizeOf(type);
   if (std::memcmp(a, b, count * size) == 0)
     return;
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < count; ++i)
     if (std::memcmp(static_cast<const char *>(a) + i * size,
-                    static_cast<const char *>(b) + i * size, size) == 0)
-      continue;
+                    static_cast<const char *>(b) + i * size, size) != 0)
+      differ(i);
+}
+
+void compareReplicas(const Boundary &entry, const void *a, const void *b,
+                     int rankA, int rankB, cleave_gather_report &report) {
+  int64_t count = elementCount(entry.localShape);
+  forDifferences(entry.dtype, a, b, count, [&](int64_t i) {
     if (report.identical) {
       report.identical = 0;
       report.rank_a = rankA;
       report.rank_b = rankB;
       report.element = i;
     }
-    double difference = isFloat(entry.dtype)
-                            ? std::fabs(loadFloat(entry.dtype, a, i) -
-                                        loadFloat(entry.dtype, b, i))
-                            : std::fabs(double(loadInt(entry.dtype, a, i)) -
-                                        double(loadInt(entry.dtype, b, i)));
-    // A NaN wins, and stays.
-    if (!std::isnan(report.max_difference) &&
-        !(difference <= report.max_difference))
-      report.max_difference = difference;
+    noteDifference(entry.dtype, a, b, i, report);
+  });
+}
+
+// The first rank that holds an element of the whole array, and where.
+std::pair<int32_t, int64_t> locate(const Program &program,
+                                   const Boundary &entry, int64_t sought) {
+  View view = viewOf(entry);
+  for (int64_t rank = 0; rank < program.numRanks(); ++rank) {
+    if (!holds(program, entry, rank))
+      continue;
+    int64_t found = -1;
+    forTile(entry, view, placeOf(program, entry, rank),
+            [&](int64_t element, int64_t whole) {
+              if (whole == sought)
+                found = element;
+            });
+    if (found >= 0)
+      return {static_cast<int32_t>(rank), found};
   }
+  return {-1, -1};
 }
 } // namespace
 
@@ -303,10 +341,78 @@ int64_t cleave::ownersOf(const Program &program, const Boundary &entry) {
   int64_t places = groupSize(entry.partial);
   for (const std::vector<SubAxis> &dim : entry.sharding)
     places *= groupSize(dim);
-  return program.numRanks() / places;
+  int64_t ranks = program.numRanks();
+  if (entry.rankClass >= 0 && !program.rankClass.empty())
+    ranks = std::count(program.rankClass.begin(), program.rankClass.end(),
+                       static_cast<uint32_t>(entry.rankClass));
+  return ranks / places;
 }
 
-void cleave::checkBoundary(const Program &program, const Boundary &entry) {
+bool cleave::holds(const Program &program, const Boundary &entry,
+                   int64_t rank) {
+  return entry.rankClass < 0 ||
+         program.classOf(rank) == static_cast<uint32_t>(entry.rankClass);
+}
+
+Classes::Classes(const Program &program) : program(program) {
+  std::map<int32_t, std::vector<std::vector<bool>>> seen;
+  for (int64_t rank = 0; rank < program.numRanks(); ++rank) {
+    auto own = static_cast<int32_t>(program.classOf(rank));
+    ++classes[own].ranks;
+    std::vector<std::vector<bool>> &axes = seen[own];
+    axes.resize(program.mesh.size());
+    std::vector<int64_t> index = axisIndices(program, rank);
+    for (size_t axis = 0; axis < index.size(); ++axis) {
+      axes[axis].resize(program.mesh[axis].size);
+      axes[axis][index[axis]] = true;
+    }
+  }
+  for (auto &[id, axes] : seen)
+    for (const std::vector<bool> &axis : axes)
+      classes[id].indices.push_back(std::count(axis.begin(), axis.end(), true));
+}
+
+int64_t Classes::ranksOf(int32_t rankClass) const {
+  if (rankClass < 0)
+    return program.numRanks();
+  auto found = classes.find(rankClass);
+  return found == classes.end() ? 0 : found->second.ranks;
+}
+
+bool Classes::isSlice(int32_t rankClass) const {
+  const Class &ranks = classes.at(rankClass);
+  int64_t all = 1;
+  for (size_t axis = 0; axis < ranks.indices.size(); ++axis) {
+    if (ranks.indices[axis] != 1 &&
+        ranks.indices[axis] != program.mesh[axis].size)
+      return false;
+    all *= ranks.indices[axis];
+  }
+  return ranks.ranks == all;
+}
+
+bool Classes::fixes(int32_t rankClass, int32_t axis) const {
+  return rankClass >= 0 && classes.at(rankClass).indices[axis] == 1 &&
+         program.mesh[axis].size > 1;
+}
+
+void cleave::checkBoundary(const Program &program, const Classes &classes,
+                           const Boundary &entry) {
+  if (entry.rankClass >= 0) {
+    std::string own = "class " + std::to_string(entry.rankClass);
+    if (classes.ranksOf(entry.rankClass) == 0)
+      bad(entry, "no rank is of " + own);
+    if (!classes.isSlice(entry.rankClass))
+      bad(entry, "the ranks of " + own +
+                     " are not all that have one index on some mesh axes");
+  }
+  int32_t arena = entry.buffer.arena;
+  if (arena >= 0 && static_cast<size_t>(arena) < program.arenas.size() &&
+      program.arenas[arena].rankClass >= 0 &&
+      program.arenas[arena].rankClass != entry.rankClass)
+    bad(entry, "lies in arena \"" + program.arenas[arena].name +
+                   "\", which only ranks of class " +
+                   std::to_string(program.arenas[arena].rankClass) + " have");
   int64_t count = checkedCount(entry.globalShape);
   if (count < 0)
     bad(entry, "shape " + print(entry.globalShape) + " is no shape");
@@ -342,6 +448,10 @@ void cleave::checkBoundary(const Program &program, const Boundary &entry) {
           sub.size > program.mesh[sub.axis].size ||
           program.mesh[sub.axis].size % (sub.pre * sub.size) != 0)
         bad(entry, "a sub-axis does not fit the mesh");
+      else if (sub.size > 1 && classes.fixes(entry.rankClass, sub.axis))
+        bad(entry, "is cut along mesh axis \"" + program.mesh[sub.axis].name +
+                       "\", on which all ranks of class " +
+                       std::to_string(entry.rankClass) + " have one index");
   };
   checkGroup(entry.partial);
   for (const std::vector<SubAxis> &dim : entry.sharding)
@@ -357,7 +467,8 @@ void cleave::checkBoundary(const Program &program, const Boundary &entry) {
                      std::to_string(i) + " of size " + std::to_string(dim) +
                      " in " + std::to_string(ways) + " ways");
   }
-  if (places > program.numRanks() || program.numRanks() % places != 0)
+  int64_t ranks = classes.ranksOf(entry.rankClass);
+  if (places > ranks || ranks % places != 0)
     bad(entry, "is cut into more tiles than there are ranks");
   int64_t bytes = checkedCount(entry.localShape);
   if (bytes < 0 || bytes > INT64_MAX / sizeOf(entry.dtype))
@@ -391,7 +502,8 @@ std::vector<bool> cleave::neededTiles(const Program &program,
   std::vector<Place> places;
   for (int64_t rank = 0; rank < program.numRanks(); ++rank) {
     places.push_back(placeOf(program, entry, rank));
-    if (!replicas)
+    needed[rank] = places.back().share >= 0;
+    if (!replicas && needed[rank])
       needed[rank] = std::find(places.begin(), places.end() - 1,
                                places.back()) == places.end() - 1;
   }
@@ -452,4 +564,18 @@ void cleave::gatherTiles(const Program &program, const Boundary &entry,
                         static_cast<int>(original), static_cast<int>(rank),
                         out);
     }
+}
+
+void cleave::compareClasses(const Program &program, const Boundary &entryA,
+                            const void *a, const Boundary &entryB,
+                            const void *b, cleave_gather_report &report) {
+  forDifferences(
+      entryA.dtype, a, b, elementCount(entryA.globalShape), [&](int64_t i) {
+        if (report.identical) {
+          report.identical = 0;
+          report.rank_a = locate(program, entryA, i).first;
+          std::tie(report.rank_b, report.element) = locate(program, entryB, i);
+        }
+        noteDifference(entryA.dtype, a, b, i, report);
+      });
 }

@@ -76,14 +76,20 @@ struct SubAxis {
 
 enum class Lifespan : uint8_t {
   Persistent, // keeps its contents between actions (named buffers)
-  Transient,  // undefined at the start of every action
+  Transient,  // undefined at the start of every action and of every Call
+  Slots,      // undefined at the start of an action that the host runs; the
+              // calls in it hand values to each other here
 };
+inline constexpr Lifespan lastLifespan = Lifespan::Slots;
 
 // Memory of one rank. Arena 0 is "state" (persistent), arena 1 "transient".
+// With `rankClass` >= 0 only ranks of that class have it; on others it has no
+// bytes.
 struct Arena {
   std::string name;
   Lifespan lifespan = Lifespan::Transient;
   int64_t size = 0; // bytes
+  int32_t rankClass = -1;
 };
 
 // `coef` bytes times the rank's index on a part of a mesh axis.
@@ -113,6 +119,12 @@ enum class ReduceOp : uint8_t { Sum, Max, Min };
 // dim viewPerm[i] of viewShape. The tile is dense and row-major.
 // Example: c_attn [h, 3h] as [h, 3, heads, d], heads split by "tensor":
 // globalShape [h, 3h], viewShape [h, 3, heads, d], sharding [[],[],[t],[]].
+//
+// With `rankClass` >= 0 only ranks of that class hold the buffer, and there is
+// an entry of the same name for each class that does, which may lie elsewhere
+// and be cut differently; name, role, dtype and globalShape are the same. The
+// class is then all ranks with one index on some axes (the pipeline axis),
+// which no sharding names. The host acts on all entries of a name.
 struct Boundary {
   std::string name;
   std::string onnxName; // "" if it has none
@@ -133,6 +145,7 @@ struct Boundary {
   std::vector<SubAxis> partial;
   ReduceOp partialOp = ReduceOp::Sum;
   BufferRef buffer;
+  int32_t rankClass = -1;
 };
 
 // A compiled kernel, found in kernels.so by its symbol.
@@ -226,8 +239,9 @@ enum class CollectiveKind : uint8_t {
   Permute,
   Broadcast,
   Exchange,
+  SendRecv,
 };
-inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::Exchange;
+inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::SendRecv;
 
 // One buffer of a collective; N is the group's size. Elements of src and dst:
 //   AllReduce, Permute, Broadcast: [count]; AllReduce, Broadcast: dst may be
@@ -237,6 +251,8 @@ inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::Exchange;
 //                  p of src goes to member p, block p of dst comes from it
 //   Exchange:      src [count], the source tile; dst [dstOuter * dstInner], the
 //                  target tile (see Exchange); inner = count
+//   SendRecv:      src [count] at the sender, dst [count] at the receiver; the
+//                  other one is not looked at
 // with count = outer * inner = dstOuter * dstInner (but for Exchange). Other
 // than above, src and dst do not overlap (AllGather: src may be its own block
 // of dst when outer = 1; ReduceScatter: dst its own block of src when outer =
@@ -252,9 +268,9 @@ struct Transfer {
 // is cut into tiles of ceil(shape[i] / ways), in the row-major order of the
 // sub-axes from[i], then of to[i]. The source ranks hold addends over
 // `partial`, which the result reduces; the result has addends (of a sum) over
-// `toPartial`. Sub-axes outside the group cut alike in both. In two rounds every
-// element is assembled once and copied then. Who sends what to whom follows
-// (cleave/exchange.h); padding is left as it is.
+// `toPartial`. Sub-axes outside the group cut alike in both. In two rounds
+// every element is assembled once and copied then. Who sends what to whom
+// follows (cleave/exchange.h); padding is left as it is.
 struct Exchange {
   std::vector<int64_t> shape;
   std::vector<std::vector<SubAxis>> from, to;
@@ -267,6 +283,15 @@ struct Exchange {
 // `token` >= 0 it only starts, and a Wait with this token ends it; buffers
 // are not touched in between. Permute: member i receives from
 // sources[i] (-1: zeros). Broadcast: from member `root`.
+//
+// If `positions` is not empty, only these positions of the group take part,
+// in this order: member i is positions[i]. Only their ranks run the command.
+//
+// SendRecv: positions[0] sends to positions[1]; always with a token. The k-th
+// start of the sender matches the k-th start of the receiver, per ordered pair
+// of ranks and apart from all else that the two do. At the sender the Wait
+// returns when src may be overwritten, at the receiver when dst is complete;
+// neither waits for more than the other's start.
 struct Collective {
   CollectiveKind kind = CollectiveKind::AllReduce;
   ReduceOp reduce = ReduceOp::Sum;
@@ -279,6 +304,7 @@ struct Collective {
   std::vector<int32_t> sources;
   int32_t root = 0;
   std::vector<Exchange> exchanges; // Exchange: one for each part
+  std::vector<int32_t> positions;
 };
 
 struct Wait {
@@ -301,14 +327,31 @@ struct Fill {
   uint64_t pattern = 0;
 };
 
+// Moves all references to an arena by so many bytes.
+struct Rebase {
+  int32_t arena = 0;
+  int64_t offset = 0;
+};
+
+// Runs the commands of another action of the same class on other slots: an
+// arena of n slots of one size has the action compiled for slot 0 and is moved
+// to the others. Called actions call nothing. All members of a group call in
+// the same order.
+struct Call {
+  uint32_t action = 0;        // index into Program::actions
+  std::vector<Rebase> rebase; // at most one for each arena
+  StringId label = 0; // for traces: what and which microbatch, e.g. "0F3"
+};
+
 struct Command {
-  std::variant<Launch, Gemm, Attention, Collective, Wait, Copy, Fill> op;
+  std::variant<Launch, Gemm, Attention, Collective, Wait, Copy, Fill, Call> op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;
 };
 
 // Where a planned value lives, and from which command to which, inclusive.
-// Optional; the poison mode fills a range with NaNs when it is not live.
+// Optional; the poison mode fills a range with NaNs when it is not live. Those
+// of a called action hold in each call, moved like its references.
 struct Lifetime {
   StringId name = 0;
   int32_t arena = 0;
@@ -316,12 +359,16 @@ struct Lifetime {
   int32_t first = 0, last = 0;
 };
 
-// "loss_grad", "update", "init_state", "forward", ... for one class of ranks.
+// "loss_grad", "update", "init_state", "forward", ... for one class of ranks. A
+// class without the action that the host runs does nothing. A name that begins
+// with "." (".F.0") is only called, never run by the host.
 struct Action {
   std::string name;
   uint32_t rankClass = 0;
   std::vector<Command> commands;
   std::vector<Lifetime> lifetimes;
+
+  bool isOnlyCalled() const { return name.starts_with("."); }
 };
 
 struct Program {
@@ -352,6 +399,11 @@ struct Program {
     return static_cast<StringId>(strings.size() - 1);
   }
 
+  uint32_t classOf(int64_t rank) const {
+    return rankClass.empty() ? 0 : rankClass[rank];
+  }
+
+  // The first entry of the name.
   const Boundary *findBoundary(std::string_view name) const {
     for (const Boundary &entry : boundary)
       if (entry.name == name)

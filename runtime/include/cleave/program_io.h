@@ -14,14 +14,14 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 3;
+inline constexpr uint32_t formatVersion = 4;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
 template <class A> void fields(A &a, SubAxis &x) { a(x.axis, x.pre, x.size); }
 template <class A> void fields(A &a, AxisTerm &x) { a(x.on, x.coef); }
 template <class A> void fields(A &a, Arena &x) {
-  a(x.name, x.lifespan, x.size);
+  a(x.name, x.lifespan, x.size, x.rankClass);
 }
 template <class A> void fields(A &a, BufferRef &x) {
   a(x.arena, x.offset, x.terms);
@@ -29,7 +29,7 @@ template <class A> void fields(A &a, BufferRef &x) {
 template <class A> void fields(A &a, Boundary &x) {
   a(x.name, x.onnxName, x.tie, x.role, x.of, x.dtype, x.globalShape,
     x.viewShape, x.viewPerm, x.sharding, x.localShape, x.partial, x.partialOp,
-    x.buffer);
+    x.buffer, x.rankClass);
 }
 template <class A> void fields(A &a, Kernel &x) { a(x.symbol, x.numArgs); }
 template <class A> void fields(A &a, Launch &x) {
@@ -59,7 +59,7 @@ template <class A> void fields(A &a, Exchange &x) {
 }
 template <class A> void fields(A &a, Collective &x) {
   a(x.kind, x.reduce, x.dtype, x.group, x.parts, x.purpose, x.token, x.sources,
-    x.root, x.exchanges);
+    x.root, x.exchanges, x.positions);
 }
 template <class A> void fields(A &a, Wait &x) { a(x.token); }
 template <class A> void fields(A &a, Copy &x) {
@@ -67,6 +67,10 @@ template <class A> void fields(A &a, Copy &x) {
 }
 template <class A> void fields(A &a, Fill &x) {
   a(x.dst, x.elementSize, x.count, x.pattern);
+}
+template <class A> void fields(A &a, Rebase &x) { a(x.arena, x.offset); }
+template <class A> void fields(A &a, Call &x) {
+  a(x.action, x.rebase, x.label);
 }
 template <class A> void fields(A &a, Command &x) { a(x.op, x.source, x.flops); }
 template <class A> void fields(A &a, Lifetime &x) {
@@ -83,7 +87,7 @@ template <class A> void fields(A &a, Program &x) {
 // The largest enumerator of each enum in the file, so that a damaged byte is
 // found while reading.
 constexpr uint8_t last(DType) { return uint8_t(lastDType); }
-constexpr uint8_t last(Lifespan) { return uint8_t(Lifespan::Transient); }
+constexpr uint8_t last(Lifespan) { return uint8_t(lastLifespan); }
 constexpr uint8_t last(ReduceOp) { return uint8_t(ReduceOp::Min); }
 constexpr uint8_t last(Activation) { return uint8_t(Activation::Silu); }
 constexpr uint8_t last(MaskKind) { return uint8_t(MaskKind::Additive); }

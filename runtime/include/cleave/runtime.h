@@ -95,7 +95,8 @@ typedef enum cleave_dtype {
 
 size_t cleave_dtype_size(cleave_dtype dtype);
 
-/* One entry of the boundary table; pointers live as long as the program. */
+/* A named buffer; pointers live as long as the program. In a pipeline only
+ * some classes of ranks (stages) hold it, each cut in its own way. */
 typedef struct cleave_buffer_info {
   const char *name;
   const char *onnx_name; /* "" if none */
@@ -106,8 +107,8 @@ typedef struct cleave_buffer_info {
   int32_t rank;                /* of global_shape */
   const int64_t *global_shape; /* as in files; NULL if rank 0 */
   int64_t global_bytes;        /* of the whole array, in `dtype` */
-  int64_t local_bytes;         /* of one rank's tile, padding included */
-  int64_t owners; /* ranks that hold the same tile: 1 = nothing replicated */
+  int64_t local_bytes;         /* of the largest tile, padding included */
+  int64_t owners; /* ranks that hold the same element: 1 = nothing replicated */
 } cleave_buffer_info;
 
 int32_t cleave_program_num_buffers(const cleave_program *program);
@@ -139,8 +140,9 @@ cleave_status cleave_session_create(cleave_program *program,
                                     cleave_session **out);
 void cleave_session_free(cleave_session *session); /* NULL is fine */
 
-/* A rank's tile of a named buffer, of info.local_bytes. Stays valid; do not
- * touch it while an action runs. Only of a rank of this process. */
+/* A rank's tile of a named buffer, of info.local_bytes unless classes of ranks
+ * differ. Stays valid; do not touch it while an action runs. Only of a rank of
+ * this process, and of a class that holds the buffer. */
 cleave_status cleave_session_buffer(cleave_session *session, int32_t rank,
                                     const char *name, void **out);
 
@@ -165,17 +167,18 @@ cleave_status cleave_session_scatter_padded(cleave_session *session,
 cleave_status cleave_session_zero(cleave_session *session, const char *name);
 
 typedef struct cleave_gather_report {
-  int32_t replicas;        /* ranks that hold each tile */
+  int32_t replicas;        /* ranks that hold each element */
   int32_t identical;       /* 1: all replicas are equal, bit for bit */
   double max_difference;   /* over replicas, elementwise; NaN if one is NaN
                             * where the other is not */
   int32_t rank_a, rank_b;  /* first differing pair, -1 if none */
-  int64_t element;         /* its element within the tile, -1 if none */
+  int64_t element;         /* its element within rank_b's tile, -1 if none */
   int64_t nonzero_padding; /* elements past the end of the array, not 0 */
 } cleave_gather_report;
 
-/* The inverse: tiles to a whole array; partial values are reduced. `report`
- * may be NULL; replicas are compared where it is not. */
+/* The inverse: tiles to a whole array; partial values are reduced, within a
+ * class of ranks. `report` may be NULL; replicas are compared where it is not,
+ * those of different classes included. */
 cleave_status cleave_session_gather(cleave_session *session, const char *name,
                                     cleave_dtype dtype, void *data,
                                     int64_t count,
@@ -188,7 +191,8 @@ cleave_status cleave_session_set_scalar(cleave_session *session,
 cleave_status cleave_session_set_integer(cleave_session *session,
                                          const char *name, int64_t value);
 
-/* Runs an action on all ranks; returns when all have finished. After
+/* Runs an action on all ranks whose class has it; returns when all have
+ * finished. Actions that are only called by others cannot be run. After
  * CLEAVE_RANK_FAILED or CLEAVE_TIMEOUT buffers are undefined and the session
  * refuses to run again. */
 cleave_status cleave_session_run(cleave_session *session, const char *action);
