@@ -2,6 +2,8 @@
 
 #include "cleave/Pipeline/Table.h"
 
+#include "Rows.h"
+
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -135,41 +137,56 @@ private:
 
 } // namespace
 
-Result<Table> readTableText(std::string_view text, const std::string &name) {
-  Table table;
-  table.schedule = "custom";
+Result<int>
+forEachCell(std::string_view text, const std::string &name,
+            const std::function<std::optional<Error>(int row, std::string_view)>
+                &cell) {
   int row = 0;
-  while (!text.empty()) {
+  for (; !text.empty(); ++row) {
     size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (text.empty() && (line.empty() || line == "\r"))
-      break; // blank at the end of the file
-    std::vector<Action> &actions = table.actions.emplace_back();
-    for (int cell = 0;; ++cell) {
+    if (line.empty() &&
+        text.find_first_not_of("\r\n") == std::string_view::npos)
+      break;
+    for (int column = 1;; ++column) {
       size_t comma = line.find(',');
-      Result<std::vector<Action>> parsed = parseCell(line.substr(0, comma));
-      std::string where = name + ": row " + std::to_string(row + 1) +
-                          ", cell " + std::to_string(cell + 1) + ": ";
-      if (!parsed)
-        return Error{where + parsed.error()};
-      for (const Action &action : *parsed) {
-        if (isTransfer(action.kind))
-          return Error{where + print(action) +
-                       " is a transfer; the table of a schedule has none, they "
-                       "follow from where the stages lie"};
-        table.stages = std::max(table.stages, action.stage + 1);
-        table.microbatches =
-            std::max(table.microbatches, action.microbatch + 1);
-        actions.push_back(action);
-      }
+      if (std::optional<Error> error = cell(row, line.substr(0, comma)))
+        return Error{name + ": row " + std::to_string(row + 1) + ", cell " +
+                     std::to_string(column) + ": " + error->message};
       if (comma == std::string_view::npos)
         break;
       line.remove_prefix(comma + 1);
     }
-    ++row;
   }
-  table.ranks = row;
+  return row;
+}
+
+Result<Table> readTableText(std::string_view text, const std::string &name) {
+  Table table;
+  table.schedule = "custom";
+  Result<int> rows = forEachCell(
+      text, name, [&](int row, std::string_view cell) -> std::optional<Error> {
+        table.actions.resize(row + 1);
+        Result<std::vector<Action>> parsed = parseCell(cell);
+        if (!parsed)
+          return Error{parsed.error()};
+        for (const Action &action : *parsed) {
+          if (isTransfer(action.kind))
+            return Error{
+                print(action) +
+                " is a transfer; the table of a schedule has none, they "
+                "follow from where the stages lie"};
+          table.stages = std::max(table.stages, action.stage + 1);
+          table.microbatches =
+              std::max(table.microbatches, action.microbatch + 1);
+          table.actions[row].push_back(action);
+        }
+        return std::nullopt;
+      });
+  if (!rows)
+    return Error{rows.error()};
+  table.ranks = *rows;
   if (table.stages == 0 || table.microbatches == 0)
     return Error{name +
                  ": the table has no action; expected a row per rank with "
@@ -195,10 +212,8 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
   table.stagesOfRank.resize(table.ranks);
   for (int rank = 0; rank < table.ranks; ++rank) {
     std::vector<int> &stages = table.stagesOfRank[rank];
-    for (const Action &action : table.actions[rank])
-      stages.push_back(action.stage);
-    std::sort(stages.begin(), stages.end());
-    stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+    stages = stagesIn(table.actions[rank],
+                      [](const Action &action) { return action; });
     if (stages.empty())
       return Error{
           name + ": row " + std::to_string(rank + 1) +

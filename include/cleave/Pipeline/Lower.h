@@ -44,14 +44,16 @@ struct LoweredTable {
 struct LowerOptions {
   // How many actions ahead of its reader a receive is started; at least 0.
   int lookahead = 1;
-  // Decides how many messages of a stage may be under way without a stall.
+  // Decides how many messages of a stage and direction are under way at most:
+  // as many as it takes that with these times nobody waits for a send, and
+  // `spareSends` more, so that nobody does where times vary.
   Times times;
+  int spareSends = 1;
 };
 
 // One message per boundary between stages on different ranks, microbatch and
 // direction. A send starts right after what computes its value and is waited
-// for as late as its slot allows; the number of slots per stage is such that
-// with the given times nobody waits for a send.
+// for as late as the number of messages under way allows.
 Result<LoweredTable> lower(const Table &table,
                            const LowerOptions &options = {});
 
@@ -65,34 +67,39 @@ std::string writeLowered(const LoweredTable &table);
 // Slots
 //===----------------------------------------------------------------------===//
 
-// A place in a list, for one stage and microbatch.
+// A place in a list. B stands for I and for W, and a transfer that blocks for
+// its start and its wait.
 struct Event {
   ActionKind kind = ActionKind::F;
-  Phase phase = Phase::Run;
+  Phase phase = Phase::Run; // of a transfer Start or Wait, of the rest Run
+  int offset = 0;           // the stage, relative to that of the value
   bool operator==(const Event &) const = default;
 };
 
-// Values of a stage, one per microbatch, that live from the beginning of an
-// event to the end of the last of some others. B stands for I and for W, and a
-// Run for the start and the wait of a transfer. Events that the list lacks (the
-// first stage receives nothing) are passed over; a first event that is lacking
-// is replaced by the next one given, and where none is there the class has no
-// values on that rank.
+// Values of a stage, one per microbatch. A value lives from the beginning of
+// the first of `first` that the rank has for its microbatch to the end of the
+// latest of `last`; where the rank has none of `first`, or none of `last`, the
+// microbatch has no such value. Examples:
+//   input of a stage   {RecvF Start} to {W}
+//   residuals          {F} to {W}, or {F} to {I} and {I} to {W}
+//   output             {F} to {SendF Wait}
+//   output that stays  {F} to {F of the next stage: offset 1}
 struct ValueClass {
   int stage = 0;
-  std::vector<Event> first; // the first of these that the list has
-  std::vector<Event> last;  // ends at the latest of these
+  std::vector<Event> first;
+  std::vector<Event> last;
 };
 
 struct SlotPlan {
   int rank = 0;
   int valueClass = 0;      // index into the given classes
   int count = 0;           // most values alive at once, in the rank's order
-  std::vector<int> slotOf; // by microbatch; -1: not on this rank
+  std::vector<int> slotOf; // by microbatch; -1: no value
 };
 
-// A plan for every class and rank that holds its stage, ordered by class and
-// rank. The lowest free slot is taken, so counts are the peaks.
+// A plan for every class and rank that has values of it, ordered by class and
+// rank. The lowest free slot is taken, so counts are the peaks. Fails where a
+// value would end before it begins.
 Result<std::vector<SlotPlan>>
 assignSlots(const LoweredTable &table, const std::vector<ValueClass> &classes);
 
