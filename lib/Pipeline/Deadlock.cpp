@@ -1,0 +1,212 @@
+// Deadlocks as cycles of a graph of events.
+//
+// Every item of a list is reached and done; it is reached when the one before
+// it is done. A transfer or collective has a node for "all have started" and
+// one for "may be waited for to the end". A rank's wait is done after both:
+// whatever a transport does on its own, it need not move before the others are
+// at their waits, except that a receive is complete without the sender's wait.
+
+#include "Deadlock.h"
+
+#include <algorithm>
+#include <map>
+
+namespace cleave::pipeline {
+
+Place placeOf(const Program &program, int rank, size_t index) {
+  return {rank, index, print(program.ranks[rank].items[index])};
+}
+
+std::string describe(const Place &place) {
+  return "rank " + std::to_string(place.rank) + ", action " +
+         std::to_string(place.index) + ": " + place.text;
+}
+
+namespace {
+
+class EventGraph {
+public:
+  EventGraph(const Program &program, const std::vector<Joint> &joints)
+      : program(program) {
+    int count = 0;
+    for (const Program::Rank &rank : program.ranks) {
+      base.push_back(count);
+      count += 2 * static_cast<int>(rank.items.size());
+    }
+    firstJoint = count;
+    after.resize(count + 2 * joints.size());
+    for (size_t rank = 0; rank < program.ranks.size(); ++rank)
+      for (size_t i = 0; i < program.ranks[rank].items.size(); ++i) {
+        if (i > 0)
+          edge(done(rank, i - 1), reached(rank, i));
+        edge(reached(rank, i), done(rank, i));
+      }
+    for (size_t j = 0; j < joints.size(); ++j)
+      addJoint(joints[j], j);
+    addOrders(joints);
+  }
+
+  // Some cycle as nodes in order; empty: there is none.
+  std::vector<int> cycle() const {
+    std::vector<int> left(after.size(), 0), ready;
+    for (const std::vector<int> &targets : after)
+      for (int target : targets)
+        ++left[target];
+    for (size_t node = 0; node < after.size(); ++node)
+      if (left[node] == 0)
+        ready.push_back(static_cast<int>(node));
+    size_t passed = 0;
+    for (; !ready.empty(); ++passed) {
+      int node = ready.back();
+      ready.pop_back();
+      for (int target : after[node])
+        if (--left[target] == 0)
+          ready.push_back(target);
+    }
+    if (passed == after.size())
+      return {};
+    // Each node that is left has one before it that is left: go back until a
+    // node comes again.
+    std::vector<int> before(after.size(), -1);
+    int node = -1;
+    for (size_t source = 0; source < after.size(); ++source)
+      if (left[source] > 0)
+        for (int target : after[source])
+          if (left[target] > 0 && before[target] < 0) {
+            before[target] = static_cast<int>(source);
+            node = target;
+          }
+    std::vector<bool> seen(after.size());
+    while (!seen[node]) {
+      seen[node] = true;
+      node = before[node];
+    }
+    std::vector<int> nodes;
+    for (int at = node; nodes.empty() || at != node; at = before[at])
+      nodes.push_back(at);
+    std::reverse(nodes.begin(), nodes.end());
+    return nodes;
+  }
+
+  // The item of a node; none for a joint.
+  std::optional<Part> itemOf(int node) const {
+    if (node >= firstJoint)
+      return std::nullopt;
+    size_t rank =
+        std::upper_bound(base.begin(), base.end(), node) - base.begin() - 1;
+    size_t index = (node - base[rank]) / 2;
+    return Part{static_cast<int>(rank), index, index};
+  }
+
+private:
+  int reached(int rank, size_t index) const {
+    return base[rank] + 2 * static_cast<int>(index);
+  }
+  int done(int rank, size_t index) const { return reached(rank, index) + 1; }
+  int started(size_t joint) const {
+    return firstJoint + 2 * static_cast<int>(joint);
+  }
+
+  void edge(int from, int to) { after[from].push_back(to); }
+
+  void addJoint(const Joint &joint, size_t j) {
+    int all = started(j), met = all + 1;
+    edge(all, met);
+    for (size_t p = 0; p < joint.parts.size(); ++p) {
+      const Part &part = joint.parts[p];
+      edge(reached(part.rank, part.start), all);
+      bool receiver = joint.communicator < 0 && p == 1;
+      bool sender = joint.communicator < 0 && p == 0;
+      edge(receiver ? all : met, done(part.rank, part.wait));
+      if (!sender)
+        edge(reached(part.rank, part.wait), met);
+    }
+  }
+
+  // What one communicator or one stream runs, it runs in the order of starts.
+  void addOrders(const std::vector<Joint> &joints) {
+    std::map<int, size_t> lastOf; // by communicator
+    std::map<std::pair<int, int>, std::vector<std::pair<size_t, size_t>>>
+        streams;
+    for (size_t j = 0; j < joints.size(); ++j) {
+      int communicator = joints[j].communicator;
+      if (communicator >= 0) {
+        auto [last, first] = lastOf.try_emplace(communicator, j);
+        if (!first)
+          edge(started(last->second), started(j));
+        last->second = j;
+      }
+      for (const Part &part : joints[j].parts) {
+        int stream = program.ranks[part.rank].items[part.start].stream;
+        if (stream >= 0)
+          streams[{part.rank, stream}].push_back({part.start, j});
+      }
+    }
+    for (auto &[stream, entries] : streams) {
+      std::sort(entries.begin(), entries.end());
+      for (size_t i = 1; i < entries.size(); ++i)
+        edge(started(entries[i - 1].second), started(entries[i].second));
+    }
+  }
+
+  const Program &program;
+  std::vector<int> base; // first node of a rank
+  int firstJoint = 0;
+  std::vector<std::vector<int>> after;
+};
+
+} // namespace
+
+std::optional<Finding> findDeadlock(const Program &program,
+                                    const std::vector<Joint> &joints) {
+  EventGraph graph(program, joints);
+  std::vector<int> cycle = graph.cycle();
+  if (cycle.empty())
+    return std::nullopt;
+  // Begin where the cycle comes to a rank from another.
+  auto joint = std::find_if(cycle.begin(), cycle.end(),
+                            [&](int node) { return !graph.itemOf(node); });
+  if (joint != cycle.end())
+    std::rotate(cycle.begin(), joint, cycle.end());
+  // The stretch of items on each rank that the cycle passes through.
+  std::vector<std::pair<Part, Part>> stretches;
+  bool fresh = true;
+  for (int node : cycle) {
+    std::optional<Part> item = graph.itemOf(node);
+    if (!item) {
+      fresh = true;
+      continue;
+    }
+    if (fresh || stretches.back().second.rank != item->rank)
+      stretches.push_back({*item, *item});
+    stretches.back().second = *item;
+    fresh = false;
+  }
+  // The same cycle is always told from the same end.
+  std::rotate(stretches.begin(),
+              std::min_element(stretches.begin(), stretches.end(),
+                               [](const auto &a, const auto &b) {
+                                 return std::pair(a.first.rank, a.first.start) <
+                                        std::pair(b.first.rank, b.first.start);
+                               }),
+              stretches.end());
+  Finding finding{"deadlock", "ranks wait for each other in a circle: ", {}};
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    auto [first, last] = stretches[i];
+    Place from = placeOf(program, first.rank, first.start);
+    Place to = placeOf(program, last.rank, last.start);
+    finding.places.push_back(from);
+    finding.message += i ? "; " : "";
+    finding.message += describe(from);
+    if (last.start != first.start) {
+      finding.places.push_back(to);
+      finding.message +=
+          " comes before action " + std::to_string(to.index) + ": " + to.text;
+    }
+    finding.message += i + 1 < stretches.size() ? ", for which the next waits"
+                                                : ", for which the first waits";
+  }
+  return finding;
+}
+
+} // namespace cleave::pipeline
