@@ -2,17 +2,16 @@
 // of its peers between barriers. Every element is reduced by one rank, in the
 // order of the group, so replicas are bit-identical and runs repeat exactly.
 
+#include "channel.h"
 #include "error.h"
+#include "futex.h"
 #include "transport.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <linux/futex.h>
 #include <map>
 #include <mutex>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 using namespace cleave;
 using program::CollectiveKind;
@@ -21,21 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t abortedBit = 0x80000000;
-constexpr int spinRounds = 4000;
-
-void futexWake(std::atomic<uint32_t> &word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE_PRIVATE,
-          INT32_MAX, nullptr, nullptr, 0);
-}
-
-// Returns when the word is not `expected`, on a wake-up, or after `seconds`.
-void futexWait(std::atomic<uint32_t> &word, uint32_t expected, double seconds) {
-  timespec limit;
-  limit.tv_sec = static_cast<time_t>(seconds);
-  limit.tv_nsec = static_cast<long>((seconds - double(limit.tv_sec)) * 1e9);
-  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAIT_PRIVATE,
-          expected, &limit, nullptr, 0);
-}
 
 // A set of ranks that hold collectives together.
 class Group {
@@ -93,26 +77,11 @@ public:
 
 private:
   [[noreturn]] void timeOut(const CollectiveCall &call, uint32_t next) {
-    std::string missing;
-    int first = -1;
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (passed[i].load(std::memory_order_relaxed) == next)
-        continue;
-      missing += (missing.empty() ? "" : ", ") + std::to_string(members[i]);
-      if (first < 0)
-        first = members[i];
-    }
-    std::string all;
-    for (int rank : members)
-      all += (all.empty() ? "" : ", ") + std::to_string(rank);
-    char seconds[32];
-    snprintf(seconds, sizeof(seconds), "%g", options.timeoutSeconds);
-    throw Error(
-        CLEAVE_TIMEOUT,
-        std::string(nameOf(call.kind)) + " " + call.name + " over ranks " +
-            all + " timed out after " + seconds +
-            " s: missing ranks: " + (missing.empty() ? "none" : missing),
-        first);
+    std::vector<int> missing;
+    for (size_t i = 0; i < members.size(); ++i)
+      if (passed[i].load(std::memory_order_relaxed) != next)
+        missing.push_back(members[i]);
+    throw lateness(call, options.timeoutSeconds, missing);
   }
 
   const TransportOptions &options;
@@ -172,7 +141,7 @@ public:
       exchange();
       break;
     case CollectiveKind::SendRecv:
-      break; // has no group
+      break; // goes through a channel
     }
     group.barrier(call); // peers may read our memory until here
   }
@@ -368,6 +337,19 @@ public:
     aborted = true;
     for (auto &[members, group] : groups)
       group->abort();
+    for (auto &[ranks, channel] : channels)
+      channel->abort();
+  }
+
+  Channel &channel(int from, int to) {
+    std::lock_guard lock(mutex);
+    std::unique_ptr<Channel> &channel = channels[{from, to}];
+    if (!channel) {
+      channel = std::make_unique<Channel>(options);
+      if (aborted)
+        channel->abort();
+    }
+    return *channel;
   }
 
   Group &groupOf(const std::vector<int> &members) {
@@ -387,6 +369,7 @@ public:
 private:
   std::mutex mutex;
   std::map<std::vector<int>, std::unique_ptr<Group>> groups;
+  std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels;
   bool aborted = false;
 };
 
@@ -396,7 +379,8 @@ public:
 
   std::unique_ptr<Operation> prepare(CollectiveCall call) override {
     if (call.kind == CollectiveKind::SendRecv)
-      fail(CLEAVE_UNSUPPORTED, "send_recv is not yet supported");
+      return transport.channel(call.members[0], call.members[1])
+          .prepare(std::move(call), transport.counters);
     Group &group = transport.groupOf(call.members);
     return std::make_unique<LocalOperation>(std::move(call), group,
                                             transport.counters);
@@ -422,4 +406,27 @@ const char *cleave::nameOf(CollectiveKind kind) {
                                    "all_to_all", "permute",    "broadcast",
                                    "exchange",   "send_recv"};
   return names[static_cast<int>(kind)];
+}
+
+std::string cleave::describe(const CollectiveCall &call) {
+  return std::string(nameOf(call.kind)) + " " + call.name;
+}
+
+std::string cleave::print(const std::vector<int> &ranks) {
+  std::string text;
+  for (int rank : ranks)
+    text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return text.empty() ? "none" : text;
+}
+
+Error cleave::lateness(const CollectiveCall &call, double seconds,
+                       std::vector<int> missing) {
+  std::sort(missing.begin(), missing.end());
+  char number[32];
+  snprintf(number, sizeof(number), "%g", seconds);
+  return Error(CLEAVE_TIMEOUT,
+               describe(call) + " over ranks " + print(call.members) +
+                   " timed out after " + number +
+                   " s: missing ranks: " + print(missing),
+               missing.empty() ? -1 : missing.front());
 }

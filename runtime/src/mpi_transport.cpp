@@ -77,17 +77,6 @@ struct Header {
   char what[112] = {};    // for messages
 };
 
-std::string describe(const CollectiveCall &call) {
-  return std::string(nameOf(call.kind)) + " " + call.name;
-}
-
-std::string print(const std::vector<int> &ranks) {
-  std::string text;
-  for (int rank : ranks)
-    text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return text.empty() ? "none" : text;
-}
-
 uint64_t signatureOf(const CollectiveCall &call) {
   uint64_t hash = 0xcbf29ce484222325;
   auto mix = [&](int64_t value) {
@@ -145,6 +134,12 @@ public:
     }
   }
 
+  // MPI moves messages while it is called.
+  void progress() {
+    if (!isAborted && abortNotice.active && wire.test(abortNotice, nullptr))
+      isAborted = true;
+  }
+
   // Throws where the run cannot go on.
   void check(const CollectiveCall &call) {
     if (isAborted || (abortNotice.active && wire.test(abortNotice, nullptr))) {
@@ -182,18 +177,42 @@ public:
 
   // Members of a group start their collectives in one order, but those of two
   // groups that share two members may be under way at the same time: messages
-  // of a pair have a tag per group, counted in the order of preparation, which
-  // both see alike.
-  int tagOf(const std::vector<int> &members, int peer) {
+  // of a pair have a tag per group. Both see the groups that they share in the
+  // order of their members, whatever the order of preparation.
+  void announce(std::vector<std::vector<int>> all) override {
+    std::sort(all.begin(), all.end());
+    for (const std::vector<int> &members : all)
+      for (int peer : members)
+        if (peer != transport.world.rank())
+          tagOf(members, peer);
+  }
+
+  // The key of a group is its members; a channel has two of the pair's own.
+  static std::vector<int> keyOf(const CollectiveCall &call) {
+    if (call.kind != program::CollectiveKind::SendRecv)
+      return call.members;
+    return {-1, call.members[0], call.members[1]};
+  }
+
+  int tagOf(const std::vector<int> &key, int peer) {
+    if (key[0] < 0)
+      return key[1] < key[2] ? 0 : tagsOfGroup;
     std::map<std::vector<int>, int> &known = groups[peer];
-    int index = known.emplace(members, known.size()).first->second;
+    int index = 2 + known.emplace(key, known.size()).first->second;
     if ((index + 1) * tagsOfGroup > abortTag)
       fail(CLEAVE_UNSUPPORTED,
-           "ranks " + print(members) + " are in too many different groups");
+           "ranks " + print(key) + " are in too many different groups");
     return index * tagsOfGroup;
   }
 
-  int64_t &turnOf(const std::vector<int> &members) { return turns[members]; }
+  int64_t &turnOf(const std::vector<int> &key) { return turns[key]; }
+
+  void progress() override {
+    if (started > 0)
+      transport.progress();
+  }
+
+  int started = 0; // and not finished
 
   MpiTransport &transport;
   Scratch scratch;
@@ -209,12 +228,11 @@ public:
       : call(std::move(given)), endpoint(endpoint),
         transport(endpoint.transport), wire(transport.wire),
         size(static_cast<int>(call.members.size())), peers(size), routes(call),
-        turn(endpoint.turnOf(call.members)) {
+        turn(endpoint.turnOf(MpiEndpoint::keyOf(call))) {
+    std::vector<int> key = MpiEndpoint::keyOf(call);
     for (int member = 0; member < size; ++member)
       peers[member].tag =
-          member == call.self
-              ? 0
-              : endpoint.tagOf(call.members, call.members[member]);
+          member == call.self ? 0 : endpoint.tagOf(key, call.members[member]);
     header.signature = signatureOf(call);
     std::string what = describe(call);
     std::memcpy(header.what, what.data(),
@@ -244,6 +262,7 @@ public:
 
   void start() override {
     transport.check(call);
+    ++endpoint.started;
     header.turn = ++turn;
     for (int member = 0; member < size; ++member) {
       Peer &peer = peers[member];
@@ -273,6 +292,7 @@ public:
       release(Routes::Second);
     }
     release(Routes::First);
+    --endpoint.started;
   }
 
 private:
@@ -417,15 +437,8 @@ private:
           if (request.active && (missing.empty() ||
                                  missing.back() != call.members[parcel.member]))
             missing.push_back(call.members[parcel.member]);
-    std::sort(missing.begin(), missing.end());
     transport.world.lose();
-    char seconds[32];
-    snprintf(seconds, sizeof(seconds), "%g", transport.options.timeoutSeconds);
-    throw Error(CLEAVE_TIMEOUT,
-                describe(call) + " over ranks " + print(call.members) +
-                    " timed out after " + seconds +
-                    " s: missing ranks: " + print(missing),
-                missing.empty() ? -1 : missing.front());
+    throw lateness(call, transport.options.timeoutSeconds, missing);
   }
 
   void release(Routes::Phase phase) {

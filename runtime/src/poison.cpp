@@ -20,7 +20,14 @@ void Rank::planPoison(PreparedAction &prepared) const {
       fail(CLEAVE_BAD_PROGRAM, "the lifetime of " + data.strings[life.name] +
                                    " in action \"" + prepared.action->name +
                                    "\" ends after its last command");
+    int64_t shift = moved[life.arena];
     int64_t begin = life.offset, end = life.offset + life.size;
+    if (__int128(begin) + shift < 0 ||
+        __int128(end) + shift > arenas[life.arena].size())
+      fail(CLEAVE_BAD_PROGRAM, "the lifetime of " + data.strings[life.name] +
+                                   " in action \"" + prepared.action->name +
+                                   "\" leaves arena \"" +
+                                   data.arenas[life.arena].name + "\"");
     std::vector<std::pair<int64_t, int64_t>> live;
     for (size_t b = 0; b < lives.size(); ++b) {
       const Lifetime &other = lives[b];
@@ -41,11 +48,11 @@ void Rank::planPoison(PreparedAction &prepared) const {
     auto &ranges = prepared.dead[life.last];
     for (auto [from, to] : live) {
       if (begin < from)
-        ranges.push_back({life.arena, begin, from});
+        ranges.push_back({life.arena, begin + shift, from + shift});
       begin = std::max(begin, to);
     }
     if (begin < end)
-      ranges.push_back({life.arena, begin, end});
+      ranges.push_back({life.arena, begin + shift, end + shift});
   }
 }
 
@@ -58,8 +65,17 @@ void Rank::noteTouched(size_t arena, int64_t end) {
 void Rank::beforeAction() {
   touchedHigh.assign(arenas.size(), 0);
   for (size_t i = 0; i < arenas.size(); ++i)
-    if (data.arenas[i].lifespan == Lifespan::Transient)
+    if (data.arenas[i].lifespan != Lifespan::Persistent)
       Memory::poison(arenas[i].data(), arenas[i].size());
+}
+
+// What calls leave to each other or to their caller lies in slots.
+void Rank::aroundCall() {
+  for (size_t i = 0; i < arenas.size(); ++i)
+    if (data.arenas[i].lifespan == Lifespan::Transient) {
+      noteTouched(i, arenas[i].size());
+      Memory::poison(arenas[i].data(), arenas[i].size());
+    }
 }
 
 void Rank::afterCommand(const PreparedAction &prepared, size_t command) {
@@ -76,7 +92,7 @@ void Rank::afterAction() {
     if (!arenas[i].guardIntact())
       fail(CLEAVE_RANK_FAILED, "bytes after the end of arena \"" +
                                    data.arenas[i].name + "\" were written");
-    if (data.arenas[i].lifespan == Lifespan::Transient)
+    if (data.arenas[i].lifespan != Lifespan::Persistent)
       noteTouched(i, arenas[i].size());
     else
       touchedHigh[i] = arenas[i].size();

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <tuple>
 
 using namespace cleave;
 using namespace cleave::program;
@@ -67,6 +68,7 @@ Rank::Rank(cleave_program &program, int rank, int threads, bool poison)
     axisSize.push_back(axis.size);
   ctx = {axisIndex.data(), axisSize.data(),
          static_cast<int64_t>(axisSize.size()), rank, data.numRanks()};
+  moved.resize(data.arenas.size());
   for (const Arena &arena : data.arenas) {
     bool isHere = arena.rankClass < 0 ||
                   static_cast<uint32_t>(arena.rankClass) == data.classOf(rank);
@@ -97,7 +99,7 @@ int64_t Rank::indexOn(const SubAxis &on) const {
 char *Rank::resolve(const BufferRef &ref, int64_t low, int64_t high) const {
   if (ref.arena < 0 || static_cast<size_t>(ref.arena) >= arenas.size())
     bad("arena " + std::to_string(ref.arena) + " does not exist");
-  __int128 offset = ref.offset;
+  __int128 offset = __int128(ref.offset) + moved[ref.arena];
   for (const AxisTerm &term : ref.terms)
     offset += __int128(term.coef) * indexOn(term.on);
   const Memory &arena = arenas[ref.arena];
@@ -137,14 +139,44 @@ void Rank::prepare(Endpoint &endpoint, const Counters &counters) {
     }
   unplanned = Memory(unplannedNeed);
   unplannedBytes = unplannedNeed;
+  endpoint.announce(groupsOf(ownClass));
   for (const Action &action : data.actions)
-    if (action.rankClass == ownClass)
-      prepareAction(action, endpoint, counters);
+    if (action.rankClass == ownClass && !action.isOnlyCalled())
+      prepareAction(action, actions.emplace_back(), endpoint, counters);
 }
 
-void Rank::prepareAction(const Action &action, Endpoint &endpoint,
-                         const Counters &counters) {
-  PreparedAction &prepared = actions.emplace_back();
+std::vector<std::vector<int>> Rank::groupsOf(uint32_t ownClass) const {
+  std::vector<std::vector<int>> groups;
+  for (const Action &action : data.actions)
+    for (const Command &command : action.commands)
+      if (auto *collective = std::get_if<Collective>(&command.op);
+          collective && action.rankClass == ownClass &&
+          collective->kind != CollectiveKind::SendRecv)
+        try {
+          groups.push_back(membersOf(*collective).first);
+        } catch (const Error &) {
+          // Said again, with its place, when the command is prepared.
+        }
+  return groups;
+}
+
+const PreparedAction *Rank::prepareCall(const Call &call, Endpoint &endpoint,
+                                        const Counters &counters) {
+  std::vector<int64_t> bytes(data.arenas.size());
+  for (const Rebase &rebase : call.rebase) // checkStructure
+    bytes[rebase.arena] = rebase.offset;
+  std::unique_ptr<PreparedAction> &variant = variants[{call.action, bytes}];
+  if (!variant) {
+    variant = std::make_unique<PreparedAction>();
+    std::swap(moved, bytes);
+    prepareAction(data.actions[call.action], *variant, endpoint, counters);
+    std::swap(moved, bytes);
+  }
+  return variant.get();
+}
+
+void Rank::prepareAction(const Action &action, PreparedAction &prepared,
+                         Endpoint &endpoint, const Counters &counters) {
   prepared.action = &action;
   std::map<int32_t, Operation *> started;
   for (size_t i = 0; i < action.commands.size(); ++i) {
@@ -168,8 +200,8 @@ void Rank::prepareAction(const Action &action, Endpoint &endpoint,
       } else if (auto *wait = std::get_if<Wait>(&command.op)) {
         Operation *operation = started.at(wait->token); // checkStructure
         out.run = [operation] { operation->finish(); };
-      } else if (std::holds_alternative<Call>(command.op)) {
-        fail(CLEAVE_UNSUPPORTED, "calls are not yet supported");
+      } else if (auto *call = std::get_if<Call>(&command.op)) {
+        out.called = prepareCall(*call, endpoint, counters);
       } else {
         std::visit(
             [&](const auto &op) {
@@ -343,21 +375,8 @@ Rank::Run Rank::prepare(const Fill &fill) {
   };
 }
 
-CollectiveCall Rank::makeCall(const Collective &collective,
-                              const Command &command,
-                              const Counters &counters) const {
-  CollectiveCall call;
-  call.kind = collective.kind;
-  call.reduce = collective.reduce;
-  call.dtype = collective.dtype;
-  call.root = collective.root;
-  call.sources = collective.sources;
-  call.name = "\"" + data.strings[collective.purpose] + "\" (" +
-              data.strings[command.source] + ")";
-  const std::string &purpose = data.strings[collective.purpose];
-  call.purpose = static_cast<int>(
-      std::find(counters.purposes.begin(), counters.purposes.end(), purpose) -
-      counters.purposes.begin());
+std::pair<std::vector<int>, int>
+Rank::membersOf(const Collective &collective) const {
   int64_t members = 1;
   for (const SubAxis &sub : collective.group) {
     if (sub.axis < 0 || static_cast<size_t>(sub.axis) >= data.mesh.size() ||
@@ -391,24 +410,41 @@ CollectiveCall Rank::makeCall(const Collective &collective,
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
     bad("the group names a mesh axis twice");
   int64_t self = groupIndex(data, axisIndex, collective.group);
-  if (collective.positions.empty()) {
-    call.members = std::move(all);
-    call.self = static_cast<int>(self);
-  } else {
-    call.self = -1;
-    for (int32_t position : collective.positions) {
-      if (position >= members)
-        bad("position " + std::to_string(position) + " of a group of " +
-            std::to_string(members));
-      if (position == self)
-        call.self = static_cast<int>(call.members.size());
-      call.members.push_back(all[position]);
-    }
-    members = static_cast<int64_t>(call.members.size());
-    if (call.self < 0)
-      bad("rank " + std::to_string(rank) +
-          " is at none of the positions that take part");
+  if (collective.positions.empty())
+    return {std::move(all), static_cast<int>(self)};
+  std::vector<int> chosen;
+  int own = -1;
+  for (int32_t position : collective.positions) {
+    if (position >= members)
+      bad("position " + std::to_string(position) + " of a group of " +
+          std::to_string(members));
+    if (position == self)
+      own = static_cast<int>(chosen.size());
+    chosen.push_back(all[position]);
   }
+  if (own < 0)
+    bad("rank " + std::to_string(rank) +
+        " is at none of the positions that take part");
+  return {std::move(chosen), own};
+}
+
+CollectiveCall Rank::makeCall(const Collective &collective,
+                              const Command &command,
+                              const Counters &counters) const {
+  CollectiveCall call;
+  call.kind = collective.kind;
+  call.reduce = collective.reduce;
+  call.dtype = collective.dtype;
+  call.root = collective.root;
+  call.sources = collective.sources;
+  call.name = "\"" + data.strings[collective.purpose] + "\" (" +
+              data.strings[command.source] + ")";
+  const std::string &purpose = data.strings[collective.purpose];
+  call.purpose = static_cast<int>(
+      std::find(counters.purposes.begin(), counters.purposes.end(), purpose) -
+      counters.purposes.begin());
+  std::tie(call.members, call.self) = membersOf(collective);
+  auto members = static_cast<int64_t>(call.members.size());
   if (call.kind == CollectiveKind::Broadcast &&
       (call.root < 0 || call.root >= members))
     bad("root " + std::to_string(call.root) + " of a group of " +

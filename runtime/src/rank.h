@@ -16,8 +16,11 @@
 
 namespace cleave {
 
+struct PreparedAction;
+
 struct PreparedCommand {
   std::function<void()> run;
+  const PreparedAction *called = nullptr; // instead of `run`: a Call
   const program::Command *command = nullptr;
 };
 
@@ -49,6 +52,7 @@ public:
 
   // Poison mode.
   void beforeAction();
+  void aroundCall();
   void afterCommand(const PreparedAction &prepared, size_t command);
   void afterAction();
 
@@ -66,8 +70,15 @@ private:
   Run prepare(const program::Attention &attention);
   Run prepare(const program::Copy &copy);
   Run prepare(const program::Fill &fill);
-  void prepareAction(const program::Action &action, Endpoint &endpoint,
-                     const Counters &counters);
+  void prepareAction(const program::Action &action, PreparedAction &prepared,
+                     Endpoint &endpoint, const Counters &counters);
+  const PreparedAction *prepareCall(const program::Call &call,
+                                    Endpoint &endpoint,
+                                    const Counters &counters);
+  // The members of a collective, and which of them this rank is.
+  std::pair<std::vector<int>, int>
+  membersOf(const program::Collective &collective) const;
+  std::vector<std::vector<int>> groupsOf(uint32_t ownClass) const;
   CollectiveCall makeCall(const program::Collective &collective,
                           const program::Command &command,
                           const Counters &counters) const;
@@ -83,6 +94,11 @@ private:
   std::vector<Memory> arenas;
   std::vector<int64_t> touchedHigh; // per arena, in this action
   std::vector<PreparedAction> actions;
+  // What is called, once for each set of slots: action, then bytes per arena.
+  std::map<std::pair<uint32_t, std::vector<int64_t>>,
+           std::unique_ptr<PreparedAction>>
+      variants;
+  std::vector<int64_t> moved; // bytes per arena, of the call being prepared
   std::vector<std::unique_ptr<Operation>> operations;
   // One buffer serves all commands: they run one after the other.
   Memory unplanned;

@@ -90,7 +90,7 @@ cleave_session::cleave_session(cleave_program &program,
     recordFailure(CLEAVE_OUT_OF_MEMORY, -1,
                   std::string("cannot start a thread per rank: ") +
                       error.what(),
-                  nullptr, -1);
+                  Place());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failure.status == CLEAVE_OK)
@@ -153,9 +153,9 @@ void cleave_session::threadMain(int rank) {
       try {
         ranks[rank]->prepare(*endpoints[rank], counters);
       } catch (const Error &error) {
-        recordFailure(error.status, rank, error.what(), nullptr, -1);
+        recordFailure(error.status, rank, error.what(), Place());
       } catch (const std::exception &error) {
-        recordFailure(CLEAVE_INTERNAL, rank, error.what(), nullptr, -1);
+        recordFailure(CLEAVE_INTERNAL, rank, error.what(), Place());
       }
     } else if (todo == Job::Run) {
       execute(*ranks[rank]);
@@ -170,43 +170,52 @@ void cleave_session::threadMain(int rank) {
   }
 }
 
-// Where the others wait for a rank that fails at command `index`.
-static std::string nextCollective(const Program &data,
-                                  const PreparedAction *action, int index) {
-  for (size_t i = std::max(index, 0); action && i < action->commands.size();
-       ++i) {
-    const Command &command = *action->commands[i].command;
-    if (auto *collective = std::get_if<Collective>(&command.op))
-      return std::string("; the others wait for it in ") +
-             nameOf(collective->kind) + " \"" +
-             data.strings[collective->purpose] + "\" (" +
-             data.strings[command.source] + ")";
-  }
-  return "";
+const Command *cleave_session::Place::at() const {
+  if (command < 0)
+    return nullptr;
+  return inner >= 0 ? called->commands[inner].command
+                    : action->commands[command].command;
+}
+
+// Where the others wait for a rank that fails.
+std::string cleave_session::nextCollective(const Place &place) const {
+  auto search = [&](const PreparedAction *action, int from) -> std::string {
+    for (size_t i = std::max(from, 0); action && i < action->commands.size();
+         ++i) {
+      const Command &command = *action->commands[i].command;
+      if (auto *collective = std::get_if<Collective>(&command.op))
+        return std::string("; the others wait for it in ") +
+               nameOf(collective->kind) + " \"" +
+               program.data.strings[collective->purpose] + "\" (" +
+               program.data.strings[command.source] + ")";
+    }
+    return "";
+  };
+  std::string found;
+  if (place.inner >= 0)
+    found = search(place.called, place.inner);
+  return found.empty() ? search(place.action, place.command) : found;
+}
+
+// The place in the list is part of a failure; what it calls is said here.
+std::string cleave_session::describe(const Place &place,
+                                     const std::string &what) const {
+  if (place.inner < 0)
+    return what;
+  auto &call =
+      std::get<Call>(place.action->commands[place.command].command->op);
+  const std::string &label = program.data.strings[call.label];
+  return "in command " + std::to_string(place.inner) + " of \"" +
+         place.called->action->name + "\"" +
+         (label.empty() ? "" : " (" + label + ")") + ": " + what;
 }
 
 void cleave_session::execute(Rank &rank) {
-  const Command *command = nullptr;
-  const PreparedAction *prepared = nullptr;
-  int index = -1;
+  Place place;
   try {
-    prepared = rank.find(action);
-    if (!prepared)
-      return; // nothing for the ranks of this class
-    if (poison)
-      rank.beforeAction();
-    bool watched = injection.rank == rank.rank && injection.run == runs;
-    for (const PreparedCommand &step : prepared->commands) {
-      command = step.command;
-      ++index;
-      if (watched && injection.command == index)
-        injected(rank, index);
-      step.run();
-      if (poison)
-        rank.afterCommand(*prepared, index);
-    }
-    if (poison)
-      rank.afterAction();
+    place.action = rank.find(action);
+    if (place.action) // else nothing for the ranks of this class
+      walk(rank, place);
   } catch (const Aborted &) {
     // Whoever failed says so.
     std::lock_guard lock(mutex);
@@ -216,15 +225,48 @@ void cleave_session::execute(Rank &rank) {
     bool late = error.status == CLEAVE_TIMEOUT;
     recordFailure(late ? CLEAVE_TIMEOUT : CLEAVE_RANK_FAILED,
                   error.rank >= 0 ? error.rank : rank.rank,
-                  error.what() +
-                      (late ? std::string()
-                            : nextCollective(program.data, prepared, index)),
-                  command, index);
+                  describe(place, error.what()) +
+                      (late ? std::string() : nextCollective(place)),
+                  place);
   } catch (const std::exception &error) {
     recordFailure(CLEAVE_RANK_FAILED, rank.rank,
-                  error.what() + nextCollective(program.data, prepared, index),
-                  command, index);
+                  describe(place, error.what()) + nextCollective(place), place);
   }
+}
+
+void cleave_session::walk(Rank &rank, Place &place) {
+  Endpoint &endpoint = *endpoints[rank.rank];
+  if (poison)
+    rank.beforeAction();
+  bool watched = injection.rank == rank.rank && injection.run == runs;
+  const PreparedAction &action = *place.action;
+  for (const PreparedCommand &step : action.commands) {
+    int index = ++place.command;
+    if (watched && injection.command == index)
+      injected(rank, index);
+    if (!step.called) {
+      step.run();
+    } else {
+      place.called = step.called;
+      if (poison)
+        rank.aroundCall();
+      for (const PreparedCommand &inner : step.called->commands) {
+        ++place.inner;
+        inner.run();
+        if (poison)
+          rank.afterCommand(*step.called, place.inner);
+        endpoint.progress();
+      }
+      if (poison)
+        rank.aroundCall();
+      place.inner = -1;
+    }
+    if (poison)
+      rank.afterCommand(action, index);
+    endpoint.progress();
+  }
+  if (poison)
+    rank.afterAction();
 }
 
 void cleave_session::injected(Rank &rank, int command) {
@@ -239,12 +281,13 @@ void cleave_session::injected(Rank &rank, int command) {
 
 void cleave_session::recordFailure(cleave_status status, int rank,
                                    const std::string &message,
-                                   const Command *command, int index) {
+                                   const Place &place) {
+  const Command *command = place.at();
   Failure found;
   found.status = status;
   found.rank = rank;
   found.action = action;
-  found.command = index;
+  found.command = place.command;
   found.source = command ? program.data.strings[command->source] : "";
   found.message = message;
   recordFailure(found);

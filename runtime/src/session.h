@@ -48,6 +48,13 @@ public:
 
   cleave_program &program;
   cleave::Counters counters;
+
+private:
+  // Outlives the operations of the ranks.
+  std::unique_ptr<cleave::Transport> transport;
+  std::vector<std::unique_ptr<cleave::Endpoint>> endpoints; // by rank
+
+public:
   std::vector<std::unique_ptr<cleave::Rank>> ranks; // NULL: elsewhere
 
   cleave::Failure failure;
@@ -66,9 +73,18 @@ private:
   void threadMain(int rank);
   void dispatch(Job next); // runs a job on all ranks and waits for them
   void quit();
+  // Where a rank is in its list, and in the action that it calls there.
+  struct Place {
+    const cleave::PreparedAction *action = nullptr, *called = nullptr;
+    int command = -1, inner = -1;
+    const cleave::program::Command *at() const;
+  };
   void execute(cleave::Rank &rank);
+  void walk(cleave::Rank &rank, Place &place);
+  std::string describe(const Place &place, const std::string &what) const;
+  std::string nextCollective(const Place &place) const;
   void recordFailure(cleave_status status, int rank, const std::string &message,
-                     const cleave::program::Command *command, int index);
+                     const Place &place);
   void recordFailure(const cleave::Failure &found);
   void injected(cleave::Rank &rank, int command);
 
@@ -76,8 +92,6 @@ private:
   const bool poison;
   cleave::World *const world;             // NULL: local
   std::unique_ptr<cleave::Remote> remote; // in the host of several processes
-  std::unique_ptr<cleave::Transport> transport;
-  std::vector<std::unique_ptr<cleave::Endpoint>> endpoints; // by rank
 
   // Guards what follows and `failure`.
   std::mutex mutex;

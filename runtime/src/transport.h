@@ -9,6 +9,8 @@
 #include "cleave/program.h"
 #include "counters.h"
 
+#include "error.h"
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -33,7 +35,8 @@ struct CollectiveCall {
   program::CollectiveKind kind = program::CollectiveKind::AllReduce;
   program::ReduceOp reduce = program::ReduceOp::Sum;
   program::DType dtype = program::DType::F32;
-  std::vector<int> members; // ranks, in the order of the group
+  std::vector<int> members; // ranks, in the order of the group; of SendRecv
+                            // the sender and the receiver
   int self = 0;             // the caller's index in `members`
   std::vector<Part> parts;
   std::vector<int32_t> sources; // Permute
@@ -43,6 +46,13 @@ struct CollectiveCall {
 };
 
 const char *nameOf(program::CollectiveKind kind);
+
+// What the watchdog says: "all_reduce NAME over ranks 0, 1 timed out after 5 s:
+// missing ranks: 1".
+std::string describe(const CollectiveCall &call);
+std::string print(const std::vector<int> &ranks);
+Error lateness(const CollectiveCall &call, double seconds,
+               std::vector<int> missing);
 
 // Calls body(part, begin, end), `part` an index, for the pieces of chunk
 // `member` of an all-reduce: the parts are laid end to end and cut into
@@ -66,7 +76,8 @@ void forChunk(const CollectiveCall &call, int member, Body body) {
   }
 }
 
-// The members of a group must start and finish their operations in one order.
+// The members of a group must start and finish their operations in one order,
+// but for SendRecv: see program::Collective.
 // Both calls may block; finish() returns when dst is complete and src may be
 // overwritten. They throw Aborted after Transport::abort(), and Error with
 // CLEAVE_TIMEOUT naming the ranks that are missing.
@@ -80,8 +91,13 @@ public:
 class Endpoint {
 public:
   virtual ~Endpoint() = default;
-  // All members prepare their operations in the same order.
+  // The groups in which the rank will hold collectives, before the first one is
+  // prepared: ranks that run different programs prepare in different orders.
+  virtual void announce(std::vector<std::vector<int>> groups) { (void)groups; }
   virtual std::unique_ptr<Operation> prepare(CollectiveCall call) = 0;
+  // To be called now and then while something else is done between start and
+  // finish, where messages do not travel by themselves.
+  virtual void progress() {}
   // Memory beside the arenas that messages take.
   virtual int64_t bufferBytes() const { return 0; }
 };

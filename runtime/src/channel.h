@@ -1,0 +1,48 @@
+// Transfers from one rank to another within this process. A channel leads from
+// one rank to another; its k-th send meets its k-th receive. Once both have
+// started, whoever finishes first copies, so neither waits for more than the
+// other's start.
+#ifndef CLEAVE_RUNTIME_CHANNEL_H
+#define CLEAVE_RUNTIME_CHANNEL_H
+
+#include "transport.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace cleave {
+
+class Message;
+
+class Channel {
+public:
+  explicit Channel(const TransportOptions &options) : options(options) {}
+
+  // One side of a message that is sent again and again.
+  std::unique_ptr<Operation> prepare(CollectiveCall call, Counters &counters);
+  void abort();
+
+private:
+  friend class Message;
+
+  void post(Message &message);
+  void complete(Message &message);
+  void withdraw(Message &message);
+  void copy(Message &message);
+  void signal();
+  void wait(uint32_t seen, double seconds);
+  void meet(Message &a, Message &b);
+
+  const TransportOptions &options;
+  std::mutex mutex; // guards all but `events`
+  // Started messages that wait for the other side, which has none then.
+  Message *first = nullptr, *last = nullptr;
+  bool isAborted = false;
+  std::atomic<uint32_t> events{0}; // counts changes, for those who wait
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_CHANNEL_H
