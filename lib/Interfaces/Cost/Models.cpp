@@ -31,6 +31,16 @@ template <typename Op, int count> int64_t perElement(Op op) {
   return count * elements(op->getResult(0));
 }
 
+/// A table is not read as a whole.
+struct GatherModel : CostInterface::ExternalModel<GatherModel, nn::GatherOp> {
+  int64_t getFlops(Operation *) const { return 0; }
+  int64_t getBytesMoved(Operation *op) const {
+    auto gather = cast<nn::GatherOp>(op);
+    return bytesOf(gather.getIndices().getType()) +
+           2 * bytesOf(gather.getType());
+  }
+};
+
 template <int count, typename... Ops> void attachAll(MLIRContext *context) {
   (attach<Ops, perElement<Ops, count>>(context), ...);
 }
@@ -124,13 +134,14 @@ void cleave::registerCostModels(DialectRegistry &registry) {
               arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp,
               arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(c);
     attachAll<0, nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
-              nn::ConcatOp, nn::PadOp, nn::IotaOp, nn::GatherOp, nn::SaveOp,
+              nn::ConcatOp, nn::PadOp, nn::IotaOp, nn::SaveOp,
               nn::RematerializeOp>(c);
     attachAll<1, nn::DropoutOp>(c);
     attachAll<3, nn::RotaryOp, nn::CrossEntropyGradOp>(c);
     attachAll<4, nn::SoftmaxOp, nn::SigmoidOp, nn::RmsNormOp, nn::SgdOp>(c);
     attachAll<8, nn::GeluOp, nn::LayerNormOp, nn::RmsNormGradOp>(c);
     attachAll<12, nn::GeluGradOp, nn::LayerNormGradOp, nn::AdamWOp>(c);
+    nn::GatherOp::attachInterface<GatherModel>(*c);
     attach<nn::EinsumOp, einsum>(c);
     attach<nn::ReduceOp, reduce>(c);
     attach<nn::ArgMaxOp, argMax>(c);
