@@ -20,6 +20,7 @@
 #include "cleave/Memory/Passes.h"
 #include "cleave/Partition/Passes.h"
 #include "cleave/Schedule/Passes.h"
+#include "cleave/Stage/Passes.h"
 #include "cleave/Strategy/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -34,6 +35,7 @@ int main(int argc, char **argv) {
   cleave::nn::registerNNPasses();
   cleave::registerImportPipeline();
   cleave::autodiff::registerAutodiffPasses();
+  cleave::stage::registerStagePasses();
   cleave::strategy::registerStrategyPasses();
   cleave::check::registerCheckPasses();
   cleave::conversion::registerToRTPasses();

@@ -1,0 +1,254 @@
+// pipe-mark-stages: which stage computes each operation.
+
+#include "BalanceStages.h"
+#include "MatchStages.h"
+#include "StageGraph.h"
+
+#include "cleave/Cost/LinkModel.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Stage/Passes.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_MARKSTAGESPASS
+#include "cleave/Stage/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::stage;
+
+namespace {
+
+/// Seconds of an operation in the forward pass.
+double secondsOf(Operation *op, const Cluster &cluster) {
+  KernelClass kind = KernelClass::Elementwise;
+  if (auto lowering = dyn_cast<LoweringInterface>(op))
+    kind = lowering.getKernelClass();
+  if (kind == KernelClass::View || kind == KernelClass::Identity)
+    return 0;
+  auto cost = dyn_cast<CostInterface>(op);
+  int64_t bytes = cost ? cost.getBytesMoved() : bytesOfOperandsAndResults(op);
+  double moving = bytes / cluster.memoryBytesPerSecond;
+  if (kind != KernelClass::Library || !cost)
+    return moving;
+  return std::max(moving, cluster.matmulSeconds(cost.getFlops()));
+}
+
+/// The staged operations of a function in some order, as the balancer sees
+/// them.
+Line lineOf(func::FuncOp func, const StageGraph &graph,
+            ArrayRef<unsigned> order, const Cluster &cluster) {
+  Line line;
+  int64_t count = order.size();
+  line.crossings.resize(count);
+  SmallVector<int64_t> place(count);
+  for (auto [at, index] : llvm::enumerate(order))
+    place[index] = at;
+  for (auto [at, index] : llvm::enumerate(order)) {
+    Operation *op = graph.staged()[index];
+    // The gradients of all operands take about twice the time.
+    double seconds = 3 * secondsOf(op, cluster);
+    int64_t memory = 0;
+    for (unsigned argument : graph.parametersOf(op)) {
+      int64_t bytes = bytesOf(func.getArgumentTypes()[argument]);
+      memory += bytes;
+      // A gradient is written, read and added to that of other microbatches.
+      if (isTrained(func.getArgument(argument)))
+        seconds += 3 * bytes / cluster.memoryBytesPerSecond;
+    }
+    line.seconds.push_back(seconds);
+    line.memory.push_back(memory);
+    for (Value result : op->getResults()) {
+      int64_t last = at;
+      for (Operation *user : result.getUsers()) {
+        user = func.getBody().front().findAncestorOpInBlock(*user);
+        last = std::max(last, graph.isStaged(user) ? place[graph.indexOf(user)]
+                                                   : count - 1);
+      }
+      if (last == static_cast<int64_t>(at))
+        continue;
+      // Differences, added up below.
+      int64_t bytes = bytesOf(result.getType());
+      Crossing &first = line.crossings[at + 1];
+      first = first + Crossing{bytes, 1};
+      if (last + 1 < count)
+        line.crossings[last + 1] =
+            line.crossings[last + 1] + Crossing{-bytes, -1};
+    }
+  }
+  Crossing sum;
+  for (Crossing &crossing : line.crossings)
+    crossing = sum = sum + crossing;
+  return line;
+}
+
+/// Operations with the longest way to the results first, so that each comes as
+/// late as it may.
+SmallVector<unsigned> lateOrder(const StageGraph &graph) {
+  ArrayRef<Operation *> ops = graph.staged();
+  SmallVector<unsigned> height(ops.size(), 0), order(ops.size());
+  for (unsigned index = ops.size(); index-- > 0;) {
+    order[index] = index;
+    for (Value value : readsOf(ops[index]))
+      if (Operation *def = value.getDefiningOp(); def && graph.isStaged(def)) {
+        unsigned &below = height[graph.indexOf(def)];
+        below = std::max(below, height[index] + 1);
+      }
+  }
+  llvm::stable_sort(
+      order, [&](unsigned a, unsigned b) { return height[a] > height[b]; });
+  return order;
+}
+
+struct MarkStagesPass : cleave::impl::MarkStagesPassBase<MarkStagesPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    func::FuncOp training = trainingFunction(module);
+    if (!training || training.isExternal()) {
+      module.emitError("has no function @loss to cut into stages");
+      return signalPassFailure();
+    }
+    if (stages < 1) {
+      module.emitError("cannot be cut into ")
+          << stages.getValue() << " stages, expected at least 1";
+      return signalPassFailure();
+    }
+    if (!patterns.empty() && static_cast<int64_t>(patterns.size()) != stages) {
+      module.emitError("parallel.pipeline.stages has ")
+          << patterns.size() << " patterns, expected " << stages.getValue()
+          << ", one for each stage (ranks of the pipeline times chunks)";
+      return signalPassFailure();
+    }
+    for (auto func : module.getOps<func::FuncOp>())
+      if (!func.isExternal())
+        eraseDead(func);
+    FailureOr<Cluster> machine = cost::loadCluster(module, cluster);
+    if (failed(machine) || failed(markTraining(training, *machine)))
+      return signalPassFailure();
+    for (auto func : module.getOps<func::FuncOp>())
+      if (func != training && !func.isExternal())
+        markOther(func);
+    module->setAttr(pipe::kStagesAttr,
+                    Builder(&getContext()).getI64IntegerAttr(stages));
+  }
+
+private:
+  void mark(Operation *op, int64_t stage) {
+    op->setAttr(pipe::kStageAttr,
+                Builder(&getContext()).getI64IntegerAttr(stage));
+  }
+
+  LogicalResult markTraining(func::FuncOp func, const Cluster &machine) {
+    StageGraph graph(func);
+    int64_t count = graph.staged().size();
+    SmallVector<unsigned> early = llvm::to_vector(llvm::seq<unsigned>(count));
+    SmallVector<unsigned> late = lateOrder(graph);
+    Line earlyLine = lineOf(func, graph, early, machine),
+         lateLine = lineOf(func, graph, late, machine);
+    Cuts cuts;
+    bool isLate = false;
+    SmallVector<SmallVector<int64_t, 1>> wants;
+    if (patterns.empty()) {
+      int64_t points = std::max<int64_t>(
+          0, std::max(countCutPoints(earlyLine), countCutPoints(lateLine)));
+      if (points < stages - 1)
+        return func.emitError("has ")
+               << points << " cut points, which make at most " << points + 1
+               << " stages, but " << stages.getValue()
+               << " are asked for (ranks of the pipeline times chunks)";
+      if (countCutPoints(earlyLine) >= stages - 1)
+        cuts = balance(earlyLine, stages);
+      else
+        isLate = true;
+      if (countCutPoints(lateLine) >= stages - 1) {
+        Cuts other = balance(lateLine, stages);
+        bool isFaster = other.slowest * (1 + kSlack) < cuts.slowest,
+             isSlower = cuts.slowest * (1 + kSlack) < other.slowest;
+        isLate =
+            isLate || isFaster || (!isSlower && other.crossing < cuts.crossing);
+        if (isLate)
+          cuts = other;
+      }
+    } else {
+      auto matched = matchStages(func, graph, llvm::to_vector(patterns));
+      if (failed(matched))
+        return failure();
+      wants = std::move(*matched);
+      if (count < stages)
+        return func.emitError("has ")
+               << count << " operations that could be a stage, but "
+               << stages.getValue()
+               << " stages are asked for (ranks of the pipeline times chunks)";
+      auto inOrder = [&](ArrayRef<unsigned> order) {
+        SmallVector<SmallVector<int64_t, 1>> permuted;
+        for (unsigned index : order)
+          permuted.push_back(wants[index]);
+        return permuted;
+      };
+      cuts = follow(earlyLine, wants, stages);
+      Cuts other = follow(lateLine, inOrder(late), stages);
+      isLate = other.strangers != cuts.strangers
+                   ? other.strangers < cuts.strangers
+                   : other.crossing < cuts.crossing;
+      if (isLate)
+        cuts = other;
+    }
+    SmallVector<int64_t> stageOf(count);
+    for (auto [at, index] : llvm::enumerate(isLate ? late : early))
+      stageOf[index] =
+          llvm::upper_bound(cuts.begins, static_cast<int64_t>(at)) -
+          cuts.begins.begin();
+    if (!wants.empty() &&
+        failed(checkStages(func, graph, llvm::to_vector(patterns), wants,
+                           stageOf)))
+      return failure();
+    for (auto [op, stage] : llvm::zip_equal(graph.staged(), stageOf)) {
+      mark(op, stage);
+      for (unsigned argument : graph.parametersOf(op))
+        owners[nameOf(func, argument)].insert(stage);
+    }
+    return success();
+  }
+
+  /// An operation belongs to the stage of its operands, or to the next that has
+  /// its parameters; one that no stage has belongs to its reader's.
+  void markOther(func::FuncOp func) {
+    StageGraph graph(func);
+    for (Operation *op : graph.staged()) {
+      int64_t least = 0;
+      for (Value value : readsOf(op))
+        if (Operation *def = value.getDefiningOp(); def && graph.isStaged(def))
+          least = std::max(
+              least,
+              def->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt());
+      auto hasAll = [&](int64_t stage) {
+        return llvm::all_of(graph.parametersOf(op), [&](unsigned argument) {
+          auto it = owners.find(nameOf(func, argument));
+          return it == owners.end() || it->second.contains(stage);
+        });
+      };
+      int64_t stage = least;
+      while (stage < stages && !hasAll(stage))
+        ++stage;
+      if (stage == stages)
+        stage = least;
+      mark(op, stage);
+      for (unsigned argument : graph.parametersOf(op))
+        owners[nameOf(func, argument)].insert(stage);
+    }
+  }
+
+  static StringRef nameOf(func::FuncOp func, unsigned argument) {
+    auto name = func.getArgAttrOfType<StringAttr>(argument, nn::kNameAttr);
+    return name ? name.getValue() : StringRef();
+  }
+
+  llvm::StringMap<llvm::SmallDenseSet<int64_t, 2>> owners; // of parameters
+};
+
+} // namespace

@@ -1,0 +1,151 @@
+// Which stages an operation may be in by patterns of names.
+
+#include "MatchStages.h"
+
+#include "cleave/Interfaces/MatchNames.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Regex.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::stage;
+
+namespace {
+
+/// "/h.0/attn/MatMul" as "h.0.attn.MatMul": what parameters are called.
+std::string dotted(StringRef name) {
+  std::string path = name.ltrim('/').str();
+  std::replace(path.begin(), path.end(), '/', '.');
+  return path;
+}
+
+/// The stages whose patterns match a name; each name is matched once.
+class Matcher {
+public:
+  LogicalResult add(func::FuncOp func, ArrayRef<std::string> patterns) {
+    for (auto [stage, pattern] : llvm::enumerate(patterns)) {
+      regexes.emplace_back("^(" + pattern + ")(\\..*)?$");
+      std::string error;
+      if (!regexes.back().isValid(error))
+        return func.emitError("pattern '")
+               << pattern << "' of stage " << stage
+               << " (parallel.pipeline.stages) is malformed: " << error;
+    }
+    return success();
+  }
+
+  ArrayRef<int64_t> stagesOf(StringRef name) {
+    auto [it, isNew] = known.try_emplace(name);
+    if (isNew) {
+      std::string path = dotted(name);
+      for (auto [stage, regex] : llvm::enumerate(regexes))
+        if (regex.match(path))
+          it->second.push_back(stage);
+    }
+    return it->second;
+  }
+
+private:
+  SmallVector<llvm::Regex> regexes;
+  llvm::StringMap<SmallVector<int64_t, 1>> known;
+};
+
+/// The name of a parameter and those that are tied to it.
+SmallVector<StringRef, 2> namesOf(func::FuncOp func, unsigned argument) {
+  SmallVector<StringRef, 2> names;
+  if (auto name = func.getArgAttrOfType<StringAttr>(argument, nn::kNameAttr))
+    names.push_back(name);
+  if (auto tied = func.getArgAttrOfType<ArrayAttr>(argument, "nn.tied"))
+    for (auto other : tied.getAsRange<DictionaryAttr>())
+      if (auto name = other.getAs<StringAttr>("name"))
+        names.push_back(name);
+  return names;
+}
+
+SmallVector<StringRef, 2> namesOf(Location loc) {
+  SmallVector<StringRef, 2> names;
+  loc->walk([&](Location part) {
+    if (auto named = dyn_cast<NameLoc>(part))
+      names.push_back(named.getName());
+    return WalkResult::advance();
+  });
+  return names;
+}
+
+} // namespace
+
+FailureOr<SmallVector<SmallVector<int64_t, 1>>>
+cleave::stage::matchStages(func::FuncOp func, const StageGraph &graph,
+                           ArrayRef<std::string> patterns) {
+  Matcher matcher;
+  if (failed(matcher.add(func, patterns)))
+    return failure();
+  SmallVector<SmallVector<int64_t, 1>> wants;
+  SmallVector<bool> used(patterns.size(), false);
+  for (Operation *op : graph.staged()) {
+    SmallVector<int64_t, 1> &stages = wants.emplace_back();
+    for (StringRef name : namesOf(op->getLoc()))
+      llvm::append_range(stages, matcher.stagesOf(name));
+    for (unsigned argument : graph.parametersOf(op))
+      for (StringRef name : namesOf(func, argument))
+        llvm::append_range(stages, matcher.stagesOf(name));
+    llvm::sort(stages);
+    stages.erase(llvm::unique(stages), stages.end());
+    for (int64_t stage : stages)
+      used[stage] = true;
+  }
+  for (auto [stage, pattern] : llvm::enumerate(patterns)) {
+    if (used[stage])
+      continue;
+    SmallVector<DictionaryAttr> parameters;
+    for (BlockArgument argument : func.getArguments())
+      if (isParameter(argument))
+        parameters.push_back(func.getArgAttrDict(argument.getArgNumber()));
+    return func.emitError("stage ")
+           << stage << ": pattern '" << pattern
+           << "' of parallel.pipeline.stages matches no node, and"
+           << describeNoMatch(pattern, parameters)
+           << " or leading parts of them that end at a '.'";
+  }
+  return wants;
+}
+
+LogicalResult cleave::stage::checkStages(
+    func::FuncOp func, const StageGraph &graph, ArrayRef<std::string> patterns,
+    ArrayRef<SmallVector<int64_t, 1>> wants, ArrayRef<int64_t> stages) {
+  // The stages in which each parameter is read.
+  SmallVector<llvm::SmallDenseSet<int64_t, 2>> readers(func.getNumArguments());
+  for (auto [op, stage] : llvm::zip_equal(graph.staged(), stages))
+    for (unsigned argument : graph.parametersOf(op))
+      readers[argument].insert(stage);
+  Matcher matcher;
+  if (failed(matcher.add(func, patterns)))
+    return failure();
+  for (auto [index, op] : llvm::enumerate(graph.staged())) {
+    int64_t stage = stages[index];
+    if (wants[index].empty() || llvm::is_contained(wants[index], stage))
+      continue;
+    bool isTied = false;
+    std::string what;
+    for (unsigned argument : graph.parametersOf(op))
+      for (StringRef name : namesOf(func, argument))
+        for (int64_t wanted : matcher.stagesOf(name)) {
+          isTied |= readers[argument].contains(wanted);
+          if (what.empty())
+            what = ("'" + name + "'").str();
+        }
+    if (isTied)
+      continue;
+    if (what.empty() && !namesOf(op->getLoc()).empty())
+      what = ("'" + namesOf(op->getLoc()).front() + "'").str();
+    int64_t wanted = wants[index].front();
+    return op->emitError("stage ")
+           << wanted << ": pattern '" << patterns[wanted]
+           << "' of parallel.pipeline.stages matches " << what
+           << ", which is computed between operations of stage " << stage
+           << "; stages are pieces of the program in its order, so a pattern "
+              "matches what lies behind the stage before and ahead of the next";
+  }
+  return success();
+}

@@ -1,0 +1,102 @@
+// A function as the cutter sees it.
+
+#include "StageGraph.h"
+
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::stage;
+
+func::FuncOp cleave::stage::trainingFunction(ModuleOp module) {
+  auto func = module.lookupSymbol<func::FuncOp>(nn::kLossTrainFunc);
+  return func ? func : module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
+}
+
+static StringRef roleOf(BlockArgument argument) {
+  auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  auto role =
+      func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kRoleAttr);
+  return role ? role.getValue() : StringRef();
+}
+
+bool cleave::stage::isTrained(BlockArgument argument) {
+  return roleOf(argument) == "parameter";
+}
+
+bool cleave::stage::isParameter(BlockArgument argument) {
+  auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  return isTrained(argument) ||
+         func.getArgAttr(argument.getArgNumber(), nn::kFrozenAttr);
+}
+
+SmallVector<Value> cleave::stage::readsOf(Operation *op) {
+  SmallVector<Value> reads(op->getOperands());
+  if (op->getNumRegions() == 0)
+    return reads;
+  llvm::SetVector<Value> captured;
+  for (Region &region : op->getRegions())
+    getUsedValuesDefinedAbove(region, captured);
+  llvm::append_range(reads, captured);
+  return reads;
+}
+
+void cleave::stage::eraseDead(func::FuncOp func) {
+  Operation *op = func.getBody().front().getTerminator()->getPrevNode();
+  while (op) {
+    Operation *previous = op->getPrevNode();
+    if (isOpTriviallyDead(op))
+      op->erase();
+    op = previous;
+  }
+}
+
+StageGraph::StageGraph(func::FuncOp func) {
+  for (BlockArgument argument : func.getArguments()) {
+    StringRef role = roleOf(argument);
+    bool isFixed = role == "buffer" || role == "constant";
+    argumentSources.push_back(isParameter(argument) ? Weights
+                              : isFixed             ? 0
+                                                    : Inputs);
+    arguments.push_back(argument.getArgNumber());
+  }
+  for (Operation &op : func.getBody().front().without_terminator()) {
+    SmallVector<unsigned, 1> read;
+    unsigned char from = 0;
+    for (Value value : readsOf(&op)) {
+      from |= sourcesOf(value);
+      llvm::append_range(read, weightsOf(value));
+    }
+    llvm::sort(read);
+    read.erase(llvm::unique(read), read.end());
+    if (from == Both) {
+      indices[&op] = ordered.size();
+      ordered.push_back(&op);
+    }
+    sources[&op] = from;
+    if (!read.empty())
+      weights[&op] = std::move(read);
+  }
+}
+
+unsigned char StageGraph::sourcesOf(Value value) const {
+  if (Operation *def = value.getDefiningOp())
+    return sources.lookup(def);
+  return argumentSources[cast<BlockArgument>(value).getArgNumber()];
+}
+
+ArrayRef<unsigned> StageGraph::weightsOf(Value value) const {
+  if (Operation *def = value.getDefiningOp())
+    return isStaged(def) ? ArrayRef<unsigned>() : parametersOf(def);
+  unsigned number = cast<BlockArgument>(value).getArgNumber();
+  if (argumentSources[number] != Weights)
+    return {};
+  return ArrayRef<unsigned>(arguments).slice(number, 1);
+}
+
+ArrayRef<unsigned> StageGraph::parametersOf(Operation *op) const {
+  auto it = weights.find(op);
+  return it == weights.end() ? ArrayRef<unsigned>()
+                             : ArrayRef<unsigned>(it->second);
+}

@@ -1,0 +1,63 @@
+// RUN: cleave-opt %s -split-input-file -pipe-mark-stages=stages=2 | FileCheck %s
+
+// Each product is as long as the other; what inputs alone and parameters alone
+// make has no stage, and what nothing reads is gone.
+// CHECK: module attributes {pipe.stages = 2 : i64}
+// CHECK-LABEL: @loss
+// CHECK: nn.einsum "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
+// CHECK: nn.transpose %{{.*}} [1, 0] : tensor
+// CHECK: nn.einsum "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 1 : i64}
+// CHECK: nn.reduce sum %{{.*}} dims = [0, 1] {pipe.stage = 1 : i64}
+// CHECK-NOT: math.exp
+// CHECK: nn.reduce sum %{{.*}} dims = [0, 1] : tensor
+// CHECK: return
+func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = "parameter"},
+                %w1: tensor<64x64xf32> {nn.name = "w1", nn.role = "parameter"},
+                %x: tensor<8x64xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+  %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
+  %t = nn.transpose %w1 [1, 0] : tensor<64x64xf32> -> tensor<64x64xf32>
+  %1 = nn.einsum "bi,io->bo" %0, %t : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
+  %2 = nn.reduce sum %1 dims = [0, 1] : tensor<8x64xf32> -> tensor<f32>
+  %dead = math.exp %1 : tensor<8x64xf32>
+  %3 = nn.reduce sum %x dims = [0, 1] : tensor<8x64xf32> -> tensor<f32>
+  return %2, %3 : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// In the middle of the time, but not where four values cross instead of one;
+// the head takes longer than a layer. The other function follows the
+// parameters.
+// CHECK-LABEL: @forward
+// CHECK: "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
+// CHECK: "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 1 : i64}
+// CHECK-LABEL: @loss
+// CHECK: "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
+// CHECK: "bi,iqo->qbo" %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
+// CHECK: "qbo,qoi->bi" %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
+// CHECK: arith.addf %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
+// CHECK: "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 1 : i64}
+func.func @forward(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = "parameter"},
+                   %head: tensor<64x512xf32> {nn.name = "head", nn.role = "parameter"},
+                   %x: tensor<8x64xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<8x512xf32> {nn.name = "y", nn.role = "output"}) {
+  %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
+  %1 = nn.einsum "bi,io->bo" %0, %head : tensor<8x64xf32>, tensor<64x512xf32> -> tensor<8x512xf32>
+  return %1 : tensor<8x512xf32>
+}
+func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = "parameter"},
+                %w1: tensor<64x4x64xf32> {nn.name = "w1", nn.role = "parameter"},
+                %w2: tensor<4x64x64xf32> {nn.name = "w2", nn.role = "parameter"},
+                %head: tensor<64x512xf32> {nn.name = "head", nn.role = "parameter"},
+                %x: tensor<8x64xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+  %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
+  %1 = nn.einsum "bi,iqo->qbo" %0, %w1 : tensor<8x64xf32>, tensor<64x4x64xf32> -> tensor<4x8x64xf32>
+  %2 = nn.einsum "qbo,qoi->bi" %1, %w2 : tensor<4x8x64xf32>, tensor<4x64x64xf32> -> tensor<8x64xf32>
+  %3 = arith.addf %0, %2 : tensor<8x64xf32>
+  %4 = nn.einsum "bi,io->bo" %3, %head : tensor<8x64xf32>, tensor<64x512xf32> -> tensor<8x512xf32>
+  %5 = nn.reduce sum %4 dims = [0, 1] : tensor<8x512xf32> -> tensor<f32>
+  %one = arith.constant dense<1.0> : tensor<f32>
+  return %5, %one : tensor<f32>, tensor<f32>
+}
