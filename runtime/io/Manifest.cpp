@@ -176,6 +176,7 @@ std::string manifestToJson(const Manifest &m) {
       {"microbatches", m.microbatches},
       {"sequence", m.sequence},
       {"accumulates", m.accumulates},
+      {"pipelined", m.pipelined},
       {"actions", m.actions},
       {"inputs", listToJson(m.inputs)},
       {"outputs", listToJson(m.outputs)},
@@ -435,6 +436,7 @@ static void readManifest(const Json &json, Manifest &m) {
                                      std::to_string(m.microbatches));
   m.sequence = r.integer("sequence", 0);
   m.accumulates = r.boolean("accumulates", false);
+  m.pipelined = r.boolean("pipelined", false);
   m.actions = r.strings("actions");
   r.each("inputs", [&](const Reader &i) { m.inputs.push_back(readInput(i)); });
   r.each("outputs",

@@ -125,6 +125,13 @@ public:
       if (!executor.hasAction(action))
         throw InputError("the program has no action '" + std::string(action) +
                          "'; compile the model for training");
+    for (int64_t k = 0; manifest.pipelined && k < manifest.microbatches; ++k) {
+      loads.push_back("load." + std::to_string(k));
+      if (!executor.hasAction(loads.back()))
+        throw InputError("the program has no action '" + loads.back() +
+                         "', though manifest.json says that it is pipelined; "
+                         "compile the model again");
+    }
     if (manifest.accumulates && !executor.hasAction("zero"))
       for (const BufferInfo &buffer : executor.buffers())
         if (buffer.tie.empty() &&
@@ -144,7 +151,7 @@ private:
   std::optional<double> metric(const std::string &action,
                                const std::string &name);
   StepRecord step(const CheckpointState &state);
-  void runAction(const char *action);
+  void runAction(const std::string &action);
   int64_t validationSamples() const;
   void validate(StepRecord &record);
   [[noreturn]] void stopNonFinite(int64_t step, const std::string &what,
@@ -158,13 +165,14 @@ private:
   StepExecutor &executor;
   Feeder feeder;
   std::vector<std::string> zeroed;
+  std::vector<std::string> loads; ///< of each microbatch, if pipelined
   int64_t evalEvery;
   bool validates;
   int64_t allocations = 0; ///< while this step's actions ran
   int64_t afterWarmUp = 0; ///< and while all but the first step's did
 };
 
-void Trainer::runAction(const char *action) {
+void Trainer::runAction(const std::string &action) {
   int64_t before = options.allocations ? options.allocations() : 0;
   executor.run(action);
   if (options.allocations)
@@ -277,8 +285,10 @@ StepRecord Trainer::step(const CheckpointState &state) {
     }
     feeder.feed(data, Split::training, rows);
     feeder.setInteger("microbatch", k);
-    runAction("loss_grad");
+    runAction(manifest.pipelined ? loads[k] : "loss_grad");
   }
+  if (manifest.pipelined)
+    runAction("loss_grad");
 
   std::optional<double> loss = metric("loss_grad", "loss");
   std::optional<double> weight = metric("loss_grad", "weight");

@@ -122,6 +122,9 @@ struct Manifest {
   /// Gradients and loss accumulate over microbatches, so the host zeroes the
   /// buffers of roles `gradient` and `accumulator` before the first.
   bool accumulates = false;
+  /// One run of `loss_grad` takes all microbatches of a step: the host feeds
+  /// microbatch k and runs `load.<k>`, which keeps it, for every k before it.
+  bool pipelined = false;
 
   std::vector<std::string> actions; ///< loss_grad, update, loss, forward, ...
   std::vector<ManifestInput> inputs;

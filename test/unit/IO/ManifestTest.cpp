@@ -25,6 +25,7 @@ Manifest example() {
   m.microbatches = 2;
   m.sequence = 16;
   m.accumulates = true;
+  m.pipelined = true;
   m.actions = {"loss_grad", "update"};
   m.inputs = {{"input_ids", "input_ids", "tokens", "i64", {4, 16}, 0, "", 257},
               {"lr", "lr", "lr", "f32", {}, -1, "", 0}};
@@ -59,6 +60,7 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(back.inputs[0].vocabulary, 257);
   EXPECT_EQ(back.metrics[0].buffer, "metric.loss");
   EXPECT_TRUE(back.accumulates);
+  EXPECT_TRUE(back.pipelined);
   EXPECT_EQ(back.configJson, m.configJson);
 }
 

@@ -20,6 +20,7 @@ Manifest bigramManifest(const BigramOptions &o) {
   m.microbatches = o.microbatches;
   m.sequence = o.sequence;
   m.accumulates = o.microbatches > 1;
+  m.pipelined = o.pipelined;
   m.actions = {"loss_grad", "update", "loss", "forward"};
   int64_t b = o.batch / o.microbatches;
   m.inputs = {
@@ -35,7 +36,8 @@ Manifest bigramManifest(const BigramOptions &o) {
       {"ids", "ids", "sample_ids", "i64", {b}, 0, "", 0},
       {"mask", "mask", "attention_mask", "i64", {b, o.sequence}, 0, "ones", 0},
       {"step", "step", "step", "i64", {}, -1, "", 0},
-      {"lr", "lr", "lr", "f64", {}, -1, "", 0}};
+      {"lr", "lr", "lr", "f64", {}, -1, "", 0},
+      {"microbatch", "microbatch", "microbatch", "i64", {}, -1, "", 0}};
   m.outputs = {{"logits", "logits", "f64", {b, o.sequence, o.vocabulary}, 0}};
   ManifestTensor t;
   t.name = "table";
@@ -59,6 +61,7 @@ BigramExecutor::BigramExecutor(const BigramOptions &o) : options(o) {
            {"mask", "", "input", "", "i64", {b, o.sequence}},
            {"step", "", "step", "", "i64", {}},
            {"lr", "", "lr", "", "f64", {}},
+           {"microbatch", "", "microbatch", "", "i64", {}},
            {"p.table", "", "parameter", "", "f64", square},
            {"s.table", "", "state", "p.table", "f64", square},
            {"g.table", "", "gradient", "p.table", "f64", square},
@@ -78,7 +81,9 @@ BigramExecutor::BigramExecutor(const BigramOptions &o) : options(o) {
 
 bool BigramExecutor::hasAction(const std::string &action) const {
   return action == "loss_grad" || action == "update" || action == "loss" ||
-         action == "forward";
+         action == "forward" ||
+         (options.pipelined && action.starts_with("load.") &&
+          std::stoll(action.substr(5)) < options.microbatches);
 }
 
 double *BigramExecutor::values(const std::string &buffer) {
@@ -173,9 +178,35 @@ void BigramExecutor::forward(bool gradients) {
   }
 }
 
+void BigramExecutor::load(const std::string &microbatch) {
+  auto number = std::stoll(microbatch);
+  if (number != storage["microbatch"][0].as<int64_t>()[0] ||
+      number != static_cast<int64_t>(loaded.size()))
+    throw InputError("microbatch " + microbatch + " in the place of another");
+  std::map<std::string, std::vector<Array>> &kept = loaded.emplace_back();
+  for (const BufferInfo &info : table)
+    if (info.role == "input")
+      kept[info.name] = storage[info.name];
+}
+
+void BigramExecutor::replay() {
+  if (static_cast<int64_t>(loaded.size()) != options.microbatches)
+    throw InputError("not all microbatches were loaded");
+  for (auto &microbatch : loaded) {
+    for (auto &[name, tiles] : microbatch)
+      storage[name] = tiles;
+    forward(/*gradients=*/true);
+  }
+  loaded.clear();
+}
+
 void BigramExecutor::run(const std::string &action) {
   if (before)
     before(*this, action, storage["step"][0].as<int64_t>()[0]);
+  if (action.starts_with("load."))
+    return load(action.substr(5));
+  if (action == "loss_grad" && options.pipelined)
+    return replay();
   if (action != "update")
     return forward(action == "loss_grad");
   const int64_t n = options.vocabulary * options.vocabulary;

@@ -16,6 +16,7 @@ namespace cleave::test {
 struct BigramOptions {
   int64_t vocabulary = 11, batch = 6, sequence = 4, microbatches = 1, ranks = 1;
   int64_t steps = 8;
+  bool pipelined = false;
 };
 
 /// The manifest of such a program; the table starts from `init`.
@@ -47,10 +48,13 @@ public:
 
 private:
   void forward(bool gradients);
+  void load(const std::string &microbatch);
+  void replay();
 
   BigramOptions options;
   std::vector<BufferInfo> table;
   std::map<std::string, std::vector<Array>> storage; // one, or one per rank
+  std::vector<std::map<std::string, std::vector<Array>>> loaded; // microbatches
   int64_t rowsPerRank, sent = 0;
 };
 

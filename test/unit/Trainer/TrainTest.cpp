@@ -143,6 +143,37 @@ TEST_F(Training, MeshAndMicrobatchesChangeNothing) {
     }
 }
 
+// All microbatches first, then one run that takes them all.
+TEST_F(Training, PipelinedStepsAreTheSame) {
+  for (int64_t microbatches : {1, 3}) {
+    model.microbatches = microbatches;
+    std::string name = "plain" + std::to_string(microbatches);
+    model.pipelined = false;
+    run(name);
+    std::vector<int64_t> order = samples;
+    model.pipelined = true;
+    run(name + "p");
+    EXPECT_EQ(losses(name + "p"), losses(name));
+    EXPECT_EQ(samples, order);
+    EXPECT_EQ(log(name + "p")[7]["val_loss"], log(name)[7]["val_loss"]);
+  }
+}
+
+TEST_F(Training, APipelineWithoutItsLoadsIsRefused) {
+  model.pipelined = true;
+  model.microbatches = 3;
+  Manifest manifest = bigramManifest(model);
+  model.microbatches = 2; // of the program
+  try {
+    runManifest(manifest, "a");
+    ADD_FAILURE() << "trained";
+  } catch (const InputError &error) {
+    EXPECT_NE(std::string(error.what()).find("no action 'load.2'"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(Training, ResumesBitIdentical) {
   options.saveEvery = 3;
   run("a");
