@@ -8,7 +8,9 @@
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Driver/Backend.h"
+#include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Memory/Boundary.h"
+#include "cleave/Target/Schedule.h"
 #include "cleave/Target/Target.h"
 #include "cleave/program_io.h"
 #include "cleave/runtime.h"
@@ -56,15 +58,19 @@ public:
   LogicalResult load(const CompiledOptions &options) {
     // A check runs neither; a loss that is read has another layout than one
     // that is added up.
-    for (StringRef name : {nn::kLossFunc, nn::kInitStateFunc})
-      if (auto unused = module->lookupSymbol<func::FuncOp>(name))
-        unused.erase();
+    for (auto func : llvm::make_early_inc_range(module->getOps<func::FuncOp>())) {
+      StringRef name = func.getName();
+      if (func->hasAttr(kStageAttr)) // NAME.STAGE
+        name = name.rsplit('.').first;
+      if (name == nn::kLossFunc || name == nn::kInitStateFunc)
+        func.erase();
+    }
     auto refuse = [&] {
       if (options.refused)
         *options.refused = true;
       return failure();
     };
-    FailureOr<BoundaryTable> collected = BoundaryTable::collect(*module);
+    FailureOr<BoundaryTable> collected = BoundaryTable::visible(*module);
     if (failed(collected))
       return refuse();
     table = std::move(*collected);
@@ -123,6 +129,19 @@ public:
   }
 
   LogicalResult run(StringRef function) override {
+    // A pipeline first takes in all microbatches, then runs.
+    std::string load = "load." + std::to_string(loaded);
+    if (function == nn::kLossGradFunc && hasFunction("load.0")) {
+      if (failed(runAction(load)))
+        return failure();
+      if (hasFunction("load." + std::to_string(++loaded)))
+        return success();
+      loaded = 0;
+    }
+    return runAction(function);
+  }
+
+  LogicalResult runAction(StringRef function) {
     if (cleave_session_run(session, function.str().c_str()) == CLEAVE_OK)
       return success();
     std::string message = cleave_last_error();
@@ -230,7 +249,7 @@ private:
     auto sharding =
         buffer.attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName);
     for (auto mesh : module->getOps<dist::MeshOp>())
-      if (sharding)
+      if (sharding && !target::isPipelined(*module))
         return [mesh = mesh.getMesh(), sharding,
                 type = buffer.globalType](int64_t element) {
           return firstHolder(mesh, sharding, type.getShape(), element);
@@ -240,6 +259,7 @@ private:
 
   OwningOpRef<ModuleOp> module;
   BoundaryTable table;
+  int64_t loaded = 0; // microbatches of this step
   TemporaryFolder folder;
   cleave_program *program = nullptr;
   cleave_session *session = nullptr;

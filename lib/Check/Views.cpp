@@ -4,6 +4,7 @@
 #include "cleave/Check/Compare.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/StageAttrs.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -57,12 +58,18 @@ DictionaryAttr check::viewOf(ModuleOp module, const Port &port) {
   else if (port.role != "gradient" && port.role != "tap" &&
            port.role != "parameter")
     return {};
-  auto func = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
-  if (!func)
-    return {};
-  for (const Port &other : argumentsOf(func))
-    if (other.role == "parameter" && other.name == name)
-      return other.attrs.getAs<DictionaryAttr>("nn.view");
+  auto find = [&](func::FuncOp func) -> std::optional<DictionaryAttr> {
+    for (const Port &other : argumentsOf(func))
+      if (other.role == "parameter" && other.name == name)
+        return other.attrs.getAs<DictionaryAttr>("nn.view");
+    return std::nullopt;
+  };
+  if (auto func = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc))
+    return find(func).value_or(DictionaryAttr());
+  for (auto func : module.getOps<func::FuncOp>()) // of stages
+    if (func->hasAttr(kStageAttr) && !func.isExternal())
+      if (std::optional<DictionaryAttr> view = find(func))
+        return *view;
   return {};
 }
 

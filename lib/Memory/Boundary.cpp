@@ -4,18 +4,39 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Interfaces/StageAttrs.h"
 
 using namespace mlir;
 using namespace cleave;
 
 int64_t cleave::bytesOfType(Type type) { return bytesOf(type); }
 
-SmallVector<func::FuncOp> cleave::actionsOf(ModuleOp module) {
+static int64_t stageOf(func::FuncOp func) {
+  auto stage = func->getAttrOfType<IntegerAttr>(kStageAttr);
+  return stage ? stage.getInt() : -1;
+}
+
+SmallVector<func::FuncOp> cleave::actionsOf(ModuleOp module, int64_t stage) {
   SmallVector<func::FuncOp> actions;
   for (auto func : module.getOps<func::FuncOp>())
-    if (!func.isExternal() && !func->hasAttr("nn.kernel"))
+    if (!func.isExternal() && !func->hasAttr("nn.kernel") &&
+        (stage < 0 || stageOf(func) == stage))
       actions.push_back(func);
   return actions;
+}
+
+SmallVector<int64_t> cleave::stagesOf(ModuleOp module) {
+  SmallVector<int64_t> stages;
+  for (func::FuncOp func : actionsOf(module))
+    if (!llvm::is_contained(stages, stageOf(func)))
+      stages.push_back(stageOf(func));
+  llvm::sort(stages);
+  return stages.empty() ? SmallVector<int64_t>{-1} : stages;
+}
+
+StringRef BoundaryBuffer::slot() const {
+  auto slot = attrs ? attrs.getAs<StringAttr>(kSlotAttr) : nullptr;
+  return slot ? slot.getValue() : StringRef();
 }
 
 /// What a model names (arguments) shares one space of names; what is computed has
@@ -45,9 +66,10 @@ static StringRef text(DictionaryAttr attrs, StringRef key) {
   return value ? value.getValue() : StringRef();
 }
 
-FailureOr<BoundaryTable> BoundaryTable::collect(ModuleOp module) {
+FailureOr<BoundaryTable> BoundaryTable::collect(ModuleOp module,
+                                                int64_t stage) {
   BoundaryTable table;
-  for (func::FuncOp func : actionsOf(module)) {
+  for (func::FuncOp func : actionsOf(module, stage)) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       if (failed(table.add(func, func.getArgumentTypes()[i],
                            attrsOf(func, false, i), "argument", i)))
@@ -56,6 +78,23 @@ FailureOr<BoundaryTable> BoundaryTable::collect(ModuleOp module) {
       if (failed(table.add(func, func.getResultTypes()[i],
                            attrsOf(func, true, i), "result", i)))
         return failure();
+  }
+  return table;
+}
+
+FailureOr<BoundaryTable> BoundaryTable::visible(ModuleOp module) {
+  BoundaryTable table;
+  for (int64_t stage : stagesOf(module)) {
+    FailureOr<BoundaryTable> own = collect(module, stage);
+    if (failed(own))
+      return failure();
+    for (BoundaryBuffer &buffer : own->buffers)
+      if (buffer.slot().empty() &&
+          table.byKey
+              .try_emplace(keyOf(buffer.name, buffer.role),
+                           table.buffers.size())
+              .second)
+        table.buffers.push_back(std::move(buffer));
   }
   return table;
 }

@@ -19,14 +19,49 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
+    Builder b(module);
+    SmallVector<Attribute> planned;
+    for (int64_t stage : stagesOf(module)) {
+      arenas.assign(rt::kSlotArena, 0);
+      slots.clear();
+      if (failed(plan(module, stage)))
+        return signalPassFailure();
+      if (stage < 0 && slots.empty()) {
+        module->setAttr(rt::kArenasAttr, b.getDenseI64ArrayAttr(arenas));
+        return;
+      }
+      planned.push_back(b.getDictionaryAttr(
+          {b.getNamedAttr("arenas", b.getDenseI64ArrayAttr(arenas)),
+           b.getNamedAttr("slots", b.getStrArrayAttr(slots))}));
+    }
+    module->setAttr(rt::kStagesAttr, b.getArrayAttr(planned));
+  }
+
+  /// Sizes of the arenas, and the class of each arena of slots.
+  SmallVector<int64_t> arenas;
+  SmallVector<StringRef> slots;
+
+  int64_t arenaOf(const BoundaryBuffer &buffer) {
+    StringRef slot = buffer.slot();
+    if (slot.empty())
+      return rt::kStateArena;
+    int64_t index = llvm::find(slots, slot) - slots.begin();
+    if (index == int64_t(slots.size())) {
+      slots.push_back(slot);
+      arenas.push_back(0);
+    }
+    return rt::kSlotArena + index;
+  }
+
+  LogicalResult plan(ModuleOp module, int64_t stage) {
+    FailureOr<BoundaryTable> table = BoundaryTable::collect(module, stage);
     if (failed(table))
-      return signalPassFailure();
+      return failure();
     std::vector<ActionPlan> plans;
-    for (func::FuncOp func : actionsOf(module)) {
+    for (func::FuncOp func : actionsOf(module, stage)) {
       FailureOr<ActionPlan> plan = ActionPlan::create(func, *table);
       if (failed(plan))
-        return signalPassFailure();
+        return failure();
       for (const Storage &storage : plan->storages)
         if (storage.boundary >= 0) {
           int64_t &bytes = table->buffers[storage.boundary].bytes;
@@ -34,18 +69,17 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
         }
       plans.push_back(std::move(*plan));
     }
-    int64_t state = 0, transient = 0;
     for (BoundaryBuffer &buffer : table->buffers) {
-      buffer.offset = state;
-      state += alignUp(buffer.bytes);
+      int64_t arena = arenaOf(buffer);
+      buffer.offset = arenas[arena];
+      arenas[arena] += alignUp(buffer.bytes);
     }
+    int64_t &transient = arenas[rt::kTransientArena];
     for (ActionPlan &plan : plans) {
       transient = std::max(transient, plan.pack());
       annotate(plan, *table);
     }
-    Builder b(module);
-    module->setAttr(rt::kArenasAttr,
-                    b.getDenseI64ArrayAttr({state, transient}));
+    return success();
   }
 
   void annotate(ActionPlan &plan, const BoundaryTable &table) {
@@ -55,7 +89,7 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
       Place place = plan.placeOf(value);
       const Storage &storage = plan.storages[place.storage];
       if (storage.boundary >= 0)
-        return {rt::kStateArena,
+        return {arenaOf(table.buffers[storage.boundary]),
                 table.buffers[storage.boundary].offset + place.offset};
       return {rt::kTransientArena, storage.offset + place.offset};
     };
@@ -66,10 +100,11 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     for (BlockArgument argument : func.getArguments())
       boundary.setArgument(argument.getArgNumber(), rt::kBufferAttr,
                            pair(address(argument)));
-    for (unsigned i = 0; i < func.getNumResults(); ++i)
+    for (unsigned i = 0; i < func.getNumResults(); ++i) {
+      const BoundaryBuffer &buffer = table.buffers[table.ofResult(func, i)];
       boundary.setResult(i, rt::kBufferAttr,
-                         pair({rt::kStateArena,
-                               table.buffers[table.ofResult(func, i)].offset}));
+                         pair({arenaOf(buffer), buffer.offset}));
+    }
     boundary.apply();
     for (Operation &op : func.getBody().front()) {
       SmallVector<int64_t> buffers;

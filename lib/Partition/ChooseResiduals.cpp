@@ -4,7 +4,7 @@
 // is gathered once for each residency: next to the operations that read it in
 // the forward pass, and again next to those of the backward pass.
 //
-// Forward is what the results other than gradients, and the saved values, need;
+// Forward is what the results other than gradients and cotangents, and the saved values, need;
 // backward is the rest.
 //
 //===----------------------------------------------------------------------===//
@@ -65,7 +65,8 @@ private:
     };
     func.walk([&](nn::SaveOp save) { need(inBlock(save)); });
     for (OpOperand &operand : block.getTerminator()->getOpOperands())
-      if (Port{func, true, operand.getOperandNumber()}.role() != "gradient")
+      if (StringRef role = Port{func, true, operand.getOperandNumber()}.role();
+          role != "gradient" && role != "cotangent")
         need(operand.get().getDefiningOp());
     while (!worklist.empty()) {
       Operation *op = worklist.pop_back_val();

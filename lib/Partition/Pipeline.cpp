@@ -24,6 +24,8 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
   residuals.keepParameters = options.keepParameters;
   residuals.keepActivations = options.keepActivations;
   passes.addPass(createChooseResidualsPass(residuals));
+  if (options.beforeBuckets)
+    options.beforeBuckets(passes);
   passes.addPass(createDistBucketPass());
   passes.addPass(createDistVerifyVariancePass());
 }

@@ -4,12 +4,14 @@
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Memory/LibraryCalls.h"
+#include "cleave/Target/Schedule.h"
 #include "cleave/Target/Target.h"
 
 #include <set>
 
 using namespace mlir;
 using namespace cleave;
+using namespace cleave::target;
 
 static constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
 
@@ -108,10 +110,12 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
 
 FailureOr<Manifest> target::emitManifest(ModuleOp module,
                                          const ManifestInfo &info) {
-  FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
-  if (failed(table))
+  FailureOr<BoundaryTable> table = BoundaryTable::visible(module);
+  FailureOr<std::optional<PipelineSchedule>> schedule = scheduleOf(module);
+  if (failed(table) || failed(schedule))
     return failure();
   Manifest manifest;
+  manifest.pipelined = schedule->has_value();
   manifest.model = info.model;
   manifest.weightsFolder = info.weightsFolder;
   manifest.configJson = info.configJson;
@@ -122,13 +126,32 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       manifest.mesh.push_back({axis.getName().str(), axis.getSize()});
       manifest.ranks *= axis.getSize();
     }
-  for (func::FuncOp func : actionsOf(module))
-    manifest.actions.push_back(func.getName().str());
+  if (*schedule) {
+    int64_t ranks = (*schedule)->table.ranks;
+    manifest.mesh.insert(manifest.mesh.begin() + (*schedule)->position,
+                         {(*schedule)->axis, ranks});
+    manifest.ranks *= ranks;
+  }
   // What "forward" reads; the loss may read more, e.g. labels.
   std::set<int64_t> ofForward;
-  auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
-  for (unsigned i = 0; forward && i < forward.getNumArguments(); ++i)
-    ofForward.insert(table->ofArgument(forward, i));
+  bool forward = false;
+  for (func::FuncOp func : actionsOf(module)) {
+    StringRef name = func.getName();
+    if (*schedule) { // NAME.STAGE
+      name = name.rsplit('.').first;
+      if (name == "F" || name.starts_with(nn::kUpdateFunc))
+        name = name == "F" ? nn::kLossGradFunc : nn::kUpdateFunc;
+      else if (name == "I" || name == "W" || name == "B" || name == "load")
+        continue;
+    }
+    if (!llvm::is_contained(manifest.actions, name))
+      manifest.actions.push_back(name.str());
+    if (name != nn::kForwardFunc)
+      continue;
+    forward = true;
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      ofForward.insert(table->ofArgument(func, i));
+  }
   int64_t samples = 0;
   for (auto [index, buffer] : llvm::enumerate(table->buffers)) {
     StringRef role = buffer.role;

@@ -1,14 +1,26 @@
 // A planned module as a program.
 
 #include "Emit.h"
+#include "EmitPipeline.h"
 
 #include "cleave/Target/Target.h"
 
 using namespace mlir;
 using namespace cleave;
+using namespace cleave::target;
 
 FailureOr<program::Program> target::emitProgram(ModuleOp module,
                                                 int64_t threads) {
+  FailureOr<std::optional<PipelineSchedule>> schedule = scheduleOf(module);
+  if (failed(schedule))
+    return failure();
+  if (*schedule) {
+    program::Program program;
+    program.threadsPerRank = threads;
+    if (failed(PipelineEmitter(module, **schedule, program).emit()))
+      return failure();
+    return program;
+  }
   auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(rt::kArenasAttr);
   if (!arenas || arenas.size() != 2)
     return module.emitError("has no planned memory; run rt-plan-memory first");

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "cleave/Actions/Passes.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Check/Passes.h"
 #include "cleave/Conversion/ToRT/Passes.h"
@@ -42,6 +43,7 @@ int main(int argc, char **argv) {
   cleave::memory::registerMemoryPasses();
   cleave::schedule::registerSchedulePasses();
   cleave::registerPartitionPasses();
+  cleave::actions::registerActionsPasses();
   cleave::registerPartitionPipeline();
   cleave::kernels::registerKernelsPasses();
   cleave::registerBackendPhases();

@@ -5,6 +5,7 @@
 #include "NnModel.h"
 #include "ShardedModel.h"
 
+#include "cleave/Actions/Passes.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -229,7 +230,7 @@ Cluster clusterOf(const Config &config) {
   return *cluster;
 }
 
-static int64_t ranksPerNode(const Config &config) {
+int64_t ranksPerNode(const Config &config) {
   return config.mesh.ranksPerNode ? config.mesh.ranksPerNode
                                   : clusterOf(config).ranksPerNode;
 }
@@ -312,7 +313,8 @@ static void noteOverrides(ModuleOp module, const Config &config) {
 }
 
 void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
-                   std::vector<std::string> *remarks, bool allRemarks) {
+                   std::vector<std::string> *remarks, bool allRemarks,
+                   const StageOptions *stage) {
   MLIRContext *context = module.getContext();
   Diagnostics diagnostics(*context, remarks);
   if (isSharded(module)) {
@@ -384,6 +386,12 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
     if (!data.reshardAfterForward)
       partition.keepParameters = {data.axis};
   }
+  if (stage)
+    partition.beforeBuckets = [stage](OpPassManager &passes) {
+      MarkActionsPassOptions actions;
+      actions.weightsApart = stage->weightsApart;
+      passes.addPass(createMarkActionsPass(actions));
+    };
   // 3D keeps what it gathered for products.
   if (parallel.enabled && splitsTensor && parallel.layout == "3d")
     partition.keepParameters.push_back(parallel.axes[0]);

@@ -23,12 +23,22 @@ void runTrainPhase(mlir::ModuleOp module, const Config &config,
 // What target.cluster says about the machine; without it the defaults.
 Cluster clusterOf(const Config &config);
 
+// Ranks of a node, 0: all.
+int64_t ranksPerNode(const Config &config);
+
+// How the stage of a pipeline will be cut into actions.
+struct StageOptions {
+  bool weightsApart = false; // I and W are actions of their own
+};
+
 // From whole tensors to tiles and collectives. Remarks go to stderr, or into
-// `remarks`; `allRemarks`: also where every sharding comes from.
+// `remarks`; `allRemarks`: also where every sharding comes from. `stage`: the
+// module is a stage of a pipeline.
 void runShardPhase(mlir::ModuleOp module, const Config &config,
                    const Mesh &mesh,
                    std::vector<std::string> *remarks = nullptr,
-                   bool allRemarks = false);
+                   bool allRemarks = false,
+                   const StageOptions *stage = nullptr);
 
 } // namespace cleave::driver
 

@@ -25,15 +25,26 @@ struct BoundaryBuffer {
   mlir::RankedTensorType globalType;
   /// Attributes of the argument or result, from all functions together.
   mlir::DictionaryAttr attrs;
-  /// Size and place in arena 0, once planned.
+  /// Size and place in arena 0, or in a slot of its class, once planned.
   int64_t bytes = 0, offset = -1;
+  /// What lives between actions: its slot class ("recv_f:W"); else empty.
+  llvm::StringRef slot() const;
 };
+
+/// The stages whose functions share the module, or {-1}: no stages.
+llvm::SmallVector<int64_t> stagesOf(mlir::ModuleOp module);
 
 class BoundaryTable {
 public:
   /// Reports, on the function, an argument or result without name and role, and
   /// one whose type or sharding differs from another function's.
-  static mlir::FailureOr<BoundaryTable> collect(mlir::ModuleOp module);
+  /// `stage`: of the functions of this stage alone.
+  static mlir::FailureOr<BoundaryTable> collect(mlir::ModuleOp module,
+                                                int64_t stage = -1);
+
+  /// What a host sees: of all stages, each name and role once, without what only
+  /// actions hand to each other.
+  static mlir::FailureOr<BoundaryTable> visible(mlir::ModuleOp module);
 
   std::vector<BoundaryBuffer> buffers;
 
@@ -49,8 +60,10 @@ private:
   llvm::StringMap<int64_t> byKey, byBuffer;
 };
 
-/// Functions that are actions: neither kernels nor declarations.
-llvm::SmallVector<mlir::func::FuncOp> actionsOf(mlir::ModuleOp module);
+/// Functions that are actions: neither kernels nor declarations. `stage`: those
+/// of this stage; -1: all.
+llvm::SmallVector<mlir::func::FuncOp> actionsOf(mlir::ModuleOp module,
+                                                int64_t stage = -1);
 
 /// Bytes of a tensor of static shape; i1 counts one byte.
 int64_t bytesOfType(mlir::Type type);

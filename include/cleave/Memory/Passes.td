@@ -52,8 +52,13 @@ def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
     at multiples of 64 bytes. A result of a command that allows it
     (`nn.inplace` of kernels, all-reduce) takes the memory of an operand that dies there.
 
+    Where the functions of pipeline stages share the module (`pipe.stage`), each
+    stage has arenas of its own, and names are those of the stage. What lives
+    between actions (`pipe.slot`) has a place in a slot of its class; arenas from 2
+    on are one slot each. How many slots there are is for the schedule to say.
+
     Arguments get `rt.buffer = [arena, offset]`, operations `rt.buffers`, the
-    module `rt.arenas`, the sizes; functions `rt.lifetimes` of transient memory.
+    module `rt.arenas`, the sizes (with stages `rt.stages`, by stage, and the classes); functions `rt.lifetimes` of transient memory.
 
     Before:
     ```mlir

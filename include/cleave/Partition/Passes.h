@@ -7,6 +7,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include <functional>
 #include "mlir/Pass/PassManager.h"
 
 namespace cleave {
@@ -23,6 +24,8 @@ struct PartitionOptions {
   llvm::SmallVector<std::string> keepParameters, keepActivations;
   /// A cluster.toml that reshards are planned for; "": the defaults.
   std::string cluster;
+  /// Adds passes before messages are merged.
+  std::function<void(mlir::OpPassManager &)> beforeBuckets;
 };
 
 /// From constraints to verified local programs: propagate, plan, partition,

@@ -48,7 +48,11 @@ inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
 inline constexpr llvm::StringLiteral kBuffersAttr = "rt.buffers";
 inline constexpr llvm::StringLiteral kArenasAttr = "rt.arenas";
 inline constexpr llvm::StringLiteral kLifetimesAttr = "rt.lifetimes";
-inline constexpr int64_t kStateArena = 0, kTransientArena = 1;
+/// Of a module of pipeline stages, in place of rt.arenas: by stage, {arenas =
+/// sizes, slots = classes}. Arenas from kSlotArena on hold one slot of each
+/// class.
+inline constexpr llvm::StringLiteral kStagesAttr = "rt.stages";
+inline constexpr int64_t kStateArena = 0, kTransientArena = 1, kSlotArena = 2;
 
 } // namespace cleave::rt
 

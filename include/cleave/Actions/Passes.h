@@ -1,0 +1,19 @@
+// Passes that cut the programs of pipeline stages into actions.
+
+#ifndef CLEAVE_ACTIONS_PASSES_H
+#define CLEAVE_ACTIONS_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace cleave {
+
+#define GEN_PASS_DECL
+#include "cleave/Actions/Passes.h.inc"
+
+namespace actions {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Actions/Passes.h.inc"
+} // namespace actions
+} // namespace cleave
+
+#endif

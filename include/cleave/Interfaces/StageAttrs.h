@@ -1,0 +1,23 @@
+// Discardable attributes of the programs of pipeline stages.
+
+#ifndef CLEAVE_INTERFACES_STAGEATTRS_H
+#define CLEAVE_INTERFACES_STAGEATTRS_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace cleave {
+
+/// On functions, once the stages share a module: the stage, an integer.
+inline constexpr llvm::StringLiteral kStageAttr = "pipe.stage";
+/// On collectives of a stage's @loss_grad: the action that they belong to.
+inline constexpr llvm::StringLiteral kActionAttr = "pipe.action";
+/// On arguments and results: the slot class of what lives between actions, from
+/// which event to which ("recv_f:W"; several last events with commas).
+inline constexpr llvm::StringLiteral kSlotAttr = "pipe.slot";
+/// On a part of @update: what the stages add up behind it, in order. An array
+/// of dictionaries {operand = name, result = name, stages = array or absent}.
+inline constexpr llvm::StringLiteral kSumsAttr = "pipe.sums";
+
+} // namespace cleave
+
+#endif

@@ -1,0 +1,163 @@
+// Cutting a function into parts that run one after another.
+
+#include "Cutter.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::actions;
+
+Cutter::Cutter(func::FuncOp func,
+               const DenseMap<Operation *, unsigned> &partOf, unsigned parts)
+    : results(parts), func(func), partOf(partOf) {}
+
+bool Cutter::isFree(Value value) {
+  Operation *def = value.getDefiningOp();
+  return def && def->getNumOperands() == 0 && def->getNumRegions() == 0 &&
+         isPure(def);
+}
+
+void Cutter::forOperands(Operation *op, llvm::function_ref<void(Value)> body) {
+  llvm::SetVector<Value> read(op->operand_begin(), op->operand_end());
+  getUsedValuesDefinedAbove(op->getRegions(), read);
+  for (Value value : read)
+    body(value);
+}
+
+void Cutter::analyze(StringRef prefix) {
+  Block &block = func.getBody().front();
+  MLIRContext *context = func.getContext();
+  for (BlockArgument argument : block.getArguments()) {
+    Kept entry;
+    entry.attrs = func.getArgAttrDict(argument.getArgNumber());
+    entry.persistent =
+        isPersistent(roleOf(func.getArgAttrDict(argument.getArgNumber())));
+    kept.insert({argument, entry});
+  }
+  auto read = [&](Value value, unsigned part) {
+    if (isFree(value))
+      return;
+    Operation *def = value.getDefiningOp();
+    if (def && partOf.lookup(def) == part)
+      return;
+    auto [entry, isNew] = kept.insert({value, Kept()});
+    if (isNew)
+      entry->second.first = partOf.lookup(def);
+    entry->second.last = std::max<int>(entry->second.last, part);
+  };
+  for (Operation &op : block.without_terminator())
+    forOperands(&op, [&](Value value) { read(value, partOf.lookup(&op)); });
+  for (auto [part, list] : llvm::enumerate(results))
+    for (const ResultPort &result : list)
+      read(result.value, part);
+  // What a part returns under a name of its own is read under that.
+  for (auto [part, list] : llvm::enumerate(results))
+    for (const ResultPort &result : list)
+      if (auto entry = kept.find(result.value);
+          entry != kept.end() && entry->second.first == int(part) &&
+          entry->second.attrs.empty() && !isPersistent(roleOf(result.attrs)))
+        entry->second.attrs = result.attrs;
+  unsigned residuals = 0;
+  for (auto &[value, entry] : kept)
+    if (entry.attrs.empty()) {
+      entry.attrs.set(nn::kNameAttr,
+                      StringAttr::get(context, prefix + Twine(residuals++)));
+      entry.attrs.set(nn::kRoleAttr, StringAttr::get(context, "residual"));
+    }
+}
+
+std::vector<func::FuncOp> Cutter::build(ArrayRef<std::string> names) {
+  std::vector<func::FuncOp> functions;
+  for (auto [part, name] : llvm::enumerate(names))
+    functions.push_back(buildPart(part, name));
+  func.erase();
+  return functions;
+}
+
+func::FuncOp Cutter::buildPart(unsigned part, StringRef name) {
+  Block &block = func.getBody().front();
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator())
+    if (partOf.lookup(&op) == part)
+      ops.push_back(&op);
+  // Results: the part's own, and what later parts read without another name.
+  SmallVector<Value> values;
+  SmallVector<DictionaryAttr> valueAttrs;
+  auto attrsOf = [&](const Kept &entry) {
+    return entry.attrs.getDictionary(func.getContext());
+  };
+  llvm::DenseSet<Value> returned;
+  for (const ResultPort &result : results[part]) {
+    auto entry = kept.find(result.value);
+    bool isKept = entry != kept.end() && entry->second.first == int(part) &&
+                  nameOf(attrsOf(entry->second)) == nameOf(result.attrs) &&
+                  roleOf(attrsOf(entry->second)) == roleOf(result.attrs);
+    values.push_back(result.value);
+    valueAttrs.push_back(isKept ? attrsOf(entry->second) : result.attrs);
+    if (isKept)
+      returned.insert(result.value);
+  }
+  for (auto &[value, entry] : kept)
+    if (entry.first == int(part) && entry.last > int(part) &&
+        !returned.contains(value)) {
+      values.push_back(value);
+      valueAttrs.push_back(attrsOf(entry));
+    }
+  if (values.empty())
+    return {};
+
+  llvm::SetVector<Value> inputs, free;
+  auto need = [&](Value value) {
+    if (isFree(value))
+      free.insert(value);
+    else if (Operation *def = value.getDefiningOp();
+             !def || partOf.lookup(def) != part)
+      inputs.insert(value);
+  };
+  for (Operation *op : ops)
+    forOperands(op, need);
+  for (Value value : values)
+    need(value);
+  // In the order of the function.
+  SmallVector<Value> arguments;
+  SmallVector<DictionaryAttr> argumentAttrs;
+  for (auto &[value, entry] : kept)
+    if (inputs.contains(value)) {
+      arguments.push_back(value);
+      argumentAttrs.push_back(attrsOf(entry));
+    }
+
+  OpBuilder b(func);
+  auto created = func::FuncOp::create(
+      b, func.getLoc(), name,
+      b.getFunctionType(TypeRange(ValueRange(arguments)),
+                        TypeRange(ValueRange(values))));
+  Block *body = created.addEntryBlock();
+  IRMapping mapping;
+  for (auto [from, to] : llvm::zip(arguments, body->getArguments())) {
+    mapping.map(from, to);
+    to.setLoc(from.getLoc());
+  }
+  b.setInsertionPointToStart(body);
+  for (Value value : free)
+    if (!mapping.contains(value))
+      b.clone(*value.getDefiningOp(), mapping);
+  for (Operation *op : ops)
+    if (!llvm::all_of(op->getResults(),
+                      [&](Value result) { return mapping.contains(result); }) ||
+        op->getNumResults() == 0)
+      b.clone(*op, mapping);
+  SmallVector<Value> mapped;
+  for (Value value : values)
+    mapped.push_back(mapping.lookup(value));
+  func::ReturnOp::create(b, func.getLoc(), mapped);
+  created.setAllArgAttrs(argumentAttrs);
+  created.setAllResultAttrs(valueAttrs);
+  return created;
+}

@@ -1,0 +1,78 @@
+// Arguments and results of a stage's functions.
+
+#include "Ports.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace cleave;
+
+StringRef actions::textOf(DictionaryAttr attrs, StringRef key) {
+  auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
+  return value ? value.getValue() : StringRef();
+}
+
+StringRef actions::roleOf(DictionaryAttr attrs) {
+  return textOf(attrs, nn::kRoleAttr);
+}
+
+StringRef actions::nameOf(DictionaryAttr attrs) {
+  return textOf(attrs, nn::kNameAttr);
+}
+
+bool actions::isPersistent(StringRef role) {
+  static constexpr StringRef roles[] = {
+      "parameter", "buffer",      "constant", "state", "gradient", "loss",
+      "weight",    "accumulator", "lr",       "step",  "seed",     "metric",
+      "tap"};
+  return llvm::is_contained(roles, role);
+}
+
+unsigned actions::partOfResult(StringRef role, bool weightsApart) {
+  if (role == "gradient")
+    return weightsApart ? Weight : Input;
+  return role == "cotangent" ? Input : Forward;
+}
+
+StringRef actions::nameOfPart(unsigned part, bool weightsApart) {
+  if (part == Forward)
+    return "F";
+  return part == Weight ? "W" : weightsApart ? "I" : "B";
+}
+
+DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
+                                                 bool weightsApart) {
+  Block &block = func.getBody().front();
+  DenseMap<Operation *, unsigned> parts;
+  // What `part` needs and no earlier one has.
+  auto claim = [&](unsigned part, SmallVector<Operation *> worklist) {
+    while (!worklist.empty()) {
+      Operation *op = worklist.pop_back_val();
+      if (!op || !parts.try_emplace(op, part).second)
+        continue;
+      llvm::SetVector<Value> read(op->operand_begin(), op->operand_end());
+      getUsedValuesDefinedAbove(op->getRegions(), read);
+      for (Value value : read)
+        worklist.push_back(value.getDefiningOp());
+    }
+  };
+  for (unsigned part : {Forward, Input}) {
+    SmallVector<Operation *> roots;
+    for (OpOperand &operand : block.getTerminator()->getOpOperands())
+      if (partOfResult(
+              roleOf(func.getResultAttrDict(operand.getOperandNumber())),
+              weightsApart) == part)
+        roots.push_back(operand.get().getDefiningOp());
+    if (part == Forward)
+      func.walk([&](nn::SaveOp save) {
+        roots.push_back(block.findAncestorOpInBlock(*save));
+      });
+    claim(part, roots);
+  }
+  for (Operation &op : block.without_terminator())
+    parts.try_emplace(&op, weightsApart ? Weight : Input);
+  return parts;
+}

@@ -1,0 +1,36 @@
+// Arguments and results of a stage's functions, by what they are to a schedule.
+
+#ifndef CLEAVE_LIB_ACTIONS_PORTS_H
+#define CLEAVE_LIB_ACTIONS_PORTS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace cleave::actions {
+
+llvm::StringRef textOf(mlir::DictionaryAttr attrs, llvm::StringRef key);
+llvm::StringRef roleOf(mlir::DictionaryAttr attrs);
+llvm::StringRef nameOf(mlir::DictionaryAttr attrs);
+
+/// Kept from step to step, one for all microbatches: parameters, sums, scalars
+/// of the step.
+bool isPersistent(llvm::StringRef role);
+
+/// The parts of @loss_grad in the order in which they run.
+enum Part : unsigned { Forward = 0, Input = 1, Weight = 2 };
+
+/// The part of every operation of a stage's @loss_grad, by reachability: what
+/// leaves forward and what is saved; what the outgoing cotangents need; the
+/// rest. With `weightsApart` false, Input is the rest.
+llvm::DenseMap<mlir::Operation *, unsigned> partsOf(mlir::func::FuncOp func,
+                                                    bool weightsApart);
+
+/// The part that returns a result of a role.
+unsigned partOfResult(llvm::StringRef role, bool weightsApart);
+
+/// "F", "I", "W", or "B".
+llvm::StringRef nameOfPart(unsigned part, bool weightsApart);
+
+} // namespace cleave::actions
+
+#endif

@@ -1,0 +1,239 @@
+// pipe-split-actions: the functions of a stage become the actions of a
+// schedule.
+
+#include "Cutter.h"
+#include "cleave/Actions/Passes.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
+#include "cleave/Interfaces/BoundaryAttrs.h"
+#include "cleave/Interfaces/StageAttrs.h"
+
+#include "mlir/IR/SymbolTable.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_SPLITACTIONSPASS
+#include "cleave/Actions/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::actions;
+
+namespace {
+
+struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
+        grad && !grad.isExternal())
+      splitGradients(grad);
+    if (auto update = module.lookupSymbol<func::FuncOp>(nn::kUpdateFunc);
+        update && !update.isExternal())
+      splitUpdate(update);
+    for (StringRef name : {nn::kLossFunc, nn::kForwardFunc})
+      if (auto func = module.lookupSymbol<func::FuncOp>(name))
+        keepActivations(func);
+  }
+
+  StringAttr text(const Twine &value) {
+    return StringAttr::get(&getContext(), value);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // @loss_grad
+  //===--------------------------------------------------------------------===//
+
+  void splitGradients(func::FuncOp func) {
+    DenseMap<Operation *, unsigned> parts = partsOf(func, weightsApart);
+    Cutter cutter(func, parts, weightsApart ? 3 : 2);
+    Operation *terminator = func.getBody().front().getTerminator();
+    for (auto [index, value] : llvm::enumerate(terminator->getOperands())) {
+      DictionaryAttr attrs = func.getResultAttrDict(index);
+      cutter.results[partOfResult(roleOf(attrs), weightsApart)].push_back(
+          {value, withSlot(attrs, unsigned(-1))});
+    }
+    cutter.analyze("r");
+    SmallVector<BlockArgument> inputs;
+    for (auto &[value, entry] : cutter.kept) {
+      if (entry.persistent)
+        continue;
+      DictionaryAttr attrs = entry.attrs.getDictionary(&getContext());
+      StringRef role = roleOf(attrs);
+      unsigned last = std::max({0, entry.first, entry.last});
+      if (entry.first >= 0) {
+        entry.attrs = withSlot(attrs, last, entry.first);
+      } else if (role == "activation" || role == "cotangent") {
+        entry.attrs.set(kSlotAttr, text((role == "activation" ? "recv_f:"
+                                                              : "recv_b:") +
+                                        nameOfPart(last, weightsApart)));
+      } else {
+        inputs.push_back(cast<BlockArgument>(value));
+        entry.attrs.set(nn::kNameAttr, text(nameOf(attrs) + ".slot"));
+        entry.attrs.set(nn::kRoleAttr, text("residual"));
+        entry.attrs.set(kSlotAttr,
+                        text("F:" + nameOfPart(last, weightsApart)));
+      }
+    }
+    buildLoad(func, inputs);
+    cutter.build(weightsApart ? ArrayRef<std::string>{"F", "I", "W"}
+                              : ArrayRef<std::string>{"F", "B"});
+  }
+
+  /// What a part makes, until it is sent and until part `last` has read it.
+  DictionaryAttr withSlot(DictionaryAttr attrs, unsigned last,
+                          unsigned first = 0) {
+    StringRef role = roleOf(attrs);
+    if (isPersistent(role))
+      return attrs;
+    std::string slot;
+    if (role == "cotangent")
+      first = Input;
+    slot = (nameOfPart(first, weightsApart) + ":").str();
+    if (role == "activation")
+      slot += "send_f";
+    if (role == "cotangent")
+      slot += "send_b";
+    if (last != unsigned(-1) && last > first)
+      slot += ((slot.back() == ':' ? "" : ",") + nameOfPart(last, weightsApart))
+                  .str();
+    NamedAttrList list(attrs);
+    list.set(kSlotAttr, text(slot));
+    return list.getDictionary(&getContext());
+  }
+
+  /// @load keeps the inputs of a microbatch.
+  void buildLoad(func::FuncOp func, ArrayRef<BlockArgument> inputs) {
+    if (inputs.empty())
+      return;
+    OpBuilder b(func);
+    SmallVector<Type> types;
+    SmallVector<DictionaryAttr> argumentAttrs, resultAttrs;
+    for (BlockArgument input : inputs) {
+      types.push_back(input.getType());
+      DictionaryAttr attrs = func.getArgAttrDict(input.getArgNumber());
+      argumentAttrs.push_back(attrs);
+      resultAttrs.push_back(b.getDictionaryAttr(
+          {b.getNamedAttr(nn::kNameAttr, text(nameOf(attrs) + ".stored")),
+           b.getNamedAttr(nn::kRoleAttr, text("residual")),
+           b.getNamedAttr(kSlotAttr, text("store"))}));
+    }
+    auto load = func::FuncOp::create(b, func.getLoc(), "load",
+                                     b.getFunctionType(types, types));
+    Block *body = load.addEntryBlock();
+    b.setInsertionPointToStart(body);
+    func::ReturnOp::create(b, func.getLoc(), body->getArguments());
+    load.setAllArgAttrs(argumentAttrs);
+    load.setAllResultAttrs(resultAttrs);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // @update
+  //===--------------------------------------------------------------------===//
+
+  void splitUpdate(func::FuncOp func) {
+    Block &block = func.getBody().front();
+    DenseMap<Operation *, unsigned> level, parts;
+    unsigned deepest = 0;
+    SmallVector<pipe::SumStagesOp> sums;
+    for (Operation &op : block.without_terminator()) {
+      unsigned &own = level[&op];
+      for (Value operand : op.getOperands())
+        if (Operation *def = operand.getDefiningOp())
+          own = std::max(own, level.lookup(def) + isa<pipe::SumStagesOp>(def));
+      if (auto sum = dyn_cast<pipe::SumStagesOp>(op)) {
+        sums.push_back(sum);
+        deepest = std::max(deepest, own + 1);
+      }
+    }
+    // As late as its readers allow: less is kept between the parts.
+    for (Operation &op : llvm::reverse(block.without_terminator())) {
+      unsigned part = deepest;
+      if (isa<pipe::SumStagesOp>(op))
+        part = level[&op];
+      else
+        for (Operation *user : op.getUsers())
+          part = std::min(part, isa<func::ReturnOp>(user)
+                                    ? deepest
+                                    : parts.lookup(
+                                          block.findAncestorOpInBlock(*user)));
+      parts[&op] = part;
+    }
+    // A sum arrives like an argument.
+    std::vector<SmallVector<Attribute>> listed(deepest + 1);
+    std::vector<SmallVector<DictionaryAttr>> arguments;
+    Builder b(&getContext());
+    auto port = [&](const Twine &name) {
+      return b.getDictionaryAttr(
+          {b.getNamedAttr(nn::kNameAttr, text(name)),
+           b.getNamedAttr(nn::kRoleAttr, text("residual")),
+           b.getNamedAttr(kSlotAttr, text("update"))});
+    };
+    std::vector<std::vector<ResultPort>> operands(deepest + 1);
+    for (auto [index, sum] : llvm::enumerate(sums)) {
+      unsigned part = parts.lookup(sum);
+      for (auto [place, operand] : llvm::enumerate(sum.getInputs())) {
+        std::string name =
+            "sum." + std::to_string(index) + "." + std::to_string(place);
+        Value given = operand;
+        if (chained) { // what the rank's earlier stages give
+          unsigned before = func.getNumArguments();
+          (void)func.insertArgument(before, operand.getType(),
+                                    port(name + ".before"), sum.getLoc());
+          OpBuilder at(sum);
+          given = arith::AddFOp::create(at, sum.getLoc(), operand,
+                                        func.getArgument(before));
+          parts[given.getDefiningOp()] = part;
+        }
+        operands[part].push_back({given, port(name)});
+        NamedAttrList entry;
+        entry.set("operand", text(name));
+        entry.set("result", text(name + ".all"));
+        if (auto stages = sum.getStagesAttr())
+          entry.set("stages", stages);
+        listed[part].push_back(entry.getDictionary(&getContext()));
+        unsigned argument = func.getNumArguments();
+        (void)func.insertArgument(argument, operand.getType(),
+                                  port(name + ".all"), sum.getLoc());
+        sum.getResult(place).replaceAllUsesWith(func.getArgument(argument));
+      }
+    }
+    for (pipe::SumStagesOp sum : sums) {
+      parts.erase(sum);
+      sum.erase();
+    }
+    Cutter cutter(func, parts, deepest + 1);
+    cutter.results = std::move(operands);
+    Operation *terminator = block.getTerminator();
+    for (auto [index, value] : llvm::enumerate(terminator->getOperands()))
+      cutter.results[deepest].push_back({value, func.getResultAttrDict(index)});
+    cutter.analyze("u");
+    for (auto &[value, entry] : cutter.kept)
+      if (!entry.persistent)
+        entry.attrs.set(kSlotAttr, text("update"));
+    std::vector<std::string> names;
+    for (unsigned part = 0; part <= deepest; ++part)
+      names.push_back("update." + std::to_string(part));
+    for (auto [built, list] : llvm::zip(cutter.build(names), listed))
+      if (built && !list.empty())
+        built->setAttr(kSumsAttr, b.getArrayAttr(list));
+  }
+
+  //===--------------------------------------------------------------------===//
+  // @loss, @forward
+  //===--------------------------------------------------------------------===//
+
+  void keepActivations(func::FuncOp func) {
+    BoundaryAttrs boundary(func);
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      if (roleOf(func.getArgAttrDict(i)) == "activation")
+        boundary.setArgument(i, kSlotAttr, text("eval"));
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      if (roleOf(func.getResultAttrDict(i)) == "activation")
+        boundary.setResult(i, kSlotAttr, text("eval"));
+    boundary.apply();
+  }
+};
+
+} // namespace

@@ -1,0 +1,530 @@
+// The stages of a pipeline as one program: a class of ranks for every index on
+// the pipeline axis, each with the actions of its stages and with lists that
+// call them as the schedule says.
+
+#include "EmitPipeline.h"
+
+#include "Remap.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/StageAttrs.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::target;
+using namespace cleave::pipeline;
+
+static StringRef textOf(DictionaryAttr attrs, StringRef key) {
+  auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
+  return value ? value.getValue() : StringRef();
+}
+
+//===----------------------------------------------------------------------===//
+// Stages on ranks
+//===----------------------------------------------------------------------===//
+
+LogicalResult PipelineEmitter::emit() {
+  int64_t size = schedule.table.ranks;
+  for (auto op : module.getOps<dist::MeshOp>()) {
+    if (mesh)
+      return op.emitOpError("is a second mesh; a program runs on one");
+    mesh = op.getMesh();
+    links = op.getLinksAttr();
+  }
+  size_t inner = mesh ? mesh.getAxes().size() : 0;
+  for (size_t axis = 0; axis <= inner; ++axis) {
+    if (int64_t(axis) == schedule.position)
+      program.mesh.push_back({schedule.axis, size, schedule.link});
+    if (axis == inner)
+      break;
+    axes.push_back(program.mesh.size());
+    StringRef link = "intra";
+    if (links)
+      link = cast<StringAttr>(links[axis]).getValue();
+    program.mesh.push_back({mesh.getAxes()[axis].getName().str(),
+                            mesh.getAxes()[axis].getSize(), link.str()});
+  }
+  int64_t below = 1;
+  for (size_t axis = schedule.position + 1; axis < program.mesh.size(); ++axis)
+    below *= program.mesh[axis].size;
+  for (int64_t rank = 0; rank < program.numRanks(); ++rank)
+    program.rankClass.push_back(rank / below % size);
+
+  auto lowered = lowerSchedule(schedule);
+  if (!lowered)
+    return module.emitError() << lowered.error();
+  table = std::move(*lowered);
+  if (failed(layOut()))
+    return failure();
+  for (int64_t rank = 0; rank < size; ++rank) {
+    emitLoads(rank);
+    emitInitState(rank);
+    if (failed(emitStep(rank)) || failed(emitUpdate(rank)) ||
+        failed(emitChain(rank, nn::kLossFunc)) ||
+        failed(emitChain(rank, nn::kForwardFunc)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult PipelineEmitter::layOut() {
+  auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
+  if (!stages || int64_t(stages.size()) != table.stages)
+    return module.emitError("has planned memory for ")
+           << (stages ? stages.size() : 0) << " stages, but its schedule has "
+           << table.stages;
+  // The classes of slots, in the schedule's words, and how many slots each has.
+  std::vector<ValueClass> classes;
+  std::vector<std::pair<int, std::string>> classNames;
+  for (auto [stage, attr] : llvm::enumerate(stages))
+    for (auto slot :
+         cast<DictionaryAttr>(attr).getAs<ArrayAttr>("slots").getAsRange<StringAttr>())
+      if (std::optional<ValueClass> parsed = parseClass(stage, slot.getValue())) {
+        classes.push_back(*parsed);
+        classNames.push_back({int(stage), slot.str()});
+      }
+  auto plans = assignSlots(table, classes);
+  if (!plans)
+    return module.emitError() << plans.error();
+
+  CommandEmitter emitter(module, program);
+  for (int rank = 0; rank < table.ranks; ++rank) {
+    int64_t transient = 0;
+    for (int stage : table.stagesOfRank[rank])
+      transient = std::max(transient, arenasOf(stage)[rt::kTransientArena]);
+    int32_t shared = program.arenas.size();
+    program.arenas.push_back({"transient." + std::to_string(rank),
+                              program::Lifespan::Transient, transient, rank});
+    for (int stage : table.stagesOfRank[rank]) {
+      auto &instance = instances[{rank, stage}];
+      instance = std::make_unique<Instance>();
+      instance->rank = rank;
+      instance->stage = stage;
+      FailureOr<BoundaryTable> boundary = BoundaryTable::collect(module, stage);
+      if (failed(boundary))
+        return failure();
+      instance->boundary = std::move(*boundary);
+      ArrayRef<int64_t> sizes = arenasOf(stage);
+      auto addArena = [&](const Twine &name, program::Lifespan span,
+                          int64_t bytes) {
+        instance->arenas.push_back(program.arenas.size());
+        program.arenas.push_back({name.str(), span, bytes, rank});
+      };
+      std::string suffix = "." + std::to_string(stage);
+      addArena("state" + suffix, program::Lifespan::Persistent,
+               sizes[rt::kStateArena]);
+      instance->arenas.push_back(shared);
+      auto slots = cast<DictionaryAttr>(stages[stage]).getAs<ArrayAttr>("slots");
+      for (auto [index, attr] : llvm::enumerate(slots)) {
+        std::string name = cast<StringAttr>(attr).str();
+        Slots &own = instance->slots[name];
+        own.arena = instance->arenas.size();
+        own.bytes = sizes[rt::kSlotArena + index];
+        if (name == "store") {
+          own.count = table.microbatches;
+          for (int k = 0; k < table.microbatches; ++k)
+            own.slotOf.push_back(k);
+        }
+        for (const SlotPlan &plan : *plans)
+          if (plan.rank == rank &&
+              classNames[plan.valueClass] == std::pair(stage, name)) {
+            own.count = std::max(plan.count, 1);
+            own.slotOf = plan.slotOf;
+          }
+        addArena("slots" + suffix + "." + name,
+                 name == "store" ? program::Lifespan::Persistent
+                                 : program::Lifespan::Slots,
+                 own.count * own.bytes);
+      }
+      if (failed(emitInstance(*instance, emitter)))
+        return failure();
+    }
+  }
+  return success();
+}
+
+ArrayRef<int64_t> PipelineEmitter::arenasOf(int stage) const {
+  auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
+  return cast<DictionaryAttr>(stages[stage])
+      .getAs<DenseI64ArrayAttr>("arenas")
+      .asArrayRef();
+}
+
+/// "recv_f:send_f,W". Nothing for what no schedule moves.
+std::optional<ValueClass> PipelineEmitter::parseClass(int stage,
+                                                      StringRef slot) {
+  auto event = [](StringRef name, bool starts) -> std::optional<Event> {
+    Phase phase = starts ? Phase::Start : Phase::Wait;
+    if (name == "recv_f")
+      return Event{ActionKind::RecvF, phase};
+    if (name == "recv_b")
+      return Event{ActionKind::RecvB, phase};
+    if (name == "send_f")
+      return Event{ActionKind::SendF, phase};
+    if (name == "send_b")
+      return Event{ActionKind::SendB, phase};
+    for (ActionKind kind : {ActionKind::F, ActionKind::I, ActionKind::W,
+                            ActionKind::B})
+      if (name == StringRef(spelling(kind)))
+        return Event{kind, Phase::Run};
+    return std::nullopt;
+  };
+  auto [first, last] = slot.split(':');
+  ValueClass parsed;
+  parsed.stage = stage;
+  if (std::optional<Event> begins = event(first, true))
+    parsed.first = {*begins};
+  SmallVector<StringRef> ends;
+  last.split(ends, ',');
+  for (StringRef name : ends)
+    if (std::optional<Event> end = event(name, false))
+      parsed.last.push_back(*end);
+  // Where no send follows the value dies with what makes it.
+  if (!parsed.first.empty())
+    parsed.last.push_back(parsed.first[0]);
+  if (parsed.first.empty())
+    return std::nullopt;
+  return parsed;
+}
+
+LogicalResult PipelineEmitter::emitInstance(Instance &instance,
+                                            CommandEmitter &emitter) {
+  Remap remap;
+  remap.arenas = instance.arenas;
+  remap.axes = axes;
+  for (func::FuncOp func : actionsOf(module, instance.stage)) {
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      if (auto where =
+              func.getArgAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
+        instance.boundary.buffers[instance.boundary.ofArgument(func, i)]
+            .offset = where[1];
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      if (auto where =
+              func.getResultAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
+        instance.boundary.buffers[instance.boundary.ofResult(func, i)].offset =
+            where[1];
+    if (failed(emitter.emit(func)))
+      return failure();
+    program::Action &action = program.actions.back();
+    // NAME.STAGE
+    std::string name = func.getName().rsplit('.').first.str();
+    instance.actions[name] = program.actions.size() - 1;
+    instance.functions[name] = func;
+    action.name = "." + action.name;
+    action.rankClass = instance.rank;
+    remap.visit(action.commands);
+    remap.visit(action.lifetimes);
+  }
+  // What the host sees.
+  BoundaryTable visible;
+  for (const BoundaryBuffer &buffer : instance.boundary.buffers)
+    if (buffer.slot().empty())
+      visible.buffers.push_back(buffer);
+  size_t from = program.boundary.size();
+  if (failed(emitBoundary(visible, mesh, module, program)))
+    return failure();
+  for (size_t i = from; i < program.boundary.size(); ++i) {
+    program::Boundary &entry = program.boundary[i];
+    remap(entry.sharding, entry.partial, entry.buffer);
+    entry.rankClass = instance.rank;
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Values between actions
+//===----------------------------------------------------------------------===//
+
+/// All values that lie in slots, by name and role.
+const BoundaryBuffer *
+PipelineEmitter::bufferOf(const Instance &instance, StringRef name,
+                          StringRef role) const {
+  int64_t index = instance.boundary.find(name, role);
+  return index < 0 ? nullptr : &instance.boundary.buffers[index];
+}
+
+program::BufferRef PipelineEmitter::address(const Instance &instance,
+                                            const BoundaryBuffer &buffer,
+                                            int microbatch) const {
+  program::BufferRef ref;
+  if (buffer.slot().empty()) {
+    ref.arena = instance.arenas[rt::kStateArena];
+    ref.offset = buffer.offset;
+    return ref;
+  }
+  const Slots &slots = instance.slots.at(buffer.slot().str());
+  ref.arena = instance.arenas[slots.arena];
+  ref.offset = slots.indexOf(microbatch) * slots.bytes + buffer.offset;
+  return ref;
+}
+
+SmallVector<std::string> PipelineEmitter::portsOf(func::FuncOp func,
+                                                  StringRef role,
+                                                  bool results) {
+  SmallVector<std::string> names;
+  if (!func)
+    return names;
+  unsigned count = results ? func.getNumResults() : func.getNumArguments();
+  for (unsigned i = 0; i < count; ++i) {
+    DictionaryAttr attrs =
+        results ? func.getResultAttrDict(i) : func.getArgAttrDict(i);
+    if (textOf(attrs, nn::kRoleAttr) == role)
+      names.push_back(textOf(attrs, nn::kNameAttr).str());
+  }
+  return names;
+}
+
+/// Names of what `from` hands to `to`: made by one of `makers` there and read
+/// here.
+SmallVector<std::string>
+PipelineEmitter::handedOver(const Instance &from, const Instance &to,
+                            ArrayRef<StringRef> makers, StringRef role) const {
+  SmallVector<std::string> names;
+  for (StringRef maker : makers) {
+    auto func = from.functions.find(maker.str());
+    if (func == from.functions.end())
+      continue;
+    for (std::string &name : portsOf(func->second, role, true))
+      if (bufferOf(to, name, role))
+        names.push_back(name);
+  }
+  return names;
+}
+
+//===----------------------------------------------------------------------===//
+// Commands
+//===----------------------------------------------------------------------===//
+
+void PipelineEmitter::push(decltype(program::Command::op) op,
+                           const std::string &source) {
+  program::Command command;
+  command.op = std::move(op);
+  command.source = intern(source);
+  program.actions[current].commands.push_back(std::move(command));
+}
+
+program::StringId PipelineEmitter::intern(const std::string &text) {
+  auto [entry, isNew] = strings.try_emplace(text, 0);
+  if (isNew)
+    entry->second = program.intern(text);
+  return entry->second;
+}
+
+void PipelineEmitter::begin(int rank, const std::string &name) {
+  current = program.actions.size();
+  program.actions.emplace_back();
+  program.actions.back().name = name;
+  program.actions.back().rankClass = rank;
+  tokens = 0;
+}
+
+/// An action without commands need not be there.
+void PipelineEmitter::end() {
+  if (program.actions[current].commands.empty())
+    program.actions.pop_back();
+}
+
+void PipelineEmitter::call(const Instance &instance, StringRef action,
+                           int microbatch, const std::string &label) {
+  auto found = instance.actions.find(action.str());
+  if (found == instance.actions.end())
+    return;
+  program::Call call;
+  call.action = found->second;
+  call.label = intern(label);
+  std::set<std::string> used;
+  func::FuncOp func = instance.functions.at(action.str());
+  for (unsigned i = 0; i < func.getNumArguments(); ++i)
+    used.insert(textOf(func.getArgAttrDict(i), kSlotAttr).str());
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    used.insert(textOf(func.getResultAttrDict(i), kSlotAttr).str());
+  for (const std::string &name : used) {
+    if (name.empty())
+      continue;
+    const Slots &slots = instance.slots.at(name);
+    if (int64_t index = slots.indexOf(microbatch))
+      call.rebase.push_back(
+          {instance.arenas[slots.arena], index * slots.bytes});
+  }
+  push(std::move(call), label);
+}
+
+void PipelineEmitter::copy(program::BufferRef from, program::BufferRef to,
+                           int64_t bytes, const std::string &source) {
+  program::Copy copy;
+  copy.src = std::move(from);
+  copy.dst = std::move(to);
+  copy.elementSize = 1;
+  copy.shape = {bytes};
+  copy.srcStrides = copy.dstStrides = {1};
+  push(std::move(copy), source);
+}
+
+/// The whole pipeline axis.
+static program::SubAxis wholeAxis(int64_t position, int64_t size) {
+  return {int32_t(position), 1, size};
+}
+
+/// Starts or does a transfer of `names`; the token, or -1 where there is
+/// nothing to move.
+int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
+                                  ArrayRef<std::string> names, StringRef role,
+                                  int microbatch, const std::string &label) {
+  program::Collective message;
+  message.kind = program::CollectiveKind::SendRecv;
+  message.dtype = program::DType::U8;
+  message.group = {wholeAxis(schedule.position, table.ranks)};
+  message.positions = {sender, receiver};
+  message.purpose = intern("pipeline");
+  for (const std::string &name : names) {
+    const BoundaryBuffer &buffer = *bufferOf(own, name, role);
+    program::Transfer part;
+    part.src = part.dst = address(own, buffer, microbatch);
+    part.count = part.inner = part.dstInner = bytesOfType(buffer.type);
+    message.parts.push_back(std::move(part));
+  }
+  if (message.parts.empty())
+    return -1;
+  int32_t token = message.token = tokens++;
+  push(std::move(message), label);
+  return token;
+}
+
+//===----------------------------------------------------------------------===//
+// Actions that the host runs
+//===----------------------------------------------------------------------===//
+
+void PipelineEmitter::emitLoads(int rank) {
+  for (int k = 0; k < table.microbatches; ++k) {
+    begin(rank, "load." + std::to_string(k));
+    for (int stage : table.stagesOfRank[rank])
+      call(at(rank, stage), "load", k, "load" + std::to_string(k));
+    end();
+  }
+}
+
+void PipelineEmitter::emitInitState(int rank) {
+  begin(rank, nn::kInitStateFunc.str());
+  for (int stage : table.stagesOfRank[rank])
+    call(at(rank, stage), nn::kInitStateFunc, 0, nn::kInitStateFunc.str());
+  end();
+}
+
+LogicalResult PipelineEmitter::emitStep(int rank) {
+  begin(rank, nn::kLossGradFunc.str());
+  std::map<Action, int32_t> started;
+  for (const LoweredAction &entry : table.actions[rank]) {
+    const Action &action = entry.action;
+    const Instance &own = at(rank, action.stage);
+    std::string label = print(entry);
+    switch (action.kind) {
+    case ActionKind::F:
+      for (const BoundaryBuffer &buffer : own.boundary.buffers) {
+        StringRef name = buffer.name;
+        if (!name.consume_back(".stored"))
+          continue;
+        const BoundaryBuffer *slot =
+            bufferOf(own, (name + ".slot").str(), "residual");
+        copy(address(own, buffer, action.microbatch),
+             address(own, *slot, action.microbatch), bytesOfType(buffer.type),
+             label);
+      }
+      call(own, "F", action.microbatch, label);
+      break;
+    case ActionKind::I:
+      call(own, "I", action.microbatch, label);
+      break;
+    case ActionKind::W:
+      call(own, "W", action.microbatch, label);
+      break;
+    case ActionKind::B:
+      for (StringRef part : {"B", "I", "W"})
+        call(own, part, action.microbatch, label);
+      break;
+    case ActionKind::SendF:
+    case ActionKind::RecvF:
+    case ActionKind::SendB:
+    case ActionKind::RecvB: {
+      if (entry.phase == Phase::Wait) {
+        auto token = started.find(action);
+        if (token != started.end() && token->second >= 0)
+          push(program::Wait{token->second}, label);
+        break;
+      }
+      bool forward = action.kind == ActionKind::SendF ||
+                     action.kind == ActionKind::RecvF;
+      bool sends = isSend(action.kind);
+      int other = action.stage + (forward == sends ? 1 : -1);
+      const Instance &peer = at(entry.peer, other);
+      const Instance &from = sends ? own : peer, &to = sends ? peer : own;
+      StringRef role = forward ? "activation" : "cotangent";
+      SmallVector<StringRef> makers =
+          forward ? SmallVector<StringRef>{"F"} : SmallVector<StringRef>{"I", "B"};
+      SmallVector<std::string> names = handedOver(from, to, makers, role);
+      if (entry.peer == rank) { // once, at the receiving stage
+        if (!sends)
+          for (const std::string &name : names)
+            copy(address(from, *bufferOf(from, name, role), action.microbatch),
+                 address(to, *bufferOf(to, name, role), action.microbatch),
+                 bytesOfType(bufferOf(to, name, role)->type), label);
+        break;
+      }
+      int32_t token =
+          transfer(own, from.rank, to.rank, names, role, action.microbatch,
+                   label);
+      started[action] = token;
+      if (entry.phase == Phase::Run && token >= 0)
+        push(program::Wait{token}, label);
+      break;
+    }
+    case ActionKind::Unshard:
+    case ActionKind::Reshard:
+    case ActionKind::ReduceGrad:
+      break; // each action gathers what it reads; @update reduces
+    }
+  }
+  end();
+  return success();
+}
+
+/// A forward pass of one microbatch through all stages.
+LogicalResult PipelineEmitter::emitChain(int rank, StringRef function) {
+  begin(rank, function.str());
+  for (int stage : table.stagesOfRank[rank]) {
+    if (rankOf(stage) != rank)
+      continue;
+    const Instance &own = at(rank, stage);
+    std::string label = (function + Twine(stage)).str();
+    auto handOver = [&](int from, int to) {
+      const Instance &a = at(rankOf(from), from), &b = at(rankOf(to), to);
+      SmallVector<std::string> names = handedOver(a, b, function, "activation");
+      if (a.rank == b.rank) {
+        for (const std::string &name : names)
+          if (to == stage)
+            copy(address(a, *bufferOf(a, name, "activation"), 0),
+                 address(b, *bufferOf(b, name, "activation"), 0),
+                 bytesOfType(bufferOf(b, name, "activation")->type), label);
+        return;
+      }
+      int32_t token =
+          transfer(own, a.rank, b.rank, names, "activation", 0, label);
+      if (token >= 0)
+        push(program::Wait{token}, label);
+    };
+    if (stage > 0)
+      handOver(stage - 1, stage);
+    call(own, function, 0, label);
+    if (stage + 1 < table.stages && rankOf(stage + 1) != rank)
+      handOver(stage, stage + 1);
+  }
+  end();
+  return success();
+}
+
+int PipelineEmitter::rankOf(int stage) const {
+  for (int rank = 0; rank < table.ranks; ++rank)
+    if (llvm::is_contained(table.stagesOfRank[rank], stage))
+      return rank;
+  return -1;
+}

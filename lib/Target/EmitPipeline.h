@@ -1,0 +1,103 @@
+// The emission of a pipeline's program.
+
+#ifndef CLEAVE_LIB_TARGET_EMITPIPELINE_H
+#define CLEAVE_LIB_TARGET_EMITPIPELINE_H
+
+#include "Emit.h"
+
+#include "cleave/Target/Schedule.h"
+
+#include <map>
+#include <memory>
+
+namespace cleave::target {
+
+class PipelineEmitter {
+public:
+  PipelineEmitter(mlir::ModuleOp module, const PipelineSchedule &schedule,
+                  program::Program &program)
+      : module(module), schedule(schedule), program(program) {}
+
+  mlir::LogicalResult emit();
+
+private:
+  /// Memory for a value of every microbatch that is under way.
+  struct Slots {
+    int64_t arena = 0; ///< among those of the instance
+    int64_t bytes = 0; ///< of one slot
+    int64_t count = 1;
+    std::vector<int> slotOf; ///< by microbatch; empty: one slot
+    int64_t indexOf(int microbatch) const {
+      return microbatch < int(slotOf.size()) ? std::max(slotOf[microbatch], 0)
+                                             : 0;
+    }
+  };
+  /// A stage on a rank of the pipeline.
+  struct Instance {
+    int rank = 0, stage = 0;
+    /// Numbers of its arenas in the program, in the order of its own.
+    std::vector<int32_t> arenas;
+    std::map<std::string, Slots> slots;
+    BoundaryTable boundary;
+    /// By name without the stage.
+    std::map<std::string, uint32_t> actions;
+    std::map<std::string, mlir::func::FuncOp> functions;
+  };
+
+  mlir::LogicalResult layOut();
+  mlir::LogicalResult emitInstance(Instance &instance, CommandEmitter &emitter);
+  void emitLoads(int rank);
+  void emitInitState(int rank);
+  mlir::LogicalResult emitStep(int rank);
+  mlir::LogicalResult emitUpdate(int rank);
+  mlir::LogicalResult emitChain(int rank, llvm::StringRef function);
+
+  llvm::ArrayRef<int64_t> arenasOf(int stage) const;
+  static std::optional<pipeline::ValueClass> parseClass(int stage,
+                                                        llvm::StringRef slot);
+  const Instance &at(int rank, int stage) const {
+    return *instances.at({rank, stage});
+  }
+  /// The first that holds the stage.
+  int rankOf(int stage) const;
+  const BoundaryBuffer *bufferOf(const Instance &instance, llvm::StringRef name,
+                                 llvm::StringRef role) const;
+  program::BufferRef address(const Instance &instance,
+                             const BoundaryBuffer &buffer,
+                             int microbatch) const;
+  static llvm::SmallVector<std::string>
+  portsOf(mlir::func::FuncOp func, llvm::StringRef role, bool results);
+  llvm::SmallVector<std::string> handedOver(const Instance &from,
+                                            const Instance &to,
+                                            llvm::ArrayRef<llvm::StringRef> makers,
+                                            llvm::StringRef role) const;
+
+  void begin(int rank, const std::string &name);
+  void end();
+  void push(decltype(program::Command::op) op, const std::string &source);
+  void call(const Instance &instance, llvm::StringRef action, int microbatch,
+            const std::string &label);
+  void copy(program::BufferRef from, program::BufferRef to, int64_t bytes,
+            const std::string &source);
+  int32_t transfer(const Instance &own, int sender, int receiver,
+                   llvm::ArrayRef<std::string> names, llvm::StringRef role,
+                   int microbatch, const std::string &label);
+  program::StringId intern(const std::string &text);
+
+  mlir::ModuleOp module;
+  const PipelineSchedule &schedule;
+  program::Program &program;
+  dist::MeshAttr mesh;
+  mlir::ArrayAttr links;
+  /// Of the stages' mesh, in the program's.
+  std::vector<int32_t> axes;
+  pipeline::LoweredTable table;
+  std::map<std::pair<int, int>, std::unique_ptr<Instance>> instances;
+  std::map<std::string, program::StringId> strings;
+  size_t current = 0; ///< the action that is being written
+  int32_t tokens = 0;
+};
+
+} // namespace cleave::target
+
+#endif

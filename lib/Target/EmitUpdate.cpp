@@ -1,0 +1,158 @@
+// The update of a pipeline's ranks: the parts of every stage's @update, and
+// between them what the stages add up.
+
+#include "EmitPipeline.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Memory/LibraryCalls.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::target;
+
+namespace {
+/// A sum over stages, in the words of one stage.
+struct Member {
+  int part = 0; ///< behind which it stands
+  std::string operand, result;
+};
+
+/// All stages write their sums in one order: those that have the same stages
+/// correspond.
+struct Sum {
+  std::vector<int> stages;
+  std::map<int, Member> members; // by stage
+};
+} // namespace
+
+static std::string partName(int part) {
+  return (nn::kUpdateFunc + "." + Twine(part)).str();
+}
+
+/// Sums of few stages first: what all add up reads them.
+static std::vector<Sum>
+sumsOf(int stages,
+       llvm::function_ref<func::FuncOp(int, const std::string &)> find) {
+  std::map<std::pair<std::vector<int>, int>, Sum> byKey;
+  std::vector<int> all(stages);
+  std::iota(all.begin(), all.end(), 0);
+  for (int stage = 0; stage < stages; ++stage) {
+    std::map<std::vector<int>, int> seen;
+    for (int part = 0; part <= stages; ++part) {
+      func::FuncOp func = find(stage, partName(part));
+      auto list = func ? func->getAttrOfType<ArrayAttr>(kSumsAttr) : nullptr;
+      if (!list)
+        continue;
+      for (auto entry : list.getAsRange<DictionaryAttr>()) {
+        std::vector<int> members = all;
+        if (auto some = entry.getAs<DenseI64ArrayAttr>("stages"))
+          members.assign(some.asArrayRef().begin(), some.asArrayRef().end());
+        Sum &sum = byKey[{members, seen[members]++}];
+        sum.stages = members;
+        sum.members[stage] = {part, entry.getAs<StringAttr>("operand").str(),
+                              entry.getAs<StringAttr>("result").str()};
+      }
+    }
+  }
+  std::vector<Sum> some, whole;
+  for (auto &[key, sum] : byKey)
+    (key.first == all ? whole : some).push_back(std::move(sum));
+  some.insert(some.end(), whole.begin(), whole.end());
+  return some;
+}
+
+LogicalResult PipelineEmitter::emitUpdate(int rank) {
+  begin(rank, nn::kUpdateFunc.str());
+  std::vector<Sum> sums =
+      sumsOf(table.stages, [&](int stage, const std::string &name) {
+        const auto &functions = at(rankOf(stage), stage).functions;
+        auto found = functions.find(name);
+        return found == functions.end() ? func::FuncOp() : found->second;
+      });
+  const std::vector<int> &own = table.stagesOfRank[rank];
+  std::map<int, int> done; // parts that have run, by stage
+  auto runTo = [&](int stage, int last) {
+    for (int &part = done[stage]; part <= last; ++part)
+      call(at(rank, stage), partName(part), 0,
+           partName(part) + "." + std::to_string(stage));
+  };
+  for (const Sum &sum : sums) {
+    if (sum.members.size() != sum.stages.size())
+      return module.emitError("not all of the stages that add up a value do "
+                              "so in their @update");
+    std::vector<int> here, ranks;
+    for (int stage : sum.stages) {
+      if (llvm::is_contained(own, stage))
+        here.push_back(stage);
+      for (int other = 0; other < table.ranks; ++other)
+        if (llvm::is_contained(table.stagesOfRank[other], stage))
+          ranks.push_back(other);
+    }
+    if (here.empty())
+      continue;
+    llvm::sort(ranks);
+    ranks.erase(llvm::unique(ranks), ranks.end());
+    auto ref = [&](int stage, const std::string &name) {
+      const Instance &instance = at(rank, stage);
+      return address(instance, *bufferOf(instance, name, "residual"), 0);
+    };
+    RankedTensorType type;
+    std::string label;
+    // Each of the rank's stages goes on from what the one before gave.
+    for (auto [index, stage] : llvm::enumerate(here)) {
+      const Member &member = sum.members.at(stage);
+      const BoundaryBuffer *given =
+          bufferOf(at(rank, stage), member.operand, "residual");
+      if (type && type != given->type)
+        return module.emitError("stages add up values of different types: ")
+               << type << " and " << given->type;
+      type = given->type;
+      label = member.operand;
+      int64_t bytes = bytesOfType(type);
+      if (bufferOf(at(rank, stage), member.operand + ".before", "residual")) {
+        program::BufferRef before = ref(stage, member.operand + ".before");
+        if (index == 0)
+          push(program::Fill{before, 1, bytes, 0}, label);
+        else
+          copy(ref(here[index - 1], sum.members.at(here[index - 1]).operand),
+               before, bytes, label);
+      } else if (here.size() > 1) {
+        return module.emitError("stages of one rank add up '")
+               << label << "', but not one after another";
+      }
+      runTo(stage, member.part);
+    }
+    program::BufferRef total =
+        ref(here.back(), sum.members.at(here.back()).result);
+    program::BufferRef given =
+        ref(here.back(), sum.members.at(here.back()).operand);
+    int64_t count = type.getNumElements();
+    if (ranks.size() == 1) {
+      copy(given, total, bytesOfType(type), label);
+    } else {
+      program::Collective all;
+      all.kind = program::CollectiveKind::AllReduce;
+      all.dtype = *dtypeOf(type.getElementType());
+      all.group = {{int32_t(schedule.position), 1, table.ranks}};
+      if (int(ranks.size()) != table.ranks)
+        all.positions.assign(ranks.begin(), ranks.end());
+      all.purpose = intern(type.getRank() == 0 ? "norm" : "gradient");
+      program::Transfer part;
+      part.src = given;
+      part.dst = total;
+      part.count = part.inner = part.dstInner = count;
+      all.parts.push_back(std::move(part));
+      push(std::move(all), label);
+    }
+    for (int stage : ArrayRef(here).drop_back())
+      copy(total, ref(stage, sum.members.at(stage).result), bytesOfType(type),
+           label);
+  }
+  for (int stage : own)
+    runTo(stage, table.stages + 1);
+  end();
+  return success();
+}

@@ -1,0 +1,45 @@
+// Moves the commands of one stage into a program of several: arenas and mesh
+// axes get other numbers.
+
+#ifndef CLEAVE_LIB_TARGET_REMAP_H
+#define CLEAVE_LIB_TARGET_REMAP_H
+
+#include "cleave/program_io.h"
+
+#include <variant>
+
+namespace cleave::target {
+
+/// Visits every field, as program_io.h lists them.
+class Remap {
+public:
+  /// New numbers, by old ones.
+  std::vector<int32_t> arenas, axes;
+
+  template <class... T> void operator()(T &...x) { (visit(x), ...); }
+
+  template <class T> void visit(T &x) {
+    if constexpr (std::is_class_v<T>)
+      program::fields(*this, x);
+  }
+  template <class T> void visit(std::vector<T> &list) {
+    for (T &x : list)
+      visit(x);
+  }
+  template <class T, size_t N> void visit(std::array<T, N> &) {}
+  template <class... T> void visit(std::variant<T...> &x) {
+    std::visit([&](auto &alternative) { visit(alternative); }, x);
+  }
+  void visit(std::string &) {}
+  void visit(program::SubAxis &x) { x.axis = axes[x.axis]; }
+  void visit(program::BufferRef &x) {
+    if (x.present())
+      x.arena = arenas[x.arena];
+    visit(x.terms);
+  }
+  void visit(program::Lifetime &x) { x.arena = arenas[x.arena]; }
+};
+
+} // namespace cleave::target
+
+#endif

@@ -1,0 +1,80 @@
+// The schedule of a module of pipeline stages.
+
+#include "cleave/Target/Schedule.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::target;
+
+void target::setSchedule(ModuleOp module, const PipelineSchedule &schedule) {
+  Builder b(module);
+  NamedAttrList attrs;
+  attrs.set("axis", b.getStringAttr(schedule.axis));
+  attrs.set("link", b.getStringAttr(schedule.link));
+  attrs.set("position", b.getI64IntegerAttr(schedule.position));
+  attrs.set("name", b.getStringAttr(schedule.table.schedule));
+  attrs.set("table", b.getStringAttr(pipeline::writeTable(schedule.table)));
+  module->setAttr(kScheduleAttr, attrs.getDictionary(module.getContext()));
+}
+
+bool target::isPipelined(ModuleOp module) {
+  return module->hasAttr(kScheduleAttr);
+}
+
+FailureOr<std::optional<PipelineSchedule>> target::scheduleOf(ModuleOp module) {
+  auto attrs = module->getAttrOfType<DictionaryAttr>(kScheduleAttr);
+  if (!attrs)
+    return std::optional<PipelineSchedule>();
+  auto text = [&](StringRef key) {
+    auto attr = attrs.getAs<StringAttr>(key);
+    return attr ? attr.str() : std::string();
+  };
+  PipelineSchedule schedule;
+  schedule.axis = text("axis");
+  schedule.link = text("link");
+  if (auto position = attrs.getAs<IntegerAttr>("position"))
+    schedule.position = position.getInt();
+  auto table = pipeline::readTableText(text("table"), text("name"));
+  if (!table)
+    return module.emitError() << kScheduleAttr << ": " << table.error();
+  schedule.table = std::move(*table);
+  return std::optional(std::move(schedule));
+}
+
+pipeline::Result<pipeline::LoweredTable>
+target::lowerSchedule(const PipelineSchedule &schedule) {
+  using namespace pipeline;
+  Result<LoweredTable> lowered = lower(schedule.table);
+  if (!lowered)
+    return lowered;
+  for (auto [rank, list] : llvm::enumerate(lowered->actions)) {
+    std::vector<int> &own = lowered->stagesOfRank[rank];
+    std::vector<LoweredAction> with;
+    for (const LoweredAction &entry : list) {
+      with.push_back(entry);
+      const Action &done = entry.action;
+      bool forward = done.kind == ActionKind::F;
+      bool backward =
+          done.kind == ActionKind::I || done.kind == ActionKind::B;
+      int next = done.stage + (forward ? 1 : -1);
+      if ((!forward && !backward) || !llvm::is_contained(own, next))
+        continue;
+      // Another rank may have the neighbour's part of this microbatch.
+      bool here = llvm::any_of(list, [&](const LoweredAction &other) {
+        return other.action.stage == next &&
+               other.action.microbatch == done.microbatch &&
+               other.action.kind == ActionKind::F;
+      });
+      if (!here)
+        continue;
+      ActionKind send = forward ? ActionKind::SendF : ActionKind::SendB;
+      ActionKind receive = forward ? ActionKind::RecvF : ActionKind::RecvB;
+      with.push_back({{done.stage, send, done.microbatch}, Phase::Run, int(rank)});
+      with.push_back({{next, receive, done.microbatch}, Phase::Run, int(rank)});
+    }
+    list = std::move(with);
+  }
+  return lowered;
+}

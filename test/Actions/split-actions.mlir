@@ -1,0 +1,68 @@
+// RUN: cleave-opt --pipe-split-actions %s | FileCheck %s
+// RUN: cleave-opt --pipe-split-actions=weights-apart=false %s | FileCheck %s --check-prefix=TWO
+
+// A stage in the middle: activations in and out, a saved value that W alone
+// reads, an input of the microbatch, an accumulated gradient.
+
+// CHECK-LABEL: func.func @load
+// CHECK-SAME: (%[[MASK:.*]]: tensor<4xf32> {nn.name = "mask", nn.role = "input"})
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "mask.stored", nn.role = "residual", pipe.slot = "store"})
+// CHECK: return %[[MASK]]
+
+// CHECK-LABEL: func.func @F
+// CHECK-SAME: nn.name = "w", nn.role = "parameter"}
+// CHECK-SAME: nn.name = "cut.0.0", nn.role = "activation", pipe.slot = "recv_f:F"}
+// CHECK-SAME: nn.name = "mask.slot", nn.role = "residual", pipe.slot = "F:I"}
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = "activation", pipe.slot = "F:send_f"}
+// CHECK-SAME: tensor<4xf32> {nn.name = "r0", nn.role = "residual", pipe.slot = "F:W"})
+
+// CHECK-LABEL: func.func @I
+// CHECK-SAME: nn.name = "w", nn.role = "parameter"}
+// CHECK-SAME: nn.name = "mask.slot", nn.role = "residual", pipe.slot = "F:I"}
+// CHECK-SAME: nn.name = "cut.1.0.grad", nn.role = "cotangent", pipe.slot = "recv_b:W"}
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent", pipe.slot = "I:send_b"})
+
+// CHECK-LABEL: func.func @W
+// CHECK-SAME: nn.name = "cut.1.0.grad", nn.role = "cotangent", pipe.slot = "recv_b:W"}
+// CHECK-SAME: nn.name = "w", nn.role = "gradient"}
+// CHECK-SAME: nn.name = "r0", nn.role = "residual", pipe.slot = "F:W"}
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "w", nn.role = "gradient"})
+// A constant is made where it is read.
+// CHECK: arith.constant
+
+// TWO-LABEL: func.func @B
+// TWO-SAME: nn.name = "cut.1.0.grad", nn.role = "cotangent", pipe.slot = "recv_b:B"}
+// TWO-SAME: nn.name = "r0", nn.role = "residual", pipe.slot = "F:B"}
+// TWO-SAME: -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent", pipe.slot = "B:send_b"}
+// TWO-SAME: tensor<4xf32> {nn.name = "w", nn.role = "gradient"})
+// TWO-NOT: func.func @W
+func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
+                     %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation"},
+                     %mask: tensor<4xf32> {nn.name = "mask", nn.role = "input"},
+                     %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = "cotangent"},
+                     %sum: tensor<4xf32> {nn.name = "w", nn.role = "gradient"})
+    -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = "activation"},
+        tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent"},
+        tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+  %two = arith.constant dense<2.0> : tensor<4xf32>
+  %masked = arith.mulf %x, %mask : tensor<4xf32>
+  %kept = nn.save %masked : tensor<4xf32>
+  %y = arith.mulf %masked, %w : tensor<4xf32>
+  %doubled = arith.mulf %y, %two : tensor<4xf32>
+  %dmasked = arith.mulf %dy, %w : tensor<4xf32>
+  %dx = arith.mulf %dmasked, %mask : tensor<4xf32>
+  %d = arith.mulf %dy, %two : tensor<4xf32>
+  %dw = arith.mulf %d, %kept : tensor<4xf32>
+  %new = arith.addf %sum, %dw : tensor<4xf32>
+  return %doubled, %dx, %new : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// A relay keeps what it only hands on until it is sent; evaluation needs one
+// slot.
+// CHECK-LABEL: func.func @loss
+// CHECK-SAME: nn.name = "loss.cut.0.0", nn.role = "activation", pipe.slot = "eval"}
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "loss.cut.1.0", nn.role = "activation", pipe.slot = "eval"})
+func.func @loss(%x: tensor<4xf32> {nn.name = "loss.cut.0.0", nn.role = "activation"})
+    -> (tensor<4xf32> {nn.name = "loss.cut.1.0", nn.role = "activation"}) {
+  return %x : tensor<4xf32>
+}

@@ -1,0 +1,34 @@
+// RUN: cleave-opt --rt-plan-memory %s | FileCheck %s
+
+// Stages have arenas of their own, also where names are the same; what lives
+// between actions lies in a slot of its class.
+
+// CHECK: rt.stages = [{arenas = array<i64: 64, 0, 64, 128>, slots = ["recv_f:B", "F:B"]},
+// CHECK-SAME: {arenas = array<i64: 128, 0>, slots = []}]
+module {
+  func.func private @k(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  // CHECK-LABEL: func.func @F.0
+  // CHECK-SAME: nn.name = "w", nn.role = "parameter", rt.buffer = array<i64: 0, 0>
+  // CHECK-SAME: pipe.slot = "recv_f:B", rt.buffer = array<i64: 2, 0>
+  // CHECK-SAME: pipe.slot = "F:B", rt.buffer = array<i64: 3, 0>
+  // CHECK-SAME: pipe.slot = "F:B", rt.buffer = array<i64: 3, 64>
+  func.func @F.0(%w: tensor<8xf32> {nn.name = "w", nn.role = "parameter"},
+                 %x: tensor<8xf32> {nn.name = "x", nn.role = "activation", pipe.slot = "recv_f:B"})
+      -> (tensor<8xf32> {nn.name = "r0", nn.role = "residual", pipe.slot = "F:B"},
+          tensor<8xf32> {nn.name = "r1", nn.role = "residual", pipe.slot = "F:B"})
+      attributes {pipe.stage = 0 : i64} {
+    // CHECK: rt.launch {{.*}}rt.buffers = array<i64: 3, 0>
+    %0 = rt.launch @k(%x, %w) extent = 8 grain = 1 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    // CHECK: rt.launch {{.*}}rt.buffers = array<i64: 3, 64>
+    %1 = rt.launch @k(%0, %w) extent = 8 grain = 1 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    return %0, %1 : tensor<8xf32>, tensor<8xf32>
+  }
+  // CHECK-LABEL: func.func @F.1
+  // CHECK-SAME: nn.name = "v", nn.role = "parameter", rt.buffer = array<i64: 0, 0>
+  // CHECK-SAME: nn.name = "w", nn.role = "parameter", rt.buffer = array<i64: 0, 64>
+  func.func @F.1(%v: tensor<8xf32> {nn.name = "v", nn.role = "parameter"},
+                 %w: tensor<8xf32> {nn.name = "w", nn.role = "parameter"})
+      attributes {pipe.stage = 1 : i64} {
+    return
+  }
+}

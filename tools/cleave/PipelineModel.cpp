@@ -1,0 +1,220 @@
+// The phases of a model that is cut into pipeline stages.
+
+#include "PipelineModel.h"
+
+#include "Phases.h"
+
+#include "cleave/Actions/Passes.h"
+#include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/BoundaryAttrs.h"
+#include "cleave/Interfaces/StageAttrs.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+bool isPipelined(const Config &config, const Mesh &mesh) {
+  return config.parallel.pipeline.enabled &&
+         mesh.size(config.parallel.pipeline.axis) > 1;
+}
+
+target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
+  const PipelineConfig &asked = config.parallel.pipeline;
+  target::PipelineSchedule schedule;
+  schedule.axis = asked.axis;
+  for (auto [place, axis] : llvm::enumerate(mesh.axes))
+    if (axis.first == asked.axis)
+      schedule.position = place;
+  int64_t span = mesh.ranks();
+  for (int64_t place = 0; place < schedule.position; ++place)
+    span /= mesh.axes[place].second;
+  int64_t perNode = ranksPerNode(config);
+  schedule.link = perNode && perNode % span != 0 ? "inter" : "intra";
+
+  int64_t ranks = mesh.size(asked.axis);
+  auto fail = [](const std::string &why) { throw Failure(BadUsage, why); };
+  if (asked.schedule == "custom" && asked.table.empty())
+    fail("parallel.pipeline.schedule = \"custom\" needs a file: set "
+         "parallel.pipeline.table");
+  if (asked.schedule != "custom" && !asked.table.empty())
+    fail("parallel.pipeline.table is read by schedule = \"custom\" alone; "
+         "parallel.pipeline.schedule is \"" +
+         asked.schedule + "\"");
+  auto table = asked.schedule == "custom"
+                   ? pipeline::readTable(asked.table)
+                   : pipeline::generate({asked.schedule, int(ranks),
+                                         int(asked.chunks),
+                                         int(config.train.microbatches)});
+  if (!table)
+    fail(table.error());
+  if (table->ranks != ranks)
+    fail(asked.table + ": has " + std::to_string(table->ranks) +
+         " ranks, but mesh." + asked.axis + " = " + std::to_string(ranks));
+  if (table->microbatches != config.train.microbatches)
+    fail(asked.table + ": has " + std::to_string(table->microbatches) +
+         " microbatches, but train.microbatches = " +
+         std::to_string(config.train.microbatches));
+  if (table->asynchronous)
+    fail("parallel.pipeline.schedule = \"" + asked.schedule +
+         "\" changes the mathematics (weights are updated while microbatches "
+         "are under way) and is not yet supported; cleave schedule shows it");
+  for (int stage = 0; stage < table->stages; ++stage)
+    if (table->ranksOfStage(stage).size() > 1)
+      fail("parallel.pipeline.schedule = \"" + asked.schedule +
+           "\" keeps stages on two ranks each, which is not yet supported; "
+           "cleave schedule shows it");
+  schedule.table = std::move(*table);
+  return schedule;
+}
+
+namespace {
+
+/// What stages have in common: one sharding for a name.
+class Shared {
+public:
+  /// Asks for what earlier stages have decided.
+  void pin(ModuleOp stage) {
+    for (auto func : stage.getOps<func::FuncOp>()) {
+      BoundaryAttrs boundary(func);
+      for (unsigned i = 0; i < func.getNumArguments(); ++i)
+        if (auto sharding = known(func.getArgAttrDict(i)))
+          boundary.setArgument(i, dist::kShardingAttrName, sharding);
+      for (unsigned i = 0; i < func.getNumResults(); ++i)
+        if (auto sharding = known(func.getResultAttrDict(i)))
+          boundary.setResult(i, dist::kShardingAttrName, sharding);
+      boundary.apply();
+    }
+  }
+
+  /// Keeps what was decided; refuses another decision than before.
+  void note(ModuleOp stage) {
+    for (auto func : stage.getOps<func::FuncOp>()) {
+      for (unsigned i = 0; i < func.getNumArguments(); ++i)
+        note(func, func.getArgumentTypes()[i], func.getArgAttrDict(i));
+      for (unsigned i = 0; i < func.getNumResults(); ++i)
+        note(func, func.getResultTypes()[i], func.getResultAttrDict(i));
+    }
+  }
+
+private:
+  struct Entry {
+    Type type;
+    dist::ShardingAttr sharding;
+  };
+
+  static std::string keyOf(DictionaryAttr attrs) {
+    auto text = [&](StringRef key) {
+      auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
+      return value ? value.str() : std::string();
+    };
+    return text(nn::kRoleAttr) + " " + text(nn::kNameAttr);
+  }
+
+  static bool isHandedOver(StringRef key) {
+    return key.starts_with("activation ") || key.starts_with("cotangent ");
+  }
+
+  dist::ShardingAttr known(DictionaryAttr attrs) {
+    std::string key = keyOf(attrs);
+    if (!isHandedOver(key))
+      return {};
+    auto found = entries.find(key);
+    if (found == entries.end() && StringRef(key).starts_with("cotangent ")) {
+      // It lies as the activation does.
+      StringRef name = StringRef(key).drop_front(strlen("cotangent "));
+      name.consume_back(".grad");
+      found = entries.find(("activation " + name).str());
+    }
+    return found == entries.end() ? nullptr : found->second.sharding;
+  }
+
+  void note(func::FuncOp func, Type type, DictionaryAttr attrs) {
+    std::string key = keyOf(attrs);
+    if (!isHandedOver(key) && !StringRef(key).starts_with("parameter ") &&
+        !StringRef(key).starts_with("state "))
+      return;
+    auto sharding = attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName);
+    auto [entry, isNew] = entries.try_emplace(key, Entry{type, sharding});
+    if (isNew || (entry->second.type == type &&
+                  entry->second.sharding == sharding))
+      return;
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    out << key << " lies in different ways on two stages: "
+        << entry->second.type << " with " << entry->second.sharding << ", and "
+        << type << " with " << sharding
+        << "; pin it with [[shard]], or cut elsewhere "
+           "(parallel.pipeline.stages)";
+    throw Failure(BadUsage, text);
+  }
+
+  std::map<std::string, Entry> entries;
+};
+
+} // namespace
+
+/// Moves the functions of a stage into `all`, as NAME.STAGE.
+static void moveInto(ModuleOp all, ModuleOp stage, int64_t index) {
+  Builder b(all);
+  bool first = index == 0;
+  for (Operation &op : llvm::make_early_inc_range(*stage.getBody())) {
+    auto func = dyn_cast<func::FuncOp>(op);
+    if (!func) {
+      if (first) // the mesh, the same for all
+        op.moveBefore(all.getBody(), all.getBody()->end());
+      continue;
+    }
+    func.setName((func.getName() + "." + Twine(index)).str());
+    func->setAttr(kStageAttr, b.getI64IntegerAttr(index));
+    func->moveBefore(all.getBody(), all.getBody()->end());
+  }
+}
+
+OwningOpRef<ModuleOp>
+shardStages(std::vector<OwningOpRef<ModuleOp>> &stages, const Config &config,
+            const Mesh &mesh, std::vector<std::string> *remarks,
+            bool allRemarks) {
+  target::PipelineSchedule schedule = makeSchedule(config, mesh);
+  Mesh inner;
+  for (const auto &axis : mesh.axes)
+    if (axis.first != schedule.axis)
+      inner.axes.push_back(axis);
+  StageOptions options;
+  for (const auto &list : schedule.table.actions)
+    for (const pipeline::Action &action : list)
+      options.weightsApart |= action.kind == pipeline::ActionKind::I ||
+                              action.kind == pipeline::ActionKind::W;
+  bool chained = schedule.table.chunks() > 1;
+
+  MLIRContext *context = stages.front()->getContext();
+  OwningOpRef<ModuleOp> all(ModuleOp::create(stages.front()->getLoc()));
+  (*all)->setAttrs((*stages.front())->getAttrs());
+  (*all)->removeAttr(kStageAttr);
+  (*all)->removeAttr("pipe.stages");
+  Shared shared;
+  for (auto [index, stage] : llvm::enumerate(stages)) {
+    shared.pin(*stage);
+    runShardPhase(*stage, config, inner, remarks, allRemarks, &options);
+    shared.note(*stage);
+    Diagnostics diagnostics(*context, remarks);
+    PassManager passes(context);
+    SplitActionsPassOptions split;
+    split.weightsApart = options.weightsApart;
+    split.chained = chained;
+    passes.addPass(createSplitActionsPass(split));
+    if (failed(passes.run(*stage)))
+      diagnostics.fail(BadUsage);
+    moveInto(*all, *stage, index);
+  }
+  stages.clear();
+  target::setSchedule(*all, schedule);
+  return all;
+}
+
+} // namespace cleave::driver
