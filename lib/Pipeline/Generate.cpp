@@ -17,11 +17,19 @@ struct Schedule {
   bool asynchronous = false;
 };
 
-constexpr StagePlacement loop = StagePlacement::Loop;
+constexpr StagePlacement loop = StagePlacement::Loop, v = StagePlacement::V;
 
 const Schedule schedules[] = {
     {"gpipe", 1, false, loop, fillGPipe},
     {"1f1b", 1, false, loop, fill1F1B},
+    {"interleaved", 2, true, loop, fillInterleaved},
+    {"looped-bfs", 2, true, loop, fillLoopedBfs},
+    {"chimera", 1, false, StagePlacement::Both, fillChimera},
+    {"zb-h1", 1, false, loop, fillZeroBubble1},
+    {"zb-h2", 1, false, loop, fillZeroBubble2},
+    {"zb-v", 2, false, v, fillZeroBubbleV},
+    {"v-half", 2, false, v, fillVHalf},
+    {"dualpipe-v", 2, false, v, fillDualPipeV},
     {"pipedream-async", 1, false, loop, fill1F1B, /*asynchronous=*/true},
 };
 
@@ -87,12 +95,17 @@ Table emptyTable(const ScheduleSpec &spec, int chunks,
   table.microbatches = spec.microbatches;
   table.stagesOfRank.resize(spec.ranks);
   table.actions.resize(spec.ranks);
-  for (int chunk = 0; chunk < chunks; ++chunk)
-    for (int i = 0; i < spec.ranks; ++i) {
-      bool up = placement == StagePlacement::V && chunk % 2;
-      table.stagesOfRank[up ? spec.ranks - 1 - i : i].push_back(
-          chunk * spec.ranks + i);
-    }
+  if (placement == StagePlacement::Both)
+    for (int i = 0; i < spec.ranks; ++i)
+      table.stagesOfRank[i] = {std::min(i, spec.ranks - 1 - i),
+                               std::max(i, spec.ranks - 1 - i)};
+  else
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      for (int i = 0; i < spec.ranks; ++i) {
+        bool up = placement == StagePlacement::V && chunk % 2;
+        table.stagesOfRank[up ? spec.ranks - 1 - i : i].push_back(
+            chunk * spec.ranks + i);
+      }
   return table;
 }
 
@@ -121,6 +134,19 @@ Result<Table> generate(const ScheduleSpec &spec) {
     return refuse(spec.name, "a table of more than " +
                                  std::to_string(mostActions) +
                                  " actions is not written");
+  if (spec.name == "chimera" && (spec.ranks % 2 || spec.microbatches < 2))
+    return refuse(spec.name,
+                  "it needs an even number of ranks and at least 2 "
+                  "microbatches, as half of them go up the pipeline; there "
+                  "are " +
+                      std::to_string(spec.ranks) + " ranks and " +
+                      std::to_string(spec.microbatches) + " microbatches");
+  if (spec.name == "dualpipe-v" && spec.microbatches < 2 * spec.ranks)
+    return refuse(spec.name,
+                  "it needs at least as many microbatches as stages; there "
+                  "are " +
+                      std::to_string(spec.microbatches) + " microbatches and " +
+                      std::to_string(2 * spec.ranks) + " stages");
   Table table = emptyTable(spec, *chunks, schedule->placement);
   table.asynchronous = schedule->asynchronous;
   schedule->fill(table);

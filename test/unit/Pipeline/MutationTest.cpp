@@ -23,8 +23,7 @@ public:
     static const char *const tables[] = {
         // ZB-H1 of two ranks; V placement; I and W apart; a loop of stages.
         "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n",
-        "0F0,0F1,3F0,3B0,0B0,3F1,3B1,0B1\n1F0,2F0,1F1,2F1,2B0,1I0,2B1,1B1,"
-        "1W0\n",
+        "0F0,0F1,3F0,3B0,0B0,3F1,3B1,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n",
         "0F0,0F1,0B0,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n2F0,2B0,2F1,2B1\n",
         "0F0,0F1,2F0,2B0,2F1,2B1,0B0,0B1\n1F0,1F1,1B0,1B1\n",
     };

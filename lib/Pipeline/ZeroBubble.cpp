@@ -1,0 +1,46 @@
+// Schedules on one stage per rank that keep gradients of weights back to fill
+// the places where a rank would wait (Qi et al., Zero Bubble Pipeline
+// Parallelism).
+
+#include "Generators.h"
+
+#include <algorithm>
+
+namespace cleave::pipeline {
+
+namespace {
+
+// `ahead` forward passes first, then an input gradient before each further one.
+// W follows its I by `lag` microbatches, so that at most ahead + lag
+// activations are held.
+void fillRank(Table &table, int rank, int ahead, int lag) {
+  const int m = table.microbatches;
+  std::vector<Action> &list = table.actions[rank];
+  ahead = std::min(ahead, m);
+  for (int k = 0; k < ahead; ++k)
+    list.push_back({rank, ActionKind::F, k});
+  for (int k = 0; k < m + lag; ++k) {
+    if (k < m)
+      list.push_back({rank, ActionKind::I, k});
+    if (k >= lag)
+      list.push_back({rank, ActionKind::W, k - lag});
+    if (k + ahead < m)
+      list.push_back({rank, ActionKind::F, k + ahead});
+  }
+}
+
+} // namespace
+
+// As many forward passes ahead as 1F1B, and its memory.
+void fillZeroBubble1(Table &table) {
+  for (int rank = 0; rank < table.ranks; ++rank)
+    fillRank(table, rank, table.ranks - rank, rank);
+}
+
+// Nearly twice as many: no rank waits between its first and its last action.
+void fillZeroBubble2(Table &table) {
+  for (int rank = 0; rank < table.ranks; ++rank)
+    fillRank(table, rank, 2 * (table.ranks - rank) - 1, 2 * rank);
+}
+
+} // namespace cleave::pipeline
