@@ -1,0 +1,414 @@
+// Programs of several classes of ranks: a pipeline written by hand, what the
+// host sees of it, calls on slots, and what is refused.
+
+#include "PipelineProgram.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+using namespace cleave::program;
+using namespace cleave::test;
+
+namespace {
+TEST(Pipeline, OneForwardOneBackward) {
+  for (int stages : {1, 2, 3, 4})
+    for (int data : {1, 2})
+      for (int microbatches : {1, 2, 6})
+        for (bool poison : {false, true}) {
+          PipelineShape shape{stages, data, microbatches};
+          SCOPED_TRACE(testing::Message()
+                       << stages << " x " << data << ", " << microbatches
+                       << " microbatches, poison " << poison);
+          PipelineReference reference(shape);
+          ProgramHandle program(PipelineProgram(shape).p);
+          ASSERT_EQ(program.status, CLEAVE_OK) << program.error;
+          SessionHandle session(program.get, 1, 20, poison);
+          ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+          for (int step = 0; step < 3; ++step)
+            checkPipelineStep(session.get, shape, reference, step == 0);
+          if (testing::Test::HasFatalFailure() ||
+              testing::Test::HasNonfatalFailure())
+            return;
+        }
+}
+
+// What a rank sends: its outputs on, its input gradients back.
+TEST(Pipeline, CountsTraffic) {
+  PipelineShape shape{3, 1, 5};
+  PipelineReference reference(shape);
+  ProgramHandle program(PipelineProgram(shape).p);
+  SessionHandle session(program.get);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  checkPipelineStep(session.get, shape, reference, true);
+  ASSERT_EQ(cleave_session_num_purposes(session.get), 2);
+  for (int rank = 0; rank < 3; ++rank) {
+    int neighbours = rank == 1 ? 2 : 1;
+    cleave_traffic traffic;
+    ASSERT_EQ(cleave_session_traffic(session.get, rank, 1, &traffic),
+              CLEAVE_OK);
+    EXPECT_STREQ(traffic.purpose, "pipeline");
+    EXPECT_EQ(traffic.sent_bytes, 5 * 64 * neighbours);
+    EXPECT_EQ(traffic.received_bytes, 5 * 64 * neighbours);
+    EXPECT_EQ(traffic.calls, 5 * 2 * neighbours);
+    cleave_memory memory;
+    cleave_session_memory(session.get, rank, &memory);
+    int64_t held = 3 - rank; // activations
+    int64_t named = rank == 0 ? 5 : rank == 1 ? 2 : 5;
+    int64_t kept = rank == 0 ? 5 : 0;
+    EXPECT_EQ(memory.arena_bytes, 128 + 64 * (held + 6 + named + kept));
+  }
+}
+
+// Replicas in different classes are compared.
+TEST(Pipeline, TiedGradientsThatWereNotSummedDiffer) {
+  PipelineShape shape{3, 2, 2, /*reducesTied=*/false};
+  PipelineReference reference(shape);
+  ProgramHandle program(PipelineProgram(shape).p);
+  SessionHandle session(program.get);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  for (int stage = 0; stage < 3; ++stage)
+    cleave_session_scatter(session.get, ("w" + std::to_string(stage)).c_str(),
+                           CLEAVE_F32, reference.weights[stage].data(), 16);
+  cleave_session_scatter(session.get, "tied", CLEAVE_F32, reference.tied.data(),
+                         16);
+  for (int k = 0; k < 2; ++k) {
+    cleave_session_scatter(session.get, "x", CLEAVE_F32,
+                           reference.inputs[k].data(), 32);
+    cleave_session_run(session.get, ("load." + std::to_string(k)).c_str());
+  }
+  ASSERT_EQ(cleave_session_run(session.get, "loss_grad"), CLEAVE_OK)
+      << cleave_last_error();
+  std::vector<float> values(16);
+  cleave_gather_report report;
+  cleave_session_gather(session.get, "g.tied", CLEAVE_F32, values.data(), 16,
+                        &report);
+  EXPECT_EQ(report.identical, 0);
+  EXPECT_EQ(report.rank_a, 0);
+  EXPECT_EQ(report.rank_b, 4);
+  EXPECT_GT(report.max_difference, 0);
+  EXPECT_EQ(values, reference.gradients[0]); // the first class is what is read
+}
+
+TEST(Pipeline, ActionsOfSomeClasses) {
+  ProgramHandle program(PipelineProgram({2, 1, 3}).p);
+  EXPECT_TRUE(cleave_program_has_action(program.get, "load.2"));
+  EXPECT_FALSE(cleave_program_has_action(program.get, ".F"));
+  SessionHandle session(program.get);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  EXPECT_EQ(cleave_session_run(session.get, "load.2"), CLEAVE_OK);
+  EXPECT_EQ(cleave_session_run(session.get, ".F"), CLEAVE_BAD_ARGUMENT);
+  EXPECT_EQ(cleave_session_run(session.get, "load.3"), CLEAVE_BAD_ARGUMENT);
+}
+
+// Buffers by name are listed once, whichever classes hold them.
+TEST(Pipeline, BuffersOfSomeClasses) {
+  Program p;
+  p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
+  p.rankClass = {0, 0, 1, 1};
+  addBuffer(p, "a", {4, 2});
+  addBuffer(p, "tied", {4, 2}, {{{1, 1, 2}}, {}}); // rows
+  p.boundary.back().rankClass = 0;
+  addBuffer(p, "z", {});
+  addBuffer(p, "tied", {4, 2}, {{}, {{1, 1, 2}}}); // columns
+  p.boundary.back().rankClass = 1;
+  addBuffer(p, "second", {3});
+  p.boundary.back().rankClass = 1;
+  addBuffer(p, "share", {3});
+  p.boundary.back().rankClass = 1;
+  p.boundary.back().partial = {{1, 1, 2}};
+  ProgramHandle program(p);
+  ASSERT_EQ(program.status, CLEAVE_OK) << program.error;
+  std::vector<std::string> names;
+  std::vector<int64_t> owners;
+  for (int i = 0; i < cleave_program_num_buffers(program.get); ++i) {
+    cleave_buffer_info info;
+    ASSERT_EQ(cleave_program_buffer(program.get, i, &info), CLEAVE_OK);
+    names.push_back(info.name);
+    owners.push_back(info.owners);
+    EXPECT_EQ(cleave_program_find_buffer(program.get, info.name), i);
+    if (names.back() == "tied")
+      EXPECT_EQ(info.local_bytes, 16);
+  }
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"a", "tied", "z", "second", "share"}));
+  EXPECT_EQ(owners, (std::vector<int64_t>{4, 2, 4, 2, 1}));
+
+  SessionHandle session(program.get);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  auto tile = [&](int rank, const char *name) {
+    void *data = nullptr;
+    EXPECT_EQ(cleave_session_buffer(session.get, rank, name, &data), CLEAVE_OK)
+        << cleave_last_error();
+    return static_cast<float *>(data);
+  };
+  std::vector<float> values = {0, 1, 2, 3, 4, 5, 6, 7}, back(8);
+  ASSERT_EQ(
+      cleave_session_scatter(session.get, "tied", CLEAVE_F32, values.data(), 8),
+      CLEAVE_OK);
+  EXPECT_EQ(std::vector<float>(tile(1, "tied"), tile(1, "tied") + 4),
+            (std::vector<float>{4, 5, 6, 7}));
+  EXPECT_EQ(std::vector<float>(tile(3, "tied"), tile(3, "tied") + 4),
+            (std::vector<float>{1, 3, 5, 7}));
+  cleave_gather_report report;
+  ASSERT_EQ(cleave_session_gather(session.get, "tied", CLEAVE_F32, back.data(),
+                                  8, &report),
+            CLEAVE_OK);
+  EXPECT_EQ(back, values);
+  EXPECT_EQ(report.identical, 1);
+  EXPECT_EQ(report.replicas, 2);
+  // Row 2, column 1: the second rank's rows, the second columns.
+  tile(3, "tied")[2] = 50;
+  std::vector<double> wide(8);
+  ASSERT_EQ(cleave_session_gather(session.get, "tied", CLEAVE_F64, wide.data(),
+                                  8, &report),
+            CLEAVE_OK);
+  EXPECT_EQ(wide, std::vector<double>(values.begin(), values.end()));
+  EXPECT_EQ(report.identical, 0);
+  EXPECT_EQ(report.rank_a, 1);
+  EXPECT_EQ(report.rank_b, 3);
+  EXPECT_EQ(report.element, 2);
+  EXPECT_EQ(report.max_difference, 45);
+  // Scalars everywhere, zeros in all classes.
+  cleave_session_set_scalar(session.get, "z", 3);
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(*tile(rank, "z"), 3);
+  ASSERT_EQ(cleave_session_zero(session.get, "tied"), CLEAVE_OK);
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(tile(rank, "tied")[2], 0);
+  // Addends of the ranks of one class.
+  tile(2, "share")[1] = 2;
+  tile(3, "share")[1] = 5;
+  ASSERT_EQ(cleave_session_gather(session.get, "share", CLEAVE_F32, back.data(),
+                                  3, &report),
+            CLEAVE_OK);
+  EXPECT_EQ(back[1], 7);
+  void *data = nullptr;
+  EXPECT_EQ(cleave_session_buffer(session.get, 1, "second", &data),
+            CLEAVE_BAD_ARGUMENT);
+  EXPECT_NE(std::string(cleave_last_error()).find("rank 1 of class 0 holds "),
+            std::string::npos)
+      << cleave_last_error();
+}
+
+// One rank, "go" calls ".add" (t = x + x; y = t) on slots 0 and 1 of y.
+struct SlotProgram {
+  SlotProgram() {
+    x = addBuffer(p, "x", {16});
+    out = addBuffer(p, "out", {16});
+    p.arenas[1].size = 64;
+    p.arenas.push_back({"slots", Lifespan::Slots, 128, -1});
+    p.kernels = {{"double", 2}};
+    Action add;
+    add.name = ".add";
+    add.commands = {{Launch{0, {x, scratch}, 16, 1}, 0, 0},
+                    {Copy{scratch, y, 4, {16}, {1}, {1}}, p.intern("copy"), 0}};
+    add.lifetimes = {{p.intern("t"), 1, 0, 64, 0, 1}};
+    Action go;
+    go.name = "go";
+    go.commands = {{Call{0, {}, p.intern("0F0")}, 0, 0},
+                   {Call{0, {{2, 64}}, p.intern("0F1")}, 0, 0}};
+    p.actions = {add, go};
+  }
+  void copyOut(BufferRef from) {
+    p.actions[1].commands.push_back({Copy{from, out, 4, {16}, {1}, {1}}, 0, 0});
+  }
+  // The first element of `out`, or the failure.
+  float run(bool poison, std::string &error) {
+    ProgramHandle program(p);
+    EXPECT_EQ(program.status, CLEAVE_OK) << program.error;
+    cleave_program_add_kernel(
+        program.get, "double",
+        [](const cleave_ctx *, void *const *args, int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            static_cast<float *>(args[1])[i] =
+                2 * static_cast<float *>(args[0])[i];
+        });
+    SessionHandle session(program.get, 1, 10, poison);
+    error = session.error;
+    if (session.status != CLEAVE_OK)
+      return 0;
+    std::vector<float> values(16, 3);
+    cleave_session_scatter(session.get, "x", CLEAVE_F32, values.data(), 16);
+    for (int step = 0; step < 2; ++step)
+      if (cleave_session_run(session.get, "go") != CLEAVE_OK) {
+        error = cleave_last_error();
+        return 0;
+      }
+    cleave_memory memory;
+    cleave_session_memory(session.get, 0, &memory);
+    touched = memory.touched_bytes;
+    cleave_session_gather(session.get, "out", CLEAVE_F32, values.data(), 16,
+                          nullptr);
+    return values[0];
+  }
+  Program p;
+  BufferRef x, out, scratch{1, 0, {}}, y{2, 0, {}};
+  int64_t touched = 0;
+};
+
+TEST(Pipeline, SlotsLiveThroughAnAction) {
+  for (bool poison : {false, true})
+    for (int slot : {0, 1}) {
+      SlotProgram program;
+      program.copyOut({2, 64 * slot, {}});
+      std::string error;
+      EXPECT_EQ(program.run(poison, error), 6) << error;
+      EXPECT_EQ(error, "");
+      if (poison) // state, scratch, two slots
+        EXPECT_EQ(program.touched, 128 + 64 + 128);
+    }
+}
+
+TEST(Pipeline, PoisonModeFindsStaleSlotsAndScratch) {
+  std::string error;
+  // Scratch holds nothing between calls.
+  SlotProgram scratch;
+  scratch.copyOut({1, 0, {}});
+  EXPECT_EQ(scratch.run(false, error), 6);
+  EXPECT_TRUE(std::isnan(scratch.run(true, error))) << error;
+  // A slot that only the previous run wrote.
+  SlotProgram stale;
+  Action &go = stale.p.actions[1];
+  go.commands.insert(go.commands.begin(),
+                     {Copy{{2, 0, {}}, stale.out, 4, {16}, {1}, {1}}, 0, 0});
+  EXPECT_EQ(stale.run(false, error), 6);
+  EXPECT_TRUE(std::isnan(stale.run(true, error))) << error;
+  // Values of a called action die within the call, in the slot it works on.
+  SlotProgram dead;
+  dead.p.actions[0].lifetimes.push_back({dead.p.intern("y"), 2, 0, 64, 1, 1});
+  dead.copyOut({2, 64, {}});
+  EXPECT_EQ(dead.run(false, error), 6);
+  EXPECT_TRUE(std::isnan(dead.run(true, error))) << error;
+}
+
+TEST(Pipeline, CallsThatLeaveTheirSlotsAreRefused) {
+  for (int64_t offset : {int64_t(128), int64_t(96), int64_t(-64), INT64_MAX}) {
+    SlotProgram program;
+    std::get<Call>(program.p.actions[1].commands[1].op).rebase = {{2, offset}};
+    std::string error;
+    program.run(false, error);
+    for (const char *part :
+         {"action \"go\", command 1", "action \".add\", command 1 (copy)",
+          "leave arena \"slots\" of 128 bytes"})
+      EXPECT_NE(error.find(part), std::string::npos) << error;
+  }
+}
+
+TEST(Pipeline, TheWatchdogNamesWhoSendsNothing) {
+  ProgramHandle handle(PipelineProgram({2, 1, 2}).p);
+  SessionHandle session(handle.get, 1, 0.3);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  cleave_session_inject_failure(session.get, 1, 0, 2, /*hang=*/1);
+  EXPECT_EQ(cleave_session_run(session.get, "loss_grad"), CLEAVE_TIMEOUT);
+  cleave_failure failure;
+  cleave_session_failure(session.get, &failure);
+  EXPECT_EQ(failure.rank, 1);
+  std::string message = failure.message;
+  EXPECT_NE(message.find("send_recv \"pipeline\""), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("missing ranks: 1"), std::string::npos) << message;
+}
+
+// A collective in a called action: the others wait for whoever fails there.
+TEST(Pipeline, CollectivesInCalls) {
+  Program p;
+  p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
+  p.rankClass = {0, 0, 1, 1};
+  BufferRef x = addBuffer(p, "x", {16});
+  p.arenas.push_back({"slots", Lifespan::Slots, 128, -1});
+  p.kernels = {{"check", 1}};
+  for (uint32_t own : {0, 1}) {
+    Action sum;
+    sum.name = ".sum";
+    sum.rankClass = own;
+    BufferRef y{2, 0, {}};
+    Collective reduce;
+    reduce.group = {{1, 1, 2}};
+    reduce.parts = {{y, y, 16, 1, 16, 1, 16}};
+    reduce.purpose = p.intern("activation");
+    sum.commands = {{Copy{x, y, 4, {16}, {1}, {1}}, 0, 0},
+                    {Launch{0, {y}, 16, 16}, p.intern("check"), 0},
+                    {reduce, p.intern("node"), 0},
+                    {Copy{y, x, 4, {16}, {1}, {1}}, 0, 0}};
+    Action go;
+    go.name = "go";
+    go.rankClass = own;
+    // The second class in other slots, and once more.
+    go.commands = {{Call{2 * own, {{2, own ? 64 : 0}}, p.intern("0F0")}, 0, 0},
+                   {Call{2 * own, {{2, own ? 0 : 64}}, p.intern("0F1")}, 0, 0}};
+    if (own)
+      go.commands.push_back(go.commands[0]);
+    p.actions.push_back(sum);
+    p.actions.push_back(go);
+  }
+  ProgramHandle program(p);
+  ASSERT_EQ(program.status, CLEAVE_OK) << program.error;
+  static std::atomic<int> failing;
+  failing = -1;
+  cleave_program_add_kernel(
+      program.get, "check",
+      [](const cleave_ctx *ctx, void *const *, int64_t, int64_t) {
+        if (ctx->rank == failing)
+          throw std::runtime_error("on purpose");
+      });
+  SessionHandle session(program.get, 1, 20, true);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  std::vector<float> ones(16, 1);
+  cleave_session_scatter(session.get, "x", CLEAVE_F32, ones.data(), 16);
+  ASSERT_EQ(cleave_session_run(session.get, "go"), CLEAVE_OK)
+      << cleave_last_error();
+  for (int rank = 0; rank < 4; ++rank) {
+    void *tile = nullptr;
+    cleave_session_buffer(session.get, rank, "x", &tile);
+    EXPECT_EQ(*static_cast<float *>(tile), rank < 2 ? 4 : 8);
+  }
+  failing = 3;
+  EXPECT_EQ(cleave_session_run(session.get, "go"), CLEAVE_RANK_FAILED);
+  cleave_failure failure;
+  cleave_session_failure(session.get, &failure);
+  EXPECT_EQ(failure.rank, 3);
+  EXPECT_EQ(failure.command, 0);
+  EXPECT_STREQ(failure.source, "check");
+  EXPECT_STREQ(failure.message,
+               "in command 1 of \".sum\" (0F0): on purpose; the others wait "
+               "for it in all_reduce \"activation\" (node)");
+}
+
+// Launches of random length between all that a pipeline does.
+TEST(Pipeline, RandomDelaysNeverHang) {
+  PipelineShape shape{4, 2, 8};
+  PipelineReference reference(shape);
+  Program p = PipelineProgram(shape).p;
+  p.kernels = {{"delay", 0}};
+  for (Action &action : p.actions) {
+    std::vector<Command> commands;
+    for (Command &command : action.commands) {
+      commands.push_back({Launch{0, {}, 1, 1}, 0, 0});
+      commands.push_back(std::move(command));
+    }
+    action.commands = std::move(commands);
+    for (Lifetime &life : action.lifetimes)
+      life.first = 2 * life.first + 1, life.last = 2 * life.last + 1;
+  }
+  ProgramHandle program(p);
+  ASSERT_EQ(program.status, CLEAVE_OK) << program.error;
+  cleave_program_add_kernel(
+      program.get, "delay",
+      [](const cleave_ctx *ctx, void *const *, int64_t, int64_t) {
+        thread_local std::mt19937 engine(uint32_t(ctx->rank) + 1);
+        if (engine() % 16 == 0)
+          std::this_thread::sleep_for(
+              std::chrono::microseconds(engine() % 1000));
+        else if (engine() % 4 == 0)
+          std::this_thread::yield();
+      });
+  SessionHandle session(program.get, 1, 30, true);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  for (int step = 0; step < 40; ++step) {
+    checkPipelineStep(session.get, shape, reference, step == 0);
+    if (testing::Test::HasFailure())
+      return;
+  }
+}
+} // namespace
