@@ -364,6 +364,33 @@ cleave_status cleave_session_memory(const cleave_session *session, int32_t rank,
   });
 }
 
+cleave_status cleave_session_trace(cleave_session *session, int32_t enabled) {
+  return guarded([&] {
+    need(session, "session");
+    session->trace(enabled != 0);
+  });
+}
+
+cleave_status cleave_session_trace_read(cleave_session *session, int32_t rank,
+                                        cleave_trace_event *out,
+                                        int64_t capacity, int64_t *count) {
+  return guarded([&] {
+    need(session, "session");
+    need(count, "count");
+    *count = 0;
+    if (capacity < 0)
+      fail(CLEAVE_BAD_ARGUMENT, "negative capacity");
+    if (capacity)
+      need(out, "out");
+    std::vector<TraceEvent> &events = session->traced(rank);
+    auto taken = std::min(capacity, static_cast<int64_t>(events.size()));
+    for (int64_t i = 0; i < taken; ++i)
+      out[i] = describe(session->program.data, events[i], session->traceNames);
+    events.erase(events.begin(), events.begin() + taken);
+    *count = taken;
+  });
+}
+
 cleave_status cleave_session_inject_failure(cleave_session *session,
                                             int32_t rank, int64_t run,
                                             int32_t command, int32_t hang) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
@@ -113,6 +114,30 @@ void Remote::injectFailure(int rank, int64_t run, int command, bool hang) {
   Packet packet = request(Request::Inject);
   world.send(rank, World::Command,
              packet.add(rank).add(run).add(command).add(hang));
+}
+
+void Remote::trace(bool enabled) {
+  Packet packet = request(Request::Trace);
+  tellAll(packet.add(enabled));
+}
+
+std::vector<TraceEvent> Remote::traced(int rank) {
+  int64_t asked = traceClock();
+  world.send(rank, World::Command, request(Request::Traced));
+  Packet answer = world.receive(rank, World::Data);
+  int64_t answered = traceClock();
+  // Clocks of one machine agree; another's is set to the middle of the answer's
+  // way, which is as exact as the way is short.
+  int64_t offset = (asked + answered) / 2 - answer.take<int64_t>();
+  if (std::abs(offset) <= answered - asked)
+    offset = 0;
+  std::vector<TraceEvent> events(answer.take<size_t>());
+  for (TraceEvent &event : events) {
+    event = answer.take<TraceEvent>();
+    event.begin += offset;
+    event.end += offset;
+  }
+  return events;
 }
 
 void Remote::run(const std::string &action) {

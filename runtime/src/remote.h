@@ -9,6 +9,7 @@
 #include "error.h"
 #include "loaded_program.h"
 #include "packet.h"
+#include "trace.h"
 #include "world.h"
 
 #include <functional>
@@ -39,6 +40,8 @@ enum class Request : int32_t {
   Zero,   // session, buffer
   Run,    // * session, action, whether to reset the counters
   Inject, // session, rank, run, command, hang
+  Trace,  // session, whether to
+  Traced, // session; clock, number and events come back as data
 };
 
 class Remote {
@@ -57,6 +60,9 @@ public:
             std::vector<std::pair<int, std::vector<char>>> &tiles);
   void zero(int rank, const program::Boundary &entry);
   void injectFailure(int rank, int64_t run, int command, bool hang);
+
+  void trace(bool enabled);
+  std::vector<TraceEvent> traced(int rank);
 
   // Starts the action elsewhere.
   void run(const std::string &action);

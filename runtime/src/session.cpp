@@ -65,6 +65,7 @@ cleave_session::cleave_session(cleave_program &program,
                     : makeLocalTransport(transportOptions, counters);
   program.bindKernels();
   ranks.resize(size);
+  traces.resize(size);
   endpoints.resize(size);
   int first = world ? world->rank() : 0;
   for (int rank = first; rank < first + here; ++rank) {
@@ -240,7 +241,12 @@ void cleave_session::walk(Rank &rank, Place &place) {
     rank.beforeAction();
   bool watched = injection.rank == rank.rank && injection.run == runs;
   const PreparedAction &action = *place.action;
+  TraceEvent event;
+  event.action =
+      static_cast<uint32_t>(action.action - program.data.actions.data());
   for (const PreparedCommand &step : action.commands) {
+    if (isTracing)
+      event.begin = traceClock();
     int index = ++place.command;
     if (watched && injection.command == index)
       injected(rank, index);
@@ -260,6 +266,11 @@ void cleave_session::walk(Rank &rank, Place &place) {
       if (poison)
         rank.aroundCall();
       place.inner = -1;
+    }
+    if (isTracing) {
+      event.end = traceClock();
+      event.command = static_cast<uint32_t>(index);
+      traces[rank.rank].add(event);
     }
     if (poison)
       rank.afterCommand(action, index);
@@ -315,6 +326,10 @@ void cleave_session::run(std::string_view name) {
     fail(CLEAVE_BAD_ARGUMENT,
          "the program has no action \"" + std::string(name) + "\"");
   action = name;
+  for (size_t rank = 0; isTracing && rank < ranks.size(); ++rank)
+    if (const PreparedAction *own =
+            ranks[rank] ? ranks[rank]->find(name) : nullptr)
+      traces[rank].makeRoom(own->commands.size());
   {
     StepScope step;
     if (remote)
@@ -341,6 +356,20 @@ void cleave_session::run(std::string_view name) {
               "rank " + std::to_string(failure.rank) + " failed in action \"" +
                   failure.action + "\"" + where + ": " + failure.message +
                   (isLost ? "; the rank does not respond" : ""));
+}
+
+void cleave_session::trace(bool enabled) {
+  isTracing = enabled;
+  if (remote)
+    remote->trace(enabled);
+}
+
+std::vector<TraceEvent> &cleave_session::traced(int rank) {
+  checkRank(rank);
+  std::vector<TraceEvent> &events = traces[rank].events;
+  if (!isHere(rank) && events.empty())
+    events = remote->traced(rank);
+  return events;
 }
 
 void cleave_session::injectFailure(int rank, int64_t run, int command,

@@ -8,6 +8,7 @@
 #include "error.h"
 #include "rank.h"
 #include "remote.h"
+#include "trace.h"
 #include "transport.h"
 
 #include <condition_variable>
@@ -34,6 +35,9 @@ public:
               cleave_gather_report *report);
   void zero(const std::string &name);
   cleave_memory memory(int rank) const;
+  void trace(bool enabled);
+  // The events of a rank so far; a rank elsewhere is asked for more.
+  std::vector<cleave::TraceEvent> &traced(int rank);
   void injectFailure(int rank, int64_t run, int command, bool hang);
   // The first entry of the name, or that of the rank's class.
   const cleave::program::Boundary &boundary(const std::string &name,
@@ -58,6 +62,7 @@ public:
   std::vector<std::unique_ptr<cleave::Rank>> ranks; // NULL: elsewhere
 
   cleave::Failure failure;
+  std::set<std::string> traceNames;
   // While an action runs the thread that called looks after messages, too.
   std::function<void()> meanwhile;
 
@@ -102,6 +107,8 @@ private:
   std::string_view action;
   bool isLost = false, isAborted = false;
   int64_t runs = 0;
+  bool isTracing = false;
+  std::vector<cleave::Trace> traces; // by rank
   struct Injection {
     int rank = -1, command = 0;
     int64_t run = 0;

@@ -101,6 +101,18 @@ private:
       session->injectFailure(rank, run, command, packet.take<bool>());
       break;
     }
+    case Request::Trace:
+      session->trace(packet.take<bool>());
+      break;
+    case Request::Traced: {
+      std::vector<TraceEvent> &events = session->traced(world.rank());
+      Packet reply;
+      reply.add(traceClock()).add(events.size());
+      reply.append(events.data(), events.size() * sizeof(TraceEvent));
+      events.clear();
+      world.send(host, World::Data, reply);
+      break;
+    }
     default:
       touch(request, *session, packet.take<int64_t>());
     }

@@ -165,6 +165,26 @@ public:
 
   void resetCounters() override { cleave_session_reset_counters(session); }
 
+  void startTrace() override {
+    check(cleave_session_trace(session, 1), "trace");
+  }
+
+  std::vector<RankEvent> takeTrace(int64_t rank) override {
+    std::vector<RankEvent> result;
+    std::vector<cleave_trace_event> chunk(4096);
+    for (int64_t count = 1; count > 0;) {
+      check(cleave_session_trace_read(
+                session, static_cast<int32_t>(rank), chunk.data(),
+                static_cast<int64_t>(chunk.size()), &count),
+            "trace");
+      for (int64_t i = 0; i < count; ++i)
+        result.push_back({chunk[i].name, chunk[i].kind, chunk[i].begin_ns,
+                          chunk[i].end_ns,
+                          chunk[i].stream == CLEAVE_STREAM_TRANSFERS});
+    }
+    return result;
+  }
+
 private:
   [[noreturn]] static void fail(cleave_status status, const std::string &what) {
     std::string message = what + ": " + cleave_last_error();

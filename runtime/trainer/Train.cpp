@@ -8,6 +8,7 @@
 #include "cleave/trainer/Train.h"
 #include "Report.h"
 #include "RunFolder.h"
+#include "TraceFile.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/launcher.h"
@@ -118,9 +119,9 @@ class Trainer {
 public:
   Trainer(const Manifest &manifest, const Settings &settings,
           const TrainOptions &options, const Dataset &data,
-          StepExecutor &executor)
+          StepExecutor &executor, TraceFile *trace)
       : manifest(manifest), settings(settings), options(options), data(data),
-        executor(executor), feeder(manifest, executor, settings.ignoreIndex) {
+        executor(executor), trace(trace), feeder(manifest, executor, settings.ignoreIndex) {
     for (const char *action : {"loss_grad", "update"})
       if (!executor.hasAction(action))
         throw InputError("the program has no action '" + std::string(action) +
@@ -163,6 +164,7 @@ private:
   const TrainOptions &options;
   const Dataset &data;
   StepExecutor &executor;
+  TraceFile *trace; ///< NULL: none
   Feeder feeder;
   std::vector<std::string> zeroed;
   std::vector<std::string> loads; ///< of each microbatch, if pipelined
@@ -385,6 +387,8 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
   using Clock = std::chrono::steady_clock;
   StopOnSignal signal;
   LineFile log((fs::path(out) / "log.jsonl").string());
+  if (trace)
+    executor.startTrace();
   Progress progress(state.step + 1, settings.steps, options.progressBar,
                     manifest.inputWithRole("tokens") ? "tokens" : "samples");
   feeder.setInteger("seed", static_cast<int64_t>(settings.seed));
@@ -416,6 +420,8 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
         static_cast<double>(tokens) / (record.stepMs / 1000);
     if (record.step > firstStep)
       afterWarmUp += allocations;
+    if (trace)
+      trace->append(executor, record.step);
     ++state.step;
     state.nextSample += manifest.batch;
     bool last = state.step == settings.steps;
@@ -513,8 +519,12 @@ void train(const Manifest &manifest, const TrainOptions &options,
   }
   std::fflush(stdout);
 
+  std::optional<TraceFile> trace;
+  if (!options.trace.empty())
+    trace.emplace(options.trace, manifest);
   std::unique_ptr<StepExecutor> executor = start();
-  Trainer trainer(manifest, settings, options, *data, *executor);
+  Trainer trainer(manifest, settings, options, *data, *executor,
+                  trace ? &*trace : nullptr);
   if (resume.empty())
     loadInitialValues(manifest, *executor, settings.seed);
   else

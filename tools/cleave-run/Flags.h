@@ -69,6 +69,10 @@ inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
       ->type_name("DIR|latest");
   app.add_flag("--dry-run", train.dryRun,
                "Check data, weights and checkpoint; write nothing");
+  app.add_option("--trace", train.trace,
+                 "Write what every rank did when: Chrome's trace format, "
+                 "opens in ui.perfetto.dev")
+      ->type_name("FILE");
   app.add_option("--eval-every", train.evalEvery,
                  "Steps between validations; 0: at the end only; default: "
                  "ten times a run")

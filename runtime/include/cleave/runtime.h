@@ -239,6 +239,30 @@ typedef struct cleave_memory {
 cleave_status cleave_session_memory(const cleave_session *session, int32_t rank,
                                     cleave_memory *out);
 
+/* --- Traces ----------------------------------------------------------------
+ */
+
+#define CLEAVE_STREAM_COMPUTE 0
+#define CLEAVE_STREAM_TRANSFERS 1 /* collectives, their starts and waits */
+
+/* One command of an action that cleave_session_run ran, on one rank; what a
+ * call does is one event. Strings live as long as the session. */
+typedef struct cleave_trace_event {
+  const char *name; /* the label of a call ("0F3"), else the command's source */
+  const char *kind; /* call, gemm, send_recv, wait, ... */
+  int64_t begin_ns, end_ns; /* one clock for all ranks */
+  int32_t stream;
+} cleave_trace_event;
+
+/* Records the actions that are run from now on, or stops to. */
+cleave_status cleave_session_trace(cleave_session *session, int32_t enabled);
+
+/* Moves up to `capacity` events of a rank to `out`, oldest first; *count is how
+ * many. Call it until it is 0. */
+cleave_status cleave_session_trace_read(cleave_session *session, int32_t rank,
+                                        cleave_trace_event *out,
+                                        int64_t capacity, int64_t *count);
+
 /* --- Several processes ----------------------------------------------------
  * Under a launcher (mpirun, srun) every process runs the same executable.
  * Process 0 goes its way: its sessions with transport "mpi" reach the ranks in

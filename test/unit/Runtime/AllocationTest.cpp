@@ -2,7 +2,7 @@
 // hook: every allocation of the process goes through it, and it counts those
 // of a step that it could not serve by recycling.
 
-#include "Helpers.h"
+#include "PipelineProgram.h"
 
 #include "step_pool.h"
 
@@ -125,6 +125,40 @@ TEST(Allocation, NoStepAllocatesAfterWarmUp) {
       if (dtype == DType::F32)
         EXPECT_GT(taken, 0); // the hook does see what oneDNN allocates
     }
+}
+
+// Calls, transfers and their trace.
+TEST(Allocation, NoStepOfAPipelineAllocates) {
+#ifdef CLEAVE_NO_POOL
+  GTEST_SKIP() << "the sanitizer has its own allocator";
+#endif
+  ProgramHandle program(PipelineProgram({3, 2, 5}).p);
+  SessionHandle session(program.get);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  std::vector<cleave_trace_event> events(1000);
+  int64_t reading = 0; // the host may allocate between steps
+  for (bool traces : {false, true}) {
+    cleave_session_trace(session.get, traces);
+    auto step = [&] {
+      bool good = cleave_session_run(session.get, "loss_grad") == CLEAVE_OK;
+      int64_t before = cleave_allocation_count(), count = 0;
+      for (int rank = 0; rank < 6; ++rank)
+        cleave_session_trace_read(session.get, rank, events.data(), 1000,
+                                  &count);
+      EXPECT_EQ(count > 0, traces);
+      reading += cleave_allocation_count() - before;
+      return good;
+    };
+    for (int warmUp = 0; warmUp < 3; ++warmUp)
+      ASSERT_TRUE(step()) << cleave_last_error();
+    int64_t before = cleave_allocation_count();
+    reading = 0;
+    bool good = true;
+    for (int round = 0; round < 10; ++round)
+      good &= step();
+    EXPECT_EQ(cleave_allocation_count() - before, reading);
+    EXPECT_TRUE(good);
+  }
 }
 
 // The replaced allocator keeps the promises of malloc.

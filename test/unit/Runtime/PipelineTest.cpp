@@ -375,6 +375,67 @@ TEST(Pipeline, CollectivesInCalls) {
                "for it in all_reduce \"activation\" (node)");
 }
 
+// What every rank did when: calls by their labels, transfers on a stream of
+// their own, one after the other.
+TEST(Pipeline, Traces) {
+  PipelineShape shape{3, 1, 4};
+  PipelineReference reference(shape);
+  ProgramHandle program(PipelineProgram(shape).p);
+  SessionHandle session(program.get);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  auto read = [&](int rank) {
+    std::vector<cleave_trace_event> all, some(7);
+    for (int64_t count = 1; count > 0;) {
+      EXPECT_EQ(
+          cleave_session_trace_read(session.get, rank, some.data(), 7, &count),
+          CLEAVE_OK);
+      all.insert(all.end(), some.begin(), some.begin() + count);
+    }
+    return all;
+  };
+  checkPipelineStep(session.get, shape, reference, true);
+  EXPECT_TRUE(read(0).empty());
+  ASSERT_EQ(cleave_session_trace(session.get, 1), CLEAVE_OK);
+  ASSERT_EQ(cleave_session_run(session.get, "loss_grad"), CLEAVE_OK);
+  ASSERT_EQ(cleave_session_trace(session.get, 0), CLEAVE_OK);
+  ASSERT_EQ(cleave_session_run(session.get, "loss_grad"), CLEAVE_OK);
+  std::map<std::string, const cleave_trace_event *> calls;
+  std::vector<std::vector<cleave_trace_event>> events;
+  for (int rank = 0; rank < 3; ++rank)
+    events.push_back(read(rank));
+  for (int rank = 0; rank < 3; ++rank) {
+    int64_t last = 0;
+    std::map<std::string, int> kinds;
+    for (const cleave_trace_event &event : events[rank]) {
+      EXPECT_LE(last, event.begin_ns);
+      EXPECT_LE(event.begin_ns, event.end_ns);
+      last = event.end_ns;
+      std::string kind = event.kind;
+      ++kinds[kind];
+      EXPECT_EQ(event.stream, kind == "call" ? CLEAVE_STREAM_COMPUTE
+                                             : CLEAVE_STREAM_TRANSFERS);
+      if (kind == "call")
+        calls[event.name] = &event;
+    }
+    int neighbours = rank == 1 ? 2 : 1;
+    EXPECT_EQ(kinds["call"], 8);
+    EXPECT_EQ(kinds["send_recv"], 8 * neighbours);
+    EXPECT_EQ(kinds["wait"], 8 * neighbours);
+    EXPECT_EQ(kinds["all_reduce"], rank == 1 ? 1 : 3);
+  }
+  EXPECT_EQ(calls.size(), 24u);
+  // One clock for all: a stage begins after the one before it.
+  for (int k = 0; k < 4; ++k)
+    for (int stage = 0; stage < 2; ++stage) {
+      std::string number = std::to_string(k);
+      auto at = [&](int stage, const char *what) {
+        return calls.at(std::to_string(stage) + what + number);
+      };
+      EXPECT_LE(at(stage, "F")->end_ns, at(stage + 1, "F")->begin_ns);
+      EXPECT_LE(at(stage + 1, "B")->end_ns, at(stage, "B")->begin_ns);
+    }
+}
+
 // Launches of random length between all that a pipeline does.
 TEST(Pipeline, RandomDelaysNeverHang) {
   PipelineShape shape{4, 2, 8};

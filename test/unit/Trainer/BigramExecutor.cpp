@@ -203,6 +203,11 @@ void BigramExecutor::replay() {
 void BigramExecutor::run(const std::string &action) {
   if (before)
     before(*this, action, storage["step"][0].as<int64_t>()[0]);
+  if (traces) {
+    int64_t now = ++clock * 5000;
+    events.push_back({action, "call", now, now + 1500, false});
+    events.push_back({"WAIT \"x\"", "wait", now + 1500, now + 2000, true});
+  }
   if (action.starts_with("load."))
     return load(action.substr(5));
   if (action == "loss_grad" && options.pipelined)
@@ -220,6 +225,13 @@ void BigramExecutor::run(const std::string &action) {
   }
   values("metric.grad_norm")[0] = std::sqrt(norm);
   sent += 1000;
+}
+
+std::vector<RankEvent> BigramExecutor::takeTrace(int64_t rank) {
+  std::vector<RankEvent> taken = events;
+  if (rank + 1 == options.ranks)
+    events.clear();
+  return taken;
 }
 
 std::vector<RankTraffic> BigramExecutor::traffic(int64_t rank) {

@@ -39,6 +39,8 @@ public:
   std::vector<RankTraffic> traffic(int64_t rank) override;
   RankMemory memory(int64_t rank) override;
   void resetCounters() override { sent = 0; }
+  void startTrace() override { traces = true; }
+  std::vector<RankEvent> takeTrace(int64_t rank) override;
 
   /// Called before every action, with the number of the step.
   std::function<void(BigramExecutor &, const std::string &, int64_t)> before;
@@ -47,6 +49,9 @@ public:
   std::vector<int64_t> seenSamples; ///< sample_ids of training, in order
 
 private:
+  bool traces = false;
+  int64_t clock = 1000;
+  std::vector<RankEvent> events; // the same for all ranks
   void forward(bool gradients);
   void load(const std::string &microbatch);
   void replay();

@@ -159,6 +159,51 @@ TEST_F(Training, PipelinedStepsAreTheSame) {
   }
 }
 
+// A process per rank, a thread per stream, all events of all steps.
+TEST_F(Training, WritesATrace) {
+  model.ranks = 2;
+  options.trace = folder.path("trace.json");
+  options.evalEvery = 0;
+  run("a");
+  auto trace = nlohmann::json::parse(folder.read("trace.json"));
+  std::map<std::pair<int, int>, std::string> threads;
+  std::map<int, std::string> processes;
+  std::map<std::string, int> counts;
+  std::set<int> steps;
+  double last = -1;
+  for (auto &event : trace["traceEvents"]) {
+    int pid = event["pid"], tid = event["tid"];
+    if (event["ph"] == "M") {
+      if (event["name"] == "process_name")
+        processes[pid] = event["args"]["name"];
+      else
+        threads[{pid, tid}] = event["args"]["name"];
+      continue;
+    }
+    EXPECT_EQ(event["ph"], "X");
+    ASSERT_TRUE(threads.count({pid, tid}));
+    bool waits = event["cat"] == "wait";
+    EXPECT_EQ((threads[{pid, tid}]), waits ? "send/recv" : "compute");
+    EXPECT_EQ(event["dur"], waits ? 0.5 : 1.5);
+    ++counts[event["name"]];
+    steps.insert(event["args"]["step"].get<int>());
+    if (pid == 0) {
+      EXPECT_GT(event["ts"].get<double>(), last);
+      last = event["ts"];
+    }
+  }
+  EXPECT_EQ(processes, (std::map<int, std::string>{{0, "rank 0 (data 0)"},
+                                                   {1, "rank 1 (data 1)"}}));
+  EXPECT_EQ(threads.size(), 4u);
+  EXPECT_EQ(counts["loss_grad"], 2 * 8);
+  EXPECT_EQ(counts["update"], 2 * 8);
+  EXPECT_EQ(counts["WAIT \"x\""], 2 * 16);
+  EXPECT_EQ(steps.size(), 8u);
+  options.trace = folder.path("missing/trace.json");
+  EXPECT_THROW(run("b"), InputError);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("b")));
+}
+
 TEST_F(Training, APipelineWithoutItsLoadsIsRefused) {
   model.pipelined = true;
   model.microbatches = 3;

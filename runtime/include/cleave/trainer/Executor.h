@@ -40,6 +40,13 @@ struct RankMemory {
   int64_t poolBytes = 0;      ///< of the whole process
 };
 
+/// One command of an action on one rank.
+struct RankEvent {
+  std::string name, kind; ///< "0F3", "call"
+  int64_t beginNs = 0, endNs = 0;
+  bool transfers = false; ///< on the stream of what ranks send each other
+};
+
 class StepExecutor {
 public:
   virtual ~StepExecutor() = default;
@@ -67,6 +74,11 @@ public:
   virtual RankMemory memory(int64_t rank) = 0;
   virtual void resetCounters() = 0;
 
+  /// Records from now on what ranks do, and when.
+  virtual void startTrace() {}
+  /// What has been recorded of a rank since the last call.
+  virtual std::vector<RankEvent> takeTrace(int64_t rank) { return {}; }
+
   const BufferInfo *find(const std::string &buffer) const;
   /// Throws InputError if the program has no such buffer.
   const BufferInfo &need(const std::string &buffer) const;
@@ -74,8 +86,8 @@ public:
 
 struct ExecutorOptions {
   std::string transport = "local"; ///< or mpi; see chooseTransport
-  int threadsPerRank = 0;     ///< 0: cores / ranks
-  double watchdogSeconds = 0; ///< 0: the runtime's default
+  int threadsPerRank = 0;          ///< 0: cores / ranks
+  double watchdogSeconds = 0;      ///< 0: the runtime's default
   bool poison = false;
   /// Tests: rank, run, command (and silence instead of an error) of a failure.
   std::vector<int64_t> failure;

@@ -24,8 +24,9 @@ struct TrainOptions {
   int64_t saveEvery = 0;        ///< 0: at the end only
   std::string resume;           ///< a checkpoint, "latest", or empty
   bool dryRun = false;
-  int64_t evalEvery = -1;          ///< -1: ten times a run; 0: at the end only
-  int64_t evalSamples = -1;        ///< -1: by the length of the run; 0: all
+  std::string trace;        ///< a file for what ranks did when; empty: none
+  int64_t evalEvery = -1;   ///< -1: ten times a run; 0: at the end only
+  int64_t evalSamples = -1; ///< -1: by the length of the run; 0: all
   std::optional<bool> progressBar; ///< default: where output is a terminal
   /// Calls of malloc so far, if someone counts them.
   std::function<int64_t()> allocations;

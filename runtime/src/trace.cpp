@@ -1,0 +1,54 @@
+// Names for the events of a trace.
+
+#include "trace.h"
+
+#include "transport.h"
+
+using namespace cleave;
+using namespace cleave::program;
+
+namespace {
+struct Describe {
+  const Program &program;
+  const Command &command;
+
+  const char *kind(const Launch &) const { return "launch"; }
+  const char *kind(const Gemm &) const { return "gemm"; }
+  const char *kind(const Attention &) const { return "attention"; }
+  const char *kind(const Collective &x) const { return nameOf(x.kind); }
+  const char *kind(const Wait &) const { return "wait"; }
+  const char *kind(const Copy &) const { return "copy"; }
+  const char *kind(const Fill &) const { return "fill"; }
+  const char *kind(const Call &) const { return "call"; }
+
+  std::string name(const auto &op) const {
+    const std::string &source = program.strings[command.source];
+    return source.empty() ? kind(op) : source;
+  }
+  std::string name(const Call &call) const {
+    const std::string &label = program.strings[call.label];
+    return label.empty() ? program.actions[call.action].name : label;
+  }
+};
+} // namespace
+
+cleave_trace_event cleave::describe(const Program &program,
+                                    const TraceEvent &event,
+                                    std::set<std::string> &names) {
+  const Command &command =
+      program.actions.at(event.action).commands.at(event.command);
+  Describe describe{program, command};
+  cleave_trace_event out{};
+  out.begin_ns = event.begin;
+  out.end_ns = event.end;
+  bool communicates = std::holds_alternative<Collective>(command.op) ||
+                      std::holds_alternative<Wait>(command.op);
+  out.stream = communicates ? CLEAVE_STREAM_TRANSFERS : CLEAVE_STREAM_COMPUTE;
+  std::visit(
+      [&](const auto &op) {
+        out.kind = describe.kind(op);
+        out.name = names.insert(describe.name(op)).first->c_str();
+      },
+      command.op);
+  return out;
+}

@@ -1,0 +1,92 @@
+//===- TraceFile.cpp - what ranks did when, for a person to look at
+//---------===//
+#include "TraceFile.h"
+#include "cleave/io/Error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstring>
+
+using Json = nlohmann::ordered_json;
+
+namespace cleave {
+
+/// Threads are numbered over all ranks, so that none shares a number.
+static int64_t threadOf(int64_t rank, bool transfers) {
+  return 2 * rank + (transfers ? 1 : 0);
+}
+
+/// "pipeline 1, data 0": where a rank is in the mesh.
+static std::string placeOf(const Manifest &manifest, int64_t rank) {
+  std::string text;
+  for (size_t i = manifest.mesh.size(); i-- > 0;) {
+    const auto &[axis, size] = manifest.mesh[i];
+    if (size > 1)
+      text = axis + " " + std::to_string(rank % size) +
+             (text.empty() ? "" : ", " + text);
+    rank /= size;
+  }
+  return text.empty() ? "" : " (" + text + ")";
+}
+
+TraceFile::TraceFile(const std::string &path, const Manifest &manifest)
+    : path(path), file(std::fopen(path.c_str(), "w")) {
+  if (!file)
+    throw InputError("--trace " + path +
+                     ": cannot be written: " + std::strerror(errno));
+  std::fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", file);
+  auto name = [&](const char *what, int64_t rank, int64_t thread,
+                  const std::string &text) {
+    write(Json{{"ph", "M"},
+               {"name", what},
+               {"pid", rank},
+               {"tid", thread},
+               {"args", {{"name", text}}}}
+              .dump());
+  };
+  for (int64_t rank = 0; rank < manifest.ranks; ++rank) {
+    name("process_name", rank, threadOf(rank, false),
+         "rank " + std::to_string(rank) + placeOf(manifest, rank));
+    name("thread_name", rank, threadOf(rank, false), "compute");
+    name("thread_name", rank, threadOf(rank, true), "send/recv");
+  }
+}
+
+TraceFile::~TraceFile() {
+  std::fputs("\n]}\n", file);
+  std::fclose(file);
+}
+
+void TraceFile::write(const std::string &event) {
+  std::fputs(isEmpty ? "\n" : ",\n", file);
+  std::fputs(event.c_str(), file);
+  isEmpty = false;
+}
+
+void TraceFile::append(StepExecutor &executor, int64_t step) {
+  std::vector<std::vector<RankEvent>> events;
+  for (int64_t rank = 0; rank < executor.ranks(); ++rank)
+    events.push_back(executor.takeTrace(rank));
+  if (origin == 0)
+    for (const std::vector<RankEvent> &own : events)
+      if (!own.empty() && (origin == 0 || own.front().beginNs < origin))
+        origin = own.front().beginNs;
+  auto micro = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
+  for (size_t rank = 0; rank < events.size(); ++rank)
+    for (const RankEvent &event : events[rank])
+      write(Json{{"ph", "X"},
+                 {"name", event.name},
+                 {"cat", event.kind},
+                 {"pid", rank},
+                 {"tid", threadOf(static_cast<int64_t>(rank), event.transfers)},
+                 {"ts", micro(event.beginNs - origin)},
+                 {"dur", micro(event.endNs - event.beginNs)},
+                 {"args", {{"step", step}, {"kind", event.kind}}}}
+                .dump(-1, ' ', false, Json::error_handler_t::replace));
+  std::fflush(file);
+  if (std::ferror(file))
+    throw RunError("--trace " + path + ": " + std::strerror(errno));
+}
+
+} // namespace cleave

@@ -1,0 +1,39 @@
+//===- TraceFile.h - what ranks did when, for a person to look at
+//-----------===//
+#ifndef CLEAVE_TRAINER_TRACEFILE_H
+#define CLEAVE_TRAINER_TRACEFILE_H
+
+#include "cleave/manifest.h"
+#include "cleave/trainer/Executor.h"
+
+#include <cstdio>
+#include <string>
+
+namespace cleave {
+
+/// A file in Chrome's trace format (https://ui.perfetto.dev opens it): a
+/// process per rank with a thread for what it computes and one for what it
+/// transfers. Steps are appended as they end, so that a run that fails leaves a
+/// file.
+class TraceFile {
+public:
+  /// Throws InputError if the file cannot be written.
+  TraceFile(const std::string &path, const Manifest &manifest);
+  ~TraceFile();
+  TraceFile(const TraceFile &) = delete;
+
+  /// Takes what the ranks did in this step.
+  void append(StepExecutor &executor, int64_t step);
+
+private:
+  void write(const std::string &event);
+
+  std::string path;
+  std::FILE *file = nullptr;
+  bool isEmpty = true;
+  int64_t origin = 0; ///< of the first event; there time begins
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_TRACEFILE_H
