@@ -2,6 +2,7 @@
 
 #include "Boundary.h"
 #include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_ADDOPTIMIZERPASS
@@ -21,6 +22,11 @@ struct Trained {
   DictionaryAttr attrs;
   double decay;
   unsigned firstArg; // of parameter, states..., in @update
+
+  /// The stages that have it, where several do.
+  DenseI64ArrayAttr stages() const {
+    return attrs.getAs<DenseI64ArrayAttr>(pipe::kStagesAttr);
+  }
 };
 
 struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
@@ -40,6 +46,14 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
           << optimizer << "' is unknown; expected adamw or sgd";
       return signalPassFailure();
     }
+    stage = pipe::stageOf(module);
+    auto scalar = module->getAttrOfType<TypeAttr>(pipe::kScalarAttr);
+    if (stage && (!scalar || !isa<RankedTensorType>(scalar.getValue()))) {
+      module.emitError("is a stage without pipe.scalar, the type of the loss");
+      return signalPassFailure();
+    }
+    real = cast<RankedTensorType>(stage ? scalar.getValue()
+                                        : grad.getResultTypes()[0]);
     FailureOr<SmallVector<Trained>> parameters = collect(grad);
     if (failed(parameters))
       return signalPassFailure();
@@ -55,7 +69,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   FailureOr<SmallVector<Trained>> collect(func::FuncOp grad) {
     SmallVector<Trained> parameters;
     // Lists of what does not decay are written for many models.
-    if (failed(reportIdle(grad, noDecay, "train.no_decay", false)))
+    // Another stage may have what they match.
+    if (!stage && failed(checkNoDecay(grad, noDecay)))
       return failure();
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg) {
       if (roleOf(grad, arg) != "parameter")
@@ -86,7 +101,6 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   void buildUpdate(func::FuncOp grad, MutableArrayRef<Trained> parameters) {
     OpBuilder b(&getContext());
     Location loc = grad.getLoc();
-    auto real = cast<RankedTensorType>(grad.getResultTypes()[0]);
     auto count = RankedTensorType::get({}, b.getI64Type());
     SmallVector<Type> argTypes;
     SmallVector<DictionaryAttr> argAttrs;
@@ -104,8 +118,12 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     unsigned firstGradient = argTypes.size();
     for (Trained &parameter : parameters)
       addArg(parameter.type, attrs(parameter.name, "gradient"));
-    unsigned lossArg = addArg(real, attrs("loss", "loss"));
-    unsigned weightArg = addArg(real, attrs("weight", "weight"));
+    bool hasLoss = !stage || stage->stage == stage->stages - 1;
+    unsigned lossArg = argTypes.size(), weightArg = lossArg + 1;
+    if (hasLoss) {
+      addArg(real, attrs("loss", "loss"));
+      addArg(real, attrs("weight", "weight"));
+    }
     unsigned lrArg = addArg(real, attrs("lr", "lr"));
     unsigned stepArg = addArg(count, attrs("step", "step"));
 
@@ -120,16 +138,22 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       argument.setLoc(NameLoc::get(attrs.getAs<StringAttr>(nn::kNameAttr)));
     b.setInsertionPoint(func.getBody().front().getTerminator());
 
-    ValueRange gradients =
-        func.getArguments().slice(firstGradient, parameters.size());
-    Value weight = func.getArgument(weightArg);
-    auto [norm, scale] =
-        normAndScale(b, named("grad_norm"), real, gradients, weight);
+    SmallVector<Value> gradients(
+        func.getArguments().slice(firstGradient, parameters.size()));
+    Sums sums;
+    if (hasLoss) {
+      sums.loss = func.getArgument(lossArg);
+      sums.weight = func.getArgument(weightArg);
+    }
+    if (stage)
+      sumOverStages(b, parameters, gradients, sums);
+    else
+      sums.squares = squaresOf(b, named("grad_norm"), gradients);
+    auto [norm, scale] = normAndScale(b, named("grad_norm"), sums);
 
     Value finite;
     if (skipNonfinite)
-      finite =
-          isFinite(b, named("finite"), real, norm, func.getArgument(lossArg));
+      finite = isFinite(b, named("finite"), norm, sums.loss);
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> resultAttrs;
     for (auto [index, parameter] : llvm::enumerate(parameters)) {
@@ -151,8 +175,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       results.push_back(value);
       resultAttrs.push_back(attrs(name, role));
     };
-    addResult(func.getArgument(lossArg), "loss", "metric");
-    addResult(weight, "weight", "metric");
+    addResult(sums.loss, "loss", "metric");
+    addResult(sums.weight, "weight", "metric");
     addResult(norm, "grad_norm", "metric");
     if (finite)
       addResult(arith::UIToFPOp::create(b, named("finite"), real, finite),
@@ -163,14 +187,13 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     setResults(func, results, resultAttrs);
   }
 
-  /// The norm of the mean gradient, and the factor from the gradient of the
-  /// sum to the one that the optimizer reads.
-  std::pair<Value, Value> normAndScale(OpBuilder &b, Location loc,
-                                       RankedTensorType real,
-                                       ValueRange gradients, Value weight) {
-    auto splat = [&](double value) {
-      return nn::createSplat(b, loc, real, value);
-    };
+  /// Scalars of the whole model.
+  struct Sums {
+    Value squares, loss, weight;
+  };
+
+  /// The sum of the squares of all elements; null of no gradients.
+  Value squaresOf(OpBuilder &b, Location loc, ValueRange gradients) {
     Value squares;
     for (Value gradient : gradients) {
       auto type = cast<RankedTensorType>(gradient.getType());
@@ -180,9 +203,43 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
           llvm::to_vector(llvm::seq<int64_t>(type.getRank())));
       squares = squares ? arith::AddFOp::create(b, loc, squares, sum) : sum;
     }
-    Value inverse = arith::DivFOp::create(b, loc, splat(1.0), weight);
+    return squares;
+  }
+
+  /// Replaces the gradients of tied parameters, and the scalars, by their sums
+  /// over the stages. The first stage of a tied parameter counts its squares.
+  void sumOverStages(OpBuilder &b, ArrayRef<Trained> parameters,
+                     MutableArrayRef<Value> gradients, Sums &sums) {
+    SmallVector<Value> counted;
+    for (auto [parameter, gradient] : llvm::zip_equal(parameters, gradients)) {
+      DenseI64ArrayAttr sharing = parameter.stages();
+      if (sharing)
+        gradient = pipe::SumStagesOp::create(b, named(parameter.name), gradient,
+                                             sharing)
+                       .getResult(0);
+      if (!sharing || sharing.asArrayRef().front() == stage->stage)
+        counted.push_back(gradient);
+    }
+    Location loc = named("grad_norm");
+    sums.squares = squaresOf(b, loc, counted);
+    SmallVector<Value> own = {sums.squares, sums.loss, sums.weight};
+    for (Value &value : own)
+      if (!value)
+        value = nn::createSplat(b, loc, real, 0.0);
+    auto whole = pipe::SumStagesOp::create(b, loc, own, DenseI64ArrayAttr());
+    sums = {whole.getResult(0), whole.getResult(1), whole.getResult(2)};
+  }
+
+  /// The norm of the mean gradient, and the factor from the gradient of the
+  /// sum to the one that the optimizer reads.
+  std::pair<Value, Value> normAndScale(OpBuilder &b, Location loc,
+                                       const Sums &sums) {
+    auto splat = [&](double value) {
+      return nn::createSplat(b, loc, real, value);
+    };
+    Value inverse = arith::DivFOp::create(b, loc, splat(1.0), sums.weight);
     Value norm = arith::MulFOp::create(
-        b, loc, math::SqrtOp::create(b, loc, squares), inverse);
+        b, loc, math::SqrtOp::create(b, loc, sums.squares), inverse);
     if (clipNorm == 0)
       return {norm, inverse};
     Value ratio =
@@ -194,8 +251,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
 
   /// Whether loss and gradients are: a NaN or an infinity in any gradient is
   /// one in their norm.
-  Value isFinite(OpBuilder &b, Location loc, RankedTensorType real, Value norm,
-                 Value loss) {
+  Value isFinite(OpBuilder &b, Location loc, Value norm, Value loss) {
     auto element = cast<FloatType>(real.getElementType());
     double largest =
         APFloat::getLargest(element.getFloatSemantics()).convertToDouble();
@@ -253,6 +309,14 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     func::ReturnOp::create(b, grad.getLoc());
     setResults(func, results, resultAttrs);
   }
+
+  std::optional<pipe::StageOf> stage; // of a pipeline
+  RankedTensorType real;              // of the loss
 };
 
 } // namespace
+
+LogicalResult cleave::checkNoDecay(func::FuncOp func,
+                                   ArrayRef<std::string> patterns) {
+  return reportIdle(func, patterns, "train.no_decay", false);
+}

@@ -32,6 +32,11 @@ StringRef autodiff::nameOf(func::FuncOp func, unsigned argument) {
   return stringArgAttr(func, argument, nn::kNameAttr);
 }
 
+StringRef autodiff::resultRoleOf(func::FuncOp func, unsigned result) {
+  auto attr = func.getResultAttrOfType<StringAttr>(result, nn::kRoleAttr);
+  return attr ? attr.getValue() : StringRef();
+}
+
 void autodiff::setResults(func::FuncOp func, ArrayRef<Value> values,
                           ArrayRef<DictionaryAttr> attrs) {
   Operation *terminator = func.getBody().front().getTerminator();

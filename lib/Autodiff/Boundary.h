@@ -20,6 +20,9 @@ mlir::DictionaryAttr boundaryAttrs(mlir::MLIRContext *context,
 llvm::StringRef roleOf(mlir::func::FuncOp func, unsigned argument);
 llvm::StringRef nameOf(mlir::func::FuncOp func, unsigned argument);
 
+/// The role of a result; empty if it has none.
+llvm::StringRef resultRoleOf(mlir::func::FuncOp func, unsigned result);
+
 /// Replaces the function's return and its result types and attributes.
 void setResults(mlir::func::FuncOp func, llvm::ArrayRef<mlir::Value> values,
                 llvm::ArrayRef<mlir::DictionaryAttr> attrs);

@@ -4,6 +4,8 @@
 
 #include "Boundary.h"
 #include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Interfaces.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -108,7 +110,8 @@ struct DifferentiatePass
     bool hasOwn = !!loss;
     if (!loss)
       loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
-    if (!loss || loss.isExternal() || loss.getNumResults() < 2) {
+    isStage = pipe::stageOf(module).has_value();
+    if (!loss || loss.isExternal() || (!isStage && loss.getNumResults() < 2)) {
       module.emitError("has no function @loss that returns a sum and a weight");
       return signalPassFailure();
     }
@@ -130,8 +133,11 @@ struct DifferentiatePass
         parameters.push_back(arg);
         backward.activate(func.getArgument(arg));
       }
-    if (parameters.empty())
+    if (parameters.empty() && !isStage)
       return func.emitError("has no argument of role 'parameter' to train");
+
+    for (BlockArgument argument : incoming(func))
+      backward.activate(argument);
 
     // Forward: what depends on a parameter, through floats.
     SmallVector<Operation *> forward;
@@ -144,14 +150,8 @@ struct DifferentiatePass
         forward.push_back(&op);
       }
 
-    Operation *terminator = body.getTerminator();
-    Value sum = terminator->getOperand(0);
-    auto scalar = cast<RankedTensorType>(sum.getType());
-    if (scalar.getRank() != 0)
-      return func.emitError("the loss sum must be a scalar, found ") << scalar;
-    if (backward.isActive(sum))
-      backward.add(sum, nn::createSplat(backward.builder(), sum.getLoc(),
-                                        scalar, 1.0));
+    if (failed(start(func, backward)))
+      return failure();
     for (Operation *op : llvm::reverse(forward))
       if (llvm::any_of(op->getResults(),
                        [&](Value v) { return !!backward.cotangentOf(v); }))
@@ -160,7 +160,54 @@ struct DifferentiatePass
     return finish(func, backward, parameters);
   }
 
-  /// Appends the gradients to the results, and adds accumulators if asked to.
+  /// Activations from the stage before whose cotangents are wanted.
+  static SmallVector<BlockArgument> incoming(func::FuncOp func) {
+    SmallVector<BlockArgument> found;
+    for (BlockArgument argument : func.getArguments())
+      if (func.getArgAttr(argument.getArgNumber(), pipe::kDifferentiableAttr))
+        found.push_back(argument);
+    return found;
+  }
+
+  /// "cut.0.1.grad" for the activation "cut.0.1".
+  DictionaryAttr cotangentAttrs(DictionaryAttr activation) {
+    Builder b(&getContext());
+    NamedAttrList attrs(activation);
+    attrs.erase(pipe::kDifferentiableAttr);
+    auto name = cast<StringAttr>(attrs.get(nn::kNameAttr)).getValue();
+    attrs.set(nn::kNameAttr, b.getStringAttr(name + ".grad"));
+    attrs.set(nn::kRoleAttr, b.getStringAttr("cotangent"));
+    return attrs.getDictionary(&getContext());
+  }
+
+  /// Where the backward pass begins: at the loss, and in a stage at the
+  /// cotangents of what it sends, which become arguments.
+  LogicalResult start(func::FuncOp func, Backward &backward) {
+    Operation *terminator = func.getBody().front().getTerminator();
+    for (unsigned result = 0; result < func.getNumResults(); ++result) {
+      Value value = terminator->getOperand(result);
+      if (isStage ? resultRoleOf(func, result) == "loss" : result == 0) {
+        auto scalar = cast<RankedTensorType>(value.getType());
+        if (scalar.getRank() != 0)
+          return func.emitError("the loss sum must be a scalar, found ")
+                 << scalar;
+        if (backward.isActive(value))
+          backward.add(value, nn::createSplat(backward.builder(),
+                                              value.getLoc(), scalar, 1.0));
+      } else if (func.getResultAttr(result, pipe::kDifferentiableAttr)) {
+        unsigned index = func.getNumArguments();
+        if (failed(func.insertArgument(
+                index, value.getType(),
+                cotangentAttrs(func.getResultAttrDict(result)),
+                value.getLoc())))
+          return failure();
+        backward.add(value, func.getArgument(index));
+      }
+    }
+    return success();
+  }
+
+  /// Appends cotangents and gradients to the results, and adds accumulators if asked to.
   LogicalResult finish(func::FuncOp func, Backward &backward,
                        ArrayRef<unsigned> parameters) {
     OpBuilder &b = backward.builder();
@@ -180,15 +227,24 @@ struct DifferentiatePass
       return success();
     };
     if (accumulate)
-      for (auto [value, boundary] : llvm::zip(results, attrs))
-        if (failed(addAccumulator(value, boundary)))
+      for (auto [index, value] : llvm::enumerate(results))
+        if (resultRoleOf(func, index) != "activation" &&
+            failed(addAccumulator(value, attrs[index])))
           return failure();
+    auto orZero = [&](Value cotangent, Value forward) -> Value {
+      if (cotangent)
+        return cotangent;
+      return nn::createSplat(b, func.getLoc(),
+                             cast<RankedTensorType>(forward.getType()), 0.0);
+    };
+    for (BlockArgument argument : incoming(func)) {
+      results.push_back(orZero(backward.cotangentOf(argument), argument));
+      attrs.push_back(
+          cotangentAttrs(func.getArgAttrDict(argument.getArgNumber())));
+    }
     for (unsigned arg : parameters) {
       Value parameter = func.getArgument(arg);
-      Value gradient = backward.cotangentOf(parameter);
-      if (!gradient)
-        gradient = nn::createSplat(
-            b, func.getLoc(), cast<RankedTensorType>(parameter.getType()), 0.0);
+      Value gradient = orZero(backward.cotangentOf(parameter), parameter);
       DictionaryAttr boundary =
           boundaryAttrs(&getContext(), nameOf(func, arg), "gradient");
       if (accumulate && failed(addAccumulator(gradient, boundary)))
@@ -199,6 +255,8 @@ struct DifferentiatePass
     setResults(func, results, attrs);
     return success();
   }
+
+  bool isStage = false; // of a pipeline
 };
 
 } // namespace

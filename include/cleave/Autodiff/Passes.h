@@ -3,11 +3,17 @@
 #ifndef CLEAVE_AUTODIFF_PASSES_H
 #define CLEAVE_AUTODIFF_PASSES_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Autodiff/Passes.h.inc"
+
+/// Warns of patterns of train.no_decay that match no parameter of the function;
+/// `nn-add-optimizer` does not, of a single stage of a pipeline.
+mlir::LogicalResult checkNoDecay(mlir::func::FuncOp func,
+                                 llvm::ArrayRef<std::string> patterns);
 
 namespace autodiff {
 #define GEN_PASS_REGISTRATION

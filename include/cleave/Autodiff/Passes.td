@@ -96,6 +96,14 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
     so that sums, weights and gradients add up over microbatches.
     `@loss` stays, for validation.
 
+    In a stage of a pipeline (a module with `pipe.stage`) the backward pass begins at
+    the loss, which only the last stage has, and at cotangents of the
+    activations that the stage sends; those that are `pipe.differentiable` get an
+    argument each, of role `cotangent` and named like the activation with `.grad`
+    behind. The results are the activations sent, loss and
+    weight, the cotangents of the activations received, and the
+    gradients. Activations and cotangents do not accumulate.
+
     Before:
     ```mlir
     func.func @loss(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
@@ -140,6 +148,11 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
     is not finite selects the old parameters and state, and the metric
     `finite` is 0.
 
+    In a stage of a pipeline (a module with `pipe.stage`) only the last has
+    loss and weight as arguments. The gradient of a parameter of several stages
+    (`pipe.stages`) is summed over these, and the first of them counts its squares; squares, loss
+    and weight are summed over all stages, so that every stage has all metrics.
+
     Before: a `@loss_grad` with a parameter `w` as above. After (beside it):
     ```mlir
     func.func @update(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
@@ -171,7 +184,8 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
            "Return the gradients that the optimizer reads as results of role tap">,
     ListOption<"noDecay", "no-decay", "std::string", "Patterns of parameters without weight decay">,
   ];
-  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::cleave::pipe::PipeDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect"];
 }
 
 #endif

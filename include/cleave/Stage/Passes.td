@@ -76,4 +76,64 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::pipe::PipeDialect"];
 }
 
+def CutStagesPass : Pass<"pipe-cut-stages", "::mlir::ModuleOp"> {
+  let summary = "One module for each stage, with its part of every function";
+  let description = [{
+    Takes the stages that `pipe-mark-stages` gave. Each function becomes one function of the
+    same name in each stage, with the arguments that the stage reads. A value
+    that a later stage reads is a result of each stage from its own on and an
+    argument of each after it, named `cut.S.K`: the K-th value that crosses
+    from stage S to the next, in the order of the program; in functions other than the
+    training function `FUNCTION.cut.S.K`. Its role is `activation`. `nn.batch_dim` and
+    `nn.whole_call` are said of it as of inputs and outputs, and
+    `pipe.differentiable` where it lies on a way from a trained parameter to the
+    loss.
+
+    Results of `@loss` and `@loss_train` are results of the last stage, those of other functions
+    of the stage that computes them. A stage that would have no result of a function does not have it; the training
+    function, with all parameters of the stage, is in every one. A trained parameter of several stages says so in
+    `pipe.stages`.
+
+    Before:
+    ```mlir
+    module attributes {pipe.stages = 2 : i64} {
+      func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
+                      %x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+          -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+        %0 = nn.einsum "bi,io->bo" %x, %w {pipe.stage = 0 : i64} : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
+        %1 = nn.einsum "bi,io->bo" %0, %w {pipe.stage = 1 : i64} : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
+        %2 = nn.reduce sum %1 dims = [0, 1] {pipe.stage = 1 : i64} : tensor<2x4xf32> -> tensor<f32>
+        %one = arith.constant dense<1.0> : tensor<f32>
+        return %2, %one : tensor<f32>, tensor<f32>
+      }
+    }
+    ```
+
+    After:
+    ```mlir
+    module attributes {pipe.stages = 2 : i64} {
+      module @stage0 attributes {pipe.stage = 0 : i64, pipe.stages = 2 : i64} {
+        func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter", pipe.stages = array<i64: 0, 1>},
+                        %x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+            -> (tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.0.0", nn.role = "activation", pipe.differentiable}) {
+          %0 = nn.einsum "bi,io->bo" %x, %w : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
+          return %0 : tensor<2x4xf32>
+        }
+      }
+      module @stage1 attributes {pipe.stage = 1 : i64, pipe.stages = 2 : i64} {
+        func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter", pipe.stages = array<i64: 0, 1>},
+                        %0: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.0.0", nn.role = "activation", pipe.differentiable})
+            -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+          %1 = nn.einsum "bi,io->bo" %0, %w : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
+          %2 = nn.reduce sum %1 dims = [0, 1] : tensor<2x4xf32> -> tensor<f32>
+          %one = arith.constant dense<1.0> : tensor<f32>
+          return %2, %one : tensor<f32>, tensor<f32>
+        }
+      }
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::pipe::PipeDialect"];
+}
+
 #endif

@@ -28,6 +28,7 @@ def NN_Dialect : Dialect {
     | `state` | optimizer state, named `PARAMETER.m`, `PARAMETER.v` |
     | `gradient` | gradient of the loss sum, named like its parameter |
     | `tokens`, `labels`, `sample_ids`, `input` | data of one microbatch, dimension 0 is the batch |
+    | `activation`, `cotangent` | what crosses from a pipeline stage to the next, and back |
     | `seed`, `step`, `lr` | rank-0 scalars of the parameter block |
     | `loss`, `weight` | the sum over counted labels, and their count |
     | `metric`, `output`, `tap` | results for people, for `infer`, for `check` |

@@ -30,6 +30,9 @@ inline constexpr llvm::StringLiteral kStagesAttr = "pipe.stages";
 /// what it is computed from, so that its cotangent is wanted. Unit.
 inline constexpr llvm::StringLiteral kDifferentiableAttr = "pipe.differentiable";
 
+/// Of a stage's module: the type of the loss and of all scalars that stages add.
+inline constexpr llvm::StringLiteral kScalarAttr = "pipe.scalar";
+
 /// Which stage a module is, of how many; nothing where it is none.
 struct StageOf {
   int64_t stage = 0, stages = 1;

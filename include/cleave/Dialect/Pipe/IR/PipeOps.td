@@ -22,6 +22,7 @@ def Pipe_Dialect : Dialect {
     |---|---|---|
     | `pipe.stage` | operations, before the cut | the stage that computes it, an `i64` |
     | `pipe.stage`, `pipe.stages` | a module | which stage it is, and of how many |
+    | `pipe.scalar` | a module | the type of the loss, which only the last stage has |
     | `pipe.stages` | a parameter of a stage | all stages that have the parameter, where it is tied |
     | `pipe.differentiable` | an activation at a cut | unit: a trained parameter stands before it |
   }];

@@ -1,0 +1,358 @@
+// pipe-cut-stages: one module for each stage.
+
+#include "StageGraph.h"
+
+#include "cleave/Dialect/NN/Transforms/BatchFlow.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
+#include "cleave/Stage/Passes.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_CUTSTAGESPASS
+#include "cleave/Stage/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::stage;
+
+namespace {
+
+bool isFloat(Value value) {
+  return isa<FloatType>(getElementTypeOrSelf(value));
+}
+
+/// Floats on a way from a trained parameter to the loss, the first result.
+DenseSet<Value> differentiableValues(func::FuncOp func) {
+  Block &body = func.getBody().front();
+  DenseSet<Value> active, found;
+  for (BlockArgument argument : func.getArguments())
+    if (isTrained(argument))
+      active.insert(argument);
+  SmallVector<std::pair<Operation *, SmallVector<Value>>> ops;
+  for (Operation &op : body.without_terminator()) {
+    SmallVector<Value> reads = readsOf(&op);
+    if (llvm::none_of(reads, [&](Value v) { return active.contains(v); }))
+      continue;
+    for (Value result : op.getResults())
+      if (isFloat(result))
+        active.insert(result);
+    ops.push_back({&op, std::move(reads)});
+  }
+  auto reach = [&](Value value) {
+    if (active.contains(value) && isFloat(value))
+      found.insert(value);
+  };
+  if (body.getTerminator()->getNumOperands())
+    reach(body.getTerminator()->getOperand(0));
+  for (auto &[op, reads] : llvm::reverse(ops))
+    if (llvm::any_of(op->getResults(),
+                     [&](Value v) { return found.contains(v); }))
+      llvm::for_each(reads, reach);
+  return found;
+}
+
+/// One function and its parts.
+class FunctionCut {
+public:
+  FunctionCut(func::FuncOp func, int64_t stages, bool isTraining)
+      : func(func), stages(stages), isTraining(isTraining),
+        arguments(func.getNumArguments(), llvm::BitVector(stages)),
+        crossing(stages), results(stages) {}
+
+  /// Reports what no cut can serve.
+  LogicalResult analyze() {
+    Block &body = func.getBody().front();
+    Operation *end = body.getTerminator();
+    bool isLoss = isTraining || func.getName() == nn::kLossFunc;
+    for (OpOperand &operand : end->getOpOperands()) {
+      Operation *def = operand.get().getDefiningOp();
+      int64_t stage = stages - 1;
+      if (!isLoss && def && stageOf(def) >= 0)
+        stage = stageOf(def);
+      results[stage].push_back(operand.getOperandNumber());
+      need(operand.get(), stage);
+    }
+    for (Operation &op : llvm::reverse(body.without_terminator())) {
+      int64_t stage = stageOf(&op);
+      if (stage >= stages)
+        return op.emitOpError("has stage ")
+               << stage << ", but there are " << stages;
+      llvm::BitVector places(stages);
+      if (stage >= 0)
+        places.set(stage);
+      else if (auto it = needed.find(&op); it != needed.end())
+        places = it->second;
+      else
+        continue;
+      for (Value value : readsOf(&op)) {
+        Operation *def = value.getDefiningOp();
+        int64_t from = def ? stageOf(def) : -1;
+        if (from >= 0 && stage < 0)
+          return op.emitOpError("has no stage, but reads a value of stage ")
+                 << from;
+        if (from > stage && stage >= 0)
+          return op.emitOpError("has stage ")
+                 << stage << ", but reads a value of stage " << from;
+        for (unsigned place : places.set_bits())
+          need(value, place);
+      }
+      needed[&op] = std::move(places);
+    }
+    for (Operation &op : body.without_terminator())
+      for (Value result : op.getResults())
+        if (auto it = lastRead.find(result); it != lastRead.end())
+          for (int64_t cut = stageOf(&op); cut < it->second; ++cut)
+            crossing[cut].push_back(result);
+    return success();
+  }
+
+  /// The stages in which an argument is read.
+  llvm::BitVector &readersOf(unsigned argument) { return arguments[argument]; }
+
+  /// Puts the part of each stage, where it has one, into the stage's module.
+  void build(ArrayRef<ModuleOp> modules,
+             const llvm::StringMap<llvm::BitVector> &owners) {
+    if (isTraining)
+      differentiable = differentiableValues(func);
+    flow = nn::BatchFlow::ofArguments(func);
+    SmallVector<IRMapping> mappings(stages);
+    SmallVector<Block *> blocks(stages, nullptr);
+    for (int64_t stage = 0; stage < stages; ++stage)
+      if (isTraining || !results[stage].empty() || !crossing[stage].empty())
+        blocks[stage] = declare(stage, modules[stage], owners, mappings[stage]);
+    for (Operation &op : func.getBody().front().without_terminator()) {
+      auto it = needed.find(&op);
+      if (it == needed.end())
+        continue;
+      for (unsigned stage : it->second.set_bits()) {
+        if (!blocks[stage])
+          continue; // nothing reads it
+        OpBuilder builder = OpBuilder::atBlockEnd(blocks[stage]);
+        Operation *copy = builder.clone(op, mappings[stage]);
+        copy->removeAttr(pipe::kStageAttr);
+      }
+    }
+    Operation *end = func.getBody().front().getTerminator();
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      if (!blocks[stage])
+        continue;
+      SmallVector<Value> values;
+      for (Value value : crossing[stage])
+        values.push_back(mappings[stage].lookup(value));
+      for (unsigned result : results[stage])
+        values.push_back(mappings[stage].lookup(end->getOperand(result)));
+      OpBuilder builder = OpBuilder::atBlockEnd(blocks[stage]);
+      func::ReturnOp::create(builder, end->getLoc(), values);
+    }
+  }
+
+private:
+  static int64_t stageOf(Operation *op) {
+    auto stage = op->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
+    return stage ? stage.getInt() : -1;
+  }
+
+  void need(Value value, int64_t stage) {
+    Operation *def = value.getDefiningOp();
+    if (!def) {
+      arguments[cast<BlockArgument>(value).getArgNumber()].set(stage);
+    } else if (int64_t from = stageOf(def); from < 0) {
+      auto [it, isNew] = needed.try_emplace(def, stages);
+      it->second.set(stage);
+    } else if (from < stage) {
+      int64_t &last = lastRead.try_emplace(value, stage).first->second;
+      last = std::max(last, stage);
+    }
+  }
+
+  /// What is said of the value that crosses from `stage` to the next.
+  DictionaryAttr attrsOf(int64_t stage, unsigned index) {
+    Value value = crossing[stage][index];
+    Builder builder(func.getContext());
+    NamedAttrList attrs;
+    std::string prefix = isTraining ? "" : func.getName().str() + ".";
+    attrs.set(nn::kNameAttr,
+              builder.getStringAttr(prefix + "cut." + Twine(stage) + "." +
+                                    Twine(index)));
+    attrs.set(nn::kRoleAttr, builder.getStringAttr("activation"));
+    if (flow) {
+      if (std::optional<int64_t> dim = flow->dimOrUnit(value))
+        attrs.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(*dim));
+      if (flow->isOfWholeCall(value))
+        attrs.set(nn::kWholeCallAttr, builder.getUnitAttr());
+    }
+    if (differentiable.contains(value))
+      attrs.set(pipe::kDifferentiableAttr, builder.getUnitAttr());
+    return attrs.getDictionary(func.getContext());
+  }
+
+  Block *declare(int64_t stage, ModuleOp module,
+                 const llvm::StringMap<llvm::BitVector> &owners,
+                 IRMapping &mapping) {
+    Builder attributes(func.getContext());
+    SmallVector<Value> from;
+    SmallVector<DictionaryAttr> argAttrs, resultAttrs;
+    for (BlockArgument argument : func.getArguments()) {
+      if (!arguments[argument.getArgNumber()].test(stage))
+        continue;
+      NamedAttrList attrs(func.getArgAttrDict(argument.getArgNumber()));
+      if (isTrained(argument)) {
+        auto name = cast<StringAttr>(attrs.get(nn::kNameAttr));
+        const llvm::BitVector &owner = owners.find(name)->second;
+        if (owner.count() > 1)
+          attrs.set(pipe::kStagesAttr,
+                    attributes.getDenseI64ArrayAttr(
+                        SmallVector<int64_t>(owner.set_bits())));
+      }
+      from.push_back(argument);
+      argAttrs.push_back(attrs.getDictionary(func.getContext()));
+    }
+    if (stage)
+      for (auto [index, value] : llvm::enumerate(crossing[stage - 1])) {
+        from.push_back(value);
+        argAttrs.push_back(attrsOf(stage - 1, index));
+      }
+    SmallVector<Type> types;
+    for (auto [index, value] : llvm::enumerate(crossing[stage])) {
+      types.push_back(value.getType());
+      resultAttrs.push_back(attrsOf(stage, index));
+    }
+    for (unsigned result : results[stage]) {
+      types.push_back(func.getResultTypes()[result]);
+      resultAttrs.push_back(func.getResultAttrDict(result));
+    }
+    OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+    auto part = func::FuncOp::create(
+        builder, func.getLoc(), func.getName(),
+        builder.getFunctionType(TypeRange(ValueRange(from)), types));
+    part->setDiscardableAttrs(func->getDiscardableAttrDictionary());
+    part.setVisibility(func.getVisibility());
+    part.setAllArgAttrs(argAttrs);
+    part.setAllResultAttrs(resultAttrs);
+    Block *block = part.addEntryBlock();
+    for (auto [value, argument] :
+         llvm::zip_equal(from, block->getArguments())) {
+      argument.setLoc(value.getLoc());
+      mapping.map(value, argument);
+    }
+    return block;
+  }
+
+  func::FuncOp func;
+  int64_t stages;
+  bool isTraining;
+  SmallVector<llvm::BitVector> arguments; // stages that read each
+  DenseMap<Operation *, llvm::BitVector> needed;
+  DenseMap<Value, int64_t> lastRead;          // in a later stage
+  SmallVector<SmallVector<Value>> crossing;   // from each stage to the next
+  SmallVector<SmallVector<unsigned>> results; // of the function, of each stage
+  DenseSet<Value> differentiable;
+  std::optional<nn::BatchFlow> flow;
+};
+
+struct CutStagesPass : cleave::impl::CutStagesPassBase<CutStagesPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto count = module->getAttrOfType<IntegerAttr>(pipe::kStagesAttr);
+    func::FuncOp training = trainingFunction(module);
+    if (!count || count.getInt() < 1 || !training || training.isExternal()) {
+      module.emitError("has no function @loss whose operations have stages; "
+                       "pipe-mark-stages comes first");
+      return signalPassFailure();
+    }
+    int64_t stages = count.getInt();
+    SmallVector<func::FuncOp> funcs;
+    for (auto func : module.getOps<func::FuncOp>())
+      if (!func.isExternal())
+        funcs.push_back(func);
+    std::vector<FunctionCut> cuts;
+    for (func::FuncOp func : funcs) {
+      cuts.emplace_back(func, stages, func == training);
+      if (failed(cuts.back().analyze()))
+        return signalPassFailure();
+    }
+    llvm::StringMap<llvm::BitVector> owners = findOwners(funcs, cuts, stages);
+    for (auto [func, cut] : llvm::zip_equal(funcs, cuts))
+      if (func == training)
+        keepArguments(func, cut, owners);
+    SmallVector<ModuleOp> modules = addModules(module, stages);
+    if (training.getNumResults())
+      for (ModuleOp part : modules)
+        part->setAttr(pipe::kScalarAttr,
+                      TypeAttr::get(training.getResultTypes().front()));
+    for (FunctionCut &cut : cuts)
+      cut.build(modules, owners);
+    for (func::FuncOp func : funcs)
+      func.erase();
+  }
+
+private:
+  /// The stages of each trained parameter: all in which some function reads it;
+  /// the first where none does.
+  llvm::StringMap<llvm::BitVector> findOwners(ArrayRef<func::FuncOp> funcs,
+                                              std::vector<FunctionCut> &cuts,
+                                              int64_t stages) {
+    llvm::StringMap<llvm::BitVector> owners;
+    for (auto [index, cut] : llvm::enumerate(cuts))
+      for (BlockArgument argument : func::FuncOp(funcs[index]).getArguments())
+        if (isTrained(argument))
+          owners.try_emplace(nameOf(argument), stages).first->second |=
+              cut.readersOf(argument.getArgNumber());
+    for (auto &entry : owners)
+      if (entry.second.none())
+        entry.second.set(0);
+    return owners;
+  }
+
+  /// The training function has all parameters of a stage, which are updated
+  /// whether it reads them or not; an input that nothing reads stays with the
+  /// first stage.
+  void keepArguments(func::FuncOp training, FunctionCut &cut,
+                     const llvm::StringMap<llvm::BitVector> &owners) {
+    for (BlockArgument argument : training.getArguments()) {
+      llvm::BitVector &readers = cut.readersOf(argument.getArgNumber());
+      if (isTrained(argument))
+        readers |= owners.find(nameOf(argument))->second;
+      else if (readers.none())
+        readers.set(0);
+    }
+  }
+
+  static StringRef nameOf(BlockArgument argument) {
+    auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                  nn::kNameAttr);
+    return name ? name.getValue() : StringRef();
+  }
+
+  /// @stage0, @stage1, ..., with what the module has besides functions.
+  SmallVector<ModuleOp> addModules(ModuleOp module, int64_t stages) {
+    SmallVector<Operation *> others;
+    for (Operation &op : *module.getBody())
+      if (!isa<func::FuncOp>(op))
+        others.push_back(&op);
+    OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+    SmallVector<ModuleOp> modules;
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      auto part = ModuleOp::create(builder, module.getLoc(),
+                                   "stage" + std::to_string(stage));
+      part->setDiscardableAttrs(module->getDiscardableAttrDictionary());
+      part->setAttr(pipe::kStageAttr, builder.getI64IntegerAttr(stage));
+      part->setAttr(pipe::kStagesAttr, builder.getI64IntegerAttr(stages));
+      OpBuilder inside = OpBuilder::atBlockBegin(part.getBody());
+      for (Operation *op : others)
+        inside.clone(*op);
+      modules.push_back(part);
+    }
+    for (Operation *op : others)
+      op->erase();
+    return modules;
+  }
+};
+
+} // namespace
