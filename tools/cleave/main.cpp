@@ -56,7 +56,7 @@ int runCommand(int argc, char **argv) {
     std::vector<std::string> names;
     for (const Command &command : commands)
       names.push_back(command.name);
-    for (const char *later : {"schedule", "export-onnx", "plan", "view"})
+    for (const char *later : {"export-onnx", "plan", "view"})
       if (std::string(later) == argv[1])
         return fail(BadUsage,
                     "cleave " + std::string(later) + " is not yet supported");

@@ -58,6 +58,20 @@ Result<int> chunksOf(const std::string &schedule, int chunks);
 // numbers.
 Result<Table> generate(const ScheduleSpec &spec);
 
+// Collectives of data parallelism as actions of a table.
+struct ShardActions {
+  bool reduce = true;               // REDUCE_GRAD after the last W of a stage
+  bool reducePerMicrobatch = false; // after every W instead
+  // UNSHARD before parameters are read, RESHARD when others need their place
+  // and after the last reader.
+  bool unshard = false;
+  int gathered = 0; // stages of a rank gathered at once; 0: all that it holds
+};
+
+// The reductions of a stage that lies on two ranks stand at the end of both, in
+// the order of stages, as the ranks reduce them together.
+Result<Table> withShardActions(const Table &table, const ShardActions &options);
+
 // Versions of its weights that a rank keeps: 1 unless the table is
 // asynchronous.
 std::vector<int> weightVersions(const Table &table);

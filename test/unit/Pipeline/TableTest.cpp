@@ -1,7 +1,7 @@
 // Tables from generators and files, and what is refused.
 
-#include "cleave/Pipeline/Table.h"
 #include "cleave/Pipeline/Replay.h"
+#include "cleave/Pipeline/Verify.h"
 
 #include <gtest/gtest.h>
 
@@ -79,10 +79,54 @@ TEST(Table, GeneratorsAreRefused) {
             "schedule 1f1b: it has 1 stage per rank, but chunks is 2; leave "
             "chunks at 0, "
             "or take interleaved or looped-bfs, where it is free");
+  EXPECT_EQ(generateError({"chimera", 3, 0, 4}),
+            "schedule chimera: it needs an even number of ranks and at least 2 "
+            "microbatches, as half of them go up the pipeline; there are 3 "
+            "ranks and 4 "
+            "microbatches");
+  EXPECT_EQ(generateError({"dualpipe-v", 4, 0, 7}),
+            "schedule dualpipe-v: it needs at least as many microbatches as "
+            "stages; there "
+            "are 7 microbatches and 8 stages");
+  EXPECT_EQ(generateError({"custom", 4, 0, 7}),
+            "schedule custom: it is read from a table, not generated");
+  EXPECT_EQ(generateError({"interleaved", 4, -1, 7}),
+            "schedule interleaved: chunks is -1; expected a number of stages "
+            "per rank, or "
+            "0 for what the schedule needs");
   EXPECT_EQ(generateError({"1f1b", 2, 0, 0}),
             "schedule 1f1b: microbatches is 0; expected 1 to 65536");
   EXPECT_NE(generateError({"1f2b", 2, 0, 1}).find("did you mean '1f1b'"),
             std::string::npos);
+}
+
+TEST(Table, ShardActions) {
+  ShardActions zero3;
+  zero3.unshard = true;
+  zero3.gathered = 1;
+  Table table = *withShardActions(*generate({"looped-bfs", 2, 2, 1}), zero3);
+  EXPECT_EQ(writeTable(table), "0UNSHARD,0F0,0RESHARD,2UNSHARD,2F0,2B0,"
+                               "2RESHARD,2REDUCE_GRAD,0UNSHARD,0B0,"
+                               "0RESHARD,0REDUCE_GRAD\n"
+                               "1UNSHARD,1F0,1RESHARD,3UNSHARD,3F0,3B0,"
+                               "3RESHARD,3REDUCE_GRAD,1UNSHARD,1B0,"
+                               "1RESHARD,1REDUCE_GRAD\n");
+  // They do not take time and do not stand in the way of transfers.
+  EXPECT_TRUE(verify(*lower(table)).empty());
+  EXPECT_EQ(replay(table)->makespan,
+            replay(*generate({"looped-bfs", 2, 2, 1}))->makespan);
+  zero3.gathered = 0;
+  EXPECT_EQ(writeTable(*withShardActions(*generate({"gpipe", 1, 0, 2}), zero3)),
+            "0UNSHARD,0F0,0F1,0B0,0B1,0RESHARD,0REDUCE_GRAD\n");
+  // Both ranks of a stage reduce in one order.
+  EXPECT_EQ(writeTable(*withShardActions(*generate({"chimera", 2, 0, 2}), {})),
+            "0F0,1F1,1B1,0B0,0REDUCE_GRAD,1REDUCE_GRAD\n"
+            "0F1,1F0,1B0,0B1,0REDUCE_GRAD,1REDUCE_GRAD\n");
+  ShardActions zero2;
+  zero2.reducePerMicrobatch = true;
+  EXPECT_EQ(writeTable(*withShardActions(*generate({"zb-h1", 1, 0, 2}), zero2)),
+            "0F0,0I0,0W0,0REDUCE_GRAD0,0F1,0I1,0W1,0REDUCE_GRAD1\n");
+  EXPECT_FALSE(bool(withShardActions(table, {})));
 }
 
 TEST(Replay, SaysWhoWaits) {

@@ -15,6 +15,7 @@ std::function<int()> addTrain(CLI::App &app);
 std::function<int()> addInfer(CLI::App &app);
 std::function<int()> addExplain(CLI::App &app);
 std::function<int()> addConfig(CLI::App &app);
+std::function<int()> addSchedule(CLI::App &app);
 std::function<int()> addOps(CLI::App &app);
 
 inline const Command commands[] = {
@@ -25,6 +26,7 @@ inline const Command commands[] = {
     {"infer", "Compile a model and run it forward", addInfer},
     {"explain", "Memory, communication and kernels of a step", addExplain},
     {"config", "Show every key, its value and where it came from", addConfig},
+    {"schedule", "Write, prove and draw a pipeline schedule", addSchedule},
     {"ops", "List the ONNX operators that are supported", addOps},
 };
 
