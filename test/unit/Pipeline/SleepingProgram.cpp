@@ -1,0 +1,288 @@
+// A table as a program whose stages sleep.
+
+#include "SleepingProgram.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <sys/prctl.h>
+#include <thread>
+
+using namespace cleave;
+using namespace cleave::pipeline;
+using program::BufferRef;
+
+namespace {
+constexpr int64_t slotBytes = 64;
+
+int column(ActionKind kind) { return static_cast<int>(kind); } // F, I, W, B
+
+// A value that one action hands to another, in a slot of the rank.
+struct Slots {
+  BufferRef slot0;
+  const SlotPlan *plan = nullptr;
+};
+
+class Builder {
+public:
+  Builder(const LoweredTable &table, std::string &error)
+      : table(table), error(error) {}
+
+  program::Program build() {
+    p.mesh = {{"pipeline", table.ranks, ""}};
+    for (int rank = 0; rank < table.ranks; ++rank)
+      p.rankClass.push_back(uint32_t(rank));
+    p.arenas = {{"state", program::Lifespan::Persistent, 0, -1},
+                {"transient", program::Lifespan::Transient, 0, -1}};
+    times = addBuffer("times", table.stages * 4);
+    errors = addBuffer("errors", 1);
+    p.boundary.back().partial = {{0, 1, table.ranks}};
+    p.arenas.push_back({"ids", program::Lifespan::Persistent,
+                        table.microbatches * slotBytes, -1});
+    program::Boundary ids;
+    ids.name = "ids";
+    ids.dtype = program::DType::F64;
+    ids.globalShape = ids.localShape = {table.microbatches, slotBytes / 8};
+    ids.buffer = {2, 0, {}};
+    p.boundary.push_back(ids);
+    p.kernels = {{"pass", 5}, {"sleep", 1}};
+    planSlots();
+    for (int rank = 0; rank < table.ranks && error.empty(); ++rank)
+      addRank(rank);
+    return std::move(p);
+  }
+
+private:
+  // For every stage and direction: what was received, what is sent, what stays
+  // on the rank for the neighbouring stage.
+  enum Role { Received, Sent, Stays };
+
+  BufferRef addBuffer(const std::string &name, int64_t count) {
+    program::Boundary entry;
+    entry.name = name;
+    entry.dtype = program::DType::F64;
+    entry.globalShape = entry.localShape = {count};
+    entry.buffer = {0, p.arenas[0].size, {}};
+    p.arenas[0].size += (count * 8 + 63) / 64 * 64;
+    p.boundary.push_back(entry);
+    return entry.buffer;
+  }
+
+  void planSlots() {
+    for (int stage = 0; stage < table.stages; ++stage)
+      for (bool forward : {true, false}) {
+        ActionKind own = forward ? ActionKind::F : ActionKind::I;
+        ActionKind send = forward ? ActionKind::SendF : ActionKind::SendB;
+        ActionKind receive = forward ? ActionKind::RecvF : ActionKind::RecvB;
+        Event pass{own}, next{own, Phase::Run, forward ? 1 : -1};
+        classes.push_back({stage, {{receive, Phase::Start}}, {pass}});
+        classes.push_back({stage, {pass}, {{send, Phase::Wait}}});
+        classes.push_back({stage, {pass}, {next}});
+      }
+    Result<std::vector<SlotPlan>> found = assignSlots(table, classes);
+    if (!found) {
+      error = found.error();
+      return;
+    }
+    plans = *found;
+    for (const SlotPlan &plan : plans) {
+      p.arenas.push_back({"slots" + std::to_string(plan.valueClass),
+                          program::Lifespan::Slots, plan.count * slotBytes,
+                          plan.rank});
+      slots[{plan.rank, plan.valueClass}] = {
+          {int32_t(p.arenas.size()) - 1, 0, {}}, &plan};
+    }
+  }
+
+  // The value of a stage and microbatch on a rank, moved to its slot; absent
+  // where there is none.
+  BufferRef find(int rank, int stage, bool forward, Role role, int microbatch,
+                 std::vector<program::Rebase> *moved = nullptr) {
+    if (stage < 0 || stage >= table.stages)
+      return {};
+    auto found = slots.find({rank, 6 * stage + (forward ? 0 : 3) + role});
+    if (found == slots.end())
+      return {};
+    int slot = found->second.plan->slotOf[microbatch];
+    if (slot < 0)
+      return {};
+    BufferRef ref = found->second.slot0;
+    if (moved)
+      moved->push_back({ref.arena, slot * slotBytes});
+    else
+      ref.offset += slot * slotBytes;
+    return ref;
+  }
+
+  // The action for what this rank does at this stage, with these operands.
+  uint32_t actionFor(const Action &action, BufferRef in, BufferRef out) {
+    std::string name = "." + std::string(spelling(action.kind)) +
+                       std::to_string(action.stage) + "." +
+                       std::to_string(in.arena) + "." +
+                       std::to_string(out.arena);
+    auto [found, isNew] = made.try_emplace({own, name}, 0);
+    if (!isNew)
+      return found->second;
+    program::Action callee;
+    callee.name = name;
+    callee.rankClass = uint32_t(own);
+    BufferRef time = times;
+    time.offset += (4 * action.stage + column(action.kind)) * 8;
+    bool passes = action.kind != ActionKind::W;
+    program::Launch launch;
+    launch.kernel = passes ? 0 : 1;
+    launch.extent = 1;
+    BufferRef id{2, 0, {}};
+    // Without a stage before it a pass makes its value of the number alone.
+    if (passes)
+      launch.args = {time, id, in.present() ? in : id,
+                     out.present() ? out : BufferRef{scratchOf(own), 0, {}},
+                     errors};
+    else
+      launch.args = {time};
+    callee.commands.push_back({launch, p.intern(name), 0});
+    made[{own, name}] = uint32_t(p.actions.size());
+    p.actions.push_back(callee);
+    return uint32_t(p.actions.size()) - 1;
+  }
+
+  int32_t scratchOf(int rank) {
+    int32_t &arena = scratch[rank];
+    if (!arena) {
+      p.arenas.push_back(
+          {"scratch", program::Lifespan::Slots, slotBytes, rank});
+      arena = int32_t(p.arenas.size()) - 1;
+    }
+    return arena;
+  }
+
+  void addRank(int rank) {
+    own = rank;
+    program::Action run;
+    run.name = "run";
+    run.rankClass = uint32_t(rank);
+    std::map<Action, int32_t> tokens;
+    int32_t nextToken = 0;
+    for (const LoweredAction &lowered : table.actions[rank]) {
+      const Action &action = lowered.action;
+      program::Command command;
+      command.source = p.intern(print(lowered));
+      if (lowered.phase == Phase::Wait) {
+        command.op = program::Wait{tokens.at(action)};
+      } else if (isTransfer(action.kind)) {
+        bool sends = isSend(action.kind);
+        bool forward = action.kind == ActionKind::SendF ||
+                       action.kind == ActionKind::RecvF;
+        program::Collective transfer;
+        transfer.kind = program::CollectiveKind::SendRecv;
+        transfer.dtype = program::DType::F64;
+        transfer.group = {{0, 1, table.ranks}};
+        transfer.positions = {sends ? rank : lowered.peer,
+                              sends ? lowered.peer : rank};
+        transfer.purpose = p.intern("pipeline");
+        transfer.token = tokens[action] = nextToken++;
+        program::Transfer part;
+        part.count = slotBytes / 8;
+        (sends ? part.src : part.dst) =
+            find(rank, action.stage, forward, sends ? Sent : Received,
+                 action.microbatch);
+        transfer.parts = {part};
+        command.op = transfer;
+      } else if (isCompute(action.kind)) {
+        program::Call call;
+        call.label = command.source;
+        call.rebase = {{2, action.microbatch * slotBytes}};
+        bool forward = action.kind == ActionKind::F;
+        BufferRef in, out;
+        if (action.kind != ActionKind::W) {
+          in = find(rank, action.stage, forward, Received, action.microbatch,
+                    &call.rebase);
+          if (!in.present())
+            in = find(rank, action.stage + (forward ? -1 : 1), forward, Stays,
+                      action.microbatch, &call.rebase);
+          out = find(rank, action.stage, forward, Sent, action.microbatch,
+                     &call.rebase);
+          if (!out.present())
+            out = find(rank, action.stage, forward, Stays, action.microbatch,
+                       &call.rebase);
+        }
+        call.action = actionFor(action, in, out);
+        command.op = call;
+      } else {
+        error = "the program has no " + print(action);
+        return;
+      }
+      run.commands.push_back(command);
+    }
+    p.actions.push_back(run);
+  }
+
+  const LoweredTable &table;
+  std::string &error;
+  program::Program p;
+  BufferRef times, errors;
+  std::vector<ValueClass> classes;
+  std::vector<SlotPlan> plans;
+  std::map<std::pair<int, int>, Slots> slots; // by rank and class
+  std::map<std::pair<int, std::string>, uint32_t> made;
+  std::map<int, int32_t> scratch;
+  int own = 0;
+};
+
+// Every pass adds one to what it is given; the first of a direction is given
+// the number of the microbatch. So a value says whose it is and how many stages
+// it has seen, and a wrong one is off by a whole microbatch.
+constexpr double passUnit = 1.0 / 1024;
+
+void pass(const cleave_ctx *, void *const *args, int64_t, int64_t) {
+  auto at = [&](int i) { return static_cast<double *>(args[i]); };
+  double in = *at(2), id = *at(1);
+  if (in < id || in >= id + 0.5)
+    *at(4) += 1;
+  test::sleepFor(*at(0));
+  *at(3) = in + passUnit;
+}
+
+void justSleep(const cleave_ctx *, void *const *args, int64_t, int64_t) {
+  test::sleepFor(*static_cast<double *>(args[0]));
+}
+} // namespace
+
+Table test::repeated(const Table &table, int steps) {
+  Table result = table;
+  result.microbatches = table.microbatches * steps;
+  for (int step = 1; step < steps; ++step)
+    for (size_t rank = 0; rank < table.actions.size(); ++rank)
+      for (Action action : table.actions[rank]) {
+        if (action.microbatch >= 0)
+          action.microbatch += step * table.microbatches;
+        result.actions[rank].push_back(action);
+      }
+  return result;
+}
+
+program::Program test::sleepingProgram(const LoweredTable &table,
+                                       std::string &error) {
+  return Builder(table, error).build();
+}
+
+void test::addSleepingKernels(cleave_program *program) {
+  cleave_program_add_kernel(program, "pass", pass);
+  cleave_program_add_kernel(program, "sleep", justSleep);
+}
+
+void test::sleepFor(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  // By default a thread may be woken up 50 microseconds late on purpose.
+  thread_local bool isPunctual = prctl(PR_SET_TIMERSLACK, 1UL) == 0;
+  (void)isPunctual;
+  // How late this thread is woken up as a rule; so much earlier it asks to be.
+  thread_local double late = 0;
+  auto begin = Clock::now();
+  double asked = seconds - std::min(late, seconds / 4);
+  std::this_thread::sleep_until(begin +
+                                std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(asked)));
+  double slept = std::chrono::duration<double>(Clock::now() - begin).count();
+  late += 0.1 * (std::min(slept - asked, seconds / 4) - late);
+}
