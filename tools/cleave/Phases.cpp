@@ -186,7 +186,7 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
            "labels in data.labels, or train a model whose attention is causal";
 }
 
-void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
+void runLossPhase(ModuleOp module, const Config &config) {
   checkLabels(module, config);
   Diagnostics diagnostics(*module.getContext());
   warnAboutLaterTokens(module, config);
@@ -201,6 +201,11 @@ void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   AddDropoutPassOptions dropout;
   dropout.p = config.train.dropout;
   passes.addPass(createAddDropoutPass(dropout));
+  run(passes, module, diagnostics);
+}
+
+void addTrainPasses(OpPassManager &passes, const Config &config,
+                    bool tapGradients) {
   DifferentiatePassOptions differentiate;
   differentiate.accumulate = config.train.microbatches > 1;
   passes.addPass(createDifferentiatePass(differentiate));
@@ -218,6 +223,13 @@ void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   passes.addPass(createAddOptimizerPass(optimizer));
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
+}
+
+void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
+  runLossPhase(module, config);
+  Diagnostics diagnostics(*module.getContext());
+  PassManager passes(module.getContext());
+  addTrainPasses(passes, config, tapGradients);
   run(passes, module, diagnostics);
 }
 

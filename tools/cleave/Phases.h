@@ -8,6 +8,10 @@
 
 #include "cleave/Config/Cluster.h"
 
+namespace mlir {
+class OpPassManager;
+}
+
 namespace cleave::driver {
 
 // An .onnx file imported, or an .mlir file read. It has a @forward. `compiles`:
@@ -16,7 +20,14 @@ mlir::OwningOpRef<mlir::ModuleOp>
 loadModel(const std::string &path, const Config &config,
           mlir::MLIRContext &context, bool readWeights, bool compiles = true);
 
-// @loss, @loss_grad, @update and @init_state join @forward.
+// @loss joins @forward, and @loss_train where there is dropout.
+void runLossPhase(mlir::ModuleOp module, const Config &config);
+
+// From @loss to @loss_grad, @update and @init_state, of a model or of a stage.
+void addTrainPasses(mlir::OpPassManager &passes, const Config &config,
+                    bool tapGradients);
+
+// Both: @loss, @loss_grad, @update and @init_state join @forward.
 void runTrainPhase(mlir::ModuleOp module, const Config &config,
                    bool tapGradients);
 

@@ -1,0 +1,49 @@
+// From the model with its loss to one module for each stage of a pipeline.
+
+#include "Stages.h"
+
+#include "Phases.h"
+
+#include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Stage/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
+                   bool tapGradients) {
+  Diagnostics diagnostics(*module.getContext());
+  // Of the whole model: a stage alone has not all parameters.
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
+  if (loss && failed(checkNoDecay(loss, llvm::to_vector(config.train.noDecay))))
+    diagnostics.fail(BadUsage);
+  PassManager passes(module.getContext());
+  MarkStagesPassOptions mark;
+  mark.stages = stages;
+  mark.patterns = llvm::to_vector(config.parallel.pipeline.stages);
+  mark.cluster = config.target.cluster;
+  passes.addPass(createMarkStagesPass(mark));
+  passes.addPass(createCutStagesPass());
+  addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients);
+  if (failed(passes.run(module)))
+    diagnostics.fail(BadUsage);
+}
+
+std::vector<OwningOpRef<ModuleOp>> buildStages(ModuleOp module,
+                                               const Config &config,
+                                               int64_t stages,
+                                               bool tapGradients) {
+  cutIntoStages(module, config, stages, tapGradients);
+  std::vector<OwningOpRef<ModuleOp>> parts;
+  for (ModuleOp part : llvm::make_early_inc_range(module.getOps<ModuleOp>())) {
+    part->remove();
+    parts.emplace_back(part);
+  }
+  return parts;
+}
+
+} // namespace cleave::driver
