@@ -377,7 +377,8 @@ private:
       }
       if (kind == ActionKind::ReduceGrad && phase != Phase::Wait) {
         Spot &reduced = m < 0 ? lastReduction[stage] : reduction[{stage, m}];
-        if (reduced)
+        // A reduction may be several collectives.
+        if (reduced && !items[i].isCollective())
           add("reduction", rank, i, "repeats " + at({rank, *reduced}),
               {{rank, *reduced}});
         reduced = i;

@@ -49,6 +49,70 @@ TEST(Slots, CountsAreThePeaks) {
   }
 }
 
+// Every schedule, every kind of value: what lies in a slot is there until its
+// last reader, by walking the lists.
+TEST(Slots, NoValueIsOverwritten) {
+  for (const std::string &name : scheduleNames()) {
+    if (name == "custom")
+      continue;
+    Table table = *generate({name, 4, 0, 11});
+    LoweredTable lowered = *lower(table);
+    std::vector<ValueClass> classes;
+    for (int stage = 0; stage < table.stages; ++stage) {
+      using K = ActionKind;
+      classes.push_back(
+          {stage, {{K::RecvF, Phase::Start}, {K::F}}, {{K::I}, {K::W}}});
+      classes.push_back({stage, {{K::F}}, {{K::SendF, Phase::Wait}}});
+      classes.push_back({stage, {{K::F}}, {{K::F, Phase::Run, 1}}});
+      classes.push_back({stage, {{K::RecvB, Phase::Start}}, {{K::I}}});
+      classes.push_back({stage, {{K::I}}, {{K::W}, {K::SendB, Phase::Wait}}});
+    }
+    std::vector<SlotPlan> plans = *assignSlots(lowered, classes);
+    int values = 0;
+    for (const SlotPlan &plan : plans) {
+      const ValueClass &valueClass = classes[plan.valueClass];
+      std::vector<int> owner(plan.count, -1); // microbatch
+      std::vector<int> left(table.microbatches, 0);
+      auto matches = [&](const LoweredAction &item, const Event &event) {
+        bool whole =
+            item.action.kind == ActionKind::B &&
+            (event.kind == ActionKind::I || event.kind == ActionKind::W);
+        return item.action.stage == valueClass.stage + event.offset &&
+               (item.action.kind == event.kind || whole) &&
+               item.phase == event.phase;
+      };
+      const std::vector<LoweredAction> &list = lowered.actions[plan.rank];
+      for (const LoweredAction &item : list)
+        for (const Event &event : valueClass.last)
+          if (matches(item, event))
+            ++left[item.action.microbatch];
+      for (const LoweredAction &item : list) {
+        int m = item.action.microbatch;
+        if (m < 0 || plan.slotOf[m] < 0)
+          continue;
+        bool begins = false;
+        for (const Event &event : valueClass.first)
+          begins |= matches(item, event);
+        int &slot = owner[plan.slotOf[m]];
+        if (begins && slot != m) {
+          EXPECT_EQ(slot, -1)
+              << name << " rank " << plan.rank << " " << print(item);
+          slot = m;
+          ++values;
+        }
+        for (const Event &event : valueClass.last)
+          if (matches(item, event)) {
+            EXPECT_EQ(slot, m)
+                << name << " rank " << plan.rank << " " << print(item);
+            if (--left[m] == 0)
+              slot = -1;
+          }
+      }
+    }
+    EXPECT_GT(values, 4 * 11 * 3) << name;
+  }
+}
+
 TEST(Slots, ClassesWithoutValues) {
   LoweredTable lowered = *lower(*generate({"gpipe", 2, 0, 3}));
   std::vector<ValueClass> classes = {

@@ -3,6 +3,7 @@
 
 #include "Interleave.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 using namespace cleave::pipeline;
@@ -304,4 +305,67 @@ TEST(Verify, CollectivesInFlight) {
       if (item.isCollective())
         item.stream = 0;
   EXPECT_NE(verdict(program).find("deadlock"), std::string::npos);
+}
+
+// Pipeline x data x tensor = 2 x 2 x 2: sums over tensor ranks inside passes,
+// reductions over data ranks behind the last W, a norm over all.
+TEST(Verify, AllAxes) {
+  for (const char *name : {"1f1b", "zb-v", "interleaved", "chimera"}) {
+    Table table = *generate({name, 2, 0, 4});
+    Program one = programOf(*lower(*withShardActions(table, {})));
+    Program program;
+    program.stages = one.stages;
+    program.microbatches = one.microbatches;
+    auto rankOf = [](int p, int d, int t) { return p * 4 + d * 2 + t; };
+    program.communicators = {{"world", {0, 1, 2, 3, 4, 5, 6, 7}}};
+    for (int p : {0, 1})
+      for (int d : {0, 1})
+        for (int t : {0, 1}) {
+          Program::Rank rank;
+          rank.pipeline = p;
+          rank.replica = d * 2 + t;
+          int tensor = 1 + p * 2 + d, data = 5 + p * 2 + t,
+              both = 9 + d * 2 + t;
+          program.communicators.resize(13);
+          program.communicators[tensor] = {"tensor",
+                                           {rankOf(p, d, 0), rankOf(p, d, 1)}};
+          program.communicators[data] = {"data",
+                                         {rankOf(p, 0, t), rankOf(p, 1, t)}};
+          program.communicators[both] = {"stage",
+                                         {rankOf(0, d, t), rankOf(1, d, t)}};
+          bool shared = std::string(name) == "chimera"; // stages on two ranks
+          for (Item item : one.ranks[p].items) {
+            if (item.action.action.kind == ActionKind::ReduceGrad) {
+              item.communicator = data;
+              item.what = "reduce " + print(item.action);
+              rank.items.push_back(item);
+              if (shared) {
+                item.communicator = both;
+                rank.items.push_back(item);
+              }
+              continue;
+            }
+            rank.items.push_back(item);
+            if (isCompute(item.action.action.kind) &&
+                item.action.action.kind != ActionKind::W)
+              rank.items.push_back(
+                  collective(tensor, "sum of " + print(item.action)));
+          }
+          rank.items.push_back(collective(0, "norm"));
+          program.ranks.push_back(rank);
+        }
+    EXPECT_EQ(verdict(program), "") << name;
+    // The norm before the last reduction on one rank alone.
+    std::vector<Item> &items = program.ranks[5].items;
+    if (std::string(name) == "1f1b") {
+      auto reduction =
+          std::find_if(items.begin(), items.end(), [](const Item &item) {
+            return item.action.action.kind == ActionKind::ReduceGrad;
+          });
+      std::rotate(reduction, items.end() - 1, items.end());
+      std::string found = verdict(program);
+      EXPECT_NE(found.find("replicas: rank 5"), std::string::npos) << found;
+      EXPECT_NE(found.find("deadlock"), std::string::npos) << found;
+    }
+  }
 }
