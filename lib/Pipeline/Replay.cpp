@@ -197,4 +197,14 @@ Result<Replay> replay(const Table &table, const Times &times) {
   return Walk(table, times).run();
 }
 
+Result<double> stepWithoutBarrier(const Table &table, const Times &times) {
+  // After as many steps as there are ranks the skew between ranks is settled.
+  const int settled = table.ranks, measured = table.ranks;
+  Result<Replay> before = replay(repeated(table, settled), times);
+  if (!before)
+    return Error{before.error()};
+  Result<Replay> after = replay(repeated(table, settled + measured), times);
+  return (after->makespan - before->makespan) / measured;
+}
+
 } // namespace cleave::pipeline

@@ -34,6 +34,19 @@ Placement::Placement(const Table &table)
         rank[action.stage][action.microbatch] = r;
 }
 
+Table repeated(const Table &table, int steps) {
+  Table result = table;
+  result.microbatches = table.microbatches * steps;
+  for (int rank = 0; rank < table.ranks; ++rank)
+    for (int step = 1; step < steps; ++step)
+      for (Action action : table.actions[rank]) {
+        if (action.microbatch >= 0)
+          action.microbatch += step * table.microbatches;
+        result.actions[rank].push_back(action);
+      }
+  return result;
+}
+
 std::vector<int> weightVersions(const Table &table) {
   std::vector<int> versions(table.ranks, 1);
   if (!table.asynchronous)

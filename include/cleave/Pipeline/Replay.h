@@ -58,6 +58,10 @@ struct Replay {
 // stages that lie on different ranks.
 Result<Replay> replay(const Table &table, const Times &times = {});
 
+// What a step takes where many follow each other without a barrier: ranks that
+// are done begin the next one.
+Result<double> stepWithoutBarrier(const Table &table, const Times &times = {});
+
 } // namespace cleave::pipeline
 
 #endif // CLEAVE_PIPELINE_REPLAY_H

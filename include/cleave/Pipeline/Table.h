@@ -72,6 +72,10 @@ struct ShardActions {
 // the order of stages, as the ranks reduce them together.
 Result<Table> withShardActions(const Table &table, const ShardActions &options);
 
+// The table `steps` times, one after the other without a barrier; microbatches
+// of later steps are numbered on.
+Table repeated(const Table &table, int steps);
+
 // Versions of its weights that a rank keeps: 1 unless the table is
 // asynchronous.
 std::vector<int> weightVersions(const Table &table);

@@ -265,6 +265,8 @@ protected:
       return r.spanBubble;
     if (quantity == "pair_bubble")
       return Oracle(table, times, /*pairs=*/true).bubble();
+    if (quantity == "step")
+      return *stepWithoutBarrier(table, times);
     if (quantity == "fraction")
       return r.bubbleFraction;
     if (quantity == "of_ideal")

@@ -108,6 +108,8 @@ void describeReplay(const Table &table, const Times &times,
       << " between first and last action (most of any rank); "
       << percent(replay.bubbleFraction) << " of the total span, "
       << percent(replay.bubbleOfIdeal) << " of the ideal time\n"
+      << "steps that follow each other without a barrier: "
+      << number(need(stepWithoutBarrier(table, times))) << " each\n"
       << "peak in flight, from F to W, in activations of a stage and "
          "microbatch:\n";
   for (int rank = 0; rank < table.ranks; ++rank) {
