@@ -162,7 +162,7 @@ void Channel::complete(Message &message) {
              "send_recv " + message.call.name + " has not been started");
       case State::Posted:
         if (isAborted)
-          throw Aborted();
+          throw Aborted(message.call.members[1 - message.call.self]);
         if (left <= 0)
           throw lateness(message.call, options.timeoutSeconds,
                          {message.call.members[1 - message.call.self]});

@@ -20,6 +20,8 @@ struct Error : std::runtime_error {
 
 // Thrown by a waiting rank when another one has failed.
 struct Aborted : std::exception {
+  explicit Aborted(int waitedFor = -1) : waitedFor(waitedFor) {}
+  int waitedFor; // the first rank that had not come by then, if any
   const char *what() const noexcept override { return "another rank failed"; }
 };
 

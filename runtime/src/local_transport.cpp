@@ -58,12 +58,14 @@ public:
         return;
       // The barrier may also have been passed before it was aborted; the run
       // is lost either way.
-      if (now & abortedBit)
-        throw Aborted();
+      if (now & abortedBit) {
+        std::vector<int> ranks = missing(next);
+        throw Aborted(ranks.empty() ? -1 : ranks.front());
+      }
       double left =
           std::chrono::duration<double>(deadline - Clock::now()).count();
       if (left <= 0)
-        timeOut(call, next);
+        throw lateness(call, options.timeoutSeconds, missing(next));
       futexWait(generation, turn, left);
     }
   }
@@ -76,12 +78,12 @@ public:
   const std::vector<int> members;
 
 private:
-  [[noreturn]] void timeOut(const CollectiveCall &call, uint32_t next) {
-    std::vector<int> missing;
+  std::vector<int> missing(uint32_t next) const {
+    std::vector<int> ranks;
     for (size_t i = 0; i < members.size(); ++i)
       if (passed[i].load(std::memory_order_relaxed) != next)
-        missing.push_back(members[i]);
-    throw lateness(call, options.timeoutSeconds, missing);
+        ranks.push_back(members[i]);
+    return ranks;
   }
 
   const TransportOptions &options;

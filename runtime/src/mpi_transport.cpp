@@ -360,9 +360,14 @@ private:
         std::chrono::duration_cast<Clock::duration>(
             std::chrono::duration<double>(transport.options.timeoutSeconds));
     while (!advance(phase)) {
-      transport.check(call);
+      try {
+        transport.check(call);
+      } catch (const Aborted &) {
+        std::vector<int> ranks = missing(phase);
+        throw Aborted(ranks.empty() ? -1 : ranks.front());
+      }
       if (Clock::now() > deadline)
-        timeOut(phase);
+        giveUp(phase);
       patience.wait();
     }
   }
@@ -425,20 +430,25 @@ private:
              theirs.what);
   }
 
-  [[noreturn]] void timeOut(Routes::Phase phase) const {
-    std::vector<int> missing;
+  [[noreturn]] void giveUp(Routes::Phase phase) const {
+    transport.world.lose();
+    throw lateness(call, transport.options.timeoutSeconds, missing(phase));
+  }
+
+  // Ranks that have not come, or not sent all.
+  std::vector<int> missing(Routes::Phase phase) const {
+    std::vector<int> ranks;
     for (int member = 0; member < size; ++member)
       if (peers[member].arrival.active)
-        missing.push_back(call.members[member]);
+        ranks.push_back(call.members[member]);
     // All came, but somebody stopped on the way.
-    if (missing.empty())
+    if (ranks.empty())
       for (const Parcel &parcel : routes.parcels[phase])
         for (const Wire::Request &request : parcel.pieces)
-          if (request.active && (missing.empty() ||
-                                 missing.back() != call.members[parcel.member]))
-            missing.push_back(call.members[parcel.member]);
-    transport.world.lose();
-    throw lateness(call, transport.options.timeoutSeconds, missing);
+          if (request.active &&
+              (ranks.empty() || ranks.back() != call.members[parcel.member]))
+            ranks.push_back(call.members[parcel.member]);
+    return ranks;
   }
 
   void release(Routes::Phase phase) {

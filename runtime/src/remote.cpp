@@ -38,7 +38,8 @@ Remote::Remote(World &world, const cleave_program &program,
     : world(world), program(program), counters(counters), session(++sessions),
       timeoutSeconds(options.watchdog_seconds > 0 ? options.watchdog_seconds
                                                   : 300),
-      waiting(world.size(), false), memories(world.size()) {
+      waiting(world.size(), false), memories(world.size()),
+      waits(world.size(), -1) {
   // The workers may not see the host's files: the program and its kernels
   // travel as bytes.
   std::string kernels;
@@ -162,6 +163,7 @@ void Remote::look(const OnFailure &onFailure) {
     waiting[rank] = false;
     Failure failure = Failure::read(answer);
     auto isDone = answer.take<bool>();
+    waits[rank] = answer.take<int>();
     memories[rank] = answer.take<cleave_memory>();
     auto purposes = answer.take<size_t>();
     for (size_t purpose = 0; purpose < purposes; ++purpose) {

@@ -73,6 +73,13 @@ public:
   void collect(const OnFailure &onFailure,
                const std::function<bool()> &hasFailed);
 
+  // Whom the ranks elsewhere waited for in the last run, where they know.
+  void takeWaits(std::vector<int> &waitedFor) const {
+    for (size_t rank = 0; rank < waits.size(); ++rank)
+      if (waits[rank] >= 0)
+        waitedFor[rank] = waits[rank];
+  }
+
   void resetCounters() { toReset = true; }
   cleave_memory memory(int rank) const { return memories[rank]; }
 
@@ -90,6 +97,7 @@ private:
   bool toReset = false;
   std::vector<bool> waiting; // for an answer, by rank
   std::vector<cleave_memory> memories;
+  std::vector<int> waits;
 };
 
 } // namespace cleave

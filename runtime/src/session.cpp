@@ -66,6 +66,7 @@ cleave_session::cleave_session(cleave_program &program,
   program.bindKernels();
   ranks.resize(size);
   traces.resize(size);
+  waitedFor.assign(size, -1);
   endpoints.resize(size);
   int first = world ? world->rank() : 0;
   for (int rank = first; rank < first + here; ++rank) {
@@ -217,13 +218,18 @@ void cleave_session::execute(Rank &rank) {
     place.action = rank.find(action);
     if (place.action) // else nothing for the ranks of this class
       walk(rank, place);
-  } catch (const Aborted &) {
+  } catch (const Aborted &aborted) {
     // Whoever failed says so.
     std::lock_guard lock(mutex);
     isAborted = true;
+    waitedFor[rank.rank] = aborted.waitedFor;
   } catch (const Error &error) {
     // A watchdog's message names the collective itself.
     bool late = error.status == CLEAVE_TIMEOUT;
+    if (late) {
+      std::lock_guard lock(mutex);
+      waitedFor[rank.rank] = error.rank;
+    }
     recordFailure(late ? CLEAVE_TIMEOUT : CLEAVE_RANK_FAILED,
                   error.rank >= 0 ? error.rank : rank.rank,
                   describe(place, error.what()) +
@@ -335,9 +341,11 @@ void cleave_session::run(std::string_view name) {
     if (remote)
       remote->run(std::string(action));
     dispatch(Job::Run);
-    if (remote)
+    if (remote) {
       remote->collect([this](const Failure &found) { recordFailure(found); },
                       [this] { return failure.status != CLEAVE_OK; });
+      remote->takeWaits(waitedFor);
+    }
   }
   ++runs;
   if (failure.status == CLEAVE_OK && isAborted) {
@@ -347,6 +355,8 @@ void cleave_session::run(std::string_view name) {
   }
   if (failure.status == CLEAVE_OK)
     return;
+  if (failure.status == CLEAVE_TIMEOUT)
+    blameTheLast();
   std::string where =
       failure.command < 0
           ? ""
@@ -370,6 +380,28 @@ std::vector<TraceEvent> &cleave_session::traced(int rank) {
   if (!isHere(rank) && events.empty())
     events = remote->traced(rank);
   return events;
+}
+
+// Ranks may wait one for the other; it is the last one that is to blame.
+void cleave_session::blameTheLast() {
+  std::lock_guard lock(mutex);
+  std::vector<bool> seen(ranks.size());
+  std::string chain;
+  int rank = failure.rank;
+  while (rank >= 0 && !seen[rank] && waitedFor[rank] >= 0) {
+    seen[rank] = true;
+    chain += (chain.empty() ? "; rank " : ", which waits for rank ") +
+             std::to_string(rank);
+    rank = waitedFor[rank];
+  }
+  if (chain.empty())
+    return;
+  failure.message +=
+      chain + (seen[rank] ? ", which waits for rank " + std::to_string(rank) +
+                                ": all wait for each other"
+                          : ", which waits for rank " + std::to_string(rank) +
+                                ": it is the one that is missing");
+  failure.rank = rank;
 }
 
 void cleave_session::injectFailure(int rank, int64_t run, int command,

@@ -62,6 +62,8 @@ public:
   std::vector<std::unique_ptr<cleave::Rank>> ranks; // NULL: elsewhere
 
   cleave::Failure failure;
+  // Whom each rank waited for when the run was lost; -1: nobody.
+  std::vector<int> waitedFor;
   std::set<std::string> traceNames;
   // While an action runs the thread that called looks after messages, too.
   std::function<void()> meanwhile;
@@ -91,6 +93,7 @@ private:
   void recordFailure(cleave_status status, int rank, const std::string &message,
                      const Place &place);
   void recordFailure(const cleave::Failure &found);
+  void blameTheLast();
   void injected(cleave::Rank &rank, int command);
 
   const double timeoutSeconds;

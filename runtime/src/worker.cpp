@@ -173,6 +173,7 @@ private:
     Packet packet;
     failure.write(packet);
     packet.add(isOwn);
+    packet.add(session ? session->waitedFor[world.rank()] : -1);
     packet.add(session ? session->memory(world.rank()) : cleave_memory{});
     size_t purposes = session ? session->counters.purposes.size() : 0;
     packet.add(purposes);

@@ -295,19 +295,41 @@ TEST(Pipeline, CallsThatLeaveTheirSlotsAreRefused) {
   }
 }
 
-TEST(Pipeline, TheWatchdogNamesWhoSendsNothing) {
-  ProgramHandle handle(PipelineProgram({2, 1, 2}).p);
+// All wait for one another, and in the end for one that is silent.
+TEST(Pipeline, TheWatchdogNamesWhoIsSilent) {
+  ProgramHandle handle(PipelineProgram({4, 2, 2}).p);
   SessionHandle session(handle.get, 1, 0.3);
   ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
-  cleave_session_inject_failure(session.get, 1, 0, 2, /*hang=*/1);
+  cleave_session_inject_failure(session.get, 7, 0, 2, /*hang=*/1);
   EXPECT_EQ(cleave_session_run(session.get, "loss_grad"), CLEAVE_TIMEOUT);
   cleave_failure failure;
   cleave_session_failure(session.get, &failure);
-  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.rank, 7);
   std::string message = failure.message;
-  EXPECT_NE(message.find("send_recv \"pipeline\""), std::string::npos)
+  EXPECT_NE(message.find("missing ranks: "), std::string::npos) << message;
+  // Of two ranks that receive from each other before either sends none is.
+  Program p = PipelineProgram({2, 1, 1}).p;
+  for (Action &action : p.actions) {
+    if (action.name != "loss_grad")
+      continue;
+    // The first message that comes goes to the front.
+    for (size_t i = 0; i < action.commands.size(); ++i)
+      if (auto *found = std::get_if<Collective>(&action.commands[i].op);
+          found && found->kind == CollectiveKind::SendRecv &&
+          found->positions[1] == int32_t(action.rankClass)) {
+        std::rotate(action.commands.begin(), action.commands.begin() + i,
+                    action.commands.begin() + i + 2);
+        break;
+      }
+  }
+  ProgramHandle crossed(p);
+  ASSERT_EQ(crossed.status, CLEAVE_OK) << crossed.error;
+  SessionHandle stuck(crossed.get, 1, 0.3);
+  ASSERT_EQ(stuck.status, CLEAVE_OK) << stuck.error;
+  EXPECT_EQ(cleave_session_run(stuck.get, "loss_grad"), CLEAVE_TIMEOUT);
+  message = cleave_last_error();
+  EXPECT_NE(message.find("all wait for each other"), std::string::npos)
       << message;
-  EXPECT_NE(message.find("missing ranks: 1"), std::string::npos) << message;
 }
 
 // A collective in a called action: the others wait for whoever fails there.
