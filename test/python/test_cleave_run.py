@@ -27,6 +27,31 @@ def log(out):
     return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
 
 
+def check_trace(test, path, ranks, steps, microbatches):
+    """What Perfetto needs: named tracks, and slices on them that do not overlap."""
+    events = json.loads(path.read_text())["traceEvents"]
+    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+               if e["ph"] == "M" and e["name"] == "thread_name"}
+    test.assertEqual(sorted(threads), [(rank, 2 * rank + stream) for rank in range(ranks)
+                                       for stream in range(2)])
+    slices = [e for e in events if e["ph"] == "X"]
+    ends = {}
+    for event in sorted(slices, key=lambda e: e["ts"]):
+        rank = event["pid"]
+        test.assertGreaterEqual(event["ts"], ends.get(rank, 0) - 0.002)
+        test.assertGreaterEqual(event["dur"], 0)
+        ends[rank] = event["ts"] + event["dur"]
+        expected = "send/recv" if event["cat"] == "all_reduce" else "compute"
+        test.assertEqual(threads[rank, event["tid"]], expected, event)
+    test.assertEqual({e["args"]["step"] for e in slices}, set(range(1, steps + 1)))
+    # The program of test/unit/Run/MakeBigram.cpp: loss_grad and update each
+    # launch kernels on every rank; the gradient is summed once a step.
+    sums = [e for e in slices if e["cat"] == "all_reduce"]
+    test.assertGreaterEqual(len(sums), steps * ranks)
+    test.assertEqual(len(sums) % (steps * ranks), 0)
+    test.assertGreaterEqual(sum(e["cat"] == "launch" for e in slices), steps * ranks * microbatches)
+
+
 @unittest.skipUnless(RUN.exists() and MAKE.exists(), "cleave-run is not built")
 class CleaveRun(unittest.TestCase):
     def setUp(self):
@@ -92,6 +117,17 @@ class CleaveRun(unittest.TestCase):
         self.assertEqual(sum(sent), 2 * (257 * 257 + 2) * 8)
         self.assertEqual(line["sent_bytes"], max(sent))
         self.assertGreaterEqual(line["peak_bytes"], 4 * 257 * 257 * 8)
+
+    def test_a_trace_has_a_track_for_every_rank_and_stream(self):
+        self.train("a", "--steps", 3, "--trace", self.folder / "trace.json", ranks=2,
+                   microbatches=2)
+        check_trace(self, self.folder / "trace.json", ranks=2, steps=3, microbatches=2)
+        counters = json.loads((self.folder / "a" / "counters.json").read_text())
+        if counters["allocations"]:
+            self.assertEqual(counters["allocations"]["step"], 0)
+        message = self.train("b", "--trace", self.folder / "no" / "trace.json", expect=2)
+        self.assertIn("trace.json: cannot be written: No such file", message)
+        self.assertFalse((self.folder / "b").exists())
 
     def test_killed_and_resumed_is_bit_identical(self):
         self.train("whole", "--steps", 30, ranks=2)

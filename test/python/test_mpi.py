@@ -17,6 +17,7 @@ import numpy as np
 import support
 import training
 from support import BUILD, CLEAVE, ROOT, RUN, read_log
+from test_cleave_run import check_trace
 
 MPIRUN = ROOT / "test" / "mpirun.sh"
 MAKE = BUILD / "bin" / "cleave-make-bigram"
@@ -114,6 +115,10 @@ class MpiRun(unittest.TestCase):
         done = mpirun(4, *self.command("a", "--steps", 3))
         self.assertEqual(done.stdout.count("step 3/3"), 1)
         self.assertEqual(done.stdout.count("saved "), 1)
+
+    def test_a_trace_has_the_ranks_of_all_processes(self):
+        self.mpi("a", "--steps", 3, "--trace", self.folder / "trace.json", microbatches=2)
+        check_trace(self, self.folder / "trace.json", ranks=4, steps=3, microbatches=2)
 
     def test_no_step_allocates(self):
         out = self.mpi("a")
