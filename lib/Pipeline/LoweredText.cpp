@@ -57,14 +57,11 @@ Result<LoweredTable> readLoweredText(std::string_view text,
   if (!rows)
     return Error{rows.error()};
   table.ranks = *rows;
-  if (static_cast<size_t>(std::max(table.stages, table.microbatches)) > cells)
-    return Error{
-        name +
-        ": stages and microbatches are numbered from 0 without a gap, but "
-        "the table of " +
-        std::to_string(cells) + " actions has stage " +
-        std::to_string(table.stages - 1) + " and microbatch " +
-        std::to_string(table.microbatches - 1)};
+  if (static_cast<size_t>(table.stages) * table.microbatches > cells)
+    return Error{name + ": " + std::to_string(table.stages) + " stages and " +
+                 std::to_string(table.microbatches) +
+                 " microbatches need more than the " + std::to_string(cells) +
+                 " actions of the table: every stage runs every microbatch"};
   for (std::vector<LoweredAction> &row : table.actions) {
     std::set<Action> waited;
     for (const LoweredAction &action : row)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 namespace cleave::pipeline {
@@ -75,6 +76,14 @@ std::string writeTable(const Table &table) {
 
 namespace {
 
+Error missing(const std::string &name, const Action &forward,
+              int microbatches) {
+  return {name + ": stage " + std::to_string(forward.stage) + ": " +
+          print(forward) +
+          " is missing; every stage runs every microbatch of 0 to " +
+          std::to_string(microbatches - 1)};
+}
+
 // Every F exactly once, its backward pass once and whole, on the same rank.
 class Completeness {
 public:
@@ -112,9 +121,7 @@ private:
     int f = rankOf(ActionKind::F, stage, m),
         b = rankOf(ActionKind::B, stage, m);
     if (f < 0)
-      return fail({stage, ActionKind::F, m},
-                  "is missing; every stage runs every microbatch of 0 to " +
-                      std::to_string(table.microbatches - 1));
+      return missing(name, {stage, ActionKind::F, m}, table.microbatches);
     for (ActionKind kind : {ActionKind::I, ActionKind::W, ActionKind::B}) {
       int where = rankOf(kind, stage, m);
       bool wanted = (kind == ActionKind::B) == (b >= 0);
@@ -222,6 +229,19 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
                  std::to_string(table.microbatches - 1) +
                  " stands in a table of " + std::to_string(cells) +
                  " actions; microbatches are numbered from 0 without a gap"};
+  // Says what is missing before there is room for every pass, as the numbers in
+  // a wrong file can be large.
+  if (static_cast<size_t>(table.stages) * table.microbatches > cells) {
+    std::set<Action> there;
+    for (const std::vector<Action> &actions : table.actions)
+      there.insert(actions.begin(), actions.end());
+    Action next{0, ActionKind::F, 0};
+    while (there.count(next))
+      next = next.microbatch + 1 < table.microbatches
+                 ? Action{next.stage, ActionKind::F, next.microbatch + 1}
+                 : Action{next.stage + 1, ActionKind::F, 0};
+    return missing(name, next, table.microbatches);
+  }
   table.stagesOfRank.resize(table.ranks);
   for (int rank = 0; rank < table.ranks; ++rank) {
     std::vector<int> &stages = table.stagesOfRank[rank];

@@ -4,6 +4,7 @@
 #include "cleave/Pipeline/Verify.h"
 
 #include <gtest/gtest.h>
+#include <random>
 
 using namespace cleave::pipeline;
 
@@ -98,6 +99,55 @@ TEST(Table, GeneratorsAreRefused) {
             "schedule 1f1b: microbatches is 0; expected 1 to 65536");
   EXPECT_NE(generateError({"1f2b", 2, 0, 1}).find("did you mean '1f1b'"),
             std::string::npos);
+}
+
+// Whatever a file says, it is read or refused.
+TEST(Table, AnyTextIsReadOrRefused) {
+  std::mt19937 random(5);
+  auto below = [&](int bound) {
+    return std::uniform_int_distribution<int>(0, bound - 1)(random);
+  };
+  const std::string letters = "0123456789FIWBSENDRCV_UHAGT,;()\n\r \t-\x80";
+  int read = 0, refused = 0;
+  for (int round = 0; round < 4000; ++round) {
+    const std::vector<std::string> names = scheduleNames();
+    Table table = *generate({names[below(4)], 2, 0, 1 + below(3)});
+    std::string text =
+        below(2) ? writeTable(table) : writeLowered(*lower(table));
+    for (int n = below(4); n > 0; --n) {
+      int place = below(text.size());
+      if (below(3) == 0)
+        text.erase(place, 1 + below(6));
+      else if (below(2))
+        text[place] = letters[below(letters.size())];
+      else
+        text.insert(place, 1, letters[below(letters.size())]);
+    }
+    if (Result<Table> result = readTableText(text, "t.csv")) {
+      ++read;
+      EXPECT_EQ(readTableText(writeTable(*result), "t.csv")->actions,
+                result->actions);
+      if (Result<LoweredTable> lowered = lower(*result)) {
+        EXPECT_TRUE(verify(*lowered).empty() ||
+                    verify(*lowered)[0].rule == "reduction")
+            << text;
+      }
+    } else {
+      ++refused;
+      EXPECT_NE(result.error(), "");
+    }
+    if (Result<LoweredTable> result = readLoweredText(text, "t.csv"))
+      verify(*result);
+  }
+  EXPECT_GT(read, 300);
+  EXPECT_GT(refused, 1000);
+  EXPECT_EQ(readError("0F0,0B0,0F1048575,0B1048575\n"),
+            "t.csv: microbatch 1048575 stands in a table of 4 actions; "
+            "microbatches are "
+            "numbered from 0 without a gap");
+  EXPECT_EQ(readError("0F0,0B0,0F3,0B3\n1F0,1B0\n"),
+            "t.csv: stage 0: 0F1 is missing; every stage runs every microbatch "
+            "of 0 to 3");
 }
 
 TEST(Table, ShardActions) {
