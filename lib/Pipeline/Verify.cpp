@@ -244,6 +244,8 @@ private:
                    "stands after " + report.at(to) +
                        ", which reads what this computes",
                    {to});
+      else
+        checkHandOver(replica, from, to, send, receive);
       return;
     }
     const End *sent =
@@ -265,6 +267,34 @@ private:
       channel.sends.push_back({sent->start, channel.sends.size()});
       channel.receives.push_back({received->start, channel.receives.size()});
     }
+  }
+
+  // What stays on a rank may be handed over by a send and a receive that stand
+  // for a copy; nobody waits for it.
+  void checkHandOver(int replica, const PassAt &from, const PassAt &to,
+                     const Action &send, const Action &receive) {
+    bool either = false;
+    for (const Action &action : {send, receive}) {
+      auto found = transfers.find({replica, action});
+      either |=
+          found != transfers.end() &&
+          std::any_of(found->second.begin(), found->second.end(),
+                      [&](const End &end) { return end.rank == from.rank; });
+    }
+    if (!either)
+      return;
+    const End *sent =
+        endOf(replica, send, from, to, "no send of what it computes: ");
+    const End *received =
+        endOf(replica, receive, to, from, "no receive of what it reads: ");
+    if (!sent || !received)
+      return;
+    if (sent->start < from.index || received->start < sent->start ||
+        *received->wait > to.index)
+      report.add("transfer", received->rank, received->start,
+                 "must hand over between " + report.at(from) + " and " +
+                     report.at(to) + ", after its send",
+                 {from, to});
   }
 
   // The one end of a transfer, on the rank of `owner`.

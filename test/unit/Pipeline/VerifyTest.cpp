@@ -283,6 +283,28 @@ TEST(Verify, NumbersBeyondTheProgram) {
             "range: rank 1 has index 0 of pipeline 0, as another rank has\n");
 }
 
+// Stages 1 and 2 share rank 1: a send and a receive there stand for a copy.
+TEST(Verify, HandOverOnARank) {
+  const std::string rank0 =
+      "0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0\n";
+  EXPECT_EQ(verdict(rank0 +
+                    "1RECV_F0,1F0,1SEND_F0,2RECV_F0,2F0,2SEND_F0,2RECV_B0,2B0,"
+                    "1B0,1SEND_B0\n"),
+            "");
+  EXPECT_EQ(verdict(rank0 +
+                    "1RECV_F0,1F0,1SEND_F0,2F0,2SEND_F0,2RECV_B0,2B0,1B0,"
+                    "1SEND_B0\n"),
+            "transfer: rank 1, action 3: 2F0 has no receive of what it reads: "
+            "2RECV_F0 is "
+            "missing on rank 1\n");
+  EXPECT_EQ(verdict(rank0 +
+                    "1RECV_F0,1F0,2RECV_F0,1SEND_F0,2F0,2SEND_F0,2RECV_B0,2B0,"
+                    "1B0,1SEND_B0\n"),
+            "transfer: rank 1, action 2: 2RECV_F0 must hand over between 1F0 "
+            "(rank 1, "
+            "action 1) and 2F0 (rank 1, action 4), after its send\n");
+}
+
 // Collectives that are started early and waited for late, on streams.
 TEST(Verify, CollectivesInFlight) {
   Program program = parse(plain);
