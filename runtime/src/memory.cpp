@@ -54,11 +54,18 @@ void Memory::poison(char *at, int64_t bytes) {
     at[i] = poisonBytes[reinterpret_cast<uintptr_t>(at + i) & 1];
 }
 
-int64_t Memory::slack() const { return mappedBytes - 2 * pageSize() - bytes; }
+int64_t Memory::slack() const {
+  return mapping ? mappedBytes - 2 * pageSize() - bytes : 0;
+}
 
-void Memory::guard() { std::memset(start + bytes, guardByte, slack()); }
+void Memory::guard() {
+  if (mapping)
+    std::memset(start + bytes, guardByte, slack());
+}
 
 bool Memory::guardIntact() const {
+  if (!mapping)
+    return true;
   const char *end = static_cast<char *>(mapping) + mappedBytes - pageSize();
   for (const char *at = start + bytes; at < end; ++at)
     if (*at != guardByte)

@@ -70,9 +70,10 @@ Rank::Rank(cleave_program &program, int rank, int threads, bool poison)
          static_cast<int64_t>(axisSize.size()), rank, data.numRanks()};
   moved.resize(data.arenas.size());
   for (const Arena &arena : data.arenas) {
+    // In a pipeline most arenas are those of other stages.
     bool isHere = arena.rankClass < 0 ||
                   static_cast<uint32_t>(arena.rankClass) == data.classOf(rank);
-    arenas.emplace_back(isHere ? arena.size : 0);
+    arenas.push_back(isHere ? Memory(arena.size) : Memory());
     scratchBytes += arenas.back().slack();
     if (poison)
       arenas.back().guard();
@@ -103,6 +104,11 @@ char *Rank::resolve(const BufferRef &ref, int64_t low, int64_t high) const {
   for (const AxisTerm &term : ref.terms)
     offset += __int128(term.coef) * indexOn(term.on);
   const Memory &arena = arenas[ref.arena];
+  if (int32_t owner = data.arenas[ref.arena].rankClass;
+      owner >= 0 && static_cast<uint32_t>(owner) != data.classOf(rank))
+    bad("arena \"" + data.arenas[ref.arena].name + "\" is that of class " +
+        std::to_string(owner) + ", but rank " + std::to_string(rank) +
+        " is of class " + std::to_string(data.classOf(rank)));
   if (offset + low < 0 || offset + high > arena.size())
     bad("bytes [" + std::to_string(int64_t(offset + low)) + ", " +
         std::to_string(int64_t(offset + high)) + ") of rank " +

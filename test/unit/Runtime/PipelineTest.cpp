@@ -282,6 +282,33 @@ TEST(Pipeline, PoisonModeFindsStaleSlotsAndScratch) {
   EXPECT_TRUE(std::isnan(dead.run(true, error))) << error;
 }
 
+TEST(Pipeline, ArenasOfOtherClassesAreRefused) {
+  Program p = PipelineProgram({2, 1, 2}).p;
+  for (Action &action : p.actions)
+    if (action.name == "zero" && action.rankClass == 0)
+      std::get<Fill>(action.commands[0].op).dst = {8, 0, {}};
+  ProgramHandle program(p);
+  SessionHandle session(program.get);
+  EXPECT_EQ(session.status, CLEAVE_BAD_PROGRAM);
+  EXPECT_NE(session.error.find("action \"zero\", command 0 (zero): arena \"" +
+                               p.arenas[8].name +
+                               "\" is that of class 1, but rank 0 is of "
+                               "class 0"),
+            std::string::npos)
+      << session.error;
+}
+
+// More stages than cores, many arenas that most ranks do not have.
+TEST(Pipeline, ManyStages) {
+  PipelineShape shape{12, 2, 20};
+  PipelineReference reference(shape);
+  ProgramHandle program(PipelineProgram(shape).p);
+  SessionHandle session(program.get, 1, 30, true);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  for (int step = 0; step < 2; ++step)
+    checkPipelineStep(session.get, shape, reference, step == 0);
+}
+
 TEST(Pipeline, CallsThatLeaveTheirSlotsAreRefused) {
   for (int64_t offset : {int64_t(128), int64_t(96), int64_t(-64), INT64_MAX}) {
     SlotProgram program;
