@@ -103,6 +103,26 @@ SmallVector<unsigned> lateOrder(const StageGraph &graph) {
   return order;
 }
 
+/// By the first stage that operands and patterns allow.
+SmallVector<unsigned> wantedOrder(const StageGraph &graph,
+                                  ArrayRef<SmallVector<int64_t, 1>> wants) {
+  ArrayRef<Operation *> ops = graph.staged();
+  SmallVector<int64_t> least(ops.size(), 0);
+  for (auto [index, op] : llvm::enumerate(ops)) {
+    for (Value value : readsOf(op))
+      if (Operation *def = value.getDefiningOp(); def && graph.isStaged(def))
+        least[index] = std::max(least[index], least[graph.indexOf(def)]);
+    auto next = llvm::lower_bound(wants[index], least[index]);
+    if (next != wants[index].end())
+      least[index] = *next;
+  }
+  SmallVector<unsigned> order =
+      llvm::to_vector(llvm::seq<unsigned>(ops.size()));
+  llvm::stable_sort(
+      order, [&](unsigned a, unsigned b) { return least[a] < least[b]; });
+  return order;
+}
+
 struct MarkStagesPass : cleave::impl::MarkStagesPassBase<MarkStagesPass> {
   using Base::Base;
 
@@ -151,7 +171,8 @@ private:
     Line earlyLine = lineOf(func, graph, early, machine),
          lateLine = lineOf(func, graph, late, machine);
     Cuts cuts;
-    bool isLate = false;
+    ArrayRef<unsigned> order;
+    SmallVector<unsigned> wanted;
     SmallVector<SmallVector<int64_t, 1>> wants;
     if (patterns.empty()) {
       int64_t points = std::max<int64_t>(
@@ -161,10 +182,9 @@ private:
                << points << " cut points, which make at most " << points + 1
                << " stages, but " << stages.getValue()
                << " are asked for (ranks of the pipeline times chunks)";
-      if (countCutPoints(earlyLine) >= stages - 1)
+      bool isLate = countCutPoints(earlyLine) < stages - 1;
+      if (!isLate)
         cuts = balance(earlyLine, stages);
-      else
-        isLate = true;
       if (countCutPoints(lateLine) >= stages - 1) {
         Cuts other = balance(lateLine, stages);
         bool isFaster = other.slowest * (1 + kSlack) < cuts.slowest,
@@ -174,6 +194,7 @@ private:
         if (isLate)
           cuts = other;
       }
+      order = isLate ? late : early;
     } else {
       auto matched = matchStages(func, graph, llvm::to_vector(patterns));
       if (failed(matched))
@@ -184,22 +205,26 @@ private:
                << count << " operations that could be a stage, but "
                << stages.getValue()
                << " stages are asked for (ranks of the pipeline times chunks)";
-      auto inOrder = [&](ArrayRef<unsigned> order) {
+      // The decoder's embedding may stand before the encoder, and belong behind
+      // it.
+      wanted = wantedOrder(graph, wants);
+      const ArrayRef<unsigned> candidates[] = {early, late, wanted};
+      for (ArrayRef<unsigned> candidate : candidates) {
         SmallVector<SmallVector<int64_t, 1>> permuted;
-        for (unsigned index : order)
+        for (unsigned index : candidate)
           permuted.push_back(wants[index]);
-        return permuted;
-      };
-      cuts = follow(earlyLine, wants, stages);
-      Cuts other = follow(lateLine, inOrder(late), stages);
-      isLate = other.strangers != cuts.strangers
-                   ? other.strangers < cuts.strangers
-                   : other.crossing < cuts.crossing;
-      if (isLate)
+        Cuts other =
+            follow(lineOf(func, graph, candidate, machine), permuted, stages);
+        if (!order.empty() && (other.strangers != cuts.strangers
+                                   ? other.strangers > cuts.strangers
+                                   : !(other.crossing < cuts.crossing)))
+          continue;
         cuts = other;
+        order = candidate;
+      }
     }
     SmallVector<int64_t> stageOf(count);
-    for (auto [at, index] : llvm::enumerate(isLate ? late : early))
+    for (auto [at, index] : llvm::enumerate(order))
       stageOf[index] =
           llvm::upper_bound(cuts.begins, static_cast<int64_t>(at)) -
           cuts.begins.begin();

@@ -30,7 +30,7 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
     stage whose pattern matches its name or the name of a parameter that it reads: the whole name, or
     a leading part that ends at a `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`, and not
     `h.20`). Operations that no pattern matches lie where the
-    fewest bytes are sent. A parameter that several stages read belongs to all of
+    fewest bytes are sent; the order of the line may also be that of the patterns. A parameter that several stages read belongs to all of
     them.
 
     In the other functions an operation belongs to the stage of its operands, or to the next that has
