@@ -115,8 +115,8 @@ private:
     for (size_t p = 0; p < joint.parts.size(); ++p) {
       const Part &part = joint.parts[p];
       edge(reached(part.rank, part.start), all);
-      bool receiver = joint.communicator < 0 && p == 1;
-      bool sender = joint.communicator < 0 && p == 0;
+      bool receiver = joint.transfer && p == 1;
+      bool sender = joint.transfer && p == 0;
       edge(receiver ? all : met, done(part.rank, part.wait));
       if (!sender)
         edge(reached(part.rank, part.wait), met);

@@ -20,6 +20,7 @@ struct Part {
 struct Joint {
   std::vector<Part> parts;
   int communicator = -1; // of a collective
+  bool transfer = false; // parts[0] sends to parts[1]
 };
 
 // `joints` of one communicator are in its order. A cycle of things that wait

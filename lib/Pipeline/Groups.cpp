@@ -138,7 +138,7 @@ private:
         }
     }
     for (size_t k = 0; k < longest; ++k) {
-      Joint joint{{}, c};
+      Joint joint{{}, c, communicator.channel};
       for (int rank : communicator.ranks)
         if (k < started[rank].size())
           joint.parts.push_back(
@@ -166,7 +166,8 @@ private:
             {{first.rank, first.start}});
         break;
       }
-      joints.push_back(std::move(joint));
+      if (!joint.transfer || joint.parts.size() == 2)
+        joints.push_back(std::move(joint));
     }
   }
 

@@ -17,6 +17,8 @@ namespace cleave::pipeline {
 std::string print(const Item &item) {
   if (!item.isCollective())
     return print(item.action);
+  if (!item.label.empty())
+    return item.label;
   std::string text = isCompute(item.action.action.kind) || !item.what.empty()
                          ? item.what
                          : print(item.action.action);
@@ -31,7 +33,7 @@ Program programOf(const LoweredTable &table) {
   for (int rank = 0; rank < table.ranks; ++rank) {
     program.ranks[rank].pipeline = rank;
     for (const LoweredAction &action : table.actions[rank])
-      program.ranks[rank].items.push_back({action, -1, "", -1, -1});
+      program.ranks[rank].items.push_back({action, -1, "", "", -1, -1});
   }
   return program;
 }
@@ -262,7 +264,8 @@ private:
     if (sent && received) {
       joints.push_back({{{sent->rank, sent->start, *sent->wait},
                          {received->rank, received->start, *received->wait}},
-                        -1});
+                        -1,
+                        true});
       Channel &channel = channels[{sent->rank, received->rank}];
       channel.sends.push_back({sent->start, channel.sends.size()});
       channel.receives.push_back({received->start, channel.receives.size()});

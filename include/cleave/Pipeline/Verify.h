@@ -22,6 +22,7 @@ struct Item {
   LoweredAction action;
   int communicator = -1; // index into Program::communicators
   std::string what;      // "all_gather of wte"; equal on all members
+  std::string label;     // what messages call it; "": like `what`
   // Joins the wait of a collective to its start on this rank; not needed where
   // waits come in the order of starts.
   int ticket = -1;
@@ -35,10 +36,13 @@ struct Item {
 
 std::string print(const Item &item);
 
-// The ranks of a group, in its order.
+// The ranks of a group, in its order. A channel is what ranks[0] sends to
+// ranks[1]: a send's wait ends when the receiver is at its own, a receive's
+// when the send is started.
 struct Communicator {
   std::string name;
   std::vector<int> ranks; // global
+  bool channel = false;
 };
 
 // All ranks, those of every pipeline and every other axis.

@@ -45,6 +45,7 @@ public:
         items.push_back({{{stage, ActionKind::ReduceGrad, -1}, Phase::Run, -1},
                          -1,
                          "",
+                         "",
                          -1,
                          -1});
       Item norm;
