@@ -3,8 +3,10 @@
 #include "SleepingProgram.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <map>
+#include <random>
 #include <sys/prctl.h>
 #include <thread>
 
@@ -248,19 +250,6 @@ void justSleep(const cleave_ctx *, void *const *args, int64_t, int64_t) {
 }
 } // namespace
 
-Table test::repeated(const Table &table, int steps) {
-  Table result = table;
-  result.microbatches = table.microbatches * steps;
-  for (int step = 1; step < steps; ++step)
-    for (size_t rank = 0; rank < table.actions.size(); ++rank)
-      for (Action action : table.actions[rank]) {
-        if (action.microbatch >= 0)
-          action.microbatch += step * table.microbatches;
-        result.actions[rank].push_back(action);
-      }
-  return result;
-}
-
 program::Program test::sleepingProgram(const LoweredTable &table,
                                        std::string &error) {
   return Builder(table, error).build();
@@ -273,6 +262,15 @@ void test::addSleepingKernels(cleave_program *program) {
 
 void test::sleepFor(double seconds) {
   using Clock = std::chrono::steady_clock;
+  if (seconds < 0) {
+    static std::atomic<uint32_t> seeds;
+    thread_local std::mt19937 engine(++seeds);
+    // Often not at all, sometimes long.
+    double share = double(engine() % 1024) / 1024;
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(-seconds * 4 * share * share * share));
+    return;
+  }
   // By default a thread may be woken up 50 microseconds late on purpose.
   thread_local bool isPunctual = prctl(PR_SET_TIMERSLACK, 1UL) == 0;
   (void)isPunctual;

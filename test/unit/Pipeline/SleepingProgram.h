@@ -12,9 +12,6 @@
 
 namespace cleave::test {
 
-// The same step `steps` times, one after the other, without a barrier.
-pipeline::Table repeated(const pipeline::Table &table, int steps);
-
 // Action "run" walks the lowered table, every rank its own list. Forward passes
 // and input gradients check that they are given what the stage before made of
 // the same microbatch. Buffers: "times" (seconds of every stage and kind, in
@@ -26,7 +23,8 @@ program::Program sleepingProgram(const pipeline::LoweredTable &table,
 // Kernels of the program.
 void addSleepingKernels(cleave_program *program);
 
-// Sleeps so long on average: a thread learns how late it is woken up.
+// Sleeps so long on average: a thread learns how late it is woken up. Less than
+// 0: at random, as long on average.
 void sleepFor(double seconds);
 
 } // namespace cleave::test

@@ -25,7 +25,7 @@ using namespace cleave::pipeline;
 using namespace cleave::test;
 
 namespace {
-constexpr int steps = 20, ranks = 8, microbatches = 16, attempts = 4;
+constexpr int attempts = 4;
 constexpr double tolerance = 0.05;
 // Of a rank's share of one microbatch: F, I, W; a rank of several stages
 // divides it among them.
@@ -49,15 +49,23 @@ struct Outcome {
   double replay = 0, measured = 0;
 };
 
+struct Shape {
+  int ranks = 8, microbatches = 16, steps = 20;
+  double unit = ::unit;
+  LowerOptions lowering = {};
+};
+
 class Schedule {
 public:
-  explicit Schedule(const std::string &name) {
-    Result<Table> one = generate({name, ranks, 0, microbatches});
+  explicit Schedule(const std::string &name, const Shape &shape = {})
+      : shape(shape) {
+    const double unit = shape.unit;
+    Result<Table> one = generate({name, shape.ranks, 0, shape.microbatches});
     if (!one) {
       error = one.error();
       return;
     }
-    table = repeated(*one, steps);
+    table = repeated(*one, shape.steps);
     Times times = Times::uniform(table.stages, unit / one->chunks(),
                                  unit / one->chunks(), unit / one->chunks());
     // Chimera has as many stages as ranks. Each rank holds two of them, but
@@ -65,7 +73,7 @@ public:
     if (name == "chimera")
       times = Times::uniform(table.stages, unit, unit, unit);
     replayAll(times);
-    LowerOptions options;
+    LowerOptions options = shape.lowering;
     options.times = times;
     Result<LoweredTable> lowered = lower(table, options);
     if (!lowered) {
@@ -83,7 +91,10 @@ public:
   }
 
   // Runs all steps once; empty, or what went wrong.
-  std::string run() {
+  std::string run(bool atRandom = false) {
+    std::vector<double> seconds = this->seconds;
+    for (double &length : seconds)
+      length *= atRandom ? -1 : 1;
     std::string bytes = program::serialize(program);
     cleave_program *loaded = nullptr;
     cleave_session *session = nullptr;
@@ -129,7 +140,7 @@ public:
   Outcome outcome;
 
 private:
-  int stepOf(int microbatch) const { return microbatch / microbatches; }
+  int stepOf(int microbatch) const { return microbatch / shape.microbatches; }
 
   void replayAll(const Times &times) {
     Result<Replay> replayed = replay(table, times);
@@ -137,7 +148,7 @@ private:
       error = replayed.error();
       return;
     }
-    std::vector<double> ends(steps);
+    std::vector<double> ends(shape.steps);
     for (size_t rank = 0; rank < table.actions.size(); ++rank)
       for (size_t i = 0; i < table.actions[rank].size(); ++i) {
         double &end = ends[stepOf(table.actions[rank][i].microbatch)];
@@ -147,9 +158,9 @@ private:
   }
 
   void readTrace(cleave_session *session) {
-    std::vector<double> ends(steps);
+    std::vector<double> ends(shape.steps);
     std::vector<cleave_trace_event> events(1024);
-    for (int rank = 0; rank < ranks; ++rank)
+    for (int rank = 0; rank < shape.ranks; ++rank)
       for (int64_t count = 1; count > 0;) {
         cleave_session_trace_read(session, rank, events.data(),
                                   int64_t(events.size()), &count);
@@ -167,6 +178,7 @@ private:
       outcome.measured = found;
   }
 
+  const Shape shape;
   Table table;
   program::Program program;
   std::vector<double> seconds;
@@ -175,9 +187,10 @@ private:
 // By how much a thread that sleeps and then wakes another one up is late, as a
 // part of what it sleeps: as many of them as there are ranks, in a ring.
 double lateness() {
+  const int ranks = Shape().ranks;
   std::mutex mutex;
   std::condition_variable changed;
-  constexpr int rounds = 8 * ranks;
+  const int rounds = 8 * ranks;
   int turn = 0;
   std::vector<double> lengths;
   auto last = std::chrono::steady_clock::now();
@@ -250,6 +263,23 @@ TEST_P(SleepingStages, TakesTheTimeOfItsReplay) {
     GTEST_SKIP() << "SKIPPED: threads that sleep are not woken up in time on "
                     "this machine, now: nothing can be said of schedules";
   EXPECT_LT(outcome.measured, outcome.replay * (1 + tolerance));
+}
+
+// Whatever its passes take, every value arrives where it belongs, and nobody
+// waits for ever, with receives started late and early.
+TEST_P(SleepingStages, RandomTimesNeverHang) {
+  for (int ranks : {2, 4})
+    for (int lookahead : {0, 1, 4}) {
+      Schedule schedule(GetParam(),
+                        {ranks,
+                         2 * ranks,
+                         20,
+                         1e-4,
+                         {lookahead, {}, /*spareSends=*/lookahead}});
+      ASSERT_EQ(schedule.error, "");
+      EXPECT_EQ(schedule.run(/*atRandom=*/true), "")
+          << ranks << " ranks, lookahead " << lookahead;
+    }
 }
 
 std::vector<std::string> schedules() {
