@@ -138,6 +138,7 @@ public:
 
   std::string error;
   Outcome outcome;
+  program::Program program;
 
 private:
   int stepOf(int microbatch) const { return microbatch / shape.microbatches; }
@@ -180,7 +181,6 @@ private:
 
   const Shape shape;
   Table table;
-  program::Program program;
   std::vector<double> seconds;
 };
 
@@ -280,6 +280,22 @@ TEST_P(SleepingStages, RandomTimesNeverHang) {
       EXPECT_EQ(schedule.run(/*atRandom=*/true), "")
           << ranks << " ranks, lookahead " << lookahead;
     }
+}
+
+// The test above can fail: two messages of a channel change places.
+TEST(SleepingStages, SwappedMessagesAreFound) {
+  Schedule schedule("gpipe", {2, 4, 2, 1e-4});
+  ASSERT_EQ(schedule.error, "");
+  EXPECT_EQ(schedule.run(), "");
+  std::vector<program::Transfer *> received;
+  for (program::Action &action : schedule.program.actions)
+    for (program::Command &command : action.commands)
+      if (auto *found = std::get_if<program::Collective>(&command.op);
+          found && found->positions[1] == 1 && action.rankClass == 1)
+        received.push_back(&found->parts[0]);
+  ASSERT_EQ(received.size(), 8u);
+  std::swap(received[0]->dst, received[1]->dst);
+  EXPECT_NE(schedule.run().find("of another microbatch"), std::string::npos);
 }
 
 std::vector<std::string> schedules() {
