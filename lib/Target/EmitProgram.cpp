@@ -3,11 +3,30 @@
 #include "Emit.h"
 #include "EmitPipeline.h"
 
+#include "cleave/Pipeline/VerifyProgram.h"
 #include "cleave/Target/Target.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
+
+/// The table with its transfers, and then the lists that came out of it.
+static LogicalResult prove(ModuleOp module, const PipelineSchedule &schedule,
+                           const program::Program &program) {
+  pipeline::Result<pipeline::LoweredTable> lowered = lowerSchedule(schedule);
+  if (!lowered)
+    return module.emitError() << lowered.error();
+  for (const auto &findings :
+       {pipeline::verify(*lowered), pipeline::verify(program)}) {
+    for (const pipeline::Finding &finding : findings)
+      module.emitError() << "schedule " << schedule.table.schedule
+                         << " is rejected: " << finding.rule << ": "
+                         << finding.message;
+    if (!findings.empty())
+      return failure();
+  }
+  return success();
+}
 
 FailureOr<program::Program> target::emitProgram(ModuleOp module,
                                                 int64_t threads) {
@@ -17,7 +36,8 @@ FailureOr<program::Program> target::emitProgram(ModuleOp module,
   if (*schedule) {
     program::Program program;
     program.threadsPerRank = threads;
-    if (failed(PipelineEmitter(module, **schedule, program).emit()))
+    if (failed(PipelineEmitter(module, **schedule, program).emit()) ||
+        failed(prove(module, **schedule, program)))
       return failure();
     return program;
   }
