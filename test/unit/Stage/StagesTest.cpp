@@ -29,6 +29,20 @@ struct Case {
   double dropout = 0;
 };
 
+/// The model with parameters whose names begin so not trained.
+std::string frozen(std::string text, const std::vector<std::string> &names) {
+  const std::string role = "nn.role = \"parameter\"";
+  for (const std::string &name : names)
+    for (size_t at = 0;
+         (at = text.find("nn.name = \"" + name, at)) != std::string::npos;
+         ++at) {
+      size_t end = text.find('}', at), found = text.find(role, at);
+      if (found < end)
+        text.replace(found, role.size(), "nn.role = \"constant\", nn.frozen");
+    }
+  return text;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (int64_t stages : {1, 2, 4, 7})
@@ -39,6 +53,9 @@ std::vector<Case> cases() {
   for (int64_t stages : {2, 3, 5})
     all.push_back({"encoder_decoder_into_" + std::to_string(stages),
                    test::encoderDecoderModel(2), stages});
+  // Stage 0 trains nothing, and nothing comes back to it.
+  all.push_back({"gpt3_frozen_into_3",
+                 frozen(test::gptModel(3), {"table", "places", "h.0"}), 3});
   for (uint64_t seed = 1; seed <= 40; ++seed)
     all.push_back({"random_" + std::to_string(seed),
                    test::randomModel(seed, 4 + seed),
