@@ -4,6 +4,8 @@
 
 #include "mlir/IR/Builders.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
@@ -16,6 +18,9 @@ void target::setSchedule(ModuleOp module, const PipelineSchedule &schedule) {
   attrs.set("position", b.getI64IntegerAttr(schedule.position));
   attrs.set("name", b.getStringAttr(schedule.table.schedule));
   attrs.set("table", b.getStringAttr(pipeline::writeTable(schedule.table)));
+  // What the rows do not say.
+  if (schedule.table.asynchronous)
+    attrs.set("asynchronous", b.getUnitAttr());
   module->setAttr(kScheduleAttr, attrs.getDictionary(module.getContext()));
 }
 
@@ -40,6 +45,8 @@ FailureOr<std::optional<PipelineSchedule>> target::scheduleOf(ModuleOp module) {
   if (!table)
     return module.emitError() << kScheduleAttr << ": " << table.error();
   schedule.table = std::move(*table);
+  schedule.table.schedule = text("name");
+  schedule.table.asynchronous = attrs.contains("asynchronous");
   return std::optional(std::move(schedule));
 }
 
@@ -51,27 +58,26 @@ target::lowerSchedule(const PipelineSchedule &schedule) {
     return lowered;
   for (auto [rank, list] : llvm::enumerate(lowered->actions)) {
     std::vector<int> &own = lowered->stagesOfRank[rank];
+    // Another rank may have the neighbour's part of a microbatch.
+    std::set<Action> here;
+    for (const LoweredAction &entry : list)
+      if (entry.action.kind == ActionKind::F)
+        here.insert(entry.action);
     std::vector<LoweredAction> with;
     for (const LoweredAction &entry : list) {
       with.push_back(entry);
       const Action &done = entry.action;
       bool forward = done.kind == ActionKind::F;
-      bool backward =
-          done.kind == ActionKind::I || done.kind == ActionKind::B;
+      bool backward = done.kind == ActionKind::I || done.kind == ActionKind::B;
       int next = done.stage + (forward ? 1 : -1);
       if ((!forward && !backward) || !llvm::is_contained(own, next))
         continue;
-      // Another rank may have the neighbour's part of this microbatch.
-      bool here = llvm::any_of(list, [&](const LoweredAction &other) {
-        return other.action.stage == next &&
-               other.action.microbatch == done.microbatch &&
-               other.action.kind == ActionKind::F;
-      });
-      if (!here)
+      if (!here.count({next, ActionKind::F, done.microbatch}))
         continue;
       ActionKind send = forward ? ActionKind::SendF : ActionKind::SendB;
       ActionKind receive = forward ? ActionKind::RecvF : ActionKind::RecvB;
-      with.push_back({{done.stage, send, done.microbatch}, Phase::Run, int(rank)});
+      with.push_back(
+          {{done.stage, send, done.microbatch}, Phase::Run, int(rank)});
       with.push_back({{next, receive, done.microbatch}, Phase::Run, int(rank)});
     }
     list = std::move(with);
