@@ -4,6 +4,7 @@
 #include "cleave/Pipeline/Replay.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace cleave::pipeline {
 
@@ -198,13 +199,27 @@ Result<Replay> replay(const Table &table, const Times &times) {
 }
 
 Result<double> stepWithoutBarrier(const Table &table, const Times &times) {
-  // After as many steps as there are ranks the skew between ranks is settled.
-  const int settled = table.ranks, measured = table.ranks;
-  Result<Replay> before = replay(repeated(table, settled), times);
-  if (!before)
-    return Error{before.error()};
-  Result<Replay> after = replay(repeated(table, settled + measured), times);
-  return (after->makespan - before->makespan) / measured;
+  // More and more steps, until one takes as long as the one before; after twice
+  // as many as there are ranks the mean over the second half.
+  for (int steps = 4;; steps *= 2) {
+    Table many = repeated(table, steps);
+    Result<Replay> replayed = replay(many, times);
+    if (!replayed)
+      return Error{replayed.error()};
+    std::vector<double> ends(steps, 0);
+    for (int rank = 0; rank < many.ranks; ++rank)
+      for (size_t i = 0; i < many.actions[rank].size(); ++i) {
+        int step = many.actions[rank][i].microbatch / table.microbatches;
+        if (isCompute(many.actions[rank][i].kind))
+          ends[step] = std::max(ends[step], replayed->spans[rank][i].end);
+      }
+    double last = ends[steps - 1] - ends[steps - 2];
+    double before = ends[steps - 2] - ends[steps - 3];
+    if (std::abs(last - before) <= 1e-9 * last)
+      return last;
+    if (steps >= 2 * table.ranks)
+      return (ends[steps - 1] - ends[steps / 2 - 1]) / (steps / 2);
+  }
 }
 
 } // namespace cleave::pipeline

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <random>
+#include <set>
 
 using namespace cleave::pipeline;
 
@@ -177,6 +178,40 @@ TEST(Table, ShardActions) {
   EXPECT_EQ(writeTable(*withShardActions(*generate({"zb-h1", 1, 0, 2}), zero2)),
             "0F0,0I0,0W0,0REDUCE_GRAD0,0F1,0I1,0W1,0REDUCE_GRAD1\n");
   EXPECT_FALSE(bool(withShardActions(table, {})));
+}
+
+// With all schedules, gathering as little as may be.
+TEST(Table, ShardActionsStandNowhereInTheWay) {
+  for (const std::string &name : scheduleNames())
+    for (int gathered : {0, 1, 2}) {
+      if (name == "custom")
+        continue;
+      Table plain = *generate({name, 4, 0, 9});
+      ShardActions zero3;
+      zero3.unshard = true;
+      zero3.gathered = gathered;
+      Table table = *withShardActions(plain, zero3);
+      LoweredTable lowered = *lower(table);
+      std::vector<Finding> findings = verify(lowered);
+      EXPECT_TRUE(findings.empty()) << name << ": " << findings[0].message;
+      EXPECT_EQ(replay(table)->makespan, replay(plain)->makespan) << name;
+      for (int rank = 0; rank < 4; ++rank) {
+        std::set<int> held, reduced;
+        for (const Action &action : table.actions[rank]) {
+          if (action.kind == ActionKind::Unshard)
+            held.insert(action.stage);
+          if (action.kind == ActionKind::Reshard)
+            held.erase(action.stage);
+          if (action.kind == ActionKind::ReduceGrad) {
+            EXPECT_TRUE(reduced.insert(action.stage).second);
+          }
+          EXPECT_LE(held.size(), gathered ? size_t(gathered) : size_t(2))
+              << name;
+        }
+        EXPECT_TRUE(held.empty()) << name;
+        EXPECT_EQ(reduced.size(), table.stagesOfRank[rank].size()) << name;
+      }
+    }
 }
 
 TEST(Replay, SaysWhoWaits) {
