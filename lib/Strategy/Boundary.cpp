@@ -41,6 +41,10 @@ bool strategy::holdsSamples(StringRef role) {
          role == "input" || role == "output";
 }
 
+bool strategy::crossesStages(StringRef role) {
+  return role == "activation" || role == "cotangent";
+}
+
 dist::ShardingAttr strategy::shardingOf(DictionaryAttr attrs) {
   return attrs ? attrs.getAs<dist::ShardingAttr>(dist::ShardingAttr::kAttrName)
                : dist::ShardingAttr();

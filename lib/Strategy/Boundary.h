@@ -20,6 +20,8 @@ dist::ShardingAttr shardingOf(mlir::DictionaryAttr attrs);
 
 /// Whether the role is one of tensors that can hold one microbatch's samples.
 bool holdsSamples(llvm::StringRef role);
+/// Whether it is of what a pipeline stage sends to another.
+bool crossesStages(llvm::StringRef role);
 
 /// Axes per dimension, all closed.
 using Axes = llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>>;

@@ -206,6 +206,15 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       dist::ShardingAttr sharding = closedSharding(mesh, axes);
       return role == "output" ? openFurther(sharding, *dim) : sharding;
     }
+    if (crossesStages(role)) {
+      // As another stage has it already, else with its samples split.
+      std::optional<int64_t> dim = nn::batchDimOf(attrs, rank);
+      if (shardingOf(attrs) || !dim)
+        return {};
+      Axes axes(rank);
+      axes[*dim] = allAxes();
+      return openFurther(closedSharding(mesh, axes), /*batchDim=*/-1);
+    }
     if (isParameter(attrs) && zero == 3)
       return closedSharding(mesh, stateAxes(name, type));
     if (role == "parameter")

@@ -55,9 +55,9 @@ using Dimension = std::pair<Value, int64_t>;
 
 /// The dimension of the function's inputs that counts positions: the first one
 /// of the tokens beside the batch; of a model without, of an input of three or
-/// more dimensions.
+/// more dimensions, or of what a pipeline stage receives.
 static std::optional<Dimension> positionsOf(func::FuncOp func) {
-  for (StringRef wanted : {"tokens", "input"})
+  for (StringRef wanted : {"tokens", "input", "activation"})
     for (BlockArgument argument : func.getArguments()) {
       DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
       int64_t rank = cast<RankedTensorType>(argument.getType()).getRank();
@@ -232,7 +232,7 @@ Colours::Colours(func::FuncOp func, const DimClasses &classes,
         if (colour)
           mark(argument, dim,
                *colour == Colour::Chosen ? Kind::Chosen : Kind::Hidden);
-    } else if (holdsSamples(roleOf(attrs))) {
+    } else if (holdsSamples(roleOf(attrs)) || crossesStages(roleOf(attrs))) {
       if (std::optional<int64_t> batch = nn::batchDimOf(attrs, rank))
         mark(argument, *batch, Kind::Batch);
     }
