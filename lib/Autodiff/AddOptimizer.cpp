@@ -25,7 +25,8 @@ struct Trained {
 
   /// The stages that have it, where several do.
   DenseI64ArrayAttr stages() const {
-    return attrs.getAs<DenseI64ArrayAttr>(pipe::kStagesAttr);
+    auto all = attrs.getAs<DenseI64ArrayAttr>(pipe::kStagesAttr);
+    return all && all.size() > 1 ? all : DenseI64ArrayAttr();
   }
 };
 

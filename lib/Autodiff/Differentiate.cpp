@@ -136,6 +136,8 @@ struct DifferentiatePass
     if (parameters.empty() && !isStage)
       return func.emitError("has no argument of role 'parameter' to train");
 
+    if (failed(checkCrossing(func)))
+      return failure();
     for (BlockArgument argument : incoming(func))
       backward.activate(argument);
 
@@ -167,6 +169,23 @@ struct DifferentiatePass
       if (func.getArgAttr(argument.getArgNumber(), pipe::kDifferentiableAttr))
         found.push_back(argument);
     return found;
+  }
+
+  /// Cotangents are named after their activations.
+  static LogicalResult checkCrossing(func::FuncOp func) {
+    auto isUnnamed = [](DictionaryAttr attrs) {
+      return attrs && attrs.contains(pipe::kDifferentiableAttr) &&
+             !attrs.getAs<StringAttr>(nn::kNameAttr);
+    };
+    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
+      if (isUnnamed(func.getArgAttrDict(arg)))
+        return func.emitError("argument ")
+               << arg << " is pipe.differentiable and has no nn.name";
+    for (unsigned result = 0; result < func.getNumResults(); ++result)
+      if (isUnnamed(func.getResultAttrDict(result)))
+        return func.emitError("result ")
+               << result << " is pipe.differentiable and has no nn.name";
+    return success();
   }
 
   /// "cut.0.1.grad" for the activation "cut.0.1".

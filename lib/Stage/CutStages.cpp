@@ -200,8 +200,9 @@ private:
         continue;
       NamedAttrList attrs(func.getArgAttrDict(argument.getArgNumber()));
       if (isTrained(argument)) {
-        auto name = cast<StringAttr>(attrs.get(nn::kNameAttr));
-        const llvm::BitVector &owner = owners.find(name)->second;
+        auto name = dyn_cast_or_null<StringAttr>(attrs.get(nn::kNameAttr));
+        const llvm::BitVector &owner =
+            owners.find(name ? name.getValue() : "")->second;
         if (owner.count() > 1)
           attrs.set(pipe::kStagesAttr,
                     attributes.getDenseI64ArrayAttr(

@@ -144,9 +144,13 @@ struct MarkStagesPass : cleave::impl::MarkStagesPassBase<MarkStagesPass> {
           << ", one for each stage (ranks of the pipeline times chunks)";
       return signalPassFailure();
     }
-    for (auto func : module.getOps<func::FuncOp>())
-      if (!func.isExternal())
-        eraseDead(func);
+    for (auto func : module.getOps<func::FuncOp>()) {
+      if (func.isExternal())
+        continue;
+      if (failed(checkTypes(func)))
+        return signalPassFailure();
+      eraseDead(func);
+    }
     FailureOr<Cluster> machine = cost::loadCluster(module, cluster);
     if (failed(machine) || failed(markTraining(training, *machine)))
       return signalPassFailure();
@@ -158,6 +162,20 @@ struct MarkStagesPass : cleave::impl::MarkStagesPassBase<MarkStagesPass> {
   }
 
 private:
+  /// What has no size cannot be weighed, nor sent.
+  LogicalResult checkTypes(func::FuncOp func) {
+    if (!func.getBody().hasOneBlock())
+      return func.emitError("has several blocks, expected one to cut");
+    for (Operation &op : func.getBody().front())
+      for (Type type : op.getResultTypes()) {
+        auto tensor = dyn_cast<RankedTensorType>(type);
+        if (!tensor || !tensor.hasStaticShape())
+          return op.emitOpError("gives ")
+                 << type << ", expected tensors of static shape to cut";
+      }
+    return success();
+  }
+
   void mark(Operation *op, int64_t stage) {
     op->setAttr(pipe::kStageAttr,
                 Builder(&getContext()).getI64IntegerAttr(stage));

@@ -17,3 +17,13 @@ func.func @loss(%w: tensor<2x3x4xf32> {nn.name = "w", nn.role = "parameter"})
 func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = "input"}) -> (tensor<f32>, tensor<f32>) {
   return %x, %x : tensor<f32>, tensor<f32>
 }
+
+// -----
+
+module attributes {pipe.scalar = tensor<f32>, pipe.stage = 0 : i64, pipe.stages = 2 : i64} {
+  // expected-error @below {{result 0 is pipe.differentiable and has no nn.name}}
+  func.func @loss(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"})
+      -> (tensor<3xf32> {nn.role = "activation", pipe.differentiable}) {
+    return %w : tensor<3xf32>
+  }
+}
