@@ -339,7 +339,7 @@ void Variance::keepAddends(Operation *op, const ShardingRule &rule, unsigned axi
     for (unsigned operand : group)
       if (const AxisState &state = states[op->getOperand(operand)][axis]; state.orPartial)
         from = &state;
-    if (!from || (from->reduce != ReduceKind::Sum && !rule.movement))
+    if (!from || (from->reduce != ReduceKind::Sum && !rule.movement && !rule.chooses))
       continue;
     ReduceKind reduce = from->reduce;
     if (!llvm::all_of(group, [&](unsigned operand) {
@@ -378,7 +378,7 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule, unsigned 
       error.attachNote(op->getOperand(partial[0]).getLoc()) << "the partial value is this one";
       return error;
     }
-    if (kind != ReduceKind::Sum && !rule.movement)
+    if (kind != ReduceKind::Sum && !rule.movement && !rule.chooses)
       break;
     // What may be an addend in the group is one; beside it all must be whole.
     if (llvm::any_of(llvm::enumerate(op->getOperands()), [&](auto operand) {

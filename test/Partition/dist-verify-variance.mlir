@@ -49,6 +49,30 @@ func.func @counted_twice(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
+// Candidates of a minimum pass a choice between them.
+dist.mesh @m <["t"=2]>
+func.func @chosen(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = min{"t"}>},
+                  %y: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = min{"t"}>}, %c: tensor<4xi1>)
+    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = min{"t"}>}) {
+  %0 = arith.select %c, %x, %y : tensor<4xi1>, tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// Not where each rank chooses for itself.
+dist.mesh @m <["t"=2]>
+// expected-note @below {{the partial value is this one}}
+func.func @chosen_apart(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = min{"t"}>},
+                        %y: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = min{"t"}>}, %c: tensor<4xi1> {dist.sharding = #dist.sharding<@m, [{"t"}]>})
+    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = min{"t"}>}) {
+  // expected-error @below {{reads operand 1 of type 'tensor<4xf32>', which is partial (min) over axis "t", and is not linear in it}}
+  %0 = arith.select %c, %x, %y : tensor<4xi1>, tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
 // A sum of maxima.
 dist.mesh @m <["t"=2]>
 func.func @kinds(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {

@@ -63,6 +63,9 @@ struct ShardingRule {
   /// The operation only places elements of the group, so that candidates of a
   /// maximum or minimum pass through it as well as addends do.
   bool movement = false;
+  /// The operation chooses, element by element, among those of the group: they
+  /// pass likewise.
+  bool chooses = false;
   /// Operands that are waited for and not read: they may be anything.
   llvm::SmallVector<unsigned, 1> waited;
 

@@ -37,6 +37,7 @@ template <typename Op> ShardingRule linear(Op op) {
 ShardingRule select(arith::SelectOp op) {
   ShardingRule rule = elementwise(op);
   rule.linear = {{1, 2}};
+  rule.chooses = true;
   return rule;
 }
 
