@@ -106,6 +106,17 @@ void ActionPlan::analyze(const BoundaryTable &table) {
         Storage &storage = storages[places[operand].storage];
         storage.last = std::max(storage.last, position);
       }
+    if (auto beyond = op.getAttrOfType<DenseI64ArrayAttr>(rt::kBeyondAttr))
+      for (auto [operand, elements] :
+           llvm::zip(op.getOperands(), beyond.asArrayRef())) {
+        auto type = cast<RankedTensorType>(operand.getType());
+        int64_t bytes = bytesOfType(type);
+        Place place = places[operand];
+        Storage &storage = storages[place.storage];
+        storage.bytes = std::max(
+            storage.bytes,
+            place.offset + bytes + elements * (bytes / type.getNumElements()));
+      }
     auto command = dyn_cast<rt::CommandOpInterface>(op);
     if (!command)
       continue;

@@ -71,7 +71,50 @@ private:
         b, call.getLoc(), call.getResultTypes(), call.getCalleeAttr().getAttr(),
         call.getOperands(), extent.getInt(), grain ? grain.getInt() : 1,
         inplace ? inplace.asArrayRef() : ArrayRef<int64_t>());
+    ArrayRef<int64_t> beyond = readBeyond(kernel);
+    if (llvm::any_of(beyond, [](int64_t elements) { return elements != 0; }))
+      op->setAttr(rt::kBeyondAttr, b.getDenseI64ArrayAttr(beyond));
     return replace(call, op.getResults());
+  }
+
+  /// Of each argument of a kernel, how many elements past its end are read
+  /// (and masked): a tile of a dimension that does not divide may begin or end
+  /// there.
+  ArrayRef<int64_t> readBeyond(func::FuncOp kernel) {
+    auto [entry, isNew] = beyond.try_emplace(kernel);
+    SmallVector<int64_t> &elements = entry->second;
+    if (!isNew)
+      return elements;
+    elements.assign(kernel.getNumArguments(), 0);
+    kernel.walk([&](dist::SliceOp slice) {
+      FailureOr<dist::MeshAttr> mesh = meshOf(slice, slice.getMeshAttr());
+      if (failed(mesh))
+        return;
+      int64_t whole = typeOf(slice.getInput()).getDimSize(slice.getDim());
+      int64_t tile = typeOf(slice.getResult()).getDimSize(slice.getDim());
+      int64_t past =
+          tile * dist::axesSize(*mesh, slice.getAxes().getAxes()) - whole;
+      if (past <= 0)
+        return;
+      // What the slice is made from.
+      SmallVector<Value> work = {slice.getInput()};
+      llvm::SmallPtrSet<Operation *, 8> seen;
+      while (!work.empty()) {
+        Value value = work.pop_back_val();
+        if (auto argument = dyn_cast<BlockArgument>(value)) {
+          int64_t most = argument.getParentBlock() != &kernel.front()
+                             ? 0
+                             : past * llvm::divideCeil(
+                                          typeOf(value).getNumElements(), whole);
+          if (most)
+            elements[argument.getArgNumber()] =
+                std::max(elements[argument.getArgNumber()], most);
+        } else if (seen.insert(value.getDefiningOp()).second) {
+          llvm::append_range(work, value.getDefiningOp()->getOperands());
+        }
+      }
+    });
+    return elements;
   }
 
   LogicalResult fill(arith::ConstantOp constant) {
@@ -332,6 +375,7 @@ private:
   ModuleOp module;
   SymbolTable &symbols;
   OpBuilder b;
+  llvm::DenseMap<Operation *, SmallVector<int64_t>> beyond; // by kernel
 };
 
 struct HostToRTPass : cleave::impl::HostToRTPassBase<HostToRTPass> {

@@ -43,6 +43,9 @@ struct Alias {
   int64_t reach = 0;
 };
 
+/// On a launch, what memory planning reads: of each operand, how many elements
+/// past its end are read, and masked.
+inline constexpr llvm::StringLiteral kBeyondAttr = "rt.beyond";
 /// Discardable attributes that memory planning writes.
 inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
 inline constexpr llvm::StringLiteral kBuffersAttr = "rt.buffers";

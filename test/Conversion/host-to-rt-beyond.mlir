@@ -1,0 +1,20 @@
+// RUN: cleave-opt --nn-host-to-rt %s | FileCheck %s
+
+// One row is cut into tiles of one row for two ranks: the second reads (and
+// masks) a row past the end, in a kernel, too.
+
+dist.mesh @m <["d"=2]>
+func.func private @k(%x: tensor<1x4xf32>, %y: tensor<1x4xf32>) -> tensor<1x4xf32>
+    attributes {nn.kernel, nn.extent = 1 : i64, nn.grain = 1 : i64} {
+  %0 = dist.slice %x dim 0 over @m {"d"} : tensor<1x4xf32> -> tensor<1x4xf32>
+  %1 = arith.addf %0, %y : tensor<1x4xf32>
+  return %1 : tensor<1x4xf32>
+}
+// CHECK-LABEL: func.func @f
+func.func @f(%x: tensor<1x4xf32> {nn.name = "x", nn.role = "input"},
+             %y: tensor<1x4xf32> {nn.name = "y", nn.role = "input"})
+    -> (tensor<1x4xf32> {nn.name = "z", nn.role = "output"}) {
+  // CHECK: rt.launch @k{{.*}}rt.beyond = array<i64: 4, 0>
+  %0 = func.call @k(%x, %y) : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  return %0 : tensor<1x4xf32>
+}
