@@ -135,7 +135,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   void splitUpdate(func::FuncOp func) {
     Block &block = func.getBody().front();
     DenseMap<Operation *, unsigned> level, parts;
-    unsigned deepest = 0;
+    unsigned deepest = 0, ofSome = 0;
     SmallVector<pipe::SumStagesOp> sums;
     for (Operation &op : block.without_terminator()) {
       unsigned &own = level[&op];
@@ -143,6 +143,12 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
         if (Operation *def = operand.getDefiningOp())
           own = std::max(own, level.lookup(def) + isa<pipe::SumStagesOp>(def));
       if (auto sum = dyn_cast<pipe::SumStagesOp>(op)) {
+        // Sums of some stages come before those of all, also where these do
+        // not read them: another stage's may.
+        if (sum.getStagesAttr())
+          ofSome = std::max(ofSome, own + 1);
+        else
+          own = std::max(own, ofSome);
         sums.push_back(sum);
         deepest = std::max(deepest, own + 1);
       }
@@ -224,14 +230,24 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   // @loss, @forward
   //===--------------------------------------------------------------------===//
 
+  /// Other slots than those of training, though the names may be the same.
   void keepActivations(func::FuncOp func) {
     BoundaryAttrs boundary(func);
+    auto rename = [&](DictionaryAttr attrs) {
+      return text(func.getName() + ":" + nameOf(attrs));
+    };
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
-      if (roleOf(func.getArgAttrDict(i)) == "activation")
+      if (DictionaryAttr attrs = func.getArgAttrDict(i);
+          roleOf(attrs) == "activation") {
+        boundary.setArgument(i, nn::kNameAttr, rename(attrs));
         boundary.setArgument(i, kSlotAttr, text("eval"));
+      }
     for (unsigned i = 0; i < func.getNumResults(); ++i)
-      if (roleOf(func.getResultAttrDict(i)) == "activation")
+      if (DictionaryAttr attrs = func.getResultAttrDict(i);
+          roleOf(attrs) == "activation") {
+        boundary.setResult(i, nn::kNameAttr, rename(attrs));
         boundary.setResult(i, kSlotAttr, text("eval"));
+      }
     boundary.apply();
   }
 };

@@ -352,9 +352,6 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
   if (parallel.expert.enabled && mesh.size(parallel.expert.axis) > 1)
     return ConfigError{"mesh." + parallel.expert.axis +
                        ": expert parallelism is not yet supported"};
-  if (parallel.pipeline.enabled && mesh.size(parallel.pipeline.axis) > 1)
-    return ConfigError{"mesh." + parallel.pipeline.axis +
-                       ": pipeline parallelism is not yet supported"};
   return std::nullopt;
 }
 

@@ -26,12 +26,12 @@ SmallVector<func::FuncOp> cleave::actionsOf(ModuleOp module, int64_t stage) {
 }
 
 SmallVector<int64_t> cleave::stagesOf(ModuleOp module) {
-  SmallVector<int64_t> stages;
+  int64_t last = -1;
   for (func::FuncOp func : actionsOf(module))
-    if (!llvm::is_contained(stages, stageOf(func)))
-      stages.push_back(stageOf(func));
-  llvm::sort(stages);
-  return stages.empty() ? SmallVector<int64_t>{-1} : stages;
+    last = std::max(last, stageOf(func));
+  if (last < 0)
+    return {-1};
+  return llvm::to_vector(llvm::seq<int64_t>(0, last + 1));
 }
 
 StringRef BoundaryBuffer::slot() const {

@@ -1,6 +1,7 @@
 // rt-check-fit: refuses a program that needs more memory than there is.
 
 #include "cleave/Memory/Footprint.h"
+#include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/Passes.h"
 
 namespace cleave {
@@ -16,6 +17,10 @@ struct CheckFitPass : cleave::impl::CheckFitPassBase<CheckFitPass> {
   using Base::Base;
 
   void runOnOperation() override {
+    // How many slots the ranks of a pipeline have is known once its schedule is
+    // laid over the stages; the emitted program is checked then.
+    if (getOperation()->hasAttr(rt::kStagesAttr))
+      return;
     FailureOr<Footprint> footprint = footprintOf(getOperation());
     if (failed(footprint))
       return signalPassFailure();

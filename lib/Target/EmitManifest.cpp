@@ -128,8 +128,9 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     }
   if (*schedule) {
     int64_t ranks = (*schedule)->table.ranks;
-    manifest.mesh.insert(manifest.mesh.begin() + (*schedule)->position,
-                         {(*schedule)->axis, ranks});
+    for (auto &[axis, size] : manifest.mesh)
+      if (axis == (*schedule)->axis) // of which a stage has one rank
+        size = ranks;
     manifest.ranks *= ranks;
   }
   // What "forward" reads; the loss may read more, e.g. labels.

@@ -32,18 +32,18 @@ LogicalResult PipelineEmitter::emit() {
     mesh = op.getMesh();
     links = op.getLinksAttr();
   }
-  size_t inner = mesh ? mesh.getAxes().size() : 0;
-  for (size_t axis = 0; axis <= inner; ++axis) {
-    if (int64_t(axis) == schedule.position)
-      program.mesh.push_back({schedule.axis, size, schedule.link});
-    if (axis == inner)
-      break;
-    axes.push_back(program.mesh.size());
-    StringRef link = "intra";
-    if (links)
-      link = cast<StringAttr>(links[axis]).getValue();
-    program.mesh.push_back({mesh.getAxes()[axis].getName().str(),
-                            mesh.getAxes()[axis].getSize(), link.str()});
+  size_t count = mesh ? mesh.getAxes().size() : 0;
+  if (schedule.position >= int64_t(count) ||
+      mesh.getAxes()[schedule.position].getName() != schedule.axis)
+    return module.emitError("has no mesh axis '")
+           << schedule.axis << "' in place " << schedule.position;
+  for (auto [index, axis] : llvm::enumerate(mesh.getAxes())) {
+    bool isPipeline = int64_t(index) == schedule.position;
+    StringRef link = isPipeline ? StringRef(schedule.link)
+                     : links ? cast<StringAttr>(links[index]).getValue()
+                             : StringRef("intra");
+    program.mesh.push_back({axis.getName().str(),
+                            isPipeline ? size : axis.getSize(), link.str()});
   }
   int64_t below = 1;
   for (size_t axis = schedule.position + 1; axis < program.mesh.size(); ++axis)
@@ -70,7 +70,8 @@ LogicalResult PipelineEmitter::emit() {
 
 LogicalResult PipelineEmitter::layOut() {
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
-  if (!stages || int64_t(stages.size()) != table.stages)
+  // A stage without actions (of inference, say) may be missing at the end.
+  if (!stages || int64_t(stages.size()) > table.stages)
     return module.emitError("has planned memory for ")
            << (stages ? stages.size() : 0) << " stages, but its schedule has "
            << table.stages;
@@ -115,7 +116,11 @@ LogicalResult PipelineEmitter::layOut() {
       addArena("state" + suffix, program::Lifespan::Persistent,
                sizes[rt::kStateArena]);
       instance->arenas.push_back(shared);
-      auto slots = cast<DictionaryAttr>(stages[stage]).getAs<ArrayAttr>("slots");
+      ArrayRef<Attribute> slots;
+      if (stage < int(stages.size()))
+        slots = cast<DictionaryAttr>(stages[stage])
+                    .getAs<ArrayAttr>("slots")
+                    .getValue();
       for (auto [index, attr] : llvm::enumerate(slots)) {
         std::string name = cast<StringAttr>(attr).str();
         Slots &own = instance->slots[name];
@@ -145,7 +150,10 @@ LogicalResult PipelineEmitter::layOut() {
 }
 
 ArrayRef<int64_t> PipelineEmitter::arenasOf(int stage) const {
+  static constexpr int64_t none[] = {0, 0};
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
+  if (stage >= int(stages.size()))
+    return none;
   return cast<DictionaryAttr>(stages[stage])
       .getAs<DenseI64ArrayAttr>("arenas")
       .asArrayRef();
@@ -192,7 +200,6 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
                                             CommandEmitter &emitter) {
   Remap remap;
   remap.arenas = instance.arenas;
-  remap.axes = axes;
   for (func::FuncOp func : actionsOf(module, instance.stage)) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       if (auto where =

@@ -87,10 +87,8 @@ private:
   mlir::ModuleOp module;
   const PipelineSchedule &schedule;
   program::Program &program;
-  dist::MeshAttr mesh;
+  dist::MeshAttr mesh; ///< of a stage: the pipeline axis has one rank
   mlir::ArrayAttr links;
-  /// Of the stages' mesh, in the program's.
-  std::vector<int32_t> axes;
   pipeline::LoweredTable table;
   std::map<std::pair<int, int>, std::unique_ptr<Instance>> instances;
   std::map<std::string, program::StringId> strings;

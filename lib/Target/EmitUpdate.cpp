@@ -7,6 +7,7 @@
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Memory/LibraryCalls.h"
 
+#include <functional>
 #include <numeric>
 
 using namespace mlir;
@@ -73,36 +74,67 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
         return found == functions.end() ? func::FuncOp() : found->second;
       });
   const std::vector<int> &own = table.stagesOfRank[rank];
+  auto hereOf = [&](const Sum &sum) {
+    std::vector<int> here;
+    for (int stage : sum.stages)
+      if (llvm::is_contained(own, stage))
+        here.push_back(stage);
+    return here;
+  };
+  auto ref = [&](int stage, const std::string &name) {
+    const Instance &instance = at(rank, stage);
+    return address(instance, *bufferOf(instance, name, "residual"), 0);
+  };
+  // Runs the parts up to `last` that have not run. Each of the rank's stages
+  // goes on from what the one before gave to a sum.
   std::map<int, int> done; // parts that have run, by stage
-  auto runTo = [&](int stage, int last) {
-    for (int &part = done[stage]; part <= last; ++part)
+  std::function<LogicalResult(int, int)> runTo = [&](int stage, int last) {
+    for (int &part = done[stage]; part <= last; ++part) {
+      for (const Sum &sum : sums) {
+        auto member = sum.members.find(stage);
+        if (member == sum.members.end() || member->second.part != part)
+          continue;
+        std::vector<int> here = hereOf(sum);
+        const std::string &name = member->second.operand;
+        const BoundaryBuffer *before =
+            bufferOf(at(rank, stage), name + ".before", "residual");
+        if (!before && here.size() > 1)
+          return LogicalResult(module.emitError("stages of one rank add up '")
+                               << name << "', but not one after another");
+        if (!before)
+          continue;
+        int64_t bytes = bytesOfType(before->type);
+        if (stage == here.front()) {
+          push(program::Fill{ref(stage, name + ".before"), 1, bytes, 0}, name);
+          continue;
+        }
+        int previous = *std::prev(llvm::find(here, stage));
+        const Member &other = sum.members.at(previous);
+        if (failed(runTo(previous, other.part)))
+          return failure();
+        copy(ref(previous, other.operand), ref(stage, name + ".before"), bytes,
+             name);
+      }
       call(at(rank, stage), partName(part), 0,
            partName(part) + "." + std::to_string(stage));
+    }
+    return success();
   };
   for (const Sum &sum : sums) {
     if (sum.members.size() != sum.stages.size())
       return module.emitError("not all of the stages that add up a value do "
                               "so in their @update");
-    std::vector<int> here, ranks;
-    for (int stage : sum.stages) {
-      if (llvm::is_contained(own, stage))
-        here.push_back(stage);
-      for (int other = 0; other < table.ranks; ++other)
-        if (llvm::is_contained(table.stagesOfRank[other], stage))
-          ranks.push_back(other);
-    }
+    std::vector<int> here = hereOf(sum), ranks;
     if (here.empty())
       continue;
-    llvm::sort(ranks);
-    ranks.erase(llvm::unique(ranks), ranks.end());
-    auto ref = [&](int stage, const std::string &name) {
-      const Instance &instance = at(rank, stage);
-      return address(instance, *bufferOf(instance, name, "residual"), 0);
-    };
+    for (int other = 0; other < table.ranks; ++other)
+      if (llvm::any_of(sum.stages, [&](int stage) {
+            return llvm::is_contained(table.stagesOfRank[other], stage);
+          }))
+        ranks.push_back(other);
     RankedTensorType type;
     std::string label;
-    // Each of the rank's stages goes on from what the one before gave.
-    for (auto [index, stage] : llvm::enumerate(here)) {
+    for (int stage : here) {
       const Member &member = sum.members.at(stage);
       const BoundaryBuffer *given =
           bufferOf(at(rank, stage), member.operand, "residual");
@@ -111,19 +143,8 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
                << type << " and " << given->type;
       type = given->type;
       label = member.operand;
-      int64_t bytes = bytesOfType(type);
-      if (bufferOf(at(rank, stage), member.operand + ".before", "residual")) {
-        program::BufferRef before = ref(stage, member.operand + ".before");
-        if (index == 0)
-          push(program::Fill{before, 1, bytes, 0}, label);
-        else
-          copy(ref(here[index - 1], sum.members.at(here[index - 1]).operand),
-               before, bytes, label);
-      } else if (here.size() > 1) {
-        return module.emitError("stages of one rank add up '")
-               << label << "', but not one after another";
-      }
-      runTo(stage, member.part);
+      if (failed(runTo(stage, member.part)))
+        return failure();
     }
     program::BufferRef total =
         ref(here.back(), sum.members.at(here.back()).result);
@@ -152,7 +173,8 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
            label);
   }
   for (int stage : own)
-    runTo(stage, table.stages + 1);
+    if (failed(runTo(stage, table.stages + 1)))
+      return failure();
   end();
   return success();
 }

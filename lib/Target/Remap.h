@@ -1,5 +1,5 @@
-// Moves the commands of one stage into a program of several: arenas and mesh
-// axes get other numbers.
+// Moves the commands of one stage into a program of several: arenas get other
+// numbers.
 
 #ifndef CLEAVE_LIB_TARGET_REMAP_H
 #define CLEAVE_LIB_TARGET_REMAP_H
@@ -14,7 +14,7 @@ namespace cleave::target {
 class Remap {
 public:
   /// New numbers, by old ones.
-  std::vector<int32_t> arenas, axes;
+  std::vector<int32_t> arenas;
 
   template <class... T> void operator()(T &...x) { (visit(x), ...); }
 
@@ -31,7 +31,6 @@ public:
     std::visit([&](auto &alternative) { visit(alternative); }, x);
   }
   void visit(std::string &) {}
-  void visit(program::SubAxis &x) { x.axis = axes[x.axis]; }
   void visit(program::BufferRef &x) {
     if (x.present())
       x.arena = arenas[x.arena];

@@ -128,7 +128,8 @@ void checkAction(const Program &program, const Action &action) {
       bad("a lifetime of action \"" + action.name + "\" is out of range");
 }
 
-// A name may have an entry for each class that holds the buffer.
+// A name may have an entry for each class that holds the buffer, and several
+// where the class has several stages that do.
 void checkBuffers(const Program &program) {
   Classes classes(program);
   std::map<std::string_view, std::vector<const Boundary *>> known;
@@ -140,8 +141,7 @@ void checkBuffers(const Program &program) {
                          "\": its entries for class " +
                          std::to_string(other->rankClass) + " and class " +
                          std::to_string(entry.rankClass);
-      if (entry.rankClass < 0 || other->rankClass < 0 ||
-          entry.rankClass == other->rankClass)
+      if (entry.rankClass < 0 || other->rankClass < 0)
         bad("two buffers are named \"" + entry.name + "\"");
       if (entry.dtype != other->dtype ||
           entry.globalShape != other->globalShape)

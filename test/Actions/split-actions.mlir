@@ -57,12 +57,11 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
   return %doubled, %dx, %new : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// A relay keeps what it only hands on until it is sent; evaluation needs one
-// slot.
+// Evaluation has a slot of its own, though names are those of training.
 // CHECK-LABEL: func.func @loss
-// CHECK-SAME: nn.name = "loss.cut.0.0", nn.role = "activation", pipe.slot = "eval"}
-// CHECK-SAME: -> (tensor<4xf32> {nn.name = "loss.cut.1.0", nn.role = "activation", pipe.slot = "eval"})
-func.func @loss(%x: tensor<4xf32> {nn.name = "loss.cut.0.0", nn.role = "activation"})
-    -> (tensor<4xf32> {nn.name = "loss.cut.1.0", nn.role = "activation"}) {
+// CHECK-SAME: nn.name = "loss:cut.0.0", nn.role = "activation", pipe.slot = "eval"}
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "loss:cut.1.0", nn.role = "activation", pipe.slot = "eval"})
+func.func @loss(%x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation"})
+    -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = "activation"}) {
   return %x : tensor<4xf32>
 }

@@ -2,6 +2,7 @@
 
 #include "CompileModel.h"
 
+#include "PipelineModel.h"
 #include "ShardedModel.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -44,6 +45,16 @@ static void eraseFunction(ModuleOp module, StringRef name) {
     func.erase();
 }
 
+/// Of the functions of all stages.
+static void keepForPurpose(ModuleOp all, Purpose purpose) {
+  for (auto func : llvm::make_early_inc_range(all.getOps<func::FuncOp>())) {
+    bool infers = func.getName().starts_with(nn::kForwardFunc);
+    if ((purpose == Purpose::Train && infers) ||
+        (purpose == Purpose::Infer && !infers))
+      func.erase();
+  }
+}
+
 OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
                                  const Mesh &mesh, Purpose purpose,
                                  MLIRContext &context, bool readWeights,
@@ -53,6 +64,14 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
       loadModel(path, config, context, readWeights);
   if (last == Phase::Import)
     return module;
+  if (isPipelined(config, mesh) && last == Phase::Shard &&
+      !isSharded(*module)) {
+    OwningOpRef<ModuleOp> all =
+        buildPipeline(*module, config, mesh, /*tapGradients=*/false, remarks,
+                      allRemarks);
+    keepForPurpose(*all, purpose);
+    return all;
+  }
   if (purpose != Purpose::Infer && !isSharded(*module)) {
     runTrainPhase(*module, config, /*tapGradients=*/false);
     if (purpose == Purpose::Train)

@@ -3,12 +3,14 @@
 #include "PipelineModel.h"
 
 #include "Phases.h"
+#include "Stages.h"
 
 #include "cleave/Actions/Passes.h"
 #include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Target/Target.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -176,15 +178,17 @@ static void moveInto(ModuleOp all, ModuleOp stage, int64_t index) {
   }
 }
 
-OwningOpRef<ModuleOp>
-shardStages(std::vector<OwningOpRef<ModuleOp>> &stages, const Config &config,
-            const Mesh &mesh, std::vector<std::string> *remarks,
-            bool allRemarks) {
+OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
+                                    const Mesh &mesh, bool tapGradients,
+                                    std::vector<std::string> *remarks,
+                                    bool allRemarks) {
   target::PipelineSchedule schedule = makeSchedule(config, mesh);
-  Mesh inner;
-  for (const auto &axis : mesh.axes)
-    if (axis.first != schedule.axis)
-      inner.axes.push_back(axis);
+  runLossPhase(model, config);
+  std::vector<OwningOpRef<ModuleOp>> stages =
+      buildStages(model, config, schedule.table.stages, tapGradients);
+  // The axis stays, so that axes have the same numbers in all programs.
+  Mesh inner = mesh;
+  inner.axes[schedule.position].second = 1;
   StageOptions options;
   for (const auto &list : schedule.table.actions)
     for (const pipeline::Action &action : list)
@@ -199,6 +203,7 @@ shardStages(std::vector<OwningOpRef<ModuleOp>> &stages, const Config &config,
   (*all)->removeAttr("pipe.stages");
   Shared shared;
   for (auto [index, stage] : llvm::enumerate(stages)) {
+    target::noteVocabulary(*stage);
     shared.pin(*stage);
     runShardPhase(*stage, config, inner, remarks, allRemarks, &options);
     shared.note(*stage);
@@ -212,7 +217,6 @@ shardStages(std::vector<OwningOpRef<ModuleOp>> &stages, const Config &config,
       diagnostics.fail(BadUsage);
     moveInto(*all, *stage, index);
   }
-  stages.clear();
   target::setSchedule(*all, schedule);
   return all;
 }

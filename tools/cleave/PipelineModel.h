@@ -17,13 +17,12 @@ bool isPipelined(const Config &config, const Mesh &mesh);
 // The schedule that the configuration asks for. Fails with BadUsage.
 target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh);
 
-// The stages, each differentiated and not yet partitioned, become one module of
-// the actions of all, with the schedule. Empties `stages`.
+// A model as it was loaded becomes one module of the actions of its stages,
+// with the schedule. Fails with BadUsage.
 mlir::OwningOpRef<mlir::ModuleOp>
-shardStages(std::vector<mlir::OwningOpRef<mlir::ModuleOp>> &stages,
-            const Config &config, const Mesh &mesh,
-            std::vector<std::string> *remarks = nullptr,
-            bool allRemarks = false);
+buildPipeline(mlir::ModuleOp model, const Config &config, const Mesh &mesh,
+              bool tapGradients, std::vector<std::string> *remarks = nullptr,
+              bool allRemarks = false);
 
 } // namespace cleave::driver
 

@@ -31,7 +31,8 @@ struct BoundaryBuffer {
   llvm::StringRef slot() const;
 };
 
-/// The stages whose functions share the module, or {-1}: no stages.
+/// The stages whose functions share the module, from 0 to the last, or {-1}: no
+/// stages.
 llvm::SmallVector<int64_t> stagesOf(mlir::ModuleOp module);
 
 class BoundaryTable {

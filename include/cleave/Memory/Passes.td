@@ -92,7 +92,8 @@ def CheckFitPass : Pass<"rt-check-fit", "::mlir::ModuleOp"> {
   let description = [{
     Compares the planned arenas with `limit`, and, where they are larger, fails with the
     largest tensors that are alive at the peak. The IR does not change. Runs
-    after `rt-plan-memory`.
+    after `rt-plan-memory`. Modules of pipeline stages pass: their memory is
+    known once the schedule is laid over them.
 
     Before and After:
     ```mlir

@@ -121,8 +121,8 @@ enum class ReduceOp : uint8_t { Sum, Max, Min };
 // globalShape [h, 3h], viewShape [h, 3, heads, d], sharding [[],[],[t],[]].
 //
 // With `rankClass` >= 0 only ranks of that class hold the buffer, and there is
-// an entry of the same name for each class that does, which may lie elsewhere
-// and be cut differently; name, role, dtype and globalShape are the same. The
+// an entry of the same name for each class that does (several where the class
+// has several stages that do), which may lie elsewhere and be cut differently; name, role, dtype and globalShape are the same. The
 // class is then all ranks with one index on some axes (the pipeline axis),
 // which no sharding names. The host acts on all entries of a name.
 struct Boundary {

@@ -184,8 +184,6 @@ TEST(Program, ClassesAreChecked) {
   };
   EXPECT_EQ(errorOf([](Program &) {}), "");
   // Buffers.
-  expect([](Program &p) { p.boundary[2].rankClass = 0; },
-         "two buffers are named \"y\"");
   expect([](Program &p) { p.boundary[2].rankClass = -1; },
          "two buffers are named \"y\"");
   expect([](Program &p) { p.boundary[2].rankClass = 5; },

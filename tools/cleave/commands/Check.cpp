@@ -2,6 +2,7 @@
 // computes. See the design's rule of correctness.
 
 #include "CompileModel.h"
+#include "PipelineModel.h"
 #include "ShardedModel.h"
 #include "commands/Commands.h"
 
@@ -108,10 +109,19 @@ public:
   // The fault that was made, for people; empty: none.
   std::string fault;
 
+  // The model as it was loaded, which pipeline stages are cut from.
+  OwningOpRef<ModuleOp> untrained;
+
   // The partitioned program, with the fault that was asked for.
   OwningOpRef<ModuleOp> partition(ModuleOp global) {
-    OwningOpRef<ModuleOp> local = clone(global);
-    runShardPhase(*local, config, mesh);
+    OwningOpRef<ModuleOp> local;
+    if (untrained) {
+      OwningOpRef<ModuleOp> model = clone(*untrained);
+      local = buildPipeline(*model, config, mesh, /*tapGradients=*/true);
+    } else {
+      local = clone(global);
+      runShardPhase(*local, config, mesh);
+    }
     if (command.inject.empty() || breaksCommands())
       return local;
     std::string where;
@@ -277,6 +287,16 @@ int CheckCommand::run() const {
                 /*compiles=*/!interpret);
   if (interpret || against == "interpreter")
     verifyInterpretable(*global);
+  OwningOpRef<ModuleOp> untrained;
+  if (isPipelined(config, mesh) && !isSharded(*global)) {
+    if (interpret)
+      throw Failure(BadUsage, "--interpret: pipelines are not yet interpreted; "
+                              "leave the flag out");
+    if (bisect)
+      throw Failure(BadUsage, "--bisect: is not yet supported for pipelines; "
+                              "leave the flag out");
+    untrained = clone(*global);
+  }
   if (!isSharded(*global))
     runTrainPhase(*global, config, /*tapGradients=*/true);
   else if (!gradients.empty())
@@ -310,6 +330,7 @@ int CheckCommand::run() const {
     diagnostics.fail(BadUsage);
 
   EngineMaker maker(*this, config, mesh);
+  maker.untrained = std::move(untrained);
   OwningOpRef<ModuleOp> local = maker.partition(*global);
   check::Engine &sharded = maker.sharded(*local, /*wide=*/true);
   if (!gradients.empty()) {

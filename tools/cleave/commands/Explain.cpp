@@ -2,6 +2,7 @@
 // it and without reading weights.
 
 #include "CompileModel.h"
+#include "PipelineModel.h"
 #include "commands/Commands.h"
 
 #include "cleave/Driver/Explain.h"
@@ -29,6 +30,11 @@ std::function<int()> driver::addExplain(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
+    if (isPipelined(loaded.config, mesh))
+      throw Failure(BadUsage, "mesh." + loaded.config.parallel.pipeline.axis +
+                                  ": explain of a pipeline is not yet "
+                                  "supported; cleave schedule tells bubble and "
+                                  "activations in flight, train what it sends");
     mlir::MLIRContext context;
     registerAll(context);
     std::vector<std::string> remarks;

@@ -1,0 +1,137 @@
+"""Pipelines: `cleave check` of every schedule on models that are cut into stages,
+with data and tensor parallelism, tied embeddings and layers that do not divide;
+bad input.
+
+Models have few layers and small dimensions: what is wrong with a schedule or a
+stage is wrong there, too.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import support
+
+# Name, microbatches on 2 and on 4 ranks.
+SCHEDULES = [("gpipe", 2, 4), ("1f1b", 2, 4), ("interleaved", 2, 4), ("looped-bfs", 2, 4),
+             ("zb-h1", 2, 4), ("zb-h2", 3, 7), ("zb-v", 4, 8), ("v-half", 4, 8),
+             ("dualpipe-v", 4, 8)]
+
+
+def generate(model, **sizes):
+    """A model of these sizes, as the flags that name it."""
+    flags = [word for key, value in sizes.items() for word in (f"--{key.replace('_', '-')}", value)]
+    support.succeed(sys.executable, support.MODELS / "generate.py", model, *flags)
+    return [model, "--config", model.with_suffix(".toml")]
+
+
+@unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
+class Pipeline(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.models = {}
+        for family in ("gpt2", "llama"):
+            for layers in (2, 4, 5):
+                cls.models[family, layers] = generate(
+                    cls.folder / f"{family}{layers}.onnx", family=family, layers=layers,
+                    hidden=16, heads=4, vocab=19, positions=16, kv_heads=2,
+                    intermediate=24)
+
+    def check(self, model, schedule, ranks, microbatches, *extra, batch=None, steps=2):
+        batch = batch or microbatches
+        done = support.run(
+            support.CLEAVE, "check", *model, "--json", "--steps", steps, "--set", f"dims.batch={batch}",
+            "--set", "dims.sequence=8", "--set", f"mesh.pipeline={ranks}",
+            "--set", f"train.microbatches={microbatches}",
+            "--set", f"parallel.pipeline.schedule={schedule}", *extra)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        report = json.loads(done.stdout)
+        self.assertTrue(report["pass"])
+        self.assertEqual(report["max_replica_difference"], 0)
+        return report
+
+    def test_schedules_on_two_ranks(self):
+        for number, (name, microbatches, _) in enumerate(SCHEDULES):
+            with self.subTest(schedule=name):
+                self.check(self.models[("gpt2", "llama")[number % 2], 2], name, 2, microbatches)
+
+    def test_schedules_on_four_ranks(self):
+        for number, (name, _, microbatches) in enumerate(SCHEDULES):
+            with self.subTest(schedule=name):
+                self.check(self.models[("llama", "gpt2")[number % 2], 4], name, 4, microbatches,
+                           steps=1)
+
+    def test_layers_and_microbatches_that_do_not_divide(self):
+        """5 layers on 4 ranks; 6 microbatches on 4 ranks."""
+        self.check(self.models["gpt2", 5], "1f1b", 4, 6)
+        self.check(self.models["llama", 5], "zb-h1", 4, 6)
+
+    def test_with_data_and_tensor(self):
+        axes = ["--set", "mesh.data=2", "--set", "mesh.tensor=2"]
+        for family, schedule, microbatches, zero in (
+                ("gpt2", "1f1b", 2, 1), ("llama", "zb-h1", 2, 2), ("gpt2", "zb-v", 4, 3),
+                ("llama", "interleaved", 2, 3)):
+            with self.subTest(schedule=schedule, zero=zero):
+                self.check(self.models[family, 2], schedule, 2, microbatches, *axes,
+                           "--set", f"parallel.data.zero={zero}", batch=2 * microbatches)
+
+    def test_axis_in_another_place(self):
+        self.check(self.models["gpt2", 2], "1f1b", 2, 2, "--set", "mesh.data=2",
+                   "--set", 'mesh.axes=["data","pipeline"]', batch=4)
+
+    def test_tables_of_ones_own(self):
+        table = self.folder / "own.csv"
+        table.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+        self.check(self.models["gpt2", 2], "custom", 2, 2,
+                   "--set", f"parallel.pipeline.table={table}")
+
+    def test_training(self):
+        """The same losses as one rank; checkpoints of a pipeline resume elsewhere."""
+        model = generate(self.folder / "train.onnx", family="gpt2", layers=2, hidden=16, heads=4,
+                         vocab=256, positions=16)
+        data = self.folder / "data.txt"
+        data.write_text("the quick brown fox jumps over the lazy dog. " * 60)
+        def train(name, steps, *extra):
+            out = self.folder / name
+            support.succeed(support.CLEAVE, "train", *model, "--data", data, "--out", out,
+                            "--steps", steps, "--set", "dims.batch=4", "--set",
+                            "dims.sequence=16", "--set", "train.microbatches=4",
+                            "--set", "train.schedule=constant", *extra)
+            return [line["loss"] for line in support.read_log(out)], out
+        one, _ = train("one", 4)
+        two, out = train("two", 2, "--set", "mesh.pipeline=2", "--trace", self.folder / "t.json")
+        three, _ = train("three", 4, "--resume", out / "checkpoint-000002",
+                         "--set", "mesh.pipeline=2", "--set", "mesh.data=2",
+                         "--set", "parallel.pipeline.schedule=zb-v")
+        for got, want in zip(two + three[-2:], one):
+            self.assertAlmostEqual(got, want, delta=1e-4 * want)
+        trace = json.loads((self.folder / "t.json").read_text())
+        names = {event["name"] for event in trace["traceEvents"]}
+        self.assertLessEqual({"0F0", "1F3", "0B3", "1B0"}, names)
+
+    def test_refusals(self):
+        for words, flags in (
+                ("chunks", ["parallel.pipeline.schedule=zb-v", "parallel.pipeline.chunks=3"]),
+                ("microbatches", ["parallel.pipeline.schedule=dualpipe-v"]),
+                ("not yet supported", ["parallel.pipeline.schedule=chimera"]),
+                ("stage", ["parallel.pipeline.stages=[\"nothing\",\"like this\"]"]),
+                ("cut points", ["parallel.pipeline.schedule=interleaved",
+                                "parallel.pipeline.chunks=400"]),
+                ("table", ["parallel.pipeline.schedule=custom"])):
+            with self.subTest(words=words, flags=flags):
+                sets = [word for flag in flags for word in ("--set", flag)]
+                done = support.run(support.CLEAVE, "check", *self.models["gpt2", 2], "--set",
+                                   "dims.batch=2", "--set", "dims.sequence=8", "--set",
+                                   "mesh.pipeline=2", "--set", "train.microbatches=2", *sets)
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertIn(words, done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
