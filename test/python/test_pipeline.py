@@ -80,6 +80,22 @@ class Pipeline(unittest.TestCase):
                 self.check(self.models[family, 2], schedule, 2, microbatches, *axes,
                            "--set", f"parallel.data.zero={zero}", batch=2 * microbatches)
 
+    def test_with_grids_of_tensor_ranks(self):
+        """A tied table lies as on its first stage, where the last would lay it otherwise."""
+        self.check(self.models["gpt2", 2], "1f1b", 2, 2, "--set", "mesh.row=2", "--set",
+                   "mesh.col=2", "--set", 'mesh.axes=["pipeline","row","col"]', "--set",
+                   "parallel.tensor.layout=2d", "--set", 'parallel.tensor.axes=["row","col"]')
+        self.check(self.models["llama", 2], "zb-h1", 2, 2, "--set", "mesh.data=2", "--set",
+                   "mesh.tensor=2", "--set", "parallel.data.zero=3", "--set",
+                   'parallel.sequence=[{kind="megatron",axis="tensor"}]', batch=4)
+
+    def test_encoder_and_decoder(self):
+        for ranks, schedule in ((2, "1f1b"), (4, "zb-h1")):
+            support.succeed(support.CLEAVE, "check", *support.model_flags("t5"), "--steps", 1,
+                            "--set", f"mesh.pipeline={ranks}", "--set",
+                            f"train.microbatches={ranks}", "--set",
+                            f"parallel.pipeline.schedule={schedule}")
+
     def test_axis_in_another_place(self):
         self.check(self.models["gpt2", 2], "1f1b", 2, 2, "--set", "mesh.data=2",
                    "--set", 'mesh.axes=["data","pipeline"]', batch=4)

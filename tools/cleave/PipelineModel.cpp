@@ -15,7 +15,10 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 
+#include "llvm/Support/Regex.h"
+
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -94,6 +97,29 @@ public:
     }
   }
 
+  /// As overrides: how earlier stages lie what this one would lay otherwise.
+  std::vector<ShardConfig> conflicts(ModuleOp stage, const Config &config) {
+    std::vector<ShardConfig> overrides;
+    std::set<std::string> seen;
+    for (auto func : stage.getOps<func::FuncOp>())
+      for (unsigned i = 0; i < func.getNumArguments(); ++i) {
+        DictionaryAttr attrs = func.getArgAttrDict(i);
+        std::string key = keyOf(attrs);
+        auto found = entries.find(key);
+        if (!StringRef(key).starts_with("parameter ") ||
+            found == entries.end() || !found->second.sharding ||
+            attrs.get(dist::kShardingAttrName) == found->second.sharding ||
+            !seen.insert(key).second)
+          continue;
+        ShardConfig &shard = overrides.emplace_back();
+        shard.match = llvm::Regex::escape(
+            StringRef(key).drop_front(strlen("parameter ")));
+        for (dist::DimShardingAttr dim : found->second.sharding.getDims())
+          shard.dims.push_back(withoutData(dim, config.parallel.data));
+      }
+    return overrides;
+  }
+
   /// Keeps what was decided; refuses another decision than before.
   void note(ModuleOp stage) {
     for (auto func : stage.getOps<func::FuncOp>()) {
@@ -116,6 +142,22 @@ private:
       return value ? value.str() : std::string();
     };
     return text(nn::kRoleAttr) + " " + text(nn::kNameAttr);
+  }
+
+  /// The axes of a dimension but those of data parallelism, which adds its own.
+  static std::vector<std::string> withoutData(dist::DimShardingAttr dim,
+                                              const DataParallelConfig &data) {
+    std::vector<std::string> names;
+    for (dist::AxisRefAttr axis : dim.getAxes()) {
+      StringRef name = axis.getName().getValue();
+      if (data.enabled && (name == data.axis || name == data.replicate))
+        continue;
+      names.push_back(name.str());
+      if (!axis.isWhole())
+        names.back() += ":(" + std::to_string(axis.getPre()) + ")" +
+                        std::to_string(axis.getSize());
+    }
+    return names;
   }
 
   static bool isHandedOver(StringRef key) {
@@ -205,7 +247,18 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
   for (auto [index, stage] : llvm::enumerate(stages)) {
     target::noteVocabulary(*stage);
     shared.pin(*stage);
+    OwningOpRef<ModuleOp> whole;
+    if (index > 0)
+      whole = cast<ModuleOp>((*stage)->clone());
     runShardPhase(*stage, config, inner, remarks, allRemarks, &options);
+    // A tied parameter lies on all its stages as on the first.
+    if (std::vector<ShardConfig> more = shared.conflicts(*stage, config);
+        !more.empty()) {
+      Config with = config;
+      with.shard.insert(with.shard.end(), more.begin(), more.end());
+      stage = std::move(whole);
+      runShardPhase(*stage, with, inner, remarks, allRemarks, &options);
+    }
     shared.note(*stage);
     Diagnostics diagnostics(*context, remarks);
     PassManager passes(context);
