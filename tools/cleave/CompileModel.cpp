@@ -6,6 +6,7 @@
 #include "ShardedModel.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Target/Schedule.h"
 #include "cleave/io/File.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -84,6 +85,41 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
   return module;
 }
 
+/// What rt-check-fit cannot say of stages: the schedule decides how many slots
+/// their ranks have.
+static LogicalResult checkPipelineFits(ModuleOp module,
+                                       const BackendOptions &backend) {
+  auto program = target::emitProgram(module, backend.threads);
+  if (failed(program))
+    return failure();
+  uint32_t classes = 0;
+  for (uint32_t rankClass : program->rankClass)
+    classes = std::max(classes, rankClass + 1);
+  for (uint32_t rankClass = 0; rankClass < classes; ++rankClass) {
+    int64_t bytes = 0;
+    std::vector<const program::Arena *> arenas;
+    for (const program::Arena &arena : program->arenas)
+      if (arena.rankClass < 0 || uint32_t(arena.rankClass) == rankClass) {
+        bytes += arena.size;
+        arenas.push_back(&arena);
+      }
+    if (bytes <= backend.memoryLimit)
+      continue;
+    std::sort(arenas.begin(), arenas.end(), [](auto *a, auto *b) {
+      return std::pair(-a->size, a->name) < std::pair(-b->size, b->name);
+    });
+    InFlightDiagnostic error =
+        module.emitError("a rank at place ")
+        << rankClass << " of the pipeline needs " << bytes
+        << " bytes, but there are " << backend.memoryLimit << "; largest:";
+    for (const program::Arena *arena :
+         ArrayRef(arenas).take_front(std::min<size_t>(6, arenas.size())))
+      error << " " << arena->name << " (" << arena->size << ")";
+    return error;
+  }
+  return success();
+}
+
 Lowered lowerModel(const std::string &path, const Config &config,
                    const Mesh &mesh, Purpose purpose, MLIRContext &context,
                    bool readWeights, std::vector<std::string> *remarks,
@@ -108,7 +144,9 @@ Lowered lowerModel(const std::string &path, const Config &config,
   if (config.data.labels != "next")
     lowered.info.labelsSource = config.data.labels;
   Diagnostics diagnostics(context, remarks);
-  if (failed(lowerToCommands(*lowered.module, lowered.backend)))
+  if (failed(lowerToCommands(*lowered.module, lowered.backend)) ||
+      (memoryLimit > 0 && target::isPipelined(*lowered.module) &&
+       failed(checkPipelineFits(*lowered.module, lowered.backend))))
     diagnostics.fail(BadUsage);
   return lowered;
 }
