@@ -384,15 +384,22 @@ int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
   message.group = {wholeAxis(schedule.position, table.ranks)};
   message.positions = {sender, receiver};
   message.purpose = intern("pipeline");
+  bool floats = true;
   for (const std::string &name : names) {
     const BoundaryBuffer &buffer = *bufferOf(own, name, role);
     program::Transfer part;
     part.src = part.dst = address(own, buffer, microbatch);
     part.count = part.inner = part.dstInner = bytesOfType(buffer.type);
+    floats &= buffer.type.getElementType().isF32();
     message.parts.push_back(std::move(part));
   }
   if (message.parts.empty())
     return -1;
+  if (floats) { // else bytes of several types
+    message.dtype = program::DType::F32;
+    for (program::Transfer &part : message.parts)
+      part.count = part.inner = part.dstInner = part.count / 4;
+  }
   int32_t token = message.token = tokens++;
   push(std::move(message), label);
   return token;
