@@ -5,6 +5,8 @@
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/Boundary.h"
+#include "cleave/Pipeline/Replay.h"
+#include "cleave/Target/Schedule.h"
 #include "cleave/exchange.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -13,6 +15,10 @@
 #include <tuple>
 
 using namespace cleave;
+using mlir::failed;
+using mlir::failure;
+using mlir::FailureOr;
+using mlir::ModuleOp;
 
 // More ranks than these are listed as classes.
 static constexpr int64_t kListedRanks = 16;
@@ -20,7 +26,9 @@ static constexpr int64_t kListedRanks = 16;
 static const char *nameOf(program::CollectiveKind kind) {
   constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
                                    "all_to_all", "permute",    "broadcast",
-                                   "exchange"};
+                                   "exchange",   "send_recv"};
+  static_assert(std::size(names) ==
+                static_cast<size_t>(program::lastCollectiveKind) + 1);
   return names[static_cast<int>(kind)];
 }
 
@@ -124,19 +132,41 @@ Traffic cleave::trafficOf(const program::Collective &collective,
   return traffic;
 }
 
-/// How often each action runs in one step.
-static std::vector<std::pair<const program::Action *, int64_t>>
-stepOf(const program::Program &program, int64_t microbatches) {
-  std::vector<std::pair<const program::Action *, int64_t>> step;
-  const program::Action *lossGrad = program.findAction("loss_grad");
-  const program::Action *update = program.findAction("update");
+/// How often each action runs in one step of a class of ranks, with those that
+/// it calls.
+using Step = std::vector<std::pair<const program::Action *, int64_t>>;
+
+static Step stepOf(const program::Program &program, int64_t microbatches,
+                   uint32_t rankClass) {
+  Step host;
+  const program::Action *lossGrad = program.findAction("loss_grad", rankClass);
+  const program::Action *update = program.findAction("update", rankClass);
+  // In a pipeline it has all microbatches, each of which is loaded before.
+  bool pipelined = !program.rankClass.empty();
+  for (int64_t k = 0; pipelined && k < microbatches; ++k)
+    if (auto *load = program.findAction("load." + std::to_string(k), rankClass))
+      host.push_back({load, 1});
   if (lossGrad)
-    step.push_back({lossGrad, microbatches});
+    host.push_back({lossGrad, pipelined ? 1 : microbatches});
   if (update)
-    step.push_back({update, 1});
-  if (step.empty())
+    host.push_back({update, 1});
+  if (host.empty())
     for (const program::Action &action : program.actions)
-      step.push_back({&action, 1});
+      if (action.rankClass == rankClass && !action.isOnlyCalled())
+        host.push_back({&action, 1});
+  Step step;
+  std::map<const program::Action *, size_t> called;
+  for (auto [action, times] : host) {
+    step.push_back({action, times});
+    for (const program::Command &command : action->commands)
+      if (auto *call = std::get_if<program::Call>(&command.op)) {
+        const program::Action *inner = &program.actions[call->action];
+        auto [entry, isNew] = called.try_emplace(inner, step.size());
+        if (isNew)
+          step.push_back({inner, 0});
+        step[entry->second].second += times;
+      }
+  }
   return step;
 }
 
@@ -153,18 +183,31 @@ paddingsOf(mlir::ModuleOp module) {
 /// What all ranks send in each exchange.
 using Exchanges = std::map<const program::Collective *, std::vector<Traffic>>;
 
+/// Messages of all microbatches are one line: "0SEND_F".
+static std::string sourceOf(const program::Program &program,
+                            const program::Command &command,
+                            const program::Collective &collective) {
+  std::string source = program.strings[command.source];
+  if (collective.kind == program::CollectiveKind::SendRecv)
+    source.erase(source.find_last_not_of("0123456789") + 1);
+  return source;
+}
+
 static std::vector<CollectiveCost>
 collectivesOf(const program::Program &program,
               const std::map<std::string, std::vector<int64_t>> &paddings,
-              int64_t microbatches, const Cluster &cluster, int64_t rank,
+              const Step &step, const Cluster &cluster, int64_t rank,
               Exchanges &exchanges) {
   std::vector<CollectiveCost> costs;
   std::map<std::tuple<std::string, std::vector<std::string>, std::string,
                       std::string, std::string>,
            size_t>
       known;
-  for (auto [action, times] : stepOf(program, microbatches)) {
+  for (auto [action, times] : step) {
     size_t number = 0;
+    // Those between stages, which no function has, are not padded.
+    auto padding = paddings.find(action->isOnlyCalled() ? action->name.substr(1)
+                                                        : action->name);
     for (const program::Command &command : action->commands) {
       auto *collective = std::get_if<program::Collective>(&command.op);
       if (!collective)
@@ -172,7 +215,7 @@ collectivesOf(const program::Program &program,
       CollectiveCost cost;
       cost.kind = nameOf(collective->kind);
       cost.purpose = program.strings[collective->purpose];
-      cost.source = program.strings[command.source];
+      cost.source = sourceOf(program, command, *collective);
       cost.dtype = program::nameOf(collective->dtype);
       cost.link = "intra";
       for (const program::SubAxis &part : collective->group) {
@@ -182,6 +225,12 @@ collectivesOf(const program::Program &program,
         if (axis.link == "inter")
           cost.link = axis.link;
       }
+      int64_t member = program::positionOn(collective->group, program.mesh,
+                                           coordinatesOf(program, rank));
+      if (const auto &some = collective->positions; !some.empty()) {
+        cost.groupSize = some.size();
+        member = llvm::find(some, member) - some.begin();
+      }
       Traffic traffic;
       if (collective->kind == program::CollectiveKind::Exchange) {
         std::vector<Traffic> &all = exchanges[collective];
@@ -189,9 +238,7 @@ collectivesOf(const program::Program &program,
           all = exchangeTraffic(program, *collective);
         traffic = all[rank];
       } else {
-        traffic = trafficOf(*collective, cost.groupSize,
-                            program::positionOn(collective->group, program.mesh,
-                                                coordinatesOf(program, rank)));
+        traffic = trafficOf(*collective, cost.groupSize, member);
       }
       auto [entry, isNew] = known.try_emplace(
           {cost.kind, cost.axes, cost.purpose, cost.source, cost.dtype},
@@ -203,7 +250,8 @@ collectivesOf(const program::Program &program,
       sum.payloadBytes += times * traffic.payload;
       sum.sentBytes += times * traffic.sent;
       sum.receivedBytes += times * traffic.received;
-      sum.paddingBytes += times * paddings.at(action->name)[number++];
+      if (padding != paddings.end())
+        sum.paddingBytes += times * padding->second[number++];
       const LinkClass &link = cluster.link(cost.link);
       sum.exposedMs += 1e3 * times *
                        (traffic.sent / link.bytesPerSecond +
@@ -247,15 +295,84 @@ static std::string libraryCall(const program::Command &command) {
   return name;
 }
 
-Explanation cleave::explain(const program::Program &program,
-                            mlir::ModuleOp module, const Footprint &memory,
-                            int64_t microbatches, const Cluster &cluster) {
+FailureOr<std::vector<Footprint>>
+cleave::footprintsOf(const program::Program &program, ModuleOp module,
+                     const Booking &booking) {
+  FailureOr<std::optional<target::PipelineSchedule>> schedule =
+      target::scheduleOf(module);
+  if (failed(schedule))
+    return failure();
+  std::vector<Footprint> footprints;
+  if (!*schedule) {
+    FailureOr<Footprint> footprint = footprintOf(module, booking);
+    if (failed(footprint))
+      return failure();
+    footprints.push_back(std::move(*footprint));
+    return footprints;
+  }
+  for (auto [rank, stages] : llvm::enumerate((*schedule)->table.stagesOfRank)) {
+    std::vector<RankArena> arenas;
+    for (const program::Arena &arena : program.arenas) {
+      if (arena.rankClass >= 0 && arena.rankClass != int64_t(rank))
+        continue;
+      RankArena &own = arenas.emplace_back();
+      own.name = arena.name;
+      own.bytes = arena.size;
+      if (arena.lifespan == program::Lifespan::Slots)
+        own.holds = RankArena::Activations;
+      else if (llvm::StringRef(arena.name).starts_with("slots."))
+        own.holds = RankArena::Inputs;
+    }
+    FailureOr<Footprint> footprint = footprintOfStages(
+        module, llvm::SmallVector<int64_t>(stages.begin(), stages.end()),
+        arenas, booking);
+    if (failed(footprint))
+      return failure();
+    footprints.push_back(std::move(*footprint));
+  }
+  return footprints;
+}
+
+static FailureOr<PipelineCost>
+pipelineOf(ModuleOp module, const target::PipelineSchedule &schedule) {
+  const pipeline::Table &table = schedule.table;
+  pipeline::Result<pipeline::Replay> replay = pipeline::replay(table);
+  if (!replay)
+    return module.emitError() << replay.error();
+  PipelineCost cost;
+  cost.stages = table.stages;
+  cost.schedule = table.schedule;
+  cost.axis = schedule.axis;
+  cost.bubbleFraction = replay->bubbleFraction;
+  cost.bubbleOfIdeal = replay->bubbleOfIdeal;
+  cost.stagesOfRank = table.stagesOfRank;
+  cost.peakInFlight.clear();
+  for (const pipeline::RankReplay &rank : replay->rank)
+    cost.peakInFlight.push_back(rank.peak);
+  return cost;
+}
+
+FailureOr<Explanation> cleave::explain(const program::Program &program,
+                                       ModuleOp module,
+                                       std::vector<Footprint> memory,
+                                       int64_t microbatches,
+                                       const Cluster &cluster) {
   Explanation result;
+  FailureOr<std::optional<target::PipelineSchedule>> schedule =
+      target::scheduleOf(module);
+  if (failed(schedule))
+    return failure();
+  if (*schedule) {
+    FailureOr<PipelineCost> cost = pipelineOf(module, **schedule);
+    if (failed(cost))
+      return failure();
+    result.pipeline = std::move(*cost);
+  }
   for (const program::MeshAxis &axis : program.mesh)
     result.mesh.push_back({axis.name, axis.size});
   result.ranks = program.numRanks();
   result.microbatches = microbatches;
-  result.memory = memory;
+  result.memory = std::move(memory);
   // What is only a function has arguments, which need not hold samples.
   bool trains = program.findAction("loss_grad");
   for (const program::Boundary &entry : program.boundary) {
@@ -271,15 +388,20 @@ Explanation cleave::explain(const program::Program &program,
       result.sequence = entry.globalShape[1];
   }
   std::map<std::string, int64_t> launches, calls;
-  int64_t flops = 0;
-  for (auto [action, times] : stepOf(program, microbatches))
-    for (const program::Command &command : action->commands) {
-      flops += times * command.flops;
-      if (auto *launch = std::get_if<program::Launch>(&command.op))
-        launches[program.kernels[launch->kernel].symbol] += times;
-      else if (std::string name = libraryCall(command); !name.empty())
-        calls[name] += times;
-    }
+  std::vector<Step> steps;
+  std::vector<int64_t> flops;
+  for (size_t rankClass = 0; rankClass < result.memory.size(); ++rankClass) {
+    steps.push_back(stepOf(program, microbatches, rankClass));
+    int64_t &sum = flops.emplace_back(0);
+    for (auto [action, times] : steps.back())
+      for (const program::Command &command : action->commands) {
+        sum += times * command.flops;
+        if (auto *launch = std::get_if<program::Launch>(&command.op))
+          launches[program.kernels[launch->kernel].symbol] += times;
+        else if (std::string name = libraryCall(command); !name.empty())
+          calls[name] += times;
+      }
+  }
   auto mostFrequentFirst = [](const std::map<std::string, int64_t> &counts) {
     std::vector<std::pair<std::string, int64_t>> list(counts.begin(),
                                                       counts.end());
@@ -292,12 +414,15 @@ Explanation cleave::explain(const program::Program &program,
   auto paddings = paddingsOf(module);
   Exchanges exchanges;
   for (int64_t rank = 0; rank < result.ranks; ++rank) {
+    int64_t rankClass = program.classOf(rank);
     RankCost cost = {{rank},
-                     flops,
-                     collectivesOf(program, paddings, microbatches, cluster,
-                                   rank, exchanges)};
+                     flops[rankClass],
+                     collectivesOf(program, paddings, steps[rankClass], cluster,
+                                   rank, exchanges),
+                     rankClass};
     auto alike = llvm::find_if(result.perRank, [&](const RankCost &other) {
-      return other.collectives == cost.collectives;
+      return other.rankClass == cost.rankClass &&
+             other.collectives == cost.collectives;
     });
     if (result.ranks > kListedRanks && alike != result.perRank.end())
       alike->members.push_back(rank);
@@ -313,7 +438,8 @@ void cleave::bookCollectives(Explanation &explanation,
   for (RankCost &rank : explanation.perRank)
     for (CollectiveCost &cost : rank.collectives) {
       bool gradient = cost.purpose == "gradient";
-      bool moved = cost.purpose == "parameter" || cost.purpose == "activation";
+      bool moved = cost.purpose == "parameter" ||
+                   cost.purpose == "activation" || cost.purpose == "pipeline";
       llvm::StringRef type = gradient ? reduceDtype : precision;
       if (cost.dtype != "f32" || type != "bf16" || (!gradient && !moved))
         continue;

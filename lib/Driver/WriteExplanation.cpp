@@ -2,6 +2,7 @@
 
 #include "cleave/Driver/Explain.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
@@ -38,17 +39,7 @@ static std::string column(std::string text, size_t width) {
   return text + "  ";
 }
 
-void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
-  if (x.batch)
-    out << "global batch " << x.batch << ", samples per rank per microbatch "
-        << x.perRankMicrobatch << ", microbatches " << x.microbatches;
-  if (x.batch && x.sequence)
-    out << ", tokens per step " << x.batch * x.sequence;
-  out << (x.batch ? "\n" : "") << x.ranks << (x.ranks == 1 ? " rank" : " ranks");
-  for (const auto &[name, extent] : x.mesh)
-    out << ", " << name << " " << extent;
-  const Footprint &memory = x.memory;
-  out << "\n\nmemory of a rank\n";
+static void writeMemory(const Footprint &memory, llvm::raw_ostream &out) {
   for (auto [name, bytes] :
        {std::pair<const char *, int64_t>("parameters", memory.parameters),
         {"gradients", memory.gradients},
@@ -64,11 +55,13 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
     out << "  " << column(memory.atPeak[i].tensor, 40)
         << column(memory.atPeak[i].kind, 11) << size(memory.atPeak[i].bytes)
         << "\n";
+}
 
+static void writeTraffic(const RankCost &rank, llvm::raw_ostream &out) {
   std::map<std::tuple<std::string, std::string, std::string>, CollectiveCost>
       byPurpose;
   int64_t sent = 0;
-  for (const CollectiveCost &cost : x.perRank.front().collectives) {
+  for (const CollectiveCost &cost : rank.collectives) {
     std::string axes = llvm::join(cost.axes, " ");
     CollectiveCost &sum = byPurpose[{cost.purpose, cost.kind, axes}];
     sum.groupSize = cost.groupSize;
@@ -77,7 +70,8 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
     sum.sentBytes += cost.sentBytes;
     sent += cost.sentBytes;
   }
-  out << "\ncommunication of a step, rank 0: " << size(sent) << " sent\n";
+  out << "\ncommunication of a step, rank " << rank.members.front() << ": "
+      << size(sent) << " sent\n";
   for (const auto &[key, cost] : byPurpose) {
     const auto &[purpose, kind, axes] = key;
     out << "  " << column(purpose, 11) << column(kind, 15)
@@ -86,9 +80,60 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
                   22)
         << column(calls(cost.count), 10) << size(cost.sentBytes) << "\n";
   }
-  out << "\n"
-      << x.perRank.front().flops << " floating-point operations a step\n"
-      << x.kernels.size() << " distinct kernels\n";
+}
+
+static std::string percent(double fraction) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.2f %%", 100 * fraction);
+  return text;
+}
+
+void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
+  if (x.batch)
+    out << "global batch " << x.batch << ", samples per rank per microbatch "
+        << x.perRankMicrobatch << ", microbatches " << x.microbatches;
+  if (x.batch && x.sequence)
+    out << ", tokens per step " << x.batch * x.sequence;
+  out << (x.batch ? "\n" : "") << x.ranks
+      << (x.ranks == 1 ? " rank" : " ranks");
+  for (const auto &[name, extent] : x.mesh)
+    out << ", " << name << " " << extent;
+  out << "\n";
+  if (x.pipeline)
+    out << "pipeline of " << x.pipeline->stages << " stages, schedule "
+        << x.pipeline->schedule << ": idle "
+        << percent(x.pipeline->bubbleFraction) << " of the total span, "
+        << percent(x.pipeline->bubbleOfIdeal)
+        << " of the ideal time (if F, I and W take equally long)\n";
+  for (auto [index, memory] : llvm::enumerate(x.memory)) {
+    out << "\nmemory of a rank";
+    if (x.pipeline) {
+      out << ", " << x.pipeline->axis << " " << index << " (stages";
+      for (int stage : x.pipeline->stagesOfRank[index])
+        out << " " << stage;
+      out << "; in flight " << x.pipeline->peakInFlight[index] << ")";
+    }
+    out << "\n";
+    writeMemory(memory, out);
+  }
+  // The first rank of each class.
+  for (size_t index = 0; index < x.memory.size(); ++index)
+    writeTraffic(*llvm::find_if(x.perRank,
+                                [&](const RankCost &rank) {
+                                  return rank.rankClass == int64_t(index);
+                                }),
+                 out);
+  out << "\n";
+  for (size_t index = 0; index < x.memory.size(); ++index) {
+    const RankCost &rank = *llvm::find_if(x.perRank, [&](const RankCost &rank) {
+      return rank.rankClass == int64_t(index);
+    });
+    out << rank.flops << " floating-point operations a step";
+    if (x.pipeline)
+      out << ", rank " << rank.members.front();
+    out << "\n";
+  }
+  out << x.kernels.size() << " distinct kernels\n";
   for (const auto &[name, count] : x.kernels)
     out << "  " << column(name, 45) << calls(count) << "\n";
   out << x.libraryCalls.size() << " distinct library calls\n";
@@ -102,11 +147,20 @@ void cleave::writeExplanationJson(const Explanation &x,
                                   llvm::raw_ostream &out) {
   using llvm::json::Array;
   using llvm::json::Object;
-  Array mesh, perRank, atPeak, kernels, remarks;
+  Array mesh, perRank, kernels, remarks;
   for (const auto &[name, extent] : x.mesh)
     mesh.push_back(Array{name, extent});
-  const Footprint &memory = x.memory;
+  auto entriesOf = [](const Footprint &memory) {
+    Array entries;
+    for (const Footprint::Entry &entry : memory.atPeak)
+      entries.push_back(Object{{"tensor", entry.tensor},
+                               {"kind", entry.kind},
+                               {"bytes", entry.bytes},
+                               {"source", entry.source}});
+    return entries;
+  };
   for (const RankCost &rank : x.perRank) {
+    const Footprint &memory = x.memory[rank.rankClass];
     Array collectives;
     for (const CollectiveCost &cost : rank.collectives) {
       Array axes;
@@ -126,24 +180,23 @@ void cleave::writeExplanationJson(const Explanation &x,
                                    {"padding_bytes", cost.paddingBytes},
                                    {"exposed_ms", cost.exposedMs}});
     }
-    perRank.push_back(
-        Object{{"rank", rank.members.front()},
-               {"members", Array(rank.members)},
-               {"memory", Object{{"parameters", memory.parameters},
-                                 {"gradients", memory.gradients},
-                                 {"optimizer", memory.optimizer},
-                                 {"activations", memory.activations},
-                                 {"workspace", memory.workspace},
-                                 {"other", memory.other},
-                                 {"peak", memory.peak}}},
-               {"flops", rank.flops},
-               {"collectives", std::move(collectives)}});
+    Object entry{{"rank", rank.members.front()},
+                 {"members", Array(rank.members)},
+                 {"memory", Object{{"parameters", memory.parameters},
+                                   {"gradients", memory.gradients},
+                                   {"optimizer", memory.optimizer},
+                                   {"activations", memory.activations},
+                                   {"workspace", memory.workspace},
+                                   {"other", memory.other},
+                                   {"peak", memory.peak}}},
+                 {"flops", rank.flops},
+                 {"collectives", std::move(collectives)}};
+    if (x.pipeline) {
+      entry["stages"] = Array(x.pipeline->stagesOfRank[rank.rankClass]);
+      entry["at_peak"] = entriesOf(memory);
+    }
+    perRank.push_back(std::move(entry));
   }
-  for (const Footprint::Entry &entry : memory.atPeak)
-    atPeak.push_back(Object{{"tensor", entry.tensor},
-                            {"kind", entry.kind},
-                            {"bytes", entry.bytes},
-                            {"source", entry.source}});
   for (const auto &[name, count] : x.kernels)
     kernels.push_back(
         Object{{"name", name}, {"calls", count}, {"library", false}});
@@ -152,16 +205,21 @@ void cleave::writeExplanationJson(const Explanation &x,
         Object{{"name", name}, {"calls", count}, {"library", true}});
   for (const std::string &remark : x.remarks)
     remarks.push_back(remark);
+  PipelineCost one; // no pipeline
+  const PipelineCost &stages = x.pipeline ? *x.pipeline : one;
+  Object pipeline{{"stages", stages.stages},
+                  {"microbatches", x.microbatches},
+                  {"schedule", stages.schedule},
+                  {"bubble_fraction", stages.bubbleFraction},
+                  {"peak_in_flight", Array(stages.peakInFlight)}};
+  if (x.pipeline)
+    pipeline["bubble_of_ideal"] = stages.bubbleOfIdeal;
   Object top{{"ranks", x.ranks},
              {"mesh", std::move(mesh)},
              {"per_rank", std::move(perRank)},
-             {"at_peak", std::move(atPeak)},
+             {"at_peak", entriesOf(x.memory[x.perRank.front().rankClass])},
              {"kernels", std::move(kernels)},
-             {"pipeline", Object{{"stages", 1},
-                                 {"microbatches", x.microbatches},
-                                 {"schedule", "none"},
-                                 {"bubble_fraction", 0.0},
-                                 {"peak_in_flight", Array{1}}}},
+             {"pipeline", std::move(pipeline)},
              {"remarks", std::move(remarks)}};
   if (x.batch)
     top["batch"] = Object{{"global", x.batch},

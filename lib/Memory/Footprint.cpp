@@ -70,47 +70,46 @@ static int64_t bookedBytes(const BoundaryBuffer &buffer,
   return buffer.bytes / 4 * width;
 }
 
-FailureOr<Footprint> cleave::footprintOf(ModuleOp module,
-                                         const Booking &booking) {
-  auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(rt::kArenasAttr);
-  if (!arenas || arenas.size() != 2)
-    return module.emitError("has no planned memory; run rt-plan-memory first");
-  FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
-  if (failed(table))
-    return failure();
-  Footprint footprint;
-  footprint.peak = arenas[0] + arenas[1];
-  int64_t listed = 0;
-  llvm::StringSet<> copied;
-  auto list = [&](StringRef tensor, StringRef kind, StringRef source,
-                  int64_t bytes) {
+namespace {
+/// Adds up what the functions of one module, or of some of its stages, take.
+class Counter {
+public:
+  explicit Counter(const Booking &booking) : booking(booking) {}
+
+  void list(StringRef tensor, StringRef kind, StringRef source, int64_t bytes) {
     footprint.atPeak.push_back({tensor.str(), kind.str(), source.str(), bytes});
     listed += bytes;
-  };
-  for (const BoundaryBuffer &buffer : table->buffers) {
-    int64_t &category = buffer.role == "parameter" || buffer.role == "buffer" ||
-                                buffer.role == "constant"
-                            ? footprint.parameters
-                        : buffer.role == "gradient" ? footprint.gradients
-                        : buffer.role == "state"    ? footprint.optimizer
-                                                    : footprint.other;
-    int64_t bytes = bookedBytes(buffer, booking);
-    category += bytes;
-    footprint.peak += bytes - buffer.bytes;
-    list(buffer.buffer, buffer.role, buffer.name, bytes);
-    // A copy of a parameter lies as its state does.
-    StringRef parameter = StringRef(buffer.name).rsplit('.').first;
-    if (buffer.role != "state" || booking.master == 0 ||
-        !copied.insert(parameter).second)
-      continue;
-    bytes = buffer.bytes / 4 * booking.master;
-    footprint.optimizer += bytes;
-    footprint.peak += bytes;
-    list((parameter + ".master").str(), "state", parameter, bytes);
   }
-  int64_t most = -1;
-  SmallVector<Lifetime> atPeak;
-  for (func::FuncOp func : actionsOf(module)) {
+
+  void add(const BoundaryTable &table) {
+    llvm::StringSet<> copied;
+    for (const BoundaryBuffer &buffer : table.buffers) {
+      if (!buffer.slot().empty()) // lies in an arena of slots
+        continue;
+      int64_t &category = buffer.role == "parameter" ||
+                                  buffer.role == "buffer" ||
+                                  buffer.role == "constant"
+                              ? footprint.parameters
+                          : buffer.role == "gradient" ? footprint.gradients
+                          : buffer.role == "state"    ? footprint.optimizer
+                                                      : footprint.other;
+      int64_t bytes = bookedBytes(buffer, booking);
+      category += bytes;
+      footprint.peak += bytes - buffer.bytes;
+      list(buffer.buffer, buffer.role, buffer.name, bytes);
+      // A copy of a parameter lies as its state does.
+      StringRef parameter = StringRef(buffer.name).rsplit('.').first;
+      if (buffer.role != "state" || booking.master == 0 ||
+          !copied.insert(parameter).second)
+        continue;
+      bytes = buffer.bytes / 4 * booking.master;
+      footprint.optimizer += bytes;
+      footprint.peak += bytes;
+      list((parameter + ".master").str(), "state", parameter, bytes);
+    }
+  }
+
+  void add(func::FuncOp func) {
     SmallVector<Lifetime> all = lifetimesOf(func);
     auto kind = [](StringRef name) {
       return [=](const Lifetime &lifetime) { return lifetime.kind == name; };
@@ -121,7 +120,7 @@ FailureOr<Footprint> cleave::footprintOf(ModuleOp module,
         std::max(footprint.workspace, maximum(all, kind("workspace")).first);
     auto [bytes, command] = maximum(all, [](const Lifetime &) { return true; });
     if (bytes <= most)
-      continue;
+      return;
     most = bytes;
     footprint.action = func.getName().str();
     footprint.command = command;
@@ -130,12 +129,69 @@ FailureOr<Footprint> cleave::footprintOf(ModuleOp module,
       if (lifetime.first <= command && command <= lifetime.last)
         atPeak.push_back(lifetime);
   }
-  for (const Lifetime &lifetime : atPeak)
-    list(lifetime.name, lifetime.kind, lifetime.name, lifetime.size);
-  if (footprint.peak > listed)
-    list("(alignment and gaps)", "gap", "", footprint.peak - listed);
-  llvm::stable_sort(footprint.atPeak, [](const auto &x, const auto &y) {
-    return x.bytes > y.bytes;
-  });
-  return footprint;
+
+  Footprint finish() {
+    for (const Lifetime &lifetime : atPeak)
+      list(lifetime.name, lifetime.kind, lifetime.name, lifetime.size);
+    if (footprint.peak > listed)
+      list("(alignment and gaps)", "gap", "", footprint.peak - listed);
+    llvm::stable_sort(footprint.atPeak, [](const auto &x, const auto &y) {
+      return x.bytes > y.bytes;
+    });
+    return std::move(footprint);
+  }
+
+  Footprint footprint;
+
+private:
+  const Booking &booking;
+  int64_t listed = 0, most = -1;
+  SmallVector<Lifetime> atPeak;
+};
+} // namespace
+
+FailureOr<Footprint> cleave::footprintOf(ModuleOp module,
+                                         const Booking &booking) {
+  auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(rt::kArenasAttr);
+  if (!arenas || arenas.size() != 2)
+    return module.emitError("has no planned memory; run rt-plan-memory first");
+  FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
+  if (failed(table))
+    return failure();
+  Counter counter(booking);
+  counter.footprint.peak = arenas[0] + arenas[1];
+  counter.add(*table);
+  for (func::FuncOp func : actionsOf(module))
+    counter.add(func);
+  return counter.finish();
+}
+
+FailureOr<Footprint> cleave::footprintOfStages(ModuleOp module,
+                                               ArrayRef<int64_t> stages,
+                                               ArrayRef<RankArena> arenas,
+                                               const Booking &booking) {
+  if (!module->hasAttr(rt::kStagesAttr))
+    return module.emitError(
+        "has no planned memory of stages; run rt-plan-memory first");
+  Counter counter(booking);
+  for (int64_t stage : stages) {
+    FailureOr<BoundaryTable> table = BoundaryTable::collect(module, stage);
+    if (failed(table))
+      return failure();
+    counter.add(*table);
+    for (func::FuncOp func : actionsOf(module, stage))
+      counter.add(func);
+  }
+  // Its own maximum: that of transient values, and all slots.
+  for (const RankArena &arena : arenas) {
+    counter.footprint.peak += arena.bytes;
+    if (arena.holds == RankArena::Planned || arena.bytes == 0)
+      continue;
+    bool input = arena.holds == RankArena::Inputs;
+    (input ? counter.footprint.other : counter.footprint.activations) +=
+        arena.bytes;
+    counter.list(arena.name, input ? "input" : "activation", arena.name,
+                 arena.bytes);
+  }
+  return counter.finish();
 }

@@ -10,6 +10,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,17 +32,33 @@ struct RankCost {
   std::vector<int64_t> members;
   int64_t flops = 0;
   std::vector<CollectiveCost> collectives;
+  /// Its class of ranks, an index of Explanation::memory.
+  int64_t rankClass = 0;
+};
+
+/// The schedule, where every action F, I and W takes equally long.
+struct PipelineCost {
+  int64_t stages = 1;
+  std::string schedule = "none", axis;
+  /// Idle over the total span, and over the time that a rank is busy.
+  double bubbleFraction = 0, bubbleOfIdeal = 0;
+  /// By index on the pipeline axis: most activations of a stage and microbatch
+  /// held at once, from F to the end of W; and the stages.
+  std::vector<int64_t> peakInFlight = {1};
+  std::vector<std::vector<int>> stagesOfRank;
 };
 
 struct Explanation {
   std::vector<std::pair<std::string, int64_t>> mesh;
   int64_t ranks = 1;
   int64_t batch = 0, perRankMicrobatch = 0, microbatches = 1, sequence = 0;
-  Footprint memory;
+  /// By class of ranks: one, or of a pipeline one for each index on its axis.
+  std::vector<Footprint> memory;
+  std::optional<PipelineCost> pipeline;
   /// One entry for each rank; of many ranks, one for each class of equal ones.
   std::vector<RankCost> perRank;
   /// Launches in one step by kernel, and calls of libraries, most frequent
-  /// first.
+  /// first: of a rank, or of a pipeline's ranks together.
   std::vector<std::pair<std::string, int64_t>> kernels, libraryCalls;
   std::vector<std::string> remarks;
 };
@@ -56,12 +73,20 @@ Traffic trafficOf(const program::Collective &collective, int64_t groupSize,
 std::vector<Traffic> exchangeTraffic(const program::Program &program,
                                      const program::Collective &collective);
 
+/// What each class of ranks takes of memory.
+mlir::FailureOr<std::vector<Footprint>>
+footprintsOf(const program::Program &program, mlir::ModuleOp module,
+             const Booking &booking = {});
+
 /// Counts one step: `loss_grad` once for each microbatch, then `update`; of a
-/// program without them, each action once. `module` is what the program was
-/// emitted from: it knows what is padding. `cluster` has the links.
-Explanation explain(const program::Program &program, mlir::ModuleOp module,
-                    const Footprint &memory, int64_t microbatches,
-                    const Cluster &cluster = Cluster());
+/// program without them, each action once. In a pipeline `loss_grad` is all
+/// microbatches. `module` is what the program was emitted from: it knows what
+/// is padding, and the schedule. `cluster` has the links.
+mlir::FailureOr<Explanation> explain(const program::Program &program,
+                                     mlir::ModuleOp module,
+                                     std::vector<Footprint> memory,
+                                     int64_t microbatches,
+                                     const Cluster &cluster = Cluster());
 
 /// Books collectives in other types than f32, which the program computes in:
 /// parameters and activations in one, gradients in the other.

@@ -42,6 +42,23 @@ struct Booking {
 mlir::FailureOr<Footprint> footprintOf(mlir::ModuleOp module,
                                        const Booking &booking = {});
 
+/// Memory that a rank of a pipeline has.
+struct RankArena {
+  std::string name;
+  int64_t bytes = 0;
+  enum {
+    Planned,     ///< named buffers, or values of one action: by stage
+    Activations, ///< of the microbatches that are under way
+    Inputs,      ///< of all microbatches of a step
+  } holds = Planned;
+};
+
+/// Of a rank that holds these stages of a module of stages.
+mlir::FailureOr<Footprint> footprintOfStages(mlir::ModuleOp module,
+                                             llvm::ArrayRef<int64_t> stages,
+                                             llvm::ArrayRef<RankArena> arenas,
+                                             const Booking &booking = {});
+
 } // namespace cleave
 
 #endif

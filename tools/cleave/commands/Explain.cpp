@@ -2,7 +2,6 @@
 // it and without reading weights.
 
 #include "CompileModel.h"
-#include "PipelineModel.h"
 #include "commands/Commands.h"
 
 #include "cleave/Driver/Explain.h"
@@ -30,11 +29,6 @@ std::function<int()> driver::addExplain(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
-    if (isPipelined(loaded.config, mesh))
-      throw Failure(BadUsage, "mesh." + loaded.config.parallel.pipeline.axis +
-                                  ": explain of a pipeline is not yet "
-                                  "supported; cleave schedule tells bubble and "
-                                  "activations in flight, train what it sends");
     mlir::MLIRContext context;
     registerAll(context);
     std::vector<std::string> remarks;
@@ -53,12 +47,17 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     // Parameters of full precision are what the optimizer updates.
     if (train.precision == "bf16" && train.masterDtype == "fp32")
       booking.master = 4;
-    auto memory = footprintOf(*lowered.module, booking);
-    if (mlir::failed(program) || mlir::failed(memory))
+    if (mlir::failed(program))
       diagnostics.fail(BadUsage);
-    Explanation explanation =
-        explain(*program, *lowered.module, *memory, lowered.info.microbatches,
-                clusterOf(loaded.config));
+    auto memory = footprintsOf(*program, *lowered.module, booking);
+    if (mlir::failed(memory))
+      diagnostics.fail(BadUsage);
+    auto explained =
+        explain(*program, *lowered.module, std::move(*memory),
+                lowered.info.microbatches, clusterOf(loaded.config));
+    if (mlir::failed(explained))
+      diagnostics.fail(BadUsage);
+    Explanation &explanation = *explained;
     if (lowered.info.batch)
       explanation.batch = lowered.info.batch;
     bookCollectives(explanation, train.precision, train.reduceDtype);

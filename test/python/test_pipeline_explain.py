@@ -1,0 +1,151 @@
+"""`cleave explain` of pipelines: what it says of bytes and memory is what a run
+counts, and what closed forms give."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+import support
+import training
+
+# Layers weigh more than the head, so that the cuts lie between layers.
+LAYERS, HIDDEN, SEQUENCE = 4, 32, 16
+
+
+def sums(entries, count, *keys):
+    """By purpose, the sum of each key; the last under the name of a count."""
+    total = {}
+    for entry in entries:
+        own = total.setdefault(entry["purpose"], dict.fromkeys((*keys, "count"), 0))
+        for key in keys:
+            own[key] += entry[key]
+        own["count"] += entry[count]
+    return {purpose: own for purpose, own in total.items() if own["count"]}
+
+
+@unittest.skipUnless(training.IS_BUILT, "cleave is not built")
+class PipelineExplain(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.model = training.generated(family="gpt2", layers=LAYERS, hidden=HIDDEN, heads=4,
+                                       vocab=256, positions=SEQUENCE)
+
+    def keys(self, schedule, microbatches, samples, **more):
+        return {"train__microbatches": microbatches, "dims__batch": samples * microbatches,
+                "dims__sequence": SEQUENCE, "parallel__pipeline__schedule": schedule, **more}
+
+    def compare(self, mesh, schedule, microbatches, samples, **more):
+        """What explain says, once a run has counted the same."""
+        keys = self.keys(schedule, microbatches, samples, **more)
+        said = training.explain(self.model, mesh, **keys)
+        out = self.folder / f"{schedule}-{mesh}".replace(",", "-").replace("=", "")
+        log, counters = training.train(out, self.model, mesh, "--steps", 2, **keys)
+        self.assertEqual(len(counters["ranks"]), said["ranks"])
+        by_rank = {member: entry for entry in said["per_rank"] for member in entry["members"]}
+        sent = []
+        for counted in counters["ranks"]:
+            with self.subTest(mesh=mesh, schedule=schedule, rank=counted["rank"]):
+                entry = by_rank[counted["rank"]]
+                bytes_of = ("sent_bytes", "received_bytes")
+                self.assertEqual(sums(entry["collectives"], "count", *bytes_of),
+                                 sums(counted["traffic"], "calls", *bytes_of))
+                self.assertEqual(entry["memory"]["peak"], counted["memory"]["arenas"])
+                self.assertEqual(sum(e["bytes"] for e in entry["at_peak"]),
+                                 entry["memory"]["peak"])
+                sent.append(sum(c["sent_bytes"] for c in entry["collectives"]))
+        self.assertEqual([line["sent_bytes"] for line in log], [max(sent)] * 2)
+        self.assertEqual(sum(e["bytes"] for e in said["at_peak"]),
+                         said["per_rank"][0]["memory"]["peak"])
+        self.assertEqual(said["batch"]["global"], samples * microbatches)
+        return said
+
+    def pipeline_bytes(self, said):
+        return [sum(c["sent_bytes"] for c in entry["collectives"] if c["purpose"] == "pipeline")
+                for entry in said["per_rank"]]
+
+    def test_one_stage_on_each_rank(self):
+        """The first sends forward only, the last backward only, others both."""
+        m, message = 4, 1 * SEQUENCE * HIDDEN * 4
+        said = self.compare("pipeline=2", "1f1b", m, 1)
+        self.assertEqual(self.pipeline_bytes(said), [m * message] * 2)
+        self.assertEqual(said["pipeline"]["peak_in_flight"], [2, 1])
+        keys = self.keys("1f1b", m, 1)
+        four = training.explain(self.model, "pipeline=4", **keys)
+        self.assertEqual(self.pipeline_bytes(four),
+                         [m * message, 2 * m * message, 2 * m * message, m * message])
+        self.assertEqual(four["pipeline"]["peak_in_flight"], [4, 3, 2, 1])
+        self.assertEqual(four["pipeline"]["stages"], 4)
+        self.assertAlmostEqual(four["pipeline"]["bubble_fraction"], 3 / (m + 3))
+        self.assertAlmostEqual(four["pipeline"]["bubble_of_ideal"], 3 / m)
+
+    def test_two_stages_on_each_rank(self):
+        """Stages 0 and 3 lie on rank 0, 1 and 2 on rank 1: rank 0 sends 0 -> 1
+        forward and 3 -> 2 backward, rank 1 2 -> 3 forward and 1 -> 0 backward."""
+        m, message = 4, 1 * SEQUENCE * HIDDEN * 4
+        said = self.compare("pipeline=2", "zb-v", m, 1)
+        self.assertEqual(self.pipeline_bytes(said), [2 * m * message] * 2)
+        self.assertEqual([entry["stages"] for entry in said["per_rank"]], [[0, 3], [1, 2]])
+        self.assertEqual(said["pipeline"]["stages"], 4)
+
+    def test_with_data_and_tensor(self):
+        """A rank sends what it has of the samples; tensor parallelism repeats it."""
+        m, message = 4, 1 * SEQUENCE * HIDDEN * 4
+        for schedule, boundaries in (("1f1b", 1), ("zb-v", 2)):
+            said = self.compare("pipeline=2,data=2,tensor=2", schedule, m, 2,
+                                parallel__data__zero=1)
+            self.assertEqual(self.pipeline_bytes(said), [boundaries * m * message] * 8)
+            purposes = {c["purpose"] for entry in said["per_rank"]
+                        for c in entry["collectives"]}
+            self.assertLessEqual({"pipeline", "gradient", "activation"}, purposes)
+
+    def test_bf16_is_booked(self):
+        """What moves between stages, too: half the bytes, and less memory."""
+        keys = self.keys("1f1b", 4, 1)
+        full = training.explain(self.model, "pipeline=2", **keys)
+        half = training.explain(self.model, "pipeline=2", train__precision="bf16", **keys)
+        self.assertEqual([2 * sent for sent in self.pipeline_bytes(half)],
+                         self.pipeline_bytes(full))
+        for one, other in zip(half["per_rank"], full["per_rank"]):
+            self.assertEqual(2 * one["memory"]["parameters"], other["memory"]["parameters"])
+            self.assertEqual(sum(e["bytes"] for e in one["at_peak"]), one["memory"]["peak"])
+
+    def test_many_ranks_are_classes(self):
+        said = training.explain(self.model, "pipeline=4,data=4,tensor=2",
+                                **self.keys("1f1b", 4, 4))
+        members = [entry["members"] for entry in said["per_rank"]]
+        self.assertEqual(sorted(sum(members, [])), list(range(32)))
+        self.assertLess(len(members), 32)
+        for entry in said["per_rank"]: # the pipeline is the slowest axis
+            self.assertEqual({member // 8 for member in entry["members"]},
+                             set(entry["stages"]))
+
+    def test_stages_add_up_to_the_model(self):
+        """What lasts is that of one rank, once more where weights are tied."""
+        one = training.explain(self.model, **self.keys("1f1b", 4, 1))["per_rank"][0]
+        stages = training.explain(self.model, "pipeline=2", **self.keys("1f1b", 4, 1))["per_rank"]
+        tied = 256 * HIDDEN * 4
+        for what, copies in (("parameters", 1), ("gradients", 1), ("optimizer", 2)):
+            with self.subTest(what=what):
+                whole = one["memory"][what]
+                parts = sum(entry["memory"][what] for entry in stages)
+                self.assertEqual(parts, whole + copies * tied)
+
+    def test_text(self):
+        flags = training.flags(self.model, "pipeline=2", **self.keys("1f1b", 4, 1))
+        text = support.succeed(support.CLEAVE, "explain", *flags)
+        for line in ("pipeline of 2 stages, schedule 1f1b: idle 20.00 % of the total span, "
+                     "25.00 % of the ideal time",
+                     "memory of a rank, pipeline 0 (stages 0; in flight 2)",
+                     "memory of a rank, pipeline 1 (stages 1; in flight 1)",
+                     "communication of a step, rank 1:"):
+            self.assertIn(line, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
