@@ -104,6 +104,20 @@ class PipelineExplain(unittest.TestCase):
                         for c in entry["collectives"]}
             self.assertLessEqual({"pipeline", "gradient", "activation"}, purposes)
 
+    def test_some_ranks_of_the_pipeline(self):
+        """The first and the last add up the gradient of what they tie."""
+        said = self.compare("pipeline=4", "zb-h1", 4, 1)
+        tied = 256 * HIDDEN * 4
+        for rank, entry in enumerate(said["per_rank"]):
+            summed = [c for c in entry["collectives"] if c["purpose"] == "gradient"]
+            self.assertEqual([(c["group_size"], c["sent_bytes"]) for c in summed],
+                             [(2, tied)] if rank in (0, 3) else [])
+
+    def test_gathered_parameters(self):
+        """ZeRO 3: every call of an action gathers what it reads."""
+        self.compare("pipeline=2,data=2", "interleaved", 2, 2, parallel__data__zero=3)
+        self.compare("pipeline=2,data=2", "zb-h1", 3, 2, parallel__data__zero=2)
+
     def test_bf16_is_booked(self):
         """What moves between stages, too: half the bytes, and less memory."""
         keys = self.keys("1f1b", 4, 1)
