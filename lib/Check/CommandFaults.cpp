@@ -1,6 +1,7 @@
 // Mistakes in command lists: what cannot be seen in a program of values.
 
 #include "cleave/Check/Faults.h"
+#include "CommandPlaces.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -13,15 +14,7 @@ using namespace cleave::program;
 
 namespace {
 
-/// A transfer that ends with command `end`, and the command after it that is
-/// the first to touch what was received.
-struct Place {
-  Action *action;
-  size_t end, reader;
-  const Collective *collective;
-};
-
-/// The addresses that a command reads or writes.
+/// The addresses that a command reads, or that it may read.
 std::vector<const BufferRef *> touched(const Command &command) {
   std::vector<const BufferRef *> refs;
   if (auto *launch = std::get_if<Launch>(&command.op))
@@ -77,56 +70,120 @@ size_t endOf(const Action &action, size_t start) {
   return start;
 }
 
-std::vector<Place> missingWaits(Program &program) {
-  std::vector<Place> places;
+} // namespace
+
+std::vector<BufferRef *> check::addressesOf(Command &command) {
+  std::vector<BufferRef *> refs;
+  if (auto *launch = std::get_if<Launch>(&command.op))
+    for (BufferRef &arg : launch->args)
+      refs.push_back(&arg);
+  if (auto *gemm = std::get_if<Gemm>(&command.op))
+    refs = {&gemm->a.buffer, &gemm->b.buffer,      &gemm->c.buffer,
+            &gemm->bias,     &gemm->preActivation, &gemm->workspace};
+  if (auto *attention = std::get_if<Attention>(&command.op)) {
+    for (AttentionRef *ref :
+         {&attention->q, &attention->k, &attention->v, &attention->o,
+          &attention->lse, &attention->dO, &attention->dq, &attention->dk,
+          &attention->dV, &attention->maskRef})
+      refs.push_back(&ref->buffer);
+    refs.push_back(&attention->queryPositions);
+    refs.push_back(&attention->keyPositions);
+    refs.push_back(&attention->workspace);
+  }
+  if (auto *collective = std::get_if<Collective>(&command.op))
+    for (Transfer &part : collective->parts) {
+      refs.push_back(&part.src);
+      refs.push_back(&part.dst);
+    }
+  if (auto *copy = std::get_if<Copy>(&command.op))
+    refs = {&copy->src, &copy->dst};
+  if (auto *fill = std::get_if<Fill>(&command.op))
+    refs = {&fill->dst};
+  return refs;
+}
+
+CommandPlaces check::missingWait(Program &program) {
+  CommandPlaces places;
   for (Action &action : program.actions)
     for (size_t start = 0; start < action.commands.size(); ++start) {
       auto *collective = std::get_if<Collective>(&action.commands[start].op);
-      if (!collective)
+      if (!collective || collective->kind == CollectiveKind::SendRecv)
         continue;
       size_t end = endOf(action, start);
-      for (size_t reader = end + 1; reader < action.commands.size(); ++reader)
-        if (reads(action.commands[reader], *collective)) {
-          places.push_back({&action, end, reader, collective});
+      for (size_t reader = end + 1; reader < action.commands.size(); ++reader) {
+        const Command &command = action.commands[reader];
+        // Other ranks of the pipeline would meet in another order.
+        if (hasClasses(program) && !action.isOnlyCalled() &&
+            std::holds_alternative<Collective>(command.op))
           break;
-        }
+        if (!reads(command, *collective))
+          continue;
+        std::string where =
+            "transfer for " + program.strings[collective->purpose] + " in @" +
+            action.name + " ends after the command that reads it";
+        if (const std::string &source = program.strings[command.source];
+            !source.empty())
+          where += " (" + source + ")";
+        places.push_back({where, [&action, end, reader] {
+                            auto begin = action.commands.begin();
+                            std::rotate(begin + end, begin + end + 1,
+                                        begin + reader + 1);
+                          }});
+        break;
+      }
     }
+  CommandPlaces receives = missingReceive(program);
+  places.insert(places.end(), receives.begin(), receives.end());
   return places;
+}
+
+namespace {
+
+struct Kind {
+  const char *name;
+  CommandPlaces (*places)(Program &);
+  const char *missing; // what a program without a place does not have
+};
+
+const Kind kinds[] = {
+    {"missing-wait", missingWait, "no transfer that a later command reads"},
+    {"slot-reused", slotReused,
+     "no pipeline in which two microbatches need slots at one time"},
+    {"microbatch-swapped", microbatchSwapped,
+     "no pipeline with microbatches that could be exchanged"},
+    {"gradient-twice", gradientTwice,
+     "no pipeline that adds up gradients of microbatches"},
+};
+
+const Kind *findKind(llvm::StringRef name) {
+  for (const Kind &kind : kinds)
+    if (name == kind.name)
+      return &kind;
+  return nullptr;
 }
 
 } // namespace
 
-bool check::isFaultOfCommands(llvm::StringRef kind) {
-  return kind == "missing-wait";
-}
+bool check::isFaultOfCommands(llvm::StringRef kind) { return findKind(kind); }
 
-mlir::LogicalResult check::injectFault(Program &program, llvm::StringRef kind,
+mlir::LogicalResult check::injectFault(Program &program, llvm::StringRef name,
                                        int64_t index, std::string &where) {
   llvm::raw_string_ostream text(where);
-  std::vector<Place> places;
-  if (isFaultOfCommands(kind))
-    places = missingWaits(program);
+  const Kind *kind = findKind(name);
+  CommandPlaces places = kind ? kind->places(program) : CommandPlaces();
   if (places.empty()) {
-    text << "this program cannot have the fault " << kind
-         << ": it has no transfer that a later command reads";
+    text << "this program cannot have the fault " << name << ": it has "
+         << (kind ? kind->missing : "no command lists that could show it");
     return mlir::failure();
   }
   if (index >= static_cast<int64_t>(places.size())) {
-    text << "index " << index << " of the fault " << kind
+    text << "index " << index << " of the fault " << name
          << " is out of range; this program has " << places.size()
          << (places.size() == 1 ? " place" : " places") << " for it";
     return mlir::failure();
   }
-  const Place &place = places[index < 0 ? places.size() / 2 : index];
-  text << "transfer for " << program.strings[place.collective->purpose]
-       << " in @" << place.action->name << " ends after the command that reads "
-       << "it";
-  const std::string &source =
-      program.strings[place.action->commands[place.reader].source];
-  if (!source.empty())
-    text << " (" << source << ")";
-  auto begin = place.action->commands.begin();
-  std::rotate(begin + place.end, begin + place.end + 1,
-              begin + place.reader + 1);
+  const CommandPlace &place = places[index < 0 ? places.size() / 2 : index];
+  text << place.where;
+  place.apply();
   return mlir::success();
 }

@@ -33,10 +33,16 @@ Places swappedAxes(mlir::ModuleOp module);
 Places padIdentity(mlir::ModuleOp module);
 Places randomOffset(mlir::ModuleOp module);
 Places staleBuffer(mlir::ModuleOp module);
-Places missingWait(mlir::ModuleOp module);
+Places missingWaits(mlir::ModuleOp module);
+/// What only the command lists of a pipeline can have: none.
+Places ofPipelines(mlir::ModuleOp module);
 
 /// An operation, its function and the node that it comes from, for people.
 std::string describe(mlir::Operation *op);
+
+/// The name of a function without the stage of a pipeline (@update.0.1 is
+/// "update").
+llvm::StringRef functionName(mlir::func::FuncOp func);
 
 /// Calls `visit` for each operation of the functions that a check runs.
 void walkChecked(mlir::ModuleOp module,

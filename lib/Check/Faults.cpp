@@ -3,6 +3,7 @@
 #include "cleave/Check/Faults.h"
 #include "FaultPlaces.h"
 #include "cleave/Check/Passes.h"
+#include "cleave/Interfaces/StageAttrs.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_INJECTFAULTPASS
@@ -34,7 +35,10 @@ const Kind kinds[] = {
     {"norm-twice", normTwice, "no sum over ranks in its gradient norm"},
     {"random-offset", randomOffset, "no random numbers"},
     {"stale-buffer", staleBuffer, "no updated parameter and no gathered value"},
-    {"missing-wait", missingWait, "no transfer that is waited for"},
+    {"missing-wait", missingWaits, "no transfer that is waited for"},
+    {"slot-reused", ofPipelines, "no pipeline"},
+    {"microbatch-swapped", ofPipelines, "no pipeline"},
+    {"gradient-twice", ofPipelines, "no pipeline"},
 };
 
 struct InjectFaultPass : cleave::impl::InjectFaultPassBase<InjectFaultPass> {
@@ -103,12 +107,18 @@ std::string check::describe(Operation *op) {
   return text;
 }
 
+StringRef check::functionName(func::FuncOp func) {
+  StringRef name = func.getName();
+  return func->hasAttr(kStageAttr) ? name.split('.').first : name;
+}
+
 void check::walkChecked(ModuleOp module,
                         llvm::function_ref<void(Operation *)> visit) {
   // @loss is the forward part of @loss_grad, and @init_state gives constants:
   // a check does not run them.
   for (auto func : module.getOps<func::FuncOp>())
-    if (func.getName() != nn::kLossFunc && func.getName() != nn::kInitStateFunc)
+    if (functionName(func) != nn::kLossFunc &&
+        functionName(func) != nn::kInitStateFunc)
       func.walk([&](Operation *op) { visit(op); });
 }
 

@@ -61,6 +61,10 @@ def InjectFaultPass : Pass<"check-inject-fault", "::mlir::ModuleOp"> {
     | `stale-buffer` | a parameter, or a reader of a gathered value, keeps what was there before |
     | `missing-wait` | a transfer is read before it is complete |
 
+    `slot-reused`, `microbatch-swapped` and `gradient-twice` are kinds, too, but
+    only the command lists of a pipeline can have them (`cleave check --inject`):
+    here they are an error.
+
     Before (`kind=drop-collective`):
     ```mlir
     dist.mesh @m <["x"=2]>

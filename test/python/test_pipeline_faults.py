@@ -1,0 +1,83 @@
+"""`cleave check --inject` on pipelines: mistakes with slots, microbatches and
+gradients are caught at every place that is offered, others are refused in words.
+"""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+import support
+from test_pipeline import generate
+
+OF_PIPELINES = ("slot-reused", "microbatch-swapped", "gradient-twice")
+
+
+@unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
+class PipelineFaults(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.model = generate(pathlib.Path(folder.name) / "gpt2.onnx", family="gpt2", layers=2,
+                             hidden=16, heads=4, vocab=19, positions=16)
+
+    def inject(self, kind, *flags, schedule="1f1b", microbatches=3, pipeline=2):
+        sets = [f"dims.batch={2 * microbatches}", "dims.sequence=8",
+                f"train.microbatches={microbatches}", f"mesh.pipeline={pipeline}"]
+        if pipeline > 1:
+            sets.append(f"parallel.pipeline.schedule={schedule}")
+        return support.run(support.CLEAVE, "check", *self.model, "--json", "--steps", 1,
+                           *(word for entry in sets for word in ("--set", entry)),
+                           "--inject", kind, *flags)
+
+    def caught(self, done, kind):
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        report = json.loads(done.stdout)
+        self.assertFalse(report["pass"])
+        self.assertTrue(report["fault"].startswith(kind + ": "), report["fault"])
+        return report
+
+    def test_every_place(self):
+        for kind in OF_PIPELINES:
+            faults = set()
+            for index in range(100):
+                done = self.inject(kind, "--inject-index", index, microbatches=2)
+                if done.returncode == 2:
+                    break
+                with self.subTest(kind=kind, index=index):
+                    faults.add(self.caught(done, kind)["fault"])
+            self.assertIn("out of range", done.stderr)
+            self.assertGreater(len(faults), 0)
+            self.assertEqual(len(faults), index, "a place is offered twice")
+
+    def test_other_schedules(self):
+        for kind, schedule, microbatches in (
+                ("slot-reused", "zb-v", 4), ("microbatch-swapped", "gpipe", 3),
+                ("gradient-twice", "zb-h1", 3), ("missing-wait", "interleaved", 2)):
+            with self.subTest(kind=kind, schedule=schedule):
+                self.caught(self.inject(kind, schedule=schedule, microbatches=microbatches), kind)
+
+    def test_kinds_of_all_programs(self):
+        axes = [word for entry in ("mesh.data=2", "mesh.tensor=2", "parallel.data.zero=1")
+                for word in ("--set", entry)]
+        for kind in ("drop-collective", "sum-for-mean", "wrong-group", "stale-buffer",
+                     "norm-twice", "missing-wait", "slot-reused"):
+            with self.subTest(kind=kind):
+                self.caught(self.inject(kind, *axes, microbatches=2), kind)
+
+    def test_refusals(self):
+        for kind in OF_PIPELINES:
+            with self.subTest(kind=kind):
+                done = self.inject(kind, pipeline=1)
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertIn("no pipeline", done.stderr)
+        for kind in ("drop-collective", "random-offset"):
+            with self.subTest(kind=kind):
+                done = self.inject(kind)
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertIn(f"cannot have the fault {kind}", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
