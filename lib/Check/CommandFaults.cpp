@@ -1,7 +1,7 @@
 // Mistakes in command lists: what cannot be seen in a program of values.
 
-#include "cleave/Check/Faults.h"
 #include "CommandPlaces.h"
+#include "cleave/Check/Faults.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"

@@ -87,9 +87,8 @@ public:
   }
 
   bool touches(const Call &call, int32_t arena) {
-    return llvm::any_of(refsOf(call), [&](const BufferRef &ref) {
-      return ref.arena == arena;
-    });
+    return llvm::any_of(
+        refsOf(call), [&](const BufferRef &ref) { return ref.arena == arena; });
   }
 
   bool touches(const Call &call, int32_t arena, int64_t begin, int64_t bytes) {
@@ -136,7 +135,7 @@ struct Use {
 
 /// The values of all microbatches in the arena, in the order of their writes.
 llvm::MapVector<int64_t, Use> usesOf(Program &program, Action &step,
-                                      Called &called, int32_t arena) {
+                                     Called &called, int32_t arena) {
   std::set<int64_t> slots{0};
   for (const Command &command : step.commands)
     if (auto *call = std::get_if<Call>(&command.op))
@@ -208,7 +207,8 @@ CommandPlaces check::slotReused(Program &program) {
               program.strings[step->commands[use.reads.back()].source] +
               " has read it";
           places.push_back(
-              {where, [step, arena = int32_t(arena), from = later, to = use.slot] {
+              {where,
+               [step, arena = int32_t(arena), from = later, to = use.slot] {
                  for (size_t i : from.commands) {
                    Command &command = step->commands[i];
                    if (auto *call = std::get_if<Call>(&command.op)) {
@@ -320,14 +320,13 @@ CommandPlaces check::microbatchSwapped(Program &program) {
   if (loads.size() > 1)
     for (auto &[action, calls] : loads)
       for (size_t k = 0; k + 1 < calls.size(); ++k)
-        places.push_back(
-            {program.strings[calls[k]->label] + " and " +
-                 program.strings[calls[k + 1]->label] + " of " +
-                 program.actions[action].name.substr(1) +
-                 " keep each other's microbatch",
-             [a = calls[k], b = calls[k + 1]] {
-               std::swap(a->rebase, b->rebase);
-             }});
+        places.push_back({program.strings[calls[k]->label] + " and " +
+                              program.strings[calls[k + 1]->label] + " of " +
+                              program.actions[action].name.substr(1) +
+                              " keep each other's microbatch",
+                          [a = calls[k], b = calls[k + 1]] {
+                            std::swap(a->rebase, b->rebase);
+                          }});
   for (Action *step : stepsOf(program))
     swapReceives(program, *step, called, places);
   return places;
