@@ -357,9 +357,9 @@ class BadInput(unittest.TestCase):
                                    "parallel.data.replicate=outer"))
 
     def test_later_commands_and_axes(self):
-        for command in ("schedule", "export-onnx", "plan", "view"):
+        for command in ("export-onnx", "plan", "view"):
             self.refused(f"cleave {command} is not yet supported", [CLEAVE, command, "x"])
-        for axis in ("pipeline", "sequence", "expert"):
+        for axis in ("sequence", "expert"):
             self.refused(f"mesh.{axis}: .* not yet supported",
                          self.command("explain", *self.model, "--set", f"mesh.{axis}=2"))
         # An axis splits one thing.
