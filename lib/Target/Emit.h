@@ -17,6 +17,9 @@ mlir::LogicalResult emitBoundary(const BoundaryTable &table,
                                  dist::MeshAttr mesh, mlir::Operation *where,
                                  program::Program &program);
 
+/// Notes in the table where rt-plan-memory has put the buffers of an action.
+void readOffsets(mlir::func::FuncOp func, BoundaryTable &table);
+
 /// The parameter that state or a gradient belongs to; -1 where it is none.
 int64_t parameterOf(const BoundaryTable &table, const BoundaryBuffer &buffer);
 

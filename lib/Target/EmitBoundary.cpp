@@ -26,6 +26,17 @@ int64_t target::parameterOf(const BoundaryTable &table,
   return named(StringRef(buffer.name).rsplit('.').first);
 }
 
+void target::readOffsets(func::FuncOp func, BoundaryTable &table) {
+  for (unsigned i = 0; i < func.getNumArguments(); ++i)
+    if (auto where =
+            func.getArgAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
+      table.buffers[table.ofArgument(func, i)].offset = where[1];
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    if (auto where =
+            func.getResultAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
+      table.buffers[table.ofResult(func, i)].offset = where[1];
+}
+
 static std::vector<program::SubAxis> subAxes(dist::MeshAttr mesh,
                                              ArrayRef<dist::AxisRefAttr> axes) {
   std::vector<program::SubAxis> result;

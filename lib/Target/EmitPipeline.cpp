@@ -201,16 +201,7 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
   Remap remap;
   remap.arenas = instance.arenas;
   for (func::FuncOp func : actionsOf(module, instance.stage)) {
-    for (unsigned i = 0; i < func.getNumArguments(); ++i)
-      if (auto where =
-              func.getArgAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
-        instance.boundary.buffers[instance.boundary.ofArgument(func, i)]
-            .offset = where[1];
-    for (unsigned i = 0; i < func.getNumResults(); ++i)
-      if (auto where =
-              func.getResultAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
-        instance.boundary.buffers[instance.boundary.ofResult(func, i)].offset =
-            where[1];
+    readOffsets(func, instance.boundary);
     if (failed(emitter.emit(func)))
       return failure();
     program::Action &action = program.actions.back();

@@ -20,6 +20,9 @@ public:
 
   mlir::LogicalResult emit();
 
+  /// What was emitted, as a table.
+  const pipeline::LoweredTable &lowered() const { return table; }
+
 private:
   /// Memory for a value of every microbatch that is under way.
   struct Slots {

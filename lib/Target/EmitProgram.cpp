@@ -11,15 +11,13 @@ using namespace cleave;
 using namespace cleave::target;
 
 /// The table with its transfers, and then the lists that came out of it.
-static LogicalResult prove(ModuleOp module, const PipelineSchedule &schedule,
+static LogicalResult prove(ModuleOp module,
+                           const pipeline::LoweredTable &lowered,
                            const program::Program &program) {
-  pipeline::Result<pipeline::LoweredTable> lowered = lowerSchedule(schedule);
-  if (!lowered)
-    return module.emitError() << lowered.error();
   for (const auto &findings :
-       {pipeline::verify(*lowered), pipeline::verify(program)}) {
+       {pipeline::verify(lowered), pipeline::verify(program)}) {
     for (const pipeline::Finding &finding : findings)
-      module.emitError() << "schedule " << schedule.table.schedule
+      module.emitError() << "schedule " << lowered.schedule
                          << " is rejected: " << finding.rule << ": "
                          << finding.message;
     if (!findings.empty())
@@ -36,8 +34,9 @@ FailureOr<program::Program> target::emitProgram(ModuleOp module,
   if (*schedule) {
     program::Program program;
     program.threadsPerRank = threads;
-    if (failed(PipelineEmitter(module, **schedule, program).emit()) ||
-        failed(prove(module, **schedule, program)))
+    PipelineEmitter emitter(module, **schedule, program);
+    if (failed(emitter.emit()) ||
+        failed(prove(module, emitter.lowered(), program)))
       return failure();
     return program;
   }
@@ -51,14 +50,7 @@ FailureOr<program::Program> target::emitProgram(ModuleOp module,
   for (func::FuncOp func : actionsOf(module)) {
     if (!func->hasAttr(rt::kLifetimesAttr))
       return func.emitOpError("has no planned memory");
-    for (unsigned i = 0; i < func.getNumArguments(); ++i)
-      if (auto where =
-              func.getArgAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
-        table->buffers[table->ofArgument(func, i)].offset = where[1];
-    for (unsigned i = 0; i < func.getNumResults(); ++i)
-      if (auto where =
-              func.getResultAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
-        table->buffers[table->ofResult(func, i)].offset = where[1];
+    readOffsets(func, *table);
   }
   program::Program program;
   program.threadsPerRank = threads;

@@ -54,6 +54,13 @@ def succeed(*command, **options):
     return done.stdout
 
 
+def generate(model, **sizes):
+    """A model of these sizes, as the flags that name it."""
+    flags = [word for key, value in sizes.items() for word in (f"--{key.replace('_', '-')}", value)]
+    succeed(sys.executable, MODELS / "generate.py", model, *flags)
+    return [model, "--config", model.with_suffix(".toml")]
+
+
 def read_log(out):
     return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
 

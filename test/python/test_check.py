@@ -20,6 +20,7 @@ import unittest
 import numpy as np
 
 import support
+from support import generate
 import reference
 
 FAMILIES = ("gpt2", "llama")
@@ -41,13 +42,6 @@ def mesh(**sizes):
         axes = json.dumps([axis for axis in sizes if axis != "zero"])
         flags += ["--set", f"mesh.axes={axes}", "--set", "parallel.data.replicate=replica"]
     return flags
-
-
-def generate(model, **sizes):
-    """A model of these sizes, as the flags that name it."""
-    flags = [word for key, value in sizes.items() for word in (f"--{key.replace('_', '-')}", value)]
-    support.succeed(sys.executable, support.MODELS / "generate.py", model, *flags)
-    return [model, "--config", model.with_suffix(".toml")]
 
 
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")

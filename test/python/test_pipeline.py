@@ -8,23 +8,16 @@ stage is wrong there, too.
 
 import json
 import pathlib
-import sys
 import tempfile
 import unittest
 
 import support
+from support import generate
 
 # Name, microbatches on 2 and on 4 ranks.
 SCHEDULES = [("gpipe", 2, 4), ("1f1b", 2, 4), ("interleaved", 2, 4), ("looped-bfs", 2, 4),
              ("zb-h1", 2, 4), ("zb-h2", 3, 7), ("zb-v", 4, 8), ("v-half", 4, 8),
              ("dualpipe-v", 4, 8)]
-
-
-def generate(model, **sizes):
-    """A model of these sizes, as the flags that name it."""
-    flags = [word for key, value in sizes.items() for word in (f"--{key.replace('_', '-')}", value)]
-    support.succeed(sys.executable, support.MODELS / "generate.py", model, *flags)
-    return [model, "--config", model.with_suffix(".toml")]
 
 
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 import support
-from test_pipeline import generate
+from support import generate
 
 OF_PIPELINES = ("slot-reused", "microbatch-swapped", "gradient-twice")
 

@@ -13,7 +13,7 @@
 
 namespace cleave::target {
 
-/// On the module: {axis, link, position, size, microbatches, table}.
+/// On the module: {axis, link, position, name, table}, and asynchronous.
 inline constexpr llvm::StringLiteral kScheduleAttr = "pipe.schedule";
 
 struct PipelineSchedule {
