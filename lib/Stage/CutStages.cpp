@@ -260,32 +260,33 @@ struct CutStagesPass : cleave::impl::CutStagesPassBase<CutStagesPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto count = module->getAttrOfType<IntegerAttr>(pipe::kStagesAttr);
-    func::FuncOp training = trainingFunction(module);
-    if (!count || count.getInt() < 1 || !training || training.isExternal()) {
-      module.emitError("has no function @loss whose operations have stages; "
-                       "pipe-mark-stages comes first");
+    func::FuncOp main = mainFunction(module);
+    if (!count || count.getInt() < 1 || !main || main.isExternal()) {
+      module.emitError("has no function @loss or @forward whose operations "
+                       "have stages; pipe-mark-stages comes first");
       return signalPassFailure();
     }
     int64_t stages = count.getInt();
+    bool trains = main.getName() != nn::kForwardFunc;
     SmallVector<func::FuncOp> funcs;
     for (auto func : module.getOps<func::FuncOp>())
       if (!func.isExternal())
         funcs.push_back(func);
     std::vector<FunctionCut> cuts;
     for (func::FuncOp func : funcs) {
-      cuts.emplace_back(func, stages, func == training);
+      cuts.emplace_back(func, stages, trains && func == main);
       if (failed(cuts.back().analyze()))
         return signalPassFailure();
     }
     llvm::StringMap<llvm::BitVector> owners = findOwners(funcs, cuts, stages);
     for (auto [func, cut] : llvm::zip_equal(funcs, cuts))
-      if (func == training)
+      if (func == main)
         keepArguments(func, cut, owners);
     SmallVector<ModuleOp> modules = addModules(module, stages);
-    if (training.getNumResults())
+    if (trains && main.getNumResults())
       for (ModuleOp part : modules)
         part->setAttr(pipe::kScalarAttr,
-                      TypeAttr::get(training.getResultTypes().front()));
+                      TypeAttr::get(main.getResultTypes().front()));
     for (FunctionCut &cut : cuts)
       cut.build(modules, owners);
     for (func::FuncOp func : funcs)

@@ -128,9 +128,9 @@ struct MarkStagesPass : cleave::impl::MarkStagesPassBase<MarkStagesPass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    func::FuncOp training = trainingFunction(module);
-    if (!training || training.isExternal()) {
-      module.emitError("has no function @loss to cut into stages");
+    func::FuncOp main = mainFunction(module);
+    if (!main || main.isExternal()) {
+      module.emitError("has no function @loss or @forward to cut into stages");
       return signalPassFailure();
     }
     if (stages < 1) {
@@ -152,10 +152,10 @@ struct MarkStagesPass : cleave::impl::MarkStagesPassBase<MarkStagesPass> {
       eraseDead(func);
     }
     FailureOr<Cluster> machine = cost::loadCluster(module, cluster);
-    if (failed(machine) || failed(markTraining(training, *machine)))
+    if (failed(machine) || failed(markTraining(main, *machine)))
       return signalPassFailure();
     for (auto func : module.getOps<func::FuncOp>())
-      if (func != training && !func.isExternal())
+      if (func != main && !func.isExternal())
         markOther(func);
     module->setAttr(pipe::kStagesAttr,
                     Builder(&getContext()).getI64IntegerAttr(stages));

@@ -9,9 +9,11 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::stage;
 
-func::FuncOp cleave::stage::trainingFunction(ModuleOp module) {
-  auto func = module.lookupSymbol<func::FuncOp>(nn::kLossTrainFunc);
-  return func ? func : module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
+func::FuncOp cleave::stage::mainFunction(ModuleOp module) {
+  for (StringRef name : {nn::kLossTrainFunc, nn::kLossFunc, nn::kForwardFunc})
+    if (auto func = module.lookupSymbol<func::FuncOp>(name))
+      return func;
+  return {};
 }
 
 static StringRef roleOf(BlockArgument argument) {

@@ -10,9 +10,9 @@
 
 namespace cleave::stage {
 
-/// The function that is trained: @loss_train, else @loss; null where the module
-/// has neither.
-mlir::func::FuncOp trainingFunction(mlir::ModuleOp module);
+/// The function that stages are balanced for: @loss_train, else @loss, else (of
+/// a model that only infers) @forward; null where the module has none of them.
+mlir::func::FuncOp mainFunction(mlir::ModuleOp module);
 
 /// Whether the argument is a parameter of the model, trained or frozen.
 bool isParameter(mlir::BlockArgument argument);

@@ -26,8 +26,38 @@ static LogicalResult prove(ModuleOp module,
   return success();
 }
 
-FailureOr<program::Program> target::emitProgram(ModuleOp module,
-                                                int64_t threads) {
+/// Of a rank at each place of the pipeline. rt-check-fit cannot say it of
+/// stages: the schedule decides how many slots their ranks have.
+static LogicalResult checkFits(ModuleOp module, const program::Program &program,
+                               int64_t limit) {
+  uint32_t classes = *llvm::max_element(program.rankClass) + 1;
+  for (uint32_t rankClass = 0; rankClass < classes; ++rankClass) {
+    int64_t bytes = 0;
+    std::vector<const program::Arena *> arenas;
+    for (const program::Arena &arena : program.arenas)
+      if (arena.rankClass < 0 || uint32_t(arena.rankClass) == rankClass) {
+        bytes += arena.size;
+        arenas.push_back(&arena);
+      }
+    if (bytes <= limit)
+      continue;
+    llvm::sort(arenas, [](auto *a, auto *b) {
+      return std::pair(-a->size, a->name) < std::pair(-b->size, b->name);
+    });
+    InFlightDiagnostic error = module.emitError("a rank at place ")
+                               << rankClass << " of the pipeline needs "
+                               << bytes << " bytes, but there are " << limit
+                               << "; largest:";
+    for (const program::Arena *arena :
+         ArrayRef(arenas).take_front(std::min<size_t>(6, arenas.size())))
+      error << " " << arena->name << " (" << arena->size << ")";
+    return error;
+  }
+  return success();
+}
+
+FailureOr<program::Program>
+target::emitProgram(ModuleOp module, int64_t threads, int64_t memoryLimit) {
   FailureOr<std::optional<PipelineSchedule>> schedule = scheduleOf(module);
   if (failed(schedule))
     return failure();
@@ -36,6 +66,7 @@ FailureOr<program::Program> target::emitProgram(ModuleOp module,
     program.threadsPerRank = threads;
     PipelineEmitter emitter(module, **schedule, program);
     if (failed(emitter.emit()) ||
+        (memoryLimit && failed(checkFits(module, program, memoryLimit))) ||
         failed(prove(module, emitter.lowered(), program)))
       return failure();
     return program;

@@ -63,22 +63,23 @@ static ManifestFile fileOf(StringRef name, StringRef bytes) {
   return {name.str(), static_cast<int64_t>(bytes.size()), digestOf(bytes)};
 }
 
-LogicalResult target::writeArtifact(ModuleOp module, const ManifestInfo &info,
-                                    int64_t threads, StringRef folder) {
-  FailureOr<program::Program> program = emitProgram(module, threads);
+LogicalResult target::writeArtifact(ModuleOp module,
+                                    const program::Program &program,
+                                    const ManifestInfo &info,
+                                    StringRef folder) {
   FailureOr<Manifest> manifest = emitManifest(module, info);
-  if (failed(program) || failed(manifest))
+  if (failed(manifest))
     return failure();
   TemporaryFolder temporary(folder);
   if (std::error_code error = llvm::sys::fs::create_directories(temporary.path))
     return module.emitError("folder '")
            << temporary.path << "' cannot be made: " << error.message();
-  if (!program->kernels.empty() &&
+  if (!program.kernels.empty() &&
       failed(codegen::compileKernels(module, temporary.file("kernels.so"))))
     return failure();
-  std::string bytes = program::serialize(*program);
+  std::string bytes = program::serialize(program);
   manifest->files.push_back(fileOf("program.bin", bytes));
-  if (!program->kernels.empty()) {
+  if (!program.kernels.empty()) {
     auto kernels = llvm::MemoryBuffer::getFile(temporary.file("kernels.so"));
     if (!kernels)
       return module.emitError("'")
@@ -97,8 +98,9 @@ LogicalResult target::writeArtifact(ModuleOp module, const ManifestInfo &info,
     for (llvm::sys::fs::directory_iterator it(temporary.target, error), end;
          it != end && !error; it.increment(error))
       empty = false;
-    if (!empty && !(llvm::sys::fs::exists(temporary.target + "/manifest.json") &&
-                    llvm::sys::fs::exists(temporary.target + "/program.bin")))
+    if (!empty &&
+        !(llvm::sys::fs::exists(temporary.target + "/manifest.json") &&
+          llvm::sys::fs::exists(temporary.target + "/program.bin")))
       return module.emitError("'")
              << temporary.target
              << "' exists and is no compiled program; choose another folder";

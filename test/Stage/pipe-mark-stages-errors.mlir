@@ -16,7 +16,7 @@
 // ORDER: stage 1: pattern 'h\.0' of parallel.pipeline.stages matches 'h.0.weight', which is computed between operations of stage 0
 // FEW: has 3 operations that could be a stage, but 4 stages are asked for
 // CLUSTER: .missing
-// EMPTY: has no function @loss to cut into stages
+// EMPTY: has no function @loss or @forward to cut into stages
 
 func.func @loss(%w0: tensor<64x64xf32> {nn.name = "h.0.weight", nn.role = "parameter"},
                 %w1: tensor<64x64xf32> {nn.name = "h.1.weight", nn.role = "parameter"},

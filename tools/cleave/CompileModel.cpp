@@ -6,7 +6,6 @@
 #include "ShardedModel.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
-#include "cleave/Target/Schedule.h"
 #include "cleave/io/File.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -46,33 +45,17 @@ static void eraseFunction(ModuleOp module, StringRef name) {
     func.erase();
 }
 
-/// Of the functions of all stages.
-static void keepForPurpose(ModuleOp all, Purpose purpose) {
-  for (auto func : llvm::make_early_inc_range(all.getOps<func::FuncOp>())) {
-    bool infers = func.getName().starts_with(nn::kForwardFunc);
-    if ((purpose == Purpose::Train && infers) ||
-        (purpose == Purpose::Infer && !infers))
-      func.erase();
-  }
-}
-
 OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
                                  const Mesh &mesh, Purpose purpose,
                                  MLIRContext &context, bool readWeights,
                                  std::vector<std::string> *remarks,
                                  bool allRemarks, Phase last) {
-  OwningOpRef<ModuleOp> module =
-      loadModel(path, config, context, readWeights);
+  OwningOpRef<ModuleOp> module = loadModel(path, config, context, readWeights);
   if (last == Phase::Import)
     return module;
-  if (isPipelined(config, mesh) && last == Phase::Shard &&
-      !isSharded(*module)) {
-    OwningOpRef<ModuleOp> all =
-        buildPipeline(*module, config, mesh, /*tapGradients=*/false, remarks,
-                      allRemarks);
-    keepForPurpose(*all, purpose);
-    return all;
-  }
+  if (isPipelined(config, mesh) && last == Phase::Shard && !isSharded(*module))
+    return buildPipeline(*module, config, mesh, purpose,
+                         /*tapGradients=*/false, remarks, allRemarks);
   if (purpose != Purpose::Infer && !isSharded(*module)) {
     runTrainPhase(*module, config, /*tapGradients=*/false);
     if (purpose == Purpose::Train)
@@ -83,41 +66,6 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
   target::noteVocabulary(*module);
   runShardPhase(*module, config, meshOf(*module, mesh), remarks, allRemarks);
   return module;
-}
-
-/// What rt-check-fit cannot say of stages: the schedule decides how many slots
-/// their ranks have.
-static LogicalResult checkPipelineFits(ModuleOp module,
-                                       const BackendOptions &backend) {
-  auto program = target::emitProgram(module, backend.threads);
-  if (failed(program))
-    return failure();
-  uint32_t classes = 0;
-  for (uint32_t rankClass : program->rankClass)
-    classes = std::max(classes, rankClass + 1);
-  for (uint32_t rankClass = 0; rankClass < classes; ++rankClass) {
-    int64_t bytes = 0;
-    std::vector<const program::Arena *> arenas;
-    for (const program::Arena &arena : program->arenas)
-      if (arena.rankClass < 0 || uint32_t(arena.rankClass) == rankClass) {
-        bytes += arena.size;
-        arenas.push_back(&arena);
-      }
-    if (bytes <= backend.memoryLimit)
-      continue;
-    std::sort(arenas.begin(), arenas.end(), [](auto *a, auto *b) {
-      return std::pair(-a->size, a->name) < std::pair(-b->size, b->name);
-    });
-    InFlightDiagnostic error =
-        module.emitError("a rank at place ")
-        << rankClass << " of the pipeline needs " << bytes
-        << " bytes, but there are " << backend.memoryLimit << "; largest:";
-    for (const program::Arena *arena :
-         ArrayRef(arenas).take_front(std::min<size_t>(6, arenas.size())))
-      error << " " << arena->name << " (" << arena->size << ")";
-    return error;
-  }
-  return success();
 }
 
 Lowered lowerModel(const std::string &path, const Config &config,
@@ -144,9 +92,7 @@ Lowered lowerModel(const std::string &path, const Config &config,
   if (config.data.labels != "next")
     lowered.info.labelsSource = config.data.labels;
   Diagnostics diagnostics(context, remarks);
-  if (failed(lowerToCommands(*lowered.module, lowered.backend)) ||
-      (memoryLimit > 0 && target::isPipelined(*lowered.module) &&
-       failed(checkPipelineFits(*lowered.module, lowered.backend))))
+  if (failed(lowerToCommands(*lowered.module, lowered.backend)))
     diagnostics.fail(BadUsage);
   return lowered;
 }
@@ -180,8 +126,12 @@ void compileModel(const std::string &path, const Config &config,
   Lowered lowered = lowerModel(path, config, mesh, purpose, context,
                                readWeights, nullptr, false, limit);
   Diagnostics diagnostics(context);
-  if (failed(target::writeArtifact(*lowered.module, lowered.info,
-                                   lowered.backend.threads, folder)))
+  auto program = target::emitProgram(*lowered.module, lowered.backend.threads,
+                                     lowered.backend.memoryLimit);
+  if (failed(program))
+    diagnostics.fail(BadUsage);
+  if (failed(target::writeArtifact(*lowered.module, *program, lowered.info,
+                                   folder)))
     diagnostics.fail(RunFailed);
 }
 

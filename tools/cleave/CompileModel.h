@@ -9,12 +9,6 @@
 
 namespace cleave::driver {
 
-enum class Purpose {
-  Train,   // everything but @forward, whose outputs training does not keep
-  Infer,   // @forward alone
-  Compile, // all
-};
-
 struct Lowered {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   target::ManifestInfo info;

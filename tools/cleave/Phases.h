@@ -14,6 +14,13 @@ class OpPassManager;
 
 namespace cleave::driver {
 
+// What a program is for.
+enum class Purpose {
+  Train,   // everything but @forward, whose outputs training does not keep
+  Infer,   // @forward alone
+  Compile, // all
+};
+
 // An .onnx file imported, or an .mlir file read. It has a @forward. `compiles`:
 // the program is to be compiled; what can only be interpreted is refused.
 mlir::OwningOpRef<mlir::ModuleOp>

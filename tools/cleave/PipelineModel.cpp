@@ -2,7 +2,6 @@
 
 #include "PipelineModel.h"
 
-#include "Phases.h"
 #include "Stages.h"
 
 #include "cleave/Actions/Passes.h"
@@ -51,11 +50,11 @@ target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
     fail("parallel.pipeline.table is read by schedule = \"custom\" alone; "
          "parallel.pipeline.schedule is \"" +
          asked.schedule + "\"");
-  auto table = asked.schedule == "custom"
-                   ? pipeline::readTable(asked.table)
-                   : pipeline::generate({asked.schedule, int(ranks),
-                                         int(asked.chunks),
-                                         int(config.train.microbatches)});
+  auto table =
+      asked.schedule == "custom"
+          ? pipeline::readTable(asked.table)
+          : pipeline::generate({asked.schedule, int(ranks), int(asked.chunks),
+                                int(config.train.microbatches)});
   if (!table)
     fail(table.error());
   if (table->ranks != ranks)
@@ -185,14 +184,15 @@ private:
       return;
     auto sharding = attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName);
     auto [entry, isNew] = entries.try_emplace(key, Entry{type, sharding});
-    if (isNew || (entry->second.type == type &&
-                  entry->second.sharding == sharding))
+    if (isNew ||
+        (entry->second.type == type && entry->second.sharding == sharding))
       return;
     std::string text;
     llvm::raw_string_ostream out(text);
-    out << key << " lies in different ways on two stages: "
-        << entry->second.type << " with " << entry->second.sharding << ", and "
-        << type << " with " << sharding
+    out << key
+        << " lies in different ways on two stages: " << entry->second.type
+        << " with " << entry->second.sharding << ", and " << type << " with "
+        << sharding
         << "; pin it with [[shard]], or cut elsewhere "
            "(parallel.pipeline.stages)";
     throw Failure(BadUsage, text);
@@ -221,11 +221,16 @@ static void moveInto(ModuleOp all, ModuleOp stage, int64_t index) {
 }
 
 OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
-                                    const Mesh &mesh, bool tapGradients,
+                                    const Mesh &mesh, Purpose purpose,
+                                    bool tapGradients,
                                     std::vector<std::string> *remarks,
                                     bool allRemarks) {
   target::PipelineSchedule schedule = makeSchedule(config, mesh);
-  runLossPhase(model, config);
+  if (purpose != Purpose::Infer)
+    runLossPhase(model, config);
+  if (purpose == Purpose::Train)
+    if (auto forward = model.lookupSymbol<func::FuncOp>(nn::kForwardFunc))
+      forward.erase();
   std::vector<OwningOpRef<ModuleOp>> stages =
       buildStages(model, config, schedule.table.stages, tapGradients);
   // The axis stays, so that axes have the same numbers in all programs.

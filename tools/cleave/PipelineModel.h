@@ -3,7 +3,7 @@
 #ifndef CLEAVE_TOOLS_PIPELINEMODEL_H
 #define CLEAVE_TOOLS_PIPELINEMODEL_H
 
-#include "ImportModel.h"
+#include "Phases.h"
 
 #include "cleave/Target/Schedule.h"
 
@@ -18,10 +18,11 @@ bool isPipelined(const Config &config, const Mesh &mesh);
 target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh);
 
 // A model as it was loaded becomes one module of the actions of its stages,
-// with the schedule. Fails with BadUsage.
+// with the schedule. `purpose` says which. Fails with BadUsage.
 mlir::OwningOpRef<mlir::ModuleOp>
 buildPipeline(mlir::ModuleOp model, const Config &config, const Mesh &mesh,
-              bool tapGradients, std::vector<std::string> *remarks = nullptr,
+              Purpose purpose, bool tapGradients,
+              std::vector<std::string> *remarks = nullptr,
               bool allRemarks = false);
 
 } // namespace cleave::driver

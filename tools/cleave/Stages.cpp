@@ -17,7 +17,8 @@ namespace cleave::driver {
 void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
                    bool tapGradients) {
   Diagnostics diagnostics(*module.getContext());
-  // Of the whole model: a stage alone has not all parameters.
+  // Of the whole model: a stage alone has not all parameters. Without a loss
+  // the model only infers.
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
   if (loss && failed(checkNoDecay(loss, llvm::to_vector(config.train.noDecay))))
     diagnostics.fail(BadUsage);
@@ -28,7 +29,8 @@ void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
   mark.cluster = config.target.cluster;
   passes.addPass(createMarkStagesPass(mark));
   passes.addPass(createCutStagesPass());
-  addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients);
+  if (loss)
+    addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients);
   if (failed(passes.run(module)))
     diagnostics.fail(BadUsage);
 }

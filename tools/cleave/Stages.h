@@ -11,8 +11,8 @@ namespace cleave::driver {
 
 // Turns the module after runLossPhase into a module of modules @stage0,
 // @stage1, ..., each with its part of @loss and @forward, its @loss_grad,
-// @update and
-// @init_state. Fails with BadUsage where the model or the patterns of
+// @update and @init_state. A module without @loss has only @forward to cut.
+// Fails with BadUsage where the model or the patterns of
 // parallel.pipeline.stages do not allow it.
 void cutIntoStages(mlir::ModuleOp module, const Config &config, int64_t stages,
                    bool tapGradients);

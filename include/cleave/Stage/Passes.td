@@ -14,7 +14,7 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
     belong to none, and are computed in every stage that reads them. What nothing
     reads is removed.
 
-    The training function (`@loss_train`, else `@loss`) is put in a line, in the
+    The training function (`@loss_train`, else `@loss`; `@forward` in a module that only infers) is put in a line, in the
     order of the program or as late as possible, whichever serves better. Every
     place between two operations at which time passes on both sides is a cut point. The stages are the
     consecutive pieces that

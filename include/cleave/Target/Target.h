@@ -15,9 +15,11 @@ namespace cleave::target {
 
 /// The module's command lists as plain data. Reads what `rt-plan-memory` has
 /// written; reports a module without it. `threads` is what scratch memory was
-/// sized for.
+/// sized for; `memoryLimit` the bytes that a rank of a pipeline can have, 0:
+/// any (of other programs `rt-check-fit` has said whether they fit).
 mlir::FailureOr<program::Program> emitProgram(mlir::ModuleOp module,
-                                              int64_t threads);
+                                              int64_t threads,
+                                              int64_t memoryLimit = 0);
 
 /// What the manifest says that the module does not.
 struct ManifestInfo {
@@ -38,9 +40,11 @@ mlir::FailureOr<Manifest> emitManifest(mlir::ModuleOp module,
 
 /// Writes manifest.json, program.bin and kernels.so into `folder`, which
 /// appears whole or not at all, and takes the place of one of the same name.
-/// Reports what cannot be written on the module.
+/// `program` is what the module was emitted as. Reports what cannot be written
+/// on the module.
 mlir::LogicalResult writeArtifact(mlir::ModuleOp module,
-                                  const ManifestInfo &info, int64_t threads,
+                                  const program::Program &program,
+                                  const ManifestInfo &info,
                                   llvm::StringRef folder);
 
 /// Notes on arguments of role tokens and labels how many rows the table has

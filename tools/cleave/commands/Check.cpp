@@ -117,7 +117,8 @@ public:
     OwningOpRef<ModuleOp> local;
     if (untrained) {
       OwningOpRef<ModuleOp> model = clone(*untrained);
-      local = buildPipeline(*model, config, mesh, /*tapGradients=*/true);
+      local = buildPipeline(*model, config, mesh, Purpose::Compile,
+                            /*tapGradients=*/true);
     } else {
       local = clone(global);
       runShardPhase(*local, config, mesh);
