@@ -326,8 +326,8 @@ const std::vector<Key> table = {
      "order of forward and backward parts",
      "gpipe|1f1b|interleaved|looped-bfs|chimera|zb-h1|zb-h2|zb-v|v-half|"
      "dualpipe-v|pipedream-async|custom",
-     "gpipe|1f1b|interleaved|looped-bfs|zb-h1|zb-h2|zb-v|v-half|dualpipe-v|"
-     "custom"},
+     "gpipe|1f1b|interleaved|looped-bfs|chimera|zb-h1|zb-h2|zb-v|v-half|"
+     "dualpipe-v|custom"},
     {"parallel.pipeline.chunks", FIELD(parallel.pipeline.chunks),
      "stages per rank; 0: what the schedule needs", "", "", now, atLeastZero},
     {"parallel.pipeline.stages", FIELD(parallel.pipeline.stages),

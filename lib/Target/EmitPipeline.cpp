@@ -55,6 +55,7 @@ LogicalResult PipelineEmitter::emit() {
   if (!lowered)
     return module.emitError() << lowered.error();
   table = std::move(*lowered);
+  findMicrobatches();
   if (failed(layOut()))
     return failure();
   for (int64_t rank = 0; rank < size; ++rank) {
@@ -127,9 +128,11 @@ LogicalResult PipelineEmitter::layOut() {
         own.arena = instance->arenas.size();
         own.bytes = sizes[rt::kSlotArena + index];
         if (name == "store") {
-          own.count = table.microbatches;
-          for (int k = 0; k < table.microbatches; ++k)
-            own.slotOf.push_back(k);
+          ArrayRef<int> stored = microbatchesOf(*instance);
+          own.count = stored.size();
+          own.slotOf.assign(table.microbatches, -1);
+          for (auto [slot, microbatch] : llvm::enumerate(stored))
+            own.slotOf[microbatch] = slot;
         }
         for (const SlotPlan &plan : *plans)
           if (plan.rank == rank &&
@@ -146,6 +149,11 @@ LogicalResult PipelineEmitter::layOut() {
         return failure();
     }
   }
+  // What the host reads is the owner's.
+  for (bool owners : {true, false})
+    for (auto &[place, instance] : instances)
+      if (isOwner(*instance) == owners && failed(emitVisible(*instance)))
+        return failure();
   return success();
 }
 
@@ -214,10 +222,16 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
     remap.visit(action.commands);
     remap.visit(action.lifetimes);
   }
-  // What the host sees.
+  return success();
+}
+
+/// What the host sees. Outputs are those of an evaluation, by owners.
+LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
+  Remap remap;
+  remap.arenas = instance.arenas;
   BoundaryTable visible;
   for (const BoundaryBuffer &buffer : instance.boundary.buffers)
-    if (buffer.slot().empty())
+    if (buffer.slot().empty() && (buffer.role != "output" || isOwner(instance)))
       visible.buffers.push_back(buffer);
   size_t from = program.boundary.size();
   if (failed(emitBoundary(visible, mesh, module, program)))
@@ -404,7 +418,8 @@ void PipelineEmitter::emitLoads(int rank) {
   for (int k = 0; k < table.microbatches; ++k) {
     begin(rank, "load." + std::to_string(k));
     for (int stage : table.stagesOfRank[rank])
-      call(at(rank, stage), "load", k, "load" + std::to_string(k));
+      if (llvm::is_contained(microbatchesOf(at(rank, stage)), k))
+        call(at(rank, stage), "load", k, "load" + std::to_string(k));
     end();
   }
 }
@@ -489,6 +504,7 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
       break; // each action gathers what it reads; @update reduces
     }
   }
+  emitReplicaSums(rank);
   end();
   return success();
 }
@@ -497,12 +513,12 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
 LogicalResult PipelineEmitter::emitChain(int rank, StringRef function) {
   begin(rank, function.str());
   for (int stage : table.stagesOfRank[rank]) {
-    if (rankOf(stage) != rank)
+    if (ownerOf(stage) != rank)
       continue;
     const Instance &own = at(rank, stage);
     std::string label = (function + Twine(stage)).str();
     auto handOver = [&](int from, int to) {
-      const Instance &a = at(rankOf(from), from), &b = at(rankOf(to), to);
+      const Instance &a = at(ownerOf(from), from), &b = at(ownerOf(to), to);
       SmallVector<std::string> names = handedOver(a, b, function, "activation");
       if (a.rank == b.rank) {
         for (const std::string &name : names)
@@ -520,16 +536,9 @@ LogicalResult PipelineEmitter::emitChain(int rank, StringRef function) {
     if (stage > 0)
       handOver(stage - 1, stage);
     call(own, function, 0, label);
-    if (stage + 1 < table.stages && rankOf(stage + 1) != rank)
+    if (stage + 1 < table.stages && ownerOf(stage + 1) != rank)
       handOver(stage, stage + 1);
   }
   end();
   return success();
-}
-
-int PipelineEmitter::rankOf(int stage) const {
-  for (int rank = 0; rank < table.ranks; ++rank)
-    if (llvm::is_contained(table.stagesOfRank[rank], stage))
-      return rank;
-  return -1;
 }

@@ -49,6 +49,7 @@ private:
 
   mlir::LogicalResult layOut();
   mlir::LogicalResult emitInstance(Instance &instance, CommandEmitter &emitter);
+  mlir::LogicalResult emitVisible(const Instance &instance);
   void emitLoads(int rank);
   void emitInitState(int rank);
   mlir::LogicalResult emitStep(int rank);
@@ -61,8 +62,22 @@ private:
   const Instance &at(int rank, int stage) const {
     return *instances.at({rank, stage});
   }
-  /// The first that holds the stage.
-  int rankOf(int stage) const;
+  // Stages on several ranks (EmitReplicas.cpp).
+  void findMicrobatches();
+  llvm::ArrayRef<int> microbatchesOf(const Instance &instance) const;
+  /// The ranks that hold the stage, ascending, and the one of microbatch 0.
+  llvm::SmallVector<int> ranksOf(int stage) const;
+  int ownerOf(int stage) const;
+  bool isOwner(const Instance &instance) const;
+  /// At the end of a step: what the microbatches of all ranks of a stage gave.
+  void emitReplicaSums(int rank);
+  /// Over ranks of the pipeline, ascending; without parts.
+  program::Collective sumOver(llvm::ArrayRef<int> ranks,
+                              mlir::RankedTensorType type,
+                              llvm::StringRef purpose);
+  static void addPart(program::Collective &sum, program::BufferRef given,
+                      program::BufferRef total, mlir::RankedTensorType type);
+
   const BoundaryBuffer *bufferOf(const Instance &instance, llvm::StringRef name,
                                  llvm::StringRef role) const;
   program::BufferRef address(const Instance &instance,
@@ -93,7 +108,9 @@ private:
   dist::MeshAttr mesh; ///< of a stage: the pipeline axis has one rank
   mlir::ArrayAttr links;
   pipeline::LoweredTable table;
+  /// By rank and stage.
   std::map<std::pair<int, int>, std::unique_ptr<Instance>> instances;
+  std::map<std::pair<int, int>, std::vector<int>> microbatches;
   std::map<std::string, program::StringId> strings;
   size_t current = 0; ///< the action that is being written
   int32_t tokens = 0;

@@ -25,6 +25,7 @@ struct Member {
 /// correspond.
 struct Sum {
   std::vector<int> stages;
+  bool isTied = false; // of a gradient that several stages have
   std::map<int, Member> members; // by stage
 };
 } // namespace
@@ -49,10 +50,12 @@ sumsOf(int stages,
         continue;
       for (auto entry : list.getAsRange<DictionaryAttr>()) {
         std::vector<int> members = all;
-        if (auto some = entry.getAs<DenseI64ArrayAttr>("stages"))
+        auto some = entry.getAs<DenseI64ArrayAttr>("stages");
+        if (some)
           members.assign(some.asArrayRef().begin(), some.asArrayRef().end());
         Sum &sum = byKey[{members, seen[members]++}];
         sum.stages = members;
+        sum.isTied = bool(some);
         sum.members[stage] = {part, entry.getAs<StringAttr>("operand").str(),
                               entry.getAs<StringAttr>("result").str()};
       }
@@ -69,7 +72,7 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
   begin(rank, nn::kUpdateFunc.str());
   std::vector<Sum> sums =
       sumsOf(table.stages, [&](int stage, const std::string &name) {
-        const auto &functions = at(rankOf(stage), stage).functions;
+        const auto &functions = at(ownerOf(stage), stage).functions;
         auto found = functions.find(name);
         return found == functions.end() ? func::FuncOp() : found->second;
       });
@@ -80,6 +83,15 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
       if (llvm::is_contained(own, stage))
         here.push_back(stage);
     return here;
+  };
+  // Those whose addend counts. Of a tied gradient each instance has what its
+  // microbatches gave.
+  auto countedOf = [&](const Sum &sum) {
+    std::vector<int> counted = hereOf(sum);
+    if (!sum.isTied)
+      llvm::erase_if(counted,
+                     [&](int stage) { return ownerOf(stage) != rank; });
+    return counted;
   };
   auto ref = [&](int stage, const std::string &name) {
     const Instance &instance = at(rank, stage);
@@ -94,21 +106,22 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
         auto member = sum.members.find(stage);
         if (member == sum.members.end() || member->second.part != part)
           continue;
-        std::vector<int> here = hereOf(sum);
+        std::vector<int> counted = countedOf(sum);
         const std::string &name = member->second.operand;
         const BoundaryBuffer *before =
             bufferOf(at(rank, stage), name + ".before", "residual");
-        if (!before && here.size() > 1)
+        if (!before && counted.size() > 1)
           return LogicalResult(module.emitError("stages of one rank add up '")
                                << name << "', but not one after another");
         if (!before)
           continue;
         int64_t bytes = bytesOfType(before->type);
-        if (stage == here.front()) {
+        auto place = llvm::find(counted, stage);
+        if (place == counted.begin() || place == counted.end()) {
           push(program::Fill{ref(stage, name + ".before"), 1, bytes, 0}, name);
           continue;
         }
-        int previous = *std::prev(llvm::find(here, stage));
+        int previous = *std::prev(place);
         const Member &other = sum.members.at(previous);
         if (failed(runTo(previous, other.part)))
           return failure();
@@ -124,9 +137,10 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
     if (sum.members.size() != sum.stages.size())
       return module.emitError("not all of the stages that add up a value do "
                               "so in their @update");
-    std::vector<int> here = hereOf(sum), ranks;
+    std::vector<int> here = hereOf(sum);
     if (here.empty())
       continue;
+    SmallVector<int> ranks;
     for (int other = 0; other < table.ranks; ++other)
       if (llvm::any_of(sum.stages, [&](int stage) {
             return llvm::is_contained(table.stagesOfRank[other], stage);
@@ -146,26 +160,19 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
       if (failed(runTo(stage, member.part)))
         return failure();
     }
+    std::vector<int> counted = countedOf(sum);
+    int last = counted.empty() ? here.back() : counted.back();
+    program::BufferRef given = ref(last, sum.members.at(last).operand);
     program::BufferRef total =
         ref(here.back(), sum.members.at(here.back()).result);
-    program::BufferRef given =
-        ref(here.back(), sum.members.at(here.back()).operand);
-    int64_t count = type.getNumElements();
+    if (counted.empty())
+      push(program::Fill{given, 1, bytesOfType(type), 0}, label);
     if (ranks.size() == 1) {
       copy(given, total, bytesOfType(type), label);
     } else {
-      program::Collective all;
-      all.kind = program::CollectiveKind::AllReduce;
-      all.dtype = *dtypeOf(type.getElementType());
-      all.group = {{int32_t(schedule.position), 1, table.ranks}};
-      if (int(ranks.size()) != table.ranks)
-        all.positions.assign(ranks.begin(), ranks.end());
-      all.purpose = intern(type.getRank() == 0 ? "norm" : "gradient");
-      program::Transfer part;
-      part.src = given;
-      part.dst = total;
-      part.count = part.inner = part.dstInner = count;
-      all.parts.push_back(std::move(part));
+      program::Collective all =
+          sumOver(ranks, type, type.getRank() == 0 ? "norm" : "gradient");
+      addPart(all, given, total, type);
       push(std::move(all), label);
     }
     for (int stage : ArrayRef(here).drop_back())

@@ -264,6 +264,17 @@ class MpiModels(unittest.TestCase):
                 outs.append(out)
             equal_runs(self, *outs)
 
+    def test_stages_on_two_ranks(self):
+        """Chimera with data ranks: files, too, are those of local."""
+        outs = []
+        for name, start in [("l", ()), ("m", (MPIRUN, 4))]:
+            outs.append(self.folder / name)
+            support.succeed(*start, *training.command(
+                outs[-1], "gpt2", "pipeline=2,data=2", "--steps", 2, dims__sequence=16,
+                train__microbatches=2, parallel__data__zero=1,
+                parallel__pipeline__schedule="chimera"))
+        equal_runs(self, *outs)
+
     def check(self, model, *more):
         return mpirun(4, CLEAVE, "check", *training.flags(model, self.MESH, **self.KEYS), *more,
                       timeout=600)

@@ -17,7 +17,7 @@ from support import generate
 # Name, microbatches on 2 and on 4 ranks.
 SCHEDULES = [("gpipe", 2, 4), ("1f1b", 2, 4), ("interleaved", 2, 4), ("looped-bfs", 2, 4),
              ("zb-h1", 2, 4), ("zb-h2", 3, 7), ("zb-v", 4, 8), ("v-half", 4, 8),
-             ("dualpipe-v", 4, 8)]
+             ("dualpipe-v", 4, 8), ("chimera", 2, 4)]
 
 
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
@@ -73,6 +73,22 @@ class Pipeline(unittest.TestCase):
                 self.check(self.models[family, 2], schedule, 2, microbatches, *axes,
                            "--set", f"parallel.data.zero={zero}", batch=2 * microbatches)
 
+    def test_stages_on_two_ranks(self):
+        """Chimera: both models, microbatches that do not divide evenly, dropout; the update
+        of both replicas is the same to the bit (see `check`)."""
+        self.check(self.models["gpt2", 2], "chimera", 2, 3)
+        self.check(self.models["llama", 4], "chimera", 4, 4)
+        self.check(self.models["gpt2", 5], "chimera", 4, 7, "--set", "train.dropout=0.1")
+
+    def test_stages_on_two_ranks_with_data_and_tensor(self):
+        axes = ["--set", "mesh.data=2", "--set", "mesh.tensor=2"]
+        for family, zero in (("gpt2", 1), ("llama", 2), ("gpt2", 3)):
+            with self.subTest(zero=zero):
+                self.check(self.models[family, 2], "chimera", 2, 4, *axes, "--set",
+                           f"parallel.data.zero={zero}", batch=8)
+        self.check(self.models["llama", 2], "chimera", 2, 2, *axes, "--set",
+                   'parallel.sequence=[{kind="megatron",axis="tensor"}]', batch=4)
+
     def test_with_grids_of_tensor_ranks(self):
         """A tied table lies as on its first stage, where the last would lay it otherwise."""
         self.check(self.models["gpt2", 2], "1f1b", 2, 2, "--set", "mesh.row=2", "--set",
@@ -83,7 +99,7 @@ class Pipeline(unittest.TestCase):
                    'parallel.sequence=[{kind="megatron",axis="tensor"}]', batch=4)
 
     def test_encoder_and_decoder(self):
-        for ranks, schedule in ((2, "1f1b"), (4, "zb-h1")):
+        for ranks, schedule in ((2, "1f1b"), (4, "zb-h1"), (4, "chimera")):
             support.succeed(support.CLEAVE, "check", *support.model_flags("t5"), "--steps", 1,
                             "--set", f"mesh.pipeline={ranks}", "--set",
                             f"train.microbatches={ranks}", "--set",
@@ -95,9 +111,12 @@ class Pipeline(unittest.TestCase):
 
     def test_tables_of_ones_own(self):
         table = self.folder / "own.csv"
-        table.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
-        self.check(self.models["gpt2", 2], "custom", 2, 2,
-                   "--set", f"parallel.pipeline.table={table}")
+        # The second: rank 1 has a share of stage 0, but owns nothing on its own.
+        for rows in ("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
+                     "0F0,1F0,1B0,0B0,1F1,1B1\n0F1,0B1\n"):
+            table.write_text(rows)
+            self.check(self.models["gpt2", 2], "custom", 2, 2,
+                       "--set", f"parallel.pipeline.table={table}")
 
     def test_training(self):
         """The same losses as one rank; checkpoints of a pipeline resume elsewhere."""
@@ -110,14 +129,28 @@ class Pipeline(unittest.TestCase):
             support.succeed(support.CLEAVE, "train", *model, "--data", data, "--out", out,
                             "--steps", steps, "--set", "dims.batch=4", "--set",
                             "dims.sequence=16", "--set", "train.microbatches=4",
-                            "--set", "train.schedule=constant", *extra)
-            return [line["loss"] for line in support.read_log(out)], out
+                            "--set", "train.schedule=constant", "--set",
+                            "data.validation=0.2", "--eval-every", 2, *extra)
+            log = support.read_log(out)
+            valid.update((line["step"], line["val_loss"]) for line in log
+                         if name == "one" and line["val_loss"] is not None)
+            for line in log:
+                if line["val_loss"] is not None:
+                    self.assertAlmostEqual(line["val_loss"], valid[line["step"]],
+                                           delta=1e-4 * line["val_loss"])
+            return [line["loss"] for line in log], out
+        valid = {}
         one, _ = train("one", 4)
+        self.assertEqual(set(valid), {2, 4})
         two, out = train("two", 2, "--set", "mesh.pipeline=2", "--trace", self.folder / "t.json")
         three, _ = train("three", 4, "--resume", out / "checkpoint-000002",
                          "--set", "mesh.pipeline=2", "--set", "mesh.data=2",
                          "--set", "parallel.pipeline.schedule=zb-v")
-        for got, want in zip(two + three[-2:], one):
+        chimera, out = train("chimera", 2, "--set", "mesh.pipeline=2", "--set",
+                             "parallel.pipeline.schedule=chimera")
+        four, _ = train("four", 4, "--resume", out / "checkpoint-000002", "--set",
+                        "mesh.pipeline=4", "--set", "parallel.pipeline.schedule=chimera")
+        for got, want in zip(two + three[-2:] + chimera + four[-2:], one + one):
             self.assertAlmostEqual(got, want, delta=1e-4 * want)
         trace = json.loads((self.folder / "t.json").read_text())
         names = {event["name"] for event in trace["traceEvents"]}
@@ -127,7 +160,7 @@ class Pipeline(unittest.TestCase):
         for words, flags in (
                 ("chunks", ["parallel.pipeline.schedule=zb-v", "parallel.pipeline.chunks=3"]),
                 ("microbatches", ["parallel.pipeline.schedule=dualpipe-v"]),
-                ("not yet supported", ["parallel.pipeline.schedule=chimera"]),
+                ("not yet supported", ["parallel.pipeline.schedule=pipedream-async"]),
                 ("stage", ["parallel.pipeline.stages=[\"nothing\",\"like this\"]"]),
                 ("cut points", ["parallel.pipeline.schedule=interleaved",
                                 "parallel.pipeline.chunks=400"]),

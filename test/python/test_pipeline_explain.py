@@ -113,6 +113,24 @@ class PipelineExplain(unittest.TestCase):
             self.assertEqual([(c["group_size"], c["sent_bytes"]) for c in summed],
                              [(2, tied)] if rank in (0, 3) else [])
 
+    def test_stages_on_two_ranks(self):
+        """Chimera: as many messages as 1F1B, and the gradients of stages i and p-1-i, those
+        of a tied table once."""
+        m, message, tied = 4, 1 * SEQUENCE * HIDDEN * 4, 256 * HIDDEN * 4
+        for mesh, sent in (("pipeline=2", [1, 1]), ("pipeline=4", [1, 2, 2, 1])):
+            said = self.compare(mesh, "chimera", m, 1)
+            ranks = len(sent)
+            self.assertEqual(self.pipeline_bytes(said), [n * m * message for n in sent])
+            self.assertEqual([entry["stages"] for entry in said["per_rank"]],
+                             [sorted({rank, ranks - 1 - rank}) for rank in range(ranks)])
+            for rank, entry in enumerate(said["per_rank"]):
+                by_purpose = sums(entry["collectives"], "count", "sent_bytes")
+                self.assertEqual(by_purpose["gradient"]["sent_bytes"],
+                                 entry["memory"]["gradients"] -
+                                 (tied if rank in (0, ranks - 1) else 0))
+        self.assertEqual(said["pipeline"]["peak_in_flight"], [3, 4, 4, 3])
+        self.compare("pipeline=2,data=2", "chimera", 2, 2, parallel__data__zero=2)
+
     def test_gathered_parameters(self):
         """ZeRO 3: every call of an action gathers what it reads."""
         self.compare("pipeline=2,data=2", "interleaved", 2, 2, parallel__data__zero=3)

@@ -52,11 +52,14 @@ class PipelineFaults(unittest.TestCase):
             self.assertEqual(len(faults), index, "a place is offered twice")
 
     def test_other_schedules(self):
-        for kind, schedule, microbatches in (
+        for kind, schedule, microbatches, *ranks in (
                 ("slot-reused", "zb-v", 4), ("microbatch-swapped", "gpipe", 3),
-                ("gradient-twice", "zb-h1", 3), ("missing-wait", "interleaved", 2)):
+                ("gradient-twice", "zb-h1", 3), ("missing-wait", "interleaved", 2),
+                ("slot-reused", "chimera", 4, 4), ("microbatch-swapped", "chimera", 4),
+                ("gradient-twice", "chimera", 4), ("missing-wait", "chimera", 4)):
             with self.subTest(kind=kind, schedule=schedule):
-                self.caught(self.inject(kind, schedule=schedule, microbatches=microbatches), kind)
+                self.caught(self.inject(kind, schedule=schedule, microbatches=microbatches,
+                                        pipeline=ranks[0] if ranks else 2), kind)
 
     def test_kinds_of_all_programs(self):
         axes = [word for entry in ("mesh.data=2", "mesh.tensor=2", "parallel.data.zero=1")

@@ -68,11 +68,6 @@ target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
     fail("parallel.pipeline.schedule = \"" + asked.schedule +
          "\" changes the mathematics (weights are updated while microbatches "
          "are under way) and is not yet supported; cleave schedule shows it");
-  for (int stage = 0; stage < table->stages; ++stage)
-    if (table->ranksOfStage(stage).size() > 1)
-      fail("parallel.pipeline.schedule = \"" + asked.schedule +
-           "\" keeps stages on two ranks each, which is not yet supported; "
-           "cleave schedule shows it");
   schedule.table = std::move(*table);
   return schedule;
 }
