@@ -9,8 +9,10 @@ using namespace mlir;
 void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOptions &options) {
   DistPropagatePassOptions propagate;
   propagate.remarks = options.remarks;
-  // Nothing runs between these three: rewrites would drop the attributes.
+  // Nothing that rewrites runs between these three: it would drop the attributes.
   passes.addPass(createDistPropagatePass(propagate));
+  if (options.afterPropagation)
+    options.afterPropagation(passes);
   DistPlanOpsPassOptions planOps;
   planOps.remarks = options.remarks;
   DistPartitionPassOptions partition;

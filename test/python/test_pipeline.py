@@ -89,6 +89,23 @@ class Pipeline(unittest.TestCase):
         self.check(self.models["llama", 2], "chimera", 2, 2, *axes, "--set",
                    'parallel.sequence=[{kind="megatron",axis="tensor"}]', batch=4)
 
+    def test_tiles_over_slow_links(self):
+        """Stages on different nodes: what tensor ranks have alike crosses in tiles."""
+        cluster = self.folder / "cluster.toml"
+        cluster.write_text("[links.intra]\nlatency_us = 0.0\n[links.inter]\nlatency_us = 0.0\n")
+        axes = ["--set", "mesh.data=2", "--set", "mesh.tensor=2", "--set", "mesh.ranks_per_node=4",
+                "--set", f"target.cluster={cluster}"]
+        for family, schedule, zero in (("gpt2", "zb-v", 2), ("llama", "interleaved", 3)):
+            with self.subTest(schedule=schedule, zero=zero):
+                self.check(self.models[family, 2], schedule, 2, 4, *axes, "--set",
+                           f"parallel.data.zero={zero}", batch=8)
+        # Of an encoder's result, that all stages of the decoder read.
+        support.succeed(support.CLEAVE, "check", *support.model_flags("t5"), "--steps", 1,
+                        "--set", "mesh.pipeline=4", "--set", "mesh.tensor=2", "--set",
+                        "mesh.ranks_per_node=2", "--set", f"target.cluster={cluster}",
+                        "--set", "train.microbatches=4", "--set",
+                        "parallel.pipeline.schedule=1f1b")
+
     def test_with_grids_of_tensor_ranks(self):
         """A tied table lies as on its first stage, where the last would lay it otherwise."""
         self.check(self.models["gpt2", 2], "1f1b", 2, 2, "--set", "mesh.row=2", "--set",

@@ -44,7 +44,7 @@ class PipelineExplain(unittest.TestCase):
         """What explain says, once a run has counted the same."""
         keys = self.keys(schedule, microbatches, samples, **more)
         said = training.explain(self.model, mesh, **keys)
-        out = self.folder / f"{schedule}-{mesh}".replace(",", "-").replace("=", "")
+        out = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "run"
         log, counters = training.train(out, self.model, mesh, "--steps", 2, **keys)
         self.assertEqual(len(counters["ranks"]), said["ranks"])
         by_rank = {member: entry for entry in said["per_rank"] for member in entry["members"]}
@@ -103,6 +103,42 @@ class PipelineExplain(unittest.TestCase):
             purposes = {c["purpose"] for entry in said["per_rank"]
                         for c in entry["collectives"]}
             self.assertLessEqual({"pipeline", "gradient", "activation"}, purposes)
+
+    def test_tiles_over_slow_links(self):
+        """Between nodes a rank sends a tile of what tensor ranks have alike. What
+        leaves is scattered where it was summed, which pays for one gather on the
+        first stage; the last gathers what comes on top of its sums."""
+        m, message, ways = 4, 1 * SEQUENCE * HIDDEN * 4, 2
+        cluster = self.folder / "cluster.toml"
+        cluster.write_text("".join(f"[links.{name}]\nlatency_us = 0.0\nmessage_us = 0.0\n"
+                                   f"gbytes_per_s = {speed}\n"
+                                   for name, speed in (("intra", 100.0), ("inter", 1.0))))
+        nodes = {"mesh__ranks_per_node": 4, "target__cluster": cluster}
+        mesh, more = "pipeline=2,data=2,tensor=2", {"parallel__data__zero": 1}
+
+        def activation_bytes(said, rank):
+            entry = next(e for e in said["per_rank"] if rank in e["members"])
+            return sum(c["sent_bytes"] for c in entry["collectives"]
+                       if c["purpose"] == "activation")
+        whole = training.explain(self.model, mesh, **self.keys("1f1b", m, 2, **more))
+        tiles = self.compare(mesh, "1f1b", m, 2, **more, **nodes)
+        self.assertEqual(self.pipeline_bytes(tiles), [m * message // ways] * 8)
+        self.assertEqual(activation_bytes(tiles, 0), activation_bytes(whole, 0))
+        self.assertEqual(activation_bytes(tiles, 4),
+                         activation_bytes(whole, 4) + m * message * (ways - 1) // ways)
+        for one, other in zip(tiles["per_rank"], whole["per_rank"]):
+            self.assertLessEqual(one["memory"]["peak"], other["memory"]["peak"])
+        self.assertTrue(any("in tiles over axes \"tensor\"" in text
+                            for text in tiles["remarks"]))
+        # Of three hand-overs one is a copy on a rank.
+        vshape = self.compare(mesh, "zb-v", m, 2, **more, **nodes)
+        self.assertEqual(self.pipeline_bytes(vshape), [2 * m * message // ways] * 8)
+        # Sequence parallelism has split it already.
+        split = training.explain(
+            self.model, mesh, **self.keys("1f1b", m, 2, **more, **nodes),
+            parallel__sequence='[{kind="megatron",axis="tensor"}]')
+        self.assertEqual(self.pipeline_bytes(split), [m * message // ways] * 8)
+        self.assertFalse(any("neighbouring stage" in text for text in split["remarks"]))
 
     def test_some_ranks_of_the_pipeline(self):
         """The first and the last add up the gradient of what they tie."""

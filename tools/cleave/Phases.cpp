@@ -398,12 +398,20 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
     if (!data.reshardAfterForward)
       partition.keepParameters = {data.axis};
   }
-  if (stage)
+  if (stage) {
+    partition.afterPropagation = [&](OpPassManager &passes) {
+      DistSplitHandoversPassOptions handovers;
+      handovers.previous = stage->previousLink;
+      handovers.next = stage->nextLink;
+      handovers.cluster = config.target.cluster;
+      passes.addPass(createDistSplitHandoversPass(handovers));
+    };
     partition.beforeBuckets = [stage](OpPassManager &passes) {
       MarkActionsPassOptions actions;
       actions.weightsApart = stage->weightsApart;
       passes.addPass(createMarkActionsPass(actions));
     };
+  }
   // 3D keeps what it gathered for products.
   if (parallel.enabled && splitsTensor && parallel.layout == "3d")
     partition.keepParameters.push_back(parallel.axes[0]);

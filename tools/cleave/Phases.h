@@ -47,6 +47,8 @@ int64_t ranksPerNode(const Config &config);
 // How the stage of a pipeline will be cut into actions.
 struct StageOptions {
   bool weightsApart = false; // I and W are actions of their own
+  // Classes of the links to the stages before and after; "": on the same rank.
+  std::string previousLink, nextLink;
 };
 
 // From whole tensors to tiles and collectives. Remarks go to stderr, or into

@@ -128,6 +128,8 @@ private:
   struct Entry {
     Type type;
     dist::ShardingAttr sharding;
+    /// How it lies inside the stages, where it crosses in tiles.
+    dist::ShardingAttr inside;
   };
 
   static std::string keyOf(DictionaryAttr attrs) {
@@ -169,7 +171,10 @@ private:
       name.consume_back(".grad");
       found = entries.find(("activation " + name).str());
     }
-    return found == entries.end() ? nullptr : found->second.sharding;
+    if (found == entries.end())
+      return {};
+    const Entry &entry = found->second;
+    return entry.inside ? entry.inside : entry.sharding;
   }
 
   void note(func::FuncOp func, Type type, DictionaryAttr attrs) {
@@ -178,7 +183,9 @@ private:
         !StringRef(key).starts_with("state "))
       return;
     auto sharding = attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName);
-    auto [entry, isNew] = entries.try_emplace(key, Entry{type, sharding});
+    auto inside = attrs.getAs<dist::ShardingAttr>(kInsideAttr);
+    auto [entry, isNew] =
+        entries.try_emplace(key, Entry{type, sharding, inside});
     if (isNew ||
         (entry->second.type == type && entry->second.sharding == sharding))
       return;
@@ -237,6 +244,13 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
       options.weightsApart |= action.kind == pipeline::ActionKind::I ||
                               action.kind == pipeline::ActionKind::W;
   bool chained = schedule.table.chunks() > 1;
+  // Neighbours on one rank hand over by copies.
+  pipeline::Placement placement(schedule.table);
+  auto linkBehind = [&](int stage) {
+    bool crosses = stage >= 0 && stage + 1 < schedule.table.stages &&
+                   placement.rank[stage] != placement.rank[stage + 1];
+    return crosses ? schedule.link : std::string();
+  };
 
   MLIRContext *context = stages.front()->getContext();
   OwningOpRef<ModuleOp> all(ModuleOp::create(stages.front()->getLoc()));
@@ -247,6 +261,8 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
   for (auto [index, stage] : llvm::enumerate(stages)) {
     target::noteVocabulary(*stage);
     shared.pin(*stage);
+    options.previousLink = linkBehind(int(index) - 1);
+    options.nextLink = linkBehind(index);
     OwningOpRef<ModuleOp> whole;
     if (index > 0)
       whole = cast<ModuleOp>((*stage)->clone());

@@ -24,8 +24,9 @@ struct PartitionOptions {
   llvm::SmallVector<std::string> keepParameters, keepActivations;
   /// A cluster.toml that reshards are planned for; "": the defaults.
   std::string cluster;
-  /// Adds passes before messages are merged.
-  std::function<void(mlir::OpPassManager &)> beforeBuckets;
+  /// Adds passes behind the propagation of shardings, and before messages are
+  /// merged.
+  std::function<void(mlir::OpPassManager &)> afterPropagation, beforeBuckets;
 };
 
 /// From constraints to verified local programs: propagate, plan, partition,

@@ -48,6 +48,60 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
+def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
+  let summary = "Hand values from stage to stage in tiles where that is cheaper";
+  let description = [{
+    On a stage of a pipeline, between `dist-propagate` and `dist-plan-ops`. A value
+    that crosses stages (roles activation and cotangent) and is the same on several
+    ranks of a stage would be sent whole by each. Instead each can send a tile,
+    which the receivers gather. That is chosen where the model of docs/cluster.md
+    gives it less time: the tile over the link between the stages and the gather
+    over the links of its axes, against the whole over the link between the stages.
+    Tiles never need padding; of the dimensions that divide, the outermost is split.
+
+    After: the argument or result has the sharding of the tiles, and `pipe.inside`
+    says how it lies inside the stage. One constraint gathers an argument for all
+    that read it; what only passes through, or is added to what leaves, stays in
+    tiles. What nothing else reads is asked for in tiles, so that its sum can be
+    scattered at once. Both stages decide alike. A remark tells of each value sent.
+
+    Before, with slow links between the stages:
+    ```mlir
+    dist.mesh @m <["t"=2]>
+    func.func @loss_grad(%x: tensor<4x6xf32> {nn.name = "cut.0.0", nn.role = "activation",
+                                              dist.sharding = #dist.sharding<@m, [{}, {} ]>})
+        -> (tensor<4x6xf32> {nn.name = "cut.1.0", nn.role = "activation",
+                             dist.sharding = #dist.sharding<@m, [{}, {} ]>}) {
+      %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : tensor<4x6xf32>
+      return %0 : tensor<4x6xf32>
+    }
+    ```
+
+    After, with `previous=inter`:
+    ```mlir
+    dist.mesh @m <["t"=2]>
+    func.func @loss_grad(%x: tensor<4x6xf32> {nn.name = "cut.0.0", nn.role = "activation",
+                                              dist.sharding = #dist.sharding<@m, [{"t"}, {} ]>,
+                                              pipe.inside = #dist.sharding<@m, [{}, {} ]>})
+        -> (tensor<4x6xf32> {nn.name = "cut.1.0", nn.role = "activation",
+                             dist.sharding = #dist.sharding<@m, [{}, {} ]>}) {
+      %0 = dist.constrain %x <@m, [{}, {} ]> {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : tensor<4x6xf32>
+      %1 = math.exp %0 {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : tensor<4x6xf32>
+      return %1 : tensor<4x6xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"previous", "previous", "std::string", "\"\"",
+           "Class of the link to the stage before; none: it is on the same rank.">,
+    Option<"next", "next", "std::string", "\"\"",
+           "Class of the link to the stage after; none: it is on the same rank.">,
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "A cluster.toml with the links; none: defaults.">
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
+}
+
 def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
   let summary = "Choose for each operation the axes of its factors";
   let description = [{
