@@ -20,38 +20,9 @@ using namespace cleave::stage;
 
 namespace {
 
-bool isFloat(Value value) {
-  return isa<FloatType>(getElementTypeOrSelf(value));
-}
-
-/// Floats on a way from a trained parameter to the loss, the first result.
-DenseSet<Value> differentiableValues(func::FuncOp func) {
-  Block &body = func.getBody().front();
-  DenseSet<Value> active, found;
-  for (BlockArgument argument : func.getArguments())
-    if (isTrained(argument))
-      active.insert(argument);
-  SmallVector<std::pair<Operation *, SmallVector<Value>>> ops;
-  for (Operation &op : body.without_terminator()) {
-    SmallVector<Value> reads = readsOf(&op);
-    if (llvm::none_of(reads, [&](Value v) { return active.contains(v); }))
-      continue;
-    for (Value result : op.getResults())
-      if (isFloat(result))
-        active.insert(result);
-    ops.push_back({&op, std::move(reads)});
-  }
-  auto reach = [&](Value value) {
-    if (active.contains(value) && isFloat(value))
-      found.insert(value);
-  };
-  if (body.getTerminator()->getNumOperands())
-    reach(body.getTerminator()->getOperand(0));
-  for (auto &[op, reads] : llvm::reverse(ops))
-    if (llvm::any_of(op->getResults(),
-                     [&](Value v) { return found.contains(v); }))
-      llvm::for_each(reads, reach);
-  return found;
+StringRef textOf(DictionaryAttr attrs, StringRef key) {
+  auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
+  return value ? value.getValue() : StringRef();
 }
 
 /// One function and its parts.
@@ -68,6 +39,13 @@ public:
     Operation *end = body.getTerminator();
     bool isLoss = isTraining || func.getName() == nn::kLossFunc;
     for (OpOperand &operand : end->getOpOperands()) {
+      DictionaryAttr attrs = func.getResultAttrDict(operand.getOperandNumber());
+      // The stages that read the buffer would need its new value.
+      if (textOf(attrs, nn::kRoleAttr) == "buffer")
+        return func.emitOpError("returns an update of buffer '")
+               << textOf(attrs, nn::kNameAttr)
+               << "', which cannot be cut into stages: updates of buffers are "
+                  "not yet supported in a pipeline";
       Operation *def = operand.get().getDefiningOp();
       int64_t stage = stages - 1;
       if (!isLoss && def && stageOf(def) >= 0)
@@ -327,9 +305,7 @@ private:
 
   static StringRef nameOf(BlockArgument argument) {
     auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                  nn::kNameAttr);
-    return name ? name.getValue() : StringRef();
+    return textOf(func.getArgAttrDict(argument.getArgNumber()), nn::kNameAttr);
   }
 
   /// @stage0, @stage1, ..., with what the module has besides functions.

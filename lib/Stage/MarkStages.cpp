@@ -37,6 +37,20 @@ double secondsOf(Operation *op, const Cluster &cluster) {
   return std::max(moving, cluster.matmulSeconds(cost.getFlops()));
 }
 
+/// How often the time of the forward pass an operation takes in all: the
+/// gradients of all operands take about twice that time, of one of several
+/// (the first product above frozen layers has but that of its weight) once,
+/// and below what is trained nothing flows back.
+double passesOf(Operation *op, const DenseSet<Value> &differentiable) {
+  int64_t reads = 0, wanted = 0;
+  for (Value value : readsOf(op))
+    if (isa<FloatType>(getElementTypeOrSelf(value))) {
+      ++reads;
+      wanted += differentiable.contains(value);
+    }
+  return wanted == reads && reads ? 3 : 1 + std::min<int64_t>(wanted, 2);
+}
+
 /// The staged operations of a function in some order, as the balancer sees
 /// them.
 Line lineOf(func::FuncOp func, const StageGraph &graph,
@@ -44,13 +58,15 @@ Line lineOf(func::FuncOp func, const StageGraph &graph,
   Line line;
   int64_t count = order.size();
   line.crossings.resize(count);
+  DenseSet<Value> differentiable;
+  if (func.getName() != nn::kForwardFunc)
+    differentiable = differentiableValues(func);
   SmallVector<int64_t> place(count);
   for (auto [at, index] : llvm::enumerate(order))
     place[index] = at;
   for (auto [at, index] : llvm::enumerate(order)) {
     Operation *op = graph.staged()[index];
-    // The gradients of all operands take about twice the time.
-    double seconds = 3 * secondsOf(op, cluster);
+    double seconds = passesOf(op, differentiable) * secondsOf(op, cluster);
     int64_t memory = 0;
     for (unsigned argument : graph.parametersOf(op)) {
       int64_t bytes = bytesOf(func.getArgumentTypes()[argument]);

@@ -44,6 +44,39 @@ SmallVector<Value> cleave::stage::readsOf(Operation *op) {
   return reads;
 }
 
+static bool isFloat(Value value) {
+  return isa<FloatType>(getElementTypeOrSelf(value));
+}
+
+DenseSet<Value> cleave::stage::differentiableValues(func::FuncOp func) {
+  Block &body = func.getBody().front();
+  DenseSet<Value> active, found;
+  for (BlockArgument argument : func.getArguments())
+    if (isTrained(argument))
+      active.insert(argument);
+  SmallVector<std::pair<Operation *, SmallVector<Value>>> ops;
+  for (Operation &op : body.without_terminator()) {
+    SmallVector<Value> reads = readsOf(&op);
+    if (llvm::none_of(reads, [&](Value v) { return active.contains(v); }))
+      continue;
+    for (Value result : op.getResults())
+      if (isFloat(result))
+        active.insert(result);
+    ops.push_back({&op, std::move(reads)});
+  }
+  auto reach = [&](Value value) {
+    if (active.contains(value) && isFloat(value))
+      found.insert(value);
+  };
+  if (body.getTerminator()->getNumOperands())
+    reach(body.getTerminator()->getOperand(0));
+  for (auto &[op, reads] : llvm::reverse(ops))
+    if (llvm::any_of(op->getResults(),
+                     [&](Value v) { return found.contains(v); }))
+      llvm::for_each(reads, reach);
+  return found;
+}
+
 void cleave::stage::eraseDead(func::FuncOp func) {
   Operation *op = func.getBody().front().getTerminator()->getPrevNode();
   while (op) {

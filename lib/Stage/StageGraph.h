@@ -23,6 +23,9 @@ bool isTrained(mlir::BlockArgument argument);
 /// it.
 llvm::SmallVector<mlir::Value> readsOf(mlir::Operation *op);
 
+/// Floats on a way from a trained parameter to the first result: the loss.
+llvm::DenseSet<mlir::Value> differentiableValues(mlir::func::FuncOp func);
+
 /// Erases what nothing reads.
 void eraseDead(mlir::func::FuncOp func);
 

@@ -2,6 +2,7 @@
 
 #include "Boundary.h"
 #include "cleave/Interfaces/MatchNames.h"
+#include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Strategy/Passes.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -22,7 +23,6 @@ struct Override {
   StringRef match;
   SmallVector<dist::AxisListAttr> dims;
   SmallVector<int64_t> view;
-  bool isUsed = false;
 };
 
 template <typename Range> std::string join(const Range &sizes) {
@@ -54,7 +54,6 @@ struct StrategyShardPass
         DictionaryAttr attrs = func.getArgAttrDict(arg);
         if (roleOf(attrs) != "parameter" || chosen.count(nameOf(attrs)))
           continue;
-        parameters.insert({nameOf(attrs), attrs});
         FailureOr<std::optional<Axes>> axes =
             choose(func.getLoc(),
                    cast<RankedTensorType>(func.getArgumentTypes()[arg]), attrs);
@@ -67,14 +66,12 @@ struct StrategyShardPass
                         cast<RankedTensorType>(func.getArgumentTypes()[arg]),
                         **axes, mesh.getMesh());
       }
-    for (const Override &entry : overrides)
-      if (!entry.isUsed) {
-        SmallVector<DictionaryAttr> all = llvm::map_to_vector(
-            parameters, [](auto &parameter) { return parameter.second; });
-        module.emitError("[[shard]] match = '")
-            << entry.match << "'" << describeNoMatch(entry.match, all);
-        return signalPassFailure();
-      }
+    // Another stage may have what a pattern means: checkShardMatches.
+    auto matches = llvm::map_to_vector(
+        overrides, [](const Override &entry) { return entry.match.str(); });
+    if (!module->hasAttr(kStageAttr) &&
+        failed(checkShardMatches(module, matches)))
+      return signalPassFailure();
     place(chosen);
   }
 
@@ -111,10 +108,9 @@ struct StrategyShardPass
                                         DictionaryAttr attrs) {
     std::optional<Axes> axes;
     const Override *first = nullptr;
-    for (Override &entry : overrides) {
+    for (const Override &entry : overrides) {
       if (!matchesWhole(entry.match, nameOf(attrs)))
         continue;
-      entry.isUsed = true;
       FailureOr<Axes> here = axesOfEntry(loc, type, attrs, entry);
       if (failed(here))
         return failure();
@@ -304,9 +300,27 @@ struct StrategyShardPass
 
   dist::MeshOp mesh;
   SmallVector<Override> overrides;
-  llvm::MapVector<StringRef, DictionaryAttr> parameters;
   /// With the tensor that each was seen at first.
   llvm::MapVector<dist::AxisRefAttr, std::string> subAxes;
 };
 
 } // namespace
+
+LogicalResult cleave::checkShardMatches(ModuleOp module,
+                                        ArrayRef<std::string> matches) {
+  llvm::MapVector<StringRef, DictionaryAttr> parameters;
+  for (auto func : module.getOps<func::FuncOp>())
+    for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
+      if (DictionaryAttr attrs = func.getArgAttrDict(arg);
+          roleOf(attrs) == "parameter")
+        parameters.insert({nameOf(attrs), attrs});
+  auto all =
+      llvm::map_to_vector(parameters, [](auto &entry) { return entry.second; });
+  for (StringRef match : matches)
+    if (llvm::none_of(parameters, [&](auto &entry) {
+          return matchesWhole(match, entry.first);
+        }))
+      return module.emitError("[[shard]] match = '")
+             << match << "'" << describeNoMatch(match, all);
+  return success();
+}

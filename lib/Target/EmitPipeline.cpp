@@ -442,7 +442,7 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
     case ActionKind::F:
       for (const BoundaryBuffer &buffer : own.boundary.buffers) {
         StringRef name = buffer.name;
-        if (!name.consume_back(".stored"))
+        if (buffer.slot() != "store" || !name.consume_back(".stored"))
           continue;
         const BoundaryBuffer *slot =
             bufferOf(own, (name + ".slot").str(), "residual");

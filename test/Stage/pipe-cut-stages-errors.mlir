@@ -50,3 +50,16 @@ module attributes {pipe.stages = 2 : i64} {
     return %2, %one : tensor<f32>, tensor<f32>
   }
 }
+
+// -----
+
+module attributes {pipe.stages = 1 : i64} {
+  // expected-error @below {{returns an update of buffer 'mean', which cannot be cut into stages: updates of buffers are not yet supported in a pipeline}}
+  func.func @loss(%mean: tensor<f32> {nn.name = "mean", nn.role = "buffer"})
+      -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"},
+          tensor<f32> {nn.name = "mean", nn.role = "buffer"}) {
+    %one = arith.constant dense<1.0> : tensor<f32>
+    %next = arith.addf %mean, %one : tensor<f32>
+    return %one, %one, %next : tensor<f32>, tensor<f32>, tensor<f32>
+  }
+}

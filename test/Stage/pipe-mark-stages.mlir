@@ -61,3 +61,29 @@ func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = "parameter"},
   %one = arith.constant dense<1.0> : tensor<f32>
   return %5, %one : tensor<f32>, tensor<f32>
 }
+
+// -----
+
+// Nothing flows back below the first trained parameter, so the four frozen
+// layers take less than the two trained ones.
+// CHECK-LABEL: @loss
+// CHECK-COUNT-4: nn.einsum {{.*}} {pipe.stage = 0 : i64}
+// CHECK-COUNT-2: nn.einsum {{.*}} {pipe.stage = 1 : i64}
+func.func @loss(%w0: tensor<64x64xf32> {nn.frozen, nn.name = "w0", nn.role = "buffer"},
+                %w1: tensor<64x64xf32> {nn.frozen, nn.name = "w1", nn.role = "buffer"},
+                %w2: tensor<64x64xf32> {nn.frozen, nn.name = "w2", nn.role = "buffer"},
+                %w3: tensor<64x64xf32> {nn.frozen, nn.name = "w3", nn.role = "buffer"},
+                %w4: tensor<64x64xf32> {nn.name = "w4", nn.role = "parameter"},
+                %w5: tensor<64x64xf32> {nn.name = "w5", nn.role = "parameter"},
+                %x: tensor<512x64xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+  %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<512x64xf32>, tensor<64x64xf32> -> tensor<512x64xf32>
+  %1 = nn.einsum "bi,io->bo" %0, %w1 : tensor<512x64xf32>, tensor<64x64xf32> -> tensor<512x64xf32>
+  %2 = nn.einsum "bi,io->bo" %1, %w2 : tensor<512x64xf32>, tensor<64x64xf32> -> tensor<512x64xf32>
+  %3 = nn.einsum "bi,io->bo" %2, %w3 : tensor<512x64xf32>, tensor<64x64xf32> -> tensor<512x64xf32>
+  %4 = nn.einsum "bi,io->bo" %3, %w4 : tensor<512x64xf32>, tensor<64x64xf32> -> tensor<512x64xf32>
+  %5 = nn.einsum "bi,io->bo" %4, %w5 : tensor<512x64xf32>, tensor<64x64xf32> -> tensor<512x64xf32>
+  %6 = nn.reduce sum %5 dims = [0, 1] : tensor<512x64xf32> -> tensor<f32>
+  %one = arith.constant dense<1.0> : tensor<f32>
+  return %6, %one : tensor<f32>, tensor<f32>
+}

@@ -175,6 +175,10 @@ std::string compileCached(const std::string &path, const Config &config,
                   std::to_string(fs::file_size(external, error)) + ":");
     }
   }
+  for (const std::string &file :
+       {config.parallel.pipeline.table, config.target.cluster})
+    if (!file.empty() && fs::exists(file, error)) // else refused further on
+      hash.update(readFile(file) + ":");
   // The compiler itself: a rebuilt one compiles again.
   fs::path self = fs::read_symlink("/proc/self/exe", error);
   hash.update(std::to_string(

@@ -9,6 +9,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Pipeline/Verify.h"
 #include "cleave/Target/Target.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,6 +17,7 @@
 
 #include "llvm/Support/Regex.h"
 
+#include <limits>
 #include <map>
 #include <set>
 
@@ -26,6 +28,21 @@ namespace cleave::driver {
 bool isPipelined(const Config &config, const Mesh &mesh) {
   return config.parallel.pipeline.enabled &&
          mesh.size(config.parallel.pipeline.axis) > 1;
+}
+
+/// Of a table that somebody wrote: what emission proves of every program,
+/// before the model is compiled.
+static void refuseUnlessProved(const pipeline::Table &table,
+                               const std::string &path) {
+  auto lowered = pipeline::lower(table);
+  if (!lowered)
+    throw Failure(BadUsage, path + ": " + lowered.error());
+  std::string text;
+  for (const pipeline::Finding &finding : pipeline::verify(*lowered))
+    text += (text.empty() ? "" : "\n") + path + ": rule " + finding.rule +
+            ": " + finding.message;
+  if (!text.empty())
+    throw Failure(BadUsage, text);
 }
 
 target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
@@ -50,6 +67,11 @@ target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
     fail("parallel.pipeline.table is read by schedule = \"custom\" alone; "
          "parallel.pipeline.schedule is \"" +
          asked.schedule + "\"");
+  int64_t most = std::max(asked.chunks, config.train.microbatches);
+  if (most > std::numeric_limits<int>::max())
+    fail("parallel.pipeline.chunks and train.microbatches: a schedule cannot "
+         "have " +
+         std::to_string(most));
   auto table =
       asked.schedule == "custom"
           ? pipeline::readTable(asked.table)
@@ -69,6 +91,8 @@ target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
          "\" changes the mathematics (weights are updated while microbatches "
          "are under way) and is not yet supported; cleave schedule shows it");
   schedule.table = std::move(*table);
+  if (asked.schedule == "custom")
+    refuseUnlessProved(schedule.table, asked.table);
   return schedule;
 }
 

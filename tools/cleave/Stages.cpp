@@ -7,6 +7,7 @@
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Stage/Passes.h"
+#include "cleave/Strategy/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -20,7 +21,11 @@ void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
   // Of the whole model: a stage alone has not all parameters. Without a loss
   // the model only infers.
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
-  if (loss && failed(checkNoDecay(loss, llvm::to_vector(config.train.noDecay))))
+  auto matches = llvm::map_to_vector(
+      config.shard, [](const ShardConfig &entry) { return entry.match; });
+  if ((loss &&
+       failed(checkNoDecay(loss, llvm::to_vector(config.train.noDecay)))) ||
+      failed(checkShardMatches(module, matches)))
     diagnostics.fail(BadUsage);
   PassManager passes(module.getContext());
   MarkStagesPassOptions mark;

@@ -19,9 +19,10 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
     place between two operations at which time passes on both sides is a cut point. The stages are the
     consecutive pieces that
 
-    1. take the least time in the slowest stage: three times the time of the
-       forward pass, by the cost interface and the rates of the `cluster`, and the
-       traffic of the gradients of parameters, give or take 20 %;
+    1. take the least time in the slowest stage: the time of the forward pass,
+       by the cost interface and the rates of the `cluster`, twice that for the
+       gradients of operands that need one, and the traffic of the gradients of
+       parameters, give or take 20 %;
     2. among these, send the fewest bytes;
     3. among these, take the least time in the slowest stage;
     4. among these, spread the bytes of the parameters evenly.

@@ -3,6 +3,7 @@
 #ifndef CLEAVE_STRATEGY_PASSES_H
 #define CLEAVE_STRATEGY_PASSES_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 
 namespace cleave {
@@ -12,6 +13,11 @@ namespace cleave {
 /// On a module, until `strategy-shard`: shardings of parameters by hand, each
 /// {match, dims, view}.
 inline constexpr llvm::StringLiteral kShardAttr = "nn.shard";
+
+/// Reports the first pattern of [[shard]] that no parameter of a whole model
+/// matches; a stage of a pipeline need not have what a pattern means.
+mlir::LogicalResult checkShardMatches(mlir::ModuleOp module,
+                                      llvm::ArrayRef<std::string> matches);
 
 namespace strategy {
 #define GEN_PASS_REGISTRATION
