@@ -339,12 +339,16 @@ pipelineOf(ModuleOp module, const target::PipelineSchedule &schedule) {
   pipeline::Result<pipeline::Replay> replay = pipeline::replay(table);
   if (!replay)
     return module.emitError() << replay.error();
+  pipeline::Result<double> inARow = pipeline::stepWithoutBarrier(table);
+  if (!inARow)
+    return module.emitError() << inARow.error();
   PipelineCost cost;
   cost.stages = table.stages;
   cost.schedule = table.schedule;
   cost.axis = schedule.axis;
   cost.bubbleFraction = replay->bubbleFraction;
   cost.bubbleOfIdeal = replay->bubbleOfIdeal;
+  cost.normFraction = 1 - *inARow / replay->makespan;
   cost.stagesOfRank = table.stagesOfRank;
   cost.peakInFlight.clear();
   for (const pipeline::RankReplay &rank : replay->rank)

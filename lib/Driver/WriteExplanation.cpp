@@ -104,7 +104,9 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
         << x.pipeline->schedule << ": idle "
         << percent(x.pipeline->bubbleFraction) << " of the total span, "
         << percent(x.pipeline->bubbleOfIdeal)
-        << " of the ideal time (if F, I and W take equally long)\n";
+        << " of the ideal time (if F, I and W take equally long); "
+        << percent(x.pipeline->normFraction)
+        << " of the span because the norm of the gradients joins all ranks\n";
   for (auto [index, memory] : llvm::enumerate(x.memory)) {
     out << "\nmemory of a rank";
     if (x.pipeline) {
@@ -212,8 +214,10 @@ void cleave::writeExplanationJson(const Explanation &x,
                   {"schedule", stages.schedule},
                   {"bubble_fraction", stages.bubbleFraction},
                   {"peak_in_flight", Array(stages.peakInFlight)}};
-  if (x.pipeline)
+  if (x.pipeline) {
     pipeline["bubble_of_ideal"] = stages.bubbleOfIdeal;
+    pipeline["norm_fraction"] = stages.normFraction;
+  }
   Object top{{"ranks", x.ranks},
              {"mesh", std::move(mesh)},
              {"per_rank", std::move(perRank)},

@@ -83,6 +83,16 @@ class PipelineExplain(unittest.TestCase):
         self.assertEqual(four["pipeline"]["stages"], 4)
         self.assertAlmostEqual(four["pipeline"]["bubble_fraction"], 3 / (m + 3))
         self.assertAlmostEqual(four["pipeline"]["bubble_of_ideal"], 3 / m)
+        self.assertEqual(four["pipeline"]["norm_fraction"], 0)
+
+    def test_the_norm_costs_the_skew(self):
+        """The norm joins all ranks: those that begin later end later, (p-1) F."""
+        for schedule, p, m, passes in (("zb-h2", 4, 8, 3), ("zb-v", 2, 4, 6)):
+            with self.subTest(schedule=schedule):
+                said = training.explain(self.model, f"pipeline={p}", **self.keys(schedule, m, 1))
+                share = (p - 1) / (m * passes + p - 1)
+                self.assertAlmostEqual(said["pipeline"]["norm_fraction"], share)
+                self.assertAlmostEqual(said["pipeline"]["bubble_fraction"], share)
 
     def test_two_stages_on_each_rank(self):
         """Stages 0 and 3 lie on rank 0, 1 and 2 on rank 1: rank 0 sends 0 -> 1
@@ -208,7 +218,8 @@ class PipelineExplain(unittest.TestCase):
         flags = training.flags(self.model, "pipeline=2", **self.keys("1f1b", 4, 1))
         text = support.succeed(support.CLEAVE, "explain", *flags)
         for line in ("pipeline of 2 stages, schedule 1f1b: idle 20.00 % of the total span, "
-                     "25.00 % of the ideal time",
+                     "25.00 % of the ideal time (if F, I and W take equally long); "
+                     "0.00 % of the span because the norm of the gradients joins all ranks",
                      "memory of a rank, pipeline 0 (stages 0; in flight 2)",
                      "memory of a rank, pipeline 1 (stages 1; in flight 1)",
                      "communication of a step, rank 1:"):

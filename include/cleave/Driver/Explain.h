@@ -42,6 +42,9 @@ struct PipelineCost {
   std::string schedule = "none", axis;
   /// Idle over the total span, and over the time that a rank is busy.
   double bubbleFraction = 0, bubbleOfIdeal = 0;
+  /// Of the total span, what steps in a row would save if the norm of the
+  /// gradients did not join all ranks at the end of each.
+  double normFraction = 0;
   /// By index on the pipeline axis: most activations of a stage and microbatch
   /// held at once, from F to the end of W; and the stages.
   std::vector<int64_t> peakInFlight = {1};

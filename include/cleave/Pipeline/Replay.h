@@ -59,7 +59,8 @@ struct Replay {
 Result<Replay> replay(const Table &table, const Times &times = {});
 
 // What a step takes where many follow each other without a barrier: ranks that
-// are done begin the next one.
+// are done begin the next one. With a barrier (the norm of all gradients, which
+// no rank has before all have computed) it takes the makespan.
 Result<double> stepWithoutBarrier(const Table &table, const Times &times = {});
 
 } // namespace cleave::pipeline

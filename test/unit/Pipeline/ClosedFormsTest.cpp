@@ -267,6 +267,8 @@ protected:
       return Oracle(table, times, /*pairs=*/true).bubble();
     if (quantity == "step")
       return *stepWithoutBarrier(table, times);
+    if (quantity == "norm")
+      return r.makespan - *stepWithoutBarrier(table, times);
     if (quantity == "fraction")
       return r.bubbleFraction;
     if (quantity == "of_ideal")

@@ -27,8 +27,8 @@ struct Slots {
 
 class Builder {
 public:
-  Builder(const LoweredTable &table, std::string &error)
-      : table(table), error(error) {}
+  Builder(const LoweredTable &table, std::string &error, int stepOfNorm)
+      : table(table), error(error), stepOfNorm(stepOfNorm) {}
 
   program::Program build() {
     p.mesh = {{"pipeline", table.ranks, ""}};
@@ -39,6 +39,7 @@ public:
     times = addBuffer("times", table.stages * 4);
     errors = addBuffer("errors", 1);
     p.boundary.back().partial = {{0, 1, table.ranks}};
+    norm = addBuffer("norm", 1);
     p.arenas.push_back({"ids", program::Lifespan::Persistent,
                         table.microbatches * slotBytes, -1});
     program::Boundary ids;
@@ -158,6 +159,19 @@ private:
     return arena;
   }
 
+  // All ranks add up a number, as they do with the squares of gradients.
+  program::Command addUp() {
+    program::Collective all;
+    all.dtype = program::DType::F64;
+    all.group = {{0, 1, table.ranks}};
+    all.purpose = p.intern("norm");
+    program::Transfer part;
+    part.src = part.dst = norm;
+    part.count = part.inner = part.dstInner = 1;
+    all.parts = {part};
+    return {all, p.intern("norm"), 0};
+  }
+
   void addRank(int rank) {
     own = rank;
     program::Action run;
@@ -165,8 +179,13 @@ private:
     run.rankClass = uint32_t(rank);
     std::map<Action, int32_t> tokens;
     int32_t nextToken = 0;
+    int step = 0;
     for (const LoweredAction &lowered : table.actions[rank]) {
       const Action &action = lowered.action;
+      // Behind all that a step starts, before the next one waits for anything.
+      if (stepOfNorm > 0 && lowered.phase != Phase::Start)
+        for (; step < action.microbatch / stepOfNorm; ++step)
+          run.commands.push_back(addUp());
       program::Command command;
       command.source = p.intern(print(lowered));
       if (lowered.phase == Phase::Wait) {
@@ -221,8 +240,9 @@ private:
 
   const LoweredTable &table;
   std::string &error;
+  const int stepOfNorm;
   program::Program p;
-  BufferRef times, errors;
+  BufferRef times, errors, norm;
   std::vector<ValueClass> classes;
   std::vector<SlotPlan> plans;
   std::map<std::pair<int, int>, Slots> slots; // by rank and class
@@ -251,8 +271,8 @@ void justSleep(const cleave_ctx *, void *const *args, int64_t, int64_t) {
 } // namespace
 
 program::Program test::sleepingProgram(const LoweredTable &table,
-                                       std::string &error) {
-  return Builder(table, error).build();
+                                       std::string &error, int stepOfNorm) {
+  return Builder(table, error, stepOfNorm).build();
 }
 
 void test::addSleepingKernels(cleave_program *program) {

@@ -16,9 +16,11 @@ namespace cleave::test {
 // and input gradients check that they are given what the stage before made of
 // the same microbatch. Buffers: "times" (seconds of every stage and kind, in
 // the order of F, I, W, B), "ids" (0, 1, ... for all microbatches), "errors".
-// Empty and a message if the table cannot be lowered.
+// With `stepOfNorm` above 0 steps have so many microbatches, and between them
+// all ranks add up "norm": nobody goes on before all are there. Empty and a
+// message if the table cannot be lowered.
 program::Program sleepingProgram(const pipeline::LoweredTable &table,
-                                 std::string &error);
+                                 std::string &error, int stepOfNorm = 0);
 
 // Kernels of the program.
 void addSleepingKernels(cleave_program *program);

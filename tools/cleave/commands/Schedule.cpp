@@ -97,6 +97,25 @@ std::string number(double value) {
   return text;
 }
 
+// What the norm of the gradients costs: it joins all ranks at the end of each
+// step, and those that are done wait for the others.
+void describeSteps(const Table &table, double alone, double inARow,
+                   std::ostream &out) {
+  out << "steps that follow each other: ";
+  if (table.asynchronous) {
+    out << number(inARow) << " each; nothing joins their ranks\n";
+    return;
+  }
+  double cost = alone - inARow;
+  bool costs = cost > 1e-9 * alone;
+  out << number(alone)
+      << " each where the norm of the gradients joins all ranks, as training "
+         "takes it, "
+      << number(inARow) << " where nothing does; the norm costs "
+      << (costs ? number(cost) + ", " + percent(cost / alone) : "nothing")
+      << "\n";
+}
+
 void describeReplay(const Table &table, const Times &times,
                     const Replay &replay, std::ostream &out) {
   const StageTimes &t = times.stage[0];
@@ -107,10 +126,10 @@ void describeReplay(const Table &table, const Times &times,
       << number(replay.spanBubble)
       << " between first and last action (most of any rank); "
       << percent(replay.bubbleFraction) << " of the total span, "
-      << percent(replay.bubbleOfIdeal) << " of the ideal time\n"
-      << "steps that follow each other without a barrier: "
-      << number(need(stepWithoutBarrier(table, times))) << " each\n"
-      << "peak in flight, from F to W, in activations of a stage and "
+      << percent(replay.bubbleOfIdeal) << " of the ideal time\n";
+  describeSteps(table, replay.makespan, need(stepWithoutBarrier(table, times)),
+                out);
+  out << "peak in flight, from F to W, in activations of a stage and "
          "microbatch:\n";
   for (int rank = 0; rank < table.ranks; ++rank) {
     const RankReplay &r = replay.rank[rank];
