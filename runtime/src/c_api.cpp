@@ -385,7 +385,8 @@ cleave_status cleave_session_trace_read(cleave_session *session, int32_t rank,
     std::vector<TraceEvent> &events = session->traced(rank);
     auto taken = std::min(capacity, static_cast<int64_t>(events.size()));
     for (int64_t i = 0; i < taken; ++i)
-      out[i] = describe(session->program.data, events[i], session->traceNames);
+      out[i] =
+          session->traceReaders[rank].describe(events[i], session->traceNames);
     events.erase(events.begin(), events.begin() + taken);
     *count = taken;
   });

@@ -396,21 +396,9 @@ Rank::membersOf(const Collective &collective) const {
   }
   // The members: ranks that differ from this one only in the group's axes.
   std::vector<int> all(members);
-  for (int64_t member = 0; member < members; ++member) {
-    std::vector<int64_t> index = axisIndex;
-    int64_t rest = member;
-    for (size_t i = collective.group.size(); i-- > 0;) {
-      const SubAxis &sub = collective.group[i];
-      int64_t stride = axisSize[sub.axis] / (sub.pre * sub.size);
-      index[sub.axis] +=
-          (rest % sub.size - subAxisIndex(data, axisIndex, sub)) * stride;
-      rest /= sub.size;
-    }
-    int64_t other = 0;
-    for (size_t axis = 0; axis < index.size(); ++axis)
-      other = other * axisSize[axis] + index[axis];
-    all[member] = static_cast<int>(other);
-  }
+  for (int64_t member = 0; member < members; ++member)
+    all[member] = static_cast<int>(
+        groupMember(data, axisIndex, collective.group, member));
   std::vector<int> sorted = all;
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())

@@ -65,6 +65,7 @@ public:
   // Whom each rank waited for when the run was lost; -1: nobody.
   std::vector<int> waitedFor;
   std::set<std::string> traceNames;
+  std::vector<cleave::TraceReader> traceReaders; // by rank
   // While an action runs the thread that called looks after messages, too.
   std::function<void()> meanwhile;
 

@@ -337,6 +337,23 @@ int64_t cleave::groupSize(const std::vector<SubAxis> &group) {
   return size;
 }
 
+int64_t cleave::groupMember(const Program &program,
+                            std::vector<int64_t> axisIndex,
+                            const std::vector<SubAxis> &group, int64_t index) {
+  const std::vector<int64_t> own = axisIndex;
+  for (size_t i = group.size(); i-- > 0;) {
+    const SubAxis &sub = group[i];
+    int64_t stride = program.mesh[sub.axis].size / (sub.pre * sub.size);
+    axisIndex[sub.axis] +=
+        (index % sub.size - subAxisIndex(program, own, sub)) * stride;
+    index /= sub.size;
+  }
+  int64_t rank = 0;
+  for (size_t axis = 0; axis < axisIndex.size(); ++axis)
+    rank = rank * program.mesh[axis].size + axisIndex[axis];
+  return rank;
+}
+
 int64_t cleave::ownersOf(const Program &program, const Boundary &entry) {
   int64_t places = groupSize(entry.partial);
   for (const std::vector<SubAxis> &dim : entry.sharding)

@@ -50,6 +50,10 @@ int64_t groupIndex(const program::Program &program,
                    const std::vector<int64_t> &axisIndex,
                    const std::vector<program::SubAxis> &group);
 int64_t groupSize(const std::vector<program::SubAxis> &group);
+// The rank at position `index` of the group that a rank is in.
+int64_t groupMember(const program::Program &program,
+                    std::vector<int64_t> axisIndex,
+                    const std::vector<program::SubAxis> &group, int64_t index);
 std::vector<int64_t> axisIndices(const program::Program &program, int64_t rank);
 
 // Ranks that hold the same tile (and the same share of a partial value).

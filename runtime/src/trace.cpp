@@ -2,6 +2,7 @@
 
 #include "trace.h"
 
+#include "tiles.h"
 #include "transport.h"
 
 using namespace cleave;
@@ -32,9 +33,36 @@ struct Describe {
 };
 } // namespace
 
-cleave_trace_event cleave::describe(const Program &program,
-                                    const TraceEvent &event,
-                                    std::set<std::string> &names) {
+// The n-th start of the sender meets the n-th start of the receiver.
+TraceReader::Message TraceReader::messageOf(const TraceEvent &event) {
+  const Command &command =
+      program.actions.at(event.action).commands.at(event.command);
+  if (auto *wait = std::get_if<Wait>(&command.op)) {
+    auto received = receives.find({event.action, wait->token});
+    if (received == receives.end())
+      return {};
+    Message message = received->second;
+    receives.erase(received);
+    return message;
+  }
+  auto *collective = std::get_if<Collective>(&command.op);
+  if (!collective || collective->kind != CollectiveKind::SendRecv)
+    return {};
+  auto end = [&](int position) {
+    return static_cast<int32_t>(groupMember(program, axisIndices(program, rank),
+                                            collective->group,
+                                            collective->positions[position]));
+  };
+  Message message{end(0), end(1)};
+  message.number = counts[{message.from, message.to}]++;
+  if (message.from == rank)
+    return message;
+  receives[{event.action, collective->token}] = message;
+  return {};
+}
+
+cleave_trace_event TraceReader::describe(const TraceEvent &event,
+                                         std::set<std::string> &names) {
   const Command &command =
       program.actions.at(event.action).commands.at(event.command);
   Describe describe{program, command};
@@ -50,5 +78,9 @@ cleave_trace_event cleave::describe(const Program &program,
         out.name = names.insert(describe.name(op)).first->c_str();
       },
       command.op);
+  Message message = messageOf(event);
+  out.from = message.from;
+  out.to = message.to;
+  out.message = message.number;
   return out;
 }

@@ -6,8 +6,10 @@
 #include "cleave/runtime.h"
 
 #include <chrono>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cleave {
@@ -38,10 +40,30 @@ public:
   std::vector<TraceEvent> events;
 };
 
-// What the host is told of an event. `names` holds what had to be put together.
-cleave_trace_event describe(const program::Program &program,
-                            const TraceEvent &event,
-                            std::set<std::string> &names);
+// What the host is told of the events of one rank, in their order.
+class TraceReader {
+public:
+  TraceReader(const program::Program &program, int rank)
+      : program(program), rank(rank) {}
+
+  // `names` holds what had to be put together.
+  cleave_trace_event describe(const TraceEvent &event,
+                              std::set<std::string> &names);
+
+private:
+  struct Message {
+    int32_t from = -1, to = -1;
+    int64_t number = 0;
+  };
+  // The message that the event starts to send or ends to receive.
+  Message messageOf(const TraceEvent &event);
+
+  const program::Program &program;
+  const int rank;
+  std::map<std::pair<int32_t, int32_t>, int64_t> counts; // by sender, receiver
+  // What is being received: by action and token.
+  std::map<std::pair<uint32_t, int32_t>, Message> receives;
+};
 
 } // namespace cleave
 

@@ -180,7 +180,8 @@ public:
       for (int64_t i = 0; i < count; ++i)
         result.push_back({chunk[i].name, chunk[i].kind, chunk[i].begin_ns,
                           chunk[i].end_ns,
-                          chunk[i].stream == CLEAVE_STREAM_TRANSFERS});
+                          chunk[i].stream == CLEAVE_STREAM_TRANSFERS,
+                          chunk[i].from, chunk[i].to, chunk[i].message});
     }
     return result;
   }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -72,9 +73,10 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
     for (const std::vector<RankEvent> &own : events)
       if (!own.empty() && (origin == 0 || own.front().beginNs < origin))
         origin = own.front().beginNs;
+  const int64_t ranks = executor.ranks();
   auto micro = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
   for (size_t rank = 0; rank < events.size(); ++rank)
-    for (const RankEvent &event : events[rank])
+    for (const RankEvent &event : events[rank]) {
       write(Json{{"ph", "X"},
                  {"name", event.name},
                  {"cat", event.kind},
@@ -84,6 +86,25 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
                  {"dur", micro(event.endNs - event.beginNs)},
                  {"args", {{"step", step}, {"kind", event.kind}}}}
                 .dump(-1, ' ', false, Json::error_handler_t::replace));
+      if (event.from < 0)
+        continue;
+      // An arrow from the beginning of a send into the end of a receive. Its
+      // ends have the same name, category and number.
+      bool sends = event.from == static_cast<int64_t>(rank);
+      int64_t at =
+          sends ? event.beginNs : std::max(event.beginNs, event.endNs - 1);
+      Json arrow{
+          {"ph", sends ? "s" : "f"},
+          {"name", "message"},
+          {"cat", "message"},
+          {"id", (event.message * ranks + event.from) * ranks + event.to},
+          {"pid", rank},
+          {"tid", threadOf(static_cast<int64_t>(rank), event.transfers)},
+          {"ts", micro(at - origin)}};
+      if (!sends)
+        arrow["bp"] = "e"; // the slice around it, not the next one
+      write(arrow.dump());
+    }
   std::fflush(file);
   if (std::ferror(file))
     throw RunError("--trace " + path + ": " + std::strerror(errno));

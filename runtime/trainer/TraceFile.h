@@ -13,8 +13,8 @@ namespace cleave {
 
 /// A file in Chrome's trace format (https://ui.perfetto.dev opens it): a
 /// process per rank with a thread for what it computes and one for what it
-/// transfers. Steps are appended as they end, so that a run that fails leaves a
-/// file.
+/// transfers, and arrows from sends to receives. Steps are appended as they
+/// end, so that a run that fails leaves a file.
 class TraceFile {
 public:
   /// Throws InputError if the file cannot be written.

@@ -13,6 +13,7 @@ import unittest
 import numpy as np
 
 import support
+import trace_format
 
 BUILD = pathlib.Path(os.environ.get("CLEAVE_BUILD_DIR", support.ROOT / "build"))
 RUN = BUILD / "bin" / "cleave-run"
@@ -28,21 +29,18 @@ def log(out):
 
 
 def check_trace(test, path, ranks, steps, microbatches):
-    """What Perfetto needs: named tracks, and slices on them that do not overlap."""
-    events = json.loads(path.read_text())["traceEvents"]
-    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
-               if e["ph"] == "M" and e["name"] == "thread_name"}
-    test.assertEqual(sorted(threads), [(rank, 2 * rank + stream) for rank in range(ranks)
-                                       for stream in range(2)])
-    slices = [e for e in events if e["ph"] == "X"]
-    ends = {}
-    for event in sorted(slices, key=lambda e: e["ts"]):
-        rank = event["pid"]
-        test.assertGreaterEqual(event["ts"], ends.get(rank, 0) - 0.002)
-        test.assertGreaterEqual(event["dur"], 0)
-        ends[rank] = event["ts"] + event["dur"]
-        expected = "send/recv" if event["cat"] == "all_reduce" else "compute"
-        test.assertEqual(threads[rank, event["tid"]], expected, event)
+    """What Perfetto needs, and what the program does on each stream."""
+    threads, arrows = trace_format.check(test, path, ranks)
+    test.assertEqual(arrows, []) # it has no messages, collectives alone
+    for rank in range(ranks): # commands of a rank follow each other
+        own = sorted(threads[rank, 2 * rank] + threads[rank, 2 * rank + 1],
+                     key=lambda e: e["ts"])
+        for before, after in zip(own, own[1:]):
+            test.assertGreaterEqual(after["ts"], before["ts"] + before["dur"] - 0.002)
+    for (rank, thread), own in threads.items():
+        for event in own:
+            test.assertEqual(thread % 2 == 1, event["cat"] == "all_reduce", event)
+    slices = sum(threads.values(), [])
     test.assertEqual({e["args"]["step"] for e in slices}, set(range(1, steps + 1)))
     # The program of test/unit/Run/MakeBigram.cpp: loss_grad and update each
     # launch kernels on every rank; the gradient is summed once a step.

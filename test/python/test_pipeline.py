@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 import support
+import trace_format
 from support import generate
 
 # Name, microbatches on 2 and on 4 ranks.
@@ -169,9 +170,16 @@ class Pipeline(unittest.TestCase):
                         "mesh.pipeline=4", "--set", "parallel.pipeline.schedule=chimera")
         for got, want in zip(two + three[-2:] + chimera + four[-2:], one + one):
             self.assertAlmostEqual(got, want, delta=1e-4 * want)
-        trace = json.loads((self.folder / "t.json").read_text())
-        names = {event["name"] for event in trace["traceEvents"]}
+        threads, arrows = trace_format.check(self, self.folder / "t.json", ranks=2)
+        names = {event["name"] for event in sum(threads.values(), [])}
         self.assertLessEqual({"0F0", "1F3", "0B3", "1B0"}, names)
+        # From a send to its receive: of each microbatch one and back, in each step.
+        joined = [(send["name"], receive["name"]) for send, receive in arrows
+                  if "SEND" in send["name"]]
+        self.assertEqual(sorted(joined), sorted(
+            pair for k in range(4) for pair in (
+                (f"0SEND_F{k}", f"1WAIT_RECV_F{k}"), (f"1SEND_B{k}", f"0WAIT_RECV_B{k}"))
+            for _ in range(2)))
 
     def test_refusals(self):
         for words, flags in (

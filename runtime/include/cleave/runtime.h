@@ -252,6 +252,11 @@ typedef struct cleave_trace_event {
   const char *kind; /* call, gemm, send_recv, wait, ... */
   int64_t begin_ns, end_ns; /* one clock for all ranks */
   int32_t stream;
+  /* Where the event starts to send a message or ends to receive one: the ranks
+   * that send and receive it, and its number among what was recorded between
+   * the two; the same at both ends. Elsewhere `from` is -1. */
+  int32_t from, to;
+  int64_t message;
 } cleave_trace_event;
 
 /* Records the actions that are run from now on, or stops to. */

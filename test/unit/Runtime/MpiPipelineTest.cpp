@@ -95,8 +95,9 @@ TEST(MpiPipeline, Traces) {
   ASSERT_EQ(cleave_session_trace(session, 0), CLEAVE_OK);
   ASSERT_EQ(cleave_session_run(session, "loss_grad"), CLEAVE_OK);
   std::map<std::string, cleave_trace_event> calls; // the last of each label
+  std::vector<std::vector<cleave_trace_event>> byRank;
   for (int rank = 0; rank < 4; ++rank) {
-    std::vector<cleave_trace_event> events(1000);
+    std::vector<cleave_trace_event> &events = byRank.emplace_back(1000);
     int64_t count = 0, more = 0;
     ASSERT_EQ(
         cleave_session_trace_read(session, rank, events.data(), 1000, &count),
@@ -111,7 +112,9 @@ TEST(MpiPipeline, Traces) {
         calls[events[i].name] = events[i];
       }
     EXPECT_EQ(found, 2 * 2 * 4);
+    events.resize(size_t(count));
   }
+  checkMessages(byRank, 2 * 3 * 2 * 4);
   ASSERT_EQ(calls.size(), 32u);
   for (int k = 0; k < 4; ++k)
     for (int stage = 0; stage < 3; ++stage) {

@@ -6,6 +6,7 @@
 
 #include "Helpers.h"
 
+#include <array>
 #include <map>
 
 namespace cleave::test {
@@ -382,6 +383,33 @@ inline void checkPipelineStep(cleave_session *session,
     expect("g" + std::to_string(stage), reference.gradients[stage], shape.data);
   expect("g.tied", reference.tiedGradient,
          shape.data * (shape.stages > 1 ? 2 : 1));
+}
+
+// Events by rank: each of `count` messages starts at one rank and arrives at
+// another, not earlier.
+inline void
+checkMessages(const std::vector<std::vector<cleave_trace_event>> &events,
+              size_t count) {
+  std::map<std::array<int64_t, 3>, int64_t> sent, received;
+  for (size_t rank = 0; rank < events.size(); ++rank)
+    for (const cleave_trace_event &event : events[rank]) {
+      if (event.from < 0)
+        continue;
+      bool sends = event.from == int64_t(rank);
+      EXPECT_EQ(sends ? event.from : event.to, int64_t(rank));
+      EXPECT_EQ(std::string(event.kind), sends ? "send_recv" : "wait");
+      bool isNew = (sends ? sent : received)
+                       .try_emplace({event.from, event.to, event.message},
+                                    sends ? event.begin_ns : event.end_ns)
+                       .second;
+      EXPECT_TRUE(isNew) << event.name << " is there twice";
+    }
+  EXPECT_EQ(sent.size(), count);
+  EXPECT_EQ(received.size(), count);
+  for (const auto &[message, begin] : sent) {
+    ASSERT_TRUE(received.count(message));
+    EXPECT_LE(begin, received.at(message));
+  }
 }
 
 } // namespace cleave::test

@@ -473,6 +473,7 @@ TEST(Pipeline, Traces) {
     EXPECT_EQ(kinds["all_reduce"], rank == 1 ? 1 : 3);
   }
   EXPECT_EQ(calls.size(), 24u);
+  checkMessages(events, 2 * 2 * 4);
   // One clock for all: a stage begins after the one before it.
   for (int k = 0; k < 4; ++k)
     for (int stage = 0; stage < 2; ++stage) {

@@ -45,6 +45,8 @@ struct RankEvent {
   std::string name, kind; ///< "0F3", "call"
   int64_t beginNs = 0, endNs = 0;
   bool transfers = false; ///< on the stream of what ranks send each other
+  /// Where a message starts or arrives: its ends, and its number among theirs.
+  int64_t from = -1, to = -1, message = 0;
 };
 
 class StepExecutor {
