@@ -61,11 +61,12 @@ DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
   };
   for (unsigned part : {Forward, Input}) {
     SmallVector<Operation *> roots;
-    for (OpOperand &operand : block.getTerminator()->getOpOperands())
-      if (partOfResult(
-              roleOf(func.getResultAttrDict(operand.getOperandNumber())),
-              weightsApart) == part)
+    for (OpOperand &operand : block.getTerminator()->getOpOperands()) {
+      StringRef role =
+          roleOf(func.getResultAttrDict(operand.getOperandNumber()));
+      if (role != "tap" && partOfResult(role, weightsApart) == part)
         roots.push_back(operand.get().getDefiningOp());
+    }
     if (part == Forward)
       func.walk([&](nn::SaveOp save) {
         roots.push_back(block.findAncestorOpInBlock(*save));

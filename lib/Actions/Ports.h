@@ -21,11 +21,12 @@ enum Part : unsigned { Forward = 0, Input = 1, Weight = 2 };
 
 /// The part of every operation of a stage's @loss_grad, by reachability: what
 /// leaves forward and what is saved; what the outgoing cotangents need; the
-/// rest. With `weightsApart` false, Input is the rest.
+/// rest. With `weightsApart` false, Input is the rest. A tap asks for nothing.
 llvm::DenseMap<mlir::Operation *, unsigned> partsOf(mlir::func::FuncOp func,
                                                     bool weightsApart);
 
-/// The part that returns a result of a role.
+/// The part that returns a result of a role; a tap is returned by the part that
+/// computes its value.
 unsigned partOfResult(llvm::StringRef role, bool weightsApart);
 
 /// "F", "I", "W", or "B".

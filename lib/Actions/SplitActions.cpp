@@ -51,8 +51,12 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     Operation *terminator = func.getBody().front().getTerminator();
     for (auto [index, value] : llvm::enumerate(terminator->getOperands())) {
       DictionaryAttr attrs = func.getResultAttrDict(index);
-      cutter.results[partOfResult(roleOf(attrs), weightsApart)].push_back(
-          {value, withSlot(attrs, unsigned(-1))});
+      unsigned part = partOfResult(roleOf(attrs), weightsApart);
+      if (roleOf(attrs) == "tap") {
+        Operation *def = value.getDefiningOp();
+        part = def ? parts.lookup(def) : cutter.results.size() - 1;
+      }
+      cutter.results[part].push_back({value, withSlot(attrs, unsigned(-1))});
     }
     cutter.analyze("r");
     SmallVector<BlockArgument> inputs;
@@ -212,8 +216,13 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     Cutter cutter(func, parts, deepest + 1);
     cutter.results = std::move(operands);
     Operation *terminator = block.getTerminator();
-    for (auto [index, value] : llvm::enumerate(terminator->getOperands()))
-      cutter.results[deepest].push_back({value, func.getResultAttrDict(index)});
+    for (auto [index, value] : llvm::enumerate(terminator->getOperands())) {
+      DictionaryAttr attrs = func.getResultAttrDict(index);
+      Operation *def = value.getDefiningOp();
+      bool isTap = roleOf(attrs) == "tap" && def;
+      cutter.results[isTap ? parts.lookup(def) : deepest].push_back(
+          {value, attrs});
+    }
     cutter.analyze("u");
     for (auto &[value, entry] : cutter.kept)
       if (!entry.persistent)

@@ -65,12 +65,25 @@ const std::vector<std::string> &check::faultKinds() {
   return names;
 }
 
+static const Kind *findKind(StringRef name) {
+  const Kind *kind = llvm::find_if(
+      kinds, [&](const Kind &candidate) { return name == candidate.name; });
+  return kind == std::end(kinds) ? nullptr : kind;
+}
+
+std::vector<std::string> check::faultPlaces(ModuleOp module, StringRef name) {
+  std::vector<std::string> names;
+  if (const Kind *kind = findKind(name))
+    for (const Place &place : kind->places(module))
+      names.push_back(describe(place.op));
+  return names;
+}
+
 LogicalResult check::injectFault(ModuleOp module, StringRef name, int64_t index,
                                  std::string &where) {
   llvm::raw_string_ostream text(where);
-  const Kind *kind = llvm::find_if(
-      kinds, [&](const Kind &candidate) { return name == candidate.name; });
-  if (kind == std::end(kinds)) {
+  const Kind *kind = findKind(name);
+  if (!kind) {
     text << "unknown kind of fault '" << name << "'; the kinds are ";
     llvm::interleaveComma(faultKinds(), text);
     return failure();

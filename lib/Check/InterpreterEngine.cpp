@@ -1,11 +1,10 @@
 // The oracle as an engine.
 
-#include "cleave/Check/Engine.h"
+#include "RankValues.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
-#include "cleave/Interpreter/Interpreter.h"
+#include "cleave/Target/Schedule.h"
 
-#include <cmath>
 #include <limits>
 #include <map>
 
@@ -58,16 +57,10 @@ public:
     auto slot = slots.find(port.key());
     if (slot == slots.end())
       return success();
-    Tensor value = whole;
-    value.type = slot->second.port.type;
-    if (value.type.getShape() != whole.type.getShape())
-      return emitError(port.value.getLoc())
-             << port.role << " '" << port.name << "' has the type "
-             << value.type << " in the program, but was given " << whole.type;
-    if (!value.type.getElementType().isF64())
-      for (double &x : value.floats)
-        x = static_cast<float>(x);
-    slot->second.tiles = tilesOf(slot->second.port, value);
+    FailureOr<RankTensors> tiles = tilesOf(mesh, slot->second.port, whole);
+    if (failed(tiles))
+      return failure();
+    slot->second.tiles = std::move(*tiles);
     return success();
   }
 
@@ -82,8 +75,7 @@ public:
       arguments.push_back(tiles);
     }
     FailureOr<std::vector<RankTensors>> results =
-        mesh ? interpretRanks(func, mesh, arguments)
-             : interpretOne(func, arguments);
+        interpretOn(mesh, func, arguments);
     if (failed(results))
       return failure();
     for (auto [port, tiles] : llvm::zip_equal(resultsOf(func), *results))
@@ -96,25 +88,7 @@ public:
     if (slot == slots.end() || slot->second.tiles.empty())
       return emitError(port.value.getLoc())
              << port.role << " '" << port.name << "' has no value";
-    const auto &[own, tiles] = slot->second;
-    dist::ShardingAttr sharding = shardingOf(own);
-    Gathered result;
-    if (!sharding) {
-      result.whole = tiles.front();
-      // Without a sharding, every rank has all of it.
-      for (const Tensor &copy : tiles)
-        if (copy.floats != result.whole.floats ||
-            copy.ints != result.whole.ints)
-          result.replicaDifference = std::numeric_limits<double>::infinity();
-      return result;
-    }
-    Assembled assembled = assembleTensor(tiles, own.type, mesh, sharding);
-    result.whole = std::move(assembled.whole);
-    result.replicaDifference = assembled.replicaDifference;
-    result.rankOf = [mesh = mesh, sharding, type = own.type](int64_t element) {
-      return firstHolder(mesh, sharding, type.getShape(), element);
-    };
-    return result;
+    return gather(mesh, slot->second.port, slot->second.tiles);
   }
 
 private:
@@ -123,40 +97,74 @@ private:
     RankTensors tiles;
   };
 
-  static dist::ShardingAttr shardingOf(const Port &port) {
-    return port.attrs
-               ? port.attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName)
-               : dist::ShardingAttr();
-  }
-
-  RankTensors tilesOf(const Port &port, const Tensor &whole) const {
-    if (!mesh)
-      return {whole};
-    if (dist::ShardingAttr sharding = shardingOf(port))
-      return shardTensor(whole, mesh, sharding);
-    return RankTensors(mesh.getNumRanks(), whole);
-  }
-
-  static FailureOr<std::vector<RankTensors>>
-  interpretOne(func::FuncOp func, ArrayRef<RankTensors> arguments) {
-    std::vector<Tensor> flat;
-    for (const RankTensors &argument : arguments)
-      flat.push_back(argument.front());
-    FailureOr<std::vector<Tensor>> results = interpret(func, flat);
-    if (failed(results))
-      return failure();
-    std::vector<RankTensors> wrapped;
-    for (Tensor &result : *results)
-      wrapped.push_back({std::move(result)});
-    return wrapped;
-  }
-
   ModuleOp module;
   dist::MeshAttr mesh;
   std::map<std::string, Slot> slots;
 };
 
 } // namespace
+
+dist::ShardingAttr check::shardingOf(const Port &port) {
+  return port.attrs
+             ? port.attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName)
+             : dist::ShardingAttr();
+}
+
+FailureOr<RankTensors> check::tilesOf(dist::MeshAttr mesh, const Port &port,
+                                      const Tensor &whole) {
+  Tensor value = whole;
+  value.type = port.type;
+  if (value.type.getShape() != whole.type.getShape())
+    return emitError(port.value.getLoc())
+           << port.role << " '" << port.name << "' has the type " << value.type
+           << " in the program, but was given " << whole.type;
+  if (!value.type.getElementType().isF64())
+    for (double &x : value.floats)
+      x = static_cast<float>(x);
+  if (!mesh)
+    return RankTensors{value};
+  if (dist::ShardingAttr sharding = shardingOf(port))
+    return shardTensor(value, mesh, sharding);
+  return RankTensors(mesh.getNumRanks(), value);
+}
+
+Gathered check::gather(dist::MeshAttr mesh, const Port &port,
+                       const RankTensors &tiles) {
+  dist::ShardingAttr sharding = shardingOf(port);
+  Gathered result;
+  if (!sharding) {
+    result.whole = tiles.front();
+    // Without a sharding, every rank has all of it.
+    for (const Tensor &copy : tiles)
+      if (copy.floats != result.whole.floats || copy.ints != result.whole.ints)
+        result.replicaDifference = std::numeric_limits<double>::infinity();
+    return result;
+  }
+  Assembled assembled = assembleTensor(tiles, port.type, mesh, sharding);
+  result.whole = std::move(assembled.whole);
+  result.replicaDifference = assembled.replicaDifference;
+  result.rankOf = [mesh, sharding, type = port.type](int64_t element) {
+    return firstHolder(mesh, sharding, type.getShape(), element);
+  };
+  return result;
+}
+
+FailureOr<std::vector<RankTensors>>
+check::interpretOn(dist::MeshAttr mesh, func::FuncOp func,
+                   ArrayRef<RankTensors> arguments) {
+  if (mesh)
+    return interpretRanks(func, mesh, arguments);
+  std::vector<Tensor> flat;
+  for (const RankTensors &argument : arguments)
+    flat.push_back(argument.front());
+  FailureOr<std::vector<Tensor>> results = interpret(func, flat);
+  if (failed(results))
+    return failure();
+  std::vector<RankTensors> wrapped;
+  for (Tensor &result : *results)
+    wrapped.push_back({std::move(result)});
+  return wrapped;
+}
 
 int64_t check::firstHolder(dist::MeshAttr mesh, dist::ShardingAttr sharding,
                            ArrayRef<int64_t> shape, int64_t element) {
@@ -192,6 +200,9 @@ std::vector<Port> check::resultsOf(func::FuncOp func) {
   return ports;
 }
 
-std::unique_ptr<Engine> check::makeInterpreterEngine(ModuleOp module) {
-  return std::make_unique<InterpreterEngine>(module);
+FailureOr<std::unique_ptr<Engine>>
+check::makeInterpreterEngine(ModuleOp module) {
+  if (target::isPipelined(module))
+    return makePipelineEngine(module);
+  return std::unique_ptr<Engine>(std::make_unique<InterpreterEngine>(module));
 }

@@ -4,6 +4,8 @@
 #include "cleave/Check/Check.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Target/Schedule.h"
 
 #include <cmath>
 
@@ -23,6 +25,10 @@ bool isTap(const Port &port) {
 
 void check::tapAllValues(ModuleOp module) {
   Builder builder(module.getContext());
+  // Stages that share a module later have taps of different names.
+  std::string prefix = kTapPrefix.str();
+  if (auto stage = module->getAttrOfType<IntegerAttr>(kStageAttr))
+    prefix += std::to_string(stage.getInt()) + ".";
   for (StringRef name :
        {nn::kForwardFunc, nn::kLossGradFunc, nn::kUpdateFunc}) {
     auto func = module.lookupSymbol<func::FuncOp>(name);
@@ -43,7 +49,7 @@ void check::tapAllValues(ModuleOp module) {
         if (!isa<FloatType>(getElementTypeOrSelf(value)))
           continue;
         std::string text =
-            (kTapPrefix + Twine(number++) + ": " + describe(&op)).str();
+            (prefix + Twine(number++) + ": " + describe(&op)).str();
         results.push_back(value);
         attrs.push_back(builder.getDictionaryAttr(
             {builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(text)),
@@ -58,34 +64,140 @@ void check::tapAllValues(ModuleOp module) {
   }
 }
 
-FailureOr<std::string> check::firstDifference(ModuleOp module, Engine &sharded,
-                                              Engine &reference, Values &values,
-                                              const CheckOptions &options) {
-  Engine *engines[] = {&sharded, &reference};
-  for (Engine *engine : engines)
-    if (failed(values.setInitial(*engine)) ||
-        failed(values.setMicrobatch(*engine, 1, 0)))
+namespace {
+
+/// Runs the two programs and compares their taps.
+class Search {
+public:
+  Search(ModuleOp module, Engine &sharded, Engine &reference, Values &values,
+         const CheckOptions &options)
+      : module(module), sharded(sharded), reference(reference), values(values),
+        options(options) {}
+
+  /// One microbatch through the functions of a program.
+  FailureOr<std::string> functions() {
+    if (failed(start()))
       return failure();
-  for (StringRef name :
-       {nn::kForwardFunc, nn::kLossGradFunc, nn::kUpdateFunc}) {
-    auto func = module.lookupSymbol<func::FuncOp>(name);
-    if (!func)
-      continue;
-    for (Engine *engine : engines) {
-      if (name == nn::kLossGradFunc)
-        for (const Port &port : argumentsOf(func))
-          if ((port.role == "gradient" || port.role == "loss" ||
-               port.role == "weight") &&
-              failed(engine->set(port, Tensor(port.type))))
-            return failure();
-      if (failed(engine->run(name)))
+    for (StringRef name :
+         {nn::kForwardFunc, nn::kLossGradFunc, nn::kUpdateFunc}) {
+      auto func = module.lookupSymbol<func::FuncOp>(name);
+      if (!func)
+        continue;
+      if (failed(clearSums(func)) || failed(run(name)))
+        return failure();
+      FailureOr<std::string> found = compare(func);
+      if (failed(found) || !found->empty())
+        return found;
+    }
+    return std::string();
+  }
+
+  /// All microbatches through the stages of a pipeline: each through all stages
+  /// and back.
+  FailureOr<std::string> stages() {
+    if (failed(start()))
+      return failure();
+    std::vector<func::FuncOp> forward, there, back, update;
+    for (auto func : module.getOps<func::FuncOp>()) {
+      StringRef name = functionName(func);
+      if (name == nn::kForwardFunc)
+        forward.push_back(func);
+      else if (name == "F")
+        there.push_back(func);
+      else if (name == "I" || name == "W" || name == "B")
+        back.push_back(func);
+      else if (name == nn::kUpdateFunc)
+        update.push_back(func);
+      else
+        continue;
+      if (failed(clearSums(func)))
         return failure();
     }
+    // Stages are in order; W comes behind I.
+    llvm::stable_sort(back, [](func::FuncOp a, func::FuncOp b) {
+      return stageOf(a) > stageOf(b);
+    });
+    if (!forward.empty() && failed(run(nn::kForwardFunc)))
+      return failure();
+    FailureOr<std::string> found = compareAll(forward);
+    if (failed(found) || !found->empty())
+      return found;
+    for (int64_t k = 0; k < options.microbatches; ++k)
+      for (Engine *engine : {&sharded, &reference})
+        if (failed(values.setMicrobatch(*engine, 1, k)) ||
+            failed(engine->run(nn::kLossGradFunc)))
+          return failure();
+    bool all = sharded.keepsTaps() && reference.keepsTaps();
+    for (int64_t k = all ? 0 : options.microbatches - 1;
+         k < options.microbatches; ++k)
+      for (const auto *list : {&there, &back})
+        if (found = compareAll(*list, k); failed(found) || !found->empty())
+          return found;
+    if (failed(run(nn::kUpdateFunc)))
+      return failure();
+    llvm::stable_sort(update, [](func::FuncOp a, func::FuncOp b) {
+      return partOf(a) < partOf(b);
+    });
+    return compareAll(update);
+  }
+
+private:
+  static int64_t stageOf(func::FuncOp func) {
+    return func->getAttrOfType<IntegerAttr>(kStageAttr).getInt();
+  }
+  /// Of "update.PART.STAGE".
+  static int64_t partOf(func::FuncOp func) {
+    int64_t part = 0;
+    func.getName().split('.').second.split('.').first.getAsInteger(10, part);
+    return part;
+  }
+
+  LogicalResult start() {
+    for (Engine *engine : {&sharded, &reference})
+      if (failed(values.setInitial(*engine)) ||
+          failed(values.setMicrobatch(*engine, 1, 0)))
+        return failure();
+    return success();
+  }
+
+  /// What the program adds up starts from zero.
+  LogicalResult clearSums(func::FuncOp func) {
+    if (functionName(func) == nn::kUpdateFunc)
+      return success();
+    for (const Port &port : argumentsOf(func))
+      if (port.role == "gradient" || port.role == "loss" ||
+          port.role == "weight" || port.role == "accumulator")
+        for (Engine *engine : {&sharded, &reference})
+          if (failed(engine->set(port, Tensor(port.type))))
+            return failure();
+    return success();
+  }
+
+  LogicalResult run(StringRef function) {
+    return success(succeeded(sharded.run(function)) &&
+                   succeeded(reference.run(function)));
+  }
+
+  FailureOr<std::string> compareAll(const std::vector<func::FuncOp> &functions,
+                                    int64_t microbatch = -1) {
+    for (func::FuncOp func : functions) {
+      FailureOr<std::string> found = compare(func, microbatch);
+      if (failed(found) || !found->empty())
+        return found;
+    }
+    return std::string();
+  }
+
+  /// The first tap of the function that differs.
+  FailureOr<std::string> compare(func::FuncOp func, int64_t microbatch = -1) {
     for (const Port &port : resultsOf(func)) {
       if (!isTap(port))
         continue;
-      FailureOr<Gathered> ours = sharded.get(port);
-      FailureOr<Gathered> theirs = reference.get(port);
+      auto value = [&](Engine &engine) {
+        return microbatch < 0 ? engine.get(port)
+                              : engine.getTap(port, microbatch);
+      };
+      FailureOr<Gathered> ours = value(sharded), theirs = value(reference);
       if (failed(ours) || failed(theirs))
         return failure();
       Difference found = difference(ours->whole, theirs->whole);
@@ -93,20 +205,47 @@ FailureOr<std::string> check::firstDifference(ModuleOp module, Engine &sharded,
       double limit = options.tolerances.exact * std::max(found.magnitude, 1e-6);
       if (found.largest <= limit && ours->replicaDifference == 0)
         continue;
-      std::string text = StringRef(port.name).split(": ").second.str();
+      std::string text = place(func, port, microbatch);
       llvm::raw_string_ostream out(text);
-      if (found.largest <= limit)
+      if (found.largest <= limit) {
         out << ": copies of ranks differ by " << ours->replicaDifference;
-      else
-        out << ": " << found.largest << " beside " << found.magnitude
-            << " at [";
-      if (found.largest > limit) {
-        llvm::interleaveComma(unflatten(found.worst, theirs->whole.shape()),
-                              out);
-        out << "] on rank " << (ours->rankOf ? ours->rankOf(found.worst) : 0);
+        return text;
       }
+      out << ": " << found.largest << " beside " << found.magnitude << " at [";
+      llvm::interleaveComma(unflatten(found.worst, theirs->whole.shape()), out);
+      out << "] on rank " << (ours->rankOf ? ours->rankOf(found.worst) : 0);
       return text;
     }
+    return std::string();
   }
-  return std::string();
+
+  /// "arith.mulf in @B of stage 1, microbatch 0, node /mlp/Mul".
+  static std::string place(func::FuncOp func, const Port &port,
+                           int64_t microbatch) {
+    std::string text = StringRef(port.name).split(": ").second.str();
+    if (!func->hasAttr(kStageAttr))
+      return text;
+    auto [op, rest] = StringRef(text).split(" in @");
+    std::string where = (op + " in @" + func.getName().rsplit('.').first +
+                         " of stage " + Twine(stageOf(func)))
+                            .str();
+    if (microbatch >= 0)
+      where += ", microbatch " + std::to_string(microbatch);
+    size_t node = rest.find_first_of(", ");
+    return where + (node == StringRef::npos ? "" : rest.substr(node)).str();
+  }
+
+  ModuleOp module;
+  Engine &sharded, &reference;
+  Values &values;
+  const CheckOptions &options;
+};
+
+} // namespace
+
+FailureOr<std::string> check::firstDifference(ModuleOp module, Engine &sharded,
+                                              Engine &reference, Values &values,
+                                              const CheckOptions &options) {
+  Search search(module, sharded, reference, values, options);
+  return target::isPipelined(module) ? search.stages() : search.functions();
 }

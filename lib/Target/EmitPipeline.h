@@ -57,8 +57,6 @@ private:
   mlir::LogicalResult emitChain(int rank, llvm::StringRef function);
 
   llvm::ArrayRef<int64_t> arenasOf(int stage) const;
-  static std::optional<pipeline::ValueClass> parseClass(int stage,
-                                                        llvm::StringRef slot);
   const Instance &at(int rank, int stage) const {
     return *instances.at({rank, stage});
   }

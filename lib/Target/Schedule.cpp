@@ -84,3 +84,40 @@ target::lowerSchedule(const PipelineSchedule &schedule) {
   }
   return lowered;
 }
+
+std::optional<pipeline::ValueClass> target::valueClassOf(int stage,
+                                                         StringRef slot) {
+  using namespace pipeline;
+  auto event = [](StringRef name, bool starts) -> std::optional<Event> {
+    Phase phase = starts ? Phase::Start : Phase::Wait;
+    if (name == "recv_f")
+      return Event{ActionKind::RecvF, phase};
+    if (name == "recv_b")
+      return Event{ActionKind::RecvB, phase};
+    if (name == "send_f")
+      return Event{ActionKind::SendF, phase};
+    if (name == "send_b")
+      return Event{ActionKind::SendB, phase};
+    for (ActionKind kind :
+         {ActionKind::F, ActionKind::I, ActionKind::W, ActionKind::B})
+      if (name == StringRef(spelling(kind)))
+        return Event{kind, Phase::Run};
+    return std::nullopt;
+  };
+  auto [first, last] = slot.split(':');
+  ValueClass parsed;
+  parsed.stage = stage;
+  if (std::optional<Event> begins = event(first, true))
+    parsed.first = {*begins};
+  SmallVector<StringRef> ends;
+  last.split(ends, ',');
+  for (StringRef name : ends)
+    if (std::optional<Event> end = event(name, false))
+      parsed.last.push_back(*end);
+  // Where no send follows the value dies with what makes it.
+  if (!parsed.first.empty())
+    parsed.last.push_back(parsed.first[0]);
+  if (parsed.first.empty())
+    return std::nullopt;
+  return parsed;
+}

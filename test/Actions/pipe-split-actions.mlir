@@ -1,5 +1,5 @@
-// RUN: cleave-opt --pipe-split-actions %s | FileCheck %s
-// RUN: cleave-opt --pipe-split-actions=weights-apart=false %s | FileCheck %s --check-prefix=TWO
+// RUN: cleave-opt --pipe-split-actions %s -split-input-file | FileCheck %s
+// RUN: cleave-opt --pipe-split-actions=weights-apart=false %s -split-input-file | FileCheck %s --check-prefix=TWO
 
 // A stage in the middle: activations in and out, a saved value that W alone
 // reads, an input of the microbatch, an accumulated gradient.
@@ -64,4 +64,32 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
 func.func @loss(%x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation"})
     -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = "activation"}) {
   return %x : tensor<4xf32>
+}
+
+// -----
+
+// A tap asks for nothing to be computed earlier: it comes from the part that has
+// its value.
+
+// CHECK-LABEL: func.func @F
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "forward", nn.role = "tap"}, tensor<4xf32> {nn.name = "cut.1.0"
+// CHECK-LABEL: func.func @I
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "back", nn.role = "tap"}, tensor<4xf32> {nn.name = "cut.0.0.grad"
+// CHECK-LABEL: func.func @W
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "w", nn.role = "gradient"})
+func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
+                     %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation"},
+                     %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = "cotangent"})
+    -> (tensor<4xf32> {nn.name = "forward", nn.role = "tap"},
+        tensor<4xf32> {nn.name = "cut.1.0", nn.role = "activation"},
+        tensor<4xf32> {nn.name = "back", nn.role = "tap"},
+        tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent"},
+        tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+  %half = arith.mulf %x, %w : tensor<4xf32>
+  %y = arith.negf %half : tensor<4xf32>
+  %minus = arith.negf %dy : tensor<4xf32>
+  %dx = arith.mulf %minus, %w : tensor<4xf32>
+  %dw = arith.mulf %minus, %x : tensor<4xf32>
+  return %half, %y, %minus, %dx, %dw
+      : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }

@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import support
 from support import BUILD, CLEAVE, run, succeed
 
 import exported_gpt
@@ -51,6 +52,31 @@ class Emit(unittest.TestCase):
         products = [line for line in text.splitlines() if "= nn.einsum" in line]
         self.assertGreater(len(products), 20)
         self.assertFalse([line for line in products if "49152" in line])
+
+    def test_stages_of_a_pipeline(self):
+        """A module for each stage, before and after it is split."""
+        folder = pathlib.Path(self.scratch.name)
+        model = support.generate(folder / "small.onnx", layers=2, hidden=8, heads=2, vocab=11,
+                                 positions=8)
+        flags = [*model, *(word for entry in (
+            "mesh.pipeline=2", "mesh.data=2", "parallel.pipeline.schedule=zb-v",
+            "train.microbatches=4", "dims.batch=8", "dims.sequence=4")
+            for word in ("--set", entry))]
+        texts = []
+        for phase in ("train", "shard"):
+            out = folder / f"stages-{phase}.mlir"
+            succeed(CLEAVE, "compile", *flags, "--emit", phase, "-o", out)
+            succeed(BUILD / "bin" / "cleave-opt", out, "-o", "/dev/null")
+            texts.append(out.read_text())
+        train, shard = texts
+        for stage in range(4): # two on each rank
+            self.assertIn(f"module @stage{stage} ", train)
+        for function in ("@loss_grad", "@update", "@init_state"):
+            self.assertEqual(train.count(f"func.func {function}("), 4, function)
+        self.assertNotIn("dist.mesh", train)
+        for action, first in (("F", 0), ("I", 1), ("W", 0), ("update.0", 0)):
+            for stage in range(first, 4): # nothing comes before the first
+                self.assertIn(f"func.func @{action}.{stage}(", shard)
 
     def test_bad_input(self):
         flags = ["--config", self.model.with_suffix(".toml"), *MESH]

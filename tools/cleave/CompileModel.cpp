@@ -4,6 +4,7 @@
 
 #include "PipelineModel.h"
 #include "ShardedModel.h"
+#include "Stages.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/io/File.h"
@@ -53,9 +54,15 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
   OwningOpRef<ModuleOp> module = loadModel(path, config, context, readWeights);
   if (last == Phase::Import)
     return module;
-  if (isPipelined(config, mesh) && last == Phase::Shard && !isSharded(*module))
-    return buildPipeline(*module, config, mesh, purpose,
-                         /*tapGradients=*/false, remarks, allRemarks);
+  if (isPipelined(config, mesh) && !isSharded(*module)) {
+    if (last == Phase::Shard)
+      return buildPipeline(*module, config, mesh, purpose, Taps::None, remarks,
+                           allRemarks);
+    int64_t stages = makeSchedule(config, mesh).table.stages;
+    runLossPhase(*module, config);
+    cutIntoStages(*module, config, stages, /*tapGradients=*/false);
+    return module;
+  }
   if (purpose != Purpose::Infer && !isSharded(*module)) {
     runTrainPhase(*module, config, /*tapGradients=*/false);
     if (purpose == Purpose::Train)

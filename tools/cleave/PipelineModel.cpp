@@ -5,6 +5,7 @@
 #include "Stages.h"
 
 #include "cleave/Actions/Passes.h"
+#include "cleave/Check/Check.h"
 #include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
@@ -248,7 +249,7 @@ static void moveInto(ModuleOp all, ModuleOp stage, int64_t index) {
 
 OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
                                     const Mesh &mesh, Purpose purpose,
-                                    bool tapGradients,
+                                    Taps taps,
                                     std::vector<std::string> *remarks,
                                     bool allRemarks) {
   target::PipelineSchedule schedule = makeSchedule(config, mesh);
@@ -258,7 +259,7 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
     if (auto forward = model.lookupSymbol<func::FuncOp>(nn::kForwardFunc))
       forward.erase();
   std::vector<OwningOpRef<ModuleOp>> stages =
-      buildStages(model, config, schedule.table.stages, tapGradients);
+      buildStages(model, config, schedule.table.stages, taps != Taps::None);
   // The axis stays, so that axes have the same numbers in all programs.
   Mesh inner = mesh;
   inner.axes[schedule.position].second = 1;
@@ -284,6 +285,8 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
   Shared shared;
   for (auto [index, stage] : llvm::enumerate(stages)) {
     target::noteVocabulary(*stage);
+    if (taps == Taps::Values)
+      check::tapAllValues(*stage);
     shared.pin(*stage);
     options.previousLink = linkBehind(int(index) - 1);
     options.nextLink = linkBehind(index);

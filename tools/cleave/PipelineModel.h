@@ -17,11 +17,14 @@ bool isPipelined(const Config &config, const Mesh &mesh);
 // The schedule that the configuration asks for. Fails with BadUsage.
 target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh);
 
+// What stages give beside what a step needs, for checks.
+enum class Taps { None, Gradients, Values };
+
 // A model as it was loaded becomes one module of the actions of its stages,
 // with the schedule. `purpose` says which. Fails with BadUsage.
 mlir::OwningOpRef<mlir::ModuleOp>
 buildPipeline(mlir::ModuleOp model, const Config &config, const Mesh &mesh,
-              Purpose purpose, bool tapGradients,
+              Purpose purpose, Taps taps,
               std::vector<std::string> *remarks = nullptr,
               bool allRemarks = false);
 

@@ -53,10 +53,20 @@ public:
   virtual mlir::LogicalResult set(const Port &port, const Tensor &whole) = 0;
   virtual mlir::LogicalResult run(llvm::StringRef function) = 0;
   virtual mlir::FailureOr<Gathered> get(const Port &port) = 0;
+
+  /// Whether `getTap` knows more than the last microbatch of a step.
+  virtual bool keepsTaps() const { return false; }
+  /// A value of role `tap` as `microbatch` left it.
+  virtual mlir::FailureOr<Gathered> getTap(const Port &port,
+                                           int64_t microbatch) {
+    return get(port);
+  }
 };
 
-/// Interprets a global or a local program. The module must outlive it.
-std::unique_ptr<Engine> makeInterpreterEngine(mlir::ModuleOp module);
+/// Interprets a global or a local program, or the stages of a pipeline as their
+/// schedule says. The module must outlive it.
+mlir::FailureOr<std::unique_ptr<Engine>>
+makeInterpreterEngine(mlir::ModuleOp module);
 
 struct CompiledOptions {
   /// Threads of each rank.

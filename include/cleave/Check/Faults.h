@@ -15,6 +15,11 @@ namespace cleave::check {
 /// The names of all kinds, in the order of the documentation.
 const std::vector<std::string> &faultKinds();
 
+/// The places of a local program that could have a fault of the kind, as
+/// `injectFault` names them, by index.
+std::vector<std::string> faultPlaces(mlir::ModuleOp module,
+                                     llvm::StringRef kind);
+
 /// Breaks the local program. On success `where` is the place (an operation and
 /// its function) for people; on failure it says why there is no such fault.
 /// `index` counts the places; a negative one stands for the middle.

@@ -38,6 +38,11 @@ scheduleOf(mlir::ModuleOp module);
 pipeline::Result<pipeline::LoweredTable>
 lowerSchedule(const PipelineSchedule &schedule);
 
+/// A class of slots (`pipe.slot`) in the schedule's words, such as
+/// "recv_f:send_f,W". Nothing for what no schedule moves.
+std::optional<pipeline::ValueClass> valueClassOf(int stage,
+                                                 llvm::StringRef slot);
+
 } // namespace cleave::target
 
 #endif

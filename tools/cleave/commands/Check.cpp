@@ -112,13 +112,20 @@ public:
   // The model as it was loaded, which pipeline stages are cut from.
   OwningOpRef<ModuleOp> untrained;
 
-  // The partitioned program, with the fault that was asked for.
-  OwningOpRef<ModuleOp> partition(ModuleOp global) {
+  // The stages of a pipeline on a mesh, with all their values tapped or with
+  // gradients alone.
+  OwningOpRef<ModuleOp> stages(const Mesh &mesh, Taps taps) {
+    OwningOpRef<ModuleOp> model = clone(*untrained);
+    return buildPipeline(*model, config, mesh, Purpose::Compile, taps);
+  }
+
+  // The partitioned program, with the fault that was asked for. Taps in the
+  // stages of a pipeline; those of other programs are in `global`.
+  OwningOpRef<ModuleOp> partition(ModuleOp global,
+                                  Taps taps = Taps::Gradients) {
     OwningOpRef<ModuleOp> local;
     if (untrained) {
-      OwningOpRef<ModuleOp> model = clone(*untrained);
-      local = buildPipeline(*model, config, mesh, Purpose::Compile,
-                            /*tapGradients=*/true);
+      local = stages(mesh, taps);
     } else {
       local = clone(global);
       runShardPhase(*local, config, mesh);
@@ -126,7 +133,7 @@ public:
     if (command.inject.empty() || breaksCommands())
       return local;
     std::string where;
-    if (failed(check::injectFault(*local, command.inject, command.injectIndex,
+    if (failed(check::injectFault(*local, command.inject, faultIndex(*local),
                                   where)))
       throw Failure(BadUsage, "--inject: " + where);
     fault = command.inject + ": " + where;
@@ -150,16 +157,41 @@ public:
     return compile(*one, wide, Mesh(), /*isBroken=*/false, "local");
   }
 
-private:
-  bool breaksCommands() const {
-    return !command.interpret && check::isFaultOfCommands(command.inject);
-  }
-
   check::Engine &interpret(ModuleOp module) {
     modules.push_back(clone(module));
     widen(*modules.back());
-    engines.push_back(check::makeInterpreterEngine(*modules.back()));
+    Diagnostics diagnostics(*module.getContext());
+    auto engine = check::makeInterpreterEngine(*modules.back());
+    if (failed(engine))
+      diagnostics.fail(BadUsage);
+    engines.push_back(std::move(*engine));
     return *engines.back();
+  }
+
+private:
+  // The place that was asked for. In a program with taps, which may have
+  // others, it is the one of the same name, or else of the same index.
+  int64_t faultIndex(ModuleOp local) {
+    std::vector<std::string> names = check::faultPlaces(local, command.inject);
+    int64_t count = names.size(), index = command.injectIndex;
+    if (index < 0)
+      index = count / 2;
+    if (index >= count)
+      return index; // refused
+    if (!brokenName) {
+      brokenName = names[index];
+      before = std::count(names.begin(), names.begin() + index, *brokenName);
+      return index;
+    }
+    int64_t seen = 0;
+    for (auto [i, name] : llvm::enumerate(names))
+      if (name == *brokenName && seen++ == before)
+        return i;
+    return index;
+  }
+
+  bool breaksCommands() const {
+    return !command.interpret && check::isFaultOfCommands(command.inject);
   }
 
   check::Engine &compile(ModuleOp local, bool wide, const Mesh &mesh,
@@ -202,6 +234,10 @@ private:
     if (failed(passes.run(module)))
       diagnostics.fail(BadUsage);
   }
+
+  // The fault that was made first, and places of the same name before it.
+  std::optional<std::string> brokenName;
+  int64_t before = 0;
 
   const CheckCommand &command;
   const Config &config;
@@ -257,6 +293,11 @@ void CheckCommand::verifyFlags() const {
     throw Failure(BadUsage, "--inject " + inject +
                                 ": unknown kind of fault; did you mean '" +
                                 *nearest(inject, kinds, true) + "'?");
+  if (interpret && check::isFaultOfCommands(inject))
+    throw Failure(BadUsage, "--inject " + inject +
+                                ": is a fault of command lists, which "
+                                "--interpret does not run; leave --interpret "
+                                "out");
 }
 
 // Known before anything runs.
@@ -290,12 +331,6 @@ int CheckCommand::run() const {
     verifyInterpretable(*global);
   OwningOpRef<ModuleOp> untrained;
   if (isPipelined(config, mesh) && !isSharded(*global)) {
-    if (interpret)
-      throw Failure(BadUsage, "--interpret: pipelines are not yet interpreted; "
-                              "leave the flag out");
-    if (bisect)
-      throw Failure(BadUsage, "--bisect: is not yet supported for pipelines; "
-                              "leave the flag out");
     untrained = clone(*global);
   }
   if (!isSharded(*global))
@@ -366,16 +401,30 @@ int CheckCommand::run() const {
     diagnostics.fail(RunFailed);
 
   if (bisect && !report.pass()) {
-    OwningOpRef<ModuleOp> tapped = clone(*global);
-    check::tapAllValues(*tapped);
-    OwningOpRef<ModuleOp> tappedLocal = maker.partition(*tapped);
+    OwningOpRef<ModuleOp> tapped, tappedLocal;
+    check::Engine *unsharded = nullptr;
+    if (maker.untrained) { // beside the same stages, each on one rank
+      Mesh stagesAlone = mesh;
+      for (auto &[axis, size] : stagesAlone.axes)
+        if (axis != config.parallel.pipeline.axis)
+          size = 1;
+      tapped = maker.stages(stagesAlone, Taps::Values);
+      unsharded = &maker.interpret(*tapped);
+    } else {
+      tapped = clone(*global);
+      check::tapAllValues(*tapped);
+      unsharded = &maker.reference(*tapped, /*wide=*/true);
+    }
+    tappedLocal = maker.partition(*tapped, Taps::Values);
     auto found = check::firstDifference(
-        *tapped, maker.sharded(*tappedLocal, /*wide=*/true),
-        maker.reference(*tapped, /*wide=*/true), values, options);
+        *tapped, maker.sharded(*tappedLocal, /*wide=*/true), *unsharded, values,
+        options);
     if (failed(found))
       diagnostics.fail(RunFailed);
     report.firstDifference =
-        found->empty() ? "none among the values of one step" : *found;
+        !found->empty()   ? *found
+        : maker.untrained ? "none among the values that each stage computes"
+                          : "none among the values of one step";
     // Values that are kept are further places for a fault.
     if (maker.fault != report.fault)
       report.notes.push_back("the first difference was looked for with another "

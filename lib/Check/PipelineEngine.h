@@ -1,0 +1,117 @@
+// The stages of a pipeline on its ranks, interpreted: what lies where, and what
+// a list of the schedule does with it.
+
+#ifndef CLEAVE_LIB_CHECK_PIPELINEENGINE_H
+#define CLEAVE_LIB_CHECK_PIPELINEENGINE_H
+
+#include "RankValues.h"
+#include "cleave/Target/Schedule.h"
+
+#include <map>
+#include <set>
+
+namespace cleave::check {
+
+/// A stage on a rank of the pipeline, which stands for all ranks of a mesh.
+struct StageInstance {
+  /// A value on all ranks of the stage's mesh; one for each slot.
+  struct Buffer {
+    Port port;
+    std::string slot; ///< its class; empty: it stays
+    std::vector<RankTensors> values{1};
+    /// Of a tap: what each microbatch left.
+    std::map<int64_t, RankTensors> history;
+  };
+
+  int rank = 0, stage = 0;
+  /// By name without the stage.
+  std::map<std::string, mlir::func::FuncOp> functions;
+  /// By role and name.
+  std::map<std::string, Buffer> buffers;
+  /// Of each class of slots, the slot of every microbatch.
+  std::map<std::string, std::vector<int>> slotOf;
+  std::set<int64_t> microbatches; ///< that the rank runs
+  /// Of the ranks that hold the stage, the one of microbatch 0: it evaluates,
+  /// and counts in sums over all stages.
+  bool isOwner() const { return microbatches.count(0); }
+
+  /// Where the microbatch's value lies; null: the stage has no such value.
+  RankTensors *find(const std::string &key, int64_t microbatch);
+};
+
+/// Messages from one rank to another: the n-th send started belongs to the n-th
+/// receive started.
+struct Channel {
+  struct End {
+    StageInstance *instance;
+    std::vector<std::string> keys;
+    int64_t microbatch;
+  };
+  std::vector<End> sends, receives;
+  std::vector<bool> done;
+};
+
+void addTo(RankTensors &total, const RankTensors &more);
+
+class PipelineEngine : public Engine {
+public:
+  explicit PipelineEngine(mlir::ModuleOp module) : module(module) {}
+
+  mlir::LogicalResult load();
+
+  bool hasFunction(llvm::StringRef name) const override;
+  mlir::LogicalResult set(const Port &port, const Tensor &whole) override;
+  mlir::LogicalResult run(llvm::StringRef function) override;
+  mlir::FailureOr<Gathered> get(const Port &port) override;
+  bool keepsTaps() const override { return true; }
+  mlir::FailureOr<Gathered> getTap(const Port &port,
+                                   int64_t microbatch) override;
+
+private:
+  /// A rank's place in its list.
+  struct Cursor {
+    size_t next = 0;
+    bool isStarted = false; ///< the transfer there, which blocks
+    /// The numbers of its transfers on their channels.
+    std::map<pipeline::Action, size_t> number;
+  };
+
+  mlir::LogicalResult addInstance(int rank, int stage);
+  mlir::LogicalResult planSlots();
+  mlir::LogicalResult call(StageInstance &instance, llvm::StringRef function,
+                           int64_t microbatch);
+  std::vector<std::string> handedOver(const StageInstance &from,
+                                      const StageInstance &to,
+                                      llvm::ArrayRef<llvm::StringRef> makers,
+                                      llvm::StringRef role) const;
+  mlir::LogicalResult move(const Channel::End &from, const Channel::End &to);
+
+  mlir::LogicalResult runStep();
+  void addUpReplicas();
+  bool isTied(const std::string &parameter) const;
+  mlir::FailureOr<bool> advance(int rank);
+  mlir::FailureOr<bool> transfer(const pipeline::LoweredAction &entry,
+                                 int rank);
+  mlir::LogicalResult compute(const pipeline::Action &action, int rank);
+  mlir::LogicalResult runUpdate();
+  mlir::LogicalResult runChain(llvm::StringRef function);
+
+  StageInstance &at(int rank, int stage) { return instances.at({rank, stage}); }
+  mlir::FailureOr<Gathered> gatherAll(
+      const Port &port,
+      llvm::function_ref<const RankTensors *(StageInstance::Buffer &)> value);
+  int64_t rankOf(const StageInstance &instance, int64_t inner) const;
+
+  mlir::ModuleOp module;
+  dist::MeshAttr mesh; ///< of a stage: the pipeline axis has one rank
+  target::PipelineSchedule schedule;
+  pipeline::LoweredTable table;
+  std::map<std::pair<int, int>, StageInstance> instances; // by rank and stage
+  std::map<std::pair<int, int>, Channel> channels;        // by both ranks
+  std::vector<Cursor> cursors;
+  int64_t loaded = 0; ///< microbatches of this step
+};
+
+} // namespace cleave::check
+
+#endif

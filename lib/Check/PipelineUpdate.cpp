@@ -1,0 +1,214 @@
+// The update of an interpreted pipeline: parts of every stage's @update, and
+// between them what the stages add up, each as soon as what it reads is there.
+
+#include "PipelineEngine.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/StageAttrs.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::check;
+
+namespace {
+
+/// A sum over stages, in the words of one of them.
+struct Member {
+  int part = 0; ///< behind which it stands
+  std::string operand, result;
+};
+
+/// All stages write their sums in one order: those of the same stages
+/// correspond.
+struct Sum {
+  std::vector<int> stages;
+  bool isTied = false;           // of a gradient that several stages have
+  std::map<int, Member> members; // by stage
+  bool isDone = false;
+};
+
+std::string keyOf(StringRef name) { return ("residual " + name).str(); }
+
+class Update {
+public:
+  Update(std::map<std::pair<int, int>, StageInstance> &instances, int stages,
+         int64_t ranks,
+         llvm::function_ref<LogicalResult(StageInstance &, StringRef)> call)
+      : instances(instances), stages(stages), ranks(ranks), call(call) {}
+
+  LogicalResult run(ModuleOp module) {
+    collect();
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (auto &[place, instance] : instances)
+        while (done[place] < parts && isReady(instance)) {
+          if (failed(call(instance, partName(done[place]))))
+            return failure();
+          ++done[place];
+          moved = true;
+        }
+      for (Sum &sum : sums)
+        if (!sum.isDone && isGiven(sum)) {
+          if (failed(addUp(module, sum)))
+            return failure();
+          sum.isDone = moved = true;
+        }
+    }
+    for (auto &[place, instance] : instances)
+      if (done[place] < parts)
+        return module.emitError("stages wait for each other's sums: stage ")
+               << instance.stage << " before @" << partName(done[place]);
+    return success();
+  }
+
+private:
+  static std::string partName(int part) {
+    return (nn::kUpdateFunc + "." + Twine(part)).str();
+  }
+
+  void collect() {
+    std::map<std::pair<std::vector<int>, int>, size_t> numberOf;
+    std::vector<int> all(stages);
+    std::iota(all.begin(), all.end(), 0);
+    std::set<int> seenStages;
+    for (auto &[place, instance] : instances) {
+      done[place] = 0;
+      bool isFirst = seenStages.insert(instance.stage).second;
+      std::map<std::vector<int>, int> seen;
+      for (int part = 0; part <= stages + 1; ++part) {
+        auto func = instance.functions.find(partName(part));
+        if (func == instance.functions.end())
+          continue;
+        parts = std::max(parts, part + 1);
+        auto list = func->second->getAttrOfType<ArrayAttr>(kSumsAttr);
+        if (!list || !isFirst)
+          continue;
+        for (auto entry : list.getAsRange<DictionaryAttr>()) {
+          std::vector<int> members = all;
+          auto some = entry.getAs<DenseI64ArrayAttr>("stages");
+          if (some)
+            members.assign(some.asArrayRef().begin(), some.asArrayRef().end());
+          auto [number, isNew] =
+              numberOf.try_emplace({members, seen[members]++}, sums.size());
+          if (isNew)
+            sums.push_back({members, bool(some), {}});
+          sums[number->second].members[instance.stage] = {
+              part, entry.getAs<StringAttr>("operand").str(),
+              entry.getAs<StringAttr>("result").str()};
+        }
+      }
+    }
+  }
+
+  /// Whether the next part has all that it reads. What a rank's earlier stages
+  /// give to a sum is taken on the way.
+  bool isReady(StageInstance &instance) {
+    int part = done.at({instance.rank, instance.stage});
+    for (Sum &sum : sums) {
+      auto found = sum.members.find(instance.stage);
+      if (found == sum.members.end())
+        continue;
+      const Member &member = found->second;
+      if (member.part < part && !sum.isDone)
+        return false;
+      std::string before = keyOf(member.operand + ".before");
+      if (member.part != part || !instance.buffers.count(before))
+        continue;
+      RankTensors *given = nullptr;
+      if (StageInstance *previous = previousIn(sum, instance)) {
+        const Member &other = sum.members.at(previous->stage);
+        if (done.at({previous->rank, previous->stage}) <= other.part)
+          return false;
+        given = previous->find(keyOf(other.operand), 0);
+      }
+      RankTensors &taken = *instance.find(before, 0);
+      if (given) {
+        taken = *given;
+        continue;
+      }
+      auto type = cast<RankedTensorType>(
+          instance.buffers.at(before).port.value.getType());
+      taken.assign(ranks, Tensor(type)); // zeros
+    }
+    return true;
+  }
+
+  /// Whether its addend counts. Of a tied gradient each instance has what its
+  /// microbatches gave.
+  static bool counts(const Sum &sum, const StageInstance &instance) {
+    return sum.members.count(instance.stage) &&
+           (sum.isTied || instance.isOwner());
+  }
+
+  /// The rank's last stage before this one whose addend counts.
+  StageInstance *previousIn(const Sum &sum, const StageInstance &instance) {
+    StageInstance *previous = nullptr;
+    if (counts(sum, instance))
+      for (auto &[place, other] : instances)
+        if (place.first == instance.rank && place.second < instance.stage &&
+            counts(sum, other))
+          previous = &other;
+    return previous;
+  }
+
+  bool isGiven(const Sum &sum) {
+    return llvm::all_of(instances, [&](const auto &entry) {
+      auto member = sum.members.find(entry.second.stage);
+      return member == sum.members.end() ||
+             done.at(entry.first) > member->second.part;
+    });
+  }
+
+  LogicalResult addUp(ModuleOp module, const Sum &sum) {
+    if (sum.members.size() != sum.stages.size())
+      return module.emitError("not all of the stages that add up a value do "
+                              "so in their @update");
+    RankTensors total;
+    for (auto &[place, instance] : instances) {
+      if (!counts(sum, instance))
+        continue;
+      const std::string &operand = sum.members.at(instance.stage).operand;
+      // The last one of a rank has added what the others gave.
+      bool isChained = instance.buffers.count(keyOf(operand + ".before"));
+      auto isLater = [&](const auto &other) {
+        return other.first.first == instance.rank &&
+               other.first.second > instance.stage && counts(sum, other.second);
+      };
+      if (isChained && llvm::any_of(instances, isLater))
+        continue;
+      const RankTensors &given = *instance.find(keyOf(operand), 0);
+      if (total.empty())
+        total = given;
+      else if (total.front().type != given.front().type)
+        return module.emitError("stages add up values of different types: ")
+               << total.front().type << " and " << given.front().type;
+      else
+        addTo(total, given);
+    }
+    for (auto &[place, instance] : instances)
+      if (auto member = sum.members.find(instance.stage);
+          member != sum.members.end())
+        if (RankTensors *taken = instance.find(keyOf(member->second.result), 0))
+          *taken = total; // else nobody reads it there
+    return success();
+  }
+
+  std::map<std::pair<int, int>, StageInstance> &instances;
+  int stages, parts = 0;
+  int64_t ranks; ///< of a stage
+  llvm::function_ref<LogicalResult(StageInstance &, StringRef)> call;
+  std::vector<Sum> sums;
+  std::map<std::pair<int, int>, int> done; // parts, by rank and stage
+};
+
+} // namespace
+
+LogicalResult PipelineEngine::runUpdate() {
+  auto callPart = [&](StageInstance &instance, StringRef name) {
+    return call(instance, name, 0);
+  };
+  return Update(instances, table.stages, mesh.getNumRanks(), callPart)
+      .run(module);
+}
