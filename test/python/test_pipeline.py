@@ -163,7 +163,8 @@ class Pipeline(unittest.TestCase):
         two, out = train("two", 2, "--set", "mesh.pipeline=2", "--trace", self.folder / "t.json")
         three, _ = train("three", 4, "--resume", out / "checkpoint-000002",
                          "--set", "mesh.pipeline=2", "--set", "mesh.data=2",
-                         "--set", "parallel.pipeline.schedule=zb-v")
+                         "--set", "parallel.pipeline.schedule=zb-v",
+                         "--trace", self.folder / "grid.json")
         chimera, out = train("chimera", 2, "--set", "mesh.pipeline=2", "--set",
                              "parallel.pipeline.schedule=chimera")
         four, _ = train("four", 4, "--resume", out / "checkpoint-000002", "--set",
@@ -180,6 +181,10 @@ class Pipeline(unittest.TestCase):
             pair for k in range(4) for pair in (
                 (f"0SEND_F{k}", f"1WAIT_RECV_F{k}"), (f"1SEND_B{k}", f"0WAIT_RECV_B{k}"))
             for _ in range(2)))
+        # Both ends have the same samples: ranks are (pipeline, data).
+        _, arrows = trace_format.check(self, self.folder / "grid.json", ranks=4)
+        self.assertEqual({(send["pid"], receive["pid"]) for send, receive in arrows},
+                         {(0, 2), (2, 0), (1, 3), (3, 1)})
 
     def test_refusals(self):
         for words, flags in (
