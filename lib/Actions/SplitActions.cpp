@@ -35,6 +35,9 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     for (StringRef name : {nn::kLossFunc, nn::kForwardFunc})
       if (auto func = module.lookupSymbol<func::FuncOp>(name))
         keepActivations(func);
+    if (versions)
+      for (auto func : module.getOps<func::FuncOp>())
+        keepVersions(func);
   }
 
   StringAttr text(const Twine &value) {
@@ -257,6 +260,17 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
         boundary.setResult(i, nn::kNameAttr, rename(attrs));
         boundary.setResult(i, kSlotAttr, text("eval"));
       }
+    boundary.apply();
+  }
+
+  void keepVersions(func::FuncOp func) {
+    BoundaryAttrs boundary(func);
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      if (roleOf(func.getArgAttrDict(i)) == "parameter")
+        boundary.setArgument(i, kSlotAttr, text("version"));
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      if (roleOf(func.getResultAttrDict(i)) == "parameter")
+        boundary.setResult(i, kSlotAttr, text("version"));
     boundary.apply();
   }
 };

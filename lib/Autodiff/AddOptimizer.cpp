@@ -47,6 +47,11 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
           << optimizer << "' is unknown; expected adamw or sgd";
       return signalPassFailure();
     }
+    if (updates > 0 && (clipNorm != 0 || skipNonfinite)) {
+      grad.emitError("updates after each microbatch have no norm of all "
+                     "gradients, which clip-norm and skip-nonfinite read");
+      return signalPassFailure();
+    }
     stage = pipe::stageOf(module);
     auto scalar = module->getAttrOfType<TypeAttr>(pipe::kScalarAttr);
     if (stage && (!scalar || !isa<RankedTensorType>(scalar.getValue()))) {
@@ -87,6 +92,13 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
         return failure();
       parameters.push_back({name, type, grad.getArgAttrDict(arg),
                             rank >= 2 && !*exempt ? weightDecay : 0.0, 0});
+      if (DenseI64ArrayAttr sharing = parameters.back().stages();
+          sharing && updates > 0)
+        return grad.emitError("parameter '")
+               << name << "' lies on stages " << sharing.asArrayRef()
+               << ", whose updates after each microbatch would differ; choose "
+                  "a schedule that updates once in a step, or a model without "
+                  "tied parameters";
     }
     return parameters;
   }
@@ -97,6 +109,21 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
 
   Location named(const Twine &name) {
     return NameLoc::get(StringAttr::get(&getContext(), name));
+  }
+
+  /// The optimizer's count of steps, from the step's number and the update's in
+  /// it.
+  Value countOf(OpBuilder &b, Value step, Value update) {
+    Location loc = named("step");
+    auto splat = [&](int64_t value) {
+      auto type = cast<RankedTensorType>(step.getType());
+      return arith::ConstantOp::create(
+          b, loc, DenseElementsAttr::get(type, b.getI64IntegerAttr(value)));
+    };
+    Value before = arith::SubIOp::create(b, loc, step, splat(1));
+    Value all = arith::MulIOp::create(b, loc, before, splat(updates));
+    Value count = arith::AddIOp::create(b, loc, all, update);
+    return arith::AddIOp::create(b, loc, count, splat(1));
   }
 
   void buildUpdate(func::FuncOp grad, MutableArrayRef<Trained> parameters) {
@@ -119,7 +146,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     unsigned firstGradient = argTypes.size();
     for (Trained &parameter : parameters)
       addArg(parameter.type, attrs(parameter.name, "gradient"));
-    bool hasLoss = !stage || stage->stage == stage->stages - 1;
+    bool apart = updates > 0;
+    bool hasLoss = !apart && (!stage || stage->stage == stage->stages - 1);
     unsigned lossArg = argTypes.size(), weightArg = lossArg + 1;
     if (hasLoss) {
       addArg(real, attrs("loss", "loss"));
@@ -127,6 +155,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     }
     unsigned lrArg = addArg(real, attrs("lr", "lr"));
     unsigned stepArg = addArg(count, attrs("step", "step"));
+    if (apart)
+      addArg(count, attrs("update.microbatch", "microbatch"));
 
     b.setInsertionPointToEnd(getOperation().getBody());
     auto func = func::FuncOp::create(b, loc, nn::kUpdateFunc,
@@ -146,13 +176,17 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       sums.loss = func.getArgument(lossArg);
       sums.weight = func.getArgument(weightArg);
     }
-    if (stage)
-      sumOverStages(b, parameters, gradients, sums);
-    else
-      sums.squares = squaresOf(b, named("grad_norm"), gradients);
-    auto [norm, scale] = normAndScale(b, named("grad_norm"), sums);
-
-    Value finite;
+    Value norm, scale, finite, stepCount = func.getArgument(stepArg);
+    if (apart) {
+      scale = nn::createSplat(b, loc, real, 1.0);
+      stepCount = countOf(b, stepCount, func.getArgument(stepArg + 1));
+    } else {
+      if (stage)
+        sumOverStages(b, parameters, gradients, sums);
+      else
+        sums.squares = squaresOf(b, named("grad_norm"), gradients);
+      std::tie(norm, scale) = normAndScale(b, named("grad_norm"), sums);
+    }
     if (skipNonfinite)
       finite = isFinite(b, named("finite"), norm, sums.loss);
     SmallVector<Value> results;
@@ -162,8 +196,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       ValueRange updated =
           step(b, named(parameter.name), parameter,
                func.getArguments().slice(first, 1 + stateNames().size()),
-               gradients[index], scale, func.getArgument(lrArg),
-               func.getArgument(stepArg));
+               gradients[index], scale, func.getArgument(lrArg), stepCount);
       for (auto [offset, value] : llvm::enumerate(updated)) {
         results.push_back(finite
                               ? choose(b, named(parameter.name), finite, value,
@@ -176,9 +209,11 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       results.push_back(value);
       resultAttrs.push_back(attrs(name, role));
     };
-    addResult(sums.loss, "loss", "metric");
-    addResult(sums.weight, "weight", "metric");
-    addResult(norm, "grad_norm", "metric");
+    if (!apart) {
+      addResult(sums.loss, "loss", "metric");
+      addResult(sums.weight, "weight", "metric");
+      addResult(norm, "grad_norm", "metric");
+    }
     if (finite)
       addResult(arith::UIToFPOp::create(b, named("finite"), real, finite),
                 "finite", "metric");

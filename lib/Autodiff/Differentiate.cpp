@@ -211,8 +211,7 @@ struct DifferentiatePass
           return func.emitError("the loss sum must be a scalar, found ")
                  << scalar;
         if (backward.isActive(value))
-          backward.add(value, nn::createSplat(backward.builder(),
-                                              value.getLoc(), scalar, 1.0));
+          backward.add(value, seed(func, backward, value));
       } else if (func.getResultAttr(result, pipe::kDifferentiableAttr)) {
         unsigned index = func.getNumArguments();
         if (failed(func.insertArgument(
@@ -224,6 +223,27 @@ struct DifferentiatePass
       }
     }
     return success();
+  }
+
+  /// The loss's cotangent: 1, or what makes its sum a mean.
+  Value seed(func::FuncOp func, Backward &backward, Value loss) {
+    OpBuilder &b = backward.builder();
+    Location loc = loss.getLoc();
+    auto splat = [&](double value) {
+      return nn::createSplat(b, loc, cast<RankedTensorType>(loss.getType()),
+                             value);
+    };
+    if (!apart)
+      return splat(1.0);
+    Operation *terminator = func.getBody().front().getTerminator();
+    Value weight;
+    for (unsigned result = 0; result < func.getNumResults(); ++result)
+      if (resultRoleOf(func, result) == "weight")
+        weight = backward.residual(terminator->getOperand(result));
+    Value counts = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT,
+                                         weight, splat(0.0));
+    Value inverse = arith::DivFOp::create(b, loc, splat(1.0), weight);
+    return arith::SelectOp::create(b, loc, counts, inverse, splat(0.0));
   }
 
   /// Appends cotangents and gradients to the results, and adds accumulators if asked to.
@@ -266,7 +286,7 @@ struct DifferentiatePass
       Value gradient = orZero(backward.cotangentOf(parameter), parameter);
       DictionaryAttr boundary =
           boundaryAttrs(&getContext(), nameOf(func, arg), "gradient");
-      if (accumulate && failed(addAccumulator(gradient, boundary)))
+      if (accumulate && !apart && failed(addAccumulator(gradient, boundary)))
         return failure();
       results.push_back(gradient);
       attrs.push_back(boundary);

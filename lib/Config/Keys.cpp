@@ -325,9 +325,7 @@ const std::vector<Key> table = {
     {"parallel.pipeline.schedule", FIELD(parallel.pipeline.schedule),
      "order of forward and backward parts",
      "gpipe|1f1b|interleaved|looped-bfs|chimera|zb-h1|zb-h2|zb-v|v-half|"
-     "dualpipe-v|pipedream-async|custom",
-     "gpipe|1f1b|interleaved|looped-bfs|chimera|zb-h1|zb-h2|zb-v|v-half|"
-     "dualpipe-v|custom"},
+     "dualpipe-v|pipedream-async|custom"},
     {"parallel.pipeline.chunks", FIELD(parallel.pipeline.chunks),
      "stages per rank; 0: what the schedule needs", "", "", now, atLeastZero},
     {"parallel.pipeline.stages", FIELD(parallel.pipeline.stages),

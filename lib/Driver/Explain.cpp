@@ -322,6 +322,10 @@ cleave::footprintsOf(const program::Program &program, ModuleOp module,
         own.holds = RankArena::Activations;
       else if (llvm::StringRef(arena.name).starts_with("slots."))
         own.holds = RankArena::Inputs;
+      else if (llvm::StringRef(arena.name).starts_with("versions.")) {
+        own.holds = RankArena::Versions;
+        own.count = pipeline::weightVersions((*schedule)->table)[rank];
+      }
     }
     FailureOr<Footprint> footprint = footprintOfStages(
         module, llvm::SmallVector<int64_t>(stages.begin(), stages.end()),
@@ -348,7 +352,8 @@ pipelineOf(ModuleOp module, const target::PipelineSchedule &schedule) {
   cost.axis = schedule.axis;
   cost.bubbleFraction = replay->bubbleFraction;
   cost.bubbleOfIdeal = replay->bubbleOfIdeal;
-  cost.normFraction = 1 - *inARow / replay->makespan;
+  if (!table.asynchronous) // else there is no norm
+    cost.normFraction = 1 - *inARow / replay->makespan;
   cost.stagesOfRank = table.stagesOfRank;
   cost.peakInFlight.clear();
   for (const pipeline::RankReplay &rank : replay->rank)

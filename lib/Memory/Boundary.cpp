@@ -89,7 +89,7 @@ FailureOr<BoundaryTable> BoundaryTable::visible(ModuleOp module) {
     if (failed(own))
       return failure();
     for (BoundaryBuffer &buffer : own->buffers)
-      if (buffer.slot().empty() &&
+      if (buffer.isVisible() &&
           table.byKey
               .try_emplace(keyOf(buffer.name, buffer.role),
                            table.buffers.size())

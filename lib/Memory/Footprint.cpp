@@ -84,7 +84,7 @@ public:
   void add(const BoundaryTable &table) {
     llvm::StringSet<> copied;
     for (const BoundaryBuffer &buffer : table.buffers) {
-      if (!buffer.slot().empty()) // lies in an arena of slots
+      if (!buffer.isVisible()) // lies in an arena of slots
         continue;
       int64_t &category = buffer.role == "parameter" ||
                                   buffer.role == "buffer" ||
@@ -187,6 +187,15 @@ FailureOr<Footprint> cleave::footprintOfStages(ModuleOp module,
     counter.footprint.peak += arena.bytes;
     if (arena.holds == RankArena::Planned || arena.bytes == 0)
       continue;
+    if (arena.holds == RankArena::Versions) {
+      int64_t more = arena.bytes - arena.bytes / arena.count;
+      int64_t booked = more / 4 * booking.parameter;
+      counter.footprint.parameters += booked;
+      counter.footprint.peak += booked - more;
+      if (more)
+        counter.list(arena.name, "parameter", arena.name, booked);
+      continue;
+    }
     bool input = arena.holds == RankArena::Inputs;
     (input ? counter.footprint.other : counter.footprint.activations) +=
         arena.bytes;

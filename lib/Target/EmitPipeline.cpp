@@ -140,6 +140,13 @@ LogicalResult PipelineEmitter::layOut() {
             own.count = std::max(plan.count, 1);
             own.slotOf = plan.slotOf;
           }
+        if (name == "version") {
+          if (failed(assignVersions(*instance, own)))
+            return failure();
+          addArena("versions" + suffix, program::Lifespan::Persistent,
+                   own.count * own.bytes);
+          continue;
+        }
         addArena("slots" + suffix + "." + name,
                  name == "store" ? program::Lifespan::Persistent
                                  : program::Lifespan::Slots,
@@ -194,13 +201,15 @@ LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
   remap.arenas = instance.arenas;
   BoundaryTable visible;
   for (const BoundaryBuffer &buffer : instance.boundary.buffers)
-    if (buffer.slot().empty() && (buffer.role != "output" || isOwner(instance)))
+    if (buffer.isVisible() && (buffer.role != "output" || isOwner(instance)))
       visible.buffers.push_back(buffer);
   size_t from = program.boundary.size();
   if (failed(emitBoundary(visible, mesh, module, program)))
     return failure();
   for (size_t i = from; i < program.boundary.size(); ++i) {
     program::Boundary &entry = program.boundary[i];
+    if (StringRef slot = visible.buffers[i - from].slot(); !slot.empty())
+      entry.buffer.arena = instance.slots.at(slot.str()).arena;
     remap(entry.sharding, entry.partial, entry.buffer);
     entry.rankClass = instance.rank;
   }
@@ -301,7 +310,8 @@ void PipelineEmitter::end() {
 }
 
 void PipelineEmitter::call(const Instance &instance, StringRef action,
-                           int microbatch, const std::string &label) {
+                           int microbatch, const std::string &label,
+                           std::optional<int> version) {
   auto found = instance.actions.find(action.str());
   if (found == instance.actions.end())
     return;
@@ -318,7 +328,8 @@ void PipelineEmitter::call(const Instance &instance, StringRef action,
     if (name.empty())
       continue;
     const Slots &slots = instance.slots.at(name);
-    if (int64_t index = slots.indexOf(microbatch))
+    bool isVersion = version && name == "version";
+    if (int64_t index = isVersion ? *version : slots.indexOf(microbatch))
       call.rebase.push_back(
           {instance.arenas[slots.arena], index * slots.bytes});
   }
@@ -396,11 +407,14 @@ void PipelineEmitter::emitInitState(int rank) {
 
 LogicalResult PipelineEmitter::emitStep(int rank) {
   begin(rank, nn::kLossGradFunc.str());
+  due.reset();
   std::map<Action, int32_t> started;
   for (const LoweredAction &entry : table.actions[rank]) {
     const Action &action = entry.action;
     const Instance &own = at(rank, action.stage);
     std::string label = print(entry);
+    if (table.asynchronous && isCompute(action.kind))
+      emitDueUpdate(own);
     switch (action.kind) {
     case ActionKind::F:
       for (const BoundaryBuffer &buffer : own.boundary.buffers) {
@@ -424,6 +438,7 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
     case ActionKind::B:
       for (StringRef part : {"B", "I", "W"})
         call(own, part, action.microbatch, label);
+      due = action.microbatch;
       break;
     case ActionKind::SendF:
     case ActionKind::RecvF:

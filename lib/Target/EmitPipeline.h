@@ -60,6 +60,12 @@ private:
   const Instance &at(int rank, int stage) const {
     return *instances.at({rank, stage});
   }
+  // Several versions of the weights (EmitVersions.cpp).
+  mlir::LogicalResult assignVersions(const Instance &instance, Slots &versions);
+  void emitDueUpdate(const Instance &instance);
+  void emitLastUpdates(int rank);
+  void updateVersion(const Instance &instance, int microbatch, int target);
+
   // Stages on several ranks (EmitReplicas.cpp).
   void findMicrobatches();
   llvm::ArrayRef<int> microbatchesOf(const Instance &instance) const;
@@ -91,8 +97,10 @@ private:
   void begin(int rank, const std::string &name);
   void end();
   void push(decltype(program::Command::op) op, const std::string &source);
+  /// `version`: of the weights; else that of the microbatch.
   void call(const Instance &instance, llvm::StringRef action, int microbatch,
-            const std::string &label);
+            const std::string &label,
+            std::optional<int> version = std::nullopt);
   void copy(program::BufferRef from, program::BufferRef to, int64_t bytes,
             const std::string &source);
   int32_t transfer(const Instance &own, int sender, int receiver,
@@ -112,6 +120,9 @@ private:
   std::map<std::string, program::StringId> strings;
   size_t current = 0; ///< the action that is being written
   int32_t tokens = 0;
+  /// Under an asynchronous schedule: the microbatch whose gradient has not yet
+  /// updated the rank's stage.
+  std::optional<int> due;
 };
 
 } // namespace cleave::target

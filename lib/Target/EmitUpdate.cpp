@@ -70,6 +70,11 @@ sumsOf(int stages,
 
 LogicalResult PipelineEmitter::emitUpdate(int rank) {
   begin(rank, nn::kUpdateFunc.str());
+  if (table.asynchronous) {
+    emitLastUpdates(rank);
+    end();
+    return success();
+  }
   std::vector<Sum> sums =
       sumsOf(table.stages, [&](int stage, const std::string &name) {
         const auto &functions = at(ownerOf(stage), stage).functions;

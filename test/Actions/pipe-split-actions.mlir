@@ -1,5 +1,6 @@
 // RUN: cleave-opt --pipe-split-actions %s -split-input-file | FileCheck %s
 // RUN: cleave-opt --pipe-split-actions=weights-apart=false %s -split-input-file | FileCheck %s --check-prefix=TWO
+// RUN: cleave-opt --pipe-split-actions=versions %s -split-input-file | FileCheck %s --check-prefix=VERSIONS
 
 // A stage in the middle: activations in and out, a saved value that W alone
 // reads, an input of the microbatch, an accumulated gradient.
@@ -36,6 +37,12 @@
 // TWO-SAME: -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent", pipe.slot = "B:send_b"}
 // TWO-SAME: tensor<4xf32> {nn.name = "w", nn.role = "gradient"})
 // TWO-NOT: func.func @W
+
+// The parameter, but not its gradient, lies in a slot of its version.
+// VERSIONS-LABEL: func.func @F
+// VERSIONS-SAME: nn.name = "w", nn.role = "parameter", pipe.slot = "version"}
+// VERSIONS-LABEL: func.func @W
+// VERSIONS-SAME: -> (tensor<4xf32> {nn.name = "w", nn.role = "gradient"})
 func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
                      %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation"},
                      %mask: tensor<4xf32> {nn.name = "mask", nn.role = "input"},

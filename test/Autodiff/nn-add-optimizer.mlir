@@ -1,6 +1,8 @@
 // RUN: cleave-opt %s --nn-add-optimizer --canonicalize | FileCheck %s
 // RUN: cleave-opt %s "--nn-add-optimizer=optimizer=sgd clip-norm=0 no-decay=w" --canonicalize | FileCheck %s --check-prefix=SGD
 // RUN: cleave-opt %s "--nn-add-optimizer=skip-nonfinite" --canonicalize | FileCheck %s --check-prefix=SKIP
+// RUN: cleave-opt %s "--nn-add-optimizer=updates=4 clip-norm=0" --canonicalize | FileCheck %s --check-prefix=APART
+// RUN: not cleave-opt %s "--nn-add-optimizer=updates=4" 2>&1 | FileCheck %s --check-prefix=CLIPPED
 // RUN: cleave-opt %s "--nn-add-optimizer=no-decay=v,.*" 2>&1 | FileCheck %s --check-prefix=IDLE
 
 // IDLE: warning: pattern 'v' of train.no_decay matches no parameter
@@ -40,6 +42,23 @@
 // SGD-NOT:     arith.minimumf
 // SGD:         nn.sgd
 // SGD-SAME:      weight_decay = 0.000000e+00
+
+// The fifth update is that of microbatch 0 of step 2.
+// APART-LABEL: func @update
+// APART-SAME:    %[[STEP:[a-z0-9]+]]: tensor<i64> {nn.name = "step", nn.role = "step"}
+// APART-SAME:    %[[K:[a-z0-9]+]]: tensor<i64> {nn.name = "update.microbatch", nn.role = "microbatch"})
+// APART-NOT:     nn.role = "metric"
+// APART-DAG:     %[[FOUR:.+]] = arith.constant dense<4> : tensor<i64>
+// APART-DAG:     %[[ONE:.+]] = arith.constant dense<1> : tensor<i64>
+// APART-DAG:     %[[SCALE:.+]] = arith.constant dense<1.000000e+00> : tensor<f32>
+// APART:         %[[BEFORE:.+]] = arith.subi %[[STEP]], %[[ONE]]
+// APART:         %[[ALL:.+]] = arith.muli %[[BEFORE]], %[[FOUR]]
+// APART:         %[[SUM:.+]] = arith.addi %[[ALL]], %[[K]]
+// APART:         %[[COUNT:.+]] = arith.addi %[[SUM]], %[[ONE]]
+// APART-NOT:     math.sqrt
+// APART:         nn.adamw %{{[^,]+}}, %{{[^,]+}}, %{{[^,]+}}, %{{[^,]+}}, %[[SCALE]], %{{[^,]+}}, %[[COUNT]]
+
+// CLIPPED: error: updates after each microbatch have no norm of all gradients
 func.func @loss_grad(%w: tensor<3x2x2xf32> {nn.name = "w", nn.role = "parameter",
                                             nn.view = {shape = array<i64: 3, 4>, view = array<i64: 3, 2, 2>}},
                      %b: tensor<4xf32> {nn.name = "b", nn.role = "parameter"})

@@ -1,5 +1,6 @@
 // RUN: cleave-opt %s --nn-differentiate | FileCheck %s
 // RUN: cleave-opt %s --nn-differentiate=accumulate | FileCheck %s --check-prefix=ACC
+// RUN: cleave-opt %s "--nn-differentiate=accumulate apart" | FileCheck %s --check-prefix=APART
 
 // The activation is saved once and read behind the mark; the broadcast of the
 // bias is not saved. The input is no parameter and gets no gradient.
@@ -24,6 +25,17 @@
 // ACC-DAG:     %[[WEIGHTS:.+]] = arith.addf %[[WEIGHT]], %{{.+}} : tensor<f32>
 // ACC-DAG:     %[[SUM:.+]] = arith.addf %[[ACC]], %{{.+}} : tensor<3x7xf32>
 // ACC:         return %[[LOSSES]], %[[WEIGHTS]], %[[SUM]]
+
+// Sums add up, gradients do not; each is that of the mean.
+// APART-LABEL: func @loss_grad
+// APART-NOT:     nn.role = "gradient"
+// APART-SAME:    ) -> (
+// APART:         %[[COUNTS:.+]] = arith.cmpf ogt, %[[WEIGHT:.+]], %{{.+}} : tensor<f32>
+// APART:         %[[INVERSE:.+]] = arith.divf %{{.+}}, %[[WEIGHT]] : tensor<f32>
+// APART:         %[[SEED:.+]] = arith.select %[[COUNTS]], %[[INVERSE]], %{{.+}} : tensor<i1>, tensor<f32>
+// APART:         %[[DW:.+]] = nn.einsum "bh,bv->hv"
+// APART:         %[[LOSS:.+]] = arith.addf %{{.+}}, %{{.+}} : tensor<f32>
+// APART:         return %[[LOSS]], %{{.+}}, %[[DW]]
 func.func @loss(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
                 %b: tensor<7xf32> {nn.name = "b", nn.role = "parameter"},
                 %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"})

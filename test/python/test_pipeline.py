@@ -190,7 +190,7 @@ class Pipeline(unittest.TestCase):
         for words, flags in (
                 ("chunks", ["parallel.pipeline.schedule=zb-v", "parallel.pipeline.chunks=3"]),
                 ("microbatches", ["parallel.pipeline.schedule=dualpipe-v"]),
-                ("not yet supported", ["parallel.pipeline.schedule=pipedream-async"]),
+                ("no reference", ["parallel.pipeline.schedule=pipedream-async"]),
                 ("stage", ["parallel.pipeline.stages=[\"nothing\",\"like this\"]"]),
                 ("cut points", ["parallel.pipeline.schedule=interleaved",
                                 "parallel.pipeline.chunks=400"]),

@@ -54,6 +54,10 @@ class PipelineInference(unittest.TestCase):
         for settings in (("mesh.pipeline=4",),
                          ("mesh.pipeline=2", "mesh.tensor=2", "train.microbatches=4",
                           "parallel.pipeline.schedule=zb-v"),
+                         ("mesh.pipeline=4", "train.microbatches=4",
+                          "parallel.pipeline.schedule=chimera"),
+                         ("mesh.pipeline=2", "train.microbatches=4",
+                          "parallel.pipeline.schedule=pipedream-async"),
                          ("mesh.pipeline=2", "mesh.data=2", "parallel.data.zero=3")):
             with self.subTest(settings=settings):
                 self.assertSame(model, inputs, *settings)

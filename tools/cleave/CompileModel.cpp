@@ -58,9 +58,12 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
     if (last == Phase::Shard)
       return buildPipeline(*module, config, mesh, purpose, Taps::None, remarks,
                            allRemarks);
-    int64_t stages = makeSchedule(config, mesh).table.stages;
+    pipeline::Table table = makeSchedule(config, mesh).table;
+    if (table.asynchronous)
+      admitAsynchronous(*module, config, table);
     runLossPhase(*module, config);
-    cutIntoStages(*module, config, stages, /*tapGradients=*/false);
+    cutIntoStages(*module, config, table.stages, /*tapGradients=*/false,
+                  table.asynchronous);
     return module;
   }
   if (purpose != Purpose::Infer && !isSharded(*module)) {

@@ -205,9 +205,10 @@ void runLossPhase(ModuleOp module, const Config &config) {
 }
 
 void addTrainPasses(OpPassManager &passes, const Config &config,
-                    bool tapGradients) {
+                    bool tapGradients, bool updatesApart) {
   DifferentiatePassOptions differentiate;
   differentiate.accumulate = config.train.microbatches > 1;
+  differentiate.apart = updatesApart;
   passes.addPass(createDifferentiatePass(differentiate));
   AddOptimizerPassOptions optimizer;
   optimizer.optimizer = config.train.optimizer;
@@ -220,6 +221,7 @@ void addTrainPasses(OpPassManager &passes, const Config &config,
   optimizer.noDecay = llvm::to_vector(config.train.noDecay);
   optimizer.skipNonfinite = config.train.onNan == "skip";
   optimizer.tapGradients = tapGradients;
+  optimizer.updates = updatesApart ? config.train.microbatches : 0;
   passes.addPass(createAddOptimizerPass(optimizer));
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());

@@ -31,8 +31,9 @@ loadModel(const std::string &path, const Config &config,
 void runLossPhase(mlir::ModuleOp module, const Config &config);
 
 // From @loss to @loss_grad, @update and @init_state, of a model or of a stage.
+// `updatesApart`: @update after each microbatch.
 void addTrainPasses(mlir::OpPassManager &passes, const Config &config,
-                    bool tapGradients);
+                    bool tapGradients, bool updatesApart = false);
 
 // Both: @loss, @loss_grad, @update and @init_state join @forward.
 void runTrainPhase(mlir::ModuleOp module, const Config &config,

@@ -87,14 +87,33 @@ target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
     fail(asked.table + ": has " + std::to_string(table->microbatches) +
          " microbatches, but train.microbatches = " +
          std::to_string(config.train.microbatches));
-  if (table->asynchronous)
-    fail("parallel.pipeline.schedule = \"" + asked.schedule +
-         "\" changes the mathematics (weights are updated while microbatches "
-         "are under way) and is not yet supported; cleave schedule shows it");
   schedule.table = std::move(*table);
   if (asked.schedule == "custom")
     refuseUnlessProved(schedule.table, asked.table);
   return schedule;
+}
+
+void admitAsynchronous(ModuleOp model, const Config &config,
+                       const pipeline::Table &table) {
+  std::string name =
+      "parallel.pipeline.schedule = \"" + table.schedule + "\"";
+  if (config.train.clipNorm != 0)
+    throw Failure(BadUsage,
+                  name + " updates each stage by itself, so there is no norm "
+                         "of all gradients to clip; set train.clip_norm = 0");
+  if (config.train.onNan == "skip")
+    throw Failure(BadUsage,
+                  name + " updates each stage by itself, so no stage knows "
+                         "what others found; train.on_nan = \"skip\" is not "
+                         "possible");
+  std::vector<int> kept = pipeline::weightVersions(table);
+  Diagnostics diagnostics(*model.getContext());
+  emitWarning(model.getLoc())
+      << name << " changes the mathematics: each of the "
+      << table.microbatches
+      << " microbatches of a step updates the weights by its own mean "
+         "gradient, taken at weights up to "
+      << *llvm::max_element(kept) - 1 << " updates old";
 }
 
 namespace {
@@ -258,8 +277,13 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
   if (purpose == Purpose::Train)
     if (auto forward = model.lookupSymbol<func::FuncOp>(nn::kForwardFunc))
       forward.erase();
-  std::vector<OwningOpRef<ModuleOp>> stages =
-      buildStages(model, config, schedule.table.stages, taps != Taps::None);
+  bool updatesApart =
+      schedule.table.asynchronous && purpose != Purpose::Infer;
+  if (updatesApart)
+    admitAsynchronous(model, config, schedule.table);
+  std::vector<OwningOpRef<ModuleOp>> stages = buildStages(
+      model, config, schedule.table.stages, taps != Taps::None,
+      updatesApart);
   // The axis stays, so that axes have the same numbers in all programs.
   Mesh inner = mesh;
   inner.axes[schedule.position].second = 1;
@@ -308,6 +332,7 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
     SplitActionsPassOptions split;
     split.weightsApart = options.weightsApart;
     split.chained = chained;
+    split.versions = updatesApart;
     passes.addPass(createSplitActionsPass(split));
     if (failed(passes.run(*stage)))
       diagnostics.fail(BadUsage);

@@ -20,6 +20,11 @@ target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh);
 // What stages give beside what a step needs, for checks.
 enum class Taps { None, Gradients, Values };
 
+// Of an asynchronous schedule: warns that it changes the mathematics. Fails with
+// BadUsage where the configuration asks for what it cannot have.
+void admitAsynchronous(mlir::ModuleOp model, const Config &config,
+                       const pipeline::Table &table);
+
 // A model as it was loaded becomes one module of the actions of its stages,
 // with the schedule. `purpose` says which. Fails with BadUsage.
 mlir::OwningOpRef<mlir::ModuleOp>

@@ -16,7 +16,7 @@ using namespace mlir;
 namespace cleave::driver {
 
 void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
-                   bool tapGradients) {
+                   bool tapGradients, bool updatesApart) {
   Diagnostics diagnostics(*module.getContext());
   // Of the whole model: a stage alone has not all parameters. Without a loss
   // the model only infers.
@@ -35,7 +35,8 @@ void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
   passes.addPass(createMarkStagesPass(mark));
   passes.addPass(createCutStagesPass());
   if (loss)
-    addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients);
+    addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients,
+                   updatesApart);
   if (failed(passes.run(module)))
     diagnostics.fail(BadUsage);
 }
@@ -43,8 +44,9 @@ void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
 std::vector<OwningOpRef<ModuleOp>> buildStages(ModuleOp module,
                                                const Config &config,
                                                int64_t stages,
-                                               bool tapGradients) {
-  cutIntoStages(module, config, stages, tapGradients);
+                                               bool tapGradients,
+                                               bool updatesApart) {
+  cutIntoStages(module, config, stages, tapGradients, updatesApart);
   std::vector<OwningOpRef<ModuleOp>> parts;
   for (ModuleOp part : llvm::make_early_inc_range(module.getOps<ModuleOp>())) {
     part->remove();

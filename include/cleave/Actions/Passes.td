@@ -94,6 +94,8 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
     Option<"weightsApart", "weights-apart", "bool", "true", "I and W are actions of their own">,
     Option<"chained", "chained", "bool", "false",
            "A rank has several stages: each adds what it gives to a sum over stages to what the one before gave">,
+    Option<"versions", "versions", "bool", "false",
+           "Parameters lie in slots of class `version`: microbatches that are under way read different ones">,
   ];
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::arith::ArithDialect"];
 }

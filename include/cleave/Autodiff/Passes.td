@@ -104,6 +104,10 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
     weight, the cotangents of the activations received, and the
     gradients. Activations and cotangents do not accumulate.
 
+    With `apart`, each call gives the gradient of its own mean, for an update of its own:
+    the loss sum's cotangent is 1/weight (0 where the weight is 0), and gradients do not
+    accumulate.
+
     Before:
     ```mlir
     func.func @loss(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
@@ -130,6 +134,7 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"accumulate", "accumulate", "bool", "false", "Add each result to an argument">,
+    Option<"apart", "apart", "bool", "false", "Each call is followed by an update of its own">,
   ];
   let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
@@ -152,6 +157,12 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
     loss and weight as arguments. The gradient of a parameter of several stages
     (`pipe.stages`) is summed over these, and the first of them counts its squares; squares, loss
     and weight are summed over all stages, so that every stage has all metrics.
+
+    With `updates` = n > 0, each step has n updates, one after each microbatch, whose gradient
+    is that of its own mean (`nn-differentiate` with `apart`). Nothing is summed over stages, so
+    there are no norm, no clipping and no metrics; a parameter of several stages is an
+    error. `@update` has the microbatch's number as an argument, `update.microbatch`, and the
+    optimizer counts n (step - 1) + microbatch + 1 steps.
 
     Before: a `@loss_grad` with a parameter `w` as above. After (beside it):
     ```mlir
@@ -180,6 +191,7 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
     Option<"clipNorm", "clip-norm", "double", "1.0", "Bound of the global gradient norm; 0: none">,
     Option<"skipNonfinite", "skip-nonfinite", "bool", "false",
            "Keep parameters and state where loss or gradients are not finite; adds the metric finite">,
+    Option<"updates", "updates", "int64_t", "0", "Updates of a step, one after each microbatch; 0: one after all">,
     Option<"tapGradients", "tap-gradients", "bool", "false",
            "Return the gradients that the optimizer reads as results of role tap">,
     ListOption<"noDecay", "no-decay", "std::string", "Patterns of parameters without weight decay">,

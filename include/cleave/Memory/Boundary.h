@@ -29,6 +29,9 @@ struct BoundaryBuffer {
   int64_t bytes = 0, offset = -1;
   /// What lives between actions: its slot class ("recv_f:W"); else empty.
   llvm::StringRef slot() const;
+  /// Whether a host reads or writes it. A parameter may have slots all the same:
+  /// the first one is what the host sees.
+  bool isVisible() const { return slot().empty() || role == "parameter"; }
 };
 
 /// The stages whose functions share the module, from 0 to the last, or {-1}: no

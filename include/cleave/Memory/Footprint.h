@@ -50,7 +50,9 @@ struct RankArena {
     Planned,     ///< named buffers, or values of one action: by stage
     Activations, ///< of the microbatches that are under way
     Inputs,      ///< of all microbatches of a step
+    Versions,    ///< `count` of the parameters, the first of which is named
   } holds = Planned;
+  int64_t count = 1;
 };
 
 /// Of a rank that holds these stages of a module of stages.

@@ -205,7 +205,6 @@ TEST(ConfigLoad, NotServedYet) {
        {"train.precision=tf32",
         "parallel.sequence=[{kind = \"ring\", axis = \"tensor\"}]",
         "parallel.expert.capacity=1.5",
-        "parallel.pipeline.schedule=pipedream-async",
         "parallel.recompute=full",
         "parallel.offload.optimizer=host",
         "target.kind=cuda",
@@ -217,6 +216,7 @@ TEST(ConfigLoad, NotServedYet) {
         "parallel.data.zero=0", "parallel.tensor.layout=1d",
         "parallel.sequence=[]", "parallel.pipeline.schedule=1f1b",
         "parallel.pipeline.schedule=zb-v", "parallel.pipeline.schedule=chimera",
+        "parallel.pipeline.schedule=pipedream-async",
         "parallel.pipeline.chunks=2",
         "parallel.recompute=none", "target.kind=cpu", "shard=[]"})
     EXPECT_TRUE(load("", {set})) << set;

@@ -331,6 +331,12 @@ int CheckCommand::run() const {
     verifyInterpretable(*global);
   OwningOpRef<ModuleOp> untrained;
   if (isPipelined(config, mesh) && !isSharded(*global)) {
+    if (makeSchedule(config, mesh).table.asynchronous)
+      throw Failure(BadUsage,
+                    "parallel.pipeline.schedule = \"" +
+                        config.parallel.pipeline.schedule +
+                        "\" changes the mathematics, so one rank is no "
+                        "reference for it; check another schedule");
     untrained = clone(*global);
   }
   if (!isSharded(*global))

@@ -1,0 +1,80 @@
+// Asynchronous schedules (PipeDream): an update after every backward pass. The
+// weights lie in a ring of slots, so that a backward pass reads the version
+// that its forward pass read while later ones read newer versions.
+//
+// Version v, of which v microbatches have updated the stage, lies in slot v mod
+// n. The last update of a step is @update: nothing is under way, so its result
+// goes to slot 0, which is what the host sees and the next step begins with.
+
+#include "EmitPipeline.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::target;
+using namespace cleave::pipeline;
+
+LogicalResult PipelineEmitter::assignVersions(const Instance &instance,
+                                              Slots &versions) {
+  int count = weightVersions(schedule.table)[instance.rank], updates = 0;
+  versions.count = count;
+  versions.slotOf.assign(table.microbatches, -1);
+  std::vector<int> readers(count); // microbatches under way, by slot
+  for (const LoweredAction &entry : table.actions[instance.rank]) {
+    auto [stage, kind, microbatch] = entry.action;
+    if (kind == ActionKind::F) {
+      versions.slotOf[microbatch] = updates % count;
+      ++readers[updates % count];
+    } else if (kind == ActionKind::B) {
+      --readers[versions.slotOf[microbatch]];
+      if (microbatch != updates || readers[++updates % count] != 0)
+        return module.emitError("schedule ")
+               << table.schedule << ": the update after " << print(entry.action)
+               << " would replace weights that microbatches under way still "
+                  "read; rank "
+               << instance.rank << " has " << count << " versions";
+    }
+  }
+  return success();
+}
+
+/// What is due is done when the rank computes again: what it sends does not
+/// wait for it.
+void PipelineEmitter::emitDueUpdate(const Instance &instance) {
+  auto versions = instance.slots.find("version");
+  if (due && versions != instance.slots.end())
+    updateVersion(instance, *due, (*due + 1) % versions->second.count);
+  due.reset();
+}
+
+void PipelineEmitter::emitLastUpdates(int rank) {
+  for (int stage : table.stagesOfRank[rank])
+    updateVersion(at(rank, stage), table.microbatches - 1, 0);
+}
+
+/// From the newest version to one in the slot `target`.
+void PipelineEmitter::updateVersion(const Instance &instance, int microbatch,
+                                    int target) {
+  std::string part = (nn::kUpdateFunc + ".0").str();
+  if (!instance.actions.count(part))
+    return; // a stage without parameters
+  std::string label =
+      std::to_string(instance.stage) + "UPDATE" + std::to_string(microbatch);
+  const Slots &versions = instance.slots.at("version");
+  int newest = microbatch % versions.count;
+  auto slot = [&](int index) {
+    program::BufferRef ref;
+    ref.arena = instance.arenas[versions.arena];
+    ref.offset = index * versions.bytes;
+    return ref;
+  };
+  if (newest != target)
+    copy(slot(newest), slot(target), versions.bytes, label);
+  if (const BoundaryBuffer *number =
+          bufferOf(instance, "update.microbatch", "microbatch"))
+    push(program::Fill{address(instance, *number, 0), 8, 1,
+                       uint64_t(microbatch)},
+         label);
+  call(instance, part, 0, label, target);
+}
