@@ -54,6 +54,9 @@ loss                the sum over labels and their number, over data, as one
                     message, once a step
 norm                the sum of squares, one message over all axes that split
                     gradients; it is logged, so also without clipping
+
+formulas_tensor.py has the other layouts of tensor parallelism, formulas_pipeline.py
+pipelines.
 """
 
 import argparse
@@ -279,11 +282,13 @@ def zero_tile(dims, ways):
     return min(tiles, default=None)
 
 
-def read_in_backward(architecture, parameter):
+def read_in_backward(architecture, parameter, last=True):
     """Whether a gradient needs the value: what is only added, or looked up in,
-    is not read again."""
+    is not read again. `last`: the head is there."""
+    if "wte" in parameter.name:
+        return last
     if "embed_tokens" in parameter.name:
-        return not any(p.name == "lm_head.weight" for p in architecture.parameters)
+        return last and not any(p.name == "lm_head.weight" for p in architecture.parameters)
     return parameter.name.endswith(".weight") and "wpe" not in parameter.name
 
 
@@ -351,8 +356,9 @@ class Term:
         return self.count * self.elements * scale * self.element
 
 
-def terms_of(architecture, plan):
-    """All collectives of one step, and remarks on what did not divide."""
+def terms_of(architecture, plan, first=True, last=True):
+    """All collectives of one step, and remarks on what did not divide. `first`,
+    `last`: whether it has the embedding, and the head with the loss."""
     terms, notes = [], []
     data, tensor = plan.size(plan.data_axis), plan.size(plan.tensor_axis)
     e = plan.element
@@ -390,8 +396,8 @@ def terms_of(architecture, plan):
         tiles.append(part)
         gathers = 1
         if plan.zero == 3:
-            gathers = times * (2 if plan.reshard and read_in_backward(architecture, parameter)
-                               else 1)
+            again = plan.reshard and read_in_backward(architecture, parameter, last)
+            gathers = times * (2 if again else 1)
         add("gradient", parameter.name, "reduce_scatter", [plan.data_axis], part,
             times if scatters_gradients(plan) else 1)
         add("parameter", parameter.name, "all_gather", [plan.data_axis], part, gathers)
@@ -407,19 +413,23 @@ def terms_of(architecture, plan):
     tp = [plan.tensor_axis]
     add("activation", "block outputs, forward", "all_reduce", tp, stream, blocks * times)
     add("activation", "block inputs, backward", "all_reduce", tp, stream, blocks * times)
-    add("activation", "embedding, forward", "all_reduce", tp, stream, times)
-    add("activation", "head input, backward", "all_reduce", tp, stream, times)
+    if first:
+        add("activation", "embedding, forward", "all_reduce", tp, stream, times)
+    if last:
+        add("activation", "head input, backward", "all_reduce", tp, stream, times)
     if split == "group":
         shared = stream // architecture.heads * architecture.kv_heads
         add("activation", "gradients of keys and values", "all_reduce", tp, shared,
             2 * architecture.layers * times)
     rows = samples * plan.sequence
-    add("loss", "cross entropy: maximum", "all_reduce", tp, rows, times)
-    add("loss", "cross entropy: sum of exponentials, target logit", "all_reduce", tp, 2 * rows,
-        times)
+    if last:
+        add("loss", "cross entropy: maximum", "all_reduce", tp, rows, times)
+        add("loss", "cross entropy: sum of exponentials, target logit", "all_reduce", tp, 2 * rows,
+            times)
 
     # Scalars.
-    add("loss", "sum and weight", "all_reduce", batch_axes, 2)
+    if last:
+        add("loss", "sum and weight", "all_reduce", batch_axes, 2)
     add("norm", "sum of squares", "all_reduce", [a for a, _ in plan.mesh if a in axes], 1)
     return terms, notes
 

@@ -27,6 +27,11 @@ class Matrix(unittest.TestCase):
         self.cells("none, 2.5d, gpt2-scrambled", 1, "--fast")
         self.cells("zero 3, sequence megatron, llama-scrambled", 2)  # compiled; hybrid, too
 
+    def test_pipelines(self):
+        self.cells("pipeline dualpipe-v, 2 x 2 x 2", 6, "--fast")
+        self.cells("pipeline chimera, 4 ranks", 4, "--fast")
+        self.cells("pipeline 5 layers", 2, "--fast")
+
     def test_refused(self):
         said = support.succeed(sys.executable, MATRIX, "--only", "refused",
                                "--build", support.CLEAVE.parent.parent)
