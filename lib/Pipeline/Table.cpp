@@ -251,6 +251,16 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
       return Error{
           name + ": row " + std::to_string(rank + 1) +
           " has no action; expected a row for each rank of the pipeline"};
+    std::vector<bool> runsHere(table.stages);
+    for (const Action &action : table.actions[rank])
+      if (action.kind == ActionKind::F)
+        runsHere[action.stage] = true;
+    for (const Action &action : table.actions[rank])
+      if (!isCompute(action.kind) && !runsHere[action.stage])
+        return Error{name + ": row " + std::to_string(rank + 1) + ": " +
+                     print(action) + " is of stage " +
+                     std::to_string(action.stage) +
+                     ", which the row does not run"};
   }
   if (std::optional<Error> error = Completeness(table, name).check())
     return *error;

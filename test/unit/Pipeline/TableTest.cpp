@@ -74,6 +74,9 @@ TEST(Table, FilesAreRefused) {
   EXPECT_EQ(readError("0F0,0B0\n\n1F0,1B0\n"),
             "t.csv: row 2 has no action; expected a row for each "
             "rank of the pipeline");
+  EXPECT_EQ(readError("0F0,0B0\n1F0,1B0,0REDUCE_GRAD\n"),
+            "t.csv: row 2: 0REDUCE_GRAD is of stage 0, which the row does not "
+            "run");
 }
 
 TEST(Table, GeneratorsAreRefused) {
