@@ -13,9 +13,10 @@
 using namespace cleave;
 using namespace cleave::pipeline;
 using program::BufferRef;
+using test::SleepingOptions;
 
 namespace {
-constexpr int64_t slotBytes = 64;
+constexpr int64_t idBytes = 64;
 
 int column(ActionKind kind) { return static_cast<int>(kind); } // F, I, W, B
 
@@ -27,8 +28,10 @@ struct Slots {
 
 class Builder {
 public:
-  Builder(const LoweredTable &table, std::string &error, int stepOfNorm)
-      : table(table), error(error), stepOfNorm(stepOfNorm) {}
+  Builder(const LoweredTable &table, std::string &error,
+          const SleepingOptions &options)
+      : table(table), error(error), options(options),
+        slotBytes(options.messageBytes) {}
 
   program::Program build() {
     p.mesh = {{"pipeline", table.ranks, ""}};
@@ -40,12 +43,14 @@ public:
     errors = addBuffer("errors", 1);
     p.boundary.back().partial = {{0, 1, table.ranks}};
     norm = addBuffer("norm", 1);
+    if (options.delays)
+      delay = addBuffer("delay", 1);
     p.arenas.push_back({"ids", program::Lifespan::Persistent,
-                        table.microbatches * slotBytes, -1});
+                        table.microbatches * idBytes, -1});
     program::Boundary ids;
     ids.name = "ids";
     ids.dtype = program::DType::F64;
-    ids.globalShape = ids.localShape = {table.microbatches, slotBytes / 8};
+    ids.globalShape = ids.localShape = {table.microbatches, idBytes / 8};
     ids.buffer = {2, 0, {}};
     p.boundary.push_back(ids);
     p.kernels = {{"pass", 5}, {"sleep", 1}};
@@ -183,11 +188,18 @@ private:
     for (const LoweredAction &lowered : table.actions[rank]) {
       const Action &action = lowered.action;
       // Behind all that a step starts, before the next one waits for anything.
-      if (stepOfNorm > 0 && lowered.phase != Phase::Start)
-        for (; step < action.microbatch / stepOfNorm; ++step)
+      if (options.stepOfNorm > 0 && lowered.phase != Phase::Start)
+        for (; step < action.microbatch / options.stepOfNorm; ++step)
           run.commands.push_back(addUp());
       program::Command command;
       command.source = p.intern(print(lowered));
+      if (options.delays && isTransfer(action.kind)) {
+        program::Launch launch;
+        launch.kernel = 1;
+        launch.extent = 1;
+        launch.args = {delay};
+        run.commands.push_back({launch, command.source, 0});
+      }
       if (lowered.phase == Phase::Wait) {
         command.op = program::Wait{tokens.at(action)};
       } else if (isTransfer(action.kind)) {
@@ -212,7 +224,7 @@ private:
       } else if (isCompute(action.kind)) {
         program::Call call;
         call.label = command.source;
-        call.rebase = {{2, action.microbatch * slotBytes}};
+        call.rebase = {{2, action.microbatch * idBytes}};
         bool forward = action.kind == ActionKind::F;
         BufferRef in, out;
         if (action.kind != ActionKind::W) {
@@ -240,9 +252,10 @@ private:
 
   const LoweredTable &table;
   std::string &error;
-  const int stepOfNorm;
+  const SleepingOptions &options;
+  const int64_t slotBytes;
   program::Program p;
-  BufferRef times, errors, norm;
+  BufferRef times, errors, norm, delay;
   std::vector<ValueClass> classes;
   std::vector<SlotPlan> plans;
   std::map<std::pair<int, int>, Slots> slots; // by rank and class
@@ -271,8 +284,9 @@ void justSleep(const cleave_ctx *, void *const *args, int64_t, int64_t) {
 } // namespace
 
 program::Program test::sleepingProgram(const LoweredTable &table,
-                                       std::string &error, int stepOfNorm) {
-  return Builder(table, error, stepOfNorm).build();
+                                       std::string &error,
+                                       const SleepingOptions &options) {
+  return Builder(table, error, options).build();
 }
 
 void test::addSleepingKernels(cleave_program *program) {

@@ -16,11 +16,20 @@ namespace cleave::test {
 // and input gradients check that they are given what the stage before made of
 // the same microbatch. Buffers: "times" (seconds of every stage and kind, in
 // the order of F, I, W, B), "ids" (0, 1, ... for all microbatches), "errors".
-// With `stepOfNorm` above 0 steps have so many microbatches, and between them
-// all ranks add up "norm": nobody goes on before all are there. Empty and a
-// message if the table cannot be lowered.
+struct SleepingOptions {
+  // Above 0: steps have so many microbatches, and between them all ranks add up
+  // "norm": nobody goes on before all are there.
+  int stepOfNorm = 0;
+  // Before every start and every wait of a transfer sleeps for "delay", one
+  // number in seconds.
+  bool delays = false;
+  int64_t messageBytes = 64; // a multiple of 64
+};
+
+// Empty and a message if the table cannot be lowered.
 program::Program sleepingProgram(const pipeline::LoweredTable &table,
-                                 std::string &error, int stepOfNorm = 0);
+                                 std::string &error,
+                                 const SleepingOptions &options = {});
 
 // Kernels of the program.
 void addSleepingKernels(cleave_program *program);

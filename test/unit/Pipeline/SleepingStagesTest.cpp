@@ -92,8 +92,8 @@ public:
     for (const Finding &finding : verify(*lowered, 3))
       error += finding.message + "\n";
     if (error.empty())
-      program =
-          sleepingProgram(*lowered, error, shape.norm ? shape.microbatches : 0);
+      program = sleepingProgram(
+          *lowered, error, {.stepOfNorm = shape.norm ? shape.microbatches : 0});
     for (const Finding &finding : verify(program, 3))
       error += finding.message + "\n";
     for (int stage = 0; stage < table.stages; ++stage)
