@@ -69,6 +69,15 @@ class PipelineFaults(unittest.TestCase):
             with self.subTest(kind=kind):
                 self.caught(self.inject(kind, *axes, microbatches=2), kind)
 
+    def test_bisect(self):
+        """The first difference is on the stage of the fault, or on one that reads of it."""
+        for kind, action in (("slot-reused", "B"), ("gradient-twice", "B"),
+                             ("microbatch-swapped", "[FB]"), ("missing-wait", "[FB]")):
+            with self.subTest(kind=kind):
+                report = self.caught(self.inject(kind, "--bisect"), kind)
+                self.assertRegex(report["first_difference"],
+                                 rf"^\S+ in @{action} of stage [01], microbatch 2, node \S+: ")
+
     def test_refusals(self):
         for kind in OF_PIPELINES:
             with self.subTest(kind=kind):
