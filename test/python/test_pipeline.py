@@ -135,6 +135,12 @@ class Pipeline(unittest.TestCase):
             table.write_text(rows)
             self.check(self.models["gpt2", 2], "custom", 2, 2,
                        "--set", f"parallel.pipeline.table={table}")
+        # Ranks that share a stage add up its gradients before data ranks do.
+        reduced = "0REDUCE_GRAD,1REDUCE_GRAD\n"
+        table.write_text(f"0F0,1F1,1B1,0B0,{reduced}0F1,1F0,1B0,0B1,{reduced}")
+        self.check(self.models["gpt2", 2], "custom", 2, 2, "--set",
+                   f"parallel.pipeline.table={table}", "--set", "mesh.data=2", "--set",
+                   "parallel.data.zero=1", batch=4)
 
     def test_training(self):
         """The same losses as one rank; checkpoints of a pipeline resume elsewhere."""
