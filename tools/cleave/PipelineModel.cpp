@@ -90,6 +90,13 @@ target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
   schedule.table = std::move(*table);
   if (asked.schedule == "custom")
     refuseUnlessProved(schedule.table, asked.table);
+  // Ranks that share a stage add up its gradients at the end of the step; data
+  // ranks do so after them, in @update.
+  for (auto &list : schedule.table.actions)
+    llvm::erase_if(list, [&](const pipeline::Action &action) {
+      return action.kind == pipeline::ActionKind::ReduceGrad &&
+             schedule.table.ranksOfStage(action.stage).size() > 1;
+    });
   return schedule;
 }
 
