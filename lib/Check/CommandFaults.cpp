@@ -150,7 +150,8 @@ const Kind kinds[] = {
     {"slot-reused", slotReused,
      "no pipeline in which two microbatches need slots at one time"},
     {"microbatch-swapped", microbatchSwapped,
-     "no pipeline with microbatches that could be exchanged"},
+     "no pipeline two of whose stages load data, or in which one receives "
+     "two microbatches before it reads them"},
     {"gradient-twice", gradientTwice,
      "no pipeline that adds up gradients of microbatches"},
 };

@@ -233,12 +233,17 @@ CommandPlaces check::slotReused(Program &program) {
 
 namespace {
 
+bool isFloat(DType type) {
+  return type == DType::F32 || type == DType::F64 || type == DType::BF16;
+}
+
 /// Whether the action keeps inputs that differ from one microbatch to another.
-/// Others, as masks, may be all the same.
+/// Others, as masks of integers, may be all the same.
 bool keepsData(Program &program, Called &called, const Call &call,
                uint32_t rankClass) {
   for (const Boundary &entry : program.boundary)
-    if ((entry.role == "tokens" || entry.role == "labels") &&
+    if ((entry.role == "tokens" || entry.role == "labels" ||
+         (entry.role == "input" && isFloat(entry.dtype))) &&
         entry.rankClass == int64_t(rankClass)) {
       int64_t bytes = sizeOf(entry.dtype);
       for (int64_t extent : entry.localShape)

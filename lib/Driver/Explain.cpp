@@ -337,8 +337,33 @@ cleave::footprintsOf(const program::Program &program, ModuleOp module,
   return footprints;
 }
 
+/// The floating-point operations of the actions of every stage, as times.
+static pipeline::Times flopsOf(const program::Program &program, int stages) {
+  pipeline::Times times = pipeline::Times::uniform(stages, 0, 0, 0);
+  for (const program::Action &action : program.actions) {
+    // .NAME.STAGE
+    llvm::StringRef name = action.name;
+    int stage;
+    if (!name.consume_front(".") ||
+        name.rsplit('.').second.getAsInteger(10, stage))
+      continue;
+    double flops = 0;
+    for (const program::Command &command : action.commands)
+      flops += command.flops;
+    pipeline::StageTimes &own = times.stage[stage];
+    for (auto [kind, time] : {std::pair("F", &own.f), std::pair("I", &own.i),
+                              std::pair("W", &own.w), std::pair("B", &own.b)})
+      if (name.rsplit('.').first == kind)
+        *time = flops;
+  }
+  for (pipeline::StageTimes &own : times.stage)
+    own.b = std::max(own.b, own.i + own.w);
+  return times;
+}
+
 static FailureOr<PipelineCost>
-pipelineOf(ModuleOp module, const target::PipelineSchedule &schedule) {
+pipelineOf(ModuleOp module, const program::Program &program,
+           const target::PipelineSchedule &schedule) {
   const pipeline::Table &table = schedule.table;
   pipeline::Result<pipeline::Replay> replay = pipeline::replay(table);
   if (!replay)
@@ -346,7 +371,13 @@ pipelineOf(ModuleOp module, const target::PipelineSchedule &schedule) {
   pipeline::Result<double> inARow = pipeline::stepWithoutBarrier(table);
   if (!inARow)
     return module.emitError() << inARow.error();
+  pipeline::Result<pipeline::Replay> weighed =
+      pipeline::replay(table, flopsOf(program, table.stages));
+  if (!weighed)
+    return module.emitError() << weighed.error();
   PipelineCost cost;
+  if (weighed->makespan > 0)
+    cost.bubbleByFlops = weighed->bubbleFraction;
   cost.stages = table.stages;
   cost.schedule = table.schedule;
   cost.axis = schedule.axis;
@@ -372,7 +403,7 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
   if (failed(schedule))
     return failure();
   if (*schedule) {
-    FailureOr<PipelineCost> cost = pipelineOf(module, **schedule);
+    FailureOr<PipelineCost> cost = pipelineOf(module, program, **schedule);
     if (failed(cost))
       return failure();
     result.pipeline = std::move(*cost);

@@ -104,7 +104,9 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
         << x.pipeline->schedule << ": idle "
         << percent(x.pipeline->bubbleFraction) << " of the total span, "
         << percent(x.pipeline->bubbleOfIdeal)
-        << " of the ideal time (if F, I and W take equally long); "
+        << " of the ideal time (if F, I and W take equally long; "
+        << percent(x.pipeline->bubbleByFlops)
+        << " of the span by their floating-point operations); "
         << percent(x.pipeline->normFraction)
         << " of the span because the norm of the gradients joins all ranks\n";
   for (auto [index, memory] : llvm::enumerate(x.memory)) {
@@ -216,6 +218,7 @@ void cleave::writeExplanationJson(const Explanation &x,
                   {"peak_in_flight", Array(stages.peakInFlight)}};
   if (x.pipeline) {
     pipeline["bubble_of_ideal"] = stages.bubbleOfIdeal;
+    pipeline["bubble_by_flops"] = stages.bubbleByFlops;
     pipeline["norm_fraction"] = stages.normFraction;
   }
   Object top{{"ranks", x.ranks},

@@ -22,7 +22,8 @@ static StringRef text(DictionaryAttr attrs, StringRef key) {
 }
 
 std::string cleave::describeNoMatch(StringRef pattern,
-                                    ArrayRef<DictionaryAttr> parameters) {
+                                    ArrayRef<DictionaryAttr> parameters,
+                                    StringRef rule) {
   std::string message =
       (" matches none of the " + Twine(parameters.size()) + " parameters: ")
           .str();
@@ -40,7 +41,7 @@ std::string cleave::describeNoMatch(StringRef pattern,
     message += "...";
   else
     message.resize(message.size() - 2);
-  message += "; patterns match whole names";
+  message += ("; " + rule).str();
   // Past half of the letters a suggestion only misleads.
   std::string wanted = lettersOf(pattern);
   StringRef best;

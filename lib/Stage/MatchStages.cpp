@@ -105,8 +105,9 @@ cleave::stage::matchStages(func::FuncOp func, const StageGraph &graph,
     return func.emitError("stage ")
            << stage << ": pattern '" << pattern
            << "' of parallel.pipeline.stages matches no node, and"
-           << describeNoMatch(pattern, parameters)
-           << " or leading parts of them that end at a '.'";
+           << describeNoMatch(pattern, parameters,
+                              "patterns match names from their beginning, "
+                              "whole or up to a '.' or '/'");
   }
   return wants;
 }

@@ -84,6 +84,9 @@ class PipelineExplain(unittest.TestCase):
         self.assertAlmostEqual(four["pipeline"]["bubble_fraction"], 3 / (m + 3))
         self.assertAlmostEqual(four["pipeline"]["bubble_of_ideal"], 3 / m)
         self.assertEqual(four["pipeline"]["norm_fraction"], 0)
+        # The last stage has the head, too.
+        self.assertGreater(four["pipeline"]["bubble_by_flops"], 3 / (m + 3))
+        self.assertLess(four["pipeline"]["bubble_by_flops"], 1)
 
     def test_the_norm_costs_the_skew(self):
         """The norm joins all ranks: those that begin later end later, (p-1) F."""

@@ -36,12 +36,16 @@ struct RankCost {
   int64_t rankClass = 0;
 };
 
-/// The schedule, where every action F, I and W takes equally long.
+/// The schedule, where every action F, I and W takes equally long unless said
+/// otherwise.
 struct PipelineCost {
   int64_t stages = 1;
   std::string schedule = "none", axis;
   /// Idle over the total span, and over the time that a rank is busy.
   double bubbleFraction = 0, bubbleOfIdeal = 0;
+  /// Idle over the total span, where actions take as long as their
+  /// floating-point operations say: stages may be of different size.
+  double bubbleByFlops = 0;
   /// Of the total span, what steps in a row would save if the norm of the
   /// gradients did not join all ranks at the end of each.
   double normFraction = 0;

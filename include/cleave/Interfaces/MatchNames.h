@@ -11,9 +11,12 @@ namespace cleave {
 
 /// Goes on after "pattern '...'" where it matches none of `parameters`, the
 /// attributes of their arguments: how many there are, and either what the
-/// tensor that is meant is called, or the nearest name.
-std::string describeNoMatch(llvm::StringRef pattern,
-                            llvm::ArrayRef<mlir::DictionaryAttr> parameters);
+/// tensor that is meant is called, or the nearest name. `rule`: what a pattern
+/// matches.
+std::string
+describeNoMatch(llvm::StringRef pattern,
+                llvm::ArrayRef<mlir::DictionaryAttr> parameters,
+                llvm::StringRef rule = "patterns match whole names");
 
 } // namespace cleave
 
