@@ -221,7 +221,8 @@ class PipelineExplain(unittest.TestCase):
         flags = training.flags(self.model, "pipeline=2", **self.keys("1f1b", 4, 1))
         text = support.succeed(support.CLEAVE, "explain", *flags)
         for line in ("pipeline of 2 stages, schedule 1f1b: idle 20.00 % of the total span, "
-                     "25.00 % of the ideal time (if F, I and W take equally long); "
+                     "25.00 % of the ideal time (if F, I and W take equally long; 2",
+                     "% of the span by their floating-point operations); "
                      "0.00 % of the span because the norm of the gradients joins all ranks",
                      "memory of a rank, pipeline 0 (stages 0; in flight 2)",
                      "memory of a rank, pipeline 1 (stages 1; in flight 1)",
