@@ -13,6 +13,7 @@
 #include "cleave/Interfaces/StageAttrs.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace mlir;
 using namespace cleave;
@@ -120,12 +121,12 @@ LogicalResult PipelineEngine::planSlots() {
   std::vector<ValueClass> classes;
   std::vector<std::string> names;
   std::set<std::pair<int, std::string>> seen;
-  for (auto &[place, instance] : instances)
+  for (auto &[place, instance] : instances) {
+    // What is taken in: a slot for every microbatch.
+    std::vector<int> &store = instance.slotOf["store"];
+    store.resize(table.microbatches);
+    std::iota(store.begin(), store.end(), 0);
     for (auto &[key, buffer] : instance.buffers) {
-      if (buffer.slot == "store")
-        for (int k = 0;
-             instance.slotOf["store"].size() < size_t(table.microbatches); ++k)
-          instance.slotOf["store"].push_back(k);
       if (!seen.insert({instance.stage, buffer.slot}).second)
         continue;
       if (std::optional<ValueClass> parsed =
@@ -134,6 +135,7 @@ LogicalResult PipelineEngine::planSlots() {
         names.push_back(buffer.slot);
       }
     }
+  }
   auto plans = assignSlots(table, classes);
   if (!plans)
     return module.emitError() << plans.error();
