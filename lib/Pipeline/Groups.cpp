@@ -1,73 +1,14 @@
-// The rules of the verifier about stages as a whole, collectives and replicas.
+// The rules of the verifier about collectives and replicas.
 
 #include "Report.h"
 
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 namespace cleave::pipeline {
 
 using Spot = std::optional<size_t>; // place in the list of a known rank
-
-void checkStages(const Program &program, int rank, Report &report) {
-  const std::vector<Item> &items = program.ranks[rank].items;
-  std::map<int, Spot> lastReduction; // of all microbatches, by stage
-  std::map<std::pair<int, int>, Spot> reduction; // of one
-  std::set<int> sharded, gathered;               // stages
-  for (const Item &item : items)
-    if (item.action.action.kind == ActionKind::Unshard)
-      sharded.insert(item.action.action.stage);
-  int held = 0, peak = 0;
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (items[i].isCollective() && isCompute(items[i].action.action.kind))
-      continue;
-    auto [stage, kind, m] = items[i].action.action;
-    Phase phase = items[i].action.phase;
-    bool weights = kind == ActionKind::W || kind == ActionKind::B;
-    if (weights) {
-      Spot reduced = lastReduction[stage];
-      if (!reduced)
-        reduced = reduction[{stage, m}];
-      if (reduced)
-        report.add("reduction", rank, i,
-                   "computes gradients after " + report.at({rank, *reduced}) +
-                       " has reduced them",
-                   {{rank, *reduced}});
-    }
-    if (kind == ActionKind::ReduceGrad && phase != Phase::Wait) {
-      Spot &reduced = m < 0 ? lastReduction[stage] : reduction[{stage, m}];
-      // A reduction, like a gather, may be several collectives.
-      if (reduced && !items[i].isCollective())
-        report.add("reduction", rank, i,
-                   "repeats " + report.at({rank, *reduced}),
-                   {{rank, *reduced}});
-      reduced = i;
-    }
-    if (isCompute(kind) && kind != ActionKind::W && sharded.count(stage) &&
-        !gathered.count(stage))
-      report.add("shard", rank, i,
-                 "reads parameters of stage " + std::to_string(stage) +
-                     " that are not gathered; an UNSHARD must stand before it");
-    if (kind == ActionKind::Unshard && phase != Phase::Start &&
-        !gathered.insert(stage).second && !items[i].isCollective())
-      report.add("shard", rank, i, "gathers what is gathered");
-    if (kind == ActionKind::Reshard && !gathered.erase(stage))
-      report.add("shard", rank, i, "frees what is not gathered");
-    held += kind == ActionKind::F;
-    peak = std::max(peak, held);
-    held -= weights;
-  }
-  int declared = program.ranks[rank].peak;
-  if (declared >= 0 && declared != peak)
-    report.add({"peak",
-                "rank " + std::to_string(rank) + " holds " +
-                    std::to_string(peak) +
-                    " activations at its peak, but its table's replay " +
-                    std::to_string(declared),
-                {}});
-}
 
 namespace {
 

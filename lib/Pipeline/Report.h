@@ -45,8 +45,8 @@ private:
   size_t most;
 };
 
-// Reductions, gathered parameters and the peak of one rank.
-void checkStages(const Program &program, int rank, Report &report);
+// Reductions, gathered parameters and the peaks of ranks.
+void checkStages(const Program &program, Report &report);
 
 // Adds the instances of every communicator, in its order.
 void matchCollectives(const Program &program, std::vector<Joint> &joints,

@@ -11,10 +11,6 @@ namespace cleave::pipeline {
 
 namespace {
 
-bool readsParameters(const Action &action) {
-  return isCompute(action.kind) && action.kind != ActionKind::W;
-}
-
 bool endsWeights(const Action &action) {
   return action.kind == ActionKind::W || action.kind == ActionKind::B;
 }
@@ -24,8 +20,7 @@ public:
   RankPlan(const Table &table, int rank, const ShardActions &options)
       : table(table), list(table.actions[rank]), options(options) {
     for (size_t i = 0; i < list.size(); ++i) {
-      if (readsParameters(list[i]))
-        readers[list[i].stage].push_back(i);
+      readers[list[i].stage].push_back(i);
       if (endsWeights(list[i]))
         lastWeights[list[i].stage] = i;
     }
@@ -35,15 +30,13 @@ public:
     size_t most = options.gathered > 0 ? options.gathered : readers.size();
     for (size_t i = 0; i < list.size(); ++i) {
       int stage = list[i].stage;
-      if (options.unshard && readsParameters(list[i]) &&
-          gathered.insert(stage).second) {
+      if (options.unshard && gathered.insert(stage).second) {
         if (gathered.size() > most)
           free(farthest(stage, i));
         result.push_back({stage, ActionKind::Unshard, -1});
       }
       result.push_back(list[i]);
-      if (options.unshard && readsParameters(list[i]) &&
-          readers[stage].back() == i)
+      if (options.unshard && readers[stage].back() == i)
         free(stage);
       reduceAfter(i);
     }
@@ -93,7 +86,9 @@ private:
   const Table &table;
   const std::vector<Action> &list;
   const ShardActions &options;
-  std::map<int, std::vector<size_t>> readers; // by stage: places
+  // Places of all passes, by stage: W reads parameters too, as the first
+  // stage's whole backward pass is in its W.
+  std::map<int, std::vector<size_t>> readers;
   std::map<int, size_t> lastWeights;
   std::set<int> gathered, atEnd;
   std::vector<Action> result;

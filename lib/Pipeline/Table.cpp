@@ -161,14 +161,15 @@ Result<int>
 forEachCell(std::string_view text, const std::string &name,
             const std::function<std::optional<Error>(int row, std::string_view)>
                 &cell) {
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  if (text.starts_with(mark))
+    text.remove_prefix(mark.size());
+  text = text.substr(0, text.find_last_not_of(" \t\r\n\v\f") + 1);
   int row = 0;
   for (; !text.empty(); ++row) {
     size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (line.empty() &&
-        text.find_first_not_of("\r\n") == std::string_view::npos)
-      break;
     for (int column = 1;; ++column) {
       size_t comma = line.find(',');
       if (std::optional<Error> error = cell(row, line.substr(0, comma)))
@@ -248,15 +249,12 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
     stages = stagesIn(table.actions[rank],
                       [](const Action &action) { return action; });
     if (stages.empty())
-      return Error{
-          name + ": row " + std::to_string(rank + 1) +
-          " has no action; expected a row for each rank of the pipeline"};
-    std::vector<bool> runsHere(table.stages);
+      return Error{name + ": row " + std::to_string(rank + 1) +
+                   (table.actions[rank].empty() ? " has no action"
+                                                : " computes nothing") +
+                   "; expected a row for each rank of the pipeline"};
     for (const Action &action : table.actions[rank])
-      if (action.kind == ActionKind::F)
-        runsHere[action.stage] = true;
-    for (const Action &action : table.actions[rank])
-      if (!isCompute(action.kind) && !runsHere[action.stage])
+      if (!std::binary_search(stages.begin(), stages.end(), action.stage))
         return Error{name + ": row " + std::to_string(rank + 1) + ": " +
                      print(action) + " is of stage " +
                      std::to_string(action.stage) +

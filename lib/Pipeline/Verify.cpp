@@ -72,8 +72,7 @@ public:
           checkBoundary(replica, stage, m);
     checkUnneeded();
     checkChannels();
-    for (size_t rank = 0; rank < program.ranks.size(); ++rank)
-      checkStages(program, static_cast<int>(rank), report);
+    checkStages(program, report);
     matchCollectives(program, joints, report);
     compareReplicas(program, report);
     if (std::optional<Finding> finding = findDeadlock(program, joints))
@@ -124,9 +123,8 @@ private:
         if (item.isCollective() && isCompute(action.kind))
           continue; // belongs to no stage
         if (action.stage < 0 || action.stage >= program.stages ||
-            (hasMicrobatch(action.kind) &&
-             (action.microbatch < 0 ||
-              action.microbatch >= program.microbatches))) {
+            action.microbatch >= program.microbatches ||
+            (hasMicrobatch(action.kind) && action.microbatch < 0)) {
           report.add("range", rank, i,
                      "is beyond the " + std::to_string(program.stages) +
                          " stages and " + std::to_string(program.microbatches) +

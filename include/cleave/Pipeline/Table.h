@@ -63,7 +63,7 @@ struct ShardActions {
   bool reduce = true;               // REDUCE_GRAD after the last W of a stage
   bool reducePerMicrobatch = false; // after every W instead
   // UNSHARD before parameters are read, RESHARD when others need their place
-  // and after the last reader.
+  // and after the last reader. Every pass reads them, W too.
   bool unshard = false;
   int gathered = 0; // stages of a rank gathered at once; 0: all that it holds
 };

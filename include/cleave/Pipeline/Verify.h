@@ -45,6 +45,12 @@ struct Communicator {
   bool channel = false;
 };
 
+// What a stage does, where it is known from more than a table.
+struct StageTraits {
+  bool reduces = true;     // has gradients for REDUCE_GRAD
+  bool weightsRead = true; // its W reads what UNSHARD gathers
+};
+
 // All ranks, those of every pipeline and every other axis.
 struct Program {
   struct Rank {
@@ -55,7 +61,8 @@ struct Program {
   };
   int stages = 0, microbatches = 0;
   std::vector<Communicator> communicators;
-  std::vector<Rank> ranks; // by global rank
+  std::vector<Rank> ranks;         // by global rank
+  std::vector<StageTraits> traits; // by stage; a missing one has the defaults
 };
 
 // The program of one pipeline alone.

@@ -30,6 +30,10 @@ struct Lists {
       lists.push_back(rank.items);
       links.emplace_back();
       linkAt.emplace_back(rank.items.size(), -1);
+      for (const Item &item : rank.items)
+        if (item.action.action.kind == ActionKind::Unshard ||
+            item.action.action.kind == ActionKind::Reshard)
+          sharded.insert(item.action.action.stage);
     }
   }
 
@@ -153,9 +157,10 @@ struct Lists {
   //--- What one rank does, in its own order -------------------------------//
 
   void run(int rank) {
-    std::set<Action> done;    // passes; B as I and W
-    std::set<Action> arrived; // receives that are complete
-    std::set<int> reduced;
+    std::set<Action> done;      // passes; B as I and W
+    std::set<Action> arrived;   // receives that are complete
+    std::set<int> gathered;     // stages
+    std::map<Action, int> sums; // of weights: how often reduced
     auto need = [&](size_t i, bool there, const char *what) {
       if (!there)
         blame(rank, i, what);
@@ -167,6 +172,8 @@ struct Lists {
       auto [s, kind, m] = item.action.action;
       bool startsHere = item.action.phase != Phase::Wait;
       bool endsHere = item.action.phase != Phase::Start;
+      if (isCompute(kind) && sharded.count(s))
+        need(i, gathered.count(s), "has no parameters");
       switch (kind) {
       case ActionKind::F:
         need(i,
@@ -190,7 +197,7 @@ struct Lists {
         need(i, done.count({s, ActionKind::I, m}),
              "has no gradient of its input");
         need(i, done.insert({s, ActionKind::W, m}).second, "runs twice");
-        need(i, !reduced.count(s), "comes after the reduction");
+        sums[{s, ActionKind::W, m}] = 0;
         break;
       case ActionKind::SendF:
         need(i, !startsHere || done.count({s, ActionKind::F, m}),
@@ -205,25 +212,53 @@ struct Lists {
         if (endsHere)
           need(i, arrived.insert(item.action.action).second, "receives twice");
         break;
-      case ActionKind::ReduceGrad:
-        if (startsHere)
-          need(i, reduced.insert(s).second, "reduces twice");
+      case ActionKind::ReduceGrad: {
+        // Adds up what is there, over the ranks of another axis.
+        bool any = false;
+        for (auto &[sum, times] : sums)
+          if (sum.stage == s && (m < 0 || sum.microbatch == m)) {
+            ++times;
+            any = true;
+          }
+        need(i, any, "reduces nothing");
+        reduces = true;
         break;
-      default:
+      }
+      case ActionKind::Unshard:
+        need(i, runs(rank, s), "is of a stage elsewhere");
+        need(i, gathered.insert(s).second, "gathers twice");
+        break;
+      case ActionKind::Reshard:
+        need(i, gathered.erase(s), "frees what is not there");
         break;
       }
     }
+    allSums.insert(sums.begin(), sums.end());
     finished.insert(done.begin(), done.end());
     total += done.size();
   }
 
+  bool runs(int rank, int stage) const {
+    return std::any_of(
+        lists[rank].begin(), lists[rank].end(), [&](const Item &item) {
+          return !item.isCollective() && isCompute(item.action.action.kind) &&
+                 item.action.action.stage == stage;
+        });
+  }
+
   std::set<Action> finished;
   size_t total = 0;
+  std::set<int> sharded; // stages whose parameters come and go
+  std::map<Action, int> allSums;
+  bool reduces = false;
 
   void complete() {
     size_t all = size_t(3) * program.stages * program.microbatches;
     if (wrong.empty() && (finished.size() != all || total != all))
       wrong = "a pass is missing or runs on two ranks";
+    for (const auto &[sum, times] : allSums)
+      if (wrong.empty() && times != reduces)
+        wrong = print(sum) + " is reduced " + std::to_string(times) + " times";
   }
 
   //--- All interleavings --------------------------------------------------//

@@ -18,7 +18,8 @@ public:
     return std::uniform_int_distribution<int>(0, bound - 1)(random);
   }
 
-  // A good program on 2 or 3 ranks, with reductions and a collective of all.
+  // A good program on 2 or 3 ranks, with gathered parameters, reductions and a
+  // collective of all.
   Program good() {
     static const char *const tables[] = {
         // ZB-H1 of two ranks; V placement; I and W apart; a loop of stages.
@@ -34,24 +35,22 @@ public:
     LowerOptions options;
     options.lookahead = below(3);
     options.spareSends = below(2);
+    ShardActions shards;
+    shards.reduce = below(5) > 0;
+    shards.reducePerMicrobatch = below(2);
+    shards.unshard = below(2);
+    shards.gathered = below(2);
+    table = *withShardActions(table, shards);
     Program program = programOf(*lower(table, options));
     Communicator all{"all", {}};
     for (size_t rank = 0; rank < program.ranks.size(); ++rank)
       all.ranks.push_back(static_cast<int>(rank));
     program.communicators = {all};
     for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
-      std::vector<Item> &items = program.ranks[rank].items;
-      for (int stage : table.stagesOfRank[rank])
-        items.push_back({{{stage, ActionKind::ReduceGrad, -1}, Phase::Run, -1},
-                         -1,
-                         "",
-                         "",
-                         -1,
-                         -1});
       Item norm;
       norm.communicator = 0;
       norm.what = "norm";
-      items.push_back(norm);
+      program.ranks[rank].items.push_back(norm);
     }
     // Some transfers block.
     if (below(2))
@@ -68,7 +67,7 @@ public:
       return;
     int place = below(items.size()), other = below(items.size());
     Item item = items[place];
-    switch (below(9)) {
+    switch (below(10)) {
     case 0:
     case 1: // two neighbours change places
       if (place > 0)
@@ -88,18 +87,33 @@ public:
     case 6:
       items.insert(items.begin() + other, item);
       break;
-    case 7: // another microbatch or stage
-      if (item.action.action.microbatch >= 0 && !item.isCollective()) {
-        if (below(2))
-          items[place].action.action.microbatch = below(program.microbatches);
-        else
-          items[place].action.action.stage = below(program.stages);
-        items[place].action.peer = -1;
-      }
+    case 7: { // another microbatch or stage
+      Action &action = items[place].action.action;
+      if (item.isCollective())
+        break;
+      if (below(2))
+        action.stage = below(program.stages);
+      else if (action.kind == ActionKind::ReduceGrad)
+        action.microbatch = below(program.microbatches + 1) - 1;
+      else if (hasMicrobatch(action.kind))
+        action.microbatch = below(program.microbatches);
+      items[place].action.peer = -1;
       break;
+    }
     case 8:
       block(items, place);
       break;
+    case 9: { // parameters and gradients elsewhere, or not at all
+      static constexpr ActionKind kinds[] = {
+          ActionKind::Unshard, ActionKind::Reshard, ActionKind::ReduceGrad};
+      Item shard;
+      shard.action.action = {below(program.stages), kinds[below(3)],
+                             below(program.microbatches + 1) - 1};
+      if (shard.action.action.kind != ActionKind::ReduceGrad)
+        shard.action.action.microbatch = -1;
+      items.insert(items.begin() + place, shard);
+      break;
+    }
     }
   }
 

@@ -40,6 +40,36 @@ TEST(Table, FilesReadBack) {
             generate({"gpipe", 2, 0, 1})->actions);
 }
 
+TEST(Table, BlankLinesAtTheEndAndByteOrderMark) {
+  for (const char *text :
+       {"0F0,0B0\r\n1F0,1B0\r\n\r\n", "0F0,0B0\n1F0,1B0\n   ",
+        "0F0,0B0\n1F0,1B0 \t\r\n \n\n",
+        "\xEF\xBB\xBF"
+        "0F0,0B0\n1F0,1B0"}) {
+    Result<Table> table = readTableText(text, "t.csv");
+    ASSERT_TRUE(bool(table)) << table.error();
+    EXPECT_EQ(table->actions, generate({"gpipe", 2, 0, 1})->actions) << text;
+  }
+  EXPECT_EQ(readError("0F0,0B0\n  \n1F0,1B0\n"),
+            "t.csv: row 2 has no action; expected a row for each "
+            "rank of the pipeline");
+  EXPECT_EQ(readError("0F0,0B0\n1F0,1B0\n,\n"),
+            "t.csv: row 3 has no action; expected a row for each "
+            "rank of the pipeline");
+  EXPECT_EQ(readError(" \r\n \n"), readError(""));
+}
+
+// What gathers the parameters of a stage does not hold it.
+TEST(Table, RanksThatComputeNothing) {
+  EXPECT_EQ(readError("0F0,0B0\n1F0,1B0\n0UNSHARD\n"),
+            "t.csv: row 3 computes nothing; expected a row for each "
+            "rank of the pipeline");
+  EXPECT_EQ(readError("0F0,0B0,1UNSHARD\n1F0,1B0\n"),
+            "t.csv: row 1: 1UNSHARD is of stage 1, which the row does not run");
+  LoweredTable lowered = *readLoweredText("0F0,0B0\n0UNSHARD\n", "t.csv");
+  EXPECT_EQ(lowered.stagesOfRank, (std::vector<std::vector<int>>{{0}, {}}));
+}
+
 TEST(Table, FilesAreRefused) {
   EXPECT_EQ(readError("0F0,0X0\n"),
             "t.csv: row 1, cell 2: '0X0' is no action: stage 0: "
@@ -132,8 +162,9 @@ TEST(Table, AnyTextIsReadOrRefused) {
       EXPECT_EQ(readTableText(writeTable(*result), "t.csv")->actions,
                 result->actions);
       if (Result<LoweredTable> lowered = lower(*result)) {
-        EXPECT_TRUE(verify(*lowered).empty() ||
-                    verify(*lowered)[0].rule == "reduction")
+        std::vector<Finding> findings = verify(*lowered);
+        EXPECT_TRUE(findings.empty() || findings[0].rule == "reduction" ||
+                    findings[0].rule == "shard")
             << text;
       }
     } else {
@@ -172,6 +203,9 @@ TEST(Table, ShardActions) {
   zero3.gathered = 0;
   EXPECT_EQ(writeTable(*withShardActions(*generate({"gpipe", 1, 0, 2}), zero3)),
             "0UNSHARD,0F0,0F1,0B0,0B1,0RESHARD,0REDUCE_GRAD\n");
+  // W reads parameters, too.
+  EXPECT_EQ(writeTable(*withShardActions(*generate({"zb-h1", 1, 0, 2}), zero3)),
+            "0UNSHARD,0F0,0I0,0W0,0F1,0I1,0W1,0RESHARD,0REDUCE_GRAD\n");
   // Both ranks of a stage reduce in one order.
   EXPECT_EQ(writeTable(*withShardActions(*generate({"chimera", 2, 0, 2}), {})),
             "0F0,1F1,1B1,0B0,0REDUCE_GRAD,1REDUCE_GRAD\n"

@@ -259,6 +259,66 @@ TEST(Verify, ParametersThatAreNotGathered) {
       "gathered; an UNSHARD must stand before it\n");
 }
 
+TEST(Verify, WeightsReadParameters) {
+  const std::string early = "0UNSHARD,0F0,0I0,0RESHARD,0W0\n";
+  EXPECT_EQ(verdict(early),
+            "shard: rank 0, action 4: 0W0 reads parameters of stage 0 that are "
+            "not gathered; an UNSHARD must stand before it\n");
+  Program known = parse(early);
+  known.traits = {{/*reduces=*/true, /*weightsRead=*/false}};
+  EXPECT_EQ(verdict(known), "");
+}
+
+// All gradients are reduced, once, and where they are computed.
+TEST(Verify, ReductionsOfSomeGradients) {
+  const std::string onePart =
+      "0F0,0F1,0I0,0W0,0REDUCE_GRAD0,0I1,0W1,0REDUCE_GRAD1";
+  EXPECT_EQ(verdict(onePart), "");
+  EXPECT_EQ(verdict("0F0,0F1,0I0,0W0,0REDUCE_GRAD0,0I1,0W1\n"),
+            "reduction: rank 0, action 6: 0W1 computes gradients that are not "
+            "reduced on its rank, as others are by 0REDUCE_GRAD0 (rank 0, "
+            "action 4)\n");
+  EXPECT_EQ(verdict(onePart + ",0REDUCE_GRAD\n"),
+            "reduction: rank 0, action 8: 0REDUCE_GRAD reduces again what "
+            "0REDUCE_GRAD0 (rank 0, action 4) has reduced\n");
+  EXPECT_EQ(verdict(onePart + ",0REDUCE_GRAD1\n"),
+            "reduction: rank 0, action 8: 0REDUCE_GRAD1 reduces again what "
+            "0REDUCE_GRAD1 (rank 0, action 7) has reduced\n");
+  EXPECT_EQ(verdict("0F0,0F1,0B0,0B1,0REDUCE_GRAD,0REDUCE_GRAD0\n"),
+            "reduction: rank 0, action 5: 0REDUCE_GRAD0 reduces again what "
+            "0REDUCE_GRAD (rank 0, action 4) has reduced\n");
+  Program oneStage = parse("0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD\n"
+                           "1RECV_F0,1F0,1B0,1SEND_B0\n");
+  EXPECT_EQ(verdict(oneStage),
+            "reduction: rank 1, action 2: 1B0 computes gradients that are not "
+            "reduced on its rank, as others are by 0REDUCE_GRAD (rank 0, "
+            "action 4)\n");
+  oneStage.traits = {{}, {/*reduces=*/false, /*weightsRead=*/true}};
+  EXPECT_EQ(verdict(oneStage), "");
+  Program beyond = parse("0F0,0B0,0REDUCE_GRAD0\n");
+  beyond.ranks[0].items[2].action.action.microbatch = 5;
+  EXPECT_TRUE(verdict(beyond).starts_with(
+      "range: rank 0, action 2: 0REDUCE_GRAD5 is beyond the 1 stages and "
+      "1 microbatches\n"))
+      << verdict(beyond);
+}
+
+TEST(Verify, ShardActionsOfOtherRanks) {
+  EXPECT_EQ(verdict("0F0,0SEND_F0,0RECV_B0,0B0,1REDUCE_GRAD,0REDUCE_GRAD\n"
+                    "1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\n"),
+            "reduction: rank 0, action 4: 1REDUCE_GRAD reduces gradients that "
+            "its rank does not compute\n");
+  const std::string third = verdict(std::string(plain) + "0UNSHARD\n");
+  EXPECT_NE(third.find("shard: rank 2, action 0: 0UNSHARD is of a stage that "
+                       "its rank does not compute\n"),
+            std::string::npos)
+      << third;
+  EXPECT_EQ(verdict("0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0\n"
+                    "0UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0\n"),
+            "shard: rank 1, action 0: 0UNSHARD is of a stage that its rank "
+            "does not compute\n");
+}
+
 // 16
 TEST(Verify, PeakOfActivations) {
   Program program = parse(plain);

@@ -68,7 +68,7 @@ Table withoutTransfers(const LoweredTable &lowered, const std::string &name) {
     for (const LoweredAction &action : list)
       if (!isTransfer(action.action.kind))
         text += print(action.action) + ",";
-    text += "\n";
+    text += ",\n"; // a row, even if it is empty
   }
   return need(readTableText(text, name));
 }
