@@ -38,6 +38,13 @@ Program programOf(const LoweredTable &table) {
   return program;
 }
 
+Program programOf(const LoweredTable &table, const Replay &replay) {
+  Program program = programOf(table);
+  for (int rank = 0; rank < table.ranks; ++rank)
+    program.ranks[rank].peak = replay.rank[rank].peak;
+  return program;
+}
+
 namespace {
 
 // One end of a transfer on a rank; `wait` may be missing until it is found.

@@ -3,6 +3,9 @@
 
 #include "cleave/Pipeline/VerifyProgram.h"
 
+#include "Touches.h"
+#include "UnderWay.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -68,15 +71,9 @@ private:
 
   // False where the rank takes no part.
   bool read(const program::Collective &collective, int64_t rank, Item &item) {
-    std::vector<int64_t> members = groupOf(collective.group, rank);
-    if (!collective.positions.empty()) {
-      std::vector<int64_t> some;
-      for (int32_t position : collective.positions)
-        some.push_back(members[position]);
-      members = std::move(some);
-      if (!std::count(members.begin(), members.end(), rank))
-        return false;
-    }
+    std::vector<int64_t> members = membersOf(source, collective, rank);
+    if (members.empty())
+      return false;
     bool channel = collective.kind == program::CollectiveKind::SendRecv;
     std::string name;
     for (const program::SubAxis &axis : collective.group)
@@ -91,25 +88,6 @@ private:
     for (const program::Transfer &part : collective.parts)
       item.what += " " + std::to_string(part.count);
     return true;
-  }
-
-  // The ranks that agree with `rank` outside the sub-axes, first one slowest.
-  std::vector<int64_t> groupOf(const std::vector<program::SubAxis> &group,
-                               int64_t rank) const {
-    std::vector<int64_t> members = {rank};
-    for (const program::SubAxis &sub : group) {
-      int64_t below = 1; // ranks per step of the axis
-      for (size_t axis = sub.axis + 1; axis < source.mesh.size(); ++axis)
-        below *= source.mesh[axis].size;
-      int64_t size = source.mesh[sub.axis].size;
-      int64_t step = below * (size / (sub.pre * sub.size));
-      std::vector<int64_t> next;
-      for (int64_t member : members)
-        for (int64_t i = 0; i < sub.size; ++i)
-          next.push_back(member + (i - member / step % sub.size) * step);
-      members = std::move(next);
-    }
-    return members;
   }
 
   // Members become their classes; the group keeps its order.
@@ -150,11 +128,14 @@ std::vector<Finding> verify(const program::Program &program, size_t most) {
   for (const program::Action &action : program.actions) {
     if (action.isOnlyCalled() || !seen.insert(action.name).second)
       continue;
-    for (Finding &finding : verify(programOf(program, action.name), most)) {
-      finding.message = "@" + action.name + ": " + finding.message;
-      if (findings.size() < most)
-        findings.push_back(std::move(finding));
-    }
+    for (std::vector<Finding> some :
+         {verify(programOf(program, action.name), most),
+          checkUnderWay(program, action.name)})
+      for (Finding &finding : some) {
+        finding.message = "@" + action.name + ": " + finding.message;
+        if (findings.size() < most)
+          findings.push_back(std::move(finding));
+      }
   }
   return findings;
 }

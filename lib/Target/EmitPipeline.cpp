@@ -56,7 +56,7 @@ LogicalResult PipelineEmitter::emit() {
     return module.emitError() << lowered.error();
   table = std::move(*lowered);
   findMicrobatches();
-  if (failed(layOut()))
+  if (failed(layOut()) || failed(checkPorts()))
     return failure();
   for (int64_t rank = 0; rank < size; ++rank) {
     emitLoads(rank);

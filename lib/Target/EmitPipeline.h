@@ -20,8 +20,9 @@ public:
 
   mlir::LogicalResult emit();
 
-  /// What was emitted, as a table.
-  const pipeline::LoweredTable &lowered() const { return table; }
+  /// The table with its transfers, and then the lists that came out of it
+  /// (ProvePipeline.cpp).
+  mlir::LogicalResult prove();
 
 private:
   /// Memory for a value of every microbatch that is under way.
@@ -48,6 +49,9 @@ private:
   };
 
   mlir::LogicalResult layOut();
+  /// Whether each stage is handed all that its actions read
+  /// (ProvePipeline.cpp).
+  mlir::LogicalResult checkPorts() const;
   mlir::LogicalResult emitInstance(Instance &instance, CommandEmitter &emitter);
   mlir::LogicalResult emitVisible(const Instance &instance);
   void emitLoads(int rank);

@@ -3,28 +3,11 @@
 #include "Emit.h"
 #include "EmitPipeline.h"
 
-#include "cleave/Pipeline/VerifyProgram.h"
 #include "cleave/Target/Target.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
-
-/// The table with its transfers, and then the lists that came out of it.
-static LogicalResult prove(ModuleOp module,
-                           const pipeline::LoweredTable &lowered,
-                           const program::Program &program) {
-  for (const auto &findings :
-       {pipeline::verify(lowered), pipeline::verify(program)}) {
-    for (const pipeline::Finding &finding : findings)
-      module.emitError() << "schedule " << lowered.schedule
-                         << " is rejected: " << finding.rule << ": "
-                         << finding.message;
-    if (!findings.empty())
-      return failure();
-  }
-  return success();
-}
 
 /// Of a rank at each place of the pipeline. rt-check-fit cannot say it of
 /// stages: the schedule decides how many slots their ranks have.
@@ -67,7 +50,7 @@ target::emitProgram(ModuleOp module, int64_t threads, int64_t memoryLimit) {
     PipelineEmitter emitter(module, **schedule, program);
     if (failed(emitter.emit()) ||
         (memoryLimit && failed(checkFits(module, program, memoryLimit))) ||
-        failed(prove(module, emitter.lowered(), program)))
+        failed(emitter.prove()))
       return failure();
     return program;
   }

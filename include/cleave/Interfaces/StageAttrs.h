@@ -17,6 +17,10 @@ inline constexpr llvm::StringLiteral kSlotAttr = "pipe.slot";
 /// On arguments and results that pass from stage to stage in tiles: the sharding
 /// that the value has inside the stages.
 inline constexpr llvm::StringLiteral kInsideAttr = "pipe.inside";
+/// The class of what lies from UNSHARD to RESHARD.
+inline constexpr llvm::StringLiteral kGatheredSlot = "unshard";
+/// The function of a stage that REDUCE_GRAD calls.
+inline constexpr llvm::StringLiteral kReduceGradFunc = "reduce_grad";
 /// On a part of @update: what the stages add up behind it, in order. An array
 /// of dictionaries {operand = name, result = name, stages = array or absent}.
 inline constexpr llvm::StringLiteral kSumsAttr = "pipe.sums";

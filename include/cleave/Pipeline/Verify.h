@@ -65,8 +65,9 @@ struct Program {
   std::vector<StageTraits> traits; // by stage; a missing one has the defaults
 };
 
-// The program of one pipeline alone.
+// The program of one pipeline alone; with the peaks of its table's replay.
 Program programOf(const LoweredTable &table);
+Program programOf(const LoweredTable &table, const Replay &replay);
 
 struct Place {
   int rank = 0;     // global
@@ -76,7 +77,7 @@ struct Place {
 
 struct Finding {
   // "range", "once", "order", "transfer", "wait", "reduction", "shard",
-  // "collective", "replicas", "peak", "deadlock"
+  // "collective", "replicas", "peak", "deadlock"; of commands also "slot"
   std::string rule;
   std::string message; // a sentence; names the actions at fault
   std::vector<Place> places;

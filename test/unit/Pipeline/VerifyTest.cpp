@@ -327,6 +327,14 @@ TEST(Verify, PeakOfActivations) {
   EXPECT_EQ(verdict(program),
             "peak: rank 1 holds 1 activations at its peak, but its "
             "table's replay 2\n");
+  // More in flight than the replay of the table has.
+  Table table = *generate({"1f1b", 2, 0, 4});
+  EXPECT_EQ(verdict(programOf(*lower(table), *replay(table))), "");
+  EXPECT_EQ(
+      verdict(programOf(*lower(*generate({"gpipe", 2, 0, 4})), *replay(table))),
+      "peak: rank 0 holds 4 activations at its peak, but its table's replay 2\n"
+      "peak: rank 1 holds 4 activations at its peak, but its table's replay "
+      "1\n");
 }
 
 // 17

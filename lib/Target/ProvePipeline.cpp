@@ -1,0 +1,101 @@
+// What is proved of every pipeline program that is emitted.
+
+#include "EmitPipeline.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Pipeline/VerifyProgram.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::target;
+using namespace cleave::pipeline;
+
+/// What a stage's functions say of it: a table alone does not know them.
+static std::vector<StageTraits> traitsOf(ModuleOp module, int stages) {
+  std::vector<StageTraits> traits(stages);
+  for (int stage = 0; stage < stages; ++stage) {
+    auto find = [&](StringRef name) {
+      return module.lookupSymbol<func::FuncOp>(
+          (name + "." + Twine(stage)).str());
+    };
+    traits[stage].reduces = bool(find(kReduceGradFunc));
+    traits[stage].weightsRead = false;
+    if (func::FuncOp weights = find("W"))
+      for (unsigned i = 0; i < weights.getNumArguments(); ++i)
+        if (auto slot = weights.getArgAttrOfType<StringAttr>(i, kSlotAttr))
+          traits[stage].weightsRead |= slot == kGatheredSlot;
+  }
+  return traits;
+}
+
+LogicalResult PipelineEmitter::prove() {
+  auto replayed = replay(schedule.table);
+  if (!replayed)
+    return module.emitError() << replayed.error();
+  Program lowered = programOf(table, *replayed);
+  lowered.traits = traitsOf(module, table.stages);
+
+  StepOrigin origin{nn::kLossGradFunc.str(), table, {}};
+  origin.slotBytes.resize(program.arenas.size());
+  for (const auto &[place, instance] : instances)
+    for (const auto &[name, slots] : instance->slots)
+      if (!slots.slotOf.empty() && name != "version") // microbatches share it
+        origin.slotBytes[instance->arenas[slots.arena]] = slots.bytes;
+
+  for (const auto &findings :
+       {verify(lowered), verify(program), verifyStep(program, origin)}) {
+    for (const Finding &finding : findings)
+      module.emitError() << "schedule " << table.schedule
+                         << " is rejected: " << finding.rule << ": "
+                         << finding.message;
+    if (!findings.empty())
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult PipelineEmitter::checkPorts() const {
+  // What one of `readers` of `to` reads of this role and slot, and none of
+  // `makers` of `from` gives.
+  auto check = [&](const Instance &from, const Instance &to,
+                   ArrayRef<StringRef> makers, ArrayRef<StringRef> readers,
+                   StringRef role, StringRef slot) -> LogicalResult {
+    SmallVector<std::string> given = handedOver(from, to, makers, role);
+    for (StringRef reader : readers) {
+      auto found = to.functions.find(reader.str());
+      if (found == to.functions.end())
+        continue;
+      func::FuncOp func = found->second;
+      for (unsigned i = 0; i < func.getNumArguments(); ++i) {
+        auto text = [&](StringRef key) {
+          auto attr = func.getArgAttrOfType<StringAttr>(i, key);
+          return attr ? attr.getValue() : StringRef();
+        };
+        if (text(nn::kRoleAttr) == role && text(kSlotAttr).starts_with(slot) &&
+            !llvm::is_contained(given, text(nn::kNameAttr)))
+          return func.emitError("reads ")
+                 << role << " '" << text(nn::kNameAttr)
+                 << "', which no action of stage " << from.stage
+                 << " hands over; expected a result of that name and role in "
+                 << llvm::join(makers, " or ");
+      }
+    }
+    return success();
+  };
+  for (int stage = 0; stage + 1 < table.stages; ++stage) {
+    const Instance &below = at(ownerOf(stage), stage);
+    const Instance &above = at(ownerOf(stage + 1), stage + 1);
+    if (failed(check(below, above, {"F"}, {"F", "I", "W", "B"}, "activation",
+                     "recv_f")) ||
+        failed(check(above, below, {"I", "B"}, {"I", "W", "B"}, "cotangent",
+                     "recv_b")))
+      return failure();
+    for (StringRef function : {nn::kLossFunc, nn::kForwardFunc})
+      if (failed(check(below, above, function, function, "activation", "")))
+        return failure();
+  }
+  return success();
+}
