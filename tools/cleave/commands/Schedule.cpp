@@ -219,8 +219,8 @@ int run(const Options &options) {
     write(options.svg, drawSvg(table, *replayed));
   }
   write(options.lowered, writeLowered(lowered));
-  findings = verify(replayed ? programOf(lowered, *replayed)
-                             : programOf(lowered));
+  findings =
+      verify(replayed ? programOf(lowered, *replayed) : programOf(lowered));
   size_t messages = 0;
   for (const std::vector<LoweredAction> &list : lowered.actions)
     messages += std::count_if(
