@@ -356,9 +356,10 @@ class Term:
         return self.count * self.elements * scale * self.element
 
 
-def terms_of(architecture, plan, first=True, last=True):
+def terms_of(architecture, plan, first=True, last=True, gathered=None):
     """All collectives of one step, and remarks on what did not divide. `first`,
-    `last`: whether it has the embedding, and the head with the loss."""
+    `last`: whether it has the embedding, and the head with the loss. `gathered`:
+    how often ZeRO 3 gathers a parameter, where that is no matter of its readers."""
     terms, notes = [], []
     data, tensor = plan.size(plan.data_axis), plan.size(plan.tensor_axis)
     e = plan.element
@@ -397,7 +398,7 @@ def terms_of(architecture, plan, first=True, last=True):
         gathers = 1
         if plan.zero == 3:
             again = plan.reshard and read_in_backward(architecture, parameter, last)
-            gathers = times * (2 if again else 1)
+            gathers = gathered or times * (2 if again else 1)
         add("gradient", parameter.name, "reduce_scatter", [plan.data_axis], part,
             times if scatters_gradients(plan) else 1)
         add("parameter", parameter.name, "all_gather", [plan.data_axis], part, gathers)

@@ -16,8 +16,12 @@ sums over stages    norm: three numbers (squares, loss, its weight), one message
                     each, over all p ranks. gradient: the table of GPT-2 that is
                     both embedding and head, or with ZeRO its tile, over the ranks
                     of the first and the last stage, if these are two
+ZeRO 3              parameter: each stage is gathered once in a step, where it is
+                    alone on its rank, or all stages of a rank stay gathered
+                    (reshard_after_forward = false). Else it depends on the table
 memory              parameters, gradients and moments of a rank are those of its
-                    stages; the tied table counts on both
+                    stages; the tied table counts on both. With ZeRO 3 beside the
+                    tiles of parameters what is gathered of them, whole
 stored              what each microbatch under way keeps from F to B, times their
                     number: m (GPipe), min(m, p - rank) (1F1B). In elements for
                     each position, H heads, kv features of keys, M of the MLP:
@@ -124,8 +128,10 @@ def tied_elements(pipeline):
 def sent_bytes(pipeline):
     """By rank of the mesh, by purpose."""
     plan, last = pipeline.plan, pipeline.stages - 1
-    terms = [formulas.terms_of(pipeline.part(stage), plan, stage == 0, stage == last)[0]
-             for stage in range(pipeline.stages)]
+    if plan.zero == 3 and plan.reshard and pipeline.stages > pipeline.ranks:
+        raise ValueError("how often stages are gathered depends on the table")
+    terms = [formulas.terms_of(pipeline.part(stage), plan, stage == 0, stage == last,
+                               gathered=1)[0] for stage in range(pipeline.stages)]
     number = formulas.Term("norm", "sums over stages", "all_reduce", ["pipeline"], pipeline.ranks,
                            1, plan.element, 3)
     tied_ranks = {pipeline.rank_of(0), pipeline.rank_of(last)}
@@ -155,8 +161,12 @@ def memory(pipeline):
     for rank in range(pipeline.ranks):
         total = dict.fromkeys(("parameters", "gradients", "optimizer"), 0)
         for stage in pipeline.stages_of(rank):
-            for what, size in formulas.memory(pipeline.part(stage), pipeline.plan).items():
+            part, plan = pipeline.part(stage), pipeline.plan
+            for what, size in formulas.memory(part, plan).items():
                 total[what] += size
+            if plan.zero == 3:
+                whole = formulas.memory(part, dataclasses.replace(plan, zero=0))
+                total["parameters"] += whole["parameters"]
         result.append(total)
     return result
 

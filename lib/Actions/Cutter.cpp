@@ -13,8 +13,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::actions;
 
-Cutter::Cutter(func::FuncOp func,
-               const DenseMap<Operation *, unsigned> &partOf, unsigned parts)
+Cutter::Cutter(func::FuncOp func, const DenseMap<Operation *, unsigned> &partOf,
+               unsigned parts)
     : results(parts), func(func), partOf(partOf) {}
 
 bool Cutter::isFree(Value value) {
@@ -72,15 +72,17 @@ void Cutter::analyze(StringRef prefix) {
     }
 }
 
-std::vector<func::FuncOp> Cutter::build(ArrayRef<std::string> names) {
+std::vector<func::FuncOp>
+Cutter::build(ArrayRef<std::string> names,
+              llvm::function_ref<bool(unsigned)> isKept) {
   std::vector<func::FuncOp> functions;
   for (auto [part, name] : llvm::enumerate(names))
-    functions.push_back(buildPart(part, name));
+    functions.push_back(buildPart(part, name, isKept(part)));
   func.erase();
   return functions;
 }
 
-func::FuncOp Cutter::buildPart(unsigned part, StringRef name) {
+func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
   Block &block = func.getBody().front();
   SmallVector<Operation *> ops;
   for (Operation &op : block.without_terminator())
@@ -95,12 +97,12 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name) {
   llvm::DenseSet<Value> returned;
   for (const ResultPort &result : results[part]) {
     auto entry = kept.find(result.value);
-    bool isKept = entry != kept.end() && entry->second.first == int(part) &&
+    bool isSame = entry != kept.end() && entry->second.first == int(part) &&
                   nameOf(attrsOf(entry->second)) == nameOf(result.attrs) &&
                   roleOf(attrsOf(entry->second)) == roleOf(result.attrs);
     values.push_back(result.value);
-    valueAttrs.push_back(isKept ? attrsOf(entry->second) : result.attrs);
-    if (isKept)
+    valueAttrs.push_back(isSame ? attrsOf(entry->second) : result.attrs);
+    if (isSame)
       returned.insert(result.value);
   }
   for (auto &[value, entry] : kept)
@@ -109,7 +111,7 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name) {
       values.push_back(value);
       valueAttrs.push_back(attrsOf(entry));
     }
-  if (values.empty())
+  if (values.empty() && !isKept)
     return {};
 
   llvm::SetVector<Value> inputs, free;
@@ -134,10 +136,10 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name) {
     }
 
   OpBuilder b(func);
-  auto created = func::FuncOp::create(
-      b, func.getLoc(), name,
-      b.getFunctionType(TypeRange(ValueRange(arguments)),
-                        TypeRange(ValueRange(values))));
+  auto created =
+      func::FuncOp::create(b, func.getLoc(), name,
+                           b.getFunctionType(TypeRange(ValueRange(arguments)),
+                                             TypeRange(ValueRange(values))));
   Block *body = created.addEntryBlock();
   IRMapping mapping;
   for (auto [from, to] : llvm::zip(arguments, body->getArguments())) {

@@ -50,12 +50,19 @@ public:
   /// Builds the parts, named so, and erases the function. Parts without
   /// operations and results are left out. Returns them by part, null where left
   /// out.
-  std::vector<mlir::func::FuncOp> build(llvm::ArrayRef<std::string> names);
+  /// `isKept`: also where nothing is in it.
+  std::vector<mlir::func::FuncOp> build(
+      llvm::ArrayRef<std::string> names,
+      llvm::function_ref<bool(unsigned)> isKept = [](unsigned) {
+        return false;
+      });
 
-private:
   /// Made again by each part that reads it.
   static bool isFree(mlir::Value value);
-  mlir::func::FuncOp buildPart(unsigned part, llvm::StringRef name);
+
+private:
+  mlir::func::FuncOp buildPart(unsigned part, llvm::StringRef name,
+                               bool isKept);
   void forOperands(mlir::Operation *op,
                    llvm::function_ref<void(mlir::Value)> body);
 

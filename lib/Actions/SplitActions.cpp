@@ -64,7 +64,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     cutter.analyze("r");
     SmallVector<BlockArgument> inputs;
     for (auto &[value, entry] : cutter.kept) {
-      if (entry.persistent)
+      if (entry.persistent || isGathered(entry))
         continue;
       DictionaryAttr attrs = entry.attrs.getDictionary(&getContext());
       StringRef role = roleOf(attrs);
@@ -86,6 +86,12 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     buildLoad(func, inputs);
     cutter.build(weightsApart ? ArrayRef<std::string>{"F", "I", "W"}
                               : ArrayRef<std::string>{"F", "B"});
+  }
+
+  /// What an action of its own gathers arrives, the same for all microbatches.
+  static bool isGathered(const Kept &entry) {
+    auto slot = dyn_cast_or_null<StringAttr>(entry.attrs.get(kSlotAttr));
+    return entry.first < 0 && slot && slot == kGatheredSlot;
   }
 
   /// What a part makes, until it is sent and until part `last` has read it.
@@ -181,7 +187,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
       return b.getDictionaryAttr(
           {b.getNamedAttr(nn::kNameAttr, text(name)),
            b.getNamedAttr(nn::kRoleAttr, text("residual")),
-           b.getNamedAttr(kSlotAttr, text("update"))});
+           b.getNamedAttr(kSlotAttr, text(kUpdateSlot))});
     };
     std::vector<std::vector<ResultPort>> operands(deepest + 1);
     for (auto [index, sum] : llvm::enumerate(sums)) {
@@ -199,7 +205,14 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
                                         func.getArgument(before));
           parts[given.getDefiningOp()] = part;
         }
-        operands[part].push_back({given, port(name)});
+        // What was reduced before lies somewhere already.
+        auto reduced = dyn_cast<BlockArgument>(given);
+        DictionaryAttr attrs =
+            reduced ? func.getArgAttrDict(reduced.getArgNumber()) : nullptr;
+        if (textOf(attrs, kSlotAttr) == kReducedSlot)
+          name = nameOf(attrs).str();
+        else
+          operands[part].push_back({given, port(name)});
         NamedAttrList entry;
         entry.set("operand", text(name));
         entry.set("result", text(name + ".all"));
@@ -228,12 +241,13 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     }
     cutter.analyze("u");
     for (auto &[value, entry] : cutter.kept)
-      if (!entry.persistent)
-        entry.attrs.set(kSlotAttr, text("update"));
+      if (!entry.persistent && !entry.attrs.get(kSlotAttr))
+        entry.attrs.set(kSlotAttr, text(kUpdateSlot));
     std::vector<std::string> names;
     for (unsigned part = 0; part <= deepest; ++part)
       names.push_back("update." + std::to_string(part));
-    for (auto [built, list] : llvm::zip(cutter.build(names), listed))
+    auto addsUp = [&](unsigned part) { return !listed[part].empty(); };
+    for (auto [built, list] : llvm::zip(cutter.build(names, addsUp), listed))
       if (built && !list.empty())
         built->setAttr(kSumsAttr, b.getArrayAttr(list));
   }

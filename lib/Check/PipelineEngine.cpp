@@ -326,6 +326,17 @@ LogicalResult PipelineEngine::move(const Channel::End &from,
 
 LogicalResult PipelineEngine::compute(const Action &action, int rank) {
   StageInstance &own = at(rank, action.stage);
+  if (action.kind == ActionKind::Unshard)
+    return call(own, kUnshardFunc, 0);
+  if (action.kind == ActionKind::ReduceGrad)
+    return call(own, kReduceGradFunc, 0);
+  if (action.kind == ActionKind::Reshard) {
+    for (auto &[key, buffer] : own.buffers)
+      if (buffer.slot == kGatheredSlot)
+        for (Tensor &tensor : buffer.values[0])
+          poison(tensor);
+    return success();
+  }
   if (action.kind == ActionKind::F)
     // What was taken in gets a slot for as long as it is read.
     for (auto &[key, buffer] : own.buffers) {

@@ -4,6 +4,7 @@
 
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Memory/Boundary.h"
 #include "cleave/Pipeline/Replay.h"
 #include "cleave/Target/Schedule.h"
@@ -318,7 +319,10 @@ cleave::footprintsOf(const program::Program &program, ModuleOp module,
       RankArena &own = arenas.emplace_back();
       own.name = arena.name;
       own.bytes = arena.size;
-      if (arena.lifespan == program::Lifespan::Slots)
+      if (llvm::StringRef(arena.name).starts_with("gathered."))
+        own.holds = RankArena::Gathered;
+      else if (arena.lifespan == program::Lifespan::Slots ||
+               llvm::StringRef(arena.name).ends_with(kReducedSlot))
         own.holds = RankArena::Activations;
       else if (llvm::StringRef(arena.name).starts_with("slots."))
         own.holds = RankArena::Inputs;

@@ -196,6 +196,13 @@ FailureOr<Footprint> cleave::footprintOfStages(ModuleOp module,
         counter.list(arena.name, "parameter", arena.name, booked);
       continue;
     }
+    if (arena.holds == RankArena::Gathered) {
+      int64_t bytes = arena.bytes / 4 * booking.parameter;
+      counter.footprint.parameters += bytes;
+      counter.footprint.peak += bytes - arena.bytes;
+      counter.list(arena.name, "parameter", arena.name, bytes);
+      continue;
+    }
     bool input = arena.holds == RankArena::Inputs;
     (input ? counter.footprint.other : counter.footprint.activations) +=
         arena.bytes;

@@ -20,7 +20,8 @@ public:
   RankPlan(const Table &table, int rank, const ShardActions &options)
       : table(table), list(table.actions[rank]), options(options) {
     for (size_t i = 0; i < list.size(); ++i) {
-      readers[list[i].stage].push_back(i);
+      if (readsGathered(list[i]))
+        readers[list[i].stage].push_back(i);
       if (endsWeights(list[i]))
         lastWeights[list[i].stage] = i;
     }
@@ -30,13 +31,13 @@ public:
     size_t most = options.gathered > 0 ? options.gathered : readers.size();
     for (size_t i = 0; i < list.size(); ++i) {
       int stage = list[i].stage;
-      if (options.unshard && gathered.insert(stage).second) {
+      if (readsGathered(list[i]) && gathered.insert(stage).second) {
         if (gathered.size() > most)
           free(farthest(stage, i));
         result.push_back({stage, ActionKind::Unshard, -1});
       }
       result.push_back(list[i]);
-      if (options.unshard && readers[stage].back() == i)
+      if (readsGathered(list[i]) && readers[stage].back() == i)
         free(stage);
       reduceAfter(i);
     }
@@ -46,6 +47,17 @@ public:
   }
 
 private:
+  ShardActions::Stage ofStage(int stage) const {
+    return options.stages.empty() ? ShardActions::Stage()
+                                  : options.stages[stage];
+  }
+
+  bool readsGathered(const Action &action) const {
+    ShardActions::Stage own = ofStage(action.stage);
+    return options.unshard && own.unshard && isCompute(action.kind) &&
+           (action.kind != ActionKind::W || own.weightsRead);
+  }
+
   void free(int stage) {
     gathered.erase(stage);
     result.push_back({stage, ActionKind::Reshard, -1});
@@ -71,9 +83,9 @@ private:
   }
 
   void reduceAfter(size_t i) {
-    if (!options.reduce || !endsWeights(list[i]))
-      return;
     int stage = list[i].stage;
+    if (!options.reduce || !ofStage(stage).reduce || !endsWeights(list[i]))
+      return;
     bool shared = table.ranksOfStage(stage).size() > 1;
     if (options.reducePerMicrobatch)
       result.push_back({stage, ActionKind::ReduceGrad, list[i].microbatch});

@@ -127,6 +127,10 @@ LogicalResult PipelineEmitter::layOut() {
         Slots &own = instance->slots[name];
         own.arena = instance->arenas.size();
         own.bytes = sizes[rt::kSlotArena + index];
+        if (name == kGatheredSlot) {
+          instance->arenas.push_back(gatheredArena(rank, stage, own.bytes));
+          continue;
+        }
         if (name == "store") {
           ArrayRef<int> stored = microbatchesOf(*instance);
           own.count = stored.size();
@@ -148,8 +152,9 @@ LogicalResult PipelineEmitter::layOut() {
           continue;
         }
         addArena("slots" + suffix + "." + name,
-                 name == "store" ? program::Lifespan::Persistent
-                                 : program::Lifespan::Slots,
+                 name == "store" || name == kReducedSlot
+                     ? program::Lifespan::Persistent
+                     : program::Lifespan::Slots,
                  own.count * own.bytes);
       }
       if (failed(emitInstance(*instance, emitter)))
@@ -477,9 +482,13 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
       break;
     }
     case ActionKind::Unshard:
+      call(own, kUnshardFunc, 0, label);
+      break;
     case ActionKind::Reshard:
+      break; // another stage may take the place
     case ActionKind::ReduceGrad:
-      break; // each action gathers what it reads; @update reduces
+      call(own, kReduceGradFunc, 0, label);
+      break;
     }
   }
   emitReplicaSums(rank);

@@ -60,6 +60,10 @@ private:
   mlir::LogicalResult emitUpdate(int rank);
   mlir::LogicalResult emitChain(int rank, llvm::StringRef function);
 
+  /// The arena for what UNSHARD gathers of a stage: stages that are never
+  /// gathered at once share one.
+  int32_t gatheredArena(int rank, int stage, int64_t bytes);
+
   llvm::ArrayRef<int64_t> arenasOf(int stage) const;
   const Instance &at(int rank, int stage) const {
     return *instances.at({rank, stage});
@@ -122,6 +126,8 @@ private:
   std::map<std::pair<int, int>, std::unique_ptr<Instance>> instances;
   std::map<std::pair<int, int>, std::vector<int>> microbatches;
   std::map<std::string, program::StringId> strings;
+  /// By rank: arenas of what is gathered, with their stages.
+  std::map<int, std::vector<std::pair<int32_t, std::vector<int>>>> gathered;
   size_t current = 0; ///< the action that is being written
   int32_t tokens = 0;
   /// Under an asynchronous schedule: the microbatch whose gradient has not yet

@@ -142,6 +142,48 @@ class Pipeline(unittest.TestCase):
                    f"parallel.pipeline.table={table}", "--set", "mesh.data=2", "--set",
                    "parallel.data.zero=1", batch=4)
 
+    def test_tables_that_gather_and_reduce(self):
+        """UNSHARD, RESHARD and REDUCE_GRAD where a table has them, and ZeRO 3 without."""
+        table = self.folder / "shards.csv"
+        axes = ["--set", "mesh.data=2", "--set", f"parallel.pipeline.table={table}"]
+        for zero, rows in (
+                (3, "0UNSHARD,0F0,0F1,0RESHARD,0UNSHARD,0I0,0W0,0I1,0W1,0RESHARD\n"
+                    "1F0,1I0,1F1,1I1,1W0,1W1\n"),
+                (1, "0F0,0F1,0I0,0I1,0W0,0W1,0REDUCE_GRAD\n"
+                    "1F0,1I0,1W0,1F1,1I1,1W1,1REDUCE_GRAD\n"),
+                # Both ranks have a share of both stages: they add up first.
+                (1, "0F0,1F1,1B1,0B0,0REDUCE_GRAD,1REDUCE_GRAD\n"
+                    "1F0,0F1,1B0,0B1,0REDUCE_GRAD,1REDUCE_GRAD\n")):
+            with self.subTest(zero=zero):
+                table.write_text(rows)
+                self.check(self.models["gpt2", 2], "custom", 2, 2, *axes, "--set",
+                           f"parallel.data.zero={zero}", batch=4)
+
+    def test_tables_that_gather_and_reduce_wrongly(self):
+        table = self.folder / "wrong.csv"
+        other = "1F0,1I0,1W0,1F1,1I1,1W1"
+        for zero, row, words in (
+                (3, "0UNSHARD,0F0,0RESHARD,0F1,0I0,0I1,0W0,0W1", ["0F1", "UNSHARD"]),
+                # Nothing leaves the first stage backward: all of it is W.
+                (3, "0UNSHARD,0F0,0F1,0I0,0I1,0RESHARD,0W0,0W1",
+                 ["0W0", "UNSHARD"]),
+                (1, "0F0,0F1,0I0,0I1,0W0,0REDUCE_GRAD,0W1", ["0W1", "0REDUCE_GRAD"]),
+                (1, "0F0,0F1,0I0,0I1,0W0,0REDUCE_GRAD0,0W1,0REDUCE_GRAD1",
+                 ["0REDUCE_GRAD0", "one microbatch"])):
+            with self.subTest(row=row):
+                reduced = ",1REDUCE_GRAD" if zero == 1 else ""
+                table.write_text(f"{row}\n{other}{reduced}\n")
+                done = support.run(support.CLEAVE, "check", *self.models["gpt2", 2], "--set",
+                                   "dims.batch=4", "--set", "dims.sequence=8", "--set",
+                                   "mesh.pipeline=2", "--set", "mesh.data=2", "--set",
+                                   "train.microbatches=2", "--set",
+                                   "parallel.pipeline.schedule=custom", "--set",
+                                   f"parallel.pipeline.table={table}", "--set",
+                                   f"parallel.data.zero={zero}")
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
     def test_training(self):
         """The same losses as one rank; checkpoints of a pipeline resume elsewhere."""
         model = generate(self.folder / "train.onnx", family="gpt2", layers=2, hidden=16, heads=4,

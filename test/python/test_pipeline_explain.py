@@ -180,10 +180,88 @@ class PipelineExplain(unittest.TestCase):
         self.assertEqual(said["pipeline"]["peak_in_flight"], [3, 4, 4, 3])
         self.compare("pipeline=2,data=2", "chimera", 2, 2, parallel__data__zero=2)
 
-    def test_gathered_parameters(self):
-        """ZeRO 3: every call of an action gathers what it reads."""
-        self.compare("pipeline=2,data=2", "interleaved", 2, 2, parallel__data__zero=3)
-        self.compare("pipeline=2,data=2", "zb-h1", 3, 2, parallel__data__zero=2)
+    def stage_bytes(self, stages):
+        """Of the parameters of each stage, cut for two samples."""
+        said = training.explain(self.model, f"pipeline={stages}", **self.keys("1f1b", stages, 2))
+        return [entry["memory"]["parameters"] for entry in said["per_rank"]]
+
+    def rows(self, schedule, stages, microbatches):
+        """Stage and kind of what each rank of a table computes."""
+        text = support.succeed(support.CLEAVE, "schedule", "--name", schedule, "--stages", stages,
+                               "--microbatches", microbatches, "--csv", "-")
+        return [[(int(cell[0]), cell[1]) for cell in row.split(",") if cell]
+                for row in text.split()]
+
+    def parameter_bytes(self, said):
+        """Of one replica: by place on the pipeline."""
+        sent = {tuple(entry["stages"]): sum(c["sent_bytes"] for c in entry["collectives"]
+                                            if c["purpose"] == "parameter")
+                for entry in said["per_rank"]}
+        return [sent[key] for key in sorted(sent)]
+
+    def test_gathered_once(self):
+        """ZeRO 3 with a stage on each rank: UNSHARD gathers once for all microbatches, half of
+        what two ranks have; the whole lies in a place of its own."""
+        for schedule, m in (("1f1b", 4), ("zb-h1", 3)):
+            said = self.compare("pipeline=2,data=2", schedule, m, 2, parallel__data__zero=3)
+            whole = self.stage_bytes(2)
+            self.assertEqual(self.parameter_bytes(said), [size // 2 for size in whole])
+            for entry in said["per_rank"]:
+                size = whole[entry["stages"][0]]
+                self.assertEqual(entry["memory"]["parameters"], size // 2 + size)
+                self.assertIn((f"gathered.{entry['stages'][0]}", size),
+                              [(e["tensor"], e["bytes"]) for e in entry["at_peak"]])
+
+    def test_gathered_for_each_run(self):
+        """With two stages on a rank one is gathered at a time: once for each run of actions
+        of a stage; or both for the whole step, in two places."""
+        whole, m = self.stage_bytes(4), 4
+        said = self.compare("pipeline=2,data=2", "interleaved", m, 2, parallel__data__zero=3)
+        expected = []
+        for row in self.rows("interleaved", 4, m):
+            stages = [stage for stage, _ in row]
+            runs = [stage for i, stage in enumerate(stages) if i == 0 or stages[i - 1] != stage]
+            expected.append(sum(whole[stage] // 2 for stage in runs))
+        self.assertEqual(self.parameter_bytes(said), expected)
+        for entry in said["per_rank"]:
+            own = [whole[stage] for stage in entry["stages"]]
+            self.assertEqual(entry["memory"]["parameters"], sum(own) // 2 + max(own))
+        kept = self.compare("pipeline=2,data=2", "interleaved", m, 2, parallel__data__zero=3,
+                            parallel__data__reshard_after_forward="false")
+        self.assertEqual(self.parameter_bytes(kept), [(whole[0] + whole[2]) // 2,
+                                                      (whole[1] + whole[3]) // 2])
+        for entry in kept["per_rank"]:
+            own = sum(whole[stage] for stage in entry["stages"])
+            self.assertEqual(entry["memory"]["parameters"], own // 2 + own)
+
+    def test_gathered_where_a_table_says(self):
+        """Twice where it says so; in each action where it says nothing: F and B."""
+        whole, table = self.stage_bytes(2), self.folder / "gathered.csv"
+        keys = {"parallel__data__zero": 3, "parallel__pipeline__table": table}
+        table.write_text("0UNSHARD,0F0,0F1,0RESHARD,0UNSHARD,0B0,0B1,0RESHARD\n"
+                         "1UNSHARD,1F0,1B0,1RESHARD,1UNSHARD,1F1,1B1,1RESHARD\n")
+        said = self.compare("pipeline=2,data=2", "custom", 2, 2, **keys)
+        self.assertEqual(self.parameter_bytes(said), whole)
+        table.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+        said = self.compare("pipeline=2,data=2", "custom", 2, 2, **keys)
+        for sent, size in zip(self.parameter_bytes(said), whole):
+            self.assertGreater(sent, size)
+            self.assertLessEqual(sent, 2 * size)
+
+    def test_reduced_in_the_step(self):
+        """REDUCE_GRAD takes the sums over data ranks out of the update: where a table lacks
+        it, the bytes are the same."""
+        table = self.folder / "reduced.csv"
+        rows = "0F0,0F1,0B0,0B1{}\n1F0,1B0,1F1,1B1{}\n"
+        sent = []
+        for reduce in (("", ""), (",0REDUCE_GRAD", ",1REDUCE_GRAD")):
+            table.write_text(rows.format(*reduce))
+            for zero in (0, 1, 2):
+                said = self.compare("pipeline=2,data=2", "custom", 2, 2,
+                                    parallel__data__zero=zero, parallel__pipeline__table=table)
+                sent.append([sums(entry["collectives"], "count", "sent_bytes")
+                             for entry in said["per_rank"]])
+        self.assertEqual(sent[:3], sent[3:])
 
     def test_bf16_is_booked(self):
         """What moves between stages, too: half the bytes, and less memory."""

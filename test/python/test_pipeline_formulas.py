@@ -29,7 +29,8 @@ PLANS = [
     ("pipeline=2,data=2", "1f1b", [2, 2], 3, 2, {"zero": 3}),
     ("pipeline=2,tensor=2", "1f1b", [2, 2], 2, 1, {}),
     ("pipeline=2,data=2,tensor=2", "1f1b", [2, 2], 2, 2, {"zero": 1}),
-    ("pipeline=2,data=2,tensor=2", "interleaved", [1, 1, 1, 1], 2, 2, {"zero": 3}),
+    ("pipeline=2,data=2,tensor=2", "interleaved", [1, 1, 1, 1], 2, 2,
+     {"zero": 3, "reshard": False}),
 ]
 COUNTED = (1, 6, 9, 14)  # of these, runs are counted, too
 
@@ -56,7 +57,7 @@ def cuts(family, layers):
 
 def plan_of(family, mesh, schedule, layers, microbatches, samples, keys):
     plan = formulas.Plan(formulas.parse_mesh(mesh), samples * microbatches, SEQUENCE, microbatches,
-                         zero=keys.get("zero", 0))
+                         zero=keys.get("zero", 0), reshard=keys.get("reshard", True))
     pipeline = formulas_pipeline.Pipeline(formulas.read_architecture(model_of(family)), plan,
                                           layers, schedule, "sequence" in keys)
     flags = {"dims__batch": plan.batch, "dims__sequence": SEQUENCE,
@@ -64,6 +65,8 @@ def plan_of(family, mesh, schedule, layers, microbatches, samples, keys):
              "parallel__pipeline__stages": cuts(family, layers)}
     if plan.zero:
         flags["parallel__data__zero"] = plan.zero
+    if not plan.reshard:
+        flags["parallel__data__reshard_after_forward"] = "false"
     if "sequence" in keys:
         flags["parallel__sequence"] = '[{kind="megatron",axis="tensor"}]'
     return pipeline, flags

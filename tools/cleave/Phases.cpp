@@ -414,6 +414,8 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
       passes.addPass(createMarkActionsPass(actions));
     };
   }
+  if (stage)
+    llvm::append_range(partition.keepParameters, stage->gatheredAxes);
   // 3D keeps what it gathered for products.
   if (parallel.enabled && splitsTensor && parallel.layout == "3d")
     partition.keepParameters.push_back(parallel.axes[0]);

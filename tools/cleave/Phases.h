@@ -48,6 +48,9 @@ int64_t ranksPerNode(const Config &config);
 // How the stage of a pipeline will be cut into actions.
 struct StageOptions {
   bool weightsApart = false; // I and W are actions of their own
+  // Axes over which an action of its own gathers parameters, once for both
+  // passes of several microbatches.
+  std::vector<std::string> gatheredAxes;
   // Classes of the links to the stages before and after; "": on the same rank.
   std::string previousLink, nextLink;
 };

@@ -2,6 +2,7 @@
 
 #include "PipelineModel.h"
 
+#include "StageShards.h"
 #include "Stages.h"
 
 #include "cleave/Actions/Passes.h"
@@ -300,6 +301,7 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
       options.weightsApart |= action.kind == pipeline::ActionKind::I ||
                               action.kind == pipeline::ActionKind::W;
   bool chained = schedule.table.chunks() > 1;
+  StageShards shards(schedule.table, config, inner);
   // Neighbours on one rank hand over by copies.
   pipeline::Placement placement(schedule.table);
   auto linkBehind = [&](int stage) {
@@ -321,6 +323,7 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
     shared.pin(*stage);
     options.previousLink = linkBehind(int(index) - 1);
     options.nextLink = linkBehind(index);
+    options.gatheredAxes = shards.gatheredAxes(index);
     OwningOpRef<ModuleOp> whole;
     if (index > 0)
       whole = cast<ModuleOp>((*stage)->clone());
@@ -336,6 +339,11 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
     shared.note(*stage);
     Diagnostics diagnostics(*context, remarks);
     PassManager passes(context);
+    SplitShardsPassOptions cut;
+    cut.unshard = !options.gatheredAxes.empty();
+    cut.reduce = shards.reduces(index);
+    cut.axes = llvm::to_vector(options.gatheredAxes);
+    passes.addPass(createSplitShardsPass(cut));
     SplitActionsPassOptions split;
     split.weightsApart = options.weightsApart;
     split.chained = chained;
@@ -343,8 +351,10 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
     passes.addPass(createSplitActionsPass(split));
     if (failed(passes.run(*stage)))
       diagnostics.fail(BadUsage);
+    shards.note(index, *stage);
     moveInto(*all, *stage, index);
   }
+  schedule.table = shards.place();
   target::setSchedule(*all, schedule);
   return all;
 }

@@ -41,6 +41,54 @@ def MarkActionsPass : Pass<"pipe-mark-actions", "::mlir::ModuleOp"> {
   ];
 }
 
+def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
+  let summary = "Cut what data parallelism gathers and reduces out of the functions of a stage";
+  let description = [{
+    Runs on the local program of a stage, before `pipe-split-actions`. Collectives
+    over `axes` of `@loss_grad` that depend on parameters and constants alone, and
+    what they read, become `@unshard`, which the action UNSHARD calls; what they
+    give lies in the slot `unshard`, one for all microbatches. Collectives of
+    `@update` for gradients that depend on gradients alone become `@reduce_grad`, which
+    REDUCE_GRAD calls. Which those are is a question of reachability. Parameters
+    should be gathered once in `@loss_grad` (see `keep-parameters` of
+    `nn-choose-residuals`): what waits for the backward pass stays there.
+
+    Before:
+    ```mlir
+    dist.mesh @m <["data"=2]>
+    func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
+                         %x: tensor<8xf32> {nn.name = "cut.0.0", nn.role = "activation"})
+        -> (tensor<8xf32> {nn.name = "cut.1.0", nn.role = "activation"}) {
+      %0 = dist.all_gather %w dims [0] over @m {"data"} purpose parameter : (tensor<4xf32>) -> tensor<8xf32>
+      %1 = arith.mulf %0, %x : tensor<8xf32>
+      return %1 : tensor<8xf32>
+    }
+    ```
+
+    After, with `axes=data`:
+    ```mlir
+    dist.mesh @m <["data"=2]>
+    func.func @unshard(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
+        -> (tensor<8xf32> {nn.name = "gathered0", nn.role = "residual", pipe.slot = "unshard"}) {
+      %0 = dist.all_gather %w dims [0] over @m {"data"} purpose parameter : (tensor<4xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32>
+    }
+    func.func @loss_grad(%x: tensor<8xf32> {nn.name = "cut.0.0", nn.role = "activation"},
+                         %0: tensor<8xf32> {nn.name = "gathered0", nn.role = "residual", pipe.slot = "unshard"})
+        -> (tensor<8xf32> {nn.name = "cut.1.0", nn.role = "activation"}) {
+      %1 = arith.mulf %0, %x : tensor<8xf32>
+      return %1 : tensor<8xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"unshard", "unshard", "bool", "true", "Gathers of parameters are an action.">,
+    Option<"reduce", "reduce", "bool", "true", "Reductions of gradients are an action.">,
+    ListOption<"axes", "axes", "std::string", "The axes over which parameters are gathered there.">,
+  ];
+  let dependentDialects = ["::mlir::func::FuncDialect"];
+}
+
 def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
   let summary = "Cut the functions of a stage into the actions of a schedule";
   let description = [{

@@ -14,12 +14,16 @@ inline constexpr llvm::StringLiteral kActionAttr = "pipe.action";
 /// On arguments and results: the slot class of what lives between actions, from
 /// which event to which ("recv_f:W"; several last events with commas).
 inline constexpr llvm::StringLiteral kSlotAttr = "pipe.slot";
-/// On arguments and results that pass from stage to stage in tiles: the sharding
-/// that the value has inside the stages.
+/// On arguments and results that pass from stage to stage in tiles: the
+/// sharding that the value has inside the stages.
 inline constexpr llvm::StringLiteral kInsideAttr = "pipe.inside";
-/// The class of what lies from UNSHARD to RESHARD.
+/// The classes of what lies from UNSHARD to RESHARD, from REDUCE_GRAD to the
+/// update, and from one part of the update to another.
 inline constexpr llvm::StringLiteral kGatheredSlot = "unshard";
-/// The function of a stage that REDUCE_GRAD calls.
+inline constexpr llvm::StringLiteral kReducedSlot = "reduced";
+inline constexpr llvm::StringLiteral kUpdateSlot = "update";
+/// The functions of a stage that UNSHARD and REDUCE_GRAD call.
+inline constexpr llvm::StringLiteral kUnshardFunc = "unshard";
 inline constexpr llvm::StringLiteral kReduceGradFunc = "reduce_grad";
 /// On a part of @update: what the stages add up behind it, in order. An array
 /// of dictionaries {operand = name, result = name, stages = array or absent}.

@@ -51,6 +51,7 @@ struct RankArena {
     Activations, ///< of the microbatches that are under way
     Inputs,      ///< of all microbatches of a step
     Versions,    ///< `count` of the parameters, the first of which is named
+    Gathered,    ///< parameters, from UNSHARD to RESHARD
   } holds = Planned;
   int64_t count = 1;
 };

@@ -63,9 +63,16 @@ struct ShardActions {
   bool reduce = true;               // REDUCE_GRAD after the last W of a stage
   bool reducePerMicrobatch = false; // after every W instead
   // UNSHARD before parameters are read, RESHARD when others need their place
-  // and after the last reader. Every pass reads them, W too.
+  // and after the last reader. Every pass reads them, W where it says so.
   bool unshard = false;
   int gathered = 0; // stages of a rank gathered at once; 0: all that it holds
+  // What a stage has of that, and whether W reads what was gathered, too.
+  // Empty: all stages have what is asked for above, and W reads parameters, as
+  // the first stage's whole backward pass is in its W.
+  struct Stage {
+    bool reduce = true, unshard = true, weightsRead = true;
+  };
+  std::vector<Stage> stages;
 };
 
 // The reductions of a stage that lies on two ranks stand at the end of both, in

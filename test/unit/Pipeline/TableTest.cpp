@@ -217,6 +217,22 @@ TEST(Table, ShardActions) {
   EXPECT_FALSE(bool(withShardActions(table, {})));
 }
 
+TEST(Table, ShardActionsOfSomeStages) {
+  // Only the first stage gathers, and its W reads what it gathered; only the
+  // second reduces.
+  ShardActions some;
+  some.unshard = true;
+  some.stages = {{/*reduce=*/false, /*unshard=*/true, /*weightsRead=*/true},
+                 {/*reduce=*/true, /*unshard=*/false, /*weightsRead=*/false}};
+  EXPECT_EQ(writeTable(*withShardActions(*generate({"zb-h1", 2, 0, 2}), some)),
+            "0UNSHARD,0F0,0F1,0I0,0W0,0I1,0W1,0RESHARD\n"
+            "1F0,1I0,1F1,1I1,1W0,1W1,1REDUCE_GRAD\n");
+  some.stages[0].weightsRead = false;
+  EXPECT_NE(writeTable(*withShardActions(*generate({"zb-h1", 2, 0, 2}), some))
+                .find("0I1,0RESHARD,0W1"),
+            std::string::npos);
+}
+
 // With all schedules, gathering as little as may be.
 TEST(Table, ShardActionsStandNowhereInTheWay) {
   for (const std::string &name : scheduleNames())

@@ -1,0 +1,95 @@
+// UNSHARD, RESHARD and REDUCE_GRAD in the schedule of a pipeline.
+
+#include "StageShards.h"
+
+#include "Command.h"
+
+#include "cleave/Interfaces/StageAttrs.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+using pipeline::Action;
+using pipeline::ActionKind;
+
+/// Whether every rank that holds the stage has such an action of it.
+static bool has(const pipeline::Table &table, int stage, ActionKind kind) {
+  return llvm::all_of(table.ranksOfStage(stage), [&](int rank) {
+    return llvm::any_of(table.actions[rank], [&](const Action &action) {
+      return action.stage == stage && action.kind == kind;
+    });
+  });
+}
+
+StageShards::StageShards(const pipeline::Table &table, const Config &config,
+                         const Mesh &mesh)
+    : table(table) {
+  const DataParallelConfig &data = config.parallel.data;
+  const TensorParallelConfig &tensor = config.parallel.tensor;
+  if (data.enabled && data.zero == 3 && mesh.size(data.axis) > 1)
+    axes.push_back(data.axis);
+  // 3D keeps what it gathered for products.
+  if (tensor.enabled && tensor.layout == "3d" && mesh.size(tensor.axes[0]) > 1)
+    axes.push_back(tensor.axes[0]);
+  isFixed = config.parallel.pipeline.schedule == "custom";
+  options.unshard = true;
+  options.gathered = data.reshardAfterForward ? 1 : 0;
+  for (int stage = 0; stage < table.stages; ++stage) {
+    pipeline::ShardActions::Stage &own = wanted.emplace_back();
+    // Under an asynchronous table parameters change in its middle; ranks that
+    // share a stage add up its gradients before they are reduced.
+    own.unshard = !axes.empty() && !table.asynchronous;
+    own.reduce = !table.asynchronous && table.ranksOfStage(stage).size() == 1;
+    if (isFixed) {
+      own.unshard &= has(table, stage, ActionKind::Unshard);
+      own.reduce &= has(table, stage, ActionKind::ReduceGrad);
+    }
+  }
+}
+
+std::vector<std::string> StageShards::gatheredAxes(int stage) const {
+  return wanted[stage].unshard ? axes : std::vector<std::string>();
+}
+
+void StageShards::note(int stage, ModuleOp actions) {
+  pipeline::ShardActions::Stage &own = wanted[stage];
+  own.unshard &= bool(actions.lookupSymbol(kUnshardFunc));
+  own.reduce &= bool(actions.lookupSymbol(kReduceGradFunc));
+  own.weightsRead = false;
+  if (auto weights = actions.lookupSymbol<func::FuncOp>("W"))
+    for (unsigned i = 0; i < weights.getNumArguments(); ++i)
+      if (auto slot = weights.getArgAttrOfType<StringAttr>(i, kSlotAttr))
+        own.weightsRead |= slot == kGatheredSlot;
+  if (!isFixed || !own.reduce)
+    return;
+  for (const auto &list : table.actions)
+    for (const Action &action : list)
+      if (action.stage == stage && action.kind == ActionKind::ReduceGrad &&
+          action.microbatch >= 0)
+        throw Failure(BadUsage,
+                      "schedule " + table.schedule + ": " + print(action) +
+                          " reduces the gradients of one microbatch, but "
+                          "those of stage " +
+                          std::to_string(stage) +
+                          " are added up first: write " +
+                          std::to_string(stage) +
+                          "REDUCE_GRAD behind its last W or B, or set "
+                          "parallel.data.zero2_reduce = \"per_microbatch\" "
+                          "with zero = 2");
+}
+
+pipeline::Table StageShards::place() const {
+  if (isFixed)
+    return table;
+  pipeline::ShardActions with = options;
+  with.stages = wanted;
+  auto placed = withShardActions(table, with);
+  if (!placed)
+    throw Failure(BadUsage, placed.error());
+  return *placed;
+}
+
+} // namespace cleave::driver

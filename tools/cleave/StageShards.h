@@ -1,0 +1,47 @@
+// UNSHARD, RESHARD and REDUCE_GRAD in the schedule of a pipeline.
+
+#ifndef CLEAVE_TOOLS_STAGESHARDS_H
+#define CLEAVE_TOOLS_STAGESHARDS_H
+
+#include "ImportModel.h"
+
+#include "cleave/Pipeline/Table.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave::driver {
+
+// Decides which stages gather parameters and reduce gradients as actions of the
+// schedule, and puts these in the table once the stages are there.
+class StageShards {
+public:
+  // `mesh`: that of a stage.
+  StageShards(const pipeline::Table &table, const Config &config,
+              const Mesh &mesh);
+
+  // Axes over which the stage gathers parameters in UNSHARD; none: each action
+  // gathers what it reads.
+  std::vector<std::string> gatheredAxes(int stage) const;
+  // Whether REDUCE_GRAD reduces its gradients; else @update does.
+  bool reduces(int stage) const { return wanted[stage].reduce; }
+
+  // What the stage has become: a module of its actions. Throws Failure where
+  // the table cannot be kept.
+  void note(int stage, mlir::ModuleOp actions);
+
+  // The table with the actions. One that has any of them stays as it is, as
+  // does every table of one's own.
+  pipeline::Table place() const;
+
+private:
+  const pipeline::Table &table;
+  std::vector<std::string> axes; // over which parameters are split
+  bool isFixed = false;
+  pipeline::ShardActions options;
+  std::vector<pipeline::ShardActions::Stage> wanted;
+};
+
+} // namespace cleave::driver
+
+#endif // CLEAVE_TOOLS_STAGESHARDS_H
