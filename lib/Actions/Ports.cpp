@@ -25,9 +25,9 @@ StringRef actions::nameOf(DictionaryAttr attrs) {
 
 bool actions::isPersistent(StringRef role) {
   static constexpr StringRef roles[] = {
-      "parameter", "buffer",      "constant", "state", "gradient", "loss",
-      "weight",    "accumulator", "lr",       "step",  "seed",     "metric",
-      "tap"};
+      "parameter", "buffer", "constant",    "state", "gradient",
+      "loss",      "weight", "accumulator", "lr",    "step",
+      "seed",      "metric", "tap"};
   return llvm::is_contained(roles, role);
 }
 

@@ -72,15 +72,14 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
       if (entry.first >= 0) {
         entry.attrs = withSlot(attrs, last, entry.first);
       } else if (role == "activation" || role == "cotangent") {
-        entry.attrs.set(kSlotAttr, text((role == "activation" ? "recv_f:"
-                                                              : "recv_b:") +
-                                        nameOfPart(last, weightsApart)));
+        entry.attrs.set(kSlotAttr,
+                        text((role == "activation" ? "recv_f:" : "recv_b:") +
+                             nameOfPart(last, weightsApart)));
       } else {
         inputs.push_back(cast<BlockArgument>(value));
         entry.attrs.set(nn::kNameAttr, text(nameOf(attrs) + ".slot"));
         entry.attrs.set(nn::kRoleAttr, text("residual"));
-        entry.attrs.set(kSlotAttr,
-                        text("F:" + nameOfPart(last, weightsApart)));
+        entry.attrs.set(kSlotAttr, text("F:" + nameOfPart(last, weightsApart)));
       }
     }
     buildLoad(func, inputs);
@@ -173,10 +172,10 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
         part = level[&op];
       else
         for (Operation *user : op.getUsers())
-          part = std::min(part, isa<func::ReturnOp>(user)
-                                    ? deepest
-                                    : parts.lookup(
-                                          block.findAncestorOpInBlock(*user)));
+          part = std::min(
+              part, isa<func::ReturnOp>(user)
+                        ? deepest
+                        : parts.lookup(block.findAncestorOpInBlock(*user)));
       parts[&op] = part;
     }
     // A sum arrives like an argument.

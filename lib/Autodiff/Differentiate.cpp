@@ -246,7 +246,8 @@ struct DifferentiatePass
     return arith::SelectOp::create(b, loc, counts, inverse, splat(0.0));
   }
 
-  /// Appends cotangents and gradients to the results, and adds accumulators if asked to.
+  /// Appends cotangents and gradients to the results, and adds accumulators if
+  /// asked to.
   LogicalResult finish(func::FuncOp func, Backward &backward,
                        ArrayRef<unsigned> parameters) {
     OpBuilder &b = backward.builder();

@@ -39,8 +39,8 @@ StringRef BoundaryBuffer::slot() const {
   return slot ? slot.getValue() : StringRef();
 }
 
-/// What a model names (arguments) shares one space of names; what is computed has
-/// a space for each role, so that an output may be called "loss".
+/// What a model names (arguments) shares one space of names; what is computed
+/// has a space for each role, so that an output may be called "loss".
 static std::string keyOf(StringRef name, StringRef role) {
   bool computed = role == "gradient" || role == "metric" || role == "tap" ||
                   role == "output" || role == "loss" || role == "weight";

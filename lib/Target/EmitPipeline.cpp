@@ -40,10 +40,10 @@ LogicalResult PipelineEmitter::emit() {
   for (auto [index, axis] : llvm::enumerate(mesh.getAxes())) {
     bool isPipeline = int64_t(index) == schedule.position;
     StringRef link = isPipeline ? StringRef(schedule.link)
-                     : links ? cast<StringAttr>(links[index]).getValue()
-                             : StringRef("intra");
-    program.mesh.push_back({axis.getName().str(),
-                            isPipeline ? size : axis.getSize(), link.str()});
+                     : links    ? cast<StringAttr>(links[index]).getValue()
+                                : StringRef("intra");
+    program.mesh.push_back(
+        {axis.getName().str(), isPipeline ? size : axis.getSize(), link.str()});
   }
   int64_t below = 1;
   for (size_t axis = schedule.position + 1; axis < program.mesh.size(); ++axis)
@@ -80,9 +80,11 @@ LogicalResult PipelineEmitter::layOut() {
   std::vector<ValueClass> classes;
   std::vector<std::pair<int, std::string>> classNames;
   for (auto [stage, attr] : llvm::enumerate(stages))
-    for (auto slot :
-         cast<DictionaryAttr>(attr).getAs<ArrayAttr>("slots").getAsRange<StringAttr>())
-      if (std::optional<ValueClass> parsed = valueClassOf(stage, slot.getValue())) {
+    for (auto slot : cast<DictionaryAttr>(attr)
+                         .getAs<ArrayAttr>("slots")
+                         .getAsRange<StringAttr>())
+      if (std::optional<ValueClass> parsed =
+              valueClassOf(stage, slot.getValue())) {
         classes.push_back(*parsed);
         classNames.push_back({int(stage), slot.str()});
       }
@@ -226,9 +228,9 @@ LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
 //===----------------------------------------------------------------------===//
 
 /// All values that lie in slots, by name and role.
-const BoundaryBuffer *
-PipelineEmitter::bufferOf(const Instance &instance, StringRef name,
-                          StringRef role) const {
+const BoundaryBuffer *PipelineEmitter::bufferOf(const Instance &instance,
+                                                StringRef name,
+                                                StringRef role) const {
   int64_t index = instance.boundary.find(name, role);
   return index < 0 ? nullptr : &instance.boundary.buffers[index];
 }
@@ -248,9 +250,8 @@ program::BufferRef PipelineEmitter::address(const Instance &instance,
   return ref;
 }
 
-SmallVector<std::string> PipelineEmitter::portsOf(func::FuncOp func,
-                                                  StringRef role,
-                                                  bool results) {
+SmallVector<std::string>
+PipelineEmitter::portsOf(func::FuncOp func, StringRef role, bool results) {
   SmallVector<std::string> names;
   if (!func)
     return names;
@@ -266,9 +267,10 @@ SmallVector<std::string> PipelineEmitter::portsOf(func::FuncOp func,
 
 /// Names of what `from` hands to `to`: made by one of `makers` there and read
 /// here.
-SmallVector<std::string>
-PipelineEmitter::handedOver(const Instance &from, const Instance &to,
-                            ArrayRef<StringRef> makers, StringRef role) const {
+SmallVector<std::string> PipelineEmitter::handedOver(const Instance &from,
+                                                     const Instance &to,
+                                                     ArrayRef<StringRef> makers,
+                                                     StringRef role) const {
   SmallVector<std::string> names;
   for (StringRef maker : makers) {
     auto func = from.functions.find(maker.str());
@@ -387,145 +389,4 @@ int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
   int32_t token = message.token = tokens++;
   push(std::move(message), label);
   return token;
-}
-
-//===----------------------------------------------------------------------===//
-// Actions that the host runs
-//===----------------------------------------------------------------------===//
-
-void PipelineEmitter::emitLoads(int rank) {
-  for (int k = 0; k < table.microbatches; ++k) {
-    begin(rank, "load." + std::to_string(k));
-    for (int stage : table.stagesOfRank[rank])
-      if (llvm::is_contained(microbatchesOf(at(rank, stage)), k))
-        call(at(rank, stage), "load", k, "load" + std::to_string(k));
-    end();
-  }
-}
-
-void PipelineEmitter::emitInitState(int rank) {
-  begin(rank, nn::kInitStateFunc.str());
-  for (int stage : table.stagesOfRank[rank])
-    call(at(rank, stage), nn::kInitStateFunc, 0, nn::kInitStateFunc.str());
-  end();
-}
-
-LogicalResult PipelineEmitter::emitStep(int rank) {
-  begin(rank, nn::kLossGradFunc.str());
-  due.reset();
-  std::map<Action, int32_t> started;
-  for (const LoweredAction &entry : table.actions[rank]) {
-    const Action &action = entry.action;
-    const Instance &own = at(rank, action.stage);
-    std::string label = print(entry);
-    if (table.asynchronous && isCompute(action.kind))
-      emitDueUpdate(own);
-    switch (action.kind) {
-    case ActionKind::F:
-      for (const BoundaryBuffer &buffer : own.boundary.buffers) {
-        StringRef name = buffer.name;
-        if (buffer.slot() != "store" || !name.consume_back(".stored"))
-          continue;
-        const BoundaryBuffer *slot =
-            bufferOf(own, (name + ".slot").str(), "residual");
-        copy(address(own, buffer, action.microbatch),
-             address(own, *slot, action.microbatch), bytesOfType(buffer.type),
-             label);
-      }
-      call(own, "F", action.microbatch, label);
-      break;
-    case ActionKind::I:
-      call(own, "I", action.microbatch, label);
-      break;
-    case ActionKind::W:
-      call(own, "W", action.microbatch, label);
-      break;
-    case ActionKind::B:
-      for (StringRef part : {"B", "I", "W"})
-        call(own, part, action.microbatch, label);
-      due = action.microbatch;
-      break;
-    case ActionKind::SendF:
-    case ActionKind::RecvF:
-    case ActionKind::SendB:
-    case ActionKind::RecvB: {
-      if (entry.phase == Phase::Wait) {
-        auto token = started.find(action);
-        if (token != started.end() && token->second >= 0)
-          push(program::Wait{token->second}, label);
-        break;
-      }
-      bool forward = action.kind == ActionKind::SendF ||
-                     action.kind == ActionKind::RecvF;
-      bool sends = isSend(action.kind);
-      int other = action.stage + (forward == sends ? 1 : -1);
-      const Instance &peer = at(entry.peer, other);
-      const Instance &from = sends ? own : peer, &to = sends ? peer : own;
-      StringRef role = forward ? "activation" : "cotangent";
-      SmallVector<StringRef> makers =
-          forward ? SmallVector<StringRef>{"F"} : SmallVector<StringRef>{"I", "B"};
-      SmallVector<std::string> names = handedOver(from, to, makers, role);
-      if (entry.peer == rank) { // once, at the receiving stage
-        if (!sends)
-          for (const std::string &name : names)
-            copy(address(from, *bufferOf(from, name, role), action.microbatch),
-                 address(to, *bufferOf(to, name, role), action.microbatch),
-                 bytesOfType(bufferOf(to, name, role)->type), label);
-        break;
-      }
-      int32_t token =
-          transfer(own, from.rank, to.rank, names, role, action.microbatch,
-                   label);
-      started[action] = token;
-      if (entry.phase == Phase::Run && token >= 0)
-        push(program::Wait{token}, label);
-      break;
-    }
-    case ActionKind::Unshard:
-      call(own, kUnshardFunc, 0, label);
-      break;
-    case ActionKind::Reshard:
-      break; // another stage may take the place
-    case ActionKind::ReduceGrad:
-      call(own, kReduceGradFunc, 0, label);
-      break;
-    }
-  }
-  emitReplicaSums(rank);
-  end();
-  return success();
-}
-
-/// A forward pass of one microbatch through all stages.
-LogicalResult PipelineEmitter::emitChain(int rank, StringRef function) {
-  begin(rank, function.str());
-  for (int stage : table.stagesOfRank[rank]) {
-    if (ownerOf(stage) != rank)
-      continue;
-    const Instance &own = at(rank, stage);
-    std::string label = (function + Twine(stage)).str();
-    auto handOver = [&](int from, int to) {
-      const Instance &a = at(ownerOf(from), from), &b = at(ownerOf(to), to);
-      SmallVector<std::string> names = handedOver(a, b, function, "activation");
-      if (a.rank == b.rank) {
-        for (const std::string &name : names)
-          if (to == stage)
-            copy(address(a, *bufferOf(a, name, "activation"), 0),
-                 address(b, *bufferOf(b, name, "activation"), 0),
-                 bytesOfType(bufferOf(b, name, "activation")->type), label);
-        return;
-      }
-      int32_t token =
-          transfer(own, a.rank, b.rank, names, "activation", 0, label);
-      if (token >= 0)
-        push(program::Wait{token}, label);
-    };
-    if (stage > 0)
-      handOver(stage - 1, stage);
-    call(own, function, 0, label);
-    if (stage + 1 < table.stages && ownerOf(stage + 1) != rank)
-      handOver(stage, stage + 1);
-  }
-  end();
-  return success();
 }

@@ -97,10 +97,10 @@ private:
                              int microbatch) const;
   static llvm::SmallVector<std::string>
   portsOf(mlir::func::FuncOp func, llvm::StringRef role, bool results);
-  llvm::SmallVector<std::string> handedOver(const Instance &from,
-                                            const Instance &to,
-                                            llvm::ArrayRef<llvm::StringRef> makers,
-                                            llvm::StringRef role) const;
+  llvm::SmallVector<std::string>
+  handedOver(const Instance &from, const Instance &to,
+             llvm::ArrayRef<llvm::StringRef> makers,
+             llvm::StringRef role) const;
 
   void begin(int rank, const std::string &name);
   void end();

@@ -25,7 +25,7 @@ struct Member {
 /// correspond.
 struct Sum {
   std::vector<int> stages;
-  bool isTied = false; // of a gradient that several stages have
+  bool isTied = false;           // of a gradient that several stages have
   std::map<int, Member> members; // by stage
 };
 } // namespace

@@ -103,8 +103,7 @@ target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
 
 void admitAsynchronous(ModuleOp model, const Config &config,
                        const pipeline::Table &table) {
-  std::string name =
-      "parallel.pipeline.schedule = \"" + table.schedule + "\"";
+  std::string name = "parallel.pipeline.schedule = \"" + table.schedule + "\"";
   if (config.train.clipNorm != 0)
     throw Failure(BadUsage,
                   name + " updates each stage by itself, so there is no norm "
@@ -117,8 +116,7 @@ void admitAsynchronous(ModuleOp model, const Config &config,
   std::vector<int> kept = pipeline::weightVersions(table);
   Diagnostics diagnostics(*model.getContext());
   emitWarning(model.getLoc())
-      << name << " changes the mathematics: each of the "
-      << table.microbatches
+      << name << " changes the mathematics: each of the " << table.microbatches
       << " microbatches of a step updates the weights by its own mean "
          "gradient, taken at weights up to "
       << *llvm::max_element(kept) - 1 << " updates old";
@@ -285,13 +283,11 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
   if (purpose == Purpose::Train)
     if (auto forward = model.lookupSymbol<func::FuncOp>(nn::kForwardFunc))
       forward.erase();
-  bool updatesApart =
-      schedule.table.asynchronous && purpose != Purpose::Infer;
+  bool updatesApart = schedule.table.asynchronous && purpose != Purpose::Infer;
   if (updatesApart)
     admitAsynchronous(model, config, schedule.table);
   std::vector<OwningOpRef<ModuleOp>> stages = buildStages(
-      model, config, schedule.table.stages, taps != Taps::None,
-      updatesApart);
+      model, config, schedule.table.stages, taps != Taps::None, updatesApart);
   // The axis stays, so that axes have the same numbers in all programs.
   Mesh inner = mesh;
   inner.axes[schedule.position].second = 1;

@@ -20,8 +20,8 @@ target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh);
 // What stages give beside what a step needs, for checks.
 enum class Taps { None, Gradients, Values };
 
-// Of an asynchronous schedule: warns that it changes the mathematics. Fails with
-// BadUsage where the configuration asks for what it cannot have.
+// Of an asynchronous schedule: warns that it changes the mathematics. Fails
+// with BadUsage where the configuration asks for what it cannot have.
 void admitAsynchronous(mlir::ModuleOp model, const Config &config,
                        const pipeline::Table &table);
 

@@ -35,17 +35,14 @@ void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
   passes.addPass(createMarkStagesPass(mark));
   passes.addPass(createCutStagesPass());
   if (loss)
-    addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients,
-                   updatesApart);
+    addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients, updatesApart);
   if (failed(passes.run(module)))
     diagnostics.fail(BadUsage);
 }
 
-std::vector<OwningOpRef<ModuleOp>> buildStages(ModuleOp module,
-                                               const Config &config,
-                                               int64_t stages,
-                                               bool tapGradients,
-                                               bool updatesApart) {
+std::vector<OwningOpRef<ModuleOp>>
+buildStages(ModuleOp module, const Config &config, int64_t stages,
+            bool tapGradients, bool updatesApart) {
   cutIntoStages(module, config, stages, tapGradients, updatesApart);
   std::vector<OwningOpRef<ModuleOp>> parts;
   for (ModuleOp part : llvm::make_early_inc_range(module.getOps<ModuleOp>())) {

@@ -17,9 +17,8 @@ namespace cleave::target {
 /// written; reports a module without it. `threads` is what scratch memory was
 /// sized for; `memoryLimit` the bytes that a rank of a pipeline can have, 0:
 /// any (of other programs `rt-check-fit` has said whether they fit).
-mlir::FailureOr<program::Program> emitProgram(mlir::ModuleOp module,
-                                              int64_t threads,
-                                              int64_t memoryLimit = 0);
+mlir::FailureOr<program::Program>
+emitProgram(mlir::ModuleOp module, int64_t threads, int64_t memoryLimit = 0);
 
 /// What the manifest says that the module does not.
 struct ManifestInfo {
