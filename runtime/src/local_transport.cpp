@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 
 using namespace cleave;
@@ -92,8 +93,9 @@ private:
 
 public:
   // What each member brought to the current collective: written before the
-  // first barrier, read by the others until the last one.
-  std::vector<const CollectiveCall *> calls;
+  // first barrier, read by the others until the last one. Shared: a member that
+  // fails may be gone while others still look at what it brought.
+  std::vector<std::shared_ptr<const CollectiveCall>> calls;
 
 private:
   std::vector<std::atomic<uint32_t>> passed;
@@ -102,7 +104,8 @@ private:
 class LocalOperation : public Operation {
 public:
   LocalOperation(CollectiveCall call, Group &group, Counters &counters)
-      : call(std::move(call)), group(group), counters(counters),
+      : shared(std::make_shared<const CollectiveCall>(std::move(call))),
+        call(*shared), group(group), counters(counters),
         elementSize(program::sizeOf(this->call.dtype)),
         size(static_cast<int>(group.members.size())),
         sources(group.members.size()) {}
@@ -112,7 +115,7 @@ public:
 
   void finish() override {
     mine().calls.fetch_add(1, std::memory_order_relaxed);
-    group.calls[call.self] = &call;
+    group.calls[call.self] = shared;
     group.barrier(call);
     checkPeers();
     switch (call.kind) {
@@ -319,7 +322,8 @@ private:
     }
   }
 
-  const CollectiveCall call;
+  const std::shared_ptr<const CollectiveCall> shared;
+  const CollectiveCall &call;
   Group &group;
   Counters &counters;
   const int64_t elementSize;
