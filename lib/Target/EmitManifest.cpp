@@ -116,6 +116,8 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     return failure();
   Manifest manifest;
   manifest.pipelined = schedule->has_value();
+  if (*schedule && (*schedule)->table.asynchronous)
+    manifest.updatesPerStep = info.microbatches;
   manifest.model = info.model;
   manifest.weightsFolder = info.weightsFolder;
   manifest.configJson = info.configJson;

@@ -176,6 +176,7 @@ std::string manifestToJson(const Manifest &m) {
       {"microbatches", m.microbatches},
       {"sequence", m.sequence},
       {"accumulates", m.accumulates},
+      {"updates_per_step", m.updatesPerStep},
       {"pipelined", m.pipelined},
       {"actions", m.actions},
       {"inputs", listToJson(m.inputs)},
@@ -436,6 +437,7 @@ static void readManifest(const Json &json, Manifest &m) {
                                      std::to_string(m.microbatches));
   m.sequence = r.integer("sequence", 0);
   m.accumulates = r.boolean("accumulates", false);
+  m.updatesPerStep = r.integer("updates_per_step", 1);
   m.pipelined = r.boolean("pipelined", false);
   m.actions = r.strings("actions");
   r.each("inputs", [&](const Reader &i) { m.inputs.push_back(readInput(i)); });

@@ -91,6 +91,7 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                  {"model", manifest.model},
                  {"fingerprint", manifest.fingerprint},
                  {"step", state.step},
+                 {"updates", state.step * manifest.updatesPerStep},
                  {"next_sample", state.nextSample},
                  {"seed", state.seed},
                  {"data_seed", state.dataSeed},
@@ -140,6 +141,7 @@ CheckpointState readCheckpointState(const std::string &path,
                        fingerprint + "; expected '" + manifest.model +
                        "', fingerprint " + manifest.fingerprint + ")");
     state.step = json.at("step").get<int64_t>();
+    state.updates = json.value("updates", state.step);
     state.nextSample = json.at("next_sample").get<int64_t>();
     state.seed = json.at("seed").get<uint64_t>();
     state.dataSeed = json.at("data_seed").get<uint64_t>();

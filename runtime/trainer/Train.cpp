@@ -485,6 +485,15 @@ void train(const Manifest &manifest, const TrainOptions &options,
           " and data.seed = " + std::to_string(state.dataSeed) +
           ", but the program has " + std::to_string(settings.seed) + " and " +
           std::to_string(settings.dataSeed) + "; use the same seeds");
+    int64_t counted = state.step * manifest.updatesPerStep;
+    if (state.updates != counted && !manifest.state.empty())
+      throw InputError(
+          resume + ": has made " + std::to_string(state.updates) +
+          " updates in " + std::to_string(state.step) +
+          " steps, but the optimizer of this program would go on from " +
+          std::to_string(counted) +
+          "; a schedule that updates after every microbatch is resumed with "
+          "the same schedule and train.microbatches, and no other one is");
     if (state.step >= settings.steps)
       throw InputError(resume + ": has done " + std::to_string(state.step) +
                        " steps already; give a larger --steps than " +

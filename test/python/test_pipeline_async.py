@@ -230,6 +230,15 @@ class AsynchronousPipeline(unittest.TestCase):
         for name, value in whole.items():
             np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
+    def test_resumed_by_another_schedule(self):
+        """The optimizer counts updates: a program that counts otherwise is refused."""
+        settings = ("mesh.pipeline=2", "train.optimizer=adamw")
+        stashing = (*settings, "parallel.pipeline.schedule=pipedream-async")
+        self.train("stashed", 1, *stashing)
+        with self.assertRaisesRegex(AssertionError, f"has made {MICROBATCHES} updates in 1 steps"):
+            self.train("plain", 2, *settings, flags=(
+                "--resume", self.folder / "stashed" / "checkpoint-000001"))
+
     def test_memory(self):
         """min(m, p - d) versions on rank d, one of them the parameters themselves."""
         plain = self.explain("1f1b")

@@ -122,6 +122,8 @@ struct Manifest {
   /// Gradients and loss accumulate over microbatches, so the host zeroes the
   /// buffers of roles `gradient` and `accumulator` before the first.
   bool accumulates = false;
+  /// By which the optimizer counts: 1, or the microbatches where each updates.
+  int64_t updatesPerStep = 1;
   /// One run of `loss_grad` takes all microbatches of a step: the host feeds
   /// microbatch k and runs `load.<k>`, which keeps it, for every k before it.
   bool pipelined = false;

@@ -18,6 +18,7 @@ namespace cleave {
 
 struct CheckpointState {
   int64_t step = 0;       ///< steps done
+  int64_t updates = 0;    ///< made in them, by which the optimizer counts
   int64_t nextSample = 0; ///< number of the first sample of the next step
   uint64_t seed = 0;
   uint64_t dataSeed = 0;
