@@ -4,9 +4,7 @@
 #include "PipelineEngine.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
-#include "cleave/Interfaces/StageAttrs.h"
-
-#include <numeric>
+#include "cleave/Interfaces/StageSums.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -14,18 +12,7 @@ using namespace cleave::check;
 
 namespace {
 
-/// A sum over stages, in the words of one of them.
-struct Member {
-  int part = 0; ///< behind which it stands
-  std::string operand, result;
-};
-
-/// All stages write their sums in one order: those of the same stages
-/// correspond.
-struct Sum {
-  std::vector<int> stages;
-  bool isTied = false;           // of a gradient that several stages have
-  std::map<int, Member> members; // by stage
+struct Sum : StageSum {
   bool isDone = false;
 };
 
@@ -44,7 +31,7 @@ public:
       moved = false;
       for (auto &[place, instance] : instances)
         while (done[place] < parts && isReady(instance)) {
-          if (failed(call(instance, partName(done[place]))))
+          if (failed(call(instance, updatePart(done[place]))))
             return failure();
           ++done[place];
           moved = true;
@@ -59,47 +46,28 @@ public:
     for (auto &[place, instance] : instances)
       if (done[place] < parts)
         return module.emitError("stages wait for each other's sums: stage ")
-               << instance.stage << " before @" << partName(done[place]);
+               << instance.stage << " before @" << updatePart(done[place]);
     return success();
   }
 
 private:
-  static std::string partName(int part) {
-    return (nn::kUpdateFunc + "." + Twine(part)).str();
-  }
-
   void collect() {
-    std::map<std::pair<std::vector<int>, int>, size_t> numberOf;
-    std::vector<int> all(stages);
-    std::iota(all.begin(), all.end(), 0);
-    std::set<int> seenStages;
+    std::map<int, StageInstance *> first; // of each stage
     for (auto &[place, instance] : instances) {
       done[place] = 0;
-      bool isFirst = seenStages.insert(instance.stage).second;
-      std::map<std::vector<int>, int> seen;
-      for (int part = 0; part <= stages + 1; ++part) {
-        auto func = instance.functions.find(partName(part));
-        if (func == instance.functions.end())
-          continue;
-        parts = std::max(parts, part + 1);
-        auto list = func->second->getAttrOfType<ArrayAttr>(kSumsAttr);
-        if (!list || !isFirst)
-          continue;
-        for (auto entry : list.getAsRange<DictionaryAttr>()) {
-          std::vector<int> members = all;
-          auto some = entry.getAs<DenseI64ArrayAttr>("stages");
-          if (some)
-            members.assign(some.asArrayRef().begin(), some.asArrayRef().end());
-          auto [number, isNew] =
-              numberOf.try_emplace({members, seen[members]++}, sums.size());
-          if (isNew)
-            sums.push_back({members, bool(some), {}});
-          sums[number->second].members[instance.stage] = {
-              part, entry.getAs<StringAttr>("operand").str(),
-              entry.getAs<StringAttr>("result").str()};
-        }
-      }
+      first.try_emplace(instance.stage, &instance);
     }
+    auto find = [&](int stage, const std::string &name) {
+      StageInstance &instance = *first.at(stage);
+      auto func = instance.functions.find(name);
+      return func == instance.functions.end() ? func::FuncOp() : func->second;
+    };
+    for (StageSum &sum : stageSums(stages, find))
+      sums.push_back({std::move(sum)});
+    for (auto &[stage, instance] : first)
+      for (int part = 0; part <= stages + 1; ++part)
+        if (find(stage, updatePart(part)))
+          parts = std::max(parts, part + 1);
   }
 
   /// Whether the next part has all that it reads. What a rank's earlier stages
@@ -110,7 +78,7 @@ private:
       auto found = sum.members.find(instance.stage);
       if (found == sum.members.end())
         continue;
-      const Member &member = found->second;
+      const StageSum::Member &member = found->second;
       if (member.part < part && !sum.isDone)
         return false;
       std::string before = keyOf(member.operand + ".before");
@@ -118,7 +86,7 @@ private:
         continue;
       RankTensors *given = nullptr;
       if (StageInstance *previous = previousIn(sum, instance)) {
-        const Member &other = sum.members.at(previous->stage);
+        const StageSum::Member &other = sum.members.at(previous->stage);
         if (done.at({previous->rank, previous->stage}) <= other.part)
           return false;
         given = previous->find(keyOf(other.operand), 0);

@@ -4,69 +4,14 @@
 #include "EmitPipeline.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
-#include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Interfaces/StageSums.h"
 #include "cleave/Memory/LibraryCalls.h"
 
 #include <functional>
-#include <numeric>
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
-
-namespace {
-/// A sum over stages, in the words of one stage.
-struct Member {
-  int part = 0; ///< behind which it stands
-  std::string operand, result;
-};
-
-/// All stages write their sums in one order: those that have the same stages
-/// correspond.
-struct Sum {
-  std::vector<int> stages;
-  bool isTied = false;           // of a gradient that several stages have
-  std::map<int, Member> members; // by stage
-};
-} // namespace
-
-static std::string partName(int part) {
-  return (nn::kUpdateFunc + "." + Twine(part)).str();
-}
-
-/// Sums of few stages first: what all add up reads them.
-static std::vector<Sum>
-sumsOf(int stages,
-       llvm::function_ref<func::FuncOp(int, const std::string &)> find) {
-  std::map<std::pair<std::vector<int>, int>, Sum> byKey;
-  std::vector<int> all(stages);
-  std::iota(all.begin(), all.end(), 0);
-  for (int stage = 0; stage < stages; ++stage) {
-    std::map<std::vector<int>, int> seen;
-    for (int part = 0; part <= stages; ++part) {
-      func::FuncOp func = find(stage, partName(part));
-      auto list = func ? func->getAttrOfType<ArrayAttr>(kSumsAttr) : nullptr;
-      if (!list)
-        continue;
-      for (auto entry : list.getAsRange<DictionaryAttr>()) {
-        std::vector<int> members = all;
-        auto some = entry.getAs<DenseI64ArrayAttr>("stages");
-        if (some)
-          members.assign(some.asArrayRef().begin(), some.asArrayRef().end());
-        Sum &sum = byKey[{members, seen[members]++}];
-        sum.stages = members;
-        sum.isTied = bool(some);
-        sum.members[stage] = {part, entry.getAs<StringAttr>("operand").str(),
-                              entry.getAs<StringAttr>("result").str()};
-      }
-    }
-  }
-  std::vector<Sum> some, whole;
-  for (auto &[key, sum] : byKey)
-    (key.first == all ? whole : some).push_back(std::move(sum));
-  some.insert(some.end(), whole.begin(), whole.end());
-  return some;
-}
 
 LogicalResult PipelineEmitter::emitUpdate(int rank) {
   begin(rank, nn::kUpdateFunc.str());
@@ -75,14 +20,14 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
     end();
     return success();
   }
-  std::vector<Sum> sums =
-      sumsOf(table.stages, [&](int stage, const std::string &name) {
+  std::vector<StageSum> sums =
+      stageSums(table.stages, [&](int stage, const std::string &name) {
         const auto &functions = at(ownerOf(stage), stage).functions;
         auto found = functions.find(name);
         return found == functions.end() ? func::FuncOp() : found->second;
       });
   const std::vector<int> &own = table.stagesOfRank[rank];
-  auto hereOf = [&](const Sum &sum) {
+  auto hereOf = [&](const StageSum &sum) {
     std::vector<int> here;
     for (int stage : sum.stages)
       if (llvm::is_contained(own, stage))
@@ -91,7 +36,7 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
   };
   // Those whose addend counts. Of a tied gradient each instance has what its
   // microbatches gave.
-  auto countedOf = [&](const Sum &sum) {
+  auto countedOf = [&](const StageSum &sum) {
     std::vector<int> counted = hereOf(sum);
     if (!sum.isTied)
       llvm::erase_if(counted,
@@ -107,7 +52,7 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
   std::map<int, int> done; // parts that have run, by stage
   std::function<LogicalResult(int, int)> runTo = [&](int stage, int last) {
     for (int &part = done[stage]; part <= last; ++part) {
-      for (const Sum &sum : sums) {
+      for (const StageSum &sum : sums) {
         auto member = sum.members.find(stage);
         if (member == sum.members.end() || member->second.part != part)
           continue;
@@ -127,18 +72,18 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
           continue;
         }
         int previous = *std::prev(place);
-        const Member &other = sum.members.at(previous);
+        const StageSum::Member &other = sum.members.at(previous);
         if (failed(runTo(previous, other.part)))
           return failure();
         copy(ref(previous, other.operand), ref(stage, name + ".before"), bytes,
              name);
       }
-      call(at(rank, stage), partName(part), 0,
-           partName(part) + "." + std::to_string(stage));
+      call(at(rank, stage), updatePart(part), 0,
+           updatePart(part) + "." + std::to_string(stage));
     }
     return success();
   };
-  for (const Sum &sum : sums) {
+  for (const StageSum &sum : sums) {
     if (sum.members.size() != sum.stages.size())
       return module.emitError("not all of the stages that add up a value do "
                               "so in their @update");
@@ -154,7 +99,7 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
     RankedTensorType type;
     std::string label;
     for (int stage : here) {
-      const Member &member = sum.members.at(stage);
+      const StageSum::Member &member = sum.members.at(stage);
       const BoundaryBuffer *given =
           bufferOf(at(rank, stage), member.operand, "residual");
       if (type && type != given->type)

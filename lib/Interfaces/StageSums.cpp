@@ -1,0 +1,48 @@
+// Sums over stages, matched by the order in which stages write them.
+
+#include "cleave/Interfaces/StageSums.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/StageAttrs.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace cleave;
+
+std::string cleave::updatePart(int part) {
+  return (nn::kUpdateFunc + "." + Twine(part)).str();
+}
+
+std::vector<StageSum> cleave::stageSums(
+    int stages,
+    llvm::function_ref<func::FuncOp(int, const std::string &)> find) {
+  std::map<std::pair<std::vector<int>, int>, StageSum> byKey;
+  std::vector<int> all(stages);
+  std::iota(all.begin(), all.end(), 0);
+  for (int stage = 0; stage < stages; ++stage) {
+    std::map<std::vector<int>, int> seen;
+    for (int part = 0; part <= stages; ++part) {
+      func::FuncOp func = find(stage, updatePart(part));
+      auto list = func ? func->getAttrOfType<ArrayAttr>(kSumsAttr) : nullptr;
+      if (!list)
+        continue;
+      for (auto entry : list.getAsRange<DictionaryAttr>()) {
+        std::vector<int> members = all;
+        auto some = entry.getAs<DenseI64ArrayAttr>("stages");
+        if (some)
+          members.assign(some.asArrayRef().begin(), some.asArrayRef().end());
+        StageSum &sum = byKey[{members, seen[members]++}];
+        sum.stages = members;
+        sum.isTied = bool(some);
+        sum.members[stage] = {part, entry.getAs<StringAttr>("operand").str(),
+                              entry.getAs<StringAttr>("result").str()};
+      }
+    }
+  }
+  std::vector<StageSum> some, whole;
+  for (auto &[key, sum] : byKey)
+    (key.first == all ? whole : some).push_back(std::move(sum));
+  some.insert(some.end(), whole.begin(), whole.end());
+  return some;
+}
