@@ -11,10 +11,10 @@ static LogicalResult rotary(nn::RotaryOp op, VJPContext &c) {
     return op.emitOpError("cannot be differentiated with respect to its "
                           "angles: freeze what computes cos and sin");
   // A rotation's transpose is the rotation by the negated angle.
-  c.set(0, nn::RotaryOp::create(c.builder(), c.loc(), op.getType(),
-                                c.cotangent(0), c.residual(op.getCos()),
-                                c.residual(op.getSin()), op.getInterleaved(),
-                                !op.getInverse()));
+  c.set(0,
+        nn::RotaryOp::create(c.builder(), c.loc(), op.getType(), c.cotangent(0),
+                             c.residual(op.getCos()), c.residual(op.getSin()),
+                             op.getInterleaved(), !op.getInverse()));
   return success();
 }
 
@@ -35,8 +35,9 @@ static LogicalResult attention(nn::AttentionOp op, VJPContext &c) {
       c.residual(op.getKey()), c.residual(op.getValue()),
       c.residual(op.getResult()), c.residual(op.getLse()),
       optional(op.getQPositions()), optional(op.getKPositions()),
+      optional(op.getQSegments()), optional(op.getKSegments()),
       optional(op.getKeyMask()), optional(op.getBias()), op.getScaleAttr(),
-      op.getCausalAttr());
+      op.getCausalAttr(), op.getWindowAttr(), op.getSoftcapAttr());
   for (unsigned index = 0; index < 3; ++index)
     if (c.wanted(index))
       c.set(index, grad->getResult(index));

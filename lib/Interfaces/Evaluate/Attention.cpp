@@ -34,15 +34,19 @@ namespace {
 struct Attention {
   const Tensor *query, *key, *value;
   const Tensor *qPositions = nullptr, *kPositions = nullptr;
+  const Tensor *qSegments = nullptr, *kSegments = nullptr;
   const Tensor *keyMask = nullptr, *bias = nullptr;
   double scale;
   bool causal;
+  int64_t window;
+  double softcap;
   int64_t b, s, n, g, d, t, e;
 
   template <typename Op>
   Attention(Op op, Operands in, unsigned first)
       : query(in[first]), key(in[first + 1]), value(in[first + 2]),
-        scale(op.getScale().convertToDouble()), causal(op.getCausal()) {
+        scale(op.getScale().convertToDouble()), causal(op.getCausal()),
+        window(int64_t(op.getWindow())), softcap(op.getSoftcap().convertToDouble()) {
     // The optional operands stand at the end, in the order of the definition.
     unsigned next = first + 3;
     if constexpr (std::is_same_v<Op, nn::AttentionGradOp>)
@@ -50,6 +54,10 @@ struct Attention {
     if (op.getQPositions()) {
       qPositions = in[next++];
       kPositions = in[next++];
+    }
+    if (op.getQSegments()) {
+      qSegments = in[next++];
+      kSegments = in[next++];
     }
     if (op.getKeyMask())
       keyMask = in[next++];
@@ -67,20 +75,23 @@ struct Attention {
   int64_t keyAt(int64_t ib, int64_t j, int64_t in, int64_t width) const {
     return ((ib * t + j) * n + in) * width;
   }
-  static int64_t position(const Tensor *positions, int64_t ib, int64_t i) {
+  /// An entry of positions or segments.
+  static int64_t entry(const Tensor *positions, int64_t ib, int64_t i) {
     if (!positions)
       return i;
-    return positions->ints[positions->rank() == 2
-                               ? ib * positions->shape()[1] + i
-                               : i];
+    return positions
+        ->ints[positions->rank() == 2 ? ib * positions->shape()[1] + i : i];
   }
 
-  /// The masked score of query i and key j; -inf where it is not seen.
-  double score(int64_t ib, int64_t in, int64_t ig, int64_t i,
-               int64_t j) const {
+  /// The masked score of query i and key j; -inf where it is not seen. `slope`
+  /// becomes its derivative by their product.
+  double score(int64_t ib, int64_t in, int64_t ig, int64_t i, int64_t j,
+               double *slope = nullptr) const {
     constexpr double hidden = -std::numeric_limits<double>::infinity();
-    if (causal &&
-        position(kPositions, ib, j) > position(qPositions, ib, i))
+    int64_t ahead = entry(kPositions, ib, j) - entry(qPositions, ib, i);
+    if ((causal && ahead > 0) || (window && std::abs(ahead) >= window))
+      return hidden;
+    if (qSegments && entry(qSegments, ib, i) != entry(kSegments, ib, j))
       return hidden;
     if (keyMask && !keyMask->ints[ib * t + j])
       return hidden;
@@ -90,6 +101,10 @@ struct Attention {
     for (int64_t x = 0; x < d; ++x)
       sum += q[x] * k[x];
     sum *= scale;
+    if (softcap)
+      sum = softcap * std::tanh(sum / softcap);
+    if (slope)
+      *slope = softcap ? scale * (1 - sum / softcap * (sum / softcap)) : scale;
     if (bias) {
       ArrayRef<int64_t> shape = bias->shape();
       Index at = {shape[0] == 1 ? 0 : ib, shape[1] == 1 ? 0 : in,
@@ -143,7 +158,7 @@ static void attentionGrad(nn::AttentionGradOp op, Operands in, Results out) {
     for (int64_t x = 0; x < a.e; ++x)
       delta += cotangent[oAt + x] * output[oAt + x];
     for (int64_t j = 0; j < a.t; ++j) {
-      double score = a.score(b, n, g, i, j);
+      double slope = 0, score = a.score(b, n, g, i, j, &slope);
       if (std::isinf(score) && score < 0) // unseen: never read
         continue;
       double p = std::exp(score - lse[row]);
@@ -153,7 +168,7 @@ static void attentionGrad(nn::AttentionGradOp op, Operands in, Results out) {
         dp += cotangent[oAt + x] * a.value->floats[vAt + x];
         out[2].floats[vAt + x] += p * cotangent[oAt + x];
       }
-      double ds = p * (dp - delta) * a.scale;
+      double ds = p * (dp - delta) * slope;
       for (int64_t x = 0; x < a.d; ++x) {
         out[0].floats[qAt + x] += ds * a.key->floats[kAt + x];
         out[1].floats[kAt + x] += ds * a.query->floats[qAt + x];

@@ -28,12 +28,12 @@ ShardingRule rotary(nn::RotaryOp op) {
 /// The factors of an attention, and the dimensions of its tensors.
 struct AttentionFactors {
   TensorFactors query, key, value, output, lse;
-  TensorFactors qPositions, kPositions, keyMask, bias;
+  TensorFactors qPositions, kPositions, qSegments, kSegments, keyMask, bias;
 
   template <typename Op> AttentionFactors(ShardingRule &rule, Op op) {
     ArrayRef<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue());
-    // Without positions, a causal mask compares indices in the whole tensor.
-    bool anyQuery = op.getQPositions() || !op.getCausal();
+    // Without positions, masks compare indices in the whole tensor.
+    bool anyQuery = op.getQPositions() || (!op.getCausal() && !op.getWindow());
     // Keys and values sum over the queries of all heads of a group, in the
     // gradient; the forward results have both factors.
     DimFactors b = {rule.addFactor(q[0])};
@@ -57,6 +57,8 @@ struct AttentionFactors {
     };
     qPositions = positions(op.getQPositions(), s);
     kPositions = positions(op.getKPositions(), t);
+    qSegments = positions(op.getQSegments(), s);
+    kSegments = positions(op.getKSegments(), t);
     keyMask = {b, t};
     if (op.getBias()) {
       bias = {b, n, g, s, t};
@@ -71,6 +73,10 @@ struct AttentionFactors {
       rule.operands.push_back(qPositions);
     if (op.getKPositions())
       rule.operands.push_back(kPositions);
+    if (op.getQSegments())
+      rule.operands.push_back(qSegments);
+    if (op.getKSegments())
+      rule.operands.push_back(kSegments);
     if (op.getKeyMask())
       rule.operands.push_back(keyMask);
     if (op.getBias())

@@ -143,6 +143,13 @@ std::vector<Case> cases() {
         %y, %lse = nn.attention %a, %b, %c scale = 0.7 causal
           : (tensor<2x4x1x2x3xf64>, tensor<2x4x1x3xf64>, tensor<2x4x1x3xf64>)
           -> (tensor<2x4x1x2x3xf64>, tensor<2x1x2x4xf64>))"},
+      {"attention_window", {"1x4x1x2x3", "1x4x1x3", "1x4x1x3"}, "1x4x1x2x3", R"(
+        %i = nn.iota dim = 0 : tensor<4xi64>
+        %two = arith.constant dense<2> : tensor<4xi64>
+        %doc = arith.divsi %i, %two : tensor<4xi64>
+        %y, %lse = nn.attention %a, %b, %c segments(%doc, %doc) scale = 0.7 window = 2 softcap = 1.5
+          : (tensor<1x4x1x2x3xf64>, tensor<1x4x1x3xf64>, tensor<1x4x1x3xf64>, tensor<4xi64>, tensor<4xi64>)
+          -> (tensor<1x4x1x2x3xf64>, tensor<1x1x2x4xf64>))"},
       {"attention_masked", {"1x3x1x1x2", "1x4x1x2", "1x4x1x2"}, "1x3x1x1x2", R"(
         %q = arith.constant dense<[2, 0, 3]> : tensor<3xi64>
         %k = arith.constant dense<[1, 0, 2, 3]> : tensor<4xi64>

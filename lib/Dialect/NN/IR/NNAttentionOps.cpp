@@ -26,7 +26,10 @@ LogicalResult RotaryOp::verify() {
 namespace {
 /// Everything that `attention` and `attention_grad` have in common.
 struct Operands {
-  Value query, key, value, result, lse, qPositions, kPositions, keyMask, bias;
+  Value query, key, value, result, lse, qPositions, kPositions, qSegments,
+      kSegments, keyMask, bias;
+  int64_t window;
+  double softcap;
 };
 } // namespace
 
@@ -55,6 +58,14 @@ static LogicalResult verifyAttention(Operation *op, const Operands &operands) {
     return failure();
   if (!operands.qPositions != !operands.kPositions) // (A2)
     return op->emitOpError("has positions of only one of query and key");
+  if (!operands.qSegments != !operands.kSegments)
+    return op->emitOpError("has segments of only one of query and key");
+  if (operands.window < 0) // (A3)
+    return op->emitOpError("has window = ")
+           << operands.window << ", expected at least 1, or 0 for none";
+  if (!(operands.softcap >= 0))
+    return op->emitOpError("has softcap = ")
+           << operands.softcap << ", expected more than 0, or 0 for none";
   auto expectPositions = [&](StringRef name, Value positions,
                              int64_t length) -> LogicalResult {
     ArrayRef<int64_t> shape = shapeOf(positions);
@@ -66,8 +77,11 @@ static LogicalResult verifyAttention(Operation *op, const Operands &operands) {
       (failed(expectPositions("query positions", operands.qPositions, s)) ||
        failed(expectPositions("key positions", operands.kPositions, t))))
     return failure();
-  if (operands.keyMask &&
-      failed(expect("key_mask", operands.keyMask, {b, t})))
+  if (operands.qSegments &&
+      (failed(expectPositions("query segments", operands.qSegments, s)) ||
+       failed(expectPositions("key segments", operands.kSegments, t))))
+    return failure();
+  if (operands.keyMask && failed(expect("key_mask", operands.keyMask, {b, t})))
     return failure();
   if (operands.bias) {
     ArrayRef<int64_t> bias = shapeOf(operands.bias);
@@ -85,7 +99,9 @@ static LogicalResult verifyAttention(Operation *op, const Operands &operands) {
 LogicalResult AttentionOp::verify() {
   return verifyAttention(*this, {getQuery(), getKey(), getValue(), getResult(),
                                  getLse(), getQPositions(), getKPositions(),
-                                 getKeyMask(), getBias()});
+                                 getQSegments(), getKSegments(), getKeyMask(),
+                                 getBias(), int64_t(getWindow()),
+                                 getSoftcap().convertToDouble()});
 }
 
 LogicalResult AttentionGradOp::verify() {
@@ -102,5 +118,7 @@ LogicalResult AttentionGradOp::verify() {
     return failure();
   return verifyAttention(*this, {getQuery(), getKey(), getValue(), getOutput(),
                                  getLse(), getQPositions(), getKPositions(),
-                                 getKeyMask(), getBias()});
+                                 getQSegments(), getKSegments(), getKeyMask(),
+                                 getBias(), int64_t(getWindow()),
+                                 getSoftcap().convertToDouble()});
 }

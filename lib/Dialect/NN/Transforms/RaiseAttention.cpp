@@ -435,7 +435,8 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
   auto attention = AttentionOp::create(
       rewriter, loc, scoreType.clone({b, s, n, g, e}),
       scoreType.clone({b, n, g, s}), query, key, value, queryPositions,
-      keyPositions, keyMask, bias, APFloat(scale), causal);
+      keyPositions, /*q_segments=*/Value(), /*k_segments=*/Value(), keyMask,
+      bias, APFloat(scale), causal, /*window=*/0, /*softcap=*/APFloat(0.0));
 
   // Back to the einsum's order.
   Dims shape, order;

@@ -24,7 +24,10 @@ bool attention(Generator &g) {
   // Scores stay small, so that their exponentials do.
   double scale = std::min(0.5, 10 / (d * query.bound * key.bound));
   bool causal = g.random.chance(1, 2), mayHide = causal;
-  Value qPositions, kPositions, keyMask, bias;
+  Value qPositions, kPositions, qSegments, kSegments, keyMask, bias;
+  int64_t window = g.random.chance(1, 4) ? g.size() : 0;
+  double softcap = g.random.chance(1, 4) ? 2 : 0;
+  mayHide |= window != 0;
   bool perSample = g.random.chance(1, 3);
   if (g.random.chance(1, 2)) {
     auto positions = [&](int64_t length) -> Value {
@@ -36,6 +39,18 @@ bool attention(Generator &g) {
     };
     qPositions = positions(s);
     kPositions = positions(t);
+  }
+  if (g.random.chance(1, 4)) {
+    // Documents of a few tokens.
+    auto segments = [&](int64_t length) -> Value {
+      RankedTensorType type = g.ints({length});
+      Value index = nn::IotaOp::create(g.b, g.loc, type, 0);
+      return arith::DivSIOp::create(g.b, g.loc, index,
+                                    nn::createSplat(g.b, g.loc, type, 3));
+    };
+    qSegments = segments(s);
+    kSegments = segments(t);
+    mayHide = true;
   }
   if (g.random.chance(1, 3)) {
     keyMask = g.argument(g.bools({b, t})).value;
@@ -51,7 +66,8 @@ bool attention(Generator &g) {
   auto output = g.floats({b, s, n, h, e}), lse = g.floats({b, n, h, s});
   auto op = nn::AttentionOp::create(
       g.b, g.loc, TypeRange{output, lse}, query.value, key.value, value.value,
-      qPositions, kPositions, keyMask, bias, APFloat(scale), causal);
+      qPositions, kPositions, qSegments, kSegments, keyMask, bias,
+      APFloat(scale), causal, window, APFloat(softcap));
   g.give(op.getResult(), value.bound, false);
   if (g.random.chance(2, 3)) {
     Entry cotangent = g.like(output, 1e4);
@@ -60,8 +76,8 @@ bool attention(Generator &g) {
         TypeRange{query.value.getType(), key.value.getType(),
                   value.value.getType()},
         cotangent.value, query.value, key.value, value.value, op.getResult(),
-        op.getLse(), qPositions, kPositions, keyMask, bias, APFloat(scale),
-        causal);
+        op.getLse(), qPositions, kPositions, qSegments, kSegments, keyMask,
+        bias, APFloat(scale), causal, window, APFloat(softcap));
     double bound = 100 * cotangent.bound * value.bound;
     for (Value result : grad->getResults())
       g.give(result, bound, false);

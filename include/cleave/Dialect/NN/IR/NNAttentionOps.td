@@ -44,11 +44,14 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
         result     [b, s, n, g, e]      lse [b, n, g, s]
 
     With `causal`, key j is seen by query i where k_positions[j] <=
-    q_positions[i]; positions ([s] or [b, s], and [t] or [b, t]) default to the
-    index in the tensor, and must be given where the sequence is split. Keys with
-    `key_mask` ([b, t]) false are never seen. `bias` ([b|1, n|1, g|1, s, t]) is added
-    to the scaled scores. A query that sees no key gives zeros and lse = -inf.
-    A size of 1 in `bias` repeats.
+    q_positions[i]; with `window` = w, only where |q_positions[i] - k_positions[j]|
+    < w. Positions ([s] or [b, s], and [t] or [b, t]) default to the index in the
+    tensor, and must be given where the sequence is split. With segments (of the
+    same shapes: the documents that lie packed in a row), a query sees the keys of
+    its own segment alone. Keys with `key_mask` ([b, t]) false are never seen.
+    With `softcap` = c > 0 a scaled score x becomes c tanh(x / c). `bias`
+    ([b|1, n|1, g|1, s, t]) is added behind that. A query that sees no key gives
+    zeros and lse = -inf. A size of 1 in `bias` repeats.
 
     ```mlir
     %o, %lse = nn.attention %q, %k, %v scale = 0.5 causal
@@ -58,17 +61,21 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
 
     Constraints:
     - (A1) Ranks and sizes are as above.
-    - (A2) Positions come in pairs.
+    - (A2) Positions and segments come in pairs.
+    - (A3) `window` and `softcap` are not negative; 0 means none.
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value,
                        Optional<NN_IndexTensor>:$q_positions, Optional<NN_IndexTensor>:$k_positions,
+                       Optional<NN_IndexTensor>:$q_segments, Optional<NN_IndexTensor>:$k_segments,
                        Optional<NN_BoolTensor>:$key_mask, Optional<NN_FloatTensor>:$bias,
-                       F64Attr:$scale, UnitAttr:$causal);
+                       F64Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap);
   let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$lse);
   let assemblyFormat = [{
     $query `,` $key `,` $value
-    (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
-    `scale` `=` $scale (`causal` $causal^)? attr-dict `:` functional-type(operands, results)
+    (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`segments` `(` $q_segments^ `,` $k_segments `)`)?
+    (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
+    `scale` `=` $scale (`causal` $causal^)? (`window` `=` $window^)? (`softcap` `=` $softcap^)? attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }
@@ -88,18 +95,22 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure, AttrSizedOperandSegments
 
     Constraints:
     - (A1) Shapes are those of `nn.attention`; results have the types of query, key, value.
-    - (A2) Positions come in pairs.
+    - (A2) Positions and segments come in pairs.
+    - (A3) `window` and `softcap` are not negative; 0 means none.
   }];
   let arguments = (ins NN_FloatTensor:$cotangent, NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value,
                        NN_FloatTensor:$output, NN_FloatTensor:$lse,
                        Optional<NN_IndexTensor>:$q_positions, Optional<NN_IndexTensor>:$k_positions,
+                       Optional<NN_IndexTensor>:$q_segments, Optional<NN_IndexTensor>:$k_segments,
                        Optional<NN_BoolTensor>:$key_mask, Optional<NN_FloatTensor>:$bias,
-                       F64Attr:$scale, UnitAttr:$causal);
+                       F64Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap);
   let results = (outs NN_FloatTensor:$d_query, NN_FloatTensor:$d_key, NN_FloatTensor:$d_value);
   let assemblyFormat = [{
     $cotangent `,` $query `,` $key `,` $value `,` $output `,` $lse
-    (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
-    `scale` `=` $scale (`causal` $causal^)? attr-dict `:` functional-type(operands, results)
+    (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`segments` `(` $q_segments^ `,` $k_segments `)`)?
+    (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
+    `scale` `=` $scale (`causal` $causal^)? (`window` `=` $window^)? (`softcap` `=` $softcap^)? attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }

@@ -9,6 +9,7 @@ include "cleave/Dialect/NN/IR/NNContractionOps.td"
 include "cleave/Dialect/NN/IR/NNIndexingOps.td"
 include "cleave/Dialect/NN/IR/NNNormalizationOps.td"
 include "cleave/Dialect/NN/IR/NNAttentionOps.td"
+include "cleave/Dialect/NN/IR/NNExpertOps.td"
 include "cleave/Dialect/NN/IR/NNTrainingOps.td"
 include "cleave/Dialect/NN/IR/NNConvolutionOps.td"
 

@@ -1,0 +1,61 @@
+// Products of rows with the matrices that the rows choose.
+
+#ifndef CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD
+#define CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD
+
+include "cleave/Dialect/NN/IR/NNDialect.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input", "matrices", "result"]>]> {
+  let summary = "Multiplies every row by the matrix that it chooses";
+  let description = [{
+    result[r, :] = input[r, :] x matrices[ids[r], :, :], where r runs over all
+    dimensions of `ids`: the slots of the tokens of a layer of experts, [b, s, k]
+    for k experts a token. A row whose id lies outside [0, e) gives zeros, so
+    matrices that lie split are used by shifted ids and one sum, and an id of -1 is a
+    slot that is dropped. Only chosen rows are multiplied.
+
+        input [r..., k]   matrices [e, k, n], with `transposed` [e, n, k]
+        ids   [r...]      result   [r..., n]
+
+    ```mlir
+    %1 = nn.grouped_dot %x, %w, %ids : tensor<2x5x2x6xf32>, tensor<4x6x8xf32>, tensor<2x5x2xi64> -> tensor<2x5x2x8xf32>
+    ```
+
+    Constraints:
+    - (GD1) Ranks and sizes are as above.
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$matrices, NN_IndexTensor:$ids, UnitAttr:$transposed);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `,` $matrices `,` $ids (`transposed` $transposed^)? attr-dict
+    `:` type($input) `,` type($matrices) `,` type($ids) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["left", "right", "result"]>]> {
+  let summary = "Adds up the outer products of the rows that chose each matrix";
+  let description = [{
+    result[m, i, j] = sum of left[r, i] * right[r, j] over the rows r with ids[r]
+    = m: the derivative of `nn.grouped_dot` by its matrices. Rows with an id outside
+    [0, e) count for nothing.
+
+        left [r..., k]   right [r..., n]   ids [r...]   result [e, k, n]
+
+    ```mlir
+    %1 = nn.grouped_outer %x, %dy, %ids : tensor<2x5x2x6xf32>, tensor<2x5x2x8xf32>, tensor<2x5x2xi64> -> tensor<4x6x8xf32>
+    ```
+
+    Constraints:
+    - (GO1) Ranks and sizes are as above.
+  }];
+  let arguments = (ins NN_FloatTensor:$left, NN_FloatTensor:$right, NN_IndexTensor:$ids);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $left `,` $right `,` $ids attr-dict `:` type($left) `,` type($right) `,` type($ids) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif

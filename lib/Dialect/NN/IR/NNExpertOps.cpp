@@ -1,0 +1,48 @@
+// Verifiers of products of rows with chosen matrices.
+
+#include "cleave/Dialect/NN/IR/NN.h"
+
+using namespace mlir;
+using namespace cleave::nn;
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+/// `rows` is `ids` with one more dimension, of `last` elements.
+static LogicalResult expectRows(Operation *op, StringRef name, Value rows,
+                                Value ids, int64_t last) {
+  SmallVector<int64_t> want(shapeOf(ids));
+  want.push_back(last);
+  if (shapeOf(rows) == ArrayRef(want))
+    return success();
+  return op->emitOpError() << name << " has sizes [" << shapeOf(rows)
+                           << "], expected [" << want << "]";
+}
+
+static LogicalResult expectMatrices(Operation *op, StringRef name,
+                                    ArrayRef<int64_t> sizes) {
+  if (sizes.size() == 3)
+    return success();
+  return op->emitOpError() << name << " has rank " << sizes.size()
+                           << ", expected 3: [matrices, rows, columns]";
+}
+
+LogicalResult GroupedDotOp::verify() { // (GD1)
+  ArrayRef<int64_t> matrices = shapeOf(getMatrices());
+  if (failed(expectMatrices(*this, "matrices", matrices)))
+    return failure();
+  int64_t k = matrices[getTransposed() ? 2 : 1],
+          n = matrices[getTransposed() ? 1 : 2];
+  if (failed(expectRows(*this, "input", getInput(), getIds(), k)))
+    return failure();
+  return expectRows(*this, "result", getResult(), getIds(), n);
+}
+
+LogicalResult GroupedOuterOp::verify() { // (GO1)
+  ArrayRef<int64_t> matrices = shapeOf(getResult());
+  if (failed(expectMatrices(*this, "result", matrices)) ||
+      failed(expectRows(*this, "left", getLeft(), getIds(), matrices[1])))
+    return failure();
+  return expectRows(*this, "right", getRight(), getIds(), matrices[2]);
+}
