@@ -9,4 +9,5 @@ void cleave::registerInterfaceModels(mlir::DialectRegistry &registry) {
   registerCostModels(registry);
   registerEvaluateModels(registry);
   registerLoweringModels(registry);
+  registerStreamingModels(registry);
 }

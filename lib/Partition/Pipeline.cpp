@@ -30,6 +30,13 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
     options.beforeBuckets(passes);
   passes.addPass(createDistBucketPass());
   passes.addPass(createDistVerifyVariancePass());
+  // What stands behind the proof rewrites one form that is proved into another.
+  if (!options.rings.empty()) {
+    DistDecomposePassOptions decompose;
+    decompose.axes = options.rings;
+    passes.addPass(createDistDecomposePass(decompose));
+    passes.addPass(createCSEPass());
+  }
 }
 
 void cleave::registerPartitionPipeline() {

@@ -9,12 +9,13 @@ class DialectRegistry;
 
 namespace cleave {
 
-// lib/Interfaces/Sharding, Derivative, Cost, Evaluate, Lowering.
+// lib/Interfaces/Sharding, Derivative, Cost, Evaluate, Lowering, Streaming.
 void registerShardingModels(mlir::DialectRegistry &registry);
 void registerDerivativeModels(mlir::DialectRegistry &registry);
 void registerCostModels(mlir::DialectRegistry &registry);
 void registerEvaluateModels(mlir::DialectRegistry &registry);
 void registerLoweringModels(mlir::DialectRegistry &registry);
+void registerStreamingModels(mlir::DialectRegistry &registry);
 
 } // namespace cleave
 

@@ -22,6 +22,9 @@ struct PartitionOptions {
   /// Axes over which gathered parameters, and activations, stay from the forward
   /// to the backward pass.
   llvm::SmallVector<std::string> keepParameters, keepActivations;
+  /// Axes along which gathered dimensions go round tile by tile where operations
+  /// can take them so.
+  llvm::SmallVector<std::string> rings;
   /// A cluster.toml that reshards are planned for; "": the defaults.
   std::string cluster;
   /// Adds passes behind the propagation of shardings, and before messages are

@@ -257,6 +257,48 @@ def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::dist::DistDialect"];
 }
 
+def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
+  let summary = "Send the tiles of a gathered dimension round instead of gathering them";
+  let description = [{
+    On local programs that are proved: an operation that can take a dimension tile
+    by tile (StreamingInterface: attention and its derivative, along the keys) and
+    reads it gathered gets the tiles one after the other: in every round each rank
+    computes with the tile that it has and passes it on to the next rank (Liu et
+    al., 2023, ring attention). The tile for the next round is sent before the round
+    is computed, so that it can be on its way meanwhile; no rank holds more than
+    two. What the operation reads whole beside them (positions, segments, masks,
+    bias) is cut to the part of the tile's owner. Partial results are combined as
+    they come. A result that has the dimension and was scattered goes round with the
+    tiles and is added up; every rank keeps its own first part, so that it moves
+    one round less. With P ranks and tiles of K bytes a rank sends (P - 1) K forward,
+    and 2 (P - 1) K backward. Where positions are indices and a window ends before
+    some tiles, these rounds are left out.
+
+    Before:
+    ```mlir
+    dist.mesh @m <["r"=2]>
+    func.func @f(%q: tensor<1x4x1x1x2xf32>, %k: tensor<1x4x1x2xf32>, %v: tensor<1x4x1x2xf32>) -> tensor<1x4x1x1x2xf32> {
+      %0 = dist.all_gather %k dims [1] over @m {"r"} purpose activation : (tensor<1x4x1x2xf32>) -> tensor<1x8x1x2xf32>
+      %1 = dist.all_gather %v dims [1] over @m {"r"} purpose activation : (tensor<1x4x1x2xf32>) -> tensor<1x8x1x2xf32>
+      %o, %lse = nn.attention %q, %0, %1 scale = 0.5 : (tensor<1x4x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x4x1x1x2xf32>, tensor<1x1x1x4xf32>)
+      return %o : tensor<1x4x1x1x2xf32>
+    }
+    ```
+
+    After, in short (`combine` stands for about ten elementwise operations):
+    ```
+    %1:2 = dist.collective_permute %k, %v pairs [0, 1, 1, 0] over @m {"r"} purpose activation
+    %o0, %lse0 = nn.attention %q, %k, %v
+    %o1, %lse1 = nn.attention %q, %1#0, %1#1
+    %o = combine(%o0, %lse0, %o1, %lse1)
+    ```
+  }];
+  let options = [
+    ListOption<"axes", "axes", "std::string", "Mesh axes along which tiles go round; none: all.">,
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
+}
+
 def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
   let summary = "Decide how long gathered values live";
   let description = [{

@@ -1,0 +1,130 @@
+// Attention takes keys and values tile by tile: partial results are weighed by
+// their sums of exponentials (Rabe and Staats, 2021; Liu et al., 2023), and the
+// derivative, which knows the sums over all keys, just adds up.
+
+#include "cleave/Interfaces/Models.h"
+#include "cleave/Interfaces/Streaming.h"
+#include "cleave/Interfaces/TensorExpr.h"
+
+#include "mlir/IR/DialectRegistry.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace cleave;
+
+#include "cleave/Interfaces/Streaming.cpp.inc"
+
+namespace {
+
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
+
+/// The factor of the keys, which the rule has in dimension 1 of the operand.
+template <typename Op> int64_t keyFactor(Op op) {
+  ShardingRule rule = ShardingRule::of(op);
+  return rule.operands[op.getKeyMutable().getOperandNumber()][1][0];
+}
+
+template <typename Op> SmallVector<unsigned> keyAndValue(Op op) {
+  return {op.getKeyMutable().getOperandNumber(),
+          op.getValueMutable().getOperandNumber()};
+}
+
+template <typename Op> void maskKeys(Op op, OpBuilder &builder, Value inside) {
+  TensorExpr e(builder, op.getLoc());
+  auto type = RankedTensorType::get(
+      op.getKey().getType().getShape().take_front(2), builder.getI1Type());
+  Value mask = e.broadcast(inside, type, {1});
+  if (Value given = op.getKeyMask())
+    mask = e.make<arith::AndIOp>(given, mask);
+  op.getKeyMaskMutable().assign(mask);
+}
+
+template <typename Op> std::optional<StreamReach> reachOf(Op op) {
+  int64_t window = op.getWindow();
+  if (!window || !op.getQPositions())
+    return std::nullopt;
+  return StreamReach{op.getQPositions(), op.getKPositions(), window - 1,
+                     op.getCausal() ? 0 : window - 1};
+}
+
+/// Statistics [b, n, g, s] along results [b, s, n, g, e].
+Value alongResult(TensorExpr &e, OpBuilder &builder, Value statistic,
+                  RankedTensorType type) {
+  Value moved = e.make<nn::TransposeOp>(
+      statistic, builder.getDenseI64ArrayAttr({0, 3, 1, 2}));
+  return e.broadcast(moved, type, {0, 1, 2, 3});
+}
+
+/// o = (o1 w1 + o2 w2) / (w1 + w2) and lse = m + log(w1 + w2), where m is the
+/// larger lse and w = exp(lse - m). A query that saw no key has lse = -inf.
+SmallVector<Value> combineAttention(nn::AttentionOp op, OpBuilder &builder,
+                                    ValueRange some, ValueRange others) {
+  TensorExpr e(builder, op.getLoc());
+  RankedTensorType type = TensorExpr::typeOf(some[0]),
+                   statistics = TensorExpr::typeOf(some[1]);
+  Value highest = e.make<arith::MaximumFOp>(some[1], others[1]);
+  Value none = e.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, highest,
+                                     e.splat(statistics, kHidden));
+  Value base = e.select(none, e.splat(statistics, 0), highest);
+  Value w1 = e.exp(e.sub(some[1], base)), w2 = e.exp(e.sub(others[1], base));
+  Value sum = e.add(w1, w2);
+  Value divisor = e.select(none, e.splat(statistics, 1), sum);
+  auto weighed = [&](Value result, Value weight) {
+    return e.mul(result, alongResult(e, builder, e.div(weight, divisor), type));
+  };
+  Value result = e.add(weighed(some[0], w1), weighed(others[0], w2));
+  Value lse =
+      e.select(none, highest, e.add(base, e.make<math::LogOp>(divisor)));
+  return {result, lse};
+}
+
+struct AttentionModel
+    : StreamingInterface::ExternalModel<AttentionModel, nn::AttentionOp> {
+  int64_t getStreamedFactor(Operation *op) const {
+    return keyFactor(cast<nn::AttentionOp>(op));
+  }
+  SmallVector<unsigned> getStreamedOperands(Operation *op) const {
+    return keyAndValue(cast<nn::AttentionOp>(op));
+  }
+  SmallVector<Value> combineTiles(Operation *op, OpBuilder &builder,
+                                  ValueRange some, ValueRange others) const {
+    return combineAttention(cast<nn::AttentionOp>(op), builder, some, others);
+  }
+  void maskTile(Operation *op, OpBuilder &builder, Value inside) const {
+    maskKeys(cast<nn::AttentionOp>(op), builder, inside);
+  }
+  std::optional<StreamReach> getReach(Operation *op) const {
+    return reachOf(cast<nn::AttentionOp>(op));
+  }
+};
+
+struct AttentionGradModel
+    : StreamingInterface::ExternalModel<AttentionGradModel,
+                                        nn::AttentionGradOp> {
+  int64_t getStreamedFactor(Operation *op) const {
+    return keyFactor(cast<nn::AttentionGradOp>(op));
+  }
+  SmallVector<unsigned> getStreamedOperands(Operation *op) const {
+    return keyAndValue(cast<nn::AttentionGradOp>(op));
+  }
+  SmallVector<Value> combineTiles(Operation *op, OpBuilder &builder,
+                                  ValueRange some, ValueRange others) const {
+    return {TensorExpr(builder, op->getLoc()).add(some[0], others[0])};
+  }
+  void maskTile(Operation *op, OpBuilder &builder, Value inside) const {
+    maskKeys(cast<nn::AttentionGradOp>(op), builder, inside);
+  }
+  std::optional<StreamReach> getReach(Operation *op) const {
+    return reachOf(cast<nn::AttentionGradOp>(op));
+  }
+};
+
+} // namespace
+
+void cleave::registerStreamingModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, nn::NNDialect *) {
+    nn::AttentionOp::attachInterface<AttentionModel>(*context);
+    nn::AttentionGradOp::attachInterface<AttentionGradModel>(*context);
+  });
+}

@@ -1,0 +1,232 @@
+// Attention whose keys go round, against attention on one device: forward and
+// backward, with every kind of mask, sizes that leave remainders, padding
+// poisoned.
+//
+// A failure prints the program with its shardings, which is a test case.
+
+#include "Context.h"
+
+#include "cleave/Interpreter/Interpreter.h"
+#include "cleave/Partition/Boundary.h"
+#include "cleave/Partition/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "gtest/gtest.h"
+
+#include <random>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+
+namespace {
+
+using Random = std::mt19937;
+
+int64_t draw(Random &random, int64_t bound) {
+  return std::uniform_int_distribution<int64_t>(0, bound - 1)(random);
+}
+bool chance(Random &random) { return draw(random, 2) == 0; }
+
+std::string tensor(std::initializer_list<int64_t> shape, StringRef element) {
+  std::string text = "tensor<";
+  for (int64_t size : shape)
+    text += std::to_string(size) + "x";
+  return text + element.str() + ">";
+}
+
+/// What the optional operands of one attention are.
+struct Options {
+  int64_t ranks, s, t, window = 0;
+  bool causal = false, segments = false, mask = false, bias = false, grad = false, capped = false;
+  bool dataPositions = false; // arguments, not indices
+};
+
+Options randomOptions(Random &random) {
+  Options o;
+  o.ranks = 2 + draw(random, 4);
+  o.s = o.ranks + draw(random, 2 * o.ranks + 3);
+  o.t = chance(random) ? o.s : o.ranks + draw(random, 2 * o.ranks + 3);
+  o.causal = chance(random);
+  o.window = chance(random) ? 1 + draw(random, o.t) : 0;
+  o.segments = chance(random);
+  o.mask = chance(random);
+  o.bias = chance(random);
+  o.grad = chance(random);
+  o.capped = chance(random);
+  o.dataPositions = draw(random, 4) == 0;
+  return o;
+}
+
+/// The program, with queries and keys split over "r".
+std::string program(const Options &o) {
+  int64_t b = 2, n = 2, g = 2, d = 3, e = 2;
+  std::string q = tensor({b, o.s, n, g, d}, "f64"), k = tensor({b, o.t, n, d}, "f64"),
+              v = tensor({b, o.t, n, e}, "f64"), y = tensor({b, o.s, n, g, e}, "f64"),
+              lse = tensor({b, n, g, o.s}, "f64");
+  std::string arguments, body, operands = "%q, %k, %v", types = q + ", " + k + ", " + v;
+  auto argument = [&](StringRef name, const std::string &type, StringRef dims) {
+    arguments += (arguments.empty() ? "" : ", ") + name.str() + ": " + type +
+                 " {dist.sharding = #dist.sharding<@m, [" + dims.str() + "]>}";
+  };
+  argument("%q", q, "{}, {\"r\"}, {}, {}, {}");
+  argument("%k", k, "{}, {\"r\"}, {}, {}");
+  argument("%v", v, "{}, {\"r\"}, {}, {}");
+  argument("%do", y, "{}, {\"r\"}, {}, {}, {}");
+  std::string options;
+  std::string si = tensor({o.s}, "i64"), ti = tensor({o.t}, "i64");
+  if (o.dataPositions) {
+    argument("%qp", si, "{\"r\"}");
+    argument("%kp", ti, "{\"r\"}");
+  } else {
+    body += "  %qp = nn.iota dim = 0 : " + si + "\n  %kp = nn.iota dim = 0 : " + ti + "\n";
+  }
+  options += " positions(%qp, %kp)";
+  types += ", " + si + ", " + ti;
+  if (o.segments) {
+    std::string qs = tensor({b, o.s}, "i64"), ks = tensor({b, o.t}, "i64");
+    argument("%qs", qs, "{}, {\"r\"}");
+    argument("%ks", ks, "{}, {\"r\"}");
+    options += " segments(%qs, %ks)";
+    types += ", " + qs + ", " + ks;
+  }
+  if (o.mask) {
+    std::string type = tensor({b, o.t}, "i1");
+    argument("%mask", type, "{}, {\"r\"}");
+    options += " key_mask(%mask)";
+    types += ", " + type;
+  }
+  if (o.bias) {
+    std::string type = tensor({1, n, 1, o.s, o.t}, "f64");
+    argument("%bias", type, "{}, {}, {}, {\"r\"}, {}");
+    options += " bias(%bias)";
+    types += ", " + type;
+  }
+  options += " scale = 0.5";
+  options += o.causal ? " causal" : "";
+  options += o.window ? " window = " + std::to_string(o.window) : "";
+  options += o.capped ? " softcap = 1.5" : "";
+  body += "  %y, %lse = nn.attention " + operands + options + " : (" + types + ") -> (" + y + ", " +
+          lse + ")\n";
+  std::string results = y + " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}, {}]>}";
+  std::string returned = "%y", returnedTypes = y;
+  if (o.grad) {
+    std::string rest = types.substr((q + ", " + k + ", " + v).size());
+    body += "  %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %y, %lse" + options + " : (" + y +
+            ", " + q + ", " + k + ", " + v + ", " + y + ", " + lse + rest + ") -> (" + q + ", " +
+            k + ", " + v + ")\n";
+    results += ", " + q + " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}, {}]>}, " + k +
+               " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}, " + v +
+               " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}";
+    returned += ", %dq, %dk, %dv";
+    returnedTypes += ", " + q + ", " + k + ", " + v;
+  }
+  return "dist.mesh @m <[\"r\"=" + std::to_string(o.ranks) + "]>\nfunc.func @f(" + arguments +
+         ") -> (" + results + ") {\n" + body + "  return " + returned + " : " + returnedTypes +
+         "\n}\n";
+}
+
+Tensor randomTensor(Random &random, RankedTensorType type) {
+  Tensor tensor(type);
+  for (double &value : tensor.floats)
+    value = std::normal_distribution<double>()(random);
+  bool isBool = type.getElementType().isInteger(1);
+  for (int64_t &value : tensor.ints)
+    value = isBool ? draw(random, 3) != 0 : draw(random, 4);
+  return tensor;
+}
+
+void addPasses(PassManager &passes, bool rings) {
+  PartitionOptions options;
+  if (rings)
+    options.rings = {"r"};
+  buildPartitionPipeline(passes, options);
+}
+
+template <typename Op> int64_t count(ModuleOp module) {
+  int64_t found = 0;
+  module.walk([&](Op) { ++found; });
+  return found;
+}
+
+TEST(Ring, AgreesWithOneDevice) {
+  TestContext test;
+  MLIRContext &context = test.context;
+  std::string &diagnostics = test.diagnostics;
+  Random random(7);
+  int64_t rings = 0, shorter = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    Options options = randomOptions(random);
+    std::string text = program(options);
+    SCOPED_TRACE(text);
+    diagnostics.clear();
+    OwningOpRef<ModuleOp> global = parseSourceString<ModuleOp>(text, &context);
+    ASSERT_TRUE(global) << diagnostics;
+    func::FuncOp whole = *global->getOps<func::FuncOp>().begin();
+    std::vector<Tensor> arguments;
+    for (Type type : whole.getArgumentTypes())
+      arguments.push_back(randomTensor(random, cast<RankedTensorType>(type)));
+    FailureOr<std::vector<Tensor>> expected = interpret(whole, arguments);
+    ASSERT_TRUE(succeeded(expected)) << diagnostics;
+
+    OwningOpRef<ModuleOp> local = global->clone();
+    PassManager passes(&context);
+    addPasses(passes, /*rings=*/true);
+    ASSERT_TRUE(succeeded(passes.run(*local))) << diagnostics;
+    std::string printed;
+    llvm::raw_string_ostream(printed) << *local;
+    SCOPED_TRACE(printed);
+    if (int64_t rounds = count<nn::AttentionOp>(*local); rounds > 1) {
+      ++rings;
+      shorter += rounds < options.ranks;
+    }
+    func::FuncOp part = *local->getOps<func::FuncOp>().begin();
+    MeshAttr mesh = (*local->getOps<MeshOp>().begin()).getMesh();
+    std::vector<RankTensors> tiles;
+    for (unsigned i = 0; i < arguments.size(); ++i)
+      tiles.push_back(shardTensor(arguments[i], mesh, partition::Port{part, false, i}.sharding()));
+    auto actual = interpretRanks(part, mesh, tiles);
+    ASSERT_TRUE(succeeded(actual)) << diagnostics;
+    for (unsigned i = 0; i < expected->size(); ++i) {
+      const Tensor &want = (*expected)[i];
+      Assembled got =
+          assembleTensor((*actual)[i], want.type, mesh, partition::Port{part, true, i}.sharding());
+      for (int64_t at = 0; at < want.size(); ++at)
+        ASSERT_NEAR(got.whole.floats[at], want.floats[at],
+                    1e-10 * std::max(1.0, std::abs(want.floats[at])))
+            << "result " << i << " at " << at;
+    }
+  }
+  // The cases are not all gathered, and windows end some rings early.
+  EXPECT_GT(rings, 150);
+  EXPECT_GT(shorter, 5);
+}
+
+/// Tiles that move, in bytes: K and V forward, and backward again with their
+/// cotangents.
+TEST(Ring, SendsWhatGatheringSends) {
+  TestContext test;
+  for (int64_t ranks : {2, 3, 4, 8}) {
+    Options options;
+    options.ranks = ranks;
+    options.s = options.t = 2 * ranks;
+    options.causal = options.grad = true;
+    int64_t bytes[2] = {};
+    for (bool rings : {false, true}) {
+      OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(program(options), &test.context);
+      PassManager passes(&test.context);
+      addPasses(passes, rings);
+      ASSERT_TRUE(succeeded(passes.run(*module))) << test.diagnostics;
+      EXPECT_EQ(count<AllGatherOp>(*module) == 0, rings);
+      module->walk([&](CollectiveOpInterface op) { bytes[rings] += op.getSentBytes(ranks); });
+    }
+    // Gathered, the backward pass here reads what the forward pass gathered.
+    int64_t tile = 2 * 2 * 2 * (3 + 2) * 8; // b, s / P, n, d + e, bytes
+    EXPECT_EQ(bytes[0], 2 * (ranks - 1) * tile);
+    EXPECT_EQ(bytes[1], 2 * (ranks - 1) * tile);
+  }
+}
+
+} // namespace
