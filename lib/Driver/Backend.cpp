@@ -20,6 +20,7 @@ void cleave::buildKernelPhase(OpPassManager &passes) {
 
 void cleave::buildSchedulePhase(OpPassManager &passes) {
   passes.addPass(createHostToRTPass());
+  passes.addPass(createSplitAsyncPass());
   passes.addPass(createSchedulePass());
   passes.addPass(createVerifyOrderPass());
 }

@@ -5,6 +5,41 @@
 
 include "mlir/Pass/PassBase.td"
 
+def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
+  let summary = "Start transfers where their data is ready and end them where it is read";
+  let description = [{
+    A permutation of tiles whose first reader comes after some computation only
+    starts where it stands, and a `rt.wait` before that reader ends it: so the next
+    tile of a ring is on its way while attention on this one is computed. Memory of
+    both ends stays untouched in between. Other collectives end where they begin.
+
+    Before:
+    ```mlir
+    func.func private @k(tensor<8xf32>) -> tensor<8xf32>
+    func.func @f(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+      %0 = rt.collective permute(%x) group = [0, 1, 2] layout = [1, 8, 1, 8] purpose = "activation" {sources = array<i64: 1, 0>}
+        : (tensor<8xf32>) -> tensor<8xf32>
+      %1 = rt.launch @k(%x) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+      %2 = rt.launch @k(%0) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+      return %1, %2 : tensor<8xf32>, tensor<8xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func private @k(tensor<8xf32>) -> tensor<8xf32>
+    func.func @f(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+      %0:2 = rt.collective permute(%x) group = [0, 1, 2] layout = [1, 8, 1, 8] purpose = "activation" {sources = array<i64: 1, 0>}
+        : (tensor<8xf32>) -> (tensor<8xf32>, !rt.token)
+      %1 = rt.launch @k(%x) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+      %w = rt.wait %0#1 values(%0#0) sources(%x) : (!rt.token, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+      %2 = rt.launch @k(%w) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+      return %1, %2 : tensor<8xf32>, tensor<8xf32>
+    }
+    ```
+  }];
+}
+
 def SchedulePass : Pass<"rt-schedule", "::mlir::ModuleOp"> {
   let summary = "Order commands so that memory is taken late";
   let description = [{

@@ -1,0 +1,67 @@
+// rt-split-async: transfers that are on their way while others compute.
+
+#include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Memory/Boundary.h"
+#include "cleave/Schedule/Passes.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_SPLITASYNCPASS
+#include "cleave/Schedule/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+/// Whether something is computed between the two, so that a transfer could go
+/// on meanwhile.
+static bool computesBetween(Operation *from, Operation *to) {
+  for (Operation *op = from->getNextNode(); op && op != to;
+       op = op->getNextNode())
+    if (isa<rt::LaunchOp, rt::GemmOp, rt::AttentionOp, rt::AttentionGradOp>(op))
+      return true;
+  return false;
+}
+
+/// The first operation that reads a value of the collective.
+static Operation *firstReader(rt::CollectiveOp collective) {
+  Operation *first = nullptr;
+  for (Value value : collective.getValues())
+    for (Operation *user : value.getUsers())
+      if (!first || user->isBeforeInBlock(first))
+        first = user;
+  return first;
+}
+
+static void split(rt::CollectiveOp collective, Operation *reader) {
+  OpBuilder b(collective);
+  SmallVector<Type> types(collective.getResultTypes());
+  types.push_back(rt::TokenType::get(b.getContext()));
+  auto start =
+      rt::CollectiveOp::create(b, collective.getLoc(), types,
+                               collective.getInputs(), collective->getAttrs());
+  b.setInsertionPoint(reader);
+  auto wait = rt::WaitOp::create(
+      b, collective.getLoc(), TypeRange(collective.getValues()),
+      start.getToken(), start.getValues(), start.getInputs());
+  collective->replaceAllUsesWith(wait->getResults());
+  collective.erase();
+}
+
+namespace {
+struct SplitAsyncPass : cleave::impl::SplitAsyncPassBase<SplitAsyncPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    for (func::FuncOp func : actionsOf(getOperation()))
+      for (auto collective :
+           llvm::make_early_inc_range(func.getOps<rt::CollectiveOp>())) {
+        if (collective.getToken() ||
+            collective.getKind() != rt::CollectiveKind::Permute)
+          continue;
+        Operation *reader = firstReader(collective);
+        if (reader && computesBetween(collective, reader))
+          split(collective, reader);
+      }
+  }
+};
+} // namespace
