@@ -27,6 +27,9 @@ std::vector<const BufferRef *> touched(const Command &command) {
          {&attention->q, &attention->k, &attention->v, &attention->o,
           &attention->lse, &attention->dO})
       refs.push_back(&ref->buffer);
+  if (auto *grouped = std::get_if<GroupedGemm>(&command.op))
+    refs = {&grouped->a.buffer, &grouped->c.buffer, &grouped->w.buffer,
+            &grouped->ids.buffer};
   if (auto *collective = std::get_if<Collective>(&command.op))
     for (const Transfer &part : collective->parts)
       refs.push_back(&part.src);
@@ -90,6 +93,9 @@ std::vector<BufferRef *> check::addressesOf(Command &command) {
     refs.push_back(&attention->keyPositions);
     refs.push_back(&attention->workspace);
   }
+  if (auto *grouped = std::get_if<GroupedGemm>(&command.op))
+    refs = {&grouped->a.buffer, &grouped->c.buffer, &grouped->w.buffer,
+            &grouped->ids.buffer, &grouped->workspace};
   if (auto *collective = std::get_if<Collective>(&command.op))
     for (Transfer &part : collective->parts) {
       refs.push_back(&part.src);

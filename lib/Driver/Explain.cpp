@@ -292,6 +292,13 @@ static std::string libraryCall(const program::Command &command) {
       out << " kv_heads " << x->n;
     if (x->causal)
       out << " causal";
+  } else if (auto *x = std::get_if<program::GroupedGemm>(&command.op)) {
+    int64_t rows = 1;
+    for (int64_t size : x->rows)
+      rows *= size;
+    out << (x->outer ? "grouped_outer " : "grouped_dot ") << rows << "x"
+        << x->n << "x" << x->k << " of " << x->e << " "
+        << program::nameOf(x->dtype);
   }
   return name;
 }

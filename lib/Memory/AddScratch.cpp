@@ -21,7 +21,8 @@ struct AddScratchPass : cleave::impl::AddScratchPassBase<AddScratchPass> {
   void runOnOperation() override {
     SmallVector<Operation *> calls;
     getOperation().walk([&](Operation *op) {
-      if (isa<rt::GemmOp, rt::AttentionOp, rt::AttentionGradOp>(op))
+      if (isa<rt::GemmOp, rt::GroupedGemmOp, rt::AttentionOp,
+              rt::AttentionGradOp>(op))
         calls.push_back(op);
     });
     for (Operation *op : calls)
@@ -32,6 +33,8 @@ struct AddScratchPass : cleave::impl::AddScratchPassBase<AddScratchPass> {
   int64_t workspace(Operation *op, std::string &error) {
     if (auto gemm = dyn_cast<rt::GemmOp>(op))
       return gemmWorkspace(describe(gemm), threads, error);
+    if (auto grouped = dyn_cast<rt::GroupedGemmOp>(op))
+      return groupedWorkspace(describe(grouped), threads, error);
     if (auto forward = dyn_cast<rt::AttentionOp>(op))
       return attentionWorkspace(describe(forward), threads, error);
     return attentionWorkspace(describe(cast<rt::AttentionGradOp>(op)), threads,

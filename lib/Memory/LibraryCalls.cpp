@@ -58,6 +58,27 @@ program::Gemm cleave::describe(rt::GemmOp op) {
   return gemm;
 }
 
+program::GroupedGemm cleave::describe(rt::GroupedGemmOp op) {
+  program::GroupedGemm x;
+  x.outer = op.getOuter();
+  x.dtype = dtype(op.getLeft());
+  x.rows.assign(op.getRows().begin(), op.getRows().end());
+  x.e = op.getE();
+  x.k = op.getK();
+  x.n = op.getN();
+  auto rows = [](ArrayRef<int64_t> view) {
+    program::RowsRef ref;
+    ref.strides.assign(view.begin() + 1, view.end() - 1);
+    ref.column = view.back();
+    return ref;
+  };
+  x.a = rows(op.getLeftView());
+  x.c = rows(op.getOuter() ? op.getOtherView() : op.getResultView());
+  x.w = matrix(op.getOuter() ? op.getResultView() : op.getOtherView());
+  x.ids.strides.assign(op.getIdsView().begin() + 1, op.getIdsView().end());
+  return x;
+}
+
 static program::AttentionRef strided(ArrayRef<int64_t> view) {
   program::AttentionRef ref;
   llvm::copy(view.drop_front(), ref.strides.begin());

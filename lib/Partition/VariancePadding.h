@@ -66,6 +66,15 @@ using Extents = llvm::SmallVector<Extent, 4>;
 /// The axis as it is written: "x" or "x":(1)2.
 std::string axisName(const dist::MeshAxes &mesh, dist::Axis axis);
 
+/// Where an operation reads a dimension by index: operand `indices` says which
+/// elements along `dim` of operand `table`.
+struct Lookup {
+  unsigned table = 0, indices = 1;
+  int64_t dim = 0;
+
+  static std::optional<Lookup> of(mlir::Operation *op);
+};
+
 /// Whether what padding holds is known to be 0.
 bool isZero(mlir::Attribute filler);
 
@@ -119,7 +128,7 @@ private:
   mlir::LogicalResult visitReshape(mlir::Operation *op);
   mlir::LogicalResult movedExtent(mlir::Operation *op, int64_t dim, Extent &moved) const;
   static Extent tileOf(const Extent &windows, int64_t length);
-  mlir::LogicalResult visitGather(mlir::Operation *op, Extents &result) const;
+  mlir::LogicalResult visitLookup(mlir::Operation *op, const Lookup &lookup, Extents &result) const;
 
   Extent splitBy(Extent extent, int64_t from, int64_t to, llvm::ArrayRef<dist::Axis> axes,
                  bool isSplit) const;

@@ -286,33 +286,40 @@ struct LocalIndex {
 
 } // namespace
 
-/// A gather along a dimension that ends in padding must not be told to read it:
-/// it counts up to the whole's size, or indices beyond it are sent outside.
-LogicalResult Padding::visitGather(Operation *op, Extents &result) const {
-  auto gather = cast<nn::GatherOp>(op);
-  int64_t dim = gather.getDim();
-  const Extent &extent = at(gather.getTable(), dim);
+std::optional<Lookup> Lookup::of(Operation *op) {
+  if (auto gather = dyn_cast<nn::GatherOp>(op))
+    return Lookup{0, 1, int64_t(gather.getDim())};
+  if (isa<nn::GroupedDotOp>(op))
+    return Lookup{1, 2, 0};
+  return std::nullopt;
+}
+
+/// What is read by index along a dimension that ends in padding must not be
+/// padding: indices count up to the whole's size, or those beyond it are sent
+/// outside.
+LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup, Extents &result) const {
+  Value table = op->getOperand(lookup.table), indices = op->getOperand(lookup.indices);
+  int64_t dim = lookup.dim, tile = extentOf(table, dim);
+  // Only a gather puts elements at the places of other ones.
+  bool places = isa<nn::GatherOp>(op) && cast<RankedTensorType>(indices.getType()).getRank() == 1;
+  const Extent &extent = at(table, dim);
   // Of windows, the tile that is at other places on other ranks.
-  if (extent.kind == Extent::Windows &&
-      cast<RankedTensorType>(gather.getIndices().getType()).getRank() == 1) {
+  if (extent.kind == Extent::Windows && places) {
     Extent windows = extent;
     windows.placed = true;
-    result[dim] = tileOf(windows, extentOf(gather.getIndices(), 0));
+    result[dim] = tileOf(windows, extentOf(indices, 0));
   }
   if (extent.kind != Extent::Padded)
     return success();
-  int64_t tile = extentOf(gather.getTable(), dim);
-  Value indices = gather.getIndices();
   auto wrong = [&](const Twine &expected) {
     return op->emitOpError("reads dimension ")
-           << dim << " of type " << gather.getTable().getType() << ", of " << describe(extent)
+           << dim << " of type " << table.getType() << ", of " << describe(extent)
            << ", whose last tiles end in padding, by index; expected " << expected;
   };
   // select(index < N, index - offset, -1).
   auto choice = indices.getDefiningOp<arith::SelectOp>();
   LocalIndex local(choice ? choice.getTrueValue() : indices);
-  bool counts = !choice && local.index && local.index.getDefiningOp<nn::IotaOp>() &&
-                cast<RankedTensorType>(indices.getType()).getRank() == 1;
+  bool counts = places && !choice && local.index && local.index.getDefiningOp<nn::IotaOp>();
   if (!local.offset || (!choice && !counts))
     return wrong("indices less the tile's offset, -1 where they are not less than " +
                  Twine(extent.size));
@@ -326,7 +333,7 @@ LogicalResult Padding::visitGather(Operation *op, Extents &result) const {
                  " elements over the axes that split it");
   if (counts) {
     // The tile at its place among zeros.
-    int64_t size = extentOf(gather.getIndices(), 0);
+    int64_t size = extentOf(indices, 0);
     Extent whole = gatheredBy(extent, size, axes);
     whole.filler = {};
     if (whole.kind == Extent::Padded && whole.ways == 1 && size <= whole.size)

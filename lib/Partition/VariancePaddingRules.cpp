@@ -78,6 +78,7 @@ static bool isElementwise(Operation *op, int64_t dim) {
 
 LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
                                     ArrayRef<Extent> factors) const {
+  std::optional<Lookup> lookup = Lookup::of(op);
   for (auto [factor, info] : llvm::enumerate(rule.factors)) {
     if (factors[factor].kind != Extent::Padded)
       continue;
@@ -85,8 +86,10 @@ LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
     bool combines = info.combiner != FactorCombiner::None && reads;
     bool slides = info.kind == FactorKind::Permutation && !rule.movement;
     bool whole = info.kind == FactorKind::NeedReplication || isJoint(info) || slides;
-    // A gather reads what its indices say.
-    if ((!combines && !whole) || (isa<nn::GatherOp>(op) && combines))
+    if (!combines && !whole)
+      continue;
+    // What is read by index is checked there.
+    if (lookup && dimOf(rule.operands[lookup->table], factor) == lookup->dim)
       continue;
     for (auto [index, dims] : llvm::enumerate(rule.operands)) {
       int64_t dim = dimOf(dims, factor);
@@ -192,7 +195,8 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
           extent.filler = {};
       }
     }
-    if (isa<nn::GatherOp>(op) && !plain && failed(visitGather(op, result)))
+    if (std::optional<Lookup> lookup = Lookup::of(op);
+        lookup && !plain && failed(visitLookup(op, *lookup, result)))
       return failure();
     set(op->getResult(index), std::move(result));
   }

@@ -64,6 +64,14 @@ private:
     add(attention.workspace, Access::Write, attention.workspaceSize);
   }
 
+  void read(const GroupedGemm &grouped) {
+    add(grouped.a.buffer, Access::Read);
+    add(grouped.ids.buffer, Access::Read);
+    add(grouped.c.buffer, grouped.outer ? Access::Read : Access::Write);
+    add(grouped.w.buffer, grouped.outer ? Access::Write : Access::Read);
+    add(grouped.workspace, Access::Write, grouped.workspaceSize);
+  }
+
   void read(const Collective &collective) {
     std::vector<int64_t> members = membersOf(program, collective, rank);
     auto count = static_cast<int64_t>(members.size());

@@ -35,6 +35,7 @@ private:
   mlir::LogicalResult emit(mlir::Operation *op);
   program::Launch launch(rt::LaunchOp op, int64_t &flops);
   program::Gemm gemm(rt::GemmOp op);
+  program::GroupedGemm grouped(rt::GroupedGemmOp op);
   program::Attention attention(rt::AttentionOp op);
   program::Attention attention(rt::AttentionGradOp op);
   program::Collective collective(rt::CollectiveOp op);

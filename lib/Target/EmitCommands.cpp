@@ -104,6 +104,21 @@ program::Gemm CommandEmitter::gemm(rt::GemmOp op) {
   return gemm;
 }
 
+program::GroupedGemm CommandEmitter::grouped(rt::GroupedGemmOp op) {
+  program::GroupedGemm x = describe(op);
+  program::BufferRef other = ref(op.getOther(), op.getOtherView()[0]),
+                     result = ref(op.getResult(), op.getResultView()[0]);
+  x.a.buffer = ref(op.getLeft(), op.getLeftView()[0]);
+  x.c.buffer = op.getOuter() ? other : result;
+  x.w.buffer = op.getOuter() ? result : other;
+  x.ids.buffer = ref(op.getIds(), op.getIdsView()[0]);
+  if (Value scratch = op.getScratchResult()) {
+    x.workspace = ref(scratch);
+    x.workspaceSize = bytesOfType(scratch.getType());
+  }
+  return x;
+}
+
 program::AttentionRef CommandEmitter::strided(program::AttentionRef described,
                                               Value value,
                                               ArrayRef<int64_t> view) {
@@ -218,6 +233,10 @@ LogicalResult CommandEmitter::emit(Operation *op) {
           })
           .Case([&](rt::GemmOp op) {
             command.op = gemm(op);
+            return success();
+          })
+          .Case([&](rt::GroupedGemmOp op) {
+            command.op = grouped(op);
             return success();
           })
           .Case<rt::AttentionOp, rt::AttentionGradOp>([&](auto op) {

@@ -5,6 +5,7 @@
 #include "cleave/workspace.h"
 #include "cpu/attention.h"
 #include "cpu/gemm.h"
+#include "cpu/grouped.h"
 #include "cpu/parallel.h"
 #include "error.h"
 #include "exchange.h"
@@ -139,6 +140,9 @@ void Rank::prepare(Endpoint &endpoint, const Counters &counters) {
       } else if (auto *attention = std::get_if<Attention>(&command.op)) {
         need = attentionWorkspace(*attention, threads, error);
         planned = attention->workspace.present() ? attention->workspaceSize : 0;
+      } else if (auto *grouped = std::get_if<GroupedGemm>(&command.op)) {
+        need = groupedWorkspace(*grouped, threads, error);
+        planned = grouped->workspace.present() ? grouped->workspaceSize : 0;
       }
       if (action.rankClass == ownClass && need > planned)
         unplannedNeed = std::max(unplannedNeed, need);
@@ -315,6 +319,31 @@ Rank::Run Rank::prepare(const Attention &x) {
         positions(x.keyPositions, x.kLen, x.keyPositionStrides);
   buffers.workspace = workspace(x.workspace, x.workspaceSize, need);
   return makeAttention(x, buffers, threads);
+}
+
+Rank::Run Rank::prepare(const GroupedGemm &x) {
+  std::string error;
+  int64_t need = groupedWorkspace(x, threads, error);
+  if (need < 0)
+    fail(CLEAVE_UNSUPPORTED, error);
+  int64_t size = sizeOf(x.dtype);
+  auto rows = [&](const RowsRef &ref, int64_t width, int64_t bytes) {
+    std::vector<int64_t> dims = x.rows, strides = ref.strides;
+    dims.push_back(width);
+    strides.push_back(ref.column);
+    return resolve(ref.buffer, 0, spanOf(dims, strides, bytes));
+  };
+  GroupedBuffers buffers;
+  buffers.a = rows(x.a, x.k, size);
+  buffers.c = rows(x.c, x.n, size);
+  buffers.ids = reinterpret_cast<const int64_t *>(rows(x.ids, 1, 8));
+  buffers.w = resolve(
+      x.w.buffer, 0,
+      spanOf(std::array{x.e, x.k, x.n},
+             std::array{x.w.batchStrides[0], x.w.rowStride, x.w.colStride},
+             size));
+  buffers.workspace = workspace(x.workspace, x.workspaceSize, need);
+  return makeGrouped(x, buffers, threads);
 }
 
 Rank::Run Rank::prepare(const Copy &copy) {

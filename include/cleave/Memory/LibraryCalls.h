@@ -13,6 +13,7 @@ mlir::FailureOr<program::DType> dtypeOf(mlir::Type element);
 
 /// Sizes, strides and epilogue. Offsets of views are left to the caller.
 program::Gemm describe(rt::GemmOp op);
+program::GroupedGemm describe(rt::GroupedGemmOp op);
 program::Attention describe(rt::AttentionOp op);
 program::Attention describe(rt::AttentionGradOp op);
 

@@ -141,6 +141,13 @@ struct SelectLibraryPass
          llvm::make_early_inc_range(func.getOps<nn::AttentionGradOp>()))
       if (failed(selectAttentionGrad(op)))
         return failure();
+    for (auto op : llvm::make_early_inc_range(func.getOps<nn::GroupedDotOp>()))
+      if (failed(selectGroupedDot(op)))
+        return failure();
+    for (auto op :
+         llvm::make_early_inc_range(func.getOps<nn::GroupedOuterOp>()))
+      if (failed(selectGroupedOuter(op)))
+        return failure();
     eraseDead(func);
     return success();
   }

@@ -20,6 +20,10 @@ void fuseEpilogue(rt::GemmOp op);
 mlir::LogicalResult selectAttention(nn::AttentionOp op);
 mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
 
+/// Products of rows with chosen matrices, on strided views.
+mlir::LogicalResult selectGroupedDot(nn::GroupedDotOp op);
+mlir::LogicalResult selectGroupedOuter(nn::GroupedOuterOp op);
+
 /// A value on the first rank of a group and zeros elsewhere, elementwise.
 void expandKeepFirst(dist::KeepFirstOp op);
 

@@ -3,6 +3,8 @@
 // are for comparing plans and for saying how far a run is from the machine's
 // limit, in which contractions dominate.
 
+#include "cleave/Interfaces/RowShare.h"
+
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Interfaces.h"
@@ -87,6 +89,35 @@ int64_t attentionGrad(nn::AttentionGradOp op) {
                         3 * d + 2 * e);
 }
 
+/// Rows that chose one of the matrices, on average; every matrix that a row
+/// chose is read once.
+template <typename Op> struct GroupedModel : CostInterface::ExternalModel<GroupedModel<Op>, Op> {
+  static int64_t rows(Op op) {
+    auto share = op->template getAttrOfType<IntegerAttr>(kRowShareAttrName);
+    return llvm::divideCeil(elements(op.getIds()), share ? share.getInt() : 1);
+  }
+  /// [e, k, n] in either order of the last two.
+  static RankedTensorType matrices(Op op) {
+    if constexpr (std::is_same_v<Op, nn::GroupedDotOp>)
+      return op.getMatrices().getType();
+    else
+      return op.getType();
+  }
+  int64_t getFlops(Operation *op) const {
+    auto grouped = cast<Op>(op);
+    RankedTensorType type = matrices(grouped);
+    return 2 * rows(grouped) * type.getDimSize(1) * type.getDimSize(2);
+  }
+  int64_t getBytesMoved(Operation *op) const {
+    auto grouped = cast<Op>(op);
+    RankedTensorType type = matrices(grouped);
+    int64_t bytes = bytesOfOperandsAndResults(op);
+    if (isa<nn::GroupedOuterOp>(op) || rows(grouped) >= type.getDimSize(0))
+      return bytes;
+    return bytes - bytesOf(type) + bytesOf(type) / type.getDimSize(0) * rows(grouped);
+  }
+};
+
 /// Two for each element of the filter and each position of the result, in all
 /// groups.
 template <typename Op> int64_t convolution(Op op, Value filter, Value output) {
@@ -155,6 +186,8 @@ void cleave::registerCostModels(DialectRegistry &registry) {
     attach<nn::TopKOp, topK>(c);
     attach<nn::AttentionOp, attention>(c);
     attach<nn::AttentionGradOp, attentionGrad>(c);
+    nn::GroupedDotOp::attachInterface<GroupedModel<nn::GroupedDotOp>>(*c);
+    nn::GroupedOuterOp::attachInterface<GroupedModel<nn::GroupedOuterOp>>(*c);
   });
   // Between stages, not within one.
   registry.addExtension(+[](MLIRContext *c, pipe::PipeDialect *) {

@@ -41,6 +41,7 @@ void attachConvolution(mlir::MLIRContext *context);
 void attachContraction(mlir::MLIRContext *context);
 void attachRows(mlir::MLIRContext *context);
 void attachAttention(mlir::MLIRContext *context);
+void attachExperts(mlir::MLIRContext *context);
 
 } // namespace cleave::derivative
 

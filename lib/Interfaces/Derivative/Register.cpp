@@ -18,5 +18,6 @@ void cleave::registerDerivativeModels(DialectRegistry &registry) {
     derivative::attachContraction(context);
     derivative::attachRows(context);
     derivative::attachAttention(context);
+    derivative::attachExperts(context);
   });
 }

@@ -78,6 +78,7 @@ void attachConvolution(mlir::MLIRContext *context);
 void attachContraction(mlir::MLIRContext *context);
 void attachRows(mlir::MLIRContext *context);
 void attachAttention(mlir::MLIRContext *context);
+void attachExperts(mlir::MLIRContext *context);
 void attachTraining(mlir::MLIRContext *context);
 void attachPipe(mlir::MLIRContext *context);
 

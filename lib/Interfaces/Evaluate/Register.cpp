@@ -19,6 +19,7 @@ void cleave::registerEvaluateModels(DialectRegistry &registry) {
     evaluate::attachContraction(context);
     evaluate::attachRows(context);
     evaluate::attachAttention(context);
+    evaluate::attachExperts(context);
     evaluate::attachTraining(context);
   });
   registry.addExtension(+[](MLIRContext *context, pipe::PipeDialect *) {

@@ -3,11 +3,36 @@
 // tile's offset, and what lies outside its tile reads zeros or is dropped. So a
 // gather gives addends, and a scatter gives its own tile.
 
-#include "Model.h"
+#include "Lookup.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::sharding;
+
+Value cleave::sharding::shifted(LocalPlan &plan, Value indices, int64_t factor) {
+  if (!plan.isSplit(factor))
+    return indices;
+  auto type = cast<RankedTensorType>(indices.getType());
+  Value offset = plan.offset(factor);
+  auto scalar = RankedTensorType::get({}, type.getElementType());
+  if (scalar != offset.getType())
+    offset = arith::TruncIOp::create(plan.builder(), plan.loc(), scalar, offset);
+  return arith::SubIOp::create(plan.builder(), plan.loc(), indices, plan.splat(offset, type));
+}
+
+Value cleave::sharding::inTile(LocalPlan &plan, Value indices, int64_t factor) {
+  Value local = shifted(plan, indices, factor);
+  if (!plan.isPadded(factor))
+    return local;
+  // No index of the whole shifts onto padding; one beyond it may, and goes where
+  // it is outside of every tile.
+  auto type = cast<RankedTensorType>(indices.getType());
+  Value inside = arith::CmpIOp::create(plan.builder(), plan.loc(), arith::CmpIPredicate::slt,
+                                       indices,
+                                       plan.constant(type, plan.rule().factors[factor].size));
+  return arith::SelectOp::create(plan.builder(), plan.loc(), inside, local,
+                                 plan.constant(type, -1));
+}
 
 namespace {
 
@@ -49,32 +74,8 @@ ShardingRule scatterAdd(nn::ScatterAddOp op) {
   return rule;
 }
 
-/// Indices relative to the tile of `factor`.
-Value shifted(LocalPlan &plan, Value indices, int64_t factor) {
-  if (!plan.isSplit(factor))
-    return indices;
-  auto type = cast<RankedTensorType>(indices.getType());
-  Value offset = plan.offset(factor);
-  auto scalar = RankedTensorType::get({}, type.getElementType());
-  if (scalar != offset.getType())
-    offset = arith::TruncIOp::create(plan.builder(), plan.loc(), scalar, offset);
-  return arith::SubIOp::create(plan.builder(), plan.loc(), indices, plan.splat(offset, type));
-}
-
 LogicalResult planGather(nn::GatherOp op, LocalPlan &plan) {
-  int64_t factor = plan.rule().operands[0][op.getDim()][0];
-  Value indices = plan.operand(1), local = shifted(plan, indices, factor);
-  // No index of the whole table shifts onto padding; one beyond it may, and
-  // goes where it is outside of every tile.
-  if (plan.isPadded(factor)) {
-    auto type = cast<RankedTensorType>(indices.getType());
-    Value inside = arith::CmpIOp::create(plan.builder(), plan.loc(), arith::CmpIPredicate::slt,
-                                         indices,
-                                         plan.constant(type, plan.rule().factors[factor].size));
-    local = arith::SelectOp::create(plan.builder(), plan.loc(), inside, local,
-                                    plan.constant(type, -1));
-  }
-  plan.setOperand(1, local);
+  plan.setOperand(1, inTile(plan, plan.operand(1), plan.rule().operands[0][op.getDim()][0]));
   plan.setResults(plan.cloneLocal()->getResults());
   return success();
 }

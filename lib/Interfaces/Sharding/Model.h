@@ -65,6 +65,7 @@ void attachContraction(mlir::MLIRContext *context);
 void attachIndexing(mlir::MLIRContext *context);
 void attachRows(mlir::MLIRContext *context);
 void attachAttention(mlir::MLIRContext *context);
+void attachExperts(mlir::MLIRContext *context);
 void attachTraining(mlir::MLIRContext *context);
 void attachPipe(mlir::MLIRContext *context);
 

@@ -21,6 +21,7 @@ void cleave::registerShardingModels(DialectRegistry &registry) {
     attachIndexing(context);
     attachRows(context);
     attachAttention(context);
+    attachExperts(context);
     attachTraining(context);
     // Local forms are built with operations of the sharding dialect.
     context->loadDialect<dist::DistDialect>();

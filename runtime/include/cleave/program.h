@@ -231,6 +231,32 @@ struct Attention {
   int64_t workspaceSize = 0;
 };
 
+// Where rows of `column`-strided elements begin: a stride for each dimension
+// of GroupedGemm::rows. Strides may be 0 in what is read.
+struct RowsRef {
+  BufferRef buffer;
+  std::vector<int64_t> strides;
+  int64_t column = 1;
+};
+
+// Rows r, over the dimensions `rows`, choose one of `e` matrices by ids[r]
+// (i64); a row whose id is outside [0, e) chooses none.
+//   c[r] = a[r] w[ids[r]], zeros where none is chosen; or, with `outer`,
+//   w[m] = sum of a[r]^T c[r] over the rows that choose m.
+// a has k elements a row, c has n, a matrix is [k, n]; w's one batch stride is
+// from matrix to matrix. dtype f32 or f64. No work is done for rows that
+// choose nothing, nor for matrices that no row chooses.
+struct GroupedGemm {
+  bool outer = false;
+  DType dtype = DType::F32;
+  std::vector<int64_t> rows;
+  int64_t e = 0, k = 0, n = 0;
+  RowsRef a, c, ids;
+  MatrixRef w;
+  BufferRef workspace; // groupedWorkspace() bytes (cleave/workspace.h)
+  int64_t workspaceSize = 0;
+};
+
 enum class CollectiveKind : uint8_t {
   AllReduce,
   AllGather,
@@ -344,7 +370,9 @@ struct Call {
 };
 
 struct Command {
-  std::variant<Launch, Gemm, Attention, Collective, Wait, Copy, Fill, Call> op;
+  std::variant<Launch, Gemm, Attention, GroupedGemm, Collective, Wait, Copy,
+               Fill, Call>
+      op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;
 };

@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 4;
+inline constexpr uint32_t formatVersion = 5;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
@@ -50,6 +50,13 @@ template <class A> void fields(A &a, Attention &x) {
     x.v, x.o, x.lse, x.dO, x.dq, x.dk, x.dV, x.scale, x.causal, x.queryOffset,
     x.keyOffset, x.mask, x.maskRef, x.queryPositions, x.keyPositions,
     x.queryPositionStrides, x.keyPositionStrides, x.workspace, x.workspaceSize);
+}
+template <class A> void fields(A &a, RowsRef &x) {
+  a(x.buffer, x.strides, x.column);
+}
+template <class A> void fields(A &a, GroupedGemm &x) {
+  a(x.outer, x.dtype, x.rows, x.e, x.k, x.n, x.a, x.c, x.ids, x.w, x.workspace,
+    x.workspaceSize);
 }
 template <class A> void fields(A &a, Transfer &x) {
   a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);

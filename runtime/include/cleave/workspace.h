@@ -14,6 +14,8 @@ int64_t gemmWorkspace(const program::Gemm &gemm, int threads,
                       std::string &error);
 int64_t attentionWorkspace(const program::Attention &attention, int threads,
                            std::string &error);
+int64_t groupedWorkspace(const program::GroupedGemm &grouped, int threads,
+                         std::string &error);
 
 } // namespace cleave
 

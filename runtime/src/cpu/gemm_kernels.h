@@ -14,7 +14,7 @@ template <class T>
 void gemmEpilogue(const GemmProblem<T> &p, const T *acc, int64_t row,
                   int64_t n0, int64_t n1) {
   constexpr int lanes = Lanes<T>::count;
-  T *c = p.c + row * p.cRow + n0 * p.cCol;
+  T *c = p.c + (p.cRowAt ? p.cRowAt[row] : row * p.cRow) + n0 * p.cCol;
   T *pre =
       p.preActivation ? p.preActivation + row * p.cRow + n0 * p.cCol : nullptr;
   const T *bias = p.bias ? p.bias + n0 : nullptr;
@@ -54,9 +54,18 @@ void gemmTile(const GemmProblem<T> &p, int64_t m0, int64_t m1, int64_t n0,
       acc[i] = T(0);
   for (int64_t k0 = 0; k0 < p.k; k0 += gemmDepth<T>) {
     int64_t k = p.k - k0 < gemmDepth<T> ? p.k - k0 : gemmDepth<T>;
-    packA<T>(p.a + m0 * p.aRow + k0 * p.aCol, p.aRow, p.aCol, m, k, T(1),
-             packedA);
-    packB<T>(p.b + k0 * p.bRow + n0 * p.bCol, p.bRow, p.bCol, k, n, packedB);
+    if (p.aRowAt)
+      packRowsOfA<T>(p.a + k0 * p.aCol, p.aRowAt + m0, p.aCol, m, k, packedA);
+    else if (p.aColAt)
+      packColumnsOfA<T>(p.a + m0 * p.aRow, p.aRow, p.aColAt + k0, m, k,
+                        packedA);
+    else
+      packA<T>(p.a + m0 * p.aRow + k0 * p.aCol, p.aRow, p.aCol, m, k, T(1),
+               packedA);
+    if (p.bRowAt)
+      packRowsOfB<T>(p.b + n0 * p.bCol, p.bRowAt + k0, p.bCol, k, n, packedB);
+    else
+      packB<T>(p.b + k0 * p.bRow + n0 * p.bCol, p.bRow, p.bCol, k, n, packedB);
     tileGemm<T>(m, n, k, packedA, packedB, acc, gemmTileColumns, k0 != 0);
   }
   for (int64_t i = 0; i < m; ++i)

@@ -20,6 +20,8 @@ template <class T> struct GemmProblem {
   T alpha;
   bool accumulate;
   int activation;
+  // Where rows or columns begin, in elements, instead of a stride; may be null.
+  const int64_t *aRowAt, *aColAt, *bRowAt, *cRowAt;
 };
 
 // Pieces in which gemmTile computes; a multiple of every register block.

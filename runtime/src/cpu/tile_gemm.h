@@ -69,6 +69,56 @@ void packB(const T *src, int64_t rowStride, int64_t colStride, int64_t k,
   }
 }
 
+// The same where rows or columns begin at src + at[i], in any order.
+template <class T>
+void packRowsOfA(const T *src, const int64_t *at, int64_t colStride, int64_t m,
+                 int64_t k, T *dst) {
+  constexpr int rows = Block<T>::rows;
+  for (int64_t i = 0; i < m; i += rows, dst += rows * k)
+    for (int64_t r = 0; r < rows; ++r) {
+      if (i + r >= m) {
+        for (int64_t x = 0; x < k; ++x)
+          dst[x * rows + r] = T(0);
+        continue;
+      }
+      const T *from = src + at[i + r];
+      for (int64_t x = 0; x < k; ++x)
+        dst[x * rows + r] = from[x * colStride];
+    }
+}
+
+template <class T>
+void packColumnsOfA(const T *src, int64_t rowStride, const int64_t *at,
+                    int64_t m, int64_t k, T *dst) {
+  constexpr int rows = Block<T>::rows;
+  for (int64_t i = 0; i < m; i += rows, dst += rows * k) {
+    int64_t height = m - i < rows ? m - i : rows;
+    for (int64_t x = 0; x < k; ++x) {
+      const T *from = src + at[x] + i * rowStride;
+      for (int64_t r = 0; r < height; ++r)
+        dst[x * rows + r] = from[r * rowStride];
+      for (int64_t r = height; r < rows; ++r)
+        dst[x * rows + r] = T(0);
+    }
+  }
+}
+
+template <class T>
+void packRowsOfB(const T *src, const int64_t *at, int64_t colStride, int64_t k,
+                 int64_t n, T *dst) {
+  constexpr int columns = Block<T>::columns;
+  for (int64_t j = 0; j < n; j += columns, dst += columns * k) {
+    int64_t width = n - j < columns ? n - j : columns;
+    for (int64_t x = 0; x < k; ++x) {
+      const T *from = src + at[x] + j * colStride;
+      for (int64_t c = 0; c < width; ++c)
+        dst[x * columns + c] = from[c * colStride];
+      for (int64_t c = width; c < columns; ++c)
+        dst[x * columns + c] = T(0);
+    }
+  }
+}
+
 // C[rows][columns] (+)= A panel * B panel; all accumulators stay in registers.
 template <class T>
 inline void microKernel(int64_t k, const T *__restrict a, const T *__restrict b,

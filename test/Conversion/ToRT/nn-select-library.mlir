@@ -167,6 +167,19 @@ func.func @fused_attention(%qkv: tensor<2x5x3x2x4xf32>, %do: tensor<2x5x2x1x4xf3
   return %o, %10 : tensor<2x5x2x1x4xf32>, tensor<2x5x3x2x4xf32>
 }
 
+// The token's row stays where it is, transposed matrices too.
+// CHECK-LABEL: func @experts
+// CHECK-SAME:    (%[[X:.+]]: tensor<5x6xf32>, %[[W:.+]]: tensor<4x8x6xf32>, %[[IDS:.+]]: tensor<5x2xi64>, %[[DY:.+]]: tensor<5x2x8xf32>)
+// CHECK-NEXT:    %[[Y:.+]] = rt.grouped_gemm %[[X]] [0, 6, 0, 1] %[[W]] [0, 48, 1, 6] ids %[[IDS]] [0, 2, 1] into [0, 16, 8, 1] rows = [5, 2] e = 4 k = 6 n = 8
+// CHECK-NEXT:    %[[DW:.+]] = rt.grouped_gemm outer %[[DY]] [0, 16, 8, 1] %[[X]] [0, 6, 0, 1] ids %[[IDS]] [0, 2, 1] into [0, 48, 6, 1] rows = [5, 2] e = 4 k = 8 n = 6
+// CHECK-NEXT:    return %[[Y]], %[[DW]]
+func.func @experts(%x: tensor<5x6xf32>, %w: tensor<4x8x6xf32>, %ids: tensor<5x2xi64>, %dy: tensor<5x2x8xf32>) -> (tensor<5x2x8xf32>, tensor<4x8x6xf32>) {
+  %0 = nn.broadcast %x dims = [0, 2] : tensor<5x6xf32> -> tensor<5x2x6xf32>
+  %1 = nn.grouped_dot %0, %w, %ids transposed : tensor<5x2x6xf32>, tensor<4x8x6xf32>, tensor<5x2xi64> -> tensor<5x2x8xf32>
+  %2 = nn.grouped_outer %dy, %0, %ids : tensor<5x2x8xf32>, tensor<5x2x6xf32>, tensor<5x2xi64> -> tensor<4x8x6xf32>
+  return %1, %2 : tensor<5x2x8xf32>, tensor<4x8x6xf32>
+}
+
 // CHECK-LABEL: func @masked_attention
 // CHECK:         rt.attention {{.*}} positions(%{{.*}}, %{{.*}}) mask(%arg4)
 // CHECK-SAME:      k_positions_view = array<i64: 0, 0, 1>

@@ -113,6 +113,46 @@ func.func @sizes(%q: tensor<2x5x3x4xf32>, %lse: tensor<2x3x5xf32>) {
 
 // -----
 
+// H1
+func.func @grouped_types(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf64>, %ids: tensor<5xi64>) {
+  // expected-error @below {{'rt.grouped_gemm' op other has element type 'f64', expected 'f32'}}
+  %y = rt.grouped_gemm %x [0, 6, 1] %w [0, 48, 8, 1] ids %ids [0, 1] into [0, 8, 1] rows = [5] e = 4 k = 6 n = 8
+    : (tensor<5x6xf32>, tensor<4x6x8xf64>, tensor<5xi64>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+// H2
+func.func @grouped_empty(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor<5xi64>) {
+  // expected-error @below {{'rt.grouped_gemm' op sizes must be positive, found e = 0, k = 6, n = 8, rows = [5]}}
+  %y = rt.grouped_gemm %x [0, 6, 1] %w [0, 48, 8, 1] ids %ids [0, 1] into [0, 8, 1] rows = [5] e = 0 k = 6 n = 8
+    : (tensor<5x6xf32>, tensor<4x6x8xf32>, tensor<5xi64>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+// H3
+func.func @grouped_outside(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor<5xi64>) {
+  // expected-error @below {{'rt.grouped_gemm' op view of ids covers elements 1 to 5 of 5}}
+  %y = rt.grouped_gemm %x [0, 6, 1] %w [0, 48, 8, 1] ids %ids [1, 1] into [0, 8, 1] rows = [5] e = 4 k = 6 n = 8
+    : (tensor<5x6xf32>, tensor<4x6x8xf32>, tensor<5xi64>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+// H4
+func.func @grouped_results(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor<5xi64>) {
+  // expected-error @below {{'rt.grouped_gemm' op has 2 results, expected 1 and perhaps scratch memory of i8}}
+  %y:2 = rt.grouped_gemm %x [0, 6, 1] %w [0, 48, 8, 1] ids %ids [0, 1] into [0, 8, 1] rows = [5] e = 4 k = 6 n = 8
+    : (tensor<5x6xf32>, tensor<4x6x8xf32>, tensor<5xi64>) -> (tensor<5x8xf32>, tensor<5x8xf32>)
+  return
+}
+
+// -----
+
 // A2
 func.func @attention_outside(%q: tensor<2x5x3x4xf32>) {
   // expected-error @below {{'rt.attention' op view of k covers elements 12 to 131 of 120}}

@@ -24,6 +24,19 @@ func.func @batched_gemm(%a: tensor<2x3x4x5xf32>, %b: tensor<2x5x6xf32>) -> tenso
   return %0 : tensor<2x3x4x6xf32>
 }
 
+// The token's row is read for each of its slots; matrices as rows choose them.
+// CHECK-LABEL: func @grouped_gemm
+func.func @grouped_gemm(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor<5x2xi64>) -> (tensor<5x2x8xf32>, tensor<4x6x8xf32>) {
+  // CHECK: rt.grouped_gemm %{{.*}} [0, 6, 0, 1] %{{.*}} [0, 48, 8, 1] ids %{{.*}} [0, 2, 1] into [0, 16, 8, 1]
+  // CHECK-SAME: rows = [5, 2] e = 4 k = 6 n = 8
+  %y = rt.grouped_gemm %x [0, 6, 0, 1] %w [0, 48, 8, 1] ids %ids [0, 2, 1] into [0, 16, 8, 1] rows = [5, 2] e = 4 k = 6 n = 8
+    : (tensor<5x6xf32>, tensor<4x6x8xf32>, tensor<5x2xi64>) -> tensor<5x2x8xf32>
+  // CHECK: %{{.*}}:2 = rt.grouped_gemm outer
+  %dw:2 = rt.grouped_gemm outer %x [0, 6, 0, 1] %y [0, 16, 8, 1] ids %ids [0, 2, 1] into [0, 48, 8, 1] rows = [5, 2] e = 4 k = 6 n = 8
+    : (tensor<5x6xf32>, tensor<5x2x8xf32>, tensor<5x2xi64>) -> (tensor<4x6x8xf32>, tensor<64xi8>)
+  return %y, %dw#0 : tensor<5x2x8xf32>, tensor<4x6x8xf32>
+}
+
 // CHECK-LABEL: func @attention
 func.func @attention(%q: tensor<2x5x3x1x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tensor<2x5x3x4xf32>, %mask: tensor<2x5xi1>)
     -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>) {

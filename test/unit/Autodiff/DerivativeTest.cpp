@@ -158,6 +158,18 @@ std::vector<Case> cases() {
         %y, %lse = nn.attention %a, %b, %c positions(%q, %k) key_mask(%mask) bias(%bias) scale = 0.7 causal
           : (tensor<1x3x1x1x2xf64>, tensor<1x4x1x2xf64>, tensor<1x4x1x2xf64>, tensor<3xi64>, tensor<4xi64>, tensor<1x4xi1>, tensor<1x1x1x3x4xf64>)
           -> (tensor<1x3x1x1x2xf64>, tensor<1x1x1x3xf64>))"},
+      {"grouped_dot", {"2x3x4", "3x4x2"}, "2x3x2", R"(
+        %i = arith.constant dense<[[0, 2, -1], [2, 3, 2]]> : tensor<2x3xi64>
+        %y = nn.grouped_dot %a, %b, %i
+          : tensor<2x3x4xf64>, tensor<3x4x2xf64>, tensor<2x3xi64> -> tensor<2x3x2xf64>)"},
+      {"grouped_dot_transposed", {"5x4", "3x2x4"}, "5x2", R"(
+        %i = arith.constant dense<[1, 0, 1, -1, 2]> : tensor<5xi64>
+        %y = nn.grouped_dot %a, %b, %i transposed
+          : tensor<5x4xf64>, tensor<3x2x4xf64>, tensor<5xi64> -> tensor<5x2xf64>)"},
+      {"grouped_outer", {"5x4", "5x2"}, "3x4x2", R"(
+        %i = arith.constant dense<[1, 0, 1, 3, 1]> : tensor<5xi64>
+        %y = nn.grouped_outer %a, %b, %i
+          : tensor<5x4xf64>, tensor<5x2xf64>, tensor<5xi64> -> tensor<3x4x2xf64>)"},
   };
 }
 

@@ -100,6 +100,56 @@ int64_t GemmOp::getFlops() {
 }
 
 //===----------------------------------------------------------------------===//
+// rt.grouped_gemm
+//===----------------------------------------------------------------------===//
+
+LogicalResult GroupedGemmOp::verify() {
+  if (getNumResults() == 0)
+    return emitOpError("has no result, expected one"); // (H4)
+  if (failed(verifyScratch(*this, 1)))
+    return failure();
+  Type element = elementType(getLeft());
+  for (auto [name, value] : {std::pair<StringRef, Value>("other", getOther()),
+                             {"result", getResult()}})
+    if (elementType(value) != element) // (H1)
+      return emitOpError() << name << " has element type " << elementType(value)
+                           << ", expected " << element;
+  int64_t e = getE(), k = getK(), n = getN();
+  if (e <= 0 || k <= 0 || n <= 0 ||
+      llvm::any_of(getRows(), [](int64_t size) { return size <= 0; })) // (H2)
+    return emitOpError("sizes must be positive, found e = ")
+           << e << ", k = " << k << ", n = " << n << ", rows = [" << getRows()
+           << "]";
+  auto rows = [&](int64_t width) {
+    SmallVector<int64_t> sizes(getRows());
+    sizes.push_back(width);
+    return sizes;
+  };
+  SmallVector<int64_t> matrices = {e, k, n};
+  if (failed(verifyView(*this, "left", getLeftView(), rows(k), getLeft())) ||
+      failed(verifyView(*this, "other", getOtherView(),
+                        getOuter() ? rows(n) : matrices, getOther())) ||
+      failed(verifyView(*this, "ids", getIdsView(), getRows(), getIds())) ||
+      failed(verifyView(*this, "the result", getResultView(),
+                        getOuter() ? matrices : rows(n),
+                        getResult()))) // (H3)
+    return failure();
+  return success();
+}
+
+Value GroupedGemmOp::getScratchResult() {
+  return getNumResults() > 1 ? getResults().back() : Value();
+}
+
+// Every row chooses, as far as is known here.
+int64_t GroupedGemmOp::getFlops() {
+  int64_t flops = 2 * int64_t(getK()) * int64_t(getN());
+  for (int64_t size : getRows())
+    flops *= size;
+  return flops;
+}
+
+//===----------------------------------------------------------------------===//
 // rt.attention, rt.attention_grad
 //===----------------------------------------------------------------------===//
 

@@ -17,8 +17,9 @@ const std::vector<Family> &allFamilies() {
     std::vector<Family> all;
     for (ArrayRef<Family> some :
          {elementwiseFamilies(), shapeFamilies(), contractionFamilies(),
-          rowFamilies(), attentionFamilies(), trainingFamilies(),
-          arithmeticFamilies(), convolutionFamilies(), regionFamilies()})
+          rowFamilies(), attentionFamilies(), expertFamilies(),
+          trainingFamilies(), arithmeticFamilies(), convolutionFamilies(),
+          regionFamilies()})
       all.insert(all.end(), some.begin(), some.end());
     return all;
   }();

@@ -186,6 +186,7 @@ llvm::ArrayRef<Family> shapeFamilies();
 llvm::ArrayRef<Family> contractionFamilies();
 llvm::ArrayRef<Family> rowFamilies();
 llvm::ArrayRef<Family> attentionFamilies();
+llvm::ArrayRef<Family> expertFamilies();
 llvm::ArrayRef<Family> trainingFamilies();
 llvm::ArrayRef<Family> arithmeticFamilies();
 llvm::ArrayRef<Family> convolutionFamilies();

@@ -90,6 +90,44 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
   let hasVerifier = 1;
 }
 
+def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops"]> {
+  let summary = "Products of rows with the matrices that they choose";
+  let description = [{
+    Row r, over the dimensions `rows`, chooses matrix ids[r] of `e`, or none
+    where that is outside [0, e). Without `outer`, `other` has the matrices W of
+    [k, n], and the result is left[r] W[ids[r]] for each row, zeros where none is
+    chosen. With it, `other` has rows as well, and the result is for each matrix
+    the sum of left[r]^T other[r] over the rows that choose it. Views of rows are
+    `[offset, a stride for each of rows, stride in a row]`, of ids without the last,
+    of matrices `[offset, matrix, row, column]`; strides of rows may be 0 in operands.
+
+    ```mlir
+    %y = rt.grouped_gemm %x [0, 6, 0, 1] %w [0, 48, 8, 1] ids %ids [0, 2, 1] into [0, 16, 8, 1]
+      rows = [5, 2] e = 4 k = 6 n = 8 : (tensor<5x6xf32>, tensor<4x6x8xf32>, tensor<5x2xi64>) -> tensor<5x2x8xf32>
+    ```
+
+    Constraints:
+    - (H1) operands and result have one element type.
+    - (H2) `rows`, e, k and n are positive.
+    - (H3) views have the entries that they need and stay inside their tensors.
+    - (H4) there is one result, and perhaps scratch memory of i8.
+  }];
+  let arguments = (ins RT_FloatTensor:$left, RT_FloatTensor:$other, RT_IndexTensor:$ids,
+                       DenseI64ArrayAttr:$left_view, DenseI64ArrayAttr:$other_view,
+                       DenseI64ArrayAttr:$ids_view, DenseI64ArrayAttr:$result_view,
+                       DenseI64ArrayAttr:$rows, I64Attr:$e, I64Attr:$k, I64Attr:$n, UnitAttr:$outer);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    (`outer` $outer^)? $left $left_view $other $other_view `ids` $ids $ids_view `into` $result_view
+    `rows` `=` $rows `e` `=` $e `k` `=` $k `n` `=` $n attr-dict `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    /// Rows, or matrices with `outer`.
+    ::mlir::Value getResult() { return getResults()[0]; }
+  }];
+  let hasVerifier = 1;
+}
+
 class RT_AttentionBase<string mnemonic> : RT_Command<mnemonic, ["getScratchResult", "getFlops"],
                                                      [AttrSizedOperandSegments]> {
   code declarations = [{

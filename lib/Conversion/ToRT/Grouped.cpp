@@ -1,0 +1,63 @@
+// Products of rows with the matrices that they choose, as library calls on
+// strided views: a row that is repeated (the token of several slots) is read
+// where it lies.
+
+#include "SelectLibrary.h"
+#include "Views.h"
+
+using namespace mlir;
+using namespace cleave;
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+static SmallVector<int64_t> readView(Value &value) {
+  StridedView view = traceView(value, /*throughBroadcasts=*/true);
+  value = view.base;
+  return viewEntries(view);
+}
+
+/// Replaces `op`. `left` and `other` are its operands, `ids` those of the rows;
+/// matrices are [e, k, n] in their view.
+static LogicalResult select(Operation *op, Value left, Value other, Value ids,
+                            bool outer, ArrayRef<int64_t> otherView,
+                            ArrayRef<int64_t> resultView, int64_t e, int64_t k,
+                            int64_t n) {
+  SmallVector<int64_t> rows(typeOf(ids).getShape());
+  if (llvm::is_contained(rows, 0) || e == 0 || k == 0 || n == 0)
+    return op->emitOpError("has a dimension of size 0");
+  OpBuilder b(op);
+  if (RankedTensorType type = typeOf(ids); !type.getElementType().isInteger(64))
+    ids = arith::ExtSIOp::create(b, op->getLoc(), type.clone(b.getI64Type()),
+                                 ids);
+  SmallVector<int64_t> leftView = readView(left), idsView = readView(ids);
+  auto command = rt::GroupedGemmOp::create(
+      b, op->getLoc(), op->getResultTypes(), left, other, ids, leftView,
+      otherView, idsView, resultView, rows, e, k, n, outer);
+  op->replaceAllUsesWith(command->getResults());
+  op->erase();
+  return success();
+}
+
+LogicalResult cleave::selectGroupedDot(nn::GroupedDotOp op) {
+  Value matrices = op.getMatrices();
+  ArrayRef<int64_t> sizes = typeOf(matrices).getShape();
+  SmallVector<int64_t> view = readView(matrices);
+  int64_t k = sizes[1], n = sizes[2];
+  if (op.getTransposed()) {
+    std::swap(k, n);
+    std::swap(view[2], view[3]);
+  }
+  return select(op, op.getInput(), matrices, op.getIds(), /*outer=*/false, view,
+                viewEntries(denseView(op.getResult())), sizes[0], k, n);
+}
+
+LogicalResult cleave::selectGroupedOuter(nn::GroupedOuterOp op) {
+  Value right = op.getRight();
+  SmallVector<int64_t> view = readView(right);
+  ArrayRef<int64_t> sizes = typeOf(op.getResult()).getShape();
+  return select(op, op.getLeft(), right, op.getIds(), /*outer=*/true, view,
+                viewEntries(denseView(op.getResult())), sizes[0], sizes[1],
+                sizes[2]);
+}

@@ -1,0 +1,86 @@
+// Rules of products of rows with the matrices that they choose. Rows are
+// independent. Along the matrices' first dimension the operand is split as a
+// gather's table: each rank multiplies the rows whose ids, less its tile's
+// offset, are in its tile, and gives zeros for the others, which are addends.
+
+#include "Lookup.h"
+#include "cleave/Interfaces/RowShare.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::sharding;
+
+namespace {
+
+ShardingRule groupedDot(nn::GroupedDotOp op) {
+  ShardingRule rule;
+  TensorFactors rows = addFactors(rule, shapeOf(op.getIds()));
+  ArrayRef<int64_t> sizes = shapeOf(op.getMatrices());
+  bool transposed = op.getTransposed();
+  DimFactors e = {rule.addFactor(sizes[0], FactorKind::Reduction, FactorCombiner::Sum)};
+  DimFactors k = {
+      rule.addFactor(sizes[transposed ? 2 : 1], FactorKind::Reduction, FactorCombiner::Sum)};
+  DimFactors n = {rule.addFactor(sizes[transposed ? 1 : 2])};
+  TensorFactors input(rows), result(rows);
+  input.push_back(k);
+  result.push_back(n);
+  rule.operands = {input, transposed ? TensorFactors{e, n, k} : TensorFactors{e, k, n}, rows};
+  rule.results = {result};
+  rule.linear = {{0}, {1}};
+  return rule;
+}
+
+ShardingRule groupedOuter(nn::GroupedOuterOp op) {
+  ShardingRule rule;
+  TensorFactors rows =
+      addFactors(rule, shapeOf(op.getIds()), FactorKind::Reduction, FactorCombiner::Sum);
+  TensorFactors result = addFactors(rule, shapeOf(op.getResult()));
+  TensorFactors left(rows), right(rows);
+  left.push_back(result[1]);
+  right.push_back(result[2]);
+  rule.operands = {left, right, rows};
+  rule.results = {result};
+  rule.linear = {{0}, {1}};
+  return rule;
+}
+
+/// Notes on a local form that only rows of its own matrices are multiplied: one
+/// of `ways` on average.
+void noteShare(LocalPlan &plan, Operation *local, int64_t factor) {
+  if (plan.isSplit(factor))
+    local->setAttr(kRowShareAttrName, plan.builder().getI64IntegerAttr(plan.ways(factor)));
+}
+
+LogicalResult planGroupedDot(nn::GroupedDotOp op, LocalPlan &plan) {
+  const TensorFactors &matrices = plan.rule().operands[1];
+  int64_t experts = matrices[0][0], contracted = matrices[op.getTransposed() ? 2 : 1][0];
+  for (unsigned operand : {0, 1})
+    plan.setOperand(operand, plan.masked(plan.operand(operand), plan.rule().operands[operand],
+                                         contracted, FactorCombiner::Sum));
+  plan.setOperand(2, inTile(plan, plan.operand(2), experts));
+  Operation *local = plan.cloneLocal();
+  noteShare(plan, local, experts);
+  plan.setResults(local->getResults());
+  return success();
+}
+
+LogicalResult planGroupedOuter(nn::GroupedOuterOp op, LocalPlan &plan) {
+  const TensorFactors &rows = plan.rule().operands[2];
+  int64_t experts = plan.rule().results[0][0][0];
+  for (const DimFactors &dim : rows)
+    for (unsigned operand : {0, 1})
+      plan.setOperand(operand, plan.masked(plan.operand(operand), plan.rule().operands[operand],
+                                           dim[0], FactorCombiner::Sum));
+  plan.setOperand(2, shifted(plan, plan.operand(2), experts));
+  Operation *local = plan.cloneLocal();
+  noteShare(plan, local, experts);
+  plan.setResults(local->getResults());
+  return success();
+}
+
+} // namespace
+
+void cleave::sharding::attachExperts(MLIRContext *context) {
+  attach<nn::GroupedDotOp, groupedDot, planGroupedDot>(context);
+  attach<nn::GroupedOuterOp, groupedOuter, planGroupedOuter>(context);
+}

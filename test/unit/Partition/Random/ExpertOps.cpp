@@ -1,0 +1,66 @@
+// Products of rows with the matrices that they choose.
+
+#include "Generator.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::random;
+
+namespace {
+
+int64_t elements(ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t extent : shape)
+    count *= extent;
+  return count;
+}
+
+/// Which matrix each row chooses: some choose none.
+Value choices(Generator &g, ArrayRef<int64_t> rows) { return g.like(g.ints(rows)).value; }
+
+bool groupedDot(Generator &g) {
+  Entry x = g.any(1, 4);
+  int64_t e = g.size(), k = x.shape().back(), n = g.size();
+  ArrayRef<int64_t> rows = x.shape().drop_back();
+  SmallVector<int64_t> shape(rows);
+  shape.push_back(n);
+  if (e * k * n > 2 * g.kMaxElements || elements(shape) > 2 * g.kMaxElements)
+    return false;
+  bool transposed = g.random.chance(1, 2);
+  Entry w = g.like(transposed ? g.floats({e, n, k}) : g.floats({e, k, n}));
+  double bound = x.bound * w.bound * k;
+  if (bound > g.maxBound)
+    return false;
+  g.give(nn::GroupedDotOp::create(g.b, g.loc, g.floats(shape), x.value, w.value, choices(g, rows),
+                                  transposed),
+         bound, x.exact && w.exact);
+  return true;
+}
+
+bool groupedOuter(Generator &g) {
+  Entry left = g.any(1, 4);
+  int64_t e = g.size(), k = left.shape().back(), n = g.size();
+  ArrayRef<int64_t> rows = left.shape().drop_back();
+  SmallVector<int64_t> shape(rows);
+  shape.push_back(n);
+  if (e * k * n > 2 * g.kMaxElements || elements(shape) > 2 * g.kMaxElements)
+    return false;
+  Entry right = g.like(g.floats(shape));
+  double bound = left.bound * right.bound * elements(rows);
+  if (bound > g.maxBound)
+    return false;
+  g.give(nn::GroupedOuterOp::create(g.b, g.loc, g.floats({e, k, n}), left.value, right.value,
+                                    choices(g, rows)),
+         bound, left.exact && right.exact);
+  return true;
+}
+
+} // namespace
+
+ArrayRef<Family> cleave::random::expertFamilies() {
+  static const Family families[] = {
+      {"grouped_dot", 8, groupedDot},
+      {"grouped_outer", 6, groupedOuter},
+  };
+  return families;
+}
