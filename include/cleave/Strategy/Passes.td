@@ -101,6 +101,52 @@ def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::dist::DistDialect"];
 }
 
+def StrategyZigzagPass : Pass<"strategy-zigzag", "::mlir::ModuleOp"> {
+  let summary = "Put positions into an order in which causal attention costs all ranks of a ring the same";
+  let description = [{
+    In their own order the last of `ranks` tiles of positions sees all keys and
+    the first one only its own. Here a tile has two runs, one from each half of
+    the sequence, that see as many together as those of any other tile: the early
+    runs go from the last rank to the first, the late ones from the first to the
+    last (Llama 3, 2024, section 3.3.2, has it the other way round; so padding
+    stays at the very end).
+
+        8 positions, 2 ranks:   2 3 4 5 | 0 1 6 7
+
+    All values that causal attention reads positions of, and all that they are computed
+    from, are in that order. Arguments, index grids and constants are put into it
+    where they enter, by `nn.gather` with computed indices, labels among them;
+    results are put back where they leave. Causal attention gets positions, if it
+    went by indices. So the function computes what it did before, and sums over
+    positions are the same sums.
+
+    A remark says why nothing is done: an operation that depends on the order of
+    positions in another way (a slice, a convolution, dropout), or too few of them.
+    Functions without causal attention, or with windows alone, stay as they are.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor<1x8x1x1x2xf32> {
+      %o, %lse = nn.attention %x, %k, %k scale = 0.5 causal : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
+      return %o : tensor<1x8x1x1x2xf32>
+    }
+    ```
+
+    After, in short (`order` and `back` stand for arithmetic on an index grid):
+    ```
+    %x1 = nn.gather %x, %order dim = 1
+    %k1 = nn.gather %k, %order dim = 1
+    %o, %lse = nn.attention %x1, %k1, %k1 positions(%order, %order) scale = 0.5 causal
+    %o1 = nn.gather %o, %back dim = 1
+    ```
+  }];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", "1", "Ranks of the ring.">,
+    Option<"inner", "inner", "int64_t", "1", "Parts into which each rank's tile is split further.">,
+  ];
+  let dependentDialects = ["::cleave::nn::NNDialect"];
+}
+
 def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
   let summary = "Split the batch";
   let description = [{

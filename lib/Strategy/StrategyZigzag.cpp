@@ -1,0 +1,324 @@
+// strategy-zigzag: an order of positions in which causal attention costs every
+// rank of a ring the same.
+
+#include "DimClasses.h"
+#include "cleave/Interfaces/Streaming.h"
+#include "cleave/Interfaces/TensorExpr.h"
+#include "cleave/Strategy/Passes.h"
+
+#include "llvm/ADT/SmallBitVector.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_STRATEGYZIGZAGPASS
+#include "cleave/Strategy/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::strategy;
+
+namespace {
+
+RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+/// Which elements lie where: tile j has `early` elements that end before the
+/// early ones of tile j - 1 begin, and then late ones, tiles in order. So
+/// padding lies at the very end, in the last tile.
+struct ZigZag {
+  int64_t size, ranks, tile;
+
+  int64_t early() const { return llvm::divideCeil(tile, 2); }
+  int64_t late() const { return tile - early(); }
+  /// All tiles but the last are full, and that one has its early elements.
+  bool fits() const { return tile > 1 && tile * ranks - size <= late(); }
+
+  /// For each element in the new order, its index in the old one.
+  Value order(TensorExpr &e, Value at) const {
+    Value rank = div(e, at, tile), within = rem(e, at, tile);
+    Value earlyIndex =
+        add(e, mul(e, rank, -early()), within, (ranks - 1) * early());
+    Value lateIndex =
+        add(e, mul(e, rank, late()), within, ranks * early() - early());
+    return e.select(less(e, within, early()), earlyIndex, lateIndex);
+  }
+  /// The inverse.
+  Value inverse(TensorExpr &e, Value at) const {
+    int64_t border = ranks * early();
+    Value before = div(e, at, early()), behind = add(e, at, -border);
+    Value earlyIndex =
+        add(e, mul(e, before, -tile), rem(e, at, early()), (ranks - 1) * tile);
+    Value lateIndex = add(e, mul(e, div(e, behind, late()), tile),
+                          rem(e, behind, late()), early());
+    return e.select(less(e, at, border), earlyIndex, lateIndex);
+  }
+
+private:
+  static Value number(TensorExpr &e, Value like, int64_t value) {
+    return e.splatInt(typeOf(like), value);
+  }
+  static Value div(TensorExpr &e, Value a, int64_t b) {
+    return e.make<arith::DivSIOp>(a, number(e, a, b));
+  }
+  static Value rem(TensorExpr &e, Value a, int64_t b) {
+    return e.make<arith::RemSIOp>(a, number(e, a, b));
+  }
+  static Value mul(TensorExpr &e, Value a, int64_t b) {
+    return e.make<arith::MulIOp>(a, number(e, a, b));
+  }
+  static Value add(TensorExpr &e, Value a, int64_t b) {
+    return e.make<arith::AddIOp>(a, number(e, a, b));
+  }
+  static Value add(TensorExpr &e, Value a, Value b, int64_t c) {
+    return add(e, e.make<arith::AddIOp>(a, b), c);
+  }
+  static Value less(TensorExpr &e, Value a, int64_t b) {
+    return e.compare(arith::CmpIPredicate::slt, a, number(e, a, b));
+  }
+};
+
+/// One function whose positions may be put into another order.
+class Function {
+public:
+  Function(func::FuncOp func, int64_t ranks, int64_t inner)
+      : func(func), ranks(ranks), inner(inner) {}
+
+  void run() {
+    if (!givePositions())
+      return;
+    DimClasses classes(func);
+    if (!findPositions(classes))
+      return;
+    std::string why;
+    Operation *who = nullptr;
+    if (!isFree(classes, who, why)) {
+      emitRemark(who ? who->getLoc() : func.getLoc())
+          << "positions stay in order, so that causal attention costs the last "
+             "of "
+          << ranks << " ranks the most: " << why;
+      return;
+    }
+    rewrite(classes);
+  }
+
+private:
+  /// Causal attention by indices gets them as positions. False where there is
+  /// none to balance.
+  bool givePositions() {
+    bool any = false;
+    func.walk([&](Operation *op) {
+      if (auto attention = dyn_cast<nn::AttentionOp>(op))
+        any |= give(attention);
+      else if (auto grad = dyn_cast<nn::AttentionGradOp>(op))
+        give(grad);
+    });
+    return any;
+  }
+
+  template <typename Op> bool give(Op op) {
+    if (!op.getCausal() && !op.getWindow())
+      return false;
+    if (!op.getQPositions()) {
+      OpBuilder b(op);
+      auto index = [&](Value value) -> Value {
+        auto type = RankedTensorType::get({typeOf(value).getDimSize(1)},
+                                          b.getI64Type());
+        return nn::IotaOp::create(b, op.getLoc(), type, 0);
+      };
+      op.getQPositionsMutable().assign(index(op.getQuery()));
+      op.getKPositionsMutable().assign(index(op.getKey()));
+    }
+    return op.getCausal() && !op.getWindow();
+  }
+
+  bool findPositions(const DimClasses &classes) {
+    func.walk([&](nn::AttentionOp op) {
+      if (!op.getCausal() || op.getWindow())
+        return;
+      for (Value value : {op.getQuery(), op.getKey()})
+        if (auto index = classes.indexOf(value, 1))
+          positions.insert(*index);
+      zigzag.size = typeOf(op.getQuery()).getDimSize(1);
+    });
+    int64_t part = llvm::divideCeil(zigzag.size, ranks * inner);
+    zigzag.ranks = ranks;
+    zigzag.tile = part * inner;
+    return !positions.empty() && zigzag.size > 1;
+  }
+
+  bool isPosition(const DimClasses &classes, Value value, int64_t dim) const {
+    std::optional<unsigned> index = classes.indexOf(value, dim);
+    return index && positions.contains(*index) &&
+           typeOf(value).getDimSize(dim) != 1;
+  }
+
+  /// Whether nothing asks for the order of positions but what can be told it.
+  bool isFree(const DimClasses &classes, Operation *&who, std::string &why) {
+    if (!zigzag.fits()) {
+      why = std::to_string(zigzag.size) + " positions are too few for it";
+      return false;
+    }
+    for (Operation &op : func.getBody().front().without_terminator()) {
+      if (op.hasTrait<OpTrait::ConstantLike>() || isa<nn::IotaOp>(op))
+        continue;
+      ShardingRule rule = ShardingRule::of(&op);
+      bool fits = true;
+      auto look = [&](Value value, const TensorFactors &dims) {
+        for (auto [dim, made] : llvm::enumerate(dims)) {
+          if (!isPosition(classes, value, dim))
+            continue;
+          fits &= made.size() == 1 &&
+                  typeOf(value).getDimSize(dim) == zigzag.size &&
+                  isSymmetric(&op, rule, made[0]);
+        }
+      };
+      for (auto [value, dims] : llvm::zip(op.getOperands(), rule.operands))
+        look(value, dims);
+      for (auto [value, dims] : llvm::zip(op.getResults(), rule.results))
+        look(value, dims);
+      if (!fits) {
+        who = &op;
+        why = "'" + op.getName().getStringRef().str() +
+              "' depends on their order or joins them with another dimension";
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// Whether the operation gives the same, in another order, when elements
+  /// along the factor are given in that order.
+  static bool isSymmetric(Operation *op, const ShardingRule &rule,
+                          int64_t factor) {
+    const Factor &info = rule.factors[factor];
+    if (auto streaming = dyn_cast<StreamingInterface>(op))
+      return !info.indexed && (info.kind == FactorKind::PassThrough ||
+                               streaming.getStreamedFactor() == factor);
+    // Indices address the table of a gather and of a scatter.
+    if (auto gather = dyn_cast<nn::GatherOp>(op))
+      return rule.operands[0][gather.getDim()][0] != factor;
+    if (auto scatter = dyn_cast<nn::ScatterAddOp>(op))
+      return rule.results[0][scatter.getDim()][0] != factor;
+    return !info.indexed &&
+           (info.kind == FactorKind::PassThrough ||
+            (info.kind == FactorKind::Reduction && !isJoint(info)));
+  }
+
+  void rewrite(const DimClasses &classes) {
+    Block &body = func.getBody().front();
+    Operation *terminator = body.getTerminator();
+    SmallVector<std::pair<OpOperand *, int64_t>> leaving;
+    for (OpOperand &operand : terminator->getOpOperands())
+      for (int64_t dim = 0; dim < typeOf(operand.get()).getRank(); ++dim)
+        if (isPosition(classes, operand.get(), dim))
+          leaving.push_back({&operand, dim});
+    SmallVector<Value> entering(body.getArguments());
+    for (auto iota : body.getOps<nn::IotaOp>())
+      entering.push_back(iota);
+    SmallVector<std::pair<OpOperand *, int64_t>> constants;
+    for (Operation &op : body.without_terminator())
+      findConstants(classes, &op, constants);
+
+    OpBuilder b = OpBuilder::atBlockBegin(&body);
+    TensorExpr e(b, func.getLoc());
+    auto type = RankedTensorType::get({zigzag.size}, b.getI64Type());
+    Value count = e.make<nn::IotaOp>(type, 0);
+    Value order = zigzag.order(e, count);
+    Value back = leaving.empty() ? Value() : zigzag.inverse(e, count);
+    for (Value source : entering)
+      reorder(classes, source, order);
+    for (auto [use, dim] : constants)
+      gather(*use, order, dim);
+    for (auto [use, dim] : leaving)
+      gather(*use, back, dim);
+    for (Value source : entering)
+      if (Operation *iota = source.getDefiningOp(); iota && iota->use_empty())
+        iota->erase();
+  }
+
+  /// Constants belong to no class: what else their readers read says what they
+  /// are.
+  void
+  findConstants(const DimClasses &classes, Operation *op,
+                SmallVectorImpl<std::pair<OpOperand *, int64_t>> &found) const {
+    ShardingRule rule = ShardingRule::of(op);
+    llvm::SmallBitVector ordered(rule.factors.size());
+    auto look = [&](Value value, const TensorFactors &dims) {
+      for (auto [dim, made] : llvm::enumerate(dims))
+        if (isPosition(classes, value, dim))
+          ordered.set(made[0]);
+    };
+    for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands))
+      look(value, dims);
+    for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
+      look(value, dims);
+    for (auto [use, dims] : llvm::zip(op->getOpOperands(), rule.operands)) {
+      auto constant = use.get().getDefiningOp<arith::ConstantOp>();
+      auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue())
+                            : DenseElementsAttr();
+      if (!dense || dense.isSplat())
+        continue;
+      for (auto [dim, made] : llvm::enumerate(dims))
+        if (made.size() == 1 && ordered.test(made[0]) &&
+            typeOf(use.get()).getDimSize(dim) != 1)
+          found.push_back({&use, dim});
+    }
+  }
+
+  /// Lets the reader have the elements along `dim` in the order of `indices`.
+  static void gather(OpOperand &use, Value indices, int64_t dim) {
+    OpBuilder b(use.getOwner());
+    use.set(
+        nn::GatherOp::create(b, use.get().getLoc(), use.get(), indices, dim));
+  }
+
+  /// Puts an argument or an index grid into the order of positions.
+  void reorder(const DimClasses &classes, Value source, Value order) {
+    auto iota = source.getDefiningOp<nn::IotaOp>();
+    OpBuilder b(func.getContext());
+    b.setInsertionPointAfterValue(iota ? source : order);
+    TensorExpr e(b, source.getLoc());
+    SmallPtrSet<Operation *, 2> made;
+    Value value = source;
+    for (int64_t dim = 0; dim < typeOf(source).getRank(); ++dim) {
+      if (!isPosition(classes, source, dim))
+        continue;
+      if (!iota)
+        value = e.make<nn::GatherOp>(value, order, uint64_t(dim));
+      else if (int64_t(iota.getDim()) == dim) // else it is the same all along
+        value = e.broadcast(castTo(e, order, typeOf(source).getElementType()),
+                            typeOf(source), {dim});
+      made.insert(value.getDefiningOp());
+    }
+    if (value != source)
+      source.replaceAllUsesExcept(value, made);
+  }
+
+  static Value castTo(TensorExpr &e, Value value, Type element) {
+    RankedTensorType type = typeOf(value).clone(element);
+    if (isa<FloatType>(element))
+      return e.make<arith::SIToFPOp>(type, value);
+    if (type != value.getType())
+      return e.make<arith::TruncIOp>(type, value);
+    return value;
+  }
+
+  func::FuncOp func;
+  int64_t ranks, inner;
+  ZigZag zigzag{0, 1, 1};
+  llvm::SmallDenseSet<unsigned> positions;
+};
+
+struct StrategyZigzagPass
+    : cleave::impl::StrategyZigzagPassBase<StrategyZigzagPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal() && ranks > 1)
+        Function(func, ranks, inner).run();
+  }
+};
+
+} // namespace

@@ -1,0 +1,41 @@
+// RUN: cleave-opt %s -split-input-file -strategy-zigzag=ranks=2 -canonicalize -cse -verify-diagnostics | FileCheck %s
+
+// Two runs in each tile of four: 2 3 4 5 | 0 1 6 7.
+// CHECK-LABEL: func @causal(
+// CHECK-SAME:    %[[Q:[a-z0-9]+]]: tensor<1x8x1x1x2xf32>, %[[K:[a-z0-9]+]]: tensor<1x8x1x2xf32>
+// CHECK:         %[[ORDER:.+]] = arith.select
+// CHECK-DAG:     %[[QZ:.+]] = nn.gather %[[Q]], %[[ORDER]] dim = 1
+// CHECK-DAG:     %[[KZ:.+]] = nn.gather %[[K]], %[[ORDER]] dim = 1
+// CHECK:         %[[BACK:.+]] = arith.select
+// CHECK:         %[[O:.+]], %{{.+}} = nn.attention %[[QZ]], %[[KZ]], %[[KZ]] positions(%[[ORDER]], %[[ORDER]]) scale = 5.000000e-01 causal
+// CHECK:         %[[R:.+]] = nn.gather %[[O]], %[[BACK]] dim = 1
+// CHECK:         return %[[R]]
+func.func @causal(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor<1x8x1x1x2xf32> {
+  %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
+  return %o : tensor<1x8x1x1x2xf32>
+}
+
+// -----
+
+// Without a causal mask there is nothing to balance, and windows have their own.
+// CHECK-LABEL: func @others(
+// CHECK-NOT:     nn.gather
+// CHECK:         return
+func.func @others(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x8x1x1x2xf32>) {
+  %o, %lse = nn.attention %q, %k, %k scale = 0.5 : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
+  %p, %lse1 = nn.attention %q, %k, %k scale = 0.5 causal window = 2 : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
+  return %o, %p : tensor<1x8x1x1x2xf32>, tensor<1x8x1x1x2xf32>
+}
+
+// -----
+
+// A difference of neighbours depends on the order.
+// CHECK-LABEL: func @ordered(
+// CHECK-NOT:     nn.gather
+// CHECK:         return
+func.func @ordered(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor<1x7x1x1x2xf32> {
+  %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
+  // expected-remark @+1 {{positions stay in order, so that causal attention costs the last of 2 ranks the most: 'nn.slice' depends on their order or joins them with another dimension}}
+  %a = nn.slice %o [0, 1, 0, 0, 0] [1, 7, 1, 1, 2] [1, 1, 1, 1, 1] : tensor<1x8x1x1x2xf32> -> tensor<1x7x1x1x2xf32>
+  return %a : tensor<1x7x1x1x2xf32>
+}
