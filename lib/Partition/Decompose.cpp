@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "cleave/Cost/LinkModel.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Interfaces/Streaming.h"
 #include "cleave/Interfaces/TensorExpr.h"
@@ -104,6 +105,43 @@ public:
   RingEmitter(Ring &ring, const MeshAxes &mesh)
       : ring(ring), mesh(mesh), builder(ring.op), loc(ring.op->getLoc()), expr(builder, loc),
         streaming(cast<StreamingInterface>(ring.op)) {}
+
+  /// Modelled seconds of communication that computation does not hide, gathered
+  /// less going round; the memory that gathering takes beyond what the operation
+  /// has anyway counts against it.
+  bool isBetterThanGathering(const cost::LinkModel &links, const Cluster &cluster) {
+    auto bytesIn = [](ArrayRef<Tile> tiles, auto valueOf) {
+      double bytes = 0;
+      for (const Tile &tile : tiles)
+        bytes += cleave::bytesOf(valueOf(tile).getType());
+      return bytes;
+    };
+    double tiles = bytesIn(ring.gathered,
+                           [](const Tile &tile) { return tile.collective->getOperand(tile.part); });
+    double sums = bytesIn(ring.scattered,
+                          [](const Tile &tile) { return tile.collective->getResult(tile.part); });
+    double own = 0;
+    for (auto [index, operand] : llvm::enumerate(ring.op->getOperands()))
+      if (llvm::none_of(ring.gathered, [&](const Tile &tile) { return tile.index == index; }))
+        own += cleave::bytesOf(operand.getType());
+    for (auto [index, dims] : llvm::enumerate(ring.rule.results))
+      if (dimOf(dims, ring.factor) < 0)
+        own += cleave::bytesOf(ring.op->getResult(index).getType());
+    if (ring.ranks * (tiles + sums) > own)
+      return true;
+    AxisSet group = setOf(mesh.decompose(ring.axes.getAxes()));
+    double rounds = roundsToGo().size();
+    double flops = 0;
+    if (auto model = dyn_cast<CostInterface>(ring.op))
+      flops = model.getFlops();
+    double computed = cluster.matmulSeconds(flops / ring.ranks);
+    double passed = links.permute(group, tiles), added = sums ? links.permute(group, sums) : 0;
+    double round = (rounds - 1) * std::max(0.0, passed + added - computed) + added;
+    double gathered = links.allGather(group, ring.ranks * tiles);
+    if (sums)
+      gathered += links.reduceScatter(group, ring.ranks * sums);
+    return round <= gathered;
+  }
 
   void run() {
     SmallVector<int64_t> rounds = roundsToGo();
@@ -329,12 +367,25 @@ struct DistDecomposePass : cleave::impl::DistDecomposePassBase<DistDecomposePass
     FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
     if (failed(mesh))
       return signalPassFailure();
+    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    if (failed(machine))
+      return signalPassFailure();
+    if (plan != "auto" && plan != "ring" && plan != "gather") {
+      getOperation().emitError("unknown plan '") << plan << "'; expected auto, ring or gather";
+      return signalPassFailure();
+    }
+    auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       SmallVector<StreamingInterface> found;
       func.walk([&](StreamingInterface op) { found.push_back(op); });
       for (StreamingInterface op : found)
-        if (std::optional<Ring> ring = ringOf(op, *mesh))
-          decompose(*ring, *mesh);
+        if (std::optional<Ring> ring = ringOf(op, *mesh)) {
+          bool isWanted = plan == "ring";
+          if (plan == "auto")
+            isWanted = RingEmitter(*ring, *mesh).isBetterThanGathering(links, *machine);
+          if (isWanted)
+            decompose(*ring, *mesh);
+        }
     }
   }
 

@@ -34,6 +34,8 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
   if (!options.rings.empty()) {
     DistDecomposePassOptions decompose;
     decompose.axes = options.rings;
+    decompose.plan = options.ringPlan;
+    decompose.cluster = options.cluster;
     passes.addPass(createDistDecomposePass(decompose));
     passes.addPass(createCSEPass());
   }

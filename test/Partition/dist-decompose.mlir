@@ -1,5 +1,8 @@
 // RUN: cleave-opt %s -split-input-file -dist-decompose | FileCheck %s
 // RUN: cleave-opt %s -split-input-file -dist-decompose=axes=other | FileCheck %s --check-prefix=OTHER
+// RUN: cleave-opt %s -split-input-file -dist-decompose=plan=auto | FileCheck %s --check-prefix=AUTO
+// RUN: %exits 1 cleave-opt %s -split-input-file -dist-decompose=plan=round 2>&1 | FileCheck %s --check-prefix=PLAN
+// PLAN: error: unknown plan 'round'; expected auto, ring or gather
 
 // Two tiles; each rank begins with its own and passes it on before it computes.
 dist.mesh @m <["r"=2]>
@@ -98,4 +101,32 @@ func.func @heads(%q: tensor<1x4x2x1x2xf32>, %k: tensor<1x4x1x2xf32>, %v: tensor<
   %0:2 = dist.all_gather %k, %v dims [2, 2] over @m {"r"} purpose activation : (tensor<1x4x1x2xf32>, tensor<1x4x1x2xf32>) -> (tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>)
   %o, %lse = nn.attention %q, %0#0, %0#1 scale = 0.5 : (tensor<1x4x2x1x2xf32>, tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>) -> (tensor<1x4x2x1x2xf32>, tensor<1x2x1x4xf32>)
   return %o : tensor<1x4x2x1x2xf32>
+}
+
+// -----
+
+// What `auto` takes: with many heads to a KV head, keys and values of few ranks
+// are small, and latency counts; with a KV head for every head they are not.
+dist.mesh @m <["r"=8]>
+// AUTO-LABEL: func @few_keys(
+// AUTO:         dist.all_gather
+// AUTO-NOT:     dist.collective_permute
+// AUTO:         return
+func.func @few_keys(%q: tensor<1x4x1x16x2xf32>, %k: tensor<1x4x1x2xf32>, %v: tensor<1x4x1x2xf32>) -> tensor<1x4x1x16x2xf32> {
+  %0:2 = dist.all_gather %k, %v dims [1, 1] over @m {"r"} purpose activation : (tensor<1x4x1x2xf32>, tensor<1x4x1x2xf32>) -> (tensor<1x32x1x2xf32>, tensor<1x32x1x2xf32>)
+  %o, %lse = nn.attention %q, %0#0, %0#1 scale = 0.5 : (tensor<1x4x1x16x2xf32>, tensor<1x32x1x2xf32>, tensor<1x32x1x2xf32>) -> (tensor<1x4x1x16x2xf32>, tensor<1x1x16x4xf32>)
+  return %o : tensor<1x4x1x16x2xf32>
+}
+
+// -----
+
+dist.mesh @m <["r"=2]>
+// AUTO-LABEL: func @many_keys(
+// AUTO-NOT:     dist.all_gather
+// AUTO:         dist.collective_permute
+// AUTO:         return
+func.func @many_keys(%q: tensor<1x1024x8x1x64xf32>, %k: tensor<1x1024x8x64xf32>, %v: tensor<1x1024x8x64xf32>) -> tensor<1x1024x8x1x64xf32> {
+  %0:2 = dist.all_gather %k, %v dims [1, 1] over @m {"r"} purpose activation : (tensor<1x1024x8x64xf32>, tensor<1x1024x8x64xf32>) -> (tensor<1x2048x8x64xf32>, tensor<1x2048x8x64xf32>)
+  %o, %lse = nn.attention %q, %0#0, %0#1 scale = 0.5 : (tensor<1x1024x8x1x64xf32>, tensor<1x2048x8x64xf32>, tensor<1x2048x8x64xf32>) -> (tensor<1x1024x8x1x64xf32>, tensor<1x8x1x1024xf32>)
+  return %o : tensor<1x1024x8x1x64xf32>
 }

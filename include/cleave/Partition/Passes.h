@@ -25,6 +25,8 @@ struct PartitionOptions {
   /// Axes along which gathered dimensions go round tile by tile where operations
   /// can take them so.
   llvm::SmallVector<std::string> rings;
+  /// auto | ring | gather: see dist-decompose.
+  std::string ringPlan = "auto";
   /// A cluster.toml that reshards are planned for; "": the defaults.
   std::string cluster;
   /// Adds passes behind the propagation of shardings, and before messages are

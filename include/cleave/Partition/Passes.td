@@ -274,6 +274,10 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
     and 2 (P - 1) K backward. Where positions are indices and a window ends before
     some tiles, these rounds are left out.
 
+    `plan` = auto leaves a dimension gathered where that is modelled to be faster
+    (short messages, whose latency the computation of a round does not hide) and what is
+    gathered takes no more memory than the operation's other operands and results.
+
     Before:
     ```mlir
     dist.mesh @m <["r"=2]>
@@ -295,6 +299,8 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
   }];
   let options = [
     ListOption<"axes", "axes", "std::string", "Mesh axes along which tiles go round; none: all.">,
+    Option<"plan", "plan", "std::string", "\"ring\"", "auto | ring | gather: round, gathered, or what is better.">,
+    Option<"cluster", "cluster", "std::string", "\"\"", "A cluster.toml with the links; none: defaults.">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }

@@ -140,8 +140,10 @@ Tensor randomTensor(Random &random, RankedTensorType type) {
 
 void addPasses(PassManager &passes, bool rings) {
   PartitionOptions options;
-  if (rings)
+  if (rings) {
     options.rings = {"r"};
+    options.ringPlan = "ring";
+  }
   buildPartitionPipeline(passes, options);
 }
 
