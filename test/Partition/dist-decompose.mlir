@@ -97,6 +97,7 @@ dist.mesh @m <["r"=2]>
 // CHECK-LABEL: func @heads(
 // CHECK:         dist.all_gather
 // CHECK-NOT:     dist.collective_permute
+// CHECK:         return
 func.func @heads(%q: tensor<1x4x2x1x2xf32>, %k: tensor<1x4x1x2xf32>, %v: tensor<1x4x1x2xf32>) -> tensor<1x4x2x1x2xf32> {
   %0:2 = dist.all_gather %k, %v dims [2, 2] over @m {"r"} purpose activation : (tensor<1x4x1x2xf32>, tensor<1x4x1x2xf32>) -> (tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>)
   %o, %lse = nn.attention %q, %0#0, %0#1 scale = 0.5 : (tensor<1x4x2x1x2xf32>, tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>) -> (tensor<1x4x2x1x2xf32>, tensor<1x2x1x4xf32>)
