@@ -3,6 +3,7 @@
 
     generate.py OUT.onnx --family llama --layers 24 --sequence 4096
     generate.py OUT.onnx --family gpt2 --external --functions
+    generate.py OUT.onnx --family llama --no-weights --layers 32 --hidden 4096
 
 The graphs say what PyTorch's exporters say, in one plain spelling at opset 18:
 shapes taken from the input at run time, a causal mask from index grids,
@@ -44,6 +45,7 @@ class Sizes:
     intermediate: int = 344  # llama only; GPT-2 has 4 * hidden
     positions: int = 96  # gpt2 only: rows of the position table
     functions: bool = False
+    weights: bool = True
     seed: int = 1
 
     def check(self):
@@ -62,13 +64,31 @@ class Generator(onnxbuild.Builder):
         self.sizes = sizes.check()
         self.rng = np.random.default_rng(sizes.seed)
         self.functions = {}
+        self.missing = 0  # bytes of weights in a file that is not there
         self.batch = self.sequence = None
 
     # Weights -----------------------------------------------------------------
 
     def weight(self, name, *shape, mean=0.0, scale=0.1):
+        if not self.sizes.weights:
+            return self.missing_weight(name, shape)
         value = mean + scale * self.rng.standard_normal(shape)
         return self.parameter(name, value.astype(np.float32))
+
+    def missing_weight(self, name, shape):
+        """A reference into a file that does not exist: enough to compile."""
+        tensor = onnxbuild.tensor(name, np.zeros(0, np.float32))
+        tensor.drop(1)
+        tensor.drop(9)
+        for dim in shape:
+            tensor.add(1, dim)
+        length = 4 * int(np.prod(shape, dtype=np.int64))
+        for key, value in (("location", "missing.data"), ("offset", str(self.missing)),
+                           ("length", str(length))):
+            tensor.add(13, onnxwire.Message().add(1, key).add(2, value))
+        self.missing += length + -length % 4096
+        self.initializers.append(tensor.add(14, 1))
+        return name
 
     def scalar(self, value):
         return self.constant(value, np.float32)
@@ -300,6 +320,8 @@ def main():
     parser.add_argument("--family", choices=["gpt2", "llama"], default="gpt2")
     parser.add_argument("--functions", action="store_true",
                         help="put norms and activations into model-local functions")
+    parser.add_argument("--no-weights", dest="weights", action="store_false",
+                        help="weights are in a file that is not there: for what reads no weights")
     parser.add_argument("--external", action="store_true",
                         help="weights go to OUT.onnx.data beside the model")
     parser.add_argument("--batch", type=int, default=8)

@@ -258,7 +258,12 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
         ++varying;
         count *= shape[dim];
       }
-    known = !isFloat(type) || varying == 0 || (varying == 1 && count <= 1024);
+    // A large grid of integers stays symbolic: a mask of all pairs of a long
+    // sequence is two index grids and a comparison.
+    constexpr int64_t kMaxGrid = int64_t(1) << 24;
+    known = isFloat(type)
+                ? varying == 0 || (varying == 1 && count <= 1024)
+                : varying < 2 || count <= kMaxGrid;
   }
   if (known && (floats ? bool(function.onFloats) : bool(function.onInts))) {
     llvm::SmallVector<const HostTensor *, 3> tensors;
