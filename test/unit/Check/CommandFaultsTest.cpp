@@ -40,15 +40,20 @@ Program programOf(std::vector<Command> commands) {
   return program;
 }
 
-/// Which alternative each command is.
-std::vector<size_t> kinds(const Program &program) {
-  std::vector<size_t> kinds;
+enum Kind { isCollective, isWait, isCopy, isOther };
+
+std::vector<Kind> kinds(const Program &program) {
+  std::vector<Kind> kinds;
   for (const Command &command : program.actions[0].commands)
-    kinds.push_back(command.op.index());
+    if (std::holds_alternative<Collective>(command.op))
+      kinds.push_back(isCollective);
+    else if (std::holds_alternative<Wait>(command.op))
+      kinds.push_back(isWait);
+    else
+      kinds.push_back(std::holds_alternative<Copy>(command.op) ? isCopy
+                                                               : isOther);
   return kinds;
 }
-
-constexpr size_t isCollective = 3, isWait = 4, isCopy = 5;
 
 TEST(CommandFaults, TransferEndsAfterItsReader) {
   Program program = programOf({copy(0, 64), allReduce(64, 128, 4, -1),
@@ -56,8 +61,8 @@ TEST(CommandFaults, TransferEndsAfterItsReader) {
   std::string where;
   ASSERT_TRUE(succeeded(check::injectFault(program, "missing-wait", -1, where)))
       << where;
-  EXPECT_EQ(kinds(program), (std::vector<size_t>{isCopy, isCopy, isCopy,
-                                                 isCollective, isCopy}));
+  EXPECT_EQ(kinds(program),
+            (std::vector<Kind>{isCopy, isCopy, isCopy, isCollective, isCopy}));
   EXPECT_NE(where.find("@loss_grad"), std::string::npos);
 }
 
@@ -67,7 +72,7 @@ TEST(CommandFaults, WaitMoves) {
   std::string where;
   ASSERT_TRUE(succeeded(check::injectFault(program, "missing-wait", 0, where)));
   EXPECT_EQ(kinds(program),
-            (std::vector<size_t>{isCollective, isCopy, isCopy, isWait}));
+            (std::vector<Kind>{isCollective, isCopy, isCopy, isWait}));
 }
 
 TEST(CommandFaults, NobodyReads) {
