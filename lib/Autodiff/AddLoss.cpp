@@ -55,9 +55,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     for (unsigned arg = 0; arg < forward.getNumArguments(); ++arg) {
       if (roleOf(forward, arg) != "parameter")
         continue;
-      StringRef name = nameOf(forward, arg);
-      FailureOr<bool> on = matchesAny(forward, trainable, name);
-      FailureOr<bool> off = matchesAny(forward, frozen, name);
+      DictionaryAttr attrs = forward.getArgAttrDict(arg);
+      FailureOr<bool> on = matchesAny(forward, trainable, attrs);
+      FailureOr<bool> off = matchesAny(forward, frozen, attrs);
       if (failed(on) || failed(off))
         return failure();
       if ((trainable.empty() || *on) && !*off)
@@ -100,7 +100,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       wanted = kind.str();
     else if (kind != "cross_entropy" && kind != "mse")
       return func.emitError("loss '")
-             << loss << "' is unknown; expected cross_entropy, mse or output:NAME";
+             << loss
+             << "' is unknown; expected cross_entropy, mse or output:NAME";
     SmallVector<StringRef> names;
     for (unsigned result = 0; result < func.getNumResults(); ++result) {
       auto name = func.getResultAttrOfType<StringAttr>(result, nn::kNameAttr);
@@ -112,7 +113,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       return 0u;
     InFlightDiagnostic error = func.emitError();
     if (wanted.empty())
-      error << "the loss could read several outputs; set train.logits to one of ";
+      error
+          << "the loss could read several outputs; set train.logits to one of ";
     else
       error << "has no output '" << wanted << "'; its outputs are ";
     llvm::interleaveComma(names, error);
@@ -128,9 +130,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       attrs.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(*dim));
     else if (outputAttrs && outputAttrs.get(nn::kWholeCallAttr))
       attrs.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(-1));
-    if (failed(func.insertArgument(index, type,
-                                   attrs.getDictionary(&getContext()),
-                                   func.getLoc())))
+    if (failed(func.insertArgument(
+            index, type, attrs.getDictionary(&getContext()), func.getLoc())))
       return {};
     return func.getArgument(index);
   }
@@ -141,8 +142,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
                                                   OpBuilder &b, Value output) {
     auto type = cast<RankedTensorType>(output.getType());
     if (type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
-      return func.emitError("cross_entropy needs logits [..., classes] of floats, "
-                            "but the output is ")
+      return func.emitError(
+                 "cross_entropy needs logits [..., classes] of floats, "
+                 "but the output is ")
              << type;
     Location loc = output.getLoc();
     ArrayRef<int64_t> rows = type.getShape().drop_back();

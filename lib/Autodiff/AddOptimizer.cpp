@@ -2,6 +2,7 @@
 
 #include "Boundary.h"
 #include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 
 namespace cleave {
@@ -87,11 +88,13 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       if (auto view = grad.getArgAttrOfType<DictionaryAttr>(arg, "nn.view"))
         if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))
           rank = shape.size();
-      FailureOr<bool> exempt = matchesAny(grad, noDecay, name);
+      DictionaryAttr attrs = grad.getArgAttrDict(arg);
+      rank = nn::fileRankOf(attrs, rank);
+      FailureOr<bool> exempt = matchesAny(grad, noDecay, attrs);
       if (failed(exempt))
         return failure();
-      parameters.push_back({name, type, grad.getArgAttrDict(arg),
-                            rank >= 2 && !*exempt ? weightDecay : 0.0, 0});
+      parameters.push_back(
+          {name, type, attrs, rank >= 2 && !*exempt ? weightDecay : 0.0, 0});
       if (DenseI64ArrayAttr sharing = parameters.back().stages();
           sharing && updates > 0)
         return grad.emitError("parameter '")

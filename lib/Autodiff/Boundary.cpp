@@ -3,6 +3,7 @@
 #include "Boundary.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interfaces/MatchNames.h"
 
 #include "llvm/Support/Regex.h"
@@ -53,9 +54,8 @@ func::FuncOp autodiff::cloneAs(func::FuncOp func, StringRef name) {
   return copy;
 }
 
-FailureOr<bool> autodiff::matchesAny(Operation *op,
-                                     ArrayRef<std::string> patterns,
-                                     StringRef name) {
+static FailureOr<bool>
+matchesName(Operation *op, ArrayRef<std::string> patterns, StringRef name) {
   for (const std::string &pattern : patterns) {
     llvm::Regex regex("^(" + pattern + ")$");
     std::string error;
@@ -69,6 +69,24 @@ FailureOr<bool> autodiff::matchesAny(Operation *op,
   return false;
 }
 
+FailureOr<bool> autodiff::matchesAny(Operation *op,
+                                     ArrayRef<std::string> patterns,
+                                     DictionaryAttr attrs) {
+  StringRef with, without;
+  for (StringRef name : nn::fileNamesOf(attrs)) {
+    FailureOr<bool> match = matchesName(op, patterns, name);
+    if (failed(match))
+      return failure();
+    (*match ? with : without) = name;
+  }
+  if (!with.empty() && !without.empty())
+    return op->emitError("patterns match '")
+           << with << "' and not '" << without
+           << "', which are experts of one layer and trained as one parameter; "
+              "match all of its experts, or none";
+  return !with.empty();
+}
+
 LogicalResult autodiff::reportIdle(func::FuncOp func,
                                    ArrayRef<std::string> patterns,
                                    StringRef key, bool refuse) {
@@ -80,11 +98,12 @@ LogicalResult autodiff::reportIdle(func::FuncOp func,
   for (const std::string &pattern : patterns) {
     bool used = false;
     for (DictionaryAttr attrs : parameters) {
-      auto name = attrs.getAs<StringAttr>(nn::kNameAttr);
-      auto match = matchesAny(func, pattern, name ? name.getValue() : "");
-      if (failed(match))
-        return failure();
-      used |= *match;
+      for (StringRef name : nn::fileNamesOf(attrs)) {
+        FailureOr<bool> match = matchesName(func, pattern, name);
+        if (failed(match))
+          return failure();
+        used |= *match;
+      }
     }
     if (used)
       continue;

@@ -30,11 +30,12 @@ void setResults(mlir::func::FuncOp func, llvm::ArrayRef<mlir::Value> values,
 /// A copy of `func` under another name, behind the last function of the module.
 mlir::func::FuncOp cloneAs(mlir::func::FuncOp func, llvm::StringRef name);
 
-/// Whether a regular expression of the list matches the whole name.
-/// Malformed ones are reported on `op`.
+/// Whether a regular expression of the list matches the whole name of the
+/// tensor of the file that an argument with these attributes is. Of the parts
+/// of a stack all must match, or none. What is malformed is reported on `op`.
 mlir::FailureOr<bool> matchesAny(mlir::Operation *op,
                                  llvm::ArrayRef<std::string> patterns,
-                                 llvm::StringRef name);
+                                 mlir::DictionaryAttr attrs);
 
 /// Refuses, or warns of, patterns that match no parameter's name: they are
 /// probably misspelt. `key` is the configuration's name of the list.

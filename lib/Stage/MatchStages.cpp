@@ -2,6 +2,7 @@
 
 #include "MatchStages.h"
 
+#include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interfaces/MatchNames.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -54,8 +55,7 @@ private:
 /// The name of a parameter and those that are tied to it.
 SmallVector<StringRef, 2> namesOf(func::FuncOp func, unsigned argument) {
   SmallVector<StringRef, 2> names;
-  if (auto name = func.getArgAttrOfType<StringAttr>(argument, nn::kNameAttr))
-    names.push_back(name);
+  llvm::append_range(names, nn::fileNamesOf(func.getArgAttrDict(argument)));
   if (auto tied = func.getArgAttrOfType<ArrayAttr>(argument, "nn.tied"))
     for (auto other : tied.getAsRange<DictionaryAttr>())
       if (auto name = other.getAs<StringAttr>("name"))

@@ -3,6 +3,7 @@
 #include "Emit.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Memory/LibraryCalls.h"
 #include "cleave/Target/Schedule.h"
 #include "cleave/Target/Target.h"
@@ -69,6 +70,11 @@ static int64_t number(DictionaryAttr attrs, StringRef key) {
   return value ? value.getInt() : 0;
 }
 
+static WeightRef weightOf(DictionaryAttr data) {
+  return {text(data, "file"), uint64_t(number(data, "offset")),
+          uint64_t(number(data, "length")), text(data, "dtype")};
+}
+
 /// A parameter, buffer or constant of the model.
 static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   ManifestTensor tensor;
@@ -84,12 +90,7 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
     if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))
       tensor.shape.assign(shape.asArrayRef().begin(), shape.asArrayRef().end());
   if (auto data = buffer.attrs.getAs<DictionaryAttr>("nn.data")) {
-    WeightRef weight;
-    weight.file = text(data, "file");
-    weight.offset = number(data, "offset");
-    weight.length = number(data, "length");
-    weight.dtype = text(data, "dtype");
-    tensor.weight = weight;
+    tensor.weight = weightOf(data);
   } else if (auto init = buffer.attrs.getAs<DictionaryAttr>("nn.init")) {
     tensor.init.kind = text(init, "kind");
     auto real = [&](StringRef key, double &value) {
@@ -98,10 +99,18 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
     };
     real("a", tensor.init.a);
     real("b", tensor.init.b);
-  } else if (buffer.role == "parameter" && tensor.shape.size() >= 2) {
+  } else if (buffer.role == "parameter" &&
+             nn::fileRankOf(buffer.attrs, tensor.shape.size()) >= 2) {
     // What GPT-2 starts its matrices from.
     tensor.init = {"normal", 0.0, 0.02};
   }
+  if (auto parts = buffer.attrs.getAs<ArrayAttr>(nn::kPartsAttr))
+    for (auto part : parts.getAsRange<DictionaryAttr>()) {
+      ManifestPart entry{text(part, "name"), std::nullopt};
+      if (auto data = part.getAs<DictionaryAttr>("data"))
+        entry.weight = weightOf(data);
+      tensor.parts.push_back(entry);
+    }
   if (auto tied = buffer.attrs.getAs<ArrayAttr>("nn.tied"))
     for (auto other : tied.getAsRange<DictionaryAttr>())
       tensor.aliases.push_back(text(other, "name"));
@@ -186,9 +195,8 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       input.role = role.str();
       input.dtype = dtype;
       input.shape = shapeOf(buffer.globalType);
-      input.batchDim =
-          nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
-              .value_or(-1);
+      input.batchDim = nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
+                           .value_or(-1);
       if (role == "input") {
         auto source = info.sources.find(buffer.name);
         input.source =

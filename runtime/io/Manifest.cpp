@@ -52,17 +52,32 @@ const ManifestInput *Manifest::inputWithRole(std::string_view role) const {
   return nullptr;
 }
 
+ManifestTensor partOf(const ManifestTensor &tensor, size_t index) {
+  ManifestTensor part = tensor;
+  part.name = tensor.parts[index].name;
+  part.weight = tensor.parts[index].weight;
+  part.shape.erase(part.shape.begin());
+  part.parts.clear();
+  return part;
+}
+
 std::string fingerprintOf(const Manifest &manifest) {
   std::vector<std::string> lines;
-  for (const ManifestTensor &t : manifest.tensors) {
-    if (t.kind == "constant")
-      continue;
+  auto add = [&](const ManifestTensor &t) {
     std::string line = t.name + '\n';
     for (int64_t dim : t.shape)
       line += ' ' + std::to_string(dim);
     for (const std::string &alias : t.aliases)
       line += '\n' + alias;
     lines.push_back(std::move(line));
+  };
+  for (const ManifestTensor &t : manifest.tensors) {
+    if (t.kind == "constant")
+      continue;
+    for (size_t i = 0; i < t.parts.size(); ++i)
+      add(partOf(t, i));
+    if (t.parts.empty())
+      add(t);
   }
   std::sort(lines.begin(), lines.end());
   std::string text;
@@ -86,6 +101,13 @@ std::string digestOf(std::string_view bytes) {
 // Writing
 //===----------------------------------------------------------------------===//
 
+static Json toJson(const WeightRef &ref) {
+  return {{"file", ref.file},
+          {"offset", ref.offset},
+          {"length", ref.length},
+          {"dtype", ref.dtype}};
+}
+
 static Json toJson(const ManifestTensor &t) {
   Json json = {{"name", t.name},
                {"buffer", t.buffer},
@@ -95,14 +117,17 @@ static Json toJson(const ManifestTensor &t) {
   if (!t.trainable)
     json["trainable"] = false;
   if (t.weight)
-    json["weight"] = {{"file", t.weight->file},
-                      {"offset", t.weight->offset},
-                      {"length", t.weight->length},
-                      {"dtype", t.weight->dtype}};
+    json["weight"] = toJson(*t.weight);
   else
     json["init"] = {{"kind", t.init.kind}, {"a", t.init.a}, {"b", t.init.b}};
   if (!t.aliases.empty())
     json["aliases"] = t.aliases;
+  for (const ManifestPart &part : t.parts) {
+    Json entry = {{"name", part.name}};
+    if (part.weight)
+      entry["weight"] = toJson(*part.weight);
+    json["parts"].push_back(entry);
+  }
   return json;
 }
 
@@ -310,6 +335,21 @@ static int64_t elements(const Reader &r, const std::vector<int64_t> &shape) {
   return count;
 }
 
+/// Where `count` elements lie.
+static WeightRef readWeight(const Reader &r, int64_t count) {
+  Reader w{r.need("weight"), r.at("weight")};
+  WeightRef ref;
+  ref.file = w.string("file");
+  ref.offset = w.size("offset");
+  ref.length = w.size("length");
+  ref.dtype = w.dtype("dtype");
+  if (ref.length != count * elementSize(ref.dtype))
+    Reader::fail(w.at("length"),
+                 std::to_string(count * elementSize(ref.dtype)) +
+                     " bytes, found " + std::to_string(ref.length));
+  return ref;
+}
+
 static ManifestTensor readTensor(const Reader &r) {
   ManifestTensor t;
   t.name = r.string("name");
@@ -321,19 +361,8 @@ static ManifestTensor readTensor(const Reader &r) {
   t.shape = r.integers("shape");
   int64_t count = elements(r, t.shape);
   t.trainable = r.boolean("trainable", true);
-  if (r.has("weight")) {
-    Reader w{r.need("weight"), r.at("weight")};
-    WeightRef ref;
-    ref.file = w.string("file");
-    ref.offset = w.size("offset");
-    ref.length = w.size("length");
-    ref.dtype = w.dtype("dtype");
-    if (ref.length != count * elementSize(ref.dtype))
-      Reader::fail(w.at("length"),
-                   std::to_string(count * elementSize(ref.dtype)) +
-                       " bytes, found " + std::to_string(ref.length));
-    t.weight = std::move(ref);
-  }
+  if (r.has("weight"))
+    t.weight = readWeight(r, count);
   if (r.has("init")) {
     Reader init{r.need("init"), r.at("init")};
     t.init.kind = init.string("kind");
@@ -344,6 +373,18 @@ static ManifestTensor readTensor(const Reader &r) {
     t.init.b = init.number("b", 1);
   }
   t.aliases = r.strings("aliases");
+  if (r.has("parts") && t.shape.empty())
+    Reader::fail(r.at("parts"), "no parts of a tensor without dimensions");
+  r.each("parts", [&](const Reader &p) {
+    ManifestPart part;
+    part.name = p.string("name");
+    if (p.has("weight"))
+      part.weight = readWeight(p, count / std::max<int64_t>(t.shape[0], 1));
+    t.parts.push_back(std::move(part));
+  });
+  if (!t.parts.empty() && int64_t(t.parts.size()) != t.shape[0])
+    Reader::fail(r.at("parts"), std::to_string(t.shape[0]) + " parts, found " +
+                                    std::to_string(t.parts.size()));
   return t;
 }
 

@@ -3,6 +3,7 @@
 #include "cleave/io/Weights.h"
 #include "cleave/io/Error.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <numbers>
@@ -59,6 +60,14 @@ Array initialValue(const ManifestTensor &tensor, WeightFiles &files,
                    uint64_t seed) {
   Array result = makeArray(tensor.dtype, tensor.shape);
   int64_t count = result.elements();
+  if (!tensor.parts.empty()) {
+    auto at = result.bytes.begin();
+    for (size_t i = 0; i < tensor.parts.size(); ++i) {
+      Array part = initialValue(partOf(tensor, i), files, seed);
+      at = std::copy(part.bytes.begin(), part.bytes.end(), at);
+    }
+    return result;
+  }
   if (tensor.weight) {
     ArrayView view = files.view(tensor);
     convertElements(view.dtype, view.data, result.dtype, result.bytes.data(),

@@ -43,21 +43,64 @@ static bool isSaved(const ManifestTensor &tensor) {
 // Saving
 //===----------------------------------------------------------------------===//
 
-/// Gathers buffers one by one into a file.
-static void writeBuffers(const std::string &path,
-                         const std::vector<SafetensorsEntry> &entries,
-                         const std::vector<std::string> &buffers,
-                         StepExecutor &executor) {
-  writeSafetensors(path, entries, [&](size_t i, std::vector<std::byte> &out) {
-    Array array = executor.gather(buffers[i], entries[i].dtype);
-    if (array.bytes.size() != out.size())
-      throw InputError("buffer '" + buffers[i] + "' has shape " +
-                       shapeToString(array.shape) + ", expected " +
-                       shapeToString(entries[i].shape) +
-                       "; compile the model again");
-    out = std::move(array.bytes);
-  });
-}
+namespace {
+
+/// The tensors of a file, and the buffers that they are, or are slices of.
+class BufferList {
+public:
+  /// `slot` follows the name; empty for the parameter itself.
+  void add(const ManifestTensor &tensor, const std::string &slot,
+           const std::string &buffer, const std::string &dtype,
+           const std::vector<int64_t> &shape) {
+    std::string suffix = slot.empty() ? "" : "." + slot;
+    if (tensor.parts.empty())
+      return add({tensor.name + suffix, dtype, shape}, buffer, 1, 0);
+    std::vector<int64_t> part(shape.begin() + 1, shape.end());
+    size_t count = tensor.parts.size();
+    for (size_t i = 0; i < count; ++i)
+      add({tensor.parts[i].name + suffix, dtype, part}, buffer, count, i);
+  }
+  void add(SafetensorsEntry entry, const std::string &buffer, size_t slices = 1,
+           size_t index = 0) {
+    entries.push_back(std::move(entry));
+    sources.push_back({buffer, slices, index});
+  }
+
+  /// Gathers the buffers one by one into a file, each once.
+  void write(const std::string &path, StepExecutor &executor) const {
+    Array whole;
+    std::string gathered;
+    writeSafetensors(path, entries, [&](size_t i, std::vector<std::byte> &out) {
+      const Source &source = sources[i];
+      if (source.index == 0 || gathered != source.buffer)
+        whole = executor.gather(source.buffer, entries[i].dtype);
+      gathered = source.buffer;
+      if (whole.bytes.size() != out.size() * source.slices)
+        throw InputError(
+            "buffer '" + source.buffer + "' has shape " +
+            shapeToString(whole.shape) + ", expected " +
+            (source.slices > 1 ? std::to_string(source.slices) + " times "
+                               : std::string()) +
+            shapeToString(entries[i].shape) + "; compile the model again");
+      if (source.slices == 1) {
+        out = std::move(whole.bytes);
+        return;
+      }
+      auto begin = whole.bytes.begin() + source.index * out.size();
+      std::copy(begin, begin + out.size(), out.begin());
+    });
+  }
+
+private:
+  struct Source {
+    std::string buffer;
+    size_t slices, index;
+  };
+  std::vector<SafetensorsEntry> entries;
+  std::vector<Source> sources;
+};
+
+} // namespace
 
 std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                            StepExecutor &executor,
@@ -66,22 +109,21 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
   try {
     AtomicFolder writing(target);
     fs::path path(writing.path());
-    std::vector<SafetensorsEntry> entries;
-    std::vector<std::string> buffers;
+    BufferList model, optimizer;
     for (const ManifestTensor &tensor : manifest.tensors)
-      if (isSaved(tensor)) {
-        entries.push_back({tensor.name, tensor.dtype, tensor.shape});
-        buffers.push_back(tensor.buffer);
-      }
-    writeBuffers((path / modelFile).string(), entries, buffers, executor);
-    entries.clear();
-    buffers.clear();
+      if (isSaved(tensor))
+        model.add(tensor, "", tensor.buffer, tensor.dtype, tensor.shape);
+    model.write((path / modelFile).string(), executor);
     for (const ManifestState &item : manifest.state) {
       const BufferInfo &buffer = executor.need(item.buffer);
-      entries.push_back({stateName(item), buffer.dtype, buffer.shape});
-      buffers.push_back(item.buffer);
+      if (const ManifestTensor *tensor = manifest.tensor(item.parameter))
+        optimizer.add(*tensor, item.slot, item.buffer, buffer.dtype,
+                      buffer.shape);
+      else
+        optimizer.add({stateName(item), buffer.dtype, buffer.shape},
+                      item.buffer);
     }
-    writeBuffers((path / optimizerFile).string(), entries, buffers, executor);
+    optimizer.write((path / optimizerFile).string(), executor);
 
     Json mesh = Json::array();
     for (const auto &[axis, size] : manifest.mesh)
@@ -123,11 +165,11 @@ CheckpointState readCheckpointState(const std::string &path,
   std::string file = (fs::path(path) / "state.json").string();
   if (!fs::exists(file, ignored)) {
     std::string inside = latestCheckpoint(path);
-    throw InputError(path +
-                     (inside.empty()
-                          ? ": is no whole checkpoint: state.json is missing"
-                          : ": is the folder of a run; its last checkpoint is " +
-                                inside));
+    throw InputError(
+        path +
+        (inside.empty()
+             ? ": is no whole checkpoint: state.json is missing"
+             : ": is the folder of a run; its last checkpoint is " + inside));
   }
   Json json = Json::parse(readTextFile(file), nullptr, false);
   CheckpointState state;
@@ -164,7 +206,10 @@ CheckpointState readCheckpointState(const std::string &path,
 
 /// The tensor under its name or one of its aliases.
 static const ArrayView *findTensor(const SafetensorsReader &file,
-                                   const ManifestTensor &tensor) {
+                                   const ManifestTensor &tensor,
+                                   const std::string &slot) {
+  if (!slot.empty()) // state has no aliases
+    return file.find(tensor.name + "." + slot);
   const ArrayView *view = file.find(tensor.name);
   for (const std::string &alias : tensor.aliases)
     if (!view)
@@ -189,6 +234,37 @@ static void loadBuffer(const std::string &label, const ArrayView *view,
   convertElements(view->dtype, view->data, info.dtype, converted.bytes.data(),
                   converted.elements(), label);
   executor.scatter(buffer, converted);
+}
+
+/// A tensor, or a piece of state of it, from a file that holds the model's
+/// tensors.
+static void loadTensor(const std::string &path, const SafetensorsReader &file,
+                       const ManifestTensor &tensor, const std::string &slot,
+                       const std::vector<int64_t> &shape,
+                       const std::string &buffer, StepExecutor &executor) {
+  auto label = [&](const std::string &name) {
+    return path + ": tensor '" + name + (slot.empty() ? "" : "." + slot) + "'";
+  };
+  if (tensor.parts.empty())
+    return loadBuffer(label(tensor.name), findTensor(file, tensor, slot), shape,
+                      buffer, executor);
+  Array whole = makeArray(executor.need(buffer).dtype, shape);
+  size_t count = tensor.parts.size(), size = whole.bytes.size() / count;
+  std::vector<int64_t> want(shape.begin() + 1, shape.end());
+  for (size_t i = 0; i < count; ++i) {
+    ManifestTensor part = partOf(tensor, i);
+    const ArrayView *view = findTensor(file, part, slot);
+    if (!view)
+      throw InputError(label(part.name) + " is missing");
+    if (view->shape != want)
+      throw InputError(label(part.name) + " has shape " +
+                       shapeToString(view->shape) + ", expected " +
+                       shapeToString(want));
+    convertElements(view->dtype, view->data, whole.dtype,
+                    whole.bytes.data() + i * size, whole.elements() / count,
+                    label(part.name));
+  }
+  executor.scatter(buffer, whole);
 }
 
 /// Straight from the mapped file where nothing has to be converted, so that
@@ -229,8 +305,7 @@ void loadCheckpoint(const std::string &path, const Manifest &manifest,
   WeightFiles files(manifest.weightsFolder);
   for (const ManifestTensor &tensor : manifest.tensors) {
     if (isSaved(tensor))
-      loadBuffer(model + ": tensor '" + tensor.name + "'",
-                 findTensor(modelReader, tensor), tensor.shape, tensor.buffer,
+      loadTensor(model, modelReader, tensor, "", tensor.shape, tensor.buffer,
                  executor);
     else
       loadInitialValue(tensor, files, executor, 0);
@@ -243,8 +318,8 @@ void loadCheckpoint(const std::string &path, const Manifest &manifest,
   auto isFresh = [&](const ManifestState &item) {
     return !item.parameter.empty() && !known.count(item.parameter);
   };
-  int64_t fresh = std::count_if(manifest.state.begin(), manifest.state.end(),
-                                isFresh);
+  int64_t fresh =
+      std::count_if(manifest.state.begin(), manifest.state.end(), isFresh);
   if (fresh) {
     std::printf("%s: has no optimizer state of %lld trained tensors; it starts "
                 "anew\n",
@@ -252,7 +327,13 @@ void loadCheckpoint(const std::string &path, const Manifest &manifest,
     initializeState(manifest, files, executor, 0);
   }
   for (const ManifestState &item : manifest.state)
-    if (!isFresh(item))
+    if (const ManifestTensor *tensor = manifest.tensor(item.parameter);
+        isFresh(item))
+      continue;
+    else if (tensor)
+      loadTensor(optimizer, optimizerReader, *tensor, item.slot,
+                 executor.need(item.buffer).shape, item.buffer, executor);
+    else
       loadBuffer(optimizer + ": tensor '" + stateName(item) + "'",
                  optimizerReader.find(stateName(item)),
                  executor.need(item.buffer).shape, item.buffer, executor);
@@ -273,8 +354,13 @@ void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
 void checkInitialValues(const Manifest &manifest) {
   WeightFiles files(manifest.weightsFolder);
   for (const ManifestTensor &tensor : manifest.tensors)
-    if (tensor.weight)
+    if (tensor.weight) {
       files.view(tensor);
+    } else {
+      for (size_t i = 0; i < tensor.parts.size(); ++i)
+        if (tensor.parts[i].weight)
+          files.view(partOf(tensor, i));
+    }
 }
 
 std::string latestCheckpoint(const std::string &run) {

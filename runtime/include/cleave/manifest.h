@@ -36,6 +36,12 @@ struct Initializer {
   double b = 1;               ///< normal: standard deviation; uniform: high
 };
 
+/// A tensor of the model that is one slice of a larger tensor of the program.
+struct ManifestPart {
+  std::string name;
+  std::optional<WeightRef> weight;
+};
+
 /// A parameter, a non-gradient buffer, or a large constant of the model. How
 /// the program sees it (view, sharding) is in the boundary table of
 /// program.bin.
@@ -49,6 +55,10 @@ struct ManifestTensor {
   std::optional<WeightRef> weight; ///< absent: `init` says what it starts from
   Initializer init;
   std::vector<std::string> aliases; ///< other names of the same (tied) tensor
+  /// The tensors of the model that lie one after the other along dimension 0,
+  /// each of shape[1:]; empty: this is one of them. Files hold the parts, under
+  /// their names; `name` is that of the first.
+  std::vector<ManifestPart> parts;
 };
 
 /// A piece of optimizer state.
@@ -59,6 +69,9 @@ struct ManifestState {
   std::string init =
       "zeros"; ///< zeros | parameter, without an action init_state
 };
+
+/// The tensor of the model that is part `index`.
+ManifestTensor partOf(const ManifestTensor &tensor, size_t index);
 
 /// An input that the host fills before an action runs.
 ///
@@ -72,9 +85,9 @@ struct ManifestInput {
   std::string role;
   std::string dtype;
   std::vector<int64_t> shape;
-  int64_t batchDim = -1;  ///< the dimension that counts samples, or -1
-  std::string source;     ///< ones | zeros | arange | the name of an array
-  int64_t vocabulary = 0; ///< rows of the table that it indexes; 0: none
+  int64_t batchDim = -1;     ///< the dimension that counts samples, or -1
+  std::string source;        ///< ones | zeros | arange | the name of an array
+  int64_t vocabulary = 0;    ///< rows of the table that it indexes; 0: none
   bool trainingOnly = false; ///< no input of action "forward"
 };
 

@@ -75,6 +75,41 @@ TEST(Manifest, FingerprintDependsOnTheModelOnly) {
   EXPECT_NE(fingerprintOf(a), fingerprintOf(b));
 }
 
+TEST(Manifest, Parts) {
+  Manifest m = example();
+  ManifestTensor stack = m.tensors[0];
+  stack.name = stack.buffer = "e0";
+  stack.weight.reset();
+  stack.aliases.clear();
+  stack.shape = {2, 3};
+  stack.parts = {{"e0", WeightRef{"tiny.onnx", 0, 12, "f32"}},
+                 {"e1", WeightRef{"tiny.onnx", 64, 12, "f32"}}};
+  m.tensors.push_back(stack);
+  std::string text = manifestToJson(m), error;
+  Manifest back;
+  ASSERT_TRUE(manifestFromJson(text, back, error)) << error;
+  EXPECT_EQ(manifestToJson(back), text);
+  ManifestTensor part = partOf(back.tensors.back(), 1);
+  EXPECT_EQ(part.name, "e1");
+  EXPECT_EQ(part.shape, std::vector<int64_t>{3});
+  EXPECT_EQ(part.weight->offset, 64u);
+  EXPECT_TRUE(part.parts.empty());
+
+  // A checkpoint knows the parts alone, so stacking changes nothing of it.
+  Manifest apart = example();
+  for (size_t i : {1, 0})
+    apart.tensors.push_back(partOf(stack, i));
+  EXPECT_EQ(fingerprintOf(m), fingerprintOf(apart));
+
+  m.tensors.back().parts[1].weight->length = 24;
+  EXPECT_FALSE(manifestFromJson(manifestToJson(m), back, error));
+  EXPECT_EQ(error, "key 'tensors[2].parts[1].weight.length': expected 12 "
+                   "bytes, found 24");
+  m.tensors.back().parts.pop_back();
+  EXPECT_FALSE(manifestFromJson(manifestToJson(m), back, error));
+  EXPECT_EQ(error, "key 'tensors[2].parts': expected 2 parts, found 1");
+}
+
 std::string refusal(const std::string &from, const std::string &to) {
   std::string text = manifestToJson(example()), error;
   size_t at = text.find(from);

@@ -11,6 +11,7 @@
 #include "cleave/Check/Passes.h"
 #include "cleave/Check/Views.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interpreter/Interpreter.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/Npy.h"
@@ -70,27 +71,42 @@ public:
 
   std::optional<Tensor> read(const check::Port &port) {
     auto data = port.attrs.getAs<mlir::DictionaryAttr>(kDataAttr);
-    if (!data)
+    auto parts = port.attrs.getAs<mlir::ArrayAttr>(nn::kPartsAttr);
+    if (!data && !parts)
       return std::nullopt;
     ManifestTensor tensor;
     tensor.name = port.name;
-    WeightRef ref;
-    ref.file = data.getAs<mlir::StringAttr>("file").str();
-    ref.offset = data.getAs<mlir::IntegerAttr>("offset").getInt();
-    ref.length = data.getAs<mlir::IntegerAttr>("length").getInt();
-    ref.dtype = data.getAs<mlir::StringAttr>("dtype").str();
-    tensor.weight = ref;
     auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
     llvm::ArrayRef<int64_t> shape = port.type.getShape();
     if (view)
       shape = view.getAs<mlir::DenseI64ArrayAttr>("shape");
     tensor.shape.assign(shape.begin(), shape.end());
-    return check::seenThrough(view, tensorOf(files.view(tensor),
-                                             *port.type.getContext(),
-                                             "weights of '" + port.name + "'"));
+    mlir::MLIRContext &context = *port.type.getContext();
+    std::string label = "weights of '" + port.name + "'";
+    if (data) {
+      tensor.weight = weightOf(data);
+      return check::seenThrough(view,
+                                tensorOf(files.view(tensor), context, label));
+    }
+    tensor.dtype = "f64";
+    for (auto part : parts.getAsRange<mlir::DictionaryAttr>())
+      tensor.parts.push_back(
+          {part.getAs<mlir::StringAttr>("name").str(),
+           weightOf(part.getAs<mlir::DictionaryAttr>("data"))});
+    return check::seenThrough(
+        view, tensorOf(initialValue(tensor, files, 0), context, label));
   }
 
 private:
+  static WeightRef weightOf(mlir::DictionaryAttr data) {
+    WeightRef ref;
+    ref.file = data.getAs<mlir::StringAttr>("file").str();
+    ref.offset = data.getAs<mlir::IntegerAttr>("offset").getInt();
+    ref.length = data.getAs<mlir::IntegerAttr>("length").getInt();
+    ref.dtype = data.getAs<mlir::StringAttr>("dtype").str();
+    return ref;
+  }
+
   WeightFiles files;
 };
 

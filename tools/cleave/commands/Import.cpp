@@ -3,7 +3,7 @@
 #include "ImportModel.h"
 #include "commands/Commands.h"
 
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/io/File.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -78,6 +78,11 @@ void summariseArguments(mlir::ModuleOp module) {
           view.getAs<mlir::DenseI64ArrayAttr>("shape").asArrayRef(), stream);
       stream << "]";
     }
+    if (llvm::SmallVector<llvm::StringRef, 1> parts =
+            nn::fileNamesOf(attributes);
+        parts.size() > 1)
+      row.note += (row.note.empty() ? "with " : ", with ") +
+                  llvm::join(llvm::drop_begin(parts), ", ");
     if (auto tied = attributes.getAs<mlir::ArrayAttr>(kTiedAttr))
       for (auto other : tied.getAsRange<mlir::DictionaryAttr>())
         row.note += (row.note.empty() ? "tied to " : ", tied to ") +
