@@ -11,6 +11,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 
 #include <functional>
+#include <memory>
 #include <optional>
 
 namespace cleave::importer {
@@ -20,6 +21,8 @@ inline llvm::Error reason(const llvm::Twine &text) {
 }
 std::string spell(llvm::ArrayRef<int64_t> shape);
 
+struct ChosenRows;
+
 /// A tensor during import: known elements, a value of the IR, or a tensor of
 /// the file that becomes an argument when it is first used as a value.
 struct Operand {
@@ -28,6 +31,10 @@ struct Operand {
   std::optional<HostTensor> host;
   mlir::Value value;
   const TensorRef *file = nullptr;
+  /// See ChosenRows.h. Dimension `chosenDim` counts such rows; -1: the elements
+  /// say how many there are.
+  std::shared_ptr<const ChosenRows> chosen;
+  int64_t chosenDim = -1;
 
   Operand() = default;
   Operand(HostTensor tensor);

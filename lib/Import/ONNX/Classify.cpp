@@ -158,6 +158,7 @@ Uses::Uses(Model &model, StringRef tokens,
 
 std::optional<ConstantKind> Uses::withoutGradient(const TensorRef &tensor) {
   std::vector<std::string> values = {tensor.name};
+  llvm::StringSet<> mixed; // follow from other data, too
   ConstantKind kind = ConstantKind::NoGradient;
   for (size_t i = 0; i < values.size(); ++i) {
     if (outputs.contains(values[i]))
@@ -167,16 +168,31 @@ std::optional<ConstantKind> Uses::withoutGradient(const TensorRef &tensor) {
       if (stopsGradient(*node->proto))
         continue;
       if (movesFirstInput(op) && node->proto->input(0) == values[i]) {
+        if (mixed.contains(values[i]))
+          mixed.insert(node->proto->output(0));
         values.push_back(node->proto->output(0));
         continue;
       }
+      // Which elements are the largest does not follow them.
+      if (op == "TopK" && consumers[node->proto->output(0)].empty() &&
+          !outputs.contains(node->proto->output(0)))
+        continue;
       if (!isArithmetic(op) && !isContraction(op))
         return std::nullopt;
-      kind = ConstantKind::Positions;
       const auto &harmless = isArithmetic(op) ? positional : known;
-      for (const std::string &input : node->proto->input())
-        if (input != values[i] && !harmless.count(input))
-          return std::nullopt;
+      bool isHarmless =
+          !mixed.contains(values[i]) &&
+          llvm::all_of(node->proto->input(), [&](const std::string &input) {
+            return input == values[i] || harmless.count(input);
+          });
+      if (isHarmless) {
+        kind = ConstantKind::Positions;
+        continue;
+      }
+      if (isContraction(op))
+        return std::nullopt;
+      if (mixed.insert(node->proto->output(0)).second)
+        values.push_back(node->proto->output(0));
     }
   }
   if (!isRead(tensor))

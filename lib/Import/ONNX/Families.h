@@ -17,11 +17,13 @@ void addElementwiseOps(std::vector<OnnxOp> &table);
 void addShapeOps(std::vector<OnnxOp> &table);
 void addGatherOps(std::vector<OnnxOp> &table);
 void addIndexingOps(std::vector<OnnxOp> &table);
+void addSelectionOps(std::vector<OnnxOp> &table);
 void addReductionOps(std::vector<OnnxOp> &table);
 void addContractionOps(std::vector<OnnxOp> &table);
 void addConvolutionOps(std::vector<OnnxOp> &table);
 void addNormalizationOps(std::vector<OnnxOp> &table);
 void addAttentionOps(std::vector<OnnxOp> &table);
+void addExpertOps(std::vector<OnnxOp> &table);
 
 // Shared by families.
 
@@ -37,8 +39,10 @@ void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
                  int64_t fromAt);
 /// Like `map`, for functions of one or two operands spelled at the call.
 llvm::Expected<Operand> add(Node &node, const Operand &a, const Operand &b);
-llvm::Expected<Operand> subtract(Node &node, const Operand &a, const Operand &b);
-llvm::Expected<Operand> multiply(Node &node, const Operand &a, const Operand &b);
+llvm::Expected<Operand> subtract(Node &node, const Operand &a,
+                                 const Operand &b);
+llvm::Expected<Operand> multiply(Node &node, const Operand &a,
+                                 const Operand &b);
 llvm::Expected<Operand> divide(Node &node, const Operand &a, const Operand &b);
 /// Sum, maximum or minimum along dimensions, which become 1 with `keep`.
 llvm::Expected<Operand> reduce(Node &node, nn::Combiner combiner,
@@ -49,6 +53,13 @@ llvm::Expected<Operand> matmul(Node &node, const Operand &lhs,
                                const Operand &rhs);
 llvm::Expected<Operand> softmax(Node &node, const Operand &operand,
                                 int64_t axis);
+
+/// Whether the indices are those of a TopK along this dimension: distinct, and
+/// none below zero.
+bool areOfTopK(const Operand &indices, int64_t axis);
+/// data[..., indices[...], ...] along the axis, for indices of a TopK.
+llvm::Expected<Operand> gatherChosen(Node &node, const Operand &data,
+                                     const Operand &indices, int64_t axis);
 
 } // namespace cleave::importer
 

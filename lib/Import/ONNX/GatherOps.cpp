@@ -56,12 +56,86 @@ Expected<Operand> gatherKnown(const HostTensor &table,
 /// loaded.
 bool isInputData(Value value) {
   while (Operation *op = value.getDefiningOp()) {
+    if (isa<nn::TopKOp, nn::ArgMaxOp>(op))
+      return true;
     if (!isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
              arith::ExtSIOp>(op))
       return false;
     value = op->getOperand(0);
   }
   return true;
+}
+
+/// Indices that count a dimension [n] of [outer, n, inner] in row-major order;
+/// the outer and inner sizes.
+std::optional<std::pair<int64_t, int64_t>> countsOf(ArrayRef<int64_t> values,
+                                                    int64_t size) {
+  int64_t count = values.size();
+  if (size == 0 || count % size)
+    return std::nullopt;
+  int64_t inner = 0;
+  while (inner < count && values[inner] == 0)
+    ++inner;
+  if (inner == 0 || count % (size * inner))
+    return std::nullopt;
+  for (int64_t at = 0; at < count; ++at)
+    if (values[at] != at / inner % size)
+      return std::nullopt;
+  return std::pair(count / (size * inner), inner);
+}
+
+/// Indices that read [a, b] as [b, a]; a.
+std::optional<int64_t> transposeOf(ArrayRef<int64_t> values, int64_t size) {
+  if (int64_t(values.size()) != size || size < 4 || values[0] != 0)
+    return std::nullopt;
+  int64_t columns = values[1];
+  if (columns < 2 || size % columns)
+    return std::nullopt;
+  int64_t rows = size / columns;
+  for (int64_t at = 0; at < size; ++at)
+    if (values[at] != at % rows * columns + at / rows)
+      return std::nullopt;
+  return rows;
+}
+
+/// The rows of a table at such indices, without a gather. Nothing where the
+/// indices are not of that kind.
+Expected<std::optional<Operand>> gatherRegular(Node &node, const Operand &table,
+                                               ArrayRef<int64_t> values,
+                                               int64_t axis) {
+  int64_t size = table.shape[axis];
+  Shape split(table.shape.begin(), table.shape.begin() + axis), wide = split,
+                                                                result = split;
+  result.push_back(values.size());
+  std::optional<Operand> none;
+  auto finish =
+      [&](const Operand &operand) -> Expected<std::optional<Operand>> {
+    result.append(table.shape.begin() + axis + 1, table.shape.end());
+    CLEAVE_TRY(shaped, node.reshape(operand, result));
+    return std::optional<Operand>(shaped);
+  };
+  auto tail = [&](Shape &shape, std::initializer_list<int64_t> sizes) {
+    shape.append(sizes);
+    shape.append(table.shape.begin() + axis + 1, table.shape.end());
+  };
+  if (auto repeats = countsOf(values, size)) {
+    tail(split, {1, size, 1});
+    tail(wide, {repeats->first, size, repeats->second});
+    CLEAVE_TRY(narrow, node.reshape(table, split));
+    CLEAVE_TRY(spread, node.broadcast(narrow, wide));
+    return finish(spread);
+  }
+  if (auto rows = transposeOf(values, size)) {
+    tail(split, {*rows, size / *rows});
+    Shape order(split.size());
+    for (size_t dim = 0; dim < order.size(); ++dim)
+      order[dim] = dim;
+    std::swap(order[axis], order[axis + 1]);
+    CLEAVE_TRY(matrix, node.reshape(table, split));
+    CLEAVE_TRY(turned, node.transpose(matrix, order));
+    return finish(turned);
+  }
+  return none;
 }
 
 /// Known indices of a table that is not: a run start, start + 1, ... is a
@@ -94,7 +168,12 @@ Expected<Operand> gatherAt(Node &node, const Operand &table,
     CLEAVE_TRY(rows, node.slice(table, offsets, box, steps));
     CLEAVE_TRY(shaped, node.reshape(rows, narrow));
     result = shaped;
-  } else {
+  } else if (live.size() == 1) {
+    CLEAVE_TRY(regular, gatherRegular(node, table, values, axis));
+    if (regular)
+      result = *regular;
+  }
+  if (!result.value && !result.host && !result.file) {
     CLEAVE_TRY(data, node.value(table));
     CLEAVE_TRY(where, node.value(Operand(list.reshaped(live))));
     result = Operand(
@@ -154,13 +233,18 @@ Error lowerGatherND(Node &node) {
   const Operand &data = node.input(0), &indices = node.input(1);
   if (Error error = node.expectAttr("batch_dims", 0, 0))
     return error;
-  if (!indices.isHost())
-    return reason("its indices depend on data");
   if (indices.rank() == 0 || indices.shape.back() > data.rank())
     return reason("indices " + spell(indices.shape) + " do not fit data " +
                   spell(data.shape));
   int64_t depth = indices.shape.back();
   Shape outer(indices.shape.begin(), indices.shape.end() - 1);
+  if (!indices.isHost() && depth == 1) {
+    CLEAVE_TRY(rows, node.reshape(indices, outer));
+    return one(node, gather(node, data, rows, 0));
+  }
+  if (!indices.isHost())
+    return reason("its indices depend on data, and are of " + Twine(depth) +
+                  " dimensions; of one they are supported");
   HostTensor flat = HostTensor::splat(Element::I64, outer, 0);
   int64_t rows = 1;
   for (int64_t dim = 0; dim < depth; ++dim) {
@@ -281,6 +365,8 @@ Error lowerGatherElements(Node &node) {
   if (!fits)
     return reason("indices " + spell(node.input(1).shape) +
                   " do not fit data " + spell(table.shape));
+  if (areOfTopK(node.input(1), axis) && axis == table.rank() - 1)
+    return one(node, gatherChosen(node, table, node.input(1), axis));
   if (!table.isHost() || !node.input(1).isHost())
     return one(node, gatherRows(node, table, node.input(1), axis));
   const HostTensor &data = *table.host;

@@ -1,6 +1,7 @@
 // The import of one file.
 
 #include "Importer.h"
+#include "ChosenRows.h"
 #include "Classify.h"
 #include "Families.h"
 
@@ -64,8 +65,8 @@ void Importer::addProblem(const FlatNode &node, const Twine &why) {
 
 static const OnnxOp *entryOf(const FlatNode &node) {
   const std::string &domain = node.proto->domain();
-  if (!domain.empty() && domain != "ai.onnx")
-    return nullptr;
+  if (!domain.empty() && domain != "ai.onnx") // spelled with the name
+    return findOnnxOp(domain + "." + node.proto->op_type(), node.opset());
   return findOnnxOp(node.proto->op_type(), node.opset());
 }
 
@@ -116,7 +117,8 @@ void Importer::warnOfMergedVectors() {
     emitWarning(model.location())
         << merged << (merged == 1 ? " vector is" : " vectors are")
         << " read by several nodes each, '" << name << "' by " << most
-        << ", and train as one parameter each: exporters merge tensors of equal "
+        << ", and train as one parameter each: exporters merge tensors of "
+           "equal "
            "bytes, such as gains and biases before any training; to keep them "
            "apart, export after a step of training; ones and zeros that stand "
            "for the gain and bias of norms without them belong into "
@@ -242,13 +244,14 @@ void Importer::lowerNode(const FlatNode &flat) {
       llvm::any_of(flat.proto->input(), [&](const std::string &name) {
         return tables.count(name) != 0;
       });
-  if (Error error = entry->lower(node)) {
+  bool chooses = meetsChosenRows(node);
+  if (Error error =
+          chooses ? lowerChosenRows(*entry, node) : entry->lower(node)) {
     std::string why = llvm::toString(std::move(error));
     bool isShape = StringRef(why).contains("do not broadcast");
     return fail(readsTable && isShape ? why + kLongSequence.str() : why);
   }
-  if (node.isCutShort ||
-      (readsTable && movesFirstInput(flat.proto->op_type())))
+  if (node.isCutShort || (readsTable && movesFirstInput(flat.proto->op_type())))
     tables.insert(flat.proto->output(0));
   for (auto [name, result] : llvm::zip(flat.proto->output(), node.results)) {
     if (name.empty())
@@ -361,6 +364,12 @@ LogicalResult Importer::finish() {
     if (!operand) {
       if (!why.empty())
         problems.push_back("output '" + name + "': " + why);
+      continue;
+    }
+    if (operand->chosen) {
+      problems.push_back("output '" + name +
+                         "': its shape depends on data: it holds the rows that "
+                         "a mask chooses");
       continue;
     }
     Build build(builder, NameLoc::get(builder.getStringAttr(name)),

@@ -13,6 +13,11 @@ namespace cleave::importer {
 namespace {
 
 Error lowerScatterND(Node &node) {
+  if (node.input(1).isHost() && !node.input(2).isHost() &&
+      node.stringAttr("reduction", "none") == "add")
+    return reason("adds rows at indices that the file fixes; where a router "
+                  "chose them, tracing has kept the choice that it made for "
+                  "its sample: export the model so that indices are computed");
   if (Error error = allKnown(node))
     return error;
   std::string reduction = node.stringAttr("reduction", "none");
@@ -27,7 +32,8 @@ Error lowerScatterND(Node &node) {
   int64_t depth = indices.shape().back();
   llvm::SmallVector<int64_t> flat = indices.ints();
   int64_t inner = product(result.shape().drop_front(depth));
-  int64_t rows = depth ? int64_t(flat.size()) / depth : product(indices.shape().drop_back());
+  int64_t rows = depth ? int64_t(flat.size()) / depth
+                       : product(indices.shape().drop_back());
   if (updates.size() != rows * inner)
     return reason("updates " + spell(updates.shape()) + " do not fit indices " +
                   spell(indices.shape()));
@@ -36,7 +42,8 @@ Error lowerScatterND(Node &node) {
     for (int64_t dim = 0; dim < depth; ++dim) {
       int64_t size = result.shape()[dim], index = flat[row * depth + dim];
       if (index < -size || index >= size)
-        return reason("an index lies outside a dimension of size " + Twine(size));
+        return reason("an index lies outside a dimension of size " +
+                      Twine(size));
       at = at * size + (index < 0 ? index + size : index);
     }
     for (int64_t i = 0; i < inner; ++i)
@@ -113,7 +120,8 @@ Error lowerArgMax(Node &node) {
   Shape shape = input.shape;
   shape.erase(shape.begin() + axis);
   auto type = RankedTensorType::get(shape, node.builder.getI64Type());
-  Operand result(nn::ArgMaxOp::create(node.builder, node.loc, type, value, axis));
+  Operand result(
+      nn::ArgMaxOp::create(node.builder, node.loc, type, value, axis));
   if (node.intAttr("keepdims", 1)) {
     shape.insert(shape.begin() + axis, 1);
     return one(node, node.reshape(result, shape));
@@ -138,22 +146,24 @@ Error lowerOneHot(Node &node) {
   HostTensor positions(Element::I64, {int64_t(*depth)});
   for (int64_t i = 0; i < int64_t(*depth); ++i)
     positions.setInt(i, i);
-  static const Elementwise kHit = {
-      nullptr,
-      [](const int64_t *v) {
-        return int64_t(v[0] == v[1] || v[0] + v[2] == v[1]);
-      },
-      nullptr};
+  static const Elementwise kHit = {nullptr,
+                                   [](const int64_t *v) {
+                                     return int64_t(v[0] == v[1] ||
+                                                    v[0] + v[2] == v[1]);
+                                   },
+                                   nullptr};
   static const Elementwise kEqual = {
       nullptr, [](const int64_t *v) { return int64_t(v[0] == v[1]); },
       [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
-        return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, v[0], v[1]);
+        return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, v[0],
+                                     v[1]);
       }};
   Operand counts(positions.reshaped(grid));
   bool known = wide.isHost();
-  auto hits = known ? node.map(kHit, Element::Bool,
-                               {wide, counts, node.splat(Element::I64, {}, *depth)})
-                    : node.map(kEqual, Element::Bool, {wide, counts});
+  auto hits =
+      known ? node.map(kHit, Element::Bool,
+                       {wide, counts, node.splat(Element::I64, {}, *depth)})
+            : node.map(kEqual, Element::Bool, {wide, counts});
   if (!hits)
     return hits.takeError();
   llvm::SmallVector<double> offOn = values.host->floats();

@@ -14,11 +14,13 @@ const std::vector<OnnxOp> &onnxOps() {
     importer::addShapeOps(rows);
     importer::addGatherOps(rows);
     importer::addIndexingOps(rows);
+    importer::addSelectionOps(rows);
     importer::addReductionOps(rows);
     importer::addContractionOps(rows);
     importer::addConvolutionOps(rows);
     importer::addNormalizationOps(rows);
     importer::addAttentionOps(rows);
+    importer::addExpertOps(rows);
     llvm::sort(rows, [](const OnnxOp &a, const OnnxOp &b) {
       return std::pair(a.name, a.first) < std::pair(b.name, b.first);
     });

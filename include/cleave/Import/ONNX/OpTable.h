@@ -18,8 +18,9 @@ class Node;
 }
 
 struct OnnxOp {
+  /// Behind its domain, if that is not the default one.
   llvm::StringRef name;
-  /// Versions of the default operator set whose meaning the lowering follows.
+  /// Versions of its operator set whose meaning the lowering follows.
   int64_t first, last;
   /// 1: language models of today need it; 2: common elsewhere.
   int tier;
@@ -31,7 +32,7 @@ struct OnnxOp {
 
 /// Sorted by name.
 const std::vector<OnnxOp> &onnxOps();
-/// The entry for an operator at a version of the default domain, or null.
+/// The entry for an operator at a version of its domain, or null.
 const OnnxOp *findOnnxOp(llvm::StringRef name, int64_t opset);
 
 } // namespace cleave
