@@ -14,6 +14,7 @@ void buildImportPipeline(OpPassManager &manager) {
   OpPassManager &function = manager.nest<func::FuncOp>();
   function.addPass(createFoldShapesPass());
   function.addPass(createRaiseCompositesPass());
+  function.addPass(createRollExpertsPass());
   SimplifyPassOptions simplify;
   simplify.parameterViews = true;
   function.addPass(createSimplifyPass(simplify));

@@ -197,6 +197,31 @@ void FactorAnalysis::visit(Operation *op) {
   };
   if (auto softmax = dyn_cast<SoftmaxOp>(op))
     return rows(softmax.getInput(), softmax.getResult(), {}, {});
+  if (auto top = dyn_cast<TopKOp>(op)) {
+    int64_t last = rankOf(top.getInput()) - 1;
+    for (Value result : op->getResults()) {
+      for (int64_t dim = 0; dim < last; ++dim)
+        unite(top.getInput(), dim, result, dim);
+      makeAtomic(result, last);
+    }
+    return makeAtomic(top.getInput(), last);
+  }
+  if (auto argmax = dyn_cast<ArgMaxOp>(op)) {
+    int64_t kept = 0;
+    for (int64_t dim = 0; dim < rankOf(argmax.getInput()); ++dim)
+      if (dim != int64_t(argmax.getDim()))
+        unite(argmax.getInput(), dim, argmax.getResult(), kept++);
+    return makeAtomic(argmax.getInput(), argmax.getDim());
+  }
+  if (auto dot = dyn_cast<GroupedDotOp>(op)) {
+    int64_t rows = rankOf(dot.getIds());
+    for (Value value : {dot.getInput(), dot.getResult()}) {
+      for (int64_t dim = 0; dim < rows; ++dim)
+        unite(dot.getIds(), dim, value, dim);
+      makeAtomic(value, rows);
+    }
+    return makeAtomic(dot.getMatrices());
+  }
   if (auto norm = dyn_cast<LayerNormOp>(op))
     return rows(norm.getInput(), norm.getResult(),
                 {norm.getScale(), norm.getShift()},
@@ -306,7 +331,8 @@ void FactorAnalysis::cutEqualSlices(func::FuncOp function) {
       for (int64_t dim = 0; dim < rankOf(argument); ++dim)
         ofParameters.insert(find(node(argument, dim)));
   }
-  // By class: the size of its slices, 0 where they differ, and where they begin.
+  // By class: the size of its slices, 0 where they differ, and where they
+  // begin.
   std::map<int, std::pair<int64_t, std::set<int64_t>>> parts;
   for (const Cut &slice : slices) {
     auto &[size, offsets] =

@@ -24,6 +24,7 @@ private:
   /// False where the operation is left to `restore`.
   bool rewriteFactored(Operation *op);
   bool rewriteRows(Operation *op);
+  bool rewriteChoice(Operation *op);
   bool rewriteSlice(SliceOp op);
   void rewriteEinsum(EinsumOp op);
   void rewriteRestored(Operation *op);
@@ -96,10 +97,10 @@ void Rewriter::mapArgument(BlockArgument argument) {
   if (original == seen)
     function.removeArgAttr(index, "nn.view");
   else
-    function.setArgAttr(index, "nn.view",
-                        builder.getDictionaryAttr(
-                            {builder.getNamedAttr("shape", original),
-                             builder.getNamedAttr("view", seen)}));
+    function.setArgAttr(
+        index, "nn.view",
+        builder.getDictionaryAttr({builder.getNamedAttr("shape", original),
+                                   builder.getNamedAttr("view", seen)}));
   // Old shapes are read until the last operation is rewritten.
   auto reshape = ReshapeOp::create(
       builder, loc, tensorTypeOf(argument).clone(shape), argument);
@@ -128,10 +129,11 @@ void Rewriter::rewriteEinsum(EinsumOp op) {
   std::string lhs = expand(labels.lhs, op.getLhs());
   std::string rhs = expand(labels.rhs, op.getRhs());
   std::string result = expand(labels.result, op.getResult());
-  define(op.getResult(),
-         EinsumOp::create(builder, loc,
-                          builder.getStringAttr(lhs + "," + rhs + "->" + result),
-                          mapped(op.getLhs()), mapped(op.getRhs())));
+  define(
+      op.getResult(),
+      EinsumOp::create(builder, loc,
+                       builder.getStringAttr(lhs + "," + rhs + "->" + result),
+                       mapped(op.getLhs()), mapped(op.getRhs())));
 }
 
 /// A box of whole inner factors; false where the slice is none.
@@ -179,10 +181,10 @@ bool Rewriter::rewriteSlice(SliceOp op) {
   Value input = mapped(op.getInput());
   bool whole = ArrayRef<int64_t>(sizes) == shapeOf(input) &&
                llvm::all_of(strides, [](int64_t step) { return step == 1; });
-  Value box = whole ? input
-                    : SliceOp::create(builder, loc, input, offsets, sizes,
-                                      strides)
-                          .getResult();
+  Value box =
+      whole ? input
+            : SliceOp::create(builder, loc, input, offsets, sizes, strides)
+                  .getResult();
   define(op.getResult(), box);
   return true;
 }
@@ -209,6 +211,43 @@ bool Rewriter::rewriteRows(Operation *op) {
   for (auto [old, result] : llvm::zip(op->getResults(), copy->getResults()))
     define(old, result);
   return true;
+}
+
+/// What chooses, and what is multiplied by what was chosen: dimensions in front
+/// are factored, the others stay, also where they are 1.
+bool Rewriter::rewriteChoice(Operation *op) {
+  if (auto top = dyn_cast<TopKOp>(op)) {
+    int64_t last = rankOf(top.getInput()) - 1;
+    Dims shape = shapeWithUnits(top.getValues(), last);
+    auto copy = TopKOp::create(
+        builder, loc, tensorTypeOf(top.getValues()).clone(shape),
+        tensorTypeOf(top.getIndices()).clone(shape),
+        as(top.getInput(), shapeWithUnits(top.getInput(), last)), top.getK());
+    define(top.getValues(), copy.getValues());
+    define(top.getIndices(), copy.getIndices());
+    return true;
+  }
+  if (auto argmax = dyn_cast<ArgMaxOp>(op)) {
+    Value input = argmax.getInput();
+    int64_t dim = argmax.getDim(), position = 0;
+    for (int64_t d = 0; d < dim; ++d)
+      position += analysis.factors(input, d).size();
+    define(argmax,
+           ArgMaxOp::create(builder, loc, typeOf(argmax),
+                            as(input, shapeWithUnits(input, dim)), position));
+    return true;
+  }
+  if (auto dot = dyn_cast<GroupedDotOp>(op)) {
+    int64_t rows = rankOf(dot.getIds());
+    Value input = as(dot.getInput(), shapeWithUnits(dot.getInput(), rows));
+    Dims shape = shapeWithUnits(dot.getResult(), rows);
+    define(dot, GroupedDotOp::create(
+                    builder, loc, tensorTypeOf(dot.getResult()).clone(shape),
+                    input, as(dot.getMatrices(), shapeOf(dot.getMatrices())),
+                    mapped(dot.getIds()), dot.getTransposed()));
+    return true;
+  }
+  return false;
 }
 
 bool Rewriter::rewriteFactored(Operation *op) {
@@ -283,9 +322,9 @@ bool Rewriter::rewriteFactored(Operation *op) {
     int64_t dim = gather.getDim(), position = 0;
     for (int64_t d = 0; d < dim; ++d)
       position += analysis.factors(table, d).size();
-    define(gather, GatherOp::create(builder, loc,
-                                    as(table, shapeWithUnits(table, dim)),
-                                    mapped(gather.getIndices()), position));
+    define(gather,
+           GatherOp::create(builder, loc, as(table, shapeWithUnits(table, dim)),
+                            mapped(gather.getIndices()), position));
     return true;
   }
   if (auto rotary = dyn_cast<RotaryOp>(op)) {
@@ -293,14 +332,14 @@ bool Rewriter::rewriteFactored(Operation *op) {
     Value rows = as(input, shapeWithUnits(input, {0, 1, rankOf(input) - 1}));
     if (rankOf(rows) < 3)
       return false;
-    define(rotary, RotaryOp::create(
-                       builder, loc, rows.getType(), rows,
-                       as(rotary.getCos(), shapeOf(rotary.getCos())),
-                       as(rotary.getSin(), shapeOf(rotary.getSin())),
-                       rotary.getInterleaved(), rotary.getInverse()));
+    define(rotary,
+           RotaryOp::create(builder, loc, rows.getType(), rows,
+                            as(rotary.getCos(), shapeOf(rotary.getCos())),
+                            as(rotary.getSin(), shapeOf(rotary.getSin())),
+                            rotary.getInterleaved(), rotary.getInverse()));
     return true;
   }
-  return rewriteRows(op);
+  return rewriteChoice(op) || rewriteRows(op);
 }
 
 /// Around an operation that knows nothing of factors, operands get their old

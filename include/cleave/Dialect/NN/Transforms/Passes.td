@@ -79,6 +79,66 @@ def RaiseCompositesPass : Pass<"nn-raise-composites", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
 }
 
+def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
+  let summary = "Bring layers of experts, however a file spells them, to products of slots";
+  let description = [{
+    A file spells a layer of experts as one subgraph for each expert, whose
+    result counts where a comparison of the chosen ids says so; as products with
+    matrices [experts, ., .] of all tokens; or as products with the matrices that
+    each slot gathers. All compute, for each token, the sum over its slots of
+    weight times expert: that is what is left, as `nn.grouped_dot` on rows [tokens...,
+    slots, .] and one `nn.einsum` over the slots. Experts are told from their
+    comparisons and must otherwise be alike, with ids from `nn.top_k` or
+    `nn.argmax`; what does not match stays as it is. Tensors of the file that
+    belong to one expert each are stacked: `nn.parts` of the argument says which
+    tensors of the file it is made of, in order.
+
+    A layer that adds up fewer experts than its router chooses from is an error:
+    an export by tracing has kept only those that its sample chose.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<3x5xf32>, %scores: tensor<3x2xf32>,
+                 %w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"},
+                 %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"}) -> tensor<3x7xf32> {
+      %zero = arith.constant dense<0> : tensor<3x1xi64>
+      %one = arith.constant dense<1> : tensor<3x1xi64>
+      %p, %ids = nn.top_k %scores k = 1 : tensor<3x2xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
+      %0 = arith.cmpi eq, %ids, %zero : tensor<3x1xi64>
+      %1 = arith.uitofp %0 : tensor<3x1xi1> to tensor<3x1xf32>
+      %2 = arith.mulf %p, %1 : tensor<3x1xf32>
+      %3 = nn.reduce sum %2 dims = [1] : tensor<3x1xf32> -> tensor<3xf32>
+      %4 = nn.broadcast %3 dims = [0] : tensor<3xf32> -> tensor<3x7xf32>
+      %5 = nn.einsum "ab,bc->ac" %x, %w : tensor<3x5xf32>, tensor<5x7xf32> -> tensor<3x7xf32>
+      %6 = arith.mulf %5, %4 : tensor<3x7xf32>
+      %7 = arith.cmpi eq, %ids, %one : tensor<3x1xi64>
+      %8 = arith.uitofp %7 : tensor<3x1xi1> to tensor<3x1xf32>
+      %9 = arith.mulf %p, %8 : tensor<3x1xf32>
+      %10 = nn.reduce sum %9 dims = [1] : tensor<3x1xf32> -> tensor<3xf32>
+      %11 = nn.broadcast %10 dims = [0] : tensor<3xf32> -> tensor<3x7xf32>
+      %12 = nn.einsum "ab,bc->ac" %x, %v : tensor<3x5xf32>, tensor<5x7xf32> -> tensor<3x7xf32>
+      %13 = arith.mulf %12, %11 : tensor<3x7xf32>
+      %14 = arith.addf %6, %13 : tensor<3x7xf32>
+      return %14 : tensor<3x7xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%x: tensor<3x5xf32>, %scores: tensor<3x2xf32>,
+                 %w: tensor<2x5x7xf32> {nn.name = "w", nn.role = "parameter", nn.parts = [{name = "w"}, {name = "v"} ]})
+        -> tensor<3x7xf32> {
+      %p, %ids = nn.top_k %scores k = 1 : tensor<3x2xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
+      %0 = nn.broadcast %x dims = [0, 2] : tensor<3x5xf32> -> tensor<3x1x5xf32>
+      %1 = nn.grouped_dot %0, %w, %ids : tensor<3x1x5xf32>, tensor<2x5x7xf32>, tensor<3x1xi64> -> tensor<3x1x7xf32>
+      %2 = nn.einsum "abc,ab->ac" %1, %p : tensor<3x1x7xf32>, tensor<3x1xf32> -> tensor<3x7xf32>
+      return %2 : tensor<3x7xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
+}
+
 def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
   let summary = "Bring nn IR to the form that the partitioner relies on";
   let description = [{

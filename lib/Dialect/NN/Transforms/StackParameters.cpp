@@ -1,0 +1,182 @@
+// Parameters that are only read as parts of one tensor, and the order of a
+// function.
+
+#include "StackParameters.h"
+#include "Dataflow.h"
+
+#include "cleave/Dialect/NN/IR/Parts.h"
+
+using namespace mlir;
+
+namespace cleave::nn {
+
+namespace {
+
+constexpr llvm::StringLiteral kData = "nn.data";
+
+class Stacker {
+public:
+  explicit Stacker(func::FuncOp function)
+      : function(function), builder(function.getContext()) {}
+
+  void run() {
+    SmallVector<ConcatOp> stacks(function.getOps<ConcatOp>());
+    for (ConcatOp op : stacks)
+      visit(op);
+    llvm::BitVector dead(function.getNumArguments());
+    for (BlockArgument part : parts)
+      dead.set(part.getArgNumber());
+    (void)function.eraseArguments(dead);
+  }
+
+private:
+  /// The parameter that is one slice of the stack; null where it is none.
+  BlockArgument partOf(Value slice) {
+    if (auto reshape = slice.getDefiningOp<ReshapeOp>())
+      slice = reshape.getInput();
+    auto argument = dyn_cast<BlockArgument>(slice);
+    if (!argument)
+      return nullptr;
+    unsigned index = argument.getArgNumber();
+    auto role = function.getArgAttrOfType<StringAttr>(index, kRoleAttr);
+    bool isWhole = role && role.getValue() == "parameter" &&
+                   !function.getArgAttr(index, "nn.tied") &&
+                   !function.getArgAttr(index, "nn.view") &&
+                   !function.getArgAttr(index, kPartsAttr);
+    return isWhole ? argument : nullptr;
+  }
+
+  void visit(ConcatOp op) {
+    SmallVector<BlockArgument> found;
+    if (op.getDim() != 0)
+      return;
+    for (Value slice : op.getInputs()) {
+      BlockArgument part = partOf(slice);
+      if (!part || shapeOf(slice)[0] != 1 ||
+          shapeOf(slice).drop_front() != shapeOf(part) ||
+          llvm::is_contained(found, part))
+        return;
+      found.push_back(part);
+    }
+    auto known = llvm::find_if(done, [&](auto &s) { return s.first == found; });
+    if (known != done.end()) {
+      op.replaceAllUsesWith(known->second);
+      op.erase();
+      return;
+    }
+    if (found.size() < 2 ||
+        llvm::any_of(found, [&](BlockArgument p) { return parts.count(p); }))
+      return;
+    stack(op, found);
+  }
+
+  void stack(ConcatOp op, ArrayRef<BlockArgument> found) {
+    unsigned first = found.front().getArgNumber(),
+             at = function.getNumArguments();
+    NamedAttrList attributes(function.getArgAttrDict(first));
+    attributes.erase(kData);
+    SmallVector<Attribute> entries;
+    for (BlockArgument part : found) {
+      unsigned index = part.getArgNumber();
+      NamedAttrList entry;
+      entry.set("name", function.getArgAttr(index, kNameAttr));
+      if (Attribute data = function.getArgAttr(index, kData))
+        entry.set("data", data);
+      entries.push_back(entry.getDictionary(function.getContext()));
+    }
+    attributes.set(kPartsAttr, builder.getArrayAttr(entries));
+    (void)function.insertArgument(
+        at, op.getType(), attributes.getDictionary(function.getContext()),
+        found.front().getLoc());
+    Value whole = function.getArgument(at);
+    op.replaceAllUsesWith(whole);
+    SmallVector<Value> slices(op.getInputs());
+    op.erase();
+    for (Value slice : slices)
+      if (Operation *reshape = slice.getDefiningOp();
+          reshape && reshape->use_empty())
+        reshape->erase();
+    builder.setInsertionPointToStart(&function.front());
+    for (auto [index, argument] : llvm::enumerate(found)) {
+      BlockArgument part = argument;
+      parts.insert(part);
+      if (part.use_empty())
+        continue;
+      Dims offsets(rankOf(whole), 0), sizes(shapeOf(whole)),
+          strides(rankOf(whole), 1);
+      offsets[0] = index;
+      sizes[0] = 1;
+      Value slice = SliceOp::create(builder, part.getLoc(), whole, offsets,
+                                    sizes, strides);
+      part.replaceAllUsesWith(
+          reshapeTo(builder, part.getLoc(), slice, shapeOf(part)));
+    }
+    done.push_back({SmallVector<BlockArgument>(found), whole});
+  }
+
+  func::FuncOp function;
+  OpBuilder builder;
+  SmallVector<std::pair<SmallVector<BlockArgument>, Value>> done;
+  llvm::DenseSet<BlockArgument> parts;
+};
+
+} // namespace
+
+void stackParameters(func::FuncOp function) { Stacker(function).run(); }
+
+void sortByUse(func::FuncOp function) {
+  Block &block = function.front();
+  Operation *end = block.getTerminator();
+  // Each operation after its operands, the first operand's first.
+  llvm::SetVector<Operation *> order;
+  llvm::SetVector<Value> arguments;
+  llvm::SmallVector<std::pair<Operation *, unsigned>> path = {{end, 0}};
+  llvm::DenseSet<Operation *> entered = {end};
+  while (!path.empty()) {
+    auto &[op, next] = path.back();
+    if (next == op->getNumOperands()) {
+      order.insert(op);
+      path.pop_back();
+      continue;
+    }
+    Value operand = op->getOperand(next++);
+    if (isa<BlockArgument>(operand))
+      arguments.insert(operand);
+    else if (entered.insert(operand.getDefiningOp()).second)
+      path.push_back({operand.getDefiningOp(), 0});
+  }
+  for (Operation *op : order)
+    if (op != end)
+      op->moveBefore(end);
+  // Parameters, then constants, each by first use, then the others.
+  auto kindOf = [&](unsigned index) {
+    auto role = function.getArgAttrOfType<StringAttr>(index, kRoleAttr);
+    StringRef name = role ? role.getValue() : StringRef();
+    return name == "parameter" ? 0 : name == "constant" ? 1 : 2;
+  };
+  unsigned count = function.getNumArguments();
+  SmallVector<unsigned> from = llvm::to_vector(llvm::seq<unsigned>(0, count));
+  auto useOf = [&](unsigned index) {
+    return llvm::find(arguments, Value(block.getArgument(index))) -
+           arguments.begin();
+  };
+  llvm::sort(from, [&](unsigned a, unsigned b) {
+    int kind = kindOf(a);
+    if (kind != kindOf(b))
+      return kind < kindOf(b);
+    return kind < 2 && useOf(a) != useOf(b) ? useOf(a) < useOf(b) : a < b;
+  });
+  SmallVector<DictionaryAttr> attributes;
+  for (unsigned place = 0; place < count; ++place) {
+    BlockArgument old = block.getArgument(from[place]);
+    old.replaceAllUsesWith(block.addArgument(old.getType(), old.getLoc()));
+    attributes.push_back(function.getArgAttrDict(from[place]));
+  }
+  block.eraseArguments(0, count);
+  function.setFunctionType(FunctionType::get(function.getContext(),
+                                             block.getArgumentTypes(),
+                                             function.getResultTypes()));
+  function.setAllArgAttrs(attributes);
+}
+
+} // namespace cleave::nn
