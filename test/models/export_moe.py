@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""Makes the models with experts, with PyTorch (versions in README.md).
+
+    export_moe.py [--out DIR] [NAME ...]        without names also experts.npz, by ONNX Runtime
+
+One decoder of two layers, the attention of Mixtral and one of these in place of
+its MLP: Mixtral's experts (softmax, top 2, weights that sum to one), Switch's
+(top 1, the weight is the probability), DeepSeek's (sigmoid, a bias that only
+chooses, shared experts, the first layer dense). `mixtral.SHAPE` hold the weights
+of one Mixtral-type layer in the shapes in which experts occur in files.
+"""
+
+import argparse
+import logging
+import os
+import pathlib
+import tempfile
+import warnings
+
+import numpy as np
+import onnx
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import nn
+from transformers import MixtralConfig, MixtralForCausalLM
+
+import export
+
+HERE = pathlib.Path(__file__).resolve().parent
+HIDDEN, INTERMEDIATE, EXPERTS, VOCABULARY = 16, 24, 4, 257
+BATCH, SEQUENCE = 4, 24
+
+
+class Router(nn.Module):
+    """Softmax over all experts, the best two, weights that sum to one."""
+
+    def __init__(self, experts=EXPERTS, k=2):
+        super().__init__()
+        self.k = k
+        self.weight = nn.Parameter(torch.empty(experts, HIDDEN))
+
+    def forward(self, x):
+        chosen, ids = torch.topk(F.softmax(F.linear(x, self.weight), dim=-1), self.k, dim=-1)
+        return chosen / chosen.sum(dim=-1, keepdim=True), ids
+
+
+class Expert(nn.Module):
+    """SwiGLU with three matrices."""
+
+    def __init__(self, intermediate=INTERMEDIATE):
+        super().__init__()
+        self.w1 = nn.Parameter(torch.empty(intermediate, HIDDEN))
+        self.w3 = nn.Parameter(torch.empty(intermediate, HIDDEN))
+        self.w2 = nn.Parameter(torch.empty(HIDDEN, intermediate))
+
+    def forward(self, x):
+        return F.linear(F.silu(F.linear(x, self.w1)) * F.linear(x, self.w3), self.w2)
+
+
+class Layer(nn.Module):
+    """A router and a list of experts on tokens [n, hidden]."""
+
+    def __init__(self, experts=EXPERTS):
+        super().__init__()
+        self.gate = Router()
+        self.experts = nn.ModuleList(Expert() for _ in range(experts))
+
+    def forward(self, hidden):
+        x = hidden.reshape(-1, HIDDEN)
+        weights, ids = self.gate(x)
+        return self.combine(x, weights, ids).reshape(hidden.shape)
+
+
+class Gathered(Layer):
+    """Each expert takes the tokens that chose it."""
+
+    def combine(self, x, weights, ids):
+        out = torch.zeros_like(x)
+        mask = F.one_hot(ids, num_classes=len(self.experts)).permute(2, 1, 0)
+        for index, expert in enumerate(self.experts):
+            slot, token = torch.where(mask[index])
+            y = expert(x[token]) * weights[token, slot, None]
+            out = out.index_add(0, token, y)
+        return out
+
+
+class Dense(Layer):
+    """Each expert takes all tokens; those that did not choose it count as 0."""
+
+    def combine(self, x, weights, ids):
+        out = torch.zeros_like(x)
+        for index, expert in enumerate(self.experts):
+            weight = (weights * (ids == index).to(x.dtype)).sum(dim=-1, keepdim=True)
+            out = out + expert(x) * weight
+        return out
+
+
+class Stacked(nn.Module):
+    """Matrices [experts, ., .]."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = Router()
+        self.w1 = nn.Parameter(torch.empty(EXPERTS, INTERMEDIATE, HIDDEN))
+        self.w3 = nn.Parameter(torch.empty(EXPERTS, INTERMEDIATE, HIDDEN))
+        self.w2 = nn.Parameter(torch.empty(EXPERTS, HIDDEN, INTERMEDIATE))
+
+    forward = Layer.forward
+
+
+class Tiled(Stacked):
+    """All tokens for all experts, in batched products."""
+
+    def combine(self, x, weights, ids):
+        dense = torch.zeros(x.shape[0], EXPERTS, dtype=x.dtype).scatter(1, ids, weights)
+        tiled = x.repeat(EXPERTS, 1).view(EXPERTS, -1, HIDDEN).transpose(1, 2)
+        y = F.silu(torch.bmm(self.w1, tiled)) * torch.bmm(self.w3, tiled)
+        y = torch.bmm(self.w2, y).transpose(1, 2)
+        return (y * dense.transpose(0, 1)[..., None]).sum(dim=0)
+
+
+class Slices(Stacked):
+    """Each slot takes its expert's matrices, in batched products."""
+
+    def combine(self, x, weights, ids):
+        rows = x.repeat_interleave(ids.shape[1], dim=0)[:, None, :]
+        flat = ids.reshape(-1)
+        y = F.silu(rows @ self.w1[flat].transpose(1, 2)) * (rows @ self.w3[flat].transpose(1, 2))
+        y = (y @ self.w2[flat].transpose(1, 2))[:, 0] * weights.reshape(-1, 1)
+        return y.view(x.shape[0], ids.shape[1], HIDDEN).sum(dim=1)
+
+
+class Contrib(Stacked):
+    """The operator of ONNX Runtime, which has its own router."""
+
+    def forward(self, hidden):
+        x = hidden.reshape(-1, HIDDEN)
+        y = torch.onnx.ops.symbolic(
+            "com.microsoft::MoE", (x, F.linear(x, self.gate.weight), self.w1, None, self.w2, None, self.w3),
+            attrs={"k": 2, "activation_type": "silu", "normalize_routing_weights": 1},
+            dtype=x.dtype, shape=x.shape, version=1)
+        return y.reshape(hidden.shape)
+
+
+class SwitchExpert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wi = nn.Linear(HIDDEN, INTERMEDIATE)
+        self.wo = nn.Linear(INTERMEDIATE, HIDDEN)
+
+    def forward(self, x):
+        return self.wo(F.relu(self.wi(x)))
+
+
+class Switch(nn.Module):
+    """One expert a token, weighted by its probability."""
+
+    def __init__(self):
+        super().__init__()
+        self.classifier = nn.Linear(HIDDEN, EXPERTS, bias=False)
+        self.experts = nn.ModuleList(SwitchExpert() for _ in range(EXPERTS))
+
+    def forward(self, hidden):
+        probability, chosen = torch.max(F.softmax(self.classifier(hidden), dim=-1), dim=-1)
+        out = torch.zeros_like(hidden)
+        for index, expert in enumerate(self.experts):
+            mask = (chosen == index)[..., None]
+            out = out + torch.where(mask, expert(hidden), torch.zeros_like(hidden))
+        return out * probability[..., None]
+
+
+class DeepSeek(nn.Module):
+    """Eight experts, of which a sigmoid and a bias choose three, and a shared one."""
+
+    def __init__(self, experts=8, k=3):
+        super().__init__()
+        self.k = k
+        self.weight = nn.Parameter(torch.empty(experts, HIDDEN))
+        self.register_buffer("e_score_correction_bias", torch.empty(experts))
+        self.experts = nn.ModuleList(Expert(12) for _ in range(experts))
+        self.shared = Expert(12)
+
+    def forward(self, hidden):
+        x = hidden.reshape(-1, HIDDEN)
+        scores = F.linear(x, self.weight).sigmoid()
+        ids = torch.topk(scores + self.e_score_correction_bias, self.k, dim=-1, sorted=False)[1]
+        weights = scores.gather(1, ids)
+        weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20) * 2.5
+        out = Gathered.combine(self, x, weights, ids)
+        return out.reshape(hidden.shape) + self.shared(hidden)
+
+
+def decoder(layers, mlps):
+    config = MixtralConfig(
+        vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=INTERMEDIATE, num_hidden_layers=layers,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, num_local_experts=EXPERTS,
+        num_experts_per_tok=2, tie_word_embeddings=False, use_cache=False, sliding_window=None,
+        bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    config._experts_implementation = "batched_mm"
+    model = MixtralForCausalLM(config).eval()
+    for layer, make in zip(model.model.layers, mlps):
+        if make:
+            layer.mlp = make()
+    return model
+
+
+# name: layers' MLPs; None: that of transformers.
+MODELS = {
+    "mixtral": [None, None],
+    "switch": [Switch, Switch],
+    "deepseek": [lambda: Expert(), DeepSeek],
+    "mixtral.gathered": [Gathered],
+    "mixtral.dense": [Dense],
+    "mixtral.tiled": [Tiled],
+    "mixtral.slices": [Slices],
+    "mixtral.contrib": [Contrib],
+}
+SHAPES = [name for name in MODELS if name.startswith("mixtral.")]
+
+
+def initialise(model):
+    """By name and expert, so that stacks and lists of one shape get the same numbers."""
+    with torch.no_grad():
+        for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
+            if "inv_freq" in name:
+                continue
+            rng = np.random.default_rng([2024, *name.replace(".experts.", ".").encode()])
+            if ".experts." in name and tensor.dim() < 3:
+                head, tail = name.split(".experts.")
+                index, tail = tail.split(".", 1)
+                rng = np.random.default_rng([2024, *f"{head}.{tail}".encode()])
+                values = rng.standard_normal((int(index) + 1, *tensor.shape))[-1]
+            else:
+                values = rng.standard_normal(tensor.shape)
+            scale, mean = (0.3, 0.0) if tensor.dim() >= 2 else (0.2, 1.0 if "norm" in name else 0.0)
+            tensor.copy_(torch.from_numpy((mean + scale * values).astype(np.float32)))
+
+
+def make(name, folder):
+    model = decoder(len(MODELS[name]), MODELS[name])
+    initialise(model)
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(0, VOCABULARY, (3, 13), generator=generator)
+    with tempfile.TemporaryDirectory() as scratch:
+        raw = os.path.join(scratch, "model.onnx")
+        torch.onnx.export(model, (), raw, kwargs={"input_ids": ids}, dynamo=True, opset_version=20,
+                          external_data=False, input_names=["input_ids"], output_names=["logits"],
+                          dynamic_shapes={"input_ids": {0: "batch", 1: "sequence"}}, verbose=False)
+        proto = onnx.load(raw)
+    export.strip_metadata(proto)
+    for node in proto.graph.node:
+        del node.metadata_props[:]
+    del proto.graph.value_info[:]
+    path = folder / f"{name}.onnx"
+    path.write_bytes(proto.SerializeToString(deterministic=True))
+    (folder / f"{name}.toml").write_text(
+        f"# Binds the symbolic dimensions of {name}.onnx; see README.md.\n"
+        f"[dims]\nbatch = {BATCH}\nsequence = {SEQUENCE}\n\n[train]\nloss = \"cross_entropy\"\n")
+    print(f"{path.name}: {len(proto.graph.node)} nodes, {path.stat().st_size} bytes", flush=True)
+    return model
+
+
+def write_references(folder):
+    """What ONNX Runtime computes: logits of every eighth position, for fixed tokens."""
+    import onnxruntime
+
+    ids = np.random.default_rng(5).integers(0, VOCABULARY, (BATCH, SEQUENCE))
+    arrays = {"input_ids": ids}
+    for name in MODELS:
+        if name in SHAPES and name != "mixtral.dense":  # the others compute the same
+            continue
+        session = onnxruntime.InferenceSession(folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
+        arrays[name] = session.run(None, {"input_ids": ids})[0][:, ::8]
+    export.save_npz(folder / "experts.npz", arrays)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--out", type=pathlib.Path, default=HERE)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    for name in args.names or MODELS:
+        make(name, args.out)
+    if not args.names:
+        write_references(args.out)
+
+
+if __name__ == "__main__":
+    main()

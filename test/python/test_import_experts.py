@@ -1,0 +1,108 @@
+"""Layers of experts in files: what they compute, and the tensors that they are stored as."""
+
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import support
+import training
+from support import CLEAVE, MODELS
+
+UNROLLED = [("mixtral.dense", "model.layers.0.mlp.experts.2.w1"),
+            ("switch", "model.layers.1.mlp.experts.2.wi.bias")]
+SHAPES = ["mixtral." + shape for shape in ("gathered", "dense", "tiled", "slices", "contrib")]
+
+
+@unittest.skipUnless(training.IS_BUILT, "cleave is not built")
+class Experts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def logits(self, model, path=None):
+        reference = np.load(MODELS / "experts.npz")
+        tokens, out = self.folder / "tokens.npz", self.folder / "out.npz"
+        np.savez(tokens, input_ids=reference["input_ids"])
+        support.succeed(CLEAVE, "infer", path or MODELS / f"{model}.onnx", "--config",
+                        MODELS / f"{model}.toml", "--inputs", tokens, "--outputs", out)
+        return np.load(out)["logits"][:, ::8], reference
+
+    def test_infer_computes_what_onnxruntime_computes(self):
+        for model in ["mixtral", "switch", *SHAPES]:
+            with self.subTest(model):
+                got, reference = self.logits(model)
+                want = reference[model if model in reference else "mixtral.dense"]
+                self.assertLess(np.abs(got - want).max(), 2e-5 * np.abs(want).max())
+
+    def test_checkpoints_hold_the_tensors_of_the_file(self):
+        for model, name in UNROLLED:
+            with self.subTest(model):
+                out = self.folder / model
+                support.succeed(*training.command(out, model, "", "--steps", 4, "--save-every", 2))
+                tensors = support.initializers(MODELS / f"{model}.onnx")
+                saved = support.read_safetensors(out / "checkpoint-000004" / "model.safetensors")
+                for key, value in saved.items():
+                    self.assertEqual(value.shape, tensors[key].shape, key)
+                before = tensors[name]
+                self.assertGreater(np.abs(saved[name] - before).max(), 0)
+                self.assertLess(np.abs(saved[name] - before).max(), 0.01)
+                state = support.read_safetensors(out / "checkpoint-000004" / "optimizer.safetensors")
+                self.assertEqual(state[name + ".m"].shape, saved[name].shape)
+
+                # Resumed from the middle: the same bits, and on a mesh that splits stacks the same numbers.
+                again = self.folder / (model + ".again")
+                support.succeed(*training.command(again, model, "", "--steps", 4, "--resume",
+                                                  out / "checkpoint-000002"))
+                self.assertEqual((again / "checkpoint-000004" / "model.safetensors").read_bytes(),
+                                 (out / "checkpoint-000004" / "model.safetensors").read_bytes())
+                split = self.folder / (model + ".split")
+                support.succeed(*training.command(split, model, "data=2", "--steps", 4, "--resume",
+                                                  out / "checkpoint-000002", parallel__data__zero=3))
+                other = support.read_safetensors(split / "checkpoint-000004" / "model.safetensors")
+                for key, value in saved.items():
+                    self.assertLess(np.abs(other[key] - value).max(), 1e-4, key)
+
+    def test_missing_part_of_a_checkpoint(self):
+        out = self.folder / "run"
+        model, name = UNROLLED[0]
+        support.succeed(*training.command(out, model, "", "--steps", 1, "--save-every", 1))
+        file = out / "checkpoint-000001" / "model.safetensors"
+        file.write_bytes(file.read_bytes().replace(name.encode(), name.encode()[:-2] + b"xx"))
+        done = support.run(*training.command(self.folder / "other", model, "", "--steps", 2, "--resume",
+                                             out / "checkpoint-000001"))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(f"tensor '{name}' is missing", done.stderr)
+
+    def test_freezing_some_experts_is_refused(self):
+        done = support.run(*training.command(self.folder / "run", "mixtral.dense", "", "--steps", 1,
+                                             train__frozen="[\".*experts.1.w1\"]"))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("patterns match 'model.layers.0.mlp.experts.1.w1' and not "
+                      "'model.layers.0.mlp.experts.3.w1'", done.stderr)
+        support.succeed(*training.command(self.folder / "other", "mixtral.dense", "", "--steps", 1,
+                                          "--save-every", 1, train__frozen="[\".*experts.*\"]"))
+        saved = support.read_safetensors(
+            self.folder / "other" / "checkpoint-000001" / "model.safetensors")
+        before = support.initializers(MODELS / "mixtral.dense.onnx")
+        for key, value in saved.items():
+            same = np.array_equal(value, before[key])
+            self.assertEqual(same, "experts" in key, key)
+
+    def test_biases_of_experts_do_not_decay(self):
+        """In a file of one tensor each they have one dimension: stacking changes nothing."""
+        saved = {}
+        for decay in (0.0, 0.5):
+            out = self.folder / str(decay)
+            support.succeed(*training.command(out, "switch", "", "--steps", 1, "--save-every", 1,
+                                              train__weight_decay=decay, train__lr=0.1))
+            saved[decay] = support.read_safetensors(out / "checkpoint-000001" / "model.safetensors")
+        for key in saved[0.0]:
+            same = np.array_equal(saved[0.0][key], saved[0.5][key])
+            self.assertEqual(same, saved[0.0][key].ndim < 2, key)
+
+
+if __name__ == "__main__":
+    unittest.main()
