@@ -55,8 +55,8 @@ loss                the sum over labels and their number, over data, as one
 norm                the sum of squares, one message over all axes that split
                     gradients; it is logged, so also without clipping
 
-formulas_tensor.py has the other layouts of tensor parallelism, formulas_pipeline.py
-pipelines.
+formulas_tensor.py has the other layouts of tensor parallelism, formulas_sequence.py
+long sequences, formulas_pipeline.py pipelines.
 """
 
 import argparse

@@ -133,9 +133,6 @@ std::string sequenceKinds(Field field) {
         entry.kind != "ring")
       return "kind " + formatString(entry.kind) +
              ": expected megatron, ulysses or ring";
-    if (entry.kind != "megatron")
-      return "kind " + formatString(entry.kind) +
-             " is not yet supported; served now: megatron";
     if (entry.axis.empty())
       return "expected an axis in every entry";
     if (entry.savedInput != "shard" && entry.savedInput != "full")

@@ -155,7 +155,7 @@ ConfigResult<Mesh> cleave::resolveMesh(const Config &config,
 // Megatron's sequence parallelism lives on the axis of 1d tensor parallelism:
 // what tensor parallelism leaves whole, it splits.
 static std::optional<ConfigError>
-checkSequence(const ParallelConfig &parallel,
+checkMegatron(const ParallelConfig &parallel,
               const SequenceParallelConfig &sequence) {
   const TensorParallelConfig &tensor = parallel.tensor;
   std::string where =
@@ -179,14 +179,37 @@ checkSequence(const ParallelConfig &parallel,
   return std::nullopt;
 }
 
-// ZeRO splits over the data axis; its policies belong to one stage of it.
-static std::optional<ConfigError> checkZero(const DataParallelConfig &data,
+// A kind once; Ulysses inside the ring.
+static std::optional<ConfigError>
+checkSequenceKinds(const std::vector<SequenceParallelConfig> &list) {
+  std::set<std::string> kinds;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string &kind = list[i].kind;
+    std::string entry = "parallel.sequence: entry " + std::to_string(i + 1) +
+                        ", kind " + kind + " on axis '" + list[i].axis + "'";
+    if (!kinds.insert(kind).second)
+      return ConfigError{entry + ", is the second of its kind; each kind "
+                                 "splits the positions over one axis"};
+    if (kind == "ulysses" && kinds.count("ring"))
+      return ConfigError{entry + ", comes behind a ring; the list is inner "
+                                 "first, and Ulysses goes inside the ring: "
+                                 "list it before kind ring"};
+    if (kind != "megatron" && list[i].savedInput != "shard")
+      return ConfigError{entry + ": saved_input is a policy of kind megatron"};
+  }
+  return std::nullopt;
+}
+
+// ZeRO splits over the data axis, and over those of the positions; its policies
+// belong to one stage of it.
+static std::optional<ConfigError> checkZero(const Config &config,
                                             const Mesh &mesh) {
+  const DataParallelConfig &data = config.parallel.data;
   std::string zero = "parallel.data.zero = " + std::to_string(data.zero);
   bool exists =
       std::any_of(mesh.axes.begin(), mesh.axes.end(),
                   [&](const auto &a) { return a.first == data.axis; });
-  if (data.zero > 0 && !exists)
+  if (data.zero > 0 && !exists && boundaryAxes(config, mesh).all().empty())
     return ConfigError{zero + " splits over the mesh axis '" + data.axis +
                        "', but the mesh has " + describe(mesh) +
                        "; add --set mesh." + data.axis +
@@ -266,7 +289,7 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
     if (auto error = own("data", parallel.data.replicate, "replicate"))
       return error;
   if (parallel.data.enabled)
-    if (auto error = checkZero(parallel.data, mesh))
+    if (auto error = checkZero(config, mesh))
       return error;
   if (parallel.tensor.enabled) {
     const TensorParallelConfig &tensor = parallel.tensor;
@@ -307,17 +330,26 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
       }
     }
   }
+  if (auto error = checkSequenceKinds(parallel.sequence))
+    return error;
   for (const SequenceParallelConfig &sequence : parallel.sequence) {
-    if (auto error = checkSequence(parallel, sequence))
+    if (sequence.kind == "megatron") {
+      if (auto error = checkMegatron(parallel, sequence))
+        return error;
+      if (auto error = use("parallel.sequence", sequence.axis, ""))
+        return error;
+      continue;
+    }
+    std::string key = "parallel.sequence (" + sequence.kind + ")";
+    if (auto error = use(key, sequence.axis, ""))
       return error;
-    if (auto error = use("parallel.sequence", sequence.axis, ""))
-      return error;
+    auto [first, fresh] = splitBy.try_emplace(sequence.axis, key);
+    if (!fresh)
+      return ConfigError{first->second + " and " + key +
+                         " both name the mesh axis '" + sequence.axis +
+                         "': positions need an axis of their own; only kind "
+                         "megatron shares that of tensor parallelism"};
   }
-  if (parallel.sequence.size() > 1)
-    return ConfigError{"parallel.sequence lists " +
-                       std::to_string(parallel.sequence.size()) +
-                       " entries of kind megatron; it splits the positions "
-                       "over the tensor axis, which there is once"};
   if (parallel.expert.enabled)
     if (auto error =
             use("parallel.expert.axis", parallel.expert.axis, "expert"))
@@ -337,10 +369,11 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
     if (size > 1 && !used.count(name)) {
       if (name == "sequence")
         return ConfigError{
-            "mesh.sequence: sequence parallelism with an axis of its own "
-            "(ulysses, "
-            "ring) is not yet supported; kind = \"megatron\" splits positions "
-            "over the tensor axis"};
+            "mesh.sequence = " + std::to_string(size) +
+            " is used by no strategy; say how the positions are split over it: "
+            "--set 'parallel.sequence=[{kind=\"ulysses\", axis=\"sequence\"}]' "
+            "for heads inside attention, kind=\"ring\" for a ring (kind "
+            "megatron splits positions over the tensor axis)"};
       return ConfigError{
           "mesh." + name + " = " + std::to_string(size) +
           " is used by no strategy; name it in [parallel] (for example "
@@ -353,6 +386,41 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
     return ConfigError{"mesh." + parallel.expert.axis +
                        ": expert parallelism is not yet supported"};
   return std::nullopt;
+}
+
+std::string cleave::sequenceAxis(const Config &config, const Mesh &mesh,
+                                 const std::string &kind) {
+  for (const SequenceParallelConfig &sequence : config.parallel.sequence)
+    if (sequence.kind == kind && mesh.size(sequence.axis) > 1)
+      return sequence.axis;
+  return "";
+}
+
+BoundaryAxes cleave::boundaryAxes(const Config &config, const Mesh &mesh) {
+  BoundaryAxes axes;
+  const DataParallelConfig &data = config.parallel.data;
+  if (data.enabled && mesh.size(data.replicate) > 1)
+    axes.samples = axes.replicas = {data.replicate};
+  if (data.enabled && mesh.size(data.axis) > 1)
+    axes.samples.push_back(data.axis);
+  for (const char *kind : {"ring", "ulysses"}) // outer first
+    if (std::string axis = sequenceAxis(config, mesh, kind); !axis.empty())
+      axes.positions.push_back(axis);
+  return axes;
+}
+
+std::vector<std::string> BoundaryAxes::all() const {
+  std::vector<std::string> list = samples;
+  list.insert(list.end(), positions.begin(), positions.end());
+  return list;
+}
+
+std::vector<std::string> BoundaryAxes::sharded() const {
+  std::vector<std::string> list;
+  for (const std::string &axis : all())
+    if (!contains(replicas, axis))
+      list.push_back(axis);
+  return list;
 }
 
 std::optional<ConfigError> cleave::checkTypes(const Config &config) {

@@ -232,8 +232,8 @@ private:
   }
 
   /// Whether the result goes, without another reader, into a sum with addends
-  /// over `axes` or out of the function as addends: then it is reduced there, and
-  /// a reduction before it would be one more.
+  /// over `axes`, or is asked for as addends, or leaves the function as these: then
+  /// it is reduced there, and a reduction before it would be one more.
   bool isSummedLater(Operation *op, AxisSet axes) const {
     constexpr unsigned kMaxSteps = 8;
     auto has = [&](const Layout &layout) {
@@ -250,7 +250,9 @@ private:
         auto sharding = func.getResultAttrOfType<ShardingAttr>(number, kShardingAttrName);
         return sharding && has(mesh.layout(sharding));
       }
-      if (isa<ConstrainOp>(op) || op->getNumRegions() != 0)
+      if (auto constrain = dyn_cast<ConstrainOp>(op))
+        return has(mesh.layout(constrain.getSharding()));
+      if (op->getNumRegions() != 0)
         return false;
       ShardingRule rule = ShardingRule::of(op);
       ArrayRef<unsigned> group = rule.groupOf(number);

@@ -3,6 +3,7 @@
 #include "StageGraph.h"
 
 #include "cleave/Dialect/NN/Transforms/BatchFlow.h"
+#include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Stage/Passes.h"
 
@@ -96,6 +97,7 @@ public:
     if (isTraining)
       differentiable = differentiableValues(func);
     flow = nn::BatchFlow::ofArguments(func);
+    positions = nn::PositionFlow(func);
     SmallVector<IRMapping> mappings(stages);
     SmallVector<Block *> blocks(stages, nullptr);
     for (int64_t stage = 0; stage < stages; ++stage)
@@ -162,6 +164,8 @@ private:
       if (flow->isOfWholeCall(value))
         attrs.set(nn::kWholeCallAttr, builder.getUnitAttr());
     }
+    if (std::optional<int64_t> dim = positions->dimOf(value))
+      attrs.set(nn::kPositionDimAttr, builder.getI64IntegerAttr(*dim));
     if (differentiable.contains(value))
       attrs.set(pipe::kDifferentiableAttr, builder.getUnitAttr());
     return attrs.getDictionary(func.getContext());
@@ -230,6 +234,7 @@ private:
   SmallVector<SmallVector<unsigned>> results; // of the function, of each stage
   DenseSet<Value> differentiable;
   std::optional<nn::BatchFlow> flow;
+  std::optional<nn::PositionFlow> positions;
 };
 
 struct CutStagesPass : cleave::impl::CutStagesPassBase<CutStagesPass> {

@@ -1,8 +1,9 @@
-// strategy-data: the batch, and what follows for gradients, state and
-// parameters.
+// strategy-data: the batch and the positions, and what follows for gradients,
+// state and parameters.
 
 #include "Boundary.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 #include "cleave/Strategy/Passes.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -25,10 +26,11 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     ModuleOp module = getOperation();
     if (failed(readOptions(module)))
       return signalPassFailure();
-    if (ways * dist::axesSize(meshAttr, replicas) == 1)
+    if (dist::axesSize(meshAttr, allAxes()) == 1)
       return;
     collectParameters();
-    remarkOnUnevenBatch();
+    findPositions();
+    remarkOnPadding();
     setBoundaryShardings(module,
                          [&](RankedTensorType type, DictionaryAttr attrs) {
                            return boundary(type, attrs);
@@ -46,21 +48,29 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
   }
 
   LogicalResult readOptions(ModuleOp module) {
-    FailureOr<dist::MeshOp> found = meshWithAxis(module, axis);
-    if (failed(found))
-      return failure();
-    mesh = *found;
-    meshAttr = mesh.getMesh();
-    axisRef = dist::AxisRefAttr::get(&getContext(), axis);
-    ways = dist::axisSize(meshAttr, axisRef);
-    if (!replicate.empty()) {
-      if (failed(meshWithAxis(module, replicate)))
+    SmallVector<std::string> ofBatch(batchAxes.begin(), batchAxes.end());
+    if (ofBatch.empty() && sequenceAxes.empty())
+      ofBatch = {"data"};
+    for (const std::string &name : ofBatch)
+      if (failed(addAxis(module, name, samples)))
         return failure();
-      if (replicate == axis)
+    for (const std::string &name : sequenceAxes)
+      if (failed(addAxis(module, name, positions)))
+        return failure();
+    SmallVector<dist::AxisRefAttr> replicas;
+    for (const std::string &name : replicate) {
+      replicas.push_back(dist::AxisRefAttr::get(&getContext(), name));
+      if (!llvm::is_contained(allAxes(), replicas.back()))
         return mesh.emitOpError("axis '")
-               << axis << "' cannot both shard and replicate";
-      replicas = {dist::AxisRefAttr::get(&getContext(), replicate)};
+               << name << "' is to replicate, but splits neither samples nor "
+               << "positions; name it in batch-axes or sequence-axes, too";
     }
+    for (dist::AxisRefAttr axis : allAxes())
+      if (!llvm::is_contained(replicas, axis))
+        sharded.push_back(axis);
+    if (sharded.empty())
+      return mesh.emitOpError("axis '")
+             << replicate.front() << "' cannot both shard and replicate";
     if (zero < 0 || zero > 3)
       return module.emitError("zero is ")
              << int64_t(zero) << "; expected 0, 1, 2 or 3";
@@ -79,25 +89,87 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return success();
   }
 
-  /// Says once that ranks hold different numbers of samples.
-  void remarkOnUnevenBatch() {
-    int64_t all = ways * dist::axesSize(meshAttr, replicas);
+  LogicalResult addAxis(ModuleOp module, StringRef name,
+                        SmallVectorImpl<dist::AxisRefAttr> &list) {
+    FailureOr<dist::MeshOp> found = meshWithAxis(module, name);
+    if (failed(found))
+      return failure();
+    mesh = *found;
+    meshAttr = mesh.getMesh();
+    auto axis = dist::AxisRefAttr::get(&getContext(), name);
+    if (llvm::is_contained(allAxes(), axis))
+      return mesh.emitOpError("axis '")
+             << name << "' cannot split the boundary twice";
+    list.push_back(axis);
+    return success();
+  }
+
+  /// Which dimensions of arguments and results count positions.
+  void findPositions() {
+    if (positions.empty())
+      return;
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isDeclaration())
+        continue;
+      nn::PositionFlow flow(func);
+      auto note = [&](DictionaryAttr attrs, Value value) {
+        if (std::optional<int64_t> dim = flow.dimOf(value))
+          positionDims.insert(
+              {(roleOf(attrs) + " " + nameOf(attrs)).str(), *dim});
+      };
+      for (BlockArgument argument : func.getArguments())
+        note(func.getArgAttrDict(argument.getArgNumber()), argument);
+      Operation *end = func.getBody().front().getTerminator();
+      for (auto [index, value] : llvm::enumerate(end->getOperands()))
+        note(func.getResultAttrDict(index), value);
+    }
+  }
+
+  std::optional<int64_t> positionDimOf(DictionaryAttr attrs) const {
+    auto it = positionDims.find((roleOf(attrs) + " " + nameOf(attrs)).str());
+    if (it == positionDims.end())
+      return std::nullopt;
+    return it->second;
+  }
+
+  /// Says once that ranks hold different numbers of samples, or of positions.
+  void remarkOnPadding() {
+    remarkOnUneven(samples, "a batch", "samples of weight 0",
+                   [](DictionaryAttr attrs, int64_t rank) {
+                     return nn::batchDimOf(attrs, rank);
+                   });
+    remarkOnUneven(
+        positions, "a sequence", "positions of weight 0",
+        [&](DictionaryAttr attrs, int64_t) { return positionDimOf(attrs); });
+  }
+
+  void remarkOnUneven(
+      ArrayRef<dist::AxisRefAttr> axes, StringRef what, StringRef padding,
+      llvm::function_ref<std::optional<int64_t>(DictionaryAttr, int64_t)>
+          dimOf) {
+    int64_t all = dist::axesSize(meshAttr, axes);
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+        DictionaryAttr attrs = func.getArgAttrDict(arg);
         auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
-        if (!holdsSamples(roleOf(func.getArgAttrDict(arg))) || !type)
+        if (!holdsSamples(roleOf(attrs)) || !type)
           continue;
-        std::optional<int64_t> dim =
-            nn::batchDimOf(func.getArgAttrDict(arg), type.getRank());
+        std::optional<int64_t> dim = dimOf(attrs, type.getRank());
         if (!dim || type.getDimSize(*dim) % all == 0)
           continue;
-        emitRemark(func.getLoc(), "a batch of ")
-            << type.getDimSize(*dim) << " does not divide by the " << all
-            << " ranks of "
-            << (replicas.empty() ? "axis '" : "axes '" + replicate + "' and '")
-            << axis << "': it is padded to "
-            << dist::tileSize(type.getDimSize(*dim), all) * all
-            << " with samples of weight 0";
+        InFlightDiagnostic remark = emitRemark(func.getLoc());
+        remark << what << " of " << type.getDimSize(*dim)
+               << " does not divide by the " << all << " ranks of "
+               << (axes.size() == 1 ? "axis " : "axes ");
+        llvm::interleave(
+            axes,
+            [&](dist::AxisRefAttr axis) {
+              remark << "'" << axis.getName().getValue() << "'";
+            },
+            [&] { remark << " and "; });
+        remark << ": it is padded to "
+               << dist::tileSize(type.getDimSize(*dim), all) * all << " with "
+               << padding;
         return;
       }
   }
@@ -125,8 +197,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return it != parameters.end() ? it->second : Axes(rank);
   }
 
-  /// Whether a parameter that lies over `axes` does over this one, or a part of
-  /// it, already.
+  /// Whether a parameter that lies over `axes` does over `by`, or a part of it,
+  /// already.
   bool isSplitByHand(const Axes &axes, dist::AxisRefAttr by) const {
     return llvm::any_of(axes, [&](auto &list) {
       return llvm::any_of(list, [&](dist::AxisRefAttr other) {
@@ -146,10 +218,13 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return left;
   }
 
-  /// The optimizer state's axes: the parameter's, and with `zero` this one.
+  /// The optimizer state's axes: the parameter's, and with `zero` those that
+  /// shard.
   Axes stateAxes(StringRef parameter, RankedTensorType type) const {
     Axes axes = parameterAxes(parameter, type.getRank());
-    if (zero == 0 || ways == 1 || isSplitByHand(axes, axisRef))
+    SmallVector<dist::AxisRefAttr> more = leftOf(sharded, axes);
+    int64_t ways = dist::axesSize(meshAttr, more);
+    if (zero == 0 || ways == 1)
       return axes;
     std::optional<int64_t> best;
     double bestPadding = 0;
@@ -166,7 +241,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
         best = dim, bestPadding = padding;
     }
     if (best)
-      axes[*best].push_back(axisRef);
+      llvm::append_range(axes[*best], more);
     return axes;
   }
 
@@ -181,11 +256,26 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
                                    dims);
   }
 
-  /// Of samples: split by the replicas first.
+  /// Over which gradients, loss and weight are sums.
   SmallVector<dist::AxisRefAttr> allAxes() const {
-    SmallVector<dist::AxisRefAttr> all(replicas);
-    all.push_back(axisRef);
+    SmallVector<dist::AxisRefAttr> all(samples);
+    llvm::append_range(all, positions);
     return all;
+  }
+
+  /// Samples and positions, before the axes of other strategies. False where
+  /// the tensor has neither.
+  bool split(Axes &axes, DictionaryAttr attrs) const {
+    std::optional<int64_t> batch = nn::batchDimOf(attrs, axes.size());
+    std::optional<int64_t> sequence = positionDimOf(attrs);
+    auto add = [&](int64_t dim, ArrayRef<dist::AxisRefAttr> more) {
+      axes[dim].insert(axes[dim].begin(), more.begin(), more.end());
+    };
+    if (batch)
+      add(*batch, samples);
+    if (sequence && sequence != batch)
+      add(*sequence, positions);
+    return batch || sequence;
   }
 
   dist::ShardingAttr boundary(RankedTensorType type,
@@ -199,20 +289,15 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       if (rank == 0 || (!dim && role == "output"))
         return {};
       Axes axes = axesOf(shardingOf(attrs), rank);
-      if (dim) { // before the axes of other strategies
-        SmallVector<dist::AxisRefAttr> all = allAxes();
-        axes[*dim].insert(axes[*dim].begin(), all.begin(), all.end());
-      }
+      split(axes, attrs);
       dist::ShardingAttr sharding = closedSharding(mesh, axes);
       return role == "output" ? openFurther(sharding, *dim) : sharding;
     }
     if (crossesStages(role)) {
-      // As another stage has it already, else with its samples split.
-      std::optional<int64_t> dim = nn::batchDimOf(attrs, rank);
-      if (shardingOf(attrs) || !dim)
-        return {};
+      // As another stage has it already, else with samples and positions split.
       Axes axes(rank);
-      axes[*dim] = allAxes();
+      if (shardingOf(attrs) || !split(axes, attrs))
+        return {};
       return openFurther(closedSharding(mesh, axes), /*batchDim=*/-1);
     }
     if (isParameter(attrs) && zero == 3)
@@ -228,8 +313,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     if (dist::ShardingAttr given = shardingOf(attrs))
       llvm::append_range(others, given.getPartial());
     if (role == "gradient" && scattersGradients && isSplit(name, type)) {
-      SmallVector<dist::AxisRefAttr> partial =
-          leftOf(replicas, parameterAxes(name, rank));
+      SmallVector<dist::AxisRefAttr> partial = replicatedBy(name, rank);
       llvm::append_range(partial, others);
       return closedSharding(mesh, stateAxes(name, type), partial);
     }
@@ -240,6 +324,17 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return closedSharding(mesh, axes, partial);
     }
     return {};
+  }
+
+  /// Over which tiles of the parameter's gradient are sums, with ZeRO.
+  SmallVector<dist::AxisRefAttr> replicatedBy(StringRef parameter,
+                                              int64_t rank) const {
+    SmallVector<dist::AxisRefAttr> left =
+        leftOf(allAxes(), parameterAxes(parameter, rank));
+    llvm::erase_if(left, [&](dist::AxisRefAttr axis) {
+      return llvm::is_contained(sharded, axis);
+    });
+    return left;
   }
 
   /// Whether ZeRO splits what belongs to this parameter.
@@ -268,7 +363,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Parameters are read whole (as far as this axis goes). One constraint for
+  /// Parameters are read whole (as far as these axes go). One constraint for
   /// all readers: where the gathers go, and how many there are, is decided when
   /// programs are local.
   void gatherParameters(func::FuncOp func) {
@@ -319,7 +414,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       // Nobody may move activations so that the sum need not be taken.
       dist::ShardingAttr tiles = shardingOf(attrs);
       SmallVector<dist::AxisRefAttr> partial(tiles.getPartial());
-      partial.push_back(axisRef);
+      llvm::append_range(partial,
+                         leftOf(sharded, parameterAxes(name, type.getRank())));
       Value addends = dist::ConstrainOp::create(
           b, loc, sum->get(),
           closedSharding(mesh, parameterAxes(name, type.getRank()), partial));
@@ -331,9 +427,10 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
 
   dist::MeshOp mesh;
   dist::MeshAttr meshAttr;
-  dist::AxisRefAttr axisRef;
-  SmallVector<dist::AxisRefAttr> replicas; // none or one
-  int64_t ways = 1;
+  /// What splits samples and positions, slowest first; of all these, over which
+  /// ZeRO splits.
+  SmallVector<dist::AxisRefAttr> samples, positions, sharded;
+  llvm::StringMap<int64_t> positionDims; // by role and name
   bool scattersGradients = false;
   llvm::StringMap<Axes> parameters;
 };

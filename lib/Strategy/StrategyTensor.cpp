@@ -33,8 +33,8 @@ struct StrategyTensorPass
       names = {axis};
     if (failed(checkAxes(module, names)))
       return signalPassFailure();
-    scheme = makeScheme(&getContext(), layout, names, batchAxes, sequence,
-                        savedInput == "full");
+    scheme = makeScheme(&getContext(), layout, names, batchAxes, sequenceAxes,
+                        sequence, savedInput == "full");
     ways = dist::axesSize(mesh.getMesh(), scheme.inner.features);
     if (dist::axesSize(mesh.getMesh(), refs(names)) == 1)
       return;
@@ -93,7 +93,8 @@ struct StrategyTensorPass
       return module.emitError("layout ")
              << layout << " of tensor parallelism takes " << count
              << " axes, found " << names.size();
-    for (StringRef name : llvm::concat<const std::string>(names, batchAxes)) {
+    for (StringRef name :
+         llvm::concat<const std::string>(names, batchAxes, sequenceAxes)) {
       FailureOr<dist::MeshOp> found = meshWithAxis(module, name);
       if (failed(found))
         return failure();

@@ -1,6 +1,7 @@
 // Constraints around products with parameters: operands are gathered as the
 // scheme says, results go to where values of their kind lie.
 
+#include "Residuals.h"
 #include "TensorPlan.h"
 
 #include "mlir/IR/Builders.h"
@@ -78,27 +79,6 @@ private:
       }
     }
     return known = constrain(builder, value, axes);
-  }
-
-  /// The value of the forward pass that `value` is, by way of a save and of
-  /// operations that move its elements; null where it is none.
-  static Value savedFrom(Value value) {
-    Operation *op = value.getDefiningOp();
-    if (!op || op->getNumOperands() != 1 || op->getNumResults() != 1)
-      return {};
-    if (auto save = dyn_cast<nn::SaveOp>(op))
-      return save.getInput();
-    if (!ShardingRule::of(op).movement)
-      return {};
-    Value source = savedFrom(op->getOperand(0));
-    if (!source)
-      return {};
-    for (Operation *user : source.getUsers())
-      if (user->getName() == op->getName() &&
-          user->getAttrs() == op->getAttrs() &&
-          user->getResultTypes() == op->getResultTypes())
-        return user->getResult(0);
-    return {};
   }
 
   /// As the product makes them: partial sums, perhaps.

@@ -3,6 +3,7 @@
 #include "TensorPlan.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -49,24 +50,6 @@ static StringRef parameterName(Value value) {
   auto argument = cast<BlockArgument>(value);
   auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
   return nameOf(func.getArgAttrDict(argument.getArgNumber()));
-}
-
-using Dimension = std::pair<Value, int64_t>;
-
-/// The dimension of the function's inputs that counts positions: the first one
-/// of the tokens beside the batch; of a model without, of an input of three or
-/// more dimensions, or of what a pipeline stage receives.
-static std::optional<Dimension> positionsOf(func::FuncOp func) {
-  for (StringRef wanted : {"tokens", "input", "activation"})
-    for (BlockArgument argument : func.getArguments()) {
-      DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
-      int64_t rank = cast<RankedTensorType>(argument.getType()).getRank();
-      std::optional<int64_t> batch = nn::batchDimOf(attrs, rank);
-      if (roleOf(attrs) == wanted && batch &&
-          rank >= (wanted == "tokens" ? 2 : 3))
-        return Dimension(argument, *batch == 0 ? 1 : 0);
-    }
-  return std::nullopt;
 }
 
 //===----------------------------------------------------------------------===//
@@ -164,21 +147,24 @@ ParameterPlans strategy::planParameters(
     }
   // Colours of hidden classes come from products, and go to all parameters.
   llvm::SmallDenseSet<unsigned> hidden, seen;
-  forEachContraction(func, [&](Operation *op, ShardingRule &rule,
-                               unsigned operand) {
-    auto argument = cast<BlockArgument>(op->getOperand(operand));
-    if (!seen.insert(argument.getArgNumber()).second)
-      return;
-    ParameterPlan &plan = *ofArgument[argument.getArgNumber()];
-    planProduct(plan, rule, rule.operands[operand], scheme, isSplittable);
-    for (auto [dim, colour] : llvm::enumerate(plan.colours))
-      if (colour == Colour::Hidden)
-        if (std::optional<unsigned> index = classes.indexOf(argument, dim))
-          hidden.insert(*index);
-  });
+  forEachContraction(
+      func, [&](Operation *op, ShardingRule &rule, unsigned operand) {
+        auto argument = cast<BlockArgument>(op->getOperand(operand));
+        if (!seen.insert(argument.getArgNumber()).second)
+          return;
+        ParameterPlan &plan = *ofArgument[argument.getArgNumber()];
+        planProduct(plan, rule, rule.operands[operand], scheme, isSplittable);
+        for (auto [dim, colour] : llvm::enumerate(plan.colours))
+          if (colour == Colour::Hidden)
+            if (std::optional<unsigned> index = classes.indexOf(argument, dim))
+              hidden.insert(*index);
+      });
+  // A table of as many positions as there are lies as they do, unless every
+  // rank has positions of its own anyway.
   std::optional<unsigned> positions;
-  if (std::optional<Dimension> dim = positionsOf(func))
-    positions = classes.indexOf(dim->first, dim->second);
+  if (scheme.positions.empty())
+    for (auto [argument, dim] : nn::positionSeeds(func))
+      positions = classes.indexOf(argument, dim);
   for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
     ParameterPlan *plan = ofArgument[arg];
     if (!plan)
@@ -189,7 +175,6 @@ ParameterPlans strategy::planParameters(
           index && hidden.contains(*index) && !plan->isProduct())
         plan->colours[dim] = Colour::Hidden;
     plan->stored.resize(plan->type.getRank());
-    // A table of as many positions as there are lies as they do.
     for (int64_t dim = 0; dim < plan->type.getRank(); ++dim) {
       if (const auto &product = plan->product[dim]) {
         addAxes(plan->stored, dim,
@@ -237,11 +222,12 @@ Colours::Colours(func::FuncOp func, const DimClasses &classes,
         mark(argument, *batch, Kind::Batch);
     }
   }
-  if (std::optional<Dimension> dim = positionsOf(func);
-      dim && kindOf(dim->first, dim->second) == Kind::None) {
-    mark(dim->first, dim->second, Kind::Sequence);
-    sequence = true;
-  }
+  for (auto [argument, dim] : nn::positionSeeds(func))
+    if (Kind kind = kindOf(argument, dim);
+        kind == Kind::None || kind == Kind::Sequence) {
+      mark(argument, dim, Kind::Sequence);
+      sequence = true;
+    }
 }
 
 std::optional<Axes> Colours::home(Value value) const {
@@ -312,10 +298,14 @@ Product strategy::makeProduct(Operation *op, ShardingRule rule,
     if (const auto &split = plan.product[dim]; split && made.size() == 1)
       addAxes(axes, made[0], scheme.compute(split->side, split->colour));
   auto batch = [&](Value value, const TensorFactors &dims) {
-    for (auto [dim, made] : llvm::enumerate(dims))
-      if (made.size() == 1 && axes[made[0]].empty() &&
-          colours.kindOf(value, dim) == Colours::Kind::Batch)
+    for (auto [dim, made] : llvm::enumerate(dims)) {
+      if (made.size() != 1 || !axes[made[0]].empty())
+        continue;
+      if (colours.kindOf(value, dim) == Colours::Kind::Batch)
         addAxes(axes, made[0], scheme.computeBatch);
+      else if (colours.kindOf(value, dim) == Colours::Kind::Sequence)
+        addAxes(axes, made[0], scheme.positions);
+    }
   };
   for (auto [value, dims] : llvm::zip_equal(op->getOperands(), rule.operands))
     batch(value, dims);
@@ -430,9 +420,11 @@ void strategy::findPartialGradients(func::FuncOp func, ParameterPlans &plans,
     }
     if (!common)
       return;
-    // Axes that split it, or that data parallelism has, are not ours.
+    // Axes that split it, or that split samples and positions anyway, are not
+    // ours.
     llvm::erase_if(*common, [&](dist::AxisRefAttr axis) {
       return llvm::is_contained(scheme.samples, axis) ||
+             llvm::is_contained(scheme.positions, axis) ||
              llvm::any_of(plan.stored, [&](auto &list) {
                return llvm::is_contained(list, axis);
              });

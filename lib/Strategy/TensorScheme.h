@@ -39,8 +39,9 @@ struct TensorScheme {
   List computeIn, computeOut, computeHidden, computeChosen;
   /// Parameters are stored split by these too, on the side `In`.
   List gathered;
-  /// The axes of data parallelism, which split the batch before all others.
-  List samples;
+  /// The axes that split the batch before those of the layout, and those that
+  /// split the positions: of these, too, every rank has its own.
+  List samples, positions;
   /// What is gathered for a product is kept for the backward pass.
   bool keepGathered = false;
   /// Whether products are pinned; where not, propagation finds them.
@@ -56,11 +57,13 @@ struct TensorScheme {
   }
 };
 
-/// `axes` of `layout` ("1d": one), behind the axes that split the batch
-/// already. `sequence`: Megatron's sequence parallelism on the axis of "1d".
+/// `axes` of `layout` ("1d": one), behind the axes that split the batch and the
+/// positions already. `sequence`: Megatron's sequence parallelism on the axis
+/// of "1d".
 TensorScheme makeScheme(mlir::MLIRContext *context, llvm::StringRef layout,
                         llvm::ArrayRef<std::string> axes,
-                        llvm::ArrayRef<std::string> batchAxes, bool sequence,
+                        llvm::ArrayRef<std::string> batchAxes,
+                        llvm::ArrayRef<std::string> sequenceAxes, bool sequence,
                         bool keepGathered);
 
 } // namespace cleave::strategy

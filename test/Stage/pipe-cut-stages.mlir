@@ -1,4 +1,5 @@
-// RUN: cleave-opt %s -pipe-cut-stages | FileCheck %s
+// RUN: cleave-opt %s -split-input-file -pipe-cut-stages | FileCheck %s
+// RUN: cleave-opt %s -split-input-file -pipe-cut-stages | FileCheck %s --check-prefix=POSITIONS
 
 // %0 is read two stages on, so the stage between hands it on; %i is no float.
 // The transpose of w belongs to no stage: both that read it have it.
@@ -53,5 +54,23 @@ module attributes {pipe.stages = 3 : i64} {
     %6 = nn.reduce sum %5 dims = [0, 1] {pipe.stage = 2 : i64} : tensor<2x4xf32> -> tensor<f32>
     %one = arith.constant dense<1.0> : tensor<f32>
     return %6, %one : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+// Positions are followed across the cut, also where the batch is one sample and
+// its dimension is folded away.
+// POSITIONS: -> (tensor<3x4xf32> {nn.name = "cut.0.0", nn.position_dim = 0 : i64, nn.role = "activation"
+module attributes {pipe.stages = 2 : i64} {
+  func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
+                  %x: tensor<1x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+      -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+    %0 = nn.reshape %x {pipe.stage = 0 : i64} : tensor<1x3x4xf32> -> tensor<3x4xf32>
+    %1 = nn.einsum "si,io->so" %0, %w {pipe.stage = 0 : i64} : tensor<3x4xf32>, tensor<4x4xf32> -> tensor<3x4xf32>
+    %2 = nn.einsum "si,io->so" %1, %w {pipe.stage = 1 : i64} : tensor<3x4xf32>, tensor<4x4xf32> -> tensor<3x4xf32>
+    %3 = nn.reduce sum %2 dims = [0, 1] {pipe.stage = 1 : i64} : tensor<3x4xf32> -> tensor<f32>
+    %one = arith.constant dense<1.0> : tensor<f32>
+    return %3, %one : tensor<f32>, tensor<f32>
   }
 }

@@ -1,5 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -strategy-data | FileCheck %s
 // RUN: cleave-opt %s -split-input-file "-strategy-tensor=sequence=true" -strategy-data | FileCheck %s --check-prefix=SEQUENCE
+// RUN: cleave-opt %s -split-input-file "-strategy-data=sequence-axes=data" | FileCheck %s --check-prefix=POSITIONS
 
 // A stage without inputs splits the samples of what it receives; what another
 // stage has decided stays.
@@ -9,6 +10,9 @@
 // CHECK-SAME: {nn.name = "cut.0.2"
 // CHECK-SAME: {dist.sharding = #dist.sharding<@mesh, [{"data", ?}, {?}, {?}]>, nn.batch_dim = 0 : i64, nn.name = "cut.1.0.grad"
 // CHECK-SAME: -> (tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data", ?}, {?}, {?}]>, nn.batch_dim = 0 : i64, nn.name = "cut.1.0"
+// POSITIONS-LABEL: @loss_grad
+// POSITIONS-SAME: {dist.sharding = #dist.sharding<@mesh, [{?}, {"data", ?}, {?}]>, nn.batch_dim = 0 : i64, nn.name = "cut.0.0"
+// POSITIONS-SAME: {dist.sharding = #dist.sharding<@mesh, [{?}, {"data", ?}, {?}]>, nn.batch_dim = 0 : i64, nn.name = "cut.1.0.grad"
 // Positions are those of what comes in.
 // SEQUENCE-LABEL: @loss_grad
 // SEQUENCE: dist.constrain
@@ -16,7 +20,7 @@ dist.mesh @mesh <["data"=2, "tensor"=2]>
 func.func @loss_grad(
     %w: tensor<8x16xf32> {nn.name = "w", nn.role = "parameter"},
     %v: tensor<16x8xf32> {nn.name = "v", nn.role = "parameter"},
-    %a: tensor<4x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.0.0", nn.role = "activation"},
+    %a: tensor<4x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.0.0", nn.position_dim = 1 : i64, nn.role = "activation"},
     %b: tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"}, {}]>, nn.batch_dim = 0 : i64, nn.name = "cut.0.1", nn.role = "activation"},
     %c: tensor<8xf32> {nn.name = "cut.0.2", nn.role = "activation"},
     %d: tensor<4x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.1.0.grad", nn.role = "cotangent"})

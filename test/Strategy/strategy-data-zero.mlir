@@ -2,13 +2,17 @@
 // RUN: cleave-opt %s --strategy-data=zero=2 | FileCheck %s --check-prefix=TWO
 // RUN: cleave-opt %s --strategy-data="zero=2 zero2-reduce=per_microbatch" | FileCheck %s --check-prefix=EACH
 // RUN: cleave-opt %s --strategy-data=zero=3 | FileCheck %s --check-prefix=THREE
-// RUN: cleave-opt %s --strategy-data="zero=3 replicate=outer" | FileCheck %s --check-prefix=HYBRID
+// RUN: cleave-opt %s --strategy-data="zero=3 batch-axes=outer,data replicate=outer" | FileCheck %s --check-prefix=HYBRID
 // RUN: not cleave-opt %s --strategy-data="zero=4" 2>&1 | FileCheck %s --check-prefix=FOUR
 // RUN: not cleave-opt %s --strategy-data="replicate=data" 2>&1 | FileCheck %s --check-prefix=SAME
 // RUN: not cleave-opt %s --strategy-data="replicate=node" 2>&1 | FileCheck %s --check-prefix=NODE
 // FOUR: error: zero is 4; expected 0, 1, 2 or 3
 // SAME: error: {{.*}}axis 'data' cannot both shard and replicate
-// NODE: error: {{.*}}has no axis 'node' to split over
+// NODE: error: {{.*}}axis 'node' is to replicate, but splits neither samples nor positions
+// RUN: not cleave-opt %s --strategy-data="batch-axes=data sequence-axes=data" 2>&1 | FileCheck %s --check-prefix=TWICE
+// TWICE: error: {{.*}}axis 'data' cannot split the boundary twice
+// RUN: not cleave-opt %s --strategy-data="batch-axes=data,node" 2>&1 | FileCheck %s --check-prefix=AXIS
+// AXIS: error: {{.*}}has no axis 'node' to split over
 
 // Parameters lie like the state with ZeRO 3, gradients with ZeRO 2 unless they are
 // added up whole over microbatches. Hybrid sharding splits samples by both axes.

@@ -21,6 +21,7 @@
 
 #include <filesystem>
 #include <limits>
+#include <map>
 
 using namespace mlir;
 
@@ -267,22 +268,39 @@ static std::vector<std::string> linkClasses(const Config &config,
 static void warnAboutLinks(ModuleOp module, const Config &config,
                            const Mesh &mesh) {
   const auto &tensor = config.parallel.tensor;
+  std::map<std::string, std::string> sentOver; // axis: what every layer sends
+  bool megatron = false;
+  for (const SequenceParallelConfig &sequence : config.parallel.sequence) {
+    megatron |= sequence.kind == "megatron";
+    if (sequence.kind == "ulysses")
+      sentOver[sequence.axis] = "all-to-alls of every attention";
+    else if (sequence.kind == "ring")
+      sentOver[sequence.axis] = "keys and values of every attention";
+  }
+  bool sums = tensor.layout == "1d" && !megatron;
   std::vector<std::string> used = tensor.axes;
   if (tensor.layout == "1d")
     used = {tensor.axis};
-  bool sequence = !config.parallel.sequence.empty();
+  if (tensor.enabled)
+    for (const std::string &axis : used)
+      sentOver[axis] = sums ? "all-reduces of every layer"
+                            : "gathers and sums of every layer";
   std::vector<std::string> links = linkClasses(config, mesh);
   for (auto [axis, link] : llvm::zip(mesh.axes, links))
-    if (tensor.enabled && llvm::is_contained(used, axis.first) &&
-        link == "inter")
+    if (auto found = sentOver.find(axis.first);
+        found != sentOver.end() && link == "inter")
       emitWarning(module.getLoc())
           << "axis '" << axis.first << "' of " << axis.second
           << " ranks spans nodes of " << ranksPerNode(config)
-          << " (mesh.ranks_per_node): the "
-          << (tensor.layout == "1d" && !sequence ? "all-reduces"
-                                                 : "gathers and sums")
-          << " of every layer cross the slower links; make it smaller, or "
-             "faster in mesh.axes";
+          << " (mesh.ranks_per_node): the " << found->second
+          << " cross the slower links; make it smaller, or faster in mesh.axes";
+}
+
+/// The axis over which a layout of tensor parallelism splits heads.
+static std::string featureAxis(const TensorParallelConfig &tensor) {
+  if (tensor.layout == "1d")
+    return tensor.axis;
+  return tensor.layout == "2.5d" ? tensor.axes[2] : tensor.axes[1];
 }
 
 /// "x" or "x:(1)2", the sub-axis with 1 block before it and size 2.
@@ -362,7 +380,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   PassManager passes(context);
   auto has = [&](const std::string &name) { return mesh.size(name) > 1; };
   const DataParallelConfig &data = config.parallel.data;
-  bool splitsData = data.enabled && (has(data.axis) || has(data.replicate));
+  BoundaryAxes boundary = boundaryAxes(config, mesh);
   const TensorParallelConfig &parallel = config.parallel.tensor;
   bool splitsTensor = parallel.layout == "1d"
                           ? has(parallel.axis)
@@ -372,14 +390,13 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
     tensor.axis = parallel.axis;
     tensor.layout = parallel.layout;
     tensor.axes = llvm::to_vector(parallel.axes);
-    if (splitsData && has(data.replicate))
-      tensor.batchAxes.push_back(data.replicate);
-    if (splitsData && has(data.axis))
-      tensor.batchAxes.push_back(data.axis);
-    for (const SequenceParallelConfig &sequence : config.parallel.sequence) {
-      tensor.sequence = sequence.kind == "megatron";
-      tensor.savedInput = sequence.savedInput;
-    }
+    tensor.batchAxes = llvm::to_vector(boundary.samples);
+    tensor.sequenceAxes = llvm::to_vector(boundary.positions);
+    for (const SequenceParallelConfig &sequence : config.parallel.sequence)
+      if (sequence.kind == "megatron") {
+        tensor.sequence = true;
+        tensor.savedInput = sequence.savedInput;
+      }
     passes.addPass(createStrategyTensorPass(tensor));
   }
   // One rank splits nothing: what `check` compares with.
@@ -390,15 +407,26 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   PartitionOptions partition;
   partition.remarks = allRemarks;
   partition.cluster = config.target.cluster;
-  if (splitsData) {
+  if (!boundary.positions.empty()) {
+    StrategySequencePassOptions options;
+    options.ulysses = sequenceAxis(config, mesh, "ulysses");
+    options.ring = sequenceAxis(config, mesh, "ring");
+    if (parallel.enabled && splitsTensor)
+      options.featureAxes.push_back(featureAxis(parallel));
+    if (!options.ring.empty())
+      partition.rings.push_back(options.ring);
+    passes.addPass(createStrategySequencePass(options));
+  }
+  if (!boundary.all().empty()) {
     StrategyDataPassOptions options;
-    options.axis = data.axis;
-    options.replicate = data.replicate;
-    options.zero = data.zero;
+    options.batchAxes = llvm::to_vector(boundary.samples);
+    options.sequenceAxes = llvm::to_vector(boundary.positions);
+    options.replicate = llvm::to_vector(boundary.replicas);
+    options.zero = data.enabled ? data.zero : 0;
     options.zero2Reduce = data.zero2Reduce;
     passes.addPass(createStrategyDataPass(options));
     if (!data.reshardAfterForward)
-      partition.keepParameters = {data.axis};
+      partition.keepParameters = llvm::to_vector(boundary.sharded());
   }
   if (stage) {
     partition.afterPropagation = [&](OpPassManager &passes) {

@@ -142,7 +142,8 @@ public:
   }
 
   /// As overrides: how earlier stages lie what this one would lay otherwise.
-  std::vector<ShardConfig> conflicts(ModuleOp stage, const Config &config) {
+  std::vector<ShardConfig> conflicts(ModuleOp stage,
+                                     const std::vector<std::string> &sharded) {
     std::vector<ShardConfig> overrides;
     std::set<std::string> seen;
     for (auto func : stage.getOps<func::FuncOp>())
@@ -159,7 +160,7 @@ public:
         shard.match = llvm::Regex::escape(
             StringRef(key).drop_front(strlen("parameter ")));
         for (dist::DimShardingAttr dim : found->second.sharding.getDims())
-          shard.dims.push_back(withoutData(dim, config.parallel.data));
+          shard.dims.push_back(withoutSharded(dim, sharded));
       }
     return overrides;
   }
@@ -190,13 +191,14 @@ private:
     return text(nn::kRoleAttr) + " " + text(nn::kNameAttr);
   }
 
-  /// The axes of a dimension but those of data parallelism, which adds its own.
-  static std::vector<std::string> withoutData(dist::DimShardingAttr dim,
-                                              const DataParallelConfig &data) {
+  /// The axes of a dimension but those that ZeRO adds again.
+  static std::vector<std::string>
+  withoutSharded(dist::DimShardingAttr dim,
+                 const std::vector<std::string> &sharded) {
     std::vector<std::string> names;
     for (dist::AxisRefAttr axis : dim.getAxes()) {
       StringRef name = axis.getName().getValue();
-      if (data.enabled && (name == data.axis || name == data.replicate))
+      if (llvm::is_contained(sharded, name))
         continue;
       names.push_back(name.str());
       if (!axis.isWhole())
@@ -325,7 +327,8 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
       whole = cast<ModuleOp>((*stage)->clone());
     runShardPhase(*stage, config, inner, remarks, allRemarks, &options);
     // A tied parameter lies on all its stages as on the first.
-    if (std::vector<ShardConfig> more = shared.conflicts(*stage, config);
+    if (std::vector<ShardConfig> more =
+            shared.conflicts(*stage, boundaryAxes(config, inner).all());
         !more.empty()) {
       Config with = config;
       with.shard.insert(with.shard.end(), more.begin(), more.end());

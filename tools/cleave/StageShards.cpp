@@ -29,8 +29,8 @@ StageShards::StageShards(const pipeline::Table &table, const Config &config,
     : table(table) {
   const DataParallelConfig &data = config.parallel.data;
   const TensorParallelConfig &tensor = config.parallel.tensor;
-  if (data.enabled && data.zero == 3 && mesh.size(data.axis) > 1)
-    axes.push_back(data.axis);
+  if (data.enabled && data.zero == 3)
+    axes = boundaryAxes(config, mesh).sharded();
   // 3D keeps what it gathered for products.
   if (tensor.enabled && tensor.layout == "3d" && mesh.size(tensor.axes[0]) > 1)
     axes.push_back(tensor.axes[0]);

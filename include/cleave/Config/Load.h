@@ -83,6 +83,23 @@ ConfigResult<Mesh> resolveMesh(const Config &config,
 // shardings of their own.
 std::optional<ConfigError> checkMeshUse(const Config &config, const Mesh &mesh);
 
+// The axes larger than 1 over which samples and positions are split, slowest
+// first. Every rank has its own, so that gradients are sums over all of them.
+struct BoundaryAxes {
+  std::vector<std::string> samples, positions;
+  // Those of the samples over which ZeRO keeps replicas; it splits over the
+  // others, and over the positions'.
+  std::vector<std::string> replicas;
+  std::vector<std::string> all() const;     // samples, then positions
+  std::vector<std::string> sharded() const; // all but the replicas
+};
+BoundaryAxes boundaryAxes(const Config &config, const Mesh &mesh);
+
+// The axis of the sequence strategy of that kind, where it is larger than 1;
+// else "".
+std::string sequenceAxis(const Config &config, const Mesh &mesh,
+                         const std::string &kind);
+
 // Types that memory and communication are booked in, but that no program
 // computes in yet.
 std::optional<ConfigError> checkTypes(const Config &config);

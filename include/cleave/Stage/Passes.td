@@ -86,7 +86,8 @@ def CutStagesPass : Pass<"pipe-cut-stages", "::mlir::ModuleOp"> {
     argument of each after it, named `cut.S.K`: the K-th value that crosses
     from stage S to the next, in the order of the program; in functions other than the
     training function `FUNCTION.cut.S.K`. Its role is `activation`. `nn.batch_dim` and
-    `nn.whole_call` are said of it as of inputs and outputs, and
+    `nn.whole_call` are said of it as of inputs and outputs, `nn.position_dim` where a
+    dimension counts the positions of the sequence, and
     `pipe.differentiable` where it lies on a way from a trained parameter to the
     loss.
 

@@ -60,7 +60,9 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
     ListOption<"axes", "axes", "std::string",
                "Mesh axes of the other layouts: 2d row,col; 2.5d depth,row,col; 3d i,j,k">,
     ListOption<"batchAxes", "batch-axes", "std::string",
-               "Mesh axes of data parallelism, which split the batch before those of the layout">,
+               "Mesh axes that split the batch before those of the layout">,
+    ListOption<"sequenceAxes", "sequence-axes", "std::string",
+               "Mesh axes that split the positions before the layout does, and while products are computed">,
     Option<"sequence", "sequence", "bool", "false",
            "1d: split the positions between products, too (Megatron's sequence parallelism)">,
     Option<"savedInput", "saved-input", "std::string", "\"shard\"",
@@ -147,13 +149,78 @@ def StrategyZigzagPass : Pass<"strategy-zigzag", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::nn::NNDialect"];
 }
 
+def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
+  let summary = "Split the positions of attention: heads inside, or a ring";
+  let description = [{
+    `strategy-data` splits the positions of all values over `ring` and then `ulysses`;
+    attention, in which positions meet, is what is left to say. With
+    `ulysses` (Jacobs et al., 2023), positions are whole over that axis inside every
+    `nn.attention` and `nn.attention_grad` and heads are split instead: constraints
+    before and behind the operation, between which partitioning finds the
+    all-to-alls. What the backward pass reads is saved as it lies inside. The ranks
+    share the KV heads and the query heads of each, (a ways) x (b ways), so that
+    padding is least, then a the largest: with fewer KV heads than ranks, keys and
+    values are copied b times. Heads that `feature-axes` split already are
+    split further.
+
+    With `ring`, attention that compares positions gets them as operands, so that no
+    mask counts on the index in a tile; positions of queries and keys stay split by
+    that axis, and the rule of attention finds the ring (Liu et al., 2023).
+
+    The gradient of a table with a row for each position is made a sum over positions
+    (`nn.scatter_add`), as that of other tables is: each rank has its addend.
+
+    Errors: no positions to split; fewer heads than ranks of `ulysses`; attention
+    whose scores are a tensor of their own.
+
+    Before:
+    ```mlir
+    dist.mesh @mesh <["u"=2]>
+    func.func @forward(%q: tensor<2x4x2x1x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+        -> tensor<2x4x2x1x8xf32> {
+      %k = nn.reshape %q : tensor<2x4x2x1x8xf32> -> tensor<2x4x2x8xf32>
+      %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal
+        : (tensor<2x4x2x1x8xf32>, tensor<2x4x2x8xf32>, tensor<2x4x2x8xf32>) -> (tensor<2x4x2x1x8xf32>, tensor<2x2x1x4xf32>)
+      return %o : tensor<2x4x2x1x8xf32>
+    }
+    ```
+
+    After, with ulysses = u (of keys and values one is shown):
+    ```mlir
+    dist.mesh @mesh <["u"=2]>
+    func.func @forward(%q: tensor<2x4x2x1x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+        -> tensor<2x4x2x1x8xf32> {
+      %k = nn.reshape %q : tensor<2x4x2x1x8xf32> -> tensor<2x4x2x8xf32>
+      %0 = dist.constrain %q <@mesh, [{?}, {"u"}, {?}, {?}, {?} ]> : tensor<2x4x2x1x8xf32>
+      %1 = dist.constrain %0 <@mesh, [{?}, {}, {"u", ?}, {?}, {?} ]> : tensor<2x4x2x1x8xf32>
+      %2 = dist.constrain %k <@mesh, [{?}, {"u"}, {?}, {?} ]> : tensor<2x4x2x8xf32>
+      %3 = dist.constrain %2 <@mesh, [{?}, {}, {"u", ?}, {?} ]> : tensor<2x4x2x8xf32>
+      %o, %lse = nn.attention %1, %3, %3 scale = 0.5 causal
+        : (tensor<2x4x2x1x8xf32>, tensor<2x4x2x8xf32>, tensor<2x4x2x8xf32>) -> (tensor<2x4x2x1x8xf32>, tensor<2x2x1x4xf32>)
+      %4 = dist.constrain %o <@mesh, [{?}, {}, {"u", ?}, {?}, {?} ]> : tensor<2x4x2x1x8xf32>
+      %5 = dist.constrain %4 <@mesh, [{?}, {"u"}, {?}, {?}, {?} ]> : tensor<2x4x2x1x8xf32>
+      return %5 : tensor<2x4x2x1x8xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"ulysses", "ulysses", "std::string", "\"\"", "Mesh axis of Ulysses, inside the ring">,
+    Option<"ring", "ring", "std::string", "\"\"", "Mesh axis of the ring">,
+    ListOption<"featureAxes", "feature-axes", "std::string",
+               "Mesh axes of tensor parallelism that split heads">,
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
+}
+
 def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
-  let summary = "Split the batch";
+  let summary = "Split the batch, and the positions";
   let description = [{
     The batch dimension (`nn.batch_dim`) of the inputs of a microbatch lies over
-    `axis`; an input without one is whole on every rank. Each rank adds
-    up the gradients, the loss and the weight of its samples: at the boundary
-    between `@loss_grad` and `@update` they are partial sums over the axis, so
+    `batch-axes`, and the dimension that counts positions (of the tokens the one
+    beside the batch, of others what factors connect with it) over `sequence-axes`;
+    an input without either is whole on every rank. Each rank adds
+    up the gradients, the loss and the weight of its samples and positions: at the boundary
+    between `@loss_grad` and `@update` they are partial sums over all these axes, so
     that they are reduced once per step, whatever the number of microbatches. In
     `@update` a constraint asks for the reduced gradient, in the parameter's sharding
     or, from `zero` 1 on, in the optimizer state's: there the reduction is a
@@ -172,9 +239,9 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     after the update. `nn-choose-residuals` decides how long gathered
     parameters live.
 
-    With `replicate`, samples are split over that axis and then `axis`, all that
-    ZeRO splits is split over `axis` alone, and gradients stay partial sums over
-    `replicate` until `@update`: hybrid sharding.
+    ZeRO splits over all these axes together but those of `replicate`, over which
+    gradients stay partial sums until `@update`: hybrid sharding. A parameter that
+    lies over one of them already is split over the others.
 
     Before:
     ```mlir
@@ -209,8 +276,12 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"axis", "axis", "std::string", "\"data\"", "Mesh axis to split over">,
-    Option<"replicate", "replicate", "std::string", "\"\"", "Outer mesh axis of hybrid sharding">,
+    ListOption<"batchAxes", "batch-axes", "std::string",
+               "Mesh axes that split the samples, slowest first; without any, and without sequence axes, `data`">,
+    ListOption<"sequenceAxes", "sequence-axes", "std::string",
+               "Mesh axes that split the positions, slowest first">,
+    ListOption<"replicate", "replicate", "std::string",
+               "Those of them over which ZeRO keeps replicas: hybrid sharding">,
     Option<"zero", "zero", "int64_t", "0",
            "0: all is replicated; 1: state is split; 2: and gradients; 3: and parameters">,
     Option<"zero2Reduce", "zero2-reduce", "std::string", "\"per_step\"",

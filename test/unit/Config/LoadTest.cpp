@@ -203,7 +203,6 @@ TEST(ConfigLoad, ValuesOutOfRange) {
 TEST(ConfigLoad, NotServedYet) {
   for (const char *set :
        {"train.precision=tf32",
-        "parallel.sequence=[{kind = \"ring\", axis = \"tensor\"}]",
         "parallel.expert.capacity=1.5",
         "parallel.recompute=full",
         "parallel.offload.optimizer=host",

@@ -108,9 +108,53 @@ TEST(ConfigMesh, EveryAxisIsUsed) {
 }
 
 TEST(ConfigMesh, LaterAxesAreRefused) {
-  for (const char *axis : {"expert", "sequence"})
-    EXPECT_CONTAINS(useError(withMesh({{axis, 2}})), "not yet supported");
+  EXPECT_CONTAINS(useError(withMesh({{"expert", 2}})), "not yet supported");
   EXPECT_EQ(useError(withMesh({{"pipeline", 2}})), "");
+}
+
+// Positions have axes of their own; a list is inner first.
+TEST(ConfigMesh, SequenceKinds) {
+  EXPECT_CONTAINS(useError(withMesh({{"sequence", 2}})),
+                  "mesh.sequence = 2 is used by no strategy; say how");
+  auto with = [](std::vector<SequenceParallelConfig> list) {
+    Config config = withMesh({{"data", 2}, {"r", 2}, {"u", 2}, {"tensor", 2}},
+                             {"data", "r", "u", "tensor"});
+    config.parallel.sequence = std::move(list);
+    return config;
+  };
+  Config all = with({{"ulysses", "u"}, {"ring", "r"}, {"megatron", "tensor"}});
+  EXPECT_EQ(useError(all), "");
+  BoundaryAxes axes = boundaryAxes(all, *resolveMesh(all, std::nullopt));
+  EXPECT_EQ(axes.samples, std::vector<std::string>{"data"});
+  EXPECT_EQ(axes.positions, (std::vector<std::string>{"r", "u"}));
+  EXPECT_EQ(axes.sharded(), (std::vector<std::string>{"data", "r", "u"}));
+
+  EXPECT_CONTAINS(useError(with({{"ring", "r"}, {"ulysses", "u"}})),
+                  "list it before kind ring");
+  EXPECT_CONTAINS(useError(with({{"ring", "r"}, {"ring", "u"}})),
+                  "entry 2, kind ring on axis 'u', is the second of its kind");
+  EXPECT_CONTAINS(useError(with({{"ulysses", "u"}, {"ring", "u"}})),
+                  "both name the mesh axis 'u'");
+  EXPECT_CONTAINS(useError(with({{"ulysses", "data"}, {"ring", "r"}})),
+                  "both name the mesh axis 'data'");
+  EXPECT_CONTAINS(useError(with({{"ulysses", "tensor"}, {"ring", "r"}})),
+                  "both name the mesh axis 'tensor'");
+  EXPECT_CONTAINS(useError(with({{"ulysses", "w"}, {"ring", "r"}})),
+                  "names the axis 'w', but the mesh has");
+  EXPECT_CONTAINS(useError(with({{"ulysses", "u", "full"}, {"ring", "r"}})),
+                  "saved_input is a policy of kind megatron");
+}
+
+// Sequence ranks are ranks that ZeRO splits over, with data ranks or without.
+TEST(ConfigMesh, ZeroOverPositions) {
+  Config config = withMesh({{"sequence", 2}});
+  config.parallel.sequence = {{"ulysses", "sequence"}};
+  config.parallel.data.zero = 3;
+  EXPECT_EQ(useError(config), "");
+  config.parallel.sequence = {{"megatron", "tensor"}};
+  config.mesh.sizes = {{"tensor", 2}};
+  EXPECT_CONTAINS(useError(config),
+                  "zero = 3 splits over the mesh axis 'data'");
 }
 
 TEST(ConfigMesh, AppliedMeshResolvesToItself) {

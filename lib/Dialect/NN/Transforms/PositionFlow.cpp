@@ -1,0 +1,126 @@
+// Which dimensions count the positions of the sequence.
+
+#include "cleave/Dialect/NN/Transforms/PositionFlow.h"
+
+#include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Interfaces/ShardingRule.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::nn;
+
+static RankedTensorType typeOf(Value value) {
+  return dyn_cast<RankedTensorType>(value.getType());
+}
+
+SmallVector<std::pair<BlockArgument, int64_t>>
+nn::positionSeeds(func::FuncOp func) {
+  SmallVector<std::pair<BlockArgument, int64_t>> seeds, inputs;
+  for (BlockArgument argument : func.getArguments()) {
+    RankedTensorType type = typeOf(argument);
+    DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
+    if (!type || !attrs)
+      continue;
+    int64_t rank = type.getRank();
+    if (auto dim = attrs.getAs<IntegerAttr>(kPositionDimAttr)) {
+      if (dim.getInt() >= 0 && dim.getInt() < rank)
+        seeds.push_back({argument, dim.getInt()});
+      continue;
+    }
+    auto role = attrs.getAs<StringAttr>(kRoleAttr);
+    std::optional<int64_t> batch = batchDimOf(attrs, rank);
+    if (!role || !batch)
+      continue;
+    std::pair<BlockArgument, int64_t> seed(argument, *batch == 0 ? 1 : 0);
+    if (role.getValue() == "tokens" && rank >= 2)
+      seeds.push_back(seed);
+    else if (role.getValue() == "input" && rank >= 3 && inputs.empty())
+      inputs.push_back(seed);
+  }
+  return seeds.empty() ? inputs : seeds;
+}
+
+PositionFlow::PositionFlow(func::FuncOp func) {
+  if (func.isExternal())
+    return;
+  for (auto [argument, dim] : positionSeeds(func)) {
+    if (!length)
+      length = typeOf(argument).getDimSize(dim);
+    mark(argument, dim);
+  }
+  if (any())
+    run(func.getBody().front());
+}
+
+bool PositionFlow::isPosition(Value value, int64_t dim) const {
+  auto it = marks.find(value);
+  return it != marks.end() && it->second[dim];
+}
+
+std::optional<int64_t> PositionFlow::dimOf(Value value) const {
+  auto it = marks.find(value);
+  if (it != marks.end())
+    for (auto [dim, isMarked] : llvm::enumerate(it->second))
+      if (isMarked)
+        return dim;
+  return std::nullopt;
+}
+
+/// Another length is another thing: a table that positions look up, a slice.
+bool PositionFlow::mark(Value value, int64_t dim) {
+  RankedTensorType type = typeOf(value);
+  if (!type || type.getDimSize(dim) != length)
+    return false;
+  SmallVector<bool> &dims = marks[value];
+  dims.resize(type.getRank(), false);
+  return !std::exchange(dims[dim], true);
+}
+
+void PositionFlow::run(Block &body) {
+  // Constants are made anew for each use, so they connect nothing.
+  auto connects = [](Operation *op) {
+    return !op->hasTrait<OpTrait::ConstantLike>();
+  };
+  llvm::SetVector<Operation *> work;
+  DenseMap<Operation *, ShardingRule> rules;
+  for (Operation &op : body.without_terminator())
+    if (connects(&op)) {
+      rules[&op] = ShardingRule::of(&op);
+      work.insert(&op);
+    }
+  auto revisit = [&](Value value) {
+    if (Operation *def = value.getDefiningOp(); def && rules.count(def))
+      work.insert(def);
+    for (Operation *user : value.getUsers())
+      if (rules.count(user))
+        work.insert(user);
+  };
+  while (!work.empty()) {
+    Operation *op = work.pop_back_val();
+    const ShardingRule &rule = rules[op];
+    auto forEachDim = [&](auto visit) {
+      auto all = [&](ValueRange values, ArrayRef<TensorFactors> tensors) {
+        for (auto [value, dims] : llvm::zip(values, tensors)) {
+          Operation *def = value.getDefiningOp();
+          if (def && !connects(def))
+            continue;
+          for (auto [dim, made] : llvm::enumerate(dims))
+            if (made.size() == 1)
+              visit(value, int64_t(dim), made[0]);
+        }
+      };
+      all(op->getOperands(), rule.operands);
+      all(op->getResults(), rule.results);
+    };
+    SmallVector<bool> counts(rule.factors.size(), false);
+    forEachDim([&](Value value, int64_t dim, int64_t factor) {
+      counts[factor] = counts[factor] || isPosition(value, dim);
+    });
+    forEachDim([&](Value value, int64_t dim, int64_t factor) {
+      if (counts[factor] && mark(value, dim))
+        revisit(value);
+    });
+  }
+}
