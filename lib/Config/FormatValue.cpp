@@ -49,9 +49,13 @@ struct Formatter {
   }
   std::string operator()(std::vector<SequenceParallelConfig> *v) {
     return formatList(*v, [](const SequenceParallelConfig &entry) {
+      std::string policies =
+          entry.kind == "ring"
+              ? ", plan = " + formatString(entry.plan) +
+                    ", order = " + formatString(entry.order)
+              : ", saved_input = " + formatString(entry.savedInput);
       return "{ kind = " + formatString(entry.kind) +
-             ", axis = " + formatString(entry.axis) +
-             ", saved_input = " + formatString(entry.savedInput) + " }";
+             ", axis = " + formatString(entry.axis) + policies + " }";
     });
   }
   std::string operator()(std::vector<ShardConfig> *v) {
@@ -92,10 +96,12 @@ struct TypeNamer {
     return "a list of lists of strings";
   }
   const char *operator()(std::vector<SequenceParallelConfig> *) {
-    return "a list of tables { kind = \"megatron\", axis = \"AXIS\", saved_input = \"shard\" }";
+    return "a list of tables { kind = \"megatron\", axis = \"AXIS\", "
+           "saved_input = \"shard\" }";
   }
   const char *operator()(std::vector<ShardConfig> *) {
-    return "a list of tables { match = \"REGEX\", dims = [[\"AXIS\", ...], ...], view = [SIZE, ...] }";
+    return "a list of tables { match = \"REGEX\", dims = [[\"AXIS\", ...], "
+           "...], view = [SIZE, ...] }";
   }
   const char *operator()(std::map<std::string, int64_t> *) {
     return "an integer";

@@ -16,9 +16,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json toJson(const SequenceParallelConfig &entry) {
-  return {{"kind", entry.kind},
-          {"axis", entry.axis},
-          {"saved_input", entry.savedInput}};
+  Json json = {{"kind", entry.kind}, {"axis", entry.axis}};
+  if (entry.kind != "ring")
+    json["saved_input"] = entry.savedInput;
+  else
+    json.update({{"plan", entry.plan}, {"order", entry.order}});
+  return json;
 }
 
 Json toJson(const ShardConfig &entry) {

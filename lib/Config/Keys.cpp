@@ -138,6 +138,12 @@ std::string sequenceKinds(Field field) {
     if (entry.savedInput != "shard" && entry.savedInput != "full")
       return "saved_input " + formatString(entry.savedInput) +
              ": expected shard or full";
+    if (entry.plan != "auto" && entry.plan != "ring" && entry.plan != "gather")
+      return "plan " + formatString(entry.plan) +
+             ": expected auto, ring or gather";
+    if (entry.order != "zigzag" && entry.order != "plain")
+      return "order " + formatString(entry.order) +
+             ": expected zigzag or plain";
   }
   return "";
 }
@@ -300,8 +306,8 @@ const std::vector<Key> table = {
      "3d [i, j, k]",
      "", "", now, names},
     {"parallel.sequence", FIELD(parallel.sequence),
-     "list of { kind = megatron | ulysses | ring, axis, saved_input }, inner "
-     "first",
+     "list of { kind = megatron | ulysses | ring, axis, saved_input, plan, "
+     "order }, inner first",
      "", "", now, sequenceKinds},
     {"parallel.expert.enabled", FIELD(parallel.expert.enabled),
      "expert parallelism on its axis"},

@@ -196,6 +196,8 @@ checkSequenceKinds(const std::vector<SequenceParallelConfig> &list) {
                                  "list it before kind ring"};
     if (kind != "megatron" && list[i].savedInput != "shard")
       return ConfigError{entry + ": saved_input is a policy of kind megatron"};
+    if (kind != "ring" && (list[i].plan != "auto" || list[i].order != "zigzag"))
+      return ConfigError{entry + ": plan and order are policies of kind ring"};
   }
   return std::nullopt;
 }

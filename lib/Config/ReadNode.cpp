@@ -82,6 +82,8 @@ bool read(const toml::node &node, SequenceParallelConfig &out) {
     bool good = name == "kind"          ? read(value, out.kind)
                 : name == "axis"        ? read(value, out.axis)
                 : name == "saved_input" ? read(value, out.savedInput)
+                : name == "plan"        ? read(value, out.plan)
+                : name == "order"       ? read(value, out.order)
                                         : false;
     if (!good)
       return false;
@@ -182,6 +184,6 @@ std::string config::wrongEntry(const toml::node &node, Field field) {
     return wrongEntryOf<ShardConfig>(node, {"match", "dims", "view"});
   if (std::holds_alternative<std::vector<SequenceParallelConfig> *>(field))
     return wrongEntryOf<SequenceParallelConfig>(
-        node, {"kind", "axis", "saved_input"});
+        node, {"kind", "axis", "saved_input", "plan", "order"});
   return "";
 }

@@ -3,6 +3,7 @@
 #include "DimClasses.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -40,8 +41,8 @@ DimClasses::DimClasses(func::FuncOp func) {
 }
 
 DimClasses::Dim DimClasses::dimOf(Value value, int64_t dim) {
-  auto [it, isNew] = numbers.insert(
-      {{value, dim}, static_cast<Dim>(sizes.size())});
+  auto [it, isNew] =
+      numbers.insert({{value, dim}, static_cast<Dim>(sizes.size())});
   if (isNew) {
     sizes.push_back(cast<RankedTensorType>(value.getType()).getDimSize(dim));
     unions.insert(it->second);
@@ -51,19 +52,24 @@ DimClasses::Dim DimClasses::dimOf(Value value, int64_t dim) {
 
 void DimClasses::connect(Operation *op, const ShardingRule &rule) {
   SmallVector<std::optional<Dim>> first(rule.factors.size());
-  forEachDim(op, rule, [&](Value value, int64_t dim, const DimFactors &factors) {
-    Dim here = dimOf(value, dim);
-    // A product of factors is a class of its own: neither factor is the whole.
-    if (factors.size() != 1)
-      return;
-    if (Operation *def = value.getDefiningOp(); def && isConstant(def))
-      return;
-    std::optional<Dim> &other = first[factors[0]];
-    if (other)
-      unions.unionSets(*other, here);
-    else
-      other = here;
-  });
+  forEachDim(
+      op, rule, [&](Value value, int64_t dim, const DimFactors &factors) {
+        Dim here = dimOf(value, dim);
+        // A product of factors is a class of its own: neither factor is the
+        // whole.
+        if (factors.size() != 1)
+          return;
+        if (Operation *def = value.getDefiningOp(); def && isConstant(def))
+          return;
+        std::optional<Dim> &other = first[factors[0]];
+        if (other)
+          unions.unionSets(*other, here);
+        else
+          other = here;
+      });
+  if (std::optional<int64_t> dim = nn::reorderedDim(op))
+    unions.unionSets(dimOf(op->getOperand(0), *dim),
+                     dimOf(op->getResult(0), *dim));
 }
 
 std::optional<unsigned> DimClasses::indexOf(Value value, int64_t dim) const {
@@ -116,8 +122,8 @@ bool strategy::isParameter(Value value) {
   if (!argument)
     return false;
   auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                nn::kRoleAttr);
+  auto role =
+      func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kRoleAttr);
   return role && role.getValue() == "parameter";
 }
 
@@ -164,8 +170,9 @@ Value strategy::sumThatReceives(Value value) {
 }
 
 /// Whether the operation combines over a factor that a result has too, as norms
-/// do over the features: a split costs messages in every such operation, forward
-/// and backward, and is for strategies that split the features on purpose.
+/// do over the features: a split costs messages in every such operation,
+/// forward and backward, and is for strategies that split the features on
+/// purpose.
 static bool isRowOf(const ShardingRule &rule, int64_t factor) {
   return isJoint(rule.factors[factor]) &&
          llvm::any_of(rule.results, [&](const TensorFactors &dims) {
@@ -178,20 +185,21 @@ static bool isRowOf(const ShardingRule &rule, int64_t factor) {
 void DimClasses::collectOperation(Operation *op, const ShardingRule &rule) {
   // The factors' classes, by the dimensions that a factor is the whole of.
   SmallVector<DimClass *> classes(rule.factors.size(), nullptr);
-  forEachDim(op, rule, [&](Value value, int64_t dim, const DimFactors &factors) {
-    if (factors.size() == 1 && !classes[factors[0]]) {
-      Operation *def = value.getDefiningOp();
-      if (!def || !isConstant(def))
-        classes[factors[0]] = classOf(value, dim);
-    }
-    for (int64_t factor : factors)
-      if (isRowOf(rule, factor) ||
-          rule.factors[factor].kind == FactorKind::NeedReplication ||
-          rule.factors[factor].kind == FactorKind::Permutation ||
-          factors.size() != 1)
-        if (DimClass *dims = classOf(value, dim); dims && dims->size > 1)
-          dims->splittable = false;
-  });
+  forEachDim(
+      op, rule, [&](Value value, int64_t dim, const DimFactors &factors) {
+        if (factors.size() == 1 && !classes[factors[0]]) {
+          Operation *def = value.getDefiningOp();
+          if (!def || !isConstant(def))
+            classes[factors[0]] = classOf(value, dim);
+        }
+        for (int64_t factor : factors)
+          if (isRowOf(rule, factor) ||
+              rule.factors[factor].kind == FactorKind::NeedReplication ||
+              rule.factors[factor].kind == FactorKind::Permutation ||
+              factors.size() != 1)
+            if (DimClass *dims = classOf(value, dim); dims && dims->size > 1)
+              dims->splittable = false;
+      });
   std::optional<unsigned> contraction;
   if (int64_t work = contractionWork(op, rule)) {
     contraction = flops.size();

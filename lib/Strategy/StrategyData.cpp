@@ -118,11 +118,23 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
               {(roleOf(attrs) + " " + nameOf(attrs)).str(), *dim});
       };
       for (BlockArgument argument : func.getArguments())
-        note(func.getArgAttrDict(argument.getArgNumber()), argument);
+        if (!isOnlyReordered(argument))
+          note(func.getArgAttrDict(argument.getArgNumber()), argument);
       Operation *end = func.getBody().front().getTerminator();
       for (auto [index, value] : llvm::enumerate(end->getOperands()))
         note(func.getResultAttrDict(index), value);
     }
+  }
+
+  /// Tokens and labels that positions in another order are taken from: every
+  /// rank has all of them, for tiles would have to be exchanged first.
+  static bool isOnlyReordered(BlockArgument argument) {
+    return getElementTypeOrSelf(argument.getType()).isInteger() &&
+           !argument.use_empty() &&
+           llvm::all_of(argument.getUses(), [](OpOperand &use) {
+             return use.getOperandNumber() == 0 &&
+                    nn::reorderedDim(use.getOwner());
+           });
   }
 
   std::optional<int64_t> positionDimOf(DictionaryAttr attrs) const {

@@ -8,6 +8,9 @@
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Strategy/Passes.h"
 
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/IR/IRMapping.h"
+
 namespace cleave {
 #define GEN_PASS_DEF_STRATEGYSEQUENCEPASS
 #include "cleave/Strategy/Passes.h.inc"
@@ -208,11 +211,14 @@ private:
     Operation *op = attention.op;
     SmallVector<bool> closed(factors.size(), false);
     closed[attention.s] = closed[attention.t] = true;
-    auto inner = [&](const TensorFactors &dims,
+    // Each rank meets the keys and values of all.
+    SmallVector<List> meeting(factors);
+    meeting[attention.t].clear();
+    auto inner = [&](const TensorFactors &dims, ArrayRef<List> axes,
                      ArrayRef<dist::AxisRefAttr> partial = {}) {
       auto dimOf = [&](int64_t dim) {
         return dims[dim].size() == 1
-                   ? std::pair(ArrayRef(factors[dims[dim][0]]),
+                   ? std::pair(ArrayRef(axes[dims[dim][0]]),
                                bool(closed[dims[dim][0]]))
                    : std::pair(ArrayRef<dist::AxisRefAttr>(), false);
       };
@@ -241,18 +247,34 @@ private:
       if (Operation *def = value.getDefiningOp();
           def && def->getNumOperands() == 0)
         continue; // made in any layout
-      dist::ShardingAttr inside = inner(attention.rule.operands[index]);
-      if (llvm::is_contained(attention.saved, index)) {
-        operand.set(restored(builder, value, inside));
+      const TensorFactors &dims = attention.rule.operands[index];
+      dist::ShardingAttr inside = inner(dims, factors),
+                         whole = inner(dims, meeting);
+      if (SetVector<Operation *> chain = chainOfIndices(value);
+          !chain.empty()) {
+        // Indices need no exchange: each rank computes those that it reads.
+        IRMapping copies;
+        for (Operation *op : chain)
+          builder.clone(*op, copies);
+        operand.set(constrain(builder, copies.lookup(value), whole));
         continue;
       }
-      Value &known = pinned[{value, inside}];
-      if (!known) {
+      if (llvm::is_contained(attention.saved, index)) {
+        value = restored(builder, value, inside);
+      } else if (Value &known = pinned[{value, inside}]) {
+        value = known;
+      } else {
         bool arrives = llvm::is_contained(attention.arriving, index);
-        known =
+        value = known =
             constrain(builder, arrives ? outer(builder, value) : value, inside);
       }
-      operand.set(known);
+      if (whole != inside) {
+        Value &met = pinned[{value, whole}];
+        if (!met)
+          met = constrain(builder, value, whole);
+        value = met;
+      }
+      operand.set(value);
     }
     builder.setInsertionPointAfter(op);
     for (OpResult result : op->getResults()) {
@@ -260,7 +282,7 @@ private:
       // Gradients of keys and values are addends where query heads that share
       // them are split.
       bool isSum = !attention.isForward && index > 0;
-      dist::ShardingAttr layout = inner(attention.rule.results[index],
+      dist::ShardingAttr layout = inner(attention.rule.results[index], factors,
                                         isSum ? ArrayRef(factors[attention.g])
                                               : ArrayRef<dist::AxisRefAttr>());
       Value inside = constrain(builder, result, layout), outside = inside;
@@ -271,6 +293,22 @@ private:
                                          outside.getDefiningOp()};
       result.replaceAllUsesExcept(outside, own);
     }
+  }
+
+  /// What computes it from indices alone, so that any part of it can be
+  /// computed anywhere; else nothing.
+  static SetVector<Operation *> chainOfIndices(Value value) {
+    SetVector<Operation *> chain;
+    BackwardSliceOptions options;
+    options.inclusive = true;
+    if (!value.getDefiningOp() ||
+        failed(getBackwardSlice(value, &chain, options)) ||
+        !llvm::all_of(chain, [](Operation *op) {
+          return isa<nn::IotaOp>(op) || op->hasTrait<OpTrait::ConstantLike>() ||
+                 op->hasTrait<OpTrait::Elementwise>();
+        }))
+      chain.clear();
+    return chain;
   }
 
   /// A saved value in the layout of `inside`: what lay so in the forward pass

@@ -2,6 +2,7 @@
 // rank of a ring the same.
 
 #include "DimClasses.h"
+#include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 #include "cleave/Interfaces/Streaming.h"
 #include "cleave/Interfaces/TensorExpr.h"
 #include "cleave/Strategy/Passes.h"
@@ -81,8 +82,7 @@ private:
 /// One function whose positions may be put into another order.
 class Function {
 public:
-  Function(func::FuncOp func, int64_t ranks, int64_t inner)
-      : func(func), ranks(ranks), inner(inner) {}
+  Function(func::FuncOp func, int64_t ranks) : func(func), ranks(ranks) {}
 
   void run() {
     if (!givePositions())
@@ -141,9 +141,8 @@ private:
           positions.insert(*index);
       zigzag.size = typeOf(op.getQuery()).getDimSize(1);
     });
-    int64_t part = llvm::divideCeil(zigzag.size, ranks * inner);
     zigzag.ranks = ranks;
-    zigzag.tile = part * inner;
+    zigzag.tile = llvm::divideCeil(zigzag.size, ranks);
     return !positions.empty() && zigzag.size > 1;
   }
 
@@ -266,11 +265,17 @@ private:
     }
   }
 
+  static Value reordered(OpBuilder &b, Value value, Value indices,
+                         int64_t dim) {
+    auto gather = nn::GatherOp::create(b, value.getLoc(), value, indices, dim);
+    gather->setAttr(nn::kReorderAttr, b.getUnitAttr());
+    return gather;
+  }
+
   /// Lets the reader have the elements along `dim` in the order of `indices`.
   static void gather(OpOperand &use, Value indices, int64_t dim) {
     OpBuilder b(use.getOwner());
-    use.set(
-        nn::GatherOp::create(b, use.get().getLoc(), use.get(), indices, dim));
+    use.set(reordered(b, use.get(), indices, dim));
   }
 
   /// Puts an argument or an index grid into the order of positions.
@@ -285,7 +290,7 @@ private:
       if (!isPosition(classes, source, dim))
         continue;
       if (!iota)
-        value = e.make<nn::GatherOp>(value, order, uint64_t(dim));
+        value = reordered(b, value, order, dim);
       else if (int64_t(iota.getDim()) == dim) // else it is the same all along
         value = e.broadcast(castTo(e, order, typeOf(source).getElementType()),
                             typeOf(source), {dim});
@@ -305,7 +310,7 @@ private:
   }
 
   func::FuncOp func;
-  int64_t ranks, inner;
+  int64_t ranks;
   ZigZag zigzag{0, 1, 1};
   llvm::SmallDenseSet<unsigned> positions;
 };
@@ -317,7 +322,7 @@ struct StrategyZigzagPass
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal() && ranks > 1)
-        Function(func, ranks, inner).run();
+        Function(func, ranks).run();
   }
 };
 

@@ -34,14 +34,18 @@ dist.mesh @mesh <["r"=2, "u"=2, "t"=1]>
 // RING:         %[[I:.+]] = nn.iota dim = 0 : tensor<6xi64>
 // RING-DAG:     %[[Q1:.+]] = dist.constrain %{{.+}} <@mesh, [{?}, {"r"}, {?}, {?}, {?}]>
 // RING-DAG:     %[[K1:.+]] = dist.constrain %{{.+}} <@mesh, [{?}, {"r"}, {?}, {?}]>
-// RING:         nn.attention %[[Q1]], %[[K1]], %[[K1]] positions(%[[I]], %[[I]])
-// RING:         %{{.+}}, %[[DK:.+]], %{{.+}} = nn.attention_grad {{.*}} positions(%[[I]], %[[I]])
+// RING-DAG:     %[[KS:.+]] = nn.save %[[K1]]
+// RING-DAG:     %[[K2:.+]] = dist.constrain %[[K1]] <@mesh, [{?}, {}, {?}, {?}]>
+// RING:         nn.attention %[[Q1]], %[[K2]], %[[K2]] positions(%[[I]], %[[I]])
+// RING:         %[[K3:.+]] = dist.constrain %[[KS]] <@mesh, [{?}, {}, {?}, {?}]>
+// RING:         %{{.+}}, %[[DK:.+]], %{{.+}} = nn.attention_grad %{{.+}}, %{{.+}}, %[[K3]], %[[K3]], {{.*}} positions(%[[I]], %[[I]])
 // RING-DAG:     dist.constrain %[[DK]] <@mesh, [{?}, {"r"}, {?}, {?}]>
 
 // BOTH-LABEL: func @loss_grad
 // BOTH-DAG:     %[[K0:.+]] = dist.constrain %{{.+}} <@mesh, [{?}, {"r", "u"}, {?}, {?}]>
 // BOTH-DAG:     %[[K1:.+]] = dist.constrain %[[K0]] <@mesh, [{?}, {"r"}, {"u", ?}, {?}]>
-// BOTH:         nn.attention %{{.+}}, %[[K1]], %[[K1]] positions
+// BOTH:         %[[K2:.+]] = dist.constrain %[[K1]] <@mesh, [{?}, {}, {"u", ?}, {?}]>
+// BOTH:         nn.attention %{{.+}}, %[[K2]], %[[K2]] positions
 func.func @loss_grad(%w: tensor<8x3x4xf32> {nn.name = "w", nn.role = "parameter"},
                      %x: tensor<2x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
     -> (tensor<2x6x3x1x4xf32>, tensor<2x6x3x4xf32>) {

@@ -252,6 +252,17 @@ class Checks(unittest.TestCase):
                     self.assertIn("3 heads (3 of keys, 1 queries each) do not divide by the 2 ranks",
                                   said)
 
+    def test_plans_and_orders(self):
+        """Every way to meet the keys, in either order of positions, with padding."""
+        for plan in ("ring", "gather"):
+            for order in ("zigzag", "plain"):
+                with self.subTest(plan=plan, order=order):
+                    ring = f'{{kind="ring",axis="r",plan="{plan}",order="{order}"}}'
+                    done = support.run(CLEAVE, "check", *self.llama,
+                                       *words(*mesh_keys("r=3"), f"parallel.sequence=[{ring}]"))
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    self.assertNotIn("stay in order", done.stderr)
+
     def test_dropout_goes_by_positions(self):
         self.check(self.gpt2, "u=2", "train.dropout=0.2")
         self.check(self.gpt2, "r=2", "train.dropout=0.2")

@@ -236,6 +236,27 @@ void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   run(passes, module, diagnostics);
 }
 
+/// The entry of kind ring, if its axis splits anything.
+static const SequenceParallelConfig *ringOf(const Config &config,
+                                            const Mesh &mesh) {
+  for (const SequenceParallelConfig &entry : config.parallel.sequence)
+    if (entry.kind == "ring" && mesh.size(entry.axis) > 1)
+      return &entry;
+  return nullptr;
+}
+
+void runOrderPhase(ModuleOp module, const Config &config, const Mesh &mesh) {
+  const SequenceParallelConfig *ring = ringOf(config, mesh);
+  if (!ring || ring->order != "zigzag")
+    return;
+  Diagnostics diagnostics(*module.getContext());
+  PassManager passes(module.getContext());
+  StrategyZigzagPassOptions options;
+  options.ranks = mesh.size(ring->axis);
+  passes.addPass(createStrategyZigzagPass(options));
+  run(passes, module, diagnostics);
+}
+
 Cluster clusterOf(const Config &config) {
   if (config.target.cluster.empty())
     return Cluster();
@@ -361,6 +382,8 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
     }
     removeShardings(module);
   }
+  if (!stage)
+    runOrderPhase(module, config, mesh);
   OpBuilder builder(context);
   builder.setInsertionPointToStart(module.getBody());
   SmallVector<dist::MeshAxisAttr> axes;
@@ -413,8 +436,10 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
     options.ring = sequenceAxis(config, mesh, "ring");
     if (parallel.enabled && splitsTensor)
       options.featureAxes.push_back(featureAxis(parallel));
-    if (!options.ring.empty())
-      partition.rings.push_back(options.ring);
+    if (const SequenceParallelConfig *ring = ringOf(config, mesh)) {
+      partition.rings.push_back(ring->axis);
+      partition.ringPlan = ring->plan;
+    }
     passes.addPass(createStrategySequencePass(options));
   }
   if (!boundary.all().empty()) {

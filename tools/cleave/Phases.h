@@ -39,6 +39,11 @@ void addTrainPasses(mlir::OpPassManager &passes, const Config &config,
 void runTrainPhase(mlir::ModuleOp module, const Config &config,
                    bool tapGradients);
 
+// Puts positions into zig-zag order where a ring asks for that. Before the model
+// is cut into stages, or after it is differentiated.
+void runOrderPhase(mlir::ModuleOp module, const Config &config,
+                   const Mesh &mesh);
+
 // What target.cluster says about the machine; without it the defaults.
 Cluster clusterOf(const Config &config);
 

@@ -282,6 +282,7 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
   target::PipelineSchedule schedule = makeSchedule(config, mesh);
   if (purpose != Purpose::Infer)
     runLossPhase(model, config);
+  runOrderPhase(model, config, mesh);
   if (purpose == Purpose::Train)
     if (auto forward = model.lookupSymbol<func::FuncOp>(nn::kForwardFunc))
       forward.erase();

@@ -86,6 +86,9 @@ struct SequenceParallelConfig {
   std::string kind; // "megatron" | "ulysses" | "ring"
   std::string axis;
   std::string savedInput = "shard";
+  // Of kind ring: "auto" | "ring" | "gather", and "zigzag" | "plain".
+  std::string plan = "auto";
+  std::string order = "zigzag";
   bool operator==(const SequenceParallelConfig &) const = default;
 };
 

@@ -144,7 +144,6 @@ def StrategyZigzagPass : Pass<"strategy-zigzag", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "Ranks of the ring.">,
-    Option<"inner", "inner", "int64_t", "1", "Parts into which each rank's tile is split further.">,
   ];
   let dependentDialects = ["::cleave::nn::NNDialect"];
 }

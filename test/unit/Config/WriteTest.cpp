@@ -89,7 +89,7 @@ TEST(ConfigWrite, TheTableIsComplete) {
 TEST(ConfigWrite, TablesInLists) {
   std::vector<SequenceParallelConfig> sequence = {{"ring", "r", "shard"}};
   EXPECT_EQ(config::formatValue(&sequence),
-            "[{ kind = \"ring\", axis = \"r\", saved_input = \"shard\" }]");
+            "[{ kind = \"ring\", axis = \"r\", plan = \"auto\", order = \"zigzag\" }]");
   std::vector<ShardConfig> shard = {{".*w", {{"x", "y"}, {}}, {3, 4}}};
   EXPECT_EQ(
       config::formatValue(&shard),

@@ -171,7 +171,7 @@ constexpr const char *kBoth = "strategy-tensor,strategy-data";
 constexpr const char *kZero = "strategy-tensor,strategy-data{zero=1}";
 constexpr const char *kZero2 = "strategy-tensor,strategy-data{zero=2}";
 constexpr const char *kZero3 = "strategy-tensor,strategy-data{zero=3}";
-constexpr const char *kHybrid = "strategy-data{zero=3 replicate=tensor}";
+constexpr const char *kHybrid = "strategy-data{zero=3 batch-axes=data,tensor replicate=tensor}";
 
 INSTANTIATE_TEST_SUITE_P(
     Meshes, TrainingStep,

@@ -27,11 +27,10 @@ struct Zigzag : testing::Test {
   }
   static func::FuncOp funcOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
 
-  void reorder(ModuleOp module, int64_t ranks, int64_t inner = 1) {
+  void reorder(ModuleOp module, int64_t ranks) {
     PassManager passes(&test.context);
     StrategyZigzagPassOptions options;
     options.ranks = ranks;
-    options.inner = inner;
     passes.addPass(createStrategyZigzagPass(options));
     ASSERT_TRUE(succeeded(passes.run(module))) << test.diagnostics;
   }
@@ -71,16 +70,12 @@ const char *kModel = R"(
 
 TEST_F(Zigzag, ComputesTheSame) {
   std::mt19937 random(3);
-  for (auto [size, ranks, inner] : {std::array<int64_t, 3>{8, 2, 1},
-                                    {12, 3, 1},
-                                    {31, 4, 1},
-                                    {29, 2, 2},
-                                    {40, 5, 2},
-                                    {64, 4, 4}}) {
+  for (auto [size, ranks] :
+       {std::pair<int64_t, int64_t>{8, 2}, {12, 3}, {31, 4}, {29, 2}, {40, 5}, {64, 4}}) {
     OwningOpRef<ModuleOp> before = parse(replaced(kModel, size));
     ASSERT_TRUE(before) << test.diagnostics;
     OwningOpRef<ModuleOp> after = before->clone();
-    reorder(*after, ranks, inner);
+    reorder(*after, ranks);
     int64_t gathers = 0;
     after->walk([&](nn::GatherOp) { ++gathers; });
     EXPECT_EQ(gathers, 1 + 3 + 2) << "of the model, of arguments, of results";

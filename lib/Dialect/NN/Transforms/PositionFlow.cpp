@@ -42,6 +42,13 @@ nn::positionSeeds(func::FuncOp func) {
   return seeds.empty() ? inputs : seeds;
 }
 
+std::optional<int64_t> nn::reorderedDim(Operation *op) {
+  auto gather = dyn_cast<GatherOp>(op);
+  if (!gather || !gather->hasAttr(kReorderAttr))
+    return std::nullopt;
+  return gather.getDim();
+}
+
 PositionFlow::PositionFlow(func::FuncOp func) {
   if (func.isExternal())
     return;
@@ -118,9 +125,20 @@ void PositionFlow::run(Block &body) {
     forEachDim([&](Value value, int64_t dim, int64_t factor) {
       counts[factor] = counts[factor] || isPosition(value, dim);
     });
-    forEachDim([&](Value value, int64_t dim, int64_t factor) {
-      if (counts[factor] && mark(value, dim))
+    auto markNew = [&](Value value, int64_t dim) {
+      if (mark(value, dim))
         revisit(value);
+    };
+    forEachDim([&](Value value, int64_t dim, int64_t factor) {
+      if (counts[factor])
+        markNew(value, dim);
     });
+    if (std::optional<int64_t> dim = reorderedDim(op)) {
+      Value table = op->getOperand(0), result = op->getResult(0);
+      if (isPosition(table, *dim))
+        markNew(result, *dim);
+      else if (isPosition(result, *dim))
+        markNew(table, *dim);
+    }
   }
 }

@@ -15,6 +15,14 @@ namespace cleave::nn {
 /// none.
 inline constexpr llvm::StringLiteral kPositionDimAttr = "nn.position_dim";
 
+/// On a gather along one dimension: its indices are all of that dimension in
+/// another order, so that its result counts what its table counts.
+inline constexpr llvm::StringLiteral kReorderAttr = "nn.reorder";
+
+/// The dimension that a gather only puts into another order; none where it does
+/// something else.
+std::optional<int64_t> reorderedDim(mlir::Operation *op);
+
 /// Marks the dimensions that are as long as the sequence and are connected with
 /// it by factors, whatever their kind: queries and keys of attention alike.
 class PositionFlow {
