@@ -3,11 +3,12 @@
 
     export_moe.py [--out DIR] [NAME ...]        without names also experts.npz, by ONNX Runtime
 
-One decoder of two layers, the attention of Mixtral and one of these in place of
-its MLP: Mixtral's experts (softmax, top 2, weights that sum to one), Switch's
-(top 1, the weight is the probability), DeepSeek's (sigmoid, a bias that only
-chooses, shared experts, the first layer dense). `mixtral.SHAPE` hold the weights
-of one Mixtral-type layer in the shapes in which experts occur in files.
+Decoders of two layers: Mixtral's (softmax, top 2, weights that sum to one) and
+DeepSeek-V3's (sigmoid, a bias that only chooses, groups of experts of which the
+best two take part, a shared expert, the first layer dense, latent attention), both
+those of transformers; and Mixtral's with Switch's experts (top 1, the weight is
+the probability). `mixtral.SHAPE` hold the weights of one Mixtral-type layer in the
+shapes in which experts occur in files.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from torch import nn
-from transformers import MixtralConfig, MixtralForCausalLM
+from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, MixtralConfig, MixtralForCausalLM
 
 import export
 
@@ -35,24 +36,23 @@ BATCH, SEQUENCE = 4, 24
 class Router(nn.Module):
     """Softmax over all experts, the best two, weights that sum to one."""
 
-    def __init__(self, experts=EXPERTS, k=2):
+    def __init__(self):
         super().__init__()
-        self.k = k
-        self.weight = nn.Parameter(torch.empty(experts, HIDDEN))
+        self.weight = nn.Parameter(torch.empty(EXPERTS, HIDDEN))
 
     def forward(self, x):
-        chosen, ids = torch.topk(F.softmax(F.linear(x, self.weight), dim=-1), self.k, dim=-1)
+        chosen, ids = torch.topk(F.softmax(F.linear(x, self.weight), dim=-1), 2, dim=-1)
         return chosen / chosen.sum(dim=-1, keepdim=True), ids
 
 
 class Expert(nn.Module):
     """SwiGLU with three matrices."""
 
-    def __init__(self, intermediate=INTERMEDIATE):
+    def __init__(self):
         super().__init__()
-        self.w1 = nn.Parameter(torch.empty(intermediate, HIDDEN))
-        self.w3 = nn.Parameter(torch.empty(intermediate, HIDDEN))
-        self.w2 = nn.Parameter(torch.empty(HIDDEN, intermediate))
+        self.w1 = nn.Parameter(torch.empty(INTERMEDIATE, HIDDEN))
+        self.w3 = nn.Parameter(torch.empty(INTERMEDIATE, HIDDEN))
+        self.w2 = nn.Parameter(torch.empty(HIDDEN, INTERMEDIATE))
 
     def forward(self, x):
         return F.linear(F.silu(F.linear(x, self.w1)) * F.linear(x, self.w3), self.w2)
@@ -61,10 +61,10 @@ class Expert(nn.Module):
 class Layer(nn.Module):
     """A router and a list of experts on tokens [n, hidden]."""
 
-    def __init__(self, experts=EXPERTS):
+    def __init__(self):
         super().__init__()
         self.gate = Router()
-        self.experts = nn.ModuleList(Expert() for _ in range(experts))
+        self.experts = nn.ModuleList(Expert() for _ in range(EXPERTS))
 
     def forward(self, hidden):
         x = hidden.reshape(-1, HIDDEN)
@@ -170,30 +170,21 @@ class Switch(nn.Module):
         return out * probability[..., None]
 
 
-class DeepSeek(nn.Module):
-    """Eight experts, of which a sigmoid and a bias choose three, and a shared one."""
-
-    def __init__(self, experts=8, k=3):
-        super().__init__()
-        self.k = k
-        self.weight = nn.Parameter(torch.empty(experts, HIDDEN))
-        self.register_buffer("e_score_correction_bias", torch.empty(experts))
-        self.experts = nn.ModuleList(Expert(12) for _ in range(experts))
-        self.shared = Expert(12)
-
-    def forward(self, hidden):
-        x = hidden.reshape(-1, HIDDEN)
-        scores = F.linear(x, self.weight).sigmoid()
-        ids = torch.topk(scores + self.e_score_correction_bias, self.k, dim=-1, sorted=False)[1]
-        weights = scores.gather(1, ids)
-        weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20) * 2.5
-        out = Gathered.combine(self, x, weights, ids)
-        return out.reshape(hidden.shape) + self.shared(hidden)
+def deepseek():
+    config = DeepseekV3Config(
+        vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=INTERMEDIATE, moe_intermediate_size=12,
+        num_hidden_layers=2, first_k_dense_replace=1, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=12,
+        kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=8, n_shared_experts=1,
+        num_experts_per_tok=3, n_group=4, topk_group=2, routed_scaling_factor=2.5, max_position_embeddings=64,
+        tie_word_embeddings=False, use_cache=False, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    config._experts_implementation = "batched_mm"
+    return DeepseekV3ForCausalLM(config).eval()
 
 
-def decoder(layers, mlps):
+def decoder(mlps):
+    """Mixtral's, with other MLPs; None: that of transformers."""
     config = MixtralConfig(
-        vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=INTERMEDIATE, num_hidden_layers=layers,
+        vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=INTERMEDIATE, num_hidden_layers=len(mlps),
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, num_local_experts=EXPERTS,
         num_experts_per_tok=2, tie_word_embeddings=False, use_cache=False, sliding_window=None,
         bos_token_id=None, eos_token_id=None, pad_token_id=None)
@@ -205,16 +196,15 @@ def decoder(layers, mlps):
     return model
 
 
-# name: layers' MLPs; None: that of transformers.
 MODELS = {
-    "mixtral": [None, None],
-    "switch": [Switch, Switch],
-    "deepseek": [lambda: Expert(), DeepSeek],
-    "mixtral.gathered": [Gathered],
-    "mixtral.dense": [Dense],
-    "mixtral.tiled": [Tiled],
-    "mixtral.slices": [Slices],
-    "mixtral.contrib": [Contrib],
+    "mixtral": lambda: decoder([None, None]),
+    "switch": lambda: decoder([Switch, Switch]),
+    "deepseek": deepseek,
+    "mixtral.gathered": lambda: decoder([Gathered]),
+    "mixtral.dense": lambda: decoder([Dense]),
+    "mixtral.tiled": lambda: decoder([Tiled]),
+    "mixtral.slices": lambda: decoder([Slices]),
+    "mixtral.contrib": lambda: decoder([Contrib]),
 }
 SHAPES = [name for name in MODELS if name.startswith("mixtral.")]
 
@@ -238,7 +228,7 @@ def initialise(model):
 
 
 def make(name, folder):
-    model = decoder(len(MODELS[name]), MODELS[name])
+    model = MODELS[name]()
     initialise(model)
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(0, VOCABULARY, (3, 13), generator=generator)

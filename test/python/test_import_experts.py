@@ -31,11 +31,23 @@ class Experts(unittest.TestCase):
         return np.load(out)["logits"][:, ::8], reference
 
     def test_infer_computes_what_onnxruntime_computes(self):
-        for model in ["mixtral", "switch", *SHAPES]:
+        for model in ["mixtral", "switch", "deepseek", *SHAPES]:
             with self.subTest(model):
                 got, reference = self.logits(model)
                 want = reference[model if model in reference else "mixtral.dense"]
                 self.assertLess(np.abs(got - want).max(), 2e-5 * np.abs(want).max())
+
+    def test_check(self):
+        """Sharded and pipelined like any other model."""
+        meshes = [("data=2", {"parallel__data__zero": zero}) for zero in range(4)]
+        meshes += [("tensor=2", {}), ("pipeline=2", {"train__microbatches": 2}),
+                   ("data=2,tensor=2,pipeline=2", {"train__microbatches": 2, "parallel__data__zero": 3})]
+        for model in ("mixtral", "switch", "deepseek"):
+            for mesh, keys in meshes:
+                with self.subTest(model, mesh=mesh, **keys):
+                    done = support.run(CLEAVE, "check", "--steps", 2,
+                                       *training.flags(model, mesh, **keys, dims__sequence=9))
+                    self.assertEqual(done.returncode, 0, done.stdout[-1000:] + done.stderr)
 
     def test_checkpoints_hold_the_tensors_of_the_file(self):
         for model, name in UNROLLED:

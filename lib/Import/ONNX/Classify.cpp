@@ -173,10 +173,12 @@ std::optional<ConstantKind> Uses::withoutGradient(const TensorRef &tensor) {
         values.push_back(node->proto->output(0));
         continue;
       }
-      // Which elements are the largest does not follow them.
-      if (op == "TopK" && consumers[node->proto->output(0)].empty() &&
-          !outputs.contains(node->proto->output(0)))
+      // TopK's values follow; its indices do not.
+      if (op == "TopK" || op == "ReduceSum" || op == "Where") {
+        if (mixed.insert(node->proto->output(0)).second)
+          values.push_back(node->proto->output(0));
         continue;
+      }
       if (!isArithmetic(op) && !isContraction(op))
         return std::nullopt;
       const auto &harmless = isArithmetic(op) ? positional : known;

@@ -12,7 +12,52 @@ namespace cleave::importer {
 
 namespace {
 
+/// The first of known indices [n, 1] that name n rows in order; -1: others.
+int64_t runOf(const Operand &indices, int64_t rows) {
+  if (!indices.isHost() || indices.rank() != 2 || indices.shape[1] != 1 ||
+      indices.shape[0] == 0)
+    return -1;
+  llvm::SmallVector<int64_t> values = indices.host->ints();
+  int64_t first = values[0] < 0 ? values[0] + rows : values[0];
+  for (auto [place, value] : llvm::enumerate(values))
+    if ((value < 0 ? value + rows : value) != first + int64_t(place))
+      return -1;
+  return first + int64_t(values.size()) <= rows ? first : -1;
+}
+
+/// x[first:first + n] = updates, as assignments to slices are exported.
+Expected<Operand> writeRows(Node &node, int64_t first) {
+  const Operand &data = node.input(0), &updates = node.input(2);
+  Shape zero(data.rank(), 0), ones(data.rank(), 1), box = data.shape,
+                                                    want = data.shape;
+  int64_t end = first + updates.shape[0];
+  want[0] = updates.shape[0];
+  if (updates.shape != want)
+    return reason("updates " + spell(updates.shape) + " are no rows of data " +
+                  spell(data.shape));
+  llvm::SmallVector<Operand> pieces;
+  if (first > 0) {
+    box[0] = first;
+    CLEAVE_TRY(before, node.slice(data, zero, box, ones));
+    pieces.push_back(before);
+  }
+  pieces.push_back(updates);
+  if (end < data.shape[0]) {
+    zero[0] = end;
+    box[0] = data.shape[0] - end;
+    CLEAVE_TRY(after, node.slice(data, zero, box, ones));
+    pieces.push_back(after);
+  }
+  return node.concat(pieces, 0);
+}
+
 Error lowerScatterND(Node &node) {
+  if (int64_t first = node.input(0).rank()
+                          ? runOf(node.input(1), node.input(0).shape[0])
+                          : -1;
+      first >= 0 && !node.input(2).isHost() && node.input(2).rank() &&
+      node.stringAttr("reduction", "none") == "none")
+    return one(node, writeRows(node, first));
   if (node.input(1).isHost() && !node.input(2).isHost() &&
       node.stringAttr("reduction", "none") == "add")
     return reason("adds rows at indices that the file fixes; where a router "

@@ -87,8 +87,8 @@ struct NarrowElementwise : RewritePattern {
       Narrow small = narrow(operand);
       for (int64_t &dim : small.dims)
         dim = position[dim];
-      operands.push_back(broadcastTo(rewriter, op->getLoc(), small.source,
-                                     shape, small.dims));
+      operands.push_back(
+          broadcastTo(rewriter, op->getLoc(), small.source, shape, small.dims));
     }
     Value result = cloneElementwise(rewriter, op, operands, shape);
     rewriter.replaceOpWithNewOp<BroadcastOp>(op, op->getResult(0).getType(),
@@ -136,8 +136,7 @@ struct SinkTransposeElementwise : RewritePattern {
                                        tensorTypeOf(operand).clone(shape),
                                        *splat));
       else
-        operands.push_back(
-            transposeTo(rewriter, op->getLoc(), operand, back));
+        operands.push_back(transposeTo(rewriter, op->getLoc(), operand, back));
     }
     Value result = cloneElementwise(rewriter, op, operands, shape);
     rewriter.replaceOpWithNewOp<TransposeOp>(op, result, permutation);
@@ -209,6 +208,62 @@ struct ComposeSlices : OpRewritePattern<SliceOp> {
   }
 };
 
+/// slice(concat(x, y)) -> slice(x) where it reads nothing of y.
+struct SliceOfConcat : OpRewritePattern<SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(SliceOp op,
+                                PatternRewriter &rewriter) const override {
+    auto concat = op.getInput().getDefiningOp<ConcatOp>();
+    if (!concat)
+      return rewriter.notifyMatchFailure(op, "operand is no concat");
+    int64_t dim = concat.getDim(), begin = 0, first = op.getOffsets()[dim],
+            last = first + (op.getSizes()[dim] - 1) * op.getStrides()[dim];
+    for (Value input : concat.getInputs()) {
+      int64_t end = begin + shapeOf(input)[dim];
+      if (begin <= first && last < end && op.getSizes()[dim] > 0) {
+        Dims offsets(op.getOffsets());
+        offsets[dim] -= begin;
+        rewriter.replaceOp(
+            op, rewriter.createOrFold<SliceOp>(op.getLoc(), input, offsets,
+                                               op.getSizes(), op.getStrides()));
+        return success();
+      }
+      begin = end;
+    }
+    return rewriter.notifyMatchFailure(op, "reads more than one operand");
+  }
+};
+
+/// transpose(concat(transpose(x), y)) -> concat(x, transpose(y)).
+struct TransposeOfConcat : OpRewritePattern<TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(TransposeOp op,
+                                PatternRewriter &rewriter) const override {
+    auto concat = op.getInput().getDefiningOp<ConcatOp>();
+    ArrayRef<int64_t> permutation = op.getPermutation();
+    if (!concat || llvm::none_of(concat.getInputs(), [&](Value input) {
+          auto inner = input.getDefiningOp<TransposeOp>();
+          return inner && undoes(inner.getPermutation(), permutation);
+        }))
+      return rewriter.notifyMatchFailure(op, "undoes no transpose");
+    SmallVector<Value> inputs;
+    for (Value input : concat.getInputs())
+      inputs.push_back(
+          rewriter.createOrFold<TransposeOp>(op.getLoc(), input, permutation));
+    rewriter.replaceOpWithNewOp<ConcatOp>(
+        op, inputs,
+        llvm::find(permutation, int64_t(concat.getDim())) -
+            permutation.begin());
+    return success();
+  }
+
+  static bool undoes(ArrayRef<int64_t> first, ArrayRef<int64_t> second) {
+    return llvm::all_of(llvm::enumerate(second), [&](auto entry) {
+      return first[entry.value()] == int64_t(entry.index());
+    });
+  }
+};
+
 /// concat(transpose(x), transpose(y)) -> transpose(concat(x, y)).
 struct ConcatOfTransposes : OpRewritePattern<ConcatOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -276,8 +331,7 @@ struct ReduceOfTranspose : OpRewritePattern<ReduceOp> {
     Dims order;
     for (int64_t dim : rest)
       order.push_back(llvm::count_if(rest, [&](int64_t d) { return d < dim; }));
-    rewriter.replaceOp(op,
-                       transposeTo(rewriter, op.getLoc(), reduced, order));
+    rewriter.replaceOp(op, transposeTo(rewriter, op.getLoc(), reduced, order));
     return success();
   }
 };
@@ -309,10 +363,11 @@ struct IotaIsList : OpRewritePattern<IotaOp> {
     if (type.getRank() == 1)
       return rewriter.notifyMatchFailure(op, "is a list");
     int64_t dim = op.getDim();
-    Value list = IotaOp::create(rewriter, op.getLoc(),
-                                cast<RankedTensorType>(type).clone(
-                                    {cast<RankedTensorType>(type).getDimSize(dim)}),
-                                0);
+    Value list =
+        IotaOp::create(rewriter, op.getLoc(),
+                       cast<RankedTensorType>(type).clone(
+                           {cast<RankedTensorType>(type).getDimSize(dim)}),
+                       0);
     rewriter.replaceOpWithNewOp<BroadcastOp>(op, type, list,
                                              ArrayRef<int64_t>(dim));
     return success();
@@ -324,9 +379,9 @@ struct IotaIsList : OpRewritePattern<IotaOp> {
 void populateMovementPatterns(RewritePatternSet &patterns) {
   patterns.add<ComposeBroadcasts, TransposeOfBroadcast, NarrowElementwise,
                SinkTransposeElementwise, SliceOfTranspose, SliceOfBroadcast,
-               ComposeSlices, ConcatOfTransposes, ConcatOfBroadcasts,
-               ReduceOfTranspose, SoftmaxOfTranspose, IotaIsList>(
-      patterns.getContext());
+               SliceOfConcat, TransposeOfConcat, ComposeSlices,
+               ConcatOfTransposes, ConcatOfBroadcasts, ReduceOfTranspose,
+               SoftmaxOfTranspose, IotaIsList>(patterns.getContext());
 }
 
 } // namespace cleave::nn

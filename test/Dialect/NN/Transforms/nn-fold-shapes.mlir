@@ -119,3 +119,45 @@ func.func @shared_keys(%k: tensor<4x2x2x16xf32>, %c: tensor<4x16xf32>) -> tensor
   %12 = arith.addf %6, %11 : tensor<2x2x4x16xf32>
   return %12 : tensor<2x2x4x16xf32>
 }
+
+// Rows that are written one part after the other, in another order of
+// dimensions: what was there before, and the order, vanish.
+// CHECK-LABEL: func @written_rows
+// CHECK-SAME:    %[[X:.+]]: tensor<5x2xf32>, %[[Y:.+]]: tensor<5x4xf32>
+// CHECK-NEXT:    %[[Z:.+]] = nn.concat %[[X]], %[[Y]] dim = 1
+// CHECK-NEXT:    return %[[Z]]
+func.func @written_rows(%x: tensor<5x2xf32>, %y: tensor<5x4xf32>) -> tensor<5x6xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x5xf32>
+  %0 = nn.transpose %x [1, 0] : tensor<5x2xf32> -> tensor<2x5xf32>
+  %1 = nn.concat %0, %zero dim = 0 : tensor<2x5xf32>, tensor<4x5xf32> -> tensor<6x5xf32>
+  %2 = nn.transpose %y [1, 0] : tensor<5x4xf32> -> tensor<4x5xf32>
+  %3 = nn.slice %1 [0, 0] [2, 5] [1, 1] : tensor<6x5xf32> -> tensor<2x5xf32>
+  %4 = nn.concat %3, %2 dim = 0 : tensor<2x5xf32>, tensor<4x5xf32> -> tensor<6x5xf32>
+  %5 = nn.transpose %4 [1, 0] : tensor<6x5xf32> -> tensor<5x6xf32>
+  return %5 : tensor<5x6xf32>
+}
+
+// A transpose of one operand moves to the others, and slices find their operand.
+// CHECK-LABEL: func @transposed_operand
+// CHECK-SAME:    %[[X:.+]]: tensor<5x2xf32>, %[[Y:.+]]: tensor<4x5xf32>
+// CHECK-DAG:     %[[T:.+]] = nn.transpose %[[Y]] [1, 0]
+// CHECK-DAG:     %[[Z:.+]] = nn.concat %[[X]], %[[T]] dim = 1
+// CHECK-DAG:     %[[S:.+]] = nn.slice %[[Y]] [1, 0] [2, 5] [2, 1]
+// CHECK:         return %[[Z]], %[[S]]
+func.func @transposed_operand(%x: tensor<5x2xf32>, %y: tensor<4x5xf32>) -> (tensor<5x6xf32>, tensor<2x5xf32>) {
+  %0 = nn.transpose %x [1, 0] : tensor<5x2xf32> -> tensor<2x5xf32>
+  %1 = nn.concat %0, %y dim = 0 : tensor<2x5xf32>, tensor<4x5xf32> -> tensor<6x5xf32>
+  %2 = nn.transpose %1 [1, 0] : tensor<6x5xf32> -> tensor<5x6xf32>
+  %3 = nn.slice %1 [3, 0] [2, 5] [2, 1] : tensor<6x5xf32> -> tensor<2x5xf32>
+  return %2, %3 : tensor<5x6xf32>, tensor<2x5xf32>
+}
+
+// A slice that reads two operands stays.
+// CHECK-LABEL: func @negative_slice_of_both
+// CHECK:         nn.concat
+// CHECK:         nn.slice
+func.func @negative_slice_of_both(%x: tensor<2xf32>, %y: tensor<4xf32>) -> tensor<3xf32> {
+  %0 = nn.concat %x, %y dim = 0 : tensor<2xf32>, tensor<4xf32> -> tensor<6xf32>
+  %1 = nn.slice %0 [1] [3] [1] : tensor<6xf32> -> tensor<3xf32>
+  return %1 : tensor<3xf32>
+}
