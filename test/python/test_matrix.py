@@ -32,6 +32,11 @@ class Matrix(unittest.TestCase):
         self.cells("pipeline chimera, 4 ranks", 4, "--fast")
         self.cells("pipeline 5 layers", 2, "--fast")
 
+    def test_positions(self):
+        self.cells("positions ulysses 2 in ring 2, pipeline 2, data 2", 2, "--fast")
+        self.cells("positions ring 3, 2d, gpt2", 1, "--fast")
+        self.cells("positions ring 4, alone, llama-scrambled", 1)
+
     def test_refused(self):
         said = support.succeed(sys.executable, MATRIX, "--only", "refused",
                                "--build", support.CLEAVE.parent.parent)
