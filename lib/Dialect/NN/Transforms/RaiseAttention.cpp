@@ -181,6 +181,7 @@ public:
 
 private:
   bool findRoles();
+  bool isOneSample();
   int64_t sizeOf(int64_t dim) {
     return dim < 0 ? 1 : shapeOf(scores.product.getResult())[dim];
   }
@@ -241,11 +242,28 @@ bool Raiser::findRoles() {
   roles.query = queries.back();
   if (queries.size() == 2)
     roles.group = queries[0];
-  if (!shared.empty())
-    roles.batch = shared[0];
-  if (shared.size() == 2)
-    roles.heads = shared[1];
+  // A batch of one sample has no letter.
+  if (shared.size() == 2 || !isOneSample())
+    roles.batch = shared.empty() ? -1 : shared[0];
+  if (shared.size() == 2 || roles.batch < 0)
+    roles.heads = shared.empty() ? -1 : shared.back();
   return true;
+}
+
+/// Whether the function is given one sample at a time.
+bool Raiser::isOneSample() {
+  auto func = op->getParentOfType<func::FuncOp>();
+  if (!func)
+    return false;
+  for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+    auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
+    if (!type)
+      continue;
+    if (std::optional<int64_t> dim =
+            batchDimOf(func.getArgAttrDict(arg), type.getRank()))
+      return type.getDimSize(*dim) == 1;
+  }
+  return false;
 }
 
 /// Transposes to the letters of `order` that exist, and adds sizes of 1.
