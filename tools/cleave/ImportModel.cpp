@@ -83,8 +83,9 @@ void WarningRecord::warn(const std::string &text) {
 
 Diagnostics::~Diagnostics() { context.getDiagEngine().eraseHandler(handler); }
 
-void Diagnostics::fail(ExitCode code) {
-  throw Failure(code, errors.empty() ? "failed without a reason" : errors);
+void Diagnostics::fail(ExitCode code, const std::string &about) {
+  throw Failure(code,
+                about + (errors.empty() ? "failed without a reason" : errors));
 }
 
 ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
@@ -190,7 +191,7 @@ OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
   PassManager passes(&context);
   buildImportPipeline(passes);
   if (failed(passes.run(*module)))
-    diagnostics.fail(BadUsage);
+    diagnostics.fail(BadUsage, path + ": ");
   return module;
 }
 

@@ -22,8 +22,8 @@ public:
   explicit Diagnostics(mlir::MLIRContext &context,
                        std::vector<std::string> *remarks = nullptr);
   ~Diagnostics();
-  // Throws with what was reported.
-  [[noreturn]] void fail(ExitCode code);
+  // Throws with what was reported, behind what it is about.
+  [[noreturn]] void fail(ExitCode code, const std::string &about = "");
 
 private:
   mlir::MLIRContext &context;

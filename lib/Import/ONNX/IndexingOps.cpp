@@ -32,8 +32,9 @@ Expected<Operand> writeRows(Node &node, int64_t first) {
                                                     want = data.shape;
   int64_t end = first + updates.shape[0];
   want[0] = updates.shape[0];
-  if (updates.shape != want)
-    return reason("updates " + spell(updates.shape) + " are no rows of data " +
+  if (updates.shape != want || updates.type != data.type)
+    return reason("updates " + nameOf(updates.type) + spell(updates.shape) +
+                  " are no rows of data " + nameOf(data.type) +
                   spell(data.shape));
   llvm::SmallVector<Operand> pieces;
   if (first > 0) {

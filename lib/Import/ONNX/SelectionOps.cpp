@@ -104,10 +104,11 @@ Error lowerScatterElements(Node &node) {
         "dimension");
   Shape want = indices.shape;
   want[axis] = data.shape[axis];
-  if (data.shape != want || updates.shape != indices.shape)
-    return reason("data " + spell(data.shape) + ", indices " +
-                  spell(indices.shape) + " and updates " +
-                  spell(updates.shape) + " do not fit");
+  if (data.shape != want || updates.shape != indices.shape ||
+      updates.type != data.type)
+    return reason("data " + nameOf(data.type) + spell(data.shape) +
+                  ", indices " + spell(indices.shape) + " and updates " +
+                  nameOf(updates.type) + spell(updates.shape) + " do not fit");
   Shape order = axisLast(rank, axis);
   CLEAVE_TRY(at, node.transpose(indices, order));
   CLEAVE_TRY(rows, node.transpose(updates, order));

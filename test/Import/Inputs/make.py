@@ -320,6 +320,43 @@ def pooled():
     return b.model(18)
 
 
+def routed(b, x, tokens=6, hidden=4, experts=3):
+    """Scores of a router, the best two of each token, and each expert's matrix."""
+    scores = b.op("Softmax", b.op("MatMul", x, b.parameter("router", np.sin(ramp(hidden, experts) ** 2))), axis=-1)
+    best, ids = b.op("TopK", scores, b.constant([2]), outputs=2, axis=-1)
+    matrices = [b.parameter(f"expert.{e}", np.cos(ramp(hidden, hidden) * (e + 1))) for e in range(experts)]
+    return best, ids, matrices
+
+
+def frozen(kind):
+    """Experts whose tokens are those of a sample: added at them, assigned to them in a
+    run, read and masked by them; and a loop over the experts that a sample hit."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, [6, 4])
+    best, ids, matrices = routed(b, x)
+    y = b.constant(np.zeros((6, 4)), F32)
+    for e, matrix in enumerate(matrices):
+        if kind == "missing":
+            if e != 1:
+                hit = b.op("Cast", b.op("Equal", ids, b.constant(e)), to=1)
+                weight = b.op("ReduceSum", b.op("Mul", best, hit), b.constant([1]), keepdims=1)
+                y = b.op("Add", y, b.op("Mul", b.op("MatMul", x, matrix), weight))
+        elif kind == "masked":
+            hit = b.constant([[e % 2, (e + t) % 2] for t in range(6)], F32)
+            weight = b.op("ReduceSum", b.op("Mul", best, hit), b.constant([1]), keepdims=1)
+            y = b.op("Add", y, b.op("Mul", b.op("MatMul", x, matrix), weight))
+        else:
+            tokens = [2 * e, 2 * e + 1] if kind == "assigned" else [e, 5 - e]
+            at = b.constant([[t] for t in tokens])
+            slots = b.constant([[t, e % 2] for t in tokens])
+            rows = b.op("MatMul", b.op("GatherND", x, at), matrix)
+            rows = b.op("Mul", rows, b.op("Unsqueeze", b.op("GatherND", best, slots), b.constant([1])))
+            y = b.op("ScatterND", y, at, rows, reduction="none" if kind == "assigned" else "add")
+    b.op("Identity", y, out="y")
+    b.output("y", F32, [6, 4])
+    return b.model(18)
+
+
 def merged():
     """One vector is the gain of two products."""
     b = onnxbuild.Builder()
@@ -357,6 +394,8 @@ def main():
     elif kind == "truncated":
         onnxwire.save(dims(), path)
         path.write_bytes(path.read_bytes()[:-30])
+    elif kind.startswith("frozen-"):
+        onnxwire.save(frozen(kind.removeprefix("frozen-")), path)
     else:
         onnxwire.save(globals()[kind](), path)
 

@@ -1,6 +1,7 @@
 // nn-roll-experts.
 
 #include "ExpertSlots.h"
+#include "FrozenRouting.h"
 #include "StackParameters.h"
 
 #include "cleave/Dialect/NN/Transforms/Passes.h"
@@ -268,6 +269,8 @@ struct RollExpertsPass : cleave::impl::RollExpertsPassBase<RollExpertsPass> {
     func::FuncOp function = getOperation();
     if (function.isDeclaration() || !function.getBody().hasOneBlock())
       return;
+    if (failed(checkRouting(function)))
+      return signalPassFailure();
     SmallVector<Operation *> sums;
     for (Operation &op : function.front())
       if (isa<ReduceOp, EinsumOp, arith::AddFOp>(op))

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s -nn-roll-experts -verify-diagnostics
+// RUN: cleave-opt %s -nn-roll-experts -split-input-file -verify-diagnostics
 
 func.func @missing_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
                           %x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> tensor<3x7xf32> {
@@ -17,4 +17,48 @@ func.func @missing_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "paramet
   // expected-error @below {{adds up 2 of the 4 experts among which its router chooses; missing: 1, 3; tracing leaves out the experts that the sample did not choose: export the model with a loop over all experts}}
   %8 = arith.addf %3, %7 : tensor<3x7xf32>
   return %8 : tensor<3x7xf32>
+}
+
+// -----
+
+// The scores that a router chose are read for the rows of a sample.
+func.func @read_at_fixed_rows(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> tensor<2x5xf32> {
+  %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
+  // expected-error @below {{finds the largest scores, but nothing reads whose they are}}
+  %p, %ids = nn.top_k %scores k = 1 : tensor<3x4xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
+  %0 = nn.gather %p, %rows dim = 0 : tensor<3x1xf32>, tensor<2xi64> -> tensor<2x1xf32>
+  %1 = nn.gather %x, %rows dim = 0 : tensor<3x5xf32>, tensor<2xi64> -> tensor<2x5xf32>
+  %2 = nn.reshape %0 : tensor<2x1xf32> -> tensor<2xf32>
+  %3 = nn.broadcast %2 dims = [0] : tensor<2xf32> -> tensor<2x5xf32>
+  %4 = arith.mulf %1, %3 : tensor<2x5xf32>
+  return %4 : tensor<2x5xf32>
+}
+
+// -----
+
+// The largest probability counts where a mask of the file says so.
+func.func @fixed_mask(%x: tensor<3x5xf32>, %logits: tensor<3x4xf32>) -> tensor<3x5xf32> {
+  %hit = arith.constant dense<[1.0, 0.0, 1.0]> : tensor<3xf32>
+  %0 = nn.softmax %logits : tensor<3x4xf32>
+  // expected-error @below {{finds the largest scores, but nothing reads whose they are}}
+  %1 = nn.reduce max %0 dims = [1] : tensor<3x4xf32> -> tensor<3xf32>
+  %2 = arith.mulf %1, %hit : tensor<3xf32>
+  %3 = nn.broadcast %2 dims = [0] : tensor<3xf32> -> tensor<3x5xf32>
+  %4 = arith.mulf %x, %3 : tensor<3x5xf32>
+  return %4 : tensor<3x5xf32>
+}
+
+// -----
+
+// Scores of groups choose, and do not weigh; a cut of the slots, and of what was
+// weighed, is none of the scores.
+func.func @negative_no_router(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> (tensor<2x5xf32>, tensor<3xi64>) {
+  %p, %ids = nn.top_k %scores k = 2 : tensor<3x4xf32> -> tensor<3x2xf32>, tensor<3x2xi64>
+  %id = nn.argmax %p dim = 1 : tensor<3x2xf32> -> tensor<3xi64>
+  %0 = nn.slice %p [0, 0] [3, 1] [1, 1] : tensor<3x2xf32> -> tensor<3x1xf32>
+  %1 = nn.reshape %0 : tensor<3x1xf32> -> tensor<3xf32>
+  %2 = nn.broadcast %1 dims = [0] : tensor<3xf32> -> tensor<3x5xf32>
+  %3 = arith.mulf %x, %2 : tensor<3x5xf32>
+  %4 = nn.slice %3 [1, 0] [2, 5] [1, 1] : tensor<3x5xf32> -> tensor<2x5xf32>
+  return %4, %id : tensor<2x5xf32>, tensor<3xi64>
 }
