@@ -87,10 +87,12 @@ std::vector<BufferRef *> check::addressesOf(Command &command) {
     for (AttentionRef *ref :
          {&attention->q, &attention->k, &attention->v, &attention->o,
           &attention->lse, &attention->dO, &attention->dq, &attention->dk,
-          &attention->dV, &attention->maskRef})
+          &attention->dV, &attention->bias})
       refs.push_back(&ref->buffer);
-    refs.push_back(&attention->queryPositions);
-    refs.push_back(&attention->keyPositions);
+    for (IndexRef *ref : {&attention->queryPositions, &attention->keyPositions,
+                          &attention->querySegments, &attention->keySegments,
+                          &attention->keyMask})
+      refs.push_back(&ref->buffer);
     refs.push_back(&attention->workspace);
   }
   if (auto *grouped = std::get_if<GroupedGemm>(&command.op))

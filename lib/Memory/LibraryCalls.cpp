@@ -101,18 +101,25 @@ template <class Op> static program::Attention shared(Op op) {
   x.o = strided(op.getOView());
   x.lse = strided(op.getLseView());
   x.scale = op.getScale().convertToDouble();
+  x.softcap = op.getSoftcap().convertToDouble();
   x.causal = op.getCausal();
-  x.mask = static_cast<program::MaskKind>(op.getMaskKind());
-  if (op.getMask()) {
-    x.maskRef = strided(op.getMaskView());
-    x.maskRef.buffer.arena = 0;
-  }
-  if (op.getQPositions()) {
-    x.queryPositions.arena = x.keyPositions.arena = 0;
-    llvm::copy(op.getQPositionsView().drop_front(),
-               x.queryPositionStrides.begin());
-    llvm::copy(op.getKPositionsView().drop_front(),
-               x.keyPositionStrides.begin());
+  x.window = op.getWindow();
+  auto index = [](Value value, ArrayRef<int64_t> view) {
+    program::IndexRef ref;
+    if (value) {
+      ref.buffer.arena = 0; // as above
+      llvm::copy(view.drop_front(), ref.strides.begin());
+    }
+    return ref;
+  };
+  x.queryPositions = index(op.getQPositions(), op.getQPositionsView());
+  x.keyPositions = index(op.getKPositions(), op.getKPositionsView());
+  x.querySegments = index(op.getQSegments(), op.getQSegmentsView());
+  x.keySegments = index(op.getKSegments(), op.getKSegmentsView());
+  x.keyMask = index(op.getKeyMask(), op.getKeyMaskView());
+  if (op.getBias()) {
+    x.bias = strided(op.getBiasView());
+    x.bias.buffer.arena = 0;
   }
   return x;
 }

@@ -52,10 +52,12 @@ private:
 
   void read(const Attention &attention) {
     for (const AttentionRef *ref : {&attention.q, &attention.k, &attention.v,
-                                    &attention.dO, &attention.maskRef})
+                                    &attention.dO, &attention.bias})
       add(ref->buffer, Access::Read);
-    add(attention.queryPositions, Access::Read);
-    add(attention.keyPositions, Access::Read);
+    for (const IndexRef *ref :
+         {&attention.queryPositions, &attention.keyPositions,
+          &attention.querySegments, &attention.keySegments, &attention.keyMask})
+      add(ref->buffer, Access::Read);
     for (const AttentionRef *ref : {&attention.o, &attention.lse})
       add(ref->buffer, attention.backward ? Access::Read : Access::Write);
     for (const AttentionRef *ref :

@@ -133,12 +133,18 @@ void CommandEmitter::fillShared(program::Attention &x, Op op) {
   x.v = strided(x.v, op.getV(), op.getVView());
   x.o = strided(x.o, op.getO(), op.getOView());
   x.lse = strided(x.lse, op.getLse(), op.getLseView());
-  if (op.getMask())
-    x.maskRef = strided(x.maskRef, op.getMask(), op.getMaskView());
-  if (op.getQPositions()) {
-    x.queryPositions = ref(op.getQPositions(), op.getQPositionsView()[0]);
-    x.keyPositions = ref(op.getKPositions(), op.getKPositionsView()[0]);
-  }
+  auto index = [&](program::IndexRef &described, Value value,
+                   ArrayRef<int64_t> view) {
+    if (value)
+      described.buffer = ref(value, view[0]);
+  };
+  index(x.queryPositions, op.getQPositions(), op.getQPositionsView());
+  index(x.keyPositions, op.getKPositions(), op.getKPositionsView());
+  index(x.querySegments, op.getQSegments(), op.getQSegmentsView());
+  index(x.keySegments, op.getKSegments(), op.getKSegmentsView());
+  index(x.keyMask, op.getKeyMask(), op.getKeyMaskView());
+  if (op.getBias())
+    x.bias = strided(x.bias, op.getBias(), op.getBiasView());
   if (Value scratch = op.getScratchResult()) {
     x.workspace = ref(scratch);
     x.workspaceSize = bytesOfType(scratch.getType());

@@ -350,6 +350,16 @@ cleave_status cleave_session_traffic(const cleave_session *session,
   });
 }
 
+cleave_status cleave_session_attention_flops(const cleave_session *session,
+                                             int32_t rank, int64_t *out) {
+  return guarded([&] {
+    need(session, "session");
+    need(out, "out");
+    session->checkRank(rank);
+    *out = const_cast<cleave_session *>(session)->counters.attentionFlops(rank);
+  });
+}
+
 void cleave_session_reset_counters(cleave_session *session) {
   session->resetCounters();
 }

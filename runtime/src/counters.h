@@ -1,5 +1,6 @@
-// Bytes moved between ranks, per rank and purpose. Written by the copy loops
-// of the transports only.
+// Bytes moved between ranks, per rank and purpose, written by the copy loops of
+// the transports only; and the operations of attention, per rank, written by
+// its kernels.
 #ifndef CLEAVE_RUNTIME_COUNTERS_H
 #define CLEAVE_RUNTIME_COUNTERS_H
 
@@ -18,20 +19,25 @@ public:
 
   Counters(int ranks, std::vector<std::string> purposes)
       : purposes(std::move(purposes)),
-        entries(static_cast<size_t>(ranks) * this->purposes.size()) {}
+        entries(static_cast<size_t>(ranks) * this->purposes.size()),
+        flops(ranks) {}
 
   Entry &at(int rank, int purpose) {
     return entries[static_cast<size_t>(rank) * purposes.size() + purpose];
   }
+  std::atomic<int64_t> &attentionFlops(int rank) { return flops[rank]; }
   void reset() {
     for (Entry &entry : entries)
       entry.sent = entry.received = entry.calls = 0;
+    for (std::atomic<int64_t> &count : flops)
+      count = 0;
   }
 
   const std::vector<std::string> purposes;
 
 private:
   std::vector<Entry> entries;
+  std::vector<std::atomic<int64_t>> flops; // by rank
 };
 
 } // namespace cleave

@@ -125,8 +125,9 @@ const PreparedAction *Rank::find(std::string_view action) const {
   return nullptr;
 }
 
-void Rank::prepare(Endpoint &endpoint, const Counters &counters) {
+void Rank::prepare(Endpoint &endpoint, Counters &counters) {
   setThreads(threads);
+  attentionFlops = &counters.attentionFlops(rank);
   uint32_t ownClass = data.classOf(rank);
   // Workspaces that the plan does not cover (another machine, other threads)
   // come from one buffer, which must not move once addresses are taken.
@@ -303,21 +304,21 @@ Rank::Run Rank::prepare(const Attention &x) {
     buffers.dk = at(x.dk, {x.b, x.kLen, x.n, 1, x.d}, size);
     buffers.dV = at(x.dV, {x.b, x.kLen, x.n, 1, x.dv}, size);
   }
-  if (x.mask != MaskKind::None)
-    buffers.mask = at(x.maskRef, {x.b, x.qLen, x.n, x.g, x.kLen},
-                      x.mask == MaskKind::Boolean ? 1 : size);
-  auto positions = [&](const BufferRef &ref, int64_t length,
-                       const std::array<int64_t, 2> &strides) {
-    return reinterpret_cast<const int64_t *>(
-        resolve(ref, 0, spanOf(std::array{x.b, length}, strides, 8)));
+  if (x.bias.buffer.present())
+    buffers.bias = at(x.bias, {x.b, x.qLen, x.n, x.g, x.kLen}, size);
+  auto index = [&](auto *&data, const IndexRef &ref, int64_t length) {
+    if (ref.buffer.present())
+      data = reinterpret_cast<std::remove_reference_t<decltype(data)>>(
+          resolve(ref.buffer, 0,
+                  spanOf(std::array{x.b, length}, ref.strides, sizeof(*data))));
   };
-  if (x.queryPositions.present())
-    buffers.queryPositions =
-        positions(x.queryPositions, x.qLen, x.queryPositionStrides);
-  if (x.keyPositions.present())
-    buffers.keyPositions =
-        positions(x.keyPositions, x.kLen, x.keyPositionStrides);
+  index(buffers.queryPositions, x.queryPositions, x.qLen);
+  index(buffers.keyPositions, x.keyPositions, x.kLen);
+  index(buffers.querySegments, x.querySegments, x.qLen);
+  index(buffers.keySegments, x.keySegments, x.kLen);
+  index(buffers.keyMask, x.keyMask, x.kLen);
   buffers.workspace = workspace(x.workspace, x.workspaceSize, need);
+  buffers.flops = attentionFlops;
   return makeAttention(x, buffers, threads);
 }
 

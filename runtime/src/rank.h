@@ -40,7 +40,7 @@ public:
   Rank(cleave_program &program, int rank, int threads, bool poison);
 
   // On the rank's own thread: libraries keep state per thread.
-  void prepare(Endpoint &endpoint, const Counters &counters);
+  void prepare(Endpoint &endpoint, Counters &counters);
 
   // Address of a buffer whose elements lie in [low, high) bytes from it.
   char *resolve(const program::BufferRef &ref, int64_t low, int64_t high) const;
@@ -104,6 +104,7 @@ private:
   // One buffer serves all commands: they run one after the other.
   Memory unplanned;
   int64_t unplannedNeed = 0;
+  std::atomic<int64_t> *attentionFlops = nullptr; // in the session's counters
 };
 
 } // namespace cleave

@@ -172,6 +172,7 @@ void Remote::look(const OnFailure &onFailure) {
       entry.received = answer.take<int64_t>();
       entry.calls = answer.take<int64_t>();
     }
+    counters.attentionFlops(rank) = answer.take<int64_t>();
     // A rank that only gave up because of another has nothing to tell.
     if (failure.status != CLEAVE_OK && isDone)
       onFailure(failure);

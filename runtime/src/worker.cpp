@@ -183,6 +183,8 @@ private:
       packet.add(entry.sent.load()).add(entry.received.load());
       packet.add(entry.calls.load());
     }
+    packet.add(session ? session->counters.attentionFlops(world.rank()).load()
+                       : int64_t(0));
     world.send(host, World::Reply, packet);
   }
 

@@ -3,6 +3,8 @@
 #include "SelectLibrary.h"
 #include "Views.h"
 
+#include "cleave/Dialect/NN/IR/Positions.h"
+
 using namespace mlir;
 using namespace cleave;
 
@@ -24,75 +26,63 @@ static SmallVector<int64_t> lseEntries(const StridedView &view) {
 }
 
 namespace {
-/// The optional operands that attention and its derivative share.
+/// The optional operands that attention and its derivative share, each with its
+/// view.
+struct Extra {
+  Value value;
+  SmallVector<int64_t> view;
+};
 struct Extras {
-  Value qPositions, kPositions, mask;
-  SmallVector<int64_t> qView, kView, maskView;
-  rt::Mask kind = rt::Mask::None;
+  Extra qPositions, kPositions, qSegments, kSegments, keyMask, bias;
 };
 } // namespace
 
-/// Positions as i64, [s] or [b, s], and their view [offset, batch, position].
-static Value positions(OpBuilder &b, Location loc, Value value,
-                       SmallVectorImpl<int64_t> &entries) {
+/// [s] or [b, s] as a view [offset, batch, position].
+static Extra indexed(Value value) {
+  StridedView view = traceView(value, /*throughBroadcasts=*/true);
+  Extra extra = {view.base, {view.offset}};
+  if (view.strides.size() == 1)
+    extra.view.push_back(0);
+  llvm::append_range(extra.view, view.strides);
+  return extra;
+}
+
+/// Positions and segments are i64 in commands.
+static Extra wideIndexed(OpBuilder &b, Location loc, Value value) {
   RankedTensorType type = typeOf(value);
   if (!type.getElementType().isInteger(64))
     value = arith::ExtSIOp::create(b, loc, type.clone(b.getI64Type()), value);
-  StridedView view = traceView(value, /*throughBroadcasts=*/true);
-  entries.assign({view.offset});
-  if (view.strides.size() == 1)
-    entries.push_back(0);
-  llvm::append_range(entries, view.strides);
-  return view.base;
+  return indexed(value);
 }
 
-/// Key mask and bias become one mask. Together they are added up, which takes
-/// the memory of a bias of all samples.
 template <class Op> static Extras extrasOf(OpBuilder &b, Op op) {
   Location loc = op.getLoc();
   Extras extras;
-  if (op.getQPositions()) {
-    extras.qPositions = positions(b, loc, op.getQPositions(), extras.qView);
-    extras.kPositions = positions(b, loc, op.getKPositions(), extras.kView);
+  // Commands count up by themselves.
+  Value qPositions = op.getQPositions(), kPositions = op.getKPositions();
+  if (qPositions && !(nn::countsUp(qPositions) && nn::countsUp(kPositions))) {
+    extras.qPositions = wideIndexed(b, loc, qPositions);
+    extras.kPositions = qPositions == kPositions
+                            ? extras.qPositions
+                            : wideIndexed(b, loc, kPositions);
   }
-  Value mask = op.getKeyMask(), bias = op.getBias();
-  if (mask && bias) {
-    RankedTensorType type = typeOf(bias);
-    SmallVector<int64_t> shape(type.getShape());
-    shape[0] = typeOf(mask).getDimSize(0);
-    RankedTensorType wide = type.clone(shape);
-    // Drop the sizes of 1 that repeat, then spread over the whole bias.
-    SmallVector<int64_t> kept, dims;
-    for (auto [dim, size] : llvm::enumerate(type.getShape()))
-      if (size != 1 || shape[dim] == 1) {
-        kept.push_back(size);
-        dims.push_back(dim);
-      }
-    Value spread = b.createOrFold<nn::BroadcastOp>(
-        loc, wide, b.createOrFold<nn::ReshapeOp>(loc, type.clone(kept), bias),
-        dims);
-    Value seen = b.createOrFold<nn::BroadcastOp>(loc, wide.clone(b.getI1Type()),
-                                                 mask, ArrayRef<int64_t>{0, 4});
-    Value hidden =
-        nn::createSplat(b, loc, wide, -std::numeric_limits<double>::infinity());
-    bias = arith::SelectOp::create(b, loc, seen, spread, hidden);
-    mask = nullptr;
+  if (op.getQSegments()) {
+    extras.qSegments = wideIndexed(b, loc, op.getQSegments());
+    extras.kSegments = op.getQSegments() == op.getKSegments()
+                           ? extras.qSegments
+                           : wideIndexed(b, loc, op.getKSegments());
   }
-  if (mask) {
-    StridedView view = traceView(mask, /*throughBroadcasts=*/true);
-    extras.mask = view.base;
-    extras.maskView = {view.offset, view.strides[0], 0, 0, 0, view.strides[1]};
-    extras.kind = rt::Mask::Boolean;
-  } else if (bias) {
+  if (op.getKeyMask())
+    extras.keyMask = indexed(op.getKeyMask());
+  if (op.getBias()) {
     // [b|1, n|1, g|1, s, t]: a size of 1 repeats.
-    StridedView view = traceView(bias, /*throughBroadcasts=*/true);
+    StridedView view = traceView(op.getBias(), /*throughBroadcasts=*/true);
     auto stride = [&](unsigned dim) {
       return view.sizes[dim] == 1 ? 0 : view.strides[dim];
     };
-    extras.mask = view.base;
-    extras.maskView = {view.offset, stride(0), stride(3),
-                       stride(1),   stride(2), stride(4)};
-    extras.kind = rt::Mask::Additive;
+    extras.bias = {
+        view.base,
+        {view.offset, stride(0), stride(3), stride(1), stride(2), stride(4)}};
   }
   return extras;
 }
@@ -101,18 +91,6 @@ template <class Op> static SmallVector<int64_t> sizesOf(Op op) {
   ArrayRef<int64_t> q = typeOf(op.getQuery()).getShape();
   return {q[0], q[1], typeOf(op.getKey()).getDimSize(1),  q[2],
           q[3], q[4], typeOf(op.getValue()).getDimSize(3)};
-}
-
-/// Sets what the two commands have in common beside views.
-template <class Op> static void setExtras(Op command, const Extras &extras) {
-  if (extras.qPositions) {
-    command.setQPositionsView(extras.qView);
-    command.setKPositionsView(extras.kView);
-  }
-  if (extras.mask) {
-    command.setMaskView(extras.maskView);
-    command.setMaskKind(extras.kind);
-  }
 }
 
 static LogicalResult refuseEmpty(Operation *op, ArrayRef<int64_t> sizes) {
@@ -132,11 +110,13 @@ LogicalResult cleave::selectAttention(nn::AttentionOp op) {
               v = withGroup(traceView(op.getValue()));
   auto command = rt::AttentionOp::create(
       b, op.getLoc(), op.getResultTypes(), q.base, k.base, v.base,
-      extras.qPositions, extras.kPositions, extras.mask, sizes, op.getScale(),
-      op.getCausal(), viewEntries(q), viewEntries(k), viewEntries(v),
-      viewEntries(denseView(op.getResult())),
-      lseEntries(denseView(op.getLse())));
-  setExtras(command, extras);
+      extras.qPositions.value, extras.kPositions.value, extras.qSegments.value,
+      extras.kSegments.value, extras.keyMask.value, extras.bias.value, sizes,
+      op.getScale(), op.getCausal(), viewEntries(q), viewEntries(k),
+      viewEntries(v), viewEntries(denseView(op.getResult())),
+      lseEntries(denseView(op.getLse())), op.getWindow(), op.getSoftcap(),
+      extras.qPositions.view, extras.kPositions.view, extras.qSegments.view,
+      extras.kSegments.view, extras.keyMask.view, extras.bias.view);
   op->replaceAllUsesWith(command->getResults());
   op.erase();
   return success();
@@ -206,11 +186,14 @@ LogicalResult cleave::selectAttentionGrad(nn::AttentionGradOp op) {
   }
   auto command = rt::AttentionGradOp::create(
       b, op.getLoc(), types, dO.base, q.base, k.base, v.base, o.base, lse.base,
-      extras.qPositions, extras.kPositions, extras.mask, sizes, op.getScale(),
-      op.getCausal(), viewEntries(dO), viewEntries(q), viewEntries(k),
-      viewEntries(v), viewEntries(o), lseEntries(lse), viewEntries(grads[0]),
-      viewEntries(withGroup(grads[1])), viewEntries(withGroup(grads[2])), into);
-  setExtras(command, extras);
+      extras.qPositions.value, extras.kPositions.value, extras.qSegments.value,
+      extras.kSegments.value, extras.keyMask.value, extras.bias.value, sizes,
+      op.getScale(), op.getCausal(), viewEntries(dO), viewEntries(q),
+      viewEntries(k), viewEntries(v), viewEntries(o), lseEntries(lse),
+      viewEntries(grads[0]), viewEntries(withGroup(grads[1])),
+      viewEntries(withGroup(grads[2])), into, op.getWindow(), op.getSoftcap(),
+      extras.qPositions.view, extras.kPositions.view, extras.qSegments.view,
+      extras.kSegments.view, extras.keyMask.view, extras.bias.view);
   if (!concat) {
     op->replaceAllUsesWith(command->getResults());
     op.erase();

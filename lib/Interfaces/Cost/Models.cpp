@@ -6,9 +6,11 @@
 #include "cleave/Interfaces/RowShare.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Positions.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interfaces/Models.h"
+#include "cleave/program.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -63,13 +65,18 @@ int64_t crossEntropy(nn::CrossEntropyOp op) {
   return 4 * elements(op.getLogits());
 }
 
-/// Multiply-adds per pair of a query and a key it sees, times two. A causal
-/// mask hides about half of the pairs where both have one length.
-int64_t attentionFlops(Value query, Value key, bool causal,
-                       int64_t perPair) {
-  ArrayRef<int64_t> q = cast<RankedTensorType>(query.getType()).getShape();
-  int64_t s = q[1], t = cast<RankedTensorType>(key.getType()).getDimSize(1);
-  int64_t pairs = causal && s == t ? s * (s + 1) / 2 : s * t;
+/// Two for each multiply-add of a pair of a query and a key that masks by
+/// position leave, as the library skips the rest in blocks. That is known of
+/// positions that count up, and of one array of positions for both; elsewhere,
+/// and of segments and key masks, all pairs count.
+template <typename Op> int64_t attentionFlops(Op op, int64_t perPair) {
+  ArrayRef<int64_t> q = cast<RankedTensorType>(op.getQuery().getType()).getShape();
+  int64_t s = q[1], t = cast<RankedTensorType>(op.getKey().getType()).getDimSize(1);
+  Value qPositions = op.getQPositions(), kPositions = op.getKPositions();
+  bool known = !qPositions || qPositions == kPositions ||
+               (nn::countsUp(qPositions) && nn::countsUp(kPositions));
+  int64_t pairs =
+      known ? program::attentionPairs(s, t, op.getCausal(), op.getWindow()) : s * t;
   return 2 * q[0] * q[2] * q[3] * pairs * perPair;
 }
 
@@ -79,14 +86,13 @@ int64_t widthOf(Value value) {
 
 int64_t attention(nn::AttentionOp op) {
   int64_t d = widthOf(op.getQuery()), e = widthOf(op.getValue());
-  return attentionFlops(op.getQuery(), op.getKey(), op.getCausal(), d + e);
+  return attentionFlops(op, d + e);
 }
 
 int64_t attentionGrad(nn::AttentionGradOp op) {
   // Scores again, dV, dP, dQ, dK.
   int64_t d = widthOf(op.getQuery()), e = widthOf(op.getValue());
-  return attentionFlops(op.getQuery(), op.getKey(), op.getCausal(),
-                        3 * d + 2 * e);
+  return attentionFlops(op, 3 * d + 2 * e);
 }
 
 /// Rows that chose one of the matrices, on average; every matrix that a row

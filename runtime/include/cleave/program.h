@@ -11,6 +11,7 @@
 #ifndef CLEAVE_PROGRAM_H
 #define CLEAVE_PROGRAM_H
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -122,9 +123,10 @@ enum class ReduceOp : uint8_t { Sum, Max, Min };
 //
 // With `rankClass` >= 0 only ranks of that class hold the buffer, and there is
 // an entry of the same name for each class that does (several where the class
-// has several stages that do), which may lie elsewhere and be cut differently; name, role, dtype and globalShape are the same. The
-// class is then all ranks with one index on some axes (the pipeline axis),
-// which no sharding names. The host acts on all entries of a name.
+// has several stages that do), which may lie elsewhere and be cut differently;
+// name, role, dtype and globalShape are the same. The class is then all ranks
+// with one index on some axes (the pipeline axis), which no sharding names. The
+// host acts on all entries of a name.
 struct Boundary {
   std::string name;
   std::string onnxName; // "" if it has none
@@ -199,34 +201,40 @@ struct AttentionRef {
   std::array<int64_t, 5> strides{};
 };
 
-enum class MaskKind : uint8_t {
-  None,
-  Boolean,  // u8, 0 hides
-  Additive, // of the attention's dtype, added to the scaled score
+// i64 or u8 of [batch, position].
+struct IndexRef {
+  BufferRef buffer;
+  std::array<int64_t, 2> strides{};
 };
 
 // Attention over [b, qLen, n, g, d] queries and [b, kLen, n, d] keys. Query
 // head h is group h % g of kv head h / g (so g = 1 is multi-head attention).
-//   s = scale * q k^T + mask; o = softmax(s) v; lse = log sum exp s.
-// Causal: key j is visible to query i iff kpos(j) <= qpos(i), where kpos(j) =
-// keyPositions[j], else keyOffset + j, and qpos(i) = queryPositions[i], else
-// queryOffset + i. A row without a visible key gives o = 0, lse = -inf and
-// zero gradients. The mask's strides are those of [b, query, n, g, key]; 0
-// broadcasts. Positions are i64 with strides [b, position]. Forward reads
-// q, k, v and writes o, lse; backward reads q, k, v, o, dO, lse and writes
-// dq, dk, dv. lse has the attention's dtype.
+//   s = cap(scale * q k^T) + bias, masked; o = softmax(s) v;
+//   lse = log sum exp s; cap(x) = softcap * tanh(x / softcap), or x for 0.
+// Key j is visible to query i unless
+// - causal, and kpos(j) > qpos(i), where kpos(j) is the entry of keyPositions,
+//   else keyOffset + j, and qpos(i) that of queryPositions, else queryOffset +
+//   i;
+// - window > 0, and |qpos(i) - kpos(j)| >= window;
+// - there are segments, and those of the two differ;
+// - there is a keyMask, and its entry (u8) is 0: such keys and values are not
+//   read and may hold anything.
+// A row without a visible key gives o = 0, lse = -inf and zero gradients. The
+// bias, of the attention's dtype, has strides [b, query, n, g, key]; 0
+// broadcasts. Positions and segments are i64 and come in pairs. Forward reads
+// q, k, v and writes o, lse; backward reads q, k, v, o, dO, lse and writes dq,
+// dk, dv. lse has the attention's dtype.
 struct Attention {
   bool backward = false;
   DType dtype = DType::F32;
   int64_t b = 0, qLen = 0, kLen = 0, n = 0, g = 1, d = 0, dv = 0;
   AttentionRef q, k, v, o, lse, dO, dq, dk, dV;
-  double scale = 1.0;
+  double scale = 1.0, softcap = 0.0;
   bool causal = false;
+  int64_t window = 0;
   int64_t queryOffset = 0, keyOffset = 0;
-  MaskKind mask = MaskKind::None;
-  AttentionRef maskRef;
-  BufferRef queryPositions, keyPositions;
-  std::array<int64_t, 2> queryPositionStrides{}, keyPositionStrides{};
+  AttentionRef bias;
+  IndexRef queryPositions, keyPositions, querySegments, keySegments, keyMask;
   BufferRef workspace; // attentionWorkspace() bytes (cleave/workspace.h)
   int64_t workspaceSize = 0;
 };
@@ -256,6 +264,23 @@ struct GroupedGemm {
   BufferRef workspace; // groupedWorkspace() bytes (cleave/workspace.h)
   int64_t workspaceSize = 0;
 };
+
+// How many pairs of a query and a key the causal rule and the window leave, at
+// positions 0, 1, ... of both.
+inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
+                              int64_t window) {
+  // Pairs with key <= query + shift: in rows [first, full) some of them.
+  auto upTo = [&](int64_t shift) {
+    int64_t first = std::clamp<int64_t>(-shift, 0, queries);
+    int64_t full = std::clamp<int64_t>(keys - 1 - shift, first, queries);
+    return (full - first) * (first + full + 2 * shift + 1) / 2 +
+           (queries - full) * keys;
+  };
+  int64_t reach = queries + keys;
+  if (window > 0)
+    reach = std::min(reach, window);
+  return upTo(causal ? 0 : reach - 1) - upTo(-reach);
+}
 
 enum class CollectiveKind : uint8_t {
   AllReduce,

@@ -45,11 +45,13 @@ template <class A> void fields(A &a, Gemm &x) {
 template <class A> void fields(A &a, AttentionRef &x) {
   a(x.buffer, x.strides);
 }
+template <class A> void fields(A &a, IndexRef &x) { a(x.buffer, x.strides); }
 template <class A> void fields(A &a, Attention &x) {
   a(x.backward, x.dtype, x.b, x.qLen, x.kLen, x.n, x.g, x.d, x.dv, x.q, x.k,
-    x.v, x.o, x.lse, x.dO, x.dq, x.dk, x.dV, x.scale, x.causal, x.queryOffset,
-    x.keyOffset, x.mask, x.maskRef, x.queryPositions, x.keyPositions,
-    x.queryPositionStrides, x.keyPositionStrides, x.workspace, x.workspaceSize);
+    x.v, x.o, x.lse, x.dO, x.dq, x.dk, x.dV, x.scale, x.softcap, x.causal,
+    x.window, x.queryOffset, x.keyOffset, x.bias, x.queryPositions,
+    x.keyPositions, x.querySegments, x.keySegments, x.keyMask, x.workspace,
+    x.workspaceSize);
 }
 template <class A> void fields(A &a, RowsRef &x) {
   a(x.buffer, x.strides, x.column);
@@ -97,7 +99,6 @@ constexpr uint8_t last(DType) { return uint8_t(lastDType); }
 constexpr uint8_t last(Lifespan) { return uint8_t(lastLifespan); }
 constexpr uint8_t last(ReduceOp) { return uint8_t(ReduceOp::Min); }
 constexpr uint8_t last(Activation) { return uint8_t(Activation::Silu); }
-constexpr uint8_t last(MaskKind) { return uint8_t(MaskKind::Additive); }
 constexpr uint8_t last(CollectiveKind) { return uint8_t(lastCollectiveKind); }
 
 // Little-endian integers of fixed width; a vector or string is a u64 length

@@ -225,6 +225,12 @@ int32_t cleave_session_num_purposes(const cleave_session *session);
 cleave_status cleave_session_traffic(const cleave_session *session,
                                      int32_t rank, int32_t purpose,
                                      cleave_traffic *out);
+/* Floating-point operations of attention that one rank has executed since the
+ * last reset: those of the blocks of scores that it computed, multiply-adds
+ * counted as two. Blocks in which no query sees a key are skipped. */
+cleave_status cleave_session_attention_flops(const cleave_session *session,
+                                             int32_t rank, int64_t *out);
+
 void cleave_session_reset_counters(cleave_session *session);
 
 typedef struct cleave_memory {

@@ -13,6 +13,7 @@
 using namespace cleave;
 using program::Attention;
 using program::DType;
+using program::IndexRef;
 
 namespace {
 int64_t roundUp(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -24,17 +25,40 @@ template <class T> int64_t scratchElements(const Attention &x) {
 // Tasks of a launch; a thread needs scratch only if it gets one.
 int64_t taskCount(const Attention &x) {
   return x.backward ? x.b * x.n
-                    : x.b * x.n * x.g *
-                          ((x.qLen + attentionQueries - 1) / attentionQueries);
+                    : x.b * x.n * x.g * blocksOf(x.qLen, attentionQueries);
+}
+
+// How many samples have spans of blocks of their own; 0 where every query sees
+// every key.
+int64_t blockSamples(const Attention &x) {
+  auto all = {&x.queryPositions, &x.keyPositions, &x.querySegments,
+              &x.keySegments, &x.keyMask};
+  bool hides = x.causal || x.window != 0 || x.querySegments.buffer.present() ||
+               x.keyMask.buffer.present();
+  if (!hides)
+    return 0;
+  bool shared = std::all_of(all.begin(), all.end(), [](const IndexRef *index) {
+    return !index->buffer.present() || index->strides[0] == 0;
+  });
+  return shared ? std::min<int64_t>(x.b, 1) : x.b;
+}
+
+// The workspace: spans of blocks, delta, scratch of the threads.
+int64_t blockBytes(const Attention &x) {
+  int64_t blocks =
+      blocksOf(x.qLen, attentionQueries) + blocksOf(x.kLen, attentionKeys);
+  return roundUp(blockSamples(x) * blocks * int64_t(sizeof(AttentionBlock)),
+                 64);
 }
 
 int64_t deltaElements(const Attention &x) {
   return x.backward ? roundUp(x.b * x.n * x.g * x.qLen, 64) : 0;
 }
 
-template <class T> int64_t workspaceElements(const Attention &x, int threads) {
+template <class T> int64_t workspaceBytes(const Attention &x, int threads) {
   int64_t used = std::min<int64_t>(threads, taskCount(x));
-  return deltaElements(x) + used * scratchElements<T>(x);
+  return blockBytes(x) +
+         (deltaElements(x) + used * scratchElements<T>(x)) * int64_t(sizeof(T));
 }
 
 template <class T>
@@ -54,18 +78,68 @@ AttentionProblem<T> makeProblem(const Attention &x,
   p.dO = array(at.dO, x.dO), p.dq = array(at.dq, x.dq);
   p.dk = array(at.dk, x.dk), p.dV = array(at.dV, x.dV);
   p.scale = static_cast<T>(x.scale);
+  p.softcap = static_cast<T>(x.softcap);
   p.causal = x.causal;
-  p.queryOffset = x.queryOffset, p.keyOffset = x.keyOffset;
-  p.maskKind = static_cast<int>(x.mask);
-  p.mask = at.mask;
-  std::copy(x.maskRef.strides.begin(), x.maskRef.strides.end(), p.maskStrides);
-  p.queryPositions = at.queryPositions, p.keyPositions = at.keyPositions;
-  std::copy(x.queryPositionStrides.begin(), x.queryPositionStrides.end(),
-            p.queryPositionStrides);
-  std::copy(x.keyPositionStrides.begin(), x.keyPositionStrides.end(),
-            p.keyPositionStrides);
-  p.delta = static_cast<T *>(at.workspace);
+  p.window = x.window;
+  auto index = [](const int64_t *data, const IndexRef &ref, int64_t offset) {
+    return AttentionIndex{data, {ref.strides[0], ref.strides[1]}, offset};
+  };
+  p.queryPositions = index(at.queryPositions, x.queryPositions, x.queryOffset);
+  p.keyPositions = index(at.keyPositions, x.keyPositions, x.keyOffset);
+  p.querySegments = index(at.querySegments, x.querySegments, 0);
+  p.keySegments = index(at.keySegments, x.keySegments, 0);
+  p.keyMask = at.keyMask;
+  std::copy(x.keyMask.strides.begin(), x.keyMask.strides.end(),
+            p.keyMaskStrides);
+  p.bias = static_cast<const T *>(at.bias);
+  std::copy(x.bias.strides.begin(), x.bias.strides.end(), p.biasStrides);
+  char *workspace = static_cast<char *>(at.workspace);
+  p.blockSamples = blockSamples(x);
+  if (p.blockSamples) {
+    p.queryBlocks = reinterpret_cast<AttentionBlock *>(workspace);
+    p.keyBlocks =
+        p.queryBlocks + p.blockSamples * blocksOf(x.qLen, attentionQueries);
+  }
+  p.delta = reinterpret_cast<T *>(workspace + blockBytes(x));
   return p;
+}
+
+// What entries [begin, end) span; `isSeen` says which count.
+template <class Seen>
+AttentionBlock spanOf(const AttentionIndex &positions,
+                      const AttentionIndex &segments, int64_t b, int64_t begin,
+                      int64_t end, Seen isSeen) {
+  AttentionBlock block{INT64_MAX, INT64_MIN, INT64_MAX, INT64_MIN, 0};
+  for (int64_t i = begin; i < end; ++i) {
+    if (!isSeen(i))
+      continue;
+    int64_t position = positions.at(b, i), segment = 0;
+    if (segments.data)
+      segment = segments.at(b, i);
+    block.lowPosition = std::min(block.lowPosition, position);
+    block.highPosition = std::max(block.highPosition, position);
+    block.lowSegment = std::min(block.lowSegment, segment);
+    block.highSegment = std::max(block.highSegment, segment);
+    ++block.count;
+  }
+  return block;
+}
+
+template <class T> void findBlocks(const AttentionProblem<T> &p) {
+  AttentionBlock *query = p.queryBlocks, *key = p.keyBlocks;
+  for (int64_t b = 0; b < p.blockSamples; ++b) {
+    for (int64_t i = 0; i < p.qLen; i += attentionQueries)
+      *query++ = spanOf(p.queryPositions, p.querySegments, b, i,
+                        std::min(i + attentionQueries, p.qLen),
+                        [](int64_t) { return true; });
+    for (int64_t j = 0; j < p.kLen; j += attentionKeys)
+      *key++ = spanOf(p.keyPositions, p.keySegments, b, j,
+                      std::min(j + attentionKeys, p.kLen), [&](int64_t at) {
+                        return !p.keyMask ||
+                               p.keyMask[b * p.keyMaskStrides[0] +
+                                         at * p.keyMaskStrides[1]] != 0;
+                      });
+  }
 }
 
 template <class T>
@@ -73,26 +147,26 @@ std::function<void()> make(const Attention &x, const AttentionBuffers &buffers,
                            int threads) {
   AttentionProblem<T> p = makeProblem<T>(x, buffers);
   const MicroKernels<T> &kernels = kernelsOf<T>(microKernels());
-  T *scratch = static_cast<T *>(buffers.workspace) + deltaElements(x);
+  T *scratch = p.delta + deltaElements(x);
   int64_t perThread = scratchElements<T>(x), tasks = taskCount(x);
-  if (x.backward)
-    return [=, &kernels] {
-      parallelFor(tasks, 1, threads,
-                  [&](int64_t begin, int64_t end, int thread) {
-                    for (int64_t task = begin; task < end; ++task)
-                      kernels.attentionBackward(p, task / p.n, task % p.n,
-                                                scratch + thread * perThread);
-                  });
-    };
-  return [=, &kernels] {
+  // Multiply-adds of a score: q k^T, p v; backward the scores again, dO v^T,
+  // p^T dO, dS k, dS^T q.
+  int64_t perScore = x.backward ? 6 * x.d + 4 * x.dv : 2 * x.d + 2 * x.dv;
+  return [=, &kernels, flops = buffers.flops, backward = x.backward] {
+    findBlocks(p);
     parallelFor(tasks, 1, threads, [&](int64_t begin, int64_t end, int thread) {
-      int64_t blocks = (p.qLen + attentionQueries - 1) / attentionQueries;
+      T *own = scratch + thread * perThread;
+      int64_t blocks = blocksOf(p.qLen, attentionQueries), scores = 0;
       for (int64_t task = begin; task < end; ++task) {
         int64_t block = task % blocks, head = task / blocks;
-        kernels.attentionForward(p, head / p.g / p.n, head / p.g % p.n,
-                                 head % p.g, block,
-                                 scratch + thread * perThread);
+        scores +=
+            backward ? kernels.attentionBackward(p, task / p.n, task % p.n, own)
+                     : kernels.attentionForward(p, head / p.g / p.n,
+                                                head / p.g % p.n, head % p.g,
+                                                block, own);
       }
+      if (flops)
+        flops->fetch_add(scores * perScore, std::memory_order_relaxed);
     });
   };
 }
@@ -113,15 +187,19 @@ int64_t cleave::attentionWorkspace(const Attention &x, int threads,
     error = "attention is too large";
     return -1;
   }
+  if (x.window < 0 || !(x.softcap >= 0)) {
+    error = "attention with a negative window or soft cap";
+    return -1;
+  }
   if (x.d == 0 || x.dv == 0 || x.g == 0) {
     error = "attention with an empty head";
     return -1;
   }
   switch (x.dtype) {
   case DType::F32:
-    return workspaceElements<float>(x, threads) * int64_t(sizeof(float));
+    return workspaceBytes<float>(x, threads);
   case DType::F64:
-    return workspaceElements<double>(x, threads) * int64_t(sizeof(double));
+    return workspaceBytes<double>(x, threads);
   default:
     error = std::string("attention in ") + nameOf(x.dtype) +
             " is not yet supported; use f32 or f64";

@@ -4,6 +4,7 @@
 
 #include "cleave/program.h"
 
+#include <atomic>
 #include <functional>
 
 namespace cleave {
@@ -13,9 +14,14 @@ struct AttentionBuffers {
   void *o = nullptr, *lse = nullptr; // written forward, read backward
   const void *dO = nullptr;
   void *dq = nullptr, *dk = nullptr, *dV = nullptr;
-  const void *mask = nullptr;
+  const void *bias = nullptr;
   const int64_t *queryPositions = nullptr, *keyPositions = nullptr;
+  const int64_t *querySegments = nullptr, *keySegments = nullptr;
+  const uint8_t *keyMask = nullptr;
   void *workspace = nullptr; // attentionWorkspace() bytes, aligned to 64
+  // Every launch adds the floating-point operations of the blocks of scores
+  // that it computed.
+  std::atomic<int64_t> *flops = nullptr;
 };
 
 // Throws Error when it is not supported.

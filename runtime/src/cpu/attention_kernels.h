@@ -1,94 +1,6 @@
 // Attention on blocks of attentionQueries x attentionKeys scores. Included by
 // isa_*.cpp.
 
-template <class T> constexpr T minusInfinity = -T(__builtin_inff());
-
-enum Visible { Nothing, Something, Everything };
-
-template <class T>
-inline int64_t queryPosition(const AttentionProblem<T> &p, int64_t b,
-                             int64_t i) {
-  return p.queryPositions ? p.queryPositions[b * p.queryPositionStrides[0] +
-                                             i * p.queryPositionStrides[1]]
-                          : p.queryOffset + i;
-}
-
-template <class T>
-inline int64_t keyPosition(const AttentionProblem<T> &p, int64_t b, int64_t j) {
-  return p.keyPositions ? p.keyPositions[b * p.keyPositionStrides[0] +
-                                         j * p.keyPositionStrides[1]]
-                        : p.keyOffset + j;
-}
-
-// What the causal rule leaves of a block; blocks without anything are skipped.
-template <class T>
-Visible visibility(const AttentionProblem<T> &p, int64_t b, int64_t q0,
-                   int64_t queries, int64_t k0, int64_t keys) {
-  if (!p.causal)
-    return Everything;
-  int64_t qLow = queryPosition(p, b, q0), qHigh = qLow;
-  if (p.queryPositions) {
-    for (int64_t i = 1; i < queries; ++i) {
-      int64_t at = queryPosition(p, b, q0 + i);
-      qLow = at < qLow ? at : qLow;
-      qHigh = at > qHigh ? at : qHigh;
-    }
-  } else {
-    qHigh = qLow + queries - 1;
-  }
-  int64_t kLow = keyPosition(p, b, k0), kHigh = kLow;
-  if (p.keyPositions) {
-    for (int64_t j = 1; j < keys; ++j) {
-      int64_t at = keyPosition(p, b, k0 + j);
-      kLow = at < kLow ? at : kLow;
-      kHigh = at > kHigh ? at : kHigh;
-    }
-  } else {
-    kHigh = kLow + keys - 1;
-  }
-  if (kLow > qHigh)
-    return Nothing;
-  return kHigh <= qLow ? Everything : Something;
-}
-
-// Applies masks to one row of scores. Returns how many columns, in whole
-// vectors, may hold anything but -inf; what lies beyond is not written.
-template <class T>
-int64_t maskRow(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t g,
-                int64_t query, int64_t k0, int64_t keys, Visible visible,
-                T *row) {
-  // Without position arrays visible keys come first.
-  int64_t seen = keys;
-  if (visible == Something && !p.keyPositions) {
-    int64_t limit = queryPosition(p, b, query) - p.keyOffset - k0 + 1;
-    seen = limit < 0 ? 0 : limit < keys ? limit : keys;
-  }
-  if (p.maskKind != 0) {
-    int64_t at = b * p.maskStrides[0] + query * p.maskStrides[1] +
-                 n * p.maskStrides[2] + g * p.maskStrides[3] +
-                 k0 * p.maskStrides[4];
-    if (p.maskKind == 1) {
-      const uint8_t *mask = static_cast<const uint8_t *>(p.mask) + at;
-      for (int64_t j = 0; j < seen; ++j)
-        row[j] = mask[j * p.maskStrides[4]] ? row[j] : minusInfinity<T>;
-    } else {
-      const T *mask = static_cast<const T *>(p.mask) + at;
-      for (int64_t j = 0; j < seen; ++j)
-        row[j] += mask[j * p.maskStrides[4]];
-    }
-  }
-  if (visible == Something && p.keyPositions) {
-    int64_t position = queryPosition(p, b, query);
-    for (int64_t j = 0; j < seen; ++j)
-      row[j] =
-          keyPosition(p, b, k0 + j) <= position ? row[j] : minusInfinity<T>;
-  }
-  int64_t width = roundUp(seen, Lanes<T>::count);
-  for (int64_t j = seen; j < width; ++j)
-    row[j] = minusInfinity<T>;
-  return width;
-}
-
 // row[j] = exp(row[j] - shift) in the first `width` columns, 0 beyond; returns
 // the sum of the row.
 template <class T> T expRow(T *row, int64_t width, T shift) {
@@ -138,8 +50,8 @@ template <class T> int64_t attentionScratch(int64_t d, int64_t dv) {
 }
 
 template <class T>
-void attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
-                      int64_t g, int64_t queryBlock, T *scratch) {
+int64_t attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
+                         int64_t g, int64_t queryBlock, T *scratch) {
   constexpr int64_t BQ = attentionQueries, BK = attentionKeys;
   const int64_t wideV = roundUp(p.dv, Block<T>::columns);
   Pieces<T> pieces{scratch};
@@ -157,17 +69,19 @@ void attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
     rowSum[i] = 0;
   }
   bool first = true;
+  int64_t computed = 0;
   for (int64_t k0 = 0; k0 < p.kLen; k0 += BK) {
     int64_t keys = p.kLen - k0 < BK ? p.kLen - k0 : BK;
-    Visible visible = visibility(p, b, q0, queries, k0, keys);
-    if (visible == Nothing)
+    int checks = checksOf(p, b, q0, k0, keys);
+    if (checks == nothingSeen)
       continue;
+    computed += queries * keys;
     packB<T>(p.k.at(b, k0, n, 0), p.k.strides[4], p.k.strides[1], p.d, keys,
              packedK);
     tileGemm<T>(queries, keys, p.d, packedQ, packedK, scores, BK, false);
     for (int64_t i = 0; i < queries; ++i) {
       T *row = scores + i * BK;
-      int64_t width = maskRow(p, b, n, g, q0 + i, k0, keys, visible, row);
+      int64_t width = finishRow(p, b, n, g, q0 + i, k0, keys, checks, row);
       T high = maxRow(row, width);
       high = high > rowMax[i] ? high : rowMax[i];
       // While a row has seen no key, exp(-inf - -inf) must not happen.
@@ -182,6 +96,8 @@ void attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
     packA<T>(scores, BK, 1, queries, keys, T(1), packedP);
     packB<T>(p.v.at(b, k0, n, 0), p.v.strides[1], p.v.strides[4], keys, p.dv,
              packedV);
+    if (checks & checkKeys)
+      dropHiddenKeys(p, b, k0, keys, p.dv, packedV);
     tileGemm<T>(queries, p.dv, keys, packedP, packedV, acc, wideV, !first);
     first = false;
   }
@@ -195,6 +111,7 @@ void attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
     *p.lse.at(b, q0 + i, n, g) =
         empty ? minusInfinity<T> : rowMax[i] + T(__builtin_log(rowSum[i]));
   }
+  return computed;
 }
 
 // delta[i] = sum(dO * o) of the query, and dq = 0.
@@ -225,30 +142,49 @@ void writeKeyGradient(const typename AttentionProblem<T>::Array &array,
   }
 }
 
-// P and dS of a block from scores and dP, both in place:
-// P = exp(s - lse), dS = P * (dP - delta).
+// P and dS of a block from scores and dP, both in place: P = exp(s - lse), dS =
+// P * (dP - delta), times the slope of the soft-capping.
 template <class T>
 void backwardScores(const AttentionProblem<T> &p, int64_t b, int64_t n,
                     int64_t g, int64_t q0, int64_t queries, int64_t k0,
-                    int64_t keys, Visible visible, const T *delta, T *scores,
+                    int64_t keys, int checks, const T *delta, T *scores,
                     T *dP) {
   constexpr int64_t BK = attentionKeys;
+  T slope[BK] = {};
   for (int64_t i = 0; i < queries; ++i) {
     T *row = scores + i * BK, *gradient = dP + i * BK;
-    int64_t width = maskRow(p, b, n, g, q0 + i, k0, keys, visible, row);
+    int64_t width = finishRow(p, b, n, g, q0 + i, k0, keys, checks, row, slope);
     T lse = *p.lse.at(b, q0 + i, n, g);
     // Nothing visible to this query: the row is -inf, and P = exp(-inf) = 0.
     expRow(row, width, lse == minusInfinity<T> ? T(0) : lse);
     T shift = delta[g * p.qLen + q0 + i];
-    for (int64_t j = 0; j < BK; j += Lanes<T>::count)
-      store<T>(gradient + j,
-               load<T>(row + j) * (load<T>(gradient + j) - shift));
+    for (int64_t j = 0; j < BK; j += Lanes<T>::count) {
+      Vec<T> weight = load<T>(row + j);
+      Vec<T> dS = weight * (load<T>(gradient + j) - shift);
+      if (p.softcap != T(0))
+        dS *= load<T>(slope + j);
+      // Where a key is hidden, dP may be NaN.
+      store<T>(gradient + j, weight == T(0) ? Vec<T>{} : dS);
+    }
   }
 }
 
+// A block of keys and values in the forms that the backward pass reads.
 template <class T>
-void attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
-                       T *scratch) {
+void packKeys(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t k0,
+              int64_t keys, int checks, T *transposedK, T *rightK,
+              T *transposedV) {
+  const T *k = p.k.at(b, k0, n, 0), *v = p.v.at(b, k0, n, 0);
+  packB<T>(k, p.k.strides[4], p.k.strides[1], p.d, keys, transposedK);
+  packB<T>(k, p.k.strides[1], p.k.strides[4], keys, p.d, rightK);
+  packB<T>(v, p.v.strides[4], p.v.strides[1], p.dv, keys, transposedV);
+  if (checks & checkKeys)
+    dropHiddenKeys(p, b, k0, keys, p.d, rightK);
+}
+
+template <class T>
+int64_t attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
+                          T *scratch) {
   constexpr int64_t BQ = attentionQueries, BK = attentionKeys;
   const int64_t wide = roundUp(p.d, Block<T>::columns);
   const int64_t wideV = roundUp(p.dv, Block<T>::columns);
@@ -263,20 +199,20 @@ void attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
   T *dkAcc = pieces.take(BK * wide), *dvAcc = pieces.take(BK * wideV);
   T *delta = p.delta + (b * p.n + n) * p.g * p.qLen;
 
+  int64_t computed = 0;
   backwardSetup(p, b, n, delta);
   for (int64_t k0 = 0; k0 < p.kLen; k0 += BK) {
     int64_t keys = p.kLen - k0 < BK ? p.kLen - k0 : BK;
-    const T *k = p.k.at(b, k0, n, 0), *v = p.v.at(b, k0, n, 0);
-    packB<T>(k, p.k.strides[4], p.k.strides[1], p.d, keys, transposedK);
-    packB<T>(k, p.k.strides[1], p.k.strides[4], keys, p.d, rightK);
-    packB<T>(v, p.v.strides[4], p.v.strides[1], p.dv, keys, transposedV);
     bool first = true;
     for (int64_t g = 0; g < p.g; ++g)
       for (int64_t q0 = 0; q0 < p.qLen; q0 += BQ) {
         int64_t queries = p.qLen - q0 < BQ ? p.qLen - q0 : BQ;
-        Visible visible = visibility(p, b, q0, queries, k0, keys);
-        if (visible == Nothing)
+        int checks = checksOf(p, b, q0, k0, keys);
+        if (checks == nothingSeen)
           continue;
+        computed += queries * keys;
+        if (first)
+          packKeys(p, b, n, k0, keys, checks, transposedK, rightK, transposedV);
         const T *q = p.q.at(b, q0, n, g), *dO = p.dO.at(b, q0, n, g);
         packA<T>(q, p.q.strides[1], p.q.strides[4], queries, p.d, p.scale,
                  leftQ);
@@ -286,12 +222,8 @@ void attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
         packB<T>(dO, p.dO.strides[1], p.dO.strides[4], queries, p.dv, rightDO);
         tileGemm<T>(queries, keys, p.d, leftQ, transposedK, scores, BK, false);
         tileGemm<T>(queries, keys, p.dv, leftDO, transposedV, dP, BK, false);
-        if (keys < BK)
-          for (int64_t i = 0; i < queries; ++i)
-            for (int64_t j = keys; j < BK; ++j)
-              dP[i * BK + j] = 0;
-        backwardScores(p, b, n, g, q0, queries, k0, keys, visible, delta,
-                       scores, dP);
+        backwardScores(p, b, n, g, q0, queries, k0, keys, checks, delta, scores,
+                       dP);
         // dV += P^T dO; dK += scale dS^T Q; dQ += scale dS K
         packA<T>(scores, 1, BK, keys, queries, T(1), packedP);
         tileGemm<T>(keys, p.dv, queries, packedP, rightDO, dvAcc, wideV,
@@ -310,4 +242,5 @@ void attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
     writeKeyGradient<T>(p.dk, b, k0, n, keys, p.d, dkAcc, wide, first);
     writeKeyGradient<T>(p.dV, b, k0, n, keys, p.dv, dvAcc, wideV, first);
   }
+  return computed;
 }

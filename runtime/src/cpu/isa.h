@@ -13,6 +13,8 @@ using namespace cleave;
 
 #include "cpu/gemm_kernels.h"
 
+#include "cpu/attention_mask.h"
+
 #include "cpu/attention_kernels.h"
 
 static_assert(gemmTileRows % Block<float>::rows == 0 &&

@@ -10,7 +10,7 @@
 namespace cleave {
 
 // One matrix product of a batch; strides in elements. The values of
-// `activation` and `maskKind` are those of program::Activation and MaskKind.
+// `activation` are those of program::Activation.
 template <class T> struct GemmProblem {
   int64_t m, n, k;
   const T *a, *b;
@@ -27,6 +27,23 @@ template <class T> struct GemmProblem {
 // Pieces in which gemmTile computes; a multiple of every register block.
 inline constexpr int64_t gemmTileRows = 96, gemmTileColumns = 256;
 
+// What a block of queries or keys spans. Keys that the key mask hides do not
+// count; `count` says how many are left.
+struct AttentionBlock {
+  int64_t lowPosition, highPosition, lowSegment, highSegment, count;
+};
+
+// Positions or segments: [batch, position]. Without data, entry i of positions
+// is offset + i.
+struct AttentionIndex {
+  const int64_t *data;
+  int64_t strides[2];
+  int64_t offset;
+  int64_t at(int64_t b, int64_t i) const {
+    return data ? data[b * strides[0] + i * strides[1]] : offset + i;
+  }
+};
+
 template <class T> struct AttentionProblem {
   int64_t b, qLen, kLen, n, g, d, dv;
   // Strides of [batch, position, kv head, group, feature].
@@ -39,19 +56,26 @@ template <class T> struct AttentionProblem {
     }
   };
   Array q, k, v, o, lse, dO, dq, dk, dV;
-  T scale;
+  T scale, softcap; // softcap 0: none
   bool causal;
-  int64_t queryOffset, keyOffset;
-  int maskKind;
-  const void *mask;
-  int64_t maskStrides[5];                       // [b, query, n, g, key]
-  const int64_t *queryPositions, *keyPositions; // may be null
-  int64_t queryPositionStrides[2], keyPositionStrides[2];
+  int64_t window; // 0: none
+  AttentionIndex queryPositions, keyPositions, querySegments, keySegments;
+  const uint8_t *keyMask; // [b, key]; may be null
+  int64_t keyMaskStrides[2];
+  const T *bias;          // may be null
+  int64_t biasStrides[5]; // [b, query, n, g, key]
+  // Of every sample, or where blockSamples is 1, of all; null where every query
+  // sees every key.
+  AttentionBlock *queryBlocks, *keyBlocks;
+  int64_t blockSamples;
   T *delta; // backward: [b, n, g, qLen], rowsum(dO * o)
 };
 
 // Queries and keys per block.
 inline constexpr int64_t attentionQueries = 48, attentionKeys = 96;
+inline constexpr int64_t blocksOf(int64_t length, int64_t size) {
+  return (length + size - 1) / size;
+}
 
 template <class T> struct MicroKernels {
   // Rows [m0, m1) and columns [n0, n1) of C, at most one tile of them.
@@ -62,13 +86,14 @@ template <class T> struct MicroKernels {
   // dst[i] = activation(src[i])
   void (*activate)(int activation, const T *src, T *dst, int64_t count);
 
-  // One block of queries of one head.
-  void (*attentionForward)(const AttentionProblem<T> &problem, int64_t b,
-                           int64_t n, int64_t g, int64_t queryBlock,
-                           T *scratch);
+  // One block of queries of one head. Both return how many scores they
+  // computed: blocks in which no query sees a key are skipped.
+  int64_t (*attentionForward)(const AttentionProblem<T> &problem, int64_t b,
+                              int64_t n, int64_t g, int64_t queryBlock,
+                              T *scratch);
   // All queries and keys of one kv head.
-  void (*attentionBackward)(const AttentionProblem<T> &problem, int64_t b,
-                            int64_t n, T *scratch);
+  int64_t (*attentionBackward)(const AttentionProblem<T> &problem, int64_t b,
+                               int64_t n, T *scratch);
   int64_t (*attentionScratch)(int64_t d, int64_t dv); // elements, per thread
 };
 

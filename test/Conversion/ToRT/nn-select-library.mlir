@@ -181,14 +181,38 @@ func.func @experts(%x: tensor<5x6xf32>, %w: tensor<4x8x6xf32>, %ids: tensor<5x2x
 }
 
 // CHECK-LABEL: func @masked_attention
-// CHECK:         rt.attention {{.*}} positions(%{{.*}}, %{{.*}}) mask(%arg4)
+// CHECK:         rt.attention {{.*}} positions(%{{.*}}, %{{.*}}) key_mask(%arg4) bias(%arg5)
+// CHECK-SAME:      bias_view = array<i64: 0, 0, 5, 25, 0, 1>
 // CHECK-SAME:      k_positions_view = array<i64: 0, 0, 1>
-// CHECK-SAME:      mask_kind = 1 : i32, mask_view = array<i64: 0, 5, 0, 0, 0, 1>
+// CHECK-SAME:      key_mask_view = array<i64: 0, 5, 1>
 // CHECK-SAME:      q_positions_view = array<i64: 0, 5, 1>
 func.func @masked_attention(%q: tensor<2x5x2x3x4xf32>, %k: tensor<2x5x2x4xf32>, %p: tensor<2x5xi64>, %r: tensor<5xi64>,
-                            %m: tensor<2x5xi1>) -> tensor<2x5x2x3x4xf32> {
-  %o, %lse = nn.attention %q, %k, %k positions(%p, %r) key_mask(%m) scale = 0.5 causal
-    : (tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5xi64>, tensor<5xi64>, tensor<2x5xi1>)
+                            %m: tensor<2x5xi1>, %bias: tensor<1x2x1x5x5xf32>) -> tensor<2x5x2x3x4xf32> {
+  %o, %lse = nn.attention %q, %k, %k positions(%p, %r) key_mask(%m) bias(%bias) scale = 0.5 causal
+    : (tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5xi64>, tensor<5xi64>, tensor<2x5xi1>,
+       tensor<1x2x1x5x5xf32>)
     -> (tensor<2x5x2x3x4xf32>, tensor<2x2x3x5xf32>)
   return %o : tensor<2x5x2x3x4xf32>
+}
+
+// Positions that count up are those of commands anyway. Segments widen to i64.
+// CHECK-LABEL: func @packed_attention
+// CHECK:         %[[WIDE:.+]] = arith.extsi %arg2
+// CHECK:         rt.attention q(%arg0) k(%arg1) v(%arg1) segments(%[[WIDE]], %[[WIDE]]) sizes
+// CHECK-SAME:      k_segments_view = array<i64: 0, 5, 1>
+// CHECK-SAME:      q_segments_view = array<i64: 0, 5, 1>
+// CHECK-SAME:      softcap = 3.{{.*}} window = 2
+// CHECK:         rt.attention_grad {{.*}} segments(%[[DOC:.+]], %[[DOC]]) sizes
+// CHECK-SAME:      softcap = 3.{{.*}} window = 2
+func.func @packed_attention(%q: tensor<2x5x2x3x4xf32>, %k: tensor<2x5x2x4xf32>, %d: tensor<2x5xi32>)
+    -> (tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>) {
+  %i = nn.iota dim = 0 : tensor<5xi64>
+  %o, %lse = nn.attention %q, %k, %k positions(%i, %i) segments(%d, %d) scale = 0.5 causal window = 2 softcap = 3.0
+    : (tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>, tensor<5xi64>, tensor<5xi64>, tensor<2x5xi32>,
+       tensor<2x5xi32>) -> (tensor<2x5x2x3x4xf32>, tensor<2x2x3x5xf32>)
+  %dq, %dk, %dv = nn.attention_grad %o, %q, %k, %k, %o, %lse positions(%i, %i) segments(%d, %d) scale = 0.5 causal window = 2 softcap = 3.0
+    : (tensor<2x5x2x3x4xf32>, tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x3x4xf32>,
+       tensor<2x2x3x5xf32>, tensor<5xi64>, tensor<5xi64>, tensor<2x5xi32>, tensor<2x5xi32>)
+    -> (tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>)
+  return %o, %dk : tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>
 }

@@ -165,13 +165,25 @@ func.func @attention_outside(%q: tensor<2x5x3x4xf32>) {
 
 // -----
 
-// A3
-func.func @mask_without_kind(%q: tensor<2x5x3x4xf32>, %mask: tensor<2x5xi1>) {
-  // expected-error @below {{'rt.attention' op mask kind is 'none', but the mask is given}}
-  %o, %l = rt.attention q(%q) k(%q) v(%q) mask(%mask) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
-    {q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
+// A2
+func.func @key_mask_outside(%q: tensor<2x5x3x4xf32>, %mask: tensor<2x5xi1>) {
+  // expected-error @below {{'rt.attention' op view of key mask covers elements 0 to 14 of 10}}
+  %o, %l = rt.attention q(%q) k(%q) v(%q) key_mask(%mask) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+    {key_mask_view = array<i64: 0, 10, 1>, q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
      o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>}
     : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5xi1>) -> (tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+  return
+}
+
+// -----
+
+// A3
+func.func @window_negative(%q: tensor<2x5x3x4xf32>) {
+  // expected-error @below {{'rt.attention' op has window = -1 and softcap = 0}}
+  %o, %l = rt.attention q(%q) k(%q) v(%q) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+    {window = -1 : i64, q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
+     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>) -> (tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
   return
 }
 

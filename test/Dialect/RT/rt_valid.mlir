@@ -38,14 +38,20 @@ func.func @grouped_gemm(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor
 }
 
 // CHECK-LABEL: func @attention
-func.func @attention(%q: tensor<2x5x3x1x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tensor<2x5x3x4xf32>, %mask: tensor<2x5xi1>)
+func.func @attention(%q: tensor<2x5x3x1x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tensor<2x5x3x4xf32>, %mask: tensor<2x5xi1>,
+                     %pos: tensor<5xi64>, %doc: tensor<2x5xi64>, %bias: tensor<5x5xf32>)
     -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>) {
-  // CHECK: rt.attention q(%{{.*}}) k(%{{.*}}) v(%{{.*}}) mask(%{{.*}}) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 5.0
-  %o, %lse = rt.attention q(%q) k(%k) v(%v) mask(%mask) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
-    {causal, mask_kind = 1 : i32,
+  // CHECK: rt.attention q(%{{.*}}) k(%{{.*}}) v(%{{.*}}) positions(%{{.*}}, %{{.*}}) segments(%{{.*}}, %{{.*}}) key_mask(%{{.*}}) bias(%{{.*}}) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 5.0
+  // CHECK-SAME: softcap = 3.0{{.*}} window = 2
+  %o, %lse = rt.attention q(%q) k(%k) v(%v) positions(%pos, %pos) segments(%doc, %doc) key_mask(%mask) bias(%bias)
+    sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+    {causal, window = 2 : i64, softcap = 3.0 : f64,
      q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
-     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>, mask_view = array<i64: 0, 5, 0, 0, 0, 1>}
-    : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5xi1>)
+     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>,
+     q_positions_view = array<i64: 0, 0, 1>, k_positions_view = array<i64: 0, 0, 1>, q_segments_view = array<i64: 0, 5, 1>,
+     k_segments_view = array<i64: 0, 5, 1>, key_mask_view = array<i64: 0, 5, 1>, bias_view = array<i64: 0, 0, 5, 0, 0, 1>}
+    : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<5xi64>, tensor<5xi64>, tensor<2x5xi64>,
+       tensor<2x5xi64>, tensor<2x5xi1>, tensor<5x5xf32>)
     -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
   return %o, %lse : tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>
 }

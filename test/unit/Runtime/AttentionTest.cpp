@@ -18,10 +18,23 @@ struct Case {
   int64_t b = 1, qLen = 1, kLen = 1, n = 1, g = 1, d = 1, dv = 1;
   bool causal = false;
   int64_t queryOffset = 0, keyOffset = 0;
-  MaskKind mask = MaskKind::None;
-  bool positions = false;
+  // Positions of a sequence cut in zig-zag: piece `first` and its mirror image.
+  enum Positions { Default, Shuffled, ZigZag } positions = Default;
+  bool segments = false, keyMask = false, bias = false;
+  int64_t window = 0;
+  double softcap = 0;
+  int64_t pieces = 4, queryPiece = 1, keyPiece = 2; // of ZigZag
   bool headsFirst =
       false; // memory order [b, n, g, s, d] instead of [b, s, n, g, d]
+
+  std::string text() const {
+    return std::to_string(qLen) + " queries, " + std::to_string(kLen) +
+           " keys, causal " + std::to_string(causal) + ", positions " +
+           std::to_string(positions) + ", segments " +
+           std::to_string(segments) + ", key mask " + std::to_string(keyMask) +
+           ", bias " + std::to_string(bias) + ", window " +
+           std::to_string(window) + ", softcap " + std::to_string(softcap);
+  }
 };
 
 std::array<int64_t, 5> stridesOf(const Case &c, int64_t length, int64_t groups,
@@ -47,21 +60,43 @@ Attention describe(const Case &c, DType dtype, bool backward) {
   x.scale = 1 / std::sqrt(double(c.d));
   x.causal = c.causal;
   x.queryOffset = c.queryOffset, x.keyOffset = c.keyOffset;
-  x.mask = c.mask;
-  // Boolean: a key mask [b, k]. Additive: [heads, q, k] for all batches.
-  if (c.mask == MaskKind::Boolean)
-    x.maskRef.strides = {c.kLen, 0, 0, 0, 1};
-  else if (c.mask == MaskKind::Additive)
-    x.maskRef.strides = {0, c.kLen, c.g * c.qLen * c.kLen, c.qLen * c.kLen, 1};
-  x.queryPositionStrides = {c.qLen, 1};
-  x.keyPositionStrides = {c.kLen, 1};
+  x.window = c.window;
+  x.softcap = c.softcap;
+  auto place = [](auto &ref, decltype(ref.strides) strides) {
+    ref.buffer.arena = 0; // present
+    ref.strides = strides;
+  };
+  if (c.bias) // [heads, q, k] for all batches
+    place(x.bias, {0, c.kLen, c.g * c.qLen * c.kLen, c.qLen * c.kLen, 1});
+  if (c.keyMask)
+    place(x.keyMask, {c.kLen, 1});
+  if (c.positions != Case::Default) {
+    bool shared = c.positions == Case::ZigZag;
+    place(x.queryPositions, {shared ? 0 : c.qLen, 1});
+    place(x.keyPositions, {shared ? 0 : c.kLen, 1});
+  }
+  if (c.segments) { // [b, s], in memory [s, b]
+    place(x.querySegments, {1, c.b});
+    place(x.keySegments, {1, c.b});
+  }
   return x;
 }
 
+// Of the tokens of a rank: piece `first` and its mirror image.
+std::vector<int64_t> zigZag(int64_t length, int64_t pieces, int64_t first) {
+  std::vector<int64_t> positions;
+  int64_t half = length / 2, rest = length - half;
+  for (int64_t i = 0; i < half; ++i)
+    positions.push_back(first * rest + i);
+  for (int64_t i = 0; i < rest; ++i)
+    positions.push_back((2 * pieces - 1 - first) * rest + i);
+  return positions;
+}
+
 template <class T> struct Data {
-  std::vector<T> q, k, v, o, lse, dO, dq, dk, dV, additive;
+  std::vector<T> q, k, v, o, lse, dO, dq, dk, dV, bias;
   std::vector<uint8_t> keep;
-  std::vector<int64_t> queryPositions, keyPositions;
+  std::vector<int64_t> queryPositions, keyPositions, querySegments, keySegments;
 
   explicit Data(const Case &c) {
     int64_t heads = c.n * c.g;
@@ -74,21 +109,54 @@ template <class T> struct Data {
     dq.assign(q.size(), T(NAN));
     dk.assign(k.size(), T(NAN));
     dV.assign(v.size(), T(NAN));
-    additive = randomVector<T>(heads * c.qLen * c.kLen, 5);
+    bias = randomVector<T>(c.bias ? heads * c.qLen * c.kLen : 0, 5);
     std::mt19937 engine(6);
     for (int64_t i = 0; i < c.b * c.kLen; ++i)
       keep.push_back(engine() % 3 != 0);
-    // Positions of a sequence cut in zig-zag: not increasing.
-    for (int64_t i = 0; i < c.b * c.qLen; ++i)
-      queryPositions.push_back((i % c.qLen) * 7 % c.qLen);
-    for (int64_t i = 0; i < c.b * c.kLen; ++i)
-      keyPositions.push_back((i % c.kLen) * 5 % c.kLen);
+    if (c.positions == Case::ZigZag) {
+      queryPositions = zigZag(c.qLen, c.pieces, c.queryPiece);
+      keyPositions = zigZag(c.kLen, c.pieces, c.keyPiece);
+    } else { // not increasing
+      for (int64_t i = 0; i < c.b * c.qLen; ++i)
+        queryPositions.push_back((i % c.qLen) * 7 % c.qLen);
+      for (int64_t i = 0; i < c.b * c.kLen; ++i)
+        keyPositions.push_back((i % c.kLen) * 5 % c.kLen);
+    }
+    // Documents of other lengths in each sample.
+    for (int64_t i = 0; i < c.qLen; ++i)
+      for (int64_t b = 0; b < c.b; ++b)
+        querySegments.push_back((i + 7 * b) / 50);
+    for (int64_t j = 0; j < c.kLen; ++j)
+      for (int64_t b = 0; b < c.b; ++b)
+        keySegments.push_back((j + 9 * b) / 50);
+  }
+
+  bool isHidden(const Case &c, int64_t key) const {
+    return c.keyMask && !keep[key];
   }
 };
 
+// Makes NaN of every key and value that the mask hides.
+template <class T> void spoilHidden(const Case &c, Data<T> &data) {
+  Attention x = describe(c, DType::F64, false);
+  for (int64_t b = 0; b < c.b; ++b)
+    for (int64_t j = 0; j < c.kLen; ++j)
+      for (int64_t n = 0; n < c.n && data.isHidden(c, b * c.kLen + j); ++n) {
+        auto spoil = [&](std::vector<T> &values, const AttentionRef &ref,
+                         int64_t width) {
+          for (int64_t f = 0; f < width; ++f)
+            values[b * ref.strides[0] + j * ref.strides[1] +
+                   n * ref.strides[2] + f * ref.strides[4]] = T(NAN);
+        };
+        spoil(data.k, x.k, c.d);
+        spoil(data.v, x.v, c.dv);
+      }
+}
+
+// Writes o and lse of `data`, or its gradients. Returns the floating-point
+// operations that were counted.
 template <class T>
-std::vector<T> runOn(const Case &c, Data<T> &data, bool backward,
-                     int threads = 1) {
+int64_t runOn(const Case &c, Data<T> &data, bool backward, int threads = 1) {
   Attention x =
       describe(c, std::is_same_v<T, float> ? DType::F32 : DType::F64, backward);
   std::string error;
@@ -100,29 +168,41 @@ std::vector<T> runOn(const Case &c, Data<T> &data, bool backward,
   at.q = data.q.data(), at.k = data.k.data(), at.v = data.v.data();
   at.o = data.o.data(), at.lse = data.lse.data(), at.dO = data.dO.data();
   at.dq = data.dq.data(), at.dk = data.dk.data(), at.dV = data.dV.data();
-  at.mask = c.mask == MaskKind::Boolean
-                ? static_cast<const void *>(data.keep.data())
-                : data.additive.data();
-  if (c.positions) {
+  if (c.bias)
+    at.bias = data.bias.data();
+  if (c.keyMask)
+    at.keyMask = data.keep.data();
+  if (c.positions != Case::Default) {
     at.queryPositions = data.queryPositions.data();
     at.keyPositions = data.keyPositions.data();
   }
+  if (c.segments) {
+    at.querySegments = data.querySegments.data();
+    at.keySegments = data.keySegments.data();
+  }
+  std::atomic<int64_t> flops = 0;
+  at.flops = &flops;
   at.workspace = workspace.data.get();
   makeAttention(x, at, threads)();
-  return data.o;
+  return flops;
 }
 
 bool isVisible(const Case &c, const Data<double> &data, int64_t b, int64_t i,
                int64_t j) {
-  if (c.mask == MaskKind::Boolean && !data.keep[b * c.kLen + j])
+  if (data.isHidden(c, b * c.kLen + j))
     return false;
-  if (!c.causal)
-    return true;
-  int64_t qpos =
-      c.positions ? data.queryPositions[b * c.qLen + i] : c.queryOffset + i;
-  int64_t kpos =
-      c.positions ? data.keyPositions[b * c.kLen + j] : c.keyOffset + j;
-  return kpos <= qpos;
+  if (c.segments &&
+      data.querySegments[i * c.b + b] != data.keySegments[j * c.b + b])
+    return false;
+  int64_t qpos = c.queryOffset + i, kpos = c.keyOffset + j;
+  int64_t sample = c.positions == Case::ZigZag ? 0 : b;
+  if (c.positions != Case::Default) {
+    qpos = data.queryPositions[sample * c.qLen + i];
+    kpos = data.keyPositions[sample * c.kLen + j];
+  }
+  if (c.window && std::abs(qpos - kpos) >= c.window)
+    return false;
+  return !c.causal || kpos <= qpos;
 }
 
 // Writes o and lse of `data`.
@@ -147,9 +227,10 @@ void naive(const Case &c, Data<double> &data) {
               score += data.q[at(x.q, b, i, n, g, f)] *
                        data.k[at(x.k, b, j, n, 0, f)];
             scores[j] = score * x.scale;
-            if (c.mask == MaskKind::Additive)
-              scores[j] +=
-                  data.additive[((n * c.g + g) * c.qLen + i) * c.kLen + j];
+            if (c.softcap != 0)
+              scores[j] = c.softcap * std::tanh(scores[j] / c.softcap);
+            if (c.bias)
+              scores[j] += data.bias[((n * c.g + g) * c.qLen + i) * c.kLen + j];
             high = std::max(high, scores[j]);
           }
           for (double score : scores)
@@ -158,9 +239,10 @@ void naive(const Case &c, Data<double> &data) {
               sum == 0 ? -INFINITY : high + std::log(sum);
           for (int64_t f = 0; f < c.dv; ++f) {
             double o = 0;
-            for (int64_t j = 0; j < c.kLen && sum != 0; ++j)
-              o += std::exp(scores[j] - high) / sum *
-                   data.v[at(x.v, b, j, n, 0, f)];
+            for (int64_t j = 0; j < c.kLen; ++j)
+              o += scores[j] == -INFINITY ? 0
+                                          : std::exp(scores[j] - high) / sum *
+                                                data.v[at(x.v, b, j, n, 0, f)];
             data.o[at(x.o, b, i, n, g, f)] = o;
           }
         }
@@ -177,14 +259,19 @@ std::vector<Case> cases() {
         c.headsFirst = headsFirst;
         all.push_back(c);
       }
-  Case c{2, 60, 130, 2, 2, 16, 16, true};
-  c.positions = true;
-  all.push_back(c);
-  c.mask = MaskKind::Boolean;
-  all.push_back(c);
-  c.positions = false;
-  c.mask = MaskKind::Additive;
-  all.push_back(c);
+  // Every combination of what may hide a key, bias and cap along with it. Some
+  // queries see nothing.
+  for (auto positions : {Case::Default, Case::Shuffled, Case::ZigZag})
+    for (int bits = 0; bits < 16; ++bits) {
+      Case c{2, 120, 130, 2, 1, 16, 12, (bits & 1) != 0};
+      c.positions = positions;
+      c.window = bits & 2 ? 40 : 0;
+      c.segments = (bits & 4) != 0;
+      c.keyMask = (bits & 8) != 0;
+      c.bias = bits % 3 == 0;
+      c.softcap = bits % 2 ? 0.5 : 0; // scores reach 2
+      all.push_back(c);
+    }
   // Keys from position 100 on: the first queries see nothing at all.
   Case late{1, 120, 60, 1, 2, 8, 8, true};
   late.keyOffset = 100;
@@ -194,11 +281,12 @@ std::vector<Case> cases() {
 
 TEST(Attention, ForwardMatchesLoops) {
   for (const Case &c : cases()) {
-    SCOPED_TRACE(testing::Message() << c.qLen << " queries, " << c.kLen
-                                    << " keys, causal " << c.causal);
+    SCOPED_TRACE(c.text());
     Data<double> expected(c), wide(c);
     naive(c, expected);
     Data<float> narrow(c);
+    spoilHidden(c, wide);
+    spoilHidden(c, narrow);
     for (int threads : {1, 3}) {
       runOn(c, wide, false, threads);
       EXPECT_LT(relativeError(wide.o, expected.o), 1e-13);
@@ -232,14 +320,45 @@ double difference(const Case &c, Data<double> &data, double &x) {
   return (high - low) / (2 * step);
 }
 
+void expectZeroRows(const Case &c, const Data<double> &data) {
+  Attention x = describe(c, DType::F64, true);
+  auto isZero = [&](const std::vector<double> &values, const AttentionRef &ref,
+                    int64_t b, int64_t s, int64_t width) {
+    for (int64_t n = 0; n < c.n; ++n)
+      for (int64_t f = 0; f < width; ++f)
+        if (values[b * ref.strides[0] + s * ref.strides[1] +
+                   n * ref.strides[2] + f * ref.strides[4]] != 0)
+          return false;
+    return true;
+  };
+  for (int64_t b = 0; b < c.b; ++b) {
+    std::vector<bool> sees(c.qLen), seen(c.kLen);
+    for (int64_t i = 0; i < c.qLen; ++i)
+      for (int64_t j = 0; j < c.kLen; ++j)
+        if (isVisible(c, data, b, i, j))
+          sees[i] = seen[j] = true;
+    for (int64_t i = 0; i < c.qLen; ++i)
+      if (!sees[i]) {
+        EXPECT_TRUE(isZero(data.dq, x.dq, b, i, c.d)) << "query " << i;
+        EXPECT_TRUE(isZero(data.o, x.o, b, i, c.dv)) << "query " << i;
+        EXPECT_EQ(data.lse[b * c.n * c.g * c.qLen + i], -INFINITY);
+      }
+    for (int64_t j = 0; j < c.kLen; ++j)
+      if (!seen[j]) {
+        EXPECT_TRUE(isZero(data.dk, x.dk, b, j, c.d)) << "key " << j;
+        EXPECT_TRUE(isZero(data.dV, x.dV, b, j, c.dv)) << "key " << j;
+      }
+  }
+}
+
 TEST(Attention, BackwardMatchesDifferences) {
   for (const Case &c : cases()) {
     // The naive loops are slow; the larger cases run no other code.
     if (c.qLen > 130 || (c.qLen == 49 && c.headsFirst))
       continue;
-    SCOPED_TRACE(testing::Message() << c.qLen << " queries, " << c.kLen
-                                    << " keys, causal " << c.causal);
+    SCOPED_TRACE(c.text());
     Data<double> data(c);
+    spoilHidden(c, data);
     runOn(c, data, false);
     runOn(c, data, true, 2);
     Data<double> probe(c);
@@ -254,8 +373,11 @@ TEST(Attention, BackwardMatchesDifferences) {
         EXPECT_NEAR((*gradient)[i], difference(c, probe, (*values)[i]), 2e-8);
       }
     }
+    // Queries that see nothing, keys that nothing sees.
+    expectZeroRows(c, data);
     // The float version agrees with the double one.
     Data<float> narrow(c);
+    spoilHidden(c, narrow);
     runOn(c, narrow, false);
     runOn(c, narrow, true);
     EXPECT_LT(relativeError(narrow.dq, data.dq), 1e-5);
@@ -283,8 +405,57 @@ TEST(Attention, WorkspaceGrowsLinearlyInTheSequence) {
     std::string error;
     return attentionWorkspace(describe(c, DType::F32, backward), 1, error);
   };
-  EXPECT_EQ(bytes(256, false), bytes(4096, false));
-  EXPECT_EQ(bytes(4096, true) - bytes(1024, true), 3072 * 2 * 4 * 4);
+  // A few numbers for each block of 48 queries or 96 keys.
+  EXPECT_LE(bytes(4096, false) - bytes(256, false), 4096 * 2);
+  EXPECT_LE(bytes(4096, true) - bytes(1024, true), 3072 * (2 * 4 * 4 + 2));
+}
+
+// Operations counted forward, in blocks of 48 x 96 scores.
+double blocksComputed(const Case &c) {
+  Data<float> data(c);
+  int64_t forward = runOn(c, data, false), backward = runOn(c, data, true);
+  double perScore = 2.0 * (c.d + c.dv);
+  EXPECT_EQ(backward * perScore, forward * (6.0 * c.d + 4.0 * c.dv));
+  return forward / perScore / (48 * 96);
+}
+
+TEST(Attention, ComputesTheBlocksThatAreSeen) {
+  int64_t length = 24 * 96; // 48 blocks of queries, 24 of keys
+  Case c{1, length, length, 1, 1, 4, 4};
+  EXPECT_EQ(blocksComputed(c), 48 * 24);
+  // Blocks on and below the diagonal.
+  c.causal = true;
+  EXPECT_EQ(blocksComputed(c), 24 * 25);
+  // The block on the diagonal and the one before it, or its two neighbours.
+  c.window = 97;
+  EXPECT_EQ(blocksComputed(c), 48 * 2 - 2);
+  c.causal = false;
+  EXPECT_EQ(blocksComputed(c), 48 * 3 - 4);
+  // Ranks of a ring, two pieces each: all have the same work.
+  c.window = 0;
+  c.causal = true;
+  c.positions = Case::ZigZag;
+  double all = 0, low = 1e9, high = 0;
+  for (c.queryPiece = 0; c.queryPiece < 4; ++c.queryPiece) {
+    double sum = 0;
+    for (c.keyPiece = 0; c.keyPiece < 4; ++c.keyPiece)
+      sum += blocksComputed(c);
+    low = std::min(low, sum);
+    high = std::max(high, sum);
+    all += sum;
+  }
+  EXPECT_LE(high / low, 1.02);
+  // Half of all pairs, and the diagonal.
+  EXPECT_NEAR(all / (16 * 48 * 24), 0.5, 0.01);
+}
+
+TEST(Attention, ComputesDocumentsAlone) {
+  Case c{1, 4800, 4800, 1, 1, 4, 4};
+  c.segments = true; // documents of 50 tokens
+  // A block of keys meets the documents of itself and of its neighbours.
+  EXPECT_LE(blocksComputed(c), 100 * 3);
+  c.causal = true;
+  EXPECT_LE(blocksComputed(c), 100 * 2);
 }
 
 TEST(Attention, RefusesOtherTypes) {

@@ -1,6 +1,7 @@
 // Verifiers of attention and rotary positions.
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Positions.h"
 
 using namespace mlir;
 using namespace cleave::nn;
@@ -21,6 +22,20 @@ LogicalResult RotaryOp::verify() {
            << getCos().getType() << ", expected sizes [" << shared << "] or ["
            << perSample << "]";
   return success();
+}
+
+bool cleave::nn::countsUp(Value positions) {
+  auto isLast = [](int64_t dim, Value value) {
+    return dim + 1 == cast<RankedTensorType>(value.getType()).getRank();
+  };
+  while (auto broadcast = positions.getDefiningOp<BroadcastOp>()) {
+    ArrayRef<int64_t> dims = broadcast.getDims();
+    if (dims.empty() || !isLast(dims.back(), positions))
+      return false;
+    positions = broadcast.getInput();
+  }
+  auto iota = positions.getDefiningOp<IotaOp>();
+  return iota && isLast(iota.getDim(), positions);
 }
 
 namespace {

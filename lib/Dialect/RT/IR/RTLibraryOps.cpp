@@ -181,35 +181,49 @@ static LogicalResult verifyAttention(Op op, SmallVector<Piece> pieces) {
       {"lse", op.getLse(), op.getLseView(), {b, queries, n, g, 1}});
   if (!op.getQPositions() != !op.getKPositions()) // (A3)
     return op.emitOpError("has positions of only one of query and key");
-  if (op.getQPositions()) {
-    pieces.push_back({"query positions",
-                      op.getQPositions(),
-                      op.getQPositionsView(),
-                      {b, queries}});
-    pieces.push_back({"key positions",
-                      op.getKPositions(),
-                      op.getKPositionsView(),
-                      {b, keys}});
-  }
-  if (!op.getMask() != (op.getMaskKind() == Mask::None)) // (A3)
-    return op.emitOpError("mask kind is '")
-           << stringifyMask(op.getMaskKind()) << "', but the mask is "
-           << (op.getMask() ? "given" : "absent");
-  if (op.getMask())
-    pieces.push_back(
-        {"mask", op.getMask(), op.getMaskView(), {b, queries, n, g, keys}});
+  if (!op.getQSegments() != !op.getKSegments())
+    return op.emitOpError("has segments of only one of query and key");
+  int64_t window = op.getWindow();
+  double softcap = op.getSoftcap().convertToDouble();
+  if (window < 0 || !(softcap >= 0))
+    return op.emitOpError("has window = ")
+           << window << " and softcap = " << softcap
+           << ", expected no negative ones";
+  pieces.push_back({"query positions",
+                    op.getQPositions(),
+                    op.getQPositionsView(),
+                    {b, queries}});
+  pieces.push_back(
+      {"key positions", op.getKPositions(), op.getKPositionsView(), {b, keys}});
+  pieces.push_back({"query segments",
+                    op.getQSegments(),
+                    op.getQSegmentsView(),
+                    {b, queries}});
+  pieces.push_back(
+      {"key segments", op.getKSegments(), op.getKSegmentsView(), {b, keys}});
+  pieces.push_back(
+      {"key mask", op.getKeyMask(), op.getKeyMaskView(), {b, keys}});
+  pieces.push_back(
+      {"bias", op.getBias(), op.getBiasView(), {b, queries, n, g, keys}});
   for (const Piece &piece : pieces)
-    if (failed(verifyView(op, piece.name, piece.view, piece.sizes,
+    if (piece.value &&
+        failed(verifyView(op, piece.name, piece.view, piece.sizes,
                           piece.value))) // (A2)
       return failure();
   return success();
 }
 
-/// Floating-point operations of one score and its use in the output.
-static int64_t attentionFlops(ArrayRef<int64_t> sizes, int64_t perScore,
-                              int64_t perValue) {
-  int64_t scores = sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4];
-  return scores * (perScore * sizes[5] + perValue * sizes[6]);
+/// Floating-point operations of the scores that masks by position leave. Where
+/// positions are operands that is known only of one array for both.
+template <class Op>
+static int64_t attentionFlops(Op op, int64_t perScore, int64_t perValue) {
+  int64_t queries = op.size(1), keys = op.size(2), pairs = queries * keys;
+  if (!op.getQPositions() || (op.getQPositions() == op.getKPositions() &&
+                              op.getQPositionsView() == op.getKPositionsView()))
+    pairs = cleave::program::attentionPairs(queries, keys, op.getCausal(),
+                                            op.getWindow());
+  return op.size(0) * op.size(3) * op.size(4) * pairs *
+         (perScore * op.size(5) + perValue * op.size(6));
 }
 
 LogicalResult AttentionOp::verify() { return verifyAttention(*this, {}); }
@@ -217,7 +231,7 @@ LogicalResult AttentionOp::verify() { return verifyAttention(*this, {}); }
 Value AttentionOp::getScratchResult() { return getScratch(); }
 
 // q k^T and p v.
-int64_t AttentionOp::getFlops() { return attentionFlops(getSizes(), 2, 2); }
+int64_t AttentionOp::getFlops() { return attentionFlops(*this, 2, 2); }
 
 LogicalResult AttentionGradOp::verify() {
   ArrayRef<int64_t> sizes = getSizes(), into = getInto();
@@ -247,4 +261,4 @@ Value AttentionGradOp::getScratchResult() {
 }
 
 // The scores again, dp = do v^T, dv = p^T do, dq = ds k, dk = ds^T q.
-int64_t AttentionGradOp::getFlops() { return attentionFlops(getSizes(), 6, 4); }
+int64_t AttentionGradOp::getFlops() { return attentionFlops(*this, 6, 4); }

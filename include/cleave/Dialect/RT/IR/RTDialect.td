@@ -42,12 +42,6 @@ def RT_ActivationAttr : I32EnumAttr<"Activation", "function applied to a product
   let cppNamespace = "::cleave::rt";
 }
 
-def RT_MaskAttr : I32EnumAttr<"Mask", "what an attention mask holds", [
-    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Boolean", 1, "boolean">,
-    I32EnumAttrCase<"Additive", 2, "additive">]> {
-  let cppNamespace = "::cleave::rt";
-}
-
 def RT_CollectiveKindAttr : I32EnumAttr<"CollectiveKind", "pattern of a collective", [
     I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
     I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,

@@ -134,17 +134,29 @@ class RT_AttentionBase<string mnemonic> : RT_Command<mnemonic, ["getScratchResul
     /// Sizes by name.
     int64_t size(unsigned index) { return getSizes()[index]; }
   }];
+  // What both directions may have beside their tensors.
+  dag extraOperands = (ins Optional<RT_IndexTensor>:$q_positions, Optional<RT_IndexTensor>:$k_positions,
+                           Optional<RT_IndexTensor>:$q_segments, Optional<RT_IndexTensor>:$k_segments,
+                           Optional<RankedTensorOf<[I1]>>:$key_mask, Optional<RT_FloatTensor>:$bias);
+  dag extraAttributes = (ins DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$q_positions_view,
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$k_positions_view,
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$q_segments_view,
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$k_segments_view,
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$key_mask_view,
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$bias_view);
 }
 
 def RT_AttentionOp : RT_AttentionBase<"attention"> {
   let summary = "Scaled dot-product attention";
   let description = [{
-    o = softmax(scale * q k^T + mask) v, and lse, the log-sum-exp of the scores.
-    `sizes` is [batch, queries, keys, KV heads, groups, d of q and k, d of v]. A
-    view is `[offset, batch, position, KV head, group, feature]`; the group of k
-    and v, and the feature of lse, are ignored. The mask's view is
-    `[offset, batch, query, KV head, group, key]`, positions' `[offset, batch, position]`.
-    With `causal`, key j is seen by query i where its position is not larger.
+    o = softmax(scale * q k^T + bias, masked) v, and lse, the log-sum-exp of the
+    scores. `sizes` is [batch, queries, keys, KV heads, groups, d of q and k, d of v].
+    A view is `[offset, batch, position, KV head, group, feature]`; the group of k
+    and v, and the feature of lse, are ignored. The bias' view is
+    `[offset, batch, query, KV head, group, key]`, that of positions, segments and
+    key mask `[offset, batch, position]`. Masks, `window` and `softcap` are those of
+    `nn.attention`.
 
     ```mlir
     %o, %lse = rt.attention q(%q) k(%k) v(%v) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
@@ -155,22 +167,17 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
 
     Constraints:
     - (A1) `sizes` has 7 positive entries.
-    - (A2) views have six entries (positions: three) and stay inside their tensors.
-    - (A3) positions come in pairs, and there is a mask where `mask_kind` says so.
+    - (A2) views have six entries (positions, segments, key mask: three) and stay inside their tensors.
+    - (A3) positions and segments come in pairs; `window` and `softcap` are not negative.
   }];
-  let arguments = (ins RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v,
-                       Optional<RT_IndexTensor>:$q_positions, Optional<RT_IndexTensor>:$k_positions,
-                       Optional<AnyRankedTensor>:$mask,
-                       DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal,
-                       DenseI64ArrayAttr:$q_view, DenseI64ArrayAttr:$k_view, DenseI64ArrayAttr:$v_view,
-                       DenseI64ArrayAttr:$o_view, DenseI64ArrayAttr:$lse_view,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$q_positions_view,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$k_positions_view,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$mask_view,
-                       DefaultValuedAttr<RT_MaskAttr, "::cleave::rt::Mask::None">:$mask_kind);
+  let arguments = !con((ins RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v), extraOperands,
+                       (ins DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal,
+                            DenseI64ArrayAttr:$q_view, DenseI64ArrayAttr:$k_view, DenseI64ArrayAttr:$v_view,
+                            DenseI64ArrayAttr:$o_view, DenseI64ArrayAttr:$lse_view), extraAttributes);
   let results = (outs RT_FloatTensor:$o, RT_FloatTensor:$lse, Optional<RT_Scratch>:$scratch);
   let assemblyFormat = [{
-    `q` `(` $q `)` `k` `(` $k `)` `v` `(` $v `)` (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`mask` `(` $mask^ `)`)?
+    `q` `(` $q `)` `k` `(` $k `)` `v` `(` $v `)` (`positions` `(` $q_positions^ `,` $k_positions `)`)?
+    (`segments` `(` $q_segments^ `,` $k_segments `)`)? (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
     `sizes` `=` $sizes `scale` `=` $scale attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = declarations;
@@ -196,24 +203,19 @@ def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
     Constraints: (A1) to (A3) of `rt.attention`, and
     - (A4) `into` has three entries, indices of results from 0 on.
   }];
-  let arguments = (ins RT_FloatTensor:$d_o, RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v,
-                       RT_FloatTensor:$o, RT_FloatTensor:$lse,
-                       Optional<RT_IndexTensor>:$q_positions, Optional<RT_IndexTensor>:$k_positions,
-                       Optional<AnyRankedTensor>:$mask,
-                       DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal,
-                       DenseI64ArrayAttr:$do_view,
-                       DenseI64ArrayAttr:$q_view, DenseI64ArrayAttr:$k_view, DenseI64ArrayAttr:$v_view,
-                       DenseI64ArrayAttr:$o_view, DenseI64ArrayAttr:$lse_view,
-                       DenseI64ArrayAttr:$dq_view, DenseI64ArrayAttr:$dk_view, DenseI64ArrayAttr:$dv_view,
-                       DenseI64ArrayAttr:$into,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$q_positions_view,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$k_positions_view,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$mask_view,
-                       DefaultValuedAttr<RT_MaskAttr, "::cleave::rt::Mask::None">:$mask_kind);
+  let arguments = !con((ins RT_FloatTensor:$d_o, RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v,
+                            RT_FloatTensor:$o, RT_FloatTensor:$lse), extraOperands,
+                       (ins DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal,
+                            DenseI64ArrayAttr:$do_view,
+                            DenseI64ArrayAttr:$q_view, DenseI64ArrayAttr:$k_view, DenseI64ArrayAttr:$v_view,
+                            DenseI64ArrayAttr:$o_view, DenseI64ArrayAttr:$lse_view,
+                            DenseI64ArrayAttr:$dq_view, DenseI64ArrayAttr:$dk_view, DenseI64ArrayAttr:$dv_view,
+                            DenseI64ArrayAttr:$into), extraAttributes);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     `do` `(` $d_o `)` `q` `(` $q `)` `k` `(` $k `)` `v` `(` $v `)` `o` `(` $o `)` `lse` `(` $lse `)`
-    (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`mask` `(` $mask^ `)`)?
+    (`positions` `(` $q_positions^ `,` $k_positions `)`)?
+    (`segments` `(` $q_segments^ `,` $k_segments `)`)? (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
     `sizes` `=` $sizes `scale` `=` $scale `into` $into attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = declarations # [{

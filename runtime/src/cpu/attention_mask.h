@@ -1,0 +1,164 @@
+// Which keys a query sees, and what becomes of its scores. Included by
+// isa_*.cpp, before attention_kernels.h.
+
+template <class T> constexpr T minusInfinity = -T(__builtin_inff());
+
+// What has to be looked at for each pair of a block.
+enum Checks {
+  noCheck = 0,
+  checkPositions = 1,
+  checkSegments = 2,
+  checkKeys = 4
+};
+// No query of the block sees any of its keys.
+constexpr int nothingSeen = -1;
+
+inline int64_t minOf(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t maxOf(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t clampTo(int64_t x, int64_t low, int64_t high) {
+  return x < low ? low : x > high ? high : x;
+}
+
+// Sums that stay within 64 bits, as positions may be anything.
+inline int64_t plus(int64_t a, int64_t b) {
+  int64_t sum;
+  if (!__builtin_add_overflow(a, b, &sum))
+    return sum;
+  return b > 0 ? INT64_MAX : INT64_MIN;
+}
+
+// The positions that a query sees: [low, high], of the causal rule and the
+// window.
+struct Span {
+  int64_t low, high;
+};
+
+template <class T>
+inline Span spanOf(const AttentionProblem<T> &p, int64_t position) {
+  Span span = {INT64_MIN, INT64_MAX};
+  if (p.window)
+    span = {plus(position, 1 - p.window), plus(position, p.window - 1)};
+  if (p.causal)
+    span.high = position;
+  return span;
+}
+
+// The checks that a block needs, from what its queries and keys span.
+template <class T>
+int checksOf(const AttentionProblem<T> &p, int64_t b, int64_t q0, int64_t k0,
+             int64_t keys) {
+  if (!p.keyBlocks)
+    return noCheck;
+  int64_t sample = p.blockSamples == 1 ? 0 : b;
+  const AttentionBlock &q =
+      p.queryBlocks[sample * blocksOf(p.qLen, attentionQueries) +
+                    q0 / attentionQueries];
+  const AttentionBlock &k =
+      p.keyBlocks[sample * blocksOf(p.kLen, attentionKeys) +
+                  k0 / attentionKeys];
+  if (k.count == 0)
+    return nothingSeen;
+  int checks = k.count < keys ? checkKeys : noCheck;
+  // Spans move with positions, so the first and the last query bound all.
+  Span first = spanOf(p, q.lowPosition), last = spanOf(p, q.highPosition);
+  if (k.highPosition < first.low || k.lowPosition > last.high)
+    return nothingSeen;
+  if (k.lowPosition < last.low || k.highPosition > first.high)
+    checks |= checkPositions;
+  if (k.highSegment < q.lowSegment || k.lowSegment > q.highSegment)
+    return nothingSeen;
+  if (k.lowSegment != q.highSegment || k.highSegment != q.lowSegment)
+    checks |= checkSegments;
+  return checks;
+}
+
+// Hides the columns of [begin, end) whose entry lies outside of the span.
+template <class T>
+inline void keepWithin(const int64_t *entries, int64_t stride, Span span,
+                       int64_t begin, int64_t end, T *row) {
+  auto keep = [&](int64_t j, int64_t entry) {
+    bool seen = (entry >= span.low) & (entry <= span.high);
+    row[j] = seen ? row[j] : minusInfinity<T>;
+  };
+  if (stride == 1) // vectorized
+    for (int64_t j = begin; j < end; ++j)
+      keep(j, entries[j]);
+  else
+    for (int64_t j = begin; j < end; ++j)
+      keep(j, entries[j * stride]);
+}
+
+// x becomes c tanh(x / c), and slope the derivative.
+template <class T>
+inline void capRow(T softcap, int64_t begin, int64_t end, T *row, T *slope) {
+  constexpr int lanes = Lanes<T>::count;
+  for (int64_t j = begin / lanes * lanes; j < end; j += lanes) {
+    Vec<T> x = tanhOf<T>(load<T>(row + j) / softcap);
+    store<T>(row + j, x * softcap);
+    if (slope)
+      store<T>(slope + j, splat(T(1)) - x * x);
+  }
+}
+
+// Products of a query with the keys of a block become scores: capped, biased,
+// hidden by -inf. Returns how many columns, in whole vectors, may hold anything
+// but -inf; what lies beyond is not written.
+template <class T>
+int64_t finishRow(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t g,
+                  int64_t query, int64_t k0, int64_t keys, int checks, T *row,
+                  T *slope = nullptr) {
+  int64_t begin = 0, end = keys;
+  Span span{};
+  if (checks & checkPositions) {
+    span = spanOf(p, p.queryPositions.at(b, query));
+    if (!p.keyPositions.data) { // the keys from `begin` to `end`
+      int64_t first = p.keyPositions.offset + k0;
+      begin = clampTo(plus(span.low, -first), 0, keys);
+      end = clampTo(plus(plus(span.high, 1), -first), begin, keys);
+    }
+  }
+  if (p.softcap != T(0))
+    capRow(p.softcap, begin, end, row, slope);
+  if (p.bias) {
+    const T *bias = p.bias + b * p.biasStrides[0] + query * p.biasStrides[1] +
+                    n * p.biasStrides[2] + g * p.biasStrides[3] +
+                    k0 * p.biasStrides[4];
+    for (int64_t j = begin; j < end; ++j)
+      row[j] += bias[j * p.biasStrides[4]];
+  }
+  auto keep = [&](const AttentionIndex &index, Span span) {
+    keepWithin(index.data + b * index.strides[0] + k0 * index.strides[1],
+               index.strides[1], span, begin, end, row);
+  };
+  if ((checks & checkPositions) && p.keyPositions.data)
+    keep(p.keyPositions, span);
+  if (checks & checkSegments) {
+    int64_t own = p.querySegments.at(b, query);
+    keep(p.keySegments, {own, own});
+  }
+  if (checks & checkKeys) {
+    const uint8_t *mask =
+        p.keyMask + b * p.keyMaskStrides[0] + k0 * p.keyMaskStrides[1];
+    for (int64_t j = begin; j < end; ++j)
+      row[j] = mask[j * p.keyMaskStrides[1]] ? row[j] : minusInfinity<T>;
+  }
+  int64_t width = roundUp(end, Lanes<T>::count);
+  for (int64_t j = 0; j < begin; ++j)
+    row[j] = minusInfinity<T>;
+  for (int64_t j = end; j < width; ++j)
+    row[j] = minusInfinity<T>;
+  return width;
+}
+
+// Zeros in the rows of a packed B whose keys are hidden: what is never seen may
+// be NaN, which 0 would not cancel.
+template <class T>
+void dropHiddenKeys(const AttentionProblem<T> &p, int64_t b, int64_t k0,
+                    int64_t keys, int64_t width, T *packed) {
+  constexpr int64_t columns = Block<T>::columns;
+  for (int64_t j = 0; j < keys; ++j)
+    if (!p.keyMask[b * p.keyMaskStrides[0] + (k0 + j) * p.keyMaskStrides[1]])
+      for (int64_t x = 0; x < roundUp(width, columns); x += columns)
+        for (int64_t c = 0; c < columns; ++c)
+          packed[x * keys + j * columns + c] = T(0);
+}
