@@ -118,6 +118,9 @@ IndexUse check::indexUseOf(Value value) {
                     .getShape()
                     .back());
         use.ignored = loss.getIgnoreIndex();
+      } else if (auto attention = dyn_cast<nn::AttentionOp>(user)) {
+        use.isSegment |= attention.getQSegments() == current ||
+                         attention.getKSegments() == current;
       } else if (seen.insert(user).second) {
         // Through casts, slices, ...: whatever gives integers again.
         for (Value result : user->getResults()) {
@@ -220,6 +223,11 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
     return value;
   }
   IndexUse use = indexUseOf(port.value);
+  if (use.bound == 0 && use.isSegment) {
+    for (int64_t &x : value.ints)
+      x = random.below(3);
+    return value;
+  }
   if (use.bound == 0) { // a mask, or a count: nothing says more
     if (!options.drawIntegers)
       return filled(port.type, 1);

@@ -44,6 +44,9 @@ class Sizes:
     kv_heads: int = 2  # llama only
     intermediate: int = 344  # llama only; GPT-2 has 4 * hidden
     positions: int = 96  # gpt2 only: rows of the position table
+    window: int = 0  # keys that a query sees; 0: all before it
+    documents: bool = False  # input document_ids: tokens see their own document
+    softcap: int = 0  # scores x become softcap * tanh(x / softcap)
     functions: bool = False
     weights: bool = True
     seed: int = 1
@@ -114,13 +117,21 @@ class Generator(onnxbuild.Builder):
         return self.op("Gather", table, ids), table
 
     def grids(self):
-        """The positions [s], and the additive causal mask [1, 1, s, s]."""
+        """The positions [s], and the additive mask [b or 1, 1, s, s]."""
         count = self.op("Squeeze", self.sequence)
         positions = self.op("Range", self.constant(0), count, self.constant(1))
         column = self.op("Unsqueeze", positions, self.constant([0]))
         row = self.op("Unsqueeze", positions, self.constant([1]))
         visible = self.op("LessOrEqual", column, row)
+        if self.sizes.window:
+            first = self.op("Sub", row, self.constant(self.sizes.window))
+            visible = self.op("And", visible, self.op("Greater", column, first))
         visible = self.op("Unsqueeze", visible, self.constant([0, 1]))
+        if self.sizes.documents:
+            ids = self.input("document_ids", np.int64, ["batch", "sequence"])
+            same = self.op("Equal", self.op("Unsqueeze", ids, self.constant([1, 2])),
+                           self.op("Unsqueeze", ids, self.constant([1, 3])))
+            visible = self.op("And", visible, same)
         mask = self.op("Where", visible, self.scalar(0.0),
                        self.scalar(np.finfo(np.float32).min))
         return positions, mask
@@ -128,6 +139,9 @@ class Generator(onnxbuild.Builder):
     def attention(self, q, k, v, mask, head_size):
         k = self.op("Transpose", k, perm=[0, 1, 3, 2])
         scores = self.op("Mul", self.op("MatMul", q, k), self.scalar(head_size ** -0.5))
+        if self.sizes.softcap:
+            cap = self.scalar(self.sizes.softcap)
+            scores = self.op("Mul", self.op("Tanh", self.op("Div", scores, cap)), cap)
         weights = self.op("Softmax", self.op("Add", scores, mask), axis=-1)
         out = self.op("Transpose", self.op("MatMul", weights, v), perm=[0, 2, 1, 3])
         return self.op("Reshape", out, self.target("b", "s", self.sizes.hidden))
@@ -320,6 +334,8 @@ def main():
     parser.add_argument("--family", choices=["gpt2", "llama"], default="gpt2")
     parser.add_argument("--functions", action="store_true",
                         help="put norms and activations into model-local functions")
+    parser.add_argument("--documents", action="store_true",
+                        help="an input document_ids says which tokens see each other")
     parser.add_argument("--no-weights", dest="weights", action="store_false",
                         help="weights are in a file that is not there: for what reads no weights")
     parser.add_argument("--external", action="store_true",
@@ -349,7 +365,8 @@ def main():
         print(f"generate.py: error: {error}", file=sys.stderr)
         return 2
     args.output.with_suffix(".toml").write_text(
-        f"[dims]\nbatch = {args.batch}\nsequence = {sequence}\n\n"
+        f"[dims]\nbatch = {args.batch}\nsequence = {sequence}\n\n" +
+        ('[data]\ntokens = "input_ids"\n\n' if args.documents else "") +
         '[train]\nloss = "cross_entropy"\n')
     return 0
 

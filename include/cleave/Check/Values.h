@@ -66,6 +66,7 @@ private:
 struct IndexUse {
   int64_t bound = 0;
   std::optional<int64_t> ignored;
+  bool isSegment = false; // of attention
 };
 IndexUse indexUseOf(mlir::Value value);
 

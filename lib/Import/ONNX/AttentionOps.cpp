@@ -57,11 +57,13 @@ Error lowerAttention(Node &node) {
     return reason("nonpad_kv_seqlen is not supported");
   if (node.wants(1) || node.wants(2) || node.wants(3))
     return reason("outputs beyond the first are not supported");
-  if (node.floatAttr("softcap", 0) != 0)
-    return reason("softcap is not supported");
-  for (llvm::StringRef name : {"left_window_size", "right_window_size"})
-    if (Error error = node.expectAttr(name, -1, -1))
-      return error;
+  double softcap = node.floatAttr("softcap", 0);
+  int64_t left = node.intAttr("left_window_size", -1);
+  int64_t right = node.intAttr("right_window_size", -1);
+  if (softcap < 0 || left < -1 || right < -1)
+    return reason("a softcap of " + Twine(std::to_string(softcap)) + " with windows of " +
+                  Twine(left) + " and " + Twine(right) +
+                  " keys: softcap must be at least 0, windows at least -1");
   int64_t rank = node.input(0).rank();
   CLEAVE_TRY(q, toHeads(node, node.input(0), node.intAttr("q_num_heads", 0)));
   CLEAVE_TRY(narrowK,
@@ -78,6 +80,13 @@ Error lowerAttention(Node &node) {
   double scale =
       node.floatAttr("scale", 1 / std::sqrt(double(q.shape[3])));
   CLEAVE_TRY(scores, multiply(node, product, node.splat(q.type, {}, scale)));
+  if (softcap != 0) {
+    Operand cap = node.splat(q.type, {}, softcap);
+    CLEAVE_TRY(inner, divide(node, scores, cap));
+    CLEAVE_TRY(bounded, tanh(node, inner));
+    CLEAVE_TRY(capped, multiply(node, bounded, cap));
+    scores = capped;
+  }
   Operand minusInfinity =
       node.splat(q.type, {}, -std::numeric_limits<double>::infinity());
   Operand zero = node.splat(q.type, {}, 0);
@@ -90,12 +99,12 @@ Error lowerAttention(Node &node) {
     CLEAVE_TRY(sum, add(node, scores, bias));
     scores = sum;
   }
-  if (node.intAttr("is_causal", 0)) {
-    HostTensor mask(Element::Bool, {s, t});
-    for (int64_t i = 0; i < s; ++i)
-      for (int64_t j = 0; j <= std::min(i, t - 1); ++j)
-        mask.setInt(i * t + j, 1);
-    CLEAVE_TRY(additive, node.select(Operand(mask), zero, minusInfinity));
+  // Query i sees the keys from i - left to i + right.
+  int64_t lowest = left < 0 ? -s : -left, highest = right < 0 ? t : right;
+  if (node.intAttr("is_causal", 0))
+    highest = std::min<int64_t>(highest, 0);
+  if (mlir::Value band = node.emitBand(s, t, lowest, highest)) {
+    CLEAVE_TRY(additive, node.select(Operand(band), zero, minusInfinity));
     CLEAVE_TRY(sum, add(node, scores, additive));
     scores = sum;
   }

@@ -90,6 +90,9 @@ public:
   /// Broadcasts the operands. `type` is the result's element type.
   llvm::Expected<Operand> map(const Elementwise &function, Element type,
                               llvm::ArrayRef<Operand> operands);
+  /// Whether low <= j - i <= high, [rows, columns]; null where that always holds.
+  mlir::Value emitBand(int64_t rows, int64_t columns, int64_t low,
+                       int64_t high);
   Operand splat(Element type, llvm::ArrayRef<int64_t> shape, double value);
 
 private:

@@ -390,6 +390,9 @@ Expected<Operand> divide(Node &node, const Operand &a, const Operand &b) {
     return reason("it divides integers by zero");
   return node.map(kDiv, a.type, {a, b});
 }
+Expected<Operand> tanh(Node &node, const Operand &x) {
+  return node.map(kTanh, x.type, {x});
+}
 
 void addElementwiseOps(std::vector<OnnxOp> &table) {
   auto op = [&](llvm::StringRef name, int tier, llvm::StringRef becomes,

@@ -44,6 +44,7 @@ llvm::Expected<Operand> subtract(Node &node, const Operand &a,
 llvm::Expected<Operand> multiply(Node &node, const Operand &a,
                                  const Operand &b);
 llvm::Expected<Operand> divide(Node &node, const Operand &a, const Operand &b);
+llvm::Expected<Operand> tanh(Node &node, const Operand &x);
 /// Sum, maximum or minimum along dimensions, which become 1 with `keep`.
 llvm::Expected<Operand> reduce(Node &node, nn::Combiner combiner,
                                const Operand &operand,

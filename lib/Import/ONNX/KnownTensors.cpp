@@ -182,14 +182,8 @@ bool isBand(const HostTensor &tensor) {
       .has_value();
 }
 
-/// A matrix of two elements, one of them in a band, as comparisons of two iotas;
-/// null where it is something else. The causal mask is low = -inf, high = 0.
-Value Build::tryBand(const HostTensor &tensor) {
-  std::optional<TwoValues> found = twoValuesOf(tensor);
-  if (!found)
-    return {};
-  auto [low, high] = found->band;
-  int64_t rows = tensor.shape()[0], columns = tensor.shape()[1];
+Value Build::emitBand(int64_t rows, int64_t columns, int64_t low,
+                      int64_t high) {
   Shape shape = {rows, columns};
   Value i = emitIota(Element::I64, rows), j = emitIota(Element::I64, columns);
   auto compare = [&](arith::CmpIPredicate predicate, int64_t edge) -> Value {
@@ -205,9 +199,22 @@ Value Build::tryBand(const HostTensor &tensor) {
     mask = mask ? arith::AndIOp::create(builder, loc, mask, lower)
                 : Value(lower);
   }
+  return mask;
+}
+
+/// A matrix of two elements, one of them in a band, as comparisons of two iotas;
+/// null where it is something else. The causal mask is low = -inf, high = 0.
+Value Build::tryBand(const HostTensor &tensor) {
+  std::optional<TwoValues> found = twoValuesOf(tensor);
+  if (!found)
+    return {};
+  auto [low, high] = found->band;
+  int64_t rows = tensor.shape()[0], columns = tensor.shape()[1];
+  Value mask = emitBand(rows, columns, low, high);
   if (!mask || tensor.type() == Element::Bool)
     return mask;
-  RankedTensorType type = tensorType(builder, tensor.type(), shape);
+  RankedTensorType type =
+      tensorType(builder, tensor.type(), {rows, columns});
   return arith::SelectOp::create(
       builder, loc, mask, nn::createSplat(builder, loc, type, found->inside),
       nn::createSplat(builder, loc, type, found->outside));

@@ -1,6 +1,8 @@
-// Causal masks and key masks, told from comparisons of index grids.
+// Bands, segments and key masks, told from comparisons of index grids and ids.
 
 #include "MaskAnalysis.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -8,11 +10,13 @@ namespace cleave::nn {
 
 namespace {
 
-/// index along `dim` plus `offset`; dim is -1 for a plain number.
+/// query * (index of the query) + key * (index of the key) + offset.
 struct Affine {
-  int64_t dim = -1;
-  int64_t offset = 0;
+  int64_t query = 0, key = 0, offset = 0;
 };
+
+/// Numbers beyond this are no index: sums stay within 64 bits.
+constexpr double kLargest = int64_t(1) << 60;
 
 /// Dimensions of the operand of a movement, given those of its result.
 std::optional<Dims> through(Operation *op, ArrayRef<int64_t> dims) {
@@ -30,40 +34,80 @@ std::optional<Dims> through(Operation *op, ArrayRef<int64_t> dims) {
   return std::nullopt;
 }
 
-std::optional<Affine> affineOf(Value value, ArrayRef<int64_t> dims) {
-  if (std::optional<double> splat = splatOf(value))
-    return Affine{-1, int64_t(*splat)};
+/// Seen through the movements that made it.
+Narrow narrowed(Value value, ArrayRef<int64_t> dims) {
+  Narrow result{value, Dims(dims)};
+  while (Operation *op = result.source.getDefiningOp()) {
+    std::optional<Dims> inner = through(op, result.dims);
+    if (!inner)
+      break;
+    result = {op->getOperand(0), *inner};
+  }
+  return result;
+}
+
+std::optional<Affine> affineOf(Value value, ArrayRef<int64_t> dims,
+                               const ScoreDims &scores) {
+  if (std::optional<double> splat = splatOf(value)) {
+    if (std::abs(*splat) > kLargest)
+      return std::nullopt;
+    return Affine{0, 0, int64_t(*splat)};
+  }
   Operation *op = value.getDefiningOp();
   if (!op)
     return std::nullopt;
   if (std::optional<Dims> inner = through(op, dims))
-    return affineOf(op->getOperand(0), *inner);
-  if (auto iota = dyn_cast<IotaOp>(op))
-    return Affine{dims[iota.getDim()], 0};
+    return affineOf(op->getOperand(0), *inner, scores);
+  if (auto iota = dyn_cast<IotaOp>(op)) {
+    int64_t dim = dims[iota.getDim()];
+    if (dim == scores.query)
+      return Affine{1, 0, 0};
+    if (dim == scores.key)
+      return Affine{0, 1, 0};
+    return std::nullopt;
+  }
   if (isa<arith::AddIOp, arith::SubIOp>(op)) {
-    std::optional<Affine> a = affineOf(op->getOperand(0), dims);
-    std::optional<Affine> b = affineOf(op->getOperand(1), dims);
-    bool subtract = isa<arith::SubIOp>(op);
-    if (!a || !b || (b->dim != -1 && (a->dim != -1 || subtract)))
+    std::optional<Affine> a = affineOf(op->getOperand(0), dims, scores);
+    std::optional<Affine> b = affineOf(op->getOperand(1), dims, scores);
+    if (!a || !b)
       return std::nullopt;
-    return Affine{a->dim != -1 ? a->dim : b->dim,
-                  subtract ? a->offset - b->offset : a->offset + b->offset};
+    int64_t sign = isa<arith::SubIOp>(op) ? -1 : 1;
+    return Affine{a->query + sign * b->query, a->key + sign * b->key,
+                  a->offset + sign * b->offset};
   }
   return std::nullopt;
 }
 
-/// The offset where the comparison says key <= query + offset.
-std::optional<int64_t> causalOffset(arith::CmpIOp op, bool negated,
-                                    ArrayRef<int64_t> dims,
-                                    const ScoreDims &scores) {
-  std::optional<Affine> left = affineOf(op.getLhs(), dims);
-  std::optional<Affine> right = affineOf(op.getRhs(), dims);
-  if (!left || !right)
-    return std::nullopt;
+/// Adds what `low <= value <= high` says of j - i; false where that is nothing.
+bool addBand(const Affine &value, std::optional<int64_t> low,
+             std::optional<int64_t> high, MaskPart part, MaskParts &parts) {
+  if (value.query * value.key != -1)
+    return false;
+  if (value.key == -1) // the bounds of i - j, negated, are those of j - i
+    std::swap(low, high);
+  auto shifted = [&](int64_t bound) {
+    return (bound - value.offset) * value.key;
+  };
+  if (high)
+    parts.highest =
+        std::min(parts.highest.value_or(shifted(*high)), shifted(*high));
+  if (low) {
+    parts.lowest =
+        std::max(parts.lowest.value_or(shifted(*low)), shifted(*low));
+    parts.lowerBounds.push_back(std::move(part));
+  }
+  return true;
+}
+
+/// Adds a comparison of indices of queries and keys, or of the absolute value
+/// of their difference; false where it is none.
+bool addComparison(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
+                   const ScoreDims &scores, MaskParts &parts) {
   arith::CmpIPredicate predicate = op.getPredicate();
   if (negated)
     predicate = arith::invertPredicate(predicate);
   // a >= b is b <= a, and a > b is b < a.
+  Value left = op.getLhs(), right = op.getRhs();
   if (predicate == arith::CmpIPredicate::sge ||
       predicate == arith::CmpIPredicate::sgt) {
     std::swap(left, right);
@@ -71,14 +115,55 @@ std::optional<int64_t> causalOffset(arith::CmpIOp op, bool negated,
                     ? arith::CmpIPredicate::sle
                     : arith::CmpIPredicate::slt;
   }
-  if (left->dim != scores.key || right->dim != scores.query)
-    return std::nullopt;
-  int64_t offset = right->offset - left->offset;
-  if (predicate == arith::CmpIPredicate::sle)
-    return offset;
-  if (predicate == arith::CmpIPredicate::slt)
-    return offset - 1;
-  return std::nullopt;
+  if (predicate != arith::CmpIPredicate::sle &&
+      predicate != arith::CmpIPredicate::slt)
+    return false;
+  int64_t slack = predicate == arith::CmpIPredicate::slt ? -1 : 0;
+  MaskPart part{{op.getResult(), Dims(dims)}, negated};
+  std::optional<Affine> bound = affineOf(right, dims, scores);
+  if (!bound)
+    return false;
+  Narrow inner = narrowed(left, dims);
+  if (auto absolute = inner.source.getDefiningOp<math::AbsIOp>()) {
+    std::optional<Affine> value =
+        affineOf(absolute.getOperand(), inner.dims, scores);
+    int64_t reach = bound->offset + slack;
+    return value && bound->query == 0 && bound->key == 0 &&
+           addBand(*value, -reach, reach, part, parts);
+  }
+  std::optional<Affine> value = affineOf(left, dims, scores);
+  if (!value)
+    return false;
+  Affine difference = {value->query - bound->query, value->key - bound->key,
+                       value->offset - bound->offset};
+  return addBand(difference, std::nullopt, slack, part, parts);
+}
+
+/// Adds a comparison of what varies along queries with what varies along keys;
+/// false where it is none, or where there are segments already.
+bool addSegments(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
+                 const ScoreDims &scores, MaskParts &parts) {
+  if (parts.segments ||
+      op.getPredicate() !=
+          (negated ? arith::CmpIPredicate::ne : arith::CmpIPredicate::eq))
+    return false;
+  Narrow left = narrowed(op.getLhs(), dims);
+  Narrow right = narrowed(op.getRhs(), dims);
+  Type element = tensorTypeOf(left.source).getElementType();
+  if (!element.isInteger(32) && !element.isInteger(64))
+    return false;
+  auto liesAlong = [&](const Narrow &ids, int64_t dim) {
+    return llvm::is_contained(ids.dims, dim) &&
+           llvm::all_of(ids.dims, [&](int64_t other) {
+             return other == dim || other == scores.batch;
+           });
+  };
+  if (liesAlong(right, scores.query))
+    std::swap(left, right);
+  if (!liesAlong(left, scores.query) || !liesAlong(right, scores.key))
+    return false;
+  parts.segments = {left, right};
+  return true;
 }
 
 } // namespace
@@ -98,12 +183,9 @@ void splitMask(Value mask, bool negated, ArrayRef<int64_t> dims,
       return splitMask(op->getOperand(1), negated, dims, scores, parts);
     }
     if (auto compare = dyn_cast<arith::CmpIOp>(op))
-      if (std::optional<int64_t> offset =
-              causalOffset(compare, negated, dims, scores)) {
-        parts.causalOffset =
-            std::min(parts.causalOffset.value_or(*offset), *offset);
+      if (addComparison(compare, negated, dims, scores, parts) ||
+          addSegments(compare, negated, dims, scores, parts))
         return;
-      }
   }
   bool onlyKeys = llvm::is_contained(dims, scores.key) &&
                   llvm::all_of(dims, [&](int64_t dim) {
@@ -111,6 +193,28 @@ void splitMask(Value mask, bool negated, ArrayRef<int64_t> dims,
                   });
   (onlyKeys ? parts.keyMasks : parts.rest)
       .push_back({{mask, Dims(dims)}, negated});
+}
+
+BandRule sayBand(MaskParts &parts, int64_t s, int64_t t) {
+  BandRule rule;
+  bool fromAbove = parts.highest && *parts.highest < t - 1;
+  bool fromBelow = parts.lowest && *parts.lowest > 1 - s;
+  // A window ends at the query or lies around it; one that has only a lower
+  // bound, and one that is empty, are left.
+  bool isWindow = fromAbove && fromBelow && *parts.lowest <= *parts.highest;
+  if (fromBelow && !isWindow)
+    llvm::append_range(parts.rest, parts.lowerBounds);
+  if (!fromAbove)
+    return rule;
+  if (isWindow && *parts.lowest == -*parts.highest && *parts.highest > 0) {
+    rule.window = *parts.highest + 1;
+    return rule;
+  }
+  rule.causal = true;
+  rule.shift = *parts.highest;
+  if (isWindow)
+    rule.window = *parts.highest - *parts.lowest + 1;
+  return rule;
 }
 
 } // namespace cleave::nn

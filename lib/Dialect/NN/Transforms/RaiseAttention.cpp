@@ -1,6 +1,6 @@
 // Attention, told from its two contractions:
 //
-//   scores  = einsum(query, key) * scale + bias, masked
+//   scores  = einsum(query, key) * scale, capped, + bias, masked
 //   result  = einsum(softmax(scores), value)
 //
 // Letters of the einsums say which dimension is which: those of query, key and
@@ -9,10 +9,12 @@
 // keys. No order of dimensions is assumed, except that keys are last in the
 // scores, as softmax runs along them.
 
+#include "AttentionScores.h"
 #include "MaskAnalysis.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -20,121 +22,6 @@ using namespace mlir;
 namespace cleave::nn {
 
 namespace {
-
-/// A number at or below this hides a key: its exponential is 0 beside any
-/// score.
-constexpr double kHidden = -1.0e4;
-
-bool hides(Value value) {
-  std::optional<double> splat = splatOf(value);
-  return splat && *splat <= kHidden;
-}
-
-/// A boolean over the scores, perhaps negated.
-struct Mask {
-  Narrow condition;
-  bool negated = false;
-};
-
-struct Bias {
-  Narrow value;
-  double factor = 1;
-};
-
-/// scores = einsum * scale + biases, and hidden where a mask is false.
-struct Scores {
-  EinsumOp product;
-  double scale = 1;
-  SmallVector<Bias> biases;
-  SmallVector<Mask> masks;
-};
-
-bool leadsToEinsum(Value value, unsigned depth) {
-  Operation *op = value.getDefiningOp();
-  if (!op || depth == 0)
-    return false;
-  if (isa<EinsumOp>(op))
-    return true;
-  if (isa<arith::MulFOp, arith::DivFOp, arith::AddFOp, arith::SelectOp>(op))
-    return llvm::any_of(op->getOperands(), [&](Value operand) {
-      return leadsToEinsum(operand, depth - 1);
-    });
-  return false;
-}
-
-/// Adds what a term of the scores says: masks spelled as 0 or a very negative
-/// number, or a bias.
-void addTerm(Value value, ArrayRef<int64_t> dims, double factor,
-             Scores &scores) {
-  if (splatOf(value) == 0.0)
-    return;
-  if (auto broadcast = value.getDefiningOp<BroadcastOp>()) {
-    Dims inner;
-    for (int64_t dim : broadcast.getDims())
-      inner.push_back(dims[dim]);
-    return addTerm(broadcast.getInput(), inner, factor, scores);
-  }
-  if (auto add = value.getDefiningOp<arith::AddFOp>()) {
-    addTerm(add.getLhs(), dims, factor, scores);
-    return addTerm(add.getRhs(), dims, factor, scores);
-  }
-  if (auto select = value.getDefiningOp<arith::SelectOp>();
-      select && factor > 0) {
-    Narrow condition{select.getCondition(), Dims(dims)};
-    if (isSplat(select.getTrueValue(), 0) && hides(select.getFalseValue())) {
-      scores.masks.push_back({condition, false});
-      return;
-    }
-    if (isSplat(select.getFalseValue(), 0) && hides(select.getTrueValue())) {
-      scores.masks.push_back({condition, true});
-      return;
-    }
-  }
-  scores.biases.push_back({{value, Dims(dims)}, factor});
-}
-
-std::optional<Scores> scoresOf(Value value) {
-  Scores scores;
-  Dims all = allDims(rankOf(value));
-  for (unsigned depth = 12; depth; --depth) {
-    Operation *op = value.getDefiningOp();
-    if (!op)
-      return std::nullopt;
-    if (auto einsum = dyn_cast<EinsumOp>(op)) {
-      scores.product = einsum;
-      return scores;
-    }
-    if (auto mul = dyn_cast<arith::MulFOp>(op)) {
-      std::optional<double> right = splatOf(mul.getRhs());
-      std::optional<double> left = splatOf(mul.getLhs());
-      if (!left && !right)
-        return std::nullopt;
-      scores.scale *= right ? *right : *left;
-      value = right ? mul.getLhs() : mul.getRhs();
-    } else if (auto div = dyn_cast<arith::DivFOp>(op)) {
-      std::optional<double> right = splatOf(div.getRhs());
-      if (!right || *right == 0)
-        return std::nullopt;
-      scores.scale /= *right;
-      value = div.getLhs();
-    } else if (auto add = dyn_cast<arith::AddFOp>(op)) {
-      bool left = leadsToEinsum(add.getLhs(), depth);
-      if (!left && !leadsToEinsum(add.getRhs(), depth))
-        return std::nullopt;
-      addTerm(left ? add.getRhs() : add.getLhs(), all, scores.scale, scores);
-      value = left ? add.getLhs() : add.getRhs();
-    } else if (auto select = dyn_cast<arith::SelectOp>(op)) {
-      bool keepsTrue = hides(select.getFalseValue());
-      if (!keepsTrue && !hides(select.getTrueValue()))
-        return std::nullopt;
-      scores.masks.push_back({{select.getCondition(), all}, !keepsTrue});
-      value = keepsTrue ? select.getTrueValue() : select.getFalseValue();
-    } else {
-      return std::nullopt;
-    }
-  }
-  return std::nullopt;
-}
 
 /// A factor of an operand that can go into the scale.
 Value peelScale(Value value, double &scale) {
@@ -187,9 +74,10 @@ private:
   }
   Value arrange(Value value, StringRef labels, ArrayRef<char> order,
                 ArrayRef<int64_t> shape);
-  Value maskValue(const Narrow &mask);
   Value toBias(Narrow bias);
   Value toKeyMask(Narrow mask);
+  Value toSegments(Narrow segments);
+  Value positions(int64_t length, int64_t first);
   void addBias(Value term);
 
   EinsumOp op;
@@ -277,7 +165,6 @@ Value Raiser::arrange(Value source, StringRef labels, ArrayRef<char> order,
                    transposeTo(rewriter, loc, source, permutation), shape);
 }
 
-/// [b|1, n|1, g|1, s, t].
 /// Adds a term [batch, heads, group, queries, keys] in which some of the first
 /// three may be 1.
 void Raiser::addBias(Value term) {
@@ -302,6 +189,7 @@ void Raiser::addBias(Value term) {
   bias = arith::AddFOp::create(rewriter, loc, left, right);
 }
 
+/// [b|1, n|1, g|1, s, t].
 Value Raiser::toBias(Narrow term) {
   int64_t places[] = {roles.batch, roles.heads, roles.group, roles.query,
                       roles.key};
@@ -343,6 +231,23 @@ Value Raiser::toKeyMask(Narrow mask) {
   return broadcastTo(rewriter, loc, source, shape, {1});
 }
 
+/// [s] or [b, s], of queries or keys.
+Value Raiser::toSegments(Narrow segments) {
+  bool swapped = segments.dims.size() == 2 && segments.dims[1] == roles.batch;
+  return swapped ? transposeTo(rewriter, loc, segments.source, {1, 0})
+                 : segments.source;
+}
+
+/// first, first + 1, ...
+Value Raiser::positions(int64_t length, int64_t first) {
+  auto type = RankedTensorType::get({length}, rewriter.getI64Type());
+  Value index = IotaOp::create(rewriter, loc, type, 0);
+  if (first == 0)
+    return index;
+  return arith::AddIOp::create(rewriter, loc, index,
+                               createSplat(rewriter, loc, type, first));
+}
+
 LogicalResult Raiser::run(bool probabilitiesLeft) {
   Value weights = probabilitiesLeft ? op.getLhs() : op.getRhs();
   value = probabilitiesLeft ? op.getRhs() : op.getLhs();
@@ -352,7 +257,7 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
   SoftmaxOp softmax = softmaxOf(weights);
   if (!softmax)
     return failure();
-  std::optional<Scores> found = scoresOf(softmax.getInput());
+  std::optional<Scores> found = analyzeScores(softmax.getInput());
   if (!found)
     return failure();
   scores = *found;
@@ -372,7 +277,9 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
       }))
     return failure();
 
-  double scale = scores.scale;
+  // softcap * tanh(x) is that of scores softcap * x.
+  double scale =
+      scores.softcap != 0 ? scores.scale * scores.softcap : scores.scale;
   query = peelScale(query, scale);
   key = peelScale(key, scale);
   auto letter = [&](StringRef labels, int64_t dim) {
@@ -403,6 +310,7 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
   for (const Mask &mask : scores.masks)
     splitMask(mask.condition.source, mask.negated, mask.condition.dims,
               {roles.batch, roles.query, roles.key}, parts);
+  BandRule rule = sayBand(parts, s, t);
   auto seenBy = [&](const MaskPart &part) -> Narrow {
     Value condition = part.value.source;
     if (!part.negated)
@@ -436,25 +344,20 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
                   ? Value(arith::AndIOp::create(rewriter, loc, keyMask, next))
                   : next;
   }
-  // Positions count from 0 on both sides unless keys lead queries.
-  Value queryPositions, keyPositions;
-  bool causal = parts.causalOffset && *parts.causalOffset < t - 1;
-  if (causal && *parts.causalOffset != 0) {
-    auto index = rewriter.getI64Type();
-    queryPositions =
-        IotaOp::create(rewriter, loc, RankedTensorType::get({s}, index), 0);
-    queryPositions = arith::AddIOp::create(
-        rewriter, loc, queryPositions,
-        createSplat(rewriter, loc, tensorTypeOf(queryPositions),
-                    *parts.causalOffset));
-    keyPositions =
-        IotaOp::create(rewriter, loc, RankedTensorType::get({t}, index), 0);
+  Value queryPositions, keyPositions, querySegments, keySegments;
+  if (rule.shift != 0) {
+    queryPositions = positions(s, rule.shift);
+    keyPositions = positions(t, 0);
+  }
+  if (parts.segments) {
+    querySegments = toSegments(parts.segments->query);
+    keySegments = toSegments(parts.segments->key);
   }
   auto attention = AttentionOp::create(
       rewriter, loc, scoreType.clone({b, s, n, g, e}),
       scoreType.clone({b, n, g, s}), query, key, value, queryPositions,
-      keyPositions, /*q_segments=*/Value(), /*k_segments=*/Value(), keyMask,
-      bias, APFloat(scale), causal, /*window=*/0, /*softcap=*/APFloat(0.0));
+      keyPositions, querySegments, keySegments, keyMask, bias, APFloat(scale),
+      rule.causal, rule.window, APFloat(std::abs(scores.softcap)));
 
   // Back to the einsum's order.
   Dims shape, order;

@@ -146,10 +146,10 @@ func.func @attention(%q: tensor<2x5x3x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tenso
   return %o : tensor<2x5x3x7xf32>
 }
 
-// Groups of query heads; a window, which is no attribute, is a bias.
+// Groups of query heads, and a window of the last three keys.
 // CHECK-LABEL: func @grouped_window
-// CHECK:         arith.cmpi sge
-// CHECK:         nn.attention %{{.+}}, %{{.+}}, %{{.+}} bias(%{{.+}}) scale = 1.000000e+00 causal : (tensor<2x5x3x2x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<1x1x1x5x5xf32>)
+// CHECK-NOT:     arith.cmpi
+// CHECK:         nn.attention %{{.+}}, %{{.+}}, %{{.+}} scale = 1.000000e+00 causal window = 3 : (tensor<2x5x3x2x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>)
 func.func @grouped_window(%q: tensor<2x3x2x5x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tensor<2x5x3x4xf32>) -> tensor<2x3x2x5x4xf32> {
   %hidden = arith.constant dense<0xFF800000> : tensor<2x3x2x5x5xf32>
   %two = arith.constant dense<2> : tensor<5xi64>

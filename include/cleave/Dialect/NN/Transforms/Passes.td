@@ -44,9 +44,10 @@ def RaiseCompositesPass : Pass<"nn-raise-composites", "::mlir::func::FuncOp"> {
   let description = [{
     Matches meaning, not spelling: which dimensions are contracted, repeated or
     reduced, whatever their order, and constants by value. Attention absorbs
-    scales on query, key or scores, repeated key heads, guards against rows
-    without keys, and masks: the causal one and one over keys become
-    attributes and operands, the rest a bias. Expects the form that
+    scales on query, key or scores, soft-capping, repeated key heads, guards
+    against rows without keys, and masks: the causal one, windows, those of
+    packed documents and one over keys become attributes and operands, the
+    rest a bias. Expects the form that
     `nn-fold-shapes` leaves. What does not match stays as it is.
 
     Before:

@@ -1,0 +1,35 @@
+// What scores of attention are made of.
+
+#ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_ATTENTIONSCORES_H
+#define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_ATTENTIONSCORES_H
+
+#include "Dataflow.h"
+
+namespace cleave::nn {
+
+/// A boolean over the scores, perhaps negated.
+struct Mask {
+  Narrow condition;
+  bool negated = false;
+};
+
+struct Bias {
+  Narrow value;
+  double factor = 1;
+};
+
+/// scores = cap(einsum * scale) + biases, and hidden where a mask is false.
+/// cap(x) is softcap * tanh(x), or x where softcap is 0.
+struct Scores {
+  EinsumOp product;
+  double scale = 1, softcap = 0;
+  llvm::SmallVector<Bias> biases;
+  llvm::SmallVector<Mask> masks;
+};
+
+/// The parts of `scores`; nothing where they are made in another way.
+std::optional<Scores> analyzeScores(mlir::Value scores);
+
+} // namespace cleave::nn
+
+#endif
