@@ -47,8 +47,7 @@ std::optional<double> splatOf(Value value) {
     return number.convertToDouble();
   }
   APInt number = elements.getSplatValue<APInt>();
-  return static_cast<double>(number.getBitWidth() == 1 ? number.getZExtValue()
-                                                       : number.getSExtValue());
+  return number.roundToDouble(/*isSigned=*/number.getBitWidth() != 1);
 }
 
 bool isSplat(Value value, double number, double tolerance) {

@@ -25,6 +25,28 @@ func.func @differences(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<
   return %o : tensor<2x5x4xf32>
 }
 
+// j <= i and j >= i + (-2).
+// CHECK-LABEL: func @negative_constant
+// CHECK-NOT:     arith.cmpi
+// CHECK:         nn.attention {{.*}} scale = 1.000000e+00 causal window = 3 :
+func.func @negative_constant(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4xf32>) -> tensor<2x5x4xf32> {
+  %hidden = arith.constant dense<0xFF800000> : tensor<2x5x5xf32>
+  %i = nn.iota dim = 0 : tensor<5xi64>
+  %back = arith.constant dense<-2> : tensor<5xi64>
+  %start = arith.addi %i, %back : tensor<5xi64>
+  %row = nn.broadcast %i dims = [1] : tensor<5xi64> -> tensor<2x5x5xi64>
+  %first = nn.broadcast %start dims = [1] : tensor<5xi64> -> tensor<2x5x5xi64>
+  %column = nn.broadcast %i dims = [2] : tensor<5xi64> -> tensor<2x5x5xi64>
+  %past = arith.cmpi sle, %column, %row : tensor<2x5x5xi64>
+  %near = arith.cmpi sge, %column, %first : tensor<2x5x5xi64>
+  %mask = arith.andi %past, %near : tensor<2x5x5xi1>
+  %s = nn.einsum "bsd,btd->bst" %q, %k : tensor<2x5x4xf32>, tensor<2x5x4xf32> -> tensor<2x5x5xf32>
+  %m = arith.select %mask, %s, %hidden : tensor<2x5x5xi1>, tensor<2x5x5xf32>
+  %p = nn.softmax %m : tensor<2x5x5xf32>
+  %o = nn.einsum "bst,bte->bse" %p, %v : tensor<2x5x5xf32>, tensor<2x5x4xf32> -> tensor<2x5x4xf32>
+  return %o : tensor<2x5x4xf32>
+}
+
 // |j - i| <= 2, which is no causal mask.
 // CHECK-LABEL: func @both_sides
 // CHECK-NOT:     arith.cmpi
