@@ -292,6 +292,8 @@ static std::string libraryCall(const program::Command &command) {
       out << " kv_heads " << x->n;
     if (x->causal)
       out << " causal";
+    if (x->window)
+      out << " window " << x->window;
   } else if (auto *x = std::get_if<program::GroupedGemm>(&command.op)) {
     int64_t rows = 1;
     for (int64_t size : x->rows)
@@ -440,13 +442,16 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
   }
   std::map<std::string, int64_t> launches, calls;
   std::vector<Step> steps;
-  std::vector<int64_t> flops;
+  std::vector<int64_t> flops, attentionFlops;
   for (size_t rankClass = 0; rankClass < result.memory.size(); ++rankClass) {
     steps.push_back(stepOf(program, microbatches, rankClass));
     int64_t &sum = flops.emplace_back(0);
+    int64_t &attention = attentionFlops.emplace_back(0);
     for (auto [action, times] : steps.back())
       for (const program::Command &command : action->commands) {
         sum += times * command.flops;
+        if (std::holds_alternative<program::Attention>(command.op))
+          attention += times * command.flops;
         if (auto *launch = std::get_if<program::Launch>(&command.op))
           launches[program.kernels[launch->kernel].symbol] += times;
         else if (std::string name = libraryCall(command); !name.empty())
@@ -468,6 +473,7 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
     int64_t rankClass = program.classOf(rank);
     RankCost cost = {{rank},
                      flops[rankClass],
+                     attentionFlops[rankClass],
                      collectivesOf(program, paddings, steps[rankClass], cluster,
                                    rank, exchanges),
                      rankClass};

@@ -133,6 +133,8 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
       return rank.rankClass == int64_t(index);
     });
     out << rank.flops << " floating-point operations a step";
+    if (rank.attentionFlops)
+      out << ", " << rank.attentionFlops << " of attention";
     if (x.pipeline)
       out << ", rank " << rank.members.front();
     out << "\n";
@@ -194,6 +196,7 @@ void cleave::writeExplanationJson(const Explanation &x,
                                    {"other", memory.other},
                                    {"peak", memory.peak}}},
                  {"flops", rank.flops},
+                 {"attention_flops", rank.attentionFlops},
                  {"collectives", std::move(collectives)}};
     if (x.pipeline) {
       entry["stages"] = Array(x.pipeline->stagesOfRank[rank.rankClass]);

@@ -88,6 +88,7 @@ std::string countersToJson(StepExecutor &executor, int64_t step,
     RankMemory memory = executor.memory(rank);
     ranks.push_back({{"rank", rank},
                      {"traffic", traffic},
+                     {"attention_flops", executor.attentionFlops(rank)},
                      {"memory",
                       {{"arenas", memory.arenaBytes},
                        {"touched", memory.touchedBytes},

@@ -155,6 +155,14 @@ public:
     return result;
   }
 
+  int64_t attentionFlops(int64_t rank) override {
+    int64_t count;
+    check(cleave_session_attention_flops(session, static_cast<int32_t>(rank),
+                                         &count),
+          "attention");
+    return count;
+  }
+
   RankMemory memory(int64_t rank) override {
     cleave_memory entry;
     check(cleave_session_memory(session, static_cast<int32_t>(rank), &entry),

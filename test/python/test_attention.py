@@ -10,6 +10,7 @@ import unittest
 import numpy as np
 
 import support
+import training
 import onnxbuild
 import onnxwire
 
@@ -114,6 +115,34 @@ class Models(unittest.TestCase):
                         *flags))
                     self.assertTrue(report["pass"])
                     self.assertLessEqual(report["max_rel_error"], 1e-9)
+
+
+class Flops(unittest.TestCase):
+    """What `explain` says of attention, and what a run counts: blocks of 48 queries and
+    96 keys in which anything is seen."""
+
+    def check(self, length, seen, mesh="", ranks=1, **sizes):
+        """`seen` of the keys are seen by a query, on average."""
+        model = training.generated(family="llama", layers=1, batch=2, sequence=length, **sizes)
+        explained = training.explain(model, mesh)["per_rank"]
+        with tempfile.TemporaryDirectory() as name:
+            _, counters = training.train(pathlib.Path(name) / "run", model, mesh, "--steps", 1)
+        counted = [rank["attention_flops"] for rank in counters["ranks"]]
+        self.assertEqual(len(counted), ranks)
+        # 8 heads of 16: forward two products of a score and a feature, backward five.
+        pairs = 2 // ranks * 8 * length * seen
+        for rank, count in zip(explained, counted):
+            self.assertEqual(rank["attention_flops"], pairs * 2 * 7 * 16)
+            # A block's edge leaves up to 48 + 96 keys that a query does not see.
+            self.assertGreaterEqual(count, rank["attention_flops"])
+            self.assertLess(count, rank["attention_flops"] * (seen + 144) / seen)
+
+    def test_causal(self):
+        self.check(400, 401 / 2)
+        self.check(400, 401 / 2, "data=2", ranks=2)
+
+    def test_window(self):
+        self.check(400, 64 - 64 * 63 / 2 / 400, window=64)
 
 
 if __name__ == "__main__":

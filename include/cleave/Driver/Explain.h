@@ -30,7 +30,7 @@ struct CollectiveCost {
 /// Of a rank, and of others that send and compute as much.
 struct RankCost {
   std::vector<int64_t> members;
-  int64_t flops = 0;
+  int64_t flops = 0, attentionFlops = 0;
   std::vector<CollectiveCost> collectives;
   /// Its class of ranks, an index of Explanation::memory.
   int64_t rankClass = 0;

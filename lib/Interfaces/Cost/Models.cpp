@@ -67,16 +67,16 @@ int64_t crossEntropy(nn::CrossEntropyOp op) {
 
 /// Two for each multiply-add of a pair of a query and a key that masks by
 /// position leave, as the library skips the rest in blocks. That is known of
-/// positions that count up, and of one array of positions for both; elsewhere,
-/// and of segments and key masks, all pairs count.
+/// positions that count up, and of one array of positions for both; elsewhere it
+/// is a mean. Segments and key masks hide nothing.
 template <typename Op> int64_t attentionFlops(Op op, int64_t perPair) {
   ArrayRef<int64_t> q = cast<RankedTensorType>(op.getQuery().getType()).getShape();
   int64_t s = q[1], t = cast<RankedTensorType>(op.getKey().getType()).getDimSize(1);
   Value qPositions = op.getQPositions(), kPositions = op.getKPositions();
   bool known = !qPositions || qPositions == kPositions ||
                (nn::countsUp(qPositions) && nn::countsUp(kPositions));
-  int64_t pairs =
-      known ? program::attentionPairs(s, t, op.getCausal(), op.getWindow()) : s * t;
+  auto count = known ? program::attentionPairs : program::meanAttentionPairs;
+  int64_t pairs = count(s, t, op.getCausal(), op.getWindow());
   return 2 * q[0] * q[2] * q[3] * pairs * perPair;
 }
 

@@ -282,6 +282,16 @@ inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
   return upTo(causal ? 0 : reach - 1) - upTo(-reach);
 }
 
+// The mean over ranks where queries and keys have positions of their own, as
+// the tiles of a ring do: over all tiles, a query sees half of the other keys.
+inline int64_t meanAttentionPairs(int64_t queries, int64_t keys, bool causal,
+                                  int64_t window) {
+  int64_t pairs = causal ? queries * keys / 2 : queries * keys;
+  if (window > 0 && window < keys)
+    pairs = std::min(pairs, queries * (causal ? window : 2 * window - 1));
+  return pairs;
+}
+
 enum class CollectiveKind : uint8_t {
   AllReduce,
   AllGather,

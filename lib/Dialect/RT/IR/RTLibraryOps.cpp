@@ -213,15 +213,15 @@ static LogicalResult verifyAttention(Op op, SmallVector<Piece> pieces) {
   return success();
 }
 
-/// Floating-point operations of the scores that masks by position leave. Where
-/// positions are operands that is known only of one array for both.
+/// Floating-point operations of the scores that masks by position leave.
 template <class Op>
 static int64_t attentionFlops(Op op, int64_t perScore, int64_t perValue) {
-  int64_t queries = op.size(1), keys = op.size(2), pairs = queries * keys;
-  if (!op.getQPositions() || (op.getQPositions() == op.getKPositions() &&
-                              op.getQPositionsView() == op.getKPositionsView()))
-    pairs = cleave::program::attentionPairs(queries, keys, op.getCausal(),
-                                            op.getWindow());
+  namespace program = cleave::program;
+  bool alike = op.getQPositions() == op.getKPositions() &&
+               op.getQPositionsView() == op.getKPositionsView();
+  auto count = alike ? program::attentionPairs : program::meanAttentionPairs;
+  int64_t pairs =
+      count(op.size(1), op.size(2), op.getCausal(), op.getWindow());
   return op.size(0) * op.size(3) * op.size(4) * pairs *
          (perScore * op.size(5) + perValue * op.size(6));
 }

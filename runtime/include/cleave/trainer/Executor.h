@@ -73,6 +73,8 @@ public:
   virtual void run(const std::string &action) = 0;
 
   virtual std::vector<RankTraffic> traffic(int64_t rank) = 0;
+  /// Floating-point operations of attention, of blocks that were computed.
+  virtual int64_t attentionFlops(int64_t rank) { return 0; }
   virtual RankMemory memory(int64_t rank) = 0;
   virtual void resetCounters() = 0;
 
