@@ -31,6 +31,13 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
   passes.addPass(createDistBucketPass());
   passes.addPass(createDistVerifyVariancePass());
   // What stands behind the proof rewrites one form that is proved into another.
+  if (options.ringPlan != "gather") {
+    DistSplitStreamPassOptions split;
+    split.always = options.ringPlan == "ring";
+    split.cluster = options.cluster;
+    passes.addPass(createDistSplitStreamPass(split));
+    passes.addPass(createCSEPass());
+  }
   if (!options.rings.empty()) {
     DistDecomposePassOptions decompose;
     decompose.axes = options.rings;

@@ -37,6 +37,14 @@ LogicalResult Variance::verify(func::FuncOp func) {
   return padding.leave(func);
 }
 
+bool Variance::isInvariant(Value value, AxisSet axes) const {
+  auto known = states.find(value);
+  return known != states.end() && llvm::all_of(listOf(axes), [&](Axis axis) {
+           AxisState::Kind kind = known->second[axis].kind;
+           return kind == AxisState::Invariant || kind == AxisState::Zero;
+         });
+}
+
 std::string Variance::name(Axis axis) const { return axisName(mesh, axis); }
 
 State Variance::declared(ShardingAttr sharding) const {
@@ -110,8 +118,7 @@ LogicalResult Variance::visit(Operation *op) {
     return op->emitOpError("has regions that are not understood");
   if (auto collective = dyn_cast<CollectiveOpInterface>(op)) {
     Axes axes = mesh.decompose(collective.getAxes().getAxes());
-    return failure(failed(visitCollective(op, axes)) ||
-                   failed(padding.visitCollective(op, axes)));
+    return failure(failed(visitCollective(op, axes)) || failed(padding.visitCollective(op, axes)));
   }
   if (isa<dist::SliceOp, KeepFirstOp, AxisIndexOp, TileOffsetOp>(op))
     return visitPlace(op);

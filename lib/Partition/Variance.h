@@ -37,6 +37,10 @@ public:
   /// first result that is not what its sharding says.
   llvm::LogicalResult verify(mlir::func::FuncOp func);
 
+  /// Of a function that is verified: whether all ranks along `axes` have the same
+  /// value.
+  bool isInvariant(mlir::Value value, dist::AxisSet axes) const;
+
 private:
   std::string name(dist::Axis axis) const;
   /// What a sharding says; invariant without one.

@@ -28,6 +28,13 @@ def StreamingInterface : OpInterface<"StreamingInterface"> {
       "::llvm::SmallVector<::mlir::Value>", "combineTiles",
       (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$some, "::mlir::ValueRange":$others)>,
     InterfaceMethod<[{
+        The results, without those that have the factor, for the tiles of all ranks,
+        given those of this rank's. `reduce` combines values of all ranks, element by
+        element, and gives every rank the result.
+      }],
+      "::llvm::SmallVector<::mlir::Value>", "combineRanks",
+      (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$own, "::cleave::RankReduction":$reduce)>,
+    InterfaceMethod<[{
         In a copy of the operation that stands on one tile: elements of the tile
         count only where `inside` (tensor<tile x i1>) is true.
       }],

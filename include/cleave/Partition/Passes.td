@@ -257,6 +257,45 @@ def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::dist::DistDialect"];
 }
 
+def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
+  let summary = "Compute with the tile that a rank has instead of gathering the tiles";
+  let description = [{
+    On local programs that are proved: an operation that can take a dimension tile
+    by tile (StreamingInterface: attention and its derivative, along the keys),
+    reads it gathered, and is given the same otherwise on all ranks that gathered
+    it: few queries, which every rank has, and many keys. Each rank computes with its
+    own tile, and partial results are combined over the ranks (split-KV, as in
+    Flash-Decoding; Dao et al., 2023). What the operation reads whole beside them is cut to
+    the part of the tile. A result that has the dimension, of which each rank took
+    its tile, is that tile. Ranks send the results twice in place of the tiles, and
+    compute a P-th; where that is modelled to be slower, tiles are gathered.
+
+    Before:
+    ```mlir
+    dist.mesh @m <["r"=2]>
+    func.func @f(%q: tensor<1x4x1x1x2xf32>, %k: tensor<1x4x1x2xf32> {dist.sharding = #dist.sharding<@m, [{}, {"r"}, {}, {} ]>}) -> tensor<1x4x1x1x2xf32> {
+      %0 = dist.all_gather %k dims [1] over @m {"r"} purpose activation : (tensor<1x4x1x2xf32>) -> tensor<1x8x1x2xf32>
+      %o, %lse = nn.attention %q, %0, %0 scale = 0.5 : (tensor<1x4x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x4x1x1x2xf32>, tensor<1x1x1x4xf32>)
+      return %o : tensor<1x4x1x1x2xf32>
+    }
+    ```
+
+    After, in short (elementwise operations stand as formulas):
+    ```
+    %o, %lse = nn.attention %q, %k, %k
+    %m = dist.all_reduce max %lse over @m {"r"} purpose activation
+    %w = exp(%lse - %m)
+    %s:2 = dist.all_reduce sum %o * %w, %w over @m {"r"} purpose activation
+    return %s#0 / %s#1
+    ```
+  }];
+  let options = [
+    Option<"always", "always", "bool", "false", "Also where gathering is modelled to be faster.">,
+    Option<"cluster", "cluster", "std::string", "\"\"", "A cluster.toml with the links; none: defaults.">,
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
+}
+
 def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
   let summary = "Send the tiles of a gathered dimension round instead of gathering them";
   let description = [{

@@ -79,6 +79,27 @@ SmallVector<Value> combineAttention(nn::AttentionOp op, OpBuilder &builder,
   return {result, lse};
 }
 
+/// The same over ranks: o = sum(o_r w_r) / sum(w_r).
+SmallVector<Value> combineAttentionOfRanks(nn::AttentionOp op,
+                                           OpBuilder &builder, ValueRange own,
+                                           RankReduction reduce) {
+  TensorExpr e(builder, op.getLoc());
+  RankedTensorType type = TensorExpr::typeOf(own[0]),
+                   statistics = TensorExpr::typeOf(own[1]);
+  Value highest = reduce(own[1], dist::ReduceKind::Max)[0];
+  Value none = e.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, highest,
+                                     e.splat(statistics, kHidden));
+  Value base = e.select(none, e.splat(statistics, 0), highest);
+  Value weight = e.exp(e.sub(own[1], base));
+  Value weighed = e.mul(own[0], alongResult(e, builder, weight, type));
+  SmallVector<Value> sums = reduce({weighed, weight}, dist::ReduceKind::Sum);
+  Value divisor = e.select(none, e.splat(statistics, 1), sums[1]);
+  Value result = e.div(sums[0], alongResult(e, builder, divisor, type));
+  Value lse =
+      e.select(none, highest, e.add(base, e.make<math::LogOp>(divisor)));
+  return {result, lse};
+}
+
 struct AttentionModel
     : StreamingInterface::ExternalModel<AttentionModel, nn::AttentionOp> {
   int64_t getStreamedFactor(Operation *op) const {
@@ -90,6 +111,11 @@ struct AttentionModel
   SmallVector<Value> combineTiles(Operation *op, OpBuilder &builder,
                                   ValueRange some, ValueRange others) const {
     return combineAttention(cast<nn::AttentionOp>(op), builder, some, others);
+  }
+  SmallVector<Value> combineRanks(Operation *op, OpBuilder &builder,
+                                  ValueRange own, RankReduction reduce) const {
+    return combineAttentionOfRanks(cast<nn::AttentionOp>(op), builder, own,
+                                   reduce);
   }
   void maskTile(Operation *op, OpBuilder &builder, Value inside) const {
     maskKeys(cast<nn::AttentionOp>(op), builder, inside);
@@ -111,6 +137,10 @@ struct AttentionGradModel
   SmallVector<Value> combineTiles(Operation *op, OpBuilder &builder,
                                   ValueRange some, ValueRange others) const {
     return {TensorExpr(builder, op->getLoc()).add(some[0], others[0])};
+  }
+  SmallVector<Value> combineRanks(Operation *op, OpBuilder &builder,
+                                  ValueRange own, RankReduction reduce) const {
+    return reduce(own, dist::ReduceKind::Sum);
   }
   void maskTile(Operation *op, OpBuilder &builder, Value inside) const {
     maskKeys(cast<nn::AttentionGradOp>(op), builder, inside);

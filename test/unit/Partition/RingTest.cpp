@@ -42,6 +42,7 @@ struct Options {
   int64_t ranks, s, t, window = 0;
   bool causal = false, segments = false, mask = false, bias = false, grad = false, capped = false;
   bool dataPositions = false; // arguments, not indices
+  bool wholeQueries = false;  // every rank has all queries
 };
 
 Options randomOptions(Random &random) {
@@ -67,18 +68,19 @@ std::string program(const Options &o) {
               v = tensor({b, o.t, n, e}, "f64"), y = tensor({b, o.s, n, g, e}, "f64"),
               lse = tensor({b, n, g, o.s}, "f64");
   std::string arguments, body, operands = "%q, %k, %v", types = q + ", " + k + ", " + v;
-  auto argument = [&](StringRef name, const std::string &type, StringRef dims) {
+  std::string axes = o.wholeQueries ? "{}" : "{\"r\"}"; // of queries
+  auto argument = [&](StringRef name, const std::string &type, const std::string &dims) {
     arguments += (arguments.empty() ? "" : ", ") + name.str() + ": " + type +
-                 " {dist.sharding = #dist.sharding<@m, [" + dims.str() + "]>}";
+                 " {dist.sharding = #dist.sharding<@m, [" + dims + "]>}";
   };
-  argument("%q", q, "{}, {\"r\"}, {}, {}, {}");
+  argument("%q", q, "{}, " + axes + ", {}, {}, {}");
   argument("%k", k, "{}, {\"r\"}, {}, {}");
   argument("%v", v, "{}, {\"r\"}, {}, {}");
-  argument("%do", y, "{}, {\"r\"}, {}, {}, {}");
+  argument("%do", y, "{}, " + axes + ", {}, {}, {}");
   std::string options;
   std::string si = tensor({o.s}, "i64"), ti = tensor({o.t}, "i64");
   if (o.dataPositions) {
-    argument("%qp", si, "{\"r\"}");
+    argument("%qp", si, axes);
     argument("%kp", ti, "{\"r\"}");
   } else {
     body += "  %qp = nn.iota dim = 0 : " + si + "\n  %kp = nn.iota dim = 0 : " + ti + "\n";
@@ -87,7 +89,7 @@ std::string program(const Options &o) {
   types += ", " + si + ", " + ti;
   if (o.segments) {
     std::string qs = tensor({b, o.s}, "i64"), ks = tensor({b, o.t}, "i64");
-    argument("%qs", qs, "{}, {\"r\"}");
+    argument("%qs", qs, "{}, " + axes);
     argument("%ks", ks, "{}, {\"r\"}");
     options += " segments(%qs, %ks)";
     types += ", " + qs + ", " + ks;
@@ -100,7 +102,7 @@ std::string program(const Options &o) {
   }
   if (o.bias) {
     std::string type = tensor({1, n, 1, o.s, o.t}, "f64");
-    argument("%bias", type, "{}, {}, {}, {\"r\"}, {}");
+    argument("%bias", type, "{}, {}, {}, " + axes + ", {}");
     options += " bias(%bias)";
     types += ", " + type;
   }
@@ -110,14 +112,15 @@ std::string program(const Options &o) {
   options += o.capped ? " softcap = 1.5" : "";
   body += "  %y, %lse = nn.attention " + operands + options + " : (" + types + ") -> (" + y + ", " +
           lse + ")\n";
-  std::string results = y + " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}, {}]>}";
+  std::string ofQueries = " {dist.sharding = #dist.sharding<@m, [{}, " + axes + ", {}, {}, {}]>}";
+  std::string results = y + ofQueries;
   std::string returned = "%y", returnedTypes = y;
   if (o.grad) {
     std::string rest = types.substr((q + ", " + k + ", " + v).size());
     body += "  %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %y, %lse" + options + " : (" + y +
             ", " + q + ", " + k + ", " + v + ", " + y + ", " + lse + rest + ") -> (" + q + ", " +
             k + ", " + v + ")\n";
-    results += ", " + q + " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}, {}]>}, " + k +
+    results += ", " + q + ofQueries + ", " + k +
                " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}, " + v +
                " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}";
     returned += ", %dq, %dk, %dv";
@@ -153,57 +156,86 @@ template <typename Op> int64_t count(ModuleOp module) {
   return found;
 }
 
-TEST(Ring, AgreesWithOneDevice) {
-  TestContext test;
+/// Interprets the program on one device and on all ranks of the mesh; what there is
+/// of `local`, the partitioned program, is told to the caller.
+void expectAgreement(TestContext &test, const Options &options, Random &random,
+                     llvm::function_ref<void(ModuleOp)> look) {
   MLIRContext &context = test.context;
   std::string &diagnostics = test.diagnostics;
+  std::string text = program(options);
+  SCOPED_TRACE(text);
+  diagnostics.clear();
+  OwningOpRef<ModuleOp> global = parseSourceString<ModuleOp>(text, &context);
+  ASSERT_TRUE(global) << diagnostics;
+  func::FuncOp whole = *global->getOps<func::FuncOp>().begin();
+  std::vector<Tensor> arguments;
+  for (Type type : whole.getArgumentTypes())
+    arguments.push_back(randomTensor(random, cast<RankedTensorType>(type)));
+  FailureOr<std::vector<Tensor>> expected = interpret(whole, arguments);
+  ASSERT_TRUE(succeeded(expected)) << diagnostics;
+
+  OwningOpRef<ModuleOp> local = global->clone();
+  PassManager passes(&context);
+  addPasses(passes, /*rings=*/true);
+  ASSERT_TRUE(succeeded(passes.run(*local))) << diagnostics;
+  std::string printed;
+  llvm::raw_string_ostream(printed) << *local;
+  SCOPED_TRACE(printed);
+  look(*local);
+  func::FuncOp part = *local->getOps<func::FuncOp>().begin();
+  MeshAttr mesh = (*local->getOps<MeshOp>().begin()).getMesh();
+  std::vector<RankTensors> tiles;
+  for (unsigned i = 0; i < arguments.size(); ++i)
+    tiles.push_back(shardTensor(arguments[i], mesh, partition::Port{part, false, i}.sharding()));
+  auto actual = interpretRanks(part, mesh, tiles);
+  ASSERT_TRUE(succeeded(actual)) << diagnostics;
+  for (unsigned i = 0; i < expected->size(); ++i) {
+    const Tensor &want = (*expected)[i];
+    Assembled got =
+        assembleTensor((*actual)[i], want.type, mesh, partition::Port{part, true, i}.sharding());
+    for (int64_t at = 0; at < want.size(); ++at)
+      ASSERT_NEAR(got.whole.floats[at], want.floats[at],
+                  1e-10 * std::max(1.0, std::abs(want.floats[at])))
+          << "result " << i << " at " << at;
+  }
+}
+
+TEST(Ring, AgreesWithOneDevice) {
+  TestContext test;
   Random random(7);
   int64_t rings = 0, shorter = 0;
-  for (int trial = 0; trial < 300; ++trial) {
+  for (int trial = 0; trial < 300 && !testing::Test::HasFatalFailure(); ++trial) {
     Options options = randomOptions(random);
-    std::string text = program(options);
-    SCOPED_TRACE(text);
-    diagnostics.clear();
-    OwningOpRef<ModuleOp> global = parseSourceString<ModuleOp>(text, &context);
-    ASSERT_TRUE(global) << diagnostics;
-    func::FuncOp whole = *global->getOps<func::FuncOp>().begin();
-    std::vector<Tensor> arguments;
-    for (Type type : whole.getArgumentTypes())
-      arguments.push_back(randomTensor(random, cast<RankedTensorType>(type)));
-    FailureOr<std::vector<Tensor>> expected = interpret(whole, arguments);
-    ASSERT_TRUE(succeeded(expected)) << diagnostics;
-
-    OwningOpRef<ModuleOp> local = global->clone();
-    PassManager passes(&context);
-    addPasses(passes, /*rings=*/true);
-    ASSERT_TRUE(succeeded(passes.run(*local))) << diagnostics;
-    std::string printed;
-    llvm::raw_string_ostream(printed) << *local;
-    SCOPED_TRACE(printed);
-    if (int64_t rounds = count<nn::AttentionOp>(*local); rounds > 1) {
-      ++rings;
-      shorter += rounds < options.ranks;
-    }
-    func::FuncOp part = *local->getOps<func::FuncOp>().begin();
-    MeshAttr mesh = (*local->getOps<MeshOp>().begin()).getMesh();
-    std::vector<RankTensors> tiles;
-    for (unsigned i = 0; i < arguments.size(); ++i)
-      tiles.push_back(shardTensor(arguments[i], mesh, partition::Port{part, false, i}.sharding()));
-    auto actual = interpretRanks(part, mesh, tiles);
-    ASSERT_TRUE(succeeded(actual)) << diagnostics;
-    for (unsigned i = 0; i < expected->size(); ++i) {
-      const Tensor &want = (*expected)[i];
-      Assembled got =
-          assembleTensor((*actual)[i], want.type, mesh, partition::Port{part, true, i}.sharding());
-      for (int64_t at = 0; at < want.size(); ++at)
-        ASSERT_NEAR(got.whole.floats[at], want.floats[at],
-                    1e-10 * std::max(1.0, std::abs(want.floats[at])))
-            << "result " << i << " at " << at;
-    }
+    expectAgreement(test, options, random, [&](ModuleOp local) {
+      if (int64_t rounds = count<nn::AttentionOp>(local); rounds > 1) {
+        ++rings;
+        shorter += rounds < options.ranks;
+      }
+    });
   }
   // The cases are not all gathered, and windows end some rings early.
   EXPECT_GT(rings, 150);
   EXPECT_GT(shorter, 5);
+}
+
+/// Queries that every rank has meet the keys of each rank there, and results are
+/// combined.
+TEST(Ring, SplitsKeysAlone) {
+  TestContext test;
+  Random random(11);
+  int64_t split = 0;
+  for (int trial = 0; trial < 200 && !testing::Test::HasFatalFailure(); ++trial) {
+    Options options = randomOptions(random);
+    options.wholeQueries = true;
+    expectAgreement(test, options, random, [&](ModuleOp local) {
+      bool gathers = false;
+      local.walk([&](AllGatherOp op) {
+        gathers |= cast<RankedTensorType>(op.getInputs()[0].getType()).getRank() == 4;
+      });
+      split += !gathers && count<AllReduceOp>(local) > 0;
+    });
+  }
+  EXPECT_GT(split, 120);
 }
 
 /// Tiles that move, in bytes: K and V forward, and backward again with their
