@@ -30,6 +30,12 @@ template <class T> T maxRow(const T *row, int64_t width) {
   return best;
 }
 
+// `count` is a multiple of the lanes.
+template <class T> void clear(T *at, int64_t count) {
+  for (int64_t x = 0; x < count; x += Lanes<T>::count)
+    store<T>(at + x, Vec<T>{});
+}
+
 // Hands out pieces of a thread's scratch.
 template <class T> struct Pieces {
   T *at;
@@ -60,46 +66,54 @@ int64_t attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
   T *scores = pieces.take(BQ * BK), *acc = pieces.take(BQ * wideV);
   T *rowMax = pieces.take(BQ), *rowSum = pieces.take(BQ);
 
-  int64_t q0 = queryBlock * BQ;
-  int64_t queries = p.qLen - q0 < BQ ? p.qLen - q0 : BQ;
-  packA<T>(p.q.at(b, q0, n, g), p.q.strides[1], p.q.strides[4], queries, p.d,
-           p.scale, packedQ);
+  const int64_t q0 = queryBlock * BQ, queries = minOf(p.qLen - q0, BQ);
   for (int64_t i = 0; i < queries; ++i) {
     rowMax[i] = minusInfinity<T>;
     rowSum[i] = 0;
+    clear(acc + i * wideV, wideV);
   }
-  bool first = true;
   int64_t computed = 0;
+  Area packed{};
   for (int64_t k0 = 0; k0 < p.kLen; k0 += BK) {
-    int64_t keys = p.kLen - k0 < BK ? p.kLen - k0 : BK;
+    int64_t keys = minOf(p.kLen - k0, BK);
     int checks = checksOf(p, b, q0, k0, keys);
     if (checks == nothingSeen)
       continue;
-    computed += queries * keys;
-    packB<T>(p.k.at(b, k0, n, 0), p.k.strides[4], p.k.strides[1], p.d, keys,
+    Area x = narrowed(p, b, {q0, queries, k0, keys}, checks);
+    if (x.queries == 0)
+      continue;
+    computed += x.queries * x.keys;
+    if (x.q0 != packed.q0 || x.queries != packed.queries)
+      packA<T>(p.q.at(b, x.q0, n, g), p.q.strides[1], p.q.strides[4], x.queries,
+               p.d, p.scale, packedQ);
+    packed = x;
+    packB<T>(p.k.at(b, x.k0, n, 0), p.k.strides[4], p.k.strides[1], p.d, x.keys,
              packedK);
-    tileGemm<T>(queries, keys, p.d, packedQ, packedK, scores, BK, false);
-    for (int64_t i = 0; i < queries; ++i) {
+    tileGemm<T>(x.queries, x.keys, p.d, packedQ, packedK, scores, BK, false);
+    for (int64_t i = 0; i < x.queries; ++i) {
       T *row = scores + i * BK;
-      int64_t width = finishRow(p, b, n, g, q0 + i, k0, keys, checks, row);
+      int64_t at = x.q0 - q0 + i; // in the block
+      int64_t width =
+          finishRow(p, b, n, g, x.q0 + i, x.k0, x.keys, checks, row);
       T high = maxRow(row, width);
-      high = high > rowMax[i] ? high : rowMax[i];
+      high = high > rowMax[at] ? high : rowMax[at];
       // While a row has seen no key, exp(-inf - -inf) must not happen.
       T shift = high == minusInfinity<T> ? T(0) : high;
-      T shrink = expOf(splat<T>(rowMax[i] - shift))[0];
-      rowSum[i] = rowSum[i] * shrink + expRow(row, width, shift);
-      rowMax[i] = high;
-      if (!first && shrink != T(1))
-        for (int64_t x = 0; x < wideV; x += Lanes<T>::count)
-          store<T>(acc + i * wideV + x, load<T>(acc + i * wideV + x) * shrink);
+      T shrink = expOf(splat<T>(rowMax[at] - shift))[0];
+      rowSum[at] = rowSum[at] * shrink + expRow(row, width, shift);
+      rowMax[at] = high;
+      if (shrink != T(1))
+        for (int64_t c = 0; c < wideV; c += Lanes<T>::count)
+          store<T>(acc + at * wideV + c,
+                   load<T>(acc + at * wideV + c) * shrink);
     }
-    packA<T>(scores, BK, 1, queries, keys, T(1), packedP);
-    packB<T>(p.v.at(b, k0, n, 0), p.v.strides[1], p.v.strides[4], keys, p.dv,
-             packedV);
+    packA<T>(scores, BK, 1, x.queries, x.keys, T(1), packedP);
+    packB<T>(p.v.at(b, x.k0, n, 0), p.v.strides[1], p.v.strides[4], x.keys,
+             p.dv, packedV);
     if (checks & checkKeys)
-      dropHiddenKeys(p, b, k0, keys, p.dv, packedV);
-    tileGemm<T>(queries, p.dv, keys, packedP, packedV, acc, wideV, !first);
-    first = false;
+      dropHiddenKeys(p, b, x.k0, x.keys, p.dv, packedV);
+    tileGemm<T>(x.queries, p.dv, x.keys, packedP, packedV,
+                acc + (x.q0 - q0) * wideV, wideV, true);
   }
   for (int64_t i = 0; i < queries; ++i) {
     T *o = p.o.at(b, q0 + i, n, g);
@@ -134,11 +148,11 @@ void backwardSetup(const AttentionProblem<T> &p, int64_t b, int64_t n,
 template <class T>
 void writeKeyGradient(const typename AttentionProblem<T>::Array &array,
                       int64_t b, int64_t k0, int64_t n, int64_t keys,
-                      int64_t width, const T *acc, int64_t wide, bool empty) {
+                      int64_t width, const T *acc, int64_t wide) {
   for (int64_t j = 0; j < keys; ++j) {
     T *row = array.at(b, k0 + j, n, 0);
     for (int64_t x = 0; x < width; ++x)
-      row[x * array.strides[4]] = empty ? T(0) : acc[j * wide + x];
+      row[x * array.strides[4]] = acc[j * wide + x];
   }
 }
 
@@ -146,18 +160,19 @@ void writeKeyGradient(const typename AttentionProblem<T>::Array &array,
 // P * (dP - delta), times the slope of the soft-capping.
 template <class T>
 void backwardScores(const AttentionProblem<T> &p, int64_t b, int64_t n,
-                    int64_t g, int64_t q0, int64_t queries, int64_t k0,
-                    int64_t keys, int checks, const T *delta, T *scores,
-                    T *dP) {
+                    int64_t g, const Area &area, int checks, const T *delta,
+                    T *scores, T *dP) {
   constexpr int64_t BK = attentionKeys;
   T slope[BK] = {};
-  for (int64_t i = 0; i < queries; ++i) {
+  for (int64_t i = 0; i < area.queries; ++i) {
     T *row = scores + i * BK, *gradient = dP + i * BK;
-    int64_t width = finishRow(p, b, n, g, q0 + i, k0, keys, checks, row, slope);
-    T lse = *p.lse.at(b, q0 + i, n, g);
+    int64_t query = area.q0 + i;
+    int64_t width =
+        finishRow(p, b, n, g, query, area.k0, area.keys, checks, row, slope);
+    T lse = *p.lse.at(b, query, n, g);
     // Nothing visible to this query: the row is -inf, and P = exp(-inf) = 0.
     expRow(row, width, lse == minusInfinity<T> ? T(0) : lse);
-    T shift = delta[g * p.qLen + q0 + i];
+    T shift = delta[g * p.qLen + query];
     for (int64_t j = 0; j < BK; j += Lanes<T>::count) {
       Vec<T> weight = load<T>(row + j);
       Vec<T> dS = weight * (load<T>(gradient + j) - shift);
@@ -202,45 +217,55 @@ int64_t attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
   int64_t computed = 0;
   backwardSetup(p, b, n, delta);
   for (int64_t k0 = 0; k0 < p.kLen; k0 += BK) {
-    int64_t keys = p.kLen - k0 < BK ? p.kLen - k0 : BK;
-    bool first = true;
+    int64_t keys = minOf(p.kLen - k0, BK);
+    clear(dkAcc, keys * wide);
+    clear(dvAcc, keys * wideV);
+    Area packed{};
     for (int64_t g = 0; g < p.g; ++g)
       for (int64_t q0 = 0; q0 < p.qLen; q0 += BQ) {
-        int64_t queries = p.qLen - q0 < BQ ? p.qLen - q0 : BQ;
         int checks = checksOf(p, b, q0, k0, keys);
         if (checks == nothingSeen)
           continue;
-        computed += queries * keys;
-        if (first)
-          packKeys(p, b, n, k0, keys, checks, transposedK, rightK, transposedV);
-        const T *q = p.q.at(b, q0, n, g), *dO = p.dO.at(b, q0, n, g);
-        packA<T>(q, p.q.strides[1], p.q.strides[4], queries, p.d, p.scale,
+        Area x = narrowed(p, b, {q0, minOf(p.qLen - q0, BQ), k0, keys}, checks);
+        if (x.queries == 0)
+          continue;
+        computed += x.queries * x.keys;
+        if (x.k0 != packed.k0 || x.keys != packed.keys)
+          packKeys(p, b, n, x.k0, x.keys, checks, transposedK, rightK,
+                   transposedV);
+        packed = x;
+        const T *q = p.q.at(b, x.q0, n, g), *dO = p.dO.at(b, x.q0, n, g);
+        packA<T>(q, p.q.strides[1], p.q.strides[4], x.queries, p.d, p.scale,
                  leftQ);
-        packA<T>(dO, p.dO.strides[1], p.dO.strides[4], queries, p.dv, T(1),
+        packA<T>(dO, p.dO.strides[1], p.dO.strides[4], x.queries, p.dv, T(1),
                  leftDO);
-        packB<T>(q, p.q.strides[1], p.q.strides[4], queries, p.d, rightQ);
-        packB<T>(dO, p.dO.strides[1], p.dO.strides[4], queries, p.dv, rightDO);
-        tileGemm<T>(queries, keys, p.d, leftQ, transposedK, scores, BK, false);
-        tileGemm<T>(queries, keys, p.dv, leftDO, transposedV, dP, BK, false);
-        backwardScores(p, b, n, g, q0, queries, k0, keys, checks, delta, scores,
-                       dP);
+        packB<T>(q, p.q.strides[1], p.q.strides[4], x.queries, p.d, rightQ);
+        packB<T>(dO, p.dO.strides[1], p.dO.strides[4], x.queries, p.dv,
+                 rightDO);
+        tileGemm<T>(x.queries, x.keys, p.d, leftQ, transposedK, scores, BK,
+                    false);
+        tileGemm<T>(x.queries, x.keys, p.dv, leftDO, transposedV, dP, BK,
+                    false);
+        backwardScores(p, b, n, g, x, checks, delta, scores, dP);
         // dV += P^T dO; dK += scale dS^T Q; dQ += scale dS K
-        packA<T>(scores, 1, BK, keys, queries, T(1), packedP);
-        tileGemm<T>(keys, p.dv, queries, packedP, rightDO, dvAcc, wideV,
-                    !first);
-        packA<T>(dP, 1, BK, keys, queries, p.scale, packedDSt);
-        tileGemm<T>(keys, p.d, queries, packedDSt, rightQ, dkAcc, wide, !first);
-        packA<T>(dP, BK, 1, queries, keys, p.scale, packedDS);
-        tileGemm<T>(queries, p.d, keys, packedDS, rightK, dqBlock, wide, false);
-        for (int64_t i = 0; i < queries; ++i) {
-          T *dq = p.dq.at(b, q0 + i, n, g);
-          for (int64_t x = 0; x < p.d; ++x)
-            dq[x * p.dq.strides[4]] += dqBlock[i * wide + x];
+        int64_t row = x.k0 - k0;
+        packA<T>(scores, 1, BK, x.keys, x.queries, T(1), packedP);
+        tileGemm<T>(x.keys, p.dv, x.queries, packedP, rightDO,
+                    dvAcc + row * wideV, wideV, true);
+        packA<T>(dP, 1, BK, x.keys, x.queries, p.scale, packedDSt);
+        tileGemm<T>(x.keys, p.d, x.queries, packedDSt, rightQ,
+                    dkAcc + row * wide, wide, true);
+        packA<T>(dP, BK, 1, x.queries, x.keys, p.scale, packedDS);
+        tileGemm<T>(x.queries, p.d, x.keys, packedDS, rightK, dqBlock, wide,
+                    false);
+        for (int64_t i = 0; i < x.queries; ++i) {
+          T *dq = p.dq.at(b, x.q0 + i, n, g);
+          for (int64_t c = 0; c < p.d; ++c)
+            dq[c * p.dq.strides[4]] += dqBlock[i * wide + c];
         }
-        first = false;
       }
-    writeKeyGradient<T>(p.dk, b, k0, n, keys, p.d, dkAcc, wide, first);
-    writeKeyGradient<T>(p.dV, b, k0, n, keys, p.dv, dvAcc, wideV, first);
+    writeKeyGradient<T>(p.dk, b, k0, n, keys, p.d, dkAcc, wide);
+    writeKeyGradient<T>(p.dV, b, k0, n, keys, p.dv, dvAcc, wideV);
   }
   return computed;
 }

@@ -72,6 +72,51 @@ int checksOf(const AttentionProblem<T> &p, int64_t b, int64_t q0, int64_t k0,
   return checks;
 }
 
+// The scores of `queries` queries from q0 on with `keys` keys from k0 on.
+struct Area {
+  int64_t q0, queries, k0, keys;
+};
+
+// The area without the queries and keys at its ends that have nothing to do
+// with the rest of it: on the diagonal, and where positions jump in the middle.
+// It begins at a multiple of what tileGemm writes at once, in rows of the
+// block.
+template <class T>
+Area narrowed(const AttentionProblem<T> &p, int64_t b, Area area, int checks) {
+  if (!(checks & checkPositions))
+    return area;
+  auto extremes = [&](const AttentionIndex &index, int64_t at, int64_t count) {
+    Span all{INT64_MAX, INT64_MIN};
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t position = index.at(b, at + i);
+      all = {minOf(all.low, position), maxOf(all.high, position)};
+    }
+    return all;
+  };
+  auto drop = [](int64_t &at, int64_t &count, auto isSeen) {
+    while (count && !isSeen(at + count - 1))
+      --count;
+    int64_t skipped = 0;
+    while (skipped < count && !isSeen(at + skipped))
+      ++skipped;
+    skipped -= skipped % Block<T>::rows;
+    at += skipped;
+    count -= skipped;
+  };
+  Span queries = extremes(p.queryPositions, area.q0, area.queries);
+  Span seen = {spanOf(p, queries.low).low, spanOf(p, queries.high).high};
+  drop(area.k0, area.keys, [&](int64_t j) {
+    int64_t position = p.keyPositions.at(b, j);
+    return position >= seen.low && position <= seen.high;
+  });
+  Span keys = extremes(p.keyPositions, area.k0, area.keys);
+  drop(area.q0, area.queries, [&](int64_t i) {
+    Span own = spanOf(p, p.queryPositions.at(b, i));
+    return own.low <= keys.high && own.high >= keys.low;
+  });
+  return area;
+}
+
 // Hides the columns of [begin, end) whose entry lies outside of the span.
 template <class T>
 inline void keepWithin(const int64_t *entries, int64_t stride, Span span,

@@ -410,7 +410,7 @@ TEST(Attention, WorkspaceGrowsLinearlyInTheSequence) {
   EXPECT_LE(bytes(4096, true) - bytes(1024, true), 3072 * (2 * 4 * 4 + 2));
 }
 
-// Operations counted forward, in blocks of 48 x 96 scores.
+// Operations counted forward, as blocks of 48 x 96 scores.
 double blocksComputed(const Case &c) {
   Data<float> data(c);
   int64_t forward = runOn(c, data, false), backward = runOn(c, data, true);
@@ -423,14 +423,16 @@ TEST(Attention, ComputesTheBlocksThatAreSeen) {
   int64_t length = 24 * 96; // 48 blocks of queries, 24 of keys
   Case c{1, length, length, 1, 1, 4, 4};
   EXPECT_EQ(blocksComputed(c), 48 * 24);
-  // Blocks on and below the diagonal.
+  // 48 queries take the keys up to the last of them, half a block each time
+  // more.
   c.causal = true;
-  EXPECT_EQ(blocksComputed(c), 24 * 25);
-  // The block on the diagonal and the one before it, or its two neighbours.
+  EXPECT_EQ(blocksComputed(c), 0.5 * 48 * 49 / 2);
+  // And from 96 keys before the first of them on.
   c.window = 97;
-  EXPECT_EQ(blocksComputed(c), 48 * 2 - 2);
+  EXPECT_EQ(blocksComputed(c), 46 * 1.5 + 0.5 + 1);
+  // Up to 96 keys behind the last.
   c.causal = false;
-  EXPECT_EQ(blocksComputed(c), 48 * 3 - 4);
+  EXPECT_EQ(blocksComputed(c), 44 * 2.5 + 2 * 1.5 + 2 * 2);
   // Ranks of a ring, two pieces each: all have the same work.
   c.window = 0;
   c.causal = true;
