@@ -34,7 +34,9 @@ def generated(**sizes):
     """A model made by test/models/generate.py, with its configuration."""
     path = shared() / ("-".join(f"{k}{v}" for k, v in sizes.items()) + ".onnx")
     if not path.exists():
-        flags = [x for k, v in sizes.items() for x in ("--" + k.replace("_", "-"), v)]
+        flags = []
+        for key, value in sizes.items():
+            flags += ["--no-weights"] if key == "weights" else ["--" + key.replace("_", "-"), value]
         support.succeed(MODELS / "generate.py", path, *flags)
     return path
 
