@@ -67,13 +67,16 @@ def gpt2(p, sizes, ids):
     return norm(x, "transformer.ln_f") @ p["transformer.wte.weight"].T
 
 
-def llama(p, sizes, ids):
+def llama(p, sizes, ids, positions=None):
+    """`positions` [sequence] of the tokens; default: 0, 1, ..."""
     def norm(x, name):
         return p[name] * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
 
     size = sizes["hidden"] // sizes["heads"]
     frequency = 1.0 / 10000.0 ** (torch.arange(0, size, 2, dtype=torch.float32) / size)
-    angles = torch.outer(torch.arange(ids.shape[1]).float(), frequency)
+    if positions is None:
+        positions = torch.arange(ids.shape[1])
+    angles = torch.outer(positions.float(), frequency)
     angles = torch.cat((angles, angles), -1).to(p["model.norm.weight"].dtype)
 
     def rotate(x):
