@@ -202,6 +202,12 @@ void runLossPhase(ModuleOp module, const Config &config) {
   AddDropoutPassOptions dropout;
   dropout.p = config.train.dropout;
   passes.addPass(createAddDropoutPass(dropout));
+  AddRouterLossesPassOptions routers;
+  routers.balance = config.parallel.expert.auxLoss;
+  routers.squares = config.parallel.expert.zLoss;
+  routers.scope = config.parallel.expert.auxScope;
+  routers.ignoreIndex = config.data.ignoreIndex;
+  passes.addPass(createAddRouterLossesPass(routers));
   run(passes, module, diagnostics);
 }
 

@@ -83,6 +83,61 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::nn::NNDialect"];
 }
 
+def AddRouterLossesPass : Pass<"nn-add-router-losses", "::mlir::ModuleOp"> {
+  let summary = "Derive @loss_train, with losses of routers, from @loss";
+  let description = [{
+    A router that sends all tokens to a few experts trains those alone. `balance` is the
+    factor of a loss that is 1 where all experts have equal loads: experts times the sum over
+    them of load share times mean score share (softmax, or sigmoid over its sum), by
+    tokens of one sample (scope `sequence`), or of the microbatch over all ranks (scope
+    `microbatch`). `squares` is the factor of the mean over tokens of logsumexp(logits)^2, which
+    keeps logits small.
+
+    Both are means over samples, as the loss is over labels: a sample counts by
+    its counted labels, so that sums add over microbatches and ranks, and `@update`
+    divides once. With scope `sequence` they are the same for any split of samples.
+    A bias that moves choices alone is no part of scores. `@loss`, without
+    them, stays for validation. Before, `@loss` has products of slots whose ids are those of
+    `nn.top_k` or `nn.argmax`.
+
+    Before:
+    ```mlir
+    %0 = nn.einsum "abc,cd->abd" %x, %router : tensor<2x3x5xf32>, tensor<5x4xf32> -> tensor<2x3x4xf32>
+    %p = nn.softmax %0 : tensor<2x3x4xf32>
+    %id = nn.argmax %p dim = 2 : tensor<2x3x4xf32> -> tensor<2x3xi64>
+    %y = nn.grouped_dot %x, %w, %id : tensor<2x3x5xf32>, tensor<4x5x7xf32>, tensor<2x3xi64> -> tensor<2x3x7xf32>
+    return %loss, %weight : tensor<f32>, tensor<f32>
+    ```
+
+    After (`balance=0.01 scope=microbatch`, in `@loss_train`):
+    ```mlir
+    %1 = arith.uitofp %counted : tensor<2x3xi1> to tensor<2x3xf32>
+    %2 = nn.iota dim = 0 : tensor<4xi64>
+    %3 = nn.broadcast %2 dims = [2] : tensor<4xi64> -> tensor<2x3x4xi64>
+    %4 = nn.broadcast %id dims = [0, 1] : tensor<2x3xi64> -> tensor<2x3x4xi64>
+    %5 = arith.cmpi eq, %4, %3 : tensor<2x3x4xi64>
+    %6 = arith.uitofp %5 : tensor<2x3x4xi1> to tensor<2x3x4xf32>
+    %7 = nn.reduce sum %6 dims = [0, 1] : tensor<2x3x4xf32> -> tensor<4xf32>
+    %8 = nn.reduce sum %p dims = [0, 1] : tensor<2x3x4xf32> -> tensor<4xf32>
+    %9 = arith.mulf %7, %8 : tensor<4xf32>
+    %10 = nn.reduce sum %9 dims = [0] : tensor<4xf32> -> tensor<f32>
+    %11 = nn.reduce sum %1 dims = [0, 1] : tensor<2x3xf32> -> tensor<f32>
+    %12 = arith.mulf %10, %11 : tensor<f32>
+    %factor = arith.constant dense<0.00111111114> : tensor<f32>
+    %13 = arith.mulf %12, %factor : tensor<f32>
+    %14 = arith.addf %loss, %13 : tensor<f32>
+    return %14, %weight : tensor<f32>, tensor<f32>
+    ```
+  }];
+  let options = [
+    Option<"balance", "balance", "double", "0.0", "Factor of the balance loss">,
+    Option<"squares", "squares", "double", "0.0", "Factor of the loss of squared logsumexps">,
+    Option<"scope", "scope", "std::string", "\"sequence\"", "sequence or microbatch">,
+    Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "Label that is not counted">,
+  ];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
+}
+
 def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
   let summary = "Derive @loss_grad from @loss by reverse-mode differentiation";
   let description = [{

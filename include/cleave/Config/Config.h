@@ -99,6 +99,7 @@ struct ExpertParallelConfig {
   double capacity = 0.0; // 0: dropless
   double auxLoss = 0.0;
   double zLoss = 0.0;
+  std::string auxScope = "sequence";
 };
 
 struct PipelineConfig {
