@@ -251,8 +251,28 @@ def make(name, folder):
     return model
 
 
+def make_layer(folder):
+    """The layer alone, by TorchScript, which adds rows up as an assignment to zeros."""
+    layer = MODELS["mixtral.gathered"]().model
+    initialise(layer)
+    x = torch.randn((3, 13, HIDDEN), generator=torch.Generator().manual_seed(1))
+    path = folder / "mixtral.ts17.onnx"
+    with tempfile.TemporaryDirectory() as scratch:
+        raw = os.path.join(scratch, "model.onnx")
+        torch.onnx.export(layer.layers[0].mlp, (x,), raw, dynamo=False, opset_version=17, input_names=["x"],
+                          output_names=["y"], dynamic_axes={"x": {0: "batch", 1: "sequence"}})
+        proto = onnx.load(raw)
+    del proto.graph.value_info[:]
+    path.write_bytes(proto.SerializeToString(deterministic=True))
+    path.with_suffix(".toml").write_text(
+        f"# Binds the symbolic dimensions of {path.name}; see README.md.\n"
+        f"[dims]\nbatch = {BATCH}\nsequence = {SEQUENCE}\n")
+    print(f"{path.name}: {len(proto.graph.node)} nodes, {path.stat().st_size} bytes", flush=True)
+
+
 def write_references(folder):
-    """What ONNX Runtime computes: logits of every eighth position, for fixed tokens."""
+    """What ONNX Runtime computes: logits of every eighth position, for fixed tokens;
+    and of the layer alone."""
     import onnxruntime
 
     ids = np.random.default_rng(5).integers(0, VOCABULARY, (BATCH, SEQUENCE))
@@ -262,6 +282,9 @@ def write_references(folder):
             continue
         session = onnxruntime.InferenceSession(folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
         arrays[name] = session.run(None, {"input_ids": ids})[0][:, ::8]
+    session = onnxruntime.InferenceSession(folder / "mixtral.ts17.onnx", providers=["CPUExecutionProvider"])
+    arrays["x"] = np.random.default_rng(6).standard_normal((BATCH, SEQUENCE, HIDDEN)).astype(np.float32)
+    arrays["y"] = session.run(None, {"x": arrays["x"]})[0]
     export.save_npz(folder / "experts.npz", arrays)
 
 
@@ -277,6 +300,7 @@ def main():
     for name in args.names or MODELS:
         make(name, args.out)
     if not args.names:
+        make_layer(args.out)
         write_references(args.out)
 
 

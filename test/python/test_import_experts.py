@@ -22,12 +22,12 @@ class Experts(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def logits(self, model, path=None):
+    def logits(self, model, path=None, *flags):
         reference = np.load(MODELS / "experts.npz")
         tokens, out = self.folder / "tokens.npz", self.folder / "out.npz"
         np.savez(tokens, input_ids=reference["input_ids"])
         support.succeed(CLEAVE, "infer", path or MODELS / f"{model}.onnx", "--config",
-                        MODELS / f"{model}.toml", "--inputs", tokens, "--outputs", out)
+                        MODELS / f"{model}.toml", "--inputs", tokens, "--outputs", out, *flags)
         return np.load(out)["logits"][:, ::8], reference
 
     def test_infer_computes_what_onnxruntime_computes(self):
@@ -36,6 +36,14 @@ class Experts(unittest.TestCase):
                 got, reference = self.logits(model)
                 want = reference[model if model in reference else "mixtral.dense"]
                 self.assertLess(np.abs(got - want).max(), 2e-5 * np.abs(want).max())
+
+    def test_layer_of_torchscript(self):
+        reference = np.load(MODELS / "experts.npz")
+        inputs, out = self.folder / "x.npz", self.folder / "y.npz"
+        np.savez(inputs, x=reference["x"])
+        support.succeed(CLEAVE, "infer", *training.flags("mixtral.ts17"), "--inputs", inputs, "--outputs", out)
+        error = np.abs(np.load(out)["y"] - reference["y"]).max()
+        self.assertLess(error, 2e-5 * np.abs(reference["y"]).max())
 
     def test_check(self):
         """Sharded and pipelined like any other model."""
@@ -76,6 +84,29 @@ class Experts(unittest.TestCase):
                 other = support.read_safetensors(split / "checkpoint-000004" / "model.safetensors")
                 for key, value in saved.items():
                     self.assertLess(np.abs(other[key] - value).max(), 1e-4, key)
+
+    def test_trained_weights_go_back_into_the_file(self):
+        """Each tensor of a checkpoint has the place of one of the file's: written there, the file computes
+        what the checkpoint does."""
+        for model in ("switch", "deepseek"):
+            with self.subTest(model):
+                out = self.folder / model
+                support.succeed(*training.command(out, model, "", "--steps", 2, "--save-every", 2,
+                                                  train__lr=0.05))
+                saved = support.read_safetensors(out / "checkpoint-000002" / "model.safetensors")
+                before = support.initializers(MODELS / f"{model}.onnx")
+                data = (MODELS / f"{model}.onnx").read_bytes()
+                for name, value in saved.items():
+                    old = before[name].tobytes()
+                    self.assertEqual(data.count(old), 1, name)
+                    data = data.replace(old, value.astype(before[name].dtype).tobytes())
+                path = self.folder / f"{model}.onnx"
+                path.write_bytes(data)
+                written, _ = self.logits(model, path)
+                trained, _ = self.logits(model, None, "--weights", out / "checkpoint-000002")
+                np.testing.assert_array_equal(written, trained)
+                original, _ = self.logits(model)
+                self.assertGreater(np.abs(written - original).max(), 0.01)
 
     def test_missing_part_of_a_checkpoint(self):
         out = self.folder / "run"

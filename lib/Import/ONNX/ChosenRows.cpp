@@ -98,8 +98,10 @@ int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
 Error addRows(Node &node) {
   const Operand &data = node.input(0), &indices = node.input(1),
                 &updates = node.input(2);
-  if (node.stringAttr("reduction", "none") != "add")
-    return refuse("it is supported with reduction 'add'");
+  // An assignment to zeros is a sum, where indices repeat none, as ONNX asks.
+  std::string reduction = node.stringAttr("reduction", "none");
+  if (reduction != "add" && !(reduction == "none" && data.splatValue() == 0.0))
+    return refuse("it is supported with reduction 'add', or on zeros");
   if (!indices.isHost() || !indices.chosen ||
       updates.chosen != indices.chosen || updates.chosenDim != 0 ||
       indices.chosenDim != 0 || data.chosen)
