@@ -72,6 +72,7 @@ public:
   }
 
   void run() {
+    nameIndices();
     SmallVector<int64_t> rounds = roundsToGo();
     SmallVector<Value> tiles, travelling, mine;
     for (const StreamTile &tile : ring.gathered)

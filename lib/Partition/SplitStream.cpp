@@ -41,6 +41,7 @@ struct SplitEmitter : TileEmitter {
   using TileEmitter::TileEmitter;
 
   void run() {
+    nameIndices();
     SmallVector<Value> tiles, partial;
     for (const StreamTile &tile : stream.gathered)
       tiles.push_back(cleared(tile));

@@ -120,6 +120,11 @@ TileEmitter::TileEmitter(Stream &stream, const MeshAxes &mesh)
     : stream(stream), mesh(mesh), builder(stream.op), loc(stream.op->getLoc()), expr(builder, loc) {
 }
 
+void TileEmitter::nameIndices() {
+  stream.op.nameIndices(builder);
+  stream.rule = ShardingRule::of(stream.op);
+}
+
 Value TileEmitter::ownIndex() {
   if (!own)
     own = AxisIndexOp::create(builder, loc, scalar(), mesh.name(), stream.axes);

@@ -54,6 +54,8 @@ class TileEmitter {
 public:
   TileEmitter(Stream &stream, const dist::MeshAxes &mesh);
 
+  /// Has the operation told the indices that a tile has in the whole. First.
+  void nameIndices();
   /// This rank's place among those of the stream: tensor<i64>.
   mlir::Value ownIndex();
   /// The tile of this rank, with zeros in place of padding, which nothing may read

@@ -33,11 +33,11 @@ DimClasses::DimClasses(func::FuncOp func) {
       dimOf(argument, dim);
   for (Operation &op : body.without_terminator())
     if (!isConstant(&op))
-      connect(&op, ShardingRule::of(&op));
+      connect(&op, nn::connectionsOf(&op));
   collect(func);
   for (Operation &op : body.without_terminator())
     if (!isConstant(&op))
-      collectOperation(&op, ShardingRule::of(&op));
+      collectOperation(&op, nn::connectionsOf(&op));
 }
 
 DimClasses::Dim DimClasses::dimOf(Value value, int64_t dim) {

@@ -148,3 +148,25 @@ func.func @loss_grad(%w: tensor<9x4xf32> {nn.name = "w", nn.role = "parameter"},
   %2 = arith.addf %g, %1 : tensor<9x4xf32>
   return %2 : tensor<9x4xf32>
 }
+
+// -----
+
+// Positions are followed through what another strategy has pinned.
+dist.mesh @mesh <["r"=1, "u"=2, "t"=2]>
+
+// CHECK-LABEL: func @pinned
+// CHECK:         %[[P:.+]] = dist.constrain %{{.+}} <@mesh, [{}, {"u"}, {}]>
+// CHECK:         %[[Q:.+]] = nn.einsum "bsh,hnd->bsnd" %[[P]]
+// CHECK:         %[[R:.+]] = nn.reshape %[[Q]]
+// CHECK-DAG:     %[[Q0:.+]] = dist.constrain %[[R]] <@mesh, [{?}, {"u"}, {?}, {?}, {?}]>
+// CHECK-DAG:     %[[Q1:.+]] = dist.constrain %[[Q0]] <@mesh, [{?}, {}, {"u", ?}, {?}, {?}]>
+// CHECK:         nn.attention %[[Q1]]
+func.func @pinned(%w: tensor<8x4x4xf32> {nn.name = "w", nn.role = "parameter"},
+                  %x: tensor<2x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"}) -> tensor<2x6x4x1x4xf32> {
+  %p = dist.constrain %x <@mesh, [{}, {"u"}, {}]> : tensor<2x6x8xf32>
+  %q = nn.einsum "bsh,hnd->bsnd" %p, %w : tensor<2x6x8xf32>, tensor<8x4x4xf32> -> tensor<2x6x4x4xf32>
+  %r = nn.reshape %q : tensor<2x6x4x4xf32> -> tensor<2x6x4x1x4xf32>
+  %o, %lse = nn.attention %r, %q, %q scale = 0.5
+    : (tensor<2x6x4x1x4xf32>, tensor<2x6x4x4xf32>, tensor<2x6x4x4xf32>) -> (tensor<2x6x4x1x4xf32>, tensor<2x4x1x6xf32>)
+  return %o : tensor<2x6x4x1x4xf32>
+}

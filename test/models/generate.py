@@ -46,6 +46,7 @@ class Sizes:
     positions: int = 96  # gpt2 only: rows of the position table
     window: int = 0  # keys that a query sees; 0: all before it
     documents: bool = False  # input document_ids: tokens see their own document
+    bidirectional: bool = False  # input attention_mask says which tokens all see
     softcap: int = 0  # scores x become softcap * tanh(x / softcap)
     functions: bool = False
     weights: bool = True
@@ -56,6 +57,8 @@ class Sizes:
             raise ValueError(f"hidden {self.hidden} is not divisible by {self.heads} heads")
         if self.family == "llama" and self.heads % self.kv_heads:
             raise ValueError(f"{self.heads} heads are not divisible by {self.kv_heads} kv heads")
+        if self.bidirectional and (self.window or self.documents):
+            raise ValueError("bidirectional has neither a window nor documents")
         if self.family == "llama" and self.hidden // self.heads % 2:
             raise ValueError(f"rotary needs an even head size, not {self.hidden // self.heads}")
         return self
@@ -122,6 +125,12 @@ class Generator(onnxbuild.Builder):
         positions = self.op("Range", self.constant(0), count, self.constant(1))
         column = self.op("Unsqueeze", positions, self.constant([0]))
         row = self.op("Unsqueeze", positions, self.constant([1]))
+        if self.sizes.bidirectional:
+            given = self.input("attention_mask", np.int64, ["batch", "sequence"])
+            visible = self.op("Equal", self.op("Unsqueeze", given, self.constant([1, 2])),
+                              self.constant(1))
+            return positions, self.op("Where", visible, self.scalar(0.0),
+                                      self.scalar(np.finfo(np.float32).min))
         visible = self.op("LessOrEqual", column, row)
         if self.sizes.window:
             first = self.op("Sub", row, self.constant(self.sizes.window))
@@ -336,6 +345,8 @@ def main():
                         help="put norms and activations into model-local functions")
     parser.add_argument("--documents", action="store_true",
                         help="an input document_ids says which tokens see each other")
+    parser.add_argument("--bidirectional", action="store_true",
+                        help="an input attention_mask says which tokens all others see")
     parser.add_argument("--no-weights", dest="weights", action="store_false",
                         help="weights are in a file that is not there: for what reads no weights")
     parser.add_argument("--external", action="store_true",
@@ -366,7 +377,7 @@ def main():
         return 2
     args.output.with_suffix(".toml").write_text(
         f"[dims]\nbatch = {args.batch}\nsequence = {sequence}\n\n" +
-        ('[data]\ntokens = "input_ids"\n\n' if args.documents else "") +
+        ('[data]\ntokens = "input_ids"\n\n' if args.documents or args.bidirectional else "") +
         '[train]\nloss = "cross_entropy"\n')
     return 0
 

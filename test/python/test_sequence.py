@@ -152,6 +152,28 @@ class Bytes(unittest.TestCase):
                 with self.subTest(case=case):
                     self.expect(said, *case)
 
+    def test_attention_is_split(self):
+        """No rank computes what another does, whatever other strategies pin around attention."""
+        def flops(mesh, *keys, saved_input=""):
+            said = json.loads(support.succeed(CLEAVE, "explain", *self.models["llama"], "--json",
+                                              *flags(mesh, *keys, saved_input=saved_input)))
+            return [rank["attention_flops"] for rank in said["per_rank"]]
+
+        whole, = json.loads(support.succeed(CLEAVE, "explain", *self.models["llama"],
+                                            "--json"))["per_rank"]
+        grid = ("parallel.tensor.layout=2d", 'parallel.tensor.axes=["row","col"]')
+        for mesh, keys, saved_input in (("u=2,tensor=2", (), ""), ("u=2,tensor=2", (), "shard"),
+                                        ("u=4,tensor=2", (), "full"),
+                                        ("u=2,row=2,col=2", grid, "")):
+            with self.subTest(mesh=mesh, saved_input=saved_input):
+                found = flops(mesh, *keys, saved_input=saved_input)
+                self.assertEqual(found, [whole["attention_flops"] // len(found)] * len(found))
+        for mesh, keys, saved_input in (("r=2,tensor=2", (), "shard"),
+                                        ("r=2,row=2,col=2", grid, "")):
+            with self.subTest(mesh=mesh):
+                found = flops(mesh, *keys, saved_input=saved_input)
+                self.assertLess(max(found), 1.1 * whole["attention_flops"] / len(found))
+
     @unittest.skipUnless(training.IS_BUILT, "cleave-run is not built")
     def test_a_run_counts_what_explain_says(self):
         for number, (name, mesh, keys) in enumerate(COUNTED):

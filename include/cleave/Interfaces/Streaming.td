@@ -35,6 +35,11 @@ def StreamingInterface : OpInterface<"StreamingInterface"> {
       "::llvm::SmallVector<::mlir::Value>", "combineRanks",
       (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$own, "::cleave::RankReduction":$reduce)>,
     InterfaceMethod<[{
+        Where the operation counts the elements of the factor itself, gives it their
+        indices in the whole as operands, so that a tile can be told its own.
+      }],
+      "void", "nameIndices", (ins "::mlir::OpBuilder &":$builder)>,
+    InterfaceMethod<[{
         In a copy of the operation that stands on one tile: elements of the tile
         count only where `inside` (tensor<tile x i1>) is true.
       }],

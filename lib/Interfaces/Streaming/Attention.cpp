@@ -40,6 +40,19 @@ template <typename Op> void maskKeys(Op op, OpBuilder &builder, Value inside) {
   op.getKeyMaskMutable().assign(mask);
 }
 
+/// A causal mask and a window go by indices where no positions are given.
+template <typename Op> void givePositions(Op op, OpBuilder &builder) {
+  if (op.getQPositions() || (!op.getCausal() && !op.getWindow()))
+    return;
+  auto index = [&](Value value) -> Value {
+    auto type = RankedTensorType::get({TensorExpr::typeOf(value).getDimSize(1)},
+                                      builder.getI64Type());
+    return nn::IotaOp::create(builder, op.getLoc(), type, 0);
+  };
+  op.getQPositionsMutable().assign(index(op.getQuery()));
+  op.getKPositionsMutable().assign(index(op.getKey()));
+}
+
 template <typename Op> std::optional<StreamReach> reachOf(Op op) {
   int64_t window = op.getWindow();
   if (!window || !op.getQPositions())
@@ -117,6 +130,9 @@ struct AttentionModel
     return combineAttentionOfRanks(cast<nn::AttentionOp>(op), builder, own,
                                    reduce);
   }
+  void nameIndices(Operation *op, OpBuilder &builder) const {
+    givePositions(cast<nn::AttentionOp>(op), builder);
+  }
   void maskTile(Operation *op, OpBuilder &builder, Value inside) const {
     maskKeys(cast<nn::AttentionOp>(op), builder, inside);
   }
@@ -141,6 +157,9 @@ struct AttentionGradModel
   SmallVector<Value> combineRanks(Operation *op, OpBuilder &builder,
                                   ValueRange own, RankReduction reduce) const {
     return reduce(own, dist::ReduceKind::Sum);
+  }
+  void nameIndices(Operation *op, OpBuilder &builder) const {
+    givePositions(cast<nn::AttentionGradOp>(op), builder);
   }
   void maskTile(Operation *op, OpBuilder &builder, Value inside) const {
     maskKeys(cast<nn::AttentionGradOp>(op), builder, inside);

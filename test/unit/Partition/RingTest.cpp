@@ -42,6 +42,7 @@ struct Options {
   int64_t ranks, s, t, window = 0;
   bool causal = false, segments = false, mask = false, bias = false, grad = false, capped = false;
   bool dataPositions = false; // arguments, not indices
+  bool noPositions = false;   // it counts itself
   bool wholeQueries = false;  // every rank has all queries
 };
 
@@ -85,8 +86,10 @@ std::string program(const Options &o) {
   } else {
     body += "  %qp = nn.iota dim = 0 : " + si + "\n  %kp = nn.iota dim = 0 : " + ti + "\n";
   }
-  options += " positions(%qp, %kp)";
-  types += ", " + si + ", " + ti;
+  if (!o.noPositions) {
+    options += " positions(%qp, %kp)";
+    types += ", " + si + ", " + ti;
+  }
   if (o.segments) {
     std::string qs = tensor({b, o.s}, "i64"), ks = tensor({b, o.t}, "i64");
     argument("%qs", qs, "{}, " + axes);
@@ -227,6 +230,7 @@ TEST(Ring, SplitsKeysAlone) {
   for (int trial = 0; trial < 200 && !testing::Test::HasFatalFailure(); ++trial) {
     Options options = randomOptions(random);
     options.wholeQueries = true;
+    options.noPositions = !options.dataPositions && chance(random);
     expectAgreement(test, options, random, [&](ModuleOp local) {
       bool gathers = false;
       local.walk([&](AllGatherOp op) {

@@ -2,8 +2,8 @@
 
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
-#include "cleave/Interfaces/ShardingRule.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -47,6 +47,19 @@ std::optional<int64_t> nn::reorderedDim(Operation *op) {
   if (!gather || !gather->hasAttr(kReorderAttr))
     return std::nullopt;
   return gather.getDim();
+}
+
+ShardingRule nn::connectionsOf(Operation *op) {
+  auto constrain = dyn_cast<dist::ConstrainOp>(op);
+  if (!constrain)
+    return ShardingRule::of(op);
+  ShardingRule rule;
+  TensorFactors dims;
+  for (int64_t size : cast<RankedTensorType>(constrain.getType()).getShape())
+    dims.push_back({rule.addFactor(size)});
+  rule.operands = {dims};
+  rule.results = {dims};
+  return rule;
 }
 
 PositionFlow::PositionFlow(func::FuncOp func) {
@@ -94,7 +107,7 @@ void PositionFlow::run(Block &body) {
   DenseMap<Operation *, ShardingRule> rules;
   for (Operation &op : body.without_terminator())
     if (connects(&op)) {
-      rules[&op] = ShardingRule::of(&op);
+      rules[&op] = connectionsOf(&op);
       work.insert(&op);
     }
   auto revisit = [&](Value value) {

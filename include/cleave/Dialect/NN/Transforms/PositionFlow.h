@@ -4,6 +4,7 @@
 #ifndef CLEAVE_DIALECT_NN_TRANSFORMS_POSITIONFLOW_H
 #define CLEAVE_DIALECT_NN_TRANSFORMS_POSITIONFLOW_H
 
+#include "cleave/Interfaces/ShardingRule.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
 
@@ -22,6 +23,10 @@ inline constexpr llvm::StringLiteral kReorderAttr = "nn.reorder";
 /// The dimension that a gather only puts into another order; none where it does
 /// something else.
 std::optional<int64_t> reorderedDim(mlir::Operation *op);
+
+/// Which dimensions of an operation are the same thing: what its sharding rule
+/// says, and in a constraint those of operand and result.
+ShardingRule connectionsOf(mlir::Operation *op);
 
 /// Marks the dimensions that are as long as the sequence and are connected with
 /// it by factors, whatever their kind: queries and keys of attention alike.
