@@ -48,16 +48,17 @@ def processes_of(mark):
 
 
 def equal_runs(test, one, other):
-    """Two runs computed the same and moved the same bytes."""
+    """Two runs computed the same, moved the same bytes and counted the same."""
     a, b = read_log(one), read_log(other)
     test.assertEqual(len(a), len(b))
     for mine, theirs in zip(a, b):
         for key in ("step", "loss", "val_loss", "grad_norm", "lr", "sent_bytes", "tokens"):
             test.assertEqual(mine[key], theirs[key], (key, mine["step"]))
     test.assertGreater(a[-1]["sent_bytes"], 0)
-    traffic = [[rank["traffic"] for rank in json.loads((out / "counters.json").read_text())["ranks"]]
+    counted = [[(rank["traffic"], rank["attention_flops"])
+                for rank in json.loads((out / "counters.json").read_text())["ranks"]]
                for out in (one, other)]
-    test.assertEqual(traffic[0], traffic[1])
+    test.assertEqual(counted[0], counted[1])
     names = sorted(path.name for path in one.glob("checkpoint-*"))
     test.assertEqual(names, sorted(path.name for path in other.glob("checkpoint-*")))
     test.assertTrue(names)
@@ -263,6 +264,17 @@ class MpiModels(unittest.TestCase):
                     out, model, self.MESH, "--steps", 3, **keys))
                 outs.append(out)
             equal_runs(self, *outs)
+
+    def test_a_ring(self):
+        outs = []
+        for name, start in [("l", ()), ("m", (MPIRUN, 4))]:
+            outs.append(self.folder / name)
+            support.succeed(*start, *training.command(
+                outs[-1], "llama", "sequence=4", "--steps", 2,
+                parallel__sequence='[{kind="ring",axis="sequence",plan="ring"}]'))
+        equal_runs(self, *outs)
+        counters = json.loads((outs[1] / "counters.json").read_text())
+        self.assertTrue(all(rank["attention_flops"] > 0 for rank in counters["ranks"]))
 
     def test_stages_on_two_ranks(self):
         """Chimera with data ranks: files, too, are those of local."""
