@@ -63,21 +63,30 @@ void Importer::addProblem(const FlatNode &node, const Twine &why) {
                          .str());
 }
 
-static const OnnxOp *entryOf(const FlatNode &node) {
+/// As `cleave ops` spells it: behind its domain, if that is not the default
+/// one.
+static std::string spelledName(const FlatNode &node) {
   const std::string &domain = node.proto->domain();
-  if (!domain.empty() && domain != "ai.onnx") // spelled with the name
-    return findOnnxOp(domain + "." + node.proto->op_type(), node.opset());
-  return findOnnxOp(node.proto->op_type(), node.opset());
+  bool isDefault = domain.empty() || domain == "ai.onnx";
+  return (isDefault ? "" : domain + ".") + node.proto->op_type();
+}
+
+static const OnnxOp *entryOf(const FlatNode &node) {
+  return findOnnxOp(spelledName(node), node.opset());
 }
 
 static std::string whyUnknown(const FlatNode &node) {
-  const std::string &domain = node.proto->domain();
-  if (!domain.empty() && domain != "ai.onnx")
-    return "operators of domain '" + domain + "' are not supported";
+  std::string name = spelledName(node);
+  StringRef prefix = StringRef(name).drop_back(node.proto->op_type().size());
+  if (llvm::none_of(onnxOps(), [&](const OnnxOp &op) {
+        return op.name.starts_with(prefix);
+      }))
+    return "operators of domain '" + node.proto->domain() +
+           "' are not supported";
   if (node.opset() == 0)
     return "the model imports no operator set for it";
   for (const OnnxOp &op : onnxOps())
-    if (op.name == node.proto->op_type())
+    if (op.name == name)
       return "supported from opset " + std::to_string(op.first) + " to " +
              std::to_string(op.last);
   return "the operator is not supported; `cleave ops` lists those that are";

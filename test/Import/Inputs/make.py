@@ -357,6 +357,33 @@ def frozen(kind):
     return b.model(18)
 
 
+def fused():
+    """com.microsoft.MoE with one mistake each, an operator beside it, and a router that
+    takes more experts than there are."""
+    b = onnxbuild.Builder()
+    x, scores = b.input("x", F32, [6, 4]), b.input("scores", F32, [6, 3])
+    first, second = b.parameter("first", ramp(3, 5, 4)), b.parameter("second", ramp(3, 4, 5))
+
+    def moe(*inputs, **attributes):
+        attributes = {"k": 2, "activation_type": "silu", **attributes}
+        b.op("MoE", *inputs, domain="com.microsoft", **attributes)
+        b.output(b.nodes[-1].text(2), F32, [6, 4])
+
+    moe(x, scores, first, "", second, k=4)
+    moe(x, scores, first, "", second, activation_type="swiglu")
+    moe(x, scores, second, "", first)
+    moe(x, b.op("Transpose", scores, perm=[1, 0]), first, "", second)
+    moe(x, scores, first, second, second)
+    moe(x, scores, first, "", second, use_sparse_mixer=1)
+    b.op("QMoE", x, scores, first, out="q", domain="com.microsoft")
+    b.op("TopK", scores, b.constant([4]), out="best")
+    for name in ("q", "best"):
+        b.output(name, F32, [6, 4])
+    model = b.model(18)
+    model.add(8, Message().add(1, "com.microsoft").add(2, 1))
+    return model
+
+
 def merged():
     """One vector is the gain of two products."""
     b = onnxbuild.Builder()
