@@ -1,9 +1,7 @@
-//===- Manifest.cpp - reading and writing manifest.json -------------------===//
+//===- Manifest.cpp - reading manifest.json -------------------------------===//
 //
-// Keys are written in a fixed order and empty optional parts are left out, so
-// that compiling twice gives the same bytes. Reading checks every key that it
-// uses and refuses versions that it does not know; unknown keys are ignored,
-// because a newer compiler may add some.
+// Reading checks every key that it uses and refuses versions that it does not
+// know; unknown keys are ignored, because a newer compiler may add some.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/manifest.h"
@@ -96,128 +94,6 @@ std::string digestOf(std::string_view bytes) {
   std::snprintf(text, sizeof text, "%016" PRIx64, hash);
   return text;
 }
-
-//===----------------------------------------------------------------------===//
-// Writing
-//===----------------------------------------------------------------------===//
-
-static Json toJson(const WeightRef &ref) {
-  return {{"file", ref.file},
-          {"offset", ref.offset},
-          {"length", ref.length},
-          {"dtype", ref.dtype}};
-}
-
-static Json toJson(const ManifestTensor &t) {
-  Json json = {{"name", t.name},
-               {"buffer", t.buffer},
-               {"kind", t.kind},
-               {"dtype", t.dtype},
-               {"shape", t.shape}};
-  if (!t.trainable)
-    json["trainable"] = false;
-  if (t.weight)
-    json["weight"] = toJson(*t.weight);
-  else
-    json["init"] = {{"kind", t.init.kind}, {"a", t.init.a}, {"b", t.init.b}};
-  if (!t.aliases.empty())
-    json["aliases"] = t.aliases;
-  for (const ManifestPart &part : t.parts) {
-    Json entry = {{"name", part.name}};
-    if (part.weight)
-      entry["weight"] = toJson(*part.weight);
-    json["parts"].push_back(entry);
-  }
-  return json;
-}
-
-static Json toJson(const ManifestState &s) {
-  return {{"buffer", s.buffer},
-          {"parameter", s.parameter},
-          {"slot", s.slot},
-          {"init", s.init}};
-}
-
-static Json toJson(const ManifestInput &input) {
-  Json json = {{"name", input.name},   {"buffer", input.buffer},
-               {"role", input.role},   {"dtype", input.dtype},
-               {"shape", input.shape}, {"batch_dim", input.batchDim}};
-  if (!input.source.empty())
-    json["source"] = input.source;
-  if (input.vocabulary)
-    json["vocabulary"] = input.vocabulary;
-  if (input.trainingOnly)
-    json["training_only"] = true;
-  return json;
-}
-
-static Json toJson(const ManifestOutput &output) {
-  Json json = {{"name", output.name},
-               {"buffer", output.buffer},
-               {"dtype", output.dtype},
-               {"shape", output.shape},
-               {"batch_dim", output.batchDim}};
-  if (output.wholeCall)
-    json["whole_call"] = true;
-  return json;
-}
-
-static Json toJson(const ManifestMetric &metric) {
-  return {{"action", metric.action},
-          {"name", metric.name},
-          {"buffer", metric.buffer}};
-}
-
-static Json toJson(const ManifestFile &file) {
-  return {{"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}};
-}
-
-template <typename T> static Json listToJson(const std::vector<T> &items) {
-  Json list = Json::array();
-  for (const T &item : items)
-    list.push_back(toJson(item));
-  return list;
-}
-
-std::string manifestToJson(const Manifest &m) {
-  Json mesh = Json::array();
-  for (const auto &[axis, size] : m.mesh)
-    mesh.push_back(Json::array({axis, size}));
-  Json config = Json::object();
-  if (!m.configJson.empty()) {
-    config = Json::parse(m.configJson, nullptr, /*allow_exceptions=*/false);
-    if (config.is_discarded())
-      config = Json::object();
-  }
-  Json json = {
-      {"format", "cleave-program"},
-      {"version", m.version},
-      {"model", m.model},
-      {"fingerprint", m.fingerprint.empty() ? fingerprintOf(m) : m.fingerprint},
-      {"weights_folder", m.weightsFolder},
-      {"mesh", mesh},
-      {"ranks", m.ranks},
-      {"batch", m.batch},
-      {"microbatches", m.microbatches},
-      {"sequence", m.sequence},
-      {"accumulates", m.accumulates},
-      {"updates_per_step", m.updatesPerStep},
-      {"pipelined", m.pipelined},
-      {"actions", m.actions},
-      {"inputs", listToJson(m.inputs)},
-      {"outputs", listToJson(m.outputs)},
-      {"metrics", listToJson(m.metrics)},
-      {"tensors", listToJson(m.tensors)},
-      {"state", listToJson(m.state)},
-      {"files", listToJson(m.files)},
-      {"config", config}};
-  // Names from a model file need not be UTF-8; replacing beats throwing.
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-//===----------------------------------------------------------------------===//
-// Reading
-//===----------------------------------------------------------------------===//
 
 namespace {
 /// A JSON object with a path for messages, e.g. "inputs[2].shape".
