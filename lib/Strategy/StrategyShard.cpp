@@ -1,6 +1,7 @@
 // strategy-shard: shardings of parameters by hand.
 
 #include "Boundary.h"
+#include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interfaces/MatchNames.h"
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Strategy/Passes.h"
@@ -109,7 +110,10 @@ struct StrategyShardPass
     std::optional<Axes> axes;
     const Override *first = nullptr;
     for (const Override &entry : overrides) {
-      if (!matchesWhole(entry.match, nameOf(attrs)))
+      FailureOr<bool> match = matches(loc, type, attrs, entry);
+      if (failed(match))
+        return failure();
+      if (!*match)
         continue;
       FailureOr<Axes> here = axesOfEntry(loc, type, attrs, entry);
       if (failed(here))
@@ -126,6 +130,22 @@ struct StrategyShardPass
     if (axes && failed(verifySubAxes(loc, nameOf(attrs), *first, *axes)))
       return failure();
     return axes;
+  }
+
+  /// Of the tensors of the file that make a stack, all or none.
+  FailureOr<bool> matches(Location loc, RankedTensorType type,
+                          DictionaryAttr attrs, const Override &entry) {
+    StringRef with, without;
+    for (StringRef name : nn::fileNamesOf(attrs))
+      (matchesWhole(entry.match, name) ? with : without) = name;
+    if (with.empty() || without.empty())
+      return !with.empty();
+    return emitError(loc) << "[[shard]] match = '" << entry.match
+                          << "' matches '" << with << "' and not '" << without
+                          << "', which are experts of one layer and laid out "
+                             "as one tensor "
+                          << join(type.getShape())
+                          << "; match all of its experts, or none";
   }
 
   /// Sub-axes of one axis must be parts of one factorization of it.

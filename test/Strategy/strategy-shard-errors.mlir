@@ -53,3 +53,12 @@ module attributes {nn.shard = [{match = "head", dims = [#dist.axes<{"x"}>, #dist
   // expected-error@+1 {{view [4, 6] does not cut the dimensions of the file's [6, 4]}}
   func.func @f(%w: tensor<6x4xf32> {nn.name = "head", nn.role = "parameter"}) { return }
 }
+
+// -----
+
+// Experts of one layer are one tensor.
+module attributes {nn.shard = [{match = "experts.1.w", dims = [#dist.axes<{"x"}>, #dist.axes<{}>]}]} {
+  dist.mesh @mesh <["x"=2]>
+  // expected-error@+1 {{[[shard]] match = 'experts.1.w' matches 'experts.1.w' and not 'experts.0.w', which are experts of one layer and laid out as one tensor [2, 6, 4]; match all of its experts, or none}}
+  func.func @f(%w: tensor<2x6x4xf32> {nn.name = "experts.0.w", nn.role = "parameter", nn.parts = [{name = "experts.0.w"}, {name = "experts.1.w"}]}) { return }
+}

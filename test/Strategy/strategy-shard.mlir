@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --strategy-shard | FileCheck %s
+// RUN: cleave-opt %s --strategy-shard -split-input-file | FileCheck %s
 
 // The first dimension is the file's 12, which the program sees as 3 x 4; the
 // second entry speaks of a view; what is given wins over what was there.
@@ -18,4 +18,15 @@ module attributes {nn.shard = [
       -> (tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}], partial = sum{"data"}>, nn.name = "head.w", nn.role = "gradient"}) {
     return %w : tensor<6x8xf32>
   }
+}
+
+// -----
+
+// Experts of one layer: the entry speaks of their stack.
+module attributes {nn.shard = [
+    {match = "experts.*.w", dims = [#dist.axes<{"tensor"}>, #dist.axes<{}>, #dist.axes<{}>]}]} {
+  dist.mesh @mesh <["tensor"=2]>
+  // CHECK-LABEL: func @stack
+  // CHECK-SAME:    tensor<2x6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}, {}]>, nn.name = "experts.0.w"
+  func.func @stack(%w: tensor<2x6x4xf32> {nn.name = "experts.0.w", nn.role = "parameter", nn.parts = [{name = "experts.0.w"}, {name = "experts.1.w"}]}) { return }
 }

@@ -129,6 +129,7 @@ class RouterLosses(unittest.TestCase):
         for model in ("mixtral", "switch", "deepseek"):
             for mesh, more in [("data=2,tensor=2", {"parallel__data__zero": 3}),
                                ("data=2", {"parallel__expert__aux_scope": "microbatch"}),
+                               ("sequence=2", {"parallel__sequence": '[{kind="ring",axis="sequence"}]'}),
                                ("pipeline=2", {"train__microbatches": 2})]:
                 with self.subTest(model, mesh=mesh, **more):
                     done = support.run(CLEAVE, "check", "--steps", 2, *training.flags(model, mesh, **keys, **more))
