@@ -96,8 +96,9 @@ struct TypeNamer {
     return "a list of lists of strings";
   }
   const char *operator()(std::vector<SequenceParallelConfig> *) {
-    return "a list of tables { kind = \"megatron\", axis = \"AXIS\", "
-           "saved_input = \"shard\" }";
+    return "a list of tables { kind = \"megatron\" | \"ulysses\" | \"ring\", "
+           "axis = \"AXIS\" }, with saved_input (megatron), plan and order "
+           "(ring)";
   }
   const char *operator()(std::vector<ShardConfig> *) {
     return "a list of tables { match = \"REGEX\", dims = [[\"AXIS\", ...], "

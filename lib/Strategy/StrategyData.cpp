@@ -117,9 +117,13 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
           positionDims.insert(
               {(roleOf(attrs) + " " + nameOf(attrs)).str(), *dim});
       };
-      for (BlockArgument argument : func.getArguments())
+      for (BlockArgument argument : func.getArguments()) {
+        DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
         if (!isOnlyReordered(argument))
-          note(func.getArgAttrDict(argument.getArgNumber()), argument);
+          note(attrs, argument);
+        else if (std::optional<int64_t> dim = flow.dimOf(argument))
+          reordered.insert({nameOf(attrs), *dim});
+      }
       Operation *end = func.getBody().front().getTerminator();
       for (auto [index, value] : llvm::enumerate(end->getOperands()))
         note(func.getResultAttrDict(index), value);
@@ -150,9 +154,12 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
                    [](DictionaryAttr attrs, int64_t rank) {
                      return nn::batchDimOf(attrs, rank);
                    });
-    remarkOnUneven(
-        positions, "a sequence", "positions of weight 0",
-        [&](DictionaryAttr attrs, int64_t) { return positionDimOf(attrs); });
+    remarkOnUneven(positions, "a sequence", "positions of weight 0",
+                   [&](DictionaryAttr attrs, int64_t) {
+                     auto it = reordered.find(nameOf(attrs));
+                     return it != reordered.end() ? std::optional(it->second)
+                                                  : positionDimOf(attrs);
+                   });
   }
 
   void remarkOnUneven(
@@ -443,6 +450,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
   /// ZeRO splits.
   SmallVector<dist::AxisRefAttr> samples, positions, sharded;
   llvm::StringMap<int64_t> positionDims; // by role and name
+  llvm::StringMap<int64_t> reordered;    // by name: those that every rank has
   bool scattersGradients = false;
   llvm::StringMap<Axes> parameters;
 };

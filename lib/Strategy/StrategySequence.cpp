@@ -71,9 +71,10 @@ class Pinner {
 public:
   Pinner(func::FuncOp func, dist::MeshOp mesh, const nn::PositionFlow &flow,
          dist::AxisRefAttr ring, dist::AxisRefAttr ulysses,
-         ArrayRef<dist::AxisRefAttr> features)
+         ArrayRef<dist::AxisRefAttr> features,
+         llvm::SmallDenseSet<int64_t> &unsplit)
       : func(func), mesh(mesh), flow(flow), classes(func), ring(ring),
-        ulysses(ulysses), features(features) {}
+        ulysses(ulysses), features(features), unsplit(unsplit) {}
 
   LogicalResult run() {
     // Layouts of positions are read off before constraints stand in the way.
@@ -89,8 +90,17 @@ public:
     }
     // Queries that meet the keys of all positions are split without a word.
     llvm::erase_if(attentions, [&](const Attention &attention) {
-      return !flow.isPosition(attention.query, 1) ||
-             !flow.isPosition(attention.key, 1);
+      bool isSplit = flow.isPosition(attention.query, 1) &&
+                     flow.isPosition(attention.key, 1);
+      if (!isSplit && attention.isForward && length(attention.query) > 1 &&
+          length(attention.query) == length(attention.key) &&
+          unsplit.insert(length(attention.query)).second)
+        emitRemark(attention.op->getLoc())
+            << "attention of " << length(attention.query)
+            << " positions with themselves is not split: positions are the "
+            << flow.size() << " of "
+            << "the tokens, or of dimension 1 of the first input";
+      return !isSplit;
     });
     for (Attention &attention : attentions) {
       FailureOr<SmallVector<List>> factors = factorsOf(attention);
@@ -111,6 +121,10 @@ private:
       return;
     op.getQPositionsMutable().assign(indices(op.getQuery()));
     op.getKPositionsMutable().assign(indices(op.getKey()));
+  }
+
+  static int64_t length(Value value) {
+    return cast<RankedTensorType>(value.getType()).getDimSize(1);
   }
 
   /// 0, 1, 2, ... for dimension 1.
@@ -248,8 +262,10 @@ private:
           def && def->getNumOperands() == 0)
         continue; // made in any layout
       const TensorFactors &dims = attention.rule.operands[index];
-      dist::ShardingAttr inside = inner(dims, factors),
-                         whole = inner(dims, meeting);
+      // What goes by queries and keys lies as the queries do.
+      bool meetsOwn = hasFactor(dims, attention.s);
+      dist::ShardingAttr whole = inner(dims, meeting),
+                         inside = meetsOwn ? whole : inner(dims, factors);
       if (SetVector<Operation *> chain = chainOfIndices(value);
           !chain.empty()) {
         // Indices need no exchange: each rank computes those that it reads.
@@ -293,6 +309,10 @@ private:
                                          outside.getDefiningOp()};
       result.replaceAllUsesExcept(outside, own);
     }
+  }
+
+  static bool hasFactor(const TensorFactors &dims, int64_t factor) {
+    return llvm::is_contained(dims, DimFactors{factor});
   }
 
   /// What computes it from indices alone, so that any part of it can be
@@ -357,6 +377,7 @@ private:
   DimClasses classes;
   dist::AxisRefAttr ring, ulysses; // or null
   List features;
+  llvm::SmallDenseSet<int64_t> &unsplit; // lengths of which that was told
   DenseMap<int64_t, Value> iotas;
   /// By value outside and layout inside: the value inside.
   DenseMap<std::pair<Value, Attribute>, Value> pinned;
@@ -443,12 +464,14 @@ struct StrategySequencePass
     for (const std::string &name : featureAxes)
       features.push_back(dist::AxisRefAttr::get(&getContext(), name));
     bool any = false;
+    llvm::SmallDenseSet<int64_t> unsplit;
     for (auto func : module.getOps<func::FuncOp>()) {
       nn::PositionFlow flow(func);
       if (!flow.any())
         continue;
       any = true;
-      Pinner pinner(func, mesh, flow, *ringAxis, *ulyssesAxis, features);
+      Pinner pinner(func, mesh, flow, *ringAxis, *ulyssesAxis, features,
+                    unsplit);
       if (failed(checkForm(func, flow)) || failed(pinner.run()))
         return signalPassFailure();
       TableGradients(func, flow).run();

@@ -8,6 +8,7 @@
 #include "cleave/Strategy/Passes.h"
 
 #include "llvm/ADT/SmallBitVector.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_STRATEGYZIGZAGPASS
@@ -82,7 +83,9 @@ private:
 /// One function whose positions may be put into another order.
 class Function {
 public:
-  Function(func::FuncOp func, int64_t ranks) : func(func), ranks(ranks) {}
+  /// `said`: reasons that were told of other functions.
+  Function(func::FuncOp func, int64_t ranks, llvm::StringSet<> &said)
+      : func(func), ranks(ranks), said(said) {}
 
   void run() {
     if (!givePositions())
@@ -93,10 +96,11 @@ public:
     std::string why;
     Operation *who = nullptr;
     if (!isFree(classes, who, why)) {
-      emitRemark(who ? who->getLoc() : func.getLoc())
-          << "positions stay in order, so that causal attention costs the last "
-             "of "
-          << ranks << " ranks the most: " << why;
+      if (said.insert(why).second)
+        emitRemark(who ? who->getLoc() : func.getLoc())
+            << "positions stay in order, so that causal attention costs the "
+               "last of "
+            << ranks << " ranks the most: " << why;
       return;
     }
     rewrite(classes);
@@ -159,7 +163,8 @@ private:
       return false;
     }
     for (Operation &op : func.getBody().front().without_terminator()) {
-      if (op.hasTrait<OpTrait::ConstantLike>() || isa<nn::IotaOp>(op))
+      if (op.hasTrait<OpTrait::ConstantLike>() || isa<nn::IotaOp>(op) ||
+          takesRows(classes, &op) || padsRows(classes, &op))
         continue;
       ShardingRule rule = ShardingRule::of(&op);
       bool fits = true;
@@ -186,6 +191,44 @@ private:
     return true;
   }
 
+  /// Whether a dimension is all positions; a longer one, of a table, is not.
+  bool hasPositions(const DimClasses &classes, Value value) const {
+    return llvm::any_of(llvm::seq<int64_t>(0, typeOf(value).getRank()),
+                        [&](int64_t dim) {
+                          return isPosition(classes, value, dim) &&
+                                 typeOf(value).getDimSize(dim) == zigzag.size;
+                        });
+  }
+
+  /// Whether it takes rows for the positions out of a longer table.
+  bool takesRows(const DimClasses &classes, Operation *op) const {
+    auto slice = dyn_cast<nn::SliceOp>(op);
+    return slice && isParameter(slice.getInput()) &&
+           !hasPositions(classes, slice.getInput());
+  }
+
+  /// The dimension of positions that become rows of a longer table of zeros, of
+  /// which the gradient of the table is made; none where it is something else.
+  std::optional<int64_t> padsRows(const DimClasses &classes,
+                                  Operation *op) const {
+    auto pad = dyn_cast<nn::PadOp>(op);
+    if (!pad || !pad.getValue().isZero() || hasPositions(classes, pad) ||
+        !llvm::all_of(pad->getUsers(), [](Operation *user) {
+          return isa<arith::AddFOp>(user) ||
+                 user->hasTrait<OpTrait::IsTerminator>();
+        }))
+      return std::nullopt;
+    std::optional<int64_t> rows;
+    for (auto [dim, low, high] : llvm::enumerate(pad.getLow(), pad.getHigh())) {
+      bool isRow = isPosition(classes, pad.getInput(), dim);
+      if (low < 0 || high < 0 || ((low || high) && !isRow) || (isRow && rows))
+        return std::nullopt;
+      if (isRow)
+        rows = dim;
+    }
+    return rows;
+  }
+
   /// Whether the operation gives the same, in another order, when elements
   /// along the factor are given in that order.
   static bool isSymmetric(Operation *op, const ShardingRule &rule,
@@ -210,11 +253,17 @@ private:
     SmallVector<std::pair<OpOperand *, int64_t>> leaving;
     for (OpOperand &operand : terminator->getOpOperands())
       for (int64_t dim = 0; dim < typeOf(operand.get()).getRank(); ++dim)
-        if (isPosition(classes, operand.get(), dim))
+        if (isPosition(classes, operand.get(), dim) &&
+            typeOf(operand.get()).getDimSize(dim) == zigzag.size)
           leaving.push_back({&operand, dim});
     SmallVector<Value> entering(body.getArguments());
-    for (auto iota : body.getOps<nn::IotaOp>())
-      entering.push_back(iota);
+    SmallVector<std::pair<nn::PadOp, int64_t>> padded;
+    for (Operation &op : body) {
+      if (isa<nn::IotaOp>(op) || takesRows(classes, &op))
+        entering.push_back(op.getResult(0));
+      if (std::optional<int64_t> dim = padsRows(classes, &op))
+        padded.push_back({cast<nn::PadOp>(op), *dim});
+    }
     SmallVector<std::pair<OpOperand *, int64_t>> constants;
     for (Operation &op : body.without_terminator())
       findConstants(classes, &op, constants);
@@ -231,9 +280,11 @@ private:
       gather(*use, order, dim);
     for (auto [use, dim] : leaving)
       gather(*use, back, dim);
+    for (auto [pad, dim] : padded)
+      scatter(pad, order, dim);
     for (Value source : entering)
-      if (Operation *iota = source.getDefiningOp(); iota && iota->use_empty())
-        iota->erase();
+      if (Operation *op = source.getDefiningOp(); op && op->use_empty())
+        op->erase();
   }
 
   /// Constants belong to no class: what else their readers read says what they
@@ -278,11 +329,25 @@ private:
     use.set(reordered(b, use.get(), indices, dim));
   }
 
-  /// Puts an argument or an index grid into the order of positions.
+  /// Puts the rows for the positions where they belong.
+  static void scatter(nn::PadOp pad, Value order, int64_t dim) {
+    OpBuilder b(pad);
+    TensorExpr e(b, pad.getLoc());
+    Value rows = e.make<arith::AddIOp>(
+        order, e.splatInt(typeOf(order), pad.getLow()[dim]));
+    pad.replaceAllUsesWith(Value(nn::ScatterAddOp::create(
+        b, pad.getLoc(), pad.getType(), rows, pad.getInput(), dim)));
+    pad.erase();
+  }
+
+  /// Puts an argument, rows of a table or an index grid into the order of
+  /// positions.
   void reorder(const DimClasses &classes, Value source, Value order) {
+    if (!hasPositions(classes, source))
+      return;
     auto iota = source.getDefiningOp<nn::IotaOp>();
     OpBuilder b(func.getContext());
-    b.setInsertionPointAfterValue(iota ? source : order);
+    b.setInsertionPointAfterValue(source.getDefiningOp() ? source : order);
     TensorExpr e(b, source.getLoc());
     SmallPtrSet<Operation *, 2> made;
     Value value = source;
@@ -311,6 +376,7 @@ private:
 
   func::FuncOp func;
   int64_t ranks;
+  llvm::StringSet<> &said;
   ZigZag zigzag{0, 1, 1};
   llvm::SmallDenseSet<unsigned> positions;
 };
@@ -320,9 +386,10 @@ struct StrategyZigzagPass
   using Base::Base;
 
   void runOnOperation() override {
+    llvm::StringSet<> said;
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal() && ranks > 1)
-        Function(func, ranks).run();
+        Function(func, ranks, said).run();
   }
 };
 

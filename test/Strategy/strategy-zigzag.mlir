@@ -39,3 +39,28 @@ func.func @ordered(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor
   %a = nn.slice %o [0, 1, 0, 0, 0] [1, 7, 1, 1, 2] [1, 1, 1, 1, 1] : tensor<1x8x1x1x2xf32> -> tensor<1x7x1x1x2xf32>
   return %a : tensor<1x7x1x1x2xf32>
 }
+
+// -----
+
+// Rows of a longer table, in the order; their gradient goes where they were.
+// CHECK-LABEL: func @table(
+// CHECK-SAME:    %[[W:[a-z0-9]+]]: tensor<12x2xf32>
+// CHECK:         %[[ROWS:.+]] = nn.slice %[[W]] [2, 0] [8, 2] [1, 1]
+// CHECK:         %[[TAKEN:.+]] = nn.gather %[[ROWS]], %[[ORDER:.+]] dim = 0 {nn.reorder}
+// CHECK:         nn.broadcast %[[TAKEN]] dims = [1, 4]
+// CHECK:         nn.attention
+// CHECK:         %[[D:.+]] = nn.reduce sum
+// CHECK:         %[[AT:.+]] = arith.addi %[[ORDER]]
+// CHECK:         %[[G:.+]] = nn.scatter_add %[[AT]], %[[D]] dim = 0 : tensor<8xi64>, tensor<8x2xf32> -> tensor<12x2xf32>
+// CHECK-NOT:     nn.pad
+// CHECK:         return %[[G]]
+func.func @table(%w: tensor<12x2xf32> {nn.name = "w", nn.role = "parameter"}, %q: tensor<1x8x1x1x2xf32>) -> tensor<12x2xf32> {
+  %rows = nn.slice %w [2, 0] [8, 2] [1, 1] : tensor<12x2xf32> -> tensor<8x2xf32>
+  %b = nn.broadcast %rows dims = [1, 4] : tensor<8x2xf32> -> tensor<1x8x1x1x2xf32>
+  %a = arith.addf %q, %b : tensor<1x8x1x1x2xf32>
+  %k = nn.reshape %a : tensor<1x8x1x1x2xf32> -> tensor<1x8x1x2xf32>
+  %o, %lse = nn.attention %a, %k, %k scale = 0.5 causal : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
+  %d = nn.reduce sum %o dims = [0, 2, 3] : tensor<1x8x1x1x2xf32> -> tensor<8x2xf32>
+  %g = nn.pad %d low = [2, 0] high = [2, 0] value = 0.0 : tensor<8x2xf32> -> tensor<12x2xf32>
+  return %g : tensor<12x2xf32>
+}

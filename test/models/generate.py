@@ -47,6 +47,7 @@ class Sizes:
     window: int = 0  # keys that a query sees; 0: all before it
     documents: bool = False  # input document_ids: tokens see their own document
     bidirectional: bool = False  # input attention_mask says which tokens all see
+    alibi: bool = False  # scores fall with the distance, in each head by a slope of its own
     softcap: int = 0  # scores x become softcap * tanh(x / softcap)
     functions: bool = False
     weights: bool = True
@@ -143,6 +144,11 @@ class Generator(onnxbuild.Builder):
             visible = self.op("And", visible, same)
         mask = self.op("Where", visible, self.scalar(0.0),
                        self.scalar(np.finfo(np.float32).min))
+        if self.sizes.alibi:
+            distance = self.op("Cast", self.op("Sub", column, row), to=1)
+            slopes = 2.0 ** (-8.0 * np.arange(1, self.sizes.heads + 1) / self.sizes.heads)
+            slopes = self.constant(slopes.reshape(1, -1, 1, 1), np.float32)
+            mask = self.op("Add", mask, self.op("Mul", slopes, distance))
         return positions, mask
 
     def attention(self, q, k, v, mask, head_size):
@@ -345,6 +351,8 @@ def main():
                         help="put norms and activations into model-local functions")
     parser.add_argument("--documents", action="store_true",
                         help="an input document_ids says which tokens see each other")
+    parser.add_argument("--alibi", action="store_true",
+                        help="scores fall with the distance, by a slope for each head")
     parser.add_argument("--bidirectional", action="store_true",
                         help="an input attention_mask says which tokens all others see")
     parser.add_argument("--no-weights", dest="weights", action="store_false",

@@ -56,7 +56,8 @@ def succeed(*command, **options):
 
 def generate(model, **sizes):
     """A model of these sizes, as the flags that name it."""
-    flags = [word for key, value in sizes.items() for word in (f"--{key.replace('_', '-')}", value)]
+    flags = [word for key, value in sizes.items()
+             for word in (f"--{key.replace('_', '-')}", *([] if value is True else [value]))]
     succeed(sys.executable, MODELS / "generate.py", model, *flags)
     return [model, "--config", model.with_suffix(".toml")]
 

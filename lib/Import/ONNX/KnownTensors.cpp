@@ -1,5 +1,5 @@
-// How known tensors enter the IR: small ones as constants, index grids and masks
-// as nn.iota and comparisons, never as megabytes of elements.
+// How known tensors enter the IR: small ones as constants, index grids and
+// masks as nn.iota and comparisons, never as megabytes of elements.
 
 #include "Build.h"
 
@@ -44,11 +44,13 @@ static Value addConstant(OpBuilder &builder, Location loc, Value value,
   auto apply = [&](bool multiply, double number) {
     Value other = nn::createSplat(builder, loc, type, number);
     if (isFloat)
-      value = multiply ? arith::MulFOp::create(builder, loc, value, other)
-                       : Value(arith::AddFOp::create(builder, loc, value, other));
+      value = multiply
+                  ? arith::MulFOp::create(builder, loc, value, other)
+                  : Value(arith::AddFOp::create(builder, loc, value, other));
     else
-      value = multiply ? arith::MulIOp::create(builder, loc, value, other)
-                       : Value(arith::AddIOp::create(builder, loc, value, other));
+      value = multiply
+                  ? arith::MulIOp::create(builder, loc, value, other)
+                  : Value(arith::AddIOp::create(builder, loc, value, other));
   };
   if (factor != 1)
     apply(true, factor);
@@ -60,7 +62,8 @@ static Value addConstant(OpBuilder &builder, Location loc, Value value,
 /// base + sum of factor * index, over all dimensions of a compact tensor; null
 /// where the elements are something else.
 Value Build::tryAffine(const HostTensor &tensor) {
-  if (tensor.type() == Element::Bool || !toType(tensor.type(), builder.getContext()))
+  if (tensor.type() == Element::Bool ||
+      !toType(tensor.type(), builder.getContext()))
     return {};
   Shape zero(tensor.rank(), 0);
   double base = tensor.floatAt(tensor.positionOf(zero));
@@ -148,6 +151,8 @@ static std::optional<TwoValues> twoValuesOf(const HostTensor &matrix) {
   if (matrix.type() == Element::Bool) {
     if (std::optional<Band> band = bandOf(matrix, 1))
       return TwoValues{*band, 1, 0};
+    if (std::optional<Band> band = bandOf(matrix, 0))
+      return TwoValues{*band, 0, 1};
     return std::nullopt;
   }
   if (!matrix.holdsFloats())
@@ -187,7 +192,8 @@ Value Build::emitBand(int64_t rows, int64_t columns, int64_t low,
   Shape shape = {rows, columns};
   Value i = emitIota(Element::I64, rows), j = emitIota(Element::I64, columns);
   auto compare = [&](arith::CmpIPredicate predicate, int64_t edge) -> Value {
-    Value bound = emitBroadcast(addConstant(builder, loc, i, edge, 1), shape, {0});
+    Value bound =
+        emitBroadcast(addConstant(builder, loc, i, edge, 1), shape, {0});
     return arith::CmpIOp::create(builder, loc, predicate,
                                  emitBroadcast(j, shape, {1}), bound);
   };
@@ -196,14 +202,15 @@ Value Build::emitBand(int64_t rows, int64_t columns, int64_t low,
     mask = compare(arith::CmpIPredicate::sle, high);
   if (low > 1 - rows) {
     Value lower = compare(arith::CmpIPredicate::sge, low);
-    mask = mask ? arith::AndIOp::create(builder, loc, mask, lower)
-                : Value(lower);
+    mask =
+        mask ? arith::AndIOp::create(builder, loc, mask, lower) : Value(lower);
   }
   return mask;
 }
 
-/// A matrix of two elements, one of them in a band, as comparisons of two iotas;
-/// null where it is something else. The causal mask is low = -inf, high = 0.
+/// A matrix of two elements, one of them in a band, as comparisons of two
+/// iotas; null where it is something else. The causal mask is low = -inf, high
+/// = 0.
 Value Build::tryBand(const HostTensor &tensor) {
   std::optional<TwoValues> found = twoValuesOf(tensor);
   if (!found)
@@ -211,10 +218,9 @@ Value Build::tryBand(const HostTensor &tensor) {
   auto [low, high] = found->band;
   int64_t rows = tensor.shape()[0], columns = tensor.shape()[1];
   Value mask = emitBand(rows, columns, low, high);
-  if (!mask || tensor.type() == Element::Bool)
+  if (!mask || (tensor.type() == Element::Bool && found->inside))
     return mask;
-  RankedTensorType type =
-      tensorType(builder, tensor.type(), {rows, columns});
+  RankedTensorType type = tensorType(builder, tensor.type(), {rows, columns});
   return arith::SelectOp::create(
       builder, loc, mask, nn::createSplat(builder, loc, type, found->inside),
       nn::createSplat(builder, loc, type, found->outside));

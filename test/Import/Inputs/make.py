@@ -295,6 +295,22 @@ def both():
     return b.model(18)
 
 
+def hidden():
+    """A sliding window, told by what it hides."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, ["batch", "sequence", 6])
+    count = b.op("Squeeze", b.op("Gather", b.op("Shape", x), b.constant([1])))
+    at = b.op("Range", b.constant(0), count, b.constant(1))
+    key, query = b.op("Unsqueeze", at, b.constant([0])), b.op("Unsqueeze", at, b.constant([1]))
+    seen = b.op("And", b.op("LessOrEqual", key, query),
+                b.op("Less", b.op("Sub", query, key), b.constant(3)))
+    scores = b.op("MatMul", x, b.op("Transpose", x, perm=[0, 2, 1]))
+    masked = b.op("Where", b.op("Not", seen), b.constant(-np.inf, F32), scores)
+    b.op("MatMul", b.op("Softmax", masked, axis=-1), x, out="y")
+    b.output("y", F32, ["batch", "sequence", 6])
+    return b.model(18)
+
+
 def bidirectional():
     """A language model whose attention hides nothing."""
     b = onnxbuild.Builder()
