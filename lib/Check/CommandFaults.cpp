@@ -30,11 +30,17 @@ std::vector<const BufferRef *> touched(const Command &command) {
   if (auto *grouped = std::get_if<GroupedGemm>(&command.op))
     refs = {&grouped->a.buffer, &grouped->c.buffer, &grouped->w.buffer,
             &grouped->ids.buffer};
-  if (auto *collective = std::get_if<Collective>(&command.op))
+  if (auto *collective = std::get_if<Collective>(&command.op)) {
     for (const Transfer &part : collective->parts)
       refs.push_back(&part.src);
+    refs.push_back(&collective->sent);
+    refs.push_back(&collective->received);
+  }
+  if (auto *plan = std::get_if<PlanRows>(&command.op))
+    refs = {&plan->ids};
   if (auto *copy = std::get_if<Copy>(&command.op))
     refs = {&copy->src};
+  refs.push_back(&command.when);
   return refs;
 }
 
@@ -98,15 +104,22 @@ std::vector<BufferRef *> check::addressesOf(Command &command) {
   if (auto *grouped = std::get_if<GroupedGemm>(&command.op))
     refs = {&grouped->a.buffer, &grouped->c.buffer, &grouped->w.buffer,
             &grouped->ids.buffer, &grouped->workspace};
-  if (auto *collective = std::get_if<Collective>(&command.op))
+  if (auto *plan = std::get_if<PlanRows>(&command.op))
+    refs = {&plan->ids, &plan->sources, &plan->placeOf, &plan->sent,
+            &plan->counts};
+  if (auto *collective = std::get_if<Collective>(&command.op)) {
     for (Transfer &part : collective->parts) {
       refs.push_back(&part.src);
       refs.push_back(&part.dst);
     }
+    refs.push_back(&collective->sent);
+    refs.push_back(&collective->received);
+  }
   if (auto *copy = std::get_if<Copy>(&command.op))
     refs = {&copy->src, &copy->dst};
   if (auto *fill = std::get_if<Fill>(&command.op))
     refs = {&fill->dst};
+  refs.push_back(&command.when);
   return refs;
 }
 

@@ -27,7 +27,7 @@ static constexpr int64_t kListedRanks = 16;
 static const char *nameOf(program::CollectiveKind kind) {
   constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
                                    "all_to_all", "permute",    "broadcast",
-                                   "exchange",   "send_recv"};
+                                   "exchange",   "send_recv",  "all_to_all_v"};
   static_assert(std::size(names) ==
                 static_cast<size_t>(program::lastCollectiveKind) + 1);
   return names[static_cast<int>(kind)];
@@ -104,6 +104,11 @@ Traffic cleave::trafficOf(const program::Collective &collective,
   case CollectiveKind::AllToAll:
     traffic.sent = traffic.received = (n - 1) * total;
     traffic.payload = n * total;
+    break;
+  case CollectiveKind::AllToAllV: // where rows choose ranks alike
+    for (const program::Transfer &part : collective.parts)
+      traffic.payload += collective.expected * part.inner;
+    traffic.sent = traffic.received = (n - 1) * traffic.payload / n;
     break;
   case CollectiveKind::Permute: {
     const auto &sources = collective.sources;

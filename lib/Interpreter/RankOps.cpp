@@ -6,6 +6,7 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <limits>
 #include <map>
 #include <set>
 
@@ -272,6 +273,62 @@ struct RankOp {
     return success();
   }
 
+  /// Rows that nobody sends are poison: nobody may read them.
+  LogicalResult run(dist::AllToAllVOp op) {
+    const RankTensors &rows = *in[0], &sent = *in[1], &received = *in[2];
+    Blocks blocks(rows[0].shape(), 0);
+    int64_t row = blocks.inner / rows[0].shape()[1];
+    for (ArrayRef<int64_t> group : groupsOf(op))
+      for (auto [place, rank] : llvm::enumerate(group)) {
+        Tensor &result = out[0][rank];
+        std::fill(result.floats.begin(), result.floats.end(),
+                  std::numeric_limits<double>::quiet_NaN());
+        for (auto [other, peer] : llvm::enumerate(group)) {
+          int64_t count = sent[peer].ints[place];
+          if (count != received[rank].ints[other])
+            return op.emitOpError("rank ")
+                   << peer << " sends " << count << " rows to rank " << rank
+                   << ", which expects " << received[rank].ints[other];
+          int64_t from = blocks.at(0, place, 0), to = blocks.at(0, other, 0);
+          for (int64_t i = 0; i < count * row; ++i)
+            if (result.isFloat())
+              result.floats[to + i] = rows[peer].floats[from + i];
+            else
+              result.ints[to + i] = rows[peer].ints[from + i];
+        }
+      }
+    return success();
+  }
+
+  LogicalResult run(dist::PlanRowsOp op) {
+    int64_t rounds = out[0][0].shape()[0], ranks = out[0][0].shape()[1],
+            room = out[0][0].shape()[2], rows = out[1][0].shape()[0];
+    for (int64_t rank = 0; rank < numRanks(); ++rank) {
+      std::vector<int64_t> &sources = out[0][rank].ints,
+                           &places = out[1][rank].ints,
+                           &sent = out[2][rank].ints,
+                           &counts = out[3][rank].ints;
+      for (std::vector<int64_t> *list : {&sources, &places, &sent})
+        std::fill(list->begin(), list->end(), -1);
+      std::fill(counts.begin(), counts.end(), 0);
+      for (int64_t row = 0; row < rows; ++row) {
+        int64_t id = (*in[0])[rank].ints[row];
+        int64_t tile = static_cast<int64_t>(op.getTile()), to = id / tile;
+        if (id < 0 || to >= ranks)
+          continue;
+        int64_t all = 0;
+        for (int64_t round = 0; round < rounds; ++round)
+          all += counts[to * rounds + round];
+        int64_t round = all / room;
+        places[row] = (round * ranks + to) * room + all % room;
+        ++counts[to * rounds + round];
+        sources[places[row]] = row;
+        sent[places[row]] = id - to * tile;
+      }
+    }
+    return success();
+  }
+
   LogicalResult run(dist::TileOffsetOp op) {
     for (int64_t rank = 0; rank < numRanks(); ++rank)
       out[0][rank].ints[0] =
@@ -301,9 +358,10 @@ LogicalResult cleave::interpretRankOp(Operation *op, dist::MeshAttr mesh,
   RankOp rankOp{mesh, operands, results};
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
-            dist::AllToAllOp, dist::CollectivePermuteOp, dist::WindowOp,
-            dist::ExchangeOp, dist::SliceOp, dist::AxisIndexOp,
-            dist::TileOffsetOp, dist::KeepFirstOp, dist::ConstrainOp>(
+            dist::AllToAllOp, dist::AllToAllVOp, dist::PlanRowsOp,
+            dist::CollectivePermuteOp, dist::WindowOp, dist::ExchangeOp,
+            dist::SliceOp, dist::AxisIndexOp, dist::TileOffsetOp,
+            dist::KeepFirstOp, dist::ConstrainOp>(
           [&](auto known) { return rankOp.run(known); })
       .Default([](Operation *unknown) {
         return unknown->emitOpError("has no reference semantics");

@@ -2,6 +2,7 @@
 
 #include "FormKernels.h"
 
+#include "cleave/Interfaces/Condition.h"
 #include "cleave/Kernels/Kernels.h"
 #include "cleave/Kernels/Passes.h"
 
@@ -109,7 +110,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
       for (Value operand : op->getOperands())
         if (Operation *source = operand.getDefiningOp())
           copy(source);
-      inner.clone(*op, mapping);
+      inner.clone(*op, mapping)->removeAttr(kWhenAttrName);
     };
     for (Operation *op : ops)
       copy(op);
@@ -122,6 +123,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     if (failed(annotateKernel(kernel)))
       return failure();
     auto call = func::CallOp::create(b, loc, kernel, arguments.getArrayRef());
+    if (unit.when)
+      call->setAttr(kWhenAttrName, unit.when);
     for (auto [output, result] :
          llvm::zip_equal(unit.outputs, call.getResults()))
       Value(output).replaceUsesWithIf(result, [&](OpOperand &use) {

@@ -47,6 +47,7 @@ struct Unit {
   /// Rows of one row each cannot be shared by threads, so they stay small.
   int reductions = 0;
   bool scatters = false; ///< holds an nn.scatter_add
+  mlir::Attribute when;  ///< the condition under which it runs; null: always
 };
 
 /// The operations of one host function as units, merged greedily.

@@ -3,6 +3,7 @@
 #include "FormKernels.h"
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Interfaces/Condition.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Kernels/Kernels.h"
 
@@ -222,6 +223,7 @@ void Grouping::joinChains() {
       for (Value operand : chain.ops[i]->getOperands()) {
         Operation *link = operand.getDefiningOp();
         if (operand.hasOneUse() && isLink(link) &&
+            link->getAttr(kWhenAttrName) == last.getAttr(kWhenAttrName) &&
             link->getLoc() == last.getLoc() && operand.getType() == type)
           chain.ops.push_back(link);
         else
@@ -259,6 +261,7 @@ LogicalResult Grouping::createUnits() {
     Unit &unit = units[number];
     unit.isKernel = place == Place::Kernel;
     unit.ops.push_back(&op);
+    unit.when = op.getAttr(kWhenAttrName);
     unit.last = positions[&op];
     unit.reductions += isa<nn::ReduceOp>(op);
     unitOf[&op] = number;
@@ -273,8 +276,14 @@ LogicalResult Grouping::createUnits() {
 }
 
 void Grouping::connect() {
+  llvm::DenseMap<Attribute, int> conditions;
+  for (auto condition : func.getOps<dist::ConditionOp>())
+    conditions[condition.getNumberAttr()] = unitOf.lookup(condition);
   for (auto [number, unit] : llvm::enumerate(units)) {
     SetVector<Value> found;
+    if (auto condition = conditions.find(unit.when);
+        unit.when && condition != conditions.end())
+      unit.producers.insert(condition->second);
     for (Operation *op : unit.ops) {
       unit.scatters |= unit.isKernel && isa<nn::ScatterAddOp>(op);
       for (Value operand : op->getOperands()) {

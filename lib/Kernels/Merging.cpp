@@ -150,6 +150,8 @@ bool Grouping::tryMerge(int a, int b) {
     refused[key] = versions;
     return false;
   };
+  if (first.when != second.when)
+    return refuse();
   size_t kind = kindOfPair(first, second);
   if (hopeless.contains(kind))
     return refuse();
@@ -165,6 +167,7 @@ bool Grouping::tryMerge(int a, int b) {
   };
   Unit merged;
   merged.isKernel = true;
+  merged.when = first.when;
   merged.ops = first.ops;
   llvm::append_range(merged.ops, second.ops);
   llvm::sort(merged.ops, [&](Operation *x, Operation *y) {

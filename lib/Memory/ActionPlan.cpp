@@ -2,6 +2,7 @@
 
 #include "ActionPlan.h"
 
+#include "cleave/Interfaces/Condition.h"
 #include "cleave/Memory/Source.h"
 
 #include "mlir/IR/Builders.h"
@@ -75,7 +76,7 @@ void ActionPlan::analyze(const BoundaryTable &table) {
     positions[&op] = commands.size();
     ops.push_back(&op);
     commands.push_back(count);
-    if (!isa<rt::AliasOp, func::ReturnOp>(op))
+    if (!isa<rt::AliasOp, rt::ConditionOp, func::ReturnOp>(op))
       ++count;
   }
   commands.push_back(count);
@@ -99,13 +100,21 @@ void ActionPlan::analyze(const BoundaryTable &table) {
     storage.name = table.buffers[storage.boundary].buffer;
     argumentOf[storage.boundary] = places[argument].storage;
   }
+  llvm::DenseMap<Attribute, Value> flags;
   for (Operation &op : body) {
     int64_t position = positions[&op];
+    auto read = [&](Value value) {
+      Storage &storage = storages[places[value].storage];
+      storage.last = std::max(storage.last, position);
+    };
     for (Value operand : op.getOperands())
-      if (isMemory(operand)) {
-        Storage &storage = storages[places[operand].storage];
-        storage.last = std::max(storage.last, position);
-      }
+      if (isMemory(operand))
+        read(operand);
+    if (auto condition = dyn_cast<rt::ConditionOp>(op))
+      flags[condition.getNumberAttr()] = condition.getFlag();
+    if (Attribute when = op.getAttr(kWhenAttrName);
+        when && flags.contains(when))
+      read(flags[when]);
     if (auto beyond = op.getAttrOfType<DenseI64ArrayAttr>(rt::kBeyondAttr))
       for (auto [operand, elements] :
            llvm::zip(op.getOperands(), beyond.asArrayRef())) {

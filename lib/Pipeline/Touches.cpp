@@ -24,6 +24,7 @@ public:
 
   std::vector<Touch> run(const Command &command) {
     std::visit([&](const auto &op) { read(op); }, command.op);
+    add(command.when, Access::Read);
     return std::move(touches);
   }
 
@@ -74,6 +75,15 @@ private:
     add(grouped.workspace, Access::Write, grouped.workspaceSize);
   }
 
+  void read(const PlanRows &plan) {
+    int64_t all = plan.rounds * plan.ranks * plan.places;
+    add(plan.ids, Access::Read, 8 * plan.rows);
+    add(plan.sources, Access::Write, 8 * all);
+    add(plan.placeOf, Access::Write, 8 * plan.rows);
+    add(plan.sent, Access::Write, 8 * all);
+    add(plan.counts, Access::Write, 8 * plan.ranks * plan.rounds);
+  }
+
   void read(const Collective &collective) {
     std::vector<int64_t> members = membersOf(program, collective, rank);
     auto count = static_cast<int64_t>(members.size());
@@ -84,11 +94,11 @@ private:
     }
     for (const Transfer &part : collective.parts) {
       int64_t given = part.count, taken = part.count;
-      if (collective.kind == CollectiveKind::AllGather ||
-          collective.kind == CollectiveKind::AllToAll)
+      bool isAllToAll = collective.kind == CollectiveKind::AllToAll ||
+                        collective.kind == CollectiveKind::AllToAllV;
+      if (collective.kind == CollectiveKind::AllGather || isAllToAll)
         taken *= count;
-      if (collective.kind == CollectiveKind::ReduceScatter ||
-          collective.kind == CollectiveKind::AllToAll)
+      if (collective.kind == CollectiveKind::ReduceScatter || isAllToAll)
         given *= count;
       if (collective.kind == CollectiveKind::Exchange)
         taken = part.dstOuter * part.dstInner;
@@ -97,6 +107,8 @@ private:
       if (receives)
         add(part.dst, Access::Write, taken * sizeOf(collective.dtype));
     }
+    add(collective.sent, Access::Read, 8 * count);
+    add(collective.received, Access::Read, 8 * count);
   }
 
   // From the first byte to the last, gaps included.

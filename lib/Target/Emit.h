@@ -39,6 +39,7 @@ private:
   program::Attention attention(rt::AttentionOp op);
   program::Attention attention(rt::AttentionGradOp op);
   program::Collective collective(rt::CollectiveOp op);
+  program::PlanRows planRows(rt::PlanRowsOp op);
   program::Copy copy(rt::CopyOp op);
   program::Fill fill(rt::FillOp op);
 
@@ -55,6 +56,8 @@ private:
   program::Program &program;
   program::Action *action = nullptr;
   llvm::DenseMap<mlir::Value, int32_t> tokens;
+  /// By the number of their condition.
+  llvm::DenseMap<mlir::Attribute, program::BufferRef> flags;
   llvm::StringMap<uint32_t> kernels;
   llvm::StringMap<int64_t> kernelFlops;
   llvm::StringMap<program::StringId> strings;

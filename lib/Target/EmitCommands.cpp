@@ -2,6 +2,7 @@
 
 #include "Emit.h"
 
+#include "cleave/Interfaces/Condition.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Memory/LibraryCalls.h"
 #include "cleave/Memory/Source.h"
@@ -168,6 +169,23 @@ program::Attention CommandEmitter::attention(rt::AttentionGradOp op) {
   return x;
 }
 
+program::PlanRows CommandEmitter::planRows(rt::PlanRowsOp op) {
+  program::PlanRows plan;
+  ArrayRef<int64_t> sizes =
+      cast<RankedTensorType>(op.getSources().getType()).getShape();
+  plan.rounds = sizes[0];
+  plan.ranks = sizes[1];
+  plan.places = sizes[2];
+  plan.rows = cast<RankedTensorType>(op.getIds().getType()).getNumElements();
+  plan.tile = op.getTile();
+  plan.ids = ref(op.getIds());
+  plan.sources = ref(op.getSources());
+  plan.placeOf = ref(op.getPlaces());
+  plan.sent = ref(op.getSent());
+  plan.counts = ref(op.getCounts());
+  return plan;
+}
+
 program::Collective CommandEmitter::collective(rt::CollectiveOp op) {
   program::Collective collective;
   collective.kind = static_cast<program::CollectiveKind>(op.getKind());
@@ -198,6 +216,11 @@ program::Collective CommandEmitter::collective(rt::CollectiveOp op) {
     collective.sources.push_back(source);
   collective.root = op.getRoot();
   collective.exchanges = *op.describeExchanges();
+  if (!op.getCounts().empty()) {
+    collective.sent = ref(op.getCounts()[0]);
+    collective.received = ref(op.getCounts()[1]);
+    collective.expected = op.getExpected();
+  }
   return collective;
 }
 
@@ -226,9 +249,14 @@ program::Fill CommandEmitter::fill(rt::FillOp op) {
 }
 
 LogicalResult CommandEmitter::emit(Operation *op) {
-  if (isa<rt::AliasOp, func::ReturnOp>(op))
+  if (auto condition = dyn_cast<rt::ConditionOp>(op))
+    flags[condition.getNumberAttr()] = ref(condition.getFlag());
+  if (isa<rt::AliasOp, rt::ConditionOp, func::ReturnOp>(op))
     return success();
   program::Command command;
+  // Of a condition that another action has, nothing is known here.
+  if (Attribute when = op->getAttr(kWhenAttrName); when && flags.contains(when))
+    command.when = flags[when];
   if (auto interface = dyn_cast<rt::CommandOpInterface>(op))
     command.flops = interface.getFlops();
   LogicalResult known =
@@ -251,6 +279,10 @@ LogicalResult CommandEmitter::emit(Operation *op) {
           })
           .Case([&](rt::CollectiveOp op) {
             command.op = collective(op);
+            return success();
+          })
+          .Case([&](rt::PlanRowsOp op) {
+            command.op = planRows(op);
             return success();
           })
           .Case([&](rt::WaitOp op) {
@@ -280,6 +312,7 @@ LogicalResult CommandEmitter::emit(func::FuncOp func) {
   action = &program.actions.emplace_back();
   action->name = func.getName().str();
   tokens.clear();
+  flags.clear();
   for (Operation &op : func.getBody().front())
     if (failed(emit(&op)))
       return failure();

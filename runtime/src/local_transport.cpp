@@ -134,6 +134,10 @@ public:
       for (size_t part = 0; part < call.parts.size(); ++part)
         allToAll(part);
       break;
+    case CollectiveKind::AllToAllV:
+      for (size_t part = 0; part < call.parts.size(); ++part)
+        allToAllV(part);
+      break;
     case CollectiveKind::Permute:
       for (size_t part = 0; part < call.parts.size(); ++part)
         receiveWhole(part, call.sources[call.self]);
@@ -258,6 +262,23 @@ private:
              run * elementSize);
         at += run;
       }
+    }
+  }
+
+  void allToAllV(size_t index) {
+    const Part &part = call.parts[index];
+    for (int step = 0; step < size; ++step) {
+      int p = (call.self + step) % size;
+      const CollectiveCall &peer = *group.calls[p];
+      int64_t rows = rowsOf(call, call.received, p);
+      if (int64_t sent = rowsOf(peer, peer.sent, call.self); sent != rows)
+        fail(CLEAVE_BAD_PROGRAM, "rank " + std::to_string(group.members[p]) +
+                                     " sends " + std::to_string(sent) +
+                                     " rows in " + describe(call) +
+                                     ", expected " + std::to_string(rows));
+      read(p, part.dst + p * part.count * elementSize,
+           partOf(p, index).src + call.self * part.count * elementSize,
+           rows * part.inner * elementSize);
     }
   }
 
@@ -410,8 +431,20 @@ cleave::makeLocalTransport(const TransportOptions &options,
 const char *cleave::nameOf(CollectiveKind kind) {
   constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
                                    "all_to_all", "permute",    "broadcast",
-                                   "exchange",   "send_recv"};
+                                   "exchange",   "send_recv",  "all_to_all_v"};
   return names[static_cast<int>(kind)];
+}
+
+int64_t cleave::rowsOf(const CollectiveCall &call, const int64_t *counts,
+                       int member) {
+  int64_t rows = counts[member];
+  for (const Part &part : call.parts)
+    if (rows < 0 || rows > part.outer)
+      fail(CLEAVE_BAD_PROGRAM,
+           describe(call) + " has " + std::to_string(rows) + " rows for rank " +
+               std::to_string(call.members[member]) + ", expected 0 to " +
+               std::to_string(part.outer));
+  return rows;
 }
 
 std::string cleave::describe(const CollectiveCall &call) {

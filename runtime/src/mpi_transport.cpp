@@ -240,10 +240,9 @@ public:
     for (int member = 0; member < size; ++member)
       peers[member].isTold = peers[member].isHeard =
           routes.isMutual() && member != call.self;
+    cutParcels();
     for (std::vector<Parcel> &phase : routes.parcels)
       for (Parcel &parcel : phase) {
-        int64_t longest = transport.options.longestMessage;
-        parcel.pieces.resize((parcel.bytes + longest - 1) / longest);
         Peer &peer = peers[parcel.member];
         (parcel.isIncoming ? peer.isHeard : peer.isTold) = true;
       }
@@ -262,6 +261,10 @@ public:
 
   void start() override {
     transport.check(call);
+    if (call.kind == program::CollectiveKind::AllToAllV) {
+      routes.replan();
+      cutParcels();
+    }
     ++endpoint.started;
     header.turn = ++turn;
     for (int member = 0; member < size; ++member) {
@@ -308,6 +311,13 @@ private:
   }
 
   //--- Messages ------------------------------------------------------------
+
+  void cutParcels() {
+    int64_t longest = transport.options.longestMessage;
+    for (std::vector<Parcel> &phase : routes.parcels)
+      for (Parcel &parcel : phase)
+        parcel.pieces.resize((parcel.bytes + longest - 1) / longest);
+  }
 
   void post(Routes::Phase phase, bool incoming) {
     for (Parcel &parcel : routes.parcels[phase]) {

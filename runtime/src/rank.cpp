@@ -221,6 +221,16 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
             },
             command.op);
       }
+      if (command.when.present()) {
+        if (!out.run || std::holds_alternative<Wait>(command.op) ||
+            (std::holds_alternative<Collective>(command.op) &&
+             std::get<Collective>(command.op).token >= 0))
+          bad("a transfer that starts or ends cannot depend on a condition");
+        out.run = [flag = resolve(command.when, 0, 1), run = out.run] {
+          if (*flag)
+            run();
+        };
+      }
     } catch (const Error &error) {
       throw Error(error.status, "action \"" + action.name + "\", command " +
                                     std::to_string(i) + " (" +
@@ -345,6 +355,48 @@ Rank::Run Rank::prepare(const GroupedGemm &x) {
              size));
   buffers.workspace = workspace(x.workspace, x.workspaceSize, need);
   return makeGrouped(x, buffers, threads);
+}
+
+Rank::Run Rank::prepare(const PlanRows &x) {
+  if (x.rows < 0 || x.rounds < 1 || x.ranks < 1 || x.places < 0 || x.tile < 1 ||
+      checkedProduct(x.rounds, x.places) < x.rows)
+    bad(std::to_string(x.rows) + " rows in " + std::to_string(x.rounds) +
+        " rounds of " + std::to_string(x.places) + " places on each of " +
+        std::to_string(x.ranks) + " ranks with tiles of " +
+        std::to_string(x.tile));
+  auto numbers = [&](const BufferRef &ref, int64_t count) {
+    return reinterpret_cast<int64_t *>(resolve(ref, 0, spanOf(count, 8)));
+  };
+  int64_t all = checkedProduct(checkedProduct(x.rounds, x.ranks), x.places);
+  int64_t *ids = numbers(x.ids, x.rows), *placeOf = numbers(x.placeOf, x.rows),
+          *sources = numbers(x.sources, all), *sent = numbers(x.sent, all),
+          *counts = numbers(x.counts, checkedProduct(x.ranks, x.rounds));
+  return [=, rows = x.rows, rounds = x.rounds, ranks = x.ranks,
+          places = x.places, tile = x.tile] {
+    // First all rows of a rank are counted in its first round.
+    std::fill_n(counts, ranks * rounds, 0);
+    std::fill_n(sources, all, -1);
+    std::fill_n(sent, all, -1);
+    for (int64_t row = 0; row < rows; ++row) {
+      int64_t to = ids[row] < 0 ? ranks : ids[row] / tile;
+      if (to >= ranks) {
+        placeOf[row] = -1;
+        continue;
+      }
+      int64_t number = counts[to * rounds]++;
+      int64_t place = (number / places * ranks + to) * places + number % places;
+      placeOf[row] = place;
+      sources[place] = row;
+      sent[place] = ids[row] - to * tile;
+    }
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      int64_t left = counts[rank * rounds];
+      for (int64_t round = 0; round < rounds; ++round) {
+        counts[rank * rounds + round] = std::min(left, places);
+        left -= counts[rank * rounds + round];
+      }
+    }
+  };
 }
 
 Rank::Run Rank::prepare(const Copy &copy) {
@@ -482,6 +534,14 @@ CollectiveCall Rank::makeCall(const Collective &collective,
         bad("permute from member " + std::to_string(from) + " of " +
             std::to_string(members));
   }
+  if (call.kind == CollectiveKind::AllToAllV) {
+    auto counts = [&](const BufferRef &ref) {
+      return reinterpret_cast<const int64_t *>(
+          resolve(ref, 0, spanOf(members, 8)));
+    };
+    call.sent = counts(collective.sent);
+    call.received = counts(collective.received);
+  }
   int64_t size = sizeOf(call.dtype);
   for (const Transfer &transfer : collective.parts) {
     Part part;
@@ -493,7 +553,8 @@ CollectiveCall Rank::makeCall(const Collective &collective,
     int64_t one = spanOf(part.count, size), all = one;
     if (call.kind == CollectiveKind::AllGather ||
         call.kind == CollectiveKind::ReduceScatter ||
-        call.kind == CollectiveKind::AllToAll) {
+        call.kind == CollectiveKind::AllToAll ||
+        call.kind == CollectiveKind::AllToAllV) {
       all = spanOf(checkedProduct(part.count, members), size);
       if (checkedProduct(part.outer, part.inner) != part.count)
         bad("a tile of " + std::to_string(part.outer) + " x " +
@@ -507,7 +568,8 @@ CollectiveCall Rank::makeCall(const Collective &collective,
           std::to_string(part.count) + " elements");
     bool gathers = call.kind == CollectiveKind::AllGather;
     bool reduces = call.kind == CollectiveKind::ReduceScatter;
-    bool swaps = call.kind == CollectiveKind::AllToAll;
+    bool swaps = call.kind == CollectiveKind::AllToAll ||
+                 call.kind == CollectiveKind::AllToAllV;
     if (call.kind == CollectiveKind::Exchange) {
       size_t index = call.parts.size();
       if (index >= collective.exchanges.size())

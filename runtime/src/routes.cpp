@@ -31,6 +31,13 @@ void copyRows(const Rows &from, const Rows &to) {
 Routes::Routes(const CollectiveCall &call)
     : call(call), elementSize(program::sizeOf(call.dtype)),
       size(static_cast<int>(call.members.size())), sources(size) {
+  if (call.kind != CollectiveKind::AllToAllV)
+    replan();
+}
+
+void Routes::replan() {
+  for (std::vector<Parcel> &phase : parcels)
+    phase.clear();
   for (int step = 1; step < size; ++step)
     plan((call.self + step) % size, (call.self + size - step) % size);
 }
@@ -116,6 +123,15 @@ void Routes::plan(int to, int from) {
     for (const Part &part : call.parts) {
       out.add(block(part.src, to, part.outer, part.inner));
       in.add(block(part.dst, from, part.dstOuter, part.dstInner));
+    }
+    break;
+  case CollectiveKind::AllToAllV:
+    for (const Part &part : call.parts) {
+      int64_t block = part.count * elementSize;
+      out.add(dense(part.src + to * block,
+                    rowsOf(call, call.sent, to) * part.inner));
+      in.add(dense(part.dst + from * block,
+                   rowsOf(call, call.received, from) * part.inner));
     }
     break;
   case CollectiveKind::Permute:
@@ -257,6 +273,11 @@ void Routes::copyOwn() {
     } else if (call.kind == CollectiveKind::AllToAll) {
       from = block(part.src, call.self, part.outer, part.inner);
       to = block(part.dst, call.self, part.dstOuter, part.dstInner);
+    } else if (call.kind == CollectiveKind::AllToAllV) {
+      int64_t own = call.self * part.count * elementSize;
+      int64_t elements = rowsOf(call, call.sent, call.self) * part.inner;
+      from = dense(part.src + own, elements);
+      to = dense(part.dst + own, elements);
     } else if (call.kind == CollectiveKind::Permute) {
       if (call.sources[call.self] < 0)
         std::memset(part.dst, 0, to.bytes);

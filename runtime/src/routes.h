@@ -63,6 +63,9 @@ public:
 
   explicit Routes(const CollectiveCall &call);
 
+  // Plans again, by the counts that are in memory now (AllToAllV).
+  void replan();
+
   // Once the first phase is complete.
   void combine();
 

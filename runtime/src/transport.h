@@ -40,12 +40,18 @@ struct CollectiveCall {
   int self = 0;             // the caller's index in `members`
   std::vector<Part> parts;
   std::vector<int32_t> sources; // Permute
+  const int64_t *sent = nullptr, *received = nullptr; // AllToAllV
   int root = 0;                 // Broadcast
   int purpose = 0;              // index in Counters::purposes
   std::string name;             // for messages: purpose and source
 };
 
 const char *nameOf(program::CollectiveKind kind);
+
+// AllToAllV: how many rows go to, or come from, a member: `counts` is the
+// call's `sent` or `received`. Throws Error where there are more than its block
+// has.
+int64_t rowsOf(const CollectiveCall &call, const int64_t *counts, int member);
 
 // What the watchdog says: "all_reduce NAME over ranks 0, 1 timed out after 5 s:
 // missing ranks: 1".

@@ -4,6 +4,7 @@
 
 #include "SelectLibrary.h"
 #include "Views.h"
+#include "cleave/Interfaces/Condition.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -35,6 +36,8 @@ static LogicalResult select(Operation *op, Value left, Value other, Value ids,
   auto command = rt::GroupedGemmOp::create(
       b, op->getLoc(), op->getResultTypes(), left, other, ids, leftView,
       otherView, idsView, resultView, rows, e, k, n, outer);
+  if (Attribute when = op->getAttr(kWhenAttrName))
+    command->setAttr(kWhenAttrName, when);
   op->replaceAllUsesWith(command->getResults());
   op->erase();
   return success();

@@ -5,6 +5,7 @@
 #include "cleave/Dialect/Dist/IR/Exchange.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Interfaces/Condition.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -30,7 +31,22 @@ public:
   HostConverter(ModuleOp module, SymbolTable &symbols)
       : module(module), symbols(symbols), b(module.getContext()) {}
 
+  /// What becomes of an operation runs when it would.
   LogicalResult convert(Operation *op) {
+    Attribute when = op->getAttr(kWhenAttrName);
+    Operation *before = op->getPrevNode(), *after = op->getNextNode();
+    if (failed(rewrite(op)))
+      return failure();
+    if (when)
+      for (Operation *made = before ? before->getNextNode()
+                                    : &after->getBlock()->front();
+           made != after; made = made->getNextNode())
+        made->setAttr(kWhenAttrName, when);
+    return success();
+  }
+
+private:
+  LogicalResult rewrite(Operation *op) {
     b.setInsertionPoint(op);
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case([&](func::CallOp call) { return launch(call); })
@@ -40,6 +56,16 @@ public:
         .Case<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp>(
             [&](auto) { return place(op); })
         .Case([&](dist::SliceOp slice) { return tile(slice); })
+        .Case([&](dist::PlanRowsOp op) {
+          return replace(op, rt::PlanRowsOp::create(b, op.getLoc(),
+                                                    op->getResultTypes(),
+                                                    op.getIds(), op.getTile())
+                                 ->getResults());
+        })
+        .Case([&](dist::ConditionOp op) {
+          rt::ConditionOp::create(b, op.getLoc(), op.getFlag(), op.getNumber());
+          return replace(op, {});
+        })
         .Case([&](dist::CollectiveOpInterface op) { return collective(op); })
         .Case<rt::CommandOpInterface, func::ReturnOp>(
             [](auto) { return success(); })
@@ -51,7 +77,6 @@ public:
         });
   }
 
-private:
   LogicalResult replace(Operation *op, ValueRange values) {
     op->replaceAllUsesWith(values);
     op->erase();
@@ -228,6 +253,21 @@ private:
     int64_t members = dist::axesSize(*mesh, op.getAxes().getAxes());
     if (members == 1) // nothing to do
       return replace(op, alike(op));
+    if (auto rows = dyn_cast<dist::AllToAllVOp>(*op)) {
+      int64_t count = typeOf(rows.getInputs()[0]).getDimSize(1);
+      int64_t row =
+          typeOf(rows.getInputs()[0]).getNumElements() / members / count;
+      return replace(op, rt::CollectiveOp::create(
+                             b, op->getLoc(), op->getResultTypes(),
+                             rt::CollectiveKind::AllToAllV, rows.getInputs(),
+                             ValueRange{rows.getSent(), rows.getReceived()},
+                             group, ArrayRef<int64_t>{count, row, count, row},
+                             dist::stringifyPurpose(op.getPurpose()),
+                             rt::Reduce::Sum, /*sources=*/ArrayRef<int64_t>{},
+                             /*root=*/0, /*exchanges=*/ArrayRef<int64_t>{},
+                             rows.getExpected())
+                             .getResults());
+    }
     FailureOr<Pattern> pattern = patternOf(op, *mesh, members);
     if (failed(pattern))
       return failure();
@@ -248,7 +288,8 @@ private:
           rt::encodeExchange(pattern->exchanges[index], exchanges);
       }
       auto command = rt::CollectiveOp::create(
-          b, op->getLoc(), types, pattern->kind, operands, group, layout,
+          b, op->getLoc(), types, pattern->kind, operands,
+          /*counts=*/ValueRange(), group, layout,
           dist::stringifyPurpose(op.getPurpose()), pattern->reduce,
           pattern->sources, /*root=*/0, exchanges);
       dist::setPadding(command, std::exchange(padding, 0));

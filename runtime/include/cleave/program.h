@@ -292,6 +292,17 @@ inline int64_t meanAttentionPairs(int64_t queries, int64_t keys, bool causal,
   return pairs;
 }
 
+// Plans in which of `rounds`, and where, rows go that are sent to the ranks of
+// what they choose: row r goes to rank ids[r] / tile, to the next free of its
+// places, of which a rank has `places` in each round. sources [rounds, ranks,
+// places]: the row at each place; sent: its id less the first of the rank's
+// tile; placeOf [rows]: the place of each row, counted over all rounds and
+// ranks; -1 where there is none. counts [ranks, rounds]: how many. All are i64.
+struct PlanRows {
+  int64_t rows = 0, rounds = 1, ranks = 0, places = 0, tile = 1;
+  BufferRef ids, sources, placeOf, sent, counts;
+};
+
 enum class CollectiveKind : uint8_t {
   AllReduce,
   AllGather,
@@ -301,8 +312,9 @@ enum class CollectiveKind : uint8_t {
   Broadcast,
   Exchange,
   SendRecv,
+  AllToAllV,
 };
-inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::SendRecv;
+inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::AllToAllV;
 
 // One buffer of a collective; N is the group's size. Elements of src and dst:
 //   AllReduce, Permute, Broadcast: [count]; AllReduce, Broadcast: dst may be
@@ -310,6 +322,9 @@ inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::SendRecv;
 //   ReduceScatter: src [outer, N, inner] -> dst [outer, inner]
 //   AllToAll:      src [outer, N, inner] -> dst [dstOuter, N, dstInner], block
 //                  p of src goes to member p, block p of dst comes from it
+//   AllToAllV:     src, dst [N, outer, inner]: the first Collective::sent[p]
+//   rows of block p of src go to member p, what comes from it is the first
+//   Collective::received[p] rows of block p of dst
 //   Exchange:      src [count], the source tile; dst [dstOuter * dstInner], the
 //                  target tile (see Exchange); inner = count
 //   SendRecv:      src [count] at the sender, dst [count] at the receiver; the
@@ -366,6 +381,9 @@ struct Collective {
   int32_t root = 0;
   std::vector<Exchange> exchanges; // Exchange: one for each part
   std::vector<int32_t> positions;
+  // AllToAllV: rows for each member, and from each; i64, known on both sides.
+  BufferRef sent, received;
+  int64_t expected = 0; // rows that are reckoned to be sent, for reports
 };
 
 struct Wait {
@@ -406,10 +424,13 @@ struct Call {
 
 struct Command {
   std::variant<Launch, Gemm, Attention, GroupedGemm, Collective, Wait, Copy,
-               Fill, Call>
+               Fill, Call, PlanRows>
       op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;
+  // Absent: always runs. Else a byte: 0 means that it does not run, here and on
+  // all ranks that it would meet. Not for what starts or ends a transfer.
+  BufferRef when;
 };
 
 // Where a planned value lives, and from which command to which, inclusive.

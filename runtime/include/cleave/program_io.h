@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 5;
+inline constexpr uint32_t formatVersion = 6;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
@@ -60,6 +60,10 @@ template <class A> void fields(A &a, GroupedGemm &x) {
   a(x.outer, x.dtype, x.rows, x.e, x.k, x.n, x.a, x.c, x.ids, x.w, x.workspace,
     x.workspaceSize);
 }
+template <class A> void fields(A &a, PlanRows &x) {
+  a(x.rows, x.rounds, x.ranks, x.places, x.tile, x.ids, x.sources, x.placeOf,
+    x.sent, x.counts);
+}
 template <class A> void fields(A &a, Transfer &x) {
   a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);
 }
@@ -68,7 +72,7 @@ template <class A> void fields(A &a, Exchange &x) {
 }
 template <class A> void fields(A &a, Collective &x) {
   a(x.kind, x.reduce, x.dtype, x.group, x.parts, x.purpose, x.token, x.sources,
-    x.root, x.exchanges, x.positions);
+    x.root, x.exchanges, x.positions, x.sent, x.received, x.expected);
 }
 template <class A> void fields(A &a, Wait &x) { a(x.token); }
 template <class A> void fields(A &a, Copy &x) {
@@ -81,7 +85,9 @@ template <class A> void fields(A &a, Rebase &x) { a(x.arena, x.offset); }
 template <class A> void fields(A &a, Call &x) {
   a(x.action, x.rebase, x.label);
 }
-template <class A> void fields(A &a, Command &x) { a(x.op, x.source, x.flops); }
+template <class A> void fields(A &a, Command &x) {
+  a(x.op, x.source, x.flops, x.when);
+}
 template <class A> void fields(A &a, Lifetime &x) {
   a(x.name, x.arena, x.offset, x.size, x.first, x.last);
 }

@@ -176,3 +176,51 @@ func.func @window_shape(%a: tensor<3x6xf32>) {
   %0 = dist.window %a dim 0 size 10 base 0 step 3 stride 1 whole 10 over @m {"x"} purpose activation : (tensor<3x6xf32>) -> tensor<3x5xf32>
   return
 }
+
+// -----
+
+// AV1
+dist.mesh @m <["x"=4]>
+func.func @blocks(%x: tensor<3x6x5xf32>, %n: tensor<4xi64>) {
+  // expected-error @below {{'dist.all_to_all_v' op has operand 'tensor<3x6x5xf32>', expected one of 4 blocks of rows: [4, rows, ...]}}
+  %0 = dist.all_to_all_v %x sent %n received %n expect 5 over @m {"x"} purpose expert : tensor<3x6x5xf32> counts tensor<4xi64>
+  return
+}
+
+// -----
+
+// AV2
+dist.mesh @m <["x"=4]>
+func.func @counts(%x: tensor<4x6x5xf32>, %n: tensor<2xi64>) {
+  // expected-error @below {{'dist.all_to_all_v' op counts have type 'tensor<2xi64>', expected one number for each of 4 ranks}}
+  %0 = dist.all_to_all_v %x sent %n received %n expect 5 over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<2xi64>
+  return
+}
+
+// -----
+
+// PR2
+func.func @places(%ids: tensor<3x2xi64>) {
+  // expected-error @below {{'dist.plan_rows' op sources has sizes [1, 4, 5], expected [rounds, ranks, places] with a place in a round for each of 6 rows}}
+  %0, %1, %2, %3 = dist.plan_rows %ids tile 3 : tensor<3x2xi64> -> tensor<1x4x5xi64>, tensor<6xi64>, tensor<1x4x5xi64>, tensor<4x1xi64>
+  return
+}
+
+// -----
+
+// PR2
+func.func @numbers(%ids: tensor<3x2xi64>) {
+  // expected-error @below {{'dist.plan_rows' op counts has sizes [3, 2], expected [4, 2]}}
+  %0, %1, %2, %3 = dist.plan_rows %ids tile 3 : tensor<3x2xi64> -> tensor<2x4x3xi64>, tensor<6xi64>, tensor<2x4x3xi64>, tensor<3x2xi64>
+  return
+}
+
+// -----
+
+// AV3
+dist.mesh @m <["x"=4]>
+func.func @expected(%x: tensor<4x6x5xf32>, %n: tensor<4xi64>) {
+  // expected-error @below {{'dist.all_to_all_v' op expects 25 rows, but has 24}}
+  %0 = dist.all_to_all_v %x sent %n received %n expect 25 over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
+  return
+}

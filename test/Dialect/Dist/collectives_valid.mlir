@@ -54,3 +54,13 @@ func.func @place(%a: tensor<10x6xf32>) -> tensor<3x6xf32> {
   %3 = dist.keep_first %a over @m {"y"} : tensor<10x6xf32>
   return %2 : tensor<3x6xf32>
 }
+
+// CHECK-LABEL: func @rows
+func.func @rows(%ids: tensor<3x2xi64>, %x: tensor<4x6x5xf32>, %n: tensor<4xi64>) -> tensor<4x6x5xf32> {
+  // CHECK: dist.plan_rows %{{.*}} tile 3 : tensor<3x2xi64> -> tensor<2x4x3xi64>, tensor<6xi64>, tensor<2x4x3xi64>, tensor<4x2xi64>
+  %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
+    : tensor<3x2xi64> -> tensor<2x4x3xi64>, tensor<6xi64>, tensor<2x4x3xi64>, tensor<4x2xi64>
+  // CHECK: dist.all_to_all_v %{{.*}} sent %{{.*}} received %{{.*}} expect 6 over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
+  %0 = dist.all_to_all_v %x sent %n received %n expect 6 over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
+  return %0 : tensor<4x6x5xf32>
+}

@@ -153,6 +153,26 @@ func.func @grouped_results(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: ten
 
 // -----
 
+// C6
+func.func @rows_without_counts(%x: tensor<2x5x6xf32>) {
+  // expected-error @below {{'rt.collective' op has 0 counts, expected 2 and no token}}
+  %0 = rt.collective all_to_all_v(%x) group = [0, 1, 2] layout = [5, 6, 5, 6] purpose = "expert"
+    : (tensor<2x5x6xf32>) -> tensor<2x5x6xf32>
+  return
+}
+
+// -----
+
+// C6
+func.func @rows_with_few_counts(%x: tensor<2x5x6xf32>, %n: tensor<2xi64>, %m: tensor<3xi64>) {
+  // expected-error @below {{'rt.collective' op counts has type 'tensor<3xi64>', expected one number for each of 2 members}}
+  %0 = rt.collective all_to_all_v(%x) counts(%n, %m : tensor<2xi64>, tensor<3xi64>) group = [0, 1, 2] layout = [5, 6, 5, 6] purpose = "expert"
+    : (tensor<2x5x6xf32>) -> tensor<2x5x6xf32>
+  return
+}
+
+// -----
+
 // A2
 func.func @attention_outside(%q: tensor<2x5x3x4xf32>) {
   // expected-error @below {{'rt.attention' op view of k covers elements 12 to 131 of 120}}

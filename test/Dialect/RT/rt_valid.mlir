@@ -37,6 +37,17 @@ func.func @grouped_gemm(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor
   return %y, %dw#0 : tensor<5x2x8xf32>, tensor<4x6x8xf32>
 }
 
+// CHECK-LABEL: func @rows_of_ranks
+func.func @rows_of_ranks(%ids: tensor<5xi64>, %x: tensor<2x5x6xf32>, %n: tensor<2xi64>) -> tensor<2x5x6xf32> {
+  // CHECK: rt.plan_rows %{{.*}} tile = 3 : tensor<5xi64> -> tensor<1x2x5xi64>, tensor<5xi64>, tensor<1x2x5xi64>, tensor<2x1xi64>
+  %sources, %places, %sent, %counts = rt.plan_rows %ids tile = 3
+    : tensor<5xi64> -> tensor<1x2x5xi64>, tensor<5xi64>, tensor<1x2x5xi64>, tensor<2x1xi64>
+  // CHECK: rt.collective all_to_all_v(%{{.*}}) counts(%{{.*}}, %{{.*}} : tensor<2xi64>, tensor<2xi64>) group = [0, 1, 2] layout = [5, 6, 5, 6]
+  %0 = rt.collective all_to_all_v(%x) counts(%n, %n : tensor<2xi64>, tensor<2xi64>) group = [0, 1, 2] layout = [5, 6, 5, 6] purpose = "expert"
+    : (tensor<2x5x6xf32>) -> tensor<2x5x6xf32>
+  return %0 : tensor<2x5x6xf32>
+}
+
 // CHECK-LABEL: func @attention
 func.func @attention(%q: tensor<2x5x3x1x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tensor<2x5x3x4xf32>, %mask: tensor<2x5xi1>,
                      %pos: tensor<5xi64>, %doc: tensor<2x5xi64>, %bias: tensor<5x5xf32>)

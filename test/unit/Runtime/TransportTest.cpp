@@ -141,6 +141,59 @@ TEST_P(Conformance, AllToAllMovesAShardedDimension) {
   });
 }
 
+// Rank i sends rank j (i + 2 j) % 4 rows of two elements, again and again with
+// other numbers; the bytes are those of the rows. What is behind them stays.
+TEST_P(Conformance, AllToAllVSendsAsManyRowsAsThereAre) {
+  constexpr int ranks = 3, rows = 3;
+  run(ranks, [&](int rank, Endpoint &endpoint, Counters &counters) {
+    std::vector<float> src(ranks * rows * 2), dst(src.size());
+    std::vector<int64_t> sent(ranks), received(ranks);
+    CollectiveCall call = makeCall(CollectiveKind::AllToAllV, ranks, rank);
+    Part part = makePart(src.data(), dst.data(), rows * 2);
+    part.outer = part.dstOuter = rows, part.inner = part.dstInner = 2;
+    call.parts = {part};
+    call.sent = sent.data(), call.received = received.data();
+    auto operation = endpoint.prepare(call);
+    int64_t bytes = 0;
+    for (int step = 0; step < 3; ++step) {
+      auto count = [&](int from, int to) { return (from + 2 * to + step) % 4; };
+      auto element = [&](int from, int to, int i) {
+        return float(1000 * step + 100 * from + 10 * to + i);
+      };
+      for (int peer = 0; peer < ranks; ++peer) {
+        sent[peer] = count(rank, peer), received[peer] = count(peer, rank);
+        if (peer != rank)
+          bytes += sent[peer] * 2 * int64_t(sizeof(float));
+        for (int i = 0; i < rows * 2; ++i)
+          src[peer * rows * 2 + i] = element(rank, peer, i);
+      }
+      dst.assign(dst.size(), -1);
+      operation->start();
+      operation->finish();
+      for (int peer = 0; peer < ranks; ++peer)
+        for (int i = 0; i < rows * 2; ++i)
+          EXPECT_EQ(dst[peer * rows * 2 + i],
+                    i < received[peer] * 2 ? element(peer, rank, i) : -1)
+              << "step " << step << ", from " << peer << ", element " << i;
+    }
+    EXPECT_EQ(counters.at(rank, 0).sent, bytes);
+  });
+}
+
+TEST_P(Conformance, AllToAllVRefusesMoreRowsThanThereAre) {
+  run(2, [&](int rank, Endpoint &endpoint, Counters &) {
+    std::vector<float> src(4), dst(4);
+    std::vector<int64_t> counts = {0, 2};
+    CollectiveCall call = makeCall(CollectiveKind::AllToAllV, 2, rank);
+    Part part = makePart(src.data(), dst.data(), 2);
+    part.outer = part.dstOuter = 1, part.inner = part.dstInner = 2;
+    call.parts = {part};
+    EXPECT_THROW(rowsOf(call, counts.data(), 1), Error);
+    EXPECT_EQ(rowsOf(call, counts.data(), 0), 0);
+    (void)endpoint;
+  });
+}
+
 TEST_P(Conformance, PermuteAndBroadcast) {
   run(3, [&](int rank, Endpoint &endpoint, Counters &) {
     std::vector<float> src = {float(rank), 1}, dst(2, NAN);

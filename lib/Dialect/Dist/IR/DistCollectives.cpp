@@ -133,6 +133,46 @@ LogicalResult AllToAllOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+LogicalResult AllToAllVOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (getInputs().size() != 1) // (AV1)
+    return emitOpError("has ") << getInputs().size() << " operands beside the counts, expected one";
+  FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
+  if (failed(group))
+    return failure();
+  auto type = cast<RankedTensorType>(getInputs()[0].getType());
+  if (type.getRank() < 2 || type.getDimSize(0) != *group) // (AV1)
+    return emitOpError("has operand ") << type << ", expected one of " << *group
+                                       << " blocks of rows: [" << *group << ", rows, ...]";
+  if (getResult(0).getType() != type)
+    return emitOpError("result type ")
+           << getResult(0).getType() << " does not follow from the operand; expected " << type;
+  if (getSent().getType().getShape() != ArrayRef<int64_t>(*group)) // (AV2)
+    return emitOpError("counts have type ")
+           << getSent().getType() << ", expected one number for each of " << *group << " ranks";
+  if (int64_t rows = *group * type.getDimSize(1); int64_t(getExpected()) > rows) // (AV3)
+    return emitOpError("expects ") << getExpected() << " rows, but has " << rows;
+  return success();
+}
+
+LogicalResult PlanRowsOp::verify() { // (PR2)
+  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  int64_t rows = cast<RankedTensorType>(getIds().getType()).getNumElements();
+  ArrayRef<int64_t> sources = shapeOf(getSources());
+  if (sources.size() != 3 || sources[0] * sources[2] < rows)
+    return emitOpError("sources has sizes [")
+           << sources << "], expected [rounds, ranks, places] with a place in a round for each of "
+           << rows << " rows";
+  auto expect = [&](StringRef name, Value value, ArrayRef<int64_t> want) -> LogicalResult {
+    if (shapeOf(value) == want)
+      return success();
+    return emitOpError() << name << " has sizes [" << shapeOf(value) << "], expected [" << want
+                         << "]";
+  };
+  if (failed(expect("sent", getSent(), sources)) || failed(expect("places", getPlaces(), {rows})))
+    return failure();
+  return expect("counts", getCounts(), {sources[1], sources[0]});
+}
+
 LogicalResult WindowOp::verifySymbolUses(SymbolTableCollection &symbols) {
   FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
   if (failed(group))
@@ -272,6 +312,14 @@ int64_t ReduceScatterOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBy
 
 int64_t AllToAllOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
 int64_t AllToAllOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
+
+// As many rows as are expected, of which one share stays.
+int64_t AllToAllVOp::getPayloadBytes() {
+  auto type = cast<RankedTensorType>(getInputs()[0].getType());
+  int64_t rows = type.getDimSize(0) * type.getDimSize(1);
+  return rows == 0 ? 0 : getExpected() * (bytesOf(getInputs().getTypes()) / rows);
+}
+int64_t AllToAllVOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
 
 // One that is a source and not its own target.
 int64_t CollectivePermuteOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }

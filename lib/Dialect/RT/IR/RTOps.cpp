@@ -178,6 +178,8 @@ LogicalResult CollectiveOp::verify() {
       source *= members;
     else if (kind == CollectiveKind::AllToAll)
       source *= members, result = resultBlock * members;
+    else if (kind == CollectiveKind::AllToAllV)
+      source *= members, result = resultBlock * members;
     else if (kind == CollectiveKind::Exchange)
       result = resultBlock;
     if (tensorType(getInputs()[i]).getNumElements() != source ||
@@ -202,6 +204,16 @@ LogicalResult CollectiveOp::verify() {
            << (exchanges ? std::to_string(exchanges->size()) : "malformed")
            << " exchanges, expected "
            << (kind == CollectiveKind::Exchange ? count : 0);
+  bool counts = kind == CollectiveKind::AllToAllV;
+  if (getCounts().size() != (counts ? 2 : 0) || (counts && tokens)) // (C6)
+    return emitOpError("has ")
+           << getCounts().size() << " counts, expected " << (counts ? 2 : 0)
+           << (counts ? " and no token" : "");
+  for (Value value : getCounts())
+    if (tensorType(value).getNumElements() != members) // (C6)
+      return emitOpError("counts has type ")
+             << value.getType() << ", expected one number for each of "
+             << members << " members";
   return success();
 }
 

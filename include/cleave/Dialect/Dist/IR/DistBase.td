@@ -60,7 +60,8 @@ def Dist_Purpose : I32EnumAttr<"Purpose", "what a collective is for", [
   I32EnumAttrCase<"Expert", 3, "expert">,
   I32EnumAttrCase<"Norm", 4, "norm">,
   I32EnumAttrCase<"Loss", 5, "loss">,
-  I32EnumAttrCase<"Pipeline", 6, "pipeline">
+  I32EnumAttrCase<"Pipeline", 6, "pipeline">,
+  I32EnumAttrCase<"Overflow", 7, "overflow">
 ]> {
   let cppNamespace = "::cleave::dist";
   let genSpecializedAttr = 0;

@@ -185,6 +185,85 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
   }];
 }
 
+def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent", "received"]>]> {
+  let summary = "Sends each rank of a group the rows that are for it";
+  let description = [{
+    The first dimension counts the ranks of the group, the second rows. Rank i
+    sends rank j the first sent[j] rows of its block j, which become the first
+    rows of block i there: received[i] of them, as rank j knows already. What the
+    result holds behind those is undefined, and must not be read. `expect` is the
+    number of rows that a rank is reckoned to send in all, itself included.
+
+    ```mlir
+    %1 = dist.all_to_all_v %0 sent %s received %r expect 5 over @m {"x"} purpose expert
+        : tensor<2x5x6xf32> counts tensor<2xi64>
+    ```
+
+    Constraints: (C1), and
+    - (AV1) there is one operand beside the counts; its first dimension has the
+      size of the group, and the result has its type.
+    - (AV2) counts are one integer of 64 bits for each rank of the group.
+    - (AV3) `expect` is at most the number of rows of the operand.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
+                       RankedTensorOf<[I64]>:$sent, RankedTensorOf<[I64]>:$received,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$expected,
+                       FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
+                       Dist_PurposeAttr:$purpose);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $inputs `sent` $sent `received` $received `expect` $expected
+    `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    attr-dict `:` custom<SameTypes>(type($inputs), type($results)) `counts` type($sent)
+  }];
+}
+
+def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
+  let summary = "Where rows go that are sent to the ranks of what they choose";
+  let description = [{
+    Row r, over all dimensions of `ids` in row-major order, goes to rank
+    ids[r] / tile, to the next free of its places, in order, those of the first round
+    first. A row whose id is outside [0, tile * ranks) goes nowhere. Of every place
+    of every rank in every round, `sources` is the row that goes there, and `sent` its
+    id less the first one of the rank's tile; both are -1 where none does. `places` is
+    the place of each row, counted over all rounds and ranks, or -1. `counts` is how
+    many go to each rank in each round.
+
+    ```mlir
+    %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
+        : tensor<5x2xi64> -> tensor<2x4x5xi64>, tensor<10xi64>, tensor<2x4x5xi64>, tensor<4x2xi64>
+    ```
+
+    Constraints:
+    - (PR1) `tile` is positive.
+    - (PR2) `sources` and `sent` are [rounds, ranks, places], and a rank has places
+      for all rows; `places` has one number for each row, `counts` is [ranks, rounds].
+  }];
+  let arguments = (ins RankedTensorOf<[I64]>:$ids, ConfinedAttr<I64Attr, [IntPositive]>:$tile);
+  let results = (outs RankedTensorOf<[I64]>:$sources, RankedTensorOf<[I64]>:$places,
+                      RankedTensorOf<[I64]>:$sent, RankedTensorOf<[I64]>:$counts);
+  let assemblyFormat = [{
+    $ids `tile` $tile attr-dict
+    `:` type($ids) `->` type($sources) `,` type($places) `,` type($sent) `,` type($counts)
+  }];
+  let hasVerifier = 1;
+}
+
+def Dist_ConditionOp : Dist_Op<"condition"> {
+  let summary = "Says when operations of a number need to run";
+  let description = [{
+    Where the flag is not set, nobody reads what operations with `nn.when` = `number`
+    in the same function give, and they need not run. All ranks that meet in
+    such a collective have the same flag.
+
+    ```mlir
+    dist.condition %0 number 3 : tensor<1xi1>
+    ```
+  }];
+  let arguments = (ins RankedTensorOf<[I1]>:$flag, ConfinedAttr<I64Attr, [IntNonNegative]>:$number);
+  let assemblyFormat = "$flag `number` $number attr-dict `:` type($flag)";
+}
+
 def Dist_WindowOp : Dist_CollectiveOp<"window"> {
   let summary = "Gives every rank of a group a window of a split dimension";
   let description = [{

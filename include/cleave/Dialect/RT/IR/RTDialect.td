@@ -46,7 +46,7 @@ def RT_CollectiveKindAttr : I32EnumAttr<"CollectiveKind", "pattern of a collecti
     I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
     I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,
     I32EnumAttrCase<"Permute", 4, "permute">, I32EnumAttrCase<"Broadcast", 5, "broadcast">,
-    I32EnumAttrCase<"Exchange", 6, "exchange">]> {
+    I32EnumAttrCase<"Exchange", 6, "exchange">, I32EnumAttrCase<"AllToAllV", 8, "all_to_all_v">]> {
   let cppNamespace = "::cleave::rt";
 }
 

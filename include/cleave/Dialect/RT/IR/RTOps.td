@@ -225,7 +225,7 @@ def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
   let hasVerifier = 1;
 }
 
-def RT_CollectiveOp : RT_Command<"collective", ["getReuse"]> {
+def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSegments]> {
   let summary = "Communication among the ranks of a group";
   let description = [{
     `group` lists (axis, pre, size) of the mesh's axes; members are ordered
@@ -238,6 +238,9 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"]> {
     shape; before, for each dimension, a count and so many triples (axis, pre,
     size); after, the same; a count and triples of the axes that are reduced; the
     same of those over which the result has addends; the number of rounds.
+    An all_to_all_v takes [N, outer, inner] to the same, `outer` rows for each member,
+    of which `counts` say how many go to each and come from each, and `expected` how
+    many are reckoned to go in all.
     With a token as last result the command only starts; `rt.wait` ends it.
 
     ```mlir
@@ -254,16 +257,21 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"]> {
     - (C4) a permutation has a source for each member (-1: zeros); others have none.
     - (C5) an exchange has a description of each operand in `exchanges`; others
       have none.
+    - (C6) an all_to_all_v has two `counts`, of one number for each member, and no
+      token; others have none.
   }];
   let arguments = (ins RT_CollectiveKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
+                       Variadic<RT_IndexTensor>:$counts,
                        DenseI64ArrayAttr:$group, DenseI64ArrayAttr:$layout, StrAttr:$purpose,
                        DefaultValuedAttr<RT_ReduceAttr, "::cleave::rt::Reduce::Sum">:$reduce,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$sources,
                        DefaultValuedAttr<I64Attr, "0">:$root,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$exchanges);
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$exchanges,
+                       DefaultValuedAttr<I64Attr, "0">:$expected);
   let results = (outs Variadic<AnyType>:$results);
   let assemblyFormat = [{
-    $kind `(` $inputs `)` `group` `=` $group `layout` `=` $layout `purpose` `=` $purpose attr-dict
+    $kind `(` $inputs `)` (`counts` `(` $counts^ `:` type($counts) `)`)?
+    `group` `=` $group `layout` `=` $layout `purpose` `=` $purpose attr-dict
     `:` functional-type($inputs, results)
   }];
   let extraClassDeclaration = [{
@@ -276,6 +284,38 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"]> {
     ::mlir::Value getToken() { return getNumResults() > getInputs().size() ? getResults().back() : ::mlir::Value(); }
   }];
   let hasVerifier = 1;
+}
+
+def RT_PlanRowsOp : RT_Command<"plan_rows", []> {
+  let summary = "Where rows go that are sent to the ranks of what they choose";
+  let description = [{
+    As `dist.plan_rows`.
+
+    ```mlir
+    %sources, %places, %sent, %counts = rt.plan_rows %ids tile = 3
+        : tensor<10xi64> -> tensor<2x4x5xi64>, tensor<10xi64>, tensor<2x4x5xi64>, tensor<4x2xi64>
+    ```
+  }];
+  let arguments = (ins RT_IndexTensor:$ids, ConfinedAttr<I64Attr, [IntPositive]>:$tile);
+  let results = (outs RT_IndexTensor:$sources, RT_IndexTensor:$places, RT_IndexTensor:$sent,
+                      RT_IndexTensor:$counts);
+  let assemblyFormat = [{
+    $ids `tile` `=` $tile attr-dict
+    `:` type($ids) `->` type($sources) `,` type($places) `,` type($sent) `,` type($counts)
+  }];
+}
+
+def RT_ConditionOp : RT_Command<"condition", []> {
+  let summary = "Says when commands of a number need to run";
+  let description = [{
+    No command: those behind it with `nn.when` = `number` run only if the flag is set.
+
+    ```mlir
+    rt.condition %0 number = 3 : tensor<1xi1>
+    ```
+  }];
+  let arguments = (ins RankedTensorOf<[I1]>:$flag, ConfinedAttr<I64Attr, [IntNonNegative]>:$number);
+  let assemblyFormat = "$flag `number` `=` $number attr-dict `:` type($flag)";
 }
 
 def RT_WaitOp : RT_Command<"wait", ["getAlias"], [AttrSizedOperandSegments]> {
