@@ -182,6 +182,36 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
 }
 
+def LimitChoicesPass : Pass<"nn-limit-choices", "::mlir::func::FuncOp"> {
+  let summary = "Drop the slots of a sequence that an expert has no room for";
+  let description = [{
+    With `capacity` c, k slots a token and e experts, an expert takes at most
+    ceil(c s k / e) slots of a sequence of s positions (Lepikhin et al., 2020), in the
+    order of positions, then of slots. What is beyond chooses no expert: its id
+    becomes -1 for `nn.grouped_dot` and for what reads biases of experts; weights stay
+    as the router gave them. A sequence is a sample, whichever rank it lies on, so that
+    what is dropped depends on no mesh.
+
+    Errors: a program without `nn.grouped_dot`; choices that are not
+    [samples, positions, slots].
+
+    Before:
+    ```mlir
+    %0 = nn.grouped_dot %x, %w, %ids : tensor<2x3x1x6xf32>, tensor<2x6x8xf32>, tensor<2x3x1xi64> -> tensor<2x3x1x8xf32>
+    ```
+
+    After, with capacity = 1, in short:
+    ```
+    %before = nn.reduce sum %same_and_earlier dims = [2] : tensor<2x3x3xi64> -> tensor<2x3xi64>
+    %fits = arith.cmpi slt, %before, %two : tensor<2x3xi64>
+    %limited = arith.select %fits, %ids, %none : tensor<2x3xi1>, tensor<2x3xi64>
+    %0 = nn.grouped_dot %x, %w, %limited
+    ```
+  }];
+  let options = [Option<"capacity", "capacity", "double", "0.0", "Capacity factor; 0: do nothing">];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
+}
+
 def MarkBatchPass : Pass<"nn-mark-batch", "::mlir::func::FuncOp"> {
   let summary = "Find the dimension of each input and output that counts samples";
   let description = [{
