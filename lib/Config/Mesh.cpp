@@ -356,6 +356,23 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
     if (auto error =
             use("parallel.expert.axis", parallel.expert.axis, "expert"))
       return error;
+  for (const SequenceParallelConfig &sequence : parallel.sequence)
+    if (parallel.expert.enabled && sequence.axis == parallel.expert.axis)
+      return ConfigError{"parallel.sequence and parallel.expert.axis both name "
+                         "the mesh axis '" +
+                         sequence.axis +
+                         "', but experts go with samples; give them an axis of "
+                         "their own, or that of parallel.data.axis"};
+  // Experts split samples over their axis, as the data axis does.
+  if (auto found = splitBy.find(parallel.expert.axis);
+      parallel.expert.enabled && found != splitBy.end() &&
+      found->second != "parallel.data.axis")
+    return ConfigError{found->second +
+                       " and parallel.expert.axis both name "
+                       "the mesh axis '" +
+                       parallel.expert.axis +
+                       "', but experts go with samples; give them an axis of "
+                       "their own, or that of parallel.data.axis"};
   if (parallel.pipeline.enabled)
     if (auto error = own("pipeline", parallel.pipeline.axis))
       return error;
@@ -382,11 +399,6 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
           "--set parallel.data.axis=" +
           name + "), in a [[shard]], or remove it"};
     }
-
-  // What later versions serve. An axis of size 1 asks for nothing.
-  if (parallel.expert.enabled && mesh.size(parallel.expert.axis) > 1)
-    return ConfigError{"mesh." + parallel.expert.axis +
-                       ": expert parallelism is not yet supported"};
   return std::nullopt;
 }
 
@@ -405,6 +417,10 @@ BoundaryAxes cleave::boundaryAxes(const Config &config, const Mesh &mesh) {
     axes.samples = axes.replicas = {data.replicate};
   if (data.enabled && mesh.size(data.axis) > 1)
     axes.samples.push_back(data.axis);
+  const ExpertParallelConfig &expert = config.parallel.expert;
+  if (expert.enabled && mesh.size(expert.axis) > 1 &&
+      !contains(axes.samples, expert.axis))
+    axes.samples.push_back(expert.axis);
   for (const char *kind : {"ring", "ulysses"}) // outer first
     if (std::string axis = sequenceAxis(config, mesh, kind); !axis.empty())
       axes.positions.push_back(axis);

@@ -46,6 +46,15 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
     passes.addPass(createDistDecomposePass(decompose));
     passes.addPass(createCSEPass());
   }
+  if (!options.experts.empty()) {
+    DistDispatchExpertsPassOptions experts;
+    experts.axis = options.experts;
+    experts.maxLoad = options.maxLoad;
+    passes.addPass(createDistDispatchExpertsPass(experts));
+    passes.addPass(createCSEPass());
+    if (options.beforeBuckets) // of the messages that are new
+      options.beforeBuckets(passes);
+  }
 }
 
 void cleave::registerPartitionPipeline() {

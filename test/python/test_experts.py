@@ -4,10 +4,15 @@ remainders."""
 
 import json
 import pathlib
+import shutil
 import tempfile
 import unittest
 
+import numpy as np
+
 import support
+import training
+import formulas_experts
 
 MODEL = support.ROOT / "test" / "Inputs" / "experts.mlir"
 
@@ -60,6 +65,163 @@ dims = [["{axis}"], []]
 """)
             with self.subTest(axes=axes, flags=flags):
                 self.passes("--config", config, *flags)
+
+    def spread(self, sizes, *flags):
+        """Samples and experts over axes of these sizes."""
+        with self.subTest(sizes=sizes, flags=flags):
+            self.passes(*flags, *[f"--set=mesh.{axis}={size}" for axis, size in sizes.items()])
+
+    def test_expert_parallelism_on_the_data_axis(self):
+        on_data = "--set=parallel.expert.axis=data"
+        for zero in range(4):
+            self.spread(dict(data=2), on_data, f"--set=parallel.data.zero={zero}")
+        self.spread(dict(data=3), on_data)
+        self.spread(dict(data=4), on_data, "--set=parallel.data.zero=3")
+        self.spread(dict(data=2, tensor=2), on_data)
+        self.spread(dict(pipeline=2, data=2), on_data, "--set=train.microbatches=2")
+
+    def test_expert_parallelism_on_an_axis_of_its_own(self):
+        self.spread(dict(expert=2))
+        self.spread(dict(expert=4))
+        self.spread(dict(expert=2, tensor=2))
+        self.spread(dict(data=2, expert=2))
+        self.spread(dict(data=2, expert=2), "--set=parallel.data.zero=3")
+        self.spread(dict(pipeline=2, expert=2), "--set=train.microbatches=2",
+                    "--set=parallel.pipeline.schedule=zb-h1")
+
+    def test_rounds(self):
+        """With room for a balanced share alone, rows overflow."""
+        for max_load in (1, 1.4):
+            self.spread(dict(expert=2), f"--set=parallel.expert.max_load={max_load}")
+        self.spread(dict(expert=4), "--set=parallel.expert.max_load=1")
+        self.spread(dict(expert=2, tensor=2), "--set=parallel.expert.max_load=1")
+        self.spread(dict(data=2), "--set=parallel.expert.axis=data", "--set=parallel.data.zero=3",
+                    "--set=parallel.expert.max_load=1")
+        self.spread(dict(pipeline=2, expert=2), "--set=parallel.expert.max_load=1",
+                    "--set=train.microbatches=2", "--set=parallel.pipeline.schedule=zb-h1")
+
+    def test_what_is_refused(self):
+        for flags, message in [
+                (["mesh.expert=6"], "has 5 experts, fewer than the 6 ranks of axis 'expert'"),
+                (["mesh.data=6", "parallel.expert.axis=data"],
+                 "has 5 experts, fewer than the 6 ranks of axis 'data'"),
+                (["mesh.expert=2", "parallel.expert.max_load=0.5"], "at least 1"),
+                (["mesh.tensor=2", "parallel.expert.axis=tensor"],
+                 "but experts go with samples"),
+                (["mesh.data=2", "parallel.expert.axis=expart"], "names the axis 'expart'")]:
+            with self.subTest(flags=flags):
+                done = support.run(support.CLEAVE, "check", MODEL,
+                                   *[f"--set={flag}" for flag in flags])
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertIn(message, done.stderr)
+
+    def test_imported_models(self):
+        """Mixtral's, Switch's (biases, one expert a token) and DeepSeek's (shared experts)
+        layers, as their exporters write them."""
+        for name, sizes, *flags in [
+                ("mixtral", dict(expert=2)), ("mixtral", dict(expert=4)),
+                ("mixtral", dict(expert=2, tensor=2)),
+                ("mixtral", dict(expert=4), "parallel.expert.max_load=1"),
+                ("mixtral", dict(expert=2), "parallel.expert.capacity=1"),
+                ("mixtral", dict(data=2), "parallel.expert.axis=data", "parallel.data.zero=3"),
+                ("mixtral", dict(pipeline=2, expert=2), "train.microbatches=2"),
+                ("switch", dict(expert=2)), ("switch", dict(expert=4), "parallel.expert.max_load=1"),
+                ("switch", dict(data=2), "parallel.expert.axis=data", "parallel.data.zero=2"),
+                ("deepseek", dict(expert=2)), ("deepseek", dict(expert=4)),
+                ("deepseek", dict(data=2, expert=2), "parallel.data.zero=1")]:
+            with self.subTest(name=name, sizes=sizes, flags=flags):
+                model = support.MODELS / f"{name}.onnx"
+                keys = [*flags, *(f"mesh.{axis}={size}" for axis, size in sizes.items())]
+                done = support.run(support.CLEAVE, "check", "--steps", 2, model, "--config",
+                                   model.with_suffix(".toml"), *[f"--set={key}" for key in keys])
+                self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr)
+
+    def test_capacity(self):
+        """What a sequence drops depends on no mesh."""
+        for sizes in [dict(data=2), dict(expert=2), dict(expert=4), dict(tensor=2)]:
+            self.spread(sizes, "--set=parallel.expert.capacity=1")
+        done = support.run(support.CLEAVE, "explain", MODEL, "--remarks",
+                           "--set=parallel.expert.capacity=1")
+        self.assertIn("an expert takes 3 of the 14 slots of a sequence", done.stdout + done.stderr)
+
+
+@unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
+class Bytes(unittest.TestCase):
+    """Under balanced routing: what explain says, what the closed forms say, and what a
+    run counts. And what it counts of rows that have no room at once."""
+    MODEL = support.ROOT / "test" / "Inputs" / "experts_fixed.mlir"
+    CASES = [(dict(expert=2), 2), (dict(expert=4), 2), (dict(expert=4), 1), (dict(expert=8), 4),
+             (dict(data=2, expert=2), 2)]
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        np.save(cls.folder / "tokens.npy",
+                np.random.default_rng(0).integers(0, 17, 4000).astype(np.int64))
+
+    @staticmethod
+    def flags(sizes, max_load):
+        return [f"--set=parallel.expert.max_load={max_load}",
+                *[f"--set=mesh.{axis}={size}" for axis, size in sizes.items()]]
+
+    @staticmethod
+    def sums(entries):
+        found = {"expert": 0, "overflow": 0}
+        for entry in entries:
+            if entry["purpose"] in found:
+                found[entry["purpose"]] += entry["sent_bytes"]
+        return found
+
+    def counted(self, name, model, *flags):
+        out = self.folder / name
+        support.succeed(support.CLEAVE, "train", model, "--data", self.folder / "tokens.npy",
+                        "--out", out, "--steps", 1, "--eval-every", 0,
+                        "--cache", self.folder / "cache", *flags)
+        ranks = json.loads((out / "counters.json").read_text())["ranks"]
+        return [self.sums(rank["traffic"]) for rank in ranks]
+
+    def test_explain_and_runs_send_what_the_formulas_say(self):
+        for number, (sizes, max_load) in enumerate(self.CASES):
+            with self.subTest(sizes=sizes, max_load=max_load):
+                ranks = np.prod(list(sizes.values()))
+                wanted = formulas_experts.sent_bytes(formulas_experts.Experts(
+                    tokens=8 * 12 // ranks, slots=2, hidden=6, ranks=sizes["expert"],
+                    max_load=max_load))
+                flags = self.flags(sizes, max_load)
+                said = json.loads(support.succeed(support.CLEAVE, "explain", self.MODEL, "--json",
+                                                  *flags))
+                for rank in said["per_rank"]:
+                    self.assertEqual(self.sums(rank["collectives"]), wanted)
+                if training.IS_BUILT:
+                    for found in self.counted(f"run{number}", self.MODEL, *flags):
+                        self.assertEqual(found, wanted)
+
+    @unittest.skipUnless(training.IS_BUILT and shutil.which("mpirun"), "mpirun is not installed")
+    def test_processes_send_what_threads_do(self):
+        """Bits and bytes, with rounds that some steps need."""
+        flags = ["--data", self.folder / "tokens.npy", "--steps", 3, "--eval-every", 0,
+                 *self.flags(dict(expert=4), 1)]
+        runs = []
+        for name, start in (("threads", []), ("processes", [support.ROOT / "test" / "mpirun.sh", 4])):
+            done = support.run(*start, support.CLEAVE, "train", MODEL, *flags, "--out",
+                               self.folder / name, "--cache", self.folder / f"cache-{name}")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            runs.append([(line["loss"], line["grad_norm"], line["sent_bytes"])
+                         for line in support.read_log(self.folder / name)])
+        self.assertEqual(*runs)
+
+    @unittest.skipUnless(training.IS_BUILT, "cleave-run is not built")
+    def test_overflow_is_counted(self):
+        """Routing that the model learns is not balanced: with room for the balanced
+        share alone, some rows need another round. With room for all, none does."""
+        def overflow(max_load):
+            return sum(rank["overflow"] for rank in self.counted(
+                f"overflow{max_load}", MODEL, *self.flags(dict(expert=2), max_load)))
+
+        self.assertGreater(overflow(1), 0)
+        self.assertEqual(overflow(2), 0)
 
 
 if __name__ == "__main__":

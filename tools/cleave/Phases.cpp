@@ -82,6 +82,18 @@ static void checkSizes(ModuleOp module, Diagnostics &diagnostics) {
     diagnostics.fail(BadUsage);
 }
 
+/// Experts have no room for more than so many of a sequence's slots.
+static void limitChoices(ModuleOp module, const Config &config,
+                         Diagnostics &diagnostics) {
+  if (config.parallel.expert.capacity == 0)
+    return;
+  PassManager passes(module.getContext());
+  LimitChoicesPassOptions options;
+  options.capacity = config.parallel.expert.capacity;
+  passes.addNestedPass<func::FuncOp>(createLimitChoicesPass(options));
+  run(passes, module, diagnostics);
+}
+
 OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
                                 MLIRContext &context, bool readWeights,
                                 bool compiles) {
@@ -100,6 +112,7 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
         importModel(path, config, context, batch, readWeights);
     Diagnostics diagnostics(context);
     checkSizes(*module, diagnostics);
+    limitChoices(*module, config, diagnostics);
     return module;
   }
   Diagnostics diagnostics(context);
@@ -117,6 +130,7 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
   PassManager passes(&context);
   passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
   run(passes, *module, diagnostics);
+  limitChoices(*module, config, diagnostics);
   return module;
 }
 
@@ -428,6 +442,14 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
       }
     passes.addPass(createStrategyTensorPass(tensor));
   }
+  const ExpertParallelConfig &expert = config.parallel.expert;
+  bool splitsExperts = expert.enabled && has(expert.axis);
+  if (splitsExperts) {
+    StrategyExpertPassOptions options;
+    options.axis = expert.axis;
+    options.required = !stage;
+    passes.addPass(createStrategyExpertPass(options));
+  }
   // One rank splits nothing: what `check` compares with.
   if (!config.shard.empty() && mesh.ranks() > 1) {
     noteOverrides(module, config);
@@ -436,6 +458,8 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   PartitionOptions partition;
   partition.remarks = allRemarks;
   partition.cluster = config.target.cluster;
+  if (splitsExperts)
+    partition.experts = expert.axis, partition.maxLoad = expert.maxLoad;
   if (!boundary.positions.empty()) {
     StrategySequencePassOptions options;
     options.ulysses = sequenceAxis(config, mesh, "ulysses");

@@ -96,6 +96,7 @@ struct ExpertParallelConfig {
   bool enabled = true;
   std::string axis = "expert";
   std::string tensorAxis;
+  double maxLoad = 2.0;  // room of a buffer, in balanced shares
   double capacity = 0.0; // 0: dropless
   double auxLoss = 0.0;
   double zLoss = 0.0;

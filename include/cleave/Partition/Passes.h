@@ -27,6 +27,10 @@ struct PartitionOptions {
   llvm::SmallVector<std::string> rings;
   /// auto | ring | gather: see dist-decompose.
   std::string ringPlan = "auto";
+  /// The axis over which experts lie: rows go to them where they would be gathered.
+  std::string experts;
+  /// Room for rows there: see dist-dispatch-experts.
+  double maxLoad = 2.0;
   /// A cluster.toml that reshards are planned for; "": the defaults.
   std::string cluster;
   /// Adds passes behind the propagation of shardings, and before messages are

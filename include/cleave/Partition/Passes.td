@@ -344,6 +344,58 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
+def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> {
+  let summary = "Send rows to the ranks of the matrices that they choose";
+  let description = [{
+    On local programs that are proved: `nn.grouped_dot` whose matrices are gathered
+    over `axis`, and `nn.grouped_outer` whose result is scattered over it. Instead
+    of the matrices, rows move: each rank sends its rows to the ranks of the
+    matrices that they choose (`dist.plan_rows`, `dist.all_to_all_v`, counts first), the
+    product is computed there with the tile of matrices, and the result comes back
+    to the rows' places (expert parallelism; Lepikhin et al., 2020). What is sent
+    are the rows alone.
+
+    A buffer has places for `max-load` times the rows that one rank sends another
+    where rows choose ranks alike. What is beyond goes in further rounds, as many
+    as can be needed, written out: none is ever dropped. Ranks tell each other all
+    counts, so that all know which rounds nobody needs. What the backward pass reads
+    of the first round is kept there; of further rounds it is sent and computed again.
+
+    Rows stay where they are between products: what is computed from results element
+    by element, and read by another product of the same choice, is computed
+    there; sums of results come back as one; what the backward pass reads is kept
+    there. So a gated layer of experts exchanges rows twice forward (in front of
+    the first products, behind the last) and twice backward.
+
+    Before:
+    ```mlir
+    dist.mesh @m <["x"=2]>
+    func.func @f(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %ids: tensor<5xi64>) -> tensor<5x8xf32> {
+      %0 = dist.all_gather %w dims [0] over @m {"x"} purpose expert : (tensor<3x6x8xf32>) -> tensor<6x6x8xf32>
+      %1 = nn.grouped_dot %x, %0, %ids : tensor<5x6xf32>, tensor<6x6x8xf32>, tensor<5xi64> -> tensor<5x8xf32>
+      return %1 : tensor<5x8xf32>
+    }
+    ```
+
+    After, in short, of one round (`%there_ids` is -1 where no row has arrived):
+    ```
+    %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
+    %received = dist.all_to_all %counts
+    %there_ids = dist.all_to_all_v %sent sent %counts received %received expect 5
+    %rows = nn.gather %x, %sources dim = 0
+    %there = dist.all_to_all_v %rows sent %counts received %received expect 5
+    %product = nn.grouped_dot %there, %w, %there_ids
+    %home = dist.all_to_all_v %product sent %received received %counts expect 5
+    %1 = nn.gather %home, %places dim = 0
+    ```
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"expert\"", "Mesh axis over which matrices lie">,
+    Option<"maxLoad", "max-load", "double", "2.0", "Room for rows, in balanced shares">,
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
+}
+
 def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
   let summary = "Decide how long gathered values live";
   let description = [{

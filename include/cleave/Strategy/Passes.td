@@ -211,6 +211,51 @@ def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
+def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
+  let summary = "Lay experts over an axis";
+  let description = [{
+    The matrices that rows choose (`nn.grouped_dot`), and tables that are read by
+    the same choice (biases of experts, by `nn.gather`), are split along the experts
+    over `axis`, in front of what other strategies split there, with their
+    gradients and state. The axis splits samples as well (`strategy-data` comes
+    after), and a rank's gradient of its experts is complete over it.
+
+    Products read the matrices whole over the axis, by a constraint in front of
+    each: exact by itself. `dist-dispatch-experts` sends rows to the matrices instead
+    when programs are local.
+
+    Errors: fewer experts than ranks, matrices that something reads whole, and, with
+    `required`, a program without experts.
+
+    Before:
+    ```mlir
+    dist.mesh @mesh <["expert"=2]>
+    func.func @forward(%x: tensor<4x6xf32> {nn.name = "x", nn.role = "input"}, %ids: tensor<4xi64> {nn.name = "ids", nn.role = "input"},
+                       %w: tensor<4x6x8xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<4x8xf32> {
+      %0 = nn.grouped_dot %x, %w, %ids : tensor<4x6xf32>, tensor<4x6x8xf32>, tensor<4xi64> -> tensor<4x8xf32>
+      return %0 : tensor<4x8xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    dist.mesh @mesh <["expert"=2]>
+    func.func @forward(%x: tensor<4x6xf32> {nn.name = "x", nn.role = "input"}, %ids: tensor<4xi64> {nn.name = "ids", nn.role = "input"},
+                       %w: tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"expert"}, {}, {} ]>, nn.name = "w", nn.role = "parameter"})
+        -> tensor<4x8xf32> {
+      %0 = dist.constrain %w <@mesh, [{}, {?}, {?} ]> purpose expert : tensor<4x6x8xf32>
+      %1 = nn.grouped_dot %x, %0, %ids : tensor<4x6xf32>, tensor<4x6x8xf32>, tensor<4xi64> -> tensor<4x8xf32>
+      return %1 : tensor<4x8xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"expert\"", "Mesh axis to lay experts over">,
+    Option<"required", "required", "bool", "false", "A program without experts is an error">,
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
+}
+
 def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
   let summary = "Split the batch, and the positions";
   let description = [{

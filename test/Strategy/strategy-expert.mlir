@@ -1,0 +1,38 @@
+// RUN: cleave-opt %s -split-input-file --strategy-expert=axis=x | FileCheck %s
+
+// Matrices and the table that is read by the same choice lie over the axis, with
+// what belongs to them; what another strategy split stays. Products read the
+// matrices whole over the axis.
+dist.mesh @mesh <["x"=2, "tensor"=2]>
+// CHECK-LABEL: func @loss_grad
+// CHECK-SAME:    tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"x"}, {}, {"tensor"}]>, nn.name = "w"
+// CHECK-SAME:    tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"x"}, {}]>, nn.name = "bias"
+// CHECK-SAME:    tensor<4x8xf32> {nn.name = "other"
+// CHECK-SAME:    -> ({{.*}}tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"x"}, {}, {}], partial = sum{"tensor"}>, nn.name = "w", nn.role = "gradient"})
+// CHECK:         %[[W:.+]] = dist.constrain %{{.+}} <@mesh, [{}, {?}, {?}]> purpose expert
+// CHECK:         nn.grouped_dot %{{.+}}, %[[W]], %
+func.func @loss_grad(%x: tensor<3x2x6xf32> {nn.name = "x", nn.role = "input"}, %ids: tensor<3x2xi64> {nn.name = "ids", nn.role = "input"},
+                     %at: tensor<3xi64> {nn.name = "at", nn.role = "input"},
+                     %w: tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}, {"tensor"}]>, nn.name = "w", nn.role = "parameter"},
+                     %bias: tensor<4x8xf32> {nn.name = "bias", nn.role = "parameter"},
+                     %other: tensor<4x8xf32> {nn.name = "other", nn.role = "parameter"})
+    -> (tensor<3x2x8xf32>, tensor<3x8xf32>,
+        tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}, {}], partial = sum{"tensor"}>, nn.name = "w", nn.role = "gradient"}) {
+  %0 = nn.grouped_dot %x, %w, %ids : tensor<3x2x6xf32>, tensor<4x6x8xf32>, tensor<3x2xi64> -> tensor<3x2x8xf32>
+  %kept = nn.save %ids : tensor<3x2xi64>
+  %1 = nn.gather %bias, %kept dim = 0 : tensor<4x8xf32>, tensor<3x2xi64> -> tensor<3x2x8xf32>
+  %2 = nn.gather %other, %at dim = 0 : tensor<4x8xf32>, tensor<3xi64> -> tensor<3x8xf32>
+  %3 = arith.addf %0, %1 : tensor<3x2x8xf32>
+  return %3, %2, %w : tensor<3x2x8xf32>, tensor<3x8xf32>, tensor<4x6x8xf32>
+}
+
+// -----
+
+// An axis of one rank asks for nothing.
+dist.mesh @mesh <["x"=1]>
+// CHECK-LABEL: func @forward
+// CHECK-NOT:     dist
+func.func @forward(%x: tensor<3x6xf32>, %ids: tensor<3xi64>, %w: tensor<4x6x8xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<3x8xf32> {
+  %0 = nn.grouped_dot %x, %w, %ids : tensor<3x6xf32>, tensor<4x6x8xf32>, tensor<3xi64> -> tensor<3x8xf32>
+  return %0 : tensor<3x8xf32>
+}
