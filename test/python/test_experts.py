@@ -115,10 +115,15 @@ dims = [["{axis}"], []]
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
                 self.assertIn(message, done.stderr)
 
+    RING = 'parallel.sequence=[{kind="ring",axis="sequence"}]'
+    ULYSSES = 'parallel.sequence=[{kind="ulysses",axis="sequence"}]'
+
     def test_imported_models(self):
         """Mixtral's, Switch's (biases, one expert a token) and DeepSeek's (shared experts)
         layers, as their exporters write them."""
         for name, sizes, *flags in [
+                ("mixtral", dict(expert=2, sequence=2), self.RING),
+                ("deepseek", dict(expert=2, sequence=2), self.ULYSSES),
                 ("mixtral", dict(expert=2)), ("mixtral", dict(expert=4)),
                 ("mixtral", dict(expert=2, tensor=2)),
                 ("mixtral", dict(expert=4), "parallel.expert.max_load=1"),
@@ -130,11 +135,21 @@ dims = [["{axis}"], []]
                 ("deepseek", dict(expert=2)), ("deepseek", dict(expert=4)),
                 ("deepseek", dict(data=2, expert=2), "parallel.data.zero=1")]:
             with self.subTest(name=name, sizes=sizes, flags=flags):
-                model = support.MODELS / f"{name}.onnx"
-                keys = [*flags, *(f"mesh.{axis}={size}" for axis, size in sizes.items())]
-                done = support.run(support.CLEAVE, "check", "--steps", 2, model, "--config",
-                                   model.with_suffix(".toml"), *[f"--set={key}" for key in keys])
-                self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr)
+                self.model_passes(name, sizes, *flags)
+
+    def model_passes(self, name, sizes, *keys, flags=()):
+        model = support.MODELS / f"{name}.onnx"
+        keys = [*keys, *(f"mesh.{axis}={size}" for axis, size in sizes.items())]
+        done = support.run(support.CLEAVE, "check", "--steps", 2, model, "--config",
+                           model.with_suffix(".toml"), *flags, *[f"--set={key}" for key in keys])
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr)
+
+    def test_five_axes(self):
+        """32 ranks, compiled and interpreted."""
+        axes = dict.fromkeys(("pipeline", "data", "expert", "sequence", "tensor"), 2)
+        for flags in ([], ["--interpret"]):
+            self.model_passes("mixtral", axes, self.RING, "dims.batch=16", "train.microbatches=2",
+                              flags=flags)
 
     def test_capacity(self):
         """What a sequence drops depends on no mesh."""
