@@ -373,6 +373,13 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
                        parallel.expert.axis +
                        "', but experts go with samples; give them an axis of "
                        "their own, or that of parallel.data.axis"};
+  if (parallel.pipeline.enabled && parallel.expert.enabled &&
+      parallel.pipeline.axis == parallel.expert.axis)
+    return ConfigError{"parallel.pipeline.axis and parallel.expert.axis both "
+                       "name the mesh axis '" +
+                       parallel.expert.axis +
+                       "', but experts go with samples; give them an axis of "
+                       "their own, or that of parallel.data.axis"};
   if (parallel.pipeline.enabled)
     if (auto error = own("pipeline", parallel.pipeline.axis))
       return error;

@@ -107,7 +107,8 @@ void ExpertRows::plan(Choice &choice) {
   auto i64 = builder.getI64Type();
   Value ids = choice.ids;
   int64_t rows = choice.rows = typeOf(ids).getNumElements();
-  auto wanted = static_cast<int64_t>(std::ceil(maxLoad * double(rows) / double(ranks)));
+  auto wanted = static_cast<int64_t>(
+      std::min(double(rows), std::ceil(maxLoad * double(rows) / double(ranks))));
   int64_t fewest = (rows + kMostRounds - 1) / kMostRounds;
   choice.places = std::min(rows, std::max<int64_t>({wanted, fewest, 1}));
   if (choice.places > wanted && choice.places == fewest)

@@ -17,7 +17,8 @@ using namespace cleave;
 static bool computesBetween(Operation *from, Operation *to) {
   for (Operation *op = from->getNextNode(); op && op != to;
        op = op->getNextNode())
-    if (isa<rt::LaunchOp, rt::GemmOp, rt::AttentionOp, rt::AttentionGradOp>(op))
+    if (isa<rt::LaunchOp, rt::GemmOp, rt::GroupedGemmOp, rt::AttentionOp,
+            rt::AttentionGradOp>(op))
       return true;
   return false;
 }

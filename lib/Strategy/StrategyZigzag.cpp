@@ -162,33 +162,133 @@ private:
       why = std::to_string(zigzag.size) + " positions are too few for it";
       return false;
     }
+    findJoined(classes);
+    auto refuse = [&](Operation *op) {
+      who = op;
+      why = "'" + op->getName().getStringRef().str() +
+            "' depends on their order or joins them with another dimension";
+      return false;
+    };
     for (Operation &op : func.getBody().front().without_terminator()) {
-      if (op.hasTrait<OpTrait::ConstantLike>() || isa<nn::IotaOp>(op) ||
-          takesRows(classes, &op) || padsRows(classes, &op))
+      if (op.hasTrait<OpTrait::ConstantLike>())
         continue;
-      ShardingRule rule = ShardingRule::of(&op);
-      bool fits = true;
-      auto look = [&](Value value, const TensorFactors &dims) {
-        for (auto [dim, made] : llvm::enumerate(dims)) {
-          if (!isPosition(classes, value, dim))
-            continue;
-          fits &= made.size() == 1 &&
-                  typeOf(value).getDimSize(dim) == zigzag.size &&
-                  isSymmetric(&op, rule, made[0]);
-        }
-      };
-      for (auto [value, dims] : llvm::zip(op.getOperands(), rule.operands))
-        look(value, dims);
-      for (auto [value, dims] : llvm::zip(op.getResults(), rule.results))
-        look(value, dims);
-      if (!fits) {
-        who = &op;
-        why = "'" + op.getName().getStringRef().str() +
-              "' depends on their order or joins them with another dimension";
-        return false;
-      }
+      // Nothing but positions comes from outside or is counted.
+      if (op.getNumOperands() == 0 && hasJoined(classes, op.getResult(0)))
+        return refuse(&op);
+      if (isa<nn::IotaOp>(op) || takesRows(classes, &op) ||
+          padsRows(classes, &op))
+        continue;
+      if (!isFree(classes, &op))
+        return refuse(&op);
     }
+    for (BlockArgument argument : func.getArguments())
+      if (hasJoined(classes, argument) && !argument.use_empty())
+        return refuse(*argument.user_begin());
+    Operation *end = func.getBody().front().getTerminator();
+    for (Value value : end->getOperands())
+      if (hasJoined(classes, value))
+        return refuse(value.getDefiningOp() ? value.getDefiningOp() : end);
     return true;
+  }
+
+  bool isFree(const DimClasses &classes, Operation *op) const {
+    ShardingRule rule = ShardingRule::of(op);
+    llvm::SmallBitVector ordered = orderedFactors(classes, op, rule);
+    bool fits = true;
+    auto look = [&](Value value, const TensorFactors &dims) {
+      Operation *def = value.getDefiningOp();
+      auto dense = def && def->hasTrait<OpTrait::ConstantLike>()
+                       ? def->getAttrOfType<DenseElementsAttr>("value")
+                       : DenseElementsAttr();
+      for (auto [dim, made] : llvm::enumerate(dims)) {
+        if (llvm::none_of(made,
+                          [&](int64_t factor) { return ordered.test(factor); }))
+          continue;
+        // Constants are put into the order, but not where they are joined.
+        if (dense && !dense.isSplat())
+          fits &= made.size() == 1 &&
+                  (typeOf(value).getDimSize(dim) == 1 ||
+                   rule.factors[made[0]].size == zigzag.size) &&
+                  !joinedFactors(classes, op, rule).test(made[0]);
+        if (made.size() == 1 && typeOf(value).getDimSize(dim) != 1)
+          fits &= isSymmetric(op, rule, made[0]);
+        if (isPosition(classes, value, dim))
+          fits &=
+              made.size() == 1 && typeOf(value).getDimSize(dim) == zigzag.size;
+      }
+    };
+    for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands))
+      look(value, dims);
+    for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
+      look(value, dims);
+    return fits;
+  }
+
+  /// The factors that are positions, or a dimension in which these are joined
+  /// with others.
+  llvm::SmallBitVector orderedFactors(const DimClasses &classes, Operation *op,
+                                      const ShardingRule &rule) const {
+    llvm::SmallBitVector found = joinedFactors(classes, op, rule);
+    forEachFactor(op, rule, [&](Value value, int64_t dim, int64_t factor) {
+      if (isPosition(classes, value, dim))
+        found.set(factor);
+    });
+    return found;
+  }
+
+  llvm::SmallBitVector joinedFactors(const DimClasses &classes, Operation *op,
+                                     const ShardingRule &rule) const {
+    llvm::SmallBitVector found(rule.factors.size());
+    forEachFactor(op, rule, [&](Value value, int64_t dim, int64_t factor) {
+      std::optional<unsigned> index = classes.indexOf(value, dim);
+      if (index && joined.contains(*index))
+        found.set(factor);
+    });
+    return found;
+  }
+
+  /// Calls visit(value, dim, factor) for the dimensions that are one factor.
+  static void
+  forEachFactor(Operation *op, const ShardingRule &rule,
+                llvm::function_ref<void(Value, int64_t, int64_t)> visit) {
+    auto all = [&](ValueRange values, ArrayRef<TensorFactors> tensors) {
+      for (auto [value, dims] : llvm::zip(values, tensors))
+        for (auto [dim, made] : llvm::enumerate(dims))
+          if (made.size() == 1 && typeOf(value).getDimSize(dim) != 1)
+            visit(value, dim, made[0]);
+    };
+    all(op->getOperands(), rule.operands);
+    all(op->getResults(), rule.results);
+  }
+
+  /// Dimensions in which positions stand beside others, as in [b * s, h]: they
+  /// come in another order with the positions.
+  void findJoined(const DimClasses &classes) {
+    for (bool more = true; std::exchange(more, false);)
+      for (Operation &op : func.getBody().front().without_terminator()) {
+        ShardingRule rule = ShardingRule::of(&op);
+        llvm::SmallBitVector ordered = orderedFactors(classes, &op, rule);
+        auto look = [&](Value value, const TensorFactors &dims) {
+          for (auto [dim, made] : llvm::enumerate(dims))
+            if (made.size() > 1 && llvm::any_of(made, [&](int64_t factor) {
+                  return ordered.test(factor);
+                }))
+              if (auto index = classes.indexOf(value, dim))
+                more |= joined.insert(*index).second;
+        };
+        for (auto [value, dims] : llvm::zip(op.getOperands(), rule.operands))
+          look(value, dims);
+        for (auto [value, dims] : llvm::zip(op.getResults(), rule.results))
+          look(value, dims);
+      }
+  }
+
+  bool hasJoined(const DimClasses &classes, Value value) const {
+    return llvm::any_of(llvm::seq<int64_t>(0, typeOf(value).getRank()),
+                        [&](int64_t dim) {
+                          auto index = classes.indexOf(value, dim);
+                          return index && joined.contains(*index);
+                        });
   }
 
   /// Whether a dimension is all positions; a longer one, of a table, is not.
@@ -378,7 +478,7 @@ private:
   int64_t ranks;
   llvm::StringSet<> &said;
   ZigZag zigzag{0, 1, 1};
-  llvm::SmallDenseSet<unsigned> positions;
+  llvm::SmallDenseSet<unsigned> positions, joined;
 };
 
 struct StrategyZigzagPass

@@ -64,3 +64,31 @@ func.func @table(%w: tensor<12x2xf32> {nn.name = "w", nn.role = "parameter"}, %q
   %g = nn.pad %d low = [2, 0] high = [2, 0] value = 0.0 : tensor<8x2xf32> -> tensor<12x2xf32>
   return %g : tensor<12x2xf32>
 }
+
+// -----
+
+// Positions beside features in one dimension, which a parameter has, too.
+// CHECK-LABEL: func @joined(
+// CHECK-NOT:     nn.gather
+// CHECK:         return
+func.func @joined(%w: tensor<16x3xf32> {nn.name = "w", nn.role = "parameter"}, %q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor<1x3xf32> {
+  %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
+  %f = nn.reshape %o : tensor<1x8x1x1x2xf32> -> tensor<1x16xf32>
+  // expected-remark @+1 {{positions stay in order, so that causal attention costs the last of 2 ranks the most: 'nn.einsum' depends on their order or joins them with another dimension}}
+  %y = nn.einsum "bf,fc->bc" %f, %w : tensor<1x16xf32>, tensor<16x3xf32> -> tensor<1x3xf32>
+  return %y : tensor<1x3xf32>
+}
+
+// -----
+
+// Positions beside samples, which nothing tells apart.
+// CHECK-LABEL: func @flattened(
+// CHECK:         nn.gather %{{.+}} dim = 1 {nn.reorder}
+// CHECK:         return
+func.func @flattened(%w: tensor<2x3xf32> {nn.name = "w", nn.role = "parameter"}, %q: tensor<4x8x1x1x2xf32>, %k: tensor<4x8x1x2xf32>) -> tensor<2x3xf32> {
+  %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal : (tensor<4x8x1x1x2xf32>, tensor<4x8x1x2xf32>, tensor<4x8x1x2xf32>) -> (tensor<4x8x1x1x2xf32>, tensor<4x1x1x8xf32>)
+  %f = nn.reshape %o : tensor<4x8x1x1x2xf32> -> tensor<32x2xf32>
+  %y = nn.einsum "tf,fc->tc" %f, %w : tensor<32x2xf32>, tensor<2x3xf32> -> tensor<32x3xf32>
+  %g = nn.einsum "tf,tc->fc" %f, %y : tensor<32x2xf32>, tensor<32x3xf32> -> tensor<2x3xf32>
+  return %g : tensor<2x3xf32>
+}

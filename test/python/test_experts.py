@@ -108,6 +108,8 @@ dims = [["{axis}"], []]
                 (["mesh.expert=2", "parallel.expert.max_load=0.5"], "at least 1"),
                 (["mesh.tensor=2", "parallel.expert.axis=tensor"],
                  "but experts go with samples"),
+                (["mesh.pipeline=2", "train.microbatches=2", "parallel.expert.axis=pipeline"],
+                 "but experts go with samples"),
                 (["mesh.data=2", "parallel.expert.axis=expart"], "names the axis 'expart'")]:
             with self.subTest(flags=flags):
                 done = support.run(support.CLEAVE, "check", MODEL,
@@ -123,6 +125,7 @@ dims = [["{axis}"], []]
         layers, as their exporters write them."""
         for name, sizes, *flags in [
                 ("mixtral", dict(expert=2, sequence=2), self.RING),
+                ("mixtral", dict(sequence=2), self.RING, "parallel.expert.capacity=1"),
                 ("deepseek", dict(expert=2, sequence=2), self.ULYSSES),
                 ("mixtral", dict(expert=2)), ("mixtral", dict(expert=4)),
                 ("mixtral", dict(expert=2, tensor=2)),
@@ -158,6 +161,9 @@ dims = [["{axis}"], []]
         done = support.run(support.CLEAVE, "explain", MODEL, "--remarks",
                            "--set=parallel.expert.capacity=1")
         self.assertIn("an expert takes 3 of the 14 slots of a sequence", done.stdout + done.stderr)
+        done = support.run(support.CLEAVE, "explain", MODEL, "--remarks",
+                           "--set=parallel.expert.capacity=1e30")
+        self.assertNotIn("an expert takes", done.stdout + done.stderr)
 
 
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")

@@ -1,58 +1,27 @@
 // Rows are sorted by the matrix that they choose, in order, as a table of where
-// they lie: the product of a matrix reads and writes its rows in place. Tiles
-// of the products are the tasks, and a tile is computed by one thread, so
-// results do not depend on the number of threads.
+// they lie. oneDNN multiplies them where it can (grouped_onednn.cpp);
+// elsewhere, here, the product of a matrix reads and writes its rows in place,
+// and tiles of the products are the tasks.
 
 #include "cpu/grouped.h"
 
 #include "cleave/workspace.h"
+#include "cpu/grouped_rows.h"
 #include "cpu/micro.h"
 #include "cpu/parallel.h"
 #include "error.h"
-
-#include <algorithm>
-#include <array>
-#include <utility>
 
 using namespace cleave;
 using program::DType;
 using program::GroupedGemm;
 
 namespace {
-constexpr size_t maxRowDims = 8;
-
-int64_t divideUp(int64_t x, int64_t by) { return (x + by - 1) / by; }
-int64_t roundUp(int64_t x, int64_t to) { return divideUp(x, to) * to; }
-
-int64_t rowCount(const GroupedGemm &x) {
-  int64_t count = 1;
-  for (int64_t size : x.rows)
-    count *= size;
-  return count;
-}
-
 // Most tiles that there can be, whatever rows choose.
 int64_t maxTasks(const GroupedGemm &x) {
   int64_t columns = divideUp(x.n, gemmTileColumns), rows = rowCount(x);
   if (x.outer)
     return x.e * divideUp(x.k, gemmTileRows) * columns;
   return (rows / gemmTileRows + std::min(x.e, rows)) * columns;
-}
-
-// Tables at the start of the workspace, of 64-bit numbers.
-struct Tables {
-  int64_t *rowEnd;    // [e + 1]: rows of matrix m end here; last those of none
-  int64_t *taskEnd;   // [e]
-  int64_t *aAt, *cAt; // [rows]: where sorted rows begin
-
-  Tables(const GroupedGemm &x, int64_t *at)
-      : rowEnd(at), taskEnd(rowEnd + x.e + 1), aAt(taskEnd + x.e),
-        cAt(aAt + rowCount(x)) {}
-};
-
-int64_t tableBytes(const GroupedGemm &x) {
-  int64_t numbers = 2 * x.e + 1 + 2 * rowCount(x);
-  return roundUp(numbers * int64_t(sizeof(int64_t)), 64);
 }
 
 template <class T> int64_t scratchElements() {
@@ -62,42 +31,6 @@ template <class T> int64_t scratchElements() {
 template <class T> int64_t workspaceBytes(const GroupedGemm &x, int threads) {
   int64_t used = std::min<int64_t>(threads, maxTasks(x));
   return tableBytes(x) + used * scratchElements<T>() * int64_t(sizeof(T));
-}
-
-// Calls visit(a, c, id) for every row in order: where it begins.
-template <class Visit> void forEachRow(const GroupedGemm &x, Visit visit) {
-  std::array<int64_t, maxRowDims> index{};
-  int64_t a = 0, c = 0, id = 0;
-  for (int64_t row = 0, count = rowCount(x); row < count; ++row) {
-    visit(a, c, id);
-    for (size_t dim = x.rows.size(); dim-- > 0;) {
-      a += x.a.strides[dim], c += x.c.strides[dim], id += x.ids.strides[dim];
-      if (++index[dim] < x.rows[dim])
-        break;
-      index[dim] = 0;
-      a -= x.rows[dim] * x.a.strides[dim];
-      c -= x.rows[dim] * x.c.strides[dim];
-      id -= x.rows[dim] * x.ids.strides[dim];
-    }
-  }
-}
-
-void sortRows(const GroupedGemm &x, const int64_t *ids, const Tables &tables) {
-  auto chosen = [&](int64_t id) {
-    return ids[id] >= 0 && ids[id] < x.e ? ids[id] : x.e;
-  };
-  std::fill_n(tables.rowEnd, x.e + 1, 0);
-  forEachRow(
-      x, [&](int64_t, int64_t, int64_t id) { ++tables.rowEnd[chosen(id)]; });
-  int64_t begin = 0;
-  for (int64_t m = 0; m <= x.e; ++m)
-    begin += std::exchange(tables.rowEnd[m], begin);
-  // Beginnings move to the ends as rows take their places.
-  forEachRow(x, [&](int64_t a, int64_t c, int64_t id) {
-    int64_t at = tables.rowEnd[chosen(id)]++;
-    tables.aAt[at] = a;
-    tables.cAt[at] = c;
-  });
 }
 
 // One product: that of a matrix with its rows.
@@ -154,12 +87,6 @@ std::function<void()> make(const GroupedGemm &x, const GroupedBuffers &at,
                        scratch + thread * perThread);
     }
   };
-  // Rows that choose none.
-  auto clear = [=](int64_t begin, int64_t end, int) {
-    for (int64_t row = begin; row < end; ++row)
-      for (int64_t j = 0; j < x.n; ++j)
-        static_cast<T *>(at.c)[tables.cAt[row] + j * x.c.column] = T(0);
-  };
   return [=] {
     sortRows(x, at.ids, tables);
     int64_t tasks = 0;
@@ -168,14 +95,8 @@ std::function<void()> make(const GroupedGemm &x, const GroupedBuffers &at,
       tables.taskEnd[m] = tasks += product.rowTiles * product.columnTiles;
     }
     parallelFor(tasks, 1, threads, multiply);
-    if (x.outer)
-      return;
-    int64_t first = tables.rowEnd[x.e - 1];
-    parallelFor(tables.rowEnd[x.e] - first,
-                std::max<int64_t>(1, 16384 / std::max<int64_t>(x.n, 1)),
-                threads, [&](int64_t begin, int64_t end, int thread) {
-                  clear(first + begin, first + end, thread);
-                });
+    if (!x.outer)
+      clearRows(x, tables, static_cast<T *>(at.c), threads);
   };
 }
 
@@ -212,6 +133,8 @@ int64_t cleave::groupedWorkspace(const GroupedGemm &grouped, int threads,
   error = check(grouped);
   if (!error.empty())
     return -1;
+  if (fitsOneDnn(grouped))
+    return oneDnnGroupedWorkspace(grouped);
   return grouped.dtype == DType::F32 ? workspaceBytes<float>(grouped, threads)
                                      : workspaceBytes<double>(grouped, threads);
 }
@@ -222,6 +145,8 @@ std::function<void()> cleave::makeGrouped(const GroupedGemm &grouped,
   std::string error = check(grouped);
   if (!error.empty())
     fail(CLEAVE_UNSUPPORTED, error);
+  if (fitsOneDnn(grouped))
+    return makeOneDnnGrouped(grouped, buffers, threads);
   return grouped.dtype == DType::F32 ? make<float>(grouped, buffers, threads)
                                      : make<double>(grouped, buffers, threads);
 }

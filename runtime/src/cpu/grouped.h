@@ -18,6 +18,13 @@ struct GroupedBuffers {
 std::function<void()> makeGrouped(const program::GroupedGemm &grouped,
                                   const GroupedBuffers &buffers, int threads);
 
+// The form for oneDNN: f32, rows and matrices with a unit stride.
+bool fitsOneDnn(const program::GroupedGemm &grouped);
+int64_t oneDnnGroupedWorkspace(const program::GroupedGemm &grouped);
+std::function<void()> makeOneDnnGrouped(const program::GroupedGemm &grouped,
+                                        const GroupedBuffers &buffers,
+                                        int threads);
+
 } // namespace cleave
 
 #endif // CLEAVE_RUNTIME_CPU_GROUPED_H

@@ -274,7 +274,8 @@ std::optional<Value> stepBack(Value value, Place &place) {
         at.value = offset + at.value * step;
       else if (slice.getSizes()[dim] == 1)
         at = {true, offset};
-      else if (offset != 0 || step != 1)
+      else if (offset != 0 || step != 1 ||
+               slice.getSizes()[dim] != shapeOf(slice.getInput())[dim])
         return std::nullopt;
     }
     return slice.getInput();

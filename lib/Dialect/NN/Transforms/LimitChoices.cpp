@@ -65,10 +65,10 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     RankedTensorType type = typeOf(ids);
     int64_t batch = type.getDimSize(0),
             slots = type.getDimSize(1) * type.getDimSize(2);
-    auto most = static_cast<int64_t>(
-        std::ceil(capacity * double(slots) / double(experts)));
-    if (most >= slots)
+    double share = std::ceil(capacity * double(slots) / double(experts));
+    if (share >= double(slots))
       return;
+    auto most = static_cast<int64_t>(share);
     OpBuilder b(&getContext());
     b.setInsertionPointAfterValue(ids);
     Location loc = ids.getLoc();

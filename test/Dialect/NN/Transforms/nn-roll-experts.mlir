@@ -158,3 +158,31 @@ func.func @negative_any_ids(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "param
   %8 = arith.addf %3, %7 : tensor<3x7xf32>
   return %8 : tensor<3x7xf32>
 }
+
+// -----
+
+// Of three choices two are taken: the third has no slot.
+// CHECK-LABEL: func @cut
+// CHECK-NOT:     nn.grouped_dot {{.*}}tensor<3x3xi64>
+// CHECK:         return
+func.func @cut(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+               %x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> tensor<3x7xf32> {
+  %zero = arith.constant dense<0> : tensor<3x2xi64>
+  %one = arith.constant dense<1> : tensor<3x2xi64>
+  %p, %all = nn.top_k %scores k = 3 : tensor<3x4xf32> -> tensor<3x3xf32>, tensor<3x3xi64>
+  %ids = nn.slice %all [0, 0] [3, 2] [1, 1] : tensor<3x3xi64> -> tensor<3x2xi64>
+  %0 = arith.cmpi eq, %ids, %zero : tensor<3x2xi64>
+  %1 = arith.uitofp %0 : tensor<3x2xi1> to tensor<3x2xf32>
+  %3 = nn.reduce sum %1 dims = [1] : tensor<3x2xf32> -> tensor<3xf32>
+  %4 = nn.broadcast %3 dims = [0] : tensor<3xf32> -> tensor<3x7xf32>
+  %5 = nn.einsum "ab,bc->ac" %x, %w : tensor<3x5xf32>, tensor<5x7xf32> -> tensor<3x7xf32>
+  %6 = arith.mulf %5, %4 : tensor<3x7xf32>
+  %7 = arith.cmpi eq, %ids, %one : tensor<3x2xi64>
+  %8 = arith.uitofp %7 : tensor<3x2xi1> to tensor<3x2xf32>
+  %10 = nn.reduce sum %8 dims = [1] : tensor<3x2xf32> -> tensor<3xf32>
+  %11 = nn.broadcast %10 dims = [0] : tensor<3xf32> -> tensor<3x7xf32>
+  %12 = nn.einsum "ab,bc->ac" %x, %v : tensor<3x5xf32>, tensor<5x7xf32> -> tensor<3x7xf32>
+  %13 = arith.mulf %11, %12 : tensor<3x7xf32>
+  %14 = arith.addf %13, %6 : tensor<3x7xf32>
+  return %14 : tensor<3x7xf32>
+}
