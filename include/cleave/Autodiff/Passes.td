@@ -106,7 +106,6 @@ def AddRouterLossesPass : Pass<"nn-add-router-losses", "::mlir::ModuleOp"> {
     %p = nn.softmax %0 : tensor<2x3x4xf32>
     %id = nn.argmax %p dim = 2 : tensor<2x3x4xf32> -> tensor<2x3xi64>
     %y = nn.grouped_dot %x, %w, %id : tensor<2x3x5xf32>, tensor<4x5x7xf32>, tensor<2x3xi64> -> tensor<2x3x7xf32>
-    return %loss, %weight : tensor<f32>, tensor<f32>
     ```
 
     After (`balance=0.01 scope=microbatch`, in `@loss_train`):
@@ -126,7 +125,6 @@ def AddRouterLossesPass : Pass<"nn-add-router-losses", "::mlir::ModuleOp"> {
     %factor = arith.constant dense<0.00111111114> : tensor<f32>
     %13 = arith.mulf %12, %factor : tensor<f32>
     %14 = arith.addf %loss, %13 : tensor<f32>
-    return %14, %weight : tensor<f32>, tensor<f32>
     ```
   }];
   let options = [

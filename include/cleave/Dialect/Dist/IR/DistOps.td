@@ -196,7 +196,7 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
 
     ```mlir
     %1 = dist.all_to_all_v %0 sent %s received %r expect 5 over @m {"x"} purpose expert
-        : tensor<2x5x6xf32> counts tensor<2xi64>
+        : tensor<4x5x6xf32> counts tensor<4xi64>
     ```
 
     Constraints: (C1), and
