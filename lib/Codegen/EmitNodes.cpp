@@ -61,25 +61,29 @@ Value Emitter::both(Value a, Value b2) {
   return arith::AndIOp::create(b, a, b2);
 }
 
+const RowBuffer *Emitter::bufferOf(const Node *node) const {
+  return isLane(node) ? plan.bufferOf(node, loopNumber) : nullptr;
+}
+
 Value Emitter::emit(const Node *node, int copy) {
   if (!isLane(node))
     copy = 0;
   Scope &scope = scopeOf(node->loops);
   if (Value value = scope.values.lookup({node, copy}))
     return value;
+  // What an earlier loop has kept is not computed again: what it came from may
+  // have been overwritten.
+  if (const RowBuffer *buffer = bufferOf(node)) {
+    OpBuilder::InsertionGuard guard(b);
+    moveTo(scope);
+    return scope.values[{node, copy}] = loadBuffer(*buffer, copy);
+  }
   if (node->kind == Node::Kind::Reduced && !node->reduction->perRow()) {
     emitSequential(node->reduction);
     return scope.values.lookup({node, copy});
   }
   assert(node->kind != Node::Kind::Reduced &&
          "a row's reduction is emitted before what needs it");
-  const RowBuffer *buffer =
-      isLane(node) ? plan.bufferOf(node, loopNumber) : nullptr;
-  if (buffer) {
-    OpBuilder::InsertionGuard guard(b);
-    moveTo(scope);
-    return scope.values[{node, copy}] = loadBuffer(*buffer, copy);
-  }
   // Operands first: they may belong to outer scopes.
   for (const Node *operand : node->operands)
     emit(operand, copy);
@@ -476,9 +480,9 @@ Value Emitter::loadBuffer(const RowBuffer &buffer, int copy) {
     return createLoad(&read, copy);
   }
   Type storage = storageOf(buffer.value->type);
-  Value where = address(bufferAddresses.lookup(buffer.value),
-                        emitLaneBase(buffer.columns->index(), copy),
-                        buffer.value->type);
+  Value where =
+      address(bufferAddresses.lookup(buffer.value),
+              emitLaneBase(buffer.columns->index(), copy), buffer.value->type);
   unsigned alignment = std::max(1u, storage.getIntOrFloatBitWidth() / 8);
   Value loaded = LLVM::LoadOp::create(b, vectorOf(storage), where, alignment);
   if (storage == buffer.value->type)
@@ -492,9 +496,9 @@ void Emitter::storeBuffer(const RowBuffer &buffer, int copy) {
   Type storage = storageOf(buffer.value->type);
   if (storage != buffer.value->type)
     value = arith::ExtUIOp::create(b, vectorOf(storage), value);
-  Value where = address(bufferAddresses.lookup(buffer.value),
-                        emitLaneBase(buffer.columns->index(), copy),
-                        buffer.value->type);
+  Value where =
+      address(bufferAddresses.lookup(buffer.value),
+              emitLaneBase(buffer.columns->index(), copy), buffer.value->type);
   LLVM::StoreOp::create(b, value, where,
                         std::max(1u, storage.getIntOrFloatBitWidth() / 8));
 }

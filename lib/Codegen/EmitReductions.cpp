@@ -75,10 +75,10 @@ Value Emitter::horizontal(nn::Combiner combiner, Value vector) {
 
 /// What must be known before the reductions that `node` needs: sequential
 /// reductions below it.
-static void collectSequential(const Node *node,
-                              llvm::SmallPtrSetImpl<const Node *> &seen,
-                              llvm::SetVector<const Reduction *> &found) {
-  if (!node || !seen.insert(node).second)
+void Emitter::collectSequential(
+    const Node *node, llvm::SmallPtrSetImpl<const Node *> &seen,
+    llvm::SetVector<const Reduction *> &found) const {
+  if (!node || !seen.insert(node).second || bufferOf(node))
     return;
   if (node->reduction && !node->reduction->perRow()) {
     found.insert(node->reduction);
@@ -115,7 +115,7 @@ void Emitter::emitSequential(const Reduction *wanted) {
         reduction.outcome->loops == wanted->outcome->loops &&
         reduction.outcome->stage <= wanted->outcome->stage &&
         !scope.values.contains({reduction.outcome, 0}) &&
-        missing(&reduction).empty())
+        !bufferOf(reduction.outcome) && missing(&reduction).empty())
       group.push_back(&reduction);
 
   bool vectors = isLane(wanted->outcome);

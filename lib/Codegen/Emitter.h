@@ -57,6 +57,9 @@ private:
   void emitLaneBody(const kernels::ColumnLoop &loop, int copies,
                     llvm::SmallVector<Value> &accumulators);
   void emitSequential(const kernels::Reduction *reduction);
+  void
+  collectSequential(const Node *node, llvm::SmallPtrSetImpl<const Node *> &seen,
+                    llvm::SetVector<const kernels::Reduction *> &found) const;
   Value horizontal(nn::Combiner combiner, Value vector);
   int chooseCopies(const kernels::ColumnLoop &loop);
   mlir::scf::ForOp beginFor(Value begin, Value end, Value step, uint64_t loop,
@@ -72,6 +75,8 @@ private:
   bool isLane(const IndexExpr &index) const {
     return lane && index.loops() & lane->loops;
   }
+  /// Where an earlier loop of the row has kept the node; null where none has.
+  const kernels::RowBuffer *bufferOf(const Node *node) const;
   /// The value of a node; of a lane node, its vector number `copy`.
   Value emit(const Node *node, int copy = 0);
   Value create(const Node *node, int copy);

@@ -54,6 +54,18 @@ TEST(IndexingKernel, GatherAtComputedIndices) {
               foreign());
 }
 
+TEST(IndexingKernel, GatherOfAGather) {
+  checkKernel(R"(
+    func.func @k(%t: tensor<27x12xf32>, %i: tensor<3x3x3xi64>, %j: tensor<27xi64>) -> tensor<27x12xf32> {
+      %m = arith.mulf %t, %t : tensor<27x12xf32>
+      %g = nn.gather %m, %i dim = 0 : tensor<27x12xf32>, tensor<3x3x3xi64> -> tensor<3x3x3x12xf32>
+      %l = nn.reshape %g : tensor<3x3x3x12xf32> -> tensor<27x12xf32>
+      %r = nn.gather %l, %j dim = 0 : tensor<27x12xf32>, tensor<27xi64> -> tensor<27x12xf32>
+      return %r : tensor<27x12xf32>
+    })",
+              foreign());
+}
+
 TEST(IndexingKernel, ScatterAdd) {
   checkKernel(R"(
     func.func @k(%i: tensor<4x9xi64>, %u: tensor<4x9x13xf32>) -> tensor<11x13xf32> {

@@ -113,6 +113,31 @@ TEST(RowKernel, CrossEntropyWithIgnoredAndForeignLabels) {
               options);
 }
 
+// The choices of slots become those of a tile in place, while the weights of the
+// slots still ask for them.
+TEST(RowKernel, ChoicesInPlace) {
+  RunOptions options;
+  options.indexBound = 8;
+  checkKernel(R"(
+    func.func @k(%ids: tensor<4x9x3xi64>, %scores: tensor<4x9x8xf32>) -> (tensor<4x9x3xi64>, tensor<4x9x3xf32>) {
+      %0 = arith.constant dense<4> : tensor<4x9x3xi64>
+      %1 = arith.subi %ids, %0 : tensor<4x9x3xi64>
+      %2 = nn.broadcast %ids dims = [0, 1, 3] : tensor<4x9x3xi64> -> tensor<4x9x8x3xi64>
+      %n = nn.iota dim = 0 : tensor<8xi64>
+      %3 = nn.broadcast %n dims = [2] : tensor<8xi64> -> tensor<4x9x8x3xi64>
+      %4 = arith.cmpi eq, %2, %3 : tensor<4x9x8x3xi64>
+      %5 = nn.broadcast %scores dims = [0, 1, 2] : tensor<4x9x8xf32> -> tensor<4x9x8x3xf32>
+      %c = arith.constant dense<0.0> : tensor<4x9x8x3xf32>
+      %6 = arith.select %4, %5, %c : tensor<4x9x8x3xi1>, tensor<4x9x8x3xf32>
+      %7 = nn.reduce sum %6 dims = [2] : tensor<4x9x8x3xf32> -> tensor<4x9x3xf32>
+      %8 = nn.reduce sum %7 dims = [2] : tensor<4x9x3xf32> -> tensor<4x9xf32>
+      %9 = nn.broadcast %8 dims = [0, 1] : tensor<4x9xf32> -> tensor<4x9x3xf32>
+      %10 = arith.divf %7, %9 : tensor<4x9x3xf32>
+      return %1, %10 : tensor<4x9x3xi64>, tensor<4x9x3xf32>
+    })",
+              options);
+}
+
 TEST(RowKernel, Rotary) {
   for (const char *flags :
        {"", "inverse", "interleaved", "interleaved inverse"})
