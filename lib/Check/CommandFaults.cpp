@@ -38,6 +38,8 @@ std::vector<const BufferRef *> touched(const Command &command) {
   }
   if (auto *plan = std::get_if<PlanRows>(&command.op))
     refs = {&plan->ids};
+  if (auto *sort = std::get_if<SortRows>(&command.op))
+    refs = {&sort->ids};
   if (auto *copy = std::get_if<Copy>(&command.op))
     refs = {&copy->src};
   refs.push_back(&command.when);
@@ -107,6 +109,8 @@ std::vector<BufferRef *> check::addressesOf(Command &command) {
   if (auto *plan = std::get_if<PlanRows>(&command.op))
     refs = {&plan->ids, &plan->sources, &plan->placeOf, &plan->sent,
             &plan->counts};
+  if (auto *sort = std::get_if<SortRows>(&command.op))
+    refs = {&sort->ids, &sort->order, &sort->placeOf, &sort->sorted};
   if (auto *collective = std::get_if<Collective>(&command.op)) {
     for (Transfer &part : collective->parts) {
       refs.push_back(&part.src);

@@ -337,6 +337,27 @@ struct RankOp {
     return success();
   }
 
+  LogicalResult run(dist::SortRowsOp op) {
+    auto groups = static_cast<int64_t>(op.getGroups());
+    for (int64_t rank = 0; rank < numRanks(); ++rank) {
+      const std::vector<int64_t> &ids = (*in[0])[rank].ints;
+      auto chosen = [&](int64_t row) {
+        return ids[row] >= 0 && ids[row] < groups ? ids[row] : groups;
+      };
+      std::vector<int64_t> &order = out[0][rank].ints;
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        return chosen(a) < chosen(b);
+      });
+      for (size_t place = 0; place < order.size(); ++place) {
+        int64_t row = order[place];
+        out[1][rank].ints[row] = place;
+        out[2][rank].ints[place] = chosen(row) < groups ? ids[row] : -1;
+      }
+    }
+    return success();
+  }
+
   LogicalResult run(dist::KeepFirstOp op) {
     for (int64_t rank = 0; rank < numRanks(); ++rank)
       if (dist::groupIndex(mesh, op.getAxes().getAxes(), rank) == 0)
@@ -359,7 +380,7 @@ LogicalResult cleave::interpretRankOp(Operation *op, dist::MeshAttr mesh,
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
             dist::AllToAllOp, dist::AllToAllVOp, dist::PlanRowsOp,
-            dist::CollectivePermuteOp, dist::WindowOp, dist::ExchangeOp,
+            dist::SortRowsOp, dist::CollectivePermuteOp, dist::WindowOp, dist::ExchangeOp,
             dist::SliceOp, dist::AxisIndexOp, dist::TileOffsetOp,
             dist::KeepFirstOp, dist::ConstrainOp>(
           [&](auto known) { return rankOp.run(known); })

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Barriers.h"
 #include "CollectiveParts.h"
 #include "ExpertRows.h"
 
@@ -158,6 +159,7 @@ private:
   void eraseUnread() {
     for (Operation *scatter : scatters)
       dropUnreadParts(scatter);
+    relaxBarriers(func);
     SmallVector<Operation *> all;
     func.walk([&](Operation *op) { all.push_back(op); });
     for (Operation *op : llvm::reverse(all)) {

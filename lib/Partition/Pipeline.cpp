@@ -55,6 +55,13 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
     if (options.beforeBuckets) // of the messages that are new
       options.beforeBuckets(passes);
   }
+  passes.addPass(createDistSortRowsPass());
+  passes.addPass(createCSEPass());
+  if (!options.experts.empty()) {
+    DistOverlapExpertsPassOptions overlap;
+    overlap.cluster = options.cluster;
+    passes.addPass(createDistOverlapExpertsPass(overlap));
+  }
 }
 
 void cleave::registerPartitionPipeline() {

@@ -84,6 +84,12 @@ private:
     add(plan.counts, Access::Write, 8 * plan.ranks * plan.rounds);
   }
 
+  void read(const SortRows &sort) {
+    add(sort.ids, Access::Read, 8 * sort.rows);
+    for (const BufferRef &list : {sort.order, sort.placeOf, sort.sorted})
+      add(list, Access::Write, 8 * sort.rows);
+  }
+
   void read(const Collective &collective) {
     std::vector<int64_t> members = membersOf(program, collective, rank);
     auto count = static_cast<int64_t>(members.size());

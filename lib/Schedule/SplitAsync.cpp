@@ -1,6 +1,7 @@
 // rt-split-async: transfers that are on their way while others compute.
 
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Interfaces/Condition.h"
 #include "cleave/Memory/Boundary.h"
 #include "cleave/Schedule/Passes.h"
 
@@ -37,13 +38,13 @@ static void split(rt::CollectiveOp collective, Operation *reader) {
   OpBuilder b(collective);
   SmallVector<Type> types(collective.getResultTypes());
   types.push_back(rt::TokenType::get(b.getContext()));
-  auto start =
-      rt::CollectiveOp::create(b, collective.getLoc(), types,
-                               collective.getInputs(), collective->getAttrs());
+  auto start = rt::CollectiveOp::create(b, collective.getLoc(), types,
+                                        collective->getOperands(),
+                                        collective->getAttrs());
   b.setInsertionPoint(reader);
   auto wait = rt::WaitOp::create(
       b, collective.getLoc(), TypeRange(collective.getValues()),
-      start.getToken(), start.getValues(), start.getInputs());
+      start.getToken(), start.getValues(), start->getOperands());
   collective->replaceAllUsesWith(wait->getResults());
   collective.erase();
 }
@@ -56,8 +57,11 @@ struct SplitAsyncPass : cleave::impl::SplitAsyncPassBase<SplitAsyncPass> {
     for (func::FuncOp func : actionsOf(getOperation()))
       for (auto collective :
            llvm::make_early_inc_range(func.getOps<rt::CollectiveOp>())) {
-        if (collective.getToken() ||
-            collective.getKind() != rt::CollectiveKind::Permute)
+        // What comes under a condition ends where it begins.
+        bool travels = collective.getKind() == rt::CollectiveKind::Permute ||
+                       collective.getKind() == rt::CollectiveKind::AllToAllV;
+        if (!travels || collective.getToken() ||
+            collective->hasAttr(kWhenAttrName))
           continue;
         Operation *reader = firstReader(collective);
         if (reader && computesBetween(collective, reader))

@@ -30,7 +30,7 @@ static LogicalResult verifyStart(rt::CollectiveOp start) {
       if (user != wait)
         return user->emitOpError("reads what a collective still writes; read "
                                  "the results of its rt.wait");
-  for (Value source : start.getInputs())
+  for (Value source : start->getOperands())
     for (Operation *user : source.getUsers()) {
       if (user->isBeforeInBlock(start) || wait->isBeforeInBlock(user))
         continue;

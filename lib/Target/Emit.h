@@ -40,6 +40,7 @@ private:
   program::Attention attention(rt::AttentionGradOp op);
   program::Collective collective(rt::CollectiveOp op);
   program::PlanRows planRows(rt::PlanRowsOp op);
+  program::SortRows sortRows(rt::SortRowsOp op);
   program::Copy copy(rt::CopyOp op);
   program::Fill fill(rt::FillOp op);
 

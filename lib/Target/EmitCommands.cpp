@@ -186,6 +186,17 @@ program::PlanRows CommandEmitter::planRows(rt::PlanRowsOp op) {
   return plan;
 }
 
+program::SortRows CommandEmitter::sortRows(rt::SortRowsOp op) {
+  program::SortRows sort;
+  sort.rows = cast<RankedTensorType>(op.getIds().getType()).getNumElements();
+  sort.groups = op.getGroups();
+  sort.ids = ref(op.getIds());
+  sort.order = ref(op.getOrder());
+  sort.placeOf = ref(op.getPlaces());
+  sort.sorted = ref(op.getSorted());
+  return sort;
+}
+
 program::Collective CommandEmitter::collective(rt::CollectiveOp op) {
   program::Collective collective;
   collective.kind = static_cast<program::CollectiveKind>(op.getKind());
@@ -283,6 +294,10 @@ LogicalResult CommandEmitter::emit(Operation *op) {
           })
           .Case([&](rt::PlanRowsOp op) {
             command.op = planRows(op);
+            return success();
+          })
+          .Case([&](rt::SortRowsOp op) {
+            command.op = sortRows(op);
             return success();
           })
           .Case([&](rt::WaitOp op) {

@@ -18,6 +18,7 @@ struct Describe {
   const char *kind(const Attention &) const { return "attention"; }
   const char *kind(const GroupedGemm &) const { return "grouped_gemm"; }
   const char *kind(const PlanRows &) const { return "plan_rows"; }
+  const char *kind(const SortRows &) const { return "sort_rows"; }
   const char *kind(const Collective &x) const { return nameOf(x.kind); }
   const char *kind(const Wait &) const { return "wait"; }
   const char *kind(const Copy &) const { return "copy"; }

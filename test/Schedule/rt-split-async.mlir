@@ -27,6 +27,31 @@ func.func @at_once(%x: tensor<8xf32>) -> tensor<8xf32> {
   return %1 : tensor<8xf32>
 }
 
+// Rows travel with their numbers.
+// CHECK-LABEL: func @rows(
+// CHECK-SAME:    %[[X:.+]]: tensor<2x4xf32>, %[[N:.+]]: tensor<2xi64>, %[[K:.+]]: tensor<8xf32>
+// CHECK:         %[[GO:.+]]:2 = rt.collective all_to_all_v(%[[X]]) counts(%[[N]], %[[N]]{{.*}} -> (tensor<2x4xf32>, !rt.token)
+// CHECK-NEXT:    rt.launch @k(%[[K]])
+// CHECK-NEXT:    rt.wait %[[GO]]#1 values(%[[GO]]#0) sources(%[[X]], %[[N]], %[[N]])
+func.func @rows(%x: tensor<2x4xf32>, %n: tensor<2xi64>, %k: tensor<8xf32>) -> (tensor<2x4xf32>, tensor<8xf32>) {
+  %0 = rt.collective all_to_all_v(%x) counts(%n, %n : tensor<2xi64>, tensor<2xi64>) group = [0, 1, 2] layout = [4, 1, 4, 1] purpose = "expert"
+    : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %1 = rt.launch @k(%k) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+  return %0, %1 : tensor<2x4xf32>, tensor<8xf32>
+}
+
+// Under a condition nothing starts that might not end.
+// CHECK-LABEL: func @condition(
+// CHECK-NOT:     rt.wait
+// CHECK:         return
+func.func @condition(%x: tensor<2x4xf32>, %n: tensor<2xi64>, %k: tensor<8xf32>, %c: tensor<1xi1>) -> (tensor<2x4xf32>, tensor<8xf32>) {
+  rt.condition %c number = 1 : tensor<1xi1>
+  %0 = rt.collective all_to_all_v(%x) counts(%n, %n : tensor<2xi64>, tensor<2xi64>) group = [0, 1, 2] layout = [4, 1, 4, 1] purpose = "expert" {nn.when = 1 : i64}
+    : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %1 = rt.launch @k(%k) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+  return %0, %1 : tensor<2x4xf32>, tensor<8xf32>
+}
+
 // Other collectives end where they begin.
 // CHECK-LABEL: func @sum(
 // CHECK-NOT:     rt.wait

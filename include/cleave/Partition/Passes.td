@@ -396,6 +396,84 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
+def DistSortRowsPass : Pass<"dist-sort-rows", "::mlir::ModuleOp"> {
+  let summary = "Put rows in the order of the matrices that they choose";
+  let description = [{
+    On local programs: rows that `nn.grouped_dot` and `nn.grouped_outer` read are put in
+    the order of their ids once for all products with the same ids (`dist.sort_rows`), so
+    that the rows of a matrix lie together. What is computed between products, element by
+    element, is computed in that order, and only what is read elsewhere is put back.
+    Rows of slots that share a token's values are read from the token. No number
+    changes: a row is computed as before, and sums over the rows of a matrix keep their
+    order (the permutation of Megablocks; Gale et al., 2022).
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %v: tensor<3x8x6xf32>, %ids: tensor<5x2xi64>) -> tensor<5x2x6xf32> {
+      %0 = nn.broadcast %x dims = [0, 2] : tensor<5x6xf32> -> tensor<5x2x6xf32>
+      %1 = nn.grouped_dot %0, %w, %ids : tensor<5x2x6xf32>, tensor<3x6x8xf32>, tensor<5x2xi64> -> tensor<5x2x8xf32>
+      %2 = nn.sigmoid %1 : tensor<5x2x8xf32>
+      %3 = nn.grouped_dot %2, %v, %ids : tensor<5x2x8xf32>, tensor<3x8x6xf32>, tensor<5x2xi64> -> tensor<5x2x6xf32>
+      return %3 : tensor<5x2x6xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %v: tensor<3x8x6xf32>, %ids: tensor<5x2xi64>) -> tensor<5x2x6xf32> {
+      %order, %places, %sorted = dist.sort_rows %ids groups 3 : tensor<5x2xi64> -> tensor<10xi64>, tensor<5x2xi64>, tensor<10xi64>
+      %c2 = arith.constant dense<2> : tensor<10xi64>
+      %tokens = arith.divui %order, %c2 : tensor<10xi64>
+      %0 = nn.gather %x, %tokens dim = 0 : tensor<5x6xf32>, tensor<10xi64> -> tensor<10x6xf32>
+      %1 = nn.grouped_dot %0, %w, %sorted : tensor<10x6xf32>, tensor<3x6x8xf32>, tensor<10xi64> -> tensor<10x8xf32>
+      %2 = nn.sigmoid %1 : tensor<10x8xf32>
+      %3 = nn.grouped_dot %2, %v, %sorted : tensor<10x8xf32>, tensor<3x8x6xf32>, tensor<10xi64> -> tensor<10x6xf32>
+      %4 = nn.gather %3, %places dim = 0 : tensor<10x6xf32>, tensor<5x2xi64> -> tensor<5x2x6xf32>
+      return %4 : tensor<5x2x6xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
+}
+
+def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
+  let summary = "Compute what needs no rows while rows travel to experts and back";
+  let description = [{
+    On local programs: in front of the first reader of rows that `dist.all_to_all_v`
+    brings, what comes later and does not need them is computed: experts that all
+    tokens share, and gradients of matrices on the way back. So much of it as takes, by
+    the model of links and of products, as long as the exchange; only library
+    calls, and what they need, move. `rt-split-async` then starts the exchange in
+    front of it and ends it behind.
+
+    Before:
+    ```mlir
+    dist.mesh @m <["x"=2]>
+    func.func @f(%x: tensor<2x5x6xf32>, %n: tensor<2xi64>, %w: tensor<6x6xf32>) -> (tensor<2x5x6xf32>, tensor<2x5x6xf32>) {
+      %0 = dist.all_to_all_v %x sent %n received %n expect 5 over @m {"x"} purpose expert : tensor<2x5x6xf32> counts tensor<2xi64>
+      %1 = nn.sigmoid %0 : tensor<2x5x6xf32>
+      %2 = nn.einsum "rpk,kn->rpn" %x, %w : tensor<2x5x6xf32>, tensor<6x6xf32> -> tensor<2x5x6xf32>
+      return %1, %2 : tensor<2x5x6xf32>, tensor<2x5x6xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    dist.mesh @m <["x"=2]>
+    func.func @f(%x: tensor<2x5x6xf32>, %n: tensor<2xi64>, %w: tensor<6x6xf32>) -> (tensor<2x5x6xf32>, tensor<2x5x6xf32>) {
+      %0 = dist.all_to_all_v %x sent %n received %n expect 5 over @m {"x"} purpose expert : tensor<2x5x6xf32> counts tensor<2xi64>
+      %2 = nn.einsum "rpk,kn->rpn" %x, %w : tensor<2x5x6xf32>, tensor<6x6xf32> -> tensor<2x5x6xf32>
+      %1 = nn.sigmoid %0 : tensor<2x5x6xf32>
+      return %1, %2 : tensor<2x5x6xf32>, tensor<2x5x6xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"cluster", "cluster", "std::string", "\"\"", "A cluster.toml with the links; none: defaults.">,
+  ];
+  let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
+}
+
 def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
   let summary = "Decide how long gathered values live";
   let description = [{

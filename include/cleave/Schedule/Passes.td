@@ -8,10 +8,11 @@ include "mlir/Pass/PassBase.td"
 def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
   let summary = "Start transfers where their data is ready and end them where it is read";
   let description = [{
-    A permutation of tiles whose first reader comes after some computation only
-    starts where it stands, and a `rt.wait` before that reader ends it: so the next
-    tile of a ring is on its way while attention on this one is computed. Memory of
-    both ends stays untouched in between. Other collectives end where they begin.
+    A permutation of tiles, or an exchange of rows, whose first reader comes after
+    some computation only starts where it stands, and a `rt.wait` before that reader
+    ends it: so the next tile of a ring is on its way while attention on this one is
+    computed. Memory of both ends stays untouched in between. Other collectives, and
+    those under a condition, end where they begin.
 
     Before:
     ```mlir

@@ -62,6 +62,12 @@ private:
                                                     op.getIds(), op.getTile())
                                  ->getResults());
         })
+        .Case([&](dist::SortRowsOp op) {
+          return replace(op, rt::SortRowsOp::create(b, op.getLoc(),
+                                                    op->getResultTypes(),
+                                                    op.getIds(), op.getGroups())
+                                 ->getResults());
+        })
         .Case([&](dist::ConditionOp op) {
           rt::ConditionOp::create(b, op.getLoc(), op.getFlag(), op.getNumber());
           return replace(op, {});

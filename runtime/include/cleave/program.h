@@ -303,6 +303,15 @@ struct PlanRows {
   BufferRef ids, sources, placeOf, sent, counts;
 };
 
+// Sorts rows by their ids, those of one id in order; rows whose id is outside
+// [0, groups) come last. order [rows]: the row at each place; placeOf [rows]:
+// the place of each row; sorted [rows]: the id at each place, -1 where it is
+// outside. All are i64.
+struct SortRows {
+  int64_t rows = 0, groups = 1;
+  BufferRef ids, order, placeOf, sorted;
+};
+
 enum class CollectiveKind : uint8_t {
   AllReduce,
   AllGather,
@@ -424,7 +433,7 @@ struct Call {
 
 struct Command {
   std::variant<Launch, Gemm, Attention, GroupedGemm, Collective, Wait, Copy,
-               Fill, Call, PlanRows>
+               Fill, Call, PlanRows, SortRows>
       op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;

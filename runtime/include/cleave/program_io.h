@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 6;
+inline constexpr uint32_t formatVersion = 7;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
@@ -63,6 +63,9 @@ template <class A> void fields(A &a, GroupedGemm &x) {
 template <class A> void fields(A &a, PlanRows &x) {
   a(x.rows, x.rounds, x.ranks, x.places, x.tile, x.ids, x.sources, x.placeOf,
     x.sent, x.counts);
+}
+template <class A> void fields(A &a, SortRows &x) {
+  a(x.rows, x.groups, x.ids, x.order, x.placeOf, x.sorted);
 }
 template <class A> void fields(A &a, Transfer &x) {
   a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);

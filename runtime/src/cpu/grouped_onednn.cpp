@@ -14,7 +14,7 @@ using program::RowsRef;
 
 namespace {
 // Enough for the peak; the workspace has these rows.
-constexpr int64_t chunkRows = 1024;
+constexpr int64_t chunkRows = 2048;
 
 int64_t chunkOf(const GroupedGemm &x) {
   return std::min(rowCount(x), chunkRows);
@@ -143,8 +143,11 @@ std::function<void()> cleave::makeOneDnnGrouped(const GroupedGemm &x,
       int64_t end = tables.rowEnd[matrix];
       if (x.outer && begin == end)
         clearMatrix(x, matrixOf(x, w, matrix), threads);
-      for (int64_t row = begin; row < end; row += chunkRows) {
-        int64_t count = std::min(chunkRows, end - row);
+      // Of one size, so that none is small.
+      int64_t chunks = divideUp(end - begin, chunkRows);
+      int64_t size = chunks ? divideUp(end - begin, chunks) : 0;
+      for (int64_t row = begin; row < end; row += size) {
+        int64_t count = std::min(size, end - row);
         if (x.outer)
           rowsTimesRows(matrix, row, count, row == begin);
         else

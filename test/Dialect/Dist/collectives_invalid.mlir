@@ -224,3 +224,21 @@ func.func @expected(%x: tensor<4x6x5xf32>, %n: tensor<4xi64>) {
   %0 = dist.all_to_all_v %x sent %n received %n expect 25 over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
   return
 }
+
+// -----
+
+// SR2
+func.func @sorted(%ids: tensor<3x2xi64>) {
+  // expected-error @below {{'dist.sort_rows' op order has sizes [5], expected [6]}}
+  %0, %1, %2 = dist.sort_rows %ids groups 3 : tensor<3x2xi64> -> tensor<5xi64>, tensor<3x2xi64>, tensor<6xi64>
+  return
+}
+
+// -----
+
+// SR2
+func.func @places(%ids: tensor<3x2xi64>) {
+  // expected-error @below {{'dist.sort_rows' op places has sizes [6], expected [3, 2]}}
+  %0, %1, %2 = dist.sort_rows %ids groups 3 : tensor<3x2xi64> -> tensor<6xi64>, tensor<6xi64>, tensor<6xi64>
+  return
+}

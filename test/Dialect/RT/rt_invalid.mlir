@@ -155,7 +155,7 @@ func.func @grouped_results(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: ten
 
 // C6
 func.func @rows_without_counts(%x: tensor<2x5x6xf32>) {
-  // expected-error @below {{'rt.collective' op has 0 counts, expected 2 and no token}}
+  // expected-error @below {{'rt.collective' op has 0 counts, expected 2}}
   %0 = rt.collective all_to_all_v(%x) group = [0, 1, 2] layout = [5, 6, 5, 6] purpose = "expert"
     : (tensor<2x5x6xf32>) -> tensor<2x5x6xf32>
   return

@@ -42,6 +42,8 @@ func.func @rows_of_ranks(%ids: tensor<5xi64>, %x: tensor<2x5x6xf32>, %n: tensor<
   // CHECK: rt.plan_rows %{{.*}} tile = 3 : tensor<5xi64> -> tensor<1x2x5xi64>, tensor<5xi64>, tensor<1x2x5xi64>, tensor<2x1xi64>
   %sources, %places, %sent, %counts = rt.plan_rows %ids tile = 3
     : tensor<5xi64> -> tensor<1x2x5xi64>, tensor<5xi64>, tensor<1x2x5xi64>, tensor<2x1xi64>
+  // CHECK: rt.sort_rows %{{.*}} groups = 3 : tensor<5xi64> -> tensor<5xi64>, tensor<5xi64>, tensor<5xi64>
+  %order, %at, %sorted = rt.sort_rows %ids groups = 3 : tensor<5xi64> -> tensor<5xi64>, tensor<5xi64>, tensor<5xi64>
   // CHECK: rt.collective all_to_all_v(%{{.*}}) counts(%{{.*}}, %{{.*}} : tensor<2xi64>, tensor<2xi64>) group = [0, 1, 2] layout = [5, 6, 5, 6]
   %0 = rt.collective all_to_all_v(%x) counts(%n, %n : tensor<2xi64>, tensor<2xi64>) group = [0, 1, 2] layout = [5, 6, 5, 6] purpose = "expert"
     : (tensor<2x5x6xf32>) -> tensor<2x5x6xf32>

@@ -173,6 +173,20 @@ LogicalResult PlanRowsOp::verify() { // (PR2)
   return expect("counts", getCounts(), {sources[1], sources[0]});
 }
 
+LogicalResult SortRowsOp::verify() { // (SR2)
+  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  int64_t rows = cast<RankedTensorType>(getIds().getType()).getNumElements();
+  auto expect = [&](StringRef name, Value value, ArrayRef<int64_t> want) -> LogicalResult {
+    if (shapeOf(value) == want)
+      return success();
+    return emitOpError() << name << " has sizes [" << shapeOf(value) << "], expected [" << want
+                         << "]";
+  };
+  if (failed(expect("order", getOrder(), {rows})) || failed(expect("sorted", getSorted(), {rows})))
+    return failure();
+  return expect("places", getPlaces(), shapeOf(getIds()));
+}
+
 LogicalResult WindowOp::verifySymbolUses(SymbolTableCollection &symbols) {
   FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
   if (failed(group))

@@ -205,10 +205,9 @@ LogicalResult CollectiveOp::verify() {
            << " exchanges, expected "
            << (kind == CollectiveKind::Exchange ? count : 0);
   bool counts = kind == CollectiveKind::AllToAllV;
-  if (getCounts().size() != (counts ? 2 : 0) || (counts && tokens)) // (C6)
+  if (getCounts().size() != (counts ? 2 : 0)) // (C6)
     return emitOpError("has ")
-           << getCounts().size() << " counts, expected " << (counts ? 2 : 0)
-           << (counts ? " and no token" : "");
+           << getCounts().size() << " counts, expected " << (counts ? 2 : 0);
   for (Value value : getCounts())
     if (tensorType(value).getNumElements() != members) // (C6)
       return emitOpError("counts has type ")
@@ -231,7 +230,7 @@ LogicalResult WaitOp::verify() {
   if (!start) // (W1)
     return emitOpError("token does not come from a collective");
   if (!llvm::equal(start.getValues(), getValues()) ||
-      !llvm::equal(start.getInputs(), getSources())) // (W1)
+      !llvm::equal(start->getOperands(), getSources())) // (W1)
     return emitOpError("values and sources are not the results and operands "
                        "of the collective that it ends");
   if (!llvm::equal(getResultTypes(), getValues().getTypes())) // (W2)
@@ -254,8 +253,9 @@ std::optional<Alias> WaitOp::getAlias(unsigned result) {
 /// Terms come in fours: (axis, pre, size, elements).
 static LogicalResult verifyTerms(Operation *op, ArrayRef<int64_t> terms) {
   if (terms.size() % 4 != 0)
-    return op->emitOpError("has ") << terms.size() << " numbers in axis_terms, expected four for "
-                                   << "each term (axis, pre, size, elements)";
+    return op->emitOpError("has ")
+           << terms.size() << " numbers in axis_terms, expected four for "
+           << "each term (axis, pre, size, elements)";
   return success();
 }
 
@@ -302,10 +302,10 @@ LogicalResult AliasOp::verify() {
   if (source.getElementType() != getType().getElementType()) // (V1)
     return emitOpError("shows ") << source << " as " << getType();
   if (int64_t(getOffset()) < 0 ||
-      llvm::any_of(getAxisTerms(), [](int64_t term) { return term < 0; })) // (V2)
-    return emitOpError("offset ")
-           << int64_t(getOffset()) << " and terms [" << getAxisTerms()
-           << "] must not be negative";
+      llvm::any_of(getAxisTerms(),
+                   [](int64_t term) { return term < 0; })) // (V2)
+    return emitOpError("offset ") << int64_t(getOffset()) << " and terms ["
+                                  << getAxisTerms() << "] must not be negative";
   int64_t end = getOffset() + getType().getNumElements();
   if (int64_t(getReach()) == 0 && end > source.getNumElements()) // (V3)
     return emitOpError("ends at element ")

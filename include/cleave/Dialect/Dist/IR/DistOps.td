@@ -249,6 +249,34 @@ def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Dist_SortRowsOp : Dist_Op<"sort_rows", [Pure]> {
+  let summary = "The order of rows by what they choose";
+  let description = [{
+    Rows, over all dimensions of `ids` in row-major order, are sorted by their ids,
+    those of one id in order; rows whose id is outside [0, groups) come last. `order`
+    is the row at each place, `places` the place of each row, and `sorted` the id of
+    the row at each place, or -1 where it is outside.
+
+    ```mlir
+    %order, %places, %sorted = dist.sort_rows %ids groups 3
+        : tensor<5x2xi64> -> tensor<10xi64>, tensor<5x2xi64>, tensor<10xi64>
+    ```
+
+    Constraints:
+    - (SR1) `groups` is positive.
+    - (SR2) `places` has the sizes of `ids`; `order` and `sorted` have one number for
+      each row.
+  }];
+  let arguments = (ins RankedTensorOf<[I64]>:$ids, ConfinedAttr<I64Attr, [IntPositive]>:$groups);
+  let results = (outs RankedTensorOf<[I64]>:$order, RankedTensorOf<[I64]>:$places,
+                      RankedTensorOf<[I64]>:$sorted);
+  let assemblyFormat = [{
+    $ids `groups` $groups attr-dict
+    `:` type($ids) `->` type($order) `,` type($places) `,` type($sorted)
+  }];
+  let hasVerifier = 1;
+}
+
 def Dist_ConditionOp : Dist_Op<"condition"> {
   let summary = "Says when operations of a number need to run";
   let description = [{

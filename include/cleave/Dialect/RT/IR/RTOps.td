@@ -257,8 +257,8 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
     - (C4) a permutation has a source for each member (-1: zeros); others have none.
     - (C5) an exchange has a description of each operand in `exchanges`; others
       have none.
-    - (C6) an all_to_all_v has two `counts`, of one number for each member, and no
-      token; others have none.
+    - (C6) an all_to_all_v has two `counts`, of one number for each member; others
+      have none.
   }];
   let arguments = (ins RT_CollectiveKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
                        Variadic<RT_IndexTensor>:$counts,
@@ -302,6 +302,24 @@ def RT_PlanRowsOp : RT_Command<"plan_rows", []> {
   let assemblyFormat = [{
     $ids `tile` `=` $tile attr-dict
     `:` type($ids) `->` type($sources) `,` type($places) `,` type($sent) `,` type($counts)
+  }];
+}
+
+def RT_SortRowsOp : RT_Command<"sort_rows", []> {
+  let summary = "The order of rows by what they choose";
+  let description = [{
+    As `dist.sort_rows`.
+
+    ```mlir
+    %order, %places, %sorted = rt.sort_rows %ids groups = 3
+        : tensor<5x2xi64> -> tensor<10xi64>, tensor<5x2xi64>, tensor<10xi64>
+    ```
+  }];
+  let arguments = (ins RT_IndexTensor:$ids, ConfinedAttr<I64Attr, [IntPositive]>:$groups);
+  let results = (outs RT_IndexTensor:$order, RT_IndexTensor:$places, RT_IndexTensor:$sorted);
+  let assemblyFormat = [{
+    $ids `groups` `=` $groups attr-dict
+    `:` type($ids) `->` type($order) `,` type($places) `,` type($sorted)
   }];
 }
 

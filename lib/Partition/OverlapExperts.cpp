@@ -1,0 +1,125 @@
+//===- OverlapExperts.cpp - dist-overlap-experts --------------------------===//
+//
+// On local programs: while rows travel to experts and back, a rank computes what
+// does not need them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Cost/LinkModel.h"
+#include "cleave/Interfaces/Condition.h"
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Partition/Passes.h"
+
+#include "llvm/ADT/SetVector.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_DISTOVERLAPEXPERTSPASS
+#include "cleave/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+
+namespace {
+
+/// A product, attention, or another call of a library: worth to wait for.
+double flopsOf(Operation *op) {
+  auto lowering = dyn_cast<LoweringInterface>(op);
+  auto model = dyn_cast<CostInterface>(op);
+  bool calls = lowering && lowering.getKernelClass() == KernelClass::Library;
+  return calls && model ? double(model.getFlops()) : 0;
+}
+
+/// What an exchange of rows, started where it stands, is waited for by.
+class Exchange {
+public:
+  explicit Exchange(AllToAllVOp op) : op(op) {
+    for (Operation *user : op->getUsers())
+      if (user->getBlock() == op->getBlock() && (!reader || user->isBeforeInBlock(reader)))
+        reader = user;
+  }
+
+  /// Computes for so many seconds, or what there is, in front of the first reader.
+  void fill(double seconds, const Cluster &cluster) {
+    if (!reader)
+      return;
+    llvm::SmallPtrSet<Operation *, 32> fixed;
+    SmallVector<Operation *> behind;
+    for (Operation *next = reader; next; next = next->getNextNode())
+      behind.push_back(next);
+    for (Operation *next : behind) {
+      if (seconds <= 0)
+        return;
+      if (!isMovable(next, fixed)) {
+        fixed.insert(next);
+        continue;
+      }
+      double flops = flopsOf(next);
+      if (flops == 0)
+        continue;
+      for (Operation *needed : neededBy(next))
+        needed->moveBefore(reader);
+      seconds -= cluster.matmulSeconds(flops);
+    }
+  }
+
+private:
+  /// Whether it could stand in front of the reader with what it needs: neither comes
+  /// from rows under way, meets other ranks, or belongs to another part of a step.
+  bool isMovable(Operation *next, const llvm::SmallPtrSetImpl<Operation *> &fixed) const {
+    if (next == reader || next->getNumRegions() != 0 || !isPure(next) ||
+        isa<CollectiveOpInterface>(next) || next->hasAttr(kWhenAttrName) ||
+        next->getAttr(kActionAttr) != op->getAttr(kActionAttr) ||
+        next->hasTrait<OpTrait::IsTerminator>())
+      return false;
+    return llvm::none_of(next->getOperands(), [&](Value operand) {
+      Operation *def = operand.getDefiningOp();
+      return def && (def == op || fixed.contains(def));
+    });
+  }
+
+  /// With what it needs from behind the reader, in order.
+  SmallVector<Operation *> neededBy(Operation *next) const {
+    llvm::SetVector<Operation *> needed;
+    needed.insert(next);
+    for (size_t i = 0; i < needed.size(); ++i)
+      for (Value operand : needed[i]->getOperands())
+        if (Operation *def = operand.getDefiningOp();
+            def && def->getBlock() == op->getBlock() && reader->isBeforeInBlock(def))
+          needed.insert(def);
+    SmallVector<Operation *> ordered(needed.begin(), needed.end());
+    llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    return ordered;
+  }
+
+  AllToAllVOp op;
+  Operation *reader = nullptr;
+};
+
+struct DistOverlapExpertsPass : cleave::impl::DistOverlapExpertsPassBase<DistOverlapExpertsPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
+    if (failed(mesh))
+      return signalPassFailure();
+    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    if (failed(machine))
+      return signalPassFailure();
+    auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      func.walk([&](AllToAllVOp op) {
+        // Numbers of rows are few, and further rounds come under a condition.
+        auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
+        if (!isa<FloatType>(type.getElementType()) || op->hasAttr(kWhenAttrName))
+          return;
+        AxisSet group = setOf(mesh->decompose(op.getAxes().getAxes()));
+        double seconds = links.allToAll(group, double(op.getPayloadBytes()));
+        Exchange(op).fill(seconds, *machine);
+      });
+  }
+};
+
+} // namespace

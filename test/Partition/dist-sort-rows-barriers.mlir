@@ -1,0 +1,16 @@
+// RUN: cleave-opt %s -dist-sort-rows | FileCheck %s
+
+// A recomputation that waits for rows which nothing else reads in their own order waits
+// for the sorted ones.
+// CHECK-LABEL: func @waits
+// CHECK:         %[[Y:.+]] = nn.grouped_dot
+// CHECK-NOT:     nn.gather
+// CHECK:         nn.rematerialize %{{.+}} after %[[TWICE:.+]] : tensor<3x8x6xf32>, tensor<5x8xf32>
+// CHECK:         nn.grouped_dot
+func.func @waits(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %v: tensor<3x8x6xf32>, %ids: tensor<5xi64>) -> tensor<5x6xf32> {
+  %0 = nn.grouped_dot %x, %w, %ids : tensor<5x6xf32>, tensor<3x6x8xf32>, tensor<5xi64> -> tensor<5x8xf32>
+  %1 = arith.addf %0, %0 : tensor<5x8xf32>
+  %2 = nn.rematerialize %v after %1 : tensor<3x8x6xf32>, tensor<5x8xf32>
+  %3 = nn.grouped_dot %1, %2, %ids : tensor<5x8xf32>, tensor<3x8x6xf32>, tensor<5xi64> -> tensor<5x6xf32>
+  return %3 : tensor<5x6xf32>
+}
