@@ -262,8 +262,11 @@ struct DifferentiatePass
       if (failed(func.insertArgument(index, value.getType(), boundary,
                                      value.getLoc())))
         return failure();
-      value = arith::AddFOp::create(b, value.getLoc(), func.getArgument(index),
-                                    value);
+      Value before = func.getArgument(index);
+      if (isa<FloatType>(getElementTypeOrSelf(value)))
+        value = arith::AddFOp::create(b, value.getLoc(), before, value);
+      else
+        value = arith::AddIOp::create(b, value.getLoc(), before, value);
       return success();
     };
     if (accumulate)

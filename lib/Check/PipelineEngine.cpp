@@ -465,7 +465,8 @@ void PipelineEngine::addUpReplicas() {
       continue;
     for (auto &[key, buffer] : replicas.front()->buffers) {
       const Port &port = buffer.port;
-      bool isLoss = port.role == "loss" || port.role == "weight";
+      bool isLoss = port.role == "loss" || port.role == "weight" ||
+                    port.role == "accumulator";
       if (!isLoss && (port.role != "gradient" || isTied(port.name)))
         continue;
       RankTensors total = buffer.values[0];

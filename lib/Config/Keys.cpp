@@ -331,6 +331,10 @@ const std::vector<Key> table = {
      "whose loads the balance loss evens: of each sequence, or of the "
      "microbatch of all ranks",
      "sequence|microbatch"},
+    {"parallel.expert.bias_update", FIELD(parallel.expert.biasUpdate),
+     "how far a step moves the bias by which a router chooses, towards even "
+     "loads; 0: off",
+     "", "", now, atLeastZero},
     {"parallel.pipeline.enabled", FIELD(parallel.pipeline.enabled),
      "pipeline parallelism on its axis"},
     {"parallel.pipeline.axis", FIELD(parallel.pipeline.axis),

@@ -43,7 +43,8 @@ StringRef BoundaryBuffer::slot() const {
 /// has a space for each role, so that an output may be called "loss".
 static std::string keyOf(StringRef name, StringRef role) {
   bool computed = role == "gradient" || role == "metric" || role == "tap" ||
-                  role == "output" || role == "loss" || role == "weight";
+                  role == "output" || role == "loss" || role == "weight" ||
+                  role == "accumulator";
   return ((computed ? role : StringRef("")) + "\n" + name).str();
 }
 

@@ -103,7 +103,7 @@ private:
       return Purpose::Gradient;
     if (role == "parameter" || role == "state" || role == "buffer" || role == "constant")
       return Purpose::Parameter;
-    if (role == "loss" || role == "weight")
+    if (role == "loss" || role == "weight" || role == "accumulator")
       return Purpose::Loss;
     return std::nullopt;
   }

@@ -49,7 +49,8 @@ public:
                   "not yet supported in a pipeline";
       Operation *def = operand.get().getDefiningOp();
       int64_t stage = stages - 1;
-      if (!isLoss && def && stageOf(def) >= 0)
+      bool isCount = textOf(attrs, nn::kRoleAttr) == "accumulator";
+      if ((!isLoss || isCount) && def && stageOf(def) >= 0)
         stage = stageOf(def);
       results[stage].push_back(operand.getOperandNumber());
       need(operand.get(), stage);

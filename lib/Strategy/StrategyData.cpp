@@ -336,7 +336,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       llvm::append_range(partial, others);
       return closedSharding(mesh, stateAxes(name, type), partial);
     }
-    if (role == "gradient" || role == "loss" || role == "weight") {
+    if (role == "gradient" || role == "loss" || role == "weight" ||
+        role == "accumulator") {
       Axes axes = role == "gradient" ? parameterAxes(name, rank) : Axes(rank);
       SmallVector<dist::AxisRefAttr> partial = leftOf(allAxes(), axes);
       llvm::append_range(partial, others);
@@ -373,7 +374,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       Axes axes(type.getRank());
       if (role == "gradient" || (role == "parameter" && zero != 0))
         axes = stateAxes(name, type);
-      else if (role != "loss" && role != "weight")
+      else if (role != "loss" && role != "weight" && role != "accumulator")
         continue;
       BlockArgument argument = update.getArgument(arg);
       auto constrained = dist::ConstrainOp::create(

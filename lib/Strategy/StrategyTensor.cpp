@@ -206,6 +206,8 @@ struct StrategyTensorPass
             return {};
           if (role == "loss" && !own(scheme.inner.batch).empty())
             return closedSharding(mesh, Axes(), own(scheme.inner.batch));
+          if (role == "accumulator" && !own(scheme.inner.batch).empty())
+            return closedSharding(mesh, Axes(rank), own(scheme.inner.batch));
           if (role == "weight" && !own(scheme.inputs).empty())
             return closedSharding(mesh, Axes(), own(scheme.inputs));
           std::optional<int64_t> batch = nn::batchDimOf(attrs, rank);

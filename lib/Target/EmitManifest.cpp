@@ -117,6 +117,19 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   return tensor;
 }
 
+/// A count of a router's slots: `chosen` or `taken`.
+static void noteCount(Manifest &manifest, DictionaryAttr router,
+                      const BoundaryBuffer &buffer) {
+  std::string name = text(router, "name");
+  auto found = llvm::find_if(manifest.routers, [&](const ManifestRouter &r) {
+    return r.name == name;
+  });
+  if (found == manifest.routers.end())
+    found = manifest.routers.insert(found, {name, "", ""});
+  (text(router, "counts") == "taken" ? found->taken : found->chosen) =
+      buffer.buffer;
+}
+
 FailureOr<Manifest> target::emitManifest(ModuleOp module,
                                          const ManifestInfo &info) {
   FailureOr<BoundaryTable> table = BoundaryTable::visible(module);
@@ -184,6 +197,11 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
            bool(buffer.attrs.get(nn::kWholeCallAttr))});
     } else if (role == "metric") {
       manifest.metrics.push_back({"update", buffer.name, buffer.buffer});
+    } else if (role == "accumulator") {
+      if (auto router = buffer.attrs.getAs<DictionaryAttr>(nn::kRouterAttr))
+        noteCount(manifest, router, buffer);
+      else
+        manifest.metrics.push_back({"loss_grad", buffer.name, buffer.buffer});
     } else if (role == "loss" || role == "weight") {
       for (const char *action : {"loss_grad", "loss"})
         if (llvm::is_contained(manifest.actions, action))

@@ -92,7 +92,8 @@ void PipelineEmitter::emitReplicaSums(int rank) {
     std::map<std::pair<std::string, program::DType>, program::Collective> sums;
     for (const BoundaryBuffer &buffer : own.boundary.buffers) {
       bool isGradient = buffer.role == "gradient";
-      bool isLoss = buffer.role == "loss" || buffer.role == "weight";
+      bool isLoss = buffer.role == "loss" || buffer.role == "weight" ||
+                    buffer.role == "accumulator";
       if ((!isGradient && !isLoss) ||
           (isGradient && isTied(own.boundary, buffer)))
         continue;

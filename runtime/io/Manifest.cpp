@@ -364,6 +364,10 @@ static void readManifest(const Json &json, Manifest &m) {
     m.metrics.push_back({metric.string("action"), metric.string("name"),
                          metric.string("buffer")});
   });
+  r.each("routers", [&](const Reader &router) {
+    m.routers.push_back({router.string("name"), router.string("chosen"),
+                         router.string("taken", "")});
+  });
   r.each("tensors",
          [&](const Reader &t) { m.tensors.push_back(readTensor(t)); });
   r.each("state", [&](const Reader &s) { m.state.push_back(readState(s, m)); });

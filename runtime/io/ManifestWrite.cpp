@@ -79,6 +79,13 @@ static Json toJson(const ManifestMetric &metric) {
           {"buffer", metric.buffer}};
 }
 
+static Json toJson(const ManifestRouter &router) {
+  Json json = {{"name", router.name}, {"chosen", router.chosen}};
+  if (!router.taken.empty())
+    json["taken"] = router.taken;
+  return json;
+}
+
 static Json toJson(const ManifestFile &file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}};
 }
@@ -118,6 +125,7 @@ std::string manifestToJson(const Manifest &m) {
       {"inputs", listToJson(m.inputs)},
       {"outputs", listToJson(m.outputs)},
       {"metrics", listToJson(m.metrics)},
+      {"routers", listToJson(m.routers)},
       {"tensors", listToJson(m.tensors)},
       {"state", listToJson(m.state)},
       {"files", listToJson(m.files)},

@@ -42,6 +42,10 @@ std::string toJsonLine(const StepRecord &r) {
                {"sent_bytes", r.sentBytes},
                {"peak_bytes", r.peakBytes},
                {"time", time}};
+  if (!r.balance.empty())
+    json["experts"] = toLogEntry(r.balance);
+  if (r.balance.overflow)
+    json["overflow"] = *r.balance.overflow;
   return json.dump();
 }
 
@@ -75,7 +79,7 @@ static int64_t peakResidentBytes() {
   return 0;
 }
 
-std::string countersToJson(StepExecutor &executor, int64_t step,
+std::string countersToJson(StepExecutor &executor, const StepRecord &record,
                            std::optional<Allocations> allocations) {
   Json ranks = Json::array();
   for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
@@ -96,7 +100,7 @@ std::string countersToJson(StepExecutor &executor, int64_t step,
                        {"unplanned", memory.unplannedBytes},
                        {"pool", memory.poolBytes}}}});
   }
-  Json json = {{"step", step},
+  Json json = {{"step", record.step},
                {"peak_resident_bytes", peakResidentBytes()},
                {"allocations",
                 allocations ? Json{{"step", allocations->step},
@@ -104,6 +108,8 @@ std::string countersToJson(StepExecutor &executor, int64_t step,
                                    {"process", allocations->process}}
                             : Json(nullptr)},
                {"ranks", ranks}};
+  if (!record.balance.empty())
+    json["experts"] = toCounts(record.balance);
   return json.dump(1) + "\n";
 }
 
@@ -180,6 +186,7 @@ void Progress::print(const StepRecord &r) {
   std::printf("  lr %.3g", r.lr);
   if (r.gradNorm)
     std::printf("  grad_norm %.3g", *r.gradNorm);
+  std::printf("%s", summaryOf(r.balance).c_str());
   std::printf("  %s %s/s\n", shortNumber(r.tokensPerSecond).c_str(),
               unit.c_str());
   std::fflush(stdout);

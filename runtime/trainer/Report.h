@@ -3,6 +3,7 @@
 #ifndef CLEAVE_TRAINER_REPORT_H
 #define CLEAVE_TRAINER_REPORT_H
 
+#include "Balance.h"
 #include "cleave/io/File.h"
 #include "cleave/trainer/Executor.h"
 
@@ -27,6 +28,7 @@ struct StepRecord {
   double stepMs = 0;
   int64_t sentBytes = 0; ///< of the rank that sent most
   int64_t peakBytes = 0; ///< of the rank that holds most
+  StepBalance balance;   ///< of the experts, where there are any
 };
 
 std::string toJsonLine(const StepRecord &record);
@@ -39,8 +41,8 @@ struct Allocations {
   int64_t step = 0, afterWarmUp = 0, process = 0;
 };
 
-/// Traffic and memory of every rank: counters.json.
-std::string countersToJson(StepExecutor &executor, int64_t step,
+/// Traffic and memory of every rank, and the loads of experts: counters.json.
+std::string countersToJson(StepExecutor &executor, const StepRecord &record,
                            std::optional<Allocations> allocations);
 
 /// One line that is redrawn on a terminal, or now and then a plain line.

@@ -341,6 +341,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
     record.peakBytes =
         std::max(record.peakBytes, memory.arenaBytes + memory.unplannedBytes);
   }
+  record.balance = readBalance(manifest, executor);
   return record;
 }
 
@@ -427,7 +428,7 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
     bool last = state.step == settings.steps;
     if (last || signal.requested())
       counters = countersToJson(
-          executor, state.step,
+          executor, record,
           options.allocations
               ? std::optional(Allocations{allocations, afterWarmUp,
                                           options.allocations()})

@@ -105,6 +105,7 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
   options.requireData = requireData;
   options.trainable.insert(config.train.trainable.begin(),
                            config.train.trainable.end());
+  options.keepBuffers = config.parallel.expert.biasUpdate > 0;
   return options;
 }
 

@@ -225,6 +225,12 @@ void runLossPhase(ModuleOp module, const Config &config) {
   run(passes, module, diagnostics);
 }
 
+void addCountPass(OpPassManager &passes, const Config &config) {
+  CountChoicesPassOptions options;
+  options.updateBiases = config.parallel.expert.biasUpdate > 0;
+  passes.addPass(createCountChoicesPass(options));
+}
+
 void addTrainPasses(OpPassManager &passes, const Config &config,
                     bool tapGradients, bool updatesApart) {
   DifferentiatePassOptions differentiate;
@@ -244,6 +250,9 @@ void addTrainPasses(OpPassManager &passes, const Config &config,
   optimizer.tapGradients = tapGradients;
   optimizer.updates = updatesApart ? config.train.microbatches : 0;
   passes.addPass(createAddOptimizerPass(optimizer));
+  UpdateRouterBiasesPassOptions biases;
+  biases.rate = config.parallel.expert.biasUpdate;
+  passes.addPass(createUpdateRouterBiasesPass(biases));
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
 }
@@ -252,6 +261,7 @@ void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   runLossPhase(module, config);
   Diagnostics diagnostics(*module.getContext());
   PassManager passes(module.getContext());
+  addCountPass(passes, config);
   addTrainPasses(passes, config, tapGradients);
   run(passes, module, diagnostics);
 }

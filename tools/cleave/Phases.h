@@ -30,6 +30,9 @@ loadModel(const std::string &path, const Config &config,
 // @loss joins @forward, and @loss_train where there is dropout.
 void runLossPhase(mlir::ModuleOp module, const Config &config);
 
+// Loads of experts, where there are any, join what is computed in training.
+void addCountPass(mlir::OpPassManager &passes, const Config &config);
+
 // From @loss to @loss_grad, @update and @init_state, of a model or of a stage.
 // `updatesApart`: @update after each microbatch.
 void addTrainPasses(mlir::OpPassManager &passes, const Config &config,

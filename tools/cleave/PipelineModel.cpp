@@ -108,6 +108,11 @@ void admitAsynchronous(ModuleOp model, const Config &config,
     throw Failure(BadUsage,
                   name + " updates each stage by itself, so there is no norm "
                          "of all gradients to clip; set train.clip_norm = 0");
+  if (config.parallel.expert.biasUpdate > 0)
+    throw Failure(BadUsage,
+                  name + " updates after each microbatch, but "
+                         "parallel.expert.bias_update moves biases by the "
+                         "loads of a whole step; set it to 0");
   if (config.train.onNan == "skip")
     throw Failure(BadUsage,
                   name + " updates each stage by itself, so no stage knows "

@@ -33,6 +33,8 @@ void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
   mark.patterns = llvm::to_vector(config.parallel.pipeline.stages);
   mark.cluster = config.target.cluster;
   passes.addPass(createMarkStagesPass(mark));
+  if (loss) // behind the cuts, which do not depend on what is counted
+    addCountPass(passes, config);
   passes.addPass(createCutStagesPass());
   if (loss)
     addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients, updatesApart);

@@ -136,6 +136,47 @@ def AddRouterLossesPass : Pass<"nn-add-router-losses", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
 }
 
+def CountChoicesPass : Pass<"nn-count-choices", "::mlir::ModuleOp"> {
+  let summary = "Derive @loss_train, which counts the slots that chose each expert, from @loss";
+  let description = [{
+    For each choice of experts (the ids of an `nn.grouped_dot`) the slots that
+    chose each expert become a result of role `accumulator`, named
+    `ROUTER.chosen`; where slots may have been dropped since (`nn-limit-choices`), the
+    number of those that were not is another, `ROUTER.taken`. A router is called as its matrix,
+    without `.weight`, or as the node that chooses. Results have `nn.router` with its name.
+
+    Accumulators are sums over samples, as loss and weight are: they add up over microbatches
+    and ranks, and samples that only pad a rank's part count nothing. Nothing is computed from them
+    that the loss reads. A module without experts stays as it is.
+
+    With `update-biases`, one number for each expert that is added to the scores of a choice, and
+    enters nothing else, becomes a buffer: it has no gradient, and
+    `nn-update-router-biases` moves it by these counts. A router without is an error. In a pipeline the pass comes
+    between marking and cutting: what counts has the stage of what is counted.
+
+    Before:
+    ```mlir
+    %p, %id = nn.top_k %scores k = 2 : tensor<3x4xf32> -> tensor<3x2xf32>, tensor<3x2xi64>
+    %y = nn.grouped_dot %x, %w, %id : tensor<3x2x5xf32>, tensor<4x5x7xf32>, tensor<3x2xi64> -> tensor<3x2x7xf32>
+    ```
+
+    After (in `@loss_train`, whose last result is `%5`):
+    ```mlir
+    %0 = nn.iota dim = 0 : tensor<4xi64>
+    %1 = nn.broadcast %id dims = [0, 1] : tensor<3x2xi64> -> tensor<3x2x4xi64>
+    %2 = nn.broadcast %0 dims = [2] : tensor<4xi64> -> tensor<3x2x4xi64>
+    %3 = arith.cmpi eq, %1, %2 : tensor<3x2x4xi64>
+    %4 = arith.extui %3 : tensor<3x2x4xi1> to tensor<3x2x4xi64>
+    %5 = nn.reduce sum %4 dims = [0, 1] : tensor<3x2x4xi64> -> tensor<4xi64>
+    ```
+  }];
+  let options = [
+    Option<"updateBiases", "update-biases", "bool", "false",
+           "Make the bias by which each router chooses a buffer, and name it in nn.router">,
+  ];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
+}
+
 def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
   let summary = "Derive @loss_grad from @loss by reverse-mode differentiation";
   let description = [{
@@ -251,6 +292,42 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
   ];
   let dependentDialects = ["::cleave::nn::NNDialect", "::cleave::pipe::PipeDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect"];
+}
+
+def UpdateRouterBiasesPass : Pass<"nn-update-router-biases", "::mlir::ModuleOp"> {
+  let summary = "Move the biases of routers towards even loads in @update";
+  let description = [{
+    Balances experts without a loss (Wang et al., 2024, arXiv 2408.15664; DeepSeek-V3): after each step
+    the bias of each expert becomes bias + rate * sign(mean load - load), by the slots that chose the
+    experts in all microbatches and on all ranks. `nn-count-choices` with `update-biases` has
+    counted them and made the biases buffers. Loads are compared as integers, so that every
+    mesh gives the same biases. Where `@update` has the metric `finite` and it is 0, the bias
+    stays.
+
+    Before: a `@loss_grad` with the buffer `b` and a result that counts, and its `@update`.
+    After:
+    ```mlir
+    func.func @update(%b: tensor<4xf32> {nn.name = "b", nn.role = "buffer"},
+                      %counts: tensor<4xi64> {nn.name = "gate.chosen", nn.role = "accumulator"})
+        -> (tensor<4xf32> {nn.name = "b", nn.role = "buffer"}) {
+      %0 = nn.reduce sum %counts dims = [0] : tensor<4xi64> -> tensor<i64>
+      %slots = nn.broadcast %0 dims = [] : tensor<i64> -> tensor<4xi64>
+      %four = arith.constant dense<4> : tensor<4xi64>
+      %scaled = arith.muli %counts, %four : tensor<4xi64>
+      %above = arith.cmpi sgt, %scaled, %slots : tensor<4xi64>
+      %minus = arith.constant dense<-0.001> : tensor<4xf32>
+      %zero = arith.constant dense<0.0> : tensor<4xf32>
+      %down = arith.select %above, %minus, %zero : tensor<4xi1>, tensor<4xf32>
+      %below = arith.cmpi slt, %scaled, %slots : tensor<4xi64>
+      %plus = arith.constant dense<0.001> : tensor<4xf32>
+      %step = arith.select %below, %plus, %down : tensor<4xi1>, tensor<4xf32>
+      %1 = arith.addf %b, %step : tensor<4xf32>
+      return %1 : tensor<4xf32>
+    }
+    ```
+  }];
+  let options = [Option<"rate", "rate", "double", "0.0", "How far a step moves a bias; 0: do nothing">];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
 }
 
 #endif

@@ -101,6 +101,7 @@ struct ExpertParallelConfig {
   double auxLoss = 0.0;
   double zLoss = 0.0;
   std::string auxScope = "sequence";
+  double biasUpdate = 0.0; // of a router's bias, in a step; 0: off
 };
 
 struct PipelineConfig {

@@ -150,6 +150,14 @@ void Importer::remarkOnScalars() {
          << (scalars.size() == 1 ? "it" : "them");
 }
 
+bool Importer::isBuffer(const TensorRef &tensor) const {
+  auto constant = constants.find(tensor.name);
+  return options.keepBuffers && constant != constants.end() &&
+         constant->second == ConstantKind::NoGradient &&
+         llvm::count_if(tensor.shape, [](int64_t size) { return size > 1; }) ==
+             1;
+}
+
 Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
   if (tensor.type == Element::F16)
     return reason("tensor '" + tensor.name +
@@ -170,7 +178,8 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
       scalars.push_back(tensor.name);
   }
   bool small = tensor.numElements() * byteSize(tensor.type) <= kMaxInlineBytes;
-  if (!isFloat(tensor.type) || (constants.count(tensor.name) && small)) {
+  if (!isFloat(tensor.type) ||
+      (constants.count(tensor.name) && small && !isBuffer(tensor))) {
     CLEAVE_TRY(contents, Node::contents(model, tensor));
     return Operand(contents.compressed());
   }
@@ -321,7 +330,9 @@ Expected<Value> Importer::argumentOf(const TensorRef &tensor) {
     return reason("tensor '" + tensor.name + "' has type " +
                   nameOf(tensor.type) + ", which is not supported");
   return addArgument(RankedTensorType::get(tensor.shape, element), first->name,
-                     constants.count(first->name) ? "constant" : "parameter",
+                     isBuffer(*first)               ? "buffer"
+                     : constants.count(first->name) ? "constant"
+                                                    : "parameter",
                      first);
 }
 
@@ -426,7 +437,7 @@ LogicalResult Importer::finish() {
   auto end = func::ReturnOp::create(builder, model.location(), results);
   // Parameters, then constants, each by first use, then inputs.
   auto key = [&](const Argument &argument) {
-    int kind = !argument.tensor ? 2 : argument.role == "constant";
+    int kind = !argument.tensor ? 2 : argument.role != "parameter";
     return std::pair<int, size_t>(kind, argumentIndex[argument.name]);
   };
   llvm::sort(arguments, [&](const Argument &a, const Argument &b) {

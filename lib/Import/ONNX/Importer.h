@@ -67,6 +67,8 @@ private:
   /// The operand of a value name; null where its producer failed.
   const Operand *lookUp(const std::string &name, std::string &why);
   llvm::Expected<Operand> fromFile(const TensorRef &tensor);
+  /// Whether a tensor that is never trained is moved otherwise.
+  bool isBuffer(const TensorRef &tensor) const;
   llvm::Expected<mlir::Value> argumentOf(const TensorRef &tensor);
   mlir::Value addArgument(mlir::RankedTensorType type, std::string name,
                           std::string role, const TensorRef *tensor);

@@ -113,8 +113,16 @@ struct ManifestFile {
 /// A scalar that an action leaves for the host.
 struct ManifestMetric {
   std::string action; ///< loss_grad | loss | update
-  std::string name;   ///< loss | weight | grad_norm | finite
+  std::string name;   ///< loss | weight | grad_norm | finite | an accumulator's
   std::string buffer; ///< in the program's boundary table
+};
+
+/// A router whose slots `loss_grad` counts, over all ranks and, where the
+/// program accumulates, the microbatches of the step so far.
+struct ManifestRouter {
+  std::string name;
+  std::string chosen; ///< buffer of i64 [experts]: slots that chose each
+  std::string taken;  ///< i64: slots that were not dropped; empty: all
 };
 
 struct Manifest {
@@ -145,6 +153,7 @@ struct Manifest {
   std::vector<ManifestInput> inputs;
   std::vector<ManifestOutput> outputs;
   std::vector<ManifestMetric> metrics;
+  std::vector<ManifestRouter> routers;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestState> state;
   std::vector<ManifestFile> files; ///< program.bin, kernels.so

@@ -31,6 +31,7 @@ Manifest example() {
               {"lr", "lr", "lr", "f32", {}, -1, "", 0}};
   m.outputs = {{"logits", "out.logits", "f32", {4, 16, 257}, 0}};
   m.metrics = {{"update", "loss", "metric.loss"}};
+  m.routers = {{"gate", "gate.chosen", "gate.taken"}, {"other", "chosen", ""}};
   ManifestTensor w;
   w.name = w.buffer = "w";
   w.shape = {3, 2};
@@ -59,6 +60,11 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(back.tensors[1].init.kind, "normal");
   EXPECT_EQ(back.inputs[0].vocabulary, 257);
   EXPECT_EQ(back.metrics[0].buffer, "metric.loss");
+  ASSERT_EQ(back.routers.size(), 2u);
+  EXPECT_EQ(back.routers[0].name, "gate");
+  EXPECT_EQ(back.routers[0].chosen, "gate.chosen");
+  EXPECT_EQ(back.routers[0].taken, "gate.taken");
+  EXPECT_EQ(back.routers[1].taken, "");
   EXPECT_TRUE(back.accumulates);
   EXPECT_TRUE(back.pipelined);
   EXPECT_EQ(back.configJson, m.configJson);

@@ -58,6 +58,9 @@ struct ImportOptions {
   /// Initializers that are parameters though their elements or uses speak for
   /// constants; other names are ignored.
   std::set<std::string> trainable;
+  /// Vectors that no gradient reaches, such as a bias that moves what TopK
+  /// chooses, are buffers instead of constants: training may move them.
+  bool keepBuffers = false;
   /// Outputs to keep; empty: all.
   std::vector<std::string> outputs;
   /// Whether missing bytes of weights are an error rather than a remark.

@@ -16,6 +16,12 @@ inline constexpr llvm::StringLiteral kBatchDimAttr = "nn.batch_dim";
 /// neither calls nor padding may cut the samples differently.
 inline constexpr llvm::StringLiteral kWholeCallAttr = "nn.whole_call";
 
+/// Of an accumulator that counts slots of a router: {name, counts = "chosen" |
+/// "taken", slots_per_token, product}, the latter the node that reads the
+/// choices first; where an expert does not take all slots, `capacity`, the most
+/// that it takes of `capacity_of`; and `bias`, the buffer that is moved by what was chosen.
+inline constexpr llvm::StringLiteral kRouterAttr = "nn.router";
+
 /// Of a constant that is a parameter of the model, but is not trained.
 inline constexpr llvm::StringLiteral kFrozenAttr = "nn.frozen";
 

@@ -23,7 +23,7 @@ def NN_Dialect : Dialect {
 
     | role | meaning |
     |---|---|
-    | `parameter`, `buffer` | a named tensor of the model; trained, or not |
+    | `parameter`, `buffer` | a named tensor of the model; trained, or not (`@update` may give a new one) |
     | `constant` | a tensor of the file that is never trained |
     | `state` | optimizer state, named `PARAMETER.m`, `PARAMETER.v` |
     | `gradient` | gradient of the loss sum, named like its parameter |
@@ -31,6 +31,7 @@ def NN_Dialect : Dialect {
     | `activation`, `cotangent` | what crosses from a pipeline stage to the next, and back |
     | `seed`, `step`, `lr` | rank-0 scalars of the parameter block |
     | `loss`, `weight` | the sum over counted labels, and their count |
+    | `accumulator` | another sum over the samples of a step; `nn.router` says which router it counts |
     | `metric`, `output`, `tap` | results for people, for `infer`, for `check` |
   }];
   let hasConstantMaterializer = 1;

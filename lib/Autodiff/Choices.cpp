@@ -1,0 +1,178 @@
+// Which experts the slots of a program choose.
+
+#include "Choices.h"
+
+#include "Boundary.h"
+
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace cleave::autodiff {
+
+namespace {
+
+int64_t sizeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getNumElements();
+}
+
+/// What dropping slots began with: the nearest choice of as many slots that
+/// `taken` is made of.
+Value chosenOf(Value taken) {
+  llvm::SetVector<Value> reached;
+  reached.insert(taken);
+  for (size_t at = 0; at < reached.size(); ++at) {
+    Operation *def = reached[at].getDefiningOp();
+    if (isa_and_present<nn::TopKOp, nn::ArgMaxOp>(def) &&
+        sizeOf(reached[at]) == sizeOf(taken))
+      return reached[at];
+    if (def)
+      for (Value operand : def->getOperands())
+        if (isa<IntegerType>(getElementTypeOrSelf(operand)))
+          reached.insert(operand);
+  }
+  return taken;
+}
+
+/// Reads the most slots that an expert takes where others are dropped. They are
+/// compared sample by sample.
+void noteCapacity(Choice &choice) {
+  Value taken = choice.taken;
+  while (auto reshape = taken.getDefiningOp<nn::ReshapeOp>())
+    taken = reshape.getInput();
+  auto select = taken.getDefiningOp<arith::SelectOp>();
+  auto fits = select ? select.getCondition().getDefiningOp<arith::CmpIOp>()
+                     : arith::CmpIOp();
+  DenseElementsAttr most;
+  if (!fits || fits.getPredicate() != arith::CmpIPredicate::slt ||
+      !matchPattern(fits.getRhs(), m_Constant(&most)) || !most.isSplat())
+    return;
+  choice.capacity = most.getSplatValue<APInt>().getSExtValue();
+  choice.capacityOf = most.getNumElements() / most.getType().getDimSize(0);
+}
+
+/// The first name of a location; empty if it has none.
+StringRef nodeOf(Location loc) {
+  StringRef node;
+  loc->walk([&](Location part) {
+    if (auto named = dyn_cast<NameLoc>(part); named && node.empty())
+      node = named.getName();
+    return WalkResult::advance();
+  });
+  return node;
+}
+
+/// The tensor of the model that `value` is a placement of.
+BlockArgument tensorOf(Value value) {
+  while (Operation *def = value.getDefiningOp()) {
+    if (def->getNumOperands() != 1)
+      return {};
+    value = def->getOperand(0);
+  }
+  return cast<BlockArgument>(value);
+}
+
+/// The name of the nearest matrix that a choice is computed by.
+std::string matrixOf(func::FuncOp func, Value chosen) {
+  llvm::SetVector<Operation *> reached;
+  if (Operation *def = chosen.getDefiningOp())
+    reached.insert(def);
+  for (size_t at = 0; at < reached.size(); ++at)
+    for (Value operand : reached[at]->getOperands()) {
+      if (isa<nn::EinsumOp>(reached[at])) {
+        BlockArgument tensor = tensorOf(operand);
+        StringRef role = tensor ? roleOf(func, tensor.getArgNumber()) : "";
+        if (role == "parameter" || role == "constant")
+          return nameOf(func, tensor.getArgNumber()).str();
+      } else if (Operation *def = operand.getDefiningOp()) {
+        reached.insert(def);
+      }
+    }
+  return "";
+}
+
+std::string nameOfChoice(func::FuncOp func, Value chosen) {
+  std::string found = matrixOf(func, chosen);
+  StringRef matrix = found, node = nodeOf(chosen.getLoc());
+  matrix.consume_back(".weight");
+  return !matrix.empty() ? matrix.str() : !node.empty() ? node.str() : "router";
+}
+
+/// Whether a result is computed from `value` other than through integers.
+bool reachesResult(Value value) {
+  llvm::SetVector<Value> reached;
+  reached.insert(value);
+  for (size_t at = 0; at < reached.size(); ++at)
+    for (Operation *user : reached[at].getUsers()) {
+      if (user->hasTrait<OpTrait::IsTerminator>())
+        return true;
+      for (Value result : user->getResults())
+        if (isa<FloatType>(getElementTypeOrSelf(result)))
+          reached.insert(result);
+    }
+  return false;
+}
+
+/// The tensor of which `value` repeats one number for each expert.
+BlockArgument perExpert(Value value, int64_t experts) {
+  auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
+  int64_t last = cast<RankedTensorType>(value.getType()).getRank() - 1;
+  if (!broadcast || broadcast.getDims() != ArrayRef<int64_t>{last})
+    return {};
+  BlockArgument tensor = tensorOf(broadcast.getInput());
+  return tensor && sizeOf(tensor) == experts ? tensor : BlockArgument();
+}
+
+} // namespace
+
+BlockArgument biasOf(func::FuncOp func, const Choice &choice) {
+  llvm::SetVector<Operation *> reached;
+  if (Operation *def = choice.chosen.getDefiningOp())
+    reached.insert(def);
+  for (size_t at = 0; at < reached.size(); ++at) {
+    if (auto add = dyn_cast<arith::AddFOp>(reached[at]))
+      for (Value operand : add->getOperands()) {
+        BlockArgument bias = perExpert(operand, choice.experts);
+        if (bias && !reachesResult(bias))
+          return bias;
+      }
+    if (isa<nn::EinsumOp, nn::SoftmaxOp, nn::SigmoidOp>(reached[at]))
+      continue; // the scores
+    for (Value operand : reached[at]->getOperands())
+      if (Operation *def = operand.getDefiningOp())
+        reached.insert(def);
+  }
+  return {};
+}
+
+SmallVector<Choice> findChoices(func::FuncOp func) {
+  SmallVector<Choice> choices;
+  llvm::DenseSet<Value> seen;
+  llvm::StringSet<> names;
+  for (auto dot : func.getOps<nn::GroupedDotOp>()) {
+    Choice choice;
+    choice.taken = dot.getIds();
+    if (!seen.insert(choice.taken).second)
+      continue;
+    choice.chosen = chosenOf(choice.taken);
+    choice.experts =
+        cast<RankedTensorType>(dot.getMatrices().getType()).getDimSize(0);
+    if (auto top = choice.chosen.getDefiningOp<nn::TopKOp>())
+      choice.slotsPerToken = top.getK();
+    else if (choice.chosen.getDefiningOp<nn::ArgMaxOp>())
+      choice.slotsPerToken = 1;
+    if (choice.taken != choice.chosen)
+      noteCapacity(choice);
+    choice.product = nodeOf(dot.getLoc());
+    std::string name = nameOfChoice(func, choice.chosen);
+    choice.name = name;
+    for (int64_t number = 2; !names.insert(choice.name).second; ++number)
+      choice.name = name + "." + std::to_string(number);
+    choices.push_back(std::move(choice));
+  }
+  return choices;
+}
+
+} // namespace cleave::autodiff

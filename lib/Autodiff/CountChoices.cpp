@@ -1,0 +1,172 @@
+// nn-count-choices: how many slots chose each expert.
+
+#include "Boundary.h"
+#include "Choices.h"
+#include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_COUNTCHOICESPASS
+#include "cleave/Autodiff/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::autodiff;
+
+namespace {
+
+RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+/// Integers that `hits` has where it holds, summed over all dimensions but the
+/// last ones.
+Value count(OpBuilder &b, Location loc, Value hits, int64_t kept) {
+  RankedTensorType type = typeOf(hits);
+  Value ones = arith::ExtUIOp::create(b, loc, type.clone(b.getI64Type()), hits);
+  return b.createOrFold<nn::ReduceOp>(
+      loc, nn::Combiner::Sum, ones,
+      llvm::to_vector(llvm::seq<int64_t>(type.getRank() - kept)));
+}
+
+/// Slots of each expert, [experts]. Elementwise and a sum, so that a kernel has
+/// no place for each slot and expert.
+Value slotsOfExperts(OpBuilder &b, Value ids, int64_t experts) {
+  Location loc = ids.getLoc();
+  RankedTensorType type = typeOf(ids);
+  SmallVector<int64_t> shape(type.getShape());
+  shape.push_back(experts);
+  int64_t last = shape.size() - 1;
+  auto pairs = type.clone(shape);
+  Value list = nn::IotaOp::create(b, loc, type.clone({experts}), uint64_t(0));
+  Value mine = nn::BroadcastOp::create(
+      b, loc, pairs, ids, llvm::to_vector(llvm::seq<int64_t>(last)));
+  Value expert =
+      nn::BroadcastOp::create(b, loc, pairs, list, ArrayRef<int64_t>{last});
+  Value hits =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, mine, expert);
+  return count(b, loc, hits, /*kept=*/1);
+}
+
+/// Slots that were not dropped.
+Value slotsTaken(OpBuilder &b, Value ids) {
+  Location loc = ids.getLoc();
+  Value none = nn::createSplat(b, loc, typeOf(ids), 0);
+  Value hits =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, ids, none);
+  return count(b, loc, hits, /*kept=*/0);
+}
+
+struct CountChoicesPass : cleave::impl::CountChoicesPassBase<CountChoicesPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto func = module.lookupSymbol<func::FuncOp>(nn::kLossTrainFunc);
+    auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
+    func::FuncOp from = func ? func : loss;
+    if (!from || from.isExternal())
+      return;
+    SmallVector<Choice> choices = findChoices(from);
+    llvm::StringMap<StringAttr> biases; // by router
+    if (updateBiases && failed(findBiases(from, choices, biases)))
+      return signalPassFailure();
+    if (choices.empty())
+      return;
+    if (!func)
+      func = cloneAs(loss, nn::kLossTrainFunc);
+    Operation *terminator = func.getBody().front().getTerminator();
+    SmallVector<Value> results(terminator->getOperands());
+    SmallVector<DictionaryAttr> attrs;
+    for (unsigned result = 0; result < func.getNumResults(); ++result)
+      attrs.push_back(func.getResultAttrDict(result));
+    OpBuilder b(terminator);
+    auto add = [&](const Choice &choice, StringRef counts, Value value) {
+      NamedAttrList list(boundaryAttrs(
+          &getContext(), choice.name + "." + counts.str(), "accumulator"));
+      NamedAttrList router;
+      router.set("name", b.getStringAttr(choice.name));
+      router.set("counts", b.getStringAttr(counts));
+      router.set("slots_per_token", b.getI64IntegerAttr(choice.slotsPerToken));
+      router.set("product", b.getStringAttr(choice.product));
+      if (choice.capacity) {
+        router.set("capacity", b.getI64IntegerAttr(choice.capacity));
+        router.set("capacity_of", b.getI64IntegerAttr(choice.capacityOf));
+      }
+      if (StringAttr bias = biases.lookup(choice.name))
+        router.set("bias", bias);
+      list.set(nn::kRouterAttr, router.getDictionary(&getContext()));
+      results.push_back(value);
+      attrs.push_back(list.getDictionary(&getContext()));
+    };
+    for (const Choice &choice : findChoices(func)) {
+      Operation *before = terminator->getPrevNode();
+      add(choice, "chosen", slotsOfExperts(b, choice.chosen, choice.experts));
+      if (choice.taken != choice.chosen)
+        add(choice, "taken", slotsTaken(b, choice.taken));
+      // What is cut into stages is counted where it was decided.
+      Operation *def = choice.taken.getDefiningOp();
+      if (Attribute stage = def ? def->getAttr(pipe::kStageAttr) : nullptr)
+        while ((before = before->getNextNode()) != terminator)
+          before->setAttr(pipe::kStageAttr, stage);
+    }
+    setResults(func, results, attrs);
+  }
+
+private:
+  /// Finds the bias of every router and makes it a buffer.
+  LogicalResult findBiases(func::FuncOp func, ArrayRef<Choice> choices,
+                           llvm::StringMap<StringAttr> &biases) {
+    if (choices.empty())
+      return func.emitError("has no experts that a router chooses, but "
+                            "parallel.expert.bias_update is not 0");
+    SmallVector<std::string> without;
+    llvm::StringMap<StringRef> routers; // by bias
+    for (const Choice &choice : choices) {
+      BlockArgument bias = biasOf(func, choice);
+      if (!bias) {
+        without.push_back("'" + choice.name + "'");
+        continue;
+      }
+      unsigned number = bias.getArgNumber();
+      StringRef name = nameOf(func, number);
+      StringRef role = roleOf(func, number);
+      if (role != "parameter" && role != "buffer")
+        return func.emitError("router '")
+               << choice.name << "' has the bias '" << name
+               << "', which is frozen (train.trainable, train.frozen), but "
+                  "parallel.expert.bias_update is not 0";
+      auto [other, isNew] = routers.try_emplace(name, choice.name);
+      if (!isNew)
+        return func.emitError("routers '")
+               << other->second << "' and '" << choice.name
+               << "' share the bias '" << name
+               << "' (equal tensors are stored once by exporters): "
+                  "parallel.expert.bias_update needs one for each router";
+      biases[choice.name] = StringAttr::get(&getContext(), name);
+    }
+    if (!without.empty()) {
+      InFlightDiagnostic error = func.emitError("has no bias that enters "
+                                                "nothing but the choice of ");
+      error << (without.size() == 1 ? "router " : "routers ");
+      llvm::interleaveComma(without, error);
+      error << ", but parallel.expert.bias_update is not 0; expected experts "
+               "chosen by the largest of scores + bias, with one trained "
+               "number for each expert, and weighed by scores without it";
+      return error;
+    }
+    for (auto each : getOperation().getOps<func::FuncOp>())
+      for (unsigned arg = 0; arg < each.getNumArguments(); ++arg)
+        if (roleOf(each, arg) == "parameter" &&
+            routers.contains(nameOf(each, arg)))
+          each.setArgAttr(arg, nn::kRoleAttr,
+                          StringAttr::get(&getContext(), "buffer"));
+    return success();
+  }
+};
+
+} // namespace

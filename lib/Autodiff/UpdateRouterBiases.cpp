@@ -1,0 +1,124 @@
+// nn-update-router-biases: @update moves the biases of routers towards even
+// loads.
+
+#include "Boundary.h"
+#include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_UPDATEROUTERBIASESPASS
+#include "cleave/Autodiff/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::autodiff;
+
+namespace {
+
+RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+struct UpdateRouterBiasesPass
+    : cleave::impl::UpdateRouterBiasesPassBase<UpdateRouterBiasesPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
+    auto update = module.lookupSymbol<func::FuncOp>(nn::kUpdateFunc);
+    if (rate == 0 || !grad || !update)
+      return;
+    for (unsigned result = 0; result < grad.getNumResults(); ++result) {
+      auto router =
+          grad.getResultAttrOfType<DictionaryAttr>(result, nn::kRouterAttr);
+      auto bias = router ? router.getAs<StringAttr>("bias") : nullptr;
+      if (bias && router.getAs<StringAttr>("counts") == "chosen" &&
+          failed(move(grad, update, result, bias)))
+        return signalPassFailure();
+    }
+  }
+
+private:
+  /// Adds the bias and the counts of `result` to the arguments of @update, and
+  /// the new bias to its results.
+  LogicalResult move(func::FuncOp grad, func::FuncOp update, unsigned result,
+                     StringAttr name) {
+    unsigned from = 0;
+    while (from < grad.getNumArguments() &&
+           !(roleOf(grad, from) == "buffer" && nameOf(grad, from) == name))
+      ++from;
+    if (from == grad.getNumArguments())
+      return grad.emitError("counts a router's choices without its bias '")
+             << name.getValue()
+             << "': cut the router and its experts into one stage "
+                "(parallel.pipeline.stages)";
+    DictionaryAttr attrs = grad.getArgAttrDict(from);
+    Location loc = NameLoc::get(name);
+    unsigned at = update.getNumArguments();
+    if (failed(update.insertArgument(at, grad.getArgumentTypes()[from], attrs,
+                                     loc)) ||
+        failed(update.insertArgument(at + 1, grad.getResultTypes()[result],
+                                     grad.getResultAttrDict(result), loc)))
+      return failure();
+    Operation *terminator = update.getBody().front().getTerminator();
+    OpBuilder b(terminator);
+    Value old = update.getArgument(at);
+    Value moved = arith::AddFOp::create(
+        b, loc, old, step(b, loc, update.getArgument(at + 1), typeOf(old)));
+    if (Value finite = finiteOf(b, loc, update, typeOf(old)))
+      moved = arith::SelectOp::create(b, loc, finite, moved, old);
+    SmallVector<Value> results(terminator->getOperands());
+    SmallVector<DictionaryAttr> resultAttrs;
+    for (unsigned i = 0; i < update.getNumResults(); ++i)
+      resultAttrs.push_back(update.getResultAttrDict(i));
+    results.push_back(moved);
+    resultAttrs.push_back(attrs);
+    setResults(update, results, resultAttrs);
+    return success();
+  }
+
+  /// rate * sign(mean load - load), told exactly: by the sign of slots -
+  /// experts * load.
+  Value step(OpBuilder &b, Location loc, Value counts, RankedTensorType type) {
+    RankedTensorType integers = typeOf(counts);
+    Value slots = nn::BroadcastOp::create(
+        b, loc, integers,
+        b.createOrFold<nn::ReduceOp>(loc, nn::Combiner::Sum, counts,
+                                     ArrayRef<int64_t>{0}),
+        ArrayRef<int64_t>());
+    Value scaled = arith::MulIOp::create(
+        b, loc, counts,
+        nn::createSplat(b, loc, integers, integers.getNumElements()));
+    auto floats = integers.clone(type.getElementType());
+    auto where = [&](arith::CmpIPredicate holds, double value, Value other) {
+      return arith::SelectOp::create(
+          b, loc, arith::CmpIOp::create(b, loc, holds, scaled, slots),
+          nn::createSplat(b, loc, floats, value), other);
+    };
+    Value down = where(arith::CmpIPredicate::sgt, -rate,
+                       nn::createSplat(b, loc, floats, 0.0));
+    Value change = where(arith::CmpIPredicate::slt, rate, down);
+    return b.createOrFold<nn::ReshapeOp>(loc, type, change);
+  }
+
+  /// Where the step was finite, if @update tells.
+  Value finiteOf(OpBuilder &b, Location loc, func::FuncOp update,
+                 RankedTensorType type) {
+    for (unsigned i = 0; i < update.getNumResults(); ++i) {
+      auto name = update.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
+      if (resultRoleOf(update, i) != "metric" || name != "finite")
+        continue;
+      Value told = update.getBody().front().getTerminator()->getOperand(i);
+      Value holds =
+          arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, told,
+                                nn::createSplat(b, loc, typeOf(told), 0.0));
+      return nn::BroadcastOp::create(b, loc, type.clone(b.getI1Type()), holds,
+                                     ArrayRef<int64_t>());
+    }
+    return {};
+  }
+};
+
+} // namespace

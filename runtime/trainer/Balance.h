@@ -1,0 +1,50 @@
+//===- Balance.h - how evenly the experts of a step were chosen -----------===//
+#ifndef CLEAVE_TRAINER_BALANCE_H
+#define CLEAVE_TRAINER_BALANCE_H
+
+#include "cleave/manifest.h"
+#include "cleave/trainer/Executor.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// The slots of one router in a step: of all ranks and microbatches.
+struct RouterLoad {
+  std::string router;
+  std::vector<int64_t> chosen; ///< slots that chose each expert
+  int64_t taken = 0;           ///< slots that were not dropped
+
+  int64_t slots() const;
+  /// Largest over mean load of the experts: 1 where all are equal.
+  double imbalance() const;
+  /// The share of slots that were dropped.
+  double dropped() const;
+};
+
+struct StepBalance {
+  std::vector<RouterLoad> routers;
+  /// Of the bytes by which rows went to their experts and back, the share of
+  /// further rounds; nothing where no rows are sent.
+  std::optional<double> overflow;
+
+  bool empty() const { return routers.empty(); }
+};
+
+/// What the last step left in its buffers and counters.
+StepBalance readBalance(const Manifest &manifest, StepExecutor &executor);
+
+/// [{"router", "load", "dropped"}], a line of log.jsonl.
+nlohmann::ordered_json toLogEntry(const StepBalance &balance);
+/// [{"router", "chosen": [...], "taken"}], of counters.json.
+nlohmann::ordered_json toCounts(const StepBalance &balance);
+/// The worst of all routers: "  load 1.42  dropped 3.1%".
+std::string summaryOf(const StepBalance &balance);
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_BALANCE_H
