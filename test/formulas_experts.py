@@ -48,10 +48,13 @@ class Experts:
         return self.tokens * self.slots
 
     @property
-    def rounds(self):
+    def places(self):
         wanted = self.max_load * self.rows / self.ranks
-        places = min(self.rows, max(-int(-wanted // 1), tile(self.rows, MOST_ROUNDS)))
-        return tile(self.rows, places)
+        return min(self.rows, max(-int(-wanted // 1), tile(self.rows, MOST_ROUNDS)))
+
+    @property
+    def rounds(self):
+        return tile(self.rows, self.places)
 
 
 def sent_bytes(experts):

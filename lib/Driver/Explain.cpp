@@ -472,6 +472,7 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
   };
   result.kernels = mostFrequentFirst(launches);
   result.libraryCalls = mostFrequentFirst(calls);
+  result.experts = expertLoadsOf(program, module);
   auto paddings = paddingsOf(module);
   Exchanges exchanges;
   for (int64_t rank = 0; rank < result.ranks; ++rank) {

@@ -82,6 +82,33 @@ static void writeTraffic(const RankCost &rank, llvm::raw_ostream &out) {
   }
 }
 
+static void writeExperts(const Explanation &x, llvm::raw_ostream &out) {
+  if (x.experts.empty())
+    return;
+  out << "\nexperts, of a rank and a microbatch (rows of a rank: at even "
+         "loads, "
+         "at most)\n";
+  for (const ExpertLoad &load : x.experts) {
+    out << "  " << column(load.router, 30) << load.expertsPerRank << " of "
+        << load.experts << " experts";
+    if (load.slotsPerToken)
+      out << ", " << load.slotsPerToken << " of a token";
+    out << "; " << load.slots << " slots";
+    if (load.places)
+      out << "; sends " << load.rowsSent() << ", " << load.mostRowsSent()
+          << " rows to " << load.ranks - 1
+          << (load.ranks == 2 ? " rank" : " ranks") << ", receives "
+          << load.rowsSent() << ", " << load.mostRowsReceived() << "; room for "
+          << load.places << " of each, " << load.rounds
+          << (load.rounds == 1 ? " round" : " rounds");
+    if (load.capacity)
+      out << "; an expert takes " << load.capacity << " of " << load.capacityOf
+          << " slots, of which " << load.mostDropped()
+          << " are dropped at most";
+    out << "\n";
+  }
+}
+
 static std::string percent(double fraction) {
   std::string text;
   llvm::raw_string_ostream(text) << llvm::format("%.2f %%", 100 * fraction);
@@ -127,6 +154,7 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
                                   return rank.rankClass == int64_t(index);
                                 }),
                  out);
+  writeExperts(x, out);
   out << "\n";
   for (size_t index = 0; index < x.memory.size(); ++index) {
     const RankCost &rank = *llvm::find_if(x.perRank, [&](const RankCost &rank) {
@@ -224,6 +252,22 @@ void cleave::writeExplanationJson(const Explanation &x,
     pipeline["bubble_by_flops"] = stages.bubbleByFlops;
     pipeline["norm_fraction"] = stages.normFraction;
   }
+  Array experts;
+  for (const ExpertLoad &load : x.experts)
+    experts.push_back(Object{{"router", load.router},
+                             {"experts", load.experts},
+                             {"slots_per_token", load.slotsPerToken},
+                             {"ranks", load.ranks},
+                             {"experts_per_rank", load.expertsPerRank},
+                             {"slots_per_rank", load.slots},
+                             {"places", load.places},
+                             {"rounds", load.rounds},
+                             {"rows_sent", load.rowsSent()},
+                             {"most_rows_sent", load.mostRowsSent()},
+                             {"most_rows_received", load.mostRowsReceived()},
+                             {"capacity", load.capacity},
+                             {"capacity_of", load.capacityOf},
+                             {"most_dropped", load.mostDropped()}});
   Object top{{"ranks", x.ranks},
              {"mesh", std::move(mesh)},
              {"per_rank", std::move(perRank)},
@@ -231,6 +275,8 @@ void cleave::writeExplanationJson(const Explanation &x,
              {"kernels", std::move(kernels)},
              {"pipeline", std::move(pipeline)},
              {"remarks", std::move(remarks)}};
+  if (!x.experts.empty())
+    top["experts"] = std::move(experts);
   if (x.batch)
     top["batch"] = Object{{"global", x.batch},
                           {"per_rank_microbatch", x.perRankMicrobatch},

@@ -161,6 +161,7 @@ dims = [["{axis}"], []]
         done = support.run(support.CLEAVE, "explain", MODEL, "--remarks",
                            "--set=parallel.expert.capacity=1")
         self.assertIn("an expert takes 3 of the 14 slots of a sequence", done.stdout + done.stderr)
+        self.assertIn("; an expert takes 3 of 14 slots, of which 8 are dropped at most", done.stdout)
         done = support.run(support.CLEAVE, "explain", MODEL, "--remarks",
                            "--set=parallel.expert.capacity=1e30")
         self.assertNotIn("an expert takes", done.stdout + done.stderr)
@@ -207,14 +208,22 @@ class Bytes(unittest.TestCase):
         for number, (sizes, max_load) in enumerate(self.CASES):
             with self.subTest(sizes=sizes, max_load=max_load):
                 ranks = np.prod(list(sizes.values()))
-                wanted = formulas_experts.sent_bytes(formulas_experts.Experts(
-                    tokens=8 * 12 // ranks, slots=2, hidden=6, ranks=sizes["expert"],
-                    max_load=max_load))
+                experts = formulas_experts.Experts(tokens=8 * 12 // ranks, slots=2, hidden=6,
+                                                   ranks=sizes["expert"], max_load=max_load)
+                wanted = formulas_experts.sent_bytes(experts)
                 flags = self.flags(sizes, max_load)
                 said = json.loads(support.succeed(support.CLEAVE, "explain", self.MODEL, "--json",
                                                   *flags))
                 for rank in said["per_rank"]:
                     self.assertEqual(self.sums(rank["collectives"]), wanted)
+                [load] = said["experts"]
+                others = sizes["expert"] - 1
+                figures = dict(experts=8, ranks=sizes["expert"], experts_per_rank=8 // sizes["expert"],
+                               slots_per_rank=experts.rows, places=experts.places,
+                               rounds=experts.rounds, rows_sent=experts.rows // sizes["expert"] * others,
+                               most_rows_sent=experts.rows, most_rows_received=experts.rows * others,
+                               capacity=0, most_dropped=0)
+                self.assertEqual({key: load[key] for key in figures}, figures)
                 if training.IS_BUILT:
                     for found in self.counted(f"run{number}", self.MODEL, *flags):
                         self.assertEqual(found, wanted)

@@ -55,6 +55,29 @@ struct PipelineCost {
   std::vector<std::vector<int>> stagesOfRank;
 };
 
+/// What a router and its experts give a rank to do in a microbatch.
+struct ExpertLoad {
+  std::string router;
+  int64_t experts = 0, slotsPerToken = 1;
+  /// Ranks that share the experts, and the most experts of one.
+  int64_t ranks = 1, expertsPerRank = 0;
+  /// Slots of a rank's tokens; as many are of its experts where loads are even.
+  int64_t slots = 0;
+  /// Where rows are sent: the room of a buffer for rows of one other rank, and
+  /// the rounds that suffice for any routing; 0: nothing is sent.
+  int64_t places = 0, rounds = 0;
+  /// The most slots that an expert takes of `capacityOf`; 0: all.
+  int64_t capacity = 0, capacityOf = 0;
+
+  /// Rows that a rank sends to others where loads are even, and for any
+  /// routing; and those that can come to it.
+  int64_t rowsSent() const { return slots / ranks * (ranks - 1); }
+  int64_t mostRowsSent() const { return places ? slots : 0; }
+  int64_t mostRowsReceived() const { return places ? slots * (ranks - 1) : 0; }
+  /// Of `capacityOf` slots, where all tokens choose the same experts.
+  int64_t mostDropped() const;
+};
+
 struct Explanation {
   std::vector<std::pair<std::string, int64_t>> mesh;
   int64_t ranks = 1;
@@ -67,6 +90,7 @@ struct Explanation {
   /// Launches in one step by kernel, and calls of libraries, most frequent
   /// first: of a rank, or of a pipeline's ranks together.
   std::vector<std::pair<std::string, int64_t>> kernels, libraryCalls;
+  std::vector<ExpertLoad> experts; ///< by router, in the order of the model
   std::vector<std::string> remarks;
 };
 
@@ -79,6 +103,10 @@ Traffic trafficOf(const program::Collective &collective, int64_t groupSize,
 /// Of an exchange, by rank: its members send and receive different amounts.
 std::vector<Traffic> exchangeTraffic(const program::Program &program,
                                      const program::Collective &collective);
+
+/// What the routers of a program for training ask of its ranks.
+std::vector<ExpertLoad> expertLoadsOf(const program::Program &program,
+                                      mlir::ModuleOp module);
 
 /// What each class of ranks takes of memory.
 mlir::FailureOr<std::vector<Footprint>>

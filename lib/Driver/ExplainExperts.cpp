@@ -1,0 +1,113 @@
+// What the routers of a program ask of its ranks.
+
+#include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Driver/Explain.h"
+#include "cleave/Memory/Boundary.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+
+using namespace cleave;
+using mlir::DictionaryAttr;
+using mlir::IntegerAttr;
+using mlir::ModuleOp;
+using mlir::StringAttr;
+
+int64_t ExpertLoad::mostDropped() const {
+  if (!capacity)
+    return 0;
+  // As few experts as a token chooses take as much as they can.
+  return std::max<int64_t>(0, capacityOf - slotsPerToken * capacity);
+}
+
+static int64_t numberOf(DictionaryAttr attrs, llvm::StringRef key) {
+  auto value = attrs.getAs<IntegerAttr>(key);
+  return value ? value.getInt() : 0;
+}
+
+/// The commands of a kind in the forward pass, in its order.
+template <typename Command, typename Test>
+static std::vector<std::pair<llvm::StringRef, const Command *>>
+commandsOf(const program::Program &program, Test &&test) {
+  std::vector<std::pair<llvm::StringRef, const Command *>> commands;
+  for (const program::Action &action : program.actions) {
+    llvm::StringRef name = action.name; // .F.STAGE in a pipeline
+    if (name != nn::kLossGradFunc && !name.starts_with(".F."))
+      continue;
+    for (const program::Command &command : action.commands)
+      if (auto *found = std::get_if<Command>(&command.op);
+          found && test(*found))
+        commands.push_back({program.strings[command.source], found});
+  }
+  return commands;
+}
+
+/// That of the router with this place and product: by the node, or, where nodes
+/// have no names, by order.
+template <typename Command>
+static const Command *
+commandOf(llvm::ArrayRef<std::pair<llvm::StringRef, const Command *>> commands,
+          llvm::StringRef product, size_t place, size_t routers) {
+  for (auto [source, command] : commands)
+    if (source == product && !product.empty())
+      return command;
+  if (commands.size() % routers != 0)
+    return nullptr;
+  return commands.empty()
+             ? nullptr
+             : commands[place * (commands.size() / routers)].second;
+}
+
+std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
+                                              ModuleOp module) {
+  std::vector<ExpertLoad> loads;
+  std::vector<llvm::StringRef> products;
+  for (mlir::func::FuncOp func : actionsOf(module))
+    for (unsigned i = 0; i < func.getNumResults(); ++i) {
+      DictionaryAttr attrs = func.getResultAttrDict(i);
+      auto router =
+          attrs ? attrs.getAs<DictionaryAttr>(nn::kRouterAttr) : nullptr;
+      if (!router)
+        continue;
+      ExpertLoad load;
+      load.router = router.getAs<StringAttr>("name").str();
+      if (router.getAs<StringAttr>("counts") != "chosen" ||
+          llvm::any_of(loads, [&](const ExpertLoad &other) {
+            return other.router == load.router;
+          }))
+        continue;
+      auto counts =
+          llvm::cast<mlir::RankedTensorType>(func.getResultTypes()[i]);
+      if (auto whole = attrs.getAs<mlir::TypeAttr>("dist.global_type"))
+        counts = llvm::cast<mlir::RankedTensorType>(whole.getValue());
+      load.experts = counts.getNumElements();
+      load.slotsPerToken = numberOf(router, "slots_per_token");
+      load.capacity = numberOf(router, "capacity");
+      load.capacityOf = numberOf(router, "capacity_of");
+      products.push_back(router.getAs<StringAttr>("product"));
+      loads.push_back(std::move(load));
+    }
+  // Where rows of the choices go, or what is multiplied in place.
+  auto plans = commandsOf<program::PlanRows>(
+      program, [](const program::PlanRows &) { return true; });
+  auto gemms = commandsOf<program::GroupedGemm>(
+      program, [](const program::GroupedGemm &gemm) { return !gemm.outer; });
+  for (auto [place, load] : llvm::enumerate(loads)) {
+    if (auto *plan = commandOf<program::PlanRows>(plans, products[place], place,
+                                                  loads.size())) {
+      load.ranks = plan->ranks;
+      load.expertsPerRank = plan->tile;
+      load.slots = plan->rows;
+      load.places = plan->places;
+      load.rounds = plan->rounds;
+    } else if (auto *gemm = commandOf<program::GroupedGemm>(
+                   gemms, products[place], place, loads.size())) {
+      load.expertsPerRank = gemm->e;
+      load.slots = 1;
+      for (int64_t size : gemm->rows)
+        load.slots *= size;
+    }
+  }
+  return loads;
+}
