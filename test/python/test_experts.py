@@ -253,6 +253,27 @@ class Bytes(unittest.TestCase):
         self.assertGreater(overflow(1), 0)
         self.assertEqual(overflow(2), 0)
 
+    @unittest.skipUnless(training.IS_BUILT, "cleave-run is not built")
+    def test_shared_experts_are_computed_while_rows_travel(self):
+        """DeepSeek's layer: products of the experts that all tokens share stand between
+        the start of an exchange and its end. Rows travel twice forward and twice
+        backward, and are not brought back for recomputation to wait for them."""
+        model = support.MODELS / "deepseek.onnx"
+        trace, out = self.folder / "trace.json", self.folder / "shared"
+        support.succeed(support.CLEAVE, "train", model, "--config", model.with_suffix(".toml"),
+                        "--set=mesh.expert=2", "--data", self.folder / "tokens.npy", "--out", out,
+                        "--steps", 1, "--eval-every", 0, "--trace", trace)
+        events = json.loads(trace.read_text())["traceEvents"]
+        kinds = [(event["cat"], event["name"]) for event in sorted(
+            (event for event in events if event["ph"] == "X" and event["pid"] == 0),
+            key=lambda event: event["ts"])]
+        start = max(i for i, kind in enumerate(kinds[:kinds.index(("wait", "node_Split_801"))])
+                    if kind == ("all_to_all_v", "node_Split_801"))
+        between = kinds[start:kinds.index(("wait", "node_Split_801"))]
+        self.assertEqual(sum(kind == "gemm" for kind, _ in between), 2)
+        # The ids, the rows, and what comes of them.
+        self.assertEqual(sum(kind == "all_to_all_v" for kind, _ in kinds), 5)
+
 
 if __name__ == "__main__":
     unittest.main()
