@@ -122,7 +122,7 @@ class Loads(Trained):
         self.assertEqual(shares[1], 0)
 
     def test_layers_of_models(self):
-        """Each layer by the name of its router, all slots counted; none in a model without experts."""
+        """Each layer by the name of its router, all slots counted."""
         for model, slots, layers in (("mixtral", 2, 2), ("switch", 1, 2), ("deepseek", 3, 1)):
             for mesh, keys in [("", {}), ("pipeline=2", {"train__microbatches": 2})]:
                 with self.subTest(model, mesh=mesh):
@@ -135,6 +135,24 @@ class Loads(Trained):
                     for entry in entries:
                         self.assertRegex(entry["router"], r"layers\.\d|val_\d")  # transposed by an exporter
                         self.assertEqual(sum(entry["chosen"]), 4 * 24 * slots)
+
+    def test_layouts(self):
+        """Where samples, positions or features of the router lie otherwise, and in schedules."""
+        megatron, ring, ulysses = (f'[{{kind="{kind}",axis="{axis}"}}]' for kind, axis in
+                                   (("megatron", "tensor"), ("ring", "sequence"), ("ulysses", "sequence")))
+        axes = {"parallel__tensor__layout": "2.5d", "mesh__axes": '["d","r","c"]', "parallel__tensor__axes": '["d","r","c"]'}
+        want = None
+        for mesh, keys in [("", {}), ("tensor=2", {"parallel__sequence": megatron}), ("sequence=2", {"parallel__sequence": ulysses}),
+                           ("data=3,sequence=5", {"parallel__sequence": ring}), ("d=2,r=2,c=2", axes),
+                           ("pipeline=2,expert=2", {"train__microbatches": 4, "parallel__pipeline__schedule": "zb-v"})]:
+            with self.subTest(mesh=mesh, **keys):
+                self.runs += 1
+                out = self.folder / f"run{self.runs}"
+                training.train(out, "mixtral", mesh, "--steps", 1, **keys)
+                want = want or self.experts(out)
+                self.assertEqual(self.experts(out), want)
+
+    def test_without_experts(self):
         out = self.folder / "dense"
         log, counters = training.train(out, "gpt2", "", "--steps", 1)
         self.assertNotIn("experts", log[0])
