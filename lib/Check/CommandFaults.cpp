@@ -40,6 +40,8 @@ std::vector<const BufferRef *> touched(const Command &command) {
     refs = {&plan->ids};
   if (auto *sort = std::get_if<SortRows>(&command.op))
     refs = {&sort->ids};
+  if (auto *order = std::get_if<PositionInExpert>(&command.op))
+    refs = {&order->ids, &order->positions, &order->loads, &order->samples};
   if (auto *copy = std::get_if<Copy>(&command.op))
     refs = {&copy->src};
   refs.push_back(&command.when);
@@ -111,6 +113,9 @@ std::vector<BufferRef *> check::addressesOf(Command &command) {
             &plan->counts};
   if (auto *sort = std::get_if<SortRows>(&command.op))
     refs = {&sort->ids, &sort->order, &sort->placeOf, &sort->sorted};
+  if (auto *order = std::get_if<PositionInExpert>(&command.op))
+    refs = {&order->ids,     &order->positions, &order->loads,
+            &order->samples, &order->result,    &order->scratch};
   if (auto *collective = std::get_if<Collective>(&command.op)) {
     for (Transfer &part : collective->parts) {
       refs.push_back(&part.src);

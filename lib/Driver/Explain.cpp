@@ -306,6 +306,9 @@ static std::string libraryCall(const program::Command &command) {
     out << (x->outer ? "grouped_outer " : "grouped_dot ") << rows << "x"
         << x->n << "x" << x->k << " of " << x->e << " "
         << program::nameOf(x->dtype);
+  } else if (auto *x = std::get_if<program::PositionInExpert>(&command.op)) {
+    out << "position_in_expert " << x->b << "x" << x->s << "x" << x->k << " of "
+        << x->e;
   }
   return name;
 }

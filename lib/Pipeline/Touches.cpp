@@ -90,6 +90,17 @@ private:
       add(list, Access::Write, 8 * sort.rows);
   }
 
+  void read(const PositionInExpert &order) {
+    int64_t tokens = order.b * order.s, slots = tokens * order.k;
+    add(order.ids, Access::Read, 8 * slots);
+    add(order.positions, Access::Read,
+        8 * (order.perSample ? tokens : order.s));
+    add(order.loads, Access::Read, 8 * order.rows * order.e);
+    add(order.samples, Access::Read, 8 * order.b);
+    add(order.result, Access::Write, 8 * slots);
+    add(order.scratch, Access::Write, 8 * (2 * order.e + order.s));
+  }
+
   void read(const Collective &collective) {
     std::vector<int64_t> members = membersOf(program, collective, rank);
     auto count = static_cast<int64_t>(members.size());

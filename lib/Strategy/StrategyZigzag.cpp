@@ -343,7 +343,7 @@ private:
     if (auto scatter = dyn_cast<nn::ScatterAddOp>(op))
       return rule.results[0][scatter.getDim()][0] != factor;
     return !info.indexed &&
-           (info.kind == FactorKind::PassThrough ||
+           (info.unordered || info.kind == FactorKind::PassThrough ||
             (info.kind == FactorKind::Reduction && !isJoint(info)));
   }
 

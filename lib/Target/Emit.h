@@ -41,6 +41,7 @@ private:
   program::Collective collective(rt::CollectiveOp op);
   program::PlanRows planRows(rt::PlanRowsOp op);
   program::SortRows sortRows(rt::SortRowsOp op);
+  program::PositionInExpert positionInExpert(rt::PositionInExpertOp op);
   program::Copy copy(rt::CopyOp op);
   program::Fill fill(rt::FillOp op);
 

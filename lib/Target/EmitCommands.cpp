@@ -197,6 +197,30 @@ program::SortRows CommandEmitter::sortRows(rt::SortRowsOp op) {
   return sort;
 }
 
+program::PositionInExpert
+CommandEmitter::positionInExpert(rt::PositionInExpertOp op) {
+  auto shapeOf = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape();
+  };
+  program::PositionInExpert order;
+  ArrayRef<int64_t> ids = shapeOf(op.getIds());
+  order.b = ids[0];
+  order.s = ids[1];
+  order.k = ids.size() == 3 ? ids[2] : 1;
+  order.e = op.getExperts();
+  order.perSample = shapeOf(op.getPositions()).size() == 2;
+  order.ids = ref(op.getIds());
+  order.positions = ref(op.getPositions());
+  if (op.getLoads()) {
+    order.rows = shapeOf(op.getLoads())[0];
+    order.loads = ref(op.getLoads());
+    order.samples = ref(op.getSamples());
+  }
+  order.result = ref(op.getResult());
+  order.scratch = ref(op.getScratch());
+  return order;
+}
+
 program::Collective CommandEmitter::collective(rt::CollectiveOp op) {
   program::Collective collective;
   collective.kind = static_cast<program::CollectiveKind>(op.getKind());
@@ -298,6 +322,10 @@ LogicalResult CommandEmitter::emit(Operation *op) {
           })
           .Case([&](rt::SortRowsOp op) {
             command.op = sortRows(op);
+            return success();
+          })
+          .Case([&](rt::PositionInExpertOp op) {
+            command.op = positionInExpert(op);
             return success();
           })
           .Case([&](rt::WaitOp op) {

@@ -71,6 +71,7 @@ private:
   Run prepare(const program::GroupedGemm &grouped);
   Run prepare(const program::PlanRows &plan);
   Run prepare(const program::SortRows &sort);
+  Run prepare(const program::PositionInExpert &order);
   Run prepare(const program::Copy &copy);
   Run prepare(const program::Fill &fill);
   void prepareAction(const program::Action &action, PreparedAction &prepared,

@@ -7,6 +7,7 @@
 #include "cpu/attention.h"
 #include "cpu/gemm.h"
 #include "cpu/grouped.h"
+#include "cpu/position_in_expert.h"
 #include "span.h"
 
 #include <algorithm>
@@ -183,4 +184,26 @@ Rank::Run Rank::prepare(const SortRows &x) {
       sorted[place] = id < groups ? id : -1;
     }
   };
+}
+
+Rank::Run Rank::prepare(const PositionInExpert &x) {
+  if (x.b < 0 || x.s < 0 || x.k < 0 || x.e < 1 || x.rows < 0)
+    bad("slots of " + std::to_string(x.b) + " x " + std::to_string(x.s) +
+        " x " + std::to_string(x.k) + " among " + std::to_string(x.e) +
+        " experts behind " + std::to_string(x.rows) + " samples");
+  auto numbers = [&](const BufferRef &ref, int64_t count) {
+    return reinterpret_cast<int64_t *>(resolve(ref, 0, spanOf(count, 8)));
+  };
+  PositionInExpertBuffers at;
+  int64_t tokens = checkedProduct(x.b, x.s),
+          slots = checkedProduct(tokens, x.k);
+  at.ids = numbers(x.ids, slots);
+  at.positions = numbers(x.positions, x.perSample ? tokens : x.s);
+  if (x.loads.present()) {
+    at.loads = numbers(x.loads, checkedProduct(x.rows, x.e));
+    at.samples = numbers(x.samples, x.b);
+  }
+  at.result = numbers(x.result, slots);
+  at.scratch = numbers(x.scratch, checkedProduct(2, x.e) + x.s);
+  return [x, at] { positionInExpert(x, at); };
 }

@@ -19,6 +19,9 @@ struct Describe {
   const char *kind(const GroupedGemm &) const { return "grouped_gemm"; }
   const char *kind(const PlanRows &) const { return "plan_rows"; }
   const char *kind(const SortRows &) const { return "sort_rows"; }
+  const char *kind(const PositionInExpert &) const {
+    return "position_in_expert";
+  }
   const char *kind(const Collective &x) const { return nameOf(x.kind); }
   const char *kind(const Wait &) const { return "wait"; }
   const char *kind(const Copy &) const { return "copy"; }

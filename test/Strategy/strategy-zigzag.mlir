@@ -92,3 +92,26 @@ func.func @flattened(%w: tensor<2x3xf32> {nn.name = "w", nn.role = "parameter"},
   %g = nn.einsum "tf,tc->fc" %f, %y : tensor<32x2xf32>, tensor<32x3xf32> -> tensor<2x3xf32>
   return %g : tensor<2x3xf32>
 }
+
+// -----
+
+// Experts take slots in the order of positions, which they are told.
+// CHECK-LABEL: func @capacity(
+// CHECK-SAME:    %[[Q:[a-z0-9]+]]: tensor<2x8x1x1x2xf32>, %[[K:[a-z0-9]+]]: tensor<2x8x1x2xf32>, %[[SCORES:[a-z0-9]+]]: tensor<2x8x3xf32>
+// CHECK:         %[[ORDERED:.+]] = nn.gather %[[SCORES]], %[[ORDER:.+]] dim = 1 {nn.reorder}
+// CHECK:         %[[IDS:.+]] = nn.argmax %[[ORDERED]]
+// CHECK:         nn.position_in_expert %[[IDS]], %[[ORDER]] experts = 3
+// CHECK:         nn.gather %{{.+}} dim = 1 {nn.reorder}
+func.func @capacity(%q: tensor<2x8x1x1x2xf32>, %k: tensor<2x8x1x2xf32>, %scores: tensor<2x8x3xf32>, %w: tensor<3x2x2xf32>) -> tensor<2x8x2xf32> {
+  %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal : (tensor<2x8x1x1x2xf32>, tensor<2x8x1x2xf32>, tensor<2x8x1x2xf32>) -> (tensor<2x8x1x1x2xf32>, tensor<2x1x1x8xf32>)
+  %x = nn.reshape %o : tensor<2x8x1x1x2xf32> -> tensor<2x8x2xf32>
+  %ids = nn.argmax %scores dim = 2 : tensor<2x8x3xf32> -> tensor<2x8xi64>
+  %positions = nn.iota dim = 0 : tensor<8xi64>
+  %place = nn.position_in_expert %ids, %positions experts = 3 : (tensor<2x8xi64>, tensor<8xi64>) -> tensor<2x8xi64>
+  %most = arith.constant dense<2> : tensor<2x8xi64>
+  %fits = arith.cmpi slt, %place, %most : tensor<2x8xi64>
+  %none = arith.constant dense<-1> : tensor<2x8xi64>
+  %limited = arith.select %fits, %ids, %none : tensor<2x8xi1>, tensor<2x8xi64>
+  %y = nn.grouped_dot %x, %w, %limited : tensor<2x8x2xf32>, tensor<3x2x2xf32>, tensor<2x8xi64> -> tensor<2x8x2xf32>
+  return %y : tensor<2x8x2xf32>
+}

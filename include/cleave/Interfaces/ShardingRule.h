@@ -45,6 +45,10 @@ struct Factor {
   /// An element depends on its index along the factor, too (iota, dropout), so
   /// that the result does not repeat where the operands do.
   bool indexed = false;
+  /// Where elements along the factor come in another order, in all operands and
+  /// results, nothing else changes: though it may need all of them, the operation
+  /// is told their order by an operand.
+  bool unordered = false;
 };
 
 /// The factors of one dimension, major to minor; empty for a dimension of size

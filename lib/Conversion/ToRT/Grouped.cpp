@@ -1,6 +1,6 @@
 // Products of rows with the matrices that they choose, as library calls on
 // strided views: a row that is repeated (the token of several slots) is read
-// where it lies.
+// where it lies. And the order in which they choose them.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -63,4 +63,31 @@ LogicalResult cleave::selectGroupedOuter(nn::GroupedOuterOp op) {
   return select(op, op.getLeft(), right, op.getIds(), /*outer=*/true, view,
                 viewEntries(denseView(op.getResult())), sizes[0], sizes[1],
                 sizes[2]);
+}
+
+/// All numbers of the command are i64.
+LogicalResult cleave::selectPositionInExpert(nn::PositionInExpertOp op) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  auto wide = [&](Value value) -> Value {
+    if (!value || typeOf(value).getElementType().isInteger(64))
+      return value;
+    return arith::ExtSIOp::create(b, loc, typeOf(value).clone(b.getI64Type()),
+                                  value);
+  };
+  RankedTensorType type = op.getType();
+  int64_t scratch = 2 * int64_t(op.getExperts()) + type.getDimSize(1);
+  auto command = rt::PositionInExpertOp::create(
+      b, loc, type.clone(b.getI64Type()),
+      RankedTensorType::get({scratch}, b.getI64Type()), wide(op.getIds()),
+      wide(op.getPositions()), wide(op.getLoads()), wide(op.getSamples()),
+      op.getExperts());
+  if (Attribute when = op->getAttr(kWhenAttrName))
+    command->setAttr(kWhenAttrName, when);
+  Value result = command.getResult();
+  if (type != result.getType())
+    result = arith::TruncIOp::create(b, loc, type, result);
+  op.replaceAllUsesWith(result);
+  op.erase();
+  return success();
 }

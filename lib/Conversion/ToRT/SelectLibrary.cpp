@@ -148,6 +148,10 @@ struct SelectLibraryPass
          llvm::make_early_inc_range(func.getOps<nn::GroupedOuterOp>()))
       if (failed(selectGroupedOuter(op)))
         return failure();
+    for (auto op :
+         llvm::make_early_inc_range(func.getOps<nn::PositionInExpertOp>()))
+      if (failed(selectPositionInExpert(op)))
+        return failure();
     eraseDead(func);
     return success();
   }

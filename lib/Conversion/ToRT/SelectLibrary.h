@@ -20,9 +20,11 @@ void fuseEpilogue(rt::GemmOp op);
 mlir::LogicalResult selectAttention(nn::AttentionOp op);
 mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
 
-/// Products of rows with chosen matrices, on strided views.
+/// Products of rows with chosen matrices, on strided views, and their order.
 mlir::LogicalResult selectGroupedDot(nn::GroupedDotOp op);
 mlir::LogicalResult selectGroupedOuter(nn::GroupedOuterOp op);
+
+mlir::LogicalResult selectPositionInExpert(nn::PositionInExpertOp op);
 
 /// A value on the first rank of a group and zeros elsewhere, elementwise.
 void expandKeepFirst(dist::KeepFirstOp op);

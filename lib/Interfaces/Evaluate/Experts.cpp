@@ -1,6 +1,9 @@
-// Reference semantics of products of rows with the matrices that they choose.
+// Reference semantics of products of rows with the matrices that they choose,
+// and of the order in which they choose them.
 
 #include "Model.h"
+
+#include <map>
 
 using namespace mlir;
 using namespace cleave;
@@ -44,7 +47,40 @@ static void groupedOuter(nn::GroupedOuterOp, Operands in, Results out) {
   });
 }
 
+/// Word for word: slots in the order of (position, index), equal ones at once.
+static void positionInExpert(nn::PositionInExpertOp op, Operands in,
+                             Results out) {
+  ArrayRef<int64_t> shape = in[0]->shape();
+  int64_t s = shape[1], k = shape.size() == 3 ? shape[2] : 1,
+          experts = op.getExperts();
+  bool perSample = in[1]->rank() == 2;
+  for (int64_t sample = 0; sample < shape[0]; ++sample) {
+    std::vector<int64_t> taken(experts, 0);
+    if (op.getLoads())
+      for (int64_t row = 0; row < in[2]->shape()[0]; ++row)
+        for (int64_t expert = 0; expert < experts; ++expert)
+          if (row < in[3]->ints[sample])
+            taken[expert] += in[2]->ints[row * experts + expert];
+    std::map<std::pair<int64_t, int64_t>, SmallVector<int64_t, 1>> order;
+    for (int64_t at = 0; at < s * k; ++at) {
+      int64_t position = in[1]->ints[(perSample ? sample * s : 0) + at / k];
+      order[{position, at % k}].push_back(sample * s * k + at);
+    }
+    for (const auto &[key, slots] : order) {
+      std::vector<int64_t> before = taken;
+      for (int64_t slot : slots) {
+        int64_t id = in[0]->ints[slot];
+        bool chooses = id >= 0 && id < experts;
+        out[0].ints[slot] = chooses ? before[id] : 0;
+        if (chooses)
+          ++taken[id];
+      }
+    }
+  }
+}
+
 void cleave::evaluate::attachExperts(MLIRContext *context) {
   attach<nn::GroupedDotOp, groupedDot>(context);
   attach<nn::GroupedOuterOp, groupedOuter>(context);
+  attach<nn::PositionInExpertOp, positionInExpert>(context);
 }

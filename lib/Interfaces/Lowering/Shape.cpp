@@ -12,8 +12,8 @@ void cleave::lowering::attachShape(MLIRContext *context) {
               nn::IotaOp>(context);
   attachPlain<KernelClass::Identity, nn::SaveOp, nn::RematerializeOp>(context);
   attachPlain<KernelClass::Library, nn::EinsumOp, nn::AttentionOp,
-              nn::AttentionGradOp, nn::GroupedDotOp,
-              nn::GroupedOuterOp>(context);
+              nn::AttentionGradOp, nn::GroupedDotOp, nn::GroupedOuterOp,
+              nn::PositionInExpertOp>(context);
   attachPlain<KernelClass::Reduction, nn::ReduceOp>(context);
   attachPlain<KernelClass::Indexing, nn::GatherOp, nn::ScatterAddOp>(context);
   attach<nn::ArgMaxOp, KernelClass::Indexing, formula::argMax>(context);

@@ -1,7 +1,8 @@
-// Rules of products of rows with the matrices that they choose. Rows are
-// independent. Along the matrices' first dimension the operand is split as a
-// gather's table: each rank multiplies the rows whose ids, less its tile's
-// offset, are in its tile, and gives zeros for the others, which are addends.
+// Rules of products of rows with the matrices that they choose, and of the
+// order in which they choose them. In products, rows are independent. Along the
+// matrices' first dimension the operand is split as a gather's table: each rank
+// multiplies the rows whose ids, less its tile's offset, are in its tile, and
+// gives zeros for the others, which are addends.
 
 #include "Lookup.h"
 #include "cleave/Interfaces/RowShare.h"
@@ -44,6 +45,23 @@ ShardingRule groupedOuter(nn::GroupedOuterOp op) {
   return rule;
 }
 
+/// Which slots come before one is a question to all of its sample: ids are a few
+/// bytes for each slot, and are gathered. So are the loads of samples.
+ShardingRule positionInExpert(nn::PositionInExpertOp op) {
+  ShardingRule rule;
+  TensorFactors ids = addFactors(rule, shapeOf(op.getIds()), FactorKind::NeedReplication);
+  rule.factors[ids[0][0]].kind = FactorKind::PassThrough;
+  rule.factors[ids[1][0]].unordered = true;
+  bool perSample = shapeOf(op.getPositions()).size() == 2;
+  rule.operands = {ids, perSample ? TensorFactors{ids[0], ids[1]} : TensorFactors{ids[1]}};
+  if (op.getLoads()) {
+    rule.operands.push_back(addFactors(rule, shapeOf(op.getLoads()), FactorKind::NeedReplication));
+    rule.operands.push_back({ids[0]});
+  }
+  rule.results = {ids};
+  return rule;
+}
+
 /// Notes on a local form that only rows of its own matrices are multiplied: one
 /// of `ways` on average.
 void noteShare(LocalPlan &plan, Operation *local, int64_t factor) {
@@ -83,4 +101,5 @@ LogicalResult planGroupedOuter(nn::GroupedOuterOp op, LocalPlan &plan) {
 void cleave::sharding::attachExperts(MLIRContext *context) {
   attach<nn::GroupedDotOp, groupedDot, planGroupedDot>(context);
   attach<nn::GroupedOuterOp, groupedOuter, planGroupedOuter>(context);
+  attach<nn::PositionInExpertOp, positionInExpert>(context);
 }

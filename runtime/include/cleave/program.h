@@ -312,6 +312,17 @@ struct SortRows {
   BufferRef ids, order, placeOf, sorted;
 };
 
+// For each slot of ids [b, s, k], how many slots of its sample come before it,
+// in the order of (position, index in k), that have chosen the same of e
+// experts; ids of no expert give 0. With loads [rows, e], loads[r, id] is added
+// for r < samples[b]. Positions are [b, s] where each sample has its own, else
+// [s]. All are i64; scratch has 2 e + s.
+struct PositionInExpert {
+  int64_t b = 0, s = 0, k = 1, e = 1, rows = 0;
+  bool perSample = false;
+  BufferRef ids, positions, loads, samples, result, scratch;
+};
+
 enum class CollectiveKind : uint8_t {
   AllReduce,
   AllGather,
@@ -433,7 +444,7 @@ struct Call {
 
 struct Command {
   std::variant<Launch, Gemm, Attention, GroupedGemm, Collective, Wait, Copy,
-               Fill, Call, PlanRows, SortRows>
+               Fill, Call, PlanRows, SortRows, PositionInExpert>
       op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;

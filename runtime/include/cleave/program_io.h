@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 7;
+inline constexpr uint32_t formatVersion = 8;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
@@ -66,6 +66,10 @@ template <class A> void fields(A &a, PlanRows &x) {
 }
 template <class A> void fields(A &a, SortRows &x) {
   a(x.rows, x.groups, x.ids, x.order, x.placeOf, x.sorted);
+}
+template <class A> void fields(A &a, PositionInExpert &x) {
+  a(x.b, x.s, x.k, x.e, x.rows, x.perSample, x.ids, x.positions, x.loads,
+    x.samples, x.result, x.scratch);
 }
 template <class A> void fields(A &a, Transfer &x) {
   a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);

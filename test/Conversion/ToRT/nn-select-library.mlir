@@ -216,3 +216,15 @@ func.func @packed_attention(%q: tensor<2x5x2x3x4xf32>, %k: tensor<2x5x2x4xf32>, 
     -> (tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>)
   return %o, %dk : tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>
 }
+
+// Numbers of the command are i64.
+// CHECK-LABEL: func @order
+// CHECK-SAME:    (%[[IDS:.+]]: tensor<2x5x3xi32>, %[[S:.+]]: tensor<5xi64>, %[[LOADS:.+]]: tensor<2x4xi64>, %[[SAMPLES:.+]]: tensor<2xi64>)
+// CHECK-NEXT:    %[[WIDE:.+]] = arith.extsi %[[IDS]]
+// CHECK-NEXT:    %[[PLACE:.+]], %{{.+}} = rt.position_in_expert %[[WIDE]], %[[S]] behind(%[[LOADS]], %[[SAMPLES]]) experts = 4 : {{.+}} -> (tensor<2x5x3xi64>, tensor<13xi64>)
+// CHECK-NEXT:    %[[NARROW:.+]] = arith.trunci %[[PLACE]]
+// CHECK-NEXT:    return %[[NARROW]]
+func.func @order(%ids: tensor<2x5x3xi32>, %s: tensor<5xi64>, %loads: tensor<2x4xi64>, %samples: tensor<2xi64>) -> tensor<2x5x3xi32> {
+  %0 = nn.position_in_expert %ids, %s behind(%loads, %samples) experts = 4 : (tensor<2x5x3xi32>, tensor<5xi64>, tensor<2x4xi64>, tensor<2xi64>) -> tensor<2x5x3xi32>
+  return %0 : tensor<2x5x3xi32>
+}

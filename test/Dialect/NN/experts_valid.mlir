@@ -13,3 +13,13 @@ func.func @products(%x: tensor<2x5x2x6xf32>, %w: tensor<4x6x8xf32>, %v: tensor<4
   %3 = nn.grouped_dot %row, %w, %id : tensor<6xf32>, tensor<4x6x8xf32>, tensor<i32> -> tensor<8xf32>
   return %0, %1, %2, %3 : tensor<2x5x2x8xf32>, tensor<2x5x2x8xf32>, tensor<4x6x8xf32>, tensor<8xf32>
 }
+
+// CHECK-LABEL: func @order
+func.func @order(%ids: tensor<2x5x3xi64>, %s: tensor<5xi64>, %one: tensor<2x5xi32>, %bs: tensor<2x5xi64>, %loads: tensor<6x4xi64>, %samples: tensor<2xi64>)
+    -> (tensor<2x5x3xi64>, tensor<2x5xi32>) {
+  // CHECK: nn.position_in_expert %{{.*}}, %{{.*}} experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> tensor<2x5x3xi64>
+  %0 = nn.position_in_expert %ids, %s experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> tensor<2x5x3xi64>
+  // CHECK: nn.position_in_expert %{{.*}}, %{{.*}} behind(%{{.*}}, %{{.*}}) experts = 4 : (tensor<2x5xi32>, tensor<2x5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> tensor<2x5xi32>
+  %1 = nn.position_in_expert %one, %bs behind(%loads, %samples) experts = 4 : (tensor<2x5xi32>, tensor<2x5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> tensor<2x5xi32>
+  return %0, %1 : tensor<2x5x3xi64>, tensor<2x5xi32>
+}

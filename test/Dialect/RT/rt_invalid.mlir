@@ -153,6 +153,15 @@ func.func @grouped_results(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: ten
 
 // -----
 
+// PI1
+func.func @scratch_of_an_order(%ids: tensor<2x5x3xi64>, %s: tensor<5xi64>) {
+  // expected-error @below {{'rt.position_in_expert' op has scratch for 9 numbers, expected 13}}
+  %place, %scratch = rt.position_in_expert %ids, %s experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> (tensor<2x5x3xi64>, tensor<9xi64>)
+  return
+}
+
+// -----
+
 // C6
 func.func @rows_without_counts(%x: tensor<2x5x6xf32>) {
   // expected-error @below {{'rt.collective' op has 0 counts, expected 2}}

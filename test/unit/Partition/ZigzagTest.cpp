@@ -18,6 +18,12 @@ using namespace cleave;
 
 namespace {
 
+std::string replaced(std::string text, int64_t size) {
+  for (size_t at; (at = text.find('S')) != std::string::npos;)
+    text.replace(at, 1, std::to_string(size));
+  return text;
+}
+
 struct Zigzag : testing::Test {
   TestContext test;
 
@@ -34,13 +40,35 @@ struct Zigzag : testing::Test {
     passes.addPass(createStrategyZigzagPass(options));
     ASSERT_TRUE(succeeded(passes.run(module))) << test.diagnostics;
   }
-};
 
-std::string replaced(std::string text, int64_t size) {
-  for (size_t at; (at = text.find('S')) != std::string::npos;)
-    text.replace(at, 1, std::to_string(size));
-  return text;
-}
+  /// Compares a program with itself in zig-zag order, which takes `gathers`.
+  void computesTheSame(const char *text, int64_t size, int64_t ranks, int64_t gathers) {
+    std::mt19937 random(3 + size);
+    OwningOpRef<ModuleOp> before = parse(replaced(text, size));
+    ASSERT_TRUE(before) << test.diagnostics;
+    OwningOpRef<ModuleOp> after = before->clone();
+    reorder(*after, ranks);
+    int64_t found = 0;
+    after->walk([&](nn::GatherOp) { ++found; });
+    EXPECT_EQ(found, gathers);
+    std::vector<Tensor> arguments;
+    for (Type type : funcOf(*before).getArgumentTypes()) {
+      Tensor tensor(cast<RankedTensorType>(type));
+      for (double &value : tensor.floats)
+        value = std::normal_distribution<double>()(random);
+      for (int64_t &value : tensor.ints)
+        value = random() % 5;
+      arguments.push_back(tensor);
+    }
+    auto expected = interpret(funcOf(*before), arguments);
+    auto actual = interpret(funcOf(*after), arguments);
+    ASSERT_TRUE(succeeded(expected) && succeeded(actual)) << test.diagnostics;
+    for (unsigned i = 0; i < expected->size(); ++i)
+      for (int64_t at = 0; at < (*expected)[i].size(); ++at)
+        ASSERT_NEAR((*actual)[i].floats[at], (*expected)[i].floats[at], 1e-10)
+            << size << " positions, " << ranks << " ranks, result " << i << " at " << at;
+  }
+};
 
 /// An embedding of tokens and one of positions, a constant along positions, causal
 /// attention with a bias by distance, and a sum over the counted labels.
@@ -68,33 +96,33 @@ const char *kModel = R"(
     return %y, %sum, %rows, %g : tensor<2xSx4xf64>, tensor<f64>, tensor<2xf64>, tensor<Sx4xf64>
   })";
 
+/// The places of slots at their experts, among those of a sequence and of all.
+const char *kCapacity = R"(
+  func.func @f(%q: tensor<2xSx1x1x2xf64>, %k: tensor<2xSx1x2xf64>, %scores: tensor<2xSx3xf64>)
+      -> (tensor<2xSx1x1x2xf64>, tensor<2xSx2xf64>) {
+    %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal
+      : (tensor<2xSx1x1x2xf64>, tensor<2xSx1x2xf64>, tensor<2xSx1x2xf64>)
+      -> (tensor<2xSx1x1x2xf64>, tensor<2x1x1xSxf64>)
+    %best, %ids = nn.top_k %scores k = 2 : tensor<2xSx3xf64> -> tensor<2xSx2xf64>, tensor<2xSx2xi64>
+    %positions = nn.iota dim = 0 : tensor<Sxi64>
+    %samples = nn.iota dim = 0 : tensor<2xi64>
+    %loads = arith.constant dense<[[3, 1, 4], [1, 5, 9]]> : tensor<2x3xi64>
+    %0 = nn.position_in_expert %ids, %positions experts = 3 : (tensor<2xSx2xi64>, tensor<Sxi64>) -> tensor<2xSx2xi64>
+    %1 = nn.position_in_expert %ids, %positions behind(%loads, %samples) experts = 3
+      : (tensor<2xSx2xi64>, tensor<Sxi64>, tensor<2x3xi64>, tensor<2xi64>) -> tensor<2xSx2xi64>
+    %hundred = arith.constant dense<100> : tensor<2xSx2xi64>
+    %2 = arith.muli %1, %hundred : tensor<2xSx2xi64>
+    %3 = arith.addi %0, %2 : tensor<2xSx2xi64>
+    %4 = arith.sitofp %3 : tensor<2xSx2xi64> to tensor<2xSx2xf64>
+    return %o, %4 : tensor<2xSx1x1x2xf64>, tensor<2xSx2xf64>
+  })";
+
 TEST_F(Zigzag, ComputesTheSame) {
-  std::mt19937 random(3);
   for (auto [size, ranks] :
        {std::pair<int64_t, int64_t>{8, 2}, {12, 3}, {31, 4}, {29, 2}, {40, 5}, {64, 4}}) {
-    OwningOpRef<ModuleOp> before = parse(replaced(kModel, size));
-    ASSERT_TRUE(before) << test.diagnostics;
-    OwningOpRef<ModuleOp> after = before->clone();
-    reorder(*after, ranks);
-    int64_t gathers = 0;
-    after->walk([&](nn::GatherOp) { ++gathers; });
-    EXPECT_EQ(gathers, 1 + 3 + 2) << "of the model, of arguments, of results";
-    std::vector<Tensor> arguments;
-    for (Type type : funcOf(*before).getArgumentTypes()) {
-      Tensor tensor(cast<RankedTensorType>(type));
-      for (double &value : tensor.floats)
-        value = std::normal_distribution<double>()(random);
-      for (int64_t &value : tensor.ints)
-        value = random() % 5;
-      arguments.push_back(tensor);
-    }
-    auto expected = interpret(funcOf(*before), arguments);
-    auto actual = interpret(funcOf(*after), arguments);
-    ASSERT_TRUE(succeeded(expected) && succeeded(actual)) << test.diagnostics;
-    for (unsigned i = 0; i < expected->size(); ++i)
-      for (int64_t at = 0; at < (*expected)[i].size(); ++at)
-        ASSERT_NEAR((*actual)[i].floats[at], (*expected)[i].floats[at], 1e-10)
-            << size << " positions, " << ranks << " ranks, result " << i << " at " << at;
+    // Of the model, of arguments, of results.
+    computesTheSame(kModel, size, ranks, 1 + 3 + 2);
+    computesTheSame(kCapacity, size, ranks, 3 + 2);
   }
 }
 

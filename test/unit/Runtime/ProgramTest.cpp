@@ -32,7 +32,8 @@ Program sample() {
                      {Wait{3}, 0, 0},
                      {Copy(), 0, 0},
                      {Fill{x, 4, 2, 7}, 0, 0},
-                     {GroupedGemm(), 0, 0}};
+                     {GroupedGemm(), 0, 0},
+                     {PositionInExpert(), 0, 0}};
   action.lifetimes = {{p.intern("t"), 1, 0, 0, 0, 2}};
   p.actions = {action};
   return p;

@@ -1,4 +1,4 @@
-// Verifiers of products of rows with chosen matrices.
+// Verifiers of products of rows with chosen matrices, and of their order.
 
 #include "cleave/Dialect/NN/IR/NN.h"
 
@@ -45,4 +45,31 @@ LogicalResult GroupedOuterOp::verify() { // (GO1)
       failed(expectRows(*this, "left", getLeft(), getIds(), matrices[1])))
     return failure();
   return expectRows(*this, "right", getRight(), getIds(), matrices[2]);
+}
+
+LogicalResult PositionInExpertOp::verify() {
+  ArrayRef<int64_t> ids = shapeOf(getIds());
+  if (ids.size() != 2 && ids.size() != 3) // (PE1)
+    return emitOpError("ids have sizes [")
+           << ids << "], expected [b, s, k], or [b, s] of one slot each";
+  auto expect = [&](StringRef name, Value value,
+                    ArrayRef<int64_t> want) -> LogicalResult {
+    if (shapeOf(value) == want)
+      return success();
+    return emitOpError() << name << " have sizes [" << shapeOf(value)
+                         << "], expected [" << want << "]";
+  };
+  if (shapeOf(getPositions()) != ids.slice(1, 1) &&
+      failed(expect("positions", getPositions(), ids.take_front(2))))
+    return failure();
+  if (!getLoads() != !getSamples()) // (PE2)
+    return emitOpError("has only one of loads and samples");
+  if (!getLoads())
+    return success();
+  ArrayRef<int64_t> loads = shapeOf(getLoads());
+  int64_t experts = getExperts();
+  if (loads.size() != 2 || loads[1] != experts)
+    return emitOpError("loads have sizes [")
+           << loads << "], expected [n, " << experts << "]";
+  return expect("samples", getSamples(), ids.take_front(1));
 }

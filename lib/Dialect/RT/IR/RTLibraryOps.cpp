@@ -150,6 +150,21 @@ int64_t GroupedGemmOp::getFlops() {
 }
 
 //===----------------------------------------------------------------------===//
+// rt.position_in_expert
+//===----------------------------------------------------------------------===//
+
+LogicalResult PositionInExpertOp::verify() { // (PI1)
+  auto sizes = cast<RankedTensorType>(getIds().getType()).getShape();
+  int64_t want = 2 * int64_t(getExperts()) + sizes[1],
+          found =
+              cast<RankedTensorType>(getScratch().getType()).getNumElements();
+  if (found == want)
+    return success();
+  return emitOpError("has scratch for ")
+         << found << " numbers, expected " << want;
+}
+
+//===----------------------------------------------------------------------===//
 // rt.attention, rt.attention_grad
 //===----------------------------------------------------------------------===//
 
@@ -220,8 +235,7 @@ static int64_t attentionFlops(Op op, int64_t perScore, int64_t perValue) {
   bool alike = op.getQPositions() == op.getKPositions() &&
                op.getQPositionsView() == op.getKPositionsView();
   auto count = alike ? program::attentionPairs : program::meanAttentionPairs;
-  int64_t pairs =
-      count(op.size(1), op.size(2), op.getCausal(), op.getWindow());
+  int64_t pairs = count(op.size(1), op.size(2), op.getCausal(), op.getWindow());
   return op.size(0) * op.size(3) * op.size(4) * pairs *
          (perScore * op.size(5) + perValue * op.size(6));
 }

@@ -1,4 +1,5 @@
-// Products of rows with the matrices that they choose.
+// Products of rows with the matrices that they choose, and the order in which
+// they choose them.
 
 #include "Generator.h"
 
@@ -55,12 +56,40 @@ bool groupedOuter(Generator &g) {
   return true;
 }
 
+bool positionInExpert(Generator &g) {
+  int64_t experts = g.size();
+  SmallVector<int64_t> shape = g.shape(2, 3);
+  ArrayRef<int64_t> tokens = ArrayRef(shape).take_front(2);
+  if (elements(shape) > g.kMaxElements)
+    return false;
+  // In order, in that of an argument, with some equal.
+  RankedTensorType type = g.ints(g.random.chance(1, 3) ? tokens : tokens.take_back(1));
+  Value positions = g.random.chance(1, 3)
+                        ? Value(nn::IotaOp::create(g.b, g.loc, type, type.getRank() - 1))
+                        : g.like(type).value;
+  Value ids = choices(g, shape), loads, samples;
+  if (g.random.chance(1, 2)) {
+    loads = g.like(g.ints({g.size(), experts})).value;
+    samples = g.like(g.ints(tokens.take_front(1))).value;
+  }
+  bool narrow = g.random.chance(1, 4);
+  if (narrow)
+    ids = arith::TruncIOp::create(g.b, g.loc, g.ints(shape).clone(g.b.getI32Type()), ids);
+  Value place = nn::PositionInExpertOp::create(g.b, g.loc, ids.getType(), ids, positions, loads,
+                                               samples, experts);
+  if (narrow)
+    place = arith::ExtSIOp::create(g.b, g.loc, g.ints(shape), place);
+  g.give(place, 1e6, true);
+  return true;
+}
+
 } // namespace
 
 ArrayRef<Family> cleave::random::expertFamilies() {
   static const Family families[] = {
       {"grouped_dot", 8, groupedDot},
       {"grouped_outer", 6, groupedOuter},
+      {"position_in_expert", 6, positionInExpert},
   };
   return families;
 }

@@ -1,4 +1,5 @@
-// Products of rows with the matrices that the rows choose.
+// Products of rows with the matrices that the rows choose, and the order in which
+// they choose them.
 
 #ifndef CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD
 #define CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD
@@ -54,6 +55,43 @@ def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["lef
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
     $left `,` $right `,` $ids attr-dict `:` type($left) `,` type($right) `,` type($ids) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_PositionInExpertOp : NN_Op<"position_in_expert", [Pure, AttrSizedOperandSegments, AllTypesMatch<["ids", "result"]>]> {
+  let summary = "Counts the earlier slots that have chosen the same expert";
+  let description = [{
+    For each slot, how many slots of its sample that come before it have the same
+    id: its place among the slots of its expert, from 0 (Lepikhin et al., 2020).
+    Slots come in the order of their positions, those of one position in the order of
+    their index; slots (i, j) and (i', j) of equal positions are not before each other.
+    So the result does not depend on the order in which the tensors hold positions,
+    which may be permuted.
+
+        ids, result [b, s, k], or [b, s] of one slot each     positions [s] or [b, s]
+
+    With `behind`, samples stand in a row, too: `loads` [n, e] says how many slots of
+    each of n samples have chosen each expert, `samples` [b] which of them these are,
+    and loads[m, id] is added for every m < samples[b]. An id outside [0, experts) is
+    that of a slot that chooses none: it gives 0 and counts for nothing.
+
+    ```mlir
+    %1 = nn.position_in_expert %ids, %positions experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> tensor<2x5x3xi64>
+    %2 = nn.position_in_expert %ids, %positions behind(%loads, %samples) experts = 4
+      : (tensor<2x5x3xi64>, tensor<5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> tensor<2x5x3xi64>
+    ```
+
+    Constraints:
+    - (PE1) Ranks and sizes are as above.
+    - (PE2) `loads` and `samples` come together.
+  }];
+  let arguments = (ins NN_IndexTensor:$ids, NN_IndexTensor:$positions, Optional<NN_IndexTensor>:$loads,
+                       Optional<NN_IndexTensor>:$samples, ConfinedAttr<I64Attr, [IntPositive]>:$experts);
+  let results = (outs NN_IndexTensor:$result);
+  let assemblyFormat = [{
+    $ids `,` $positions (`behind` `(` $loads^ `,` $samples `)`)? `experts` `=` $experts attr-dict
+    `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }

@@ -323,6 +323,30 @@ def RT_SortRowsOp : RT_Command<"sort_rows", []> {
   }];
 }
 
+def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOperandSegments]> {
+  let summary = "Counts the earlier slots that have chosen the same expert";
+  let description = [{
+    As `nn.position_in_expert`; `scratch` has room for what is counted and for an
+    order of positions.
+
+    ```mlir
+    %place, %scratch = rt.position_in_expert %ids, %positions experts = 4
+        : (tensor<2x5x3xi64>, tensor<5xi64>) -> (tensor<2x5x3xi64>, tensor<13xi64>)
+    ```
+
+    Constraints:
+    - (PI1) `scratch` has two elements for each expert, and one for each position.
+  }];
+  let arguments = (ins RT_IndexTensor:$ids, RT_IndexTensor:$positions, Optional<RT_IndexTensor>:$loads,
+                       Optional<RT_IndexTensor>:$samples, ConfinedAttr<I64Attr, [IntPositive]>:$experts);
+  let results = (outs RT_IndexTensor:$result, RT_IndexTensor:$scratch);
+  let assemblyFormat = [{
+    $ids `,` $positions (`behind` `(` $loads^ `,` $samples `)`)? `experts` `=` $experts attr-dict
+    `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 def RT_ConditionOp : RT_Command<"condition", []> {
   let summary = "Says when commands of a number need to run";
   let description = [{
