@@ -182,16 +182,29 @@ void rollTiled(Operation *op) {
   op->erase();
 }
 
-/// The addends of a tree of additions, in order, zeros left out.
-void flatten(Value value, bool isRoot, SmallVectorImpl<Value> &addends) {
-  auto add = value.getDefiningOp<arith::AddFOp>();
-  if (add && (isRoot || value.hasOneUse())) {
-    flatten(add.getLhs(), false, addends);
-    flatten(add.getRhs(), false, addends);
-  } else if (splatOf(value) != 0.0) {
-    addends.push_back(value);
+/// A tree of additions.
+struct Sum {
+  SmallVector<Value> addends; // in order, zeros left out
+  int64_t empty = 0;          // zeros, but for those that a sum begins with
+
+  explicit Sum(arith::AddFOp root) { visit(root); }
+
+private:
+  static bool isInner(Value value) {
+    return value.getDefiningOp<arith::AddFOp>() && value.hasOneUse();
   }
-}
+
+  void visit(arith::AddFOp add) {
+    bool begins = !isInner(add.getLhs()) && !isInner(add.getRhs());
+    for (Value value : {add.getLhs(), add.getRhs()})
+      if (isInner(value))
+        visit(value.getDefiningOp<arith::AddFOp>());
+      else if (splatOf(value) != 0.0)
+        addends.push_back(value);
+      else if (!std::exchange(begins, false))
+        ++empty;
+  }
+};
 
 bool isPartOfSum(arith::AddFOp add) {
   return add->hasOneUse() && isa<arith::AddFOp>(*add->user_begin());
@@ -209,13 +222,14 @@ std::string spellMissing(const std::map<int64_t, Value> &found, int64_t count) {
   return missing > named ? text + ", ..." : text;
 }
 
-/// One addend for each expert, some for none. Fails where experts are missing.
+/// One addend for each expert, some for none. Fails where experts are missing,
+/// and no zeros stand for them.
 LogicalResult rollUnrolled(arith::AddFOp root) {
-  SmallVector<Value> addends, rest;
-  flatten(root, true, addends);
+  Sum all(root);
+  SmallVector<Value> rest;
   std::optional<ExpertTest> test;
   std::map<int64_t, Value> experts;
-  for (Value addend : addends) {
+  for (Value addend : all.addends) {
     auto found = expertOf(addend);
     if (found && (!test || *test == found->first) &&
         choicesOf(found->first.ids) &&
@@ -228,7 +242,7 @@ LogicalResult rollUnrolled(arith::AddFOp root) {
     return success();
   int64_t count = *choicesOf(test->ids);
   auto isExpert = [&](int64_t id) { return id >= 0 && id < count; };
-  if (int64_t(experts.size()) < count &&
+  if (int64_t(experts.size()) + all.empty < count &&
       llvm::all_of(llvm::make_first_range(experts), isExpert))
     return root.emitError("adds up ")
            << experts.size() << " of the " << count

@@ -62,3 +62,27 @@ func.func @negative_no_router(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> 
   %4 = nn.slice %3 [1, 0] [2, 5] [1, 1] : tensor<3x5xf32> -> tensor<2x5xf32>
   return %4, %id : tensor<2x5xf32>, tensor<3xi64>
 }
+
+// -----
+
+// Zeros with which a sum begins stand for no expert.
+func.func @missing_behind_zeros(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+                                %x: tensor<3x5xf32>, %r: tensor<3x7xf32>, %scores: tensor<3x3xf32>) -> tensor<3x7xf32> {
+  %zero = arith.constant dense<0> : tensor<3xi64>
+  %two = arith.constant dense<2> : tensor<3xi64>
+  %none = arith.constant dense<0.0> : tensor<3x7xf32>
+  %id = nn.argmax %scores dim = 1 : tensor<3x3xf32> -> tensor<3xi64>
+  %0 = arith.cmpi eq, %id, %zero : tensor<3xi64>
+  %1 = nn.broadcast %0 dims = [0] : tensor<3xi1> -> tensor<3x7xi1>
+  %2 = nn.einsum "ab,bc->ac" %x, %w : tensor<3x5xf32>, tensor<5x7xf32> -> tensor<3x7xf32>
+  %3 = arith.select %1, %2, %none : tensor<3x7xi1>, tensor<3x7xf32>
+  %4 = arith.addf %3, %none : tensor<3x7xf32>
+  %5 = arith.cmpi eq, %id, %two : tensor<3xi64>
+  %6 = nn.broadcast %5 dims = [0] : tensor<3xi1> -> tensor<3x7xi1>
+  %7 = nn.einsum "ab,bc->ac" %x, %v : tensor<3x5xf32>, tensor<5x7xf32> -> tensor<3x7xf32>
+  %8 = arith.select %6, %7, %none : tensor<3x7xi1>, tensor<3x7xf32>
+  %9 = arith.addf %4, %8 : tensor<3x7xf32>
+  // expected-error @below {{adds up 2 of the 3 experts among which its router chooses; missing: 1}}
+  %10 = arith.addf %r, %9 : tensor<3x7xf32>
+  return %10 : tensor<3x7xf32>
+}

@@ -186,3 +186,29 @@ func.func @cut(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: t
   %14 = arith.addf %13, %6 : tensor<3x7xf32>
   return %14 : tensor<3x7xf32>
 }
+
+// -----
+
+// An expert that computes nothing has zeros for an addend: the sum stays as it is.
+// CHECK-LABEL: func @negative_empty_expert
+// CHECK-NOT:     nn.grouped_dot
+// CHECK:         return
+func.func @negative_empty_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+                                 %x: tensor<3x5xf32>, %scores: tensor<3x3xf32>) -> tensor<3x7xf32> {
+  %zero = arith.constant dense<0> : tensor<3xi64>
+  %two = arith.constant dense<2> : tensor<3xi64>
+  %none = arith.constant dense<0.0> : tensor<3x7xf32>
+  %id = nn.argmax %scores dim = 1 : tensor<3x3xf32> -> tensor<3xi64>
+  %0 = arith.cmpi eq, %id, %zero : tensor<3xi64>
+  %1 = nn.broadcast %0 dims = [0] : tensor<3xi1> -> tensor<3x7xi1>
+  %2 = nn.einsum "ab,bc->ac" %x, %w : tensor<3x5xf32>, tensor<5x7xf32> -> tensor<3x7xf32>
+  %3 = arith.select %1, %2, %none : tensor<3x7xi1>, tensor<3x7xf32>
+  %4 = arith.addf %none, %3 : tensor<3x7xf32>
+  %5 = arith.addf %4, %none : tensor<3x7xf32>
+  %6 = arith.cmpi eq, %id, %two : tensor<3xi64>
+  %7 = nn.broadcast %6 dims = [0] : tensor<3xi1> -> tensor<3x7xi1>
+  %8 = nn.einsum "ab,bc->ac" %x, %v : tensor<3x5xf32>, tensor<5x7xf32> -> tensor<3x7xf32>
+  %9 = arith.select %7, %8, %none : tensor<3x7xi1>, tensor<3x7xf32>
+  %10 = arith.addf %5, %9 : tensor<3x7xf32>
+  return %10 : tensor<3x7xf32>
+}
