@@ -35,6 +35,21 @@ Value stepBack(Value value) {
   return add && isPerExpert(add.getLhs()) ? add.getRhs() : Value();
 }
 
+/// What the router chose, before slots were dropped for which there is no room.
+Value chosenIds(Value ids) {
+  auto behindReshapes = [](Value value) {
+    while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
+      value = reshape.getInput();
+    return value;
+  };
+  auto limited = behindReshapes(ids).getDefiningOp<arith::SelectOp>();
+  auto fits = limited ? limited.getCondition().getDefiningOp<arith::CmpIOp>()
+                      : arith::CmpIOp();
+  if (!fits || !fits.getLhs().getDefiningOp<nn::PositionInExpertOp>())
+    return ids;
+  return behindReshapes(limited.getTrueValue());
+}
+
 bool isProduct(Value value) {
   if (auto add = value.getDefiningOp<arith::AddFOp>())
     value = isPerExpert(add.getRhs()) ? add.getLhs() : add.getRhs();
@@ -60,7 +75,7 @@ FailureOr<SmallVector<Router>> findRouters(func::FuncOp func) {
   llvm::DenseSet<Value> seen;
   for (auto dot : func.getOps<nn::GroupedDotOp>()) {
     Router router;
-    router.ids = dot.getIds();
+    router.ids = chosenIds(dot.getIds());
     if (!seen.insert(router.ids).second)
       continue;
     Value compared;

@@ -320,9 +320,12 @@ const std::vector<Key> table = {
      "go in further rounds",
      "", "", now, atLeastOne},
     {"parallel.expert.capacity", FIELD(parallel.expert.capacity),
-     "capacity factor of a sequence, beyond which slots are dropped; 0: "
-     "dropless",
-     "", "", now, atLeastZero},
+     "capacity factor, beyond which slots are dropped; 0: dropless", "", "",
+     now, atLeastZero},
+    {"parallel.expert.capacity_scope", FIELD(parallel.expert.capacityScope),
+     "whose slots an expert has room for: those of each sequence, or of the "
+     "microbatch of all ranks",
+     "sequence|microbatch"},
     {"parallel.expert.aux_loss", FIELD(parallel.expert.auxLoss),
      "weight of the balance loss", "", "", now, atLeastZero},
     {"parallel.expert.z_loss", FIELD(parallel.expert.zLoss),

@@ -123,6 +123,21 @@ class RouterLosses(unittest.TestCase):
                     error = np.abs(found[1] - plain[1] - gradient).max()
                     self.assertLess(error, 2e-4 * np.abs(gradient).max())
 
+    def test_capacity_leaves_them(self):
+        """They count what the router chose, whether or not experts have room for it."""
+        model = self.folder / "model.onnx"
+        write_model(model, sigmoid=False)
+        keys = {"parallel__expert__capacity": 0.5}
+        free, plain = self.step("free", model)[0], self.step("plain", model, **keys)[0]
+        self.assertGreater(abs(free - plain), 1e-3)
+        router = weights()["router"].astype(np.float64)
+        for number, (scope, mesh) in enumerate([("sequence", ""), ("microbatch", "data=2")]):
+            with self.subTest(scope=scope, mesh=mesh):
+                found = self.step(f"{number}", model, mesh, parallel__expert__aux_loss=0.5,
+                                  parallel__expert__z_loss=0.25, parallel__expert__aux_scope=scope, **keys)[0]
+                want = np.dot((0.5, 0.25), losses(router, self.ids, self.labels, False, scope))
+                self.assertAlmostEqual(found - plain, want, delta=2e-5)
+
     def test_check(self):
         """The models of three families, sharded and pipelined."""
         keys = {"parallel__expert__aux_loss": 0.1, "parallel__expert__z_loss": 0.01, "dims__sequence": 9}

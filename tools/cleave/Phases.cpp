@@ -82,7 +82,8 @@ static void checkSizes(ModuleOp module, Diagnostics &diagnostics) {
     diagnostics.fail(BadUsage);
 }
 
-/// Experts have no room for more than so many of a sequence's slots.
+/// Experts have no room for more than so many slots. Where samples share that
+/// room, an output of one depends on all of its call.
 static void limitChoices(ModuleOp module, const Config &config,
                          Diagnostics &diagnostics) {
   if (config.parallel.expert.capacity == 0)
@@ -90,7 +91,10 @@ static void limitChoices(ModuleOp module, const Config &config,
   PassManager passes(module.getContext());
   LimitChoicesPassOptions options;
   options.capacity = config.parallel.expert.capacity;
+  options.scope = config.parallel.expert.capacityScope;
   passes.addNestedPass<func::FuncOp>(createLimitChoicesPass(options));
+  if (options.scope == "microbatch")
+    passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
   run(passes, module, diagnostics);
 }
 

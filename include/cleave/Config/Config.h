@@ -98,6 +98,7 @@ struct ExpertParallelConfig {
   std::string tensorAxis;
   double maxLoad = 2.0;  // room of a buffer, in balanced shares
   double capacity = 0.0; // 0: dropless
+  std::string capacityScope = "sequence";
   double auxLoss = 0.0;
   double zLoss = 0.0;
   std::string auxScope = "sequence";

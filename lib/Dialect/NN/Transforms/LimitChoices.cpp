@@ -1,7 +1,9 @@
-// nn-limit-choices: how many of a sequence's slots an expert takes.
+// nn-limit-choices: how many slots an expert takes.
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/Transforms/BatchFlow.h"
 #include "cleave/Dialect/NN/Transforms/Passes.h"
+#include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -21,6 +23,14 @@ RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+/// The choices of one router, in the form that the order of slots is asked in.
+struct Choices {
+  Value ids;
+  int64_t experts;
+  SmallVector<int64_t>
+      shape; // [samples, positions] or [samples, positions, slots]
+};
+
 struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
   using Base::Base;
 
@@ -33,85 +43,136 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
           << double(capacity) << "; expected more than 0, or 0 for none";
       return signalPassFailure();
     }
-    // Experts by choice: one limit serves all products with it.
-    llvm::MapVector<Value, int64_t> experts;
-    WalkResult walked = func.walk([&](nn::GroupedDotOp op) {
-      RankedTensorType ids = typeOf(op.getIds());
-      if (ids.getRank() != 3) {
-        op.emitOpError("has choices ")
-            << ids
-            << ", but capacity is that of a sequence: expected choices of "
-               "[samples, positions, slots]";
-        return WalkResult::interrupt();
-      }
-      experts.insert({op.getIds(), typeOf(op.getMatrices()).getDimSize(0)});
-      return WalkResult::advance();
-    });
-    if (walked.wasInterrupted())
+    if (scope != "sequence" && scope != "microbatch") {
+      func.emitError("scope is '")
+          << scope << "'; expected sequence or microbatch";
       return signalPassFailure();
-    if (experts.empty()) {
+    }
+    // One limit serves all products with the same choices.
+    llvm::MapVector<Value, nn::GroupedDotOp> products;
+    func.walk([&](nn::GroupedDotOp op) { products.insert({op.getIds(), op}); });
+    if (products.empty()) {
       func.emitError("has no experts whose capacity could be limited: "
                      "no nn.grouped_dot");
       return signalPassFailure();
     }
-    for (auto [ids, count] : experts)
-      limit(ids, count);
+    SmallVector<Choices> all;
+    for (auto [ids, op] : products) {
+      FailureOr<Choices> choices = choicesOf(op);
+      if (failed(choices))
+        return signalPassFailure();
+      all.push_back(*choices);
+    }
+    for (const Choices &choices : all)
+      limit(choices);
   }
 
-  /// Slots are taken in order of positions, then of slots. That before a slot
-  /// so many of its sequence choose the same expert is counted pair by pair: it
-  /// is elementwise and a sum, so that it splits like all else.
-  void limit(Value ids, int64_t experts) {
-    RankedTensorType type = typeOf(ids);
-    int64_t batch = type.getDimSize(0),
-            slots = type.getDimSize(1) * type.getDimSize(2);
-    double share = std::ceil(capacity * double(slots) / double(experts));
-    if (share >= double(slots))
+  FailureOr<Choices> choicesOf(nn::GroupedDotOp op) {
+    Value ids = op.getIds();
+    ArrayRef<int64_t> sizes = typeOf(ids).getShape();
+    bool slots = hasSlots(ids);
+    size_t tokenDims = sizes.size() - slots;
+    std::optional<nn::BatchFlow> batch =
+        nn::BatchFlow::ofArguments(getOperation());
+    std::optional<int64_t> samples = batch ? batch->dimOf(ids) : std::nullopt;
+    Choices choices{ids, typeOf(op.getMatrices()).getDimSize(0), {}};
+    bool isSequence = tokenDims >= 2 && samples.value_or(0) == 0;
+    if (!isSequence && scope == "sequence")
+      return op.emitOpError("has choices ")
+             << typeOf(ids)
+             << ", but capacity is that of a sequence: expected choices of "
+                "[samples, positions, slots] or [samples, positions]; with "
+                "parallel.expert.capacity_scope = \"microbatch\" it is that of "
+                "all";
+    // All tokens, as they lie, are one sequence.
+    choices.shape = {isSequence ? sizes[0] : 1, 1};
+    for (int64_t size : sizes.slice(isSequence, tokenDims - isSequence))
+      choices.shape[1] *= size;
+    if (slots)
+      choices.shape.push_back(sizes.back());
+    return choices;
+  }
+
+  /// Whether the last dimension counts the experts of a token.
+  bool hasSlots(Value ids) {
+    int64_t rank = typeOf(ids).getRank();
+    if (ids.getDefiningOp<nn::ArgMaxOp>() || rank == 0)
+      return false;
+    return ids.getDefiningOp<nn::TopKOp>() ||
+           !nn::PositionFlow(getOperation()).isPosition(ids, rank - 1);
+  }
+
+  void limit(const Choices &choices) {
+    int64_t batch = choices.shape[0],
+            slots = llvm::product_of(ArrayRef(choices.shape).drop_front());
+    bool isWhole = scope == "microbatch";
+    double all = double(slots) * double(isWhole ? batch : 1);
+    double share = std::ceil(capacity * all / double(choices.experts));
+    if (share >= all)
       return;
-    auto most = static_cast<int64_t>(share);
     OpBuilder b(&getContext());
-    b.setInsertionPointAfterValue(ids);
-    Location loc = ids.getLoc();
-    auto pairs =
-        RankedTensorType::get({batch, slots, slots}, type.getElementType());
-    auto number = [&](RankedTensorType of, int64_t value) {
-      return arith::ConstantOp::create(
-          b, loc,
-          DenseElementsAttr::get(of,
-                                 b.getIntegerAttr(of.getElementType(), value)));
+    b.setInsertionPointAfterValue(choices.ids);
+    Location loc = choices.ids.getLoc();
+    RankedTensorType type = typeOf(choices.ids);
+    Value ids = reshapeTo(b, choices.ids, choices.shape);
+    auto count = [&](int64_t size) -> Value {
+      return nn::IotaOp::create(
+          b, loc, RankedTensorType::get({size}, b.getI64Type()), 0);
     };
-    auto list = RankedTensorType::get({batch, slots}, type.getElementType());
-    Value flat = nn::ReshapeOp::create(b, loc, list, ids);
-    Value mine =
-        nn::BroadcastOp::create(b, loc, pairs, flat, ArrayRef<int64_t>{0, 1});
-    Value other =
-        nn::BroadcastOp::create(b, loc, pairs, flat, ArrayRef<int64_t>{0, 2});
-    auto places = pairs.clone(b.getI64Type());
-    Value at = nn::IotaOp::create(b, loc, places, uint64_t(1));
-    Value before = nn::IotaOp::create(b, loc, places, uint64_t(2));
-    Value same =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, mine, other);
-    Value earlier =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, before, at);
-    Value counts = arith::AndIOp::create(b, loc, same, earlier);
-    Value ones = arith::SelectOp::create(b, loc, counts, number(pairs, 1),
-                                         number(pairs, 0));
-    Value taken = nn::ReduceOp::create(b, loc, list, nn::Combiner::Sum, ones,
-                                       ArrayRef<int64_t>{2});
-    Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, taken,
-                                       number(list, most));
-    Value chosen =
-        arith::SelectOp::create(b, loc, fits, flat, number(list, -1));
-    Value limited = nn::ReshapeOp::create(b, loc, type, chosen);
-    ids.replaceUsesWithIf(limited, [&](OpOperand &use) {
+    Value positions = count(choices.shape[1]), loads, samples;
+    if (isWhole && batch > 1) {
+      loads = loadsOf(b, ids, choices.experts);
+      samples = count(batch);
+    }
+    Value place = nn::PositionInExpertOp::create(
+        b, loc, ids.getType(), ids, positions, loads, samples, choices.experts);
+    auto number = [&](int64_t value) {
+      return nn::createSplat(b, loc, typeOf(ids), value);
+    };
+    Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, place,
+                                       number(int64_t(share)));
+    Value kept = arith::SelectOp::create(b, loc, fits, ids, number(-1));
+    Value limited = reshapeTo(b, kept, type.getShape());
+    Value(choices.ids).replaceUsesWithIf(limited, [&](OpOperand &use) {
       if (auto gather = dyn_cast<nn::GatherOp>(use.getOwner()))
-        return use.get() == gather.getIndices() && isTableOf(gather, experts);
+        return use.get() == gather.getIndices() &&
+               isTableOf(gather, choices.experts);
       return isa<nn::GroupedDotOp>(use.getOwner());
     });
     emitRemark(loc, "an expert takes ")
-        << most << " of the " << slots << " slots of a sequence (capacity "
-        << double(capacity) << ", " << experts
+        << int64_t(share) << " of the " << int64_t(all) << " slots of a "
+        << scope << " (capacity " << double(capacity) << ", " << choices.experts
         << " experts); slots beyond are dropped";
+  }
+
+  static Value reshapeTo(OpBuilder &b, Value value, ArrayRef<int64_t> shape) {
+    RankedTensorType type = typeOf(value);
+    if (type.getShape() == shape)
+      return value;
+    return nn::ReshapeOp::create(b, value.getLoc(), type.clone(shape), value);
+  }
+
+  /// How many slots of each sample chose each expert, [samples, experts].
+  static Value loadsOf(OpBuilder &b, Value ids, int64_t experts) {
+    Location loc = ids.getLoc();
+    RankedTensorType type = typeOf(ids);
+    SmallVector<int64_t> shape(type.getShape());
+    shape.push_back(experts);
+    int64_t last = shape.size() - 1;
+    auto pairs = type.clone(shape);
+    auto dimsFrom = [](int64_t begin, int64_t end) {
+      return llvm::to_vector(llvm::seq<int64_t>(begin, end));
+    };
+    Value chosen =
+        nn::BroadcastOp::create(b, loc, pairs, ids, dimsFrom(0, last));
+    Value list = nn::IotaOp::create(b, loc, type.clone({experts}), uint64_t(0));
+    Value each =
+        nn::BroadcastOp::create(b, loc, pairs, list, ArrayRef<int64_t>{last});
+    Value hits =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, chosen, each);
+    Value ones = arith::ExtUIOp::create(b, loc, pairs, hits);
+    return nn::ReduceOp::create(b, loc, nn::Combiner::Sum, ones,
+                                dimsFrom(1, last));
   }
 
   /// Whether rows of it belong to experts, as biases do.

@@ -183,17 +183,23 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
 }
 
 def LimitChoicesPass : Pass<"nn-limit-choices", "::mlir::func::FuncOp"> {
-  let summary = "Drop the slots of a sequence that an expert has no room for";
+  let summary = "Drop the slots that an expert has no room for";
   let description = [{
     With `capacity` c, k slots a token and e experts, an expert takes at most
     ceil(c s k / e) slots of a sequence of s positions (Lepikhin et al., 2020), in the
-    order of positions, then of slots. What is beyond chooses no expert: its id
-    becomes -1 for `nn.grouped_dot` and for what reads biases of experts; weights stay
-    as the router gave them. A sequence is a sample, whichever rank it lies on, so that
-    what is dropped depends on no mesh.
+    order of positions, then of slots. With `scope` = microbatch, it takes ceil(c b s k / e)
+    of all b sequences, in the order of samples, positions, slots (Fedus et al., 2021).
+    What is beyond chooses no expert: its id becomes -1 for `nn.grouped_dot` and for what
+    reads biases of experts; weights, and losses of routers, stay as the router gave
+    them. A sequence is a sample, whichever rank it lies on, so that what is dropped
+    depends on no mesh.
 
-    Errors: a program without `nn.grouped_dot`; choices that are not
-    [samples, positions, slots].
+    Choices are [samples, positions, slots], or [samples, positions] of one expert for
+    each token. Those of one token for each sample, and those of samples joined with
+    positions, have a microbatch alone.
+
+    Errors: a program without `nn.grouped_dot`; a capacity of sequences for choices that
+    have none.
 
     Before:
     ```mlir
@@ -202,13 +208,16 @@ def LimitChoicesPass : Pass<"nn-limit-choices", "::mlir::func::FuncOp"> {
 
     After, with capacity = 1, in short:
     ```
-    %before = nn.reduce sum %same_and_earlier dims = [2] : tensor<2x3x3xi64> -> tensor<2x3xi64>
-    %fits = arith.cmpi slt, %before, %two : tensor<2x3xi64>
-    %limited = arith.select %fits, %ids, %none : tensor<2x3xi1>, tensor<2x3xi64>
+    %positions = nn.iota dim = 0 : tensor<3xi64>
+    %place = nn.position_in_expert %ids, %positions experts = 2 : (tensor<2x3x1xi64>, tensor<3xi64>) -> tensor<2x3x1xi64>
+    %fits = arith.cmpi slt, %place, %two : tensor<2x3x1xi64>
+    %limited = arith.select %fits, %ids, %none : tensor<2x3x1xi1>, tensor<2x3x1xi64>
     %0 = nn.grouped_dot %x, %w, %limited
     ```
   }];
-  let options = [Option<"capacity", "capacity", "double", "0.0", "Capacity factor; 0: do nothing">];
+  let options = [Option<"capacity", "capacity", "double", "0.0", "Capacity factor; 0: do nothing">,
+                 Option<"scope", "scope", "std::string", "\"sequence\"",
+                        "sequence or microbatch: whose slots an expert has room for">];
   let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
 }
 
