@@ -218,6 +218,14 @@ class Meshes(unittest.TestCase):
                     self.assertIn(f"slots of a {scope} (capacity 1", said)
                     self.assertNotIn("stay in order", said)
 
+    def test_ranks_of_a_ring_have_the_same_work(self):
+        with tempfile.TemporaryDirectory() as folder:
+            _, counters = training.train(pathlib.Path(folder) / "run", "mixtral", "sequence=2",
+                                         "--steps", 1, parallel__sequence=RING, dims__sequence=2048,
+                                         dims__batch=1, parallel__expert__capacity=1)
+        flops = [rank["attention_flops"] for rank in counters["ranks"]]
+        self.assertLessEqual(max(flops), 1.02 * sum(flops) / len(flops))
+
     def test_memory(self):
         """Linear in the slots: what is added is the limited choices, which the backward pass
         reads."""

@@ -16,7 +16,8 @@ namespace {
 const std::set<std::string> withoutDerivative = {
     "nn.adamw",     "nn.argmax",           "nn.attention_grad",   "nn.conv_filter_grad",
     "nn.conv_input_grad", "nn.cross_entropy_grad", "nn.gelu_grad", "nn.iota",
-    "nn.layer_norm_grad", "nn.pool_grad", "nn.rms_norm_grad", "nn.sgd"};
+    "nn.layer_norm_grad", "nn.pool_grad", "nn.position_in_expert",
+    "nn.rms_norm_grad", "nn.sgd"};
 
 TEST(Interfaces, EveryOperationAnswersAllQuestions) {
   TestContext test;

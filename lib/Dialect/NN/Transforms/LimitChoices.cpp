@@ -1,5 +1,6 @@
 // nn-limit-choices: how many slots an expert takes.
 
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/NN/Transforms/BatchFlow.h"
 #include "cleave/Dialect/NN/Transforms/Passes.h"
@@ -72,12 +73,13 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     ArrayRef<int64_t> sizes = typeOf(ids).getShape();
     bool slots = hasSlots(ids);
     size_t tokenDims = sizes.size() - slots;
-    std::optional<nn::BatchFlow> batch =
-        nn::BatchFlow::ofArguments(getOperation());
-    std::optional<int64_t> samples = batch ? batch->dimOf(ids) : std::nullopt;
     Choices choices{ids, typeOf(op.getMatrices()).getDimSize(0), {}};
-    bool isSequence = tokenDims >= 2 && samples.value_or(0) == 0;
-    if (!isSequence && scope == "sequence")
+    std::optional<int64_t> batch = samplesOfCall();
+    bool isSequence = tokenDims >= 2 && sizes[0] == batch.value_or(sizes[0]) &&
+                      samplesDimOf(ids).value_or(0) == 0;
+    // A dimension of one sample may be gone.
+    bool isOne = batch == 1;
+    if (!isSequence && !isOne && scope == "sequence")
       return op.emitOpError("has choices ")
              << typeOf(ids)
              << ", but capacity is that of a sequence: expected choices of "
@@ -91,6 +93,21 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     if (slots)
       choices.shape.push_back(sizes.back());
     return choices;
+  }
+
+  std::optional<int64_t> samplesOfCall() {
+    func::FuncOp func = getOperation();
+    for (BlockArgument argument : func.getArguments())
+      if (auto type = dyn_cast<RankedTensorType>(argument.getType()))
+        if (auto dim = nn::batchDimOf(
+                func.getArgAttrDict(argument.getArgNumber()), type.getRank()))
+          return type.getDimSize(*dim);
+    return std::nullopt;
+  }
+
+  std::optional<int64_t> samplesDimOf(Value ids) {
+    auto flow = nn::BatchFlow::ofArguments(getOperation());
+    return flow ? flow->dimOf(ids) : std::nullopt;
   }
 
   /// Whether the last dimension counts the experts of a token.
