@@ -36,8 +36,8 @@ Value chosenOf(Value taken) {
   return taken;
 }
 
-/// Reads the most slots that an expert takes where others are dropped. They are
-/// compared sample by sample.
+/// Reads the most slots that an expert takes where others are dropped: of a
+/// sample, or, behind other samples, of all.
 void noteCapacity(Choice &choice) {
   Value taken = choice.taken;
   while (auto reshape = taken.getDefiningOp<nn::ReshapeOp>())
@@ -50,7 +50,10 @@ void noteCapacity(Choice &choice) {
       !matchPattern(fits.getRhs(), m_Constant(&most)) || !most.isSplat())
     return;
   choice.capacity = most.getSplatValue<APInt>().getSExtValue();
-  choice.capacityOf = most.getNumElements() / most.getType().getDimSize(0);
+  choice.capacityOf = most.getNumElements();
+  auto place = fits.getLhs().getDefiningOp<nn::PositionInExpertOp>();
+  if (!place || !place.getLoads())
+    choice.capacityOf /= most.getType().getDimSize(0);
 }
 
 /// The first name of a location; empty if it has none.

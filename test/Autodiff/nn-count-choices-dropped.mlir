@@ -60,3 +60,29 @@ func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = "parameter"})
     -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
   return %x, %x : tensor<f32>, tensor<f32>
 }
+
+// -----
+
+// Behind other samples, an expert has room for slots of all.
+// CHECK-LABEL: func @loss_train(
+// CHECK-SAME:    nn.name = "w.taken", nn.role = "accumulator", nn.router = {capacity = 2 : i64, capacity_of = 6 : i64
+func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = "parameter"},
+                %e: tensor<4x5x5xf32> {nn.name = "e", nn.role = "parameter"},
+                %loads: tensor<2x4xi64> {nn.name = "loads", nn.role = "input"},
+                %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+  %0 = nn.einsum "abc,cd->abd" %x, %w : tensor<2x3x5xf32>, tensor<5x4xf32> -> tensor<2x3x4xf32>
+  %id = nn.argmax %0 dim = 2 : tensor<2x3x4xf32> -> tensor<2x3xi64>
+  %positions = nn.iota dim = 0 : tensor<3xi64>
+  %samples = nn.iota dim = 0 : tensor<2xi64>
+  %place = nn.position_in_expert %id, %positions behind(%loads, %samples) experts = 4
+    : (tensor<2x3xi64>, tensor<3xi64>, tensor<2x4xi64>, tensor<2xi64>) -> tensor<2x3xi64>
+  %two = arith.constant dense<2> : tensor<2x3xi64>
+  %fits = arith.cmpi slt, %place, %two : tensor<2x3xi64>
+  %none = arith.constant dense<-1> : tensor<2x3xi64>
+  %taken = arith.select %fits, %id, %none : tensor<2x3xi1>, tensor<2x3xi64>
+  %1 = nn.grouped_dot %x, %e, %taken : tensor<2x3x5xf32>, tensor<4x5x5xf32>, tensor<2x3xi64> -> tensor<2x3x5xf32>
+  %2 = nn.reduce sum %1 dims = [0, 1, 2] : tensor<2x3x5xf32> -> tensor<f32>
+  %one = arith.constant dense<1.0> : tensor<f32>
+  return %2, %one : tensor<f32>, tensor<f32>
+}
