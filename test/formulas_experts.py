@@ -3,7 +3,7 @@
 an axis, under balanced routing, from closed forms alone.
 
     formulas_experts.py --tokens 4096 --slots 2 --hidden 512 --ranks 4 [--layers 1]
-                        [--microbatches 1] [--max-load 2] [--json]
+                        [--microbatches 1] [--max-load 2] [--node 2] [--json]
 
 Shares no code with the compiler, which it is a test for. With T tokens on a rank, k
 slots a token, h features of e bytes, P ranks, and R = T k rows, of which one in P
@@ -17,6 +17,16 @@ counts      a buffer has places for max_load R / P rows, rounded up, of each ran
             Otherwise rows can need n = ceil(R / places) rounds (8 at most: buffers
             are larger instead), and all ranks gather all numbers: 8 (P-1) P n
 overflow    nothing: the first round has room for all
+
+Where ranks have different rows R_r (samples that do not divide; buffers are those of
+the largest), rank r sends (P-1)/P R_r to the experts, and brings back as much as
+it was sent: the others' R_o / P.
+
+With --node w, ranks of a node w next to each other on the axis, rows go between the
+P / w nodes and then among w ranks: the same sums for P / w ranks, over links of class
+"inter", and for w, over links of class "intra". The second takes rows out of the
+buffers of the first, which have room for P / w times its places, in buffers for
+max_load R / w; the nodes' counts, where there are rounds, are told on: 8 (w-1) n.
 
 Gradients of experts are sums over the ranks that share them: all that split
 samples, but for the experts' own; others over all that split samples.
@@ -43,32 +53,68 @@ class Experts:
     max_load: float = 2.0
     element: int = 4
 
+    node: int = 0  # ranks of a node, where rows go by way of it
+    shares: tuple = ()  # tokens of each rank of the group; none: all have `tokens`
+
     @property
     def rows(self):
         return self.tokens * self.slots
 
+    def buffers(self, ranks, there):
+        """Rounds, and places in a buffer, of `there` rows, or places that may have one,
+        for so many ranks."""
+        wanted = self.max_load * self.rows / ranks
+        places = min(there, max(-int(-wanted // 1), tile(there, MOST_ROUNDS)))
+        return tile(there, places), places
+
     @property
     def places(self):
-        wanted = self.max_load * self.rows / self.ranks
-        return min(self.rows, max(-int(-wanted // 1), tile(self.rows, MOST_ROUNDS)))
+        return self.buffers(self.ranks, self.rows)[1]
 
     @property
     def rounds(self):
-        return tile(self.rows, self.places)
+        return self.buffers(self.ranks, self.rows)[0]
 
 
-def sent_bytes(experts):
+def divided(rows, ranks):
+    if rows % ranks:
+        raise UserError(f"{rows} rows do not divide by {ranks} ranks: they cannot be balanced")
+    return rows // ranks
+
+
+def exchanged(experts, ranks, shares, position, rounds):
+    """By one exchange over `ranks` ranks, of which each has one of `shares`."""
+    own = divided(shares[position], ranks) * (ranks - 1)
+    others = sum(divided(rows, ranks) for rows in shares) - divided(shares[position], ranks)
+    counts = 8 * (ranks - 1)
+    if rounds > 1:
+        counts *= ranks * rounds
+    return 2 * (own + others) * experts.hidden * experts.element + 8 * own + counts
+
+
+def sent_by_link(experts, position=0):
+    """Of rank `position` of a group in a step, by class of links."""
+    shares = [tokens * experts.slots for tokens in experts.shares] or [experts.rows] * experts.ranks
+    times = experts.layers * experts.microbatches
+    if not experts.node:
+        once = exchanged(experts, experts.ranks, shares, position, experts.rounds)
+        return {"inter": times * once if experts.ranks > 1 else 0, "intra": 0}
+    nodes = divided(experts.ranks, experts.node)
+    rounds, places = experts.buffers(nodes, experts.rows)
+    among = shares[position % experts.node::experts.node]
+    between = exchanged(experts, nodes, among, position // experts.node, rounds)
+    # What has arrived at the ranks of the node: the mean of those with its place.
+    first = position // experts.node * experts.node
+    there = [divided(sum(shares[place::experts.node]), nodes) for place in range(experts.node)]
+    told = 8 * (experts.node - 1) * rounds if rounds > 1 else 0
+    rounds, _ = experts.buffers(experts.node, nodes * places)
+    within = exchanged(experts, experts.node, there, position - first, rounds) + told
+    return {"inter": times * between, "intra": times * within}
+
+
+def sent_bytes(experts, position=0):
     """Of one rank in a step, by purpose."""
-    if experts.rows % experts.ranks:
-        raise UserError(f"{experts.rows} rows do not divide by {experts.ranks} ranks: they cannot "
-                        "be balanced")
-    others = experts.ranks - 1
-    leaving = experts.rows // experts.ranks * others
-    counts = 8 * others
-    if experts.rounds > 1:
-        counts *= experts.ranks * experts.rounds
-    once = 4 * leaving * experts.hidden * experts.element + 8 * leaving + counts
-    return {"expert": experts.layers * experts.microbatches * once if others else 0, "overflow": 0}
+    return {"expert": sum(sent_by_link(experts, position).values()), "overflow": 0}
 
 
 def main():
@@ -79,11 +125,12 @@ def main():
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--microbatches", type=int, default=1)
     parser.add_argument("--max-load", type=float, default=2.0)
+    parser.add_argument("--node", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     try:
         sums = sent_bytes(Experts(args.tokens, args.slots, args.hidden, args.ranks, args.layers,
-                                  args.microbatches, args.max_load))
+                                  args.microbatches, args.max_load, node=args.node))
     except UserError as error:
         print(f"formulas_experts.py: error: {error}", file=sys.stderr)
         return 2

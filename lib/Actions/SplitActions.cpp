@@ -3,12 +3,16 @@
 
 #include "Cutter.h"
 #include "cleave/Actions/Passes.h"
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
+#include "cleave/Interfaces/Condition.h"
 #include "cleave/Interfaces/StageAttrs.h"
 
 #include "mlir/IR/SymbolTable.h"
+
+#include <map>
 
 namespace cleave {
 #define GEN_PASS_DEF_SPLITACTIONSPASS
@@ -50,6 +54,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
 
   void splitGradients(func::FuncOp func) {
     DenseMap<Operation *, unsigned> parts = partsOf(func, weightsApart);
+    placeConditions(func, parts);
     Cutter cutter(func, parts, weightsApart ? 3 : 2);
     Operation *terminator = func.getBody().front().getTerminator();
     for (auto [index, value] : llvm::enumerate(terminator->getOperands())) {
@@ -85,6 +90,26 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     buildLoad(func, inputs);
     cutter.build(weightsApart ? ArrayRef<std::string>{"F", "I", "W"}
                               : ArrayRef<std::string>{"F", "B"});
+  }
+
+  /// Every part that has operations of a condition knows its flag.
+  static void placeConditions(func::FuncOp func,
+                              DenseMap<Operation *, unsigned> &parts) {
+    Block &block = func.getBody().front();
+    for (auto condition :
+         llvm::make_early_inc_range(block.getOps<dist::ConditionOp>())) {
+      std::map<unsigned, Operation *> first;
+      for (Operation &op : block)
+        if (op.getAttr(kWhenAttrName) == condition.getNumberAttr())
+          first.try_emplace(parts.lookup(&op), &op);
+      Operation *def = condition.getFlag().getDefiningOp();
+      parts[condition] = def ? parts.lookup(def) : unsigned(Forward);
+      for (auto [part, op] : first)
+        if (part != parts[condition]) {
+          Operation *copy = OpBuilder(op).clone(*condition);
+          parts[copy] = part;
+        }
+    }
   }
 
   /// What an action of its own gathers arrives, the same for all microbatches.

@@ -179,7 +179,6 @@ std::string shards(Field field) {
 
 #define FIELD(member) [](Config &c) -> Field { return &c.member; }
 
-constexpr Served later = Served::OnlyDefault;
 constexpr Served now = Served::Yes;
 
 const std::vector<Key> table = {
@@ -314,7 +313,11 @@ const std::vector<Key> table = {
     {"parallel.expert.axis", FIELD(parallel.expert.axis),
      "mesh axis of the experts", "", "", now, notEmpty},
     {"parallel.expert.tensor_axis", FIELD(parallel.expert.tensorAxis),
-     "mesh axis within an expert", "", "", later},
+     "mesh axis of the experts' inner width; \"\": that of tensor parallelism"},
+    {"parallel.expert.exchange", FIELD(parallel.expert.exchange),
+     "how rows go where the axis spans nodes: to each rank, or by way of its "
+     "node; auto: the faster by the cluster's links",
+     "auto|direct|hierarchical"},
     {"parallel.expert.max_load", FIELD(parallel.expert.maxLoad),
      "room for rows that a rank sends another, in balanced shares; rows beyond "
      "go in further rounds",

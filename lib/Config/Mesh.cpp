@@ -6,6 +6,7 @@
 #include "cleave/launcher.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -233,6 +234,51 @@ static std::optional<ConfigError> checkZero(const Config &config,
   return std::nullopt;
 }
 
+/// The axis of the experts' inner width holds no samples, positions or stages.
+static std::optional<ConfigError> checkExpertWidth(
+    const ParallelConfig &parallel,
+    const std::function<std::optional<ConfigError>(
+        const std::string &, const std::string &, const std::string &)> &use,
+    const std::map<std::string, std::string> &splitBy) {
+  const ExpertParallelConfig &expert = parallel.expert;
+  const TensorParallelConfig &tensor = parallel.tensor;
+  std::string key = "parallel.expert.tensor_axis", axis = expert.tensorAxis;
+  if (axis.empty())
+    return std::nullopt;
+  if (!expert.enabled)
+    return ConfigError{key + " = '" + axis +
+                       "' splits experts, but parallel.expert is switched off"};
+  if (auto error = use(key, axis, ""))
+    return error;
+  bool isTensor =
+      tensor.enabled && tensor.layout == "1d" && tensor.axis == axis;
+  bool pins = tensor.enabled && tensor.layout != "1d";
+  for (const SequenceParallelConfig &sequence : parallel.sequence)
+    pins |= sequence.kind == "megatron";
+  if (pins && !isTensor)
+    return ConfigError{key + " = '" + axis + "' and " +
+                       (tensor.layout != "1d"
+                            ? "parallel.tensor.layout = " + tensor.layout
+                            : "parallel.sequence (megatron)") +
+                       " do not go together: products of experts are laid out "
+                       "like all others there; leave " +
+                       key + " out"};
+  auto found = splitBy.find(axis);
+  std::string other =
+      axis == expert.axis ? "parallel.expert.axis"
+      : parallel.pipeline.enabled && axis == parallel.pipeline.axis
+          ? "parallel.pipeline.axis"
+      : found != splitBy.end() && !isTensor ? found->second
+                                            : "";
+  if (!other.empty())
+    return ConfigError{other + " and " + key + " both name the mesh axis '" +
+                       axis +
+                       "', but the ranks that share an expert need the same "
+                       "samples; take parallel.tensor.axis, or an axis of its "
+                       "own"};
+  return std::nullopt;
+}
+
 std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
                                                 const Mesh &mesh) {
   std::set<std::string> used;
@@ -373,6 +419,8 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
                        parallel.expert.axis +
                        "', but experts go with samples; give them an axis of "
                        "their own, or that of parallel.data.axis"};
+  if (auto error = checkExpertWidth(parallel, use, splitBy))
+    return error;
   if (parallel.pipeline.enabled && parallel.expert.enabled &&
       parallel.pipeline.axis == parallel.expert.axis)
     return ConfigError{"parallel.pipeline.axis and parallel.expert.axis both "

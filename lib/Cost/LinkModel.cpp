@@ -20,11 +20,7 @@ FailureOr<Cluster> cost::loadCluster(Operation *module, const std::string &file)
 
 LinkModel::LinkModel(const MeshAxes &mesh, ArrayRef<std::string> links, const Cluster &cluster) {
   for (unsigned axis = 0; axis < mesh.count(); ++axis) {
-    std::string name = "intra";
-    for (auto [index, known] : llvm::enumerate(mesh.mesh().getAxes()))
-      if (known.getName() == mesh.ref(axis).getName() && index < links.size())
-        name = links[index];
-    const LinkClass &link = cluster.link(name);
+    const LinkClass &link = cluster.link(axis < links.size() ? links[axis] : "intra");
     auto *at = llvm::find(classes, link);
     classOf.push_back(at - classes.begin());
     if (at == classes.end())
@@ -45,9 +41,8 @@ LinkModel::LinkModel(const MeshAxes &mesh, const LinkClass &link) {
 LinkModel LinkModel::of(Operation *module, const MeshAxes &mesh, const Cluster &cluster) {
   SmallVector<std::string> names;
   module->walk([&](MeshOp op) {
-    if (std::optional<ArrayAttr> links = op.getLinks())
-      for (Attribute link : *links)
-        names.push_back(cast<StringAttr>(link).getValue().str());
+    for (unsigned axis = 0; axis < mesh.count(); ++axis)
+      names.push_back(op.linkOf(mesh.ref(axis)).str());
     return WalkResult::interrupt();
   });
   return LinkModel(mesh, names, cluster);

@@ -83,6 +83,40 @@ cleave::exchangeTraffic(const program::Program &program,
   return traffic;
 }
 
+Traffic cleave::rowTraffic(const program::Program &program,
+                           const program::Collective &collective,
+                           int64_t rank) {
+  std::vector<int64_t> at = coordinatesOf(program, rank);
+  auto rowsAt = [&](const std::vector<int64_t> &coordinates) -> int64_t {
+    if (collective.expected.empty())
+      return 0;
+    return collective.expected[program::positionOn(collective.by, program.mesh,
+                                                   coordinates)];
+  };
+  int64_t own = rowsAt(at), all = 0, n = program::positionsOn(collective.group);
+  for (int64_t member = 0; member < n; ++member) {
+    std::vector<int64_t> coordinates = at;
+    int64_t rest = member;
+    for (const program::SubAxis &sub : llvm::reverse(collective.group)) {
+      int64_t inner = program.mesh[sub.axis].size / (sub.pre * sub.size);
+      int64_t &on = coordinates[sub.axis];
+      on += (rest % sub.size - on / inner % sub.size) * inner;
+      rest /= sub.size;
+    }
+    all += rowsAt(coordinates);
+  }
+  int64_t row = 0, width = program::sizeOf(collective.dtype);
+  for (const program::Transfer &part : collective.parts)
+    row += part.inner;
+  Traffic traffic;
+  traffic.payload = own * row * width;
+  traffic.sent = (n - 1) * own * row / n * width;
+  traffic.received = (all - own) * row / n * width;
+  if (collective.home)
+    std::swap(traffic.sent, traffic.received);
+  return traffic;
+}
+
 Traffic cleave::trafficOf(const program::Collective &collective,
                           int64_t groupSize, int64_t member) {
   using program::CollectiveKind;
@@ -105,11 +139,6 @@ Traffic cleave::trafficOf(const program::Collective &collective,
     traffic.sent = traffic.received = (n - 1) * total;
     traffic.payload = n * total;
     break;
-  case CollectiveKind::AllToAllV: // where rows choose ranks alike
-    for (const program::Transfer &part : collective.parts)
-      traffic.payload += collective.expected * part.inner;
-    traffic.sent = traffic.received = (n - 1) * traffic.payload / n;
-    break;
   case CollectiveKind::Permute: {
     const auto &sources = collective.sources;
     for (int64_t target = 0; target < n; ++target)
@@ -131,6 +160,8 @@ Traffic cleave::trafficOf(const program::Collective &collective,
     break;
   case CollectiveKind::Exchange:
     llvm_unreachable("the members of an exchange differ: exchangeTraffic");
+  case CollectiveKind::AllToAllV:
+    llvm_unreachable("the members' rows differ: rowTraffic");
   }
   traffic.sent *= width;
   traffic.received *= width;
@@ -205,8 +236,9 @@ collectivesOf(const program::Program &program,
               const Step &step, const Cluster &cluster, int64_t rank,
               Exchanges &exchanges) {
   std::vector<CollectiveCost> costs;
+  // Parts of one axis can have links of two classes.
   std::map<std::tuple<std::string, std::vector<std::string>, std::string,
-                      std::string, std::string>,
+                      std::string, std::string, std::string>,
            size_t>
       known;
   for (auto [action, times] : step) {
@@ -228,7 +260,8 @@ collectivesOf(const program::Program &program,
         const program::MeshAxis &axis = program.mesh[part.axis];
         cost.axes.push_back(axis.name);
         cost.groupSize *= part.size;
-        if (axis.link == "inter")
+        // Within a node, where a block of the sub-axis is.
+        if (axis.link == "inter" && axis.within % (axis.size / part.pre) != 0)
           cost.link = axis.link;
       }
       int64_t member = program::positionOn(collective->group, program.mesh,
@@ -243,12 +276,18 @@ collectivesOf(const program::Program &program,
         if (all.empty())
           all = exchangeTraffic(program, *collective);
         traffic = all[rank];
+      } else if (collective->kind == program::CollectiveKind::AllToAllV) {
+        traffic = rowTraffic(program, *collective, rank);
       } else {
         traffic = trafficOf(*collective, cost.groupSize, member);
       }
-      auto [entry, isNew] = known.try_emplace(
-          {cost.kind, cost.axes, cost.purpose, cost.source, cost.dtype},
-          costs.size());
+      // What runs under a condition is not expected to.
+      if (command.when.present())
+        traffic = {};
+      auto [entry, isNew] =
+          known.try_emplace({cost.kind, cost.axes, cost.link, cost.purpose,
+                             cost.source, cost.dtype},
+                            costs.size());
       if (isNew)
         costs.push_back(cost);
       CollectiveCost &sum = costs[entry->second];

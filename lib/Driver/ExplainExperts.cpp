@@ -101,6 +101,15 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
       load.slots = plan->rows;
       load.places = plan->places;
       load.rounds = plan->rounds;
+      // By way of nodes, rows go on from the places there.
+      auto next = llvm::find_if(plans, [&](auto &entry) {
+        return entry.second == plan;
+      });
+      if (++next != plans.end() && next->second->tile < plan->tile &&
+          next->second->rows == plan->ranks * plan->places) {
+        load.ranks *= next->second->ranks;
+        load.expertsPerRank = next->second->tile;
+      }
     } else if (auto *gemm = commandOf<program::GroupedGemm>(
                    gemms, products[place], place, loads.size())) {
       load.expertsPerRank = gemm->e;

@@ -58,12 +58,13 @@ static void writeMemory(const Footprint &memory, llvm::raw_ostream &out) {
 }
 
 static void writeTraffic(const RankCost &rank, llvm::raw_ostream &out) {
-  std::map<std::tuple<std::string, std::string, std::string>, CollectiveCost>
+  std::map<std::tuple<std::string, std::string, std::string, std::string>,
+           CollectiveCost>
       byPurpose;
   int64_t sent = 0;
   for (const CollectiveCost &cost : rank.collectives) {
     std::string axes = llvm::join(cost.axes, " ");
-    CollectiveCost &sum = byPurpose[{cost.purpose, cost.kind, axes}];
+    CollectiveCost &sum = byPurpose[{cost.purpose, cost.kind, axes, cost.link}];
     sum.groupSize = cost.groupSize;
     sum.link = cost.link;
     sum.count += cost.count;
@@ -73,7 +74,7 @@ static void writeTraffic(const RankCost &rank, llvm::raw_ostream &out) {
   out << "\ncommunication of a step, rank " << rank.members.front() << ": "
       << size(sent) << " sent\n";
   for (const auto &[key, cost] : byPurpose) {
-    const auto &[purpose, kind, axes] = key;
+    const auto &[purpose, kind, axes, link] = key;
     out << "  " << column(purpose, 11) << column(kind, 15)
         << column("over " + axes + " (" + std::to_string(cost.groupSize) +
                       (cost.link == "inter" ? ", inter)" : ")"),

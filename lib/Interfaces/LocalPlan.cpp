@@ -129,6 +129,14 @@ TypedAttr cleave::identityOf(FactorCombiner combiner, RankedTensorType type) {
 
 Value LocalPlan::masked(Value value, const TensorFactors &dims, int64_t factor,
                         FactorCombiner combiner) {
+  Value result = filled(value, dims, factor,
+                        identityOf(combiner, cast<RankedTensorType>(value.getType())));
+  for (Value at = result; at != value; at = at.getDefiningOp()->getOperand(1))
+    at.getDefiningOp()->setAttr(kPadMaskAttrName, rewriter.getUnitAttr());
+  return result;
+}
+
+Value LocalPlan::filled(Value value, const TensorFactors &dims, int64_t factor, TypedAttr filler) {
   if (!isPadded(factor))
     return value;
   auto type = cast<RankedTensorType>(value.getType());
@@ -145,10 +153,8 @@ Value LocalPlan::masked(Value value, const TensorFactors &dims, int64_t factor,
     Value valid = arith::CmpIOp::create(rewriter, loc(), arith::CmpIPredicate::slt,
                                         nn::IotaOp::create(rewriter, loc(), indexType, dim),
                                         splat(count, indexType));
-    Value identity = arith::ConstantOp::create(rewriter, loc(), identityOf(combiner, type));
-    auto select = arith::SelectOp::create(rewriter, loc(), valid, value, identity);
-    select->setAttr(kPadMaskAttrName, rewriter.getUnitAttr());
-    value = select;
+    value = arith::SelectOp::create(rewriter, loc(), valid, value,
+                                    arith::ConstantOp::create(rewriter, loc(), filler));
   }
   return value;
 }

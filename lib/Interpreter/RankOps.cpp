@@ -369,6 +369,9 @@ struct RankOp {
     out[0] = *in[0];
     return success();
   }
+
+  /// What it spares is computed all the same, and not read.
+  LogicalResult run(dist::ConditionOp) { return success(); }
 };
 
 } // namespace
@@ -382,7 +385,7 @@ LogicalResult cleave::interpretRankOp(Operation *op, dist::MeshAttr mesh,
             dist::AllToAllOp, dist::AllToAllVOp, dist::PlanRowsOp,
             dist::SortRowsOp, dist::CollectivePermuteOp, dist::WindowOp, dist::ExchangeOp,
             dist::SliceOp, dist::AxisIndexOp, dist::TileOffsetOp,
-            dist::KeepFirstOp, dist::ConstrainOp>(
+            dist::KeepFirstOp, dist::ConstrainOp, dist::ConditionOp>(
           [&](auto known) { return rankOp.run(known); })
       .Default([](Operation *unknown) {
         return unknown->emitOpError("has no reference semantics");

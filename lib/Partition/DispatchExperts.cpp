@@ -7,8 +7,10 @@
 
 #include "Barriers.h"
 #include "CollectiveParts.h"
+#include "ExpertLinks.h"
 #include "ExpertRows.h"
 
+#include "cleave/Cost/LinkModel.h"
 #include "cleave/Interfaces/RowShare.h"
 #include "cleave/Interfaces/TensorExpr.h"
 #include "cleave/Partition/Passes.h"
@@ -29,8 +31,15 @@ RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getTy
 
 class Dispatcher {
 public:
-  Dispatcher(func::FuncOp func, const MeshAxes &mesh, AxisListAttr axes, double maxLoad)
-      : func(func), axes(axes), rows(func, mesh, axes, maxLoad) {}
+  /// `next`: the axes that rows are sent over afterwards, or null; `before`: who has
+  /// sent them before, or null.
+  Dispatcher(func::FuncOp func, const MeshAxes &mesh, AxisListAttr axes, double maxLoad,
+             AxisListAttr next = {}, const Dispatcher *before = nullptr)
+      : func(func), axes(axes), next(next), rows(func, mesh, axes, maxLoad) {
+    rows.goOn(next);
+    if (before)
+      rows.comeFrom(before->rows);
+  }
 
   void run() {
     SmallVector<Operation *> ops;
@@ -80,7 +89,7 @@ private:
   }
 
   void visit(nn::GroupedOuterOp op) {
-    std::optional<OpResult> tile = scattered(op.getResult());
+    std::optional<OpResult> tile = scattered(op.getResult(), axes);
     if (!tile)
       return;
     Choice &choice = rows.choiceOf(op.getIds(), {*tile, typeOf(op.getResult()).getDimSize(0)});
@@ -92,44 +101,63 @@ private:
       noteShare(choice, round, sum);
       return sum;
     });
-    replace(*tile, rows.sum(choice, sums));
+    replace(choice, *tile, sums);
   }
 
   /// Sums over the rows of each expert, where the rows are there.
   void visit(nn::ScatterAddOp op) {
-    std::optional<OpResult> tile = scattered(op.getResult());
+    std::optional<OpResult> tile = scattered(op.getResult(), axes);
     if (!tile || op.getDim() != 0 || typeOf(*tile).getRank() != 2)
       return;
     Choice *choice =
         rows.knownChoice(op.getIndices(), {*tile, typeOf(op.getResult()).getDimSize(0)});
-    if (!choice || !rows.known(*choice, 0, op.getUpdates()))
+    if (!choice || !isThere(*choice, op.getUpdates()))
       return;
     SmallVector<Value> sums = rows.inRounds(*choice, [&](unsigned round) {
       Value there = rows.arrive(*choice, round, op.getUpdates());
       return rows.make<nn::ScatterAddOp>(tile->getType(), choice->rounds[round].ids, there,
                                          uint64_t(0));
     });
-    replace(*tile, rows.sum(*choice, sums));
+    replace(*choice, *tile, sums);
   }
 
-  /// Sums of rows that are elsewhere come back once.
+  /// Sums of rows that are elsewhere come back once, with what is known there, as a
+  /// bias of the experts is.
   void visit(arith::AddFOp op) {
     const ExpertRows::Back *a = rows.backOf(op.getLhs()), *b = rows.backOf(op.getRhs());
-    if (!a || !b || a->choice != b->choice)
+    if (a && b ? a->choice != b->choice : !a && !b)
       return;
-    Choice &choice = *a->choice;
+    Choice &choice = *(a ? a : b)->choice;
+    // A row that something else reads comes back anyway.
+    if ((!a || !b) && (!(a ? op.getLhs() : op.getRhs()).hasOneUse() ||
+                       !rows.ofExperts(choice, a ? op.getRhs() : op.getLhs())))
+      return;
     SmallVector<Value> there = rows.inRounds(choice, [&](unsigned round) {
-      return rows.make<arith::AddFOp>(a->there[round], b->there[round]);
+      return rows.make<arith::AddFOp>(rows.known(choice, round, op.getLhs()),
+                                      rows.known(choice, round, op.getRhs()));
     });
-    auto again = [this, x = a->again, y = b->again](unsigned round) {
-      Value left = x(round), right = y(round);
+    auto again = [this, &choice, x = op.getLhs(), y = op.getRhs()](unsigned round) {
+      Value left = rows.again(choice, round, x), right = rows.again(choice, round, y);
       return left && right ? rows.make<arith::AddFOp>(left, right) : Value();
     };
     op.getResult().replaceAllUsesWith(rows.bringBack(choice, there, typeOf(op.getResult()), again));
   }
 
-  /// The scatter over the axis of a sum that nothing else reads: which part of it.
-  std::optional<OpResult> scattered(Value sum) const {
+  /// Whether the rows are there, or will be sent by a product anyway.
+  bool isThere(Choice &choice, Value updates) {
+    if (rows.known(choice, 0, updates))
+      return true;
+    Value sent = rows.unmasked(choice, updates);
+    return llvm::any_of(sent.getUsers(), [&](Operation *user) {
+      auto dot = dyn_cast<nn::GroupedDotOp>(user);
+      std::optional<Tile> matrices =
+          dot && dot.getInput() == sent ? rows.gathered(dot.getMatrices()) : std::nullopt;
+      return matrices && rows.knownChoice(dot.getIds(), *matrices) == &choice;
+    });
+  }
+
+  /// The scatter over axes of a sum that nothing else reads: which part of it.
+  static std::optional<OpResult> scattered(Value sum, AxisListAttr axes) {
     if (!sum.hasOneUse())
       return std::nullopt;
     if (auto pad = dyn_cast<nn::PadOp>(*sum.user_begin())) {
@@ -145,10 +173,29 @@ private:
     return scatter->getResult(use.getOperandNumber());
   }
 
-  void replace(OpResult tile, Value sum) {
-    tile.replaceAllUsesWith(sum);
-    if (!llvm::is_contained(scatters, tile.getOwner()))
-      scatters.push_back(tile.getOwner());
+  /// The tile becomes the sum of what each round adds; where it is scattered further,
+  /// each round's addend is, as rows of some rounds only go on.
+  void replace(Choice &choice, OpResult tile, ArrayRef<Value> addends) {
+    SmallVector<Value> sums(addends);
+    std::optional<OpResult> last = next ? scattered(tile, next) : std::nullopt;
+    if (last) {
+      auto scatter = cast<ReduceScatterOp>(last->getOwner());
+      sums = rows.inRounds(choice, [&](unsigned round) {
+        return rows.make<ReduceScatterOp>(TypeRange{last->getType()}, scatter.getKindAttr(),
+                                          ValueRange{addends[round]},
+                                          DenseI64ArrayAttr::get(func.getContext(), {0}),
+                                          scatter.getMeshAttr(), next, scatter.getPurposeAttr());
+      });
+      drop(last->getOwner());
+    }
+    (last ? *last : tile).replaceAllUsesWith(rows.sum(choice, sums));
+    drop(tile.getOwner());
+  }
+
+  /// Parts that nobody reads go, later.
+  void drop(Operation *scatter) {
+    if (!llvm::is_contained(scatters, scatter))
+      scatters.push_back(scatter);
   }
 
   void noteShare(const Choice &choice, unsigned round, Value product) {
@@ -157,6 +204,9 @@ private:
   }
 
   void eraseUnread() {
+    // What reads a part of another goes first.
+    llvm::stable_sort(
+        scatters, [&](Operation *a, Operation *b) { return isOver(a, next) && !isOver(b, next); });
     for (Operation *scatter : scatters)
       dropUnreadParts(scatter);
     relaxBarriers(func);
@@ -172,8 +222,12 @@ private:
     }
   }
 
+  static bool isOver(Operation *scatter, AxisListAttr axes) {
+    return cast<ReduceScatterOp>(scatter).getAxes() == axes;
+  }
+
   func::FuncOp func;
-  AxisListAttr axes;
+  AxisListAttr axes, next;
   ExpertRows rows;
   SmallVector<Operation *> scatters;
 };
@@ -195,9 +249,45 @@ struct DistDispatchExpertsPass
                       [&](MeshAxisAttr other) { return other.getName() == axis; }) ||
         axesSize(mesh->mesh(), axes.getAxes()) == 1)
       return;
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isDeclaration())
+    MeshOp meshOp = *getOperation().getOps<MeshOp>().begin();
+    std::optional<Levels> levels = Levels::of(meshOp, axis);
+    if (exchange != "auto" && exchange != "direct" && exchange != "hierarchical") {
+      getOperation().emitError("exchange is '")
+          << exchange << "'; expected auto, direct or hierarchical";
+      return signalPassFailure();
+    }
+    if (exchange == "hierarchical" && !levels) {
+      getOperation().emitError("a hierarchical exchange needs an axis that spans nodes and has "
+                               "ranks that share one; axis '")
+          << axis << "' of " << axesSize(mesh->mesh(), axes.getAxes())
+          << " ranks has links of one class (mesh.ranks_per_node)";
+      return signalPassFailure();
+    }
+    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    if (failed(machine))
+      return signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isDeclaration() || func.getOps<nn::GroupedDotOp>().empty())
+        continue;
+      if (!levels || exchange == "direct" ||
+          (exchange == "auto" && !pays(func, *levels, axes, *machine))) {
         Dispatcher(func, *mesh, axes, maxLoad).run();
+        continue;
+      }
+      if (!splitByLevels(func, *levels, axes))
+        continue;
+      emitRemark(func.getLoc(), "rows of @")
+          << func.getName() << " go to experts between "
+          << axesSize(mesh->mesh(), levels->between.getAxes()) << " nodes first, then among "
+          << axesSize(mesh->mesh(), levels->within.getAxes()) << " ranks of a node, over axis '"
+          << axis << "'";
+      FailureOr<MeshAxes> parts = MeshAxes::of(getOperation());
+      if (failed(parts))
+        return signalPassFailure();
+      Dispatcher between(func, *parts, levels->between, maxLoad, levels->within);
+      between.run();
+      Dispatcher(func, *parts, levels->within, maxLoad, {}, &between).run();
+    }
   }
 };
 

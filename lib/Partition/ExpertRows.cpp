@@ -3,6 +3,7 @@
 #include "ExpertRows.h"
 
 #include "cleave/Interfaces/Condition.h"
+#include "cleave/Interfaces/RowShare.h"
 #include "cleave/Interfaces/TensorExpr.h"
 
 #include "mlir/IR/Matchers.h"
@@ -20,42 +21,14 @@ static constexpr int64_t kMostRounds = 8;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// The value that is kept or computed again, before it was.
-static Value kept(Value value) {
-  while (Operation *def = value.getDefiningOp()) {
-    if (!isa<nn::SaveOp, nn::RematerializeOp>(def))
-      break;
-    value = def->getOperand(0);
-  }
-  return value;
-}
-
-/// Whether two values are the same but for what keeps them.
-static bool isSame(Value a, Value b) {
-  a = kept(a), b = kept(b);
-  if (a == b)
-    return true;
-  auto x = a.getDefiningOp<nn::BroadcastOp>(), y = b.getDefiningOp<nn::BroadcastOp>();
-  return x && y && x.getType() == y.getType() && x.getDims() == y.getDims() &&
-         isSame(x.getInput(), y.getInput());
-}
-
-/// Whether an element depends on those of the operands at the same place alone.
-static bool isElementwise(Operation *op) {
-  auto lowering = dyn_cast<LoweringInterface>(op);
-  if (!lowering || lowering.getKernelClass() != KernelClass::Elementwise ||
-      op->getNumResults() != 1 || op->getNumRegions() != 0 || op->getNumOperands() == 0)
-    return false;
-  ArrayRef<int64_t> shape = typeOf(op->getResult(0)).getShape();
-  return llvm::all_of(op->getOperands(),
-                      [&](Value operand) { return typeOf(operand).getShape() == shape; }) &&
-         llvm::none_of(ShardingRule::of(op).factors,
-                       [](const Factor &factor) { return factor.indexed; });
-}
-
 ExpertRows::ExpertRows(func::FuncOp func, const MeshAxes &mesh, AxisListAttr axes, double maxLoad)
     : mesh(mesh), axes(axes), ranks(axesSize(mesh.mesh(), axes.getAxes())), maxLoad(maxLoad),
-      builder(func), anchor(func) {}
+      builder(func), anchor(func) {
+  func.walk([&](ConditionOp op) {
+    flags[op.getNumber()] = op.getFlag();
+    conditions = std::max<int64_t>(conditions, op.getNumber() + 1);
+  });
+}
 
 void ExpertRows::at(Operation *op) {
   anchor = op;
@@ -83,9 +56,25 @@ std::optional<Tile> ExpertRows::gathered(Value value) const {
 // Choices
 //===----------------------------------------------------------------------===//
 
+/// The ids before padding was replaced by none, and what replaced it.
+static Value chosen(Value ids, SmallVectorImpl<PadMask> &masks) {
+  for (;;) {
+    ids = kept(ids);
+    auto select = ids.getDefiningOp<arith::SelectOp>();
+    std::optional<PadMask> mask = select ? PadMask::of(select) : std::nullopt;
+    auto none = mask ? dyn_cast<IntegerAttr>(mask->filler) : IntegerAttr();
+    if (!none || !none.getValue().isNegative())
+      return ids;
+    masks.push_back(*mask);
+    ids = select.getTrueValue();
+  }
+}
+
 Choice *ExpertRows::knownChoice(Value ids, const Tile &tile) {
+  SmallVector<PadMask, 2> masks;
+  Value rows = chosen(ids, masks);
   for (Choice &choice : choices)
-    if (choice.ids == kept(ids) && choice.tile == typeOf(tile.value).getDimSize(0) &&
+    if (choice.ids == rows && choice.tile == typeOf(tile.value).getDimSize(0) &&
         choice.count == tile.count)
       return &choice;
   return nullptr;
@@ -95,20 +84,87 @@ Choice &ExpertRows::choiceOf(Value ids, const Tile &tile) {
   if (Choice *choice = knownChoice(ids, tile))
     return *choice;
   Choice &choice = choices.emplace_back();
-  choice.ids = kept(ids);
+  choice.ids = chosen(ids, choice.masks);
   choice.tile = typeOf(tile.value).getDimSize(0);
   choice.count = tile.count;
-  plan(choice);
+  plan(choice, kept(ids));
   return choice;
 }
 
+/// Counts the rows that are no padding: of dimensions that end in it, as many as a
+/// tile has at its place.
+void ExpertRows::reckon(Choice &choice) {
+  Reckoned &reckoned = choice.reckoned;
+  if (auto known = earlier.find(choice.ids); known != earlier.end()) {
+    reckoned = known->second;
+    return;
+  }
+  SmallVector<AxisRefAttr> axes;
+  int64_t rows = reckoned.rows = choice.rows;
+  for (const PadMask &mask : choice.masks) {
+    rows /= mask.tile;
+    llvm::append_range(axes, mask.axes.getAxes());
+  }
+  reckoned.expected.assign(1, rows);
+  for (const PadMask &mask : choice.masks) {
+    SmallVector<int64_t> before = std::move(reckoned.expected);
+    reckoned.expected.clear();
+    for (int64_t rows : before)
+      for (int64_t tile = 0, end = axesSize(mesh.mesh(), mask.axes.getAxes()); tile < end; ++tile)
+        reckoned.expected.push_back(
+            rows * std::clamp<int64_t>(mask.size - tile * mask.tile, 0, mask.tile));
+  }
+  if (!axes.empty())
+    reckoned.by = AxisListAttr::get(builder.getContext(), axes);
+}
+
+/// Of rows that choose ranks alike, each rank gets the mean of what the group has.
+void ExpertRows::reckonArrivals(const Choice &choice) {
+  for (auto [index, round] : llvm::enumerate(choice.rounds)) {
+    Reckoned &reckoned = later[round.ids] = choice.reckoned;
+    if (index > 0 || reckoned.overflow) {
+      reckoned = {ranks * choice.places, {0}, AxisListAttr(), /*overflow=*/true};
+      continue;
+    }
+    if (!reckoned.by)
+      continue;
+    Axes atoms = mesh.decompose(reckoned.by.getAxes()), group = mesh.decompose(axes.getAxes());
+    SmallVector<int64_t> groupOf;
+    for (int64_t position = 0, end = reckoned.expected.size(); position < end; ++position) {
+      int64_t rest = position, number = 0, place = 1;
+      for (Axis atom : llvm::reverse(atoms)) {
+        if (!llvm::is_contained(group, atom))
+          number += rest % mesh.size(atom) * place;
+        rest /= mesh.size(atom);
+        place *= mesh.size(atom);
+      }
+      groupOf.push_back(number);
+    }
+    SmallVector<int64_t> means;
+    for (int64_t group : groupOf) {
+      int64_t sum = 0, count = 0;
+      for (auto [other, rows] : llvm::zip_equal(groupOf, reckoned.expected))
+        if (other == group)
+          sum += rows, ++count;
+      means.push_back(sum / count);
+    }
+    reckoned.expected = std::move(means);
+  }
+}
+
+PurposeAttr ExpertRows::purposeOf(const Choice &choice, unsigned round) {
+  return PurposeAttr::get(builder.getContext(), round > 0 || choice.reckoned.overflow
+                                                    ? Purpose::Overflow
+                                                    : Purpose::Expert);
+}
+
 /// Says which rows go where in which round, and tells the others.
-void ExpertRows::plan(Choice &choice) {
+void ExpertRows::plan(Choice &choice, Value ids) {
   auto i64 = builder.getI64Type();
-  Value ids = choice.ids;
   int64_t rows = choice.rows = typeOf(ids).getNumElements();
+  reckon(choice);
   auto wanted = static_cast<int64_t>(
-      std::min(double(rows), std::ceil(maxLoad * double(rows) / double(ranks))));
+      std::min(double(rows), std::ceil(maxLoad * double(choice.reckoned.rows) / double(ranks))));
   int64_t fewest = (rows + kMostRounds - 1) / kMostRounds;
   choice.places = std::min(rows, std::max<int64_t>({wanted, fewest, 1}));
   if (choice.places > wanted && choice.places == fewest)
@@ -135,7 +191,7 @@ void ExpertRows::plan(Choice &choice) {
   // With one round a rank needs to know what comes to it alone; with several,
   // whether any rank needs them.
   Value received, needed;
-  auto purpose = PurposeAttr::get(builder.getContext(), Purpose::Expert);
+  PurposeAttr purpose = purposeOf(choice, 0);
   auto first = builder.getDenseI64ArrayAttr({0}), second = builder.getDenseI64ArrayAttr({1});
   if (rounds == 1) {
     auto told = AllToAllOp::create(
@@ -154,7 +210,17 @@ void ExpertRows::plan(Choice &choice) {
                     {ranks, rounds});
     needed = make<nn::ReduceOp>(RankedTensorType::get({rounds}, i64), nn::Combiner::Max, all,
                                 ArrayRef<int64_t>{0, 1});
+    if (next) {
+      int64_t others = axesSize(mesh.mesh(), next.getAxes());
+      auto told = AllGatherOp::create(builder, anchor->getLoc(),
+                                      TypeRange{RankedTensorType::get({others * rounds}, i64)},
+                                      ValueRange{needed}, first, mesh.name(), next, purpose);
+      mark(told);
+      needed = make<nn::ReduceOp>(RankedTensorType::get({rounds}, i64), nn::Combiner::Max,
+                                  flat(told->getResult(0), {others, rounds}), ArrayRef<int64_t>{0});
+    }
   }
+  auto outer = anchor->getAttrOfType<IntegerAttr>(kWhenAttrName);
   for (int64_t index = 0; index < rounds; ++index) {
     Round &round = choice.rounds.emplace_back();
     auto block = [&](Value tables) { return flat(slice(tables, 0, index), {ranks, places}); };
@@ -168,7 +234,19 @@ void ExpertRows::plan(Choice &choice) {
       Value count = slice(needed, 0, index);
       round.needed = make<arith::CmpIOp>(arith::CmpIPredicate::sgt, count, number(count, 0));
       round.number = conditions++;
-      mark(ConditionOp::create(builder, anchor->getLoc(), round.needed, round.number));
+      // Where rows come from a round that nobody needs, nothing was counted: the flag
+      // is known all the same.
+      auto condition = ConditionOp::create(builder, anchor->getLoc(), round.needed, round.number);
+      if (outer) {
+        OpBuilder::InsertionGuard guard(builder);
+        builder.setInsertionPoint(condition);
+        Value flag = flags.lookup(outer.getInt());
+        round.needed = make<arith::AndIOp>(flag, round.needed);
+        condition.getFlagMutable().assign(round.needed);
+        round.needed.getDefiningOp()->removeAttr(kWhenAttrName);
+      }
+      mark(condition);
+      condition->removeAttr(kWhenAttrName);
     }
   }
   SmallVector<Value> there = inRounds(choice, [&](unsigned index) {
@@ -181,6 +259,7 @@ void ExpertRows::plan(Choice &choice) {
     Value isRow = make<arith::CmpIOp>(arith::CmpIPredicate::slt, place, end);
     return round.ids = make<arith::SelectOp>(isRow, arrived, number(arrived, -1));
   });
+  reckonArrivals(choice);
 }
 
 SmallVector<Value> ExpertRows::inRounds(Choice &choice, llvm::function_ref<Value(unsigned)> make) {
@@ -194,7 +273,9 @@ SmallVector<Value> ExpertRows::inRounds(Choice &choice, llvm::function_ref<Value
 
 int64_t ExpertRows::shareOf(const Choice &choice, unsigned round) const {
   int64_t places = ranks * choice.places;
-  return round == 0 ? std::max<int64_t>(1, places / choice.rows) : places;
+  return round == 0 && !choice.reckoned.overflow
+             ? std::max<int64_t>(1, places / choice.reckoned.rows)
+             : places;
 }
 
 //===----------------------------------------------------------------------===//
@@ -207,105 +288,11 @@ const ExpertRows::Back *ExpertRows::backOf(Value rows) const {
 }
 
 Value ExpertRows::arrive(Choice &choice, unsigned round, Value rows) {
+  rows = unmasked(choice, rows);
   if (Value there = known(choice, round, rows))
     return there;
   choice.sentRows.insert(rows);
   return choice.rounds[round].there[rows] = send(choice, round, rows);
-}
-
-/// Where the rows are there, or come from what is, row by row; null where not.
-Value ExpertRows::known(Choice &choice, unsigned round, Value rows) {
-  Round &in = choice.rounds[round];
-  if (Value there = in.there.lookup(rows))
-    return there;
-  Value there;
-  if (const Back *back = backOf(rows); back && back->choice == &choice)
-    return back->there[round];
-  for (auto [local, arrived] : choice.rounds[0].there)
-    if (isSame(local, rows) && (round == 0 || choice.sentRows.contains(local))) {
-      // The first round is kept for the backward pass, further ones are sent again.
-      there = round == 0 ? keep(arrived) : send(choice, round, rows);
-      break;
-    }
-  Operation *def = rows.getDefiningOp();
-  if (auto save = dyn_cast_if_present<nn::SaveOp>(def); save && !there) {
-    there =
-        round == 0 ? known(choice, round, save.getInput()) : again(choice, round, save.getInput());
-    if (there && round == 0)
-      there = keep(there);
-  }
-  if (!there)
-    there =
-        rowwise(choice, round, def, [&](Value operand) { return known(choice, round, operand); });
-  if (there)
-    in.there[rows] = there;
-  return there;
-}
-
-Value ExpertRows::again(Choice &choice, unsigned round, Value rows) {
-  Round &in = choice.rounds[round];
-  if (Value there = in.again.lookup(rows))
-    return there;
-  Value there;
-  if (const Back *back = backOf(rows); back && back->choice == &choice)
-    there = back->again(round);
-  else if (llvm::any_of(choice.sentRows, [&](Value sent) { return isSame(sent, rows); }))
-    there = send(choice, round, keptHere(rows));
-  else
-    there = rowwise(choice, round, rows.getDefiningOp(),
-                    [&](Value operand) { return again(choice, round, operand); });
-  if (there)
-    in.again[rows] = there;
-  return there;
-}
-
-/// What `op` computes row by row, of its operands there; null where it does not, or
-/// where one is not there.
-Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
-                          llvm::function_ref<Value(Value)> thereOf) {
-  if (!op)
-    return {};
-  Round &in = choice.rounds[round];
-  auto widened = [&](Value value) {
-    SmallVector<int64_t> sizes(typeOf(in.ids).getShape());
-    sizes.push_back(typeOf(value).getShape().back());
-    return typeOf(value).clone(sizes);
-  };
-  // What belongs to the experts that rows have chosen.
-  if (auto gather = dyn_cast<nn::GatherOp>(op)) {
-    std::optional<Tile> table = gathered(gather.getTable());
-    if (!table || gather.getDim() != 0 || typeOf(gather.getTable()).getRank() != 2 ||
-        knownChoice(gather.getIndices(), *table) != &choice)
-      return {};
-    return make<nn::GatherOp>(widened(gather.getResult()), table->value, in.ids, uint64_t(0));
-  }
-  if (!isElementwise(op))
-    return {};
-  SmallVector<Value> operands;
-  bool any = false;
-  for (Value operand : op->getOperands()) {
-    DenseElementsAttr constant;
-    if (matchPattern(operand, m_Constant(&constant)) && constant.isSplat()) {
-      operands.push_back(operand);
-      continue;
-    }
-    operands.push_back(thereOf(operand));
-    if (!operands.back())
-      return {};
-    any = true;
-  }
-  if (!any)
-    return {};
-  for (Value &operand : operands)
-    if (auto constant = operand.getDefiningOp<arith::ConstantOp>()) {
-      auto splat = cast<DenseElementsAttr>(constant.getValue()).getSplatValue<Attribute>();
-      operand = make<arith::ConstantOp>(DenseElementsAttr::get(widened(operand), splat));
-    }
-  Operation *copy = builder.clone(*op);
-  copy->setOperands(operands);
-  copy->getResult(0).setType(widened(op->getResult(0)));
-  mark(copy);
-  return copy->getResult(0);
 }
 
 Value ExpertRows::send(Choice &choice, unsigned round, Value rows) {
@@ -320,11 +307,15 @@ Value ExpertRows::send(Choice &choice, unsigned round, Value rows) {
 
 Value ExpertRows::exchange(const Choice &choice, unsigned round, Value blocks, bool home) {
   const Round &in = choice.rounds[round];
+  // Where rows choose ranks alike, all are in the first round.
+  Reckoned reckoned = choice.reckoned;
+  if (round > 0)
+    reckoned = {0, {0}, AxisListAttr(), /*overflow=*/true};
   auto op = AllToAllVOp::create(
       builder, anchor->getLoc(), TypeRange{blocks.getType()}, ValueRange{blocks},
       home ? in.received : in.sent, home ? in.sent : in.received,
-      builder.getI64IntegerAttr(round == 0 ? choice.rows : 0), mesh.name(), axes,
-      PurposeAttr::get(builder.getContext(), round == 0 ? Purpose::Expert : Purpose::Overflow));
+      builder.getDenseI64ArrayAttr(reckoned.expected), reckoned.by,
+      home ? builder.getUnitAttr() : UnitAttr(), mesh.name(), axes, purposeOf(choice, round));
   mark(op);
   return op->getResult(0);
 }
@@ -362,33 +353,6 @@ Value ExpertRows::sum(Choice &choice, ArrayRef<Value> addends) {
 }
 
 //===----------------------------------------------------------------------===//
-// What the backward pass reads of the forward one
-//===----------------------------------------------------------------------===//
-
-Value ExpertRows::keep(Value value) {
-  Operation *def = value.getDefiningOp();
-  if (!def || isa<nn::SaveOp>(def))
-    return value;
-  for (Operation *user : value.getUsers())
-    if (isa<nn::SaveOp>(user))
-      return user->getResult(0);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointAfter(def);
-  auto save = nn::SaveOp::create(builder, value.getLoc(), value);
-  for (NamedAttribute attribute : def->getDiscardableAttrs())
-    save->setAttr(attribute.getName(), attribute.getValue());
-  return save;
-}
-
-/// Copies of one value are made where they are read.
-Value ExpertRows::keptHere(Value value) {
-  if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
-    return make<nn::BroadcastOp>(broadcast.getType(), keptHere(broadcast.getInput()),
-                                 broadcast.getDims());
-  return keep(value);
-}
-
-//===----------------------------------------------------------------------===//
 // Operations
 //===----------------------------------------------------------------------===//
 
@@ -416,7 +380,7 @@ Value ExpertRows::number(Value like, int64_t value) {
 /// What phases have noted of an operation holds for what it becomes.
 void ExpertRows::mark(Operation *op) {
   for (NamedAttribute attribute : anchor->getDiscardableAttrs())
-    if (!op->hasAttr(attribute.getName()))
+    if (!op->hasAttr(attribute.getName()) && attribute.getName() != kRowShareAttrName)
       op->setAttr(attribute.getName(), attribute.getValue());
   // Values that any round could share are no round's own.
   auto lowering = dyn_cast<LoweringInterface>(op);

@@ -10,6 +10,8 @@
 #ifndef CLEAVE_LIB_PARTITION_EXPERTROWS_H
 #define CLEAVE_LIB_PARTITION_EXPERTROWS_H
 
+#include "PadMask.h"
+
 #include "cleave/Dialect/Dist/IR/Layout.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -33,13 +35,30 @@ struct Round {
   llvm::MapVector<mlir::Value, mlir::Value> there, again;
 };
 
+/// How many rows there are where they choose ranks alike.
+struct Reckoned {
+  /// Of a rank with no padding among its own.
+  int64_t rows = 0;
+  /// As dist.all_to_all_v has it.
+  llvm::SmallVector<int64_t> expected;
+  dist::AxisListAttr by;
+  /// They are of a round that none is expected in.
+  bool overflow = false;
+};
+
 /// One choice of matrices by rows, for which everything is planned once.
 struct Choice {
-  mlir::Value ids; // of local rows
+  mlir::Value ids; // of local rows, padding or not
   int64_t tile = 0, count = 0, rows = 0, places = 0;
+  /// Of ids: rows that they replace go nowhere.
+  llvm::SmallVector<PadMask, 2> masks;
+  Reckoned reckoned;
   std::vector<Round> rounds;
   llvm::SmallPtrSet<mlir::Value, 8> sentRows;
 };
+
+/// The value that is kept or computed again, before it was.
+mlir::Value kept(mlir::Value value);
 
 /// A tile along the first dimension over the axis, and how many there are in all.
 struct Tile {
@@ -53,6 +72,11 @@ public:
   /// ranks alike.
   ExpertRows(mlir::func::FuncOp func, const dist::MeshAxes &mesh, dist::AxisListAttr axes,
              double maxLoad);
+
+  /// Rows are sent on over `axes` from where they are: `before` has sent them there.
+  void comeFrom(const ExpertRows &before) { earlier = before.later; }
+  /// Rows go on over `axes`: those ranks agree on which rounds are needed, too.
+  void goOn(dist::AxisListAttr axes) { next = axes; }
 
   /// New operations stand before this one, and are for what it is for.
   void at(mlir::Operation *op);
@@ -74,6 +98,10 @@ public:
   mlir::Value known(Choice &choice, unsigned round, mlir::Value rows);
   /// The same of a value of the forward pass, for the backward pass.
   mlir::Value again(Choice &choice, unsigned round, mlir::Value rows);
+  /// The value before masks of padding that goes nowhere.
+  mlir::Value unmasked(const Choice &choice, mlir::Value rows) const;
+  /// Whether the rows are those of a table of the experts that they choose.
+  bool ofExperts(const Choice &choice, mlir::Value rows);
 
   /// The rows of all rounds, where they were, as a value of `type`. `again` makes those
   /// of a round once more in the backward pass.
@@ -100,7 +128,12 @@ public:
   }
 
 private:
-  void plan(Choice &choice);
+  void plan(Choice &choice, mlir::Value ids);
+  void reckon(Choice &choice);
+  void reckonArrivals(const Choice &choice);
+  dist::PurposeAttr purposeOf(const Choice &choice, unsigned round);
+  mlir::Value ofColumn(const Round &in, mlir::Value value);
+  mlir::RankedTensorType widened(const Round &in, mlir::Value value) const;
   mlir::Value rowwise(Choice &choice, unsigned round, mlir::Operation *op,
                       llvm::function_ref<mlir::Value(mlir::Value)> thereOf);
   mlir::Value send(Choice &choice, unsigned round, mlir::Value rows);
@@ -113,7 +146,7 @@ private:
   void mark(mlir::Operation *op);
 
   const dist::MeshAxes &mesh;
-  dist::AxisListAttr axes;
+  dist::AxisListAttr axes, next;
   int64_t ranks;
   double maxLoad;
   mlir::OpBuilder builder;
@@ -122,6 +155,11 @@ private:
   int64_t conditions = 0;
   std::deque<Choice> choices;
   llvm::DenseMap<mlir::Value, Back> backs;
+  /// By ids: of rows that an exchange over other axes has brought here, and of those
+  /// that this one brings.
+  llvm::DenseMap<mlir::Value, Reckoned> earlier, later;
+  /// Of conditions that the function has already.
+  llvm::DenseMap<int64_t, mlir::Value> flags;
 };
 
 } // namespace cleave::partition

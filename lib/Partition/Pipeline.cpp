@@ -50,6 +50,8 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
     DistDispatchExpertsPassOptions experts;
     experts.axis = options.experts;
     experts.maxLoad = options.maxLoad;
+    experts.exchange = options.exchange;
+    experts.cluster = options.cluster;
     passes.addPass(createDistDispatchExpertsPass(experts));
     passes.addPass(createCSEPass());
     if (options.beforeBuckets) // of the messages that are new

@@ -1,23 +1,18 @@
 //===- VariancePadding.cpp - padding through operations --------------------===//
 //
 // Padding goes where its dimension goes; what combines along a dimension must
-// read the identity of its combination there. That is put by a mask:
-//
-//   count = N - tile_offset        (one number)
-//   valid = iota dim < count       (count repeated)
-//   select valid, value, identity
-//
-// A mask is recognised by this form and compared with what is known of the
+// read the identity of its combination there. That is put by a mask (PadMask.h),
+// which is recognised by its form and compared with what is known of the
 // dimension.
 //
 //===----------------------------------------------------------------------===//
 
 #include "VariancePadding.h"
+#include "PadMask.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/LocalPlan.h"
 #include "cleave/Partition/FactorGraph.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -286,42 +281,12 @@ bool Padding::learn(Value argument, Value result) {
 // Masks
 //===----------------------------------------------------------------------===//
 
-/// The number that a constant of rank 0 or a splat holds.
-static std::optional<int64_t> numberOf(Value value) {
-  DenseIntElementsAttr dense;
-  if (!matchPattern(value, m_Constant(&dense)) || !dense.isSplat())
-    return std::nullopt;
-  return dense.getSplatValue<APInt>().getSExtValue();
-}
-
-/// The value that a broadcast repeats, or the value itself.
-static Value repeated(Value value) {
-  if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
-      broadcast && broadcast.getDims().empty())
-    value = broadcast.getInput();
-  return value;
-}
-
-static Attribute fillerOf(Value value) {
-  DenseElementsAttr dense;
-  if (!matchPattern(value, m_Constant(&dense)) || !dense.isSplat())
-    return {};
-  return dense.getSplatValue<Attribute>();
-}
-
 std::optional<Padding::Mask> Padding::maskOf(arith::SelectOp op) const {
-  auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
-  if (!compare || compare.getPredicate() != arith::CmpIPredicate::slt)
+  std::optional<PadMask> mask = PadMask::of(op);
+  if (!mask)
     return std::nullopt;
-  auto index = compare.getLhs().getDefiningOp<nn::IotaOp>();
-  auto count = repeated(compare.getRhs()).getDefiningOp<arith::SubIOp>();
-  auto offset = count ? count.getRhs().getDefiningOp<TileOffsetOp>() : TileOffsetOp();
-  std::optional<int64_t> size = count ? numberOf(count.getLhs()) : std::nullopt;
-  Attribute filler = fillerOf(op.getFalseValue());
-  if (!index || !offset || !size || !filler)
-    return std::nullopt;
-  return Mask{int64_t(index.getDim()), *size, int64_t(offset.getTile()),
-              counted(mesh.decompose(offset.getAxes().getAxes())), filler};
+  return Mask{mask->dim, mask->size, mask->tile, counted(mesh.decompose(mask->axes.getAxes())),
+              mask->filler};
 }
 
 LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {

@@ -34,22 +34,33 @@ struct StrategyExpertPass
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<dist::MeshOp> found = meshWithAxis(module, axis);
-    if (failed(found))
-      return signalPassFailure();
-    mesh = *found;
-    axisRef = dist::AxisRefAttr::get(&getContext(), axis);
-    if (dist::axisSize(mesh.getMesh(), axisRef) == 1)
+    for (auto [name, ref] :
+         {std::pair<StringRef, dist::AxisRefAttr *>(axis, &axisRef),
+          {tensorAxis, &widthRef}}) {
+      if (name.empty())
+        continue;
+      FailureOr<dist::MeshOp> found = meshWithAxis(module, name);
+      if (failed(found))
+        return signalPassFailure();
+      mesh = *found;
+      auto split = dist::AxisRefAttr::get(&getContext(), name);
+      if (dist::axisSize(mesh.getMesh(), split) > 1)
+        *ref = split;
+    }
+    if (!axisRef && !widthRef)
       return;
     for (auto func : module.getOps<func::FuncOp>())
       if (!func.isDeclaration() && failed(findExperts(func)))
         return signalPassFailure();
     if (experts.empty() && required) {
       module.emitError("has no experts to split over axis '")
-          << axis << "': no parameter is read by nn.grouped_dot";
+          << (axisRef ? axis : tensorAxis)
+          << "': no parameter is read by nn.grouped_dot";
       return signalPassFailure();
     }
     place();
+    if (!axisRef)
+      return;
     for (auto func : module.getOps<func::FuncOp>())
       if (!func.isDeclaration())
         gatherMatrices(func);
@@ -71,7 +82,7 @@ struct StrategyExpertPass
         counted.push_back({op.getTable(), op.getDim()});
     });
     DimClasses classes(func);
-    int64_t ranks = dist::axisSize(mesh.getMesh(), axisRef);
+    int64_t ranks = axisRef ? dist::axisSize(mesh.getMesh(), axisRef) : 1;
     for (auto [value, dim] : counted) {
       std::optional<unsigned> index = classes.indexOf(value, dim);
       if (!index)
@@ -84,7 +95,7 @@ struct StrategyExpertPass
                  << name << "' has " << dims.size << " experts, fewer than the "
                  << ranks << " ranks of axis '" << axis << "'; take at most "
                  << dims.size;
-        if (!dims.splittable)
+        if (axisRef && !dims.splittable)
           return emitError(func.getArgument(arg).getLoc(), "parameter '")
                  << name << "' of " << dims.size
                  << " experts is read as a whole, so axis '" << axis
@@ -93,6 +104,42 @@ struct StrategyExpertPass
           experts.insert({name, of});
       }
     }
+    return widthRef ? findWidth(func, classes) : success();
+  }
+
+  /// Notes the dimensions of experts that nothing else has: what stands between
+  /// their products.
+  LogicalResult findWidth(func::FuncOp func, const DimClasses &classes) {
+    bool any = false;
+    // Of several, those that leave the fewest partial results.
+    SmallVector<const DimClass *> order;
+    for (const DimClass &dims : classes.classes())
+      order.push_back(&dims);
+    llvm::stable_sort(order, [](const DimClass *a, const DimClass *b) {
+      return a->partialBytes < b->partialBytes;
+    });
+    llvm::StringSet<> taken;
+    for (const DimClass *at : order) {
+      const DimClass &dims = *at;
+      auto isOfExpert = [&](std::pair<unsigned, int64_t> of) {
+        auto it = experts.find(nameOf(func.getArgAttrDict(of.first)));
+        return it != experts.end() && it->second != of.second &&
+               !taken.contains(it->first());
+      };
+      if (!dims.splittable || dims.parameterDims.empty() ||
+          !llvm::all_of(dims.parameterDims, isOfExpert))
+        continue;
+      any = true;
+      for (auto [arg, dim] : dims.parameterDims) {
+        taken.insert(nameOf(func.getArgAttrDict(arg)));
+        widths.insert({nameOf(func.getArgAttrDict(arg)), dim});
+      }
+    }
+    if (!any && !experts.empty())
+      return func.emitError("has no width of experts that axis '")
+             << tensorAxis
+             << "' could split: each dimension of their matrices is "
+             << "shared with other parameters, or read as a whole";
     return success();
   }
 
@@ -105,11 +152,17 @@ struct StrategyExpertPass
         return {};
       dist::ShardingAttr given = shardingOf(attrs);
       Axes axes = axesOf(given, type.getRank());
+      if (widthRef) {
+        axes.assign(type.getRank(), {});
+        if (auto width = widths.find(name); width != widths.end())
+          axes[width->second].push_back(widthRef);
+      }
       SmallVector<dist::AxisRefAttr> &list = axes[it->second];
-      list.insert(list.begin(), axisRef);
+      if (axisRef)
+        list.insert(list.begin(), axisRef);
       return closedSharding(mesh, axes,
-                            given ? given.getPartial()
-                                  : ArrayRef<dist::AxisRefAttr>());
+                            given && !widthRef ? given.getPartial()
+                                               : ArrayRef<dist::AxisRefAttr>());
     };
     llvm::StringSet<> said;
     setBoundaryShardings(
@@ -148,8 +201,8 @@ struct StrategyExpertPass
   }
 
   dist::MeshOp mesh;
-  dist::AxisRefAttr axisRef;
-  llvm::StringMap<int64_t> experts; // dimension by parameter
+  dist::AxisRefAttr axisRef, widthRef;      // null: nothing is split over it
+  llvm::StringMap<int64_t> experts, widths; // dimension by parameter
 };
 
 } // namespace

@@ -22,6 +22,14 @@ static std::vector<int64_t> numbers(ArrayRef<int64_t> values) {
   return std::vector<int64_t>(values.begin(), values.end());
 }
 
+/// Triples (axis, pre, size).
+static std::vector<program::SubAxis> subAxes(ArrayRef<int64_t> triples) {
+  std::vector<program::SubAxis> axes;
+  for (; !triples.empty(); triples = triples.drop_front(3))
+    axes.push_back({int32_t(triples[0]), triples[1], triples[2]});
+  return axes;
+}
+
 program::StringId CommandEmitter::intern(StringRef text) {
   if (text.empty())
     return 0;
@@ -227,9 +235,7 @@ program::Collective CommandEmitter::collective(rt::CollectiveOp op) {
   collective.reduce = static_cast<program::ReduceOp>(op.getReduce());
   auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
   collective.dtype = *dtypeOf(type.getElementType());
-  ArrayRef<int64_t> group = op.getGroup();
-  for (size_t i = 0; i < group.size(); i += 3)
-    collective.group.push_back({int32_t(group[i]), group[i + 1], group[i + 2]});
+  collective.group = subAxes(op.getGroup());
   ArrayRef<int64_t> layout = op.getLayout();
   for (unsigned i = 0; i < op.getInputs().size(); ++i) {
     program::Transfer part;
@@ -254,7 +260,9 @@ program::Collective CommandEmitter::collective(rt::CollectiveOp op) {
   if (!op.getCounts().empty()) {
     collective.sent = ref(op.getCounts()[0]);
     collective.received = ref(op.getCounts()[1]);
-    collective.expected = op.getExpected();
+    collective.expected = numbers(op.getExpected());
+    collective.by = subAxes(op.getBy());
+    collective.home = op.getHome();
   }
   return collective;
 }

@@ -31,6 +31,7 @@ LogicalResult PipelineEmitter::emit() {
       return op.emitOpError("is a second mesh; a program runs on one");
     mesh = op.getMesh();
     links = op.getLinksAttr();
+    within = op.getWithinAttr();
   }
   size_t count = mesh ? mesh.getAxes().size() : 0;
   if (schedule.position >= int64_t(count) ||
@@ -42,8 +43,9 @@ LogicalResult PipelineEmitter::emit() {
     StringRef link = isPipeline ? StringRef(schedule.link)
                      : links    ? cast<StringAttr>(links[index]).getValue()
                                 : StringRef("intra");
-    program.mesh.push_back(
-        {axis.getName().str(), isPipeline ? size : axis.getSize(), link.str()});
+    program.mesh.push_back({axis.getName().str(),
+                            isPipeline ? size : axis.getSize(), link.str(),
+                            within && !isPipeline ? within[index] : 1});
   }
   int64_t below = 1;
   for (size_t axis = schedule.position + 1; axis < program.mesh.size(); ++axis)

@@ -121,6 +121,7 @@ private:
   program::Program &program;
   dist::MeshAttr mesh; ///< of a stage: the pipeline axis has one rank
   mlir::ArrayAttr links;
+  mlir::DenseI64ArrayAttr within;
   pipeline::LoweredTable table;
   /// By rank and stage.
   std::map<std::pair<int, int>, std::unique_ptr<Instance>> instances;

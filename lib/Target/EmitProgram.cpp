@@ -77,8 +77,8 @@ target::emitProgram(ModuleOp module, int64_t threads, int64_t memoryLimit) {
       StringRef link = "intra";
       if (ArrayAttr links = op.getLinksAttr())
         link = cast<StringAttr>(links[index]).getValue();
-      program.mesh.push_back(
-          {axis.getName().str(), axis.getSize(), link.str()});
+      program.mesh.push_back({axis.getName().str(), axis.getSize(), link.str(),
+                              op.getWithin() ? (*op.getWithin())[index] : 1});
     }
   }
   program.arenas.push_back({"state", program::Lifespan::Persistent, arenas[0]});

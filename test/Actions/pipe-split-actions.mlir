@@ -100,3 +100,37 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
   return %half, %y, %minus, %dx, %dw
       : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// A condition is known wherever operations of it are: its flag is kept.
+
+// CHECK-LABEL: func.func @F
+// CHECK-SAME: tensor<1xi1> {nn.name = "r{{[0-9]+}}", nn.role = "residual", pipe.slot = "F:W"}
+// CHECK: dist.condition %{{.*}} number 0
+// CHECK: arith.mulf %{{.*}} {nn.when = 0 : i64}
+// CHECK-LABEL: func.func @I
+// CHECK: dist.condition %{{.*}} number 0
+// CHECK-NEXT: arith.mulf %{{.*}} {nn.when = 0 : i64}
+// CHECK-LABEL: func.func @W
+// CHECK: dist.condition %{{.*}} number 0
+// CHECK-NEXT: arith.mulf %{{.*}} {nn.when = 0 : i64}
+func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
+                     %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation"},
+                     %n: tensor<1xi64> {nn.name = "n", nn.role = "input"},
+                     %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = "cotangent"})
+    -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = "activation"},
+        tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent"},
+        tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+  %zero = arith.constant dense<0> : tensor<1xi64>
+  %flag = arith.cmpi sgt, %n, %zero : tensor<1xi64>
+  dist.condition %flag number 0 : tensor<1xi1>
+  %y = arith.mulf %x, %w {nn.when = 0 : i64} : tensor<4xf32>
+  %kept = nn.save %x : tensor<4xf32>
+  %one = nn.reshape %flag : tensor<1xi1> -> tensor<i1>
+  %spread = nn.broadcast %one dims = [] : tensor<i1> -> tensor<4xi1>
+  %out = arith.select %spread, %y, %x : tensor<4xi1>, tensor<4xf32>
+  %dx = arith.mulf %dy, %w {nn.when = 0 : i64} : tensor<4xf32>
+  %dw = arith.mulf %dy, %kept {nn.when = 0 : i64} : tensor<4xf32>
+  return %out, %dx, %dw : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}

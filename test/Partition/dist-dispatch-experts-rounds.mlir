@@ -10,9 +10,9 @@ dist.mesh @m <["x"=2]>
 // CHECK:         %[[ALL:.+]] = dist.all_gather %{{.+}} dims [0] over @m {"x"} purpose expert : (tensor<2x2xi64>) -> tensor<4x2xi64>
 // CHECK:         %[[NEEDED:.+]] = arith.cmpi sgt, %{{.+}} : tensor<1xi64>
 // CHECK:         dist.condition %[[NEEDED]] number 0
-// CHECK:         dist.all_to_all_v %{{.+}} expect 5 over @m {"x"} purpose expert : tensor<2x3x6xf32>
+// CHECK:         dist.all_to_all_v %{{.+}} expect [5] over @m {"x"} purpose expert : tensor<2x3x6xf32>
 // CHECK:         nn.grouped_dot %{{.+}} {nn.row_share = 1 : i64} : tensor<2x3x6xf32>
-// CHECK:         dist.all_to_all_v %{{.+}} expect 0 over @m {"x"} purpose overflow {nn.when = 0 : i64} : tensor<2x3x6xf32>
+// CHECK:         dist.all_to_all_v %{{.+}} expect [0] over @m {"x"} purpose overflow {nn.when = 0 : i64} : tensor<2x3x6xf32>
 // CHECK:         nn.grouped_dot %{{.+}} {nn.row_share = 6 : i64, nn.when = 0 : i64} : tensor<2x3x6xf32>
 // CHECK:         %[[FIRST:.+]] = nn.gather %{{.+}} : tensor<6x8xf32>, tensor<5xi64> -> tensor<5x8xf32>
 // CHECK:         %[[SECOND:.+]] = nn.gather %{{.+}} : tensor<6x8xf32>, tensor<5xi64> -> tensor<5x8xf32>

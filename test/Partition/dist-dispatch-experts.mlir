@@ -9,7 +9,7 @@ dist.mesh @m <["x"=2]>
 // CHECK:         dist.all_to_all %[[COUNTS]]
 // CHECK:         %[[OWN:.+]] = nn.reshape %[[COUNTS]] : tensor<2x1xi64> -> tensor<2xi64>
 // CHECK:         %[[RECEIVED:.+]] = nn.reshape %{{.+}} : tensor<2x1xi64> -> tensor<2xi64>
-// CHECK:         %[[RAW:.+]] = dist.all_to_all_v %{{.+}} sent %[[OWN]] received %[[RECEIVED]] expect 5 over @m {"x"} purpose expert
+// CHECK:         %[[RAW:.+]] = dist.all_to_all_v %{{.+}} sent %[[OWN]] received %[[RECEIVED]] expect [5] over @m {"x"} purpose expert
 // CHECK:         %[[THERE:.+]] = arith.select %{{.+}}, %[[RAW]], %{{.+}} : tensor<2x5xi1>, tensor<2x5xi64>
 // CHECK:         %[[SORTED:.+]] = nn.gather %{{.+}} dim = 0 : tensor<5x6xf32>, tensor<2x5xi64> -> tensor<2x5x6xf32>
 // CHECK:         %[[ROWS:.+]] = dist.all_to_all_v %[[SORTED]] sent %[[OWN]] received %[[RECEIVED]]
@@ -133,4 +133,48 @@ func.func @bias(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %b: tensor<3x8xf32>,
   %6 = nn.scatter_add %ids, %5 dim = 0 : tensor<5xi64>, tensor<5x8xf32> -> tensor<6x8xf32>
   %7 = dist.reduce_scatter sum %6 dims [0] over @m {"x"} purpose gradient : (tensor<6x8xf32>) -> tensor<3x8xf32>
   return %4, %7 : tensor<5x6xf32>, tensor<3x8xf32>
+}
+
+// -----
+
+// 7 samples on 2 ranks: what masks of their padding hide is not sent, and a bias of
+// the experts is added to the last product there.
+dist.mesh @m <["x"=2]>
+// CHECK-LABEL: func @samples(
+// CHECK:         dist.plan_rows
+// CHECK:         dist.all_to_all_v %{{.+}} expect [12, 9] by {"x"} over @m {"x"} purpose expert : tensor<2x12xi64>
+// CHECK:         %[[X:.+]] = dist.all_to_all_v %{{.+}} expect [12, 9] by {"x"} over @m {"x"} purpose expert : tensor<2x12x6xf32>
+// CHECK:         %[[Y:.+]] = nn.grouped_dot
+// CHECK:         %[[ROW:.+]] = nn.gather
+// CHECK:         %[[BOTH:.+]] = arith.addf %[[Y]], %[[ROW]]
+// CHECK:         dist.all_to_all_v %[[BOTH]] {{.+}} expect [12, 9] by {"x"} home over @m {"x"}
+// CHECK:         %[[DY:.+]] = dist.all_to_all_v %{{.+}} : tensor<2x12x8xf32>
+// CHECK-NOT:     dist.all_to_all_v
+// CHECK:         nn.scatter_add %{{.+}}, %[[DY]]
+// CHECK:         nn.grouped_outer %{{.+}}, %[[DY]]
+func.func @samples(%x: tensor<4x3x6xf32>, %w: tensor<3x6x8xf32>, %b: tensor<3x8xf32>, %ids: tensor<4x3xi64>, %dy: tensor<4x3x8xf32>)
+    -> (tensor<4x3x8xf32>, tensor<4x3x6xf32>, tensor<3x8xf32>, tensor<3x6x8xf32>) {
+  %all:2 = dist.all_gather %w, %b dims [0, 0] over @m {"x"} purpose expert : (tensor<3x6x8xf32>, tensor<3x8xf32>) -> (tensor<6x6x8xf32>, tensor<6x8xf32>)
+  %seven = arith.constant dense<7> : tensor<i64>
+  %offset = dist.tile_offset tile 4 over @m {"x"} : tensor<i64>
+  %count = arith.subi %seven, %offset : tensor<i64>
+  %sample = nn.iota dim = 0 : tensor<4x3xi64>
+  %end = nn.broadcast %count dims = [] : tensor<i64> -> tensor<4x3xi64>
+  %valid = arith.cmpi slt, %sample, %end : tensor<4x3xi64>
+  %none = arith.constant dense<-1> : tensor<4x3xi64>
+  %chosen = arith.select %valid, %ids, %none : tensor<4x3xi1>, tensor<4x3xi64>
+  %0 = nn.grouped_dot %x, %all#0, %chosen : tensor<4x3x6xf32>, tensor<6x6x8xf32>, tensor<4x3xi64> -> tensor<4x3x8xf32>
+  %1 = nn.gather %all#1, %ids dim = 0 : tensor<6x8xf32>, tensor<4x3xi64> -> tensor<4x3x8xf32>
+  %2 = arith.addf %0, %1 : tensor<4x3x8xf32>
+  %row = nn.iota dim = 0 : tensor<4x3x8xi64>
+  %rows = nn.broadcast %count dims = [] : tensor<i64> -> tensor<4x3x8xi64>
+  %real = arith.cmpi slt, %row, %rows : tensor<4x3x8xi64>
+  %zeros = arith.constant dense<0.0> : tensor<4x3x8xf32>
+  %masked = arith.select %real, %dy, %zeros {dist.pad_mask} : tensor<4x3x8xi1>, tensor<4x3x8xf32>
+  %3 = nn.scatter_add %ids, %masked dim = 0 : tensor<4x3xi64>, tensor<4x3x8xf32> -> tensor<6x8xf32>
+  %4 = nn.grouped_outer %x, %masked, %ids : tensor<4x3x6xf32>, tensor<4x3x8xf32>, tensor<4x3xi64> -> tensor<6x6x8xf32>
+  %5 = nn.grouped_dot %dy, %all#0, %chosen transposed : tensor<4x3x8xf32>, tensor<6x6x8xf32>, tensor<4x3xi64> -> tensor<4x3x6xf32>
+  %6 = dist.reduce_scatter sum %3 dims [0] over @m {"x"} purpose gradient : (tensor<6x8xf32>) -> tensor<3x8xf32>
+  %7 = dist.reduce_scatter sum %4 dims [0] over @m {"x"} purpose gradient : (tensor<6x6x8xf32>) -> tensor<3x6x8xf32>
+  return %2, %5, %6, %7 : tensor<4x3x8xf32>, tensor<4x3x6xf32>, tensor<3x8xf32>, tensor<3x6x8xf32>
 }

@@ -4,6 +4,7 @@ remainders."""
 
 import json
 import pathlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -25,8 +26,8 @@ class Experts(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
 
-    def passes(self, *flags):
-        done = support.run(support.CLEAVE, "check", "--json", "--steps", 3, MODEL, *flags)
+    def passes(self, *flags, model=MODEL):
+        done = support.run(support.CLEAVE, "check", "--json", "--steps", 3, model, *flags)
         self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr)
         report = json.loads(done.stdout)
         self.assertTrue(report["pass"])
@@ -89,6 +90,61 @@ dims = [["{axis}"], []]
         self.spread(dict(pipeline=2, expert=2), "--set=train.microbatches=2",
                     "--set=parallel.pipeline.schedule=zb-h1")
 
+    def test_by_way_of_nodes(self):
+        """Rows go between nodes, then within one, in as many rounds of each as there can be."""
+        twice = "--set=parallel.expert.exchange=hierarchical"
+        for ranks, node, *flags in [
+                (4, 2), (4, 2, "max_load=1"), (4, 2, "max_load=1.4"), (4, 2, "capacity=1"),
+                (4, 2, "tensor")]:
+            sizes = dict(expert=ranks, **(dict(tensor=2) if flags == ["tensor"] else {}))
+            node *= sizes.get("tensor", 1)
+            self.spread(sizes, twice, f"--set=mesh.ranks_per_node={node}",
+                        *[f"--set=parallel.expert.{flag}" for flag in flags if "=" in flag])
+        self.spread(dict(data=4), twice, "--set=mesh.ranks_per_node=2", "--set=parallel.data.zero=3",
+                    "--set=parallel.expert.axis=data", "--set=parallel.expert.max_load=1")
+        self.spread(dict(pipeline=2, expert=4), twice, "--set=mesh.ranks_per_node=2",
+                    "--set=parallel.expert.max_load=1", "--set=train.microbatches=2",
+                    "--set=parallel.pipeline.schedule=zb-h1")
+
+    def test_by_way_of_nodes_on_eight_ranks(self):
+        eleven = self.folder / "eleven.mlir" # experts, and 9 samples
+        eleven.write_text(re.sub("(?<=[<x])5x", "11x", MODEL.read_text()).replace("4x7", "9x7"))
+        for node in (2, 4):
+            for load in (1, 2):
+                for flags in ([], ["--interpret"]):
+                    with self.subTest(node=node, load=load, flags=flags):
+                        self.passes("--set=mesh.expert=8", f"--set=mesh.ranks_per_node={node}",
+                                    "--set=parallel.expert.exchange=hierarchical",
+                                    f"--set=parallel.expert.max_load={load}", *flags, model=eleven)
+
+    def test_which_way_is_said(self):
+        """Many small messages between nodes are slower than few and one step more."""
+        def said(*keys):
+            return support.succeed(support.CLEAVE, "explain", MODEL, "--remarks",
+                                   *[f"--set={key}" for key in keys])
+        remark = "between 2 nodes first, then among 2 ranks of a node, over axis 'expert'"
+        both = ("mesh.expert=4", "mesh.ranks_per_node=2")
+        self.assertIn(remark, said(*both, "parallel.expert.exchange=hierarchical"))
+        self.assertNotIn(remark, said(*both, "parallel.expert.exchange=direct"))
+        for latency, message, pays in ((1, 1000, True), (1000, 1, False)):
+            cluster = self.folder / f"cluster{latency}.toml"
+            cluster.write_text(f"[links.inter]\nlatency_us = {latency}\nmessage_us = {message}\n"
+                               f"[links.intra]\nlatency_us = {latency}\nmessage_us = 0\n")
+            found = said(*both, f"target.cluster={cluster}")
+            (self.assertIn if pays else self.assertNotIn)(remark, found)
+
+    def test_width(self):
+        """The inner width of experts over an axis of its own, or that of other weights."""
+        config = self.folder / "width.toml"
+        config.write_text('[mesh]\naxes = ["expert", "width", "tensor"]\nwidth = 2\n'
+                          '[parallel]\nexpert = { tensor_axis = "width" }\n')
+        self.spread(dict(), "--config", config)
+        self.spread(dict(expert=2), "--config", config)
+        self.spread(dict(expert=2, tensor=2), "--config", config)
+        self.spread(dict(expert=2, tensor=3), "--set=parallel.expert.tensor_axis=tensor")
+        self.spread(dict(expert=2, tensor=2), "--set=parallel.expert.tensor_axis=tensor",
+                    "--set=parallel.tensor=false")
+
     def test_rounds(self):
         """With room for a balanced share alone, rows overflow."""
         for max_load in (1, 1.4):
@@ -110,6 +166,15 @@ dims = [["{axis}"], []]
                  "but experts go with samples"),
                 (["mesh.pipeline=2", "train.microbatches=2", "parallel.expert.axis=pipeline"],
                  "but experts go with samples"),
+                (["mesh.expert=2", "parallel.expert.exchange=hierarchical"],
+                 "axis 'expert' of 2 ranks has links of one class"),
+                (["mesh.expert=2", "parallel.expert.exchange=both"], "expected one of"),
+                (["mesh.expert=2", "parallel.expert.tensor_axis=expert"],
+                 "parallel.expert.axis and parallel.expert.tensor_axis both name"),
+                (["mesh.data=2", "parallel.expert.tensor_axis=data"],
+                 "parallel.data.axis and parallel.expert.tensor_axis both name"),
+                (["mesh.expert=2", "parallel.expert.tensor_axis=width"],
+                 "names the axis 'width', but the mesh has"),
                 (["mesh.data=2", "parallel.expert.axis=expart"], "names the axis 'expart'")]:
             with self.subTest(flags=flags):
                 done = support.run(support.CLEAVE, "check", MODEL,
@@ -174,6 +239,8 @@ class Bytes(unittest.TestCase):
     MODEL = support.ROOT / "test" / "Inputs" / "experts_fixed.mlir"
     CASES = [(dict(expert=2), 2), (dict(expert=4), 2), (dict(expert=4), 1), (dict(expert=8), 4),
              (dict(data=2, expert=2), 2)]
+    # By way of nodes of so many ranks.
+    NODES = [(4, 2, 2), (4, 2, 1), (8, 4, 2), (8, 2, 1.5)]
 
     @classmethod
     def setUpClass(cls):
@@ -203,6 +270,81 @@ class Bytes(unittest.TestCase):
                         "--cache", self.folder / "cache", *flags)
         ranks = json.loads((out / "counters.json").read_text())["ranks"]
         return [self.sums(rank["traffic"]) for rank in ranks]
+
+    def agree(self, name, model, experts, ranks, *flags):
+        """What explain says of each rank, by classes of links, what a run counts, and what
+        `experts(rank)`, and the rank's place in its group, tell the formulas."""
+        said = json.loads(support.succeed(support.CLEAVE, "explain", model, "--json", *flags))
+        counted = self.counted(name, model, *flags) if training.IS_BUILT else [None] * ranks
+        self.assertEqual(len(said["per_rank"]), ranks)
+        for rank, (entry, found) in enumerate(zip(said["per_rank"], counted)):
+            with self.subTest(name=name, rank=rank):
+                wanted = formulas_experts.sent_bytes(*experts(rank))
+                self.assertEqual(self.sums(entry["collectives"]), wanted)
+                if experts(rank)[0].node:
+                    links = {link: sum(c["sent_bytes"] for c in entry["collectives"]
+                                       if c["purpose"] == "expert" and c["link"] == link)
+                             for link in ("inter", "intra")}
+                    self.assertEqual(links, formulas_experts.sent_by_link(*experts(rank)))
+                if found:
+                    self.assertEqual(found, wanted)
+
+    def test_by_way_of_nodes(self):
+        for ranks, node, max_load in self.NODES:
+            self.agree(f"nodes{ranks}-{node}-{max_load}", self.MODEL,
+                       lambda rank: (formulas_experts.Experts(  # pylint: disable=W0640
+                           tokens=8 * 12 // ranks, slots=2, hidden=6, ranks=ranks, node=node,
+                           max_load=max_load), rank), ranks,
+                       *self.flags(dict(expert=ranks), max_load),
+                       f"--set=mesh.ranks_per_node={node}",
+                       "--set=parallel.expert.exchange=hierarchical")
+
+    def test_padding_is_not_sent(self):
+        """7 samples on 2 and on 4 ranks: 4 and 3, or 2, 2, 2 and 1; and where they go by
+        way of nodes."""
+        model = self.folder / "seven.mlir"
+        model.write_text(self.MODEL.read_text().replace("8x12", "7x12"))
+        for ranks, node in ((2, 0), (4, 0), (4, 2)):
+            tile = -(-7 // ranks)
+            shares = [12 * max(0, min(tile, 7 - rank * tile)) for rank in range(ranks)]
+            self.agree(f"seven{ranks}-{node}", model,
+                       lambda rank: (formulas_experts.Experts(  # pylint: disable=W0640
+                           tokens=12 * tile, slots=2, hidden=6, ranks=ranks, node=node,
+                           shares=tuple(shares)), rank), ranks,
+                       *self.flags(dict(expert=ranks), 2), *([
+                           f"--set=mesh.ranks_per_node={node}",
+                           "--set=parallel.expert.exchange=hierarchical"] if node else []))
+
+    def test_pipelines_send_no_row_twice(self):
+        """What is kept at the experts is found by the backward actions. A layer for each
+        of two stages, of which each sends what the formulas say of one."""
+        model = self.folder / "two.mlir"
+        head, layer, tail = re.split("(?m)^(?=  %position|  %logits)", self.MODEL.read_text())
+        again = re.sub(r"%(?!gate|up|down)(\w+)", lambda found: f"%next_{found[1]}", layer)
+        model.write_text(head + layer + again.replace("%next_x", "%out") +
+                         tail.replace("%out", "%next_out"))
+        flags = ["--set=train.microbatches=2", *self.flags(dict(pipeline=2, expert=2), 2)]
+        wanted = formulas_experts.sent_bytes(formulas_experts.Experts(
+            tokens=8 * 12 // 2, slots=2, hidden=6, ranks=2, microbatches=2))
+        for schedule in ("1f1b", "zb-h1"):
+            with self.subTest(schedule=schedule):
+                own = [*flags, f"--set=parallel.pipeline.schedule={schedule}"]
+                said = json.loads(support.succeed(support.CLEAVE, "explain", model, "--json", *own))
+                found = [self.sums(rank["collectives"]) for rank in said["per_rank"]]
+                self.assertEqual(found, [wanted] * 4)
+                if training.IS_BUILT:
+                    self.assertEqual(self.counted(f"pipeline-{schedule}", model, *own), found)
+
+    def test_biases_are_read_at_the_experts(self):
+        """Switch's layers have a bias behind each product: no table of them is gathered."""
+        said = json.loads(support.succeed(
+            support.CLEAVE, "explain", support.MODELS / "switch.onnx", "--json", "--config",
+            support.MODELS / "switch.toml", *self.flags(dict(expert=2), 2)))
+        wanted = formulas_experts.sent_bytes(formulas_experts.Experts(
+            tokens=4 * 24 // 2, slots=1, hidden=16, ranks=2, layers=2))
+        for rank in said["per_rank"]:
+            self.assertEqual(self.sums(rank["collectives"]), wanted)
+            self.assertNotIn("reduce_scatter", {entry["kind"] for entry in rank["collectives"]})
 
     def test_explain_and_runs_send_what_the_formulas_say(self):
         for number, (sizes, max_load) in enumerate(self.CASES):

@@ -305,18 +305,25 @@ int64_t ranksPerNode(const Config &config) {
                                   : clusterOf(config).ranksPerNode;
 }
 
-/// "intra" for an axis along which no rank leaves its node, "inter" for others.
-static std::vector<std::string> linkClasses(const Config &config,
-                                            const Mesh &mesh) {
+/// "intra" for an axis along which no rank leaves its node, "inter" for others;
+/// and how many ranks next to each other on it share a node.
+static std::pair<std::vector<std::string>, std::vector<int64_t>>
+linkClasses(const Config &config, const Mesh &mesh) {
   std::vector<std::string> links(mesh.axes.size(), "intra");
+  std::vector<int64_t> within;
+  for (const auto &[name, size] : mesh.axes)
+    within.push_back(size);
   int64_t perNode = ranksPerNode(config), span = 1;
   for (size_t axis = mesh.axes.size(); perNode && axis-- > 0;) {
     const auto &[name, size] = mesh.axes[axis];
+    while (within[axis] > 1 &&
+           (size % within[axis] || perNode % (span * within[axis])))
+      --within[axis];
     span *= size;
     if (size > 1 && perNode % span != 0)
       links[axis] = "inter";
   }
-  return links;
+  return {links, within};
 }
 
 /// Axes whose collectives stand in the way of every layer belong into a node.
@@ -340,7 +347,7 @@ static void warnAboutLinks(ModuleOp module, const Config &config,
     for (const std::string &axis : used)
       sentOver[axis] = sums ? "all-reduces of every layer"
                             : "gathers and sums of every layer";
-  std::vector<std::string> links = linkClasses(config, mesh);
+  std::vector<std::string> links = linkClasses(config, mesh).first;
   for (auto [axis, link] : llvm::zip(mesh.axes, links))
     if (auto found = sentOver.find(axis.first);
         found != sentOver.end() && link == "inter")
@@ -427,12 +434,15 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   if (axes.empty()) // one rank
     axes.push_back(
         dist::MeshAxisAttr::get(context, builder.getStringAttr("data"), 1));
-  std::vector<std::string> links = linkClasses(config, mesh);
+  auto [links, within] = linkClasses(config, mesh);
   links.resize(axes.size(), "intra");
-  dist::MeshOp::create(builder, module.getLoc(), "mesh",
-                       dist::MeshAttr::get(context, axes),
-                       builder.getStrArrayAttr(
-                           SmallVector<StringRef>(links.begin(), links.end())));
+  within.resize(axes.size(), 1);
+  dist::MeshOp::create(
+      builder, module.getLoc(), "mesh", dist::MeshAttr::get(context, axes),
+      builder.getStrArrayAttr(
+          SmallVector<StringRef>(links.begin(), links.end())),
+      llvm::is_contained(links, "inter") ? builder.getDenseI64ArrayAttr(within)
+                                         : DenseI64ArrayAttr());
   warnAboutLinks(module, config, mesh);
   PassManager passes(context);
   auto has = [&](const std::string &name) { return mesh.size(name) > 1; };
@@ -458,9 +468,15 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   }
   const ExpertParallelConfig &expert = config.parallel.expert;
   bool splitsExperts = expert.enabled && has(expert.axis);
-  if (splitsExperts) {
+  // The tensor strategy splits experts like other weights, where it is on.
+  bool splitsWidth = expert.enabled && has(expert.tensorAxis) &&
+                     !(parallel.enabled && parallel.layout == "1d" &&
+                       parallel.axis == expert.tensorAxis);
+  if (splitsExperts || splitsWidth) {
     StrategyExpertPassOptions options;
-    options.axis = expert.axis;
+    options.axis = splitsExperts ? expert.axis : "";
+    if (splitsWidth)
+      options.tensorAxis = expert.tensorAxis;
     options.required = !stage;
     passes.addPass(createStrategyExpertPass(options));
   }
@@ -473,7 +489,8 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   partition.remarks = allRemarks;
   partition.cluster = config.target.cluster;
   if (splitsExperts)
-    partition.experts = expert.axis, partition.maxLoad = expert.maxLoad;
+    partition.experts = expert.axis, partition.maxLoad = expert.maxLoad,
+    partition.exchange = expert.exchange;
   if (!boundary.positions.empty()) {
     StrategySequencePassOptions options;
     options.ulysses = sequenceAxis(config, mesh, "ulysses");

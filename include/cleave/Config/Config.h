@@ -96,6 +96,7 @@ struct ExpertParallelConfig {
   bool enabled = true;
   std::string axis = "expert";
   std::string tensorAxis;
+  std::string exchange = "auto"; // "auto" | "direct" | "hierarchical"
   double maxLoad = 2.0;  // room of a buffer, in balanced shares
   double capacity = 0.0; // 0: dropless
   std::string capacityScope = "sequence";

@@ -29,7 +29,7 @@ mlir::FailureOr<Cluster> loadCluster(mlir::Operation *module, const std::string 
 
 class LinkModel {
 public:
-  /// `links` has the class of each axis of the mesh; empty: "intra".
+  /// `links` has the class of each atom of the mesh; missing: "intra".
   LinkModel(const dist::MeshAxes &mesh, llvm::ArrayRef<std::string> links, const Cluster &cluster);
   /// The same link everywhere.
   LinkModel(const dist::MeshAxes &mesh, const LinkClass &link);

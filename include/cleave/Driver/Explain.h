@@ -103,6 +103,9 @@ Traffic trafficOf(const program::Collective &collective, int64_t groupSize,
 /// Of an exchange, by rank: its members send and receive different amounts.
 std::vector<Traffic> exchangeTraffic(const program::Program &program,
                                      const program::Collective &collective);
+/// Of rows for whom they choose, where they choose ranks alike.
+Traffic rowTraffic(const program::Program &program,
+                   const program::Collective &collective, int64_t rank);
 
 /// What the routers of a program for training ask of its ranks.
 std::vector<ExpertLoad> expertLoadsOf(const program::Program &program,

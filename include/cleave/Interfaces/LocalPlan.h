@@ -83,6 +83,10 @@ public:
   /// identity of `combiner`. The value itself where there is no padding.
   mlir::Value masked(mlir::Value value, const TensorFactors &dims, int64_t factor,
                      FactorCombiner combiner);
+  /// `value`, of dimensions `dims`, with the padding of `factor` replaced by the
+  /// splat `filler`: a mask that only saves work, without dist.pad_mask.
+  mlir::Value filled(mlir::Value value, const TensorFactors &dims, int64_t factor,
+                     mlir::TypedAttr filler);
   /// All-reduces over the axes of a factor; the value itself where it is whole.
   mlir::Value allReduce(mlir::Value value, dist::ReduceKind kind, int64_t factor,
                         dist::Purpose purpose);

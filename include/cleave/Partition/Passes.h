@@ -31,6 +31,8 @@ struct PartitionOptions {
   std::string experts;
   /// Room for rows there: see dist-dispatch-experts.
   double maxLoad = 2.0;
+  /// auto | direct | hierarchical: see dist-dispatch-experts.
+  std::string exchange = "auto";
   /// A cluster.toml that reshards are planned for; "": the defaults.
   std::string cluster;
   /// Adds passes behind the propagation of shardings, and before messages are

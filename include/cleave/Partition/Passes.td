@@ -365,7 +365,14 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
     by element, and read by another product of the same choice, is computed
     there; sums of results come back as one; what the backward pass reads is kept
     there. So a gated layer of experts exchanges rows twice forward (in front of
-    the first products, behind the last) and twice backward.
+    the first products, behind the last) and twice backward. Rows of padding, whose
+    ids a mask has replaced by -1, are not sent.
+
+    Where `axis` has links of two classes (`within` of the mesh), `exchange` says
+    whether rows go to each rank directly or in two steps, between nodes and then
+    within one; `auto` takes the one that the links of `cluster` make faster. For two
+    steps the collectives are written over the two parts of the axis, and what the
+    first step makes is dispatched by the second.
 
     Before:
     ```mlir
@@ -392,6 +399,10 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
   let options = [
     Option<"axis", "axis", "std::string", "\"expert\"", "Mesh axis over which matrices lie">,
     Option<"maxLoad", "max-load", "double", "2.0", "Room for rows, in balanced shares">,
+    Option<"exchange", "exchange", "std::string", "\"auto\"",
+           "Over links of two classes: auto, direct or hierarchical">,
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "A cluster.toml that `auto` weighs; empty: the defaults">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }

@@ -224,8 +224,12 @@ def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
     each: exact by itself. `dist-dispatch-experts` sends rows to the matrices instead
     when programs are local.
 
-    Errors: fewer experts than ranks, matrices that something reads whole, and, with
-    `required`, a program without experts.
+    With `tensor-axis` the inner width of experts (the dimension of matrices and biases
+    that only experts have) is split over that axis, and nothing else of them over
+    the axes that other strategies have chosen. `axis` may be absent then.
+
+    Errors: fewer experts than ranks, a width that cannot be split, matrices that
+    something reads whole, and, with `required`, a program without experts.
 
     Before:
     ```mlir
@@ -251,6 +255,8 @@ def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"expert\"", "Mesh axis to lay experts over">,
+    Option<"tensorAxis", "tensor-axis", "std::string", "\"\"",
+           "Mesh axis of the experts' inner width; empty: as other strategies split it">,
     Option<"required", "required", "bool", "false", "A program without experts is an error">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];

@@ -263,16 +263,20 @@ private:
       int64_t count = typeOf(rows.getInputs()[0]).getDimSize(1);
       int64_t row =
           typeOf(rows.getInputs()[0]).getNumElements() / members / count;
-      return replace(op, rt::CollectiveOp::create(
-                             b, op->getLoc(), op->getResultTypes(),
-                             rt::CollectiveKind::AllToAllV, rows.getInputs(),
-                             ValueRange{rows.getSent(), rows.getReceived()},
-                             group, ArrayRef<int64_t>{count, row, count, row},
-                             dist::stringifyPurpose(op.getPurpose()),
-                             rt::Reduce::Sum, /*sources=*/ArrayRef<int64_t>{},
-                             /*root=*/0, /*exchanges=*/ArrayRef<int64_t>{},
-                             rows.getExpected())
-                             .getResults());
+      return replace(op,
+                     rt::CollectiveOp::create(
+                         b, op->getLoc(), op->getResultTypes(),
+                         rt::CollectiveKind::AllToAllV, rows.getInputs(),
+                         ValueRange{rows.getSent(), rows.getReceived()}, group,
+                         ArrayRef<int64_t>{count, row, count, row},
+                         dist::stringifyPurpose(op.getPurpose()),
+                         rt::Reduce::Sum, /*sources=*/ArrayRef<int64_t>{},
+                         /*root=*/0, /*exchanges=*/ArrayRef<int64_t>{},
+                         rows.getExpected(),
+                         rows.getBy() ? groupOf(*mesh, rows.getBy()->getAxes())
+                                      : SmallVector<int64_t>(),
+                         rows.getHome())
+                         .getResults());
     }
     FailureOr<Pattern> pattern = patternOf(op, *mesh, members);
     if (failed(pattern))

@@ -62,6 +62,17 @@ ShardingRule positionInExpert(nn::PositionInExpertOp op) {
   return rule;
 }
 
+/// Ids of which padding chooses nothing: nobody reads what it would give, and no
+/// work, or message, is spent on it.
+Value withoutPadding(LocalPlan &plan, Value ids) {
+  const TensorFactors &rows = plan.rule().operands[2];
+  auto type = cast<RankedTensorType>(ids.getType());
+  auto none = DenseElementsAttr::get(type, plan.builder().getIntegerAttr(type.getElementType(), -1));
+  for (const DimFactors &dim : rows)
+    ids = plan.filled(ids, rows, dim[0], none);
+  return ids;
+}
+
 /// Notes on a local form that only rows of its own matrices are multiplied: one
 /// of `ways` on average.
 void noteShare(LocalPlan &plan, Operation *local, int64_t factor) {
@@ -75,7 +86,7 @@ LogicalResult planGroupedDot(nn::GroupedDotOp op, LocalPlan &plan) {
   for (unsigned operand : {0, 1})
     plan.setOperand(operand, plan.masked(plan.operand(operand), plan.rule().operands[operand],
                                          contracted, FactorCombiner::Sum));
-  plan.setOperand(2, inTile(plan, plan.operand(2), experts));
+  plan.setOperand(2, inTile(plan, withoutPadding(plan, plan.operand(2)), experts));
   Operation *local = plan.cloneLocal();
   noteShare(plan, local, experts);
   plan.setResults(local->getResults());

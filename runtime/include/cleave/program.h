@@ -64,6 +64,8 @@ struct MeshAxis {
   std::string name;
   int64_t size = 1;
   std::string link;
+  // Ranks next to each other on the axis that share a node.
+  int64_t within = 1;
 };
 
 // The part of mesh axis `axis` that has `pre` blocks before it and `size`
@@ -403,7 +405,11 @@ struct Collective {
   std::vector<int32_t> positions;
   // AllToAllV: rows for each member, and from each; i64, known on both sides.
   BufferRef sent, received;
-  int64_t expected = 0; // rows that are reckoned to be sent, for reports
+  // For reports: rows that a rank is reckoned to have for all members alike;
+  // one number, or one for each position on `by`. With `home` they come back.
+  std::vector<int64_t> expected;
+  std::vector<SubAxis> by;
+  bool home = false;
 };
 
 struct Wait {

@@ -17,7 +17,9 @@ namespace cleave::program {
 inline constexpr uint32_t formatVersion = 8;
 
 // The fields of each struct, in the order of the file.
-template <class A> void fields(A &a, MeshAxis &x) { a(x.name, x.size, x.link); }
+template <class A> void fields(A &a, MeshAxis &x) {
+  a(x.name, x.size, x.link, x.within);
+}
 template <class A> void fields(A &a, SubAxis &x) { a(x.axis, x.pre, x.size); }
 template <class A> void fields(A &a, AxisTerm &x) { a(x.on, x.coef); }
 template <class A> void fields(A &a, Arena &x) {
@@ -79,7 +81,8 @@ template <class A> void fields(A &a, Exchange &x) {
 }
 template <class A> void fields(A &a, Collective &x) {
   a(x.kind, x.reduce, x.dtype, x.group, x.parts, x.purpose, x.token, x.sources,
-    x.root, x.exchanges, x.positions, x.sent, x.received, x.expected);
+    x.root, x.exchanges, x.positions, x.sent, x.received, x.expected, x.by,
+    x.home);
 }
 template <class A> void fields(A &a, Wait &x) { a(x.token); }
 template <class A> void fields(A &a, Copy &x) {

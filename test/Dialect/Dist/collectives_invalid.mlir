@@ -183,7 +183,7 @@ func.func @window_shape(%a: tensor<3x6xf32>) {
 dist.mesh @m <["x"=4]>
 func.func @blocks(%x: tensor<3x6x5xf32>, %n: tensor<4xi64>) {
   // expected-error @below {{'dist.all_to_all_v' op has operand 'tensor<3x6x5xf32>', expected one of 4 blocks of rows: [4, rows, ...]}}
-  %0 = dist.all_to_all_v %x sent %n received %n expect 5 over @m {"x"} purpose expert : tensor<3x6x5xf32> counts tensor<4xi64>
+  %0 = dist.all_to_all_v %x sent %n received %n expect [5] over @m {"x"} purpose expert : tensor<3x6x5xf32> counts tensor<4xi64>
   return
 }
 
@@ -193,7 +193,7 @@ func.func @blocks(%x: tensor<3x6x5xf32>, %n: tensor<4xi64>) {
 dist.mesh @m <["x"=4]>
 func.func @counts(%x: tensor<4x6x5xf32>, %n: tensor<2xi64>) {
   // expected-error @below {{'dist.all_to_all_v' op counts have type 'tensor<2xi64>', expected one number for each of 4 ranks}}
-  %0 = dist.all_to_all_v %x sent %n received %n expect 5 over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<2xi64>
+  %0 = dist.all_to_all_v %x sent %n received %n expect [5] over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<2xi64>
   return
 }
 
@@ -221,7 +221,17 @@ func.func @numbers(%ids: tensor<3x2xi64>) {
 dist.mesh @m <["x"=4]>
 func.func @expected(%x: tensor<4x6x5xf32>, %n: tensor<4xi64>) {
   // expected-error @below {{'dist.all_to_all_v' op expects 25 rows, but has 24}}
-  %0 = dist.all_to_all_v %x sent %n received %n expect 25 over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
+  %0 = dist.all_to_all_v %x sent %n received %n expect [25] over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
+  return
+}
+
+// -----
+
+// AV3
+dist.mesh @m <["x"=4, "y"=2]>
+func.func @positions(%x: tensor<4x6x5xf32>, %n: tensor<4xi64>) {
+  // expected-error @below {{'dist.all_to_all_v' op has 4 numbers of expected rows, expected 2}}
+  %0 = dist.all_to_all_v %x sent %n received %n expect [6, 6, 6, 6] by {"y"} home over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
   return
 }
 

@@ -62,7 +62,9 @@ func.func @rows(%ids: tensor<3x2xi64>, %x: tensor<4x6x5xf32>, %n: tensor<4xi64>)
     : tensor<3x2xi64> -> tensor<2x4x3xi64>, tensor<6xi64>, tensor<2x4x3xi64>, tensor<4x2xi64>
   // CHECK: dist.sort_rows %{{.*}} groups 3 : tensor<3x2xi64> -> tensor<6xi64>, tensor<3x2xi64>, tensor<6xi64>
   %order, %at, %sorted = dist.sort_rows %ids groups 3 : tensor<3x2xi64> -> tensor<6xi64>, tensor<3x2xi64>, tensor<6xi64>
-  // CHECK: dist.all_to_all_v %{{.*}} sent %{{.*}} received %{{.*}} expect 6 over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
-  %0 = dist.all_to_all_v %x sent %n received %n expect 6 over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
-  return %0 : tensor<4x6x5xf32>
+  // CHECK: dist.all_to_all_v %{{.*}} sent %{{.*}} received %{{.*}} expect [6] over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
+  %0 = dist.all_to_all_v %x sent %n received %n expect [6] over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
+  // CHECK: dist.all_to_all_v %{{.*}} expect [6, 6, 6, 2] by {"x"} home over @m {"x"} purpose expert
+  %1 = dist.all_to_all_v %0 sent %n received %n expect [6, 6, 6, 2] by {"x"} home over @m {"x"} purpose expert : tensor<4x6x5xf32> counts tensor<4xi64>
+  return %1 : tensor<4x6x5xf32>
 }

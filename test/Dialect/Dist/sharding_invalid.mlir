@@ -18,6 +18,18 @@ dist.mesh @m <["x"=4, "y"=2]> links ["intra"]
 
 // -----
 
+// M3
+// expected-error @below {{has 3 ranks of axis 'x' on a node, expected a divisor of 4}}
+dist.mesh @m <["x"=4, "y"=2]> links ["inter", "intra"] within [3, 2]
+
+// -----
+
+// M3
+// expected-error @below {{has 1 numbers in within, expected 2, one for each axis}}
+dist.mesh @m <["x"=4, "y"=2]> links ["inter", "intra"] within [2]
+
+// -----
+
 // S1
 dist.mesh @m <["x"=4]>
 func.func @twice(%a: tensor<8x8xf32>) {

@@ -4,6 +4,8 @@
 dist.mesh @m <["x"=4, "y"=2, "z"=3]>
 // CHECK: dist.mesh @n <["data"=2, "tensor"=4]> links ["inter", "intra"]
 dist.mesh @n <["data"=2, "tensor"=4]> links ["inter", "intra"]
+// CHECK: dist.mesh @o <["expert"=8]> links ["inter"] within [4]
+dist.mesh @o <["expert"=8]> links ["inter"] within [4]
 
 // CHECK-LABEL: func @boundary
 // CHECK-SAME: {dist.sharding = #dist.sharding<@m, [{"x"}, {}]>}

@@ -202,8 +202,7 @@ TEST(ConfigLoad, ValuesOutOfRange) {
 // A key that is known but not served yet is refused, never ignored.
 TEST(ConfigLoad, NotServedYet) {
   for (const char *set :
-       {"train.precision=tf32", "parallel.expert.tensor_axis=x",
-        "parallel.recompute=full", "parallel.offload.optimizer=host",
+       {"train.precision=tf32", "parallel.recompute=full", "parallel.offload.optimizer=host",
         "target.kind=cuda", "target.transport=nccl"})
     EXPECT_CONTAINS(errorOf("", {set}), "not yet supported") << set;
   // The same keys at their defaults say nothing new.

@@ -149,8 +149,19 @@ LogicalResult AllToAllVOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (getSent().getType().getShape() != ArrayRef<int64_t>(*group)) // (AV2)
     return emitOpError("counts have type ")
            << getSent().getType() << ", expected one number for each of " << *group << " ranks";
-  if (int64_t rows = *group * type.getDimSize(1); int64_t(getExpected()) > rows) // (AV3)
-    return emitOpError("expects ") << getExpected() << " rows, but has " << rows;
+  int64_t rows = *group * type.getDimSize(1), positions = 1;
+  if (AxisListAttr by = getByAttr()) { // (AV3)
+    MeshAttr mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()).getMesh();
+    if (failed(verifyAxes([&] { return emitOpError(); }, by.getAxes(), mesh)))
+      return failure();
+    positions = axesSize(mesh, by.getAxes());
+  }
+  if (int64_t(getExpected().size()) != positions)
+    return emitOpError("has ") << getExpected().size() << " numbers of expected rows, expected "
+                               << positions;
+  for (int64_t expected : getExpected())
+    if (expected < 0 || expected > rows)
+      return emitOpError("expects ") << expected << " rows, but has " << rows;
   return success();
 }
 
@@ -331,7 +342,8 @@ int64_t AllToAllOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes()
 int64_t AllToAllVOp::getPayloadBytes() {
   auto type = cast<RankedTensorType>(getInputs()[0].getType());
   int64_t rows = type.getDimSize(0) * type.getDimSize(1);
-  return rows == 0 ? 0 : getExpected() * (bytesOf(getInputs().getTypes()) / rows);
+  int64_t most = *llvm::max_element(getExpected());
+  return rows == 0 ? 0 : most * (bytesOf(getInputs().getTypes()) / rows);
 }
 int64_t AllToAllVOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
 

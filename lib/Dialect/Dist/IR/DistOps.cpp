@@ -150,7 +150,29 @@ LogicalResult MeshOp::verify() {
     if (links->size() != getMesh().getAxes().size()) // (M2)
       return emitOpError("has ") << links->size() << " link classes, expected "
                                  << getMesh().getAxes().size() << ", one for each axis";
+  if (std::optional<ArrayRef<int64_t>> within = getWithin()) { // (M3)
+    if (within->size() != getMesh().getAxes().size())
+      return emitOpError("has ") << within->size() << " numbers in within, expected "
+                                 << getMesh().getAxes().size() << ", one for each axis";
+    for (auto [axis, ranks] : llvm::zip_equal(getMesh().getAxes(), *within))
+      if (ranks < 1 || axis.getSize() % ranks != 0)
+        return emitOpError("has ") << ranks << " ranks of axis '" << axis.getName().getValue()
+                                   << "' on a node, expected a divisor of " << axis.getSize();
+  }
   return success();
+}
+
+StringRef MeshOp::linkOf(AxisRefAttr axis) {
+  for (auto [index, known] : llvm::enumerate(getMesh().getAxes())) {
+    if (known.getName() != axis.getName() || !getLinks())
+      continue;
+    // Ranks of a block of the sub-axis, counted along the axis.
+    int64_t block = known.getSize() / (axis.isWhole() ? 1 : axis.getPre());
+    if (getWithin() && (*getWithin())[index] % block == 0)
+      return "intra";
+    return cast<StringAttr>((*getLinks())[index]).getValue();
+  }
+  return "intra";
 }
 
 MeshOp MeshOp::lookup(Operation *from, FlatSymbolRefAttr name) {

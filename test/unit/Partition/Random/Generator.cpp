@@ -253,7 +253,8 @@ Entry Generator::given(RankedTensorType type, double bound) {
 OwningOpRef<ModuleOp> Generator::run() {
   module = ModuleOp::create(loc);
   b.setInsertionPointToEnd(module->getBody());
-  dist::MeshOp::create(b, loc, b.getStringAttr("m"), mesh.attr, ArrayAttr());
+  dist::MeshOp::create(b, loc, b.getStringAttr("m"), mesh.attr, ArrayAttr(),
+                       DenseI64ArrayAttr());
   addFunction("f");
   if (random.chance(1, 8))
     addFunction("g");

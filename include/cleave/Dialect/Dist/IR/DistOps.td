@@ -13,23 +13,29 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
   let summary = "Declares a mesh of ranks";
   let description = [{
     Axes are named, slowest link first; a rank is the row-major index over
-    them. `links` gives each axis its link class.
+    them. `links` gives each axis its link class. Of an axis whose links leave a
+    node, `within` says how many ranks next to each other on it share one: a
+    sub-axis within them has links of class "intra".
 
     ```mlir
     dist.mesh @m <["data"=2, "tensor"=4]>
     dist.mesh @n <["data"=2, "tensor"=4]> links ["inter", "intra"]
+    dist.mesh @o <["expert"=8]> links ["inter"] within [4]
     ```
 
     Constraints:
     - (M1) axis names are distinct and not empty; sizes are positive, and their
       product is below 2^31.
     - (M2) there is one link class for each axis, where `links` is given.
+    - (M3) `within`, where given, has a divisor of the size of each axis.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Dist_MeshAttr:$mesh,
-                       OptionalAttr<StrArrayAttr>:$links);
-  let assemblyFormat = "$sym_name $mesh (`links` $links^)? attr-dict";
+                       OptionalAttr<StrArrayAttr>:$links, OptionalAttr<DenseI64ArrayAttr>:$within);
+  let assemblyFormat = "$sym_name $mesh (`links` $links^)? (`within` $within^)? attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
+    /// The link class of a sub-axis; "intra" where nothing is said.
+    ::llvm::StringRef linkOf(AxisRefAttr axis);
     /// The mesh that `name` refers to as seen from `from`, or null.
     static MeshOp lookup(::mlir::Operation *from, ::mlir::FlatSymbolRefAttr name);
   }];
@@ -192,10 +198,15 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
     sends rank j the first sent[j] rows of its block j, which become the first
     rows of block i there: received[i] of them, as rank j knows already. What the
     result holds behind those is undefined, and must not be read. `expect` is the
-    number of rows that a rank is reckoned to send in all, itself included.
+    number of rows that a rank is reckoned to have for all, itself included, alike
+    for each; where ranks differ, one number for each position on the axes `by`.
+    With `home` those rows come back: a rank sends each other one the rows that it
+    has of it.
 
     ```mlir
-    %1 = dist.all_to_all_v %0 sent %s received %r expect 5 over @m {"x"} purpose expert
+    %1 = dist.all_to_all_v %0 sent %s received %r expect [5] over @m {"x"} purpose expert
+        : tensor<4x5x6xf32> counts tensor<4xi64>
+    %2 = dist.all_to_all_v %1 sent %r received %s expect [5, 5, 5, 2] by {"x"} home over @m {"x"} purpose expert
         : tensor<4x5x6xf32> counts tensor<4xi64>
     ```
 
@@ -203,16 +214,18 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
     - (AV1) there is one operand beside the counts; its first dimension has the
       size of the group, and the result has its type.
     - (AV2) counts are one integer of 64 bits for each rank of the group.
-    - (AV3) `expect` is at most the number of rows of the operand.
+    - (AV3) `expect` has one number, or as many as there are positions on `by`;
+      none is negative, or more than the number of rows of the operand.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
                        RankedTensorOf<[I64]>:$sent, RankedTensorOf<[I64]>:$received,
-                       ConfinedAttr<I64Attr, [IntNonNegative]>:$expected,
-                       FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
+                       DenseI64ArrayAttr:$expected, OptionalAttr<Dist_AxisListAttr>:$by,
+                       UnitAttr:$home, FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
                        Dist_PurposeAttr:$purpose);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $inputs `sent` $sent `received` $received `expect` $expected
+    (`by` custom<AxisList>($by)^)? (`home` $home^)?
     `over` $mesh custom<AxisList>($axes) `purpose` $purpose
     attr-dict `:` custom<SameTypes>(type($inputs), type($results)) `counts` type($sent)
   }];

@@ -239,8 +239,8 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
     size); after, the same; a count and triples of the axes that are reduced; the
     same of those over which the result has addends; the number of rounds.
     An all_to_all_v takes [N, outer, inner] to the same, `outer` rows for each member,
-    of which `counts` say how many go to each and come from each, and `expected` how
-    many are reckoned to go in all.
+    of which `counts` say how many go to each and come from each. `expected`, `by` (triples
+    as in `group`) and `home` say how many are reckoned to, as in `dist.all_to_all_v`.
     With a token as last result the command only starts; `rt.wait` ends it.
 
     ```mlir
@@ -267,7 +267,8 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$sources,
                        DefaultValuedAttr<I64Attr, "0">:$root,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$exchanges,
-                       DefaultValuedAttr<I64Attr, "0">:$expected);
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$expected,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$by, UnitAttr:$home);
   let results = (outs Variadic<AnyType>:$results);
   let assemblyFormat = [{
     $kind `(` $inputs `)` (`counts` `(` $counts^ `:` type($counts) `)`)?

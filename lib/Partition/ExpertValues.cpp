@@ -1,0 +1,225 @@
+//===- ExpertValues.cpp - what is known of rows that are elsewhere --------===//
+//
+// Which values of rows are at the ranks of what they choose already, or follow
+// from those that are, row by row; and what is kept there for the backward pass.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ExpertRows.h"
+
+#include "cleave/Interfaces/TensorExpr.h"
+
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// The value that is kept or computed again, before it was.
+Value cleave::partition::kept(Value value) {
+  while (Operation *def = value.getDefiningOp()) {
+    if (!isa<nn::SaveOp, nn::RematerializeOp>(def))
+      break;
+    value = def->getOperand(0);
+  }
+  return value;
+}
+
+/// Whether two values are the same but for what keeps them.
+static bool isSame(Value a, Value b) {
+  a = kept(a), b = kept(b);
+  if (a == b)
+    return true;
+  auto x = a.getDefiningOp<nn::BroadcastOp>(), y = b.getDefiningOp<nn::BroadcastOp>();
+  return x && y && x.getType() == y.getType() && x.getDims() == y.getDims() &&
+         isSame(x.getInput(), y.getInput());
+}
+
+/// Whether an element depends on those of the operands at the same place alone.
+static bool isElementwise(Operation *op) {
+  auto lowering = dyn_cast<LoweringInterface>(op);
+  if (!lowering || lowering.getKernelClass() != KernelClass::Elementwise ||
+      op->getNumResults() != 1 || op->getNumRegions() != 0 || op->getNumOperands() == 0)
+    return false;
+  ArrayRef<int64_t> shape = typeOf(op->getResult(0)).getShape();
+  return llvm::all_of(op->getOperands(),
+                      [&](Value operand) { return typeOf(operand).getShape() == shape; }) &&
+         llvm::none_of(ShardingRule::of(op).factors,
+                       [](const Factor &factor) { return factor.indexed; });
+}
+
+/// Whether elements depend on the last dimension's index alone: those of rows are
+/// the same, wherever the rows are.
+static bool isOfColumn(Value value) {
+  DenseElementsAttr constant;
+  if (matchPattern(value, m_Constant(&constant)))
+    return constant.isSplat();
+  int64_t last = typeOf(value).getRank() - 1;
+  if (auto iota = value.getDefiningOp<nn::IotaOp>())
+    return int64_t(iota.getDim()) == last;
+  if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
+    return llvm::all_of(broadcast.getDims(), [&](int64_t dim) { return dim == last; });
+  Operation *def = value.getDefiningOp();
+  return def && isElementwise(def) && llvm::all_of(def->getOperands(), isOfColumn);
+}
+
+RankedTensorType ExpertRows::widened(const Round &in, Value value) const {
+  SmallVector<int64_t> sizes(typeOf(in.ids).getShape());
+  sizes.push_back(typeOf(value).getShape().back());
+  return typeOf(value).clone(sizes);
+}
+
+/// A value of which isOfColumn holds, for the rows that are there.
+Value ExpertRows::ofColumn(const Round &in, Value value) {
+  RankedTensorType type = widened(in, value);
+  DenseElementsAttr constant;
+  if (matchPattern(value, m_Constant(&constant)))
+    return make<arith::ConstantOp>(
+        DenseElementsAttr::get(type, constant.getSplatValue<Attribute>()));
+  int64_t last = type.getRank() - 1;
+  if (value.getDefiningOp<nn::IotaOp>())
+    return make<nn::IotaOp>(type, uint64_t(last));
+  if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
+    return make<nn::BroadcastOp>(type, broadcast.getInput(),
+                                 SmallVector<int64_t>(broadcast.getDims().size(), last));
+  Operation *def = value.getDefiningOp();
+  SmallVector<Value> operands;
+  for (Value operand : def->getOperands())
+    operands.push_back(ofColumn(in, operand));
+  Operation *copy = builder.clone(*def);
+  copy->setOperands(operands);
+  copy->getResult(0).setType(type);
+  mark(copy);
+  return copy->getResult(0);
+}
+
+Value ExpertRows::unmasked(const Choice &choice, Value rows) const {
+  while (auto select = rows.getDefiningOp<arith::SelectOp>()) {
+    std::optional<PadMask> mask = PadMask::of(select);
+    if (!mask ||
+        llvm::none_of(choice.masks, [&](const PadMask &known) { return known.isAlike(*mask); }))
+      break;
+    rows = select.getTrueValue();
+  }
+  return rows;
+}
+
+/// Where the rows are there, or come from what is, row by row; null where not.
+Value ExpertRows::known(Choice &choice, unsigned round, Value rows) {
+  Round &in = choice.rounds[round];
+  if (Value there = in.there.lookup(rows))
+    return there;
+  Value there;
+  if (const Back *back = backOf(rows); back && back->choice == &choice)
+    return back->there[round];
+  for (auto [local, arrived] : choice.rounds[0].there)
+    if (isSame(local, rows) && (round == 0 || choice.sentRows.contains(local))) {
+      // The first round is kept for the backward pass, further ones are sent again.
+      there = round == 0 ? keep(arrived) : send(choice, round, rows);
+      break;
+    }
+  Operation *def = rows.getDefiningOp();
+  if (auto save = dyn_cast_if_present<nn::SaveOp>(def); save && !there) {
+    there =
+        round == 0 ? known(choice, round, save.getInput()) : again(choice, round, save.getInput());
+    if (there && round == 0)
+      there = keep(there);
+  }
+  if (!there)
+    there =
+        rowwise(choice, round, def, [&](Value operand) { return known(choice, round, operand); });
+  if (there)
+    in.there[rows] = there;
+  return there;
+}
+
+Value ExpertRows::again(Choice &choice, unsigned round, Value rows) {
+  Round &in = choice.rounds[round];
+  if (Value there = in.again.lookup(rows))
+    return there;
+  Value there;
+  if (const Back *back = backOf(rows); back && back->choice == &choice)
+    there = back->again(round);
+  else if (llvm::any_of(choice.sentRows, [&](Value sent) { return isSame(sent, rows); }))
+    there = send(choice, round, keptHere(rows));
+  else
+    there = rowwise(choice, round, rows.getDefiningOp(),
+                    [&](Value operand) { return again(choice, round, operand); });
+  if (there)
+    in.again[rows] = there;
+  return there;
+}
+
+bool ExpertRows::ofExperts(const Choice &choice, Value rows) {
+  auto gather = rows.getDefiningOp<nn::GatherOp>();
+  if (!gather || gather.getDim() != 0 || typeOf(gather.getTable()).getRank() != 2)
+    return false;
+  std::optional<Tile> table = gathered(gather.getTable());
+  return table && knownChoice(gather.getIndices(), *table) == &choice;
+}
+
+/// What `op` computes row by row, of its operands there; null where it does not, or
+/// where one is not there.
+Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
+                          llvm::function_ref<Value(Value)> thereOf) {
+  if (!op)
+    return {};
+  Round &in = choice.rounds[round];
+  if (Value value = op->getNumResults() == 1 ? op->getResult(0) : Value();
+      value && unmasked(choice, value) != value)
+    return thereOf(unmasked(choice, value));
+  if (auto gather = dyn_cast<nn::GatherOp>(op))
+    return ofExperts(choice, gather.getResult())
+               ? make<nn::GatherOp>(widened(in, gather.getResult()),
+                                    gathered(gather.getTable())->value, in.ids, uint64_t(0))
+               : Value();
+  if (!isElementwise(op))
+    return {};
+  // All of them are looked for before anything is made.
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands()) {
+    operands.push_back(isOfColumn(operand) ? Value() : thereOf(operand));
+    if (!operands.back() && !isOfColumn(operand))
+      return {};
+  }
+  if (llvm::none_of(operands, [](Value operand) { return bool(operand); }))
+    return {};
+  for (auto [index, operand] : llvm::enumerate(operands))
+    if (!operand)
+      operand = ofColumn(in, op->getOperand(index));
+  Operation *copy = builder.clone(*op);
+  copy->setOperands(operands);
+  copy->getResult(0).setType(widened(in, op->getResult(0)));
+  mark(copy);
+  return copy->getResult(0);
+}
+
+//===----------------------------------------------------------------------===//
+// What the backward pass reads of the forward one
+//===----------------------------------------------------------------------===//
+
+Value ExpertRows::keep(Value value) {
+  Operation *def = value.getDefiningOp();
+  if (!def || isa<nn::SaveOp>(def))
+    return value;
+  for (Operation *user : value.getUsers())
+    if (isa<nn::SaveOp>(user))
+      return user->getResult(0);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointAfter(def);
+  auto save = nn::SaveOp::create(builder, value.getLoc(), value);
+  for (NamedAttribute attribute : def->getDiscardableAttrs())
+    save->setAttr(attribute.getName(), attribute.getValue());
+  return save;
+}
+
+/// Copies of one value are made where they are read.
+Value ExpertRows::keptHere(Value value) {
+  if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
+    return make<nn::BroadcastOp>(broadcast.getType(), keptHere(broadcast.getInput()),
+                                 broadcast.getDims());
+  return keep(value);
+}
