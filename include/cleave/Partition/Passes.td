@@ -388,11 +388,11 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
     ```
     %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
     %received = dist.all_to_all %counts
-    %there_ids = dist.all_to_all_v %sent sent %counts received %received expect 5
+    %there_ids = dist.all_to_all_v %sent sent %counts received %received expect [5]
     %rows = nn.gather %x, %sources dim = 0
-    %there = dist.all_to_all_v %rows sent %counts received %received expect 5
+    %there = dist.all_to_all_v %rows sent %counts received %received expect [5]
     %product = nn.grouped_dot %there, %w, %there_ids
-    %home = dist.all_to_all_v %product sent %received received %counts expect 5
+    %home = dist.all_to_all_v %product sent %received received %counts expect [5]
     %1 = nn.gather %home, %places dim = 0
     ```
   }];
@@ -461,7 +461,7 @@ def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
     ```mlir
     dist.mesh @m <["x"=2]>
     func.func @f(%x: tensor<2x5x6xf32>, %n: tensor<2xi64>, %w: tensor<6x6xf32>) -> (tensor<2x5x6xf32>, tensor<2x5x6xf32>) {
-      %0 = dist.all_to_all_v %x sent %n received %n expect 5 over @m {"x"} purpose expert : tensor<2x5x6xf32> counts tensor<2xi64>
+      %0 = dist.all_to_all_v %x sent %n received %n expect [5] over @m {"x"} purpose expert : tensor<2x5x6xf32> counts tensor<2xi64>
       %1 = nn.sigmoid %0 : tensor<2x5x6xf32>
       %2 = nn.einsum "rpk,kn->rpn" %x, %w : tensor<2x5x6xf32>, tensor<6x6xf32> -> tensor<2x5x6xf32>
       return %1, %2 : tensor<2x5x6xf32>, tensor<2x5x6xf32>
@@ -472,7 +472,7 @@ def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
     ```mlir
     dist.mesh @m <["x"=2]>
     func.func @f(%x: tensor<2x5x6xf32>, %n: tensor<2xi64>, %w: tensor<6x6xf32>) -> (tensor<2x5x6xf32>, tensor<2x5x6xf32>) {
-      %0 = dist.all_to_all_v %x sent %n received %n expect 5 over @m {"x"} purpose expert : tensor<2x5x6xf32> counts tensor<2xi64>
+      %0 = dist.all_to_all_v %x sent %n received %n expect [5] over @m {"x"} purpose expert : tensor<2x5x6xf32> counts tensor<2xi64>
       %2 = nn.einsum "rpk,kn->rpn" %x, %w : tensor<2x5x6xf32>, tensor<6x6xf32> -> tensor<2x5x6xf32>
       %1 = nn.sigmoid %0 : tensor<2x5x6xf32>
       return %1, %2 : tensor<2x5x6xf32>, tensor<2x5x6xf32>
