@@ -18,8 +18,10 @@ static llvm::SetVector<Operation *> findRead(func::FuncOp func) {
       read.insert(op);
   });
   for (size_t i = 0; i < read.size(); ++i) {
-    auto barrier = dyn_cast<nn::RematerializeOp>(read[i]);
-    for (Value operand : barrier ? ValueRange(barrier.getInput()) : read[i]->getOperands())
+    OperandRange operands = read[i]->getOperands();
+    if (isa<nn::RematerializeOp>(read[i]))
+      operands = operands.take_front(); // what, not when
+    for (Value operand : operands)
       if (Operation *def = operand.getDefiningOp())
         read.insert(def);
   }
