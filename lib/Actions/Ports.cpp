@@ -2,7 +2,9 @@
 
 #include "Ports.h"
 
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/Condition.h"
 
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
@@ -47,12 +49,18 @@ DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
                                                  bool weightsApart) {
   Block &block = func.getBody().front();
   DenseMap<Operation *, unsigned> parts;
+  // What runs under a condition needs its flag, too.
+  DenseMap<Attribute, Operation *> flags;
+  for (auto condition : block.getOps<dist::ConditionOp>())
+    flags[condition.getNumberAttr()] = condition.getFlag().getDefiningOp();
   // What `part` needs and no earlier one has.
   auto claim = [&](unsigned part, SmallVector<Operation *> worklist) {
     while (!worklist.empty()) {
       Operation *op = worklist.pop_back_val();
       if (!op || !parts.try_emplace(op, part).second)
         continue;
+      if (Attribute when = op->getAttr(kWhenAttrName))
+        worklist.push_back(flags.lookup(when));
       llvm::SetVector<Value> read(op->operand_begin(), op->operand_end());
       getUsedValuesDefinedAbove(op->getRegions(), read);
       for (Value value : read)

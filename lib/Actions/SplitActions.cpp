@@ -96,8 +96,8 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   static void placeConditions(func::FuncOp func,
                               DenseMap<Operation *, unsigned> &parts) {
     Block &block = func.getBody().front();
-    for (auto condition :
-         llvm::make_early_inc_range(block.getOps<dist::ConditionOp>())) {
+    // Copies are not looked at again.
+    for (auto condition : llvm::to_vector(block.getOps<dist::ConditionOp>())) {
       std::map<unsigned, Operation *> first;
       for (Operation &op : block)
         if (op.getAttr(kWhenAttrName) == condition.getNumberAttr())

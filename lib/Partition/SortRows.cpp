@@ -127,6 +127,7 @@ private:
   void visit(nn::ScatterAddOp op) {
     Choice *choice = choiceWith(op.getUpdates());
     if (!choice || op.getDim() != 0 || typeOf(op.getResult()).getRank() != 2 ||
+        typeOf(op.getResult()).getDimSize(0) != choice->matrices ||
         kept(op.getIndices()) != kept(choice->ids) || op->getAttr(kWhenAttrName) != choice->when)
       return;
     Value updates = choice->known.lookup(op.getUpdates());
@@ -200,7 +201,8 @@ private:
         return sorted;
     // What belongs to the matrices that rows have chosen.
     if (auto gather = dyn_cast_if_present<nn::GatherOp>(def);
-        gather && gather.getDim() == 0 && kept(gather.getIndices()) == kept(choice.ids))
+        gather && gather.getDim() == 0 && kept(gather.getIndices()) == kept(choice.ids) &&
+        typeOf(gather.getTable()).getDimSize(0) == choice.matrices)
       return make<nn::GatherOp>(type, gather.getTable(), choice.sorted, uint64_t(0));
     // What is computed for products alone is computed in their order.
     if (def && isElementwise(def) && !isa<nn::SaveOp, nn::RematerializeOp>(def) &&
