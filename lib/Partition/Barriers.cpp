@@ -28,16 +28,23 @@ static llvm::SetVector<Operation *> findRead(func::FuncOp func) {
   return read;
 }
 
-/// The operand that is known last; null where there is none.
-static Value lastOperand(Operation *op) {
+/// What of all that is read the value was computed from and is known last; null where
+/// it was computed from nothing.
+static Value lastRead(Value value, const llvm::SetVector<Operation *> &read) {
   Value last;
-  for (Value operand : op->getOperands()) {
-    Operation *def = operand.getDefiningOp(), *before = last ? last.getDefiningOp() : nullptr;
+  llvm::SetVector<Value> from;
+  from.insert(value);
+  for (size_t i = 0; i < from.size(); ++i) {
+    Operation *def = from[i].getDefiningOp();
+    if (def && !read.contains(def)) {
+      from.insert(def->operand_begin(), def->operand_end());
+      continue;
+    }
+    Operation *before = last ? last.getDefiningOp() : nullptr;
     bool isLater =
-        def && def->getBlock() == op->getBlock() &&
-        (!before || before->getBlock() != op->getBlock() || before->isBeforeInBlock(def));
+        def && (!before || (before->getBlock() == def->getBlock() && before->isBeforeInBlock(def)));
     if (!last || isLater)
-      last = operand;
+      last = from[i];
   }
   return last;
 }
@@ -45,14 +52,7 @@ static Value lastOperand(Operation *op) {
 void cleave::partition::relaxBarriers(func::FuncOp func) {
   llvm::SetVector<Operation *> read = findRead(func);
   func.walk([&](nn::RematerializeOp barrier) {
-    Value value = barrier.getCotangent();
-    for (Operation *def = value.getDefiningOp(); def && !read.contains(def);
-         def = value.getDefiningOp()) {
-      Value before = lastOperand(def);
-      if (!before)
-        return;
-      value = before;
-    }
-    barrier.getCotangentMutable().assign(value);
+    if (Value last = lastRead(barrier.getCotangent(), read))
+      barrier.getCotangentMutable().assign(last);
   });
 }
