@@ -59,6 +59,9 @@ struct Choice {
 
 /// The value that is kept or computed again, before it was.
 mlir::Value kept(mlir::Value value);
+/// Whether an element depends on those of the operands at the same place alone, and not
+/// on where that is, as what dropout drops does.
+bool isElementwise(mlir::Operation *op);
 
 /// A tile along the first dimension over the axis, and how many there are in all.
 struct Tile {

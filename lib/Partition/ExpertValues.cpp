@@ -38,15 +38,18 @@ static bool isSame(Value a, Value b) {
          isSame(x.getInput(), y.getInput());
 }
 
-/// Whether an element depends on those of the operands at the same place alone.
-static bool isElementwise(Operation *op) {
+bool cleave::partition::isElementwise(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
   if (!lowering || lowering.getKernelClass() != KernelClass::Elementwise ||
       op->getNumResults() != 1 || op->getNumRegions() != 0 || op->getNumOperands() == 0)
     return false;
-  ArrayRef<int64_t> shape = typeOf(op->getResult(0)).getShape();
-  return llvm::all_of(op->getOperands(),
-                      [&](Value operand) { return typeOf(operand).getShape() == shape; }) &&
+  auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  return result &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value operand) {
+                        auto type = dyn_cast<RankedTensorType>(operand.getType());
+                        return type && type.getShape() == result.getShape();
+                      }) &&
          llvm::none_of(ShardingRule::of(op).factors,
                        [](const Factor &factor) { return factor.indexed; });
 }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Barriers.h"
+#include "ExpertRows.h"
 
 #include "cleave/Dialect/Dist/IR/Layout.h"
 #include "cleave/Interfaces/Condition.h"
@@ -26,34 +27,16 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
+using cleave::partition::isElementwise;
+using cleave::partition::kept;
 
 namespace {
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// The value that is kept or computed again, before it was.
-Value kept(Value value) {
-  while (Operation *def = value.getDefiningOp()) {
-    if (!isa<nn::SaveOp, nn::RematerializeOp>(def))
-      break;
-    value = def->getOperand(0);
-  }
-  return value;
-}
-
-/// Whether an element depends on those of the operands at the same place alone.
-bool isElementwise(Operation *op) {
-  if (op->getNumResults() != 1 || op->getNumRegions() != 0 || op->getNumOperands() == 0)
-    return false;
-  auto lowering = dyn_cast<LoweringInterface>(op);
-  bool keeps = isa<nn::SaveOp, nn::RematerializeOp>(op);
-  if (!keeps && (!lowering || lowering.getKernelClass() != KernelClass::Elementwise))
-    return false;
-  ArrayRef<int64_t> shape = typeOf(op->getResult(0)).getShape();
-  return llvm::all_of(op->getOperands(), [&](Value operand) {
-    auto type = dyn_cast<RankedTensorType>(operand.getType());
-    return type && type.getShape() == shape;
-  });
+/// Whether it computes, or keeps, each row by itself.
+bool isOfRows(Operation *op) {
+  return isa<nn::SaveOp, nn::RematerializeOp>(op) || isElementwise(op);
 }
 
 /// One choice of matrices by rows [r...], and the order that it puts them in.
@@ -88,7 +71,7 @@ public:
     for (Operation &op : block)
       ops.push_back(&op);
     for (Operation *op : llvm::reverse(ops))
-      if (isElementwise(op) && llvm::any_of(op->getUsers(), [&](Operation *user) {
+      if (isOfRows(op) && llvm::any_of(op->getUsers(), [&](Operation *user) {
             return isa<nn::GroupedDotOp, nn::GroupedOuterOp, nn::ScatterAddOp>(user) ||
                    forProducts.contains(user);
           }))
@@ -205,8 +188,7 @@ private:
         typeOf(gather.getTable()).getDimSize(0) == choice.matrices)
       return make<nn::GatherOp>(type, gather.getTable(), choice.sorted, uint64_t(0));
     // What is computed for products alone is computed in their order.
-    if (def && isElementwise(def) && !isa<nn::SaveOp, nn::RematerializeOp>(def) &&
-        def->getAttr(kWhenAttrName) == choice.when &&
+    if (def && isElementwise(def) && def->getAttr(kWhenAttrName) == choice.when &&
         llvm::all_of(value.getUsers(), [](Operation *user) {
           return isa<nn::GroupedDotOp, nn::GroupedOuterOp>(user);
         }))
