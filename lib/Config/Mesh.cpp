@@ -402,6 +402,16 @@ std::optional<ConfigError> cleave::checkMeshUse(const Config &config,
     if (auto error =
             use("parallel.expert.axis", parallel.expert.axis, "expert"))
       return error;
+  if (parallel.expert.exchange == "hierarchical" &&
+      (!parallel.expert.enabled || mesh.size(parallel.expert.axis) == 1))
+    return ConfigError{
+        "parallel.expert.exchange = 'hierarchical' sends rows by way of nodes, "
+        "but experts are split over no axis (" +
+        (parallel.expert.enabled
+             ? "mesh axis '" + parallel.expert.axis + "' has 1 rank"
+             : std::string("parallel.expert is switched off")) +
+        "); leave it out, or give '" + parallel.expert.axis +
+        "' ranks on several nodes"};
   for (const SequenceParallelConfig &sequence : parallel.sequence)
     if (parallel.expert.enabled && sequence.axis == parallel.expert.axis)
       return ConfigError{"parallel.sequence and parallel.expert.axis both name "

@@ -257,10 +257,10 @@ struct DistDispatchExpertsPass
       return signalPassFailure();
     }
     if (exchange == "hierarchical" && !levels) {
-      getOperation().emitError("a hierarchical exchange needs an axis that spans nodes and has "
-                               "ranks that share one; axis '")
-          << axis << "' of " << axesSize(mesh->mesh(), axes.getAxes())
-          << " ranks has links of one class (mesh.ranks_per_node)";
+      getOperation().emitError("a hierarchical exchange needs two or more nodes that have the "
+                               "same number of ranks each, two or more; the ")
+          << axesSize(mesh->mesh(), axes.getAxes()) << " ranks of axis '" << axis
+          << "' are not placed so (mesh.ranks_per_node)";
       return signalPassFailure();
     }
     FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);

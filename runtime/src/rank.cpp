@@ -189,6 +189,11 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
              std::get<Collective>(command.op).token >= 0))
           bad("a transfer that starts or ends cannot depend on a condition");
         out.run = [flag = resolve(command.when, 0, 1), run = out.run] {
+          // Other bytes are those of a value that has taken the flag's place.
+          if (*flag != 0 && *flag != 1)
+            bad("its condition holds byte " +
+                std::to_string(static_cast<unsigned char>(*flag)) +
+                ", expected 0 or 1");
           if (*flag)
             run();
         };

@@ -66,8 +66,8 @@ cleave_session::cleave_session(cleave_program &program,
   program.bindKernels();
   ranks.resize(size);
   traces.resize(size);
-  for (size_t rank = 0; rank < size; ++rank)
-    traceReaders.emplace_back(program.data, static_cast<int>(rank));
+  for (int rank = 0; rank < size; ++rank)
+    traceReaders.emplace_back(program.data, rank);
   waitedFor.assign(size, -1);
   endpoints.resize(size);
   int first = world ? world->rank() : 0;

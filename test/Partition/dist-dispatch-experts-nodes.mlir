@@ -2,7 +2,7 @@
 // RUN: cleave-opt %s -split-input-file -dist-dispatch-experts="axis=x exchange=direct" | FileCheck %s --check-prefix=DIRECT
 // RUN: not cleave-opt %s -dist-dispatch-experts="axis=y exchange=hierarchical" 2>&1 | FileCheck %s --check-prefix=ONE
 // RUN: not cleave-opt %s -dist-dispatch-experts="axis=x exchange=both" 2>&1 | FileCheck %s --check-prefix=NAME
-// ONE: a hierarchical exchange needs an axis that spans nodes and has ranks that share one; axis 'y' of 3 ranks has links of one class
+// ONE: a hierarchical exchange needs two or more nodes that have the same number of ranks each, two or more; the 3 ranks of axis 'y' are not placed so
 // NAME: exchange is 'both'; expected auto, direct or hierarchical
 
 // 2 nodes of 2 ranks: rows go between nodes by ids of 4 matrices each, and within a

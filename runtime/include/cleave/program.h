@@ -454,9 +454,10 @@ struct Command {
       op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;
-  // Absent: always runs. Else a byte: 0 means that it does not run, here and on
-  // all ranks that it would meet. Not for what starts or ends a transfer.
-  BufferRef when;
+  // Absent: always runs. Else a byte, 0 or 1: 0 means that it does not run,
+  // here and on all ranks that it would meet. Not for what starts or ends a
+  // transfer.
+  BufferRef when = {};
 };
 
 // Where a planned value lives, and from which command to which, inclusive.

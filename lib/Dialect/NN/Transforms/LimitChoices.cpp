@@ -7,6 +7,7 @@
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/Support/Format.h"
 
 #include <cmath>
 
@@ -156,9 +157,11 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
                isTableOf(gather, choices.experts);
       return isa<nn::GroupedDotOp>(use.getOwner());
     });
+    std::string factor;
+    llvm::raw_string_ostream(factor) << llvm::format("%g", double(capacity));
     emitRemark(loc, "an expert takes ")
         << int64_t(share) << " of the " << int64_t(all) << " slots of a "
-        << scope << " (capacity " << double(capacity) << ", " << choices.experts
+        << scope << " (capacity " << factor << ", " << choices.experts
         << " experts); slots beyond are dropped";
   }
 

@@ -14,7 +14,7 @@
 // CHECK:         %[[PLACE:.+]] = nn.position_in_expert %[[IDS]], %[[POSITIONS]] behind(%[[LOADS]], %[[SAMPLES]]) experts = 2
 // CHECK:         %[[MOST:.+]] = arith.constant dense<6>
 // CHECK:         arith.cmpi slt, %[[PLACE]], %[[MOST]]
-// expected-remark @below {{an expert takes 6 of the 24 slots of a microbatch (capacity 5.000000e-01, 2 experts); slots beyond are dropped}}
+// expected-remark @below {{an expert takes 6 of the 24 slots of a microbatch (capacity 0.5, 2 experts); slots beyond are dropped}}
 func.func @slots(%x: tensor<4x3x2x6xf32>, %w: tensor<2x6x8xf32>, %ids: tensor<4x3x2xi64>) -> tensor<4x3x2x8xf32> {
   %0 = nn.grouped_dot %x, %w, %ids : tensor<4x3x2x6xf32>, tensor<2x6x8xf32>, tensor<4x3x2xi64> -> tensor<4x3x2x8xf32>
   return %0 : tensor<4x3x2x8xf32>

@@ -13,7 +13,7 @@
 // CHECK-NEXT:    nn.grouped_dot %[[X]], %[[W]], %[[LIMITED]]
 // CHECK-NEXT:    nn.gather %[[B]], %[[LIMITED]]
 // CHECK-NEXT:    nn.gather %[[T]], %[[IDS]]
-// expected-remark @below {{an expert takes 3 of the 6 slots of a sequence (capacity 1.000000e+00, 2 experts); slots beyond are dropped}}
+// expected-remark @below {{an expert takes 3 of the 6 slots of a sequence (capacity 1, 2 experts); slots beyond are dropped}}
 func.func @slots(%x: tensor<4x3x2x6xf32>, %w: tensor<2x6x8xf32>, %b: tensor<2x8xf32>, %t: tensor<5x8xf32>, %ids: tensor<4x3x2xi64>)
     -> (tensor<4x3x2x8xf32>, tensor<4x3x2x8xf32>, tensor<4x3x2x8xf32>) {
   %0 = nn.grouped_dot %x, %w, %ids : tensor<4x3x2x6xf32>, tensor<2x6x8xf32>, tensor<4x3x2xi64> -> tensor<4x3x2x8xf32>
