@@ -27,15 +27,17 @@ static unsigned widthOf(const KernelPlan &plan) {
 
 Emitter::Emitter(const KernelPlan &plan, ModuleOp module, Location loc,
                  StringRef name, unsigned vectorBits)
-    : plan(plan), module(module), name(name), b(loc, module.getContext()),
-      lanes(std::max(vectorBits / widthOf(plan), 2u)) {}
+    : NodeEmitter(plan, loc, name, /*addressSpace=*/0), module(module) {
+  lanes = std::max(vectorBits / widthOf(plan), 2u);
+}
 
 LogicalResult Emitter::run() {
   b.setInsertionPointToEnd(module.getBody());
-  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  Type pointer = pointerType();
   Type i64 = b.getI64Type();
   func = func::FuncOp::create(
       b, name, b.getFunctionType({pointer, pointer, i64, i64}, {}));
+  function = func;
   Block *entry = func.addEntryBlock();
   b.setInsertionPointToEnd(entry);
   for (size_t i = 0; i < plan.arguments.size() + plan.outputs.size(); ++i) {
@@ -60,26 +62,6 @@ LogicalResult Emitter::run() {
   b.setInsertionPointToEnd(entry);
   func::ReturnOp::create(b);
   return success();
-}
-
-scf::ForOp Emitter::beginFor(Value begin, Value end, Value step, uint64_t loop,
-                             ValueRange carried) {
-  b.setInsertionPointToEnd(scopes.back()->block);
-  auto op = scf::ForOp::create(b, begin, end, step, carried);
-  Block *body = op.getBody();
-  if (!body->empty()) // a loop that carries nothing comes with a terminator
-    body->back().erase();
-  scopes.push_back(
-      std::make_unique<Scope>(scopes.back()->loops | loop, body, op));
-  b.setInsertionPointToEnd(body);
-  return op;
-}
-
-void Emitter::endFor(scf::ForOp loop, ValueRange carried) {
-  b.setInsertionPointToEnd(scopes.back()->block);
-  scf::YieldOp::create(b, carried);
-  scopes.pop_back();
-  b.setInsertionPointToEnd(scopes.back()->block);
 }
 
 void Emitter::emitRows() {

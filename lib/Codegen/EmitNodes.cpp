@@ -1,7 +1,7 @@
 // The values of a kernel: loads, elementwise operations, indices.
 
-#include "Emitter.h"
 #include "IntegerDivision.h"
+#include "cleave/Codegen/NodeEmitter.h"
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 
@@ -12,32 +12,55 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-Emitter::Scope &Emitter::scopeOf(uint64_t loops) {
+NodeEmitter::Scope &NodeEmitter::scopeOf(uint64_t loops) {
   for (auto &scope : scopes)
     if ((loops & ~scope->loops) == 0)
       return *scope;
   return *scopes.back();
 }
 
-void Emitter::moveTo(const Scope &scope) {
-  if (&scope == scopes.back().get()) {
-    b.setInsertionPointToEnd(scope.block);
-    return;
-  }
-  for (size_t i = 0; i + 1 < scopes.size(); ++i)
-    if (scopes[i].get() == &scope)
-      b.setInsertionPoint(scopes[i + 1]->op);
+void NodeEmitter::moveTo(const Scope &scope) {
+  size_t at = 0;
+  while (scopes[at].get() != &scope)
+    ++at;
+  // In front of the first block that is nested in this one.
+  for (size_t i = at + 1; i < scopes.size(); ++i)
+    if (scopes[i]->op) {
+      b.setInsertionPoint(scopes[i]->op);
+      return;
+    }
+  b.setInsertionPointToEnd(scope.block);
 }
 
-Type Emitter::storageOf(Type element) {
+scf::ForOp NodeEmitter::beginFor(Value begin, Value end, Value step,
+                                 uint64_t loops, ValueRange carried) {
+  b.setInsertionPointToEnd(scopes.back()->block);
+  auto op = scf::ForOp::create(b, begin, end, step, carried);
+  Block *body = op.getBody();
+  if (!body->empty()) // a loop that carries nothing comes with a terminator
+    body->back().erase();
+  scopes.push_back(
+      std::make_unique<Scope>(scopes.back()->loops | loops, body, op));
+  b.setInsertionPointToEnd(body);
+  return op;
+}
+
+void NodeEmitter::endFor(scf::ForOp loop, ValueRange carried) {
+  b.setInsertionPointToEnd(scopes.back()->block);
+  scf::YieldOp::create(b, carried);
+  scopes.pop_back();
+  b.setInsertionPointToEnd(scopes.back()->block);
+}
+
+Type NodeEmitter::storageOf(Type element) {
   return element.isInteger(1) ? b.getI8Type() : element;
 }
 
-Value Emitter::constantIndex(int64_t value) {
+Value NodeEmitter::constantIndex(int64_t value) {
   return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
 }
 
-Value Emitter::constantOf(Type type, double value) {
+Value NodeEmitter::constantOf(Type type, double value) {
   Type element = getElementTypeOrSelf(type);
   TypedAttr attr;
   if (isa<FloatType>(element))
@@ -49,24 +72,24 @@ Value Emitter::constantOf(Type type, double value) {
   return arith::ConstantOp::create(b, attr);
 }
 
-Value Emitter::splat(Value scalar) {
+Value NodeEmitter::splat(Value scalar) {
   if (isa<VectorType>(scalar.getType()))
     return scalar;
   return vector::BroadcastOp::create(b, vectorOf(scalar.getType()), scalar);
 }
 
-Value Emitter::both(Value a, Value b2) {
+Value NodeEmitter::both(Value a, Value b2) {
   if (!a || !b2)
     return a ? a : b2;
   return arith::AndIOp::create(b, a, b2);
 }
 
-const RowBuffer *Emitter::bufferOf(const Node *node) const {
+const RowBuffer *NodeEmitter::bufferOf(const Node *node) const {
   return isLane(node) ? plan.bufferOf(node, loopNumber) : nullptr;
 }
 
-Value Emitter::emit(const Node *node, int copy) {
-  if (!isLane(node))
+Value NodeEmitter::emit(const Node *node, int copy) {
+  if (!differsByCopy(node->loops))
     copy = 0;
   Scope &scope = scopeOf(node->loops);
   if (Value value = scope.values.lookup({node, copy}))
@@ -94,11 +117,11 @@ Value Emitter::emit(const Node *node, int copy) {
   return value;
 }
 
-Value Emitter::emitLanes(const Node *node, int copy) {
+Value NodeEmitter::emitLanes(const Node *node, int copy) {
   return splat(emit(node, copy));
 }
 
-Value Emitter::create(const Node *node, int copy) {
+Value NodeEmitter::create(const Node *node, int copy) {
   switch (node->kind) {
   case Node::Kind::Compute:
     return createCompute(node, copy);
@@ -109,7 +132,7 @@ Value Emitter::create(const Node *node, int copy) {
     return arith::ConstantOp::create(b, cast<TypedAttr>(node->value));
   case Node::Kind::Index: {
     Value index = isLane(node) ? emitIndexLanes(node->index, copy)
-                               : emitIndex(node->index);
+                               : emitIndex(node->index, copy);
     return castIndex(index, node->type);
   }
   case Node::Kind::InRange: {
@@ -120,7 +143,7 @@ Value Emitter::create(const Node *node, int copy) {
       value = castIndex(value, b.getI64Type());
     } else {
       value = isLane(node) ? emitIndexLanes(node->index, copy)
-                           : emitIndex(node->index);
+                           : emitIndex(node->index, copy);
     }
     if (node->low != 0)
       value = arith::SubIOp::create(b, value,
@@ -148,7 +171,7 @@ Value Emitter::create(const Node *node, int copy) {
   llvm_unreachable("reductions are written by their loops");
 }
 
-Value Emitter::createCompute(const Node *node, int copy) {
+Value NodeEmitter::createCompute(const Node *node, int copy) {
   bool vectors = isLane(node);
   SmallVector<Value> operands;
   for (const Node *operand : node->operands)
@@ -166,14 +189,12 @@ Value Emitter::createCompute(const Node *node, int copy) {
   return b.create(state)->getResult(node->result);
 }
 
-Value Emitter::createRankOffset(const Node *node) {
-  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+Value NodeEmitter::createRankOffset(const Node *node) {
   Operation *op = node->op;
   auto meshName = op->getAttrOfType<FlatSymbolRefAttr>("mesh");
   auto axes = op->getAttrOfType<dist::AxisListAttr>("axes");
   dist::MeshAttr mesh = dist::MeshOp::lookup(op, meshName).getMesh();
-  // cleave_ctx begins with the address of axis_index.
-  Value table = LLVM::LoadOp::create(b, pointer, func.getArgument(0));
+  Value table = axisIndices();
   Value index = constantIndex(0);
   for (dist::AxisRefAttr ref : axes.getAxes()) {
     int64_t number = 0;
@@ -203,7 +224,7 @@ Value Emitter::createRankOffset(const Node *node) {
 }
 
 /// Integers between types, and from integers to floats.
-Value Emitter::castIndex(Value index, Type element) {
+Value NodeEmitter::castIndex(Value index, Type element) {
   Type from = getElementTypeOrSelf(index.getType());
   if (from == element)
     return index;
@@ -221,14 +242,16 @@ Value Emitter::castIndex(Value index, Type element) {
 // Indices
 //===----------------------------------------------------------------------===//
 
-Value Emitter::emitVar(const IndexVar *var) {
+Value NodeEmitter::emitVar(const IndexVar *var, int copy) {
   if (var->kind == IndexVar::Kind::Loop)
-    return loopValues.lookup(var->loop);
+    return loopValue(var, copy);
+  if (!differsByCopy(var->loops))
+    copy = 0;
   Scope &scope = scopeOf(var->loops);
-  if (Value value = scope.indices.lookup({var, 0}))
+  if (Value value = scope.indices.lookup({var, copy}))
     return value;
-  Value base = var->kind == IndexVar::Kind::Data ? emit(var->node)
-                                                 : emitIndex(var->base);
+  Value base = var->kind == IndexVar::Kind::Data ? emit(var->node, copy)
+                                                 : emitIndex(var->base, copy);
   OpBuilder::InsertionGuard guard(b);
   moveTo(scope);
   Value value;
@@ -239,19 +262,24 @@ Value Emitter::emitVar(const IndexVar *var) {
                                            constantIndex(var->size));
       value = arith::SelectOp::create(b, inside, value, constantIndex(0));
     }
-  } else if (var->kind == IndexVar::Kind::FloorDiv) {
-    value = arith::DivUIOp::create(b, base, constantIndex(var->divisor));
   } else {
-    value = arith::RemUIOp::create(b, base, constantIndex(var->divisor));
+    if (dividesNarrow() && var->base.min() >= 0 && var->base.max() <= INT32_MAX)
+      base = castIndex(base, b.getI32Type());
+    Value divisor = constantOf(base.getType(), var->divisor);
+    if (var->kind == IndexVar::Kind::FloorDiv)
+      value = arith::DivUIOp::create(b, base, divisor);
+    else
+      value = arith::RemUIOp::create(b, base, divisor);
+    value = castIndex(value, b.getI64Type());
   }
-  scope.indices[{var, 0}] = value;
+  scope.indices[{var, copy}] = value;
   return value;
 }
 
-Value Emitter::emitIndex(const IndexExpr &index) {
+Value NodeEmitter::emitIndex(const IndexExpr &index, int copy) {
   SmallVector<std::pair<Value, int64_t>> parts;
   for (auto [var, factor] : index.terms())
-    parts.push_back({emitVar(var), factor});
+    parts.push_back({emitVar(var, copy), factor});
   OpBuilder::InsertionGuard guard(b);
   moveTo(scopeOf(index.loops()));
   Value sum = constantIndex(index.constant());
@@ -263,23 +291,25 @@ Value Emitter::emitIndex(const IndexExpr &index) {
   return sum;
 }
 
-bool Emitter::isContiguous(const IndexExpr &index) const {
+bool NodeEmitter::isContiguous(const IndexExpr &index) const {
   for (auto [var, factor] : index.terms())
     if (var->loops & lane->loops && (var != lane || factor != 1))
       return false;
   return index.coefficient(lane) == 1;
 }
 
-Value Emitter::emitLaneBase(const IndexExpr &index, int copy) {
-  Value base = emitIndex(index); // the lane variable stands for the first lane
-  if (copy == 0)
+Value NodeEmitter::emitLaneBase(const IndexExpr &index, int copy) {
+  // The lane variable stands for the first lane.
+  Value base = emitIndex(index, copy);
+  int64_t offset = laneOffset(copy);
+  if (offset == 0)
     return base;
-  return arith::AddIOp::create(b, base, constantIndex(copy * lanes));
+  return arith::AddIOp::create(b, base, constantIndex(offset));
 }
 
-Value Emitter::emitVarLanes(const IndexVar *var, int copy) {
+Value NodeEmitter::emitVarLanes(const IndexVar *var, int copy) {
   Scope &scope = scopeOf(var->loops);
-  if (Value value = scope.indices.lookup({var, copy}))
+  if (Value value = scope.laneIndices.lookup({var, copy}))
     return value;
   Type type = vectorOf(b.getI64Type());
   Value value;
@@ -288,11 +318,11 @@ Value Emitter::emitVarLanes(const IndexVar *var, int copy) {
     moveTo(scope);
     SmallVector<int64_t> steps;
     for (int64_t i = 0; i < lanes; ++i)
-      steps.push_back(copy * lanes + i);
+      steps.push_back(laneOffset(copy) + i);
     Value step = arith::ConstantOp::create(
         b, DenseElementsAttr::get(cast<VectorType>(type),
                                   ArrayRef<int64_t>(steps)));
-    value = arith::AddIOp::create(b, splat(loopValues.lookup(var->loop)), step);
+    value = arith::AddIOp::create(b, splat(loopValue(var, copy)), step);
   } else {
     Value base = var->kind == IndexVar::Kind::Data
                      ? emitLanes(var->node, copy)
@@ -320,20 +350,20 @@ Value Emitter::emitVarLanes(const IndexVar *var, int copy) {
       value = castIndex(value, b.getI64Type());
     }
   }
-  scope.indices[{var, copy}] = value;
+  scope.laneIndices[{var, copy}] = value;
   return value;
 }
 
-Value Emitter::emitIndexLanes(const IndexExpr &index, int copy) {
+Value NodeEmitter::emitIndexLanes(const IndexExpr &index, int copy) {
   IndexExpr same(index.constant());
   SmallVector<std::pair<Value, int64_t>> parts;
   for (auto [var, factor] : index.terms()) {
-    if (var->loops & lane->loops)
+    if (!isUniform(var))
       parts.push_back({emitVarLanes(var, copy), factor});
     else
       same = same + IndexExpr::of(var) * factor;
   }
-  Value sum = emitIndex(same);
+  Value sum = emitIndex(same, copy);
   OpBuilder::InsertionGuard guard(b);
   moveTo(scopeOf(index.loops()));
   sum = splat(sum);
@@ -350,7 +380,7 @@ Value Emitter::emitIndexLanes(const IndexExpr &index, int copy) {
 // Memory
 //===----------------------------------------------------------------------===//
 
-Value Emitter::address(Value base, Value index, Type element) {
+Value NodeEmitter::address(Value base, Value index, Type element) {
   Type type = base.getType();
   if (auto vector = dyn_cast<VectorType>(index.getType()))
     type = VectorType::get(vector.getShape(), base.getType());
@@ -359,7 +389,7 @@ Value Emitter::address(Value base, Value index, Type element) {
 }
 
 /// A constant tensor is a read-only global of the library.
-Value Emitter::tableAddress(const Node *node) {
+Value NodeEmitter::tableAddress(const Node *node) {
   LLVM::GlobalOp &table = tables[node->value];
   if (!table) {
     auto values = cast<DenseElementsAttr>(node->value);
@@ -377,49 +407,30 @@ Value Emitter::tableAddress(const Node *node) {
           RankedTensorType::get({values.getNumElements()}, storage));
     }
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(func);
+    b.setInsertionPoint(function);
     table = LLVM::GlobalOp::create(
         b, LLVM::LLVMArrayType::get(storage, values.getNumElements()),
         /*isConstant=*/true, LLVM::Linkage::Internal,
-        name + ".table" + std::to_string(tables.size() - 1), contents);
+        name + ".table" + std::to_string(tables.size() - 1), contents,
+        /*alignment=*/0, addressSpace);
   }
   return LLVM::AddressOfOp::create(b, table);
 }
 
-Value Emitter::createLoad(const Node *node, int copy) {
+Value NodeEmitter::createLoad(const Node *node, int copy) {
   Type storage = storageOf(node->type);
-  unsigned alignment = std::max(1u, storage.getIntOrFloatBitWidth() / 8);
   Value base = node->kind == Node::Kind::Table ? tableAddress(node)
                                                : addresses[node->source];
   Value loaded;
   if (!isLane(node)) {
-    Value index = emitIndex(node->index);
+    Value index = emitIndex(node->index, copy);
     if (node->guard)
-      index = arith::SelectOp::create(b, emit(node->guard), index,
+      index = arith::SelectOp::create(b, emit(node->guard, copy), index,
                                       constantIndex(0));
     loaded = LLVM::LoadOp::create(b, storage, address(base, index, node->type),
-                                  alignment);
+                                  bytesOf(node->type));
   } else {
-    Value needed = mask;
-    if (node->guard)
-      needed = both(needed, emitLanes(node->guard, copy));
-    VectorType type = vectorOf(storage);
-    Value zero = constantOf(type, 0);
-    if (isContiguous(node->index)) {
-      Value where = address(base, emitLaneBase(node->index, copy), node->type);
-      if (needed)
-        loaded =
-            LLVM::MaskedLoadOp::create(b, type, where, needed, zero, alignment);
-      else
-        loaded = LLVM::LoadOp::create(b, type, where, alignment);
-    } else {
-      Value where =
-          address(base, emitIndexLanes(node->index, copy), node->type);
-      if (!needed)
-        needed = constantOf(vectorOf(b.getI1Type()), 1);
-      loaded = LLVM::masked_gather::create(b, type, where, needed,
-                                           ValueRange{zero}, alignment);
-    }
+    loaded = createLaneLoad(node, copy, base, vectorOf(storage));
   }
   if (storage == node->type)
     return loaded;
@@ -427,78 +438,15 @@ Value Emitter::createLoad(const Node *node, int copy) {
                                constantOf(loaded.getType(), 0));
 }
 
-void Emitter::store(const kernels::Store &target, int copy) {
-  Value value = emit(target.value, copy);
-  if (lane)
-    value = splat(value);
-  Type element = getElementTypeOrSelf(value.getType());
-  Type storage = storageOf(element);
-  unsigned alignment = std::max(1u, storage.getIntOrFloatBitWidth() / 8);
-  if (storage != element) {
-    Type type = storage;
-    if (lane)
-      type = vectorOf(storage);
-    value = arith::ExtUIOp::create(b, type, value);
-  }
-  Value base = addresses[plan.arguments.size() + target.result];
-  Value index =
-      lane ? emitLaneBase(target.index, copy) : emitIndex(target.index);
-  Value where = address(base, index, element);
-  if (mask)
-    LLVM::MaskedStoreOp::create(b, value, where, mask, alignment);
-  else
-    LLVM::StoreOp::create(b, value, where, alignment);
-}
-
-//===----------------------------------------------------------------------===//
-// Buffers of a row
-//===----------------------------------------------------------------------===//
-
-/// On the stack: kernels allocate nothing else. Whole vectors fit at the end.
-void Emitter::allocateBuffers() {
-  for (const Node &node : plan.nodes) {
-    auto found = plan.buffers.find(&node);
-    if (found == plan.buffers.end() || found->second.result >= 0)
-      continue;
-    int64_t count = found->second.columns->count + lanes;
-    bufferAddresses[&node] = LLVM::AllocaOp::create(
-        b, LLVM::LLVMPointerType::get(b.getContext()), storageOf(node.type),
-        constantIndex(count), /*alignment=*/64);
-  }
-}
-
-Value Emitter::loadBuffer(const RowBuffer &buffer, int copy) {
-  if (buffer.result >= 0) {
-    // The result's own memory, written by an earlier loop of this row.
-    Node read = *buffer.value;
-    read.kind = Node::Kind::Load;
-    read.source = plan.arguments.size() + buffer.result;
-    for (const Store &target : plan.loops[buffer.first].stores)
-      if (static_cast<int>(target.result) == buffer.result)
-        read.index = target.index;
-    read.guard = nullptr;
-    return createLoad(&read, copy);
-  }
-  Type storage = storageOf(buffer.value->type);
-  Value where =
-      address(bufferAddresses.lookup(buffer.value),
-              emitLaneBase(buffer.columns->index(), copy), buffer.value->type);
-  unsigned alignment = std::max(1u, storage.getIntOrFloatBitWidth() / 8);
-  Value loaded = LLVM::LoadOp::create(b, vectorOf(storage), where, alignment);
-  if (storage == buffer.value->type)
-    return loaded;
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, loaded,
-                               constantOf(loaded.getType(), 0));
-}
-
-void Emitter::storeBuffer(const RowBuffer &buffer, int copy) {
-  Value value = emitLanes(buffer.value, copy);
-  Type storage = storageOf(buffer.value->type);
-  if (storage != buffer.value->type)
-    value = arith::ExtUIOp::create(b, vectorOf(storage), value);
-  Value where =
-      address(bufferAddresses.lookup(buffer.value),
-              emitLaneBase(buffer.columns->index(), copy), buffer.value->type);
-  LLVM::StoreOp::create(b, value, where,
-                        std::max(1u, storage.getIntOrFloatBitWidth() / 8));
+/// From the result's own memory, written by an earlier loop of this row.
+Value NodeEmitter::loadBuffer(const RowBuffer &buffer, int copy) {
+  assert(buffer.result >= 0 && "buffers of their own are the subclass's");
+  Node read = *buffer.value;
+  read.kind = Node::Kind::Load;
+  read.source = plan.arguments.size() + buffer.result;
+  for (const Store &target : plan.loops[buffer.first].stores)
+    if (static_cast<int>(target.result) == buffer.result)
+      read.index = target.index;
+  read.guard = nullptr;
+  return createLoad(&read, copy);
 }

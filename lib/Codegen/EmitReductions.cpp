@@ -1,7 +1,7 @@
 // The reductions of a kernel: how values combine, and those that run one
 // element after the other.
 
-#include "Emitter.h"
+#include "cleave/Codegen/NodeEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/SetVector.h"
@@ -15,7 +15,7 @@ using namespace cleave::kernels;
 /// the rounding error of long sums small.
 static constexpr int64_t kSumBlock = 64;
 
-Value Emitter::identity(nn::Combiner combiner, Type type) {
+Value NodeEmitter::identity(nn::Combiner combiner, Type type) {
   Type element = getElementTypeOrSelf(type);
   TypedAttr attr;
   if (combiner == nn::Combiner::Sum) {
@@ -37,7 +37,7 @@ Value Emitter::identity(nn::Combiner combiner, Type type) {
   return arith::ConstantOp::create(b, attr);
 }
 
-Value Emitter::combine(nn::Combiner combiner, Value x, Value y) {
+Value NodeEmitter::combine(nn::Combiner combiner, Value x, Value y) {
   Type element = getElementTypeOrSelf(x.getType());
   bool floats = isa<FloatType>(element), boolean = element.isInteger(1);
   switch (combiner) {
@@ -59,7 +59,7 @@ Value Emitter::combine(nn::Combiner combiner, Value x, Value y) {
 }
 
 /// Combines the lanes pairwise: always in the same order.
-Value Emitter::horizontal(nn::Combiner combiner, Value vector) {
+Value NodeEmitter::horizontal(nn::Combiner combiner, Value vector) {
   for (int64_t half = lanes / 2; half >= 1; half /= 2) {
     SmallVector<int64_t> low, high;
     for (int64_t i = 0; i < half; ++i) {
@@ -75,7 +75,7 @@ Value Emitter::horizontal(nn::Combiner combiner, Value vector) {
 
 /// What must be known before the reductions that `node` needs: sequential
 /// reductions below it.
-void Emitter::collectSequential(
+void NodeEmitter::collectSequential(
     const Node *node, llvm::SmallPtrSetImpl<const Node *> &seen,
     llvm::SetVector<const Reduction *> &found) const {
   if (!node || !seen.insert(node).second || bufferOf(node))
@@ -93,7 +93,7 @@ void Emitter::collectSequential(
 
 /// A loop over what is reduced, for all reductions of the same extent that can
 /// share it and all copies of the current vectors.
-void Emitter::emitSequential(const Reduction *wanted) {
+void NodeEmitter::emitSequential(const Reduction *wanted) {
   // Reductions whose inputs need others come after those.
   auto missing = [&](const Reduction *reduction) {
     llvm::SmallPtrSet<const Node *, 16> seen;
@@ -119,7 +119,7 @@ void Emitter::emitSequential(const Reduction *wanted) {
       group.push_back(&reduction);
 
   bool vectors = isLane(wanted->outcome);
-  int copies = vectors ? copyCount : 1;
+  int copies = differsByCopy(wanted->outcome->loops) ? copyCount : 1;
   OpBuilder::InsertionGuard guard(b);
 
   // Inner scopes must not see what is written into an outer one.
@@ -132,12 +132,13 @@ void Emitter::emitSequential(const Reduction *wanted) {
   // The loop must precede the inner scopes' operation.
   Block *block = scope.block;
   Block *rest = nullptr;
-  if (!hidden.empty()) {
-    rest = new Block();
-    rest->getOperations().splice(rest->begin(), block->getOperations(),
-                                 hidden.front()->op->getIterator(),
-                                 block->end());
-  }
+  for (auto &inner : hidden)
+    if (inner->op) {
+      rest = new Block();
+      rest->getOperations().splice(rest->begin(), block->getOperations(),
+                                   inner->op->getIterator(), block->end());
+      break;
+    }
 
   SmallVector<Value> start;
   for (const Reduction *reduction : group)
@@ -159,13 +160,14 @@ void Emitter::emitSequential(const Reduction *wanted) {
   };
   const IndexVar *sequence = wanted->sequence;
   auto run = [&](Value begin, Value end) {
-    auto loop = beginFor(begin, end, constantIndex(1), sequence->loops, start);
+    auto loop = beginFor(begin, end, constantIndex(sequenceStep()),
+                         sequence->loops, start);
     loopValues[sequence->loop] = loop.getInductionVar();
     SmallVector<Value> sums(loop.getRegionIterArgs().begin(),
                             loop.getRegionIterArgs().end());
     sums = combineAll(sums, [&](size_t number, int copy) {
       const Node *input = group[number]->input;
-      return vectors ? emitLanes(input, copy) : emit(input);
+      return vectors ? emitLanes(input, copy) : emit(input, copy);
     });
     endFor(loop, sums);
     return SmallVector<Value>(loop.getResults().begin(),
@@ -174,7 +176,10 @@ void Emitter::emitSequential(const Reduction *wanted) {
 
   SmallVector<Value> totals;
   int64_t count = sequence->size;
-  if (count <= 2 * kSumBlock) {
+  if (sequenceStep() > 1) {
+    totals = run(sequenceBegin(), constantIndex(count));
+    joinSequence(group, copies, totals);
+  } else if (count <= 2 * kSumBlock) {
     totals = run(constantIndex(0), constantIndex(count));
   } else {
     Value size = constantIndex(count);

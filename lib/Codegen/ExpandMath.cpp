@@ -6,7 +6,7 @@
 // double, where plain formulas are accurate enough. Double precision: exp and
 // log are expanded, the rest calls the C library, lane by lane.
 
-#include "ExpandMath.h"
+#include "cleave/Codegen/ExpandMath.h"
 
 #include "MathBuilder.h"
 

@@ -1,7 +1,8 @@
 // From loops to the LLVM dialect.
 
-#include "ExpandMath.h"
 #include "cleave/Codegen/Codegen.h"
+#include "cleave/Codegen/EmulateBFloat16.h"
+#include "cleave/Codegen/ExpandMath.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -13,34 +14,9 @@
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace cleave;
-
-/// Arithmetic on bf16 in f32, rounded after each operation: not every processor
-/// knows bf16, and there is no library to call.
-static LogicalResult emulateBFloat16(ModuleOp kernels) {
-  PassManager manager(kernels.getContext());
-  manager.addPass(createCanonicalizerPass());
-  manager.addPass(createCSEPass());
-  arith::ArithEmulateUnsupportedFloatsOptions options;
-  options.sourceTypeStrs = {"bf16"};
-  options.targetTypeStr = "f32";
-  manager.addPass(arith::createArithEmulateUnsupportedFloats(options));
-  if (failed(manager.run(kernels)))
-    return failure();
-  // The pass allows a rounding and its inverse to cancel; every one counts.
-  auto none = arith::FastMathFlagsAttr::get(kernels.getContext(),
-                                            arith::FastMathFlags::none);
-  kernels.walk([&](Operation *op) {
-    if (auto widen = dyn_cast<arith::ExtFOp>(op))
-      widen.setFastmathAttr(none);
-    if (auto round = dyn_cast<arith::TruncFOp>(op))
-      round.setFastmathAttr(none);
-  });
-  return success();
-}
 
 LogicalResult cleave::codegen::lowerToLLVM(ModuleOp kernels) {
   if (failed(expandMath(kernels)) || failed(emulateBFloat16(kernels)))

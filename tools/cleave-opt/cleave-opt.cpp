@@ -8,6 +8,7 @@
 #include "cleave/Actions/Passes.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Check/Passes.h"
+#include "cleave/Codegen/Passes.h"
 #include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -25,9 +26,14 @@
 #include "cleave/Strategy/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -46,10 +52,12 @@ int main(int argc, char **argv) {
   cleave::actions::registerActionsPasses();
   cleave::registerPartitionPipeline();
   cleave::kernels::registerKernelsPasses();
+  cleave::codegen::registerCodegenPasses();
   cleave::registerBackendPhases();
   mlir::DialectRegistry registry;
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
-                  mlir::scf::SCFDialect, mlir::tensor::TensorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,
+                  mlir::scf::SCFDialect, mlir::tensor::TensorDialect, mlir::gpu::GPUDialect, mlir::LLVM::LLVMDialect,
+                  mlir::NVVM::NVVMDialect, mlir::memref::MemRefDialect, mlir::vector::VectorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,
                   cleave::pipe::PipeDialect, cleave::rt::RTDialect>();
   cleave::registerInterfaceModels(registry);
   return mlir::asMainReturnCode(

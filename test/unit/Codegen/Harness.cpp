@@ -1,5 +1,6 @@
 #include "Harness.h"
 
+#include "cleave/Codegen/GPU.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
@@ -7,6 +8,7 @@
 #include "cleave/Kernels/Kernels.h"
 #include "cleave/runtime.h"
 
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 
@@ -46,6 +48,13 @@ std::string test::widened(std::string text) {
 
 namespace {
 
+uint16_t bitsOfBFloat16(double x) {
+  APFloat value(x);
+  bool losesInfo;
+  value.convert(APFloat::BFloat(), APFloat::rmNearestTiesToEven, &losesInfo);
+  return value.bitcastToAPInt().getZExtValue();
+}
+
 /// A buffer of a tensor's type with guard bytes around it.
 class Buffer {
 public:
@@ -55,6 +64,7 @@ public:
     bytes.assign(type.getNumElements() * width + 2 * kGuard, 0xA5);
   }
   void *data() { return bytes.data() + kGuard; }
+  int64_t size() const { return bytes.size() - 2 * kGuard; }
   void write(const Tensor &tensor) {
     for (int64_t i = 0; i < tensor.size(); ++i) {
       Type element = type.getElementType();
@@ -62,6 +72,8 @@ public:
         put(i, static_cast<float>(tensor.floats[i]));
       else if (element.isF64())
         put(i, tensor.floats[i]);
+      else if (element.isBF16())
+        put(i, bitsOfBFloat16(tensor.floats[i]));
       else if (element.isInteger(64))
         put(i, tensor.ints[i]);
       else if (element.isInteger(32))
@@ -78,6 +90,10 @@ public:
         tensor.floats[i] = get<float>(i);
       else if (element.isF64())
         tensor.floats[i] = get<double>(i);
+      else if (element.isBF16())
+        tensor.floats[i] =
+            APFloat(APFloat::BFloat(), APInt(16, get<uint16_t>(i)))
+                .convertToDouble();
       else if (element.isInteger(64))
         tensor.ints[i] = get<int64_t>(i);
       else if (element.isInteger(32))
@@ -109,7 +125,62 @@ private:
   std::vector<uint8_t> bytes;
 };
 
+/// The buffers of one call: arguments, then results, some of which may take an
+/// argument's memory.
+class Call {
+public:
+  Call(func::FuncOp kernel, const std::vector<Tensor> &arguments,
+       bool allowInPlace) {
+    for (const Tensor &argument : arguments) {
+      buffers.emplace_back(argument.type);
+      buffers.back().write(argument);
+    }
+    for (Type type : kernel.getResultTypes())
+      buffers.emplace_back(cast<RankedTensorType>(type));
+    for (size_t i = 0; i < buffers.size(); ++i)
+      holder.push_back(i);
+    auto inPlace =
+        kernel->getAttrOfType<DenseI64ArrayAttr>(kernels::kInPlaceAttr);
+    first = arguments.size();
+    llvm::DenseSet<int64_t> taken;
+    for (int64_t pair = 0; allowInPlace && pair + 1 < inPlace.size();
+         pair += 2) {
+      size_t result = first + inPlace[pair];
+      int64_t operand = inPlace[pair + 1];
+      if (holder[result] == result && taken.insert(operand).second)
+        holder[result] = operand;
+    }
+  }
+  std::vector<void *> addresses() {
+    std::vector<void *> result;
+    for (size_t which : holder)
+      result.push_back(buffers[which].data());
+    return result;
+  }
+  std::vector<GpuBuffer> gpuBuffers() {
+    std::vector<GpuBuffer> result;
+    for (size_t which : holder)
+      result.push_back({buffers[which].data(), buffers[which].size()});
+    return result;
+  }
+  std::vector<Tensor> results() {
+    std::vector<Tensor> tensors;
+    for (size_t i = first; i < holder.size(); ++i)
+      tensors.push_back(buffers[holder[i]].read());
+    for (Buffer &buffer : buffers)
+      buffer.expectGuards();
+    return tensors;
+  }
+
+private:
+  std::vector<Buffer> buffers;
+  std::vector<size_t> holder;
+  size_t first = 0;
+};
+
 } // namespace
+
+static int64_t axisIndex[2] = {1, 2}, axisSize[2] = {2, 3};
 
 std::vector<Tensor> test::runKernel(func::FuncOp kernel,
                                     const std::vector<Tensor> &arguments,
@@ -134,32 +205,8 @@ std::vector<Tensor> test::runKernel(func::FuncOp kernel,
       dlsym(library, kernel.getName().str().c_str()));
   EXPECT_NE(entry, nullptr);
 
-  std::vector<Buffer> buffers;
-  auto inPlace =
-      kernel->getAttrOfType<DenseI64ArrayAttr>(kernels::kInPlaceAttr);
-  for (const Tensor &argument : arguments) {
-    buffers.emplace_back(argument.type);
-    buffers.back().write(argument);
-  }
-  for (Type type : kernel.getResultTypes())
-    buffers.emplace_back(cast<RankedTensorType>(type));
-  std::vector<void *> addresses;
-  for (Buffer &buffer : buffers)
-    addresses.push_back(buffer.data());
-  std::vector<size_t> holder(kernel.getNumResults());
-  for (size_t i = 0; i < holder.size(); ++i)
-    holder[i] = arguments.size() + i;
-  llvm::DenseSet<int64_t> taken;
-  for (int64_t pair = 0; options.inPlace && pair + 1 < inPlace.size();
-       pair += 2) {
-    int64_t result = inPlace[pair], operand = inPlace[pair + 1];
-    if (holder[result] != arguments.size() + result ||
-        !taken.insert(operand).second)
-      continue;
-    holder[result] = operand;
-    addresses[arguments.size() + result] = addresses[operand];
-  }
-  int64_t axisIndex[2] = {1, 2}, axisSize[2] = {2, 3};
+  Call call(kernel, arguments, options.inPlace);
+  std::vector<void *> addresses = call.addresses();
   cleave_ctx ctx{axisIndex, axisSize, 2, 5, 6};
   int64_t extent =
       kernel->getAttrOfType<IntegerAttr>(kernels::kExtentAttr).getInt();
@@ -167,14 +214,43 @@ std::vector<Tensor> test::runKernel(func::FuncOp kernel,
   int64_t cut = extent / 3;
   entry(&ctx, addresses.data(), cut, extent);
   entry(&ctx, addresses.data(), 0, cut);
-  std::vector<Tensor> results;
-  for (size_t i = 0; i < holder.size(); ++i)
-    results.push_back(buffers[holder[i]].read());
-  for (Buffer &buffer : buffers)
-    buffer.expectGuards();
+  std::vector<Tensor> results = call.results();
   dlclose(library);
   std::filesystem::remove_all(folder);
   return results;
+}
+
+std::vector<Tensor> test::runKernelOnGpu(func::FuncOp kernel,
+                                         const std::vector<Tensor> &arguments,
+                                         bool inPlace, ThreadOrder order) {
+  EXPECT_TRUE(succeeded(kernels::annotateKernel(kernel)));
+  auto emitted = codegen::emitGpuKernels(kernel->getParentOfType<ModuleOp>());
+  EXPECT_TRUE(succeeded(emitted));
+  if (failed(emitted) || failed(verify(**emitted)))
+    return {};
+  EXPECT_TRUE(succeeded(codegen::expandGpuMath(**emitted)));
+  gpu::GPUFuncOp function;
+  (*emitted)->walk([&](gpu::GPUFuncOp found) { function = found; });
+  Call call(kernel, arguments, inPlace);
+  std::vector<GpuBuffer> buffers = call.gpuBuffers();
+  buffers.push_back({axisIndex, sizeof axisIndex});
+  std::string error = runGpuKernel(function, buffers, order);
+  EXPECT_EQ(error, "");
+  if (!error.empty())
+    return {};
+  return call.results();
+}
+
+static bool sameBits(const std::vector<Tensor> &a,
+                     const std::vector<Tensor> &b) {
+  if (a.size() != b.size())
+    return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i].ints != b[i].ints || a[i].floats.size() != b[i].floats.size() ||
+        std::memcmp(a[i].floats.data(), b[i].floats.data(),
+                    a[i].floats.size() * sizeof(double)) != 0)
+      return false;
+  return true;
 }
 
 static std::vector<Tensor> randomArguments(func::FuncOp kernel,
@@ -231,9 +307,21 @@ void test::checkKernel(const std::string &text, const RunOptions &options) {
       ASSERT_TRUE(succeeded(expected));
       RunOptions run = options;
       run.inPlace = inPlace;
-      auto found = runKernel(kernel, arguments, run);
-      compare(found, *expected, wide ? options.f64Bound : options.f32Bound,
-              options.floor);
+      double bound = wide ? options.f64Bound : options.f32Bound;
+      if (!options.onlyGpu) {
+        auto found = runKernel(kernel, arguments, run);
+        compare(found, *expected, bound, options.floor);
+        if (::testing::Test::HasFatalFailure())
+          return;
+      }
+
+      SCOPED_TRACE("on a GPU");
+      auto up = runKernelOnGpu(kernel, arguments, inPlace);
+      compare(up, *expected, bound, options.floor);
+      // The order of threads does not show.
+      auto down =
+          runKernelOnGpu(kernel, arguments, inPlace, ThreadOrder::Descending);
+      ASSERT_TRUE(sameBits(up, down));
       if (::testing::Test::HasFatalFailure())
         return;
     }

@@ -1,11 +1,12 @@
 // Compiles a kernel, runs it on random data, and compares with the reference
-// interpreter.
+// interpreter; interprets it as a GPU kernel and compares, too.
 
 #ifndef CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
 #define CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
 
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Interfaces/Tensor.h"
+#include "cleave/Interpreter/GpuInterpreter.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -30,6 +31,8 @@ struct RunOptions {
   codegen::CodegenOptions codegen;
   /// Runs with results in place of arguments where the kernel allows it.
   bool inPlace = false;
+  /// Interprets the GPU kernel and compiles nothing.
+  bool onlyGpu = false;
 };
 
 /// `body` is the text of one function `@k` on f32; it is run as it is and with
@@ -40,6 +43,12 @@ void checkKernel(const std::string &text, const RunOptions &options = {});
 std::vector<Tensor> runKernel(mlir::func::FuncOp kernel,
                               const std::vector<Tensor> &arguments,
                               const RunOptions &options = {});
+
+/// Writes the kernel for a GPU and interprets that; expects success.
+std::vector<Tensor> runKernelOnGpu(mlir::func::FuncOp kernel,
+                                   const std::vector<Tensor> &arguments,
+                                   bool inPlace = false,
+                                   ThreadOrder order = ThreadOrder::Ascending);
 
 /// Parses a module; expects success.
 mlir::OwningOpRef<mlir::ModuleOp> parse(const std::string &text);

@@ -1,7 +1,7 @@
 // Mathematical functions of kernels as arithmetic.
 
-#ifndef CLEAVE_LIB_CODEGEN_EXPANDMATH_H
-#define CLEAVE_LIB_CODEGEN_EXPANDMATH_H
+#ifndef CLEAVE_CODEGEN_EXPANDMATH_H
+#define CLEAVE_CODEGEN_EXPANDMATH_H
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/PatternMatch.h"

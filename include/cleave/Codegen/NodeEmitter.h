@@ -1,0 +1,157 @@
+// Writes the values of one kernel plan, whatever loops surround them.
+//
+// A value is written once, in the outermost scope in which all that it depends
+// on is known. Innermost, values are vectors along consecutive columns
+// ("lanes"), several of them at once ("copies") where that hides latency.
+// Which loops there are, and what a loop variable is, subclasses say: a CPU
+// counts (Emitter.h), a GPU has threads (GPU/GpuEmitter.h).
+
+#ifndef CLEAVE_CODEGEN_NODEEMITTER_H
+#define CLEAVE_CODEGEN_NODEEMITTER_H
+
+#include "cleave/Kernels/KernelPlan.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace cleave::codegen {
+
+class NodeEmitter {
+public:
+  NodeEmitter(const kernels::KernelPlan &plan, mlir::Location loc,
+              llvm::StringRef name, unsigned addressSpace)
+      : plan(plan), name(name), b(loc, loc.getContext()),
+        addressSpace(addressSpace) {}
+  virtual ~NodeEmitter() = default;
+
+protected:
+  using Value = mlir::Value;
+  using Node = kernels::Node;
+  using IndexExpr = kernels::IndexExpr;
+  using IndexVar = kernels::IndexVar;
+
+  /// A block that is being written, nested in the one before it, or a part of
+  /// that block whose values later parts must not see.
+  struct Scope {
+    Scope(uint64_t loops, mlir::Block *block, mlir::Operation *op)
+        : loops(loops), block(block), op(op) {}
+    uint64_t loops; ///< whose variables are known here
+    mlir::Block *block;
+    /// The operation whose body it is, in the outer block; null for a part of
+    /// the outer block.
+    mlir::Operation *op;
+    llvm::DenseMap<std::pair<const Node *, int>, Value> values;
+    llvm::DenseMap<std::pair<const IndexVar *, int>, Value> indices;
+    llvm::DenseMap<std::pair<const IndexVar *, int>, Value> laneIndices;
+  };
+
+  // What depends on the machine.
+
+  /// The value of a loop variable; of the lane, the first element's, less
+  /// `laneOffset`.
+  virtual Value loopValue(const IndexVar *var, int copy) = 0;
+  /// Elements between the lane variable's value and the first of a copy.
+  virtual int64_t laneOffset(int copy) const { return copy * lanes; }
+  /// Whether values that depend on `loops` differ between copies.
+  virtual bool differsByCopy(uint64_t loops) const {
+    return lane && loops & lane->loops;
+  }
+  /// The address of this rank's indices along the axes of the mesh.
+  virtual Value axisIndices() = 0;
+  /// A vector of elements, stored as `type`, of which `node` says where.
+  virtual Value createLaneLoad(const Node *node, int copy, Value base,
+                               mlir::VectorType type) = 0;
+  virtual Value loadBuffer(const kernels::RowBuffer &buffer, int copy);
+  /// Of a loop over what is reduced, this thread takes every `sequenceStep`-th
+  /// iteration, and `joinSequence` combines the threads' results.
+  virtual int64_t sequenceStep() const { return 1; }
+  virtual Value sequenceBegin() { return constantIndex(0); }
+  virtual void joinSequence(llvm::ArrayRef<const kernels::Reduction *> group,
+                            int copies, llvm::SmallVector<Value> &totals) {}
+  /// Whether scalar indices that fit into 32 bits are divided as such.
+  virtual bool dividesNarrow() const { return false; }
+  /// Whether a variable is the same in all lanes of a vector.
+  virtual bool isUniform(const IndexVar *var) const {
+    return !(var->loops & lane->loops);
+  }
+
+  // EmitNodes.cpp
+  bool isLane(const Node *node) const {
+    return lane && node->loops & lane->loops;
+  }
+  bool isLane(const IndexExpr &index) const {
+    return lane && index.loops() & lane->loops;
+  }
+  /// Where an earlier loop of the row has kept the node; null where none has.
+  const kernels::RowBuffer *bufferOf(const Node *node) const;
+  /// The value of a node; of a lane node, its vector number `copy`.
+  Value emit(const Node *node, int copy = 0);
+  Value create(const Node *node, int copy);
+  Value createCompute(const Node *node, int copy);
+  Value createLoad(const Node *node, int copy);
+  Value createRankOffset(const Node *node);
+  /// As a vector, whether the node is one or not.
+  Value emitLanes(const Node *node, int copy);
+  Value splat(Value scalar);
+  Value emitIndex(const IndexExpr &index, int copy = 0);
+  Value emitIndexLanes(const IndexExpr &index, int copy);
+  Value emitVar(const IndexVar *var, int copy);
+  Value emitVarLanes(const IndexVar *var, int copy);
+  virtual bool isContiguous(const IndexExpr &index) const;
+  /// The index of the first lane.
+  Value emitLaneBase(const IndexExpr &index, int copy);
+  Value both(Value a, Value b);
+
+  Value address(Value base, Value index, mlir::Type element);
+  Value tableAddress(const Node *node);
+  Value castIndex(Value index, mlir::Type element);
+  Value constantOf(mlir::Type type, double value);
+  Value constantIndex(int64_t value);
+  mlir::Type storageOf(mlir::Type element);
+  mlir::VectorType vectorOf(mlir::Type element) {
+    return mlir::VectorType::get({lanes}, element);
+  }
+  mlir::Type pointerType() {
+    return mlir::LLVM::LLVMPointerType::get(b.getContext(), addressSpace);
+  }
+  /// Bytes of a type as it is stored.
+  unsigned bytesOf(mlir::Type element) {
+    return std::max(1u, storageOf(element).getIntOrFloatBitWidth() / 8);
+  }
+  /// Where something that depends on `loops` is written.
+  Scope &scopeOf(uint64_t loops);
+  void moveTo(const Scope &scope);
+  mlir::scf::ForOp beginFor(Value begin, Value end, Value step, uint64_t loops,
+                            mlir::ValueRange carried);
+  void endFor(mlir::scf::ForOp loop, mlir::ValueRange carried);
+
+  // EmitReductions.cpp
+  void emitSequential(const kernels::Reduction *reduction);
+  void
+  collectSequential(const Node *node, llvm::SmallPtrSetImpl<const Node *> &seen,
+                    llvm::SetVector<const kernels::Reduction *> &found) const;
+  Value horizontal(nn::Combiner combiner, Value vector);
+  Value identity(nn::Combiner combiner, mlir::Type type);
+  Value combine(nn::Combiner combiner, Value a, Value b);
+
+  const kernels::KernelPlan &plan;
+  std::string name;
+  mlir::ImplicitLocOpBuilder b;
+  unsigned addressSpace;
+  mlir::Operation *function = nullptr;
+  llvm::SmallVector<Value> addresses;         ///< of arguments, then of results
+  std::vector<std::unique_ptr<Scope>> scopes; ///< outermost first
+  llvm::DenseMap<unsigned, Value> loopValues; ///< of loops that count
+  llvm::DenseMap<mlir::Attribute, mlir::LLVM::GlobalOp> tables;
+
+  int64_t lanes = 1;
+  const IndexVar *lane = nullptr; ///< of the loop being written
+  size_t loopNumber = 0;          ///< of the plan's loops
+  int copyCount = 1;
+};
+
+} // namespace cleave::codegen
+
+#endif

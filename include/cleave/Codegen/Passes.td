@@ -1,0 +1,63 @@
+// Passes that turn kernels into code.
+
+#ifndef CLEAVE_CODEGEN_PASSES_TD
+#define CLEAVE_CODEGEN_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def KernelsToGPUPass : Pass<"kernels-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "Write kernel functions as GPU kernels";
+  let description = [{
+    Adds one `gpu.module` with a kernel for each function marked `nn.kernel`,
+    written from the same plan as a CPU's loops. Its arguments are the addresses
+    of operands and results, then that of the rank's indices along the mesh's
+    axes. Grid and block are static, and so is workgroup memory. The functions
+    become declarations, which calls go on to name: launching is the runtime's.
+
+    With `expand` mathematical functions and arithmetic on bf16 become what every
+    GPU has. With `arch` the result is PTX: an attribute `nn.ptx` of the
+    `gpu.module`, whose body stays.
+
+    Before:
+    ```mlir
+    func.func private @neg(%x: tensor<1024xf32>) -> tensor<1024xf32> attributes {nn.kernel} {
+      %0 = arith.negf %x : tensor<1024xf32>
+      return %0 : tensor<1024xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func private @neg(tensor<1024xf32>) -> tensor<1024xf32> attributes {nn.kernel}
+    gpu.module @kernels {
+      gpu.func @neg(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %axes: !llvm.ptr<1>) kernel
+          attributes {known_block_size = array<i32: 256, 1, 1>, known_grid_size = array<i32: 1, 1, 1>} {
+        %c4 = arith.constant 4 : i64
+        %id = gpu.thread_id x
+        %t = arith.index_castui %id : index to i64
+        %i = arith.muli %t, %c4 : i64
+        %from = llvm.getelementptr %x[%i] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, f32
+        %v = llvm.load %from {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+        %n = arith.negf %v : vector<4xf32>
+        %to = llvm.getelementptr %r[%i] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, f32
+        llvm.store %n, %to {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
+        gpu.return
+      }
+    }
+    ```
+  }];
+  let options = [
+    Option<"expand", "expand", "bool", "false",
+           "Write mathematical functions as arithmetic">,
+    Option<"arch", "arch", "std::string", "\"\"",
+           "Compile for this processor, such as sm_90">,
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+  ];
+}
+
+#endif

@@ -1,0 +1,38 @@
+// Runs kernels of the gpu dialect on the CPU, thread by thread, and finds what
+// a device would not tell.
+//
+// Errors: an access outside of the given buffers or less aligned than it says,
+// two threads that write the same byte of global memory, a race in workgroup
+// memory (two threads between two barriers, one of which writes), a read of
+// workgroup memory that nobody wrote, a barrier that not all threads of a block
+// reach, a shuffle or vote that not all lanes of a warp reach.
+
+#ifndef CLEAVE_INTERPRETER_GPUINTERPRETER_H
+#define CLEAVE_INTERPRETER_GPUINTERPRETER_H
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+#include <string>
+
+namespace cleave {
+
+/// Memory that a kernel gets the address of.
+struct GpuBuffer {
+  void *data;
+  int64_t bytes;
+};
+
+enum class ThreadOrder { Ascending, Descending };
+
+/// Runs all blocks of `kernel`, whose arguments are pointers, one for each
+/// buffer; two buffers may be the same memory. The kernel has static sizes of
+/// grid and block and consists of scf, arith, math, vector, memref, LLVM loads
+/// and stores and what the gpu dialect has for threads. Between barriers, the
+/// threads of a block run one after the other. Empty, or what went wrong.
+std::string runGpuKernel(mlir::gpu::GPUFuncOp kernel,
+                         llvm::ArrayRef<GpuBuffer> buffers,
+                         ThreadOrder order = ThreadOrder::Ascending);
+
+} // namespace cleave
+
+#endif

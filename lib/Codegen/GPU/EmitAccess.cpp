@@ -1,0 +1,183 @@
+// Loads of a GPU kernel: which of them are one wide access.
+
+#include "GpuEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::codegen;
+using namespace cleave::kernels;
+
+Value GpuEmitter::constant32(int64_t value) {
+  return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
+}
+
+Value GpuEmitter::add32(Value a, int64_t c) {
+  return c == 0 ? a : Value(arith::AddIOp::create(b, a, constant32(c)));
+}
+
+Value GpuEmitter::wide(Value value) {
+  return arith::ExtUIOp::create(b, b.getI64Type(), value);
+}
+
+Value GpuEmitter::quotient(Value value, int64_t divisor) {
+  if (divisor == 1)
+    return value;
+  return arith::DivUIOp::create(b, value, constant32(divisor));
+}
+
+Value GpuEmitter::remainder(Value value, int64_t divisor) {
+  if (divisor == 1)
+    return constant32(0);
+  return arith::RemUIOp::create(b, value, constant32(divisor));
+}
+
+void GpuEmitter::ifTrue(Value condition, llvm::function_ref<void()> body) {
+  if (!condition) {
+    body();
+    return;
+  }
+  auto branch = scf::IfOp::create(b, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  body();
+}
+
+Value GpuEmitter::loopValue(const IndexVar *var, int copy) {
+  if (!(var->loops & copyLoops))
+    return loopValues.lookup(var->loop);
+  return copyValues.lookup({var->loop, copy});
+}
+
+Value GpuEmitter::axisIndices() {
+  return func.getArgument(func.getNumArguments() - 1);
+}
+
+Value GpuEmitter::sequenceBegin() { return wide(share); }
+
+//===----------------------------------------------------------------------===//
+// What is known of indices
+//===----------------------------------------------------------------------===//
+
+/// A number that divides the value at the first lane of every vector; 0 where
+/// that is 0.
+int64_t GpuEmitter::divisorOf(const IndexExpr &index) const {
+  int64_t divisor = std::abs(index.constant());
+  for (auto [var, factor] : index.terms())
+    divisor = std::gcd(divisor, factor * divisorOf(var));
+  return divisor;
+}
+
+int64_t GpuEmitter::divisorOf(const IndexVar *var) const {
+  switch (var->kind) {
+  case IndexVar::Kind::Loop:
+    return var == lane ? lanes : 1;
+  case IndexVar::Kind::Mod:
+    return std::gcd(divisorOf(var->base), var->divisor);
+  case IndexVar::Kind::FloorDiv: {
+    int64_t divisor = divisorOf(var->base);
+    return divisor % var->divisor == 0
+               ? std::max<int64_t>(1, divisor / var->divisor)
+               : 1;
+  }
+  case IndexVar::Kind::Data:
+    return 1;
+  }
+  llvm_unreachable("all kinds are covered");
+}
+
+/// base / divisor does not change within a vector that begins at a multiple of
+/// its length, where that length divides the divisor.
+bool GpuEmitter::isUniform(const IndexVar *var) const {
+  if (!(var->loops & lane->loops))
+    return true;
+  return var->kind == IndexVar::Kind::FloorDiv && var->divisor % lanes == 0 &&
+         divisorOf(var->base) % lanes == 0 && isContiguous(var->base);
+}
+
+/// Whether the value rises by one from lane to lane.
+bool GpuEmitter::isStep(const IndexVar *var) const {
+  if (var == lane)
+    return true;
+  return var->kind == IndexVar::Kind::Mod && var->divisor % lanes == 0 &&
+         divisorOf(var->base) % lanes == 0 && isContiguous(var->base);
+}
+
+bool GpuEmitter::isContiguous(const IndexExpr &index) const {
+  int64_t steps = 0;
+  for (auto [var, factor] : index.terms()) {
+    if (isUniform(var))
+      continue;
+    if (!isStep(var))
+      return false;
+    steps += factor;
+  }
+  return steps == 1;
+}
+
+unsigned GpuEmitter::alignmentOf(const IndexExpr &index, Type element) {
+  int64_t divisor = divisorOf(index), aligned = 1;
+  while (aligned < lanes && divisor % (2 * aligned) == 0)
+    aligned *= 2;
+  return aligned * bytesOf(element);
+}
+
+//===----------------------------------------------------------------------===//
+// Loads
+//===----------------------------------------------------------------------===//
+
+Value GpuEmitter::createLaneLoad(const Node *node, int copy, Value base,
+                                 VectorType type) {
+  const IndexExpr &index = node->index;
+  Type storage = type.getElementType();
+  Value guard;
+  if (node->guard)
+    guard = emit(node->guard, copy);
+  bool guardInLane = guard && isa<VectorType>(guard.getType());
+  auto orFirst = [&](Value condition, Value at) -> Value {
+    if (!condition)
+      return at;
+    return arith::SelectOp::create(b, condition, at, constantIndex(0));
+  };
+
+  bool uniform = true;
+  for (auto [var, factor] : index.terms())
+    uniform &= isUniform(var);
+  if (uniform && !guardInLane) {
+    Value at = orFirst(guard, emitIndex(index, copy));
+    return splat(LLVM::LoadOp::create(b, storage, address(base, at, node->type),
+                                      bytesOf(node->type)));
+  }
+  if (isContiguous(index) && !guardInLane) {
+    // Where nothing is to be loaded, what lies at the beginning is: the vector
+    // may be longer than the tensor then, so one by one if that can be.
+    auto loaded = cast<RankedTensorType>(
+        node->kind == Node::Kind::Table
+            ? cast<DenseElementsAttr>(node->value).getType()
+        : node->source < plan.arguments.size()
+            ? plan.arguments[node->source].getType()
+            : plan.outputs[node->source - plan.arguments.size()].getType());
+    if (!guard || loaded.getNumElements() >= lanes) {
+      Value at = orFirst(guard, emitLaneBase(index, copy));
+      return LLVM::LoadOp::create(b, type, address(base, at, node->type),
+                                  alignmentOf(index, node->type));
+    }
+  }
+  // One by one. Where the guard is false the first element is loaded, which is
+  // always there.
+  Value at = emitIndexLanes(index, copy);
+  if (guard)
+    at = arith::SelectOp::create(b, splat(guard), at,
+                                 constantOf(at.getType(), 0));
+  Value result = constantOf(type, 0);
+  for (int64_t i = 0; i < lanes; ++i) {
+    Value one = vector::ExtractOp::create(b, at, i);
+    Value element = LLVM::LoadOp::create(
+        b, storage, address(base, one, node->type), bytesOf(node->type));
+    result = vector::InsertOp::create(b, element, result, i);
+  }
+  return result;
+}

@@ -1,0 +1,134 @@
+// What threads compute together: shuffles within warps, workgroup memory
+// between them. Every thread combines in the same order, so that results are
+// the same bits in all threads and all runs.
+
+#include "GpuEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::codegen;
+using namespace cleave::kernels;
+
+/// The value of the thread whose number differs by `offset` (exclusive or).
+Value GpuEmitter::shuffle(Value value, int64_t offset) {
+  auto exchange = [&](Value word) -> Value {
+    return gpu::ShuffleOp::create(b, word, offset, kWarp, gpu::ShuffleMode::XOR)
+        .getShuffleResult();
+  };
+  Type type = value.getType(), i32 = b.getI32Type(), i64 = b.getI64Type();
+  unsigned width = type.getIntOrFloatBitWidth();
+  if (width == 32)
+    return exchange(value);
+  Type integer = b.getIntegerType(width);
+  Value bits =
+      type == integer ? value : arith::BitcastOp::create(b, integer, value);
+  if (width < 32) {
+    bits = exchange(arith::ExtUIOp::create(b, i32, bits));
+    bits = arith::TruncIOp::create(b, integer, bits);
+  } else {
+    Value low = exchange(arith::TruncIOp::create(b, i32, bits));
+    Value high = exchange(arith::TruncIOp::create(
+        b, i32, arith::ShRUIOp::create(b, bits, constantIndex(32))));
+    high = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i64, high),
+                                 constantIndex(32));
+    bits = arith::OrIOp::create(b, arith::ExtUIOp::create(b, i64, low), high);
+  }
+  return type == integer ? bits : arith::BitcastOp::create(b, type, bits);
+}
+
+Value GpuEmitter::workgroupBuffer(Type element, int64_t count) {
+  auto space =
+      gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  auto type = MemRefType::get({count}, storageOf(element),
+                              MemRefLayoutAttrInterface{}, space);
+  return func.addWorkgroupAttribution(type, b.getLoc());
+}
+
+void GpuEmitter::storeWorkgroup(Value value, Value buffer, Value index) {
+  Type element = value.getType();
+  if (storageOf(element) != element)
+    value = arith::ExtUIOp::create(b, storageOf(element), value);
+  index = arith::IndexCastUIOp::create(b, b.getIndexType(), index);
+  memref::StoreOp::create(b, value, buffer, index);
+}
+
+Value GpuEmitter::loadWorkgroup(Type element, Value buffer, Value index) {
+  index = arith::IndexCastUIOp::create(b, b.getIndexType(), index);
+  Value value = memref::LoadOp::create(b, buffer, index);
+  if (storageOf(element) != element)
+    value = arith::TruncIOp::create(b, element, value);
+  return value;
+}
+
+void GpuEmitter::joinRow(ArrayRef<nn::Combiner> combiners,
+                         Accumulators &values) {
+  auto within = [&](int64_t threads) {
+    for (int64_t offset = threads / 2; offset >= 1; offset /= 2)
+      for (auto [combiner, value] : llvm::zip_equal(combiners, values))
+        value = combine(combiner, value, shuffle(value, offset));
+  };
+  int64_t threads = launch.threads;
+  within(std::min(threads, kWarp));
+  if (threads <= kWarp)
+    return;
+  // One value of each warp; then every warp combines them all.
+  int64_t warps = threads / kWarp;
+  SmallVector<Value> buffers;
+  for (Value value : values)
+    buffers.push_back(workgroupBuffer(value.getType(), warps * launch.rows));
+  Value base = arith::MulIOp::create(b, rowInBlock, constant32(warps));
+  Value first = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                      remainder(inRow, kWarp), constant32(0));
+  Value own = arith::AddIOp::create(b, base, quotient(inRow, kWarp));
+  ifTrue(first, [&] {
+    for (auto [value, buffer] : llvm::zip_equal(values, buffers))
+      storeWorkgroup(value, buffer, own);
+  });
+  gpu::BarrierOp::create(b);
+  Value other = arith::AddIOp::create(b, base, remainder(inRow, warps));
+  for (auto [value, buffer] : llvm::zip_equal(values, buffers))
+    value = loadWorkgroup(value.getType(), buffer, other);
+  within(warps);
+}
+
+/// A tree over the threads that share the loop. All of them get the outcome.
+void GpuEmitter::joinSequence(ArrayRef<const Reduction *> group, int copies,
+                              SmallVector<Value> &totals) {
+  int64_t threads = launch.threads * launch.rows, block = launch.block();
+  // Vectors as their elements.
+  for (auto [number, total] : llvm::enumerate(totals)) {
+    auto op = group[number / copies]->op;
+    auto vector = dyn_cast<VectorType>(total.getType());
+    int64_t count = vector ? lanes : 1;
+    Type element = getElementTypeOrSelf(total.getType());
+    Value result = total;
+    for (int64_t i = 0; i < count; ++i) {
+      Value value = vector ? vector::ExtractOp::create(b, total, i) : total;
+      Value &buffer = sequenceBuffers[storageOf(element)];
+      if (!buffer)
+        buffer = workgroupBuffer(element, block);
+      else // others may still read it
+        gpu::BarrierOp::create(b);
+      storeWorkgroup(value, buffer, thread);
+      for (int64_t half = launch.sequence / 2; half >= 1; half /= 2) {
+        gpu::BarrierOp::create(b);
+        Value low = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, share,
+                                          constant32(half));
+        ifTrue(low, [&] {
+          Value mine = loadWorkgroup(element, buffer, thread);
+          Value other =
+              loadWorkgroup(element, buffer, add32(thread, half * threads));
+          storeWorkgroup(combine(op.getCombiner(), mine, other), buffer,
+                         thread);
+        });
+      }
+      gpu::BarrierOp::create(b);
+      value = loadWorkgroup(element, buffer, remainder(thread, threads));
+      result = vector ? vector::InsertOp::create(b, value, result, i) : value;
+    }
+    total = result;
+  }
+}

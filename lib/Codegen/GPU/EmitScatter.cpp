@@ -1,0 +1,158 @@
+// Adding rows to a table, in the order of the updates and without atomics.
+//
+// A warp owns every `classes`-th row of the table: it clears them, then reads
+// all targets, 32 at a time, and adds those updates that go to its rows, one
+// after the other. So the sums have one order, whatever the grid. It costs that
+// each warp reads all targets (from the second cache), and that the updates of
+// one row come one after the other: a table of few rows with many updates is
+// slow.
+
+#include "GpuEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::codegen;
+using namespace cleave::kernels;
+
+Value GpuEmitter::tableRow(Value row, Value before, int copy) {
+  const auto &scatter = plan.scatter;
+  Value index = arith::MulIOp::create(b, before, constantIndex(scatter.rows));
+  index = arith::AddIOp::create(b, index, row);
+  index = arith::MulIOp::create(b, index, constantIndex(scatter.columns.count));
+  index =
+      arith::AddIOp::create(b, index, loopValue(scatter.columns.lane, copy));
+  return address(addresses[plan.arguments.size()], index, scatter.value->type);
+}
+
+void GpuEmitter::clearRows(Value first, Value before) {
+  const auto &scatter = plan.scatter;
+  auto rows = beginFor(first, constantIndex(scatter.rows),
+                       constantIndex(launch.classes), 0, {});
+  Accumulators none;
+  forColumns(scatter.columns, none, [&] {
+    for (int copy = 0; copy < copyCount; ++copy) {
+      Value where = tableRow(rows.getInductionVar(), before, copy);
+      VectorType type = vectorOf(storageOf(scatter.value->type));
+      ifTrue(isValid[{&scatter.columns, copy}], [&] {
+        LLVM::StoreOp::create(b, constantOf(type, 0), where,
+                              lanes * bytesOf(type.getElementType()));
+      });
+    }
+  });
+  endFor(rows, {});
+}
+
+void GpuEmitter::addRow(Value row, Value before) {
+  const auto &scatter = plan.scatter;
+  Accumulators none;
+  forColumns(scatter.columns, none, [&] {
+    SmallVector<Value> where, sums;
+    VectorType type = vectorOf(scatter.value->type);
+    unsigned alignment = lanes * bytesOf(type.getElementType());
+    for (int copy = 0; copy < copyCount; ++copy) {
+      emitLanes(scatter.value, copy);
+      where.push_back(tableRow(row, before, copy));
+      sums.push_back(LLVM::LoadOp::create(b, type, where[copy], alignment));
+    }
+    for (int copy = 0; copy < copyCount; ++copy) {
+      Value sum = combine(nn::Combiner::Sum, sums[copy],
+                          emitLanes(scatter.value, copy));
+      ifTrue(isValid[{&scatter.columns, copy}],
+             [&] { LLVM::StoreOp::create(b, sum, where[copy], alignment); });
+    }
+  });
+}
+
+void GpuEmitter::emitScatter() {
+  const auto &scatter = plan.scatter;
+  Type i32 = b.getI32Type();
+  int64_t before = scatter.before->size, classes = launch.classes;
+  int64_t warps = classes * before;
+  Value number = arith::MulIOp::create(b, block, constant32(launch.rows));
+  number = arith::AddIOp::create(b, number, rowInBlock);
+  // Whole warps, so that shuffles within meet all their lanes.
+  if (warps % launch.rows != 0) {
+    Value valid = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
+                                        constant32(warps));
+    auto branch = scf::IfOp::create(b, valid, /*withElseRegion=*/false);
+    branch.thenBlock()->back().erase();
+    scopes.push_back(std::make_unique<Scope>(0, branch.thenBlock(), branch));
+  } else {
+    scopes.push_back(std::make_unique<Scope>(0, scopes.back()->block, nullptr));
+  }
+  Operation *branch = scopes.back()->op;
+  b.setInsertionPointToEnd(scopes.back()->block);
+  Value mine = quotient(number, before);
+  Value beforeIndex = wide(remainder(number, before));
+  loopValues[scatter.before->loop] = beforeIndex;
+  scopes.back()->loops |= scatter.before->loops;
+  clearRows(wide(mine), beforeIndex);
+
+  int64_t updates = scatter.update->size;
+  auto walk = beginFor(constantIndex(0), constantIndex(updates),
+                       constantIndex(kWarp), 0, {});
+  // Each lane looks at one update.
+  Block *body = scopes.back()->block;
+  Value update = arith::AddIOp::create(b, walk.getInductionVar(), wide(inRow));
+  Value exists;
+  if (updates % kWarp != 0) {
+    exists = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, update,
+                                   constantIndex(updates));
+    update = arith::MinUIOp::create(b, update, constantIndex(updates - 1));
+  }
+  scopes.push_back(std::make_unique<Scope>(
+      scopes.back()->loops | scatter.update->loops, body, nullptr));
+  loopValues[scatter.update->loop] = update;
+  Value target = castIndex(emit(scatter.target), b.getI64Type());
+  scopes.pop_back();
+  Value inTable = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, target,
+                                        constantIndex(scatter.rows));
+  target = arith::TruncIOp::create(b, i32, target);
+  Value isMine = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                       remainder(target, classes), mine);
+  Value wanted = both(both(inTable, isMine), exists);
+  Value votes = NVVM::VoteSyncOp::create(b, i32, constant32(-1), wanted,
+                                         NVVM::VoteSyncKind::ballot);
+
+  // The whole warp adds those that are wanted, lowest lane first.
+  auto adds = scf::WhileOp::create(b, TypeRange{i32}, ValueRange{votes});
+  {
+    OpBuilder::InsertionGuard guard(b);
+    Block *condition = b.createBlock(&adds.getBefore(), {}, i32, b.getLoc());
+    Value left = condition->getArgument(0);
+    scf::ConditionOp::create(
+        b,
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, left, constant32(0)),
+        ValueRange{left});
+    b.createBlock(&adds.getAfter(), {}, i32, b.getLoc());
+  }
+  Block *after = &adds.getAfter().front();
+  scopes.push_back(std::make_unique<Scope>(
+      scopes.back()->loops | scatter.update->loops, after, adds));
+  b.setInsertionPointToEnd(after);
+  Value left = after->getArgument(0);
+  Value which = math::CountTrailingZerosOp::create(b, left);
+  Value row = gpu::ShuffleOp::create(b, target, which, constant32(kWarp),
+                                     gpu::ShuffleMode::IDX)
+                  .getShuffleResult();
+  loopValues[scatter.update->loop] =
+      arith::AddIOp::create(b, walk.getInductionVar(), wide(which));
+  addRow(wide(row), beforeIndex);
+  b.setInsertionPointToEnd(after);
+  Value next = arith::AndIOp::create(b, left, add32(left, -1));
+  scf::YieldOp::create(b, ValueRange{next});
+  scopes.pop_back();
+  b.setInsertionPointToEnd(scopes.back()->block);
+  endFor(walk, {});
+
+  if (branch) {
+    b.setInsertionPointToEnd(scopes.back()->block);
+    scf::YieldOp::create(b);
+  }
+  scopes.pop_back();
+  b.setInsertionPointToEnd(scopes.back()->block);
+}
