@@ -27,6 +27,7 @@ public:
   void finish() override {
     mine().calls.fetch_add(1, std::memory_order_relaxed);
     channel.complete(*this);
+    sleepUntil(met, leastSeconds(channel.options, bytes > 0, bytes));
   }
 
   bool sends() const { return call.self == 0; }
@@ -46,6 +47,7 @@ public:
   Message *peer = nullptr; // once matched
   Message *next = nullptr; // in the channel, while posted
   std::string failure;     // empty: the other side is gone
+  Clock::time_point met;   // once matched
 };
 
 using State = Message::State;
@@ -77,6 +79,7 @@ void Channel::meet(Message &a, Message &b) {
   for (size_t i = 0; same && i < a.call.parts.size(); ++i)
     same = a.call.parts[i].count == b.call.parts[i].count;
   a.state = b.state = same ? State::Matched : State::Failed;
+  a.met = b.met = Clock::now();
   if (!same)
     a.failure = b.failure =
         "ranks " + std::to_string(a.call.members[0]) + " and " +

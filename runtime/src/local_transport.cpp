@@ -3,6 +3,7 @@
 // order of the group, so replicas are bit-identical and runs repeat exactly.
 
 #include "channel.h"
+#include "comm_thread.h"
 #include "error.h"
 #include "futex.h"
 #include "transport.h"
@@ -13,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 using namespace cleave;
 using program::CollectiveKind;
@@ -103,9 +105,10 @@ private:
 
 class LocalOperation : public Operation {
 public:
-  LocalOperation(CollectiveCall call, Group &group, Counters &counters)
+  LocalOperation(CollectiveCall call, Group &group, Counters &counters,
+                 const TransportOptions &options)
       : shared(std::make_shared<const CollectiveCall>(std::move(call))),
-        call(*shared), group(group), counters(counters),
+        call(*shared), group(group), counters(counters), options(options),
         elementSize(program::sizeOf(this->call.dtype)),
         size(static_cast<int>(group.members.size())),
         sources(group.members.size()) {}
@@ -117,6 +120,8 @@ public:
     mine().calls.fetch_add(1, std::memory_order_relaxed);
     group.calls[call.self] = shared;
     group.barrier(call);
+    auto begin = Clock::now();
+    received = 0;
     checkPeers();
     switch (call.kind) {
     case CollectiveKind::AllReduce:
@@ -153,6 +158,9 @@ public:
       break; // goes through a channel
     }
     group.barrier(call); // peers may read our memory until here
+    int latencies = call.kind == CollectiveKind::AllReduce ? 2 : 1;
+    sleepUntil(begin,
+               leastSeconds(options, received ? latencies : 0, received));
   }
 
 private:
@@ -164,6 +172,7 @@ private:
   void book(int owner, int64_t bytes) {
     if (owner == call.self)
       return;
+    received += bytes;
     mine().received.fetch_add(bytes, std::memory_order_relaxed);
     counters.at(group.members[owner], call.purpose)
         .sent.fetch_add(bytes, std::memory_order_relaxed);
@@ -347,7 +356,9 @@ private:
   const CollectiveCall &call;
   Group &group;
   Counters &counters;
+  const TransportOptions &options;
   const int64_t elementSize;
+  int64_t received = 0; // bytes, this time
   const int size;
   std::vector<const char *> sources;
 };
@@ -409,8 +420,8 @@ public:
       return transport.channel(call.members[0], call.members[1])
           .prepare(std::move(call), transport.counters);
     Group &group = transport.groupOf(call.members);
-    return std::make_unique<LocalOperation>(std::move(call), group,
-                                            transport.counters);
+    return std::make_unique<LocalOperation>(
+        std::move(call), group, transport.counters, transport.options);
   }
 
 private:
@@ -418,7 +429,10 @@ private:
 };
 
 std::unique_ptr<Endpoint> LocalTransport::connect(int) {
-  return std::make_unique<LocalEndpoint>(*this);
+  auto endpoint = std::make_unique<LocalEndpoint>(*this);
+  if (options.commThread)
+    return makeCommunicationThread(std::move(endpoint));
+  return endpoint;
 }
 } // namespace
 
@@ -426,6 +440,13 @@ std::unique_ptr<Transport>
 cleave::makeLocalTransport(const TransportOptions &options,
                            Counters &counters) {
   return std::make_unique<LocalTransport>(options, counters);
+}
+
+void cleave::sleepUntil(Clock::time_point begin, double seconds) {
+  auto end = begin + std::chrono::duration_cast<Clock::duration>(
+                         std::chrono::duration<double>(seconds));
+  if (seconds > 0 && Clock::now() < end)
+    std::this_thread::sleep_until(end);
 }
 
 const char *cleave::nameOf(CollectiveKind kind) {

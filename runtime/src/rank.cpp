@@ -334,6 +334,7 @@ CollectiveCall Rank::makeCall(const Collective &collective,
                               const Command &command,
                               const Counters &counters) const {
   CollectiveCall call;
+  call.onlyStarts = collective.token >= 0;
   call.kind = collective.kind;
   call.reduce = collective.reduce;
   call.dtype = collective.dtype;

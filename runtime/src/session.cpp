@@ -33,6 +33,18 @@ int coreCount() {
 }
 } // namespace
 
+// Whether something is computed while a collective of a group is under way.
+static bool startsCollectives(const Program &program) {
+  for (const Action &action : program.actions)
+    for (const Command &command : action.commands) {
+      auto *collective = std::get_if<Collective>(&command.op);
+      if (collective && collective->token >= 0 &&
+          collective->kind != CollectiveKind::SendRecv)
+        return true;
+    }
+  return false;
+}
+
 cleave_session::cleave_session(cleave_program &program,
                                const cleave_session_options &options)
     : program(program), counters(static_cast<int>(program.data.numRanks()),
@@ -61,6 +73,17 @@ cleave_session::cleave_session(cleave_program &program,
   transportOptions.timeoutSeconds = timeoutSeconds;
   transportOptions.spin = world ? perRank <= cores && world->hasOwnCore()
                                 : size * perRank <= coreCount();
+  transportOptions.linkLatency = options.link_latency;
+  transportOptions.linkBytesPerSecond = options.link_bytes_per_second;
+  bool slowLinks =
+      options.link_latency > 0 || options.link_bytes_per_second > 0;
+  if (slowLinks && world)
+    fail(CLEAVE_BAD_ARGUMENT, "links can be made slow only between ranks of "
+                              "one process (transport local), not over mpi");
+  bool pays = slowLinks || int64_t(size) * (perRank + 1) <= coreCount();
+  transportOptions.commThread =
+      !world && startsCollectives(program.data) &&
+      (options.comm_thread ? options.comm_thread > 0 : pays);
   transport = world ? makeMpiTransport(transportOptions, counters, *world)
                     : makeLocalTransport(transportOptions, counters);
   program.bindKernels();

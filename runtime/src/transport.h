@@ -12,6 +12,7 @@
 #include "error.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,11 +40,12 @@ struct CollectiveCall {
                             // the sender and the receiver
   int self = 0;             // the caller's index in `members`
   std::vector<Part> parts;
-  std::vector<int32_t> sources; // Permute
+  std::vector<int32_t> sources;                       // Permute
   const int64_t *sent = nullptr, *received = nullptr; // AllToAllV
-  int root = 0;                 // Broadcast
-  int purpose = 0;              // index in Counters::purposes
-  std::string name;             // for messages: purpose and source
+  int root = 0;                                       // Broadcast
+  bool onlyStarts = false; // a Wait ends it; other commands run in between
+  int purpose = 0;         // index in Counters::purposes
+  std::string name;        // for messages: purpose and source
 };
 
 const char *nameOf(program::CollectiveKind kind);
@@ -120,9 +122,26 @@ struct TransportOptions {
   int ranks = 1;
   double timeoutSeconds = 300;
   bool spin = false; // waiting threads have a core of their own
+  // local: a thread of each rank carries out what only starts, meanwhile.
+  bool commThread = false;
+  // local: no message takes less, of latency and bytes received: ranks of one
+  // process then behave like ranks behind a link (for tests and comparisons).
+  double linkLatency = 0;        // seconds
+  double linkBytesPerSecond = 0; // 0: no limit
   // mpi: longer messages are sent in pieces.
   int64_t longestMessage = int64_t(1) << 29;
 };
+
+// How long it takes at least to receive so many bytes, of all peers at once.
+inline double leastSeconds(const TransportOptions &options, int latencies,
+                           int64_t bytes) {
+  double seconds = latencies * options.linkLatency;
+  if (options.linkBytesPerSecond > 0)
+    seconds += double(bytes) / options.linkBytesPerSecond;
+  return seconds;
+}
+// Returns `seconds` after `begin`, or at once.
+void sleepUntil(std::chrono::steady_clock::time_point begin, double seconds);
 
 // Ranks are threads of this process. Counters outlive the transport.
 std::unique_ptr<Transport> makeLocalTransport(const TransportOptions &options,

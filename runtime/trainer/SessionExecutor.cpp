@@ -43,6 +43,10 @@ public:
     native.watchdog_seconds = options.watchdogSeconds;
     native.poison = options.poison;
     native.transport = options.transport.c_str();
+    if (options.link.size() == 2) {
+      native.link_latency = options.link[0] * 1e-6;
+      native.link_bytes_per_second = options.link[1] * 1e9;
+    }
     cleave_status status = cleave_session_create(program, &native, &session);
     if (status != CLEAVE_OK) {
       std::string message = cleave_last_error();

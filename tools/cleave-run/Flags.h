@@ -40,6 +40,13 @@ inline void addExecutorFlags(CLI::App &app, RunFlags &flags) {
   app.add_flag("--poison", flags.executor.poison,
                "Fill memory that is not live with NaNs and trap overlaps "
                "(slow, for tests)");
+  app.add_option("--slow-link", flags.executor.link,
+                 "Latency in us and GB/s: messages between ranks of this "
+                 "process take as long as over such a link")
+      ->type_name("US,GB/S")
+      ->check(notNegative)
+      ->delimiter(',')
+      ->expected(2);
   // For tests of the failure path: rank, run, command, silence.
   app.add_option("--inject-failure", flags.executor.failure)
       ->delimiter(',')

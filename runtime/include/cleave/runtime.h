@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 1
+#define CLEAVE_RUNTIME_VERSION 2
 
 typedef enum cleave_status {
   CLEAVE_OK = 0,
@@ -130,6 +130,14 @@ typedef struct cleave_session_options {
                    * checked; slow, for tests */
   const char *transport; /* NULL or "local": ranks are threads of this process;
                           * "mpi": each is a process that a launcher started */
+  /* Only "local": a thread of each rank carries out collectives that a Wait
+   * ends, while the rank computes. 1: yes, -1: no, 0: where it pays, which is
+   * where cores are free or links are slow. */
+  int32_t comm_thread;
+  /* Only "local": messages take at least the latency, and bytes / bandwidth
+   * more, as if ranks were behind links. 0: no latency, no limit. */
+  double link_latency;          /* seconds */
+  double link_bytes_per_second; /* that a rank receives */
 } cleave_session_options;
 
 /* Allocates the arenas of all ranks (zeroed), starts one thread per rank and

@@ -72,8 +72,10 @@ protected:
     return part;
   }
 
-  static void once(Endpoint &endpoint, const CollectiveCall &call) {
-    auto operation = endpoint.prepare(call);
+  // As if something were computed meanwhile.
+  static void once(Endpoint &endpoint, CollectiveCall call) {
+    call.onlyStarts = true;
+    auto operation = endpoint.prepare(std::move(call));
     operation->start();
     operation->finish();
   }

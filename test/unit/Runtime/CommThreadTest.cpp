@@ -1,0 +1,170 @@
+// What a rank's communication thread promises, on the `local` transport.
+
+#include "Conformance.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+using namespace cleave;
+using namespace cleave::program;
+using namespace cleave::test;
+
+namespace {
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Runs body on two ranks whose endpoints have such threads; returns what each
+// threw.
+std::vector<std::string>
+onTwoRanks(TransportOptions options,
+           const std::function<void(int, Endpoint &)> &body) {
+  options.ranks = 2;
+  options.commThread = true;
+  Counters counters(2, {"a"});
+  auto transport = makeLocalTransport(options, counters);
+  std::vector<std::string> thrown(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      auto endpoint = transport->connect(rank);
+      try {
+        body(rank, *endpoint);
+      } catch (const std::exception &error) {
+        thrown[rank] = error.what();
+        transport->abort();
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return thrown;
+}
+
+CollectiveCall sumOf(float *data, int64_t count, int self, bool onlyStarts,
+                     std::vector<int> members = {0, 1}) {
+  CollectiveCall call;
+  call.self = self;
+  call.members = std::move(members);
+  call.onlyStarts = onlyStarts;
+  call.name = "\"a\" (sum)";
+  Part part;
+  part.src = part.dst = reinterpret_cast<char *>(data);
+  part.count = part.inner = part.dstInner = count;
+  call.parts = {part};
+  return call;
+}
+
+const std::vector<std::string> nothing(2);
+
+TEST(CommThread, ComputesWhileItCommunicates) {
+  TransportOptions options;
+  options.linkLatency = 0.05;
+  auto thrown = onTwoRanks(options, [](int rank, Endpoint &endpoint) {
+    float value = float(rank + 1);
+    auto sum = endpoint.prepare(sumOf(&value, 1, rank, true));
+    auto begin = Clock::now();
+    sum->start();
+    EXPECT_LT(secondsSince(begin), 0.04); // a sum takes two latencies
+    sum->finish();
+    EXPECT_GE(secondsSince(begin), 0.1);
+    EXPECT_EQ(value, 3);
+  });
+  EXPECT_EQ(thrown, nothing);
+}
+
+TEST(CommThread, LinksAreAsSlowAsAsked) {
+  TransportOptions options;
+  options.linkBytesPerSecond = 4e5;
+  auto thrown = onTwoRanks(options, [](int rank, Endpoint &endpoint) {
+    std::vector<float> values(10000, 1); // receives 20 kB twice: 0.1 s
+    auto sum = endpoint.prepare(sumOf(values.data(), 10000, rank, false));
+    auto begin = Clock::now();
+    sum->start();
+    sum->finish();
+    EXPECT_GE(secondsSince(begin), 0.1);
+    EXPECT_EQ(values[9999], 2);
+  });
+  EXPECT_EQ(thrown, nothing);
+}
+
+// Started ones, blocking ones and another group, ended in another order.
+TEST(CommThread, KeepsTheOrderOfTheList) {
+  auto thrown = onTwoRanks({}, [](int rank, Endpoint &endpoint) {
+    constexpr int number = 16;
+    std::vector<std::vector<float>> values;
+    std::vector<std::unique_ptr<Operation>> operations;
+    for (int i = 0; i < number; ++i)
+      values.emplace_back(100 + i, float(i * (rank + 1)));
+    for (int i = 0; i < number; ++i)
+      operations.push_back(endpoint.prepare(
+          sumOf(values[i].data(), 100 + i, i % 5 == 3 ? 0 : rank, i % 4 != 2,
+                i % 5 == 3 ? std::vector<int>{rank}
+                           : std::vector<int>{0, 1})));
+    for (int round = 0; round < 50; ++round) {
+      for (int i = 0; i < number; ++i) {
+        values[i].assign(100 + i, float(i * (rank + 1)));
+        operations[i]->start();
+        if (i % 4 == 2)
+          operations[i]->finish();
+      }
+      for (int i = number; i-- > 0;)
+        if (i % 4 != 2)
+          operations[i]->finish();
+      for (int i = 0; i < number; ++i)
+        EXPECT_EQ(values[i].back(),
+                  float(i % 5 == 3 ? i * (rank + 1) : 3 * i));
+    }
+  });
+  EXPECT_EQ(thrown, nothing);
+}
+
+TEST(CommThread, AFailureComesOutWhereItIsWaitedFor) {
+  TransportOptions options;
+  options.timeoutSeconds = 0.2;
+  std::atomic<bool> started = false;
+  auto thrown = onTwoRanks(options, [&](int rank, Endpoint &endpoint) {
+    if (rank == 1)
+      return;
+    float value = 1, other = 1;
+    auto sum = endpoint.prepare(sumOf(&value, 1, rank, true));
+    auto next = endpoint.prepare(sumOf(&other, 1, rank, true));
+    sum->start();
+    next->start();
+    started = true;
+    sum->finish();
+  });
+  EXPECT_TRUE(started);
+  EXPECT_NE(thrown[0].find("timed out after 0.2 s: missing ranks: 1"),
+            std::string::npos)
+      << thrown[0];
+}
+
+// Whoever leaves while a peer is missing takes its memory along.
+TEST(CommThread, AnAbortedOperationTouchesNothingLater) {
+  auto thrown = onTwoRanks({}, [&](int rank, Endpoint &endpoint) {
+    auto value = std::make_unique<float>(1.0f);
+    auto sum = endpoint.prepare(sumOf(value.get(), 1, rank, true));
+    if (rank == 1)
+      throw std::runtime_error("out of order");
+    sum->start();
+    sum->finish();
+  });
+  EXPECT_EQ(thrown[0], "another rank failed");
+  EXPECT_EQ(thrown[1], "out of order");
+}
+
+TEST(CommThread, RefusesToStartTwice) {
+  auto thrown = onTwoRanks({}, [&](int rank, Endpoint &endpoint) {
+    float value = 1;
+    auto sum = endpoint.prepare(sumOf(&value, 1, 0, true, {rank}));
+    EXPECT_THROW(sum->finish(), Error);
+    sum->start();
+    EXPECT_THROW(sum->start(), Error);
+    sum->finish();
+  });
+  EXPECT_EQ(thrown, nothing);
+}
+} // namespace
