@@ -78,6 +78,8 @@ public:
     OwningOpRef<ModuleOp> lowered = cast<ModuleOp>((*module)->clone());
     BackendOptions backend;
     backend.threads = options.threads;
+    backend.cluster = options.cluster;
+    backend.overlap = options.overlap;
     if (failed(lowerToCommands(*lowered, backend)))
       return refuse();
     FailureOr<program::Program> commands =
@@ -104,6 +106,7 @@ public:
     native.version = CLEAVE_RUNTIME_VERSION;
     native.threads_per_rank = options.threads;
     native.poison = 1;
+    native.comm_thread = 1; // whose mistakes would show here
     native.transport = options.transport.c_str();
     return status(cleave_session_create(program, &native, &session));
   }

@@ -376,6 +376,8 @@ const std::vector<Key> table = {
      "threads of a rank; 0: cores / local ranks", "", "", now, atLeastZero},
     {"target.cluster", FIELD(target.cluster),
      "cluster.toml with measured links; \"\": measured defaults"},
+    {"target.overlap", FIELD(target.overlap),
+     "start collectives early and end them late, so that computing hides them"},
 };
 
 #undef FIELD

@@ -18,8 +18,18 @@ void cleave::buildKernelPhase(OpPassManager &passes) {
   passes.addPass(createDedupeKernelsPass());
 }
 
-void cleave::buildSchedulePhase(OpPassManager &passes) {
+void cleave::buildSchedulePhase(OpPassManager &passes,
+                                const BackendOptions &options) {
   passes.addPass(createHostToRTPass());
+  // Before memory is reckoned with.
+  AddScratchPassOptions scratch;
+  scratch.threads = options.threads;
+  passes.addPass(createAddScratchPass(scratch));
+  if (options.overlap) {
+    OverlapPassOptions overlap;
+    overlap.cluster = options.cluster;
+    passes.addPass(createOverlapPass(overlap));
+  }
   passes.addPass(createSplitAsyncPass());
   passes.addPass(createSchedulePass());
   passes.addPass(createVerifyOrderPass());
@@ -27,9 +37,6 @@ void cleave::buildSchedulePhase(OpPassManager &passes) {
 
 void cleave::buildMemoryPhase(OpPassManager &passes,
                               const BackendOptions &options) {
-  AddScratchPassOptions scratch;
-  scratch.threads = options.threads;
-  passes.addPass(createAddScratchPass(scratch));
   passes.addPass(createPlanMemoryPass());
   CheckFitPassOptions fit;
   fit.limit = options.memoryLimit;
@@ -39,8 +46,11 @@ void cleave::buildMemoryPhase(OpPassManager &passes,
 void cleave::registerBackendPhases() {
   PassPipelineRegistration<>("nn-kernels-pipeline", "Library calls and kernels",
                              buildKernelPhase);
-  PassPipelineRegistration<>("rt-schedule-pipeline", "Command lists in their final order",
-                             buildSchedulePhase);
+  PassPipelineRegistration<>("rt-schedule-pipeline",
+                             "Command lists in their final order",
+                             [](OpPassManager &passes) {
+                               buildSchedulePhase(passes, BackendOptions());
+                             });
   PassPipelineRegistration<>("rt-memory-pipeline", "An address for every value",
                              [](OpPassManager &passes) {
                                buildMemoryPhase(passes, BackendOptions());
@@ -51,7 +61,7 @@ LogicalResult cleave::lowerToCommands(ModuleOp local,
                                       const BackendOptions &options) {
   PassManager passes(local.getContext());
   buildKernelPhase(passes);
-  buildSchedulePhase(passes);
+  buildSchedulePhase(passes, options);
   buildMemoryPhase(passes, options);
   return passes.run(local);
 }

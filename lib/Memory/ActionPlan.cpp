@@ -1,11 +1,13 @@
 // Storage of one action.
 
-#include "ActionPlan.h"
+#include "cleave/Memory/ActionPlan.h"
 
 #include "cleave/Interfaces/Condition.h"
 #include "cleave/Memory/Source.h"
 
 #include "mlir/IR/Builders.h"
+
+#include <utility>
 
 using namespace mlir;
 using namespace cleave;
@@ -105,7 +107,8 @@ void ActionPlan::analyze(const BoundaryTable &table) {
     int64_t position = positions[&op];
     auto read = [&](Value value) {
       Storage &storage = storages[places[value].storage];
-      storage.last = std::max(storage.last, position);
+      if (position > storage.last)
+        storage.beforeLast = std::exchange(storage.last, position);
     };
     for (Value operand : op.getOperands())
       if (isMemory(operand))
@@ -227,7 +230,12 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   if (!place.fixed || place.offset != 0)
     return false;
   int64_t storage = find(place.storage);
-  if (storages[storage].last != positions.lookup(op) ||
+  // A collective that only starts reads its operands until it ends, alone.
+  auto collective = dyn_cast<rt::CollectiveOp>(op);
+  bool starts = collective && collective.getToken();
+  Operation *reader = starts ? *collective.getToken().user_begin() : op;
+  if (storages[storage].last != positions.lookup(reader) ||
+      (starts && storages[storage].beforeLast > positions.lookup(op)) ||
       storages[storage].constant ||
       storages[storage].ownBytes < bytesOfType(op->getResult(result).getType()))
     return false;
@@ -322,6 +330,8 @@ void ActionPlan::reuseOperands() {
           continue;
       }
       storages[from].boundary = storages[to].boundary;
+      storages[from].beforeLast =
+          std::max(storages[from].last, storages[to].beforeLast);
       storages[from].last = storages[to].last;
       storages[from].bytes = std::max(storages[from].bytes, storages[to].bytes);
       parent[to] = from;

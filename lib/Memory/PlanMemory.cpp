@@ -1,6 +1,6 @@
 // rt-plan-memory: every value of the command lists gets an address.
 
-#include "ActionPlan.h"
+#include "cleave/Memory/ActionPlan.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Memory/Passes.h"
 

@@ -1,6 +1,7 @@
 // rt-split-async: transfers that are on their way while others compute.
 
-#include "cleave/Dialect/RT/IR/RT.h"
+#include "Split.h"
+
 #include "cleave/Interfaces/Condition.h"
 #include "cleave/Memory/Boundary.h"
 #include "cleave/Schedule/Passes.h"
@@ -34,17 +35,19 @@ static Operation *firstReader(rt::CollectiveOp collective) {
   return first;
 }
 
-static void split(rt::CollectiveOp collective, Operation *reader) {
-  OpBuilder b(collective);
+rt::CollectiveOp schedule::startOf(OpBuilder &b, rt::CollectiveOp collective) {
   SmallVector<Type> types(collective.getResultTypes());
   types.push_back(rt::TokenType::get(b.getContext()));
-  auto start = rt::CollectiveOp::create(b, collective.getLoc(), types,
-                                        collective->getOperands(),
-                                        collective->getAttrs());
-  b.setInsertionPoint(reader);
+  return rt::CollectiveOp::create(b, collective.getLoc(), types,
+                                  collective->getOperands(),
+                                  collective->getAttrs());
+}
+
+void schedule::endOf(OpBuilder &b, rt::CollectiveOp started,
+                     rt::CollectiveOp collective) {
   auto wait = rt::WaitOp::create(
       b, collective.getLoc(), TypeRange(collective.getValues()),
-      start.getToken(), start.getValues(), start->getOperands());
+      started.getToken(), started.getValues(), started->getOperands());
   collective->replaceAllUsesWith(wait->getResults());
   collective.erase();
 }
@@ -64,8 +67,12 @@ struct SplitAsyncPass : cleave::impl::SplitAsyncPassBase<SplitAsyncPass> {
             collective->hasAttr(kWhenAttrName))
           continue;
         Operation *reader = firstReader(collective);
-        if (reader && computesBetween(collective, reader))
-          split(collective, reader);
+        if (!reader || !computesBetween(collective, reader))
+          continue;
+        OpBuilder b(collective);
+        rt::CollectiveOp started = schedule::startOf(b, collective);
+        b.setInsertionPoint(reader);
+        schedule::endOf(b, started, collective);
       }
   }
 };

@@ -84,6 +84,8 @@ Lowered lowerModel(const std::string &path, const Config &config,
                    bool allRemarks, int64_t memoryLimit) {
   Lowered lowered;
   lowered.backend.memoryLimit = memoryLimit;
+  lowered.backend.cluster = config.target.cluster;
+  lowered.backend.overlap = config.target.overlap;
   lowered.module = shardModel(path, config, mesh, purpose, context, readWeights,
                               remarks, allRemarks);
   lowered.backend.threads =

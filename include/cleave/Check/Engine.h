@@ -71,6 +71,9 @@ makeInterpreterEngine(mlir::ModuleOp module);
 struct CompiledOptions {
   /// Threads of each rank.
   int64_t threads = 1;
+  /// As in BackendOptions.
+  bool overlap = true;
+  std::string cluster;
   /// How ranks talk: local | mpi.
   std::string transport = "local";
   /// How hard kernels are optimised, 0 to 3.

@@ -139,6 +139,7 @@ struct TargetConfig {
   std::string transport = "auto";
   int64_t threadsPerRank = 0; // 0: cores / local ranks
   std::string cluster;
+  bool overlap = true; // collectives run while others compute
 };
 
 struct Config {

@@ -7,6 +7,8 @@
 
 #include "mlir/Pass/PassManager.h"
 
+#include <string>
+
 namespace cleave {
 
 struct BackendOptions {
@@ -14,12 +16,17 @@ struct BackendOptions {
   int64_t threads = 1;
   /// Bytes of memory of a rank; 0: no limit.
   int64_t memoryLimit = 0;
+  /// Collectives run while others compute, by the times of a cluster.toml ("":
+  /// the defaults).
+  bool overlap = true;
+  std::string cluster;
 };
 
 /// Library calls and kernels.
 void buildKernelPhase(mlir::OpPassManager &passes);
 /// Command lists in their final order.
-void buildSchedulePhase(mlir::OpPassManager &passes);
+void buildSchedulePhase(mlir::OpPassManager &passes,
+                        const BackendOptions &options);
 /// Addresses.
 void buildMemoryPhase(mlir::OpPassManager &passes,
                       const BackendOptions &options);

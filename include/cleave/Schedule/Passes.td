@@ -5,6 +5,58 @@
 
 include "mlir/Pass/PassBase.td"
 
+def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
+  let summary = "Start collectives early and end them late, so that computing hides them";
+  let description = [{
+    Replays the commands of a function by the times of `cluster` with two resources,
+    one that computes, in the order of the list, and one that communicates. A
+    collective starts as soon as its operands are known and its turn has come: first
+    those that are read soonest (parameters that ZeRO has to gather), but no earlier
+    than what is still to be sent asks for; then those that nobody waits for (sums of
+    gradients). It ends before its first reader, or when it is done, so that the memory
+    of its operands becomes free. All ranks run one list, so they start collectives in
+    one order.
+
+    Memory: what is planned for the functions that share memory does not grow by more than
+    `buffers` of a function's largest results of a collective; where it would, less
+    is started early. What stands under a condition, tiles of a ring and rows of experts
+    stay (`rt-split-async`). The function's `rt.overlap` says what it comes to:
+    modelled seconds that it computes, that it communicates, and of the latter those that
+    nothing hides.
+
+    Before:
+    ```mlir
+    dist.mesh @mesh <["data"=2]>
+    func.func private @k(tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
+    func.func @f(%x: tensor<800000xf32>, %w: tensor<400000xf32>) -> (tensor<800000xf32>, tensor<800000xf32>) {
+      %0 = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+      %1 = rt.collective all_gather(%w) group = [0, 1, 2] layout = [1, 400000, 1, 0] purpose = "parameter"
+        : (tensor<400000xf32>) -> tensor<800000xf32>
+      %2 = rt.launch @k(%1) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+      return %0, %2 : tensor<800000xf32>, tensor<800000xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    dist.mesh @mesh <["data"=2]>
+    func.func private @k(tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
+    func.func @f(%x: tensor<800000xf32>, %w: tensor<400000xf32>) -> (tensor<800000xf32>, tensor<800000xf32>) {
+      %1:2 = rt.collective all_gather(%w) group = [0, 1, 2] layout = [1, 400000, 1, 0] purpose = "parameter"
+        : (tensor<400000xf32>) -> (tensor<800000xf32>, !rt.token)
+      %0 = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+      %2 = rt.wait %1#1 values(%1#0) sources(%w) : (!rt.token, tensor<800000xf32>, tensor<400000xf32>) -> tensor<800000xf32>
+      %3 = rt.launch @k(%2) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+      return %0, %3 : tensor<800000xf32>, tensor<800000xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"cluster", "cluster", "std::string", "\"\"", "cluster.toml; empty: the defaults.">,
+    Option<"buffers", "buffers", "int64_t", "2", "Results of collectives by which planned memory may grow.">
+  ];
+}
+
 def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
   let summary = "Start transfers where their data is ready and end them where it is read";
   let description = [{

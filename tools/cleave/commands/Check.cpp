@@ -219,6 +219,8 @@ private:
       widen(*modules.back());
     check::CompiledOptions options;
     options.threads = threadsPerRank(config, mesh);
+    options.overlap = config.target.overlap;
+    options.cluster = config.target.cluster;
     options.transport = transport;
     if (wide) // a few steps: compiling takes longer than running
       options.optLevel = 1;

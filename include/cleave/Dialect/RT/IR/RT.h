@@ -51,6 +51,9 @@ inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
 inline constexpr llvm::StringLiteral kBuffersAttr = "rt.buffers";
 inline constexpr llvm::StringLiteral kArenasAttr = "rt.arenas";
 inline constexpr llvm::StringLiteral kLifetimesAttr = "rt.lifetimes";
+/// Of a function whose collectives rt-overlap has placed, modelled seconds: of
+/// what computes, of collectives, and of these what nothing hides.
+inline constexpr llvm::StringLiteral kOverlapAttr = "rt.overlap";
 /// Of a module of pipeline stages, in place of rt.arenas: by stage, {arenas =
 /// sizes, slots = classes}. Arenas from kSlotArena on hold one slot of each
 /// class.

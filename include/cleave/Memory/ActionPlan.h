@@ -1,7 +1,7 @@
 // Storage of one action: which values share memory, and how long it lives.
 
-#ifndef CLEAVE_LIB_MEMORY_ACTIONPLAN_H
-#define CLEAVE_LIB_MEMORY_ACTIONPLAN_H
+#ifndef CLEAVE_MEMORY_ACTIONPLAN_H
+#define CLEAVE_MEMORY_ACTIONPLAN_H
 
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/Boundary.h"
@@ -17,6 +17,8 @@ struct Storage {
   int64_t ownBytes = 0;
   /// Positions in the block; -1: before the first operation.
   int64_t first = -1, last = -1;
+  /// The last one at which it is read before `last`.
+  int64_t beforeLast = -1;
   /// The buffer of the boundary that it is, or -1.
   int64_t boundary = -1;
   /// Read-only: an argument that no result replaces.

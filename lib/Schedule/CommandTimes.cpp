@@ -1,0 +1,89 @@
+// How long commands take; see CommandTimes.h.
+
+#include "CommandTimes.h"
+
+#include "cleave/Memory/Boundary.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::schedule;
+
+/// The parts of mesh axes over which a collective goes.
+static SmallVector<dist::AxisRefAttr> axesOf(dist::MeshAttr mesh,
+                                             rt::CollectiveOp collective) {
+  SmallVector<dist::AxisRefAttr> refs;
+  ArrayRef<int64_t> group = collective.getGroup();
+  for (; !group.empty(); group = group.drop_front(3))
+    refs.push_back(dist::AxisRefAttr::get(mesh.getContext(),
+                                          mesh.getAxes()[group[0]].getName(),
+                                          group[1], group[2]));
+  return refs;
+}
+
+FailureOr<CommandTimes> CommandTimes::load(ModuleOp module,
+                                           const std::string &file) {
+  FailureOr<Cluster> cluster = cost::loadCluster(module, file);
+  if (failed(cluster))
+    return failure();
+  auto meshes = module.getOps<dist::MeshOp>();
+  if (meshes.empty())
+    return module.emitError("has no mesh");
+  dist::MeshOp meshOp = *meshes.begin();
+  SmallVector<dist::AxisRefAttr> refs;
+  module.walk([&](rt::CollectiveOp op) {
+    llvm::append_range(refs, axesOf(meshOp.getMesh(), op));
+  });
+  dist::MeshAxes mesh(FlatSymbolRefAttr::get(meshOp.getSymNameAttr()),
+                      meshOp.getMesh(), refs);
+  auto links = cost::LinkModel::of(module, mesh, *cluster);
+  return CommandTimes(std::move(mesh), std::move(links), std::move(*cluster));
+}
+
+static double bytesOf(ValueRange values) {
+  double bytes = 0;
+  for (Value value : values)
+    if (isa<RankedTensorType>(value.getType()))
+      bytes += double(bytesOfType(value.getType()));
+  return bytes;
+}
+
+double CommandTimes::of(Operation *op) const {
+  if (auto collective = dyn_cast<rt::CollectiveOp>(op))
+    return secondsOf(collective);
+  if (isa<rt::AliasOp, rt::ConditionOp, rt::WaitOp>(op))
+    return 0;
+  auto command = dyn_cast<rt::CommandOpInterface>(op);
+  if (!command)
+    return 0;
+  if (int64_t flops = command.getFlops())
+    return cluster.matmulSeconds(double(flops));
+  double bytes = bytesOf(op->getOperands()) + bytesOf(op->getResults());
+  if (Value scratch = command.getScratchResult())
+    bytes -= bytesOf(scratch);
+  return bytes / cluster.memoryBytesPerSecond;
+}
+
+double CommandTimes::secondsOf(rt::CollectiveOp op) const {
+  dist::AxisSet group = 0;
+  for (dist::AxisRefAttr ref : axesOf(mesh.mesh(), op))
+    for (dist::Axis axis : mesh.decompose(ref))
+      group |= dist::AxisSet(1) << axis;
+  double in = bytesOf(op.getInputs()), out = bytesOf(op.getValues());
+  switch (op.getKind()) {
+  case rt::CollectiveKind::AllReduce:
+    return links.allReduce(group, out);
+  case rt::CollectiveKind::AllGather:
+    return links.allGather(group, out);
+  case rt::CollectiveKind::ReduceScatter:
+    return links.reduceScatter(group, in);
+  case rt::CollectiveKind::AllToAll:
+  case rt::CollectiveKind::AllToAllV:
+    return links.allToAll(group, in);
+  case rt::CollectiveKind::Permute:
+  case rt::CollectiveKind::Broadcast:
+    return links.permute(group, out);
+  case rt::CollectiveKind::Exchange:
+    return links.exchange(group, out, double(op.getGroupSize() - 1));
+  }
+  llvm_unreachable("a kind of collective");
+}

@@ -1,0 +1,271 @@
+// rt-overlap: collectives while others compute.
+
+#include "CommandTimes.h"
+#include "OverlapPlan.h"
+#include "Split.h"
+
+#include "cleave/Interfaces/Condition.h"
+#include "cleave/Memory/ActionPlan.h"
+#include "cleave/Schedule/Passes.h"
+
+#include "llvm/ADT/BitVector.h"
+
+#include <numeric>
+
+namespace cleave {
+#define GEN_PASS_DEF_OVERLAPPASS
+#include "cleave/Schedule/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::memory;
+using namespace cleave::schedule;
+
+namespace {
+
+/// Of what passes before have placed, tiles of a ring and rows of experts,
+/// rt-split-async takes care; what comes under a condition ends where it
+/// begins.
+bool isMovable(Operation *op) {
+  auto collective = dyn_cast<rt::CollectiveOp>(op);
+  return collective && !collective.getToken() && !op->hasAttr(kWhenAttrName) &&
+         collective.getGroupSize() > 1 &&
+         collective.getKind() != rt::CollectiveKind::Permute &&
+         collective.getKind() != rt::CollectiveKind::AllToAllV;
+}
+
+/// Views take no memory of their own: they may stand where they are read.
+void sinkViews(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (!isa<rt::AliasOp>(op) || op.use_empty())
+      continue;
+    Operation *first = nullptr;
+    for (Operation *user : op.getUsers())
+      if (!first || user->isBeforeInBlock(first))
+        first = user;
+    op.moveBefore(first);
+  }
+}
+
+/// The commands of one function as OverlapPlan.h sees them.
+class Action {
+public:
+  /// `memory`: what lives when, before anything has moved.
+  Action(func::FuncOp func, const ActionPlan &memory,
+         const CommandTimes &times) {
+    Block &block = func.getBody().front();
+    end = block.getTerminator();
+    llvm::DenseMap<Operation *, size_t> transferOf, stepOf;
+    llvm::DenseMap<Operation *, int64_t> positionOf;
+    SmallVector<int64_t> positions; // of steps
+    int64_t position = 0;
+    for (Operation &op : block) {
+      positionOf[&op] = position++;
+      if (isMovable(&op)) {
+        transferOf[&op] = collectives.size();
+        collectives.push_back(cast<rt::CollectiveOp>(op));
+        transfers.emplace_back().place = ops.size();
+        continue;
+      }
+      stepOf[&op] = ops.size();
+      if (&op == end)
+        continue;
+      positions.push_back(position - 1);
+      ops.push_back(&op);
+      steps.push_back({times.of(&op), isa<rt::CollectiveOp>(op)});
+    }
+    for (auto [collective, transfer] :
+         llvm::zip_equal(collectives, transfers)) {
+      transfer.seconds = times.of(collective);
+      transfer.need = ops.size();
+      int64_t at = positionOf[collective];
+      SmallVector<int64_t> counted;
+      auto bytesOf = [&](Value value, auto isOwn) -> int64_t {
+        int64_t index = memory.placeOf(value).storage;
+        const Storage &storage = memory.storages[index];
+        if (storage.boundary >= 0 || !isOwn(storage) ||
+            llvm::is_contained(counted, index))
+          return 0;
+        counted.push_back(index);
+        return alignUp(storage.bytes);
+      };
+      for (Value operand : collective->getOperands()) {
+        if (Operation *def = operand.getDefiningOp()) {
+          if (auto before = transferOf.find(def); before != transferOf.end())
+            transfer.after.push_back(before->second);
+          else
+            transfer.ready = std::max(transfer.ready, stepOf[def] + 1);
+        }
+        transfer.heldBytes += bytesOf(operand, [&](const Storage &storage) {
+          return storage.last == at;
+        });
+        // Whoever overwrites it waits.
+        for (OpOperand &use : operand.getUses())
+          if (overwrites(use) && positionOf[use.getOwner()] > at)
+            transfer.need = std::min(transfer.need, stepOf[use.getOwner()]);
+      }
+      for (Value result : collective.getValues()) {
+        transfer.resultBytes += bytesOf(result, [&](const Storage &storage) {
+          return storage.first == at;
+        });
+        for (Operation *user : result.getUsers())
+          if (!transferOf.contains(user))
+            transfer.need = std::min(transfer.need, stepOf[user]);
+      }
+    }
+    std::vector<int64_t> change(position + 1);
+    for (auto [index, storage] : llvm::enumerate(memory.storages))
+      if (memory.isRoot(index) && storage.boundary < 0) {
+        change[std::max<int64_t>(storage.first, 0)] += alignUp(storage.bytes);
+        change[storage.last + 1] -= alignUp(storage.bytes);
+      }
+    std::partial_sum(change.begin(), change.end(), change.begin());
+    most = *llvm::max_element(change);
+    for (int64_t at : positions)
+      live.push_back(change[at]);
+  }
+
+  /// The most bytes alive at once, and what the largest collective gives.
+  int64_t most = 0;
+  int64_t largestResult() const {
+    int64_t bytes = 0;
+    for (const Transfer &transfer : transfers)
+      bytes = std::max(bytes, transfer.resultBytes);
+    return bytes;
+  }
+  bool isEmpty() const { return transfers.empty(); }
+
+  OverlapPlan plan(int64_t budget) const {
+    return planOverlap(steps, transfers, live, budget);
+  }
+
+  void apply(const OverlapPlan &plan) {
+    std::vector<size_t> starts(transfers.size());
+    llvm::BitVector apart(transfers.size());
+    for (const OverlapPlan::Event &event : plan.events) {
+      if (event.starts)
+        starts[event.transfer] = event.step;
+      else
+        apart[event.transfer] = std::any_of(
+            steps.begin() + starts[event.transfer], steps.begin() + event.step,
+            [](const Step &step) { return step.seconds > 0; });
+    }
+    SmallVector<rt::CollectiveOp> started(transfers.size());
+    for (const OverlapPlan::Event &event : plan.events) {
+      Operation *before = event.step < ops.size() ? ops[event.step] : end;
+      rt::CollectiveOp collective = collectives[event.transfer];
+      OpBuilder b(before);
+      if (!apart[event.transfer]) {
+        if (event.starts)
+          collective->moveBefore(before);
+      } else if (event.starts) {
+        started[event.transfer] = startOf(b, collective);
+      } else {
+        endOf(b, started[event.transfer], collective);
+      }
+    }
+  }
+
+private:
+  static bool overwrites(OpOperand &use) {
+    auto command = dyn_cast<rt::CommandOpInterface>(use.getOwner());
+    return command && llvm::any_of(command.getReuse(), [&](rt::Reuse reuse) {
+             return reuse.required && reuse.operand == use.getOperandNumber();
+           });
+  }
+
+  Operation *end;
+  SmallVector<Operation *> ops;
+  SmallVector<rt::CollectiveOp> collectives;
+  SmallVector<Step> steps;
+  SmallVector<Transfer> transfers;
+  std::vector<int64_t> live;
+};
+
+struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    bool communicates = false;
+    for (func::FuncOp func : actionsOf(module)) {
+      sinkViews(func.getBody().front());
+      communicates |= llvm::any_of(func.getBody().front(), isCollective);
+    }
+    if (!communicates)
+      return;
+    FailureOr<CommandTimes> times = CommandTimes::load(module, cluster);
+    if (failed(times))
+      return signalPassFailure();
+    for (int64_t stage : stagesOf(module))
+      if (failed(overlap(module, stage, *times)))
+        return signalPassFailure();
+  }
+
+  static bool isCollective(Operation &op) { return isa<rt::CollectiveOp>(op); }
+
+  LogicalResult overlap(ModuleOp module, int64_t stage,
+                        const CommandTimes &times) {
+    FailureOr<BoundaryTable> table = BoundaryTable::collect(module, stage);
+    if (failed(table))
+      return failure();
+    SmallVector<func::FuncOp> actions = actionsOf(module, stage);
+    SmallVector<int64_t> plain;
+    int64_t largest = 0;
+    for (func::FuncOp func : actions) {
+      FailureOr<ActionPlan> memory = ActionPlan::create(func, *table);
+      if (failed(memory))
+        return failure();
+      plain.push_back(memory->pack());
+      largest = std::max(largest, plain.back());
+    }
+    for (auto [func, bytes] : llvm::zip_equal(actions, plain))
+      if (failed(overlap(func, *table, bytes, largest, times)))
+        return failure();
+    return success();
+  }
+
+  /// `bytes`: planned for the function as it is; `largest`: for any of those
+  /// that use the same memory.
+  LogicalResult overlap(func::FuncOp func, const BoundaryTable &table,
+                        int64_t bytes, int64_t largest,
+                        const CommandTimes &times) {
+    OwningOpRef<func::FuncOp> before;
+    int64_t missing = 0;
+    // Planned memory may be more than what is alive; then less may be.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      FailureOr<ActionPlan> memory = ActionPlan::create(func, table);
+      if (failed(memory))
+        return failure();
+      Action action(func, *memory, times);
+      if (action.isEmpty())
+        return success();
+      int64_t limit =
+          std::max(largest, bytes + int64_t(buffers) * action.largestResult());
+      int64_t budget = limit - (bytes - action.most) - missing;
+      OverlapPlan plan = action.plan(budget);
+      before = func.clone();
+      action.apply(plan);
+      FailureOr<ActionPlan> after = ActionPlan::create(func, table);
+      if (failed(after))
+        return failure();
+      int64_t needed = after->pack();
+      if (needed <= limit) {
+        note(func, plan);
+        return success();
+      }
+      missing += needed - limit;
+      func.getBody().takeBody(before->getBody());
+    }
+    return success();
+  }
+
+  static void note(func::FuncOp func, const OverlapPlan &plan) {
+    Builder b(func.getContext());
+    func->setAttr(
+        rt::kOverlapAttr,
+        b.getF64ArrayAttr({plan.compute, plan.communication, plan.exposed}));
+  }
+};
+} // namespace

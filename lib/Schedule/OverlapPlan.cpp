@@ -1,0 +1,227 @@
+// When collectives start and end; see OverlapPlan.h.
+
+#include "OverlapPlan.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <deque>
+
+using namespace cleave::schedule;
+
+namespace {
+
+/// Estimates err: a collective may start so many times earlier than they say
+/// that it must, and ends only after so many times its own duration.
+constexpr double kEarly = 2, kLate = 1.25;
+/// Collectives that are looked at before a step.
+constexpr size_t kWindow = 64;
+
+class Replay {
+public:
+  Replay(llvm::ArrayRef<Step> steps, llvm::ArrayRef<Transfer> transfers,
+         std::vector<int64_t> live, int64_t budget)
+      : steps(steps), transfers(transfers), live(std::move(live)),
+        budget(budget), states(transfers.size()) {
+    this->live.resize(steps.size() + 1);
+    for (const Step &step : steps)
+      begins.push_back(begins.back() + (step.communicates ? 0 : step.seconds));
+    for (size_t k = 0; k < transfers.size(); ++k)
+      (transfers[k].need < steps.size() ? read : unread).push_back(k);
+    llvm::stable_sort(read, [&](size_t a, size_t b) {
+      return transfers[a].need < transfers[b].need;
+    });
+    llvm::stable_sort(unread, [&](size_t a, size_t b) {
+      return transfers[a].ready < transfers[b].ready;
+    });
+    for (size_t k = 0; k < transfers.size(); ++k)
+      if (transfers[k].heldBytes > 0 || isWaitedFor(k))
+        byPlace.push_back(k);
+    llvm::stable_sort(byPlace, [&](size_t a, size_t b) {
+      return transfers[a].place < transfers[b].place;
+    });
+  }
+
+  OverlapPlan run() {
+    for (size_t at = 0; at < steps.size(); ++at) {
+      endWhatIsDone(at);
+      // What is read here cannot wait; what can be sent behind it is queued.
+      SmallVector<size_t> needed;
+      for (size_t i = firstRead; i < read.size(); ++i) {
+        if (transfers[read[i]].need > at)
+          break;
+        if (!states[read[i]].ended)
+          needed.push_back(read[i]);
+      }
+      for (size_t k : needed)
+        ensureStarted(k, at);
+      fill(at);
+      for (size_t k : needed)
+        end(k, at);
+      const Step &step = steps[at];
+      if (step.communicates) {
+        wait(link);
+        plan.exposed += step.seconds;
+        plan.communication += step.seconds;
+        now += step.seconds;
+        link = now;
+      } else {
+        now += step.seconds;
+        plan.compute += step.seconds;
+      }
+      for (size_t k : holding)
+        live[at + 1] += transfers[k].heldBytes;
+    }
+    for (const llvm::SmallVector<size_t> &list : {read, unread})
+      for (size_t k : list)
+        ensureStarted(k, steps.size());
+    for (size_t k = 0; k < transfers.size(); ++k)
+      if (!states[k].ended)
+        end(k, steps.size());
+    return std::move(plan);
+  }
+
+private:
+  template <typename T> using SmallVector = llvm::SmallVector<T>;
+
+  struct State {
+    bool started = false, ended = false;
+    double done = 0;
+  };
+
+  /// Until then nothing is computed.
+  void wait(double until) {
+    plan.exposed += std::max(0.0, until - now);
+    now = std::max(now, until);
+  }
+
+  void ensureStarted(size_t k, size_t at) {
+    if (states[k].started)
+      return;
+    for (size_t before : transfers[k].after) {
+      ensureStarted(before, at);
+      if (!states[before].ended)
+        end(before, at);
+    }
+    start(k, at);
+  }
+
+  void start(size_t k, size_t at) {
+    const Transfer &transfer = transfers[k];
+    states[k].started = true;
+    states[k].done = link = std::max(link, now) + transfer.seconds;
+    plan.communication += transfer.seconds;
+    plan.events.push_back({at, true, k});
+    for (size_t i = at; i < transfer.place; ++i)
+      live[i] += transfer.resultBytes;
+  }
+
+  void end(size_t k, size_t at) {
+    wait(states[k].done);
+    states[k].ended = true;
+    plan.events.push_back({at, false, k});
+    llvm::erase(holding, k);
+  }
+
+  /// Ends what nobody reads for long where its operands take memory, or where
+  /// others may start then.
+  void endWhatIsDone(size_t at) {
+    while (firstRead < read.size() && states[read[firstRead]].ended)
+      ++firstRead;
+    while (!byPlace.empty() && transfers[byPlace.front()].place <= at) {
+      if (!states[byPlace.front()].ended)
+        holding.push_back(byPlace.front());
+      byPlace.pop_front();
+    }
+    for (size_t k : SmallVector<size_t>(holding)) {
+      const Transfer &transfer = transfers[k];
+      bool full = transfer.heldBytes > 0 && live[at] > budget;
+      if (full)
+        ensureStarted(k, at);
+      if (states[k].started && !states[k].ended &&
+          (full || states[k].done + (kLate - 1) * transfer.seconds <= now))
+        end(k, at);
+    }
+  }
+
+  bool isWaitedFor(size_t k) const {
+    return llvm::any_of(transfers, [&](const Transfer &other) {
+      return llvm::is_contained(other.after, k);
+    });
+  }
+
+  bool mayStart(size_t k, size_t at) const {
+    const Transfer &transfer = transfers[k];
+    return !states[k].started && transfer.ready <= at &&
+           llvm::all_of(transfer.after,
+                        [&](size_t before) { return states[before].ended; });
+  }
+
+  bool fits(size_t k, size_t at) const {
+    for (size_t i = at; i < transfers[k].place; ++i)
+      if (live[i] + transfers[k].resultBytes > budget)
+        return false;
+    return true;
+  }
+
+  /// Queues as much as can be sent until the step is over.
+  void fill(size_t at) {
+    double over = now + (steps[at].communicates ? 0 : steps[at].seconds);
+    while (link < over) {
+      size_t found = transfers.size(), looked = 0;
+      double backlog = 0;
+      for (size_t i = firstRead; i < read.size() && looked < kWindow; ++i) {
+        size_t k = read[i];
+        if (states[k].started)
+          continue;
+        ++looked;
+        backlog += transfers[k].seconds;
+        // The next chance comes when this step is over.
+        double left = begins[transfers[k].need] - begins[at + 1];
+        if (!mayStart(k, at) || left > kEarly * backlog || !fits(k, at))
+          continue;
+        found = k;
+        break;
+      }
+      if (found == transfers.size()) {
+        while (firstUnread < unread.size() &&
+               states[unread[firstUnread]].started)
+          ++firstUnread;
+        looked = 0;
+        for (size_t i = firstUnread; i < unread.size() && looked < kWindow;
+             ++i, ++looked)
+          if (mayStart(unread[i], at) && fits(unread[i], at)) {
+            found = unread[i];
+            break;
+          }
+      }
+      if (found == transfers.size())
+        return;
+      start(found, at);
+    }
+  }
+
+  llvm::ArrayRef<Step> steps;
+  llvm::ArrayRef<Transfer> transfers;
+  std::vector<int64_t> live;
+  const int64_t budget;
+  std::vector<State> states;
+  std::vector<double> begins{0}; ///< of each step, if nothing were waited for
+  llvm::SmallVector<size_t> read, unread;
+  size_t firstRead = 0, firstUnread = 0;
+  /// Those whose operands take memory until they end, or that others wait for:
+  /// before and behind their places.
+  std::deque<size_t> byPlace;
+  llvm::SmallVector<size_t> holding;
+  double now = 0, link = 0;
+  OverlapPlan plan;
+};
+
+} // namespace
+
+OverlapPlan cleave::schedule::planOverlap(llvm::ArrayRef<Step> steps,
+                                          llvm::ArrayRef<Transfer> transfers,
+                                          std::vector<int64_t> live,
+                                          int64_t budget) {
+  return Replay(steps, transfers, std::move(live), budget).run();
+}
