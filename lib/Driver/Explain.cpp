@@ -3,6 +3,7 @@
 #include "cleave/Driver/Explain.h"
 
 #include "cleave/Dialect/Dist/IR/Padding.h"
+#include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Memory/Boundary.h"
@@ -342,9 +343,8 @@ static std::string libraryCall(const program::Command &command) {
     int64_t rows = 1;
     for (int64_t size : x->rows)
       rows *= size;
-    out << (x->outer ? "grouped_outer " : "grouped_dot ") << rows << "x"
-        << x->n << "x" << x->k << " of " << x->e << " "
-        << program::nameOf(x->dtype);
+    out << (x->outer ? "grouped_outer " : "grouped_dot ") << rows << "x" << x->n
+        << "x" << x->k << " of " << x->e << " " << program::nameOf(x->dtype);
   } else if (auto *x = std::get_if<program::PositionInExpert>(&command.op)) {
     out << "position_in_expert " << x->b << "x" << x->s << "x" << x->k << " of "
         << x->e;
@@ -452,6 +452,30 @@ pipelineOf(ModuleOp module, const program::Program &program,
   return cost;
 }
 
+/// As rt-overlap has left it on the actions of a step.
+static std::optional<Explanation::Overlap> overlapOf(ModuleOp module,
+                                                     int64_t microbatches) {
+  Explanation::Overlap sum;
+  bool found = false;
+  for (auto [name, times] : {std::pair(nn::kLossGradFunc, microbatches),
+                             std::pair(nn::kUpdateFunc, int64_t(1))}) {
+    auto func = module.lookupSymbol<mlir::func::FuncOp>(name);
+    auto seconds = func ? func->getAttrOfType<mlir::ArrayAttr>(rt::kOverlapAttr)
+                        : mlir::ArrayAttr();
+    if (!seconds)
+      continue;
+    found = true;
+    auto number = [&, times = times](unsigned i) {
+      return double(times) *
+             llvm::cast<mlir::FloatAttr>(seconds[i]).getValueAsDouble();
+    };
+    sum.compute += number(0);
+    sum.communication += number(1);
+    sum.exposed += number(2);
+  }
+  return found ? std::optional(sum) : std::nullopt;
+}
+
 FailureOr<Explanation> cleave::explain(const program::Program &program,
                                        ModuleOp module,
                                        std::vector<Footprint> memory,
@@ -515,6 +539,8 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
   result.kernels = mostFrequentFirst(launches);
   result.libraryCalls = mostFrequentFirst(calls);
   result.experts = expertLoadsOf(program, module);
+  if (!result.pipeline)
+    result.overlap = overlapOf(module, microbatches);
   auto paddings = paddingsOf(module);
   Exchanges exchanges;
   for (int64_t rank = 0; rank < result.ranks; ++rank) {

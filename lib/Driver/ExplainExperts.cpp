@@ -102,9 +102,8 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
       load.places = plan->places;
       load.rounds = plan->rounds;
       // By way of nodes, rows go on from the places there.
-      auto next = llvm::find_if(plans, [&](auto &entry) {
-        return entry.second == plan;
-      });
+      auto next = llvm::find_if(
+          plans, [&](auto &entry) { return entry.second == plan; });
       if (++next != plans.end() && next->second->tile < plan->tile &&
           next->second->rows == plan->ranks * plan->places) {
         load.ranks *= next->second->ranks;

@@ -83,6 +83,19 @@ static void writeTraffic(const RankCost &rank, llvm::raw_ostream &out) {
   }
 }
 
+static void writeOverlap(const Explanation &x, llvm::raw_ostream &out) {
+  if (!x.overlap)
+    return;
+  auto ms = [](double seconds) {
+    return llvm::format("%.3g ms", 1e3 * seconds);
+  };
+  out << "\nby the times of target.cluster a rank computes for "
+      << ms(x.overlap->compute) << " and communicates for "
+      << ms(x.overlap->communication) << ", of which "
+      << ms(x.overlap->communication - x.overlap->exposed)
+      << " while it computes\n";
+}
+
 static void writeExperts(const Explanation &x, llvm::raw_ostream &out) {
   if (x.experts.empty())
     return;
@@ -155,6 +168,7 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
                                   return rank.rankClass == int64_t(index);
                                 }),
                  out);
+  writeOverlap(x, out);
   writeExperts(x, out);
   out << "\n";
   for (size_t index = 0; index < x.memory.size(); ++index) {
@@ -278,6 +292,12 @@ void cleave::writeExplanationJson(const Explanation &x,
              {"remarks", std::move(remarks)}};
   if (!x.experts.empty())
     top["experts"] = std::move(experts);
+  if (x.overlap)
+    top["overlap"] = Object{
+        {"compute_seconds", x.overlap->compute},
+        {"communication_seconds", x.overlap->communication},
+        {"hidden_seconds", x.overlap->communication - x.overlap->exposed},
+        {"exposed_seconds", x.overlap->exposed}};
   if (x.batch)
     top["batch"] = Object{{"global", x.batch},
                           {"per_rank_microbatch", x.perRankMicrobatch},

@@ -4,12 +4,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "cleave/Cost/LinkModel.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Partition/Passes.h"
 #include "llvm/ADT/MapVector.h"
+#include <algorithm>
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 
 namespace cleave {
 #define GEN_PASS_DEF_DISTBUCKETPASS
@@ -43,7 +46,9 @@ bool isVariadic(Operation *op) {
 
 class Buckets {
 public:
-  Buckets(func::FuncOp func, int64_t limit) : block(func.getBody().front()), limit(limit) {
+  /// `limitOf`: the most bytes of a message over the group of a collective.
+  Buckets(func::FuncOp func, llvm::function_ref<int64_t(CollectiveOpInterface)> limitOf)
+      : block(func.getBody().front()), limitOf(limitOf) {
     for (auto [index, op] : llvm::enumerate(block))
       order[&op] = index;
   }
@@ -55,25 +60,27 @@ public:
     struct OfKind {
       std::deque<Bucket> all;
       SmallVector<Bucket *> open;
+      int64_t limit = 0;
     };
     std::map<std::string, OfKind> kinds;
     for (Operation &op : block) {
       if (!isVariadic(&op))
         continue;
       OfKind &kind = kinds[keyOf(&op)];
+      if (kind.all.empty())
+        kind.limit = limitOf(cast<CollectiveOpInterface>(op));
       // The merged message stands where the last one does, so a bucket that is
       // read here, or was before, takes no more.
       unsigned place = order.lookup(&op);
       llvm::erase_if(kind.open, [&](Bucket *bucket) { return bucket->firstUse <= place; });
-      auto fitting = llvm::find_if(kind.open, [&](Bucket *bucket) {
-        return bucket->bytes + bytes(&op) <= limit;
-      });
+      auto fitting = llvm::find_if(
+          kind.open, [&](Bucket *bucket) { return bucket->bytes + bytes(&op) <= kind.limit; });
       Bucket *bucket = nullptr;
       if (fitting != kind.open.end()) {
         bucket = *fitting;
       } else {
         bucket = &kind.all.emplace_back();
-        if (bytes(&op) < limit) // a full one is not looked at again
+        if (bytes(&op) < kind.limit) // a full one is not looked at again
           kind.open.push_back(bucket);
       }
       add(*bucket, &op);
@@ -92,16 +99,13 @@ private:
     unsigned firstUse = std::numeric_limits<unsigned>::max();
   };
 
-  static int64_t bytes(Operation *op) {
-    return cast<CollectiveOpInterface>(op).getPayloadBytes();
-  }
+  static int64_t bytes(Operation *op) { return cast<CollectiveOpInterface>(op).getPayloadBytes(); }
 
   void add(Bucket &bucket, Operation *op) const {
     bucket.members.push_back(op);
     bucket.bytes += bytes(op);
     for (Operation *user : op->getUsers())
-      bucket.firstUse =
-          std::min(bucket.firstUse, order.lookup(block.findAncestorOpInBlock(*user)));
+      bucket.firstUse = std::min(bucket.firstUse, order.lookup(block.findAncestorOpInBlock(*user)));
   }
 
   void merge(ArrayRef<Operation *> bucket) {
@@ -139,7 +143,7 @@ private:
   }
 
   Block &block;
-  int64_t limit;
+  llvm::function_ref<int64_t(CollectiveOpInterface)> limitOf;
   llvm::DenseMap<Operation *, unsigned> order;
 };
 
@@ -147,10 +151,38 @@ struct DistBucketPass : cleave::impl::DistBucketPassBase<DistBucketPass> {
   using Base::Base;
 
   void runOnOperation() override {
+    std::optional<MeshAxes> mesh;
+    std::optional<cost::LinkModel> links;
+    if (bucket == 0 && !getOperation().getOps<MeshOp>().empty()) {
+      FailureOr<MeshAxes> axes = MeshAxes::of(getOperation());
+      FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+      if (failed(axes) || failed(machine))
+        return signalPassFailure();
+      mesh = *axes;
+      links = cost::LinkModel::of(getOperation(), *mesh, *machine);
+    }
+    auto limitOf = [&](CollectiveOpInterface op) -> int64_t {
+      if (!links)
+        return bucket;
+      AxisSet group = 0;
+      for (Axis axis : mesh->decompose(op.getAxes().getAxes()))
+        group |= AxisSet(1) << axis;
+      double start = links->allGather(group, 0);
+      double perByte = (links->allGather(group, 1e9) - start) / 1e9;
+      if (perByte <= 0)
+        return kLargest;
+      return int64_t(std::clamp(start / perByte / kShareOfStart, kSmallest, double(kLargest)));
+    };
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal())
-        Buckets(func, bucket).run();
+        Buckets(func, limitOf).run();
   }
+
+  /// Larger messages would be faster by at most this share, smaller ones are over
+  /// sooner: the next can be on its way while others compute.
+  static constexpr double kShareOfStart = 0.05;
+  static constexpr double kSmallest = 1 << 18;
+  static constexpr int64_t kLargest = 25 << 20;
 };
 
 } // namespace

@@ -28,7 +28,9 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
   passes.addPass(createChooseResidualsPass(residuals));
   if (options.beforeBuckets)
     options.beforeBuckets(passes);
-  passes.addPass(createDistBucketPass());
+  DistBucketPassOptions buckets;
+  buckets.cluster = options.cluster;
+  passes.addPass(createDistBucketPass(buckets));
   passes.addPass(createDistVerifyVariancePass());
   // What stands behind the proof rewrites one form that is proved into another.
   if (options.ringPlan != "gather") {

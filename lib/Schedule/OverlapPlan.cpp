@@ -55,7 +55,10 @@ public:
       }
       for (size_t k : needed)
         ensureStarted(k, at);
-      fill(at);
+      double begin = now;
+      for (size_t k : needed)
+        begin = std::max(begin, states[k].done);
+      fill(at, begin);
       for (size_t k : needed)
         end(k, at);
       const Step &step = steps[at];
@@ -129,8 +132,10 @@ private:
     while (firstRead < read.size() && states[read[firstRead]].ended)
       ++firstRead;
     while (!byPlace.empty() && transfers[byPlace.front()].place <= at) {
-      if (!states[byPlace.front()].ended)
+      if (!states[byPlace.front()].ended) {
         holding.push_back(byPlace.front());
+        live[at] += transfers[byPlace.front()].heldBytes;
+      }
       byPlace.pop_front();
     }
     for (size_t k : SmallVector<size_t>(holding)) {
@@ -139,8 +144,10 @@ private:
       if (full)
         ensureStarted(k, at);
       if (states[k].started && !states[k].ended &&
-          (full || states[k].done + (kLate - 1) * transfer.seconds <= now))
+          (full || states[k].done + (kLate - 1) * transfer.seconds <= now)) {
         end(k, at);
+        live[at] -= transfer.heldBytes;
+      }
     }
   }
 
@@ -164,9 +171,9 @@ private:
     return true;
   }
 
-  /// Queues as much as can be sent until the step is over.
-  void fill(size_t at) {
-    double over = now + (steps[at].communicates ? 0 : steps[at].seconds);
+  /// Queues as much as can be sent until the step, which begins then, is over.
+  void fill(size_t at, double begin) {
+    double over = begin + (steps[at].communicates ? 0 : steps[at].seconds);
     while (link < over) {
       size_t found = transfers.size(), looked = 0;
       double backlog = 0;

@@ -114,15 +114,16 @@ func.func @accumulate(%x: tensor<4x4xf32> {nn.name = "x", nn.role = "input"}, %g
 
 func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 
-// A collective holds its operands and results from start to wait.
-// CHECK:       rt.arenas = array<i64: 256, 192>
+// A collective holds its operands and results from start to wait; a sum that
+// nobody else reads meanwhile is made in place.
+// CHECK:       rt.arenas = array<i64: 256, 128>
 // CHECK-LABEL: func @in_flight
 // CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK-NEXT:    rt.collective {{.*}} {rt.buffers = array<i64: 1, 64, -1, 0>}
-// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 128>}
+// CHECK-NEXT:    rt.collective {{.*}} {rt.buffers = array<i64: 1, 0, -1, 0>}
+// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 64>}
 // CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
-// CHECK-NEXT:    rt.wait {{.*}} {rt.buffers = array<i64: 1, 64>}
-// CHECK-NEXT:    rt.alias {{.*}} {rt.buffers = array<i64: 1, 80>}
+// CHECK-NEXT:    rt.wait {{.*}} {rt.buffers = array<i64: 1, 0>}
+// CHECK-NEXT:    rt.alias {{.*}} {rt.buffers = array<i64: 1, 16>}
 func.func @in_flight(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
     -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}, tensor<4xf32> {nn.name = "z", nn.role = "output"},
         tensor<8xf32> {nn.name = "u", nn.role = "output"}) {
@@ -130,6 +131,33 @@ func.func @in_flight(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
   %1:2 = rt.collective all_reduce(%0) group = [0, 1, 2] layout = [1, 8, 1, 8] purpose = "gradient"
     : (tensor<8xf32>) -> (tensor<8xf32>, !rt.token)
   %2 = rt.launch @one(%x) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+  %3 = rt.launch @one(%2) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+  %4 = rt.wait %1#1 values(%1#0) sources(%0) : (!rt.token, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %5 = rt.alias %4 offset = 4 : (tensor<8xf32>) -> tensor<4xf32>
+  %6 = rt.launch @one(%4) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+  return %3, %5, %6 : tensor<8xf32>, tensor<4xf32>, tensor<8xf32>
+}
+
+// -----
+
+func.func private @one(tensor<8xf32>) -> tensor<8xf32>
+
+// Here another command reads the operand meanwhile.
+// CHECK:       rt.arenas = array<i64: 256, 192>
+// CHECK-LABEL: func @read_meanwhile
+// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
+// CHECK-NEXT:    rt.collective {{.*}} {rt.buffers = array<i64: 1, 64, -1, 0>}
+// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 128>}
+// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
+// CHECK-NEXT:    rt.wait {{.*}} {rt.buffers = array<i64: 1, 64>}
+// CHECK-NEXT:    rt.alias {{.*}} {rt.buffers = array<i64: 1, 80>}
+func.func @read_meanwhile(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}, tensor<4xf32> {nn.name = "z", nn.role = "output"},
+        tensor<8xf32> {nn.name = "u", nn.role = "output"}) {
+  %0 = rt.launch @one(%x) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
+  %1:2 = rt.collective all_reduce(%0) group = [0, 1, 2] layout = [1, 8, 1, 8] purpose = "gradient"
+    : (tensor<8xf32>) -> (tensor<8xf32>, !rt.token)
+  %2 = rt.launch @one(%0) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
   %3 = rt.launch @one(%2) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
   %4 = rt.wait %1#1 values(%1#0) sources(%0) : (!rt.token, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   %5 = rt.alias %4 offset = 4 : (tensor<8xf32>) -> tensor<4xf32>

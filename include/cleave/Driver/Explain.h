@@ -91,6 +91,13 @@ struct Explanation {
   /// first: of a rank, or of a pipeline's ranks together.
   std::vector<std::pair<std::string, int64_t>> kernels, libraryCalls;
   std::vector<ExpertLoad> experts; ///< by router, in the order of the model
+  /// Modelled seconds of a step of a rank, where collectives overlap: that it
+  /// computes, that it communicates, and of the latter what nothing hides. Not
+  /// of pipelines, whose stages wait for each other, too.
+  struct Overlap {
+    double compute = 0, communication = 0, exposed = 0;
+  };
+  std::optional<Overlap> overlap;
   std::vector<std::string> remarks;
 };
 

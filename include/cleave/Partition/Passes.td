@@ -538,7 +538,9 @@ def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
   let description = [{
     On local programs: independent collectives of one kind, group and purpose
     become one message where nothing has to wait for it longer than for the last of
-    them (buckets of at most `bucket` bytes). Order of collectives is the same
+    them. A bucket has at most `bucket` bytes; 0: as many as take 20 times the
+    latency of the group's links, by `cluster`, but 256 KiB to 25 MiB, so that the
+    next one can be under way while others compute. Order of collectives is the same
     on all ranks, before and after.
 
     Before:
@@ -553,7 +555,8 @@ def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"bucket", "bucket", "int64_t", "26214400", "Largest message in bytes.">
+    Option<"bucket", "bucket", "int64_t", "0", "Largest message in bytes; 0: by the links.">,
+    Option<"cluster", "cluster", "std::string", "\"\"", "cluster.toml; empty: the defaults.">
   ];
   // The rules of arith and math come with nn.
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];

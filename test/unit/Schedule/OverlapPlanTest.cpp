@@ -1,0 +1,189 @@
+// When collectives start and end: small cases by hand, random ones by what
+// every plan must keep.
+
+#include "OverlapPlan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+using namespace cleave::schedule;
+
+namespace {
+
+constexpr int64_t kAnything = int64_t(1) << 40;
+
+/// Where transfer `k` starts and ends.
+std::pair<size_t, size_t> placesOf(const OverlapPlan &plan, size_t k) {
+  std::pair<size_t, size_t> places(-1, -1);
+  for (const OverlapPlan::Event &event : plan.events)
+    if (event.transfer == k)
+      (event.starts ? places.first : places.second) = event.step;
+  return places;
+}
+
+/// As many layers, each of which reads a gathered matrix.
+struct Forward {
+  Forward(size_t layers, double compute, double gather, int64_t bytes) {
+    for (size_t i = 0; i < layers; ++i) {
+      steps.push_back({compute, false});
+      Transfer transfer;
+      transfer.seconds = gather;
+      transfer.place = transfer.need = i;
+      transfer.resultBytes = bytes;
+      transfers.push_back(transfer);
+    }
+    live.assign(layers, bytes);
+  }
+  std::vector<Step> steps;
+  std::vector<Transfer> transfers;
+  std::vector<int64_t> live;
+};
+
+TEST(OverlapPlan, GathersRunOneLayerAhead) {
+  Forward forward(6, 10, 8, 100);
+  OverlapPlan plan =
+      planOverlap(forward.steps, forward.transfers, forward.live, 200);
+  for (size_t k = 1; k < 6; ++k)
+    EXPECT_EQ(placesOf(plan, k), std::make_pair(k - 1, k));
+  EXPECT_DOUBLE_EQ(plan.communication, 48);
+  EXPECT_DOUBLE_EQ(plan.exposed, 8); // the first
+}
+
+// What is sent takes longer than what is computed: the link is never idle.
+TEST(OverlapPlan, ASlowLinkIsAlwaysBusy) {
+  Forward forward(6, 10, 20, 100);
+  OverlapPlan plan =
+      planOverlap(forward.steps, forward.transfers, forward.live, 300);
+  EXPECT_DOUBLE_EQ(plan.exposed, 6 * 20 - 5 * 10);
+}
+
+TEST(OverlapPlan, MemoryHoldsGathersBack) {
+  Forward forward(6, 10, 8, 100);
+  OverlapPlan plan =
+      planOverlap(forward.steps, forward.transfers, forward.live, 150);
+  for (size_t k = 0; k < 6; ++k)
+    EXPECT_EQ(placesOf(plan, k), std::make_pair(k, k));
+  EXPECT_DOUBLE_EQ(plan.exposed, 48);
+}
+
+// Three gradients, each summed behind the step that computes it; nobody reads
+// the sums.
+TEST(OverlapPlan, SumsOfGradientsGoOnWhileTheNextAreComputed) {
+  std::vector<Step> steps(3, {10, false});
+  std::vector<Transfer> transfers(3);
+  for (size_t k = 0; k < 3; ++k) {
+    transfers[k].seconds = 6;
+    transfers[k].place = transfers[k].ready = k + 1;
+    transfers[k].need = 3;
+    transfers[k].heldBytes = 100;
+  }
+  OverlapPlan plan = planOverlap(steps, transfers, {100, 100, 100}, kAnything);
+  EXPECT_EQ(placesOf(plan, 0), std::make_pair(size_t(1), size_t(2)));
+  EXPECT_EQ(placesOf(plan, 2), std::make_pair(size_t(3), size_t(3)));
+  EXPECT_DOUBLE_EQ(plan.exposed, 6); // the last
+  // Without room for a second gradient each sum is over at once.
+  plan = planOverlap(steps, transfers, {100, 100, 100}, 100);
+  EXPECT_DOUBLE_EQ(plan.exposed, 18);
+}
+
+// A gather that is read soon goes before a sum that nobody reads.
+TEST(OverlapPlan, WhatIsReadSoonGoesFirst) {
+  std::vector<Step> steps(4, {10, false});
+  std::vector<Transfer> transfers(2);
+  transfers[0].seconds = 9;
+  transfers[0].place = transfers[0].ready = 1;
+  transfers[0].need = 4;
+  transfers[1].seconds = 9;
+  transfers[1].place = transfers[1].need = 2;
+  transfers[1].ready = 1;
+  OverlapPlan plan = planOverlap(steps, transfers, {0, 0, 0, 0}, kAnything);
+  EXPECT_EQ(placesOf(plan, 1), std::make_pair(size_t(1), size_t(2)));
+  EXPECT_GE(placesOf(plan, 0).first, 1u);
+  EXPECT_DOUBLE_EQ(plan.exposed, 0);
+}
+
+// The second sum adds what the first has given.
+TEST(OverlapPlan, ChainsKeepTheirOrder) {
+  std::vector<Step> steps(4, {10, false});
+  std::vector<Transfer> transfers(2);
+  transfers[0].seconds = transfers[1].seconds = 5;
+  transfers[0].place = transfers[0].ready = transfers[1].place = 1;
+  transfers[0].need = transfers[1].need = 4;
+  transfers[1].after = {0};
+  OverlapPlan plan = planOverlap(steps, transfers, {0, 0, 0, 0}, kAnything);
+  EXPECT_LE(placesOf(plan, 0).second, placesOf(plan, 1).first);
+  EXPECT_DOUBLE_EQ(plan.exposed, 0);
+}
+
+TEST(OverlapPlan, ABlockingCollectiveWaitsForTheLink) {
+  std::vector<Step> steps = {{10, false}, {4, true}, {10, false}};
+  std::vector<Transfer> transfers(1);
+  transfers[0].seconds = 25;
+  transfers[0].need = 3;
+  OverlapPlan plan = planOverlap(steps, transfers, {0, 0, 0}, kAnything);
+  EXPECT_DOUBLE_EQ(plan.exposed, 15 + 4);
+  EXPECT_DOUBLE_EQ(plan.communication, 29);
+}
+
+TEST(OverlapPlan, RandomPlansKeepOrderAndReaders) {
+  std::mt19937 random(1);
+  auto below = [&](size_t limit) { return random() % limit; };
+  for (int round = 0; round < 2000; ++round) {
+    size_t count = 1 + below(12);
+    std::vector<Step> steps(count);
+    for (Step &step : steps)
+      step = {double(below(20)), below(6) == 0};
+    std::vector<int64_t> live(count);
+    for (int64_t &bytes : live)
+      bytes = below(100);
+    std::vector<Transfer> transfers(below(10));
+    for (size_t k = 0; k < transfers.size(); ++k) {
+      Transfer &transfer = transfers[k];
+      transfer.seconds = 1 + double(below(20));
+      transfer.place = below(count + 1);
+      transfer.ready = below(transfer.place + 1);
+      transfer.need = transfer.place + below(count + 1 - transfer.place);
+      transfer.resultBytes = below(50);
+      transfer.heldBytes = below(2) * below(50);
+    }
+    llvm::sort(transfers, [](const Transfer &a, const Transfer &b) {
+      return a.place < b.place;
+    });
+    // Of a chain, each is read by the next one only.
+    for (size_t k = 1; k < transfers.size(); ++k)
+      if (below(4) == 0) {
+        transfers[k].after = {k - 1};
+        transfers[k].need = std::max(transfers[k].need, transfers[k - 1].place);
+        transfers[k - 1].need = count;
+      }
+    OverlapPlan plan = planOverlap(steps, transfers, live, int64_t(below(200)));
+    ASSERT_EQ(plan.events.size(), 2 * transfers.size());
+    size_t step = 0;
+    std::vector<int> state(transfers.size());
+    double communication = 0, compute = 0;
+    for (const OverlapPlan::Event &event : plan.events) {
+      ASSERT_LE(step, event.step);
+      step = event.step;
+      const Transfer &transfer = transfers[event.transfer];
+      ASSERT_EQ(state[event.transfer]++, event.starts ? 0 : 1);
+      ASSERT_LE(event.step, transfer.need);
+      if (!event.starts)
+        continue;
+      ASSERT_GE(event.step, transfer.ready);
+      for (size_t before : transfer.after)
+        ASSERT_EQ(state[before], 2);
+    }
+    for (const Transfer &transfer : transfers)
+      communication += transfer.seconds;
+    for (const Step &at : steps)
+      (at.communicates ? communication : compute) += at.seconds;
+    EXPECT_DOUBLE_EQ(plan.communication, communication);
+    EXPECT_DOUBLE_EQ(plan.compute, compute);
+    EXPECT_LE(plan.exposed, communication + 1e-9);
+    EXPECT_GE(plan.exposed, communication - compute - 1e-9);
+  }
+}
+
+} // namespace
