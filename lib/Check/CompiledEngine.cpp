@@ -106,7 +106,7 @@ public:
     native.version = CLEAVE_RUNTIME_VERSION;
     native.threads_per_rank = options.threads;
     native.poison = 1;
-    native.comm_thread = 1; // whose mistakes would show here
+    native.comm_thread = options.arrivesEarly ? 1 : -1;
     native.transport = options.transport.c_str();
     return status(cleave_session_create(program, &native, &session));
   }

@@ -551,6 +551,11 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
                      collectivesOf(program, paddings, steps[rankClass], cluster,
                                    rank, exchanges),
                      rankClass};
+    // What is hidden is known of all collectives together.
+    if (result.overlap && result.overlap->communication > 0)
+      for (CollectiveCost &collective : cost.collectives)
+        collective.exposedMs *=
+            result.overlap->exposed / result.overlap->communication;
     auto alike = llvm::find_if(result.perRank, [&](const RankCost &other) {
       return other.rankClass == cost.rankClass &&
              other.collectives == cost.collectives;

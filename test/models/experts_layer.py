@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""Writes a language model of one layer as MLIR: gated experts, or, with --dense, one gated
-layer as large as the experts that a token takes.
+"""Writes a language model of one or more layers as MLIR: gated experts, or, with --dense, one
+gated layer as large as the experts that a token takes.
 
     experts_layer.py OUT.mlir [--dense] [--hidden 512] [--experts 8] [--chosen 2]
                      [--intermediate 1024] [--vocab 64] [--batch 4] [--sequence 1024]
+                     [--layers 1]
 
-embedding -> x + layer(x) -> head. The router is a softmax, of which the weights of the
+embedding -> x + layer(x), ... -> head. The router is a softmax, of which the weights of the
 chosen are normalised, as Mixtral has it."""
 
 import argparse
@@ -18,12 +19,13 @@ def tensor(*sizes, type="f32"):
 
 class Writer:
     def __init__(self, sizes):
-        self.sizes, self.lines, self.arguments = sizes, [], []
+        self.sizes, self.lines, self.arguments, self.layer = sizes, [], [], ""
 
     def parameter(self, name, *sizes):
-        self.arguments.append(f'%{name}: {tensor(*sizes)} {{nn.name = "{name}", '
+        name = self.layer + name
+        self.arguments.append(f'%p{name}: {tensor(*sizes)} {{nn.name = "{name}", '
                               'nn.role = "parameter"}')
-        return f"%{name}", tensor(*sizes)
+        return f"%p{name}", tensor(*sizes)
 
     def op(self, text, operands, result):
         """Operands and results are (name, type)."""
@@ -63,12 +65,13 @@ class Writer:
         scores = self.op('nn.einsum "bsh,he->bse" {}, {}', [x, router], tensor(b, t, e))
         scores = self.same("nn.softmax", scores)
         best, ids = tensor(b, t, k), tensor(b, t, k, type="i64")
-        self.lines.append(f"  %best, %ids = nn.top_k {scores[0]} k = {k} : {scores[1]} -> {best}, {ids}")
-        total = self.op("nn.reduce sum {} dims = [2]", [("%best", best)], tensor(b, t))
+        taken, chosen = f"%best{len(self.lines)}", f"%ids{len(self.lines)}"
+        self.lines.append(f"  {taken}, {chosen} = nn.top_k {scores[0]} k = {k} : {scores[1]} -> {best}, {ids}")
+        total = self.op("nn.reduce sum {} dims = [2]", [(taken, best)], tensor(b, t))
         total = self.op("nn.broadcast {} dims = [0, 1]", [total], best)
-        weights = self.same("arith.divf", ("%best", best), total)
+        weights = self.same("arith.divf", (taken, best), total)
         slots = self.op("nn.broadcast {} dims = [0, 1, 3]", [x], tensor(b, t, k, h))
-        product = lambda x, w, n: self.op("nn.grouped_dot {}, {}, {}", [x, w, ("%ids", ids)],
+        product = lambda x, w, n: self.op("nn.grouped_dot {}, {}, {}", [x, w, (chosen, ids)],
                                           tensor(b, t, k, n))
         y = self.gated(lambda: product(slots, gate, f), lambda: product(slots, up, f),
                        lambda y: product(y, down, h))
@@ -80,8 +83,12 @@ class Writer:
         embed = self.parameter("embed", s.vocab, s.hidden)
         ids = tensor(s.batch, s.sequence, type="i64")
         entered = self.op("nn.gather {}, {} dim = 0", [embed, ("%tokens", ids)], x)
-        layer = self.dense(entered) if s.dense else self.experts(entered)
-        left = self.same("arith.addf", entered, layer)
+        left = entered
+        for index in range(s.layers):
+            self.layer = f"{index}." if s.layers > 1 else ""
+            layer = self.dense(left) if s.dense else self.experts(left)
+            left = self.same("arith.addf", left, layer)
+        self.layer = ""
         head = self.parameter("head", s.hidden, s.vocab)
         logits = tensor(s.batch, s.sequence, s.vocab)
         result = self.op('nn.einsum "bsh,hv->bsv" {}, {}', [left, head], logits)
@@ -97,7 +104,8 @@ def main():
     parser.add_argument("output", type=pathlib.Path)
     parser.add_argument("--dense", action="store_true")
     for name, size in (("hidden", 512), ("experts", 8), ("chosen", 2), ("intermediate", 1024),
-                       ("vocab", 64), ("batch", 4), ("sequence", 1024)):
+                       ("vocab", 64), ("batch", 4), ("sequence", 1024),
+                       ("layers", 1)):
         parser.add_argument("--" + name, type=int, default=size)
     sizes = parser.parse_args()
     sizes.output.write_text(Writer(sizes).model())

@@ -71,6 +71,9 @@ makeInterpreterEngine(mlir::ModuleOp module);
 struct CompiledOptions {
   /// Threads of each rank.
   int64_t threads = 1;
+  /// Data that is on its way arrives as early as it may, from a thread of the
+  /// rank, or else as late as it may, when it is waited for.
+  bool arrivesEarly = false;
   /// As in BackendOptions.
   bool overlap = true;
   std::string cluster;

@@ -222,6 +222,7 @@ private:
     options.overlap = config.target.overlap;
     options.cluster = config.target.cluster;
     options.transport = transport;
+    options.arrivesEarly = !wide; // so that both extremes are seen
     if (wide) // a few steps: compiling takes longer than running
       options.optLevel = 1;
     std::string where;
