@@ -1,0 +1,87 @@
+"""Collectives that run while a rank computes: the same bits as in the plain order, within the
+planned memory, and over links of a given speed."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import support
+import training
+from support import CLEAVE
+
+STEPS = 3
+MESHES = [("data=2", {"parallel__data__zero": zero}) for zero in range(4)] + [
+    ("data=2,tensor=2", {"parallel__data__zero": 3}),
+    ("data=3", {"parallel__data__zero": 3, "train__microbatches": 2}),
+    ("", {"mesh__axes": '["outer","data"]', "mesh__outer": 2, "mesh__data": 2,
+           "parallel__data__zero": 3, "parallel__data__replicate": "outer"}),
+    ("pipeline=2,data=2", {"parallel__data__zero": 2, "train__microbatches": 2}),
+    ("data=2,sequence=2", {"parallel__data__zero": 3,
+                           "parallel__sequence": '[{kind="ring",axis="sequence"}]'})]
+# On such a link a message of a tiny model takes a while.
+LINK = "200,0.05"
+
+
+@unittest.skipUnless(training.IS_BUILT, "cleave is not built")
+class Overlap(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def cluster(self):
+        latency, rate = LINK.split(",")
+        path = self.folder / "cluster.toml"
+        path.write_text(f"[links.intra]\nlatency_us = {latency}\ngbytes_per_s = {rate}\n")
+        return f'"{path}"'
+
+    def losses(self, name, mesh, *more, **keys):
+        out = self.folder / name
+        support.succeed(*training.command(out, "gpt2", mesh, "--steps", STEPS, *more,
+                                          data__validation=0.0, **keys))
+        return [(line["loss"], line.get("grad_norm")) for line in support.read_log(out)]
+
+    def test_bits_are_those_of_the_plain_order(self):
+        for number, (mesh, keys) in enumerate(MESHES):
+            with self.subTest(mesh=mesh, **keys):
+                keys = {**keys, "target__cluster": self.cluster()}
+                plain = self.losses(f"plain{number}", mesh, target__overlap="false", **keys)
+                self.assertEqual(self.losses(f"still{number}", mesh, **keys), plain)
+                # With threads that carry messages, and memory that is not alive poisoned.
+                self.assertEqual(self.losses(f"slow{number}", mesh, "--slow-link", LINK,
+                                             "--poison", **keys), plain)
+
+    def test_most_of_zero_3_is_hidden(self):
+        found = training.explain("gpt2", "data=2", parallel__data__zero=3)["overlap"]
+        self.assertGreater(found["communication_seconds"], 0)
+        self.assertLess(found["exposed_seconds"], 0.25 * found["communication_seconds"])
+        self.assertAlmostEqual(found["hidden_seconds"] + found["exposed_seconds"],
+                               found["communication_seconds"])
+        plain = training.explain("gpt2", "data=2", parallel__data__zero=3,
+                                 target__overlap="false")
+        self.assertNotIn("overlap", plain)
+
+    def test_memory_grows_by_two_gathers_at_most(self):
+        for zero in range(4):
+            with self.subTest(zero=zero):
+                plain, overlapped = (
+                    training.explain("gpt2", "data=2", parallel__data__zero=zero,
+                                     target__cluster=self.cluster(), target__overlap=overlap)
+                    for overlap in ("false", "true"))
+                largest = max(cost["payload_bytes"] // cost["count"] * 2
+                              for cost in plain["per_rank"][0]["collectives"])
+                before, after = (x["per_rank"][0]["memory"]["peak"] for x in (plain, overlapped))
+                self.assertLessEqual(after, before + 2 * largest)
+
+    def test_slow_link_is_checked(self):
+        for value, message in [("1", "2 required"), ("1,-2", "not negative"), ("a,b", "not negative")]:
+            with self.subTest(value=value):
+                done = support.run(*training.command(self.folder / "no", "gpt2", "data=2",
+                                                     "--slow-link", value))
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(message, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
