@@ -239,8 +239,10 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       if (failed(memory))
         return failure();
       Action action(func, *memory, times);
-      if (action.isEmpty())
+      if (action.isEmpty()) {
+        note(func, action.plan(0));
         return success();
+      }
       int64_t limit =
           std::max(largest, bytes + int64_t(buffers) * action.largestResult());
       int64_t budget = limit - (bytes - action.most) - missing;
