@@ -4,6 +4,7 @@
 #include "Boundary.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
+#include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Strategy/Passes.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -42,8 +43,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
         constrainUpdate(func);
       else if (zero == 3)
         gatherParameters(func);
-      if (scattersGradients)
-        scatterGradients(func);
+      if (scattersGradients || sumsGradients)
+        reduceGradients(func);
     }
   }
 
@@ -79,13 +80,21 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
              << zero2Reduce.getValue()
              << "'; expected per_step or per_microbatch";
     // Gradients that are added up over microbatches are arguments, too.
-    bool accumulates = false;
-    if (auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc))
+    bool accumulates = false, gives = false;
+    if (auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc)) {
       for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg)
         accumulates |= roleOf(grad.getArgAttrDict(arg)) == "gradient";
+      for (unsigned result = 0; result < grad.getNumResults(); ++result)
+        gives |= roleOf(grad.getResultAttrDict(result)) == "gradient";
+    }
     scattersGradients =
         zero == 3 ||
         (zero == 2 && (!accumulates || zero2Reduce == "per_microbatch"));
+    // Schedules of pipelines have an action of their own for it.
+    bool ofStage = llvm::any_of(
+        module.getOps<func::FuncOp>(),
+        [](func::FuncOp func) { return func->hasAttr(kStageAttr); });
+    sumsGradients = zero == 0 && gives && !accumulates && !ofStage;
     return success();
   }
 
@@ -339,7 +348,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     if (role == "gradient" || role == "loss" || role == "weight" ||
         role == "accumulator") {
       Axes axes = role == "gradient" ? parameterAxes(name, rank) : Axes(rank);
-      SmallVector<dist::AxisRefAttr> partial = leftOf(allAxes(), axes);
+      SmallVector<dist::AxisRefAttr> partial;
+      if (role != "gradient" || !sumsGradients)
+        partial = leftOf(allAxes(), axes);
       llvm::append_range(partial, others);
       return closedSharding(mesh, axes, partial);
     }
@@ -405,9 +416,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Sums of one microbatch are reduced where they are complete, each rank
-  /// keeps its tile, and tiles are added up over microbatches.
-  void scatterGradients(func::FuncOp func) {
+  /// Sums of one microbatch are reduced where they are complete. With ZeRO each
+  /// rank keeps its tile, and tiles are added up over microbatches.
+  void reduceGradients(func::FuncOp func) {
     Operation *terminator = func.getBody().front().getTerminator();
     llvm::StringMap<BlockArgument> accumulators;
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
@@ -417,7 +428,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       DictionaryAttr attrs = func.getResultAttrDict(result.getOperandNumber());
       StringRef name = nameOf(attrs);
       auto type = dyn_cast<RankedTensorType>(result.get().getType());
-      if (roleOf(attrs) != "gradient" || !type || !isSplit(name, type))
+      if (roleOf(attrs) != "gradient" || !type ||
+          (scattersGradients && !isSplit(name, type)))
         continue;
       OpOperand *sum = &result;
       if (auto add = result.get().getDefiningOp<arith::AddFOp>())
@@ -435,7 +447,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       dist::ShardingAttr tiles = shardingOf(attrs);
       SmallVector<dist::AxisRefAttr> partial(tiles.getPartial());
       llvm::append_range(partial,
-                         leftOf(sharded, parameterAxes(name, type.getRank())));
+                         leftOf(sumsGradients ? allAxes() : sharded,
+                                parameterAxes(name, type.getRank())));
       Value addends = dist::ConstrainOp::create(
           b, loc, sum->get(),
           closedSharding(mesh, parameterAxes(name, type.getRank()), partial));
@@ -452,7 +465,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
   SmallVector<dist::AxisRefAttr> samples, positions, sharded;
   llvm::StringMap<int64_t> positionDims; // by role and name
   llvm::StringMap<int64_t> reordered;    // by name: those that every rank has
-  bool scattersGradients = false;
+  bool scattersGradients = false, sumsGradients = false;
   llvm::StringMap<Axes> parameters;
 };
 

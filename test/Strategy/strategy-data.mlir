@@ -66,3 +66,23 @@ func.func @forward(%mask: tensor<8x8xf32> {nn.name = "mask", nn.role = "input"},
   %0 = nn.reduce sum %x dims = [1] : tensor<3x8xf32> -> tensor<3xf32>
   return %x, %0 : tensor<3x8xf32>, tensor<3xf32>
 }
+
+// -----
+
+dist.mesh @mesh <["data"=2]>
+
+// One microbatch: a gradient is reduced where it is complete.
+// CHECK-LABEL: func @loss_grad
+// CHECK-SAME:    -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial = sum{"data"}>
+// CHECK-SAME:    tensor<3xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, nn.name = "w", nn.role = "gradient"}
+// CHECK:         %[[G:.+]] = nn.reduce sum
+// CHECK-NEXT:    %[[ADDENDS:.+]] = dist.constrain %[[G]] <@mesh, [{}], partial = sum{"data"}>
+// CHECK-NEXT:    %[[SUM:.+]] = dist.constrain %[[ADDENDS]] <@mesh, [{}]> purpose gradient
+// CHECK:         return %{{.*}}, %[[SUM]]
+func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
+                     %x: tensor<8x3xf32> {nn.name = "x", nn.role = "input", nn.batch_dim = 0 : i64})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<3xf32> {nn.name = "w", nn.role = "gradient"}) {
+  %g = nn.reduce sum %x dims = [0] : tensor<8x3xf32> -> tensor<3xf32>
+  %l = nn.reduce sum %x dims = [0, 1] : tensor<8x3xf32> -> tensor<f32>
+  return %l, %g : tensor<f32>, tensor<3xf32>
+}

@@ -271,8 +271,9 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     an input without either is whole on every rank. Each rank adds
     up the gradients, the loss and the weight of its samples and positions: at the boundary
     between `@loss_grad` and `@update` they are partial sums over all these axes, so
-    that they are reduced once per step, whatever the number of microbatches. In
-    `@update` a constraint asks for the reduced gradient, in the parameter's sharding
+    that they are reduced once per step, whatever the number of microbatches. (With one
+    microbatch and without ZeRO, `@loss_grad` reduces each gradient where it is complete,
+    so that it travels while the next ones are computed.) In `@update` a constraint asks for the reduced gradient, in the parameter's sharding
     or, from `zero` 1 on, in the optimizer state's: there the reduction is a
     reduce-scatter, and the new parameter is gathered (Rajbhandari et al.,
     2020). State is then split further along the dimension that pads least
