@@ -91,6 +91,40 @@ void NodeEmitter::collectSequential(
     collectSequential(var->node, seen, found);
 }
 
+SmallVector<Value> NodeEmitter::stepSequence(const IndexVar *sequence,
+                                             Value begin, Value end,
+                                             int64_t stride,
+                                             ArrayRef<Value> start,
+                                             SequenceStep step) {
+  auto loop =
+      beginFor(begin, end, constantIndex(stride), sequence->loops, start);
+  SmallVector<Value> sums(loop.getRegionIterArgs().begin(),
+                          loop.getRegionIterArgs().end());
+  endFor(loop, step(loop.getInductionVar(), sums));
+  return SmallVector<Value>(loop.getResults().begin(), loop.getResults().end());
+}
+
+SmallVector<Value> NodeEmitter::runSequence(const IndexVar *sequence,
+                                            ArrayRef<Value> start,
+                                            SequenceStep step,
+                                            SequenceJoin join) {
+  Value size = constantIndex(sequence->size);
+  if (sequence->size <= 2 * kSumBlock)
+    return stepSequence(sequence, constantIndex(0), size, 1, start, step);
+  auto blocks =
+      beginFor(constantIndex(0), size, constantIndex(kSumBlock), 0, start);
+  Value begin = blocks.getInductionVar();
+  Value end = arith::MinSIOp::create(
+      b, size, arith::AddIOp::create(b, begin, constantIndex(kSumBlock)));
+  SmallVector<Value> sums(blocks.getRegionIterArgs().begin(),
+                          blocks.getRegionIterArgs().end());
+  SmallVector<Value> partial =
+      stepSequence(sequence, begin, end, 1, start, step);
+  endFor(blocks, join(sums, partial));
+  return SmallVector<Value>(blocks.getResults().begin(),
+                            blocks.getResults().end());
+}
+
 /// A loop over what is reduced, for all reductions of the same extent that can
 /// share it and all copies of the current vectors.
 void NodeEmitter::emitSequential(const Reduction *wanted) {
@@ -159,44 +193,20 @@ void NodeEmitter::emitSequential(const Reduction *wanted) {
     return result;
   };
   const IndexVar *sequence = wanted->sequence;
-  auto run = [&](Value begin, Value end) {
-    auto loop = beginFor(begin, end, constantIndex(sequenceStep()),
-                         sequence->loops, start);
-    loopValues[sequence->loop] = loop.getInductionVar();
-    SmallVector<Value> sums(loop.getRegionIterArgs().begin(),
-                            loop.getRegionIterArgs().end());
-    sums = combineAll(sums, [&](size_t number, int copy) {
+  auto step = [&](Value index, ArrayRef<Value> sums) {
+    loopValues[sequence->loop] = index;
+    return combineAll(sums, [&](size_t number, int copy) {
       const Node *input = group[number]->input;
       return vectors ? emitLanes(input, copy) : emit(input, copy);
     });
-    endFor(loop, sums);
-    return SmallVector<Value>(loop.getResults().begin(),
-                              loop.getResults().end());
   };
-
-  SmallVector<Value> totals;
-  int64_t count = sequence->size;
-  if (sequenceStep() > 1) {
-    totals = run(sequenceBegin(), constantIndex(count));
-    joinSequence(group, copies, totals);
-  } else if (count <= 2 * kSumBlock) {
-    totals = run(constantIndex(0), constantIndex(count));
-  } else {
-    Value size = constantIndex(count);
-    auto blocks =
-        beginFor(constantIndex(0), size, constantIndex(kSumBlock), 0, start);
-    Value begin = blocks.getInductionVar();
-    Value end = arith::MinSIOp::create(
-        b, size, arith::AddIOp::create(b, begin, constantIndex(kSumBlock)));
-    SmallVector<Value> sums(blocks.getRegionIterArgs().begin(),
-                            blocks.getRegionIterArgs().end());
-    SmallVector<Value> partial = run(begin, end);
-    sums = combineAll(sums, [&](size_t number, int copy) {
-      return partial[number * copies + copy];
+  auto join = [&](ArrayRef<Value> sums, ArrayRef<Value> others) {
+    return combineAll(sums, [&](size_t number, int copy) {
+      return others[number * copies + copy];
     });
-    endFor(blocks, sums);
-    totals.assign(blocks.getResults().begin(), blocks.getResults().end());
-  }
+  };
+  SmallVector<Value> totals = runSequence(sequence, start, step, join);
+  joinSequence(group, copies, totals);
   for (auto [number, reduction] : llvm::enumerate(group))
     for (int copy = 0; copy < copies; ++copy)
       scope.values[{reduction->outcome, copy}] = totals[number * copies + copy];

@@ -87,6 +87,30 @@ func.func private @scatter(%i: tensor<64xi64>, %u: tensor<64x128xf32>) -> tensor
 
 // -----
 
+// A vector is loaded in as many pieces as its address asks for.
+// CHECK-LABEL: gpu.func @unaligned
+// CHECK:         llvm.load {{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK:         llvm.store {{.+}} {alignment = 8 : i64} : vector<4xf32>
+func.func private @unaligned(%x: tensor<1024xf32>) -> tensor<1024xf32> attributes {nn.kernel, nn.align = array<i64: 4, 8>} {
+  %0 = arith.negf %x : tensor<1024xf32>
+  return %0 : tensor<1024xf32>
+}
+
+// -----
+
+// Read along rows: 8 rows of 4 threads are a warp, so that 8 neighbours are read.
+// CHECK-LABEL: gpu.func @transpose
+// CHECK-DAG:     %[[FOUR:.+]] = arith.constant 4 : i32
+// CHECK:         %[[THREAD:.+]] = gpu.thread_id  x
+// CHECK-NEXT:    %[[T:.+]] = arith.index_castui %[[THREAD]]
+// CHECK-NEXT:    arith.remui %[[T]], %[[FOUR]]
+func.func private @transpose(%x: tensor<4096x1024xf32>) -> tensor<1024x4096xf32> attributes {nn.kernel} {
+  %0 = nn.transpose %x [1, 0] : tensor<4096x1024xf32> -> tensor<1024x4096xf32>
+  return %0 : tensor<1024x4096xf32>
+}
+
+// -----
+
 // Another function of the module is left alone.
 // CHECK-LABEL: func.func @negative_no_kernel
 // CHECK-NEXT:    arith.negf

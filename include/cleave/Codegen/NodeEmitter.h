@@ -64,10 +64,17 @@ protected:
   virtual Value createLaneLoad(const Node *node, int copy, Value base,
                                mlir::VectorType type) = 0;
   virtual Value loadBuffer(const kernels::RowBuffer &buffer, int copy);
-  /// Of a loop over what is reduced, this thread takes every `sequenceStep`-th
-  /// iteration, and `joinSequence` combines the threads' results.
-  virtual int64_t sequenceStep() const { return 1; }
-  virtual Value sequenceBegin() { return constantIndex(0); }
+  /// The sums so far with the addends at `index`.
+  using SequenceStep = llvm::function_ref<llvm::SmallVector<Value>(
+      Value index, llvm::ArrayRef<Value> sums)>;
+  using SequenceJoin = llvm::function_ref<llvm::SmallVector<Value>(
+      llvm::ArrayRef<Value> sums, llvm::ArrayRef<Value> others)>;
+  /// Loops over all of what is reduced that is this thread's.
+  virtual llvm::SmallVector<Value> runSequence(const IndexVar *sequence,
+                                               llvm::ArrayRef<Value> start,
+                                               SequenceStep step,
+                                               SequenceJoin join);
+  /// Combines the results of the threads that share it.
   virtual void joinSequence(llvm::ArrayRef<const kernels::Reduction *> group,
                             int copies, llvm::SmallVector<Value> &totals) {}
   /// Whether scalar indices that fit into 32 bits are divided as such.
@@ -132,6 +139,10 @@ protected:
   void
   collectSequential(const Node *node, llvm::SmallPtrSetImpl<const Node *> &seen,
                     llvm::SetVector<const kernels::Reduction *> &found) const;
+  llvm::SmallVector<Value> stepSequence(const IndexVar *sequence, Value begin,
+                                        Value end, int64_t stride,
+                                        llvm::ArrayRef<Value> start,
+                                        SequenceStep step);
   Value horizontal(nn::Combiner combiner, Value vector);
   Value identity(nn::Combiner combiner, mlir::Type type);
   Value combine(nn::Combiner combiner, Value a, Value b);

@@ -16,6 +16,10 @@ inline constexpr llvm::StringLiteral kGrainAttr = "nn.grain";
 /// Pairs (result, operand) of which the result may take the operand's memory.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "nn.inplace";
 
+/// Bytes of which the addresses of operands, then of results are multiples: on
+/// GPUs, 16 where the attribute is absent.
+inline constexpr llvm::StringLiteral kAlignAttr = "nn.align";
+
 /// Rewrites everything under `root` into the kernel vocabulary, by
 /// LoweringInterface::decompose. `rewritten` sees each operation and what
 /// replaces it before it is erased.

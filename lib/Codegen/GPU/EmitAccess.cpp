@@ -11,6 +11,9 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
+/// Of addresses that are not said to have another.
+static constexpr int64_t kAlignment = 16;
+
 Value GpuEmitter::constant32(int64_t value) {
   return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
 }
@@ -55,8 +58,6 @@ Value GpuEmitter::loopValue(const IndexVar *var, int copy) {
 Value GpuEmitter::axisIndices() {
   return func.getArgument(func.getNumArguments() - 1);
 }
-
-Value GpuEmitter::sequenceBegin() { return wide(share); }
 
 //===----------------------------------------------------------------------===//
 // What is known of indices
@@ -118,11 +119,15 @@ bool GpuEmitter::isContiguous(const IndexExpr &index) const {
   return steps == 1;
 }
 
-unsigned GpuEmitter::alignmentOf(const IndexExpr &index, Type element) {
+unsigned GpuEmitter::alignmentOf(const IndexExpr &index, Type element,
+                                 unsigned source) {
   int64_t divisor = divisorOf(index), aligned = 1;
   while (aligned < lanes && divisor % (2 * aligned) == 0)
     aligned *= 2;
-  return aligned * bytesOf(element);
+  int64_t ofAddress =
+      source < alignments.size() ? alignments[source] : kAlignment;
+  int64_t bytes = bytesOf(element);
+  return std::max(std::min(aligned * bytes, ofAddress), bytes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -162,8 +167,11 @@ Value GpuEmitter::createLaneLoad(const Node *node, int copy, Value base,
             : plan.outputs[node->source - plan.arguments.size()].getType());
     if (!guard || loaded.getNumElements() >= lanes) {
       Value at = orFirst(guard, emitLaneBase(index, copy));
+      unsigned alignment = node->kind == Node::Kind::Table
+                               ? bytesOf(node->type)
+                               : alignmentOf(index, node->type, node->source);
       return LLVM::LoadOp::create(b, type, address(base, at, node->type),
-                                  alignmentOf(index, node->type));
+                                  alignment);
     }
   }
   // One by one. Where the guard is false the first element is loaded, which is

@@ -63,7 +63,12 @@ cleave::codegen::emitGpuKernels(ModuleOp module) {
       error = limitOf(*plan);
     if (!plan || !error.empty())
       return kernel.emitError("no GPU kernel can be generated: ") << error;
-    GpuEmitter(*plan, kernels, kernel.getLoc(), kernel.getName()).run();
+    ArrayRef<int64_t> alignments;
+    if (auto given =
+            kernel->getAttrOfType<DenseI64ArrayAttr>(kernels::kAlignAttr))
+      alignments = given;
+    GpuEmitter(*plan, kernels, kernel.getLoc(), kernel.getName(), alignments)
+        .run();
   }
   return emitted;
 }

@@ -12,6 +12,11 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
+/// Loads that a thread has under way in a sum.
+static constexpr int64_t kLoadsAtOnce = 8;
+/// A thread adds up longer sums in blocks, for their accuracy.
+static constexpr int64_t kLongSum = 128;
+
 /// The value of the thread whose number differs by `offset` (exclusive or).
 Value GpuEmitter::shuffle(Value value, int64_t offset) {
   auto exchange = [&](Value word) -> Value {
@@ -94,9 +99,51 @@ void GpuEmitter::joinRow(ArrayRef<nn::Combiner> combiners,
   within(warps);
 }
 
+/// Several addends at a time, so that their loads are under way together.
+SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
+                                           ArrayRef<Value> start,
+                                           SequenceStep step,
+                                           SequenceJoin join) {
+  int64_t count = sequence->size, stride = launch.sequence;
+  if (stride == 1 && count > kLongSum)
+    return NodeEmitter::runSequence(sequence, start, step, join);
+  int64_t loads = 0;
+  for (const Node &node : plan.nodes)
+    loads += node.kind == Node::Kind::Load && node.loops & sequence->loops;
+  int64_t unrolled = std::clamp<int64_t>(
+      kLoadsAtOnce / std::max<int64_t>(1, loads * copyCount), 1, 8);
+  int64_t rounds = count / (stride * unrolled);
+  int64_t done = rounds * stride * unrolled;
+  Value first = wide(share);
+  SmallVector<Value> sums(start);
+  if (rounds > 0) {
+    auto loop = beginFor(constantIndex(0), constantIndex(done),
+                         constantIndex(stride * unrolled), 0, sums);
+    sums.assign(loop.getRegionIterArgs().begin(),
+                loop.getRegionIterArgs().end());
+    Value index = arith::AddIOp::create(b, loop.getInductionVar(), first);
+    Block *block = scopes.back()->block;
+    for (int64_t i = 0; i < unrolled; ++i) {
+      scopes.push_back(std::make_unique<Scope>(
+          scopes.back()->loops | sequence->loops, block, nullptr));
+      sums = step(arith::AddIOp::create(b, index, constantIndex(i * stride)),
+                  sums);
+      scopes.pop_back();
+    }
+    endFor(loop, sums);
+    sums.assign(loop.getResults().begin(), loop.getResults().end());
+  }
+  if (done == count)
+    return sums;
+  Value rest = arith::AddIOp::create(b, first, constantIndex(done));
+  return stepSequence(sequence, rest, constantIndex(count), stride, sums, step);
+}
+
 /// A tree over the threads that share the loop. All of them get the outcome.
 void GpuEmitter::joinSequence(ArrayRef<const Reduction *> group, int copies,
                               SmallVector<Value> &totals) {
+  if (launch.sequence == 1)
+    return;
   int64_t threads = launch.threads * launch.rows, block = launch.block();
   // Vectors as their elements.
   for (auto [number, total] : llvm::enumerate(totals)) {

@@ -28,6 +28,11 @@ Value GpuEmitter::tableRow(Value row, Value before, int copy) {
   return address(addresses[plan.arguments.size()], index, scatter.value->type);
 }
 
+unsigned GpuEmitter::tableAlignment() {
+  return alignmentOf(IndexExpr(0), plan.scatter.value->type,
+                     plan.arguments.size());
+}
+
 void GpuEmitter::clearRows(Value first, Value before) {
   const auto &scatter = plan.scatter;
   auto rows = beginFor(first, constantIndex(scatter.rows),
@@ -38,8 +43,7 @@ void GpuEmitter::clearRows(Value first, Value before) {
       Value where = tableRow(rows.getInductionVar(), before, copy);
       VectorType type = vectorOf(storageOf(scatter.value->type));
       ifTrue(isValid[{&scatter.columns, copy}], [&] {
-        LLVM::StoreOp::create(b, constantOf(type, 0), where,
-                              lanes * bytesOf(type.getElementType()));
+        LLVM::StoreOp::create(b, constantOf(type, 0), where, tableAlignment());
       });
     }
   });
@@ -52,7 +56,7 @@ void GpuEmitter::addRow(Value row, Value before) {
   forColumns(scatter.columns, none, [&] {
     SmallVector<Value> where, sums;
     VectorType type = vectorOf(scatter.value->type);
-    unsigned alignment = lanes * bytesOf(type.getElementType());
+    unsigned alignment = tableAlignment();
     for (int copy = 0; copy < copyCount; ++copy) {
       emitLanes(scatter.value, copy);
       where.push_back(tableRow(row, before, copy));

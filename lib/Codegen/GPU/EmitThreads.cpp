@@ -14,9 +14,10 @@ using namespace cleave::kernels;
 static constexpr unsigned kGlobal = 1;
 
 GpuEmitter::GpuEmitter(const KernelPlan &plan, gpu::GPUModuleOp module,
-                       Location loc, StringRef name)
+                       Location loc, StringRef name,
+                       ArrayRef<int64_t> alignments)
     : NodeEmitter(plan, loc, name, kGlobal), module(module),
-      launch(chooseLaunch(plan)) {}
+      alignments(alignments), launch(chooseLaunch(plan)) {}
 
 void GpuEmitter::run() {
   b.setInsertionPointToEnd(module.getBody());
@@ -249,7 +250,9 @@ void GpuEmitter::emitStores(const ColumnLoop &loop) {
         value = arith::ExtUIOp::create(b, vectorOf(storageOf(element)), value);
       Value base = addresses[plan.arguments.size() + target.result];
       Value where = address(base, emitLaneBase(target.index, copy), element);
-      writes.push_back({value, where, alignmentOf(target.index, element)});
+      writes.push_back({value, where,
+                        alignmentOf(target.index, element,
+                                    plan.arguments.size() + target.result)});
     }
     ifTrue(both(stores, isValid[{loop.columns, copy}]), [&] {
       for (auto [value, where, alignment] : writes)

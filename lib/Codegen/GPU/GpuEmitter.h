@@ -18,9 +18,11 @@ namespace cleave::codegen {
 
 class GpuEmitter : NodeEmitter {
 public:
-  /// Writes function `name` at the end of `module`.
+  /// Writes function `name` at the end of `module`. `alignments` are those of
+  /// the addresses of operands and results; 16 where it has none.
   GpuEmitter(const kernels::KernelPlan &plan, mlir::gpu::GPUModuleOp module,
-             mlir::Location loc, llvm::StringRef name);
+             mlir::Location loc, llvm::StringRef name,
+             llvm::ArrayRef<int64_t> alignments);
   void run();
 
 private:
@@ -46,6 +48,10 @@ private:
   /// Combines values of the threads of a row; all threads get the outcome.
   void joinRow(llvm::ArrayRef<nn::Combiner> combiners, Accumulators &values);
   Value shuffle(Value value, int64_t offset);
+  llvm::SmallVector<Value> runSequence(const IndexVar *sequence,
+                                       llvm::ArrayRef<Value> start,
+                                       SequenceStep step,
+                                       SequenceJoin join) override;
   void joinSequence(llvm::ArrayRef<const kernels::Reduction *> group,
                     int copies, llvm::SmallVector<Value> &totals) override;
   Value workgroupBuffer(mlir::Type element, int64_t count);
@@ -58,6 +64,7 @@ private:
   void addRow(Value row, Value before);
   /// The address of a row of the table at the current columns.
   Value tableRow(Value row, Value before, int copy);
+  unsigned tableAlignment();
 
   // EmitAccess.cpp
   Value loopValue(const IndexVar *var, int copy) override;
@@ -73,10 +80,10 @@ private:
   bool isStep(const IndexVar *var) const;
   int64_t divisorOf(const IndexExpr &index) const;
   int64_t divisorOf(const IndexVar *var) const;
-  unsigned alignmentOf(const IndexExpr &index, mlir::Type element);
+  /// Of a vector at `index` of an operand or result.
+  unsigned alignmentOf(const IndexExpr &index, mlir::Type element,
+                       unsigned source);
   bool dividesNarrow() const override { return true; }
-  int64_t sequenceStep() const override { return launch.sequence; }
-  Value sequenceBegin() override;
 
   // Short spellings.
   Value constant32(int64_t value);
@@ -89,6 +96,7 @@ private:
   void ifTrue(Value condition, llvm::function_ref<void()> body);
 
   mlir::gpu::GPUModuleOp module;
+  llvm::ArrayRef<int64_t> alignments;
   mlir::gpu::GPUFuncOp func;
   Launch launch;
 

@@ -170,10 +170,32 @@ private:
   void severalRows() {
     int64_t count = std::max<int64_t>(1, kBlock / launch.threads);
     while (count > 1 && count * launch.threads > kWarp &&
-           ceilDiv(rows, count) < kEnoughBlocks)
+           launch.chunks * ceilDiv(rows, count) < kEnoughBlocks)
       count /= 2;
     launch.rows = count;
     launch.grid = launch.chunks * ceilDiv(rows, count);
+  }
+
+  /// Bytes of an element that neighbouring rows have next to each other, and
+  /// neighbouring columns do not; 0 where there is none.
+  int64_t transposedBytes() const {
+    if (!plan.row)
+      return 0;
+    for (const Node &node : plan.nodes) {
+      if (node.kind != Node::Kind::Load)
+        continue;
+      for (const ColumnLoop &loop : plan.loops) {
+        uint64_t lane = loop.columns->lane->loops;
+        if (!(node.index.loops() & lane) ||
+            node.index.coefficient(loop.columns->lane) == 1)
+          continue;
+        for (auto [var, factor] : node.index.terms())
+          if (factor == 1 && var->loops == plan.row->loops &&
+              var->kind != IndexVar::Kind::Data)
+            return std::max<int64_t>(1, node.type.getIntOrFloatBitWidth() / 8);
+      }
+    }
+    return 0;
   }
 
   void elementwise() {
@@ -196,6 +218,10 @@ private:
     }
     if (plan.shape == KernelPlan::Shape::Flat)
       threads = kBlock;
+    // A warp covers so many rows that what it reads along them fills sectors,
+    // as what it writes along columns does.
+    if (int64_t bytes = transposedBytes())
+      threads = std::min<int64_t>(bytes, llvm::PowerOf2Ceil(vectors));
     launch.threads = threads;
     for (auto &[columns, entry] : launch.columns) {
       entry.copies =

@@ -123,12 +123,22 @@ bool compare(arith::CmpIPredicate predicate, uint64_t a, uint64_t b,
   llvm_unreachable("all predicates are covered");
 }
 
-/// The predicate's bits say what holds: equal, greater, less, unordered.
-bool compare(arith::CmpFPredicate predicate, double a, double b) {
-  unsigned bits = static_cast<unsigned>(predicate);
+/// Whether equal, greater, less or unordered numbers satisfy a predicate, as
+/// bits 0 to 3.
+unsigned outcomesOf(arith::CmpFPredicate predicate) {
+  unsigned number = static_cast<unsigned>(predicate);
+  if (predicate == arith::CmpFPredicate::UNO)
+    return 8;
+  if (number >= static_cast<unsigned>(arith::CmpFPredicate::UEQ) &&
+      number <= static_cast<unsigned>(arith::CmpFPredicate::UNE))
+    return 8 | (number - 7); // of the ordered one, and unordered
+  return number;
+}
+
+bool compare(unsigned outcomes, double a, double b) {
   if (std::isnan(a) || std::isnan(b))
-    return bits & 8;
-  return bits & (a == b ? 1 : a > b ? 2 : 4);
+    return outcomes & 8;
+  return outcomes & (a == b ? 1 : a > b ? 2 : 4);
 }
 
 template <typename T> T propagateNaN(T a, T b, T otherwise) {
@@ -426,9 +436,9 @@ Function conversion(Operation *op, Type from, Type to) {
         };
       })
       .Case<arith::CmpFOp>([&](arith::CmpFOp cmp) -> Function {
-        auto predicate = cmp.getPredicate();
+        unsigned outcomes = outcomesOf(cmp.getPredicate());
         return [=](const uint64_t *x, uint64_t *y) {
-          y[0] = compare(predicate, wideOf(x[0], from), wideOf(x[1], from));
+          y[0] = compare(outcomes, wideOf(x[0], from), wideOf(x[1], from));
         };
       })
       .Case<arith::SelectOp>([&](auto) -> Function {

@@ -184,6 +184,18 @@ std::string placements(Sizes s) {
                text(s.a), text(s.c), tensor({s.a, s.c})});
 }
 
+std::string transposes(Sizes s) {
+  return fill(R"(func.func @k(%x: $0, %y: $1) -> ($1, $2) {
+    %t = nn.transpose %x [0, 2, 1] : $0 -> $1
+    %r = arith.addf %t, %y : $1
+    %l = nn.reshape %y : $1 -> $3
+    %u = nn.transpose %l [1, 0] : $3 -> $2
+    return %r, %u : $1, $2
+  })",
+              {tensor({s.a, s.b, s.c}), tensor({s.a, s.c, s.b}),
+               tensor({s.b, s.a * s.c}), tensor({s.a * s.c, s.b})});
+}
+
 std::string integers(Sizes s) {
   return fill(R"(func.func @k(%x: $0, %m: $1) -> ($2, $3, $2, $0) {
     %sum = nn.reduce sum %x dims = [1] : $0 -> $2
@@ -214,6 +226,7 @@ const std::pair<const char *, Family> kFamilies[] = {
     {"dropout", dropout},
     {"adamw", adamw},
     {"placements", placements},
+    {"transposes", transposes},
     {"integers", integers},
 };
 
@@ -326,6 +339,50 @@ TEST(GpuKernel, BFloat16Storage) {
         }
       }
     }
+  }
+}
+
+// The harness's rank is number 1 of 2 along x and number 2 of 3 along y.
+TEST(GpuKernel, RankOffset) {
+  auto module = parse(R"(
+    dist.mesh @m <["x"=2, "y"=3]>
+    func.func @k(%x: tensor<37xf32>) -> (tensor<37xf32>, tensor<37xi64>) {
+      %o = dist.tile_offset tile 7 over @m {"x", "y"} : tensor<i64>
+      %b = nn.broadcast %o dims = [] : tensor<i64> -> tensor<37xi64>
+      %f = arith.sitofp %b : tensor<37xi64> to tensor<37xf32>
+      %r = arith.addf %x, %f : tensor<37xf32>
+      return %r, %b : tensor<37xf32>, tensor<37xi64>
+    })");
+  ASSERT_TRUE(module);
+  auto kernel = module->lookupSymbol<func::FuncOp>("k");
+  Tensor x(cast<RankedTensorType>(kernel.getArgumentTypes()[0]));
+  for (int64_t i = 0; i < x.size(); ++i)
+    x.floats[i] = i;
+  auto found = runKernelOnGpu(kernel, {x});
+  ASSERT_EQ(found.size(), 2u);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(found[0].floats[i], i + 35);
+    EXPECT_EQ(found[1].ints[i], 35);
+  }
+}
+
+// Comparisons with what is no number.
+TEST(GpuKernel, UnorderedComparisons) {
+  for (const char *predicate :
+       {"oeq", "one", "olt", "oge", "ord", "ueq", "une", "ugt", "ule", "uno"}) {
+    SCOPED_TRACE(predicate);
+    RunOptions options = loose();
+    options.prepare = [](std::vector<Tensor> &arguments) {
+      for (size_t i = 0; i < 2; ++i)
+        for (int64_t j = 0; j < arguments[i].size(); ++j)
+          arguments[i].floats[j] = (j + i) % 5 == 4 ? NAN : double(j / (i + 2));
+    };
+    checkKernel(fill(R"(func.func @k(%x: $0, %y: $0) -> tensor<30xi1> {
+      %r = arith.cmpf $1, %x, %y : $0
+      return %r : tensor<30xi1>
+    })",
+                     {tensor({30}), predicate}),
+                options);
   }
 }
 
