@@ -4,10 +4,13 @@
 #include "Harness.h"
 
 #include "cleave/Codegen/GPU.h"
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Kernels/Kernels.h"
 
+#include "llvm/Support/MemoryBuffer.h"
 #include "gtest/gtest.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <random>
 
@@ -410,39 +413,85 @@ TEST(GpuKernel, LaunchAndDeterminism) {
 }
 
 TEST(GpuKernel, Assembles) {
-  std::string all;
-  int number = 0;
-  for (bool wide : {false, true})
+  for (bool wide : {false, true}) {
+    SCOPED_TRACE(wide ? "f64" : "f32");
+    std::string all;
+    int number = 0;
     for (auto [name, family] : kFamilies)
       for (Sizes s : {Sizes{64, 32, 768}, {6, 5, 33}, {2, 2, 40000}}) {
         std::string text = family(s);
         text.replace(text.find("@k"), 2, "@k" + std::to_string(number++));
         all += wide ? widened(text) : text;
       }
-  auto module = parse(all);
-  ASSERT_TRUE(module);
-  for (auto kernel : module->getOps<func::FuncOp>())
-    ASSERT_TRUE(succeeded(kernels::annotateKernel(kernel)));
-  for (const char *arch : {"sm_80", "sm_90", "sm_100"}) {
-    SCOPED_TRACE(arch);
-    auto emitted = codegen::emitGpuKernels(*module);
-    ASSERT_TRUE(succeeded(emitted));
-    for (const codegen::GpuKernel &kernel : codegen::gpuKernels(**emitted)) {
-      EXPECT_LE(kernel.block, 1024);
-      EXPECT_LE(kernel.sharedBytes, 48 << 10) << kernel.symbol;
+    auto module = parse(all);
+    ASSERT_TRUE(module);
+    for (auto kernel : module->getOps<func::FuncOp>())
+      ASSERT_TRUE(succeeded(kernels::annotateKernel(kernel)));
+    for (const char *arch : {"sm_80", "sm_90", "sm_100"}) {
+      SCOPED_TRACE(arch);
+      auto emitted = codegen::emitGpuKernels(*module);
+      ASSERT_TRUE(succeeded(emitted));
+      for (const codegen::GpuKernel &kernel : codegen::gpuKernels(**emitted)) {
+        EXPECT_LE(kernel.block, 1024);
+        EXPECT_LE(kernel.sharedBytes, 48 << 10) << kernel.symbol;
+      }
+      // Functions in double precision are the toolkit's.
+      if (wide && !codegen::findPtxas())
+        GTEST_SKIP() << "no CUDA toolkit: f64 is not compiled";
+      auto ptx = codegen::compileToPtx(**emitted, arch);
+      ASSERT_TRUE(succeeded(ptx));
+      EXPECT_EQ(ptx->find(".extern"), std::string::npos);
+      if (!codegen::findPtxas())
+        continue;
+      std::string cubin = (std::filesystem::temp_directory_path() /
+                           (std::string("cleave-test-") + arch + ".cubin"))
+                              .string();
+      EXPECT_TRUE(
+          succeeded(codegen::assemblePtx(*ptx, arch, cubin, module->getLoc())));
+      EXPECT_GT(std::filesystem::file_size(cubin), 1000u);
+      std::filesystem::remove(cubin);
     }
-    auto ptx = codegen::compileToPtx(**emitted, arch);
-    if (failed(ptx))
-      GTEST_SKIP() << "functions in double precision need libdevice";
-    EXPECT_EQ(ptx->find(".extern"), std::string::npos);
-    if (!codegen::findPtxas())
-      GTEST_SKIP() << "no ptxas: PTX is not assembled";
-    std::string cubin = (std::filesystem::temp_directory_path() /
-                         (std::string("cleave-test-") + arch + ".cubin"))
-                            .string();
-    EXPECT_TRUE(
-        succeeded(codegen::assemblePtx(*ptx, arch, cubin, module->getLoc())));
-    EXPECT_GT(std::filesystem::file_size(cubin), 1000u);
-    std::filesystem::remove(cubin);
   }
+}
+
+// The kernels of a model: test/python/test_gpu_kernels.py gives files.
+TEST(GpuKernel, OfAFile) {
+  const char *path = std::getenv("CLEAVE_TEST_KERNELS");
+  if (!path)
+    GTEST_SKIP() << "CLEAVE_TEST_KERNELS names no file";
+  auto file = llvm::MemoryBuffer::getFile(path);
+  ASSERT_TRUE(bool(file)) << path;
+  auto whole = parse((*file)->getBuffer().str());
+  ASSERT_TRUE(whole);
+  RunOptions options = loose();
+  options.onlyF32 = true; // constants are spelled as bits
+  options.indexBound = 3;
+  options.f32Bound = 1e-3;
+  int count = 0;
+  for (auto kernel : whole->getOps<func::FuncOp>()) {
+    if (!kernel->hasAttr(kernels::kKernelAttr))
+      continue;
+    SCOPED_TRACE(kernel.getName().str());
+    int64_t most = 0;
+    for (Type type : kernel.getArgumentTypes())
+      most = std::max(most, cast<RankedTensorType>(type).getNumElements());
+    // The reference runs on one rank.
+    bool ofRanks = kernel
+                       ->walk([](Operation *op) {
+                         return isa<dist::DistDialect>(op->getDialect())
+                                    ? WalkResult::interrupt()
+                                    : WalkResult::advance();
+                       })
+                       .wasInterrupted();
+    if (most > 200000 || ofRanks)
+      continue;
+    kernel.setName("k");
+    std::string text;
+    llvm::raw_string_ostream(text) << kernel;
+    kernel.setName("done" + std::to_string(count++));
+    checkKernel(text, options);
+    if (::testing::Test::HasFatalFailure())
+      return;
+  }
+  EXPECT_GT(count, 20);
 }

@@ -3,6 +3,7 @@
 #include "cleave/Codegen/GPU.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interpreter/Interpreter.h"
 #include "cleave/Kernels/Kernels.h"
@@ -25,7 +26,7 @@ MLIRContext &test::context() {
   static MLIRContext *context = [] {
     DialectRegistry registry;
     registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
-                    nn::NNDialect, dist::DistDialect>();
+                    nn::NNDialect, dist::DistDialect, rt::RTDialect>();
     registerInterfaceModels(registry);
     auto *result = new MLIRContext(registry);
     result->loadAllAvailableDialects();
@@ -293,7 +294,9 @@ static void compare(const std::vector<Tensor> &found,
 }
 
 void test::checkKernel(const std::string &text, const RunOptions &options) {
-  for (bool wide : {false, true})
+  for (bool wide : {false, true}) {
+    if (wide && options.onlyF32)
+      break;
     for (bool inPlace : {false, true}) {
       SCOPED_TRACE(wide ? "f64" : "f32");
       SCOPED_TRACE(inPlace ? "in place" : "apart");
@@ -325,4 +328,5 @@ void test::checkKernel(const std::string &text, const RunOptions &options) {
       if (::testing::Test::HasFatalFailure())
         return;
     }
+  }
 }

@@ -33,6 +33,8 @@ struct RunOptions {
   bool inPlace = false;
   /// Interprets the GPU kernel and compiles nothing.
   bool onlyGpu = false;
+  /// Leaves out f64.
+  bool onlyF32 = false;
 };
 
 /// `body` is the text of one function `@k` on f32; it is run as it is and with

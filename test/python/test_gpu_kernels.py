@@ -1,0 +1,42 @@
+"""All kernels of whole models: written for GPUs, interpreted on random data and
+compared with the reference; and compiled to PTX."""
+
+import pathlib
+import tempfile
+import unittest
+
+import support
+
+OPT = support.BUILD / "bin" / "cleave-opt"
+UNIT = support.BUILD / "bin" / "cleave-unit-codegen"
+
+
+class GpuKernels(unittest.TestCase):
+    def kernels(self, folder, model):
+        """A module with the kernels of one rank."""
+        sharded, formed = folder / "shard.mlir", folder / "kernels.mlir"
+        support.succeed(support.CLEAVE, "compile", *support.model_flags(model), "--emit", "shard", "-o", sharded)
+        support.succeed(OPT, "-nn-kernels-pipeline", sharded, "-o", formed)
+        return formed
+
+    def check(self, model):
+        with tempfile.TemporaryDirectory() as name:
+            formed = self.kernels(pathlib.Path(name), model)
+            said = support.succeed(UNIT, "--gtest_filter=GpuKernel.OfAFile", env={"CLEAVE_TEST_KERNELS": str(formed)})
+            self.assertIn("[  PASSED  ] 1 test", said)
+            ptx = support.succeed(OPT, "-kernels-to-gpu=arch=sm_90", formed)
+            count = formed.read_text().count("nn.kernel")
+            self.assertEqual(ptx.count(".visible .entry"), count)
+
+    def test_deepseek(self):
+        self.check("deepseek")
+
+    def test_t5(self):
+        self.check("t5")
+
+    def test_mixtral(self):
+        self.check("mixtral")
+
+
+if __name__ == "__main__":
+    unittest.main()
