@@ -130,6 +130,11 @@ private:
     launch.rows =
         std::min<int64_t>(width / launch.threads, llvm::PowerOf2Ceil(rows));
     launch.chunks = ceilDiv(mostVectors(), launch.threads);
+    if (launch.chunks > 1 && overwritesRowValues()) {
+      launch = Launch();
+      addColumns(wanted);
+      return false;
+    }
     launch.grid = launch.chunks * ceilDiv(rows, launch.rows);
     return true;
   }
@@ -174,6 +179,17 @@ private:
       count /= 2;
     launch.rows = count;
     launch.grid = launch.chunks * ceilDiv(rows, count);
+  }
+
+  /// Whether a result of one value a row may take the memory of an argument
+  /// that all threads of the row read: then they must be of one block, which
+  /// has a barrier.
+  bool overwritesRowValues() const {
+    for (auto [result, argument] : plan.inPlace())
+      for (const Store &store : plan.rowStores)
+        if (int64_t(store.result) == result)
+          return true;
+    return false;
   }
 
   /// Bytes of an element that neighbouring rows have next to each other, and
@@ -222,12 +238,18 @@ private:
     // as what it writes along columns does.
     if (int64_t bytes = transposedBytes())
       threads = std::min<int64_t>(bytes, llvm::PowerOf2Ceil(vectors));
+    bool alone = overwritesRowValues();
+    if (alone)
+      threads = std::min<int64_t>(kLargestBlock, llvm::PowerOf2Ceil(vectors));
     launch.threads = threads;
     for (auto &[columns, entry] : launch.columns) {
-      entry.copies =
-          std::clamp<int64_t>(ceilDiv(entry.vectors, threads), 1, most);
-      launch.chunks = std::max(launch.chunks,
-                               ceilDiv(entry.vectors, threads * entry.copies));
+      int64_t needed = ceilDiv(entry.vectors, threads);
+      entry.copies = std::clamp<int64_t>(needed, 1, most);
+      if (alone)
+        entry.kept = needed <= most;
+      else
+        launch.chunks = std::max(
+            launch.chunks, ceilDiv(entry.vectors, threads * entry.copies));
     }
     if (plan.shape == KernelPlan::Shape::Flat)
       launch.grid = launch.chunks;

@@ -345,6 +345,21 @@ TEST(GpuKernel, BFloat16Storage) {
   }
 }
 
+// What all threads of a row read may be overwritten by one of them: by then the
+// others have read it, in other blocks, too.
+TEST(GpuKernel, RowValuesInPlace) {
+  for (int64_t columns : {7, 64, 1000, 9000, 300000})
+    checkKernel(
+        fill(R"(func.func @k(%x: $0, %a: tensor<2xf32>) -> ($0, tensor<2xf32>) {
+      %b = nn.broadcast %a dims = [0] : tensor<2xf32> -> $0
+      %r = arith.mulf %x, %b : $0
+      %c = arith.addf %a, %a : tensor<2xf32>
+      return %r, %c : $0, tensor<2xf32>
+    })",
+             {tensor({2, columns})}),
+        loose());
+}
+
 // The harness's rank is number 1 of 2 along x and number 2 of 3 along y.
 TEST(GpuKernel, RankOffset) {
   auto module = parse(R"(
