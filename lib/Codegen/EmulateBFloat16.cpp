@@ -2,11 +2,41 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace cleave;
+
+void cleave::codegen::widenBFloat16Math(ModuleOp kernels) {
+  SmallVector<Operation *> found;
+  kernels.walk([&](Operation *op) {
+    if (isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
+        op->getNumResults() == 1 &&
+        getElementTypeOrSelf(op->getResult(0).getType()).isBF16())
+      found.push_back(op);
+  });
+  for (Operation *op : found) {
+    OpBuilder b(op);
+    Location loc = op->getLoc();
+    auto widened = [&](Type type) -> Type {
+      Type f32 = b.getF32Type();
+      auto vector = dyn_cast<VectorType>(type);
+      return vector ? Type(vector.clone(f32)) : f32;
+    };
+    for (OpOperand &operand : op->getOpOperands())
+      if (getElementTypeOrSelf(operand.get().getType()).isBF16())
+        operand.set(arith::ExtFOp::create(
+            b, loc, widened(operand.get().getType()), operand.get()));
+    Value result = op->getResult(0);
+    Type narrow = result.getType();
+    result.setType(widened(narrow));
+    b.setInsertionPointAfter(op);
+    auto rounded = arith::TruncFOp::create(b, loc, narrow, result);
+    result.replaceAllUsesExcept(rounded, rounded);
+  }
+}
 
 LogicalResult cleave::codegen::emulateBFloat16(ModuleOp kernels) {
   PassManager manager(kernels.getContext());

@@ -19,6 +19,7 @@ using namespace mlir;
 using namespace cleave;
 
 LogicalResult cleave::codegen::lowerToLLVM(ModuleOp kernels) {
+  widenBFloat16Math(kernels);
   if (failed(expandMath(kernels)) || failed(emulateBFloat16(kernels)))
     return failure();
   PassManager manager(kernels.getContext());

@@ -74,6 +74,7 @@ cleave::codegen::emitGpuKernels(ModuleOp module) {
 }
 
 LogicalResult cleave::codegen::expandGpuMath(ModuleOp kernels) {
+  widenBFloat16Math(kernels);
   return failure(failed(expandMath(kernels)) ||
                  failed(emulateBFloat16(kernels)));
 }

@@ -2,6 +2,9 @@
 
 #include "Harness.h"
 
+#include "cleave/Codegen/GPU.h"
+#include "cleave/Kernels/Kernels.h"
+
 #include "llvm/ADT/APFloat.h"
 #include "gtest/gtest.h"
 
@@ -66,4 +69,37 @@ TEST(ElementwiseKernel, BFloat16) {
     double a = toBFloat16(x.floats[i]), b = toBFloat16(y.floats[i]);
     EXPECT_EQ(found[0].floats[i], toBFloat16(toBFloat16(a * b) + a)) << i;
   }
+}
+
+// Functions of bf16 are those of f32, rounded; on a GPU, too.
+TEST(ElementwiseKernel, FunctionsOfBFloat16) {
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(R"(
+    func.func @k(%x: tensor<37xf32>) -> tensor<37xf32> {
+      %a = arith.truncf %x : tensor<37xf32> to tensor<37xbf16>
+      %e = math.exp %a : tensor<37xbf16>
+      %s = math.sqrt %e : tensor<37xbf16>
+      %m = arith.maximumf %s, %a : tensor<37xbf16>
+      %r = arith.extf %m : tensor<37xbf16> to tensor<37xf32>
+      return %r : tensor<37xf32>
+    })");
+  ASSERT_TRUE(module);
+  auto kernel = *module->getOps<mlir::func::FuncOp>().begin();
+  cleave::Tensor x(
+      llvm::cast<mlir::RankedTensorType>(kernel.getArgumentTypes()[0]));
+  for (int64_t i = 0; i < x.size(); ++i)
+    x.floats[i] = float(std::sin(i * 1.7) * 4);
+  for (const std::vector<cleave::Tensor> &found :
+       {runKernel(kernel, {x}), runKernelOnGpu(kernel, {x})}) {
+    ASSERT_EQ(found.size(), 1u);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      double a = toBFloat16(x.floats[i]);
+      double root = toBFloat16(std::sqrt(toBFloat16(std::exp(a))));
+      EXPECT_EQ(found[0].floats[i], std::max(root, a)) << i;
+    }
+  }
+  ASSERT_TRUE(mlir::succeeded(cleave::kernels::annotateKernel(kernel)));
+  auto emitted = cleave::codegen::emitGpuKernels(*module);
+  ASSERT_TRUE(mlir::succeeded(emitted));
+  EXPECT_TRUE(
+      mlir::succeeded(cleave::codegen::compileToPtx(**emitted, "sm_80")));
 }
