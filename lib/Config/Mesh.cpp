@@ -509,14 +509,20 @@ std::vector<std::string> BoundaryAxes::sharded() const {
 std::optional<ConfigError> cleave::checkTypes(const Config &config) {
   const TrainConfig &train = config.train;
   for (const auto &[key, value] :
-       {std::pair("precision", train.precision),
-        std::pair("grad_dtype", train.gradDtype),
+       {std::pair("grad_dtype", train.gradDtype),
         std::pair("reduce_dtype", train.reduceDtype),
         std::pair("master_dtype", train.masterDtype)})
     if (!value.empty() && value != "fp32")
       return ConfigError{"train." + std::string(key) + " = \"" + value +
-                         "\" is not yet supported: programs compute in fp32; "
-                         "cleave explain books it"};
+                         "\" is not yet supported: gradients are summed, and "
+                         "parameters updated, in fp32; cleave explain books "
+                         "it"};
+  int64_t zero = config.parallel.data.zero;
+  if (train.precision == "bf16" && (zero == 1 || zero == 2))
+    return ConfigError{
+        "parallel.data.zero = " + std::to_string(zero) +
+        " is not yet supported with train.precision = \"bf16\": parameters "
+        "would be gathered in fp32; use 0 or 3; cleave explain books it"};
   return std::nullopt;
 }
 

@@ -574,10 +574,10 @@ void cleave::bookCollectives(Explanation &explanation,
   for (RankCost &rank : explanation.perRank)
     for (CollectiveCost &cost : rank.collectives) {
       bool gradient = cost.purpose == "gradient";
-      bool moved = cost.purpose == "parameter" ||
-                   cost.purpose == "activation" || cost.purpose == "pipeline";
+      // Activations have the types of the program already.
+      bool parameter = cost.purpose == "parameter";
       llvm::StringRef type = gradient ? reduceDtype : precision;
-      if (cost.dtype != "f32" || type != "bf16" || (!gradient && !moved))
+      if (cost.dtype != "f32" || type != "bf16" || (!gradient && !parameter))
         continue;
       cost.dtype = "bf16";
       for (int64_t *bytes : {&cost.payloadBytes, &cost.sentBytes,

@@ -6,6 +6,26 @@ using namespace mlir;
 
 #include "cleave/Interfaces/Interfaces.cpp.inc"
 
+cleave::PrecisionRule cleave::PrecisionRule::of(KernelClass kernelClass) {
+  PrecisionRule rule;
+  switch (kernelClass) {
+  case KernelClass::View:
+  case KernelClass::Identity:
+    rule.kind = Kind::Moves;
+    break;
+  case KernelClass::Reduction:
+    rule.wideResults = {0};
+    break;
+  case KernelClass::Elementwise:
+  case KernelClass::Row:
+  case KernelClass::Indexing:
+  case KernelClass::Library:
+  case KernelClass::Collective:
+    break;
+  }
+  return rule;
+}
+
 int64_t cleave::bytesOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   unsigned bits = tensor.getElementTypeBitWidth();

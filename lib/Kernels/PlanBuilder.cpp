@@ -381,8 +381,20 @@ Node *PlanBuilder::pullReduce(nn::ReduceOp op, Index index, Node *guard) {
   return reduction.outcome;
 }
 
+/// What a value was before it was rounded, where it is widened again in the
+/// same kernel: only what is stored is rounded.
+static Value beforeRounding(Operation *widen) {
+  auto ext = dyn_cast<arith::ExtFOp>(widen);
+  auto trunc = ext ? ext.getIn().getDefiningOp<arith::TruncFOp>() : nullptr;
+  return trunc && trunc.getIn().getType() == ext.getType() ? trunc.getIn()
+                                                           : Value();
+}
+
 Node *PlanBuilder::pullCompute(OpResult value, Index index, Node *guard) {
   Operation *op = value.getOwner();
+  if (Value exact = beforeRounding(op);
+      exact && inside(op->getOperand(0).getDefiningOp()))
+    return pull(exact, index, guard);
   SmallVector<Node *> operands;
   uint64_t loops = 0;
   int stage = 0;

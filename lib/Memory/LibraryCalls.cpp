@@ -40,6 +40,7 @@ static program::MatrixRef matrix(ArrayRef<int64_t> view) {
 program::Gemm cleave::describe(rt::GemmOp op) {
   program::Gemm gemm;
   gemm.dtype = dtype(op.getA());
+  gemm.wideResult = dtype(op.getC()) != gemm.dtype;
   gemm.batch.assign(op.getBatch().begin(), op.getBatch().end());
   gemm.m = op.getM();
   gemm.n = op.getN();
@@ -62,6 +63,7 @@ program::GroupedGemm cleave::describe(rt::GroupedGemmOp op) {
   program::GroupedGemm x;
   x.outer = op.getOuter();
   x.dtype = dtype(op.getLeft());
+  x.wideResult = dtype(op.getResult()) != x.dtype;
   x.rows.assign(op.getRows().begin(), op.getRows().end());
   x.e = op.getE();
   x.k = op.getK();

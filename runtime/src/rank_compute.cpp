@@ -31,20 +31,21 @@ Rank::Run Rank::prepare(const Gemm &gemm) {
   if (need < 0)
     fail(CLEAVE_UNSUPPORTED, error);
   auto matrix = [&](const BufferRef &buffer, const MatrixRef &matrix,
-                    int64_t rows, int64_t columns) {
+                    int64_t rows, int64_t columns, DType type) {
     std::vector<int64_t> dims = gemm.batch, strides = matrix.batchStrides;
     dims.insert(dims.end(), {rows, columns});
     strides.insert(strides.end(), {matrix.rowStride, matrix.colStride});
-    return resolve(buffer, 0, spanOf(dims, strides, sizeOf(gemm.dtype)));
+    return resolve(buffer, 0, spanOf(dims, strides, sizeOf(type)));
   };
   GemmBuffers buffers;
-  buffers.a = matrix(gemm.a.buffer, gemm.a, gemm.m, gemm.k);
-  buffers.b = matrix(gemm.b.buffer, gemm.b, gemm.k, gemm.n);
-  buffers.c = matrix(gemm.c.buffer, gemm.c, gemm.m, gemm.n);
+  buffers.a = matrix(gemm.a.buffer, gemm.a, gemm.m, gemm.k, gemm.dtype);
+  buffers.b = matrix(gemm.b.buffer, gemm.b, gemm.k, gemm.n, gemm.dtype);
+  buffers.c = matrix(gemm.c.buffer, gemm.c, gemm.m, gemm.n, gemm.resultType());
   if (gemm.bias.present())
     buffers.bias = resolve(gemm.bias, 0, spanOf(gemm.n, sizeOf(gemm.dtype)));
   if (gemm.preActivation.present())
-    buffers.preActivation = matrix(gemm.preActivation, gemm.c, gemm.m, gemm.n);
+    buffers.preActivation =
+        matrix(gemm.preActivation, gemm.c, gemm.m, gemm.n, gemm.resultType());
   buffers.workspace = workspace(gemm.workspace, gemm.workspaceSize, need);
   return makeGemm(gemm, buffers, threads);
 }
@@ -59,12 +60,13 @@ Rank::Run Rank::prepare(const Attention &x) {
     return resolve(ref.buffer, 0, spanOf(dims, ref.strides, size));
   };
   int64_t size = sizeOf(x.dtype);
+  int64_t wide = std::max(size, sizeOf(DType::F32)); // lse and bias
   AttentionBuffers buffers;
   buffers.q = at(x.q, {x.b, x.qLen, x.n, x.g, x.d}, size);
   buffers.k = at(x.k, {x.b, x.kLen, x.n, 1, x.d}, size);
   buffers.v = at(x.v, {x.b, x.kLen, x.n, 1, x.dv}, size);
   buffers.o = at(x.o, {x.b, x.qLen, x.n, x.g, x.dv}, size);
-  buffers.lse = at(x.lse, {x.b, x.qLen, x.n, x.g, 1}, size);
+  buffers.lse = at(x.lse, {x.b, x.qLen, x.n, x.g, 1}, wide);
   if (x.backward) {
     buffers.dO = at(x.dO, {x.b, x.qLen, x.n, x.g, x.dv}, size);
     buffers.dq = at(x.dq, {x.b, x.qLen, x.n, x.g, x.d}, size);
@@ -72,7 +74,7 @@ Rank::Run Rank::prepare(const Attention &x) {
     buffers.dV = at(x.dV, {x.b, x.kLen, x.n, 1, x.dv}, size);
   }
   if (x.bias.buffer.present())
-    buffers.bias = at(x.bias, {x.b, x.qLen, x.n, x.g, x.kLen}, size);
+    buffers.bias = at(x.bias, {x.b, x.qLen, x.n, x.g, x.kLen}, wide);
   auto index = [&](auto *&data, const IndexRef &ref, int64_t length) {
     if (ref.buffer.present())
       data = reinterpret_cast<std::remove_reference_t<decltype(data)>>(
@@ -94,7 +96,7 @@ Rank::Run Rank::prepare(const GroupedGemm &x) {
   int64_t need = groupedWorkspace(x, threads, error);
   if (need < 0)
     fail(CLEAVE_UNSUPPORTED, error);
-  int64_t size = sizeOf(x.dtype);
+  int64_t size = sizeOf(x.dtype), result = sizeOf(x.resultType());
   auto rows = [&](const RowsRef &ref, int64_t width, int64_t bytes) {
     std::vector<int64_t> dims = x.rows, strides = ref.strides;
     dims.push_back(width);
@@ -103,13 +105,13 @@ Rank::Run Rank::prepare(const GroupedGemm &x) {
   };
   GroupedBuffers buffers;
   buffers.a = rows(x.a, x.k, size);
-  buffers.c = rows(x.c, x.n, size);
+  buffers.c = rows(x.c, x.n, x.outer ? size : result);
   buffers.ids = reinterpret_cast<const int64_t *>(rows(x.ids, 1, 8));
   buffers.w = resolve(
       x.w.buffer, 0,
       spanOf(std::array{x.e, x.k, x.n},
              std::array{x.w.batchStrides[0], x.w.rowStride, x.w.colStride},
-             size));
+             x.outer ? result : size));
   buffers.workspace = workspace(x.workspace, x.workspaceSize, need);
   return makeGrouped(x, buffers, threads);
 }

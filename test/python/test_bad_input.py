@@ -259,14 +259,14 @@ class BadInput(unittest.TestCase):
                 self.refused(pattern, self.command(command, *self.model, "--set", setting, *flags))
 
     def test_types_that_are_only_booked(self):
-        for key in ("precision", "grad_dtype", "reduce_dtype", "master_dtype"):
+        for key in ("grad_dtype", "reduce_dtype", "master_dtype"):
             flags = ["--set", f"train.{key}=bf16"]
             for command in COMMANDS:
                 if command == "explain":
                     self.accepted(self.command(command, *self.model, *flags))
                 else:
-                    self.refused(rf'train.{key} = "bf16" is not yet supported: programs compute '
-                                 "in fp32; cleave explain books it",
+                    self.refused(rf'train.{key} = "bf16" is not yet supported: gradients are summed, '
+                                 "and parameters updated, in fp32; cleave explain books it",
                                  self.command(command, *self.model, *flags, *COMMANDS[command]))
 
     def test_keys_that_nothing_reads(self):

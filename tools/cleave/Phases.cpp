@@ -411,7 +411,14 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
                    const StageOptions *stage) {
   MLIRContext *context = module.getContext();
   Diagnostics diagnostics(*context, remarks);
+  bool mixed = config.train.precision == "bf16";
   if (isSharded(module)) {
+    if (mixed)
+      throw Failure(
+          BadUsage,
+          "train.precision = \"bf16\" is not yet supported for models "
+          "with shardings of their own: their tensors have the "
+          "types that the file gives them; leave it out");
     if (mesh.ranks() > 1) { // as it says; one rank splits nothing
       PassManager passes(context);
       PartitionOptions partition;
@@ -533,6 +540,10 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   // 3D keeps what it gathered for products.
   if (parallel.enabled && splitsTensor && parallel.layout == "3d")
     partition.keepParameters.push_back(parallel.axes[0]);
+  // Behind the strategies, which look for products with parameters, so that
+  // what they ask to gather is rounded before.
+  if (mixed)
+    passes.addPass(createMixedPrecisionPass());
   buildPartitionPipeline(passes, partition);
   run(passes, module, diagnostics);
 }

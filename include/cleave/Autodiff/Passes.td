@@ -294,6 +294,67 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
                            "::mlir::math::MathDialect"];
 }
 
+def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
+  let summary = "Store and multiply in bf16, sum in f32";
+  let description = [{
+    All functions but `@update` and `@init_state`, in f32 before. After: parameters stay f32 at the
+    boundary (the optimizer's master weights) and are rounded once, where they are read first, so
+    that a parameter that lies split is gathered in bf16. What a rounded value leads to is bf16 wherever it crosses from one
+    operation to another; each operation says what it does (`LoweringInterface::getPrecision`):
+
+    - *products* (contractions, attention, experts) read bf16, accumulate in f32, and give bf16, or f32 where that is wanted;
+    - *placements* (reshapes, gathers, `nn.save`) have the type of what they place;
+    - *everything else* computes in f32, widening what it reads and rounding what it gives. Kernels
+      do both in registers.
+
+    f32 stay: scalars; what no parameter leads to (positions, masks, angles); statistics of norms, the
+    log-sum-exp of attention, sums over dimensions, losses per position; and what leads from a product
+    to a gradient, a loss, an accumulator or a buffer, or to a choice (`nn.argmax`, `nn.top_k`), so that rounding
+    does not choose another expert. Outputs are widened to the type that the graph gives them. Activations and cotangents that cross
+    from one stage of a pipeline to another are bf16.
+
+    Runs behind the strategies, whose constraints (`dist.constrain`) are placements: what they ask to
+    gather of a parameter is gathered behind its rounding. Values that are not f32 are left
+    alone. Loops and branches are refused.
+
+    Before:
+    ```mlir
+    func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
+                         %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
+                         %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = "input"})
+        -> (tensor<2x7xf32> {nn.name = "y", nn.role = "output"}, tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}) {
+      %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
+      %1 = math.tanh %0 : tensor<2x7xf32>
+      %2 = arith.mulf %1, %dy : tensor<2x7xf32>
+      %3 = nn.einsum "bh,bv->hv" %x, %2 : tensor<2x3xf32>, tensor<2x7xf32> -> tensor<3x7xf32>
+      return %1, %3 : tensor<2x7xf32>, tensor<3x7xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
+                         %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
+                         %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = "input"})
+        -> (tensor<2x7xf32> {nn.name = "y", nn.role = "output"}, tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}) {
+      %xb = arith.truncf %x : tensor<2x3xf32> to tensor<2x3xbf16>
+      %wb = arith.truncf %w : tensor<3x7xf32> to tensor<3x7xbf16>
+      %0 = nn.einsum "bh,hv->bv" %xb, %wb : tensor<2x3xbf16>, tensor<3x7xbf16> -> tensor<2x7xbf16>
+      %1 = arith.extf %0 : tensor<2x7xbf16> to tensor<2x7xf32>
+      %2 = math.tanh %1 : tensor<2x7xf32>
+      %3 = arith.truncf %2 : tensor<2x7xf32> to tensor<2x7xbf16>
+      %4 = arith.extf %3 : tensor<2x7xbf16> to tensor<2x7xf32>
+      %5 = arith.mulf %4, %dy : tensor<2x7xf32>
+      %6 = arith.truncf %5 : tensor<2x7xf32> to tensor<2x7xbf16>
+      %7 = nn.einsum "bh,bv->hv" %xb, %6 : tensor<2x3xbf16>, tensor<2x7xbf16> -> tensor<3x7xf32>
+      %8 = arith.extf %3 : tensor<2x7xbf16> to tensor<2x7xf32>
+      return %8, %7 : tensor<2x7xf32>, tensor<3x7xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
+}
+
 def UpdateRouterBiasesPass : Pass<"nn-update-router-biases", "::mlir::ModuleOp"> {
   let summary = "Move the biases of routers towards even loads in @update";
   let description = [{

@@ -33,6 +33,28 @@ enum class KernelClass {
   Identity,
 };
 
+/// How an operation takes part in mixed precision (`nn-mixed-precision`).
+struct PrecisionRule {
+  enum class Kind {
+    /// Computes in f32 whatever it reads; what it gives may be rounded.
+    Computes,
+    /// Places elements: what it gives has the type of what it reads.
+    Moves,
+    /// Reads bf16 and accumulates in f32; gives either.
+    Multiplies,
+  };
+  Kind kind = Kind::Computes;
+  /// The operands that are moved or multiplied; none: all of floating type.
+  llvm::SmallVector<unsigned> narrow;
+  /// Results that are never rounded: statistics, losses, sums.
+  llvm::SmallVector<unsigned> wideResults;
+  /// Operands by which the operation chooses: rounding could choose otherwise.
+  llvm::SmallVector<unsigned> exact;
+
+  /// Of an operation that says nothing else.
+  static PrecisionRule of(KernelClass kernelClass);
+};
+
 /// Sum of the sizes of all operands and results in bytes.
 int64_t bytesOfOperandsAndResults(mlir::Operation *op);
 

@@ -85,6 +85,12 @@ def LoweringInterface : OpInterface<"LoweringInterface"> {
       }],
       "::llvm::FailureOr<::llvm::SmallVector<::mlir::Value>>", "decompose",
       (ins "::mlir::OpBuilder &":$builder), "", "return ::mlir::failure();">,
+    InterfaceMethod<[{
+        What becomes bf16 in mixed precision, and what stays f32. The default
+        follows the kind of kernel.
+      }],
+      "::cleave::PrecisionRule", "getPrecision", (ins), "",
+      "return ::cleave::PrecisionRule::of($_op.getKernelClass());">,
   ];
 }
 

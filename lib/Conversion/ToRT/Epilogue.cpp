@@ -62,6 +62,8 @@ static bool fuseBias(rt::GemmOp gemm) {
   if (!broadcast || gemm.getCView().back() != 1)
     return false;
   auto type = cast<RankedTensorType>(broadcast.getInput().getType());
+  if (type.getElementType() != getElementTypeOrSelf(gemm.getA()))
+    return false;
   int64_t rank = broadcast.getType().getRank();
   for (auto [index, dim] : llvm::enumerate(broadcast.getDims()))
     if (dim != rank - type.getRank() + int64_t(index))
@@ -134,6 +136,8 @@ static Operation *matchActivation(Value value, rt::Activation &kind) {
 
 /// activation(C); C itself is kept where something else reads it.
 static void fuseActivation(rt::GemmOp gemm) {
+  if (getElementTypeOrSelf(gemm.getC()) != getElementTypeOrSelf(gemm.getA()))
+    return; // a product of bf16 that is not rounded
   rt::Activation kind = rt::Activation::None;
   Operation *op = matchActivation(gemm.getC(), kind);
   if (!op)

@@ -114,6 +114,10 @@ static Value elementwise(OpBuilder &b, Location loc, nn::EinsumOp op,
         dims.push_back(dim);
       }
     Value placed = b.createOrFold<nn::TransposeOp>(loc, value, permutation);
+    if (auto type = cast<RankedTensorType>(placed.getType());
+        type.getElementType() != wide.getElementType())
+      placed = arith::ExtFOp::create(b, loc, type.clone(wide.getElementType()),
+                                     placed);
     return b.createOrFold<nn::BroadcastOp>(loc, wide, placed, dims);
   };
   nn::EinsumOp::Labels labels = op.getLabels();
@@ -172,10 +176,16 @@ void cleave::selectEinsum(nn::EinsumOp op) {
         order.push_back(label);
         shape.push_back(x.size[label]);
       }
-    Value product = elementwise(b, loc, op, order, resultType.clone(shape));
+    // bf16 is multiplied and summed in f32.
+    bool rounds = resultType.getElementType().isBF16();
+    Type element = rounds ? b.getF32Type() : resultType.getElementType();
+    Value product =
+        elementwise(b, loc, op, order, resultType.clone(shape, element));
     if (!contracted.empty())
       product = b.createOrFold<nn::ReduceOp>(loc, nn::Combiner::Sum, product,
                                              contracted);
+    if (rounds)
+      product = arith::TruncFOp::create(b, loc, resultType, product);
     op.replaceAllUsesWith(product);
     op.erase();
     return;

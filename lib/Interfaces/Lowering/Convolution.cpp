@@ -46,5 +46,5 @@ Decomposed topK(nn::TopKOp op, TensorExpr &e) {
 void cleave::lowering::attachConvolution(MLIRContext *context) {
   attachPlain<KernelClass::Library, nn::ConvOp, nn::ConvInputGradOp, nn::ConvFilterGradOp,
               nn::PoolOp, nn::PoolGradOp>(context);
-  attach<nn::TopKOp, KernelClass::Row, topK>(context);
+  attach<nn::TopKOp, KernelClass::Row, topK, choosesBy<0>>(context);
 }

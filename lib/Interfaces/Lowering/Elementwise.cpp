@@ -72,8 +72,8 @@ void cleave::lowering::attachElementwise(MLIRContext *context) {
               arith::ShRSIOp, arith::ShRUIOp, arith::MaxSIOp, arith::MinSIOp,
               arith::MaxUIOp, arith::MinUIOp>(context);
   attachPlain<KernelClass::Elementwise, arith::CmpFOp, arith::CmpIOp,
-              arith::SelectOp, arith::ExtFOp, arith::TruncFOp, arith::ExtSIOp,
-              arith::ExtUIOp, arith::TruncIOp, arith::SIToFPOp, arith::UIToFPOp,
+              arith::SelectOp, arith::TruncFOp, arith::ExtSIOp, arith::ExtUIOp,
+              arith::TruncIOp, arith::SIToFPOp, arith::UIToFPOp,
               arith::FPToSIOp, arith::FPToUIOp, arith::BitcastOp>(context);
   attachPlain<
       KernelClass::Elementwise, math::AbsFOp, math::AbsIOp, math::AcosOp,
@@ -88,6 +88,8 @@ void cleave::lowering::attachElementwise(MLIRContext *context) {
       context);
   // A constant is a placement of known elements: kernels hold it as immediate.
   attachPlain<KernelClass::View, arith::ConstantOp>(context);
+  // To widen costs nothing: every reader does it as it loads.
+  attachPlain<KernelClass::View, keeps<0>, arith::ExtFOp>(context);
 
   attach<nn::GeluOp, KernelClass::Elementwise, gelu>(context);
   attach<nn::GeluGradOp, KernelClass::Elementwise, geluGrad>(context);

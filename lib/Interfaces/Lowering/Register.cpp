@@ -2,6 +2,7 @@
 
 #include "Model.h"
 
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Models.h"
 
@@ -18,6 +19,9 @@ void cleave::registerLoweringModels(DialectRegistry &registry) {
     lowering::attachConvolution(context);
     lowering::attachRows(context);
     lowering::attachTraining(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, dist::DistDialect *) {
+    lowering::attachPlain<KernelClass::Identity, dist::ConstrainOp>(context);
   });
   registry.addExtension(+[](MLIRContext *context, pipe::PipeDialect *) {
     lowering::attachPlain<KernelClass::Collective, pipe::SumStagesOp>(context);

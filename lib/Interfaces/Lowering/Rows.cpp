@@ -58,11 +58,11 @@ Decomposed rotary(nn::RotaryOp op, TensorExpr &e) {
 void cleave::lowering::attachRows(MLIRContext *context) {
   constexpr KernelClass row = KernelClass::Row;
   attach<nn::SoftmaxOp, row, formula::softmax>(context);
-  attach<nn::LayerNormOp, row, formula::layerNorm>(context);
+  attach<nn::LayerNormOp, row, formula::layerNorm, keeps<1, 2>>(context);
   attach<nn::LayerNormGradOp, row, formula::layerNormGrad>(context);
-  attach<nn::RmsNormOp, row, formula::rmsNorm>(context);
+  attach<nn::RmsNormOp, row, formula::rmsNorm, keeps<1>>(context);
   attach<nn::RmsNormGradOp, row, formula::rmsNormGrad>(context);
-  attach<nn::CrossEntropyOp, row, formula::crossEntropy>(context);
+  attach<nn::CrossEntropyOp, row, formula::crossEntropy, keeps<0, 1>>(context);
   attach<nn::CrossEntropyGradOp, row, formula::crossEntropyGrad>(context);
   attach<nn::RotaryOp, row, rotary>(context);
 }

@@ -61,6 +61,18 @@ template <typename Op> std::optional<StreamReach> reachOf(Op op) {
                      op.getCausal() ? 0 : window - 1};
 }
 
+/// Partial results of bf16 are combined in f32, as their statistics are, and
+/// rounded again.
+Value widened(TensorExpr &e, Value value) {
+  RankedTensorType type = TensorExpr::typeOf(value);
+  if (!type.getElementType().isBF16())
+    return value;
+  return e.make<arith::ExtFOp>(type.clone(e.builder.getF32Type()), value);
+}
+Value rounded(TensorExpr &e, Value value, Type type) {
+  return value.getType() == type ? value : e.make<arith::TruncFOp>(type, value);
+}
+
 /// Statistics [b, n, g, s] along results [b, s, n, g, e].
 Value alongResult(TensorExpr &e, OpBuilder &builder, Value statistic,
                   RankedTensorType type) {
@@ -74,7 +86,8 @@ Value alongResult(TensorExpr &e, OpBuilder &builder, Value statistic,
 SmallVector<Value> combineAttention(nn::AttentionOp op, OpBuilder &builder,
                                     ValueRange some, ValueRange others) {
   TensorExpr e(builder, op.getLoc());
-  RankedTensorType type = TensorExpr::typeOf(some[0]),
+  Value first = widened(e, some[0]), second = widened(e, others[0]);
+  RankedTensorType type = TensorExpr::typeOf(first),
                    statistics = TensorExpr::typeOf(some[1]);
   Value highest = e.make<arith::MaximumFOp>(some[1], others[1]);
   Value none = e.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, highest,
@@ -86,10 +99,10 @@ SmallVector<Value> combineAttention(nn::AttentionOp op, OpBuilder &builder,
   auto weighed = [&](Value result, Value weight) {
     return e.mul(result, alongResult(e, builder, e.div(weight, divisor), type));
   };
-  Value result = e.add(weighed(some[0], w1), weighed(others[0], w2));
+  Value result = e.add(weighed(first, w1), weighed(second, w2));
   Value lse =
       e.select(none, highest, e.add(base, e.make<math::LogOp>(divisor)));
-  return {result, lse};
+  return {rounded(e, result, some[0].getType()), lse};
 }
 
 /// The same over ranks: o = sum(o_r w_r) / sum(w_r).
@@ -97,20 +110,21 @@ SmallVector<Value> combineAttentionOfRanks(nn::AttentionOp op,
                                            OpBuilder &builder, ValueRange own,
                                            RankReduction reduce) {
   TensorExpr e(builder, op.getLoc());
-  RankedTensorType type = TensorExpr::typeOf(own[0]),
+  Value first = widened(e, own[0]);
+  RankedTensorType type = TensorExpr::typeOf(first),
                    statistics = TensorExpr::typeOf(own[1]);
   Value highest = reduce(own[1], dist::ReduceKind::Max)[0];
   Value none = e.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, highest,
                                      e.splat(statistics, kHidden));
   Value base = e.select(none, e.splat(statistics, 0), highest);
   Value weight = e.exp(e.sub(own[1], base));
-  Value weighed = e.mul(own[0], alongResult(e, builder, weight, type));
+  Value weighed = e.mul(first, alongResult(e, builder, weight, type));
   SmallVector<Value> sums = reduce({weighed, weight}, dist::ReduceKind::Sum);
   Value divisor = e.select(none, e.splat(statistics, 1), sums[1]);
   Value result = e.div(sums[0], alongResult(e, builder, divisor, type));
   Value lse =
       e.select(none, highest, e.add(base, e.make<math::LogOp>(divisor)));
-  return {result, lse};
+  return {rounded(e, result, own[0].getType()), lse};
 }
 
 struct AttentionModel
@@ -152,7 +166,9 @@ struct AttentionGradModel
   }
   SmallVector<Value> combineTiles(Operation *op, OpBuilder &builder,
                                   ValueRange some, ValueRange others) const {
-    return {TensorExpr(builder, op->getLoc()).add(some[0], others[0])};
+    TensorExpr e(builder, op->getLoc());
+    Value sum = e.add(widened(e, some[0]), widened(e, others[0]));
+    return {rounded(e, sum, some[0].getType())};
   }
   SmallVector<Value> combineRanks(Operation *op, OpBuilder &builder,
                                   ValueRange own, RankReduction reduce) const {

@@ -182,8 +182,10 @@ enum class Activation : uint8_t { None, GeluTanh, GeluErf, Relu, Silu };
 // A is [m, k], B [k, n], C [m, n], per batch element. `bias` has n contiguous
 // elements. `preActivation`, if present, receives the activation's operand
 // and has C's strides. dtype f32 or f64; all operands have it.
+// A product of bf16 is summed in f32; with wideResult it is not rounded.
 struct Gemm {
   DType dtype = DType::F32;
+  bool wideResult = false;    // dtype bf16: C (and what it adds to) is f32
   std::vector<int64_t> batch; // empty: one matrix
   int64_t m = 0, n = 0, k = 0;
   MatrixRef a, b, c;
@@ -194,6 +196,8 @@ struct Gemm {
   BufferRef preActivation;
   BufferRef workspace; // gemmWorkspace() bytes (cleave/workspace.h)
   int64_t workspaceSize = 0;
+
+  DType resultType() const { return wideResult ? DType::F32 : dtype; }
 };
 
 // Strides of [batch, position, kv head, group, feature]; the group stride of
@@ -222,10 +226,10 @@ struct IndexRef {
 // - there is a keyMask, and its entry (u8) is 0: such keys and values are not
 //   read and may hold anything.
 // A row without a visible key gives o = 0, lse = -inf and zero gradients. The
-// bias, of the attention's dtype, has strides [b, query, n, g, key]; 0
-// broadcasts. Positions and segments are i64 and come in pairs. Forward reads
-// q, k, v and writes o, lse; backward reads q, k, v, o, dO, lse and writes dq,
-// dk, dv. lse has the attention's dtype.
+// bias has strides [b, query, n, g, key]; 0 broadcasts. Positions and segments
+// are i64 and come in pairs. Forward reads q, k, v and writes o, lse; backward
+// reads q, k, v, o, dO, lse and writes dq, dk, dv. lse and the bias have the
+// attention's dtype, f32 for bf16, in which everything is computed then.
 struct Attention {
   bool backward = false;
   DType dtype = DType::F32;
@@ -254,17 +258,21 @@ struct RowsRef {
 //   c[r] = a[r] w[ids[r]], zeros where none is chosen; or, with `outer`,
 //   w[m] = sum of a[r]^T c[r] over the rows that choose m.
 // a has k elements a row, c has n, a matrix is [k, n]; w's one batch stride is
-// from matrix to matrix. dtype f32 or f64. No work is done for rows that
+// from matrix to matrix. dtype f32, f64 or bf16, whose result may be f32
+// (wideResult). No work is done for rows that
 // choose nothing, nor for matrices that no row chooses.
 struct GroupedGemm {
   bool outer = false;
   DType dtype = DType::F32;
+  bool wideResult = false;
   std::vector<int64_t> rows;
   int64_t e = 0, k = 0, n = 0;
   RowsRef a, c, ids;
   MatrixRef w;
   BufferRef workspace; // groupedWorkspace() bytes (cleave/workspace.h)
   int64_t workspaceSize = 0;
+
+  DType resultType() const { return wideResult ? DType::F32 : dtype; }
 };
 
 // How many pairs of a query and a key the causal rule and the window leave, at

@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 8;
+inline constexpr uint32_t formatVersion = 9;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) {
@@ -41,8 +41,9 @@ template <class A> void fields(A &a, MatrixRef &x) {
   a(x.buffer, x.batchStrides, x.rowStride, x.colStride);
 }
 template <class A> void fields(A &a, Gemm &x) {
-  a(x.dtype, x.batch, x.m, x.n, x.k, x.a, x.b, x.c, x.alpha, x.accumulate,
-    x.bias, x.activation, x.preActivation, x.workspace, x.workspaceSize);
+  a(x.dtype, x.wideResult, x.batch, x.m, x.n, x.k, x.a, x.b, x.c, x.alpha,
+    x.accumulate, x.bias, x.activation, x.preActivation, x.workspace,
+    x.workspaceSize);
 }
 template <class A> void fields(A &a, AttentionRef &x) {
   a(x.buffer, x.strides);
@@ -59,8 +60,8 @@ template <class A> void fields(A &a, RowsRef &x) {
   a(x.buffer, x.strides, x.column);
 }
 template <class A> void fields(A &a, GroupedGemm &x) {
-  a(x.outer, x.dtype, x.rows, x.e, x.k, x.n, x.a, x.c, x.ids, x.w, x.workspace,
-    x.workspaceSize);
+  a(x.outer, x.dtype, x.wideResult, x.rows, x.e, x.k, x.n, x.a, x.c, x.ids, x.w,
+    x.workspace, x.workspaceSize);
 }
 template <class A> void fields(A &a, PlanRows &x) {
   a(x.rows, x.rounds, x.ranks, x.places, x.tile, x.ids, x.sources, x.placeOf,

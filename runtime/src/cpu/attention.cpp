@@ -18,8 +18,9 @@ using program::IndexRef;
 namespace {
 int64_t roundUp(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
-template <class T> int64_t scratchElements(const Attention &x) {
-  return roundUp(kernelsOf<T>(microKernels()).attentionScratch(x.d, x.dv), 64);
+template <class S> int64_t scratchElements(const Attention &x) {
+  return roundUp(kernelsOf<S>(microKernels()).attentionScratch(x.d, x.dv), 64) +
+         (x.backward ? attentionSums<S>(x.qLen, x.g, x.d) : 0);
 }
 
 // Tasks of a launch; a thread needs scratch only if it gets one.
@@ -55,26 +56,29 @@ int64_t deltaElements(const Attention &x) {
   return x.backward ? roundUp(x.b * x.n * x.g * x.qLen, 64) : 0;
 }
 
-template <class T> int64_t workspaceBytes(const Attention &x, int threads) {
+template <class S> int64_t workspaceBytes(const Attention &x, int threads) {
   int64_t used = std::min<int64_t>(threads, taskCount(x));
-  return blockBytes(x) +
-         (deltaElements(x) + used * scratchElements<T>(x)) * int64_t(sizeof(T));
+  return blockBytes(x) + (deltaElements(x) + used * scratchElements<S>(x)) *
+                             int64_t(sizeof(Compute<S>));
 }
 
-template <class T>
-AttentionProblem<T> makeProblem(const Attention &x,
+template <class S>
+AttentionProblem<S> makeProblem(const Attention &x,
                                 const AttentionBuffers &at) {
-  AttentionProblem<T> p{};
+  using T = Compute<S>;
+  AttentionProblem<S> p{};
   p.b = x.b, p.qLen = x.qLen, p.kLen = x.kLen;
   p.n = x.n, p.g = x.g, p.d = x.d, p.dv = x.dv;
   auto array = [](const void *data, const program::AttentionRef &ref) {
-    typename AttentionProblem<T>::Array out{};
-    out.data = static_cast<T *>(const_cast<void *>(data));
+    typename AttentionProblem<S>::Array out{};
+    out.data = static_cast<S *>(const_cast<void *>(data));
     std::copy(ref.strides.begin(), ref.strides.end(), out.strides);
     return out;
   };
   p.q = array(at.q, x.q), p.k = array(at.k, x.k), p.v = array(at.v, x.v);
-  p.o = array(at.o, x.o), p.lse = array(at.lse, x.lse);
+  p.o = array(at.o, x.o);
+  p.lse.data = static_cast<T *>(at.lse);
+  std::copy(x.lse.strides.begin(), x.lse.strides.end(), p.lse.strides);
   p.dO = array(at.dO, x.dO), p.dq = array(at.dq, x.dq);
   p.dk = array(at.dk, x.dk), p.dV = array(at.dV, x.dV);
   p.scale = static_cast<T>(x.scale);
@@ -125,7 +129,7 @@ AttentionBlock spanOf(const AttentionIndex &positions,
   return block;
 }
 
-template <class T> void findBlocks(const AttentionProblem<T> &p) {
+template <class S> void findBlocks(const AttentionProblem<S> &p) {
   AttentionBlock *query = p.queryBlocks, *key = p.keyBlocks;
   for (int64_t b = 0; b < p.blockSamples; ++b) {
     for (int64_t i = 0; i < p.qLen; i += attentionQueries)
@@ -142,13 +146,14 @@ template <class T> void findBlocks(const AttentionProblem<T> &p) {
   }
 }
 
-template <class T>
+template <class S>
 std::function<void()> make(const Attention &x, const AttentionBuffers &buffers,
                            int threads) {
-  AttentionProblem<T> p = makeProblem<T>(x, buffers);
-  const MicroKernels<T> &kernels = kernelsOf<T>(microKernels());
+  using T = Compute<S>;
+  AttentionProblem<S> p = makeProblem<S>(x, buffers);
+  const MicroKernels<S> &kernels = kernelsOf<S>(microKernels());
   T *scratch = p.delta + deltaElements(x);
-  int64_t perThread = scratchElements<T>(x), tasks = taskCount(x);
+  int64_t perThread = scratchElements<S>(x), tasks = taskCount(x);
   // Multiply-adds of a score: q k^T, p v; backward the scores again, dO v^T,
   // p^T dO, dS k, dS^T q.
   int64_t perScore = x.backward ? 6 * x.d + 4 * x.dv : 2 * x.d + 2 * x.dv;
@@ -200,9 +205,11 @@ int64_t cleave::attentionWorkspace(const Attention &x, int threads,
     return workspaceBytes<float>(x, threads);
   case DType::F64:
     return workspaceBytes<double>(x, threads);
+  case DType::BF16:
+    return workspaceBytes<Bf16>(x, threads);
   default:
     error = std::string("attention in ") + nameOf(x.dtype) +
-            " is not yet supported; use f32 or f64";
+            " is not supported; use f32, f64 or bf16";
     return -1;
   }
 }
@@ -213,6 +220,8 @@ std::function<void()> cleave::makeAttention(const Attention &attention,
   std::string error;
   if (attentionWorkspace(attention, threads, error) < 0)
     fail(CLEAVE_UNSUPPORTED, error);
+  if (attention.dtype == DType::BF16)
+    return make<Bf16>(attention, buffers, threads);
   return attention.dtype == DType::F32
              ? make<float>(attention, buffers, threads)
              : make<double>(attention, buffers, threads);

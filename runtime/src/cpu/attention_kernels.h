@@ -47,7 +47,8 @@ template <class T> struct Pieces {
 };
 
 // Enough for both directions; every piece is rounded up to a cache line.
-template <class T> int64_t attentionScratch(int64_t d, int64_t dv) {
+template <class S, class T = Compute<S>>
+int64_t attentionScratch(int64_t d, int64_t dv) {
   int64_t wide = roundUp(d, Block<T>::columns);
   int64_t wideV = roundUp(dv, Block<T>::columns);
   return attentionQueries * (2 * (wide + wideV) + wide) +
@@ -55,8 +56,8 @@ template <class T> int64_t attentionScratch(int64_t d, int64_t dv) {
          5 * attentionQueries * attentionKeys + 2 * attentionQueries + 20 * 16;
 }
 
-template <class T>
-int64_t attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
+template <class S, class T = Compute<S>>
+int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
                          int64_t g, int64_t queryBlock, T *scratch) {
   constexpr int64_t BQ = attentionQueries, BK = attentionKeys;
   const int64_t wideV = roundUp(p.dv, Block<T>::columns);
@@ -116,7 +117,7 @@ int64_t attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
                 acc + (x.q0 - q0) * wideV, wideV, true);
   }
   for (int64_t i = 0; i < queries; ++i) {
-    T *o = p.o.at(b, q0 + i, n, g);
+    S *o = p.o.at(b, q0 + i, n, g);
     // A NaN score gives a NaN sum, which must come out.
     bool empty = rowSum[i] == T(0);
     T factor = empty ? T(0) : T(1) / rowSum[i];
@@ -128,29 +129,53 @@ int64_t attentionForward(const AttentionProblem<T> &p, int64_t b, int64_t n,
   return computed;
 }
 
-// delta[i] = sum(dO * o) of the query, and dq = 0.
-template <class T>
-void backwardSetup(const AttentionProblem<T> &p, int64_t b, int64_t n,
-                   T *delta) {
-  for (int64_t g = 0; g < p.g; ++g)
-    for (int64_t i = 0; i < p.qLen; ++i) {
-      const T *o = p.o.at(b, i, n, g), *dO = p.dO.at(b, i, n, g);
-      T sum = 0;
-      for (int64_t x = 0; x < p.dv; ++x)
-        sum += o[x * p.o.strides[4]] * dO[x * p.dO.strides[4]];
-      delta[g * p.qLen + i] = sum;
+// Where dq of a query is summed: in `sums`, or in place where there are none.
+template <class S, class T = Compute<S>> struct QuerySums {
+  const AttentionProblem<S> &p;
+  int64_t b, n;
+  T *sums; // [g, qLen, d]
+
+  template <class Visit> void visit(int64_t g, int64_t i, Visit visit) const {
+    if constexpr (sizeof(S) == sizeof(T)) {
       T *dq = p.dq.at(b, i, n, g);
       for (int64_t x = 0; x < p.d; ++x)
-        dq[x * p.dq.strides[4]] = 0;
+        visit(x, dq[x * p.dq.strides[4]]);
+    } else {
+      for (int64_t x = 0; x < p.d; ++x)
+        visit(x, sums[(g * p.qLen + i) * p.d + x]);
+    }
+  }
+  void write() const {
+    if constexpr (sizeof(S) != sizeof(T))
+      for (int64_t g = 0; g < p.g; ++g)
+        for (int64_t i = 0; i < p.qLen; ++i) {
+          S *dq = p.dq.at(b, i, n, g);
+          visit(g, i, [&](int64_t x, T sum) { dq[x * p.dq.strides[4]] = sum; });
+        }
+  }
+};
+
+// delta[i] = sum(dO * o) of the query, and dq = 0.
+template <class S, class T = Compute<S>>
+void backwardSetup(const AttentionProblem<S> &p, int64_t b, int64_t n, T *delta,
+                   const QuerySums<S> &dq) {
+  for (int64_t g = 0; g < p.g; ++g)
+    for (int64_t i = 0; i < p.qLen; ++i) {
+      const S *o = p.o.at(b, i, n, g), *dO = p.dO.at(b, i, n, g);
+      T sum = 0;
+      for (int64_t x = 0; x < p.dv; ++x)
+        sum += T(o[x * p.o.strides[4]]) * T(dO[x * p.dO.strides[4]]);
+      delta[g * p.qLen + i] = sum;
+      dq.visit(g, i, [](int64_t, T &sum) { sum = 0; });
     }
 }
 
-template <class T>
-void writeKeyGradient(const typename AttentionProblem<T>::Array &array,
+template <class S, class T = Compute<S>>
+void writeKeyGradient(const typename AttentionProblem<S>::Array &array,
                       int64_t b, int64_t k0, int64_t n, int64_t keys,
                       int64_t width, const T *acc, int64_t wide) {
   for (int64_t j = 0; j < keys; ++j) {
-    T *row = array.at(b, k0 + j, n, 0);
+    S *row = array.at(b, k0 + j, n, 0);
     for (int64_t x = 0; x < width; ++x)
       row[x * array.strides[4]] = acc[j * wide + x];
   }
@@ -158,8 +183,8 @@ void writeKeyGradient(const typename AttentionProblem<T>::Array &array,
 
 // P and dS of a block from scores and dP, both in place: P = exp(s - lse), dS =
 // P * (dP - delta), times the slope of the soft-capping.
-template <class T>
-void backwardScores(const AttentionProblem<T> &p, int64_t b, int64_t n,
+template <class S, class T = Compute<S>>
+void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
                     int64_t g, const Area &area, int checks, const T *delta,
                     T *scores, T *dP) {
   constexpr int64_t BK = attentionKeys;
@@ -185,11 +210,11 @@ void backwardScores(const AttentionProblem<T> &p, int64_t b, int64_t n,
 }
 
 // A block of keys and values in the forms that the backward pass reads.
-template <class T>
-void packKeys(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t k0,
+template <class S, class T = Compute<S>>
+void packKeys(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t k0,
               int64_t keys, int checks, T *transposedK, T *rightK,
               T *transposedV) {
-  const T *k = p.k.at(b, k0, n, 0), *v = p.v.at(b, k0, n, 0);
+  const S *k = p.k.at(b, k0, n, 0), *v = p.v.at(b, k0, n, 0);
   packB<T>(k, p.k.strides[4], p.k.strides[1], p.d, keys, transposedK);
   packB<T>(k, p.k.strides[1], p.k.strides[4], keys, p.d, rightK);
   packB<T>(v, p.v.strides[4], p.v.strides[1], p.dv, keys, transposedV);
@@ -197,8 +222,8 @@ void packKeys(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t k0,
     dropHiddenKeys(p, b, k0, keys, p.d, rightK);
 }
 
-template <class T>
-int64_t attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
+template <class S, class T = Compute<S>>
+int64_t attentionBackward(const AttentionProblem<S> &p, int64_t b, int64_t n,
                           T *scratch) {
   constexpr int64_t BQ = attentionQueries, BK = attentionKeys;
   const int64_t wide = roundUp(p.d, Block<T>::columns);
@@ -214,8 +239,11 @@ int64_t attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
   T *dkAcc = pieces.take(BK * wide), *dvAcc = pieces.take(BK * wideV);
   T *delta = p.delta + (b * p.n + n) * p.g * p.qLen;
 
+  QuerySums<S> dq{p, b, n,
+                  scratch + roundUp(attentionScratch<S>(p.d, p.dv), 64)};
+
   int64_t computed = 0;
-  backwardSetup(p, b, n, delta);
+  backwardSetup(p, b, n, delta, dq);
   for (int64_t k0 = 0; k0 < p.kLen; k0 += BK) {
     int64_t keys = minOf(p.kLen - k0, BK);
     clear(dkAcc, keys * wide);
@@ -234,7 +262,7 @@ int64_t attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
           packKeys(p, b, n, x.k0, x.keys, checks, transposedK, rightK,
                    transposedV);
         packed = x;
-        const T *q = p.q.at(b, x.q0, n, g), *dO = p.dO.at(b, x.q0, n, g);
+        const S *q = p.q.at(b, x.q0, n, g), *dO = p.dO.at(b, x.q0, n, g);
         packA<T>(q, p.q.strides[1], p.q.strides[4], x.queries, p.d, p.scale,
                  leftQ);
         packA<T>(dO, p.dO.strides[1], p.dO.strides[4], x.queries, p.dv, T(1),
@@ -258,14 +286,13 @@ int64_t attentionBackward(const AttentionProblem<T> &p, int64_t b, int64_t n,
         packA<T>(dP, BK, 1, x.queries, x.keys, p.scale, packedDS);
         tileGemm<T>(x.queries, p.d, x.keys, packedDS, rightK, dqBlock, wide,
                     false);
-        for (int64_t i = 0; i < x.queries; ++i) {
-          T *dq = p.dq.at(b, x.q0 + i, n, g);
-          for (int64_t c = 0; c < p.d; ++c)
-            dq[c * p.dq.strides[4]] += dqBlock[i * wide + c];
-        }
+        for (int64_t i = 0; i < x.queries; ++i)
+          dq.visit(g, x.q0 + i,
+                   [&](int64_t c, T &sum) { sum += dqBlock[i * wide + c]; });
       }
-    writeKeyGradient<T>(p.dk, b, k0, n, keys, p.d, dkAcc, wide);
-    writeKeyGradient<T>(p.dV, b, k0, n, keys, p.dv, dvAcc, wideV);
+    writeKeyGradient<S>(p.dk, b, k0, n, keys, p.d, dkAcc, wide);
+    writeKeyGradient<S>(p.dV, b, k0, n, keys, p.dv, dvAcc, wideV);
   }
+  dq.write();
   return computed;
 }

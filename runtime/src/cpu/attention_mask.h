@@ -33,8 +33,8 @@ struct Span {
   int64_t low, high;
 };
 
-template <class T>
-inline Span spanOf(const AttentionProblem<T> &p, int64_t position) {
+template <class S, class T = Compute<S>>
+inline Span spanOf(const AttentionProblem<S> &p, int64_t position) {
   Span span = {INT64_MIN, INT64_MAX};
   if (p.window)
     span = {plus(position, 1 - p.window), plus(position, p.window - 1)};
@@ -44,8 +44,8 @@ inline Span spanOf(const AttentionProblem<T> &p, int64_t position) {
 }
 
 // The checks that a block needs, from what its queries and keys span.
-template <class T>
-int checksOf(const AttentionProblem<T> &p, int64_t b, int64_t q0, int64_t k0,
+template <class S, class T = Compute<S>>
+int checksOf(const AttentionProblem<S> &p, int64_t b, int64_t q0, int64_t k0,
              int64_t keys) {
   if (!p.keyBlocks)
     return noCheck;
@@ -81,8 +81,8 @@ struct Area {
 // with the rest of it: on the diagonal, and where positions jump in the middle.
 // It begins at a multiple of what tileGemm writes at once, in rows of the
 // block.
-template <class T>
-Area narrowed(const AttentionProblem<T> &p, int64_t b, Area area, int checks) {
+template <class S, class T = Compute<S>>
+Area narrowed(const AttentionProblem<S> &p, int64_t b, Area area, int checks) {
   if (!(checks & checkPositions))
     return area;
   auto extremes = [&](const AttentionIndex &index, int64_t at, int64_t count) {
@@ -148,8 +148,8 @@ inline void capRow(T softcap, int64_t begin, int64_t end, T *row, T *slope) {
 // Products of a query with the keys of a block become scores: capped, biased,
 // hidden by -inf. Returns how many columns, in whole vectors, may hold anything
 // but -inf; what lies beyond is not written.
-template <class T>
-int64_t finishRow(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t g,
+template <class S, class T = Compute<S>>
+int64_t finishRow(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
                   int64_t query, int64_t k0, int64_t keys, int checks, T *row,
                   T *slope = nullptr) {
   int64_t begin = 0, end = keys;
@@ -197,8 +197,8 @@ int64_t finishRow(const AttentionProblem<T> &p, int64_t b, int64_t n, int64_t g,
 
 // Zeros in the rows of a packed B whose keys are hidden: what is never seen may
 // be NaN, which 0 would not cancel.
-template <class T>
-void dropHiddenKeys(const AttentionProblem<T> &p, int64_t b, int64_t k0,
+template <class S, class T = Compute<S>>
+void dropHiddenKeys(const AttentionProblem<S> &p, int64_t b, int64_t k0,
                     int64_t keys, int64_t width, T *packed) {
   constexpr int64_t columns = Block<T>::columns;
   for (int64_t j = 0; j < keys; ++j)

@@ -36,10 +36,15 @@ struct ThreadsGuard {
   int before;
 };
 
+dnnl::memory::data_type oneDnnType(DType type) {
+  return type == DType::BF16 ? dnnl::memory::data_type::bf16
+                             : dnnl::memory::data_type::f32;
+}
+
 // oneDNN takes dims of size 1 for broadcast, where a program says stride 0;
 // batch dimensions of size 1 are dropped.
 dnnl::memory::desc describe(const Gemm &gemm, const MatrixRef &matrix,
-                            int64_t rows, int64_t columns) {
+                            int64_t rows, int64_t columns, DType type) {
   dnnl::memory::dims dims, strides;
   for (size_t i = 0; i < gemm.batch.size(); ++i) {
     if (gemm.batch[i] == 1)
@@ -50,7 +55,7 @@ dnnl::memory::desc describe(const Gemm &gemm, const MatrixRef &matrix,
   }
   dims.insert(dims.end(), {rows, columns});
   strides.insert(strides.end(), {matrix.rowStride, matrix.colStride});
-  return {dims, dnnl::memory::data_type::f32, strides};
+  return {dims, oneDnnType(type), strides};
 }
 
 void appendActivation(dnnl::post_ops &ops, Activation activation) {
@@ -78,7 +83,7 @@ using Primitive = dnnl::matmul::primitive_desc;
 // Nothing if oneDNN does not do this product, or does it by its slow
 // reference implementation.
 std::optional<Primitive> makePrimitive(const Gemm &gemm) {
-  if (gemm.dtype != DType::F32 || gemm.m == 0 || gemm.n == 0 || gemm.k == 0)
+  if (gemm.dtype == DType::F64 || gemm.m == 0 || gemm.n == 0 || gemm.k == 0)
     return std::nullopt;
   // Its scale covers the bias, and its sum reads the one output it has.
   bool scaled = gemm.alpha != 1.0;
@@ -99,16 +104,16 @@ std::optional<Primitive> makePrimitive(const Gemm &gemm) {
     if (!gemm.preActivation.present())
       appendActivation(ops, gemm.activation);
     attributes.set_post_ops(ops);
-    auto a = describe(gemm, gemm.a, gemm.m, gemm.k);
-    auto b = describe(gemm, gemm.b, gemm.k, gemm.n);
-    auto c = describe(gemm, gemm.c, gemm.m, gemm.n);
+    auto a = describe(gemm, gemm.a, gemm.m, gemm.k, gemm.dtype);
+    auto b = describe(gemm, gemm.b, gemm.k, gemm.n, gemm.dtype);
+    auto c = describe(gemm, gemm.c, gemm.m, gemm.n, gemm.resultType());
     dnnl::matmul::desc operation(a, b, c);
     if (gemm.bias.present()) {
       dnnl::memory::dims dims(c.dims().size(), 1), strides(dims.size(), gemm.n);
       dims.back() = gemm.n;
       strides.back() = 1;
-      operation = dnnl::matmul::desc(
-          a, b, {dims, dnnl::memory::data_type::f32, strides}, c);
+      operation =
+          dnnl::matmul::desc(a, b, {dims, oneDnnType(gemm.dtype), strides}, c);
     }
     Primitive primitive(operation, attributes, cpuEngine());
     if (std::strstr(primitive.impl_info_str(), "ref"))
@@ -120,20 +125,21 @@ std::optional<Primitive> makePrimitive(const Gemm &gemm) {
 }
 
 // C = activation(preActivation), row by row.
+template <class S>
 std::function<void()> makeActivation(const Gemm &gemm,
                                      const GemmBuffers &buffers, int threads) {
   int64_t batch = 1;
   for (int64_t size : gemm.batch)
     batch *= size;
-  auto kernel = microKernels().f32.activate;
   int64_t matrixStride = 0;
   for (size_t i = 0; i < gemm.batch.size(); ++i)
     if (gemm.batch[i] != 1)
       matrixStride = gemm.c.batchStrides[i]; // at most one such dimension
-  return [=, m = gemm.m, n = gemm.n, rowStride = gemm.c.rowStride,
+  return [=, kernel = kernelsOf<S>(microKernels()).activate, m = gemm.m,
+          n = gemm.n, rowStride = gemm.c.rowStride,
           activation = static_cast<int>(gemm.activation),
-          src = static_cast<const float *>(buffers.preActivation),
-          dst = static_cast<float *>(buffers.c)] {
+          src = static_cast<const S *>(buffers.preActivation),
+          dst = static_cast<S *>(buffers.c)] {
     parallelFor(batch * m, std::max<int64_t>(1, 16384 / n), threads,
                 [&](int64_t begin, int64_t end, int) {
                   for (int64_t row = begin; row < end; ++row) {
@@ -171,7 +177,9 @@ std::function<void()> makeOneDnn(const Gemm &gemm, const Primitive &descriptor,
       twoOutputs ? buffers.preActivation : buffers.c);
   add(DNNL_ARG_SCRATCHPAD, descriptor.scratchpad_desc(), buffers.workspace);
   if (twoOutputs)
-    prepared->activation = makeActivation(gemm, buffers, threads);
+    prepared->activation = gemm.dtype == DType::BF16
+                               ? makeActivation<Bf16>(gemm, buffers, threads)
+                               : makeActivation<float>(gemm, buffers, threads);
   return [prepared] {
     dnnl_status_t status = dnnl_primitive_execute(
         prepared->primitive.get(), prepared->stream.get(),
@@ -186,9 +194,15 @@ std::function<void()> makeOneDnn(const Gemm &gemm, const Primitive &descriptor,
 
 // Empty if the product is well-formed.
 std::string checkGemm(const Gemm &gemm) {
-  if (gemm.dtype != DType::F32 && gemm.dtype != DType::F64)
+  if (gemm.dtype != DType::F32 && gemm.dtype != DType::F64 &&
+      gemm.dtype != DType::BF16)
     return std::string("gemm in ") + nameOf(gemm.dtype) +
-           " is not yet supported; use f32 or f64";
+           " is not supported; use f32, f64 or bf16";
+  if (gemm.wideResult && gemm.dtype != DType::BF16)
+    return std::string("gemm in ") + nameOf(gemm.dtype) +
+           " whose result is to be f32: only that of bf16 is wider";
+  if (gemm.wideResult && gemm.preActivation.present())
+    return "gemm in bf16 with two results of f32 is not supported";
   constexpr int64_t limit = int64_t(1) << 31;
   __int128 work = 1;
   for (int64_t size : {gemm.m, gemm.n, gemm.k})

@@ -1,4 +1,4 @@
-// Our own matrix product: any strides, f32 and f64, with the epilogue in the
+// Our own matrix product: any strides and types, with the epilogue in the
 // tile. Tiles of C are the tasks; every thread packs for itself.
 
 #include "cpu/gemm.h"
@@ -35,26 +35,30 @@ int64_t batchOffset(const Gemm &gemm, const std::vector<int64_t> &strides,
   return offset;
 }
 
-template <class T>
+template <class S>
 std::function<void()> make(const Gemm &gemm, const GemmBuffers &at,
                            int threads) {
-  GemmProblem<T> problem{};
+  using T = Compute<S>;
+  GemmProblem<S> problem{};
   problem.m = gemm.m, problem.n = gemm.n, problem.k = gemm.k;
-  problem.a = static_cast<const T *>(at.a);
-  problem.b = static_cast<const T *>(at.b);
-  problem.c = static_cast<T *>(at.c);
+  problem.a = static_cast<const S *>(at.a);
+  problem.b = static_cast<const S *>(at.b);
+  if (gemm.wideResult)
+    problem.wideC = static_cast<T *>(at.c);
+  else
+    problem.c = static_cast<S *>(at.c);
   problem.aRow = gemm.a.rowStride, problem.aCol = gemm.a.colStride;
   problem.bRow = gemm.b.rowStride, problem.bCol = gemm.b.colStride;
   problem.cRow = gemm.c.rowStride, problem.cCol = gemm.c.colStride;
-  problem.preActivation = static_cast<T *>(at.preActivation);
-  problem.bias = static_cast<const T *>(at.bias);
+  problem.preActivation = static_cast<S *>(at.preActivation);
+  problem.bias = static_cast<const S *>(at.bias);
   problem.alpha = static_cast<T>(gemm.alpha);
   problem.accumulate = gemm.accumulate;
   problem.activation = static_cast<int>(gemm.activation);
-  const MicroKernels<T> &kernels = kernelsOf<T>(microKernels());
+  const MicroKernels<S> &kernels = kernelsOf<S>(microKernels());
   Tiling tiling(gemm);
   T *scratch = static_cast<T *>(at.workspace);
-  int64_t perThread = scratchElements<T>();
+  int64_t perThread = scratchElements<S>();
   return [=, &kernels] {
     parallelFor(tiling.tasks(), 1, threads,
                 [&](int64_t begin, int64_t end, int thread) {
@@ -62,11 +66,14 @@ std::function<void()> make(const Gemm &gemm, const GemmBuffers &at,
                     int64_t column = task % tiling.columns;
                     int64_t row = task / tiling.columns % tiling.rows;
                     int64_t index = task / tiling.columns / tiling.rows;
-                    GemmProblem<T> one = problem;
+                    GemmProblem<S> one = problem;
                     one.a += batchOffset(gemm, gemm.a.batchStrides, index);
                     one.b += batchOffset(gemm, gemm.b.batchStrides, index);
                     int64_t c = batchOffset(gemm, gemm.c.batchStrides, index);
-                    one.c += c;
+                    if (one.wideC)
+                      one.wideC += c;
+                    else
+                      one.c += c;
                     if (one.preActivation)
                       one.preActivation += c;
                     kernels.gemmTile(
@@ -83,14 +90,16 @@ std::function<void()> make(const Gemm &gemm, const GemmBuffers &at,
 
 int64_t cleave::blockedGemmWorkspace(const Gemm &gemm, int threads) {
   int64_t used = std::min<int64_t>(threads, Tiling(gemm).tasks());
-  return gemm.dtype == DType::F32
-             ? used * scratchElements<float>() * int64_t(sizeof(float))
-             : used * scratchElements<double>() * int64_t(sizeof(double));
+  return gemm.dtype == DType::F64
+             ? used * scratchElements<double>() * int64_t(sizeof(double))
+             : used * scratchElements<float>() * int64_t(sizeof(float));
 }
 
 std::function<void()> cleave::makeBlockedGemm(const Gemm &gemm,
                                               const GemmBuffers &buffers,
                                               int threads) {
+  if (gemm.dtype == DType::BF16)
+    return make<Bf16>(gemm, buffers, threads);
   return gemm.dtype == DType::F32 ? make<float>(gemm, buffers, threads)
                                   : make<double>(gemm, buffers, threads);
 }

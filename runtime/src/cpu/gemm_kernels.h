@@ -3,22 +3,18 @@
 // Depth of a packed block: A, B and C blocks fit the second-level cache.
 template <class T> constexpr int64_t gemmDepth = 1024 / int64_t(sizeof(T));
 
-template <class T> int64_t gemmScratch() {
+template <class S, class T = Compute<S>> int64_t gemmScratch() {
   return gemmTileRows * gemmDepth<T> + gemmTileColumns * gemmDepth<T> +
          gemmTileRows * gemmTileColumns;
 }
 
-// Writes a row of C from the accumulators: alpha, accumulate, bias,
-// activation, as program::Gemm says.
-template <class T>
-void gemmEpilogue(const GemmProblem<T> &p, const T *acc, int64_t row,
-                  int64_t n0, int64_t n1) {
+// Writes a row of C, of type E, from the accumulators: alpha, accumulate,
+// bias, activation, as program::Gemm says.
+template <class E, class S, class T = Compute<S>>
+void gemmRow(const GemmProblem<S> &p, const T *acc, E *c, S *pre, const S *bias,
+             int64_t n) {
   constexpr int lanes = Lanes<T>::count;
-  T *c = p.c + (p.cRowAt ? p.cRowAt[row] : row * p.cRow) + n0 * p.cCol;
-  T *pre =
-      p.preActivation ? p.preActivation + row * p.cRow + n0 * p.cCol : nullptr;
-  const T *bias = p.bias ? p.bias + n0 : nullptr;
-  int64_t n = n1 - n0, j = 0;
+  int64_t j = 0;
   if (p.cCol == 1)
     for (; j + lanes <= n; j += lanes) {
       Vec<T> x = load<T>(acc + j) * p.alpha;
@@ -33,17 +29,30 @@ void gemmEpilogue(const GemmProblem<T> &p, const T *acc, int64_t row,
   for (; j < n; ++j) {
     T x = acc[j] * p.alpha;
     if (bias)
-      x += bias[j];
+      x += T(bias[j]);
     if (p.accumulate)
-      x += c[j * p.cCol];
+      x += T(c[j * p.cCol]);
     if (pre)
       pre[j * p.cCol] = x;
     c[j * p.cCol] = activateVector<T>(p.activation, splat<T>(x))[0];
   }
 }
 
-template <class T>
-void gemmTile(const GemmProblem<T> &p, int64_t m0, int64_t m1, int64_t n0,
+template <class S, class T = Compute<S>>
+void gemmEpilogue(const GemmProblem<S> &p, const T *acc, int64_t row,
+                  int64_t n0, int64_t n1) {
+  int64_t at = (p.cRowAt ? p.cRowAt[row] : row * p.cRow) + n0 * p.cCol;
+  S *pre =
+      p.preActivation ? p.preActivation + row * p.cRow + n0 * p.cCol : nullptr;
+  const S *bias = p.bias ? p.bias + n0 : nullptr;
+  if (p.wideC)
+    gemmRow(p, acc, p.wideC + at, pre, bias, n1 - n0);
+  else
+    gemmRow(p, acc, p.c + at, pre, bias, n1 - n0);
+}
+
+template <class S, class T = Compute<S>>
+void gemmTile(const GemmProblem<S> &p, int64_t m0, int64_t m1, int64_t n0,
               int64_t n1, T *scratch) {
   T *packedA = scratch;
   T *packedB = packedA + gemmTileRows * gemmDepth<T>;
@@ -69,5 +78,5 @@ void gemmTile(const GemmProblem<T> &p, int64_t m0, int64_t m1, int64_t n0,
     tileGemm<T>(m, n, k, packedA, packedB, acc, gemmTileColumns, k0 != 0);
   }
   for (int64_t i = 0; i < m; ++i)
-    gemmEpilogue<T>(p, acc + i * gemmTileColumns, m0 + i, n0, n1);
+    gemmEpilogue(p, acc + i * gemmTileColumns, m0 + i, n0, n1);
 }

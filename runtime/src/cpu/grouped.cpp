@@ -34,20 +34,24 @@ template <class T> int64_t workspaceBytes(const GroupedGemm &x, int threads) {
 }
 
 // One product: that of a matrix with its rows.
-template <class T> struct Product {
-  GemmProblem<T> gemm;
+template <class S> struct Product {
+  GemmProblem<S> gemm;
   int64_t rowTiles, columnTiles;
 };
 
-template <class T>
-Product<T> productOf(const GroupedGemm &x, const GroupedBuffers &at,
+template <class S>
+Product<S> productOf(const GroupedGemm &x, const GroupedBuffers &at,
                      const Tables &tables, int64_t matrix) {
   int64_t begin = matrix ? tables.rowEnd[matrix - 1] : 0;
   int64_t count = tables.rowEnd[matrix] - begin;
-  T *a = static_cast<T *>(at.a), *c = static_cast<T *>(at.c);
-  T *w = static_cast<T *>(at.w) + matrix * x.w.batchStrides[0];
-  GemmProblem<T> p{};
+  using T = Compute<S>;
+  S *a = static_cast<S *>(at.a), *c = static_cast<S *>(at.c);
+  S *w = static_cast<S *>(at.w) + matrix * x.w.batchStrides[0];
+  GemmProblem<S> p{};
   p.alpha = T(1);
+  if (x.wideResult)
+    p.wideC = x.outer ? static_cast<T *>(at.w) + matrix * x.w.batchStrides[0]
+                      : static_cast<T *>(at.c);
   p.n = x.n;
   p.a = a;
   if (x.outer) {
@@ -64,20 +68,21 @@ Product<T> productOf(const GroupedGemm &x, const GroupedBuffers &at,
   return {p, divideUp(p.m, gemmTileRows), divideUp(p.n, gemmTileColumns)};
 }
 
-template <class T>
+template <class S>
 std::function<void()> make(const GroupedGemm &x, const GroupedBuffers &at,
                            int threads) {
+  using T = Compute<S>;
   Tables tables(x, static_cast<int64_t *>(at.workspace));
   T *scratch =
       reinterpret_cast<T *>(static_cast<char *>(at.workspace) + tableBytes(x));
-  const MicroKernels<T> &kernels = kernelsOf<T>(microKernels());
+  const MicroKernels<S> &kernels = kernelsOf<S>(microKernels());
   int64_t perThread = scratchElements<T>();
   auto multiply = [=, &kernels](int64_t begin, int64_t end, int thread) {
     int64_t matrix = 0;
     for (int64_t task = begin; task < end; ++task) {
       while (task >= tables.taskEnd[matrix])
         ++matrix;
-      Product<T> product = productOf<T>(x, at, tables, matrix);
+      Product<S> product = productOf<S>(x, at, tables, matrix);
       int64_t tile = task - (matrix ? tables.taskEnd[matrix - 1] : 0);
       int64_t row = tile / product.columnTiles * gemmTileRows;
       int64_t column = tile % product.columnTiles * gemmTileColumns;
@@ -91,21 +96,26 @@ std::function<void()> make(const GroupedGemm &x, const GroupedBuffers &at,
     sortRows(x, at.ids, tables);
     int64_t tasks = 0;
     for (int64_t m = 0; m < x.e; ++m) {
-      Product<T> product = productOf<T>(x, at, tables, m);
+      Product<S> product = productOf<S>(x, at, tables, m);
       tables.taskEnd[m] = tasks += product.rowTiles * product.columnTiles;
     }
     parallelFor(tasks, 1, threads, multiply);
-    if (!x.outer)
+    if (!x.outer && (x.wideResult || sizeof(S) == sizeof(T)))
       clearRows(x, tables, static_cast<T *>(at.c), threads);
+    else if (!x.outer)
+      clearRows(x, tables, static_cast<uint16_t *>(at.c), threads);
   };
 }
 
 // Empty if the product is well-formed.
 std::string check(const GroupedGemm &x) {
   constexpr int64_t limit = int64_t(1) << 31;
-  if (x.dtype != DType::F32 && x.dtype != DType::F64)
+  if (x.dtype != DType::F32 && x.dtype != DType::F64 && x.dtype != DType::BF16)
     return std::string("grouped_gemm in ") + nameOf(x.dtype) +
-           " is not yet supported; use f32 or f64";
+           " is not supported; use f32, f64 or bf16";
+  if (x.wideResult && x.dtype != DType::BF16)
+    return std::string("grouped_gemm in ") + nameOf(x.dtype) +
+           " whose result is to be f32: only that of bf16 is wider";
   if (x.rows.size() > maxRowDims)
     return "grouped_gemm with rows of " + std::to_string(x.rows.size()) +
            " dimensions, expected at most " + std::to_string(maxRowDims);
@@ -135,8 +145,8 @@ int64_t cleave::groupedWorkspace(const GroupedGemm &grouped, int threads,
     return -1;
   if (fitsOneDnn(grouped))
     return oneDnnGroupedWorkspace(grouped);
-  return grouped.dtype == DType::F32 ? workspaceBytes<float>(grouped, threads)
-                                     : workspaceBytes<double>(grouped, threads);
+  return grouped.dtype == DType::F64 ? workspaceBytes<double>(grouped, threads)
+                                     : workspaceBytes<float>(grouped, threads);
 }
 
 std::function<void()> cleave::makeGrouped(const GroupedGemm &grouped,
@@ -147,6 +157,8 @@ std::function<void()> cleave::makeGrouped(const GroupedGemm &grouped,
     fail(CLEAVE_UNSUPPORTED, error);
   if (fitsOneDnn(grouped))
     return makeOneDnnGrouped(grouped, buffers, threads);
+  if (grouped.dtype == DType::BF16)
+    return make<Bf16>(grouped, buffers, threads);
   return grouped.dtype == DType::F32 ? make<float>(grouped, buffers, threads)
                                      : make<double>(grouped, buffers, threads);
 }

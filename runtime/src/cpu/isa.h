@@ -34,4 +34,6 @@ const cleave::MicroSet cleave::CLEAVE_MICRO_SET = {
      attentionScratch<float>},
     {gemmTile<double>, gemmScratch<double>, activate<double>,
      attentionForward<double>, attentionBackward<double>,
-     attentionScratch<double>}};
+     attentionScratch<double>},
+    {gemmTile<Bf16>, gemmScratch<Bf16>, activate<Bf16>, attentionForward<Bf16>,
+     attentionBackward<Bf16>, attentionScratch<Bf16>}};

@@ -9,14 +9,39 @@
 
 namespace cleave {
 
+// bf16 is stored; kernels compute in f32. Rounds to nearest, ties to even.
+struct Bf16 {
+  uint16_t bits;
+  __attribute__((always_inline)) operator float() const {
+    return __builtin_bit_cast(float, uint32_t(bits) << 16);
+  }
+  __attribute__((always_inline)) Bf16 &operator=(float x) {
+    uint32_t whole = __builtin_bit_cast(uint32_t, x);
+    bits = x != x ? 0x7fc0 | whole >> 16
+                  : (whole + 0x7fff + (whole >> 16 & 1)) >> 16;
+    return *this;
+  }
+};
+
+// What values of a type are computed in.
+template <class S> struct ComputeOf {
+  using Type = S;
+};
+template <> struct ComputeOf<Bf16> {
+  using Type = float;
+};
+template <class S> using Compute = typename ComputeOf<S>::Type;
+
 // One matrix product of a batch; strides in elements. The values of
 // `activation` are those of program::Activation.
-template <class T> struct GemmProblem {
+template <class S> struct GemmProblem {
+  using T = Compute<S>;
   int64_t m, n, k;
-  const T *a, *b;
+  const S *a, *b;
   int64_t aRow, aCol, bRow, bCol, cRow, cCol;
-  T *c, *preActivation; // preActivation may be null
-  const T *bias;        // may be null
+  S *c, *preActivation; // preActivation may be null
+  T *wideC;             // C, where a product of bf16 is not rounded; else null
+  const S *bias;        // may be null
   T alpha;
   bool accumulate;
   int activation;
@@ -44,18 +69,21 @@ struct AttentionIndex {
   }
 };
 
-template <class T> struct AttentionProblem {
+template <class S> struct AttentionProblem {
+  using T = Compute<S>;
   int64_t b, qLen, kLen, n, g, d, dv;
   // Strides of [batch, position, kv head, group, feature].
-  struct Array {
-    T *data;
+  template <class E> struct ArrayOf {
+    E *data;
     int64_t strides[5];
-    T *at(int64_t b, int64_t s, int64_t n, int64_t g) const {
+    E *at(int64_t b, int64_t s, int64_t n, int64_t g) const {
       return data + b * strides[0] + s * strides[1] + n * strides[2] +
              g * strides[3];
     }
   };
-  Array q, k, v, o, lse, dO, dq, dk, dV;
+  using Array = ArrayOf<S>;
+  Array q, k, v, o, dO, dq, dk, dV;
+  ArrayOf<T> lse;
   T scale, softcap; // softcap 0: none
   bool causal;
   int64_t window; // 0: none
@@ -71,30 +99,38 @@ template <class T> struct AttentionProblem {
   T *delta; // backward: [b, n, g, qLen], rowsum(dO * o)
 };
 
+// Where dq cannot be summed in place: elements, per thread.
+template <class S> int64_t attentionSums(int64_t qLen, int64_t g, int64_t d) {
+  return sizeof(S) < sizeof(Compute<S>) ? (qLen * g * d + 63) / 64 * 64 : 0;
+}
+
 // Queries and keys per block.
 inline constexpr int64_t attentionQueries = 48, attentionKeys = 96;
 inline constexpr int64_t blocksOf(int64_t length, int64_t size) {
   return (length + size - 1) / size;
 }
 
-template <class T> struct MicroKernels {
+template <class S> struct MicroKernels {
+  using T = Compute<S>;
   // Rows [m0, m1) and columns [n0, n1) of C, at most one tile of them.
-  void (*gemmTile)(const GemmProblem<T> &problem, int64_t m0, int64_t m1,
+  void (*gemmTile)(const GemmProblem<S> &problem, int64_t m0, int64_t m1,
                    int64_t n0, int64_t n1, T *scratch);
   int64_t (*gemmScratch)(); // elements, per thread
 
   // dst[i] = activation(src[i])
-  void (*activate)(int activation, const T *src, T *dst, int64_t count);
+  void (*activate)(int activation, const S *src, S *dst, int64_t count);
 
   // One block of queries of one head. Both return how many scores they
   // computed: blocks in which no query sees a key are skipped.
-  int64_t (*attentionForward)(const AttentionProblem<T> &problem, int64_t b,
+  int64_t (*attentionForward)(const AttentionProblem<S> &problem, int64_t b,
                               int64_t n, int64_t g, int64_t queryBlock,
                               T *scratch);
   // All queries and keys of one kv head.
-  int64_t (*attentionBackward)(const AttentionProblem<T> &problem, int64_t b,
+  int64_t (*attentionBackward)(const AttentionProblem<S> &problem, int64_t b,
                                int64_t n, T *scratch);
-  int64_t (*attentionScratch)(int64_t d, int64_t dv); // elements, per thread
+  // Elements, per thread; backward, in bf16, dq of all queries of a kv head
+  // comes on top (attentionSums).
+  int64_t (*attentionScratch)(int64_t d, int64_t dv);
 };
 
 struct MicroSet {
@@ -102,6 +138,7 @@ struct MicroSet {
   bool (*available)();
   MicroKernels<float> f32;
   MicroKernels<double> f64;
+  MicroKernels<Bf16> bf16;
 };
 
 extern const MicroSet microBaseline, microAvx2, microAvx512;
@@ -115,6 +152,10 @@ template <> inline const MicroKernels<float> &kernelsOf(const MicroSet &set) {
 }
 template <> inline const MicroKernels<double> &kernelsOf(const MicroSet &set) {
   return set.f64;
+}
+
+template <> inline const MicroKernels<Bf16> &kernelsOf(const MicroSet &set) {
+  return set.bf16;
 }
 
 } // namespace cleave

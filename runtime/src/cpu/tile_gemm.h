@@ -14,8 +14,8 @@ template <class T> struct Block {
 
 inline int64_t roundUp(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
-template <class T>
-void packA(const T *src, int64_t rowStride, int64_t colStride, int64_t m,
+template <class T, class S>
+void packA(const S *src, int64_t rowStride, int64_t colStride, int64_t m,
            int64_t k, T scale, T *dst) {
   constexpr int rows = Block<T>::rows;
   for (int64_t i = 0; i < m; i += rows, dst += rows * k) {
@@ -23,31 +23,31 @@ void packA(const T *src, int64_t rowStride, int64_t colStride, int64_t m,
     if (height < rows)
       for (int64_t x = 0; x < rows * k; ++x)
         dst[x] = T(0);
-    const T *from = src + i * rowStride;
+    const S *from = src + i * rowStride;
     if (height == rows) {
       for (int64_t x = 0; x < k; ++x)
 #pragma clang loop unroll(full)
         for (int r = 0; r < rows; ++r)
-          dst[x * rows + r] = scale * from[r * rowStride + x * colStride];
+          dst[x * rows + r] = scale * T(from[r * rowStride + x * colStride]);
     } else if (colStride == 1) {
       for (int64_t r = 0; r < height; ++r)
         for (int64_t x = 0; x < k; ++x)
-          dst[x * rows + r] = scale * from[r * rowStride + x];
+          dst[x * rows + r] = scale * T(from[r * rowStride + x]);
     } else {
       for (int64_t x = 0; x < k; ++x)
         for (int64_t r = 0; r < height; ++r)
-          dst[x * rows + r] = scale * from[r * rowStride + x * colStride];
+          dst[x * rows + r] = scale * T(from[r * rowStride + x * colStride]);
     }
   }
 }
 
-template <class T>
-void packB(const T *src, int64_t rowStride, int64_t colStride, int64_t k,
+template <class T, class S>
+void packB(const S *src, int64_t rowStride, int64_t colStride, int64_t k,
            int64_t n, T *dst) {
   constexpr int columns = Block<T>::columns;
   for (int64_t j = 0; j < n; j += columns, dst += columns * k) {
     int64_t width = n - j < columns ? n - j : columns;
-    const T *from = src + j * colStride;
+    const S *from = src + j * colStride;
     if (width == columns && colStride == 1) {
       for (int64_t x = 0; x < k; ++x)
         for (int v = 0; v < columns; v += Lanes<T>::count)
@@ -70,8 +70,8 @@ void packB(const T *src, int64_t rowStride, int64_t colStride, int64_t k,
 }
 
 // The same where rows or columns begin at src + at[i], in any order.
-template <class T>
-void packRowsOfA(const T *src, const int64_t *at, int64_t colStride, int64_t m,
+template <class T, class S>
+void packRowsOfA(const S *src, const int64_t *at, int64_t colStride, int64_t m,
                  int64_t k, T *dst) {
   constexpr int rows = Block<T>::rows;
   for (int64_t i = 0; i < m; i += rows, dst += rows * k)
@@ -81,20 +81,20 @@ void packRowsOfA(const T *src, const int64_t *at, int64_t colStride, int64_t m,
           dst[x * rows + r] = T(0);
         continue;
       }
-      const T *from = src + at[i + r];
+      const S *from = src + at[i + r];
       for (int64_t x = 0; x < k; ++x)
         dst[x * rows + r] = from[x * colStride];
     }
 }
 
-template <class T>
-void packColumnsOfA(const T *src, int64_t rowStride, const int64_t *at,
+template <class T, class S>
+void packColumnsOfA(const S *src, int64_t rowStride, const int64_t *at,
                     int64_t m, int64_t k, T *dst) {
   constexpr int rows = Block<T>::rows;
   for (int64_t i = 0; i < m; i += rows, dst += rows * k) {
     int64_t height = m - i < rows ? m - i : rows;
     for (int64_t x = 0; x < k; ++x) {
-      const T *from = src + at[x] + i * rowStride;
+      const S *from = src + at[x] + i * rowStride;
       for (int64_t r = 0; r < height; ++r)
         dst[x * rows + r] = from[r * rowStride];
       for (int64_t r = height; r < rows; ++r)
@@ -103,14 +103,14 @@ void packColumnsOfA(const T *src, int64_t rowStride, const int64_t *at,
   }
 }
 
-template <class T>
-void packRowsOfB(const T *src, const int64_t *at, int64_t colStride, int64_t k,
+template <class T, class S>
+void packRowsOfB(const S *src, const int64_t *at, int64_t colStride, int64_t k,
                  int64_t n, T *dst) {
   constexpr int columns = Block<T>::columns;
   for (int64_t j = 0; j < n; j += columns, dst += columns * k) {
     int64_t width = n - j < columns ? n - j : columns;
     for (int64_t x = 0; x < k; ++x) {
-      const T *from = src + at[x] + j * colStride;
+      const S *from = src + at[x] + j * colStride;
       for (int64_t c = 0; c < width; ++c)
         dst[x * columns + c] = from[c * colStride];
       for (int64_t c = width; c < columns; ++c)

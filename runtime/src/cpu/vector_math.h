@@ -27,6 +27,23 @@ template <class T> inline Vec<T> load(const T *p) {
 template <class T> inline void store(T *p, Vec<T> x) {
   *reinterpret_cast<typename Lanes<T>::U *>(p) = x;
 }
+// The same from and to bf16.
+typedef uint16_t Halves __attribute__((vector_size(CLEAVE_VECTOR_BYTES / 2)));
+typedef uint16_t LooseHalves
+    __attribute__((vector_size(CLEAVE_VECTOR_BYTES / 2), aligned(2)));
+typedef uint32_t Words __attribute__((vector_size(CLEAVE_VECTOR_BYTES)));
+template <class T> inline Vec<float> load(const Bf16 *p) {
+  Halves bits = *reinterpret_cast<const LooseHalves *>(p);
+  return (Vec<float>)(__builtin_convertvector(bits, Words) << 16);
+}
+template <class T> inline void store(Bf16 *p, Vec<float> x) {
+  Words bits = (Words)x;
+  Words rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  Words nan = 0x7fc0 | bits >> 16;
+  rounded = x == x ? rounded : nan;
+  *reinterpret_cast<LooseHalves *>(p) =
+      __builtin_convertvector(rounded, Halves);
+}
 template <class T> inline Vec<T> maxOf(Vec<T> a, Vec<T> b) {
   return a > b ? a : b;
 }
@@ -153,8 +170,8 @@ template <class T> inline Vec<T> activateVector(int activation, Vec<T> x) {
   return x;
 }
 
-template <class T>
-void activate(int activation, const T *src, T *dst, int64_t count) {
+template <class S, class T = Compute<S>>
+void activate(int activation, const S *src, S *dst, int64_t count) {
   constexpr int lanes = Lanes<T>::count;
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes)

@@ -175,7 +175,8 @@ TEST(ConfigLoad, TypeErrorsNameKeyFoundExpected) {
   EXPECT_CONTAINS(errorOf("", {"train.betas=0.9"}), "a list of numbers");
   EXPECT_CONTAINS(errorOf("", {"train.frozen=[1]"}), "a list of strings");
   EXPECT_CONTAINS(errorOf("", {"parallel.data.zero=true"}), "found true");
-  EXPECT_CONTAINS(errorOf("[[shard]]\nmatch = 1\n"), "entry 1: `match`: found the integer 1");
+  EXPECT_CONTAINS(errorOf("[[shard]]\nmatch = 1\n"),
+                  "entry 1: `match`: found the integer 1");
 }
 
 TEST(ConfigLoad, ValuesOutOfRange) {
@@ -201,9 +202,9 @@ TEST(ConfigLoad, ValuesOutOfRange) {
 
 // A key that is known but not served yet is refused, never ignored.
 TEST(ConfigLoad, NotServedYet) {
-  for (const char *set :
-       {"train.precision=tf32", "parallel.recompute=full", "parallel.offload.optimizer=host",
-        "target.kind=cuda", "target.transport=nccl"})
+  for (const char *set : {"train.precision=tf32", "parallel.recompute=full",
+                          "parallel.offload.optimizer=host", "target.kind=cuda",
+                          "target.transport=nccl"})
     EXPECT_CONTAINS(errorOf("", {set}), "not yet supported") << set;
   // The same keys at their defaults say nothing new.
   for (const char *set :
@@ -212,22 +213,31 @@ TEST(ConfigLoad, NotServedYet) {
         "parallel.sequence=[]", "parallel.pipeline.schedule=1f1b",
         "parallel.pipeline.schedule=zb-v", "parallel.pipeline.schedule=chimera",
         "parallel.pipeline.schedule=pipedream-async",
-        "parallel.pipeline.chunks=2",
-        "parallel.recompute=none", "target.kind=cpu", "shard=[]"})
+        "parallel.pipeline.chunks=2", "parallel.recompute=none",
+        "target.kind=cpu", "shard=[]"})
     EXPECT_TRUE(load("", {set})) << set;
 }
 
-// Booked by explain, computed in by nothing.
+// Booked by explain, used by nothing.
 TEST(ConfigLoad, TypesThatAreBooked) {
-  for (const char *set : {"train.precision=bf16", "train.grad_dtype=bf16",
-                          "train.reduce_dtype=bf16", "train.master_dtype=bf16"}) {
+  for (const char *set : {"train.grad_dtype=bf16", "train.reduce_dtype=bf16",
+                          "train.master_dtype=bf16"}) {
     auto loaded = load("", {set});
     ASSERT_TRUE(loaded) << set;
     auto error = checkTypes(loaded->config);
     ASSERT_TRUE(error) << set;
     EXPECT_CONTAINS(error->message, "\"bf16\" is not yet supported");
   }
-  EXPECT_FALSE(checkTypes(load("", {"train.grad_dtype=fp32"})->config));
+  for (const char *set : {"train.grad_dtype=fp32", "train.precision=bf16"})
+    EXPECT_FALSE(checkTypes(load("", {set})->config)) << set;
+  for (const char *zero : {"1", "2"}) {
+    auto loaded = load("", {"train.precision=bf16", "mesh.data=2",
+                            std::string("parallel.data.zero=") + zero});
+    ASSERT_TRUE(loaded);
+    auto error = checkTypes(loaded->config);
+    ASSERT_TRUE(error);
+    EXPECT_CONTAINS(error->message, "use 0 or 3");
+  }
 }
 
 TEST(ConfigLoad, HandShardingsAreCheckedBeforeTheyAreRefused) {

@@ -208,11 +208,62 @@ TEST(Gemm, ThreadsDoNotChangeTheResult) {
   EXPECT_EQ(first, second);
 }
 
+// Sums in f32, rounded once or not at all.
+TEST(Gemm, Bf16) {
+  for (int bits = 0; bits < 16; ++bits)
+    for (GemmBackend backend : {GemmBackend::Auto, GemmBackend::Blocked}) {
+      Layout layout{(bits & 1) != 0, (bits & 2) != 0, false, bits & 4 ? 3 : 0};
+      SCOPED_TRACE(testing::Message()
+                   << "bits " << bits << " backend " << int(backend));
+      constexpr int64_t m = 37, n = 51, k = 300;
+      Gemm gemm = makeProblem(DType::BF16, bits & 8 ? 3 : 1, m, n, k, layout);
+      auto a = roundedToBf16(randomVector<double>(3 * 40 * 303, 1)),
+           b = roundedToBf16(randomVector<double>(3 * 303 * 54, 2));
+      auto narrowA = toBf16(a), narrowB = toBf16(b);
+      auto run = [&](DType dtype, bool wide, const void *left,
+                     const void *right, auto &&c, bool accumulate) {
+        Gemm one = gemm;
+        one.dtype = dtype, one.wideResult = wide, one.accumulate = accumulate;
+        std::string error;
+        int64_t bytes = gemmWorkspace(one, 2, error);
+        EXPECT_GE(bytes, 0) << error;
+        Aligned<char> workspace(std::max(bytes, blockedGemmWorkspace(one, 2)));
+        GemmBuffers buffers;
+        buffers.a = left, buffers.b = right, buffers.c = c.data();
+        buffers.workspace = workspace.data.get();
+        makeGemm(one, buffers, 2, backend)();
+        return std::vector<double>(c.begin(), c.end());
+      };
+      constexpr size_t size = 3 * m * (n + 3);
+      auto expected = run(DType::F64, false, a.data(), b.data(),
+                          std::vector<double>(size), false);
+      auto wide = run(DType::BF16, true, narrowA.data(), narrowB.data(),
+                      std::vector<float>(size), false);
+      EXPECT_LT(relativeError(wide, expected), 1e-6);
+      std::vector<uint16_t> narrow(size);
+      run(DType::BF16, false, narrowA.data(), narrowB.data(), narrow, false);
+      EXPECT_LT(relativeError(fromBf16(narrow), expected), halfUlp);
+      if (backend == GemmBackend::Blocked)
+        EXPECT_EQ(narrow, toBf16(wide));
+      // Gradients add up in f32: 1/512 would be lost in bf16.
+      std::vector<float> sums(size, 1.0f / 512);
+      auto added =
+          run(DType::BF16, true, narrowA.data(), narrowB.data(), sums, true);
+      for (size_t i = 0; i < size; ++i)
+        if (wide[i] != 0)
+          EXPECT_NEAR(added[i] - wide[i], 1.0 / 512, 1e-5) << i;
+    }
+}
+
 TEST(Gemm, RefusesWhatItCannotDo) {
   std::string error;
-  Gemm gemm = makeProblem(DType::BF16, 1, 2, 2, 2, {});
+  Gemm gemm = makeProblem(DType::I32, 1, 2, 2, 2, {});
   EXPECT_EQ(gemmWorkspace(gemm, 1, error), -1);
-  EXPECT_NE(error.find("bf16"), std::string::npos) << error;
+  EXPECT_NE(error.find("i32"), std::string::npos) << error;
+  gemm = makeProblem(DType::F32, 1, 2, 2, 2, {});
+  gemm.wideResult = true;
+  EXPECT_EQ(gemmWorkspace(gemm, 1, error), -1);
+  EXPECT_NE(error.find("only that of bf16"), std::string::npos) << error;
   gemm = makeProblem(DType::F32, 3, 2, 2, 2, {});
   gemm.c.batchStrides = {0};
   EXPECT_EQ(gemmWorkspace(gemm, 1, error), -1);

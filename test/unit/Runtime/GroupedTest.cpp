@@ -151,12 +151,42 @@ TEST(Grouped, AllRowsAreDropped) {
   }
 }
 
+// Sums in f32, rounded once or not at all.
+TEST_P(Grouped, Bf16) {
+  for (bool outer : {false, true})
+    for (bool wide : {false, true}) {
+      Data<double> data(GetParam(), outer);
+      for (auto *values : {&data.a, &data.c, &data.w})
+        *values = roundedToBf16(*values);
+      std::vector<double> expected = data.expected();
+      auto a = toBf16(data.a), c = toBf16(data.c), w = toBf16(data.w);
+      std::vector<float> sums(expected.size(), NAN);
+      GroupedGemm op = data.op;
+      op.dtype = DType::BF16;
+      op.wideResult = wide;
+      std::string error;
+      int64_t bytes = groupedWorkspace(op, 2, error);
+      ASSERT_GE(bytes, 0) << error;
+      Aligned<char> workspace(bytes);
+      void *to = sums.data();
+      makeGrouped(op,
+                  {a.data(), wide && !outer ? to : c.data(),
+                   wide && outer ? to : w.data(), data.ids.data(),
+                   workspace.data.get()},
+                  2)();
+      if (wide)
+        EXPECT_LT(relativeError(sums, expected), 1e-6);
+      else
+        EXPECT_LT(relativeError(fromBf16(outer ? w : c), expected), halfUlp);
+    }
+}
+
 TEST(Grouped, RefusesWhatItCannotDo) {
   std::string error;
   GroupedGemm x = Data<float>({5, 2, 3, 4, 6}, false).op;
-  x.dtype = DType::BF16;
+  x.dtype = DType::I64;
   EXPECT_EQ(groupedWorkspace(x, 1, error), -1);
-  EXPECT_NE(error.find("bf16"), std::string::npos) << error;
+  EXPECT_NE(error.find("i64"), std::string::npos) << error;
   x.dtype = DType::F32;
   x.c.strides = {1};
   EXPECT_EQ(groupedWorkspace(x, 1, error), -1);

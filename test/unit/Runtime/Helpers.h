@@ -110,6 +110,40 @@ addBuffer(program::Program &program, const std::string &name,
   return entry.buffer;
 }
 
+// bf16, to nearest, ties to even; written apart from the runtime's own.
+inline uint16_t toBf16(double x) {
+  float narrow = static_cast<float>(x);
+  uint32_t bits;
+  std::memcpy(&bits, &narrow, 4);
+  uint32_t low = bits & 0xffff, high = bits >> 16;
+  if (std::isnan(x))
+    return high | 0x40;
+  return high + (low > 0x8000 || (low == 0x8000 && high % 2));
+}
+inline double fromBf16(uint16_t bits) {
+  uint32_t wide = uint32_t(bits) << 16;
+  float x;
+  std::memcpy(&x, &wide, 4);
+  return x;
+}
+inline std::vector<uint16_t> toBf16(const std::vector<double> &values) {
+  std::vector<uint16_t> out;
+  for (double x : values)
+    out.push_back(toBf16(x));
+  return out;
+}
+inline std::vector<double> fromBf16(const std::vector<uint16_t> &values) {
+  std::vector<double> out;
+  for (uint16_t x : values)
+    out.push_back(fromBf16(x));
+  return out;
+}
+// What is left of values that bf16 holds.
+inline std::vector<double> roundedToBf16(const std::vector<double> &values) {
+  return fromBf16(toBf16(values));
+}
+constexpr double halfUlp = 1.0 / 256; // of bf16, relative
+
 } // namespace cleave::test
 
 #endif // CLEAVE_UNITTEST_RUNTIME_HELPERS_H

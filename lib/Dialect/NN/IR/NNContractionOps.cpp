@@ -35,8 +35,8 @@ LogicalResult EinsumOp::inferReturnTypes(MLIRContext *,
   if (static_cast<int64_t>(labels.lhs.size()) != lhs.getRank() ||
       static_cast<int64_t>(labels.rhs.size()) != rhs.getRank()) // (E2)
     return emitOptionalError(location, "equation '", equation,
-                             "' does not fit operands of ranks ",
-                             lhs.getRank(), " and ", rhs.getRank());
+                             "' does not fit operands of ranks ", lhs.getRank(),
+                             " and ", rhs.getRank());
   if (lhs.getElementType() != rhs.getElementType())
     return emitOptionalError(location, "operands have element types ",
                              lhs.getElementType(), " and ",
@@ -45,8 +45,8 @@ LogicalResult EinsumOp::inferReturnTypes(MLIRContext *,
     size_t other = labels.rhs.find(label);
     if (other != std::string::npos &&
         lhs.getDimSize(dim) != rhs.getDimSize(other)) // (E2)
-      return emitOptionalError(location, "label '", Twine(label), "' has sizes ",
-                               lhs.getDimSize(dim), " and ",
+      return emitOptionalError(location, "label '", Twine(label),
+                               "' has sizes ", lhs.getDimSize(dim), " and ",
                                rhs.getDimSize(other));
   }
   SmallVector<int64_t> shape;
@@ -68,6 +68,13 @@ LogicalResult EinsumOp::inferReturnTypes(MLIRContext *,
   return success();
 }
 
+bool EinsumOp::isCompatibleReturnTypes(TypeRange inferred, TypeRange found) {
+  auto want = dyn_cast<RankedTensorType>(inferred[0]),
+       have = dyn_cast<RankedTensorType>(found[0]);
+  return want && have && want.getShape() == have.getShape() &&
+         isProductType(want.getElementType(), have.getElementType()); // (E4)
+}
+
 LogicalResult ReduceOp::inferReturnTypes(MLIRContext *,
                                          std::optional<Location> location,
                                          Adaptor adaptor,
@@ -77,8 +84,9 @@ LogicalResult ReduceOp::inferReturnTypes(MLIRContext *,
   for (auto [index, dim] : llvm::enumerate(dims))
     if (dim < 0 || dim >= input.getRank() ||
         (index && dims[index - 1] >= dim)) // (R1)
-      return emitOptionalError(location, "dims must be increasing dimensions "
-                                         "of a rank-",
+      return emitOptionalError(location,
+                               "dims must be increasing dimensions "
+                               "of a rank-",
                                input.getRank(), " input, found ", dim);
   SmallVector<int64_t> shape;
   for (int64_t dim = 0; dim < input.getRank(); ++dim)
@@ -108,9 +116,8 @@ LogicalResult ArgMaxOp::verify() {
 }
 
 /// Shape of `table` with dimension `dim` replaced by the shape of `indices`.
-static SmallVector<int64_t> gatheredShape(ArrayRef<int64_t> table,
-                                          ArrayRef<int64_t> indices,
-                                          int64_t dim) {
+static SmallVector<int64_t>
+gatheredShape(ArrayRef<int64_t> table, ArrayRef<int64_t> indices, int64_t dim) {
   SmallVector<int64_t> shape(table.take_front(dim));
   llvm::append_range(shape, indices);
   llvm::append_range(shape, table.drop_front(dim + 1));
@@ -128,8 +135,8 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *,
     return emitOptionalError(location, "dim ", dim,
                              " is out of range for a rank-", table.getRank(),
                              " table");
-  types.push_back(table.clone(
-      gatheredShape(table.getShape(), indices.getShape(), dim)));
+  types.push_back(
+      table.clone(gatheredShape(table.getShape(), indices.getShape(), dim)));
   return success();
 }
 
@@ -140,8 +147,8 @@ LogicalResult ScatterAddOp::verify() {
     return emitOpError("dim ") << dim << " is out of range for a rank-"
                                << table.getRank() << " result";
   auto indices = cast<RankedTensorType>(getIndices().getType());
-  RankedTensorType want = table.clone(
-      gatheredShape(table.getShape(), indices.getShape(), dim));
+  RankedTensorType want =
+      table.clone(gatheredShape(table.getShape(), indices.getShape(), dim));
   if (getUpdates().getType() != want) // (S2)
     return emitOpError("updates have type ")
            << getUpdates().getType() << ", expected " << want;

@@ -28,7 +28,20 @@ static LogicalResult expectMatrices(Operation *op, StringRef name,
                            << ", expected 3: [matrices, rows, columns]";
 }
 
+/// (GD2) (GO2)
+static LogicalResult expectProductType(Operation *op) {
+  Type operand = getElementTypeOrSelf(op->getOperand(0)),
+       result = getElementTypeOrSelf(op->getResult(0));
+  if (isProductType(operand, result))
+    return success();
+  return op->emitOpError("result has element type ")
+         << result << ", expected " << operand
+         << (operand.isBF16() ? " or 'f32'" : "");
+}
+
 LogicalResult GroupedDotOp::verify() { // (GD1)
+  if (failed(expectProductType(*this)))
+    return failure();
   ArrayRef<int64_t> matrices = shapeOf(getMatrices());
   if (failed(expectMatrices(*this, "matrices", matrices)))
     return failure();
@@ -40,6 +53,8 @@ LogicalResult GroupedDotOp::verify() { // (GD1)
 }
 
 LogicalResult GroupedOuterOp::verify() { // (GO1)
+  if (failed(expectProductType(*this)))
+    return failure();
   ArrayRef<int64_t> matrices = shapeOf(getResult());
   if (failed(expectMatrices(*this, "result", matrices)) ||
       failed(expectRows(*this, "left", getLeft(), getIds(), matrices[1])))

@@ -22,6 +22,11 @@ LogicalResult cleave::rt::verifyView(Operation *op, StringRef name,
   return success();
 }
 
+/// Products of bf16 are summed in f32, and need not be rounded.
+static bool isProductType(Type operand, Type result) {
+  return result == operand || (operand.isBF16() && result.isF32());
+}
+
 static Type elementType(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType();
 }
@@ -46,10 +51,12 @@ LogicalResult GemmOp::verify() {
   if (failed(verifyScratch(*this, getKeepPreActivation() ? 2 : 1))) // (G5)
     return failure();
   Type element = elementType(getA());
-  for (auto [name, value] : {std::pair<StringRef, Value>("b", getB()),
-                             {"c", getC()},
-                             {"accumulator", getAccumulator()},
-                             {"bias", getBias()}})
+  if (!isProductType(element, elementType(getC()))) // (G1)
+    return emitOpError("c has element type ")
+           << elementType(getC()) << ", expected " << element
+           << (element.isBF16() ? " or 'f32'" : "");
+  for (auto [name, value] :
+       {std::pair<StringRef, Value>("b", getB()), {"bias", getBias()}})
     if (value && elementType(value) != element) // (G1)
       return emitOpError() << name << " has element type " << elementType(value)
                            << ", expected " << element;
@@ -109,11 +116,13 @@ LogicalResult GroupedGemmOp::verify() {
   if (failed(verifyScratch(*this, 1)))
     return failure();
   Type element = elementType(getLeft());
-  for (auto [name, value] : {std::pair<StringRef, Value>("other", getOther()),
-                             {"result", getResult()}})
-    if (elementType(value) != element) // (H1)
-      return emitOpError() << name << " has element type " << elementType(value)
-                           << ", expected " << element;
+  if (elementType(getOther()) != element) // (H1)
+    return emitOpError("other has element type ")
+           << elementType(getOther()) << ", expected " << element;
+  if (!isProductType(element, elementType(getResult())))
+    return emitOpError("result has element type ")
+           << elementType(getResult()) << ", expected " << element
+           << (element.isBF16() ? " or 'f32'" : "");
   int64_t e = getE(), k = getK(), n = getN();
   if (e <= 0 || k <= 0 || n <= 0 ||
       llvm::any_of(getRows(), [](int64_t size) { return size <= 0; })) // (H2)
@@ -220,6 +229,18 @@ static LogicalResult verifyAttention(Op op, SmallVector<Piece> pieces) {
       {"key mask", op.getKeyMask(), op.getKeyMaskView(), {b, keys}});
   pieces.push_back(
       {"bias", op.getBias(), op.getBiasView(), {b, queries, n, g, keys}});
+  Type element = elementType(op.getQ());
+  Type wide = element.isBF16() ? Float32Type::get(op.getContext()) : element;
+  for (const Piece &piece : pieces) {
+    if (!piece.value || !isa<FloatType>(elementType(piece.value)))
+      continue;
+    bool isWide = piece.name == "lse" || piece.name == "bias";
+    if (Type want = isWide ? wide : element;
+        elementType(piece.value) != want) // (A5)
+      return op.emitOpError()
+             << piece.name << " has element type " << elementType(piece.value)
+             << ", expected " << want;
+  }
   for (const Piece &piece : pieces)
     if (piece.value &&
         failed(verifyView(op, piece.name, piece.view, piece.sizes,

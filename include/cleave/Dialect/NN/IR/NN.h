@@ -23,6 +23,12 @@
 
 namespace cleave::nn {
 
+/// Whether a product of `operand`s may have elements of type `result`: bf16 is
+/// accumulated in f32, which need not be rounded.
+inline bool isProductType(mlir::Type operand, mlir::Type result) {
+  return result == operand || (operand.isBF16() && result.isF32());
+}
+
 /// Names of the discardable attributes on function arguments and results.
 inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";

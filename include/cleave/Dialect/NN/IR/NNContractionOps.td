@@ -13,14 +13,14 @@ def NN_CombinerAttr : I32EnumAttr<"Combiner", "how partial results are combined"
   let cppNamespace = "::cleave::nn";
 }
 
-def NN_EinsumOp : NN_Op<"einsum", [Pure, InferTypeOpAdaptor]> {
+def NN_EinsumOp : NN_Op<"einsum", [Pure, InferTypeOpAdaptorWithIsCompatible]> {
   let summary = "Multiplies two tensors and sums over labels absent from the result";
   let description = [{
     Each letter of the equation names one dimension. A letter in both operands
     and in the result is a batch dimension; in both operands only, contracted;
     in one operand and the result, free. So transposes and the splits and merges
     of heads cost nothing: they are spelled in the letters. Accumulation is in
-    the element type, f32 for bf16.
+    the element type, f32 for bf16, of which the result is bf16, rounded once, or f32.
 
     ```mlir
     %q = nn.einsum "bsh,hnd->bsnd" %x, %w : tensor<2x5x6xf32>, tensor<6x3x2xf32> -> tensor<2x5x3x2xf32>
@@ -32,6 +32,7 @@ def NN_EinsumOp : NN_Op<"einsum", [Pure, InferTypeOpAdaptor]> {
     - (E2) Letter counts are the operands' ranks, and equal letters have equal sizes.
     - (E3) Each letter of the result stands in an operand; a letter of only one
       operand stands in the result.
+    - (E4) The result has the operands' element type; that of a product of bf16 may be f32.
   }];
   let arguments = (ins StrAttr:$equation, NN_FloatTensor:$lhs, NN_FloatTensor:$rhs);
   let results = (outs NN_FloatTensor:$result);

@@ -7,7 +7,7 @@
 include "cleave/Dialect/NN/IR/NNDialect.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input", "matrices", "result"]>]> {
+def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input", "matrices"]>]> {
   let summary = "Multiplies every row by the matrix that it chooses";
   let description = [{
     result[r, :] = input[r, :] x matrices[ids[r], :, :], where r runs over all
@@ -25,6 +25,7 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
 
     Constraints:
     - (GD1) Ranks and sizes are as above.
+    - (GD2) The result has the operands' element type; that of a product of bf16 may be f32.
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$matrices, NN_IndexTensor:$ids, UnitAttr:$transposed);
   let results = (outs NN_FloatTensor:$result);
@@ -35,7 +36,7 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
   let hasVerifier = 1;
 }
 
-def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["left", "right", "result"]>]> {
+def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["left", "right"]>]> {
   let summary = "Adds up the outer products of the rows that chose each matrix";
   let description = [{
     result[m, i, j] = sum of left[r, i] * right[r, j] over the rows r with ids[r]
@@ -50,6 +51,7 @@ def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["lef
 
     Constraints:
     - (GO1) Ranks and sizes are as above.
+    - (GO2) The result has the operands' element type; that of a product of bf16 may be f32.
   }];
   let arguments = (ins NN_FloatTensor:$left, NN_FloatTensor:$right, NN_IndexTensor:$ids);
   let results = (outs NN_FloatTensor:$result);

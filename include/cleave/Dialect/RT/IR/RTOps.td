@@ -61,7 +61,7 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
     ```
 
     Constraints:
-    - (G1) A, B, C, the accumulator and the bias have one element type.
+    - (G1) A, B, C and the bias have one element type; C of a product of bf16 may be f32.
     - (G2) `batch`, m, n, k are positive.
     - (G3) a view has an offset and a stride for each batch dimension, row and
       column, and stays inside its tensor.
@@ -107,7 +107,7 @@ def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops
     ```
 
     Constraints:
-    - (H1) operands and result have one element type.
+    - (H1) operands and result have one element type; the result of bf16 may be f32.
     - (H2) `rows`, e, k and n are positive.
     - (H3) views have the entries that they need and stay inside their tensors.
     - (H4) there is one result, and perhaps scratch memory of i8.
@@ -169,6 +169,7 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
     - (A1) `sizes` has 7 positive entries.
     - (A2) views have six entries (positions, segments, key mask: three) and stay inside their tensors.
     - (A3) positions and segments come in pairs; `window` and `softcap` are not negative.
+    - (A5) floats have one element type; where that is bf16, lse and bias are f32.
   }];
   let arguments = !con((ins RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v), extraOperands,
                        (ins DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal,
@@ -200,7 +201,7 @@ def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
       -> tensor<2x5x3x3x4xf32>
     ```
 
-    Constraints: (A1) to (A3) of `rt.attention`, and
+    Constraints: (A1) to (A3) and (A5) of `rt.attention`, and
     - (A4) `into` has three entries, indices of results from 0 on.
   }];
   let arguments = !con((ins RT_FloatTensor:$d_o, RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v,

@@ -1,0 +1,271 @@
+// nn-mixed-precision: bf16 for what is stored and multiplied, f32 for what is
+// summed. Which of an operation's values may be rounded is the operation's
+// answer (LoweringInterface::getPrecision); this pass carries answers from one
+// operation to the next.
+
+#include "Boundary.h"
+#include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Interfaces/Interfaces.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_MIXEDPRECISIONPASS
+#include "cleave/Autodiff/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::autodiff;
+
+namespace {
+
+using Kind = PrecisionRule::Kind;
+
+PrecisionRule ruleOf(Operation *op) {
+  if (auto lowering = dyn_cast<LoweringInterface>(op))
+    return lowering.getPrecision();
+  return {};
+}
+
+/// What may be rounded: scalars are counts, losses, factors.
+bool isRoundable(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() > 0 && tensor.getElementType().isF32();
+}
+
+Type narrowed(Type type) {
+  return cast<RankedTensorType>(type).clone(
+      BFloat16Type::get(type.getContext()));
+}
+
+/// What crosses from one stage of a pipeline to another: both must agree on its
+/// type without knowing of each other.
+bool crossesStages(StringRef role) {
+  return role == "activation" || role == "cotangent";
+}
+
+/// Results that are sums over samples. `loss` says that what is summed is to be
+/// f32, too.
+bool isSum(StringRef role, bool &loss) {
+  loss = role == "loss" || role == "weight";
+  return loss || role == "gradient" || role == "accumulator" ||
+         role == "buffer";
+}
+
+/// Values that are f32 because of what is made of them, found backwards up to
+/// the products (and statistics) that they come from.
+class Demand {
+public:
+  explicit Demand(func::FuncOp func) {
+    Block &body = func.getBody().front();
+    for (OpOperand &result : body.getTerminator()->getOpOperands()) {
+      bool loss = false;
+      if (isSum(resultRoleOf(func, result.getOperandNumber()), loss))
+        add(result.get(), loss);
+    }
+    for (Operation &op : llvm::reverse(body.without_terminator()))
+      visit(&op);
+  }
+
+  bool contains(Value value) const { return wide.contains(value); }
+
+private:
+  /// `beyond`: also what sums and rows read.
+  void add(Value value, bool beyond) {
+    wide.insert(value);
+    if (beyond)
+      strict.insert(value);
+  }
+
+  void visit(Operation *op) {
+    PrecisionRule rule = ruleOf(op);
+    for (unsigned operand : rule.exact)
+      add(op->getOperand(operand), /*beyond=*/true);
+    // Products, and what has statistics beside its result, begin anew.
+    if (rule.kind == Kind::Multiplies ||
+        (op->getNumResults() > 1 && !rule.wideResults.empty()))
+      return;
+    auto has = [&](const DenseSet<Value> &set) {
+      return llvm::any_of(op->getResults(),
+                          [&](Value value) { return set.contains(value); });
+    };
+    bool beyond = has(strict);
+    if (!beyond && !(has(wide) && isPlain(op)))
+      return;
+    for (Value operand : op->getOperands())
+      if (isRoundable(operand.getType()))
+        add(operand, beyond);
+  }
+
+  /// Whether the operation sums nothing.
+  static bool isPlain(Operation *op) {
+    auto lowering = dyn_cast<LoweringInterface>(op);
+    if (!lowering)
+      return false;
+    KernelClass kind = lowering.getKernelClass();
+    return kind == KernelClass::Elementwise || kind == KernelClass::View ||
+           kind == KernelClass::Identity;
+  }
+
+  DenseSet<Value> wide, strict;
+};
+
+class Narrower {
+public:
+  explicit Narrower(func::FuncOp func)
+      : func(func), body(func.getBody().front()), demand(func),
+        builder(func.getContext()) {}
+
+  LogicalResult run() {
+    WalkResult nested = func.walk([&](Operation *op) {
+      if (op == func.getOperation() || op->getNumRegions() == 0)
+        return WalkResult::advance();
+      op->emitOpError("is not yet supported in bf16: loops and branches "
+                      "compute in f32 alone (train.precision = \"fp32\")");
+      return WalkResult::interrupt();
+    });
+    if (nested.wasInterrupted())
+      return failure();
+    for (BlockArgument argument : body.getArguments())
+      enter(argument);
+    for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
+      visit(&op);
+    leave();
+    func.setType(builder.getFunctionType(
+        body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
+    return success();
+  }
+
+private:
+  void enter(BlockArgument argument) {
+    StringRef role = roleOf(func, argument.getArgNumber());
+    if (!isRoundable(argument.getType()))
+      return;
+    if (crossesStages(role)) {
+      argument.setType(narrowed(argument.getType()));
+      rounded[argument] = argument;
+    } else if (role == "parameter" ||
+               func.getArgAttr(argument.getArgNumber(), nn::kFrozenAttr)) {
+      parameters.insert(argument);
+    }
+  }
+
+  /// Whether there is a bf16 form that readers should take.
+  bool isNarrow(Value value) const {
+    return rounded.contains(value) || parameters.contains(value);
+  }
+
+  /// The value in bf16.
+  Value narrow(Value value) {
+    Value &known = rounded[value];
+    if (known)
+      return known;
+    OpBuilder::InsertionGuard guard(builder);
+    // A parameter is rounded where it is read first.
+    if (!parameters.contains(value))
+      builder.setInsertionPointAfterValue(value);
+    return known = arith::TruncFOp::create(builder, value.getLoc(),
+                                           narrowed(value.getType()), value);
+  }
+
+  /// The value in f32. Each reader widens for itself, where it stands.
+  Value wide(Value value) {
+    if (!isNarrow(value))
+      return value;
+    Value from = narrow(value);
+    auto type = cast<RankedTensorType>(from.getType());
+    return arith::ExtFOp::create(builder, value.getLoc(),
+                                 type.clone(builder.getF32Type()), from);
+  }
+
+  void visit(Operation *op) {
+    builder.setInsertionPoint(op);
+    PrecisionRule rule = ruleOf(op);
+    bool anyNarrow = llvm::any_of(op->getOperands(),
+                                  [&](Value value) { return isNarrow(value); });
+    if (!anyNarrow)
+      return;
+    auto isPlaced = [&](unsigned operand) {
+      return rule.narrow.empty() || llvm::is_contained(rule.narrow, operand);
+    };
+    auto staysWide = [&](OpResult result) {
+      return !isRoundable(result.getType()) || demand.contains(result) ||
+             llvm::is_contained(rule.wideResults, result.getResultNumber());
+    };
+    bool readsNarrow = rule.kind == Kind::Multiplies ||
+                       (rule.kind == Kind::Moves &&
+                        llvm::none_of(op->getResults(), [&](OpResult result) {
+                          return demand.contains(result);
+                        }));
+    // Of parameters, what is not rounded is there.
+    bool allWide = llvm::all_of(op->getResults(), staysWide);
+    for (OpOperand &operand : op->getOpOperands()) {
+      Value value = operand.get();
+      if (readsNarrow && isPlaced(operand.getOperandNumber()) &&
+          (isNarrow(value) || isRoundable(value.getType())))
+        operand.set(narrow(value));
+      else if (!(allWide && demand.contains(value) &&
+                 parameters.contains(value)))
+        operand.set(wide(value));
+    }
+    for (OpResult result : op->getResults()) {
+      bool keepsWide = staysWide(result);
+      if (rule.kind == Kind::Multiplies && op->getNumResults() > 1 &&
+          isRoundable(result.getType()))
+        keepsWide =
+            llvm::is_contained(rule.wideResults, result.getResultNumber());
+      if (keepsWide)
+        continue;
+      if (readsNarrow) {
+        result.setType(narrowed(result.getType()));
+        rounded[result] = result;
+        continue;
+      }
+      builder.setInsertionPointAfter(op);
+      auto trunc = arith::TruncFOp::create(builder, op->getLoc(),
+                                           narrowed(result.getType()), result);
+      rounded[result] = trunc;
+    }
+  }
+
+  void leave() {
+    Operation *end = body.getTerminator();
+    builder.setInsertionPoint(end);
+    for (OpOperand &result : end->getOpOperands()) {
+      Value value = result.get();
+      bool crosses =
+          crossesStages(resultRoleOf(func, result.getOperandNumber()));
+      if (crosses && (isNarrow(value) || isRoundable(value.getType())))
+        result.set(narrow(value));
+      else if (!parameters.contains(value))
+        result.set(wide(value));
+    }
+  }
+
+  func::FuncOp func;
+  Block &body;
+  Demand demand;
+  OpBuilder builder;
+  DenseSet<Value> parameters;
+  DenseMap<Value, Value> rounded; // by the value of the f32 program
+};
+
+struct MixedPrecisionPass
+    : cleave::impl::MixedPrecisionPassBase<MixedPrecisionPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isExternal() || func.getName() == nn::kUpdateFunc ||
+          func.getName() == nn::kInitStateFunc)
+        continue;
+      if (failed(Narrower(func).run()))
+        return signalPassFailure();
+    }
+  }
+};
+
+} // namespace

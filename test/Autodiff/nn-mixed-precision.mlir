@@ -1,0 +1,126 @@
+// RUN: cleave-opt %s --nn-mixed-precision --split-input-file | FileCheck %s
+
+// Parameters are rounded where they are read first, inputs where a product
+// reads them. What is between products is computed in f32 and stored in bf16;
+// the gradient of the weight is the f32 sum, that of the bias a sum in f32.
+// CHECK-LABEL: func @loss_grad
+// CHECK-SAME:    (%[[W:.+]]: tensor<3x7xf32> {{.*}}, %[[B:.+]]: tensor<7xf32> {{.*}}, %[[X:.+]]: tensor<2x3xf32> {{.*}}, %[[DY:.+]]: tensor<2x7xf32>
+// CHECK-SAME:    -> (tensor<2x7xf32> {{.*}}, tensor<3x7xf32> {{.*}}, tensor<7xf32>
+// CHECK-DAG:     %[[XB:.+]] = arith.truncf %[[X]]
+// CHECK-DAG:     %[[WB:.+]] = arith.truncf %[[W]]
+// CHECK:         %[[Y:.+]] = nn.einsum "bh,hv->bv" %[[XB]], %[[WB]] : {{.*}} -> tensor<2x7xbf16>
+// CHECK-NEXT:    %[[BB:.+]] = arith.truncf %[[B]]
+// CHECK-NEXT:    %[[SPREAD:.+]] = nn.broadcast %[[BB]] dims = [1] : tensor<7xbf16> -> tensor<2x7xbf16>
+// CHECK-NEXT:    %[[YF:.+]] = arith.extf %[[Y]]
+// CHECK-NEXT:    %[[SF:.+]] = arith.extf %[[SPREAD]]
+// CHECK-NEXT:    %[[Z:.+]] = arith.addf %[[YF]], %[[SF]] : tensor<2x7xf32>
+// CHECK-NEXT:    %[[ZB:.+]] = arith.truncf %[[Z]]
+// CHECK-NEXT:    %[[SAVED:.+]] = nn.save %[[ZB]] : tensor<2x7xbf16>
+// CHECK-NEXT:    %[[SAVEDF:.+]] = arith.extf %[[SAVED]]
+// CHECK-NEXT:    %[[D:.+]] = arith.mulf %[[SAVEDF]], %[[DY]]
+// CHECK-NEXT:    %[[DB:.+]] = arith.truncf %[[D]]
+// CHECK-NEXT:    %[[DW:.+]] = nn.einsum "bh,bv->hv" %[[XB]], %[[DB]] : {{.*}} -> tensor<3x7xf32>
+// CHECK-NEXT:    %[[DF:.+]] = arith.extf %[[DB]]
+// CHECK-NEXT:    %[[SUM:.+]] = nn.reduce sum %[[DF]] dims = [0] : tensor<2x7xf32> -> tensor<7xf32>
+// CHECK-NEXT:    %[[OUT:.+]] = arith.extf %[[ZB]]
+// CHECK-NEXT:    return %[[OUT]], %[[DW]], %[[SUM]]
+func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
+                     %b: tensor<7xf32> {nn.name = "b", nn.role = "parameter"},
+                     %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
+                     %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = "input"})
+    -> (tensor<2x7xf32> {nn.name = "y", nn.role = "output"},
+        tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"},
+        tensor<7xf32> {nn.name = "b", nn.role = "gradient"}) {
+  %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
+  %1 = nn.broadcast %b dims = [1] : tensor<7xf32> -> tensor<2x7xf32>
+  %2 = arith.addf %0, %1 : tensor<2x7xf32>
+  %3 = nn.save %2 : tensor<2x7xf32>
+  %4 = arith.mulf %3, %dy : tensor<2x7xf32>
+  %5 = nn.einsum "bh,bv->hv" %x, %4 : tensor<2x3xf32>, tensor<2x7xf32> -> tensor<3x7xf32>
+  %6 = nn.reduce sum %4 dims = [0] : tensor<2x7xf32> -> tensor<7xf32>
+  return %2, %5, %6 : tensor<2x7xf32>, tensor<3x7xf32>, tensor<7xf32>
+}
+
+// Master weights are updated in f32.
+// CHECK-LABEL: func @update
+// CHECK-NOT:     bf16
+func.func @update(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
+                  %g: tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"})
+    -> (tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"}) {
+  %0 = arith.subf %w, %g : tensor<3x7xf32>
+  return %0 : tensor<3x7xf32>
+}
+
+// -----
+
+// Statistics stay f32, and so does what a choice goes by, up to the product;
+// angles, to which no parameter leads, are never rounded.
+// CHECK-LABEL: func @loss
+// CHECK:         %[[N:.+]], %[[RSTD:.+]] = nn.rms_norm %{{.+}}, %{{.+}} epsilon = {{.*}} -> (tensor<2x5x8xf32>, tensor<2x5xf32>)
+// CHECK:         %[[NB:.+]] = arith.truncf %[[N]]
+// CHECK:         nn.einsum "bsh,he->bse" %[[NB]], %{{.+}} -> tensor<2x5x4xf32>
+// CHECK-NEXT:    nn.softmax %{{.+}} : tensor<2x5x4xf32>
+// CHECK-NEXT:    nn.top_k %{{.+}} k = 2 : tensor<2x5x4xf32> -> tensor<2x5x2xf32>, tensor<2x5x2xi64>
+// CHECK-NEXT:    %[[COS:.+]] = math.cos %{{.+}} : tensor<5x4xf32>
+// CHECK-NEXT:    %[[SIN:.+]] = math.sin %{{.+}} : tensor<5x4xf32>
+// CHECK-NEXT:    %[[NF:.+]] = arith.extf %[[NB]]
+// CHECK-NEXT:    nn.rotary %[[NF]], %[[COS]], %[[SIN]]
+// CHECK:         return %{{.+}}, %[[RSTD]]
+func.func @loss(%x: tensor<2x5x8xf32> {nn.name = "x", nn.role = "input"},
+                %scale: tensor<8xf32> {nn.name = "scale", nn.role = "parameter"},
+                %router: tensor<8x4xf32> {nn.name = "router", nn.role = "parameter"},
+                %angles: tensor<5x4xf32> {nn.name = "angles", nn.role = "constant"})
+    -> (tensor<2x5x8xf32> {nn.name = "y", nn.role = "output"}, tensor<2x5xf32>, tensor<2x5x2xi64>) {
+  %n, %rstd = nn.rms_norm %x, %scale epsilon = 1.0e-6
+    : (tensor<2x5x8xf32>, tensor<8xf32>) -> (tensor<2x5x8xf32>, tensor<2x5xf32>)
+  %0 = nn.einsum "bsh,he->bse" %n, %router : tensor<2x5x8xf32>, tensor<8x4xf32> -> tensor<2x5x4xf32>
+  %1 = nn.softmax %0 : tensor<2x5x4xf32>
+  %values, %chosen = nn.top_k %1 k = 2 : tensor<2x5x4xf32> -> tensor<2x5x2xf32>, tensor<2x5x2xi64>
+  %cos = math.cos %angles : tensor<5x4xf32>
+  %sin = math.sin %angles : tensor<5x4xf32>
+  %2 = nn.rotary %n, %cos, %sin : tensor<2x5x8xf32>, tensor<5x4xf32>
+  return %2, %rstd, %chosen : tensor<2x5x8xf32>, tensor<2x5xf32>, tensor<2x5x2xi64>
+}
+
+// -----
+
+// What crosses between the stages of a pipeline is bf16 on both sides, whatever
+// made it.
+// CHECK-LABEL: func @loss_grad
+// CHECK-SAME:    %[[IN:.+]]: tensor<2x3xbf16> {nn.name = "cut.0.0", nn.role = "activation"}
+// CHECK-SAME:    -> (tensor<2x3xbf16> {nn.name = "cut.1.0", nn.role = "activation"})
+// CHECK-COUNT-2: arith.extf %[[IN]]
+// CHECK-NEXT:    %[[SUM:.+]] = arith.addf
+// CHECK-NEXT:    %[[OUT:.+]] = arith.truncf %[[SUM]]
+// CHECK-NEXT:    return %[[OUT]]
+func.func @loss_grad(%x: tensor<2x3xf32> {nn.name = "cut.0.0", nn.role = "activation"})
+    -> (tensor<2x3xf32> {nn.name = "cut.1.0", nn.role = "activation"}) {
+  %0 = arith.addf %x, %x : tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
+
+// -----
+
+// A parameter that lies split is gathered behind its rounding.
+dist.mesh @mesh <["data"=2]>
+// CHECK-LABEL: func @forward
+// CHECK:         %[[WB:.+]] = arith.truncf %{{.+}} : tensor<4x6xf32> to tensor<4x6xbf16>
+// CHECK-NEXT:    dist.constrain %[[WB]]
+func.func @forward(%w: tensor<4x6xf32> {nn.name = "w", nn.role = "parameter"},
+                   %x: tensor<2x4xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<2x6xf32> {nn.name = "y", nn.role = "output"}) {
+  %0 = dist.constrain %w <@mesh, [{}, {}]> : tensor<4x6xf32>
+  %1 = nn.einsum "bh,hv->bv" %x, %0 : tensor<2x4xf32>, tensor<4x6xf32> -> tensor<2x6xf32>
+  return %1 : tensor<2x6xf32>
+}
+
+// -----
+
+// Without parameters there is nothing to round.
+// CHECK-LABEL: func @negative_inputs
+// CHECK-NOT:     bf16
+func.func @negative_inputs(%x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
+                           %y: tensor<3x2xf32> {nn.name = "y", nn.role = "input"}) -> tensor<2x2xf32> {
+  %0 = nn.einsum "ab,bc->ac" %x, %y : tensor<2x3xf32>, tensor<3x2xf32> -> tensor<2x2xf32>
+  return %0 : tensor<2x2xf32>
+}
