@@ -10,6 +10,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_MIXEDPRECISIONPASS
@@ -144,18 +145,17 @@ private:
     StringRef role = roleOf(func, argument.getArgNumber());
     if (!isRoundable(argument.getType()))
       return;
-    if (crossesStages(role)) {
+    if (crossesStages(role) || role == "parameter") {
       argument.setType(narrowed(argument.getType()));
       rounded[argument] = argument;
-    } else if (role == "parameter" ||
-               func.getArgAttr(argument.getArgNumber(), nn::kFrozenAttr)) {
-      parameters.insert(argument);
+    } else if (func.getArgAttr(argument.getArgNumber(), nn::kFrozenAttr)) {
+      frozen.insert(argument);
     }
   }
 
   /// Whether there is a bf16 form that readers should take.
   bool isNarrow(Value value) const {
-    return rounded.contains(value) || parameters.contains(value);
+    return rounded.contains(value) || frozen.contains(value);
   }
 
   /// The value in bf16.
@@ -164,8 +164,8 @@ private:
     if (known)
       return known;
     OpBuilder::InsertionGuard guard(builder);
-    // A parameter is rounded where it is read first.
-    if (!parameters.contains(value))
+    // What is not trained is rounded where it is read first.
+    if (!frozen.contains(value))
       builder.setInsertionPointAfterValue(value);
     return known = arith::TruncFOp::create(builder, value.getLoc(),
                                            narrowed(value.getType()), value);
@@ -200,15 +200,14 @@ private:
                         llvm::none_of(op->getResults(), [&](OpResult result) {
                           return demand.contains(result);
                         }));
-    // Of parameters, what is not rounded is there.
+    // Of what is not trained, what is not rounded is there.
     bool allWide = llvm::all_of(op->getResults(), staysWide);
     for (OpOperand &operand : op->getOpOperands()) {
       Value value = operand.get();
       if (readsNarrow && isPlaced(operand.getOperandNumber()) &&
           (isNarrow(value) || isRoundable(value.getType())))
         operand.set(narrow(value));
-      else if (!(allWide && demand.contains(value) &&
-                 parameters.contains(value)))
+      else if (!(allWide && demand.contains(value) && frozen.contains(value)))
         operand.set(wide(value));
     }
     for (OpResult result : op->getResults()) {
@@ -240,7 +239,7 @@ private:
           crossesStages(resultRoleOf(func, result.getOperandNumber()));
       if (crosses && (isNarrow(value) || isRoundable(value.getType())))
         result.set(narrow(value));
-      else if (!parameters.contains(value))
+      else if (!frozen.contains(value))
         result.set(wide(value));
     }
   }
@@ -249,9 +248,51 @@ private:
   Block &body;
   Demand demand;
   OpBuilder builder;
-  DenseSet<Value> parameters;
+  DenseSet<Value> frozen;         // f32 parameters that are not trained
   DenseMap<Value, Value> rounded; // by the value of the f32 program
 };
+
+/// In @update, parameters become pieces of state in f32, which lie as the other
+/// state of theirs does; their new values are rounded.
+void keepMasterWeights(func::FuncOp update) {
+  Block &body = update.getBody().front();
+  Operation *end = body.getTerminator();
+  OpBuilder builder(end);
+  auto values = llvm::to_vector(end->getOperands());
+  SmallVector<DictionaryAttr> attrs;
+  for (unsigned result = 0; result < update.getNumResults(); ++result)
+    attrs.push_back(update.getResultAttrDict(result));
+  llvm::StringMap<DictionaryAttr> masters; // by parameter
+  for (unsigned arg = 0; arg < update.getNumArguments(); ++arg) {
+    StringRef name = nameOf(update, arg);
+    if (roleOf(update, arg) != "parameter" ||
+        !isRoundable(body.getArgument(arg).getType()))
+      continue;
+    NamedAttrList list(boundaryAttrs(
+        update.getContext(), (name + nn::kMasterSuffix).str(), "state"));
+    for (unsigned other = 0; other < update.getNumArguments(); ++other)
+      if (roleOf(update, other) == "state" &&
+          nameOf(update, other).rsplit('.').first == name)
+        for (NamedAttribute attr : update.getArgAttrDict(other))
+          if (!list.get(attr.getName()))
+            list.append(attr);
+    DictionaryAttr master = list.getDictionary(update.getContext());
+    masters[name] = master;
+    update.setArgAttrs(arg, master);
+  }
+  for (unsigned result = 0, count = values.size(); result < count; ++result) {
+    auto name = attrs[result].getAs<StringAttr>(nn::kNameAttr);
+    if (resultRoleOf(update, result) != "parameter" || !name ||
+        !masters.contains(name.getValue()))
+      continue;
+    Value exact = values[result];
+    values.push_back(exact);
+    attrs.push_back(masters[name.getValue()]);
+    values[result] = arith::TruncFOp::create(builder, exact.getLoc(),
+                                             narrowed(exact.getType()), exact);
+  }
+  setResults(update, values, attrs);
+}
 
 struct MixedPrecisionPass
     : cleave::impl::MixedPrecisionPassBase<MixedPrecisionPass> {
@@ -259,10 +300,11 @@ struct MixedPrecisionPass
 
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      if (func.isExternal() || func.getName() == nn::kUpdateFunc ||
-          func.getName() == nn::kInitStateFunc)
+      if (func.isExternal() || func.getName() == nn::kInitStateFunc)
         continue;
-      if (failed(Narrower(func).run()))
+      if (func.getName() == nn::kUpdateFunc)
+        keepMasterWeights(func);
+      else if (failed(Narrower(func).run()))
         return signalPassFailure();
     }
   }

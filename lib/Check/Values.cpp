@@ -197,6 +197,14 @@ LogicalResult Values::setInitial(Engine &engine) {
     }
     if (failed(engine.set(port, found->second)))
       return failure();
+    // Mixed precision: the optimizer has the same parameter in f32.
+    if (port.role == "parameter") {
+      Port master = port;
+      master.role = "state";
+      master.name += nn::kMasterSuffix;
+      if (failed(engine.set(master, found->second)))
+        return failure();
+    }
   }
   return success();
 }
@@ -212,8 +220,8 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
       same.type = port.type;
       return same;
     }
-    return slices(given->second, *dim,
-                  microbatch * port.type.getDimSize(*dim), port.type);
+    return slices(given->second, *dim, microbatch * port.type.getDimSize(*dim),
+                  port.type);
   }
   Random random(options.seed, port.key(), step, microbatch);
   Tensor value(port.type);

@@ -517,12 +517,6 @@ std::optional<ConfigError> cleave::checkTypes(const Config &config) {
                          "\" is not yet supported: gradients are summed, and "
                          "parameters updated, in fp32; cleave explain books "
                          "it"};
-  int64_t zero = config.parallel.data.zero;
-  if (train.precision == "bf16" && (zero == 1 || zero == 2))
-    return ConfigError{
-        "parallel.data.zero = " + std::to_string(zero) +
-        " is not yet supported with train.precision = \"bf16\": parameters "
-        "would be gathered in fp32; use 0 or 3; cleave explain books it"};
   return std::nullopt;
 }
 

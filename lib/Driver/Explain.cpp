@@ -569,15 +569,11 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
 }
 
 void cleave::bookCollectives(Explanation &explanation,
-                             llvm::StringRef precision,
                              llvm::StringRef reduceDtype) {
   for (RankCost &rank : explanation.perRank)
     for (CollectiveCost &cost : rank.collectives) {
-      bool gradient = cost.purpose == "gradient";
-      // Activations have the types of the program already.
-      bool parameter = cost.purpose == "parameter";
-      llvm::StringRef type = gradient ? reduceDtype : precision;
-      if (cost.dtype != "f32" || type != "bf16" || (!gradient && !parameter))
+      if (cost.purpose != "gradient" || cost.dtype != "f32" ||
+          reduceDtype != "bf16")
         continue;
       cost.dtype = "bf16";
       for (int64_t *bytes : {&cost.payloadBytes, &cost.sentBytes,

@@ -64,8 +64,11 @@ static int64_t bookedBytes(const BoundaryBuffer &buffer,
     return buffer.bytes;
   bool parameter = buffer.role == "parameter" ||
                    (buffer.attrs && buffer.attrs.contains(nn::kFrozenAttr));
+  bool master = buffer.role == "state" &&
+                StringRef(buffer.name).ends_with(nn::kMasterSuffix);
   int64_t width = parameter                   ? booking.parameter
                   : buffer.role == "gradient" ? booking.gradient
+                  : master                    ? booking.master
                                               : 4;
   return buffer.bytes / 4 * width;
 }
@@ -82,7 +85,6 @@ public:
   }
 
   void add(const BoundaryTable &table) {
-    llvm::StringSet<> copied;
     for (const BoundaryBuffer &buffer : table.buffers) {
       if (!buffer.isVisible()) // lies in an arena of slots
         continue;
@@ -97,15 +99,6 @@ public:
       category += bytes;
       footprint.peak += bytes - buffer.bytes;
       list(buffer.buffer, buffer.role, buffer.name, bytes);
-      // A copy of a parameter lies as its state does.
-      StringRef parameter = StringRef(buffer.name).rsplit('.').first;
-      if (buffer.role != "state" || booking.master == 0 ||
-          !copied.insert(parameter).second)
-        continue;
-      bytes = buffer.bytes / 4 * booking.master;
-      footprint.optimizer += bytes;
-      footprint.peak += bytes;
-      list((parameter + ".master").str(), "state", parameter, bytes);
     }
   }
 

@@ -188,6 +188,8 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       state.buffer = buffer.buffer;
       state.parameter = StringRef(buffer.name).rsplit('.').first.str();
       state.slot = StringRef(buffer.name).rsplit('.').second.str();
+      if (StringRef(buffer.name).ends_with(nn::kMasterSuffix))
+        state.init = "parameter";
       manifest.state.push_back(state);
     } else if (role == "output") {
       manifest.outputs.push_back(

@@ -372,21 +372,23 @@ int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
   message.group = {wholeAxis(schedule.position, table.ranks)};
   message.positions = {sender, receiver};
   message.purpose = intern("pipeline");
-  bool floats = true;
+  bool floats = true, halves = true;
   for (const std::string &name : names) {
     const BoundaryBuffer &buffer = *bufferOf(own, name, role);
     program::Transfer part;
     part.src = part.dst = address(own, buffer, microbatch);
     part.count = part.inner = part.dstInner = bytesOfType(buffer.type);
     floats &= buffer.type.getElementType().isF32();
+    halves &= buffer.type.getElementType().isBF16();
     message.parts.push_back(std::move(part));
   }
   if (message.parts.empty())
     return -1;
-  if (floats) { // else bytes of several types
-    message.dtype = program::DType::F32;
+  if (floats || halves) { // else bytes of several types
+    message.dtype = floats ? program::DType::F32 : program::DType::BF16;
+    int64_t size = program::sizeOf(message.dtype);
     for (program::Transfer &part : message.parts)
-      part.count = part.inner = part.dstInner = part.count / 4;
+      part.count = part.inner = part.dstInner = part.count / size;
   }
   int32_t token = message.token = tokens++;
   push(std::move(message), label);

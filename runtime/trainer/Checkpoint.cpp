@@ -35,6 +35,16 @@ static std::string stateName(const ManifestState &state) {
                                  : state.parameter + "." + state.slot;
 }
 
+/// Where the optimizer keeps the parameter itself in more digits; null where it
+/// does not.
+static const ManifestState *masterOf(const Manifest &manifest,
+                                     const ManifestTensor &tensor) {
+  for (const ManifestState &item : manifest.state)
+    if (item.init == "parameter" && item.parameter == tensor.name)
+      return &item;
+  return nullptr;
+}
+
 static bool isSaved(const ManifestTensor &tensor) {
   return tensor.kind != "constant";
 }
@@ -111,10 +121,15 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
     fs::path path(writing.path());
     BufferList model, optimizer;
     for (const ManifestTensor &tensor : manifest.tensors)
-      if (isSaved(tensor))
+      if (const ManifestState *master = masterOf(manifest, tensor))
+        model.add(tensor, "", master->buffer,
+                  executor.need(master->buffer).dtype, tensor.shape);
+      else if (isSaved(tensor))
         model.add(tensor, "", tensor.buffer, tensor.dtype, tensor.shape);
     model.write((path / modelFile).string(), executor);
     for (const ManifestState &item : manifest.state) {
+      if (item.init == "parameter") // is the model's
+        continue;
       const BufferInfo &buffer = executor.need(item.buffer);
       if (const ManifestTensor *tensor = manifest.tensor(item.parameter))
         optimizer.add(*tensor, item.slot, item.buffer, buffer.dtype,
@@ -283,17 +298,19 @@ static void loadInitialValue(const ManifestTensor &tensor, WeightFiles &files,
 /// What the optimizer's state starts from.
 static void initializeState(const Manifest &manifest, WeightFiles &files,
                             StepExecutor &executor, uint64_t seed) {
-  if (manifest.hasAction("init_state")) {
+  bool runs = manifest.hasAction("init_state");
+  if (runs)
     executor.run("init_state");
-    return;
-  }
   for (const ManifestState &item : manifest.state) {
     if (item.init == "zeros") {
-      executor.zero(item.buffer);
+      if (!runs)
+        executor.zero(item.buffer);
       continue;
     }
-    Array value = initialValue(*manifest.tensor(item.parameter), files, seed);
-    executor.scatter(item.buffer, value);
+    // In the state's type, which has more digits than the tensor's.
+    ManifestTensor tensor = *manifest.tensor(item.parameter);
+    tensor.dtype = executor.need(item.buffer).dtype;
+    executor.scatter(item.buffer, initialValue(tensor, files, seed));
   }
 }
 
@@ -303,11 +320,17 @@ void loadCheckpoint(const std::string &path, const Manifest &manifest,
   std::string optimizer = (fs::path(path) / optimizerFile).string();
   SafetensorsReader modelReader(model), optimizerReader(optimizer);
   WeightFiles files(manifest.weightsFolder);
+  std::vector<std::function<void()>> masters;
   for (const ManifestTensor &tensor : manifest.tensors) {
-    if (isSaved(tensor))
+    if (isSaved(tensor)) {
       loadTensor(model, modelReader, tensor, "", tensor.shape, tensor.buffer,
                  executor);
-    else
+      if (const ManifestState *master = masterOf(manifest, tensor))
+        masters.push_back([&, master] {
+          loadTensor(model, modelReader, tensor, "", tensor.shape,
+                     master->buffer, executor);
+        });
+    } else
       loadInitialValue(tensor, files, executor, 0);
   }
   // A parameter that was frozen when the checkpoint was made has no state in
@@ -316,7 +339,8 @@ void loadCheckpoint(const std::string &path, const Manifest &manifest,
   for (const std::string &name : optimizerReader.names())
     known.insert(name.substr(0, name.rfind('.')));
   auto isFresh = [&](const ManifestState &item) {
-    return !item.parameter.empty() && !known.count(item.parameter);
+    return item.init == "zeros" && !item.parameter.empty() &&
+           !known.count(item.parameter);
   };
   int64_t fresh =
       std::count_if(manifest.state.begin(), manifest.state.end(), isFresh);
@@ -328,7 +352,7 @@ void loadCheckpoint(const std::string &path, const Manifest &manifest,
   }
   for (const ManifestState &item : manifest.state)
     if (const ManifestTensor *tensor = manifest.tensor(item.parameter);
-        isFresh(item))
+        isFresh(item) || item.init == "parameter")
       continue;
     else if (tensor)
       loadTensor(optimizer, optimizerReader, *tensor, item.slot,
@@ -337,6 +361,9 @@ void loadCheckpoint(const std::string &path, const Manifest &manifest,
       loadBuffer(optimizer + ": tensor '" + stateName(item) + "'",
                  optimizerReader.find(stateName(item)),
                  executor.need(item.buffer).shape, item.buffer, executor);
+  // After what starts anew.
+  for (auto &load : masters)
+    load();
 }
 
 //===----------------------------------------------------------------------===//

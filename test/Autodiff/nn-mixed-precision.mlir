@@ -1,16 +1,14 @@
 // RUN: cleave-opt %s --nn-mixed-precision --split-input-file | FileCheck %s
 
-// Parameters are rounded where they are read first, inputs where a product
-// reads them. What is between products is computed in f32 and stored in bf16;
-// the gradient of the weight is the f32 sum, that of the bias a sum in f32.
+// Parameters are bf16 at the boundary; inputs are rounded where a product reads
+// them. What is between products is computed in f32 and stored in bf16; the
+// gradient of the weight is the f32 sum, that of the bias a sum in f32.
 // CHECK-LABEL: func @loss_grad
-// CHECK-SAME:    (%[[W:.+]]: tensor<3x7xf32> {{.*}}, %[[B:.+]]: tensor<7xf32> {{.*}}, %[[X:.+]]: tensor<2x3xf32> {{.*}}, %[[DY:.+]]: tensor<2x7xf32>
+// CHECK-SAME:    (%[[W:.+]]: tensor<3x7xbf16> {nn.name = "w", nn.role = "parameter"}, %[[B:.+]]: tensor<7xbf16> {{.*}}, %[[X:.+]]: tensor<2x3xf32> {{.*}}, %[[DY:.+]]: tensor<2x7xf32>
 // CHECK-SAME:    -> (tensor<2x7xf32> {{.*}}, tensor<3x7xf32> {{.*}}, tensor<7xf32>
-// CHECK-DAG:     %[[XB:.+]] = arith.truncf %[[X]]
-// CHECK-DAG:     %[[WB:.+]] = arith.truncf %[[W]]
-// CHECK:         %[[Y:.+]] = nn.einsum "bh,hv->bv" %[[XB]], %[[WB]] : {{.*}} -> tensor<2x7xbf16>
-// CHECK-NEXT:    %[[BB:.+]] = arith.truncf %[[B]]
-// CHECK-NEXT:    %[[SPREAD:.+]] = nn.broadcast %[[BB]] dims = [1] : tensor<7xbf16> -> tensor<2x7xbf16>
+// CHECK-NEXT:    %[[XB:.+]] = arith.truncf %[[X]]
+// CHECK-NEXT:    %[[Y:.+]] = nn.einsum "bh,hv->bv" %[[XB]], %[[W]] : {{.*}} -> tensor<2x7xbf16>
+// CHECK-NEXT:    %[[SPREAD:.+]] = nn.broadcast %[[B]] dims = [1] : tensor<7xbf16> -> tensor<2x7xbf16>
 // CHECK-NEXT:    %[[YF:.+]] = arith.extf %[[Y]]
 // CHECK-NEXT:    %[[SF:.+]] = arith.extf %[[SPREAD]]
 // CHECK-NEXT:    %[[Z:.+]] = arith.addf %[[YF]], %[[SF]] : tensor<2x7xf32>
@@ -41,14 +39,24 @@ func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
   return %2, %5, %6 : tensor<2x7xf32>, tensor<3x7xf32>, tensor<7xf32>
 }
 
-// Master weights are updated in f32.
+// The f32 copy is state, and lies as the other state does; what is read is its
+// rounded value. What is no matrix of f32 has no copy.
 // CHECK-LABEL: func @update
-// CHECK-NOT:     bf16
+// CHECK-SAME:    (%[[M:.+]]: tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = "state"},
+// CHECK-SAME:    -> (tensor<3x7xbf16> {nn.name = "w", nn.role = "parameter"}, tensor<3x7xf32> {nn.name = "w.velocity", nn.role = "state"}, tensor<f32> {nn.name = "s", nn.role = "parameter"}, tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = "state"})
+// CHECK-NEXT:    %[[NEW:.+]] = arith.subf %[[M]], %{{.+}} : tensor<3x7xf32>
+// CHECK-NEXT:    %[[ROUNDED:.+]] = arith.truncf %[[NEW]] : tensor<3x7xf32> to tensor<3x7xbf16>
+// CHECK-NEXT:    return %[[ROUNDED]], %{{.+}}, %{{.+}}, %[[NEW]]
+dist.mesh @mesh <["data"=3]>
 func.func @update(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
-                  %g: tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"})
-    -> (tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"}) {
+                  %v: tensor<3x7xf32> {nn.name = "w.velocity", nn.role = "state", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>},
+                  %g: tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"},
+                  %s: tensor<f32> {nn.name = "s", nn.role = "parameter"})
+    -> (tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
+        tensor<3x7xf32> {nn.name = "w.velocity", nn.role = "state"},
+        tensor<f32> {nn.name = "s", nn.role = "parameter"}) {
   %0 = arith.subf %w, %g : tensor<3x7xf32>
-  return %0 : tensor<3x7xf32>
+  return %0, %v, %s : tensor<3x7xf32>, tensor<3x7xf32>, tensor<f32>
 }
 
 // -----
@@ -101,12 +109,14 @@ func.func @loss_grad(%x: tensor<2x3xf32> {nn.name = "cut.0.0", nn.role = "activa
 
 // -----
 
-// A parameter that lies split is gathered behind its rounding.
+// What is not trained stays f32 at the boundary, and is gathered behind its
+// rounding.
 dist.mesh @mesh <["data"=2]>
 // CHECK-LABEL: func @forward
-// CHECK:         %[[WB:.+]] = arith.truncf %{{.+}} : tensor<4x6xf32> to tensor<4x6xbf16>
+// CHECK-SAME:    (%[[W:.+]]: tensor<4x6xf32>
+// CHECK:         %[[WB:.+]] = arith.truncf %[[W]] : tensor<4x6xf32> to tensor<4x6xbf16>
 // CHECK-NEXT:    dist.constrain %[[WB]]
-func.func @forward(%w: tensor<4x6xf32> {nn.name = "w", nn.role = "parameter"},
+func.func @forward(%w: tensor<4x6xf32> {nn.name = "w", nn.role = "constant", nn.frozen},
                    %x: tensor<2x4xf32> {nn.name = "x", nn.role = "input"})
     -> (tensor<2x6xf32> {nn.name = "y", nn.role = "output"}) {
   %0 = dist.constrain %w <@mesh, [{}, {}]> : tensor<4x6xf32>

@@ -17,7 +17,7 @@ MESHES = {
     "gpt2": [
         ("", {}),
         ("data=2", {}),
-        ("data=2", {"parallel__data__zero": 3}),
+        *[("data=2", {"parallel__data__zero": zero}) for zero in (1, 2, 3)],
         ("data=3", {"train__microbatches": 2}),
         ("tensor=2", {}),
         ("tensor=2", {"parallel__sequence": '[{kind="megatron",axis="tensor"}]'}),
@@ -75,6 +75,63 @@ class MixedPrecision(unittest.TestCase):
                     gradients = [t["rel_error"] for t in parts["rounding"] if t["kind"] == "gradient"]
                     # That of bf16, not of f32.
                     self.assertGreater(max(gradients), 1e-4)
+
+    def test_bytes_sent(self):
+        """Half of those of fp32, but for gradients and statistics; as the runtime counts them."""
+        for mesh, keys in (("data=2", {"parallel__data__zero": 1}),
+                           ("data=2", {"parallel__data__zero": 3}),
+                           ("tensor=2", {}),
+                           ("pipeline=2", {"train__microbatches": 2})):
+            with self.subTest(mesh=mesh, **keys):
+                sent = {}
+                for precision in ("fp32", "bf16"):
+                    said = training.explain("llama", mesh, train__precision=precision, **keys)
+                    sent[precision] = {}
+                    for entry in said["per_rank"][0]["collectives"]:
+                        kind = (entry["purpose"], entry["dtype"])
+                        sent[precision].setdefault(kind, 0)
+                        sent[precision][kind] += entry["sent_bytes"]
+                    total = sum(sent[precision].values())
+                    out = f"{precision}-{mesh}-{len(keys)}-{keys.get('parallel__data__zero')}"
+                    log, _ = self.train(out, "llama", mesh, "--steps", 2,
+                                        train__precision=precision, **keys)
+                    ranks = len(said["per_rank"])
+                    if len({str(r["collectives"]) for r in said["per_rank"]}) == 1:
+                        self.assertIn(log[1]["sent_bytes"], (total, ranks * total))
+                for purpose in ("parameter", "activation", "pipeline"):
+                    whole = sent["fp32"].get((purpose, "f32"), 0)
+                    if mesh == "tensor=2": # addends of cotangents are summed one by one
+                        self.assertLess(sent["bf16"].get((purpose, "bf16"), 0), max(whole, 1))
+                        continue
+                    self.assertEqual(2 * sent["bf16"].get((purpose, "bf16"), 0)
+                                     + sent["bf16"].get((purpose, "f32"), 0), whole, sent)
+                    # Statistics of rows that lie split.
+                    self.assertLess(sent["bf16"].get((purpose, "f32"), 0), 0.05 * whole + 1)
+                for key in (("gradient", "f32"), ("loss", "f32"), ("norm", "f32")):
+                    self.assertEqual(sent["bf16"].get(key), sent["fp32"].get(key))
+
+    def test_checkpoints_hold_the_master_weights(self):
+        """In f32, and a run goes on from them with the same bits; or in the other precision."""
+        keys = dict(mesh="data=2", train__precision="bf16", parallel__data__zero=1)
+        self.train("whole", "gpt2", keys["mesh"], "--steps", 6, **{k: v for k, v in keys.items()
+                                                                 if k != "mesh"})
+        self.train("half", "gpt2", keys["mesh"], "--steps", 6, "--save-every", 3,
+                   **{k: v for k, v in keys.items() if k != "mesh"})
+        first = self.folder / "half" / "checkpoint-000003"
+        weights = support.read_safetensors(first / "model.safetensors")
+        for name, array in weights.items():
+            self.assertEqual(array.dtype, np.float32, name)
+        # Not rounded: the low half of the bits is in use.
+        self.assertTrue(any((a.view(np.uint32) & 0xffff).any() for a in weights.values()))
+        state = support.read_safetensors(first / "optimizer.safetensors")
+        self.assertFalse([name for name in state if name.endswith(".master")])
+        for name, precision in (("again", "bf16"), ("other", "fp32")):
+            more = {k: v for k, v in keys.items() if k != "mesh"} | {"train__precision": precision}
+            self.train(name, "gpt2", keys["mesh"], "--steps", 6, "--resume", first, **more)
+        whole, again, other = (training.losses(self.folder / name)[-3:]
+                               for name in ("whole", "again", "other"))
+        self.assertEqual(whole, again)
+        np.testing.assert_allclose(other, whole, rtol=1e-3)
 
     def test_faults_are_found(self):
         for kind, mesh in (("drop-collective", "tensor=2"),

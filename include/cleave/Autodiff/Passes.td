@@ -297,10 +297,10 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
 def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
   let summary = "Store and multiply in bf16, sum in f32";
   let description = [{
-    All functions but `@update` and `@init_state`, in f32 before. After: parameters stay f32 at the
-    boundary (the optimizer's master weights) and are rounded once, where they are read first, so
-    that a parameter that lies split is gathered in bf16. What a rounded value leads to is bf16 wherever it crosses from one
-    operation to another; each operation says what it does (`LoweringInterface::getPrecision`):
+    Before, all is f32. After, trained parameters are bf16 at the boundary, so that one that lies split is gathered
+    in bf16. `@update` has them as state, `NAME.master`, in f32, which lies as the parameter's other
+    state does, and gives both: the new state, and its rounded value. What a rounded value leads to is bf16 wherever it
+    crosses from one operation to another; each operation says what it does (`LoweringInterface::getPrecision`):
 
     - *products* (contractions, attention, experts) read bf16, accumulate in f32, and give bf16, or f32 where that is wanted;
     - *placements* (reshapes, gathers, `nn.save`) have the type of what they place;
@@ -313,9 +313,9 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
     does not choose another expert. Outputs are widened to the type that the graph gives them. Activations and cotangents that cross
     from one stage of a pipeline to another are bf16.
 
-    Runs behind the strategies, whose constraints (`dist.constrain`) are placements: what they ask to
-    gather of a parameter is gathered behind its rounding. Values that are not f32 are left
-    alone. Loops and branches are refused.
+    Parameters that are not trained stay f32 at the boundary and are rounded where they are read first.
+    Runs behind the strategies, whose constraints (`dist.constrain`) are placements. Values that are not
+    f32 are left alone. Loops and branches are refused.
 
     Before:
     ```mlir
@@ -333,13 +333,12 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
 
     After:
     ```mlir
-    func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
+    func.func @loss_grad(%w: tensor<3x7xbf16> {nn.name = "w", nn.role = "parameter"},
                          %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
                          %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = "input"})
         -> (tensor<2x7xf32> {nn.name = "y", nn.role = "output"}, tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}) {
       %xb = arith.truncf %x : tensor<2x3xf32> to tensor<2x3xbf16>
-      %wb = arith.truncf %w : tensor<3x7xf32> to tensor<3x7xbf16>
-      %0 = nn.einsum "bh,hv->bv" %xb, %wb : tensor<2x3xbf16>, tensor<3x7xbf16> -> tensor<2x7xbf16>
+      %0 = nn.einsum "bh,hv->bv" %xb, %w : tensor<2x3xbf16>, tensor<3x7xbf16> -> tensor<2x7xbf16>
       %1 = arith.extf %0 : tensor<2x7xbf16> to tensor<2x7xf32>
       %2 = math.tanh %1 : tensor<2x7xf32>
       %3 = arith.truncf %2 : tensor<2x7xf32> to tensor<2x7xbf16>

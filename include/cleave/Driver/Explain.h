@@ -133,10 +133,8 @@ mlir::FailureOr<Explanation> explain(const program::Program &program,
                                      int64_t microbatches,
                                      const Cluster &cluster = Cluster());
 
-/// Books collectives in other types than f32, which the program computes in:
-/// parameters and activations in one, gradients in the other.
-void bookCollectives(Explanation &explanation, llvm::StringRef precision,
-                     llvm::StringRef reduceDtype);
+/// Books sums of gradients in another type than f32, which the program has.
+void bookCollectives(Explanation &explanation, llvm::StringRef reduceDtype);
 
 void writeExplanation(const Explanation &explanation, llvm::raw_ostream &out);
 void writeExplanationJson(const Explanation &explanation,

@@ -31,11 +31,9 @@ struct Footprint {
 };
 
 /// Bytes of an element in which parameters, gradients and the optimizer's copy
-/// of the parameters are booked where the program has f32.
+/// of the parameters (0: it keeps none) are booked where the program has f32.
 struct Booking {
-  int64_t parameter = 4, gradient = 4;
-  /// 0: the optimizer keeps no copy, parameters are what it updates.
-  int64_t master = 0;
+  int64_t parameter = 4, gradient = 4, master = 4;
 };
 
 /// Reads what `rt-plan-memory` has written. Reports a module without it.

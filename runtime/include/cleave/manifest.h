@@ -67,7 +67,7 @@ struct ManifestState {
   std::string parameter; ///< name of the tensor; empty: of the whole model
   std::string slot;      ///< exp_avg, exp_avg_sq, momentum, master, ...
   std::string init =
-      "zeros"; ///< zeros | parameter, without an action init_state
+      "zeros"; ///< zeros (or what the action init_state gives) | parameter
 };
 
 /// The tensor of the model that is part `index`.

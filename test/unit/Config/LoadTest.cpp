@@ -230,14 +230,6 @@ TEST(ConfigLoad, TypesThatAreBooked) {
   }
   for (const char *set : {"train.grad_dtype=fp32", "train.precision=bf16"})
     EXPECT_FALSE(checkTypes(load("", {set})->config)) << set;
-  for (const char *zero : {"1", "2"}) {
-    auto loaded = load("", {"train.precision=bf16", "mesh.data=2",
-                            std::string("parallel.data.zero=") + zero});
-    ASSERT_TRUE(loaded);
-    auto error = checkTypes(loaded->config);
-    ASSERT_TRUE(error);
-    EXPECT_CONTAINS(error->message, "use 0 or 3");
-  }
 }
 
 TEST(ConfigLoad, HandShardingsAreCheckedBeforeTheyAreRefused) {

@@ -385,6 +385,10 @@ int CheckCommand::run() const {
   check::CheckOptions options;
   options.microbatches = config.train.microbatches;
   options.steps = steps;
+  // A scalar is made of many values that were rounded to bf16, one way and the
+  // other: one epsilon of that, where f32 has sixteen of its own.
+  if (config.train.precision == "bf16")
+    options.epsilon = 0x1p-7 / 16;
 
   Diagnostics diagnostics(context);
   if (failed(values.verifyInputs(options.microbatches)))

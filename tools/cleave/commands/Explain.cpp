@@ -41,12 +41,11 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     const TrainConfig &train = loaded.config.train;
     auto width = [](const std::string &type) { return type == "bf16" ? 2 : 4; };
     Booking booking;
-    booking.parameter = width(train.precision);
     booking.gradient =
         width(train.gradDtype.empty() ? train.precision : train.gradDtype);
-    // Parameters of full precision are what the optimizer updates.
-    if (train.precision == "bf16" && train.masterDtype == "fp32")
-      booking.master = 4;
+    // Without a copy the optimizer updates what the program reads.
+    if (train.masterDtype == "bf16")
+      booking.master = 0;
     if (mlir::failed(program))
       diagnostics.fail(BadUsage);
     auto memory = footprintsOf(*program, *lowered.module, booking);
@@ -60,7 +59,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     Explanation &explanation = *explained;
     if (lowered.info.batch)
       explanation.batch = lowered.info.batch;
-    bookCollectives(explanation, train.precision, train.reduceDtype);
+    bookCollectives(explanation, train.reduceDtype);
     explanation.remarks = remarks;
     std::string text;
     llvm::raw_string_ostream out(text);

@@ -33,6 +33,9 @@ inline bool isProductType(mlir::Type operand, mlir::Type result) {
 inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 
+/// What follows a parameter's name in that of its f32 copy, a piece of state.
+inline constexpr llvm::StringLiteral kMasterSuffix = ".master";
+
 /// Names of the functions of the logical program.
 inline constexpr llvm::StringLiteral kLossFunc = "loss";
 inline constexpr llvm::StringLiteral kLossTrainFunc = "loss_train";
