@@ -233,6 +233,8 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   // A collective that only starts reads its operands until it ends, alone.
   auto collective = dyn_cast<rt::CollectiveOp>(op);
   bool starts = collective && collective.getToken();
+  if (starts && collective.getToken().use_empty())
+    return false;
   Operation *reader = starts ? *collective.getToken().user_begin() : op;
   if (storages[storage].last != positions.lookup(reader) ||
       (starts && storages[storage].beforeLast > positions.lookup(op)) ||

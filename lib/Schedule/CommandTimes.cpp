@@ -26,13 +26,28 @@ FailureOr<CommandTimes> CommandTimes::load(ModuleOp module,
   if (failed(cluster))
     return failure();
   auto meshes = module.getOps<dist::MeshOp>();
-  if (meshes.empty())
-    return module.emitError("has no mesh");
+  if (!llvm::hasSingleElement(meshes))
+    return module.emitError("has ")
+           << llvm::range_size(meshes)
+           << " meshes; expected the one over which its collectives go";
   dist::MeshOp meshOp = *meshes.begin();
+  ArrayRef<dist::MeshAxisAttr> axes = meshOp.getMesh().getAxes();
   SmallVector<dist::AxisRefAttr> refs;
-  module.walk([&](rt::CollectiveOp op) {
+  WalkResult result = module.walk([&](rt::CollectiveOp op) {
+    for (ArrayRef<int64_t> part = op.getGroup(); !part.empty();
+         part = part.drop_front(3))
+      if (part[0] >= int64_t(axes.size()) ||
+          axes[part[0]].getSize() % (part[1] * part[2]) != 0) {
+        op.emitOpError("goes over part (")
+            << part[1] << ")" << part[2] << " of axis " << part[0]
+            << ", which the mesh @" << meshOp.getSymName() << " does not have";
+        return WalkResult::interrupt();
+      }
     llvm::append_range(refs, axesOf(meshOp.getMesh(), op));
+    return WalkResult::advance();
   });
+  if (result.wasInterrupted())
+    return failure();
   dist::MeshAxes mesh(FlatSymbolRefAttr::get(meshOp.getSymNameAttr()),
                       meshOp.getMesh(), refs);
   auto links = cost::LinkModel::of(module, mesh, *cluster);

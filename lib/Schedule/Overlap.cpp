@@ -35,6 +35,13 @@ bool isMovable(Operation *op) {
          collective.getKind() != rt::CollectiveKind::AllToAllV;
 }
 
+/// Starts where it stands and ends before its first reader.
+bool isPinned(Operation *op) {
+  auto collective = dyn_cast<rt::CollectiveOp>(op);
+  return collective && !collective.getToken() && !op->hasAttr(kWhenAttrName) &&
+         !isMovable(op) && collective.getGroupSize() > 1;
+}
+
 /// Views take no memory of their own: they may stand where they are read.
 void sinkViews(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
@@ -71,14 +78,34 @@ public:
       stepOf[&op] = ops.size();
       if (&op == end)
         continue;
+      Step &step = steps.emplace_back();
+      // What comes under a condition is not reckoned with.
+      if (isPinned(&op)) {
+        step.starts = transferOf[&op] = collectives.size();
+        collectives.push_back(cast<rt::CollectiveOp>(op));
+        Transfer &transfer = transfers.emplace_back();
+        transfer.pinned = true;
+        transfer.place = transfer.ready = ops.size();
+      } else if (!op.hasAttr(kWhenAttrName)) {
+        step.seconds = times.of(&op);
+        step.communicates = isa<rt::CollectiveOp>(op);
+      }
       positions.push_back(position - 1);
       ops.push_back(&op);
-      steps.push_back({times.of(&op), isa<rt::CollectiveOp>(op)});
     }
     for (auto [collective, transfer] :
          llvm::zip_equal(collectives, transfers)) {
       transfer.seconds = times.of(collective);
       transfer.need = ops.size();
+      if (transfer.pinned) {
+        for (Value result : collective.getValues())
+          for (Operation *user : result.getUsers())
+            transfer.need = std::min(transfer.need,
+                                     stepOf.contains(user)
+                                         ? stepOf[user]
+                                         : transfers[transferOf[user]].place);
+        continue;
+      }
       int64_t at = positionOf[collective];
       SmallVector<int64_t> counted;
       auto bytesOf = [&](Value value, auto isOwn) -> int64_t {
@@ -92,7 +119,8 @@ public:
       };
       for (Value operand : collective->getOperands()) {
         if (Operation *def = operand.getDefiningOp()) {
-          if (auto before = transferOf.find(def); before != transferOf.end())
+          auto before = transferOf.find(def);
+          if (before != transferOf.end() && !stepOf.contains(def))
             transfer.after.push_back(before->second);
           else
             transfer.ready = std::max(transfer.ready, stepOf[def] + 1);
@@ -110,8 +138,8 @@ public:
           return storage.first == at;
         });
         for (Operation *user : result.getUsers())
-          if (!transferOf.contains(user))
-            transfer.need = std::min(transfer.need, stepOf[user]);
+          if (auto step = stepOf.find(user); step != stepOf.end())
+            transfer.need = std::min(transfer.need, step->second);
       }
     }
     std::vector<int64_t> change(position + 1);
@@ -134,7 +162,10 @@ public:
       bytes = std::max(bytes, transfer.resultBytes);
     return bytes;
   }
-  bool isEmpty() const { return transfers.empty(); }
+  bool isEmpty() const {
+    return llvm::all_of(
+        transfers, [](const Transfer &transfer) { return transfer.pinned; });
+  }
 
   OverlapPlan plan(int64_t budget) const {
     return planOverlap(steps, transfers, live, budget);
@@ -260,6 +291,11 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       missing += needed - limit;
       func.getBody().takeBody(before->getBody());
     }
+    // The plain order, in which nothing starts early.
+    FailureOr<ActionPlan> memory = ActionPlan::create(func, table);
+    if (failed(memory))
+      return failure();
+    note(func, Action(func, *memory, times).plan(/*budget=*/-1));
     return success();
   }
 

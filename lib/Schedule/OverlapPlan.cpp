@@ -60,8 +60,11 @@ public:
         begin = std::max(begin, states[k].done);
       fill(at, begin);
       for (size_t k : needed)
-        end(k, at);
+        if (!states[k].ended) // for the sake of another one
+          end(k, at);
       const Step &step = steps[at];
+      if (step.starts)
+        start(*step.starts, at);
       if (step.communicates) {
         wait(link);
         plan.exposed += step.seconds;
@@ -114,7 +117,8 @@ private:
     states[k].started = true;
     states[k].done = link = std::max(link, now) + transfer.seconds;
     plan.communication += transfer.seconds;
-    plan.events.push_back({at, true, k});
+    if (!transfer.pinned)
+      plan.events.push_back({at, true, k});
     for (size_t i = at; i < transfer.place; ++i)
       live[i] += transfer.resultBytes;
   }
@@ -122,7 +126,8 @@ private:
   void end(size_t k, size_t at) {
     wait(states[k].done);
     states[k].ended = true;
-    plan.events.push_back({at, false, k});
+    if (!transfers[k].pinned)
+      plan.events.push_back({at, false, k});
     llvm::erase(holding, k);
   }
 
@@ -159,7 +164,7 @@ private:
 
   bool mayStart(size_t k, size_t at) const {
     const Transfer &transfer = transfers[k];
-    return !states[k].started && transfer.ready <= at &&
+    return !states[k].started && !transfer.pinned && transfer.ready <= at &&
            llvm::all_of(transfer.after,
                         [&](size_t before) { return states[before].ended; });
   }

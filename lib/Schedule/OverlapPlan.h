@@ -15,6 +15,7 @@
 #include "llvm/ADT/SmallVector.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace cleave::schedule {
@@ -24,6 +25,8 @@ struct Step {
   double seconds = 0;
   /// A collective that starts and ends here.
   bool communicates = false;
+  /// The pinned transfer that starts here.
+  std::optional<size_t> starts = std::nullopt;
 };
 
 /// A collective that may start and end elsewhere. Places are steps: what is at
@@ -32,6 +35,9 @@ struct Transfer {
   double seconds = 0;
   /// Where it stands, from where on its operands are known, and who reads it.
   size_t place = 0, ready = 0, need = 0;
+  /// Starts at the step that says so: others have decided when. No events of it
+  /// are planned.
+  bool pinned = false;
   /// Collectives that must have ended before.
   llvm::SmallVector<size_t, 1> after;
   /// What its results take, and those of its operands that nobody reads behind

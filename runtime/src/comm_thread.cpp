@@ -21,8 +21,16 @@ public:
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread = std::thread([this] { main(); });
+    std::string failure;
+    try {
+      thread = std::thread([this] { main(); });
+    } catch (const std::exception &error) {
+      failure = error.what();
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (!thread.joinable())
+      fail(CLEAVE_OUT_OF_MEMORY,
+           "cannot start a communication thread per rank: " + failure);
   }
 
   ~Worker() {

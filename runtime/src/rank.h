@@ -42,6 +42,9 @@ public:
   // On the rank's own thread: libraries keep state per thread.
   void prepare(Endpoint &endpoint, Counters &counters);
 
+  // Ends what other threads do for the rank: nothing runs afterwards.
+  void drop() { operations.clear(); }
+
   // Address of a buffer whose elements lie in [low, high) bytes from it.
   char *resolve(const program::BufferRef &ref, int64_t low, int64_t high) const;
 

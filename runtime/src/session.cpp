@@ -137,6 +137,10 @@ void cleave_session::quit() {
   dispatch(Job::Quit);
   for (std::thread &thread : threads)
     thread.join();
+  // Before any memory goes: after a failure other threads may still read it.
+  for (std::unique_ptr<Rank> &rank : ranks)
+    if (rank)
+      rank->drop();
 }
 
 void cleave_session::dispatch(Job next) {
