@@ -5,6 +5,7 @@
 // gather of 3.2 MB 0.2 ms.
 dist.mesh @mesh <["data"=2]>
 func.func private @k(tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
+func.func private @both(tensor<400000xf32>, tensor<800000xf32>) -> (tensor<800000xf32>, tensor<400000xf32>) attributes {nn.kernel}
 
 // The second gather goes on while the first product is computed; the sum of a
 // gradient while the next one is.
@@ -49,4 +50,20 @@ func.func @stays(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: 
   %3 = rt.collective permute(%0) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation" {sources = array<i64: 1, 0>}
     : (tensor<800000xf32>) -> tensor<800000xf32>
   return %2, %3 : tensor<800000xf32>, tensor<800000xf32>
+}
+
+// What a sum gives is gathered, and read, too: it ends once, before both.
+// CHECK-LABEL: func @chain(
+// CHECK-COUNT-1: rt.collective reduce_scatter
+// CHECK:         rt.collective all_gather
+// CHECK:         return
+func.func @chain(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}, tensor<400000xf32> {nn.name = "s", nn.role = "output"}) {
+  %s = rt.collective reduce_scatter(%x) group = [0, 1, 2] layout = [1, 400000, 1, 0] purpose = "gradient"
+    : (tensor<800000xf32>) -> tensor<400000xf32>
+  %0 = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %g = rt.collective all_gather(%s) group = [0, 1, 2] layout = [1, 400000, 1, 0] purpose = "parameter"
+    : (tensor<400000xf32>) -> tensor<800000xf32>
+  %1:2 = rt.launch @both(%s, %g) extent = 400000 grain = 1 : (tensor<400000xf32>, tensor<800000xf32>) -> (tensor<800000xf32>, tensor<400000xf32>)
+  return %0, %1#0, %1#1 : tensor<800000xf32>, tensor<800000xf32>, tensor<400000xf32>
 }
