@@ -1,6 +1,7 @@
 // Kernels to machine code: LLVM's optimiser and code generator, then lld.
 
 #include "cleave/Codegen/Codegen.h"
+#include "cleave/Codegen/Optimize.h"
 #include "cleave/Kernels/Kernels.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -11,7 +12,6 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
@@ -94,7 +94,7 @@ public:
                          std::to_string(options.vectorBits));
       function.addFnAttr(llvm::Attribute::NoUnwind);
     }
-    optimize(module, *machine);
+    optimizeKernels(module, *machine, options.optLevel);
     llvm::raw_svector_ostream stream(object);
     llvm::legacy::PassManager passes;
     if (machine->addPassesToEmitFile(passes, stream, nullptr,
@@ -107,28 +107,6 @@ public:
   std::string error;
 
 private:
-  void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-    llvm::PipelineTuningOptions tuning;
-    // Kernels are vectorised already.
-    tuning.LoopVectorization = false;
-    tuning.SLPVectorization = false;
-    llvm::PassBuilder builder(&machine, tuning);
-    llvm::LoopAnalysisManager loops;
-    llvm::FunctionAnalysisManager functions;
-    llvm::CGSCCAnalysisManager components;
-    llvm::ModuleAnalysisManager modules;
-    builder.registerModuleAnalyses(modules);
-    builder.registerCGSCCAnalyses(components);
-    builder.registerFunctionAnalyses(functions);
-    builder.registerLoopAnalyses(loops);
-    builder.crossRegisterProxies(loops, functions, components, modules);
-    const std::array levels = {
-        llvm::OptimizationLevel::O0, llvm::OptimizationLevel::O1,
-        llvm::OptimizationLevel::O2, llvm::OptimizationLevel::O3};
-    builder.buildPerModuleDefaultPipeline(levels[options.optLevel & 3])
-        .run(module, modules);
-  }
-
   const CodegenOptions &options;
   llvm::Triple triple;
   const llvm::Target *target = nullptr;

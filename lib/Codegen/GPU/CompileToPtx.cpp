@@ -2,6 +2,7 @@
 
 #include "DeviceLibrary.h"
 #include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/Optimize.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -13,8 +14,8 @@
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -61,25 +62,6 @@ static std::unique_ptr<llvm::TargetMachine> machineOf(StringRef arch,
   return machine;
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::PipelineTuningOptions tuning;
-  // Kernels are vectorised already.
-  tuning.LoopVectorization = false;
-  tuning.SLPVectorization = false;
-  llvm::PassBuilder builder(&machine, tuning);
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
-      .run(module, modules);
-}
-
 FailureOr<std::string> cleave::codegen::compileToPtx(ModuleOp kernels,
                                                      StringRef arch) {
   std::string error;
@@ -107,7 +89,7 @@ FailureOr<std::string> cleave::codegen::compileToPtx(ModuleOp kernels,
   error = linkDeviceLibrary(*module);
   if (!error.empty())
     return kernels.emitError("cannot compile kernels for GPUs: ") << error;
-  optimize(*module, *machine);
+  codegen::optimizeKernels(*module, *machine, /*level=*/3);
 
   SmallVector<char, 0> text;
   llvm::raw_svector_ostream stream(text);
