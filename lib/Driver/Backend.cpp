@@ -28,6 +28,7 @@ void cleave::buildSchedulePhase(OpPassManager &passes,
   if (options.overlap) {
     OverlapPassOptions overlap;
     overlap.cluster = options.cluster;
+    overlap.limit = options.memoryLimit;
     passes.addPass(createOverlapPass(overlap));
   }
   passes.addPass(createSplitAsyncPass());

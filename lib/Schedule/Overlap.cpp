@@ -10,6 +10,7 @@
 
 #include "llvm/ADT/BitVector.h"
 
+#include <limits>
 #include <numeric>
 
 namespace cleave {
@@ -251,16 +252,23 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       plain.push_back(memory->pack());
       largest = std::max(largest, plain.back());
     }
+    // What named buffers leave. Slots of pipelines are counted later.
+    int64_t room = std::numeric_limits<int64_t>::max();
+    if (limit > 0 && stage < 0) {
+      room = limit;
+      for (const BoundaryBuffer &buffer : table->buffers)
+        room -= alignUp(buffer.bytes);
+    }
     for (auto [func, bytes] : llvm::zip_equal(actions, plain))
-      if (failed(overlap(func, *table, bytes, largest, times)))
+      if (failed(overlap(func, *table, bytes, largest, room, times)))
         return failure();
     return success();
   }
 
   /// `bytes`: planned for the function as it is; `largest`: for any of those
-  /// that use the same memory.
+  /// that use the same memory; `room`: the most that there is.
   LogicalResult overlap(func::FuncOp func, const BoundaryTable &table,
-                        int64_t bytes, int64_t largest,
+                        int64_t bytes, int64_t largest, int64_t room,
                         const CommandTimes &times) {
     OwningOpRef<func::FuncOp> before;
     int64_t missing = 0;
@@ -274,9 +282,9 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
         note(func, action.plan(0));
         return success();
       }
-      int64_t limit =
-          std::max(largest, bytes + int64_t(buffers) * action.largestResult());
-      int64_t budget = limit - (bytes - action.most) - missing;
+      int64_t allowed = std::max(
+          largest, std::min(room, bytes + buffers * action.largestResult()));
+      int64_t budget = allowed - (bytes - action.most) - missing;
       OverlapPlan plan = action.plan(budget);
       before = func.clone();
       action.apply(plan);
@@ -284,11 +292,11 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       if (failed(after))
         return failure();
       int64_t needed = after->pack();
-      if (needed <= limit) {
+      if (needed <= allowed) {
         note(func, plan);
         return success();
       }
-      missing += needed - limit;
+      missing += needed - allowed;
       func.getBody().takeBody(before->getBody());
     }
     // The plain order, in which nothing starts early.

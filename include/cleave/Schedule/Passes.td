@@ -18,7 +18,7 @@ def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
     one order.
 
     Memory: what is planned for the functions that share memory does not grow by more than
-    `buffers` of a function's largest results of a collective; where it would, less
+    `buffers` of a function's largest results of a collective, nor beyond `limit`; where it would, less
     is started early. What stands under a condition, tiles of a ring and rows of experts
     stay (`rt-split-async`). The function's `rt.overlap` says what it comes to:
     modelled seconds that it computes, that it communicates, and of the latter those that
@@ -53,7 +53,8 @@ def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"cluster", "cluster", "std::string", "\"\"", "cluster.toml; empty: the defaults.">,
-    Option<"buffers", "buffers", "int64_t", "2", "Results of collectives by which planned memory may grow.">
+    Option<"buffers", "buffers", "int64_t", "2", "Results of collectives by which planned memory may grow.">,
+    Option<"limit", "limit", "int64_t", "0", "Bytes of memory of a rank, beyond which nothing may grow; 0: any.">
   ];
 }
 
