@@ -25,22 +25,19 @@ using namespace cleave::schedule;
 
 namespace {
 
-/// Of what passes before have placed, tiles of a ring and rows of experts,
-/// rt-split-async takes care; what comes under a condition ends where it
-/// begins.
-bool isMovable(Operation *op) {
+bool mayOverlap(Operation *op) {
   auto collective = dyn_cast<rt::CollectiveOp>(op);
-  return collective && !collective.getToken() && !op->hasAttr(kWhenAttrName) &&
-         collective.getGroupSize() > 1 &&
-         collective.getKind() != rt::CollectiveKind::Permute &&
-         collective.getKind() != rt::CollectiveKind::AllToAllV;
+  return collective && maySplit(collective) && collective.getGroupSize() > 1;
 }
 
-/// Starts where it stands and ends before its first reader.
+bool isMovable(Operation *op) {
+  return mayOverlap(op) && !isPlaced(cast<rt::CollectiveOp>(op));
+}
+
+/// rt-split-async starts it where it stands and ends it before its first
+/// reader.
 bool isPinned(Operation *op) {
-  auto collective = dyn_cast<rt::CollectiveOp>(op);
-  return collective && !collective.getToken() && !op->hasAttr(kWhenAttrName) &&
-         !isMovable(op) && collective.getGroupSize() > 1;
+  return mayOverlap(op) && isPlaced(cast<rt::CollectiveOp>(op));
 }
 
 /// Views take no memory of their own: they may stand where they are read.
@@ -243,14 +240,16 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
     if (failed(table))
       return failure();
     SmallVector<func::FuncOp> actions = actionsOf(module, stage);
-    SmallVector<int64_t> plain;
+    std::vector<ActionPlan> plain;
+    SmallVector<int64_t> planned;
     int64_t largest = 0;
     for (func::FuncOp func : actions) {
       FailureOr<ActionPlan> memory = ActionPlan::create(func, *table);
       if (failed(memory))
         return failure();
-      plain.push_back(memory->pack());
-      largest = std::max(largest, plain.back());
+      planned.push_back(memory->pack());
+      largest = std::max(largest, planned.back());
+      plain.push_back(std::move(*memory));
     }
     // What named buffers leave. Slots of pipelines are counted later.
     int64_t room = std::numeric_limits<int64_t>::max();
@@ -259,25 +258,23 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       for (const BoundaryBuffer &buffer : table->buffers)
         room -= alignUp(buffer.bytes);
     }
-    for (auto [func, bytes] : llvm::zip_equal(actions, plain))
-      if (failed(overlap(func, *table, bytes, largest, room, times)))
+    for (auto [func, memory, bytes] : llvm::zip_equal(actions, plain, planned))
+      if (failed(overlap(func, *table, std::move(memory), bytes, largest, room,
+                         times)))
         return failure();
     return success();
   }
 
-  /// `bytes`: planned for the function as it is; `largest`: for any of those
-  /// that use the same memory; `room`: the most that there is.
+  /// `memory`, `bytes`: planned for the function as it is; `largest`: for any
+  /// of those that use the same memory; `room`: the most that there is.
   LogicalResult overlap(func::FuncOp func, const BoundaryTable &table,
-                        int64_t bytes, int64_t largest, int64_t room,
-                        const CommandTimes &times) {
+                        ActionPlan memory, int64_t bytes, int64_t largest,
+                        int64_t room, const CommandTimes &times) {
     OwningOpRef<func::FuncOp> before;
     int64_t missing = 0;
     // Planned memory may be more than what is alive; then less may be.
     for (int attempt = 0; attempt < 3; ++attempt) {
-      FailureOr<ActionPlan> memory = ActionPlan::create(func, table);
-      if (failed(memory))
-        return failure();
-      Action action(func, *memory, times);
+      Action action(func, memory, times);
       if (action.isEmpty()) {
         note(func, action.plan(0));
         return success();
@@ -298,12 +295,13 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       }
       missing += needed - allowed;
       func.getBody().takeBody(before->getBody());
+      FailureOr<ActionPlan> again = ActionPlan::create(func, table);
+      if (failed(again))
+        return failure();
+      memory = std::move(*again);
     }
     // The plain order, in which nothing starts early.
-    FailureOr<ActionPlan> memory = ActionPlan::create(func, table);
-    if (failed(memory))
-      return failure();
-    note(func, Action(func, *memory, times).plan(/*budget=*/-1));
+    note(func, Action(func, memory, times).plan(/*budget=*/-1));
     return success();
   }
 

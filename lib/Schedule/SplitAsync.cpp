@@ -35,6 +35,15 @@ static Operation *firstReader(rt::CollectiveOp collective) {
   return first;
 }
 
+bool schedule::maySplit(rt::CollectiveOp collective) {
+  return !collective.getToken() && !collective->hasAttr(kWhenAttrName);
+}
+
+bool schedule::isPlaced(rt::CollectiveOp collective) {
+  return collective.getKind() == rt::CollectiveKind::Permute ||
+         collective.getKind() == rt::CollectiveKind::AllToAllV;
+}
+
 rt::CollectiveOp schedule::startOf(OpBuilder &b, rt::CollectiveOp collective) {
   SmallVector<Type> types(collective.getResultTypes());
   types.push_back(rt::TokenType::get(b.getContext()));
@@ -60,11 +69,7 @@ struct SplitAsyncPass : cleave::impl::SplitAsyncPassBase<SplitAsyncPass> {
     for (func::FuncOp func : actionsOf(getOperation()))
       for (auto collective :
            llvm::make_early_inc_range(func.getOps<rt::CollectiveOp>())) {
-        // What comes under a condition ends where it begins.
-        bool travels = collective.getKind() == rt::CollectiveKind::Permute ||
-                       collective.getKind() == rt::CollectiveKind::AllToAllV;
-        if (!travels || collective.getToken() ||
-            collective->hasAttr(kWhenAttrName))
+        if (!schedule::isPlaced(collective) || !schedule::maySplit(collective))
           continue;
         Operation *reader = firstReader(collective);
         if (!reader || !computesBetween(collective, reader))

@@ -2,6 +2,7 @@
 
 #include "session.h"
 
+#include "session_options.h"
 #include "step_pool.h"
 #include "tiles.h"
 
@@ -27,23 +28,7 @@ std::vector<std::string> purposesOf(const Program &program) {
   std::sort(purposes.begin(), purposes.end());
   return purposes;
 }
-
-int coreCount() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 } // namespace
-
-// Whether something is computed while a collective of a group is under way.
-static bool startsCollectives(const Program &program) {
-  for (const Action &action : program.actions)
-    for (const Command &command : action.commands) {
-      auto *collective = std::get_if<Collective>(&command.op);
-      if (collective && collective->token >= 0 &&
-          collective->kind != CollectiveKind::SendRecv)
-        return true;
-    }
-  return false;
-}
 
 cleave_session::cleave_session(cleave_program &program,
                                const cleave_session_options &options)
@@ -61,29 +46,14 @@ cleave_session::cleave_session(cleave_program &program,
          "the launcher started " + std::to_string(world->size()) +
              " processes, but the mesh has " + std::to_string(size) +
              (size == 1 ? " rank" : " ranks"));
+  int perRank = threadsPerRank(options, size, world);
+  TransportOptions transportOptions =
+      transportOptionsOf(program.data, options, perRank, timeoutSeconds, world);
   if (!world || world->rank() == 0)
     program.bindKernels(); // before anyone else is bothered
   if (world && world->rank() == 0 && size > 1)
     remote = std::make_unique<Remote>(*world, program, options, counters);
   int here = world ? 1 : size;
-  int cores = world ? world->coresPerRank() : std::max(1, coreCount() / size);
-  int perRank = options.threads_per_rank > 0 ? options.threads_per_rank : cores;
-  TransportOptions transportOptions;
-  transportOptions.ranks = size;
-  transportOptions.timeoutSeconds = timeoutSeconds;
-  transportOptions.spin = world ? perRank <= cores && world->hasOwnCore()
-                                : size * perRank <= coreCount();
-  transportOptions.linkLatency = options.link_latency;
-  transportOptions.linkBytesPerSecond = options.link_bytes_per_second;
-  bool slowLinks =
-      options.link_latency > 0 || options.link_bytes_per_second > 0;
-  if (slowLinks && world)
-    fail(CLEAVE_BAD_ARGUMENT, "links can be made slow only between ranks of "
-                              "one process (transport local), not over mpi");
-  bool pays = slowLinks || int64_t(size) * (perRank + 1) <= coreCount();
-  transportOptions.commThread =
-      !world && startsCollectives(program.data) &&
-      (options.comm_thread ? options.comm_thread > 0 : pays);
   transport = world ? makeMpiTransport(transportOptions, counters, *world)
                     : makeLocalTransport(transportOptions, counters);
   program.bindKernels();
