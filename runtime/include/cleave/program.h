@@ -152,10 +152,26 @@ struct Boundary {
   int32_t rankClass = -1;
 };
 
+// What a program runs on. Cuda: kernels are in kernels.ARCH.cubin and
+// kernels.ptx.
+enum class Device : uint8_t { Cpu, Cuda };
+inline constexpr Device lastDevice = Device::Cuda;
+
+// What a kernel does with an argument: it reads or writes no byte but the
+// `bytes` from its address on.
+struct KernelArg {
+  int64_t bytes = 0;
+  bool written = false; // else only read
+};
+
 // A compiled kernel, found in kernels.so by its symbol.
 struct Kernel {
   std::string symbol;
   int32_t numArgs = 0;
+  std::vector<KernelArg> args; // empty: not known
+  // Device::Cuda: blocks of a launch and threads of a block. A last argument
+  // is the address of the rank's indices on the mesh axes (cleave_ctx).
+  int64_t grid = 0, block = 0;
 };
 
 // Calls the kernel on pieces of the rows [0, extent), none smaller than
@@ -491,6 +507,7 @@ struct Action {
 };
 
 struct Program {
+  Device device = Device::Cpu;
   std::vector<std::string> strings{""};
   std::vector<MeshAxis> mesh;
   std::vector<uint32_t> rankClass; // one per rank; empty: all in class 0

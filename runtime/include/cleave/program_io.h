@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 9;
+inline constexpr uint32_t formatVersion = 10;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) {
@@ -33,7 +33,10 @@ template <class A> void fields(A &a, Boundary &x) {
     x.viewShape, x.viewPerm, x.sharding, x.localShape, x.partial, x.partialOp,
     x.buffer, x.rankClass);
 }
-template <class A> void fields(A &a, Kernel &x) { a(x.symbol, x.numArgs); }
+template <class A> void fields(A &a, KernelArg &x) { a(x.bytes, x.written); }
+template <class A> void fields(A &a, Kernel &x) {
+  a(x.symbol, x.numArgs, x.args, x.grid, x.block);
+}
 template <class A> void fields(A &a, Launch &x) {
   a(x.kernel, x.args, x.extent, x.grain);
 }
@@ -106,12 +109,13 @@ template <class A> void fields(A &a, Action &x) {
   a(x.name, x.rankClass, x.commands, x.lifetimes);
 }
 template <class A> void fields(A &a, Program &x) {
-  a(x.strings, x.mesh, x.rankClass, x.arenas, x.kernels, x.boundary, x.actions,
-    x.threadsPerRank, x.meta);
+  a(x.device, x.strings, x.mesh, x.rankClass, x.arenas, x.kernels, x.boundary,
+    x.actions, x.threadsPerRank, x.meta);
 }
 
 // The largest enumerator of each enum in the file, so that a damaged byte is
 // found while reading.
+constexpr uint8_t last(Device) { return uint8_t(lastDevice); }
 constexpr uint8_t last(DType) { return uint8_t(lastDType); }
 constexpr uint8_t last(Lifespan) { return uint8_t(lastLifespan); }
 constexpr uint8_t last(ReduceOp) { return uint8_t(ReduceOp::Min); }

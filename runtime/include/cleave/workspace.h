@@ -17,6 +17,15 @@ int64_t attentionWorkspace(const program::Attention &attention, int threads,
 int64_t groupedWorkspace(const program::GroupedGemm &grouped, int threads,
                          std::string &error);
 
+// The same on a CUDA device, known without one.
+namespace cuda {
+int64_t gemmWorkspace(const program::Gemm &gemm, std::string &error);
+int64_t attentionWorkspace(const program::Attention &attention,
+                           std::string &error);
+int64_t groupedWorkspace(const program::GroupedGemm &grouped,
+                         std::string &error);
+} // namespace cuda
+
 } // namespace cleave
 
 #endif // CLEAVE_WORKSPACE_H

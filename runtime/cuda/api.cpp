@@ -1,0 +1,128 @@
+// Looking up functions of the driver and of NVIDIA's libraries.
+
+#include "api.h"
+
+#include "error.h"
+
+#include <dlfcn.h>
+
+using namespace cleave;
+using namespace cleave::cuda;
+
+namespace {
+class Library {
+public:
+  // `needed`: what it is and where it comes from.
+  Library(const char *file, const char *needed) : file(file) {
+    handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+      fail(CLEAVE_UNSUPPORTED, std::string("cannot load ") + file + " (" +
+                                   needed + "): " + dlerror());
+  }
+
+  void *find(const char *symbol) const { return dlsym(handle, symbol); }
+
+  template <class Function> void need(Function *&out, const char *symbol) {
+    out = reinterpret_cast<Function *>(find(symbol));
+    if (!out)
+      fail(CLEAVE_UNSUPPORTED, std::string(file) + " has no function " +
+                                   symbol +
+                                   ": it is older than what cleave was built "
+                                   "with; install a newer one");
+  }
+
+private:
+  const char *file;
+  void *handle = nullptr; // never closed: others may use it, too
+};
+
+#define CLEAVE_TEXT(name) #name
+#define CLEAVE_LOOK_UP(name) library.need(api.name, CLEAVE_TEXT(name));
+
+DriverApi loadDriver() {
+  Library library("libcuda.so.1", "NVIDIA's driver; a machine with a GPU has "
+                                  "it");
+  DriverApi api;
+  CLEAVE_DRIVER_FUNCTIONS(CLEAVE_LOOK_UP)
+  api.note = reinterpret_cast<cleave_recorder_note>(
+      library.find("cleaveRecorderNote"));
+  api.kernels = reinterpret_cast<cleave_recorder_kernels>(
+      library.find("cleaveRecorderKernels"));
+  int version = 0;
+  if (api.cuDriverGetVersion(&version) == CUDA_SUCCESS &&
+      version / 1000 < CUDA_VERSION / 1000)
+    fail(CLEAVE_UNSUPPORTED,
+         "the driver serves CUDA " + std::to_string(version / 1000) + "." +
+             std::to_string(version % 1000 / 10) +
+             ", but cleave was built with CUDA " +
+             std::to_string(CUDA_VERSION / 1000) + "." +
+             std::to_string(CUDA_VERSION % 1000 / 10) +
+             ": update the driver, or build cleave with an older toolkit");
+  if (CUresult status = api.cuInit(0); status != CUDA_SUCCESS) {
+    const char *name = nullptr;
+    api.cuGetErrorName(status, &name);
+    fail(CLEAVE_UNSUPPORTED,
+         status == CUDA_ERROR_NO_DEVICE
+             ? "no CUDA device was found: run on a machine with a GPU, or "
+               "compile with target.kind = \"cpu\""
+             : std::string("the driver cannot be initialised: ") +
+                   (name ? name : "unknown error"));
+  }
+  return api;
+}
+
+BlasApi loadBlas() {
+  std::string file = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+  Library library(file.c_str(), "cuBLASLt, of the CUDA toolkit");
+  BlasApi api;
+  CLEAVE_BLAS_FUNCTIONS(CLEAVE_LOOK_UP)
+  return api;
+}
+
+NcclApi loadNccl() {
+  Library library("libnccl.so.2", "NCCL; transport = \"local\" needs none");
+  NcclApi api;
+  CLEAVE_NCCL_FUNCTIONS(CLEAVE_LOOK_UP)
+  return api;
+}
+} // namespace
+
+// A function that throws leaves its static unset, so the next call tries anew.
+const DriverApi &cuda::driver() {
+  static const DriverApi api = loadDriver();
+  return api;
+}
+
+const BlasApi &cuda::blas() {
+  static const BlasApi api = loadBlas();
+  return api;
+}
+
+const NcclApi &cuda::nccl() {
+  static const NcclApi api = loadNccl();
+  return api;
+}
+
+void cuda::check(CUresult status, const std::string &what) {
+  if (status == CUDA_SUCCESS)
+    return;
+  const char *name = nullptr, *text = nullptr;
+  driver().cuGetErrorName(status, &name);
+  driver().cuGetErrorString(status, &text);
+  fail(status == CUDA_ERROR_OUT_OF_MEMORY ? CLEAVE_OUT_OF_MEMORY
+                                          : CLEAVE_RANK_FAILED,
+       what + ": " + (name ? name : "unknown error") +
+           (text ? std::string(" (") + text + ")" : ""));
+}
+
+void cuda::check(cublasStatus_t status, const std::string &what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail(status == CUBLAS_STATUS_ALLOC_FAILED ? CLEAVE_OUT_OF_MEMORY
+                                              : CLEAVE_RANK_FAILED,
+         what + ": " + blas().cublasLtGetStatusName(status));
+}
+
+void cuda::check(ncclResult_t status, const std::string &what) {
+  if (status != ncclSuccess && status != ncclInProgress)
+    fail(CLEAVE_RANK_FAILED, what + ": " + nccl().ncclGetErrorString(status));
+}

@@ -1,0 +1,133 @@
+// Functions of the CUDA driver and of NVIDIA's libraries.
+//
+// They are found when they are first needed: a program that runs on CPUs needs
+// none of them, and a machine that compiles for GPUs needs no driver.
+#ifndef CLEAVE_RUNTIME_CUDA_API_H
+#define CLEAVE_RUNTIME_CUDA_API_H
+
+#include "recorder.h"
+
+#include <cublasLt.h>
+#include <cuda.h>
+#include <nccl.h>
+
+#include <string>
+
+namespace cleave::cuda {
+
+// Headers rename functions to their newest version (cuMemAlloc is
+// cuMemAlloc_v2), so names are looked up as the headers spell them.
+#define CLEAVE_DRIVER_FUNCTIONS(X)                                             \
+  X(cuInit)                                                                    \
+  X(cuDriverGetVersion)                                                        \
+  X(cuGetErrorName)                                                            \
+  X(cuGetErrorString)                                                          \
+  X(cuDeviceGetCount)                                                          \
+  X(cuDeviceGet)                                                               \
+  X(cuDeviceGetName)                                                           \
+  X(cuDeviceGetAttribute)                                                      \
+  X(cuDeviceCanAccessPeer)                                                     \
+  X(cuDevicePrimaryCtxRetain)                                                  \
+  X(cuDevicePrimaryCtxRelease)                                                 \
+  X(cuCtxSetCurrent)                                                           \
+  X(cuCtxEnablePeerAccess)                                                     \
+  X(cuMemGetInfo)                                                              \
+  X(cuMemAlloc)                                                                \
+  X(cuMemFree)                                                                 \
+  X(cuMemHostAlloc)                                                            \
+  X(cuMemFreeHost)                                                             \
+  X(cuMemcpyHtoDAsync)                                                         \
+  X(cuMemcpyDtoHAsync)                                                         \
+  X(cuMemcpyDtoDAsync)                                                         \
+  X(cuMemcpyPeerAsync)                                                         \
+  X(cuMemsetD8Async)                                                           \
+  X(cuMemsetD16Async)                                                          \
+  X(cuStreamCreate)                                                            \
+  X(cuStreamDestroy)                                                           \
+  X(cuStreamSynchronize)                                                       \
+  X(cuStreamQuery)                                                             \
+  X(cuStreamWaitEvent)                                                         \
+  X(cuStreamBeginCapture)                                                      \
+  X(cuStreamEndCapture)                                                        \
+  X(cuGraphInstantiateWithFlags)                                               \
+  X(cuGraphLaunch)                                                             \
+  X(cuGraphExecDestroy)                                                        \
+  X(cuGraphDestroy)                                                            \
+  X(cuEventCreate)                                                             \
+  X(cuEventDestroy)                                                            \
+  X(cuEventRecord)                                                             \
+  X(cuEventQuery)                                                              \
+  X(cuEventSynchronize)                                                        \
+  X(cuEventElapsedTime)                                                        \
+  X(cuModuleLoadData)                                                          \
+  X(cuModuleUnload)                                                            \
+  X(cuModuleGetFunction)                                                       \
+  X(cuFuncSetAttribute)                                                        \
+  X(cuLaunchKernel)
+
+#define CLEAVE_BLAS_FUNCTIONS(X)                                               \
+  X(cublasLtCreate)                                                            \
+  X(cublasLtDestroy)                                                           \
+  X(cublasLtGetStatusName)                                                     \
+  X(cublasLtMatmulDescCreate)                                                  \
+  X(cublasLtMatmulDescDestroy)                                                 \
+  X(cublasLtMatmulDescSetAttribute)                                            \
+  X(cublasLtMatrixLayoutCreate)                                                \
+  X(cublasLtMatrixLayoutDestroy)                                               \
+  X(cublasLtMatrixLayoutSetAttribute)                                          \
+  X(cublasLtMatmulPreferenceCreate)                                            \
+  X(cublasLtMatmulPreferenceDestroy)                                           \
+  X(cublasLtMatmulPreferenceSetAttribute)                                      \
+  X(cublasLtMatmulAlgoGetHeuristic)                                            \
+  X(cublasLtMatmul)
+
+#define CLEAVE_NCCL_FUNCTIONS(X)                                               \
+  X(ncclGetVersion)                                                            \
+  X(ncclGetUniqueId)                                                           \
+  X(ncclCommInitRankConfig)                                                    \
+  X(ncclCommGetAsyncError)                                                     \
+  X(ncclCommAbort)                                                             \
+  X(ncclCommDestroy)                                                           \
+  X(ncclGetErrorString)                                                        \
+  X(ncclGetLastError)                                                          \
+  X(ncclCommRegister)                                                          \
+  X(ncclCommDeregister)                                                        \
+  X(ncclAllReduce)                                                             \
+  X(ncclAllGather)                                                             \
+  X(ncclReduceScatter)                                                         \
+  X(ncclBroadcast)                                                             \
+  X(ncclSend)                                                                  \
+  X(ncclRecv)                                                                  \
+  X(ncclGroupStart)                                                            \
+  X(ncclGroupEnd)
+
+#define CLEAVE_DECLARE(name) decltype(&::name) name = nullptr;
+struct DriverApi {
+  CLEAVE_DRIVER_FUNCTIONS(CLEAVE_DECLARE)
+  // Only in a recorder that stands in for the driver, else NULL.
+  cleave_recorder_note note = nullptr;
+  cleave_recorder_kernels kernels = nullptr;
+};
+struct BlasApi {
+  CLEAVE_BLAS_FUNCTIONS(CLEAVE_DECLARE)
+};
+struct NcclApi {
+  CLEAVE_NCCL_FUNCTIONS(CLEAVE_DECLARE)
+};
+#undef CLEAVE_DECLARE
+
+// Each throws Error UNSUPPORTED, naming the library and what to do, where it or
+// one of its functions is missing. driver() has been initialised.
+const DriverApi &driver();
+const BlasApi &blas();
+const NcclApi &nccl();
+
+// Throw Error unless the status is success: "WHAT: CUDA_ERROR_NAME (text)". Out
+// of memory is OUT_OF_MEMORY, everything else RANK_FAILED.
+void check(CUresult status, const std::string &what);
+void check(cublasStatus_t status, const std::string &what);
+void check(ncclResult_t status, const std::string &what);
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_API_H

@@ -1,0 +1,28 @@
+// Products by cuBLASLt, with what it fuses: bias, activation, the activation's
+// operand.
+#ifndef CLEAVE_RUNTIME_CUDA_BLAS_H
+#define CLEAVE_RUNTIME_CUDA_BLAS_H
+
+#include "kernels.h"
+
+namespace cleave::cuda {
+
+// cuBLASLt of the current device.
+class Blas {
+public:
+  static Blas &of(Device &device);
+  const cublasLtHandle_t handle;
+
+private:
+  explicit Blas(cublasLtHandle_t handle) : handle(handle) {}
+};
+
+// By cuBLASLt where it has the layout and the type, else by makePlainGemm; what
+// the epilogue lacks is done by a kernel of ours behind the product. The
+// algorithm is chosen here, once.
+Enqueue makeGemm(Device &device, const program::Gemm &gemm,
+                 const GemmBuffers &buffers, int64_t workspaceBytes);
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_BLAS_H

@@ -1,0 +1,109 @@
+// Devices, streams, events.
+
+#include "device.h"
+
+#include "error.h"
+
+#include <memory>
+#include <mutex>
+
+using namespace cleave;
+using namespace cleave::cuda;
+
+// Freeing fails only where the context is gone, and everything with it.
+void cuda::freeMemory(CUdeviceptr at) { (void)driver().cuMemFree(at); }
+void cuda::destroyStream(CUstream stream) {
+  (void)driver().cuStreamDestroy(stream);
+}
+void cuda::destroyEvent(CUevent event) { (void)driver().cuEventDestroy(event); }
+void cuda::unloadModule(CUmodule module) {
+  (void)driver().cuModuleUnload(module);
+}
+void cuda::destroyGraph(CUgraphExec graph) {
+  (void)driver().cuGraphExecDestroy(graph);
+}
+
+Stream cuda::makeStream() {
+  CUstream stream = nullptr;
+  check(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+        "creating a stream");
+  return Stream(stream);
+}
+
+Event cuda::makeEvent(bool timed) {
+  CUevent event = nullptr;
+  check(driver().cuEventCreate(&event, timed ? CU_EVENT_DEFAULT
+                                             : CU_EVENT_DISABLE_TIMING),
+        "creating an event");
+  return Event(event);
+}
+
+void cuda::after(CUstream before, CUevent event, CUstream waiting) {
+  check(driver().cuEventRecord(event, before), "recording an event");
+  check(driver().cuStreamWaitEvent(waiting, event, 0), "waiting for an event");
+}
+
+DeviceMemory::DeviceMemory(int64_t bytes, const std::string &purpose)
+    : bytes(bytes) {
+  if (bytes == 0)
+    return;
+  CUdeviceptr got = 0;
+  CUresult status = driver().cuMemAlloc(&got, bytes);
+  if (status == CUDA_ERROR_OUT_OF_MEMORY) {
+    size_t free = 0, total = 0;
+    driver().cuMemGetInfo(&free, &total);
+    fail(CLEAVE_OUT_OF_MEMORY,
+         purpose + " needs " + std::to_string(bytes) +
+             " bytes, but the device has " + std::to_string(free) + " of " +
+             std::to_string(total) +
+             " left; cut the model finer, use a smaller batch, or recompute");
+  }
+  check(status, "allocating " + purpose);
+  at = Owned<CUdeviceptr, freeMemory>(got);
+  check(driver().cuMemsetD8Async(got, 0, bytes, nullptr),
+        "clearing " + purpose);
+  check(driver().cuStreamSynchronize(nullptr), "clearing " + purpose);
+}
+
+int Device::count() {
+  int devices = 0;
+  check(driver().cuDeviceGetCount(&devices), "counting devices");
+  return devices;
+}
+
+Device &Device::of(int index) {
+  static std::mutex mutex;
+  static std::vector<std::unique_ptr<Device>> devices;
+  std::lock_guard lock(mutex);
+  int all = count();
+  if (all < 1)
+    fail(CLEAVE_UNSUPPORTED, "no CUDA device was found");
+  devices.resize(all);
+  std::unique_ptr<Device> &device = devices[index % all];
+  if (!device)
+    device.reset(new Device(index % all));
+  return *device;
+}
+
+Device::Device(int ordinal) : ordinal(ordinal) {
+  const DriverApi &api = driver();
+  std::string what = "opening device " + std::to_string(ordinal);
+  CUdevice device = 0;
+  check(api.cuDeviceGet(&device, ordinal), what);
+  char text[256] = {};
+  check(api.cuDeviceGetName(text, sizeof(text), device), what);
+  nameText = text;
+  auto attribute = [&](CUdevice_attribute key) {
+    int value = 0;
+    check(api.cuDeviceGetAttribute(&value, key, device), what);
+    return value;
+  };
+  version = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+            attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  check(api.cuDevicePrimaryCtxRetain(&context, device), what);
+}
+
+void Device::use() {
+  check(driver().cuCtxSetCurrent(context), "using device " + nameText);
+}

@@ -1,0 +1,99 @@
+// A device, and what a rank has on it: memory, streams, events, modules.
+//
+// All calls act on the device that is current on the calling thread
+// (Device::use). Destructors end nothing that still runs: synchronise first.
+#ifndef CLEAVE_RUNTIME_CUDA_DEVICE_H
+#define CLEAVE_RUNTIME_CUDA_DEVICE_H
+
+#include "api.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cleave::cuda {
+
+// One that owns a handle and frees it with `free`; movable.
+template <class Handle, void (*free)(Handle)> class Owned {
+public:
+  Owned() = default;
+  explicit Owned(Handle handle) : handle(handle) {}
+  Owned(Owned &&other) noexcept : handle(std::exchange(other.handle, {})) {}
+  Owned &operator=(Owned &&other) noexcept {
+    std::swap(handle, other.handle);
+    return *this;
+  }
+  ~Owned() {
+    if (handle)
+      free(handle);
+  }
+  Handle get() const { return handle; }
+  explicit operator bool() const { return handle; }
+
+private:
+  Handle handle{};
+};
+
+void freeMemory(CUdeviceptr at);
+void destroyStream(CUstream stream);
+void destroyEvent(CUevent event);
+void unloadModule(CUmodule module);
+void destroyGraph(CUgraphExec graph);
+
+using Stream = Owned<CUstream, destroyStream>;
+using Event = Owned<CUevent, destroyEvent>;
+using Module = Owned<CUmodule, unloadModule>;
+using GraphExec = Owned<CUgraphExec, destroyGraph>;
+
+Stream makeStream(); // does not wait for the default stream
+Event makeEvent(bool timed = false);
+
+// Bytes of a device, zeroed, at a multiple of 256.
+class DeviceMemory {
+public:
+  DeviceMemory() = default;
+  // Throws OUT_OF_MEMORY: needed, free, and what it was for.
+  DeviceMemory(int64_t bytes, const std::string &purpose);
+  char *data() const { return reinterpret_cast<char *>(at.get()); }
+  int64_t size() const { return bytes; }
+
+private:
+  Owned<CUdeviceptr, freeMemory> at;
+  int64_t bytes = 0;
+};
+
+// A device's primary context; it lives as long as the process.
+class Device {
+public:
+  // The one for the `index`-th rank of this process: devices are dealt out in
+  // turn. LOCAL_RANK is the launcher's business.
+  static Device &of(int index);
+  static int count();
+
+  // Makes it the calling thread's device.
+  void use();
+
+  const std::string &name() const { return nameText; }
+  int capability() const { return version; } // 90: sm_90
+  int processors() const { return multiprocessors; }
+
+  const int ordinal;
+
+private:
+  explicit Device(int ordinal);
+  CUcontext context = nullptr;
+  std::string nameText;
+  int version = 0, multiprocessors = 0;
+};
+
+inline CUdeviceptr address(const void *at) {
+  return reinterpret_cast<CUdeviceptr>(at);
+}
+
+// `waiting` goes on only after what `before` has been given so far. The event
+// is recorded anew.
+void after(CUstream before, CUevent event, CUstream waiting);
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_DEVICE_H

@@ -1,0 +1,103 @@
+// The runtime's own device kernels (kernels/*.cu): attention, products of
+// layouts that cuBLASLt lacks, grouped products, and what moves, fills, sorts
+// and reduces. The same sources are compiled for CPUs (kernels/emulation.h), so
+// that tests run them where there is no device.
+#ifndef CLEAVE_RUNTIME_CUDA_KERNELS_H
+#define CLEAVE_RUNTIME_CUDA_KERNELS_H
+
+#include "cpu/attention.h"
+#include "cpu/gemm.h"
+#include "cpu/grouped.h"
+#include "cpu/position_in_expert.h"
+#include "device.h"
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cleave::cuda {
+
+// The module of kernels on the current device, loaded once for each.
+class Kernels {
+public:
+  static Kernels &of(Device &device);
+
+  CUfunction find(const char *name); // throws where there is none
+
+  // Launches with the addresses of the arguments, by value.
+  template <class... Args>
+  void launch(const char *name, int64_t blocks, int threads, int64_t shared,
+              CUstream stream, Args... args) {
+    void *pointers[] = {&args...};
+    launchPointers(name, blocks, threads, shared, stream, pointers);
+  }
+
+  Device &device;
+
+private:
+  explicit Kernels(Device &device);
+  void launchPointers(const char *name, int64_t blocks, int threads,
+                      int64_t shared, CUstream stream, void **args);
+  Module module;
+  std::mutex mutex;
+  std::map<std::string, CUfunction> functions;
+};
+
+// Enqueues what a command does on a stream. May be called again and again, and
+// within the capture of a graph. Makers throw Error where it is not supported;
+// buffers are addresses on the device.
+using Enqueue = std::function<void(CUstream)>;
+
+Enqueue makeAttention(Kernels &kernels, const program::Attention &attention,
+                      const AttentionBuffers &buffers);
+Enqueue makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
+                    const GroupedBuffers &buffers);
+// Any layout; for those that cuBLASLt lacks.
+Enqueue makePlainGemm(Kernels &kernels, const program::Gemm &gemm,
+                      const GemmBuffers &buffers);
+
+struct PlanRowsBuffers {
+  const int64_t *ids = nullptr;
+  int64_t *sources = nullptr, *placeOf = nullptr, *sent = nullptr,
+          *counts = nullptr;
+};
+Enqueue makePlanRows(Kernels &kernels, const program::PlanRows &plan,
+                     const PlanRowsBuffers &buffers);
+struct SortRowsBuffers {
+  const int64_t *ids = nullptr;
+  int64_t *order = nullptr, *placeOf = nullptr, *sorted = nullptr;
+};
+Enqueue makeSortRows(Kernels &kernels, const program::SortRows &sort,
+                     const SortRowsBuffers &buffers);
+Enqueue makePositionInExpert(Kernels &kernels,
+                             const program::PositionInExpert &order,
+                             const PositionInExpertBuffers &buffers);
+
+// dst[i...] = src[i...] over `dims`, strides in bytes; elements of `size`.
+struct StridedCopy {
+  char *dst = nullptr;
+  const char *src = nullptr;
+  int64_t size = 1;
+  std::vector<int64_t> dims, dstStrides, srcStrides;
+};
+Enqueue makeCopy(Kernels &kernels, const StridedCopy &copy);
+Enqueue makeFill(Kernels &kernels, char *dst, int64_t count, int size,
+                 uint64_t pattern);
+
+// dst[i] = srcs[0][i] op srcs[1][i] op ..., in this order, as reduceInto() of
+// transport.h; over `rows` rows of `count` elements, whose strides are bytes.
+// dst may be one of the sources.
+struct Reduction {
+  char *dst = nullptr;
+  std::vector<const char *> srcs;
+  int64_t rows = 1, count = 0, dstStride = 0, srcStride = 0;
+  program::DType dtype = program::DType::F32;
+  program::ReduceOp op = program::ReduceOp::Sum;
+};
+void reduce(Kernels &kernels, const Reduction &reduction, CUstream stream);
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_KERNELS_H
