@@ -6,9 +6,11 @@
 #include "tiles.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <unistd.h>
 
 using namespace cleave;
@@ -231,11 +233,13 @@ cleave_status cleave_session_create(cleave_program *program,
       fail(CLEAVE_BAD_ARGUMENT,
            "options of version " + std::to_string(options->version) +
                ", expected " + std::to_string(CLEAVE_RUNTIME_VERSION));
-    if (options->transport && std::strcmp(options->transport, "local") != 0 &&
-        std::strcmp(options->transport, "mpi") != 0)
+    static constexpr std::array known = {"local", "mpi", "nccl"};
+    if (options->transport &&
+        std::find(known.begin(), known.end(),
+                  std::string_view(options->transport)) == known.end())
       fail(CLEAVE_UNSUPPORTED,
            std::string("transport \"") + options->transport +
-               "\" is not yet supported; use \"local\" or \"mpi\"");
+               "\" is not known; use \"local\", \"mpi\" or \"nccl\"");
     *out = new cleave_session(*program, *options);
   });
 }

@@ -5,7 +5,7 @@
 #include "channel.h"
 #include "comm_thread.h"
 #include "error.h"
-#include "futex.h"
+#include "group.h"
 #include "transport.h"
 
 #include <algorithm>
@@ -21,87 +21,6 @@ using program::CollectiveKind;
 
 namespace {
 using Clock = std::chrono::steady_clock;
-
-constexpr uint32_t abortedBit = 0x80000000;
-
-// A set of ranks that hold collectives together.
-class Group {
-public:
-  Group(std::vector<int> members, const TransportOptions &options)
-      : members(std::move(members)), options(options),
-        calls(this->members.size()), passed(this->members.size()) {}
-
-  // Waits until all members are here. The release of the last one orders all
-  // writes before the barrier with all reads after it.
-  void barrier(const CollectiveCall &call) {
-    uint32_t turn = generation.load(std::memory_order_acquire);
-    if (turn & abortedBit)
-      throw Aborted();
-    uint32_t next = (turn + 1) & ~abortedBit;
-    passed[call.self].store(next, std::memory_order_relaxed);
-    if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == members.size()) {
-      arrived.store(0, std::memory_order_relaxed);
-      // Fails only against abort(), whose bit must stay.
-      if (!generation.compare_exchange_strong(turn, next,
-                                              std::memory_order_acq_rel))
-        throw Aborted();
-      futexWake(generation);
-      return;
-    }
-    for (int round = 0; options.spin && round < spinRounds; ++round) {
-      if (generation.load(std::memory_order_acquire) != turn)
-        break;
-      __builtin_ia32_pause();
-    }
-    auto deadline =
-        Clock::now() + std::chrono::duration<double>(options.timeoutSeconds);
-    while (true) {
-      uint32_t now = generation.load(std::memory_order_acquire);
-      if (now == next)
-        return;
-      // The barrier may also have been passed before it was aborted; the run
-      // is lost either way.
-      if (now & abortedBit) {
-        std::vector<int> ranks = missing(next);
-        throw Aborted(ranks.empty() ? -1 : ranks.front());
-      }
-      double left =
-          std::chrono::duration<double>(deadline - Clock::now()).count();
-      if (left <= 0)
-        throw lateness(call, options.timeoutSeconds, missing(next));
-      futexWait(generation, turn, left);
-    }
-  }
-
-  void abort() {
-    generation.fetch_or(abortedBit, std::memory_order_acq_rel);
-    futexWake(generation);
-  }
-
-  const std::vector<int> members;
-
-private:
-  std::vector<int> missing(uint32_t next) const {
-    std::vector<int> ranks;
-    for (size_t i = 0; i < members.size(); ++i)
-      if (passed[i].load(std::memory_order_relaxed) != next)
-        ranks.push_back(members[i]);
-    return ranks;
-  }
-
-  const TransportOptions &options;
-  alignas(64) std::atomic<uint32_t> arrived{0};
-  alignas(64) std::atomic<uint32_t> generation{0};
-
-public:
-  // What each member brought to the current collective: written before the
-  // first barrier, read by the others until the last one. Shared: a member that
-  // fails may be gone while others still look at what it brought.
-  std::vector<std::shared_ptr<const CollectiveCall>> calls;
-
-private:
-  std::vector<std::atomic<uint32_t>> passed;
-};
 
 class LocalOperation : public Operation {
 public:
@@ -122,7 +41,7 @@ public:
     group.barrier(call);
     auto begin = Clock::now();
     received = 0;
-    checkPeers();
+    group.checkCalls(call);
     switch (call.kind) {
     case CollectiveKind::AllReduce:
       allReduce();
@@ -186,24 +105,6 @@ private:
 
   const Part &partOf(int member, size_t part) const {
     return group.calls[member]->parts[part];
-  }
-
-  // Programs of different ranks that disagree would read wild memory.
-  void checkPeers() {
-    for (int p = 0; p < size; ++p) {
-      const CollectiveCall &peer = *group.calls[p];
-      bool same = peer.kind == call.kind && peer.dtype == call.dtype &&
-                  peer.parts.size() == call.parts.size();
-      for (size_t i = 0; same && i < call.parts.size(); ++i)
-        same = peer.parts[i].count == call.parts[i].count &&
-               peer.parts[i].outer == call.parts[i].outer;
-      if (!same)
-        fail(CLEAVE_BAD_PROGRAM,
-             "ranks " + std::to_string(group.members[call.self]) + " and " +
-                 std::to_string(group.members[p]) +
-                 " meet in different collectives: " + nameOf(call.kind) + " " +
-                 call.name + " and " + nameOf(peer.kind) + " " + peer.name);
-    }
   }
 
   // Reduce-scatter, then all-gather. A peer reads chunk p of our src only if
@@ -279,12 +180,7 @@ private:
     for (int step = 0; step < size; ++step) {
       int p = (call.self + step) % size;
       const CollectiveCall &peer = *group.calls[p];
-      int64_t rows = rowsOf(call, call.received, p);
-      if (int64_t sent = rowsOf(peer, peer.sent, call.self); sent != rows)
-        fail(CLEAVE_BAD_PROGRAM, "rank " + std::to_string(group.members[p]) +
-                                     " sends " + std::to_string(sent) +
-                                     " rows in " + describe(call) +
-                                     ", expected " + std::to_string(rows));
+      int64_t rows = rowsFrom(call, peer, p);
       read(p, part.dst + p * part.count * elementSize,
            partOf(p, index).src + call.self * part.count * elementSize,
            rows * part.inner * elementSize);

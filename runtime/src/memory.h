@@ -10,7 +10,7 @@ namespace cleave {
 
 class Memory {
 public:
-  Memory() = default; // none, without a mapping
+  Memory() = default;             // none, without a mapping
   explicit Memory(int64_t bytes); // zeroed; throws OUT_OF_MEMORY
   Memory(Memory &&other) noexcept { *this = std::move(other); }
   Memory &operator=(Memory &&other) noexcept {

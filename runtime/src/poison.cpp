@@ -23,7 +23,7 @@ void Rank::planPoison(PreparedAction &prepared) const {
     int64_t shift = moved[life.arena];
     int64_t begin = life.offset, end = life.offset + life.size;
     if (__int128(begin) + shift < 0 ||
-        __int128(end) + shift > arenas[life.arena].size())
+        __int128(end) + shift > arenas[life.arena]->size())
       fail(CLEAVE_BAD_PROGRAM, "the lifetime of " + data.strings[life.name] +
                                    " in action \"" + prepared.action->name +
                                    "\" leaves arena \"" +
@@ -58,44 +58,42 @@ void Rank::planPoison(PreparedAction &prepared) const {
 
 void Rank::noteTouched(size_t arena, int64_t end) {
   int64_t &high = touchedHigh[arena];
-  high = std::max(
-      high, Memory::touched(arenas[arena].data() + high, end - high) + high);
+  high = std::max(high, arenas[arena]->touched(high, end - high) + high);
 }
 
 void Rank::beforeAction() {
   touchedHigh.assign(arenas.size(), 0);
   for (size_t i = 0; i < arenas.size(); ++i)
     if (data.arenas[i].lifespan != Lifespan::Persistent)
-      Memory::poison(arenas[i].data(), arenas[i].size());
+      arenas[i]->poison(0, arenas[i]->size());
 }
 
 // What calls leave to each other or to their caller lies in slots.
 void Rank::aroundCall() {
   for (size_t i = 0; i < arenas.size(); ++i)
     if (data.arenas[i].lifespan == Lifespan::Transient) {
-      noteTouched(i, arenas[i].size());
-      Memory::poison(arenas[i].data(), arenas[i].size());
+      noteTouched(i, arenas[i]->size());
+      arenas[i]->poison(0, arenas[i]->size());
     }
 }
 
 void Rank::afterCommand(const PreparedAction &prepared, size_t command) {
   for (const PreparedAction::Range &range : prepared.dead[command]) {
     noteTouched(range.arena, range.end);
-    Memory::poison(arenas[range.arena].data() + range.begin,
-                   range.end - range.begin);
+    arenas[range.arena]->poison(range.begin, range.end - range.begin);
   }
 }
 
 void Rank::afterAction() {
   int64_t touched = 0;
   for (size_t i = 0; i < arenas.size(); ++i) {
-    if (!arenas[i].guardIntact())
+    if (!arenas[i]->guardIntact())
       fail(CLEAVE_RANK_FAILED, "bytes after the end of arena \"" +
                                    data.arenas[i].name + "\" were written");
     if (data.arenas[i].lifespan != Lifespan::Persistent)
-      noteTouched(i, arenas[i].size());
+      noteTouched(i, arenas[i]->size());
     else
-      touchedHigh[i] = arenas[i].size();
+      touchedHigh[i] = arenas[i]->size();
     touched += touchedHigh[i];
   }
   touchedBytes = std::max(touchedBytes, touched);

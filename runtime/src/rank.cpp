@@ -2,51 +2,41 @@
 
 #include "rank.h"
 
-#include "cleave/workspace.h"
-#include "cpu/parallel.h"
 #include "error.h"
 #include "exchange.h"
 #include "span.h"
 #include "tiles.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 #include <tuple>
 
 using namespace cleave;
 using namespace cleave::program;
 
-// Compiled kernels read these fields by offset.
-static_assert(offsetof(cleave_ctx, axis_index) == 0 &&
-              offsetof(cleave_ctx, axis_size) == 8 &&
-              offsetof(cleave_ctx, num_axes) == 16 &&
-              offsetof(cleave_ctx, rank) == 24 &&
-              offsetof(cleave_ctx, num_ranks) == 32);
-
-Rank::Rank(cleave_program &program, int rank, int threads, bool poison)
-    : rank(rank), threads(threads), poison(poison), program(program),
+Rank::Rank(cleave_program &program, int rank, std::unique_ptr<Backend> owned,
+           bool poison)
+    : rank(rank), poison(poison), backend(std::move(owned)), program(program),
       data(program.data), axisIndex(axisIndices(data, rank)) {
   for (const MeshAxis &axis : data.mesh)
     axisSize.push_back(axis.size);
-  ctx = {axisIndex.data(), axisSize.data(),
-         static_cast<int64_t>(axisSize.size()), rank, data.numRanks()};
   moved.resize(data.arenas.size());
   for (const Arena &arena : data.arenas) {
     // In a pipeline most arenas are those of other stages.
     bool isHere = arena.rankClass < 0 ||
                   static_cast<uint32_t>(arena.rankClass) == data.classOf(rank);
-    arenas.push_back(isHere ? Memory(arena.size) : Memory());
-    scratchBytes += arenas.back().slack();
+    arenas.push_back(backend->allocate(isHere ? arena.size : 0,
+                                       "arena \"" + arena.name + "\" of rank " +
+                                           std::to_string(rank)));
+    scratchBytes += arenas.back()->slack();
     if (poison)
-      arenas.back().guard();
+      arenas.back()->guard();
   }
 }
 
 int64_t Rank::arenaBytes() const {
   int64_t bytes = 0;
-  for (const Memory &arena : arenas)
-    bytes += arena.size();
+  for (const std::unique_ptr<Storage> &arena : arenas)
+    bytes += arena->size();
   return bytes;
 }
 
@@ -66,7 +56,7 @@ char *Rank::resolve(const BufferRef &ref, int64_t low, int64_t high) const {
   __int128 offset = __int128(ref.offset) + moved[ref.arena];
   for (const AxisTerm &term : ref.terms)
     offset += __int128(term.coef) * indexOn(term.on);
-  const Memory &arena = arenas[ref.arena];
+  const Storage &arena = *arenas[ref.arena];
   if (int32_t owner = data.arenas[ref.arena].rankClass;
       owner >= 0 && static_cast<uint32_t>(owner) != data.classOf(rank))
     bad("arena \"" + data.arenas[ref.arena].name + "\" is that of class " +
@@ -80,6 +70,20 @@ char *Rank::resolve(const BufferRef &ref, int64_t low, int64_t high) const {
   return arena.data() + int64_t(offset);
 }
 
+char *Rank::use(const BufferRef &ref, int64_t low, int64_t high, bool written) {
+  char *at = resolve(ref, low, high);
+  if (high > low)
+    accesses.push_back({at + low, high - low, written});
+  return at;
+}
+
+std::pair<Storage *, int64_t> Rank::find(const Boundary &entry) const {
+  char *at = resolve(entry.buffer, 0,
+                     elementCount(entry.localShape) * sizeOf(entry.dtype));
+  Storage &arena = *arenas[entry.buffer.arena];
+  return {&arena, at - arena.data()};
+}
+
 const PreparedAction *Rank::find(std::string_view action) const {
   for (const PreparedAction &prepared : actions)
     if (prepared.action->name == action)
@@ -88,8 +92,7 @@ const PreparedAction *Rank::find(std::string_view action) const {
 }
 
 void Rank::prepare(Endpoint &endpoint, Counters &counters) {
-  setThreads(threads);
-  attentionFlops = &counters.attentionFlops(rank);
+  backend->attach();
   uint32_t ownClass = data.classOf(rank);
   // Workspaces that the plan does not cover (another machine, other threads)
   // come from one buffer, which must not move once addresses are taken.
@@ -98,19 +101,20 @@ void Rank::prepare(Endpoint &endpoint, Counters &counters) {
       std::string error;
       int64_t need = 0, planned = 0;
       if (auto *gemm = std::get_if<Gemm>(&command.op)) {
-        need = gemmWorkspace(*gemm, threads, error);
+        need = backend->workspace(*gemm, error);
         planned = gemm->workspace.present() ? gemm->workspaceSize : 0;
       } else if (auto *attention = std::get_if<Attention>(&command.op)) {
-        need = attentionWorkspace(*attention, threads, error);
+        need = backend->workspace(*attention, error);
         planned = attention->workspace.present() ? attention->workspaceSize : 0;
       } else if (auto *grouped = std::get_if<GroupedGemm>(&command.op)) {
-        need = groupedWorkspace(*grouped, threads, error);
+        need = backend->workspace(*grouped, error);
         planned = grouped->workspace.present() ? grouped->workspaceSize : 0;
       }
       if (action.rankClass == ownClass && need > planned)
         unplannedNeed = std::max(unplannedNeed, need);
     }
-  unplanned = Memory(unplannedNeed);
+  unplanned = backend->allocate(unplannedNeed, "scratch memory of rank " +
+                                                   std::to_string(rank));
   unplannedBytes = unplannedNeed;
   endpoint.announce(groupsOf(ownClass));
   for (const Action &action : data.actions)
@@ -156,11 +160,14 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
     const Command &command = action.commands[i];
     PreparedCommand &out = prepared.commands.emplace_back();
     out.command = &command;
+    accesses.clear();
     try {
       if (auto *collective = std::get_if<Collective>(&command.op)) {
         operations.push_back(
             endpoint.prepare(makeCall(*collective, command, counters)));
         Operation *operation = operations.back().get();
+        prepared.operations.push_back(operation);
+        prepared.mayReplay &= operation->mayReplay();
         if (collective->token >= 0) {
           started[collective->token] = operation;
           out.run = [operation] { operation->start(); };
@@ -175,6 +182,10 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
         out.run = [operation] { operation->finish(); };
       } else if (auto *call = std::get_if<Call>(&command.op)) {
         out.called = prepareCall(*call, endpoint, counters);
+        prepared.mayReplay &= out.called->mayReplay;
+        prepared.operations.insert(prepared.operations.end(),
+                                   out.called->operations.begin(),
+                                   out.called->operations.end());
       } else {
         std::visit(
             [&](const auto &op) {
@@ -184,20 +195,26 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
             command.op);
       }
       if (command.when.present()) {
+        prepared.mayReplay = false;
         if (!out.run || std::holds_alternative<Wait>(command.op) ||
             (std::holds_alternative<Collective>(command.op) &&
              std::get<Collective>(command.op).token >= 0))
           bad("a transfer that starts or ends cannot depend on a condition");
-        out.run = [flag = resolve(command.when, 0, 1), run = out.run] {
+        out.run = [this, flag = use(command.when, 0, 1, false), run = out.run] {
           // Other bytes are those of a value that has taken the flag's place.
-          if (*flag != 0 && *flag != 1)
+          char value = backend->flag(flag);
+          if (value != 0 && value != 1)
             bad("its condition holds byte " +
-                std::to_string(static_cast<unsigned char>(*flag)) +
+                std::to_string(static_cast<unsigned char>(value)) +
                 ", expected 0 or 1");
-          if (*flag)
+          if (value)
             run();
         };
       }
+      if (out.run)
+        out.run = backend->at(
+            {&action, static_cast<int>(i), &command, std::move(accesses)},
+            std::move(out.run));
     } catch (const Error &error) {
       throw Error(error.status, "action \"" + action.name + "\", command " +
                                     std::to_string(i) + " (" +
@@ -209,20 +226,22 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
     planPoison(prepared);
 }
 
+void Rank::bookReplay(const PreparedAction &action) {
+  for (Operation *operation : action.operations)
+    operation->replayed();
+}
+
 Rank::Run Rank::prepare(const Launch &launch) {
+  const Kernel &kernel = data.kernels[launch.kernel];
   std::vector<void *> args;
-  for (const BufferRef &arg : launch.args)
-    args.push_back(resolve(arg, 0, 0));
+  for (size_t i = 0; i < launch.args.size(); ++i) {
+    KernelArg of = i < kernel.args.size() ? kernel.args[i] : KernelArg();
+    args.push_back(use(launch.args[i], 0, of.bytes, of.written));
+  }
   if (launch.extent < 0 || launch.grain < 1)
     bad("rows [0, " + std::to_string(launch.extent) + ") in pieces of " +
         std::to_string(launch.grain));
-  cleave_kernel kernel = program.kernels[launch.kernel];
-  return [this, kernel, args = std::move(args), extent = launch.extent,
-          grain = launch.grain] {
-    parallelFor(extent, grain, threads, [&](int64_t begin, int64_t end, int) {
-      kernel(&ctx, args.data(), begin, end);
-    });
-  };
+  return backend->launch(launch, std::move(args));
 }
 
 Rank::Run Rank::prepare(const Copy &copy) {
@@ -234,11 +253,12 @@ Rank::Run Rank::prepare(const Copy &copy) {
       copy.dstStrides.size() != dims.size())
     bad("a copy of rank " + std::to_string(dims.size()) +
         " needs as many strides");
-  char *src = resolve(copy.src, 0, spanOf(dims, copy.srcStrides, size));
-  char *dst = resolve(copy.dst, 0, spanOf(dims, copy.dstStrides, size));
-  int64_t rows = 1;
+  CopyBuffers buffers;
+  buffers.src = use(copy.src, 0, spanOf(dims, copy.srcStrides, size), false);
+  buffers.dst = use(copy.dst, 0, spanOf(dims, copy.dstStrides, size), true);
+  int64_t elements = 1;
   for (int64_t dim : dims)
-    rows = checkedProduct(rows, dim);
+    elements = checkedProduct(elements, dim);
   std::vector<int64_t> srcStrides = copy.srcStrides,
                        dstStrides = copy.dstStrides;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -250,24 +270,14 @@ Rank::Run Rank::prepare(const Copy &copy) {
   while (!dims.empty() && srcStrides.back() == block &&
          dstStrides.back() == block) {
     block *= dims.back();
-    rows = dims.back() ? rows / dims.back() : 0;
     dims.pop_back();
     srcStrides.pop_back();
     dstStrides.pop_back();
   }
-  return [=, this] {
-    parallelFor(rows, std::max<int64_t>(1, 65536 / std::max<int64_t>(block, 1)),
-                threads, [&](int64_t begin, int64_t end, int) {
-                  for (int64_t row = begin; row < end; ++row) {
-                    int64_t rest = row, from = 0, to = 0;
-                    for (size_t i = dims.size(); i-- > 0; rest /= dims[i]) {
-                      from += rest % dims[i] * srcStrides[i];
-                      to += rest % dims[i] * dstStrides[i];
-                    }
-                    std::memmove(dst + to, src + from, block);
-                  }
-                });
-  };
+  if (elements == 0)
+    return [] {};
+  return backend->copy(buffers, block, std::move(dims), std::move(srcStrides),
+                       std::move(dstStrides));
 }
 
 Rank::Run Rank::prepare(const Fill &fill) {
@@ -275,18 +285,8 @@ Rank::Run Rank::prepare(const Fill &fill) {
   if (size != 1 && size != 2 && size != 4 && size != 8)
     bad("elements of " + std::to_string(size) +
         " bytes, expected 1, 2, 4 or 8");
-  char *dst = resolve(fill.dst, 0, spanOf(fill.count, size));
-  return [=, this, count = fill.count, pattern = fill.pattern] {
-    parallelFor(count, 65536 / size, threads,
-                [&](int64_t begin, int64_t end, int) {
-                  if (pattern == 0) {
-                    std::memset(dst + begin * size, 0, (end - begin) * size);
-                    return;
-                  }
-                  for (int64_t i = begin; i < end; ++i) // little-endian
-                    std::memcpy(dst + i * size, &pattern, size);
-                });
-  };
+  return backend->fill(use(fill.dst, 0, spanOf(fill.count, size), true),
+                       fill.count, size, fill.pattern);
 }
 
 std::pair<std::vector<int>, int>

@@ -4,9 +4,9 @@
 #ifndef CLEAVE_RUNTIME_RANK_H
 #define CLEAVE_RUNTIME_RANK_H
 
+#include "backend.h"
 #include "cleave/runtime.h"
 #include "loaded_program.h"
-#include "memory.h"
 #include "transport.h"
 
 #include <functional>
@@ -27,6 +27,9 @@ struct PreparedCommand {
 struct PreparedAction {
   const program::Action *action = nullptr;
   std::vector<PreparedCommand> commands;
+  // Nothing in it waits for the host; its transfers.
+  bool mayReplay = true;
+  std::vector<Operation *> operations;
   // Poison mode: after command i, ranges that hold nothing live.
   struct Range {
     int32_t arena;
@@ -37,7 +40,8 @@ struct PreparedAction {
 
 class Rank {
 public:
-  Rank(cleave_program &program, int rank, int threads, bool poison);
+  Rank(cleave_program &program, int rank, std::unique_ptr<Backend> backend,
+       bool poison);
 
   // On the rank's own thread: libraries keep state per thread.
   void prepare(Endpoint &endpoint, Counters &counters);
@@ -53,21 +57,31 @@ public:
 
   const PreparedAction *find(std::string_view action) const;
 
+  // Where the rank's tile of a buffer lies: its arena, and the first byte.
+  std::pair<Storage *, int64_t> find(const program::Boundary &entry) const;
+
+  // Counts the transfers of an action that the backend has replayed.
+  static void bookReplay(const PreparedAction &action);
+
   // Poison mode.
   void beforeAction();
   void aroundCall();
   void afterCommand(const PreparedAction &prepared, size_t command);
   void afterAction();
 
-  const int rank, threads;
+  const int rank;
   const bool poison;
+  const std::unique_ptr<Backend> backend; // outlives the memory
   int64_t touchedBytes = -1, scratchBytes = 0, unplannedBytes = 0;
 
 private:
   // The rank's index on a part of a mesh axis.
   int64_t indexOn(const program::SubAxis &on) const;
 
-  using Run = std::function<void()>;
+  using Run = Backend::Run;
+  // resolve(), for the command that is being prepared, which does that there.
+  char *use(const program::BufferRef &ref, int64_t low, int64_t high,
+            bool written);
   Run prepare(const program::Launch &launch);
   Run prepare(const program::Gemm &gemm);
   Run prepare(const program::Attention &attention);
@@ -97,8 +111,8 @@ private:
   cleave_program &program;
   const program::Program &data;
   std::vector<int64_t> axisIndex, axisSize;
-  cleave_ctx ctx;
-  std::vector<Memory> arenas;
+  std::vector<std::unique_ptr<Storage>> arenas;
+  std::vector<Access> accesses;     // of the command that is being prepared
   std::vector<int64_t> touchedHigh; // per arena, in this action
   std::vector<PreparedAction> actions;
   // What is called, once for each set of slots: action, then bytes per arena.
@@ -108,9 +122,8 @@ private:
   std::vector<int64_t> moved; // bytes per arena, of the call being prepared
   std::vector<std::unique_ptr<Operation>> operations;
   // One buffer serves all commands: they run one after the other.
-  Memory unplanned;
+  std::unique_ptr<Storage> unplanned;
   int64_t unplannedNeed = 0;
-  std::atomic<int64_t> *attentionFlops = nullptr; // in the session's counters
 };
 
 } // namespace cleave

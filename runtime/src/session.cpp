@@ -2,9 +2,9 @@
 
 #include "session.h"
 
+#include "backends.h"
 #include "session_options.h"
 #include "step_pool.h"
-#include "tiles.h"
 
 #include <algorithm>
 #include <chrono>
@@ -54,23 +54,27 @@ cleave_session::cleave_session(cleave_program &program,
   if (world && world->rank() == 0 && size > 1)
     remote = std::make_unique<Remote>(*world, program, options, counters);
   int here = world ? 1 : size;
-  transport = world ? makeMpiTransport(transportOptions, counters, *world)
-                    : makeLocalTransport(transportOptions, counters);
   program.bindKernels();
+  int first = world ? world->rank() : 0;
+  SessionShape shape{first, here, perRank, poison};
+  std::vector<std::unique_ptr<Backend>> backends =
+      makeBackends(program, shape, counters);
+  transport = makeTransport(program, options.transport, transportOptions, shape,
+                            counters, world, backends);
   ranks.resize(size);
   traces.resize(size);
   for (int rank = 0; rank < size; ++rank)
     traceReaders.emplace_back(program.data, rank);
   waitedFor.assign(size, -1);
   endpoints.resize(size);
-  int first = world ? world->rank() : 0;
   for (int rank = first; rank < first + here; ++rank) {
-    ranks[rank] = std::make_unique<Rank>(program, rank, perRank, poison);
+    ranks[rank] = std::make_unique<Rank>(
+        program, rank, std::move(backends[rank - first]), poison);
     endpoints[rank] = transport->connect(rank);
     for (const Boundary &entry : program.data.boundary)
       try {
         if (holds(rank, entry))
-          tile(rank, entry);
+          ranks[rank]->find(entry);
       } catch (const Error &error) {
         throw Error(error.status,
                     "buffer \"" + entry.name + "\": " + error.what());
@@ -242,10 +246,20 @@ void cleave_session::execute(Rank &rank) {
 
 void cleave_session::walk(Rank &rank, Place &place) {
   Endpoint &endpoint = *endpoints[rank.rank];
+  Backend &backend = *rank.backend;
+  const PreparedAction &action = *place.action;
+  bool watched = injection.rank == rank.rank && injection.run == runs;
+  bool isPlain = !poison && !watched && !isTracing;
+  auto progress = [&] { endpoint.progress(); };
+  if (isPlain && action.mayReplay && backend.replay(*action.action)) {
+    Rank::bookReplay(action);
+    backend.finish(progress);
+    return;
+  }
+  bool captures =
+      isPlain && action.mayReplay && backend.beginCapture(*action.action);
   if (poison)
     rank.beforeAction();
-  bool watched = injection.rank == rank.rank && injection.run == runs;
-  const PreparedAction &action = *place.action;
   TraceEvent event;
   event.action =
       static_cast<uint32_t>(action.action - program.data.actions.data());
@@ -273,6 +287,7 @@ void cleave_session::walk(Rank &rank, Place &place) {
       place.inner = -1;
     }
     if (isTracing) {
+      backend.finish(progress); // else times would be those of enqueuing
       event.end = traceClock();
       event.command = static_cast<uint32_t>(index);
       traces[rank.rank].add(event);
@@ -281,6 +296,9 @@ void cleave_session::walk(Rank &rank, Place &place) {
       rank.afterCommand(action, index);
     endpoint.progress();
   }
+  if (captures)
+    backend.endCapture(*action.action);
+  backend.finish(progress);
   if (poison)
     rank.afterAction();
 }
@@ -418,137 +436,6 @@ void cleave_session::checkRank(int rank) const {
   if (rank < 0 || static_cast<size_t>(rank) >= ranks.size())
     fail(CLEAVE_BAD_ARGUMENT, "rank " + std::to_string(rank) + " of " +
                                   std::to_string(ranks.size()));
-}
-
-const std::vector<int32_t> &
-cleave_session::entriesOf(const std::string &name) const {
-  auto found = program.entries.find(name);
-  if (found == program.entries.end())
-    fail(CLEAVE_BAD_ARGUMENT, "the program has no buffer \"" + name + "\"");
-  return found->second;
-}
-
-bool cleave_session::holds(int rank, const Boundary &entry) const {
-  return cleave::holds(program.data, entry, rank);
-}
-
-const Boundary &cleave_session::boundary(const std::string &name,
-                                         int rank) const {
-  const std::vector<int32_t> &entries = entriesOf(name);
-  if (rank < 0)
-    return program.data.boundary[entries.front()];
-  for (int32_t index : entries)
-    if (holds(rank, program.data.boundary[index]))
-      return program.data.boundary[index];
-  fail(CLEAVE_BAD_ARGUMENT, "rank " + std::to_string(rank) + " of class " +
-                                std::to_string(program.data.classOf(rank)) +
-                                " holds nothing of buffer \"" + name + "\"");
-}
-
-void *cleave_session::tile(int rank, const Boundary &entry) const {
-  if (!isHere(rank))
-    fail(CLEAVE_BAD_ARGUMENT, "rank " + std::to_string(rank) +
-                                  " is in another process: its tiles cannot be "
-                                  "touched, only scattered and gathered");
-  return ranks[rank]->resolve(
-      entry.buffer, 0, elementCount(entry.localShape) * sizeOf(entry.dtype));
-}
-
-void cleave_session::scatter(const std::string &name, cleave_dtype type,
-                             const void *data, const void *padding) {
-  for (int32_t index : entriesOf(name))
-    scatter(program.data.boundary[index], type, data, padding);
-}
-
-void cleave_session::scatter(const Boundary &entry, cleave_dtype type,
-                             const void *data, const void *padding) {
-  std::vector<char> staging;
-  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
-    if (!holds(rank, entry))
-      continue;
-    if (isHere(rank)) {
-      scatterTile(program.data, entry, type, data, padding, rank,
-                  tile(rank, entry));
-      continue;
-    }
-    staging.resize(elementCount(entry.localShape) * sizeOf(entry.dtype));
-    scatterTile(program.data, entry, type, data, padding, rank, staging.data());
-    remote->write(rank, entry, staging.data(), staging.size());
-  }
-}
-
-// From the first class that holds the buffer. With a report the others' whole
-// arrays are compared with its own.
-void cleave_session::gather(const std::string &name, cleave_dtype type,
-                            void *data, cleave_gather_report *report) {
-  const std::vector<int32_t> &entries = entriesOf(name);
-  const Boundary &first = program.data.boundary[entries.front()];
-  gather(first, type, data, report);
-  if (!report || entries.size() == 1)
-    return;
-  auto own = static_cast<cleave_dtype>(first.dtype);
-  std::vector<char> whole, other;
-  const void *expected = data;
-  if (own != type) {
-    whole.resize(elementCount(first.globalShape) * sizeOf(first.dtype));
-    gather(first, own, whole.data(), nullptr);
-    expected = whole.data();
-  }
-  other.resize(elementCount(first.globalShape) * sizeOf(first.dtype));
-  for (size_t i = 1; i < entries.size(); ++i) {
-    const Boundary &entry = program.data.boundary[entries[i]];
-    cleave_gather_report found;
-    gather(entry, own, other.data(), &found);
-    if (report->identical && !found.identical) {
-      report->identical = 0;
-      report->rank_a = found.rank_a;
-      report->rank_b = found.rank_b;
-      report->element = found.element;
-    }
-    report->replicas += found.replicas;
-    report->nonzero_padding += found.nonzero_padding;
-    if (!(found.max_difference <= report->max_difference) &&
-        !std::isnan(report->max_difference))
-      report->max_difference = found.max_difference;
-    compareClasses(program.data, first, expected, entry, other.data(), *report);
-  }
-}
-
-void cleave_session::gather(const Boundary &entry, cleave_dtype type,
-                            void *data, cleave_gather_report *report) {
-  std::vector<void *> tiles(ranks.size());
-  // Copies of a tile are fetched only to be compared.
-  std::vector<bool> wanted =
-      neededTiles(program.data, entry, report != nullptr);
-  std::vector<std::pair<int, std::vector<char>>> fetched;
-  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
-    if (!wanted[rank])
-      continue;
-    if (isHere(rank))
-      tiles[rank] = tile(rank, entry);
-    else
-      fetched.emplace_back(rank, elementCount(entry.localShape) *
-                                     sizeOf(entry.dtype));
-  }
-  if (!fetched.empty())
-    remote->read(entry, fetched);
-  for (auto &[rank, bytes] : fetched)
-    tiles[rank] = bytes.data();
-  gatherTiles(program.data, entry, type, data, tiles, report);
-}
-
-void cleave_session::zero(const std::string &name) {
-  for (int32_t index : entriesOf(name)) {
-    const Boundary &entry = program.data.boundary[index];
-    for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
-      if (!holds(rank, entry))
-        continue;
-      else if (isHere(rank))
-        std::memset(tile(rank, entry), 0,
-                    elementCount(entry.localShape) * sizeOf(entry.dtype));
-      else
-        remote->zero(rank, entry);
-  }
 }
 
 void cleave_session::resetCounters() {

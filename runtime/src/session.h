@@ -44,6 +44,10 @@ public:
                                             int rank = -1) const;
   // Only of a rank of this process, which holds the entry.
   void *tile(int rank, const cleave::program::Boundary &entry) const;
+  // The same as the storage and the first byte there.
+  std::pair<cleave::Storage *, int64_t>
+  place(int rank, const cleave::program::Boundary &entry) const;
+  void zero(int rank, const cleave::program::Boundary &entry);
   bool isHere(int rank) const { return ranks[rank] != nullptr; }
   void checkRank(int rank) const;
   // A rank did not even answer the watchdog: its thread may still run, so the

@@ -94,6 +94,10 @@ public:
   virtual ~Operation() = default;
   virtual void start() = 0;
   virtual void finish() = 0;
+  // On a device: whether start() and finish() only enqueue, and need no host in
+  // between, so that a graph may hold them; then replayed() counts one more.
+  virtual bool mayReplay() const { return false; }
+  virtual void replayed() {}
 };
 
 class Endpoint {

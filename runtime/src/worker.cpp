@@ -121,15 +121,24 @@ private:
 
   void touch(Request request, cleave_session &session, int64_t index) {
     const program::Boundary &entry = session.program.data.boundary.at(index);
-    void *tile = session.tile(world.rank(), entry);
+    if (request == Request::Zero) {
+      session.zero(world.rank(), entry);
+      return;
+    }
+    auto [storage, at] = session.place(world.rank(), entry);
     int64_t bytes =
         elementCount(entry.localShape) * program::sizeOf(entry.dtype);
-    if (request == Request::Write)
+    std::vector<char> staging(storage->isHost() ? 0 : bytes);
+    char *tile = storage->isHost() ? storage->data() + at : staging.data();
+    if (request == Request::Write) {
       world.receive(host, World::Data, tile, bytes);
-    else if (request == Request::Read)
-      world.send(host, World::Data, tile, bytes);
-    else
-      std::memset(tile, 0, bytes);
+      if (!storage->isHost())
+        storage->write(at, tile, bytes);
+      return;
+    }
+    if (!storage->isHost())
+      storage->read(at, tile, bytes);
+    world.send(host, World::Data, tile, bytes);
   }
 
   void create(int32_t id, Packet &packet) {

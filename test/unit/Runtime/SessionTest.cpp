@@ -145,9 +145,12 @@ TEST(Session, UnknownActionAndBadOptions) {
   EXPECT_EQ(cleave_session_create(s.program.get, &options, &session),
             CLEAVE_BAD_ARGUMENT);
   options.version = CLEAVE_RUNTIME_VERSION;
-  options.transport = "nccl";
+  options.transport = "pigeon";
   EXPECT_EQ(cleave_session_create(s.program.get, &options, &session),
             CLEAVE_UNSUPPORTED);
+  options.transport = "nccl"; // for a program of CPUs
+  EXPECT_EQ(cleave_session_create(s.program.get, &options, &session),
+            CLEAVE_BAD_ARGUMENT);
   EXPECT_EQ(cleave_session_create(nullptr, &options, &session),
             CLEAVE_BAD_ARGUMENT);
 }

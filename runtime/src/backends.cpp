@@ -1,0 +1,61 @@
+// Which backend and transport a session has.
+
+#include "backends.h"
+
+#include "error.h"
+
+#include <string_view>
+
+#ifdef CLEAVE_HAS_CUDA
+#include "cuda/backend.h"
+#endif
+
+using namespace cleave;
+using program::Device;
+
+#ifndef CLEAVE_HAS_CUDA
+[[noreturn]] static void noCuda() {
+  fail(CLEAVE_UNSUPPORTED,
+       "the program is for CUDA devices, but this cleave was built without the "
+       "CUDA toolkit; build it where nvcc and nccl.h are, or compile with "
+       "target.kind = \"cpu\"");
+}
+#endif
+
+std::vector<std::unique_ptr<Backend>>
+cleave::makeBackends(cleave_program &program, const SessionShape &shape,
+                     Counters &counters) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  if (program.data.device == Device::Cuda) {
+#ifdef CLEAVE_HAS_CUDA
+    return cuda::makeBackends(program, shape);
+#else
+    noCuda();
+#endif
+  }
+  for (int rank = shape.first; rank < shape.first + shape.here; ++rank)
+    backends.push_back(makeCpuBackend(program, rank, shape.threadsPerRank,
+                                      counters.attentionFlops(rank)));
+  return backends;
+}
+
+std::unique_ptr<Transport>
+cleave::makeTransport(const cleave_program &program, const char *kind,
+                      const TransportOptions &options,
+                      const SessionShape &shape, Counters &counters,
+                      World *world,
+                      const std::vector<std::unique_ptr<Backend>> &backends) {
+  std::string_view name = kind ? kind : "local";
+  if (program.data.device == Device::Cuda) {
+#ifdef CLEAVE_HAS_CUDA
+    return cuda::makeTransport(name, options, shape, counters, backends);
+#else
+    noCuda();
+#endif
+  }
+  if (name == "nccl")
+    fail(CLEAVE_BAD_ARGUMENT, "transport nccl is for CUDA programs; this one "
+                              "is for CPUs: use local or mpi");
+  return world ? makeMpiTransport(options, counters, *world)
+               : makeLocalTransport(options, counters);
+}
