@@ -1,0 +1,23 @@
+// What tests ask the recorder.
+
+#include "control.h"
+
+#include "queue.h"
+
+#include <cstring>
+
+using namespace recorder;
+
+extern "C" int64_t cleaveRecorderTakeErrors(char *text, size_t size) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  std::string joined;
+  std::vector<std::string> errors = all.report.takeErrors();
+  for (const std::string &error : errors)
+    joined += error + "\n";
+  if (size > 0) {
+    std::strncpy(text, joined.c_str(), size);
+    text[size - 1] = 0;
+  }
+  return int64_t(errors.size());
+}

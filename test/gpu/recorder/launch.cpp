@@ -1,0 +1,228 @@
+// The driver: modules and launches of kernels.
+
+#include "emulated.h"
+#include "image.h"
+#include "queue.h"
+
+#include "cleave/runtime.h"
+#include "recorder.h"
+
+#include <cstring>
+#include <dlfcn.h>
+
+using namespace recorder;
+
+namespace {
+struct Module;
+
+struct Function {
+  std::string name;
+  Module *module = nullptr;
+  std::vector<int> parameters; // sizes
+  bool knowsParameters = false;
+  EmulatedKernel emulated;
+  cleave_kernel generated = nullptr;
+};
+
+struct Module {
+  int device = 0;
+  void *kernels = nullptr; // a library of forms for CPUs
+  std::map<std::string, std::vector<int>> parameters;
+  std::map<std::string, std::unique_ptr<Function>> functions;
+};
+
+std::set<Module *> modules;
+std::set<Function *> functions;
+void *kernelLibrary = nullptr;
+
+// Copies of a launch's arguments, which may be gone when it runs.
+struct Arguments {
+  std::vector<std::vector<char>> values;
+  std::vector<void *> pointers() const {
+    std::vector<void *> out;
+    for (const std::vector<char> &value : values)
+      out.push_back(const_cast<char *>(value.data()));
+    return out;
+  }
+};
+
+void runGenerated(cleave_kernel kernel, const Arguments &arguments,
+                  int64_t extent) {
+  std::vector<void *> addresses;
+  for (const std::vector<char> &value : arguments.values) {
+    void *address = nullptr;
+    std::memcpy(&address, value.data(), sizeof(address));
+    addresses.push_back(address);
+  }
+  cleave_ctx ctx = {};
+  ctx.axis_index = static_cast<const int64_t *>(addresses.back());
+  kernel(&ctx, addresses.data(), 0, extent);
+}
+} // namespace
+
+extern "C" void cleaveRecorderNote(void *handle, const cleave_note *note) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  Stream *stream = all.stream(static_cast<CUstream>(handle));
+  if (!stream)
+    return;
+  stream->note.reset();
+  if (!note)
+    return;
+  auto text = [](const char *text) { return std::string(text ? text : ""); };
+  auto made = std::make_shared<Note>();
+  made->rank = note->rank;
+  made->command = note->command;
+  made->action = text(note->action);
+  made->source = text(note->source);
+  made->kind = text(note->kind);
+  made->extent = note->extent;
+  for (int64_t i = 0; i < note->num_accesses; ++i) {
+    const cleave_access &access = note->accesses[i];
+    made->accesses.push_back(
+        {static_cast<char *>(const_cast<void *>(access.at)), access.bytes,
+         access.written != 0});
+  }
+  stream->note = std::move(made);
+}
+
+extern "C" void cleaveRecorderKernels(const char *path) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  kernelLibrary = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (path && !kernelLibrary)
+    all.report.error(std::string("cannot load the kernels' forms for CPUs: ") +
+                     dlerror());
+}
+
+CUresult cuModuleLoadData(CUmodule *out, const void *image) {
+  if (!currentDevice)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!image)
+    return CUDA_ERROR_INVALID_VALUE;
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  auto *module = new Module;
+  module->device = currentDevice->number;
+  module->kernels = kernelLibrary;
+  module->parameters = parametersOf(image);
+  modules.insert(module);
+  *out = reinterpret_cast<CUmodule>(module);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule handle) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  auto *module = reinterpret_cast<Module *>(handle);
+  if (!modules.erase(module))
+    return CUDA_ERROR_INVALID_HANDLE;
+  for (auto &[name, function] : module->functions)
+    functions.erase(function.get());
+  delete module;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle,
+                             const char *name) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  auto *module = reinterpret_cast<Module *>(handle);
+  if (!modules.count(module))
+    return CUDA_ERROR_INVALID_HANDLE;
+  auto known = module->parameters.find(name);
+  // An image that tells its kernels tells all of them.
+  if (!module->parameters.empty() && known == module->parameters.end())
+    return CUDA_ERROR_NOT_FOUND;
+  std::unique_ptr<Function> &function = module->functions[name];
+  if (!function) {
+    function = std::make_unique<Function>();
+    function->name = name;
+    function->module = module;
+    function->knowsParameters = known != module->parameters.end();
+    if (function->knowsParameters)
+      function->parameters = known->second;
+    function->emulated = findEmulatedKernel(name);
+    if (!function->emulated && module->kernels)
+      function->generated =
+          reinterpret_cast<cleave_kernel>(dlsym(module->kernels, name));
+    functions.insert(function.get());
+  }
+  *out = reinterpret_cast<CUfunction>(function.get());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute,
+                            int value) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  if (!functions.count(reinterpret_cast<Function *>(handle)))
+    return CUDA_ERROR_INVALID_HANDLE;
+  return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
+                 (value < 0 || value > 227 * 1024)
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
+                        unsigned gridZ, unsigned blockX, unsigned blockY,
+                        unsigned blockZ, unsigned shared, CUstream on,
+                        void **arguments, void **) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  Stream *stream = all.stream(on);
+  auto *function = reinterpret_cast<Function *>(handle);
+  if (!stream || !functions.count(function))
+    return CUDA_ERROR_INVALID_HANDLE;
+  auto isWithin = [](uint64_t x, uint64_t most) { return x > 0 && x <= most; };
+  if (!isWithin(gridX, 0x7fffffff) || !isWithin(gridY, 65535) ||
+      !isWithin(gridZ, 65535) || !isWithin(blockZ, 64) ||
+      !isWithin(uint64_t(blockX) * blockY * blockZ, 1024) ||
+      shared > 227 * 1024)
+    return CUDA_ERROR_INVALID_VALUE;
+
+  Operation operation;
+  operation.who = all.name(*stream, "launch of " + function->name);
+  if (function->module->device != stream->device)
+    all.report.error(operation.who->text() +
+                     ": the module was loaded on device " +
+                     std::to_string(function->module->device));
+  ++all.report.totals.launches;
+  std::shared_ptr<const Note> note = stream->note;
+  if (note)
+    operation.accesses = note->accesses;
+  else
+    ++all.report.totals.unnoted;
+
+  // The driver copies arguments, whose sizes it knows from the image. Where
+  // that is of no known kind, a generated kernel has an address for each
+  // access and one of the indices.
+  std::vector<int> sizes = function->parameters;
+  if (!function->knowsParameters && function->generated && note)
+    sizes.assign(note->accesses.size() + 1, 8);
+  if (!function->knowsParameters && function->emulated)
+    sizes = function->emulated.parameters;
+  Arguments copied;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    auto *value = static_cast<const char *>(arguments[i]);
+    copied.values.emplace_back(value, value + sizes[i]);
+  }
+  if (function->emulated) {
+    ++all.report.totals.emulated;
+    operation.run =
+        [copied, run = function->emulated.run,
+         launch =
+             Dims{{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared}] {
+          run(launch, copied.pointers().data());
+        };
+  } else if (function->generated && note && !copied.values.empty()) {
+    ++all.report.totals.generated;
+    operation.run = [copied, kernel = function->generated, note] {
+      runGenerated(kernel, copied, note->extent);
+    };
+  } else {
+    all.report.unrun(function->name);
+  }
+  all.enqueue(*stream, std::move(operation));
+  return CUDA_SUCCESS;
+}

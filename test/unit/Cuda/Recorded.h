@@ -1,0 +1,53 @@
+// Tests on the recorder, whose errors they take.
+#ifndef CLEAVE_UNITTEST_CUDA_RECORDED_H
+#define CLEAVE_UNITTEST_CUDA_RECORDED_H
+
+#include "control.h"
+#include "device.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <string>
+
+namespace cleave::test {
+
+class Recorded : public testing::Test {
+public:
+  // The recorder reads its settings when it is first used.
+  static void prepare() {
+    setenv("CLEAVE_RECORDER_KEEP_GOING", "1", 1);
+    setenv("CLEAVE_RECORDER_DEVICES", "2", 1);
+    setenv("CLEAVE_RECORDER_TIMEOUT", "20", 1);
+  }
+
+  // What it has found since the last call.
+  static std::string takeErrors() {
+    static auto *take = [] {
+      void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+      void *found =
+          library ? dlsym(library, "cleaveRecorderTakeErrors") : nullptr;
+      return reinterpret_cast<decltype(&cleaveRecorderTakeErrors)>(found);
+    }();
+    if (!take)
+      return "the driver is not the recorder";
+    std::string text(1 << 16, 0);
+    take(text.data(), text.size());
+    text.resize(text.find('\0'));
+    return text;
+  }
+
+protected:
+  void SetUp() override {
+    prepare();
+    ASSERT_EQ(takeErrors(), "");
+    cuda::Device::of(0).use();
+  }
+  // A test takes the errors that it provokes.
+  void TearDown() override { EXPECT_EQ(takeErrors(), ""); }
+};
+
+} // namespace cleave::test
+
+#endif // CLEAVE_UNITTEST_CUDA_RECORDED_H
