@@ -19,7 +19,8 @@
 
 namespace cleave::cuda {
 
-// The module of kernels on the current device, loaded once for each.
+// The modules of kernels (one for each file) on a device, loaded once for each,
+// when it is the current one.
 class Kernels {
 public:
   static Kernels &of(Device &device);
@@ -40,7 +41,7 @@ private:
   explicit Kernels(Device &device);
   void launchPointers(const char *name, int64_t blocks, int threads,
                       int64_t shared, CUstream stream, void **args);
-  Module module;
+  std::vector<Module> modules;
   std::mutex mutex;
   std::map<std::string, CUfunction> functions;
 };

@@ -1,0 +1,34 @@
+// The kernels that are compiled for CPUs, by name.
+
+#include "emulated.h"
+
+#include <map>
+#include <string_view>
+
+using namespace cleave;
+using namespace cleave::cuda;
+
+// One list for each file of kernels, ended by an entry without a name.
+#define CLEAVE_FAMILIES(X) X(move) X(reduce)
+
+namespace cleave::cuda {
+#define CLEAVE_DECLARE(family) extern const EmulatedKernel family##Kernels[];
+CLEAVE_FAMILIES(CLEAVE_DECLARE)
+#undef CLEAVE_DECLARE
+} // namespace cleave::cuda
+
+const EmulatedKernel *cuda::findEmulated(const char *name) {
+  static const std::map<std::string_view, const EmulatedKernel *> all = [] {
+    std::map<std::string_view, const EmulatedKernel *> out;
+    auto add = [&](const EmulatedKernel *kernel) {
+      for (; kernel->name; ++kernel)
+        out[kernel->name] = kernel;
+    };
+#define CLEAVE_ADD(family) add(family##Kernels);
+    CLEAVE_FAMILIES(CLEAVE_ADD)
+#undef CLEAVE_ADD
+    return out;
+  }();
+  auto found = all.find(name);
+  return found == all.end() ? nullptr : found->second;
+}

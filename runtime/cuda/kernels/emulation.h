@@ -1,0 +1,107 @@
+// What device code needs of CUDA, for CPUs: included by the kernels alone,
+// where no CUDA compiler compiles them. Threads are fibers that switch at
+// barriers and shuffles (emulation.cpp).
+#ifndef CLEAVE_RUNTIME_CUDA_KERNELS_EMULATION_H
+#define CLEAVE_RUNTIME_CUDA_KERNELS_EMULATION_H
+
+#include "emulated.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+// Blocks run one after the other, and a thread of the host has its own.
+#define __shared__ static thread_local
+
+namespace cleave::cuda::emulation {
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+inline thread_local Index threadIndex, blockIndex, blockSize, gridSize;
+
+// The dynamic shared memory of the block, at a multiple of 128.
+unsigned char *dynamicShared();
+
+void blockBarrier();
+// All lanes of the warp come here at once, with the same `kind`.
+void warpBarrier(unsigned mask, unsigned kind);
+// Where a lane of the warp puts what others read after the next warp barrier;
+// there are two places, so that none is overwritten while it is read.
+constexpr int slotBytes = 16;
+void *ownSlot();
+const void *slotOf(int lane);
+
+template <class T> T exchange(unsigned mask, T value, int lane) {
+  static_assert(sizeof(T) <= slotBytes);
+  std::memcpy(ownSlot(), &value, sizeof(T));
+  warpBarrier(mask, sizeof(T));
+  T out;
+  std::memcpy(&out, slotOf(lane & 31), sizeof(T));
+  return out;
+}
+inline int ownLane() { return static_cast<int>(threadIndex.x & 31); }
+
+// Calls a kernel with arguments as cuLaunchKernel has them.
+template <auto kernel> struct Call;
+template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
+  static void run(void **args) {
+    [&]<size_t... i>(std::index_sequence<i...>) {
+      kernel(*static_cast<Args *>(args[i])...);
+    }(std::index_sequence_for<Args...>());
+  }
+};
+
+} // namespace cleave::cuda::emulation
+
+#define threadIdx cleave::cuda::emulation::threadIndex
+#define blockIdx cleave::cuda::emulation::blockIndex
+#define blockDim cleave::cuda::emulation::blockSize
+#define gridDim cleave::cuda::emulation::gridSize
+
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+
+inline void __syncthreads() { cleave::cuda::emulation::blockBarrier(); }
+inline void __syncwarp(unsigned mask = ~0u) {
+  cleave::cuda::emulation::warpBarrier(mask, 0);
+}
+template <class T> T __shfl_sync(unsigned mask, T value, int lane) {
+  return cleave::cuda::emulation::exchange(mask, value, lane);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T value, int with) {
+  return cleave::cuda::emulation::exchange(
+      mask, value, cleave::cuda::emulation::ownLane() ^ with);
+}
+template <class T> T __shfl_up_sync(unsigned mask, T value, int by) {
+  int lane = cleave::cuda::emulation::ownLane();
+  return cleave::cuda::emulation::exchange(mask, value,
+                                           lane >= by ? lane - by : lane);
+}
+inline unsigned __match_any_sync(unsigned mask, unsigned value) {
+  cleave::cuda::emulation::exchange(mask, value, 0);
+  unsigned same = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    unsigned other;
+    std::memcpy(&other, cleave::cuda::emulation::slotOf(lane), sizeof(other));
+    same |= unsigned(other == value) << lane;
+  }
+  return same;
+}
+inline unsigned __ballot_sync(unsigned mask, int isTrue) {
+  unsigned same = __match_any_sync(mask, isTrue != 0);
+  return isTrue ? same : ~same;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(uint64_t(a) * b >> 32);
+}
+
+#endif // CLEAVE_RUNTIME_CUDA_KERNELS_EMULATION_H

@@ -1,0 +1,17 @@
+// The compiled kernels, as they lie in this library.
+#ifndef CLEAVE_RUNTIME_CUDA_KERNELS_IMAGES_H
+#define CLEAVE_RUNTIME_CUDA_KERNELS_IMAGES_H
+
+#include <vector>
+
+namespace cleave::cuda {
+
+struct Image {
+  const char *name; // of the file without its ending
+  const void *data; // a fatbin
+};
+const std::vector<Image> &images();
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_KERNELS_IMAGES_H
