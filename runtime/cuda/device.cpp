@@ -88,7 +88,6 @@ Device &Device::of(int index) {
 Device::Device(int ordinal) : ordinal(ordinal) {
   const DriverApi &api = driver();
   std::string what = "opening device " + std::to_string(ordinal);
-  CUdevice device = 0;
   check(api.cuDeviceGet(&device, ordinal), what);
   char text[256] = {};
   check(api.cuDeviceGetName(text, sizeof(text), device), what);
@@ -102,6 +101,24 @@ Device::Device(int ordinal) : ordinal(ordinal) {
             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   check(api.cuDevicePrimaryCtxRetain(&context, device), what);
+}
+
+void Device::reach(Device &other) {
+  if (&other == this)
+    return;
+  int can = 0;
+  check(driver().cuDeviceCanAccessPeer(&can, device, other.device),
+        "asking whether devices reach each other");
+  if (!can)
+    fail(CLEAVE_UNSUPPORTED,
+         "devices " + std::to_string(ordinal) + " and " +
+             std::to_string(other.ordinal) +
+             " cannot read each other's memory, which transport \"local\" "
+             "needs; use \"nccl\"");
+  use();
+  CUresult status = driver().cuCtxEnablePeerAccess(other.context, 0);
+  if (status != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+    check(status, "letting a device read another one's memory");
 }
 
 void Device::use() {

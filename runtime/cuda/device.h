@@ -72,6 +72,12 @@ public:
 
   // Makes it the calling thread's device.
   void use();
+  // The same in destructors, where nobody can be told.
+  void tryUse() { (void)driver().cuCtxSetCurrent(context); }
+
+  // Lets kernels that run here read the other's memory. Throws UNSUPPORTED
+  // where the machine cannot.
+  void reach(Device &other);
 
   const std::string &name() const { return nameText; }
   int capability() const { return version; } // 90: sm_90
@@ -81,6 +87,7 @@ public:
 
 private:
   explicit Device(int ordinal);
+  CUdevice device = 0;
   CUcontext context = nullptr;
   std::string nameText;
   int version = 0, multiprocessors = 0;

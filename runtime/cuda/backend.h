@@ -1,0 +1,38 @@
+// A rank on a CUDA device, and the transports between such ranks.
+#ifndef CLEAVE_RUNTIME_CUDA_BACKEND_H
+#define CLEAVE_RUNTIME_CUDA_BACKEND_H
+
+#include "backends.h"
+#include "device.h"
+
+#include <string_view>
+
+namespace cleave::cuda {
+
+// What transports see of a rank: its device, and the stream of its commands.
+struct RankStream {
+  Device *device = nullptr;
+  CUstream compute = nullptr;
+};
+
+// Ranks share devices in turn. Throws UNSUPPORTED where there is no device, or
+// the artifact has no kernels for it, and OUT_OF_MEMORY, before anything is
+// allocated, where a device has less memory than its ranks need.
+std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
+                                                   const SessionShape &shape);
+
+// `kind`: "local" or "nccl".
+std::unique_ptr<Transport>
+makeTransport(std::string_view kind, const TransportOptions &options,
+              const SessionShape &shape, Counters &counters,
+              const std::vector<std::unique_ptr<Backend>> &backends);
+
+// Ranks are threads of this process; they read the memory of each other, on
+// one device or on several that can. By rank less `first`.
+std::unique_ptr<Transport> makeLocalTransport(const TransportOptions &options,
+                                              Counters &counters, int first,
+                                              std::vector<RankStream> ranks);
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_BACKEND_H

@@ -1,0 +1,37 @@
+// Transfers from one rank to another on devices of this process: see Channel.
+// Whoever starts last enqueues the copy, behind what both have enqueued.
+#ifndef CLEAVE_RUNTIME_CUDA_DEVICE_CHANNEL_H
+#define CLEAVE_RUNTIME_CUDA_DEVICE_CHANNEL_H
+
+#include "device_moves.h"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+namespace cleave::cuda {
+
+class DeviceMessage;
+
+class DeviceChannel {
+public:
+  explicit DeviceChannel(const TransportOptions &options) : options(options) {}
+
+  // One side of a message that is sent again and again.
+  std::unique_ptr<Operation> prepare(CollectiveCall call, Counters &counters,
+                                     Transfers &transfers);
+  void abort();
+
+private:
+  friend class DeviceMessage;
+
+  const TransportOptions &options;
+  std::mutex mutex; // guards messages, too
+  std::condition_variable changed;
+  std::deque<DeviceMessage *> waiting; // all of one side
+  bool isAborted = false;
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_DEVICE_CHANNEL_H

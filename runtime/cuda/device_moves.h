@@ -1,0 +1,59 @@
+// How transfers move data on a rank's stream of transfers.
+#ifndef CLEAVE_RUNTIME_CUDA_DEVICE_MOVES_H
+#define CLEAVE_RUNTIME_CUDA_DEVICE_MOVES_H
+
+#include "cuda/backend.h"
+#include "kernels.h"
+
+namespace cleave::cuda {
+
+// Elements in runs of `run`, each `stride` elements behind the last.
+struct Runs {
+  char *at;
+  int64_t run, stride;
+};
+struct ConstRuns {
+  const char *at;
+  int64_t run, stride;
+};
+
+class Transfers {
+public:
+  explicit Transfers(const RankStream &rank)
+      : rank(rank), stream(makeStream()), kernels(Kernels::of(*rank.device)) {}
+
+  // What follows belongs to this collective.
+  void begin(const CollectiveCall &call);
+
+  void copy(char *dst, const char *src, int64_t bytes);
+  void zero(char *dst, int64_t bytes);
+  // `rows` rows of `bytes`, so many bytes apart.
+  void copy2d(char *dst, int64_t dstStride, const char *src, int64_t srcStride,
+              int64_t rows, int64_t bytes);
+  // One sequence of `count` elements, cut into runs on both sides.
+  void retile(const Runs &dst, const ConstRuns &src, int64_t count,
+              int64_t elementSize);
+  // Of the call's type and reduction, which are filled in here.
+  void reduce(Reduction &reduction, const CollectiveCall &call);
+  // A box of an exchange, reduced over where it comes from; zeros from nowhere.
+  void box(const program::ExchangePiece &piece, char *dst,
+           const std::vector<int64_t> &dstStrides,
+           const std::vector<const char *> &from,
+           const std::vector<int64_t> &srcStrides, const CollectiveCall &call);
+  // Numbers that the host needs: waits for the stream.
+  std::vector<int64_t> read(const int64_t *at, int64_t count);
+
+  const RankStream rank;
+  const Stream stream;
+
+private:
+  void strided(StridedCopy copy);
+  void note(const std::vector<Access> &accesses);
+
+  Kernels &kernels;
+  const CollectiveCall *current = nullptr;
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_DEVICE_MOVES_H

@@ -1,0 +1,107 @@
+// Choosing and loading the generated kernels of a program.
+
+#include "program_module.h"
+
+#include "error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+using namespace cleave;
+using namespace cleave::cuda;
+
+namespace {
+struct Image {
+  std::string path;
+  int version = 0; // 90: sm_90
+  bool isCode = false;
+};
+
+std::optional<Image> imageOf(const std::filesystem::path &path) {
+  std::string name = path.filename().string();
+  constexpr std::string_view begin = "kernels.sm_";
+  Image image{path.string(), 0, path.extension() == ".cubin"};
+  if (!name.starts_with(begin) || (!image.isCode && path.extension() != ".ptx"))
+    return std::nullopt;
+  image.version = std::atoi(name.c_str() + begin.size());
+  return image;
+}
+
+// Code runs on its generation, from its own version on; PTX on all later ones.
+bool serves(const Image &image, int version) {
+  return image.version <= version &&
+         (!image.isCode || image.version / 10 == version / 10);
+}
+
+std::string read(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  if (!file || bytes.empty())
+    fail(CLEAVE_BAD_PROGRAM,
+         path + ": cannot be read: " + std::strerror(errno));
+  return bytes;
+}
+} // namespace
+
+std::shared_ptr<ProgramModule> cuda::loadModule(const program::Program &program,
+                                                const std::string &folder,
+                                                Device &device) {
+  auto result = std::make_shared<ProgramModule>();
+  if (program.kernels.empty())
+    return result;
+  std::vector<Image> images;
+  std::error_code error;
+  std::filesystem::directory_iterator files(folder, error), end;
+  for (; !error && files != end; files.increment(error))
+    if (std::optional<Image> image = imageOf(files->path()))
+      images.push_back(*image);
+  std::string all;
+  std::sort(images.begin(), images.end(), [](const Image &a, const Image &b) {
+    return std::pair(a.isCode, a.version) > std::pair(b.isCode, b.version);
+  });
+  const Image *chosen = nullptr;
+  for (const Image &image : images) {
+    all += (all.empty() ? "" : ", ") +
+           std::filesystem::path(image.path).filename().string();
+    if (!chosen && serves(image, device.capability()))
+      chosen = &image;
+  }
+  if (!chosen)
+    fail(CLEAVE_UNSUPPORTED,
+         "device " + device.name() + " is sm_" +
+             std::to_string(device.capability()) + ", but " + folder +
+             " has only " + (all.empty() ? "no kernels" : all) +
+             "; compile with target.architectures = [\"sm_" +
+             std::to_string(device.capability()) + "\"] or an earlier one");
+  if (std::string host = folder + "/kernels.so";
+      driver().kernels && std::filesystem::exists(host))
+    driver().kernels(host.c_str());
+  std::string bytes = read(chosen->path); // PTX is text that ends with a zero
+  CUmodule module = nullptr;
+  check(driver().cuModuleLoadData(&module, bytes.c_str()),
+        "loading " + chosen->path);
+  result->module = Module(module);
+  for (const program::Kernel &kernel : program.kernels) {
+    CUfunction function = nullptr;
+    if (CUresult status = driver().cuModuleGetFunction(&function, module,
+                                                       kernel.symbol.c_str());
+        status == CUDA_ERROR_NOT_FOUND)
+      fail(CLEAVE_BAD_PROGRAM,
+           chosen->path + " has no kernel " + kernel.symbol);
+    else
+      check(status, "finding kernel " + kernel.symbol);
+    if (kernel.grid < 1 || kernel.block < 1)
+      fail(CLEAVE_BAD_PROGRAM, "kernel " + kernel.symbol + " has " +
+                                   std::to_string(kernel.grid) + " blocks of " +
+                                   std::to_string(kernel.block) + " threads");
+    result->functions.push_back(function);
+  }
+  return result;
+}

@@ -1,0 +1,78 @@
+// Arenas on a device.
+
+#include "storage.h"
+
+#include "memory.h"
+
+#include <vector>
+
+using namespace cleave;
+using namespace cleave::cuda;
+
+void DeviceStorage::write(int64_t at, const void *from, int64_t bytes) {
+  if (bytes == 0)
+    return;
+  device.use();
+  check(driver().cuMemcpyHtoDAsync(address(data() + at), from, bytes, stream),
+        "copying to the device");
+  check(driver().cuStreamSynchronize(stream), "copying to the device");
+}
+
+void DeviceStorage::read(int64_t at, void *to, int64_t bytes) const {
+  if (bytes == 0)
+    return;
+  device.use();
+  check(driver().cuMemcpyDtoHAsync(to, address(data() + at), bytes, stream),
+        "copying from the device");
+  check(driver().cuStreamSynchronize(stream), "copying from the device");
+}
+
+void DeviceStorage::zero(int64_t at, int64_t bytes) {
+  if (bytes == 0)
+    return;
+  device.use();
+  check(driver().cuMemsetD8Async(address(data() + at), 0, bytes, stream),
+        "clearing memory");
+  check(driver().cuStreamSynchronize(stream), "clearing memory");
+}
+
+// The bytes of Memory::poison: arenas begin at even addresses on both sides.
+void DeviceStorage::poison(int64_t at, int64_t bytes) {
+  if (bytes == 0)
+    return;
+  char pattern[2];
+  alignas(2) char pair[2];
+  Memory::poison(pair, 2);
+  pattern[0] = pair[0];
+  pattern[1] = pair[1];
+  device.use();
+  auto one = [&](int64_t where) {
+    check(driver().cuMemsetD8Async(
+              address(data() + where),
+              static_cast<unsigned char>(pattern[where & 1]), 1, stream),
+          "poisoning memory");
+  };
+  if (at & 1) {
+    one(at++);
+    --bytes;
+  }
+  if (bytes & 1)
+    one(at + bytes - 1);
+  auto both =
+      static_cast<unsigned short>(static_cast<unsigned char>(pattern[0]) |
+                                  static_cast<unsigned char>(pattern[1]) << 8);
+  if (bytes > 1)
+    check(driver().cuMemsetD16Async(address(data() + at), both, bytes / 2,
+                                    stream),
+          "poisoning memory");
+}
+
+int64_t DeviceStorage::touched(int64_t at, int64_t bytes) const {
+  if (bytes <= 0)
+    return 0;
+  // Poison depends on whether an address is even.
+  std::vector<char> copy(bytes + 1);
+  char *from = copy.data() + (at & 1);
+  read(at, from, bytes);
+  return Memory::touched(from, bytes);
+}

@@ -1,0 +1,35 @@
+// An arena on a device.
+#ifndef CLEAVE_RUNTIME_CUDA_STORAGE_H
+#define CLEAVE_RUNTIME_CUDA_STORAGE_H
+
+#include "backend.h"
+#include "device.h"
+
+namespace cleave::cuda {
+
+// Copies to and from the host are ordered with the stream of commands, and are
+// done when they return.
+class DeviceStorage : public Storage {
+public:
+  DeviceStorage(Device &device, CUstream stream, int64_t bytes,
+                const std::string &purpose)
+      : device(device), stream(stream), memory(bytes, purpose) {}
+  ~DeviceStorage() override { device.tryUse(); } // memory goes next
+
+  char *data() const override { return memory.data(); }
+  int64_t size() const override { return memory.size(); }
+  void write(int64_t at, const void *from, int64_t bytes) override;
+  void read(int64_t at, void *to, int64_t bytes) const override;
+  void zero(int64_t at, int64_t bytes) override;
+  void poison(int64_t at, int64_t bytes) override;
+  int64_t touched(int64_t at, int64_t bytes) const override;
+
+private:
+  Device &device;
+  const CUstream stream;
+  DeviceMemory memory;
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_STORAGE_H
