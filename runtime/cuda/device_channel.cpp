@@ -15,7 +15,8 @@ public:
   DeviceMessage(CollectiveCall given, DeviceChannel &channel,
                 Counters &counters, Transfers &transfers)
       : call(std::move(given)), channel(channel), counters(counters),
-        transfers(transfers), ready(makeEvent()), copied(makeEvent()) {
+        transfers(transfers), ready(makeEvent()),
+        copied(std::make_shared<Event>(makeEvent())) {
     for (const Part &part : call.parts)
       bytes += part.count * program::sizeOf(call.dtype);
   }
@@ -64,7 +65,7 @@ public:
       fail(CLEAVE_BAD_PROGRAM, failure);
     // Recorded before `met` was set, and again only after this wait: the side
     // that met cannot start anew before both have finished.
-    check(driver().cuStreamWaitEvent(transfers.rank.compute, met, 0),
+    check(driver().cuStreamWaitEvent(transfers.rank.compute, met->get(), 0),
           describe(call));
   }
 
@@ -81,7 +82,7 @@ private:
                 call.parts.size() == other.call.parts.size();
     for (size_t i = 0; same && i < call.parts.size(); ++i)
       same = call.parts[i].count == other.call.parts[i].count;
-    met = other.met = copied.get();
+    met = other.met = copied;
     if (!same) {
       failure = other.failure =
           "ranks " + std::to_string(call.members[0]) + " and " +
@@ -99,7 +100,7 @@ private:
     for (size_t i = 0; i < call.parts.size(); ++i)
       transfers.copy(receiver.call.parts[i].dst, sender.call.parts[i].src,
                      sender.call.parts[i].count * program::sizeOf(call.dtype));
-    check(driver().cuEventRecord(copied.get(), stream), describe(call));
+    check(driver().cuEventRecord(copied->get(), stream), describe(call));
     sender.mine().sent.fetch_add(bytes, std::memory_order_relaxed);
     receiver.mine().received.fetch_add(bytes, std::memory_order_relaxed);
   }
@@ -109,9 +110,11 @@ private:
   Counters &counters;
   Transfers &transfers;
   int64_t bytes = 0;
-  const Event ready, copied;
+  const Event ready;
+  const std::shared_ptr<Event> copied; // the other side may outlive this one
   bool isStarted = false;
-  CUevent met = nullptr; // what both wait for, once the other side has started
+  // What both wait for, once the other side has started.
+  std::shared_ptr<Event> met;
   std::string failure;
 };
 
