@@ -77,8 +77,6 @@ public:
                       cuda::address(range.device.data()), range.begin,
                       range.end - range.begin, rank.compute),
                   "to the mirror");
-    cuda::check(cuda::driver().cuStreamSynchronize(rank.compute),
-                "to the mirror");
     operation->start();
   }
 
