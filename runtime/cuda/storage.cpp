@@ -9,6 +9,12 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
+// The memory goes next. After a failure something may still use it.
+DeviceStorage::~DeviceStorage() {
+  device.tryUse();
+  (void)driver().cuStreamSynchronize(stream);
+}
+
 void DeviceStorage::write(int64_t at, const void *from, int64_t bytes) {
   if (bytes == 0)
     return;

@@ -14,7 +14,7 @@ public:
   DeviceStorage(Device &device, CUstream stream, int64_t bytes,
                 const std::string &purpose)
       : device(device), stream(stream), memory(bytes, purpose) {}
-  ~DeviceStorage() override { device.tryUse(); } // memory goes next
+  ~DeviceStorage() override;
 
   char *data() const override { return memory.data(); }
   int64_t size() const override { return memory.size(); }

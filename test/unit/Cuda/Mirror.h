@@ -70,6 +70,11 @@ public:
     operation = endpoint.prepare(std::move(call));
   }
 
+  ~Mirrored() override { // what was begun must not outlive its memory
+    operation.reset();
+    (void)cuda::driver().cuStreamSynchronize(rank.compute);
+  }
+
   void start() override {
     rank.device->use();
     for (const Range &range : ranges)
