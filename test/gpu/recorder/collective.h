@@ -1,0 +1,64 @@
+// Calls of NCCL that members of a communicator make together.
+#ifndef CLEAVE_TEST_GPU_RECORDER_COLLECTIVE_H
+#define CLEAVE_TEST_GPU_RECORDER_COLLECTIVE_H
+
+#include "queue.h"
+
+#include <nccl.h>
+
+#include <map>
+
+namespace recorder {
+
+struct Communicator;
+struct Exchange;
+
+struct Call {
+  enum Kind { AllReduce, AllGather, ReduceScatter, Broadcast, Send, Receive };
+  Kind kind = AllReduce;
+  const char *src = nullptr;
+  char *dst = nullptr;
+  int64_t count = 0;
+  ncclDataType_t type = ncclFloat32;
+  ncclRedOp_t op = ncclSum;
+  int peer = 0; // or the root
+  Communicator *communicator = nullptr;
+
+  bool isMessage() const { return kind == Send || kind == Receive; }
+  std::string text() const;
+  std::vector<Access> accesses() const;
+};
+
+int64_t sizeOf(ncclDataType_t type); // 0: not one of ours
+
+// The ranks that gave one id, and what they have started.
+struct Group {
+  explicit Group(int size) : size(size), members(size) {}
+  bool isComplete() const {
+    return std::find(members.begin(), members.end(), nullptr) == members.end();
+  }
+
+  const int size;
+  std::vector<Communicator *> members;
+  // By number; messages by sender, receiver and number.
+  std::map<uint64_t, std::shared_ptr<Exchange>> collectives;
+  std::map<std::pair<int, int>, std::map<uint64_t, std::shared_ptr<Exchange>>>
+      messages;
+};
+
+struct Communicator {
+  std::shared_ptr<Group> group;
+  int rank = 0, device = 0;
+  bool isAborted = false;
+  int pending = 0; // operations that have not run
+  uint64_t started = 0;
+  std::map<int, uint64_t> sent, received; // by peer
+};
+
+// Gives the calls their places in the order of their communicators.
+std::shared_ptr<Meeting> meet(const std::vector<Call> &calls,
+                              const std::shared_ptr<const Who> &who);
+
+} // namespace recorder
+
+#endif // CLEAVE_TEST_GPU_RECORDER_COLLECTIVE_H

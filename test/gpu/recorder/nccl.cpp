@@ -1,0 +1,291 @@
+// NCCL: communicators, and calls that become operations.
+
+#include "collective.h"
+
+#include <atomic>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+using namespace recorder;
+
+namespace {
+std::map<std::string, std::shared_ptr<Group>> groups;
+thread_local int groupDepth = 0;
+
+struct Pending {
+  Call call;
+  CUstream stream = nullptr;
+};
+thread_local std::vector<Pending> pending;
+// Communicators that were made in this thread's group.
+thread_local std::vector<Communicator *> joining;
+
+Communicator *find(ncclComm_t handle) {
+  return reinterpret_cast<Communicator *>(handle);
+}
+
+// What one thread calls in a group is one operation on each stream.
+ncclResult_t flush() {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  std::vector<Pending> calls = std::exchange(pending, {});
+  while (!calls.empty()) {
+    CUstream handle = calls.front().stream;
+    Stream *stream = all.stream(handle);
+    if (!stream)
+      return ncclInvalidArgument;
+    auto together = std::make_shared<std::vector<Call>>();
+    std::vector<Pending> others;
+    for (Pending &one : calls)
+      if (one.stream == handle)
+        together->push_back(one.call);
+      else
+        others.push_back(one);
+    calls = std::move(others);
+    Operation operation;
+    std::string name = together->front().text();
+    if (together->size() > 1)
+      name += " and " + std::to_string(together->size() - 1) + " more";
+    operation.who = all.name(*stream, name);
+    for (const Call &call : *together) {
+      if (call.communicator->device != stream->device)
+        all.report.error(operation.who->text() +
+                         ": the communicator is of another device");
+      for (const Access &access : call.accesses())
+        operation.accesses.push_back(access);
+      ++(call.isMessage() ? all.report.totals.messages
+                          : all.report.totals.collectives);
+    }
+    operation.meet = [together, who = operation.who] {
+      return meet(*together, who);
+    };
+    all.enqueue(*stream, std::move(operation));
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t call(Call one, ncclComm_t handle, cudaStream_t stream) {
+  one.communicator = find(handle);
+  if (!handle || one.communicator->isAborted ||
+      !one.communicator->group->isComplete())
+    return ncclInvalidUsage;
+  if (sizeOf(one.type) == 0)
+    return ncclInvalidArgument;
+  pending.push_back({one, reinterpret_cast<CUstream>(stream)});
+  return groupDepth > 0 ? ncclSuccess : flush();
+}
+} // namespace
+
+//--- Communicators -----------------------------------------------------------
+
+ncclResult_t ncclGetVersion(int *version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *out) {
+  static std::atomic<int> made{0};
+  std::memset(out, 0, sizeof(*out));
+  std::snprintf(out->internal, sizeof(out->internal), "recorder %d", ++made);
+  return ncclSuccess;
+}
+
+namespace {
+ncclResult_t awaitGroup(Communicator &communicator) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  Group &group = *communicator.group;
+  return all.wait(lock,
+                  "making a communicator of " + std::to_string(group.size) +
+                      " ranks",
+                  [&] { return group.isComplete() || communicator.isAborted; })
+             ? ncclSuccess
+             : ncclSystemError;
+}
+} // namespace
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id,
+                                    int rank, ncclConfig_t *config) {
+  if (!currentDevice || rank < 0 || rank >= size)
+    return ncclInvalidArgument;
+  auto *made = new Communicator;
+  {
+    Recorder &all = Recorder::get();
+    auto lock = all.lock();
+    std::shared_ptr<Group> &group =
+        groups[std::string(id.internal, sizeof(id.internal))];
+    if (!group)
+      group = std::make_shared<Group>(size);
+    if (group->size != size || group->members[rank]) {
+      all.report.error(
+          "rank " + std::to_string(rank) + " joins a communicator of " +
+          std::to_string(group->size) + " ranks twice or with another size");
+      delete made;
+      return ncclInvalidUsage;
+    }
+    made->group = group;
+    made->rank = rank;
+    made->device = currentDevice->number;
+    group->members[rank] = made;
+    all.changed.notify_all();
+  }
+  *out = reinterpret_cast<ncclComm_t>(made);
+  if (config && config->blocking == 0)
+    return made->group->isComplete() ? ncclSuccess : ncclInProgress;
+  if (groupDepth > 0) {
+    joining.push_back(made);
+    return ncclSuccess;
+  }
+  return awaitGroup(*made);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *state) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  *state = find(handle)->group->isComplete() ? ncclSuccess : ncclInProgress;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  // Kept: operations and peers may still name it.
+  find(handle)->isAborted = true;
+  all.advance();
+  all.changed.notify_all();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  all.advance();
+  Communicator *communicator = find(handle);
+  if (communicator->pending > 0)
+    all.report.error("a communicator is destroyed while " +
+                     std::to_string(communicator->pending) +
+                     " operations on it have not run");
+  communicator->isAborted = true;
+  return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t status) {
+  switch (status) {
+  case ncclSuccess:
+    return "success";
+  case ncclInvalidArgument:
+    return "invalid argument";
+  case ncclInvalidUsage:
+    return "invalid usage";
+  case ncclInProgress:
+    return "in progress";
+  case ncclSystemError:
+    return "system error";
+  default:
+    return "another error";
+  }
+}
+const char *ncclGetLastError(ncclComm_t) {
+  return "said by the recorder, which stands in for NCCL";
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t, void *at, size_t bytes,
+                              void **handle) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  Allocation *holder = all.memory.find(at);
+  if (!holder || static_cast<char *>(at) + bytes > holder->data + holder->bytes)
+    return ncclInvalidArgument;
+  *handle = at;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t, void *) {
+  return ncclSuccess;
+}
+
+//--- Calls -------------------------------------------------------------------
+
+ncclResult_t ncclAllReduce(const void *src, void *dst, size_t count,
+                           ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return call({.kind = Call::AllReduce,
+               .src = static_cast<const char *>(src),
+               .dst = static_cast<char *>(dst),
+               .count = int64_t(count),
+               .type = type,
+               .op = op},
+              comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void *src, void *dst, size_t count,
+                           ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return call({.kind = Call::AllGather,
+               .src = static_cast<const char *>(src),
+               .dst = static_cast<char *>(dst),
+               .count = int64_t(count),
+               .type = type},
+              comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *src, void *dst, size_t count,
+                               ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  return call({.kind = Call::ReduceScatter,
+               .src = static_cast<const char *>(src),
+               .dst = static_cast<char *>(dst),
+               .count = int64_t(count),
+               .type = type,
+               .op = op},
+              comm, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *src, void *dst, size_t count,
+                           ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return call({.kind = Call::Broadcast,
+               .src = static_cast<const char *>(src),
+               .dst = static_cast<char *>(dst),
+               .count = int64_t(count),
+               .type = type,
+               .peer = root},
+              comm, stream);
+}
+
+ncclResult_t ncclSend(const void *src, size_t count, ncclDataType_t type,
+                      int peer, ncclComm_t comm, cudaStream_t stream) {
+  return call({.kind = Call::Send,
+               .src = static_cast<const char *>(src),
+               .count = int64_t(count),
+               .type = type,
+               .peer = peer},
+              comm, stream);
+}
+
+ncclResult_t ncclRecv(void *dst, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return call({.kind = Call::Receive,
+               .dst = static_cast<char *>(dst),
+               .count = int64_t(count),
+               .type = type,
+               .peer = peer},
+              comm, stream);
+}
+
+ncclResult_t ncclGroupStart() {
+  ++groupDepth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  if (groupDepth == 0)
+    return ncclInvalidUsage;
+  if (--groupDepth > 0)
+    return ncclSuccess;
+  for (Communicator *one : std::exchange(joining, {}))
+    if (ncclResult_t status = awaitGroup(*one); status != ncclSuccess)
+      return status;
+  return flush();
+}

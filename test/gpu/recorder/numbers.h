@@ -1,0 +1,28 @@
+// Elements of bf16, and copies of any type to floats.
+#ifndef CLEAVE_TEST_GPU_RECORDER_NUMBERS_H
+#define CLEAVE_TEST_GPU_RECORDER_NUMBERS_H
+
+#include <cstdint>
+#include <cstring>
+
+namespace recorder {
+
+inline float widen(uint16_t x) {
+  uint32_t bits = uint32_t(x) << 16;
+  float out;
+  std::memcpy(&out, &bits, 4);
+  return out;
+}
+
+// To the nearest, ties to even.
+inline uint16_t narrow(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  if (x != x)
+    return 0x7fc0;
+  return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+} // namespace recorder
+
+#endif // CLEAVE_TEST_GPU_RECORDER_NUMBERS_H

@@ -1,0 +1,122 @@
+// The recorder's NCCL: that it waits for all members, and finds those that
+// disagree.
+
+#include "Recorded.h"
+
+#include <barrier>
+#include <functional>
+#include <thread>
+#include <vector>
+
+using namespace cleave;
+using namespace cleave::cuda;
+using namespace cleave::test;
+
+namespace {
+class RecorderNcclTest : public Recorded {
+protected:
+  struct Rank {
+    int rank;
+    ncclComm_t comm;
+    CUstream stream;
+  };
+  // Runs body on threads that share a communicator.
+  static void run(int ranks, const std::function<void(Rank)> &body) {
+    ncclUniqueId id;
+    check(nccl().ncclGetUniqueId(&id), "making an id");
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        Device::of(0).use();
+        Stream stream = makeStream();
+        ncclComm_t comm = nullptr;
+        check(nccl().ncclCommInitRankConfig(&comm, ranks, id, rank, nullptr),
+              "making a communicator");
+        body({rank, comm, stream.get()});
+        check(driver().cuStreamSynchronize(stream.get()), "waiting");
+        check(nccl().ncclCommDestroy(comm), "ending a communicator");
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+
+  static DeviceMemory floats(std::vector<float> values, CUstream stream) {
+    DeviceMemory memory(int64_t(values.size()) * 4, "floats");
+    check(driver().cuMemcpyHtoDAsync(address(memory.data()), values.data(),
+                                     memory.size(), stream),
+          "writing");
+    return memory;
+  }
+  static std::vector<float> read(const DeviceMemory &memory, CUstream stream) {
+    std::vector<float> out(memory.size() / 4);
+    check(driver().cuMemcpyDtoHAsync(out.data(), address(memory.data()),
+                                     memory.size(), stream),
+          "reading");
+    return out;
+  }
+};
+
+TEST_F(RecorderNcclTest, CollectivesAndMessages) {
+  run(3, [](Rank self) {
+    float own = float(self.rank);
+    DeviceMemory a = floats({own, 1}, self.stream),
+                 b = floats({-1, -1}, self.stream),
+                 all = floats({9, 9, 9, 9, 9, 9}, self.stream);
+    nccl().ncclAllReduce(a.data(), b.data(), 2, ncclFloat, ncclSum, self.comm,
+                         self.stream);
+    EXPECT_EQ(read(b, self.stream), (std::vector<float>{3, 3}));
+    nccl().ncclAllGather(a.data(), all.data(), 2, ncclFloat, self.comm,
+                         self.stream);
+    EXPECT_EQ(read(all, self.stream), (std::vector<float>{0, 1, 1, 1, 2, 1}));
+    nccl().ncclReduceScatter(all.data(), b.data(), 2, ncclFloat, ncclMax,
+                             self.comm, self.stream);
+    EXPECT_EQ(read(b, self.stream), (std::vector<float>{own, 1}));
+    // A ring: everybody sends to the next.
+    nccl().ncclGroupStart();
+    nccl().ncclSend(a.data(), 2, ncclFloat, (self.rank + 1) % 3, self.comm,
+                    self.stream);
+    nccl().ncclRecv(b.data(), 2, ncclFloat, (self.rank + 2) % 3, self.comm,
+                    self.stream);
+    nccl().ncclGroupEnd();
+    EXPECT_EQ(read(b, self.stream),
+              (std::vector<float>{float((self.rank + 2) % 3), 1}));
+    nccl().ncclBroadcast(a.data(), a.data(), 2, ncclFloat, 2, self.comm,
+                         self.stream);
+    EXPECT_EQ(read(a, self.stream), (std::vector<float>{2, 1}));
+  });
+}
+
+TEST_F(RecorderNcclTest, FindsCollectivesThatDiffer) {
+  run(2, [](Rank self) {
+    DeviceMemory a = floats({1, 2, 3, 4}, self.stream);
+    nccl().ncclAllReduce(a.data(), a.data(), self.rank ? 3 : 4, ncclFloat,
+                         ncclSum, self.comm, self.stream);
+    check(driver().cuStreamSynchronize(self.stream), "waiting");
+  });
+  std::string errors = takeErrors();
+  EXPECT_NE(errors.find("members of a communicator differ"), std::string::npos);
+  EXPECT_NE(errors.find("all-reduce of 3 f32"), std::string::npos);
+  EXPECT_NE(errors.find("all-reduce of 4 f32"), std::string::npos);
+}
+
+// Another stream that reads the result has to wait for the collective.
+TEST_F(RecorderNcclTest, FindsAMissingEvent) {
+  // What one thread has waited for all have, so none waits too early.
+  std::barrier meeting(2);
+  run(2, [&](Rank self) {
+    DeviceMemory a = floats({1, 2}, self.stream), b = floats({0, 0}, nullptr);
+    Stream other = makeStream();
+    nccl().ncclAllReduce(a.data(), a.data(), 2, ncclFloat, ncclSum, self.comm,
+                         self.stream);
+    if (self.rank == 1)
+      check(driver().cuMemcpyDtoDAsync(address(b.data()), address(a.data()), 8,
+                                       other.get()),
+            "copying");
+    meeting.arrive_and_wait();
+    check(driver().cuStreamSynchronize(self.stream), "waiting");
+    check(driver().cuStreamSynchronize(other.get()), "waiting");
+    check(driver().cuStreamSynchronize(nullptr), "waiting");
+  });
+  EXPECT_NE(takeErrors().find("no event orders"), std::string::npos);
+}
+} // namespace
