@@ -58,8 +58,8 @@ void Kernels::launchPointers(const char *name, int64_t blocks, int threads,
   if (blocks < 0 || blocks > INT32_MAX)
     fail(CLEAVE_UNSUPPORTED, what + " with " + std::to_string(blocks) +
                                  " blocks, more than a grid can have");
-  constexpr int64_t sharedByDefault = 48 << 10;
-  if (shared > sharedByDefault)
+  // More than the 48 KiB that a kernel may have unasked, with what it declares.
+  if (shared > (16 << 10))
     check(driver().cuFuncSetAttribute(
               function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
               static_cast<int>(shared)),

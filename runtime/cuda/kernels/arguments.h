@@ -51,6 +51,71 @@ struct ReduceArguments {
   int64_t rows, vectors, count, dstStride, srcStride;
 };
 
+// Of i64, as program::SortRows, PlanRows and PositionInExpert.
+struct SortRowsArguments {
+  const int64_t *ids;
+  int64_t rows, groups;
+  int64_t *order, *placeOf, *sorted;
+};
+struct PlanRowsArguments {
+  const int64_t *ids;
+  int64_t rows, rounds, ranks, places, tile;
+  int64_t *sources, *placeOf, *sent, *counts;
+};
+// `chunks` blocks for each sample. Without `inShared` what experts have taken
+// does not fit there.
+struct PositionArguments {
+  const int64_t *ids, *positions, *loads, *samples;
+  int64_t *result;
+  int64_t s, k, e, rows, chunks;
+  int32_t perSample, inShared;
+};
+
+// Products are computed in tiles of so many rows and columns.
+constexpr int64_t productRows = 64, productColumns = 64;
+constexpr int productThreads = 256;
+
+constexpr int batchDims = 8;
+// Strides in elements; batch dimensions innermost first.
+struct GemmArguments {
+  const void *a, *b, *bias;
+  void *c, *preActivation;
+  int64_t m, n, k;
+  int64_t aRow, aCol, bRow, bCol, cRow, cCol;
+  double alpha;
+  int64_t rowTiles, columnTiles;
+  int32_t isBf16, isWide, accumulate, activation; // program::Activation
+  int32_t numBatch;
+  int64_t batch[batchDims], aBatch[batchDims], bBatch[batchDims],
+      cBatch[batchDims];
+};
+
+// Rows sorted by the matrix that they choose: those of matrix m are
+// [rowEnd[m - 1], rowEnd[m]), in tiles [tileEnd[m - 1], tileEnd[m]); rows that
+// choose none come last, as those of matrix e. aAt and cAt: where they begin.
+struct GroupTables {
+  int64_t *rowEnd, *tileEnd; // [e + 1]
+  int64_t *aAt, *cAt;        // [rows]
+};
+constexpr int rowDims = 8;
+// Strides in elements; dimensions of rows innermost first.
+struct GroupRowsArguments {
+  GroupTables tables;
+  const int64_t *ids;
+  int64_t rows, e;
+  int32_t dims;
+  Divider divider[rowDims];
+  int64_t size[rowDims], aStride[rowDims], cStride[rowDims], idStride[rowDims];
+};
+struct GroupedArguments {
+  GroupTables tables;
+  const void *a, *c, *w; // of which one is written
+  int64_t e, k, n;
+  int64_t aCol, cCol, wMatrix, wRow, wCol;
+  int64_t columnTiles, rowTiles; // rowTiles: outer, of a matrix
+  int32_t isBf16, isWide;
+};
+
 } // namespace cleave::cuda
 
 #endif // CLEAVE_RUNTIME_CUDA_KERNELS_ARGUMENTS_H

@@ -13,11 +13,10 @@
 #else
 #include "emulation.h"
 #define CLEAVE_KERNEL(name)                                                    \
-  {"cleave_" #name, cleave::cuda::emulation::Call<cleave_##name>::run}
+  cleave::cuda::emulation::Call<cleave_##name>::entry("cleave_" #name)
 #define CLEAVE_KERNELS(family, ...)                                            \
   namespace cleave::cuda {                                                     \
-  extern const EmulatedKernel family##Kernels[] = {__VA_ARGS__,                \
-                                                   {nullptr, nullptr}};        \
+  extern const EmulatedKernel family##Kernels[] = {__VA_ARGS__, {}};           \
   }
 #endif
 

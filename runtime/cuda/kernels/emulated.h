@@ -10,6 +10,8 @@ namespace cleave::cuda {
 struct EmulatedKernel {
   const char *name;
   void (*call)(void **args); // runs one thread
+  const int *argBytes;
+  int numArgs;
 };
 
 // nullptr where there is none.

@@ -50,6 +50,10 @@ inline int ownLane() { return static_cast<int>(threadIndex.x & 31); }
 // Calls a kernel with arguments as cuLaunchKernel has them.
 template <auto kernel> struct Call;
 template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
+  static constexpr int argBytes[] = {sizeof(Args)...};
+  static constexpr EmulatedKernel entry(const char *name) {
+    return {name, run, argBytes, sizeof...(Args)};
+  }
   static void run(void **args) {
     [&]<size_t... i>(std::index_sequence<i...>) {
       kernel(*static_cast<Args *>(args[i])...);

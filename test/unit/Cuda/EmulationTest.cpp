@@ -45,7 +45,9 @@ void halfShuffle(int *) {
 
 template <auto kernel, class T>
 void runOn(T *out, int64_t grid, int block, int64_t shared = 0) {
-  EmulatedKernel entry{"test", emulation::Call<kernel>::run};
+  EmulatedKernel entry = emulation::Call<kernel>::entry("test");
+  ASSERT_EQ(entry.numArgs, 1);
+  ASSERT_EQ(entry.argBytes[0], int(sizeof(void *)));
   void *args[] = {&out};
   runEmulated(entry, grid, block, shared, args);
 }

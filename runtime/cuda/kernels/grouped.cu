@@ -1,0 +1,139 @@
+// Products of rows with the matrices that they choose. Ids stay on the device:
+// a block sorts the rows, and blocks of the product, as many as there can be,
+// find their tiles in the tables.
+
+#include "product.h"
+#include "ranking.h"
+
+using namespace cleave::cuda;
+using namespace cleave::cuda::device;
+
+extern "C" __global__ void __launch_bounds__(1024)
+    cleave_group_rows(GroupRowsArguments x) {
+  // Offset of a row by the strides.
+  auto placeOf = [&](int64_t row, const int64_t *strides) {
+    auto rest = uint32_t(row);
+    int64_t at = 0;
+    for (int i = 0; i < x.dims; ++i) {
+      uint32_t next = divide(rest, x.divider[i]);
+      at += (rest - int64_t(next) * x.size[i]) * strides[i];
+      rest = next;
+    }
+    return at;
+  };
+  auto chosen = [&](int64_t row) {
+    int64_t id = x.ids[placeOf(row, x.idStride)];
+    return id >= 0 && id < x.e ? id : x.e;
+  };
+  RankingTables tables = rankingTables(sharedMemory(), x.e + 1);
+  rankRows(tables, x.rows, x.e + 1, true, chosen,
+           [&](int64_t row, int64_t, int64_t place) {
+             x.tables.aAt[place] = placeOf(row, x.aStride);
+             x.tables.cAt[place] = placeOf(row, x.cStride);
+           });
+  __syncthreads();
+  for (int64_t m = threadIdx.x; m <= x.e; m += blockDim.x) {
+    int64_t end = m < x.e ? tables.totals[m + 1] : x.rows;
+    x.tables.rowEnd[m] = end;
+    tables.counts[m] =
+        uint32_t((end - tables.totals[m] + productRows - 1) / productRows);
+  }
+  __syncthreads();
+  // `totals` is read no more: sums of the tiles before.
+  for (int64_t m = threadIdx.x; m <= x.e; m += blockDim.x)
+    tables.totals[m] = tables.counts[m];
+  __syncthreads();
+  sumBefore(tables.totals, x.e + 1);
+  for (int64_t m = threadIdx.x; m <= x.e; m += blockDim.x)
+    x.tables.tileEnd[m] = tables.totals[m] + tables.counts[m];
+}
+
+namespace {
+/// The first entry above `at`.
+CLEAVE_DEVICE int64_t firstAbove(const int64_t *ends, int64_t count,
+                                 int64_t at) {
+  int64_t low = 0, high = count;
+  while (low < high) {
+    int64_t middle = (low + high) / 2;
+    if (ends[middle] > at)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+template <class T> CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
+  int64_t tile = blockIdx.x / x.columnTiles;
+  int64_t column0 = blockIdx.x % x.columnTiles * productColumns;
+  int64_t m = firstAbove(x.tables.tileEnd, x.e + 1, tile);
+  if (m > x.e)
+    return;
+  int64_t begin = m ? x.tables.rowEnd[m - 1] : 0;
+  int64_t count = x.tables.rowEnd[m] - begin;
+  int64_t row0 = (tile - (m ? x.tables.tileEnd[m - 1] : 0)) * productRows;
+  bool isNarrow = x.isBf16 && !x.isWide;
+  T sums[productSide][productSide] = {};
+  if (m < x.e) {
+    __shared__ int64_t rowAt[productRows];
+    for (int64_t i = threadIdx.x; i < productRows; i += blockDim.x)
+      rowAt[i] = row0 + i < count ? x.tables.aAt[begin + row0 + i] : 0;
+    __syncthreads();
+    auto left = sideOf<T>(x.a, x.isBf16, x.aCol == 1, count, x.k,
+                          [&](int64_t row, int64_t depth) {
+                            return rowAt[row - row0] + depth * x.aCol;
+                          });
+    auto right =
+        sideOf<T>(x.w, x.isBf16, x.wRow == 1, x.n, x.k,
+                  [&](int64_t column, int64_t depth) {
+                    return m * x.wMatrix + depth * x.wRow + column * x.wCol;
+                  });
+    multiplyTile<T>(left, right, row0, column0, sums);
+  }
+  forElements<T>(
+      sums, row0, column0, count, x.n, [&](int64_t row, int64_t column, T sum) {
+        storeAs<T>(const_cast<void *>(x.c),
+                   x.tables.cAt[begin + row] + column * x.cCol, sum, isNarrow);
+      });
+}
+
+template <class T> CLEAVE_DEVICE void multiplyOuter(const GroupedArguments &x) {
+  int64_t column0 = blockIdx.x % x.columnTiles * productColumns;
+  int64_t rest = blockIdx.x / x.columnTiles;
+  int64_t row0 = rest % x.rowTiles * productRows, m = rest / x.rowTiles;
+  int64_t begin = m ? x.tables.rowEnd[m - 1] : 0;
+  int64_t count = x.tables.rowEnd[m] - begin;
+  auto left = sideOf<T>(x.a, x.isBf16, false, x.k, count,
+                        [&](int64_t row, int64_t depth) {
+                          return x.tables.aAt[begin + depth] + row * x.aCol;
+                        });
+  auto right = sideOf<T>(x.c, x.isBf16, false, x.n, count,
+                         [&](int64_t column, int64_t depth) {
+                           return x.tables.cAt[begin + depth] + column * x.cCol;
+                         });
+  T sums[productSide][productSide];
+  multiplyTile<T>(left, right, row0, column0, sums);
+  forElements<T>(sums, row0, column0, x.k, x.n,
+                 [&](int64_t row, int64_t column, T sum) {
+                   storeAs<T>(const_cast<void *>(x.w),
+                              m * x.wMatrix + row * x.wRow + column * x.wCol,
+                              sum, x.isBf16 && !x.isWide);
+                 });
+}
+} // namespace
+
+#define CLEAVE_GROUPED(name, type)                                             \
+  extern "C" __global__ void __launch_bounds__(productThreads)                 \
+      cleave_grouped_##name(GroupedArguments x) {                              \
+    multiplyRows<type>(x);                                                     \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(productThreads)                 \
+      cleave_grouped_outer_##name(GroupedArguments x) {                        \
+    multiplyOuter<type>(x);                                                    \
+  }
+CLEAVE_GROUPED(f32, float)
+CLEAVE_GROUPED(f64, double)
+
+CLEAVE_KERNELS(grouped, CLEAVE_KERNEL(group_rows), CLEAVE_KERNEL(grouped_f32),
+               CLEAVE_KERNEL(grouped_f64), CLEAVE_KERNEL(grouped_outer_f32),
+               CLEAVE_KERNEL(grouped_outer_f64))

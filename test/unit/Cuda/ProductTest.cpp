@@ -1,0 +1,279 @@
+// Products on a device against those on the CPU.
+
+#include "Helpers.h"
+#include "TinyDriver.h"
+
+#include "cleave/workspace.h"
+
+
+using namespace cleave;
+using namespace cleave::program;
+using namespace cleave::test;
+
+namespace {
+// Numbers of a type as bytes, with NaN where nothing is to be read.
+struct Array {
+  DType type = DType::F32;
+  std::vector<char> bytes;
+
+  Array() = default;
+  Array(DType type, int64_t count)
+      : type(type), bytes(size_t(count * sizeOf(type)), char(0xff)) {}
+  void *data() { return bytes.data(); }
+
+  void set(int64_t i, double x) {
+    if (type == DType::F64)
+      reinterpret_cast<double *>(data())[i] = x;
+    else if (type == DType::F32)
+      reinterpret_cast<float *>(data())[i] = static_cast<float>(x);
+    else
+      reinterpret_cast<uint16_t *>(data())[i] = toBf16(x);
+  }
+  std::vector<double> values() {
+    std::vector<double> out;
+    int64_t count = int64_t(bytes.size()) / sizeOf(type);
+    for (int64_t i = 0; i < count; ++i)
+      out.push_back(type == DType::F64 ? reinterpret_cast<double *>(data())[i]
+                    : type == DType::F32
+                        ? double(reinterpret_cast<float *>(data())[i])
+                        : fromBf16(reinterpret_cast<uint16_t *>(data())[i]));
+    return out;
+  }
+  void fill(uint32_t seed) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<double> normal;
+    int64_t count = int64_t(bytes.size()) / sizeOf(type);
+    for (int64_t i = 0; i < count; ++i)
+      set(i, normal(engine));
+  }
+};
+
+// Elements that neither writes are NaN in both.
+double difference(Array &a, Array &b) {
+  std::vector<double> x = a.values(), y = b.values();
+  for (size_t i = 0; i < x.size(); ++i)
+    if (std::isnan(x[i]) && std::isnan(y[i]))
+      x[i] = y[i] = 0;
+  return relativeError(x, y);
+}
+
+double toleranceOf(DType type, bool isWide = false) {
+  return type == DType::F64               ? 1e-12
+         : type == DType::BF16 && !isWide ? 2 * halfUlp
+                                          : 1e-5;
+}
+
+// Strides of [dims...] in a random order of memory, with gaps.
+std::vector<int64_t> randomStrides(std::mt19937 &engine,
+                                   const std::vector<int64_t> &dims,
+                                   int64_t &count) {
+  std::vector<size_t> order(dims.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  std::shuffle(order.begin(), order.end(), engine);
+  std::vector<int64_t> strides(dims.size());
+  count = 1 + engine() % 2;
+  for (size_t i : order) {
+    strides[i] = count;
+    count = count * std::max<int64_t>(dims[i], 1) + engine() % 2;
+  }
+  return strides;
+}
+
+void expectGemm(std::mt19937 &engine, Gemm x) {
+  int64_t size = 0;
+  auto place = [&](MatrixRef &matrix, int64_t rows, int64_t columns,
+                   bool isRead) {
+    std::vector<int64_t> dims = x.batch;
+    dims.insert(dims.end(), {rows, columns});
+    std::vector<int64_t> strides = randomStrides(engine, dims, size);
+    matrix.colStride = strides.back();
+    matrix.rowStride = strides[strides.size() - 2];
+    strides.resize(x.batch.size());
+    for (int64_t &stride : strides)
+      if (isRead && engine() % 4 == 0)
+        stride = 0;
+    matrix.batchStrides = strides;
+    return Array(isRead ? x.dtype : x.resultType(), size);
+  };
+  Array a = place(x.a, x.m, x.k, true), b = place(x.b, x.k, x.n, true);
+  Array c = place(x.c, x.m, x.n, false);
+  a.fill(1), b.fill(2);
+  if (x.accumulate)
+    c.fill(3);
+  Array bias(x.dtype, x.n), pre(x.resultType(), size);
+  bias.fill(4);
+  GemmBuffers at;
+  at.a = a.data(), at.b = b.data(), at.c = c.data();
+  if (x.bias.present())
+    at.bias = bias.data();
+  if (x.preActivation.present())
+    at.preActivation = pre.data();
+  Array gotC = c, gotPre = pre;
+  std::vector<double> workspace(size_t(blockedGemmWorkspace(x, 1) / 8 + 1));
+  at.workspace = workspace.data();
+  makeBlockedGemm(x, at, 1)();
+  at.c = gotC.data();
+  if (x.preActivation.present())
+    at.preActivation = gotPre.data();
+  cuda::makePlainGemm(kernels(), x, at)(nullptr);
+  std::string text = std::string(nameOf(x.dtype)) + " " + std::to_string(x.m) +
+                     "x" + std::to_string(x.k) + "x" + std::to_string(x.n) +
+                     ", activation " + std::to_string(int(x.activation));
+  double tolerance = toleranceOf(x.dtype, x.wideResult);
+  EXPECT_LE(difference(gotC, c), tolerance) << text;
+  EXPECT_LE(difference(gotPre, pre), tolerance) << text;
+}
+
+struct GroupedCase {
+  DType type;
+  bool outer, isWide = false;
+  std::vector<int64_t> rows;
+  int64_t e, k, n;
+  int64_t dropped = 0, only = -1;
+};
+
+void expectGrouped(std::mt19937 &engine, const GroupedCase &y) {
+  GroupedGemm x;
+  x.dtype = y.type, x.outer = y.outer, x.wideResult = y.isWide;
+  x.rows = y.rows, x.e = y.e, x.k = y.k, x.n = y.n;
+  int64_t count = 1, size = 0;
+  for (int64_t dim : x.rows)
+    count *= dim;
+  auto place = [&](RowsRef &ref, int64_t width, DType type) {
+    std::vector<int64_t> dims = x.rows;
+    dims.push_back(width);
+    std::vector<int64_t> strides = randomStrides(engine, dims, size);
+    ref.column = strides.back();
+    strides.pop_back();
+    ref.strides = strides;
+    return Array(type, size);
+  };
+  Array a = place(x.a, x.k, x.dtype);
+  Array c = place(x.c, x.n, x.outer ? x.dtype : x.resultType());
+  std::vector<int64_t> strides = randomStrides(engine, {x.e, x.k, x.n}, size);
+  x.w.batchStrides = {strides[0]};
+  x.w.rowStride = strides[1], x.w.colStride = strides[2];
+  Array w(x.outer ? x.resultType() : x.dtype, size);
+  place(x.ids, 1, DType::F64);
+  std::vector<int64_t> ids(size, 12345);
+  // What a row that chooses none has stays NaN.
+  auto forRows = [&](auto visit) {
+    for (int64_t row = 0; row < count; ++row) {
+      int64_t rest = row, aAt = 0, cAt = 0, idAt = 0;
+      for (size_t i = x.rows.size(); i-- > 0; rest /= x.rows[i]) {
+        int64_t index = rest % x.rows[i];
+        aAt += index * x.a.strides[i], cAt += index * x.c.strides[i];
+        idAt += index * x.ids.strides[i];
+      }
+      visit(row, aAt, cAt, idAt);
+    }
+  };
+  std::normal_distribution<double> normal;
+  forRows([&](int64_t row, int64_t aAt, int64_t cAt, int64_t idAt) {
+    int64_t &id = ids[idAt];
+    id = y.only >= 0 ? y.only : int64_t(engine() % x.e);
+    if (y.dropped && row % y.dropped == 0) {
+      id = row % 2 ? -1 - row : x.e + row;
+      return;
+    }
+    for (int64_t i = 0; i < x.k; ++i)
+      a.set(aAt + i * x.a.column, normal(engine));
+    for (int64_t i = 0; x.outer && i < x.n; ++i)
+      c.set(cAt + i * x.c.column, normal(engine));
+  });
+  if (!x.outer)
+    w.fill(9);
+  GroupedBuffers at;
+  at.a = a.data(), at.c = c.data(), at.w = w.data(), at.ids = ids.data();
+  std::string error;
+  int64_t bytes = groupedWorkspace(x, 1, error);
+  ASSERT_GE(bytes, 0) << error;
+  Aligned<char> workspace(bytes);
+  at.workspace = workspace.data.get();
+  Array gotC = c, gotW = w;
+  makeGrouped(x, at, 1)();
+  int64_t own = cuda::groupedWorkspace(x, error);
+  ASSERT_GE(own, 0) << error;
+  Aligned<char> scratch(own);
+  std::fill_n(scratch.data.get(), own, char(0xff));
+  at.workspace = scratch.data.get();
+  at.c = gotC.data(), at.w = gotW.data();
+  cuda::Enqueue enqueue = cuda::makeGrouped(kernels(), x, at);
+  runInBothOrders([&] { enqueue(nullptr); },
+                  [&] { return bytesOf(x.outer ? gotW.bytes : gotC.bytes); });
+  double tolerance = toleranceOf(x.dtype, x.wideResult);
+  EXPECT_LE(difference(gotC, c), tolerance) << nameOf(x.dtype) << x.outer;
+  EXPECT_LE(difference(gotW, w), tolerance) << nameOf(x.dtype) << x.outer;
+}
+} // namespace
+
+TEST(CudaProduct, AnyLayout) {
+  std::mt19937 engine(1);
+  for (DType type : {DType::F32, DType::F64, DType::BF16})
+    for (int round = 0; round < 25; ++round) {
+      Gemm x;
+      x.dtype = type;
+      auto size = [&] {
+        return int64_t(1 + engine() % (engine() % 2 ? 9 : 90));
+      };
+      x.m = size(), x.n = size(), x.k = size();
+      for (int64_t i = engine() % 4; i > 0; --i)
+        x.batch.push_back(1 + engine() % 2);
+      expectGemm(engine, x);
+      x.alpha = 0.7, x.accumulate = engine() % 2;
+      if (engine() % 2)
+        x.bias.arena = 0;
+      x.wideResult = type == DType::BF16 && engine() % 2;
+      x.activation = Activation(engine() % 5);
+      expectGemm(engine, x);
+    }
+}
+
+TEST(CudaProduct, KeepsTheOperandOfTheActivation) {
+  std::mt19937 engine(2);
+  for (DType type : {DType::F32, DType::F64, DType::BF16})
+    for (int activation = 0; activation < 5; ++activation) {
+      Gemm x;
+      x.dtype = type;
+      x.m = 70, x.n = 33, x.k = 20;
+      x.bias.arena = x.preActivation.arena = 0;
+      x.activation = Activation(activation);
+      expectGemm(engine, x);
+    }
+}
+
+TEST(CudaProduct, EmptySums) {
+  std::mt19937 engine(3);
+  Gemm x;
+  x.m = 5, x.n = 6, x.k = 0;
+  expectGemm(engine, x);
+  x.bias.arena = 0;
+  expectGemm(engine, x);
+}
+
+TEST(CudaGrouped, RowsTimesTheMatricesTheyChoose) {
+  std::mt19937 engine(4);
+  for (bool outer : {false, true})
+    for (DType type : {DType::F32, DType::F64, DType::BF16}) {
+      bool isBf16 = type == DType::BF16;
+      expectGrouped(engine, {type, outer, false, {150, 2}, 5, 37, 70, 7});
+      expectGrouped(engine, {type, outer, isBf16, {200}, 3, 16, 64, 0});
+      expectGrouped(engine, {type, outer, false, {3, 5, 7}, 40, 65, 9, 3});
+      expectGrouped(engine, {type, outer, false, {90}, 4, 8, 8, 0, 2});
+      expectGrouped(engine, {type, outer, isBf16, {64}, 2, 20, 20, 1});
+      expectGrouped(engine, {type, outer, false, {1, 1}, 1, 1, 1});
+    }
+}
+
+TEST(CudaGrouped, SaysWhatADeviceCannotDo) {
+  GroupedGemm x;
+  x.rows = {4};
+  x.e = 20000, x.k = x.n = 1;
+  x.a.strides = x.c.strides = x.ids.strides = {1};
+  x.w.batchStrides = {1};
+  std::string error;
+  EXPECT_EQ(cuda::groupedWorkspace(x, error), -1);
+  EXPECT_EQ(error, "grouped_gemm of 4 rows and 20000 matrices; a device takes "
+                   "at most 2147483647 and 12287");
+}
