@@ -5,7 +5,6 @@
 
 #include "cleave/Check/Views.h"
 
-#include "cleave/Codegen/Codegen.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Driver/Backend.h"
 #include "cleave/Interfaces/StageAttrs.h"
@@ -35,6 +34,7 @@ public:
   std::error_code make() {
     return llvm::sys::fs::createUniqueDirectory("cleave-check", path);
   }
+  std::string name() const { return path.str().str(); }
   std::string file(StringRef name) const {
     SmallString<128> file = path;
     llvm::sys::path::append(file, name);
@@ -58,7 +58,8 @@ public:
   LogicalResult load(const CompiledOptions &options) {
     // A check runs neither; a loss that is read has another layout than one
     // that is added up.
-    for (auto func : llvm::make_early_inc_range(module->getOps<func::FuncOp>())) {
+    for (auto func :
+         llvm::make_early_inc_range(module->getOps<func::FuncOp>())) {
       StringRef name = func.getName();
       if (func->hasAttr(kStageAttr)) // NAME.STAGE
         name = name.rsplit('.').first;
@@ -77,13 +78,14 @@ public:
 
     OwningOpRef<ModuleOp> lowered = cast<ModuleOp>((*module)->clone());
     BackendOptions backend;
+    backend.device = options.device;
     backend.threads = options.threads;
     backend.cluster = options.cluster;
     backend.overlap = options.overlap;
     if (failed(lowerToCommands(*lowered, backend)))
       return refuse();
     FailureOr<program::Program> commands =
-        target::emitProgram(*lowered, options.threads);
+        target::emitProgram(*lowered, programOptions(backend));
     if (failed(commands))
       return failure();
     if (options.change && failed(options.change(*commands)))
@@ -91,12 +93,14 @@ public:
     if (std::error_code error = folder.make())
       return module->emitError("no temporary folder can be made: ")
              << error.message();
-    std::string kernels = folder.file("kernels.so");
-    codegen::CodegenOptions codegen;
-    codegen.optLevel = options.optLevel;
-    if (!commands->kernels.empty() &&
-        failed(codegen::compileKernels(*lowered, kernels, codegen)))
+    target::KernelOptions kernelOptions{options.optLevel,
+                                        options.architectures};
+    if (failed(target::writeKernels(*lowered, *commands, kernelOptions,
+                                    folder.name())))
       return failure();
+    std::string kernels = options.device == program::Device::Cuda
+                              ? folder.name()
+                              : folder.file("kernels.so");
     std::string bytes = program::serialize(*commands);
     if (failed(status(cleave_program_from_memory(
             bytes.data(), bytes.size(),

@@ -59,6 +59,20 @@ std::string names(Field field) {
   return "";
 }
 
+std::string architectures(Field field) {
+  const StringList &given = *std::get<StringList *>(field);
+  bool good = !given.empty();
+  for (size_t i = 0; i < given.size(); ++i) {
+    good = good &&
+           (given[i] == "sm_80" || given[i] == "sm_90" || given[i] == "sm_100");
+    for (size_t j = 0; j < i; ++j)
+      good = good && given[i] != given[j];
+  }
+  return good ? ""
+              : "expected different ones of \"sm_80\", \"sm_90\", "
+                "\"sm_100\"; at least one";
+}
+
 std::string checkPattern(const std::string &pattern) {
   try {
     std::regex compiled(pattern);
@@ -367,11 +381,14 @@ const std::vector<Key> table = {
      now, shards},
 
     // [target]
-    {"target.kind", FIELD(target.kind), "device to compile for", "cpu|cuda",
-     "cpu"},
+    {"target.kind", FIELD(target.kind), "device to compile for", "cpu|cuda"},
+    {"target.architectures", FIELD(target.architectures),
+     "processors of cuda to compile for: sm_80, sm_90, sm_100", "", "", now,
+     architectures},
     {"target.transport", FIELD(target.transport),
-     "how ranks talk; auto: mpi under mpirun or srun, else local",
-     "auto|local|mpi|nccl", "auto|local|mpi"},
+     "how ranks talk; auto: mpi (cuda: nccl) under mpirun, srun or torchrun, "
+     "else local",
+     "auto|local|mpi|nccl"},
     {"target.threads_per_rank", FIELD(target.threadsPerRank),
      "threads of a rank; 0: cores / local ranks", "", "", now, atLeastZero},
     {"target.cluster", FIELD(target.cluster),

@@ -270,6 +270,15 @@ std::optional<ConfigError> Loader::check() {
     axis.second = 1;
   if (auto mesh = resolveMesh(anyRanks, std::nullopt); !mesh)
     return ConfigError{mesh.error()}; // names and order
+  const TargetConfig &target = config.target;
+  if (target.transport == "mpi" && target.kind == "cuda")
+    return ConfigError{"target.transport = \"mpi\" moves memory of the host, "
+                       "and with target.kind = \"cuda\" the data lies on "
+                       "devices; expected auto, local or nccl"};
+  if (target.transport == "nccl" && target.kind == "cpu")
+    return ConfigError{"target.transport = \"nccl\" connects devices of "
+                       "target.kind = \"cuda\"; with \"cpu\" expected auto, "
+                       "local or mpi"};
   auto batch = config.dims.find("batch");
   if (batch != config.dims.end() &&
       batch->second % config.train.microbatches != 0)

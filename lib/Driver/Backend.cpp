@@ -12,6 +12,10 @@
 using namespace mlir;
 using namespace cleave;
 
+target::ProgramOptions cleave::programOptions(const BackendOptions &options) {
+  return {options.device, options.threads, options.memoryLimit};
+}
+
 void cleave::buildKernelPhase(OpPassManager &passes) {
   passes.addPass(createSelectLibraryPass());
   passes.addPass(createFormKernelsPass());
@@ -24,6 +28,7 @@ void cleave::buildSchedulePhase(OpPassManager &passes,
   // Before memory is reckoned with.
   AddScratchPassOptions scratch;
   scratch.threads = options.threads;
+  scratch.device = options.device;
   passes.addPass(createAddScratchPass(scratch));
   if (options.overlap) {
     OverlapPassOptions overlap;
@@ -39,6 +44,8 @@ void cleave::buildSchedulePhase(OpPassManager &passes,
 void cleave::buildMemoryPhase(OpPassManager &passes,
                               const BackendOptions &options) {
   passes.addPass(createPlanMemoryPass());
+  if (options.device == program::Device::Cuda)
+    passes.addPass(createAlignKernelsPass());
   CheckFitPassOptions fit;
   fit.limit = options.memoryLimit;
   passes.addPass(createCheckFitPass(fit));

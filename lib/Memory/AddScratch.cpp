@@ -31,6 +31,16 @@ struct AddScratchPass : cleave::impl::AddScratchPassBase<AddScratchPass> {
   }
 
   int64_t workspace(Operation *op, std::string &error) {
+    if (device == program::Device::Cuda) {
+      if (auto gemm = dyn_cast<rt::GemmOp>(op))
+        return cuda::gemmWorkspace(describe(gemm), error);
+      if (auto grouped = dyn_cast<rt::GroupedGemmOp>(op))
+        return cuda::groupedWorkspace(describe(grouped), error);
+      if (auto forward = dyn_cast<rt::AttentionOp>(op))
+        return cuda::attentionWorkspace(describe(forward), error);
+      return cuda::attentionWorkspace(describe(cast<rt::AttentionGradOp>(op)),
+                                      error);
+    }
     if (auto gemm = dyn_cast<rt::GemmOp>(op))
       return gemmWorkspace(describe(gemm), threads, error);
     if (auto grouped = dyn_cast<rt::GroupedGemmOp>(op))

@@ -23,6 +23,11 @@ void readOffsets(mlir::func::FuncOp func, BoundaryTable &table);
 /// The parameter that state or a gradient belongs to; -1 where it is none.
 int64_t parameterOf(const BoundaryTable &table, const BoundaryBuffer &buffer);
 
+/// Notes how kernels are launched on CUDA devices, and verifies that the
+/// addresses of all launches are as aligned as the kernels take for granted.
+mlir::LogicalResult describeLaunches(mlir::ModuleOp module,
+                                     program::Program &program);
+
 /// Turns the operations of one action into commands.
 class CommandEmitter {
 public:
@@ -51,7 +56,7 @@ private:
                                 mlir::Value value,
                                 llvm::ArrayRef<int64_t> view);
   template <class Op> void fillShared(program::Attention &x, Op op);
-  uint32_t kernelIndex(llvm::StringRef symbol, int64_t arguments);
+  uint32_t kernelIndex(rt::LaunchOp op);
   program::StringId intern(llvm::StringRef text);
 
   mlir::ModuleOp module;

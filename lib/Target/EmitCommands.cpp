@@ -39,10 +39,24 @@ program::StringId CommandEmitter::intern(StringRef text) {
   return entry->second;
 }
 
-uint32_t CommandEmitter::kernelIndex(StringRef symbol, int64_t arguments) {
-  auto [entry, isNew] = kernels.try_emplace(symbol, program.kernels.size());
-  if (isNew)
-    program.kernels.push_back({symbol.str(), int32_t(arguments)});
+/// All launches of a kernel have the same types, and read as far past them.
+uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
+  auto [entry, isNew] =
+      kernels.try_emplace(op.getKernel(), program.kernels.size());
+  if (!isNew)
+    return entry->second;
+  program::Kernel &kernel = program.kernels.emplace_back();
+  kernel.symbol = op.getKernel().str();
+  for (Value operand : op->getOperands())
+    kernel.args.push_back({bytesOfType(operand.getType()), false});
+  if (auto beyond = op->getAttrOfType<DenseI64ArrayAttr>(rt::kBeyondAttr))
+    for (auto [arg, operand, elements] :
+         llvm::zip(kernel.args, op->getOperands(), beyond.asArrayRef()))
+      arg.bytes += elements * elementBytes(operand);
+  // What a result takes from an operand is written through the result.
+  for (Value result : op->getResults())
+    kernel.args.push_back({bytesOfType(result.getType()), true});
+  kernel.numArgs = kernel.args.size();
   return entry->second;
 }
 
@@ -85,7 +99,7 @@ program::Launch CommandEmitter::launch(rt::LaunchOp op, int64_t &flops) {
     launch.args.push_back(ref(value));
   for (Value value : op->getResults())
     launch.args.push_back(ref(value));
-  launch.kernel = kernelIndex(op.getKernel(), launch.args.size());
+  launch.kernel = kernelIndex(op);
   launch.extent = op.getExtent();
   launch.grain = op.getGrain();
   auto [entry, isNew] = kernelFlops.try_emplace(op.getKernel(), 0);

@@ -39,21 +39,8 @@ static LogicalResult checkFits(ModuleOp module, const program::Program &program,
   return success();
 }
 
-FailureOr<program::Program>
-target::emitProgram(ModuleOp module, int64_t threads, int64_t memoryLimit) {
-  FailureOr<std::optional<PipelineSchedule>> schedule = scheduleOf(module);
-  if (failed(schedule))
-    return failure();
-  if (*schedule) {
-    program::Program program;
-    program.threadsPerRank = threads;
-    PipelineEmitter emitter(module, **schedule, program);
-    if (failed(emitter.emit()) ||
-        (memoryLimit && failed(checkFits(module, program, memoryLimit))) ||
-        failed(emitter.prove()))
-      return failure();
-    return program;
-  }
+/// Of a program that is no pipeline.
+static LogicalResult emitActions(ModuleOp module, program::Program &program) {
   auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(rt::kArenasAttr);
   if (!arenas || arenas.size() != 2)
     return module.emitError("has no planned memory; run rt-plan-memory first");
@@ -66,8 +53,6 @@ target::emitProgram(ModuleOp module, int64_t threads, int64_t memoryLimit) {
       return func.emitOpError("has no planned memory");
     readOffsets(func, *table);
   }
-  program::Program program;
-  program.threadsPerRank = threads;
   dist::MeshAttr mesh;
   for (auto op : module.getOps<dist::MeshOp>()) {
     if (mesh)
@@ -90,5 +75,29 @@ target::emitProgram(ModuleOp module, int64_t threads, int64_t memoryLimit) {
   for (func::FuncOp func : actionsOf(module))
     if (failed(emitter.emit(func)))
       return failure();
+  return success();
+}
+
+FailureOr<program::Program> target::emitProgram(ModuleOp module,
+                                                const ProgramOptions &options) {
+  FailureOr<std::optional<PipelineSchedule>> schedule = scheduleOf(module);
+  if (failed(schedule))
+    return failure();
+  program::Program program;
+  program.device = options.device;
+  program.threadsPerRank = options.threads;
+  int64_t limit = options.memoryLimit;
+  if (*schedule) {
+    PipelineEmitter emitter(module, **schedule, program);
+    if (failed(emitter.emit()) ||
+        (limit && failed(checkFits(module, program, limit))) ||
+        failed(emitter.prove()))
+      return failure();
+  } else if (failed(emitActions(module, program))) {
+    return failure();
+  }
+  if (options.device == program::Device::Cuda &&
+      failed(describeLaunches(module, program)))
+    return failure();
   return program;
 }

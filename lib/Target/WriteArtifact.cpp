@@ -4,7 +4,6 @@
 
 #include "cleave/program_io.h"
 
-#include "cleave/Codegen/Codegen.h"
 #include "cleave/Target/Target.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -66,6 +65,7 @@ static ManifestFile fileOf(StringRef name, StringRef bytes) {
 LogicalResult target::writeArtifact(ModuleOp module,
                                     const program::Program &program,
                                     const ManifestInfo &info,
+                                    const KernelOptions &options,
                                     StringRef folder) {
   FailureOr<Manifest> manifest = emitManifest(module, info);
   if (failed(manifest))
@@ -74,18 +74,19 @@ LogicalResult target::writeArtifact(ModuleOp module,
   if (std::error_code error = llvm::sys::fs::create_directories(temporary.path))
     return module.emitError("folder '")
            << temporary.path << "' cannot be made: " << error.message();
-  if (!program.kernels.empty() &&
-      failed(codegen::compileKernels(module, temporary.file("kernels.so"))))
+  FailureOr<std::vector<std::string>> kernels =
+      writeKernels(module, program, options, temporary.path);
+  if (failed(kernels))
     return failure();
   std::string bytes = program::serialize(program);
   manifest->files.push_back(fileOf("program.bin", bytes));
-  if (!program.kernels.empty()) {
-    auto kernels = llvm::MemoryBuffer::getFile(temporary.file("kernels.so"));
-    if (!kernels)
+  for (const std::string &name : *kernels) {
+    auto text = llvm::MemoryBuffer::getFile(temporary.file(name));
+    if (!text)
       return module.emitError("'")
-             << temporary.file("kernels.so")
-             << "' cannot be read: " << kernels.getError().message();
-    manifest->files.push_back(fileOf("kernels.so", (*kernels)->getBuffer()));
+             << temporary.file(name)
+             << "' cannot be read: " << text.getError().message();
+    manifest->files.push_back(fileOf(name, (*text)->getBuffer()));
   }
   if (failed(writeFile(module, temporary.file("program.bin"), bytes)) ||
       failed(writeFile(module, temporary.file("manifest.json"),

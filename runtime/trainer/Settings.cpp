@@ -52,6 +52,7 @@ Settings settingsOf(const Manifest &manifest) {
   read(config, "train", "seed", s.seed);
   read(config, "train", "loss", s.loss);
   read(config, "target", "transport", s.transport);
+  read(config, "target", "kind", s.device);
   std::string onNan = "stop";
   read(config, "train", "on_nan", onNan);
   if (onNan != "stop" && onNan != "skip")

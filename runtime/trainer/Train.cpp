@@ -43,18 +43,22 @@ static void compareRanks(const std::string &what, int64_t count,
 std::string checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
   if (ranks)
     compareRanks("--ranks", *ranks, manifest.ranks);
-  return chooseTransport(settingsOf(manifest).transport, manifest.ranks);
+  Settings settings = settingsOf(manifest);
+  return chooseTransport(settings.transport, manifest.ranks, settings.device);
 }
 
-std::string chooseTransport(const std::string &key, int64_t ranks) {
+std::string chooseTransport(const std::string &key, int64_t ranks,
+                            const std::string &device) {
   std::string quoted = "target.transport = \"" + key + "\"";
-  if (key != "auto" && key != "local" && key != "mpi")
-    throw InputError(quoted + " is not yet supported; expected auto, local or "
-                              "mpi");
+  // What connects processes.
+  std::string between = device == "cuda" ? "nccl" : "mpi";
+  if (key != "auto" && key != "local" && key != between)
+    throw InputError(quoted + " does not connect ranks of target.kind = \"" +
+                     device + "\"; expected auto, local or " + between);
   std::optional<Launcher> found = launcher();
   std::string count = std::to_string(found ? found->size : ranks);
   if (!found) {
-    if (key == "mpi")
+    if (key == between)
       throw InputError(quoted + " needs a launcher: start with mpirun -n " +
                        count);
     // A thread or more for each; beyond this it is a slip, or another machine's
@@ -71,18 +75,18 @@ std::string chooseTransport(const std::string &key, int64_t ranks) {
     return "local";
   }
   compareRanks(found->variable, found->size, ranks);
-  if (found->size == 1 && key != "mpi")
+  if (found->size == 1 && key != between)
     return "local";
   if (key == "local")
     throw InputError(quoted +
                      " runs all ranks in one process, but the "
                      "launcher started " +
                      count + "; start without it, or leave the key out");
-  if (!found->hasMpi)
+  if (between == "mpi" && !found->hasMpi)
     throw InputError(found->variable + " is " + count +
                      ", but the launcher brings no MPI; start with mpirun -n " +
                      count);
-  return "mpi";
+  return between;
 }
 
 namespace {

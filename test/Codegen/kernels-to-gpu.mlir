@@ -5,7 +5,7 @@
 // A vector of 16 bytes a thread; what is left of it one by one. Calls stay.
 // CHECK-LABEL: func.func @host
 // CHECK:         call @flat
-// CHECK:       gpu.func @flat(%[[X:.+]]: !llvm.ptr<1>, %[[R:.+]]: !llvm.ptr<1>, %{{.+}}: !llvm.ptr<1>)
+// CHECK:       gpu.func @flat(%[[X:.+]]: !llvm.ptr<1> {llvm.align = 16 : i64}, %[[R:.+]]: !llvm.ptr<1> {llvm.align = 16 : i64}, %{{.+}}: !llvm.ptr<1> {llvm.align = 8 : i64})
 // CHECK-SAME:    kernel attributes {known_block_size = array<i32: 256, 1, 1>, known_grid_size = array<i32: 2, 1, 1>}
 // CHECK:         gpu.thread_id  x
 // CHECK:         %[[V:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>

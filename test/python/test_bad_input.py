@@ -253,7 +253,7 @@ class BadInput(unittest.TestCase):
                 "parallel.data.zero=4": r"parallel.data.zero .*: found 4; expected one of 0, 1, 2, 3",
                 "parallel.data.zero=-1": r"parallel.data.zero .*: found -1; expected one of 0",
                 "train.precision=tf32": r"train.precision .*not yet supported",
-                "target.kind=cuda": r"target.kind .*not yet supported",
+                "target.kind=gpu": r"target.kind .*expected one of cpu, cuda",
                 "train.precision=fp16": r"fp16 .*use bf16",
             }.items():
                 self.refused(pattern, self.command(command, *self.model, "--set", setting, *flags))

@@ -319,7 +319,7 @@ class MpiModels(unittest.TestCase):
                     *command)
             refused('target.transport = "local" runs all ranks in one process, but the launcher '
                     "started 4", 4, CLEAVE, *command, "--set", "target.transport=local")
-        refused("target.transport.*nccl.*not yet supported", 2, CLEAVE, "explain", *model, "--set",
+        refused("target.transport.*nccl.*expected auto, local or mpi", 2, CLEAVE, "explain", *model, "--set",
                 "target.transport=nccl")
         done = support.run(CLEAVE, "check", *model, "--set", "target.transport=mpi")
         self.assertEqual(done.returncode, 2)

@@ -6,6 +6,7 @@
 #include "ShardedModel.h"
 #include "Stages.h"
 
+#include "cleave/Codegen/GPU.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/io/File.h"
 
@@ -31,6 +32,11 @@ int64_t threadsPerRank(const Config &config, const Mesh &mesh) {
     return config.target.threadsPerRank;
   int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   return std::max<int64_t>(1, cores / std::max<int64_t>(1, mesh.ranks()));
+}
+
+program::Device deviceOf(const Config &config) {
+  return config.target.kind == "cuda" ? program::Device::Cuda
+                                      : program::Device::Cpu;
 }
 
 /// Bytes of the machine that a rank can have: all ranks run on it.
@@ -83,6 +89,7 @@ Lowered lowerModel(const std::string &path, const Config &config,
                    bool readWeights, std::vector<std::string> *remarks,
                    bool allRemarks, int64_t memoryLimit) {
   Lowered lowered;
+  lowered.backend.device = deviceOf(config);
   lowered.backend.memoryLimit = memoryLimit;
   lowered.backend.cluster = config.target.cluster;
   lowered.backend.overlap = config.target.overlap;
@@ -133,17 +140,22 @@ void compileModel(const std::string &path, const Config &config,
   checkOutputFolder(folder);
   MLIRContext context;
   registerAll(context);
-  // What runs here must fit here; `compile` may be for another machine.
-  int64_t limit = purpose == Purpose::Compile ? 0 : memoryOfRank(mesh);
+  // What runs here must fit here; `compile` may be for another machine, and
+  // the memory of other devices is known when they are there.
+  bool isHere =
+      purpose != Purpose::Compile && deviceOf(config) == program::Device::Cpu;
+  int64_t limit = isHere ? memoryOfRank(mesh) : 0;
   Lowered lowered = lowerModel(path, config, mesh, purpose, context,
                                readWeights, nullptr, false, limit);
   Diagnostics diagnostics(context);
-  auto program = target::emitProgram(*lowered.module, lowered.backend.threads,
-                                     lowered.backend.memoryLimit);
+  auto program =
+      target::emitProgram(*lowered.module, programOptions(lowered.backend));
   if (failed(program))
     diagnostics.fail(BadUsage);
+  target::KernelOptions kernels;
+  kernels.architectures = config.target.architectures;
   if (failed(target::writeArtifact(*lowered.module, *program, lowered.info,
-                                   folder)))
+                                   kernels, folder)))
     diagnostics.fail(RunFailed);
 }
 
@@ -191,6 +203,10 @@ std::string compileCached(const std::string &path, const Config &config,
        {config.parallel.pipeline.table, config.target.cluster})
     if (!file.empty() && fs::exists(file, error)) // else refused further on
       hash.update(readFile(file) + ":");
+  // What kernels are written as.
+  if (deviceOf(config) == program::Device::Cuda)
+    hash.update(codegen::findPtxas().value_or("no ptxas") +
+                (target::wantsHostKernels() ? ", host" : ""));
   // The compiler itself: a rebuilt one compiles again.
   fs::path self = fs::read_symlink("/proc/self/exe", error);
   hash.update(std::to_string(

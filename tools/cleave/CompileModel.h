@@ -29,6 +29,9 @@ shardModel(const std::string &path, const Config &config, const Mesh &mesh,
            std::vector<std::string> *remarks = nullptr, bool allRemarks = false,
            Phase last = Phase::Shard);
 
+// What target.kind names.
+program::Device deviceOf(const Config &config);
+
 // Threads of a rank: as configured, else the cores shared among the ranks.
 int64_t threadsPerRank(const Config &config, const Mesh &mesh);
 

@@ -69,6 +69,9 @@ mlir::FailureOr<std::unique_ptr<Engine>>
 makeInterpreterEngine(mlir::ModuleOp module);
 
 struct CompiledOptions {
+  program::Device device = program::Device::Cpu;
+  /// Of CUDA devices, as in target::KernelOptions.
+  std::vector<std::string> architectures;
   /// Threads of each rank.
   int64_t threads = 1;
   /// Data that is on its way arrives as early as it may, from a thread of the

@@ -3,8 +3,8 @@
 // Each function marked `nn.kernel` becomes one kernel of a `gpu.module`, with a
 // grid and a block that depend on shapes only. Its arguments are the addresses
 // of the function's operands, then of its results, all in global memory and
-// multiples of 16, then the address of the rank's indices along the axes of the
-// mesh (`axis_index` of cleave/runtime.h, i64).
+// multiples of 16 unless `nn.align` says less, then the address of the rank's
+// indices along the axes of the mesh (`axis_index` of cleave/runtime.h, i64).
 
 #ifndef CLEAVE_CODEGEN_GPU_H
 #define CLEAVE_CODEGEN_GPU_H
@@ -51,14 +51,29 @@ mlir::LogicalResult lowerToNVVM(mlir::ModuleOp kernels);
 mlir::FailureOr<std::string> compileToPtx(mlir::ModuleOp kernels,
                                           llvm::StringRef arch);
 
+/// The same for several processors at once, in threads.
+mlir::FailureOr<std::vector<std::string>>
+compileAllToPtx(mlir::ModuleOp kernels, llvm::ArrayRef<std::string> archs);
+
 /// Where the CUDA toolkit's assembler is: below CUDA_HOME, on the PATH, or
-/// where it was when this was configured. Nothing where there is none.
+/// where it was when this was configured. Nothing where there is none, and where
+/// CUDA_HOME is set to nothing.
 std::optional<std::string> findPtxas();
 
 /// Assembles PTX for a processor into the file `cubinPath`. Errors are reported
 /// at `loc`.
 mlir::LogicalResult assemblePtx(llvm::StringRef ptx, llvm::StringRef arch,
                                 llvm::StringRef cubinPath, mlir::Location loc);
+
+/// Compiles all kernel functions of `module`, which is left as it is, into
+/// files of `folder`, and returns their names: kernels.sm_80.ptx, which any
+/// device can compile, and kernels.ARCH.cubin for each architecture. Where the
+/// assembler is missing or does not know one there is kernels.ARCH.ptx instead,
+/// with a remark. Equal modules give equal bytes.
+mlir::FailureOr<std::vector<std::string>>
+compileGpuKernels(mlir::ModuleOp module,
+                  llvm::ArrayRef<std::string> architectures,
+                  llvm::StringRef folder);
 
 } // namespace cleave::codegen
 

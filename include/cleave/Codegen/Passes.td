@@ -30,7 +30,8 @@ def KernelsToGPUPass : Pass<"kernels-to-gpu", "::mlir::ModuleOp"> {
     ```mlir
     func.func private @neg(tensor<1024xf32>) -> tensor<1024xf32> attributes {nn.kernel}
     gpu.module @kernels {
-      gpu.func @neg(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %axes: !llvm.ptr<1>) kernel
+      gpu.func @neg(%x: !llvm.ptr<1> {llvm.align = 16 : i64}, %r: !llvm.ptr<1> {llvm.align = 16 : i64},
+                    %axes: !llvm.ptr<1> {llvm.align = 8 : i64}) kernel
           attributes {known_block_size = array<i32: 256, 1, 1>, known_grid_size = array<i32: 1, 1, 1>} {
         %c4 = arith.constant 4 : i64
         %id = gpu.thread_id x

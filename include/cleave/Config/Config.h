@@ -97,8 +97,8 @@ struct ExpertParallelConfig {
   std::string axis = "expert";
   std::string tensorAxis;
   std::string exchange = "auto"; // "auto" | "direct" | "hierarchical"
-  double maxLoad = 2.0;  // room of a buffer, in balanced shares
-  double capacity = 0.0; // 0: dropless
+  double maxLoad = 2.0;          // room of a buffer, in balanced shares
+  double capacity = 0.0;         // 0: dropless
   std::string capacityScope = "sequence";
   double auxLoss = 0.0;
   double zLoss = 0.0;
@@ -135,7 +135,8 @@ struct ShardConfig {
 
 // [target]
 struct TargetConfig {
-  std::string kind = "cpu";
+  std::string kind = "cpu"; // cpu | cuda
+  std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
   std::string transport = "auto";
   int64_t threadsPerRank = 0; // 0: cores / local ranks
   std::string cluster;

@@ -12,6 +12,7 @@
 namespace cleave {
 
 struct BackendOptions {
+  program::Device device = program::Device::Cpu;
   /// Threads of a rank that a command may use; scratch memory depends on it.
   int64_t threads = 1;
   /// Bytes of memory of a rank; 0: no limit.
@@ -21,6 +22,9 @@ struct BackendOptions {
   bool overlap = true;
   std::string cluster;
 };
+
+/// How a module that was lowered so is emitted.
+target::ProgramOptions programOptions(const BackendOptions &options);
 
 /// Library calls and kernels.
 void buildKernelPhase(mlir::OpPassManager &passes);

@@ -4,6 +4,9 @@
 #define CLEAVE_KERNELS_KERNELS_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/bit.h"
+
+#include <algorithm>
 
 namespace cleave::kernels {
 
@@ -19,6 +22,15 @@ inline constexpr llvm::StringLiteral kInPlaceAttr = "nn.inplace";
 /// Bytes of which the addresses of operands, then of results are multiples: on
 /// GPUs, 16 where the attribute is absent.
 inline constexpr llvm::StringLiteral kAlignAttr = "nn.align";
+/// Where kernels are not told otherwise, and the bytes of their widest access.
+inline constexpr int64_t kKernelAlignment = 16;
+
+/// The bytes of the widest access to a tensor of so many: none is longer than
+/// the tensor.
+inline int64_t widestAccess(int64_t bytes) {
+  return std::min<int64_t>(
+      kKernelAlignment, llvm::bit_floor<uint64_t>(std::max<int64_t>(bytes, 1)));
+}
 
 /// Rewrites everything under `root` into the kernel vocabulary, by
 /// LoweringInterface::decompose. `rewritten` sees each operation and what

@@ -3,6 +3,8 @@
 #ifndef CLEAVE_MEMORY_PASSES_H
 #define CLEAVE_MEMORY_PASSES_H
 
+#include "cleave/program.h"
+
 #include "mlir/Pass/Pass.h"
 
 namespace cleave {

@@ -10,7 +10,8 @@ def AddScratchPass : Pass<"rt-add-scratch", "::mlir::ModuleOp"> {
   let description = [{
     Asks the runtime's library (`cleave/workspace.h`) how many bytes each product and
     attention needs, and adds them as a last result of i8, whose memory is then
-    planned like any other. A call that the library refuses is an error.
+    planned like any other. A call that the library refuses is an error. The library
+    is that of `device`; no device need be there.
 
     Before:
     ```mlir
@@ -29,7 +30,12 @@ def AddScratchPass : Pass<"rt-add-scratch", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"threads", "threads", "int64_t", "1", "Threads of a rank that a call may use">,
+    Option<"threads", "threads", "int64_t", "1",
+           "Threads of a rank that a call may use; of a CPU">,
+    Option<"device", "device", "::cleave::program::Device", "::cleave::program::Device::Cpu",
+           "What runs the calls", [{::llvm::cl::values(
+             clEnumValN(::cleave::program::Device::Cpu, "cpu", "The host's library"),
+             clEnumValN(::cleave::program::Device::Cuda, "cuda", "NVIDIA's libraries"))}]>,
   ];
   let dependentDialects = ["::cleave::rt::RTDialect"];
 }
@@ -81,6 +87,44 @@ def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
         %1 = rt.launch @k(%x, %0) extent = 8 grain = 1 {rt.buffers = array<i64: 0, 64>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
         return %1 : tensor<8xf32>
       }
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::rt::RTDialect"];
+}
+
+def AlignKernelsPass : Pass<"rt-align-kernels", "::mlir::ModuleOp"> {
+  let summary = "Tell kernels which addresses are less aligned";
+  let description = [{
+    Kernels of GPUs read and write 16 bytes at once where an address is a multiple of
+    16, which they take for granted. Planned buffers begin at multiples of 64, but
+    views need not: they lie in other values, and where may depend on the rank. This
+    pass sets `nn.align` on kernels that are launched on such addresses, to what holds
+    for all launches and all ranks.
+
+    A kernel that other launches call with aligned addresses is copied, so that those
+    do not become slower: then there are two, whatever the number of launches.
+    Addresses that matter to no wide access (a scalar's) make no copy. Runs after `rt-plan-memory`.
+
+    Before:
+    ```mlir
+    func.func private @k(tensor<8xf32>) -> tensor<8xf32>
+    func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = "input", rt.buffer = array<i64: 0, 0>})
+        -> (tensor<8xf32> {nn.name = "y", nn.role = "output", rt.buffer = array<i64: 0, 128>}) {
+      %0 = rt.alias %x offset = 2 {rt.buffers = array<i64: 0, 8>} : (tensor<20xf32>) -> tensor<8xf32>
+      %1 = rt.launch @k(%0) extent = 8 grain = 1 {rt.buffers = array<i64: 0, 128>} : (tensor<8xf32>) -> tensor<8xf32>
+      return %1 : tensor<8xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func private @k(tensor<8xf32>) -> tensor<8xf32> attributes {nn.align = array<i64: 8, 16>}
+    func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = "input", rt.buffer = array<i64: 0, 0>})
+        -> (tensor<8xf32> {nn.name = "y", nn.role = "output", rt.buffer = array<i64: 0, 128>}) {
+      %0 = rt.alias %x offset = 2 {rt.buffers = array<i64: 0, 8>} : (tensor<20xf32>) -> tensor<8xf32>
+      %1 = rt.launch @k(%0) extent = 8 grain = 1 {rt.buffers = array<i64: 0, 128>} : (tensor<8xf32>) -> tensor<8xf32>
+      return %1 : tensor<8xf32>
     }
     ```
   }];

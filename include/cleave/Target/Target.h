@@ -13,12 +13,40 @@
 
 namespace cleave::target {
 
+/// What a module was lowered for.
+struct ProgramOptions {
+  program::Device device = program::Device::Cpu;
+  int64_t threads = 1; ///< what scratch memory was sized for
+  /// Bytes that a rank of a pipeline can have; 0: any. Of other programs
+  /// `rt-check-fit` has said whether they fit.
+  int64_t memoryLimit = 0;
+};
+
 /// The module's command lists as plain data. Reads what `rt-plan-memory` has
-/// written; reports a module without it. `threads` is what scratch memory was
-/// sized for; `memoryLimit` the bytes that a rank of a pipeline can have, 0:
-/// any (of other programs `rt-check-fit` has said whether they fit).
-mlir::FailureOr<program::Program>
-emitProgram(mlir::ModuleOp module, int64_t threads, int64_t memoryLimit = 0);
+/// written; reports a module without it. For CUDA devices kernels have the grid
+/// and the block that they are launched with.
+mlir::FailureOr<program::Program> emitProgram(mlir::ModuleOp module,
+                                              const ProgramOptions &options);
+
+/// How kernels become machine code.
+struct KernelOptions {
+  /// Of CPU kernels: the level of optimisation, 0 to 3.
+  unsigned optLevel = 3;
+  /// Of CUDA devices: sm_80, sm_90, sm_100.
+  std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
+};
+
+/// Whether kernels for CUDA devices are compiled for the host, too: with the
+/// environment variable CLEAVE_HOST_KERNELS=1, for what stands in for a device.
+bool wantsHostKernels();
+
+/// Writes the kernels of a program that was emitted from `module` into
+/// `folder`, and returns the names of the files: kernels.so, or
+/// kernels.sm_80.ptx with a kernels.ARCH.cubin for each architecture, and then
+/// kernels.so, too, where wantsHostKernels(). None where there are no kernels.
+mlir::FailureOr<std::vector<std::string>>
+writeKernels(mlir::ModuleOp module, const program::Program &program,
+             const KernelOptions &options, llvm::StringRef folder);
 
 /// What the manifest says that the module does not.
 struct ManifestInfo {
@@ -37,13 +65,14 @@ struct ManifestInfo {
 mlir::FailureOr<Manifest> emitManifest(mlir::ModuleOp module,
                                        const ManifestInfo &info);
 
-/// Writes manifest.json, program.bin and kernels.so into `folder`, which
+/// Writes manifest.json, program.bin and the kernels into `folder`, which
 /// appears whole or not at all, and takes the place of one of the same name.
 /// `program` is what the module was emitted as. Reports what cannot be written
 /// on the module.
 mlir::LogicalResult writeArtifact(mlir::ModuleOp module,
                                   const program::Program &program,
                                   const ManifestInfo &info,
+                                  const KernelOptions &kernels,
                                   llvm::StringRef folder);
 
 /// Notes on arguments of role tokens and labels how many rows the table has

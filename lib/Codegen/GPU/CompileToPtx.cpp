@@ -1,4 +1,4 @@
-// PTX: LLVM's optimiser and code generator, then the toolkit's assembler.
+// PTX: LLVM's optimiser and code generator.
 
 #include "DeviceLibrary.h"
 #include "cleave/Codegen/GPU.h"
@@ -14,13 +14,10 @@
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/ThreadPool.h"
 #include "llvm/Target/TargetMachine.h"
 
-#include <cstdlib>
 #include <mutex>
 
 using namespace mlir;
@@ -62,33 +59,23 @@ static std::unique_ptr<llvm::TargetMachine> machineOf(StringRef arch,
   return machine;
 }
 
-FailureOr<std::string> cleave::codegen::compileToPtx(ModuleOp kernels,
-                                                     StringRef arch) {
+/// PTX of a module that is lowered, which is used up; or what is wrong.
+static std::string compile(ModuleOp lowered, StringRef arch, std::string &ptx) {
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = machineOf(arch, error);
   if (!machine)
-    return kernels.emitError("cannot compile kernels for GPUs: ") << error;
-  if (failed(lowerToNVVM(kernels)))
-    return failure();
-  registerBuiltinDialectTranslation(*kernels.getContext());
-  registerGPUDialectTranslation(*kernels.getContext());
-  registerLLVMDialectTranslation(*kernels.getContext());
-  registerNVVMDialectTranslation(*kernels.getContext());
-
-  auto gpuModules = kernels.getOps<gpu::GPUModuleOp>();
-  if (gpuModules.empty())
-    return kernels.emitError("cannot compile kernels for GPUs: there is no "
-                             "'gpu.module'");
-  gpu::GPUModuleOp gpuModule = *gpuModules.begin();
+    return error;
+  gpu::GPUModuleOp gpuModule = *lowered.getOps<gpu::GPUModuleOp>().begin();
   llvm::LLVMContext context;
-  auto module = translateModuleToLLVMIR(gpuModule, context, kGpuModule);
+  auto module =
+      translateModuleToLLVMIR(gpuModule, context, codegen::kGpuModule);
   if (!module)
-    return failure();
+    return "translation to LLVM failed";
   module->setDataLayout(machine->createDataLayout());
   module->setTargetTriple(machine->getTargetTriple());
-  error = linkDeviceLibrary(*module);
+  error = codegen::linkDeviceLibrary(*module);
   if (!error.empty())
-    return kernels.emitError("cannot compile kernels for GPUs: ") << error;
+    return error;
   codegen::optimizeKernels(*module, *machine, /*level=*/3);
 
   SmallVector<char, 0> text;
@@ -96,58 +83,46 @@ FailureOr<std::string> cleave::codegen::compileToPtx(ModuleOp kernels,
   llvm::legacy::PassManager passes;
   if (machine->addPassesToEmitFile(passes, stream, nullptr,
                                    llvm::CodeGenFileType::AssemblyFile))
-    return kernels.emitError("cannot compile kernels for GPUs: no PTX");
+    return "no PTX";
   passes.run(*module);
-  return std::string(text.begin(), text.end());
+  ptx.assign(text.begin(), text.end());
+  return "";
 }
 
-std::optional<std::string> cleave::codegen::findPtxas() {
-  if (const char *home = std::getenv("CUDA_HOME")) {
-    std::string path = std::string(home) + "/bin/ptxas";
-    if (llvm::sys::fs::can_execute(path))
-      return path;
-  }
-  if (auto path = llvm::sys::findProgramByName("ptxas"))
-    return *path;
-  if (llvm::sys::fs::can_execute(CLEAVE_PTXAS))
-    return std::string(CLEAVE_PTXAS);
-  return std::nullopt;
+FailureOr<std::vector<std::string>>
+cleave::codegen::compileAllToPtx(ModuleOp kernels,
+                                 ArrayRef<std::string> archs) {
+  for (const std::string &arch : archs)
+    if (std::string error; !machineOf(arch, error))
+      return kernels.emitError("cannot compile kernels for GPUs: ") << error;
+  if (failed(lowerToNVVM(kernels)))
+    return failure();
+  if (kernels.getOps<gpu::GPUModuleOp>().empty())
+    return kernels.emitError("cannot compile kernels for GPUs: there is no "
+                             "'gpu.module'");
+  registerBuiltinDialectTranslation(*kernels.getContext());
+  registerGPUDialectTranslation(*kernels.getContext());
+  registerLLVMDialectTranslation(*kernels.getContext());
+  registerNVVMDialectTranslation(*kernels.getContext());
+  // Translation changes what it reads.
+  SmallVector<OwningOpRef<ModuleOp>> copies;
+  for (size_t i = 0; i < archs.size(); ++i)
+    copies.push_back(cast<ModuleOp>(kernels->clone()));
+  std::vector<std::string> texts(archs.size()), errors(archs.size());
+  llvm::DefaultThreadPool pool(llvm::hardware_concurrency(archs.size()));
+  for (size_t i = 0; i < archs.size(); ++i)
+    pool.async([&, i] { errors[i] = compile(*copies[i], archs[i], texts[i]); });
+  pool.wait();
+  for (const std::string &error : errors)
+    if (!error.empty())
+      return kernels.emitError("cannot compile kernels for GPUs: ") << error;
+  return texts;
 }
 
-LogicalResult cleave::codegen::assemblePtx(StringRef ptx, StringRef arch,
-                                           StringRef cubinPath, Location loc) {
-  std::optional<std::string> ptxas = findPtxas();
-  if (!ptxas)
-    return emitError(loc,
-                     "cannot assemble kernels: no ptxas below CUDA_HOME or "
-                     "on the PATH; install the CUDA toolkit");
-  SmallString<128> source, log;
-  int file = 0;
-  std::error_code failed =
-      llvm::sys::fs::createTemporaryFile("cleave-kernels", "ptx", file, source);
-  if (!failed) {
-    llvm::raw_fd_ostream stream(file, /*shouldClose=*/true);
-    stream << ptx;
-    stream.close();
-    failed = stream.error();
-    stream.clear_error(); // else its destructor ends the process
-  }
-  if (!failed)
-    failed = llvm::sys::fs::createTemporaryFile("cleave-kernels", "log", log);
-  if (failed)
-    return emitError(loc, "cannot assemble kernels: no temporary file: ")
-           << failed.message();
-  std::string message, target = ("-arch=" + arch).str();
-  int status = llvm::sys::ExecuteAndWait(
-      *ptxas, {*ptxas, target, "-o", cubinPath, source}, std::nullopt,
-      {StringRef(""), StringRef(log), StringRef(log)}, 0, 0, &message);
-  if (status != 0)
-    if (auto text = llvm::MemoryBuffer::getFile(log))
-      message += (*text)->getBuffer().trim().str();
-  llvm::sys::fs::remove(source);
-  llvm::sys::fs::remove(log);
-  if (status != 0)
-    return emitError(loc, "cannot assemble kernels: ")
-           << *ptxas << ": " << message;
-  return success();
+FailureOr<std::string> cleave::codegen::compileToPtx(ModuleOp kernels,
+                                                     StringRef arch) {
+  auto texts = compileAllToPtx(kernels, ArrayRef<std::string>(arch.str()));
+  if (failed(texts))
+    return failure();
+  return std::move(texts->front());
 }

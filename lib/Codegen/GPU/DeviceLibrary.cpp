@@ -98,6 +98,8 @@ void codegen::callDeviceLibrary(ModuleOp kernels) {
 /// The library below CUDA_HOME, or where it was when this was configured.
 static std::string findDeviceLibrary() {
   if (const char *home = std::getenv("CUDA_HOME")) {
+    if (!*home)
+      return "";
     std::string path = std::string(home) + "/nvvm/libdevice/libdevice.10.bc";
     if (llvm::sys::fs::exists(path))
       return path;

@@ -2,6 +2,8 @@
 
 #include "GpuEmitter.h"
 
+#include "cleave/Kernels/Kernels.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 #include <numeric>
@@ -10,9 +12,6 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
-
-/// Of addresses that are not said to have another.
-static constexpr int64_t kAlignment = 16;
 
 Value GpuEmitter::constant32(int64_t value) {
   return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
@@ -125,7 +124,7 @@ unsigned GpuEmitter::alignmentOf(const IndexExpr &index, Type element,
   while (aligned < lanes && divisor % (2 * aligned) == 0)
     aligned *= 2;
   int64_t ofAddress =
-      source < alignments.size() ? alignments[source] : kAlignment;
+      source < alignments.size() ? alignments[source] : kKernelAlignment;
   int64_t bytes = bytesOf(element);
   return std::max(std::min(aligned * bytes, ofAddress), bytes);
 }

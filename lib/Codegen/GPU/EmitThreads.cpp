@@ -2,6 +2,8 @@
 
 #include "GpuEmitter.h"
 
+#include "cleave/Kernels/Kernels.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -29,6 +31,14 @@ void GpuEmitter::run() {
       b.getDenseI32ArrayAttr({static_cast<int32_t>(launch.block()), 1, 1}));
   func.setKnownGridSizeAttr(
       b.getDenseI32ArrayAttr({static_cast<int32_t>(launch.grid), 1, 1}));
+  // PTX says it, too: what a kernel takes for granted can be read there.
+  for (size_t i = 0; i <= count; ++i) {
+    int64_t alignment = i == count              ? sizeof(int64_t)
+                        : i < alignments.size() ? alignments[i]
+                                                : kKernelAlignment;
+    func.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
+                    b.getI64IntegerAttr(alignment));
+  }
   function = func;
   for (size_t i = 0; i < count; ++i)
     addresses.push_back(func.getArgument(i));

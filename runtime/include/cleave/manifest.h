@@ -156,7 +156,7 @@ struct Manifest {
   std::vector<ManifestRouter> routers;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestState> state;
-  std::vector<ManifestFile> files; ///< program.bin, kernels.so
+  std::vector<ManifestFile> files; ///< program.bin, kernels.*
 
   int64_t samplesPerMicrobatch() const { return batch / microbatches; }
   bool hasAction(std::string_view action) const;

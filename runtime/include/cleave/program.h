@@ -152,8 +152,8 @@ struct Boundary {
   int32_t rankClass = -1;
 };
 
-// What a program runs on. Cuda: kernels are in kernels.ARCH.cubin and
-// kernels.ptx.
+// What a program runs on. Cuda: kernels are in kernels.ARCH.cubin, by the
+// device's architecture, and in kernels.sm_80.ptx, which any can compile.
 enum class Device : uint8_t { Cpu, Cuda };
 inline constexpr Device lastDevice = Device::Cuda;
 
@@ -168,9 +168,11 @@ struct KernelArg {
 struct Kernel {
   std::string symbol;
   int32_t numArgs = 0;
-  std::vector<KernelArg> args; // empty: not known
-  // Device::Cuda: blocks of a launch and threads of a block. A last argument
-  // is the address of the rank's indices on the mesh axes (cleave_ctx).
+  // Operands, then results, which may lie in an operand. Empty: not known.
+  std::vector<KernelArg> args;
+  // Device::Cuda: blocks of a launch and threads of a block; what they share is
+  // static. A last argument, which is none of `args`, is the address of the
+  // rank's indices on the mesh axes (cleave_ctx).
   int64_t grid = 0, block = 0;
 };
 

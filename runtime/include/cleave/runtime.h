@@ -53,12 +53,14 @@ typedef void (*cleave_kernel)(const cleave_ctx *ctx, void *const *args,
 
 typedef struct cleave_program cleave_program; /* opaque, immutable once used */
 
-/* Reads DIR/program.bin and, if the program has kernels, DIR/kernels.so. The
- * caller frees *out with cleave_program_free; *out is NULL on failure. */
+/* Reads DIR/program.bin and, if the program has kernels, DIR/kernels.so, or
+ * what DIR has for a CUDA device (docs/gpu.md). The caller frees *out with
+ * cleave_program_free; *out is NULL on failure. */
 cleave_status cleave_program_load(const char *dir, cleave_program **out);
 
 /* The same from memory. Kernels come from the shared library `kernels_path`,
- * or, where it is NULL, from cleave_program_add_kernel. */
+ * or, where it is NULL, from cleave_program_add_kernel; those for a CUDA device
+ * come from the files of the folder `kernels_path`. */
 cleave_status cleave_program_from_memory(const void *bytes, size_t size,
                                          const char *kernels_path,
                                          cleave_program **out);

@@ -203,8 +203,7 @@ TEST(ConfigLoad, ValuesOutOfRange) {
 // A key that is known but not served yet is refused, never ignored.
 TEST(ConfigLoad, NotServedYet) {
   for (const char *set : {"train.precision=tf32", "parallel.recompute=full",
-                          "parallel.offload.optimizer=host", "target.kind=cuda",
-                          "target.transport=nccl"})
+                          "parallel.offload.optimizer=host"})
     EXPECT_CONTAINS(errorOf("", {set}), "not yet supported") << set;
   // The same keys at their defaults say nothing new.
   for (const char *set :
@@ -214,8 +213,33 @@ TEST(ConfigLoad, NotServedYet) {
         "parallel.pipeline.schedule=zb-v", "parallel.pipeline.schedule=chimera",
         "parallel.pipeline.schedule=pipedream-async",
         "parallel.pipeline.chunks=2", "parallel.recompute=none",
-        "target.kind=cpu", "shard=[]"})
+        "target.kind=cpu", "target.kind=cuda", "shard=[]"})
     EXPECT_TRUE(load("", {set})) << set;
+}
+
+TEST(ConfigLoad, TransportsOfDevices) {
+  const char *cuda = "target.kind=cuda";
+  EXPECT_CONTAINS(errorOf("", {cuda, "target.transport=mpi"}),
+                  "target.transport = \"mpi\" moves memory of the host");
+  EXPECT_CONTAINS(errorOf("", {"target.transport=nccl"}),
+                  "with \"cpu\" expected auto, local or mpi");
+  for (const char *transport :
+       {"target.transport=auto", "target.transport=local",
+        "target.transport=nccl"})
+    EXPECT_TRUE(load("", {cuda, transport})) << transport;
+}
+
+TEST(ConfigLoad, Architectures) {
+  std::vector<std::string> all = {"sm_80", "sm_90", "sm_100"};
+  EXPECT_EQ(load("", {})->config.target.architectures, all);
+  EXPECT_EQ(load("", {"target.architectures=[\"sm_90\"]"})
+                ->config.target.architectures,
+            std::vector<std::string>{"sm_90"});
+  for (const char *set :
+       {"target.architectures=[]", "target.architectures=[\"sm_70\"]",
+        "target.architectures=[\"sm_90\", \"sm_90\"]"})
+    EXPECT_CONTAINS(errorOf("", {set}), "\"sm_80\", \"sm_90\", \"sm_100\"")
+        << set;
 }
 
 // Booked by explain, used by nothing.

@@ -453,10 +453,24 @@ TEST(Ranks, TheLauncherSaysWhichTransport) {
   EXPECT_EQ(chooseTransport("local", 4), "local");
   EXPECT_EQ(refusal("mpi", 4), "target.transport = \"mpi\" needs a launcher: "
                                "start with mpirun -n 4");
-  EXPECT_NE(refusal("nccl", 4).find("not yet supported"), std::string::npos);
+  EXPECT_NE(refusal("nccl", 4).find("target.kind = \"cpu\"; expected auto, "
+                                    "local or mpi"),
+            std::string::npos);
+  auto refusalOfCuda = [](const char *key, int64_t ranks) {
+    return messageOf<InputError>([&] { chooseTransport(key, ranks, "cuda"); });
+  };
+  EXPECT_EQ(chooseTransport("auto", 4, "cuda"), "local");
+  EXPECT_EQ(refusalOfCuda("nccl", 4),
+            "target.transport = \"nccl\" needs a launcher: start with mpirun "
+            "-n 4");
+  EXPECT_NE(refusalOfCuda("mpi", 4).find("target.kind = \"cuda\"; expected "
+                                         "auto, local or nccl"),
+            std::string::npos);
   ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
   EXPECT_EQ(chooseTransport("auto", 4), "mpi");
   EXPECT_EQ(chooseTransport("mpi", 4), "mpi");
+  EXPECT_EQ(chooseTransport("auto", 4, "cuda"), "nccl");
+  EXPECT_EQ(chooseTransport("nccl", 4, "cuda"), "nccl");
   EXPECT_NE(refusal("local", 4).find("the launcher started 4"),
             std::string::npos);
   EXPECT_EQ(refusal("auto", 2),
@@ -465,6 +479,8 @@ TEST(Ranks, TheLauncherSaysWhichTransport) {
   ::setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
   EXPECT_EQ(chooseTransport("auto", 1), "local");
   EXPECT_EQ(chooseTransport("mpi", 1), "mpi");
+  EXPECT_EQ(chooseTransport("auto", 1, "cuda"), "local");
+  EXPECT_EQ(chooseTransport("nccl", 1, "cuda"), "nccl");
   ::unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 

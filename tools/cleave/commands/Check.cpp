@@ -120,7 +120,8 @@ public:
   EngineMaker(const CheckCommand &command, const Config &config,
               const Mesh &mesh)
       : command(command), config(config), mesh(mesh),
-        transport(chooseTransport(config.target.transport, mesh.ranks())) {}
+        transport(chooseTransport(config.target.transport, mesh.ranks(),
+                                  config.target.kind)) {}
 
   // The fault that was made, for people; empty: none.
   std::string fault;
@@ -218,6 +219,8 @@ private:
     if (wide)
       widen(*modules.back());
     check::CompiledOptions options;
+    options.device = deviceOf(config);
+    options.architectures = config.target.architectures;
     options.threads = threadsPerRank(config, mesh);
     options.overlap = config.target.overlap;
     options.cluster = config.target.cluster;
@@ -342,7 +345,8 @@ int CheckCommand::run() const {
 
   mlir::MLIRContext context;
   registerAll(context);
-  chooseTransport(config.target.transport, mesh.ranks()); // before the work
+  // Before the work.
+  chooseTransport(config.target.transport, mesh.ranks(), config.target.kind);
   OwningOpRef<ModuleOp> global =
       loadModel(model, config, context, /*readWeights=*/true,
                 /*compiles=*/!interpret);

@@ -37,7 +37,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
                    /*readWeights=*/false, &remarks, options->remarks);
     Diagnostics diagnostics(context);
     auto program =
-        target::emitProgram(*lowered.module, lowered.backend.threads);
+        target::emitProgram(*lowered.module, programOptions(lowered.backend));
     const TrainConfig &train = loaded.config.train;
     auto width = [](const std::string &type) { return type == "bf16" ? 2 : 4; };
     Booking booking;

@@ -91,7 +91,8 @@ std::function<int()> driver::addTrain(CLI::App &app) {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
-    chooseTransport(loaded.config.target.transport, mesh.ranks());
+    chooseTransport(loaded.config.target.transport, mesh.ranks(),
+                    loaded.config.target.kind);
     const std::string &flag = options->flags.train.data;
     requireData(flag.empty() ? loaded.config.data.path : flag);
     std::string folder = compileCached(options->model, loaded.config, mesh,
@@ -107,7 +108,8 @@ std::function<int()> driver::addInfer(CLI::App &app) {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
-    chooseTransport(loaded.config.target.transport, mesh.ranks());
+    chooseTransport(loaded.config.target.transport, mesh.ranks(),
+                    loaded.config.target.kind);
     requireFile(options->flags.infer.inputs, "an .npz");
     try {
       bindGivenInputs(loaded.config, options->model,

@@ -29,6 +29,7 @@ struct Settings {
   uint64_t seed = 0;
 
   std::string transport = "auto"; ///< auto | local | mpi | nccl
+  std::string device = "cpu";     ///< target.kind: cpu | cuda
 };
 
 /// Reads them from the manifest's configuration. Throws InputError naming the

@@ -48,12 +48,13 @@ void infer(const Manifest &manifest, const InferOptions &options,
            const ExecutorFactory &start);
 
 /// Refuses a number of ranks (--ranks, or a launcher's WORLD_SIZE) that is not
-/// the mesh's. Returns the transport to use: local | mpi.
+/// the mesh's. Returns the transport to use: local | mpi | nccl.
 std::string checkRanks(const Manifest &manifest, std::optional<int64_t> ranks);
 
 /// The launcher's part of checkRanks, for a mesh of `ranks` and the key
-/// target.transport: auto | local | mpi | nccl.
-std::string chooseTransport(const std::string &key, int64_t ranks);
+/// target.transport: auto | local | mpi | nccl. `device`: target.kind.
+std::string chooseTransport(const std::string &key, int64_t ranks,
+                            const std::string &device = "cpu");
 
 } // namespace cleave
 

@@ -1,0 +1,157 @@
+// Files of GPU kernels: PTX, and what the toolkit's assembler makes of it.
+
+#include "cleave/Codegen/GPU.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/ThreadPool.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cstdlib>
+
+using namespace mlir;
+using namespace cleave;
+
+/// Its PTX runs on all devices that there are kernels for.
+static constexpr llvm::StringLiteral kOldest = "sm_80";
+
+std::optional<std::string> cleave::codegen::findPtxas() {
+  if (const char *home = std::getenv("CUDA_HOME")) {
+    if (!*home)
+      return std::nullopt;
+    std::string path = std::string(home) + "/bin/ptxas";
+    if (llvm::sys::fs::can_execute(path))
+      return path;
+  }
+  if (auto path = llvm::sys::findProgramByName("ptxas"))
+    return *path;
+  if (llvm::sys::fs::can_execute(CLEAVE_PTXAS))
+    return std::string(CLEAVE_PTXAS);
+  return std::nullopt;
+}
+
+LogicalResult cleave::codegen::assemblePtx(StringRef ptx, StringRef arch,
+                                           StringRef cubinPath, Location loc) {
+  std::optional<std::string> ptxas = findPtxas();
+  if (!ptxas)
+    return emitError(loc,
+                     "cannot assemble kernels: no ptxas below CUDA_HOME or "
+                     "on the PATH; install the CUDA toolkit");
+  SmallString<128> source, log;
+  int file = 0;
+  std::error_code failed =
+      llvm::sys::fs::createTemporaryFile("cleave-kernels", "ptx", file, source);
+  if (!failed) {
+    llvm::raw_fd_ostream stream(file, /*shouldClose=*/true);
+    stream << ptx;
+    stream.close();
+    failed = stream.error();
+    stream.clear_error(); // else its destructor ends the process
+  }
+  if (!failed)
+    failed = llvm::sys::fs::createTemporaryFile("cleave-kernels", "log", log);
+  if (failed)
+    return emitError(loc, "cannot assemble kernels: no temporary file: ")
+           << failed.message();
+  std::string message, target = ("-arch=" + arch).str();
+  int status = llvm::sys::ExecuteAndWait(
+      *ptxas, {*ptxas, target, "-o", cubinPath, source}, std::nullopt,
+      {StringRef(""), StringRef(log), StringRef(log)}, 0, 0, &message);
+  if (status != 0)
+    if (auto text = llvm::MemoryBuffer::getFile(log))
+      message += (*text)->getBuffer().trim().str();
+  llvm::sys::fs::remove(source);
+  llvm::sys::fs::remove(log);
+  if (status != 0)
+    return emitError(loc, "cannot assemble kernels: ")
+           << *ptxas << ": " << message;
+  return success();
+}
+
+/// The names of processors that this assembler knows, in the words of its help.
+static std::string helpOf(StringRef ptxas) {
+  SmallString<128> log;
+  if (llvm::sys::fs::createTemporaryFile("cleave-kernels", "log", log))
+    return "";
+  std::string text;
+  int status = llvm::sys::ExecuteAndWait(
+      ptxas, {ptxas, "--help"}, std::nullopt,
+      {StringRef(""), StringRef(log), StringRef(log)});
+  if (auto file = llvm::MemoryBuffer::getFile(log); file && status == 0)
+    text = (*file)->getBuffer().str();
+  llvm::sys::fs::remove(log);
+  return text;
+}
+
+static std::string nameOf(StringRef arch, StringRef kind) {
+  return ("kernels." + arch + "." + kind).str();
+}
+
+FailureOr<std::vector<std::string>> cleave::codegen::compileGpuKernels(
+    ModuleOp module, ArrayRef<std::string> architectures, StringRef folder) {
+  std::optional<std::string> ptxas = findPtxas();
+  std::string help = ptxas ? helpOf(*ptxas) : "";
+  std::vector<std::string> all(architectures.begin(), architectures.end());
+  if (!llvm::is_contained(all, kOldest))
+    all.insert(all.begin(), kOldest.str());
+  auto emitted = emitGpuKernels(module);
+  if (failed(emitted))
+    return failure();
+  auto texts = compileAllToPtx(**emitted, all);
+  if (failed(texts))
+    return failure();
+
+  auto path = [&](StringRef name) {
+    SmallString<128> path(folder);
+    llvm::sys::path::append(path, name);
+    return path.str().str();
+  };
+  std::vector<std::string> files, unknown;
+  SmallVector<size_t> assembled;
+  for (auto [index, arch] : llvm::enumerate(all)) {
+    bool isAsked = llvm::is_contained(architectures, arch);
+    bool isKnown = StringRef(help).contains("'" + arch + "'");
+    if (isAsked && isKnown)
+      assembled.push_back(index);
+    else if (isAsked)
+      unknown.push_back(arch);
+    if (arch != kOldest && isKnown)
+      continue;
+    files.push_back(nameOf(arch, "ptx"));
+    std::error_code error;
+    llvm::raw_fd_ostream file(path(files.back()), error);
+    if (!error) {
+      file << (*texts)[index];
+      file.close();
+      error = file.error();
+      file.clear_error(); // else its destructor ends the process
+    }
+    if (error)
+      return module.emitError("'")
+             << path(files.back())
+             << "' cannot be written: " << error.message();
+  }
+  if (!unknown.empty()) {
+    InFlightDiagnostic remark = module.emitRemark(
+        ptxas ? "'" + *ptxas + "' does not know "
+              : "no ptxas below CUDA_HOME or on the PATH: for ");
+    remark
+        << llvm::join(unknown, ", ") << (ptxas ? ": for it " : " ")
+        << "there is PTX, which the driver compiles when a program is loaded";
+  }
+  llvm::DefaultThreadPool pool(llvm::hardware_concurrency(assembled.size()));
+  std::vector<int> failures(all.size());
+  for (size_t index : assembled) {
+    files.push_back(nameOf(all[index], "cubin"));
+    pool.async([&, index, name = path(files.back())] {
+      failures[index] = failed(
+          assemblePtx((*texts)[index], all[index], name, module.getLoc()));
+    });
+  }
+  pool.wait();
+  if (llvm::is_contained(failures, 1))
+    return failure();
+  return files;
+}

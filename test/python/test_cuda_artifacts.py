@@ -1,0 +1,138 @@
+"""What is compiled for CUDA devices: files, kernels, addresses, refusals."""
+
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import support
+import training
+from support import CLEAVE, run
+
+UNIT = support.BUILD / "bin" / "cleave-unit-artifact"
+CUDA = ("--set", "target.kind=cuda")
+NO_TOOLKIT = {"CUDA_HOME": ""}
+
+# (model, mesh, keys): strategies whose views begin at different places.
+PLANS = {
+    "one rank": ("gpt2", "", {}),
+    "data and tensor": ("gpt2", "data=2,tensor=2", {"parallel__data__zero": 1}),
+    "three ranks": ("gpt2", "data=3", {"parallel__data__zero": 3}),
+    "odd tiles": ("llama", "data=3,tensor=3", {"parallel__data__zero": 3, "train__microbatches": 2}),
+    "pipeline": ("gpt2", "pipeline=2,data=2", {"parallel__data__zero": 2, "train__microbatches": 4}),
+    "experts": ("mixtral", "data=2", {}),
+    "bf16": ("gpt2", "data=2", {"train__precision": "bf16", "parallel__data__zero": 1}),
+}
+
+
+def has_ptxas():
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    return bool(shutil.which("ptxas")) or pathlib.Path(home, "bin", "ptxas").exists()
+
+
+class CudaArtifacts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def compile(self, name, model, mesh="", *flags, env=None, **keys):
+        out = self.folder / name
+        said = run(CLEAVE, "compile", *training.flags(model, mesh, **keys), *flags, "-o", out, env=env)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.said = said.stderr
+        return out
+
+    def verify(self, folder):
+        """What the C++ test reads of the program and its PTX."""
+        said = support.succeed(UNIT, env={"CLEAVE_TEST_ARTIFACT": str(folder)})
+        self.assertIn("[  PASSED  ] 2 tests", said)
+
+    def files(self, folder):
+        """Names of the manifest, all of which are there and no others."""
+        listed = json.loads((folder / "manifest.json").read_text())["files"]
+        for file in listed:
+            self.assertEqual((folder / file["name"]).stat().st_size, file["bytes"])
+        names = [file["name"] for file in listed]
+        self.assertEqual({"manifest.json", *names}, {path.name for path in folder.iterdir()})
+        return names
+
+    def test_strategies(self):
+        for name, (model, mesh, keys) in PLANS.items():
+            with self.subTest(name):
+                only = ("--set", 'target.architectures=["sm_90"]')
+                out = self.compile(name.replace(" ", "-"), model, mesh, *CUDA, *only, **keys)
+                expected = ["program.bin", "kernels.sm_80.ptx",
+                            "kernels.sm_90.cubin" if has_ptxas() else "kernels.sm_90.ptx"]
+                self.assertEqual(self.files(out), expected)
+                self.verify(out)
+
+    def test_arguments_of_cpu_kernels(self):
+        for name in ("odd tiles", "pipeline"):
+            model, mesh, keys = PLANS[name]
+            out = self.compile(name.replace(" ", "-"), model, mesh, **keys)
+            said = support.succeed(UNIT, env={"CLEAVE_TEST_ARTIFACT": str(out)})
+            self.assertIn("[  PASSED  ] 1 test", said)
+
+    @unittest.skipUnless(has_ptxas(), "no ptxas")
+    def test_every_architecture_twice(self):
+        once = self.compile("once", "gpt2", "data=2", *CUDA)
+        cubins = [f"kernels.{arch}.cubin" for arch in ("sm_80", "sm_90", "sm_100")]
+        self.assertEqual(self.files(once), ["program.bin", "kernels.sm_80.ptx", *cubins])
+        again = self.compile("again", "gpt2", "data=2", *CUDA)
+        for file in self.files(once):
+            self.assertEqual((once / file).read_bytes(), (again / file).read_bytes(), file)
+
+    def test_without_ptxas_there_is_ptx(self):
+        out = self.compile("ptx", "gpt2", "", *CUDA, env=NO_TOOLKIT)
+        self.assertEqual(self.files(out), ["program.bin", *(f"kernels.{a}.ptx" for a in ("sm_80", "sm_90", "sm_100"))])
+        self.assertRegex(self.said, "remark: .*no ptxas .* sm_80, sm_90, sm_100 there is PTX")
+        self.verify(out)
+
+    def test_host_kernels(self):
+        only = ("--set", 'target.architectures=["sm_80"]')
+        out = self.compile("host", "gpt2", "", *CUDA, *only, env={"CLEAVE_HOST_KERNELS": "1"})
+        self.assertIn("kernels.so", self.files(out))
+
+    def test_explain(self):
+        explained = training.explain("gpt2", "data=2", target__kind="cuda")
+        kernels = {kernel["name"] for kernel in explained["kernels"]}
+        self.assertTrue(kernels)
+
+    def test_refusals(self):
+        model = training.flags("gpt2")
+        for settings, pattern in {
+            ("target.architectures=[\"sm_70\"]",):
+                r'target.architectures .*found \["sm_70"\]; expected different ones of "sm_80", "sm_90", "sm_100"',
+            ("target.architectures=sm_90",): "target.architectures",
+            ("target.kind=cuda", "target.transport=mpi"): "expected auto, local or nccl",
+            ("target.transport=nccl",): "expected auto, local or mpi",
+        }.items():
+            sets = [word for value in settings for word in ("--set", value)]
+            for command in (["explain"], ["compile", "-o", self.folder / "refused"]):
+                with self.subTest(settings, command=command[0]):
+                    done = run(CLEAVE, command[0], *model, *command[1:], *sets)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertRegex(done.stderr, pattern)
+                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_transports_under_launchers(self):
+        done = run(CLEAVE, "check", *training.flags("gpt2", "data=2"), *CUDA, "--set", "target.transport=nccl")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("needs a launcher", done.stderr)
+
+    @unittest.skipIf(pathlib.Path("/dev/nvidiactl").exists(), "there is a device")
+    def test_without_a_device(self):
+        """A line, and no crash."""
+        only = ("--set", 'target.architectures=["sm_80"]')
+        for command in (["check", *training.flags("gpt2"), *CUDA, *only, "--steps", 1],
+                        [*training.command(self.folder / "out", "gpt2", target__kind="cuda"), *only]):
+            done = run(*([CLEAVE] if command[0] == "check" else []), *command)
+            self.assertIn(done.returncode, (2, 3), done.stdout + done.stderr)
+            self.assertEqual(done.stderr.count("error:"), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
