@@ -19,9 +19,11 @@ private:
 
 // By cuBLASLt where it has the layout and the type, else by makePlainGemm; what
 // the epilogue lacks is done by a kernel of ours behind the product. The
-// algorithm is chosen here, once.
+// algorithm is chosen here, once. With `allowTf32` products of f32 may round
+// their operands to 10 bits of mantissa.
 Enqueue makeGemm(Device &device, const program::Gemm &gemm,
-                 const GemmBuffers &buffers, int64_t workspaceBytes);
+                 const GemmBuffers &buffers, int64_t workspaceBytes,
+                 bool allowTf32 = false);
 
 } // namespace cleave::cuda
 

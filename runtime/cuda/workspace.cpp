@@ -2,6 +2,7 @@
 
 #include "cleave/workspace.h"
 
+#include "cpu/gemm.h"
 #include "kernel_limits.h"
 
 #include <algorithm>
@@ -9,7 +10,42 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
-int64_t cuda::gemmWorkspace(const program::Gemm &, std::string &) { return 0; }
+namespace {
+constexpr int64_t tile = 128;       // rows and columns of a block of a result
+constexpr int64_t processors = 132; // of the devices that matter most
+constexpr int64_t leastDepth = 256; // of a part of a sum
+constexpr int64_t fixed = int64_t(64) << 10; // flags, descriptions of tiles
+constexpr int64_t most = int64_t(32) << 20;
+
+int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
+} // namespace
+
+// cuBLASLt cuts long sums in parts where results alone are too few to fill a
+// device, and keeps the parts in f32 or f64 here. It takes an algorithm that
+// needs no more than it gets.
+int64_t cuda::gemmWorkspace(const program::Gemm &gemm, std::string &error) {
+  error = checkGemm(gemm);
+  if (!error.empty())
+    return -1;
+  int64_t batch = 1;
+  for (int64_t size : gemm.batch)
+    batch *= size;
+  if (batch == 0 || gemm.m == 0 || gemm.n == 0 || gemm.k == 0)
+    return 0;
+  // Products of the sizes stay in range: none is above 2^31, cut at `most`.
+  double results = double(batch) * double(gemm.m) * double(gemm.n);
+  int64_t rows = over(gemm.m, tile), columns = over(gemm.n, tile);
+  double tiles = double(batch) * double(rows) * double(columns);
+  int64_t parts =
+      std::min(over(gemm.k, leastDepth), int64_t(2 * processors / tiles));
+  if (parts < 2)
+    return fixed;
+  double bytes =
+      results * double(parts) * (gemm.dtype == program::DType::F64 ? 8 : 4);
+  if (bytes >= double(most - fixed))
+    return most;
+  return fixed + over(int64_t(bytes), 256) * 256;
+}
 
 int64_t cuda::attentionWorkspace(const program::Attention &, std::string &) {
   return 0;

@@ -9,7 +9,8 @@ using namespace cleave;
 using namespace cleave::cuda;
 
 // One list for each file of kernels, ended by an entry without a name.
-#define CLEAVE_FAMILIES(X) X(gemm) X(grouped) X(move) X(reduce) X(rows)
+#define CLEAVE_FAMILIES(X)                                                     \
+  X(epilogue) X(gemm) X(grouped) X(move) X(reduce) X(rows)
 
 namespace cleave::cuda {
 #define CLEAVE_DECLARE(family) extern const EmulatedKernel family##Kernels[];

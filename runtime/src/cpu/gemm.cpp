@@ -191,9 +191,9 @@ std::function<void()> makeOneDnn(const Gemm &gemm, const Primitive &descriptor,
       prepared->activation();
   };
 }
+} // namespace
 
-// Empty if the product is well-formed.
-std::string checkGemm(const Gemm &gemm) {
+std::string cleave::checkGemm(const Gemm &gemm) {
   if (gemm.dtype != DType::F32 && gemm.dtype != DType::F64 &&
       gemm.dtype != DType::BF16)
     return std::string("gemm in ") + nameOf(gemm.dtype) +
@@ -224,7 +224,6 @@ std::string checkGemm(const Gemm &gemm) {
     return "gemm with a second output needs contiguous rows";
   return "";
 }
-} // namespace
 
 int64_t cleave::gemmWorkspace(const Gemm &gemm, int threads,
                               std::string &error) {

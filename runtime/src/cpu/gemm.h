@@ -5,6 +5,7 @@
 #include "cleave/program.h"
 
 #include <functional>
+#include <string>
 
 namespace cleave {
 
@@ -13,6 +14,9 @@ struct GemmBuffers {
   void *c = nullptr, *preActivation = nullptr;
   void *workspace = nullptr; // gemmWorkspace() bytes, aligned to 64
 };
+
+// Why the product is none that any backend computes; empty if it is one.
+std::string checkGemm(const program::Gemm &gemm);
 
 enum class GemmBackend { Auto, Blocked };
 

@@ -21,3 +21,17 @@ extern "C" int64_t cleaveRecorderTakeErrors(char *text, size_t size) {
   }
   return int64_t(errors.size());
 }
+
+extern "C" int64_t cleaveRecorderCount(const char *what) {
+  Recorder &all = Recorder::get();
+  auto lock = all.lock();
+  const Totals &totals = all.report.totals;
+  const std::pair<const char *, int64_t> counts[] = {
+      {"operations", totals.operations}, {"launches", totals.launches},
+      {"products", totals.products},     {"collectives", totals.collectives},
+      {"messages", totals.messages},     {"copies", totals.copies}};
+  for (auto [name, count] : counts)
+    if (std::strcmp(name, what) == 0)
+      return count;
+  return -1;
+}

@@ -5,7 +5,6 @@
 #include <array>
 #include <functional>
 #include <string>
-#include <vector>
 
 namespace recorder {
 
@@ -15,7 +14,6 @@ struct Dims {
 };
 
 struct EmulatedKernel {
-  std::vector<int> parameters; // sizes, where the image does not tell
   std::function<void(const Dims &, void **arguments)> run;
   explicit operator bool() const { return bool(run); }
 };

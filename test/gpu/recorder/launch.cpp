@@ -200,21 +200,23 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
   std::vector<int> sizes = function->parameters;
   if (!function->knowsParameters && function->generated && note)
     sizes.assign(note->accesses.size() + 1, 8);
-  if (!function->knowsParameters && function->emulated)
-    sizes = function->emulated.parameters;
   Arguments copied;
   for (size_t i = 0; i < sizes.size(); ++i) {
     auto *value = static_cast<const char *>(arguments[i]);
     copied.values.emplace_back(value, value + sizes[i]);
   }
+  // Of arguments of unknown sizes there are no copies: they last for this call.
+  bool needsArguments = function->emulated && !function->knowsParameters;
+  auto hasRun = std::make_shared<bool>(false);
   if (function->emulated) {
     ++all.report.totals.emulated;
-    operation.run =
-        [copied, run = function->emulated.run,
-         launch =
-             Dims{{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared}] {
-          run(launch, copied.pointers().data());
-        };
+    Dims dims{{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared};
+    void **given = needsArguments ? arguments : nullptr;
+    operation.run = [copied, dims, given, hasRun,
+                     run = function->emulated.run] {
+      run(dims, given ? given : copied.pointers().data());
+      *hasRun = true;
+    };
   } else if (function->generated && note && !copied.values.empty()) {
     ++all.report.totals.generated;
     operation.run = [copied, kernel = function->generated, note] {
@@ -223,6 +225,10 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
   } else {
     all.report.unrun(function->name);
   }
+  std::string who = operation.who->text();
   all.enqueue(*stream, std::move(operation));
+  if (needsArguments && !*hasRun)
+    all.report.error(who + " has to wait, but its image does not tell the "
+                           "sizes of its arguments");
   return CUDA_SUCCESS;
 }

@@ -5,7 +5,6 @@
 
 #include "cleave/workspace.h"
 
-
 using namespace cleave;
 using namespace cleave::program;
 using namespace cleave::test;

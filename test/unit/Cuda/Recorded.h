@@ -24,18 +24,26 @@ public:
 
   // What it has found since the last call.
   static std::string takeErrors() {
-    static auto *take = [] {
-      void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-      void *found =
-          library ? dlsym(library, "cleaveRecorderTakeErrors") : nullptr;
-      return reinterpret_cast<decltype(&cleaveRecorderTakeErrors)>(found);
-    }();
+    static auto *take =
+        find<decltype(&cleaveRecorderTakeErrors)>("cleaveRecorderTakeErrors");
     if (!take)
       return "the driver is not the recorder";
     std::string text(1 << 16, 0);
     take(text.data(), text.size());
     text.resize(text.find('\0'));
     return text;
+  }
+
+  static int64_t count(const char *what) {
+    static auto *count =
+        find<decltype(&cleaveRecorderCount)>("cleaveRecorderCount");
+    return count ? count(what) : -1;
+  }
+
+private:
+  template <class Function> static Function find(const char *name) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    return library ? reinterpret_cast<Function>(dlsym(library, name)) : nullptr;
   }
 
 protected:

@@ -1,0 +1,61 @@
+// Launching the epilogue of a product.
+
+#include "epilogue.h"
+
+#include "error.h"
+#include "kernels/epilogue.h"
+
+#include <algorithm>
+
+using namespace cleave;
+using namespace cleave::cuda;
+using program::DType;
+
+Enqueue cuda::makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
+                           const GemmBuffers &buffers, bool addsBias) {
+  bool hasBias = addsBias && gemm.bias.present();
+  if (!hasBias && !gemm.preActivation.present() &&
+      gemm.activation == program::Activation::None)
+    return [](CUstream) {};
+  EpilogueArguments all{};
+  all.c = static_cast<char *>(buffers.c);
+  if (gemm.preActivation.present())
+    all.preActivation = static_cast<char *>(buffers.preActivation);
+  if (hasBias)
+    all.bias = static_cast<const char *>(buffers.bias);
+  all.activation = static_cast<int32_t>(gemm.activation);
+  // Innermost first: neighbours in memory are neighbours among threads.
+  auto add = [&](int64_t size, int64_t stride) {
+    if (size == 1)
+      return;
+    if (all.dims == epilogueDims)
+      fail(CLEAVE_UNSUPPORTED, "gemm with more than " +
+                                   std::to_string(epilogueDims - 2) +
+                                   " batch dimensions and an activation");
+    all.size[all.dims] = size;
+    all.stride[all.dims++] = stride;
+  };
+  bool columnsFirst = gemm.c.colStride <= gemm.c.rowStride || gemm.m == 1;
+  all.columnDim = -1;
+  for (bool isColumn : {columnsFirst, !columnsFirst}) {
+    if (isColumn && gemm.n != 1)
+      all.columnDim = all.dims;
+    add(isColumn ? gemm.n : gemm.m,
+        isColumn ? gemm.c.colStride : gemm.c.rowStride);
+  }
+  for (size_t i = gemm.batch.size(); i-- > 0;)
+    add(gemm.batch[i], gemm.c.batchStrides[i]);
+  all.count = 1;
+  for (int i = 0; i < all.dims; ++i)
+    all.count *= all.size[i];
+  const char *name = gemm.dtype == DType::F64   ? "cleave_epilogue_f64"
+                     : gemm.dtype == DType::F32 ? "cleave_epilogue_f32"
+                     : gemm.wideResult          ? "cleave_epilogue_wide"
+                                                : "cleave_epilogue_bf16";
+  constexpr int threads = 256;
+  int64_t blocks = std::min<int64_t>((all.count + threads - 1) / threads,
+                                     8 * kernels.device.processors());
+  return [&kernels, all, name, blocks](CUstream stream) {
+    kernels.launch(name, blocks, threads, 0, stream, all);
+  };
+}

@@ -1,0 +1,17 @@
+// What a product by cuBLASLt leaves to be done.
+#ifndef CLEAVE_RUNTIME_CUDA_EPILOGUE_H
+#define CLEAVE_RUNTIME_CUDA_EPILOGUE_H
+
+#include "kernels.h"
+
+namespace cleave::cuda {
+
+// C = activation(C + bias), over C as the product has it; the bias is added
+// where `addsBias`, and the activation's operand is kept where the product
+// keeps it. Nothing to be done: an empty function.
+Enqueue makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
+                     const GemmBuffers &buffers, bool addsBias);
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_EPILOGUE_H

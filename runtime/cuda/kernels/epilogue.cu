@@ -1,0 +1,73 @@
+// What is done with a product: bias, activation, and keeping its operand.
+
+#include "device_code.h"
+#include "epilogue.h"
+
+using namespace cleave::cuda;
+using namespace cleave::cuda::device;
+
+namespace {
+enum Activation { None, GeluTanh, GeluErf, Relu, Silu }; // as program::
+
+CLEAVE_DEVICE float loaded(Bf16 x) { return widen(x); }
+CLEAVE_DEVICE float loaded(float x) { return x; }
+CLEAVE_DEVICE double loaded(double x) { return x; }
+CLEAVE_DEVICE void put(Bf16 &at, float x) { at = narrow(x); }
+CLEAVE_DEVICE void put(float &at, float x) { at = x; }
+CLEAVE_DEVICE void put(double &at, double x) { at = x; }
+
+template <class T> CLEAVE_DEVICE T activate(int kind, T x) {
+  switch (kind) {
+  case GeluTanh:
+    return T(0.5) * x *
+           (1 +
+            tanhOf(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)));
+  case GeluErf:
+    return T(0.5) * x * (1 + erfOf(x * T(0.70710678118654752440)));
+  case Relu:
+    return x > 0 ? x : T(0);
+  case Silu:
+    return x / (1 + expOf(-x));
+  default:
+    return x;
+  }
+}
+
+// C is of type C, bias and operand of type S.
+template <class C, class S>
+CLEAVE_DEVICE void epilogue(const EpilogueArguments &x) {
+  int64_t step = int64_t(gridDim.x) * blockDim.x;
+  for (int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+       at < x.count; at += step) {
+    int64_t rest = at, offset = 0, column = 0;
+    for (int i = 0; i < x.dims; ++i) {
+      int64_t next = rest / x.size[i], index = rest - next * x.size[i];
+      offset += index * x.stride[i];
+      if (i == x.columnDim)
+        column = index;
+      rest = next;
+    }
+    C *c = reinterpret_cast<C *>(x.c) + offset;
+    auto value = loaded(*c);
+    if (x.bias)
+      value += loaded(reinterpret_cast<const S *>(x.bias)[column]);
+    if (x.preActivation)
+      put(reinterpret_cast<S *>(x.preActivation)[offset], value);
+    put(*c, activate(x.activation, value));
+  }
+}
+} // namespace
+
+#define CLEAVE_EPILOGUE(name, C, S)                                            \
+  extern "C" __global__ void __launch_bounds__(256)                            \
+      cleave_epilogue_##name(EpilogueArguments x) {                            \
+    epilogue<C, S>(x);                                                         \
+  }
+CLEAVE_EPILOGUE(f32, float, float)
+CLEAVE_EPILOGUE(f64, double, double)
+CLEAVE_EPILOGUE(bf16, Bf16, Bf16)
+CLEAVE_EPILOGUE(wide, float, Bf16)
+
+CLEAVE_KERNELS(epilogue, CLEAVE_KERNEL(epilogue_f32),
+               CLEAVE_KERNEL(epilogue_f64), CLEAVE_KERNEL(epilogue_bf16),
+               CLEAVE_KERNEL(epilogue_wide))

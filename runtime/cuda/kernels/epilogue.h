@@ -1,0 +1,22 @@
+// Arguments of the kernels that end a product: shared by host and device.
+#ifndef CLEAVE_RUNTIME_CUDA_KERNELS_EPILOGUE_H
+#define CLEAVE_RUNTIME_CUDA_KERNELS_EPILOGUE_H
+
+#include <stdint.h>
+
+namespace cleave::cuda {
+
+constexpr int epilogueDims = 8;
+// Over `count` elements; innermost dimension first, strides in elements.
+struct EpilogueArguments {
+  char *c, *preActivation; // may be absent
+  const char *bias;        // may be absent
+  int64_t count;
+  int32_t dims, columnDim; // the one that the bias runs along, or -1
+  int32_t activation;      // program::Activation
+  int64_t size[epilogueDims], stride[epilogueDims];
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_KERNELS_EPILOGUE_H
