@@ -11,6 +11,9 @@ namespace cleave::cuda {
 inline constexpr int64_t countedBytes = 96 << 10;
 inline constexpr int64_t mostMatrices = countedBytes / 8 - 1;
 
+// Of a head of attention.
+inline constexpr int64_t mostFeatures = 256;
+
 // 64-bit numbers of the tables of a grouped product.
 inline int64_t groupTableNumbers(int64_t matrices, int64_t rows) {
   return 2 * (matrices + 1) + 2 * rows;

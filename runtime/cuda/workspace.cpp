@@ -47,8 +47,19 @@ int64_t cuda::gemmWorkspace(const program::Gemm &gemm, std::string &error) {
   return fixed + over(int64_t(bytes), 256) * 256;
 }
 
-int64_t cuda::attentionWorkspace(const program::Attention &, std::string &) {
-  return 0;
+int64_t cuda::attentionWorkspace(const program::Attention &x,
+                                 std::string &error) {
+  if (cleave::attentionWorkspace(x, 1, error) < 0)
+    return -1;
+  if (std::max(x.d, x.dv) > mostFeatures) {
+    error = "attention with heads of " + std::to_string(std::max(x.d, x.dv)) +
+            " features; a device takes at most " + std::to_string(mostFeatures);
+    return -1;
+  }
+  if (!x.backward)
+    return 0;
+  int64_t size = x.dtype == program::DType::F64 ? 8 : 4;
+  return roundedTo64(x.b * x.n * x.g * x.qLen * size); // sums of dO o
 }
 
 int64_t cuda::groupedWorkspace(const program::GroupedGemm &x,

@@ -9,13 +9,10 @@ using namespace cleave;
 using namespace cleave::cuda;
 
 // One list for each file of kernels, ended by an entry without a name.
-#define CLEAVE_FAMILIES(X)                                                     \
-  X(epilogue) X(gemm) X(grouped) X(move) X(reduce) X(rows)
-
 namespace cleave::cuda {
-#define CLEAVE_DECLARE(family) extern const EmulatedKernel family##Kernels[];
-CLEAVE_FAMILIES(CLEAVE_DECLARE)
-#undef CLEAVE_DECLARE
+#define CLEAVE_FAMILY(family) extern const EmulatedKernel family##Kernels[];
+#include "families.inc"
+#undef CLEAVE_FAMILY
 } // namespace cleave::cuda
 
 const EmulatedKernel *cuda::findEmulated(const char *name) {
@@ -25,9 +22,9 @@ const EmulatedKernel *cuda::findEmulated(const char *name) {
       for (; kernel->name; ++kernel)
         out[kernel->name] = kernel;
     };
-#define CLEAVE_ADD(family) add(family##Kernels);
-    CLEAVE_FAMILIES(CLEAVE_ADD)
-#undef CLEAVE_ADD
+#define CLEAVE_FAMILY(family) add(family##Kernels);
+#include "families.inc"
+#undef CLEAVE_FAMILY
     return out;
   }();
   auto found = all.find(name);

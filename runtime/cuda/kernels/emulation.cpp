@@ -83,6 +83,7 @@ struct Fiber {
   Context context;
   State state = State::Ready;
   unsigned kind = 0, parity = 0;
+  bool vote = false;
   unsigned char slots[2][slotBytes];
   void *sanitizer = nullptr; // its own record of the fiber
 };
@@ -239,6 +240,16 @@ private:
 unsigned char *emulation::dynamicShared() { return block->shared.get(); }
 
 void emulation::blockBarrier() { block->pause(State::AtBlock); }
+
+int emulation::blockCount(bool isTrue) {
+  block->own().vote = isTrue;
+  blockBarrier();
+  int count = 0;
+  for (unsigned i = 0; i < blockSize.x; ++i)
+    count += block->fibers[i].vote;
+  blockBarrier(); // all have counted
+  return count;
+}
 
 void emulation::warpBarrier(unsigned mask, unsigned kind) {
   Fiber &own = block->own();

@@ -29,6 +29,8 @@ inline thread_local Index threadIndex, blockIndex, blockSize, gridSize;
 unsigned char *dynamicShared();
 
 void blockBarrier();
+// How many threads of the block, which all come here, say so.
+int blockCount(bool isTrue);
 // All lanes of the warp come here at once, with the same `kind`.
 void warpBarrier(unsigned mask, unsigned kind);
 // Where a lane of the warp puts what others read after the next warp barrier;
@@ -73,6 +75,12 @@ struct alignas(16) uint4 {
 };
 
 inline void __syncthreads() { cleave::cuda::emulation::blockBarrier(); }
+inline int __syncthreads_or(int isTrue) {
+  return cleave::cuda::emulation::blockCount(isTrue) != 0;
+}
+inline int __syncthreads_and(int isTrue) {
+  return cleave::cuda::emulation::blockCount(!isTrue) == 0;
+}
 inline void __syncwarp(unsigned mask = ~0u) {
   cleave::cuda::emulation::warpBarrier(mask, 0);
 }

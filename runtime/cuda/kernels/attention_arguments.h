@@ -1,0 +1,56 @@
+// Arguments and shared memory of the attention kernels, as host and device see
+// them. Strides in elements.
+#ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_ARGUMENTS_H
+#define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_ARGUMENTS_H
+
+#include <stdint.h>
+
+namespace cleave::cuda {
+
+struct AttentionArray {
+  void *data;
+  int64_t strides[5]; // [batch, position, kv head, group, feature]
+};
+struct AttentionIndexArray {
+  const void *data; // i64, or u8; may be null
+  int64_t strides[2];
+  int64_t offset; // of positions without data: offset + i
+};
+
+struct AttentionArguments {
+  int64_t b, qLen, kLen, n, g, d, dv;
+  AttentionArray q, k, v, o, lse, dO, dq, dk, dV, bias;
+  AttentionIndexArray queryPositions, keyPositions, querySegments, keySegments,
+      keyMask;
+  void *delta; // backward: [b, n, g, qLen], sum(dO * o)
+  double scale, softcap;
+  int64_t window;
+  int32_t causal, isBf16, backward;
+};
+
+constexpr int attentionThreads = 256;
+// Features that are in shared memory at a time; four for each of 16 threads.
+constexpr int attentionFeatures = 64;
+
+// What a query sees: keys at positions [low, high] of its segment.
+struct AttentionQuery {
+  int64_t low, high, segment;
+};
+struct AttentionKey {
+  int64_t position, segment;
+  int32_t isSeen;
+};
+
+// Tiles of 16 * side queries and keys.
+template <class T, int side> struct alignas(16) AttentionShared {
+  static constexpr int tile = 16 * side;
+  T left[tile][attentionFeatures + 4], right[tile][attentionFeatures + 4];
+  T weights[tile][tile + 4];
+  AttentionQuery queries[tile];
+  AttentionKey keys[tile];
+  T lse[tile], delta[tile];
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_ARGUMENTS_H

@@ -1,0 +1,216 @@
+// Attention backward: scores are computed anew, once by tiles of queries for
+// their gradient, once by tiles of keys for that of keys and values. Each
+// gradient is summed by one block in a fixed order.
+
+#include "attention_tiles.h"
+
+using namespace cleave::cuda;
+using namespace cleave::cuda::device;
+
+namespace {
+/// delta = sum(dO * o) of every query, a warp for each.
+template <class T> CLEAVE_DEVICE void sumDelta(const AttentionArguments &x) {
+  int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  if (row >= x.b * x.n * x.g * x.qLen)
+    return; // the whole warp
+  int64_t i = row % x.qLen, head = row / x.qLen;
+  int64_t g = head % x.g, n = head / x.g % x.n, b = head / x.g / x.n;
+  HeadRows o(x.o, b, n, g, i, x.qLen, x.dv, nullptr);
+  HeadRows dO(x.dO, b, n, g, i, x.qLen, x.dv, nullptr);
+  T sum = 0;
+  for (int64_t f = threadIdx.x % 32; f < x.dv; f += 32)
+    sum += loadAs<T>(o.data, o.first + f * o.featureStride, x.isBf16) *
+           loadAs<T>(dO.data, dO.first + f * dO.featureStride, x.isBf16);
+#pragma unroll
+  for (int with = 16; with > 0; with /= 2)
+    sum += __shfl_xor_sync(allLanes, sum, with);
+  if (threadIdx.x % 32 == 0)
+    static_cast<T *>(x.delta)[row] = sum;
+}
+
+/// What is known of the queries of a tile. lse is 0 where nothing is visible:
+/// all scores are -inf then.
+template <class T, int side>
+CLEAVE_DEVICE void loadQueries(const AttentionArguments &x,
+                               AttentionShared<T, side> &shared, int i,
+                               int64_t b, int64_t n, int64_t g, int64_t q) {
+  shared.queries[i] = queryAt(x, b, q);
+  T lse = 0, delta = 0;
+  if (q < x.qLen) {
+    const int64_t *strides = x.lse.strides;
+    lse = static_cast<const T *>(x.lse.data)[b * strides[0] + q * strides[1] +
+                                             n * strides[2] + g * strides[3]];
+    if (lse == minusInfinity<T>())
+      lse = 0;
+    delta =
+        static_cast<const T *>(x.delta)[((b * x.n + n) * x.g + g) * x.qLen + q];
+  }
+  shared.lse[i] = lse, shared.delta[i] = delta;
+}
+
+/// The weight of a key for a query, and the gradient of their product, from the
+/// product and dO v^T.
+template <class T>
+CLEAVE_DEVICE void gradientOf(const AttentionArguments &x, bool isSeen,
+                              int64_t biasAt, T lse, T delta, T product, T dP,
+                              T &weight, T &gradient) {
+  T slope;
+  weight = isSeen ? expOf(scoreOf(x, product, biasAt, slope) - lse) : T(0);
+  gradient = weight == 0 ? T(0) : weight * (dP - delta) * slope * T(x.scale);
+}
+
+CLEAVE_DEVICE int64_t biasAt(const AttentionArguments &x, int64_t b, int64_t n,
+                             int64_t g, int64_t query, int64_t key) {
+  return b * x.bias.strides[0] + query * x.bias.strides[1] +
+         n * x.bias.strides[2] + g * x.bias.strides[3] +
+         key * x.bias.strides[4];
+}
+
+template <class T, int side, int wide>
+CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
+  using Tiles = AttentionTiles<T, side>;
+  constexpr int tile = Tiles::tile;
+  Tiles tiles(x.isBf16);
+  auto &shared = tiles.shared;
+  int64_t heads = x.b * x.n * x.g, head = blockIdx.x % heads;
+  int64_t q0 = (gridDim.x / heads - 1 - blockIdx.x / heads) * tile;
+  int64_t g = head % x.g, n = head / x.g % x.n, b = head / x.g / x.n;
+  for (int i = int(threadIdx.x); i < tile; i += attentionThreads)
+    loadQueries(x, shared, i, b, n, g, q0 + i);
+  __syncthreads();
+  QueryBounds bounds(shared.queries, int(minOf(x.qLen - q0, tile)), tile);
+
+  typename Tiles::template Sums<wide> sums;
+  tiles.clear(sums);
+  HeadRows q(x.q, b, n, g, q0, x.qLen, x.d, nullptr);
+  HeadRows dO(x.dO, b, n, g, q0, x.qLen, x.dv, nullptr);
+  TileRange range = bounds.tiles(x, tile);
+  for (int64_t k0 = range.begin * tile; k0 < range.end * tile; k0 += tile) {
+    __syncthreads();
+    bool some = false, all = true;
+    for (int j = int(threadIdx.x); j < tile; j += attentionThreads) {
+      AttentionKey key = keyAt(x, b, k0 + j);
+      shared.keys[j] = key;
+      some = bounds.someSee(key), all = bounds.allSee(key);
+    }
+    if (!__syncthreads_or(some))
+      continue;
+    all = __syncthreads_and(all);
+    HeadRows k(x.k, b, n, 0, k0, x.kLen, x.d, shared.keys);
+    HeadRows v(x.v, b, n, 0, k0, x.kLen, x.dv, shared.keys);
+    T scores[side][side], dP[side][side];
+    tiles.multiplyRows(q, k, scores);
+    tiles.multiplyRows(dO, v, dP);
+#pragma unroll
+    for (int i = 0; i < side; ++i)
+#pragma unroll
+      for (int j = 0; j < side; ++j) {
+        int row = tiles.y * side + i, column = tiles.x + 16 * j;
+        bool isSeen = all || sees(shared.queries[row], shared.keys[column]);
+        T weight;
+        gradientOf(x, isSeen, biasAt(x, b, n, g, q0 + row, k0 + column),
+                   shared.lse[row], shared.delta[row], scores[i][j], dP[i][j],
+                   weight, dP[i][j]);
+      }
+    tiles.putWeights(dP);
+    tiles.template addWeighted<wide>(k, sums);
+  }
+  T factors[side];
+#pragma unroll
+  for (int i = 0; i < side; ++i)
+    factors[i] = 1;
+  tiles.template write<wide>(HeadRows(x.dq, b, n, g, q0, x.qLen, x.d, nullptr),
+                             sums, factors);
+}
+
+template <class T, int side, int wide>
+CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
+  using Tiles = AttentionTiles<T, side>;
+  constexpr int tile = Tiles::tile;
+  Tiles tiles(x.isBf16);
+  auto &shared = tiles.shared;
+  int64_t heads = x.b * x.n, head = blockIdx.x % heads;
+  int64_t k0 = blockIdx.x / heads * tile, n = head % x.n, b = head / x.n;
+  for (int j = int(threadIdx.x); j < tile; j += attentionThreads)
+    shared.keys[j] = keyAt(x, b, k0 + j);
+  __syncthreads();
+  KeyBounds bounds(shared.keys, tile);
+
+  typename Tiles::template Sums<wide> dk, dV;
+  tiles.clear(dk);
+  tiles.clear(dV);
+  HeadRows k(x.k, b, n, 0, k0, x.kLen, x.d, shared.keys);
+  HeadRows v(x.v, b, n, 0, k0, x.kLen, x.dv, shared.keys);
+  TileRange range = bounds.tiles(x, tile);
+  for (int64_t g = 0; g < x.g; ++g)
+    for (int64_t q0 = range.begin * tile; q0 < range.end * tile; q0 += tile) {
+      __syncthreads();
+      bool some = false, all = true;
+      for (int i = int(threadIdx.x); i < tile; i += attentionThreads) {
+        loadQueries(x, shared, i, b, n, g, q0 + i);
+        some = bounds.someSeenBy(shared.queries[i]);
+        all = bounds.allSeenBy(shared.queries[i]);
+      }
+      if (!__syncthreads_or(some))
+        continue;
+      all = __syncthreads_and(all);
+      HeadRows q(x.q, b, n, g, q0, x.qLen, x.d, nullptr);
+      HeadRows dO(x.dO, b, n, g, q0, x.qLen, x.dv, nullptr);
+      T scores[side][side], dP[side][side];
+      tiles.multiplyRows(k, q, scores);
+      tiles.multiplyRows(v, dO, dP);
+#pragma unroll
+      for (int i = 0; i < side; ++i)
+#pragma unroll
+        for (int j = 0; j < side; ++j) {
+          int row = tiles.y * side + i, column = tiles.x + 16 * j;
+          bool isSeen = all || sees(shared.queries[column], shared.keys[row]);
+          gradientOf(x, isSeen, biasAt(x, b, n, g, q0 + column, k0 + row),
+                     shared.lse[column], shared.delta[column], scores[i][j],
+                     dP[i][j], scores[i][j], dP[i][j]);
+        }
+      tiles.putWeights(scores);
+      tiles.template addWeighted<wide>(dO, dV);
+      tiles.putWeights(dP);
+      tiles.template addWeighted<wide>(q, dk);
+    }
+  T factors[side];
+#pragma unroll
+  for (int i = 0; i < side; ++i)
+    factors[i] = 1;
+  tiles.template write<wide>(HeadRows(x.dk, b, n, 0, k0, x.kLen, x.d, nullptr),
+                             dk, factors);
+  tiles.template write<wide>(HeadRows(x.dV, b, n, 0, k0, x.kLen, x.dv, nullptr),
+                             dV, factors);
+}
+} // namespace
+
+#define CLEAVE_DELTA(name, type)                                               \
+  extern "C" __global__ void __launch_bounds__(attentionThreads)               \
+      cleave_attention_delta_##name(AttentionArguments x) {                    \
+    sumDelta<type>(x);                                                         \
+  }
+CLEAVE_DELTA(f32, float)
+CLEAVE_DELTA(f64, double)
+
+#define CLEAVE_BACKWARD(name, type, side, wide)                                \
+  extern "C" __global__ void __launch_bounds__(attentionThreads)               \
+      cleave_attention_dq_##name(AttentionArguments x) {                       \
+    backwardQueries<type, side, wide>(x);                                      \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(attentionThreads)               \
+      cleave_attention_dkv_##name(AttentionArguments x) {                      \
+    backwardKeys<type, side, wide>(x);                                         \
+  }
+CLEAVE_BACKWARD(f32_64, float, 4, 1)
+CLEAVE_BACKWARD(f32_128, float, 4, 2)
+CLEAVE_BACKWARD(f32_256, float, 4, 4)
+CLEAVE_BACKWARD(f64_256, double, 2, 4)
+
+CLEAVE_KERNELS(
+    attention_backward, CLEAVE_KERNEL(attention_delta_f32),
+    CLEAVE_KERNEL(attention_delta_f64), CLEAVE_KERNEL(attention_dq_f32_64),
+    CLEAVE_KERNEL(attention_dq_f32_128), CLEAVE_KERNEL(attention_dq_f32_256),
+    CLEAVE_KERNEL(attention_dq_f64_256), CLEAVE_KERNEL(attention_dkv_f32_64),
+    CLEAVE_KERNEL(attention_dkv_f32_128), CLEAVE_KERNEL(attention_dkv_f32_256),
+    CLEAVE_KERNEL(attention_dkv_f64_256))

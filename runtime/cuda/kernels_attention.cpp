@@ -1,0 +1,105 @@
+// Attention on a device.
+
+#include "kernels.h"
+
+#include "cleave/workspace.h"
+#include "error.h"
+#include "kernels/attention_arguments.h"
+
+#include <algorithm>
+
+using namespace cleave;
+using namespace cleave::cuda;
+using program::DType;
+
+namespace {
+AttentionArray arrayOf(const void *data, const program::AttentionRef &ref,
+                       bool isOfKeys = false) {
+  AttentionArray out{};
+  out.data = const_cast<void *>(data);
+  std::copy(ref.strides.begin(), ref.strides.end(), out.strides);
+  if (isOfKeys)
+    out.strides[3] = 0;
+  return out;
+}
+
+AttentionIndexArray indexOf(const void *data, const program::IndexRef &ref,
+                            int64_t offset = 0) {
+  return {data, {ref.strides[0], ref.strides[1]}, offset};
+}
+
+AttentionArguments argumentsOf(const program::Attention &x,
+                               const AttentionBuffers &at) {
+  AttentionArguments out{};
+  out.b = x.b, out.qLen = x.qLen, out.kLen = x.kLen;
+  out.n = x.n, out.g = x.g, out.d = x.d, out.dv = x.dv;
+  out.q = arrayOf(at.q, x.q);
+  out.k = arrayOf(at.k, x.k, true), out.v = arrayOf(at.v, x.v, true);
+  out.o = arrayOf(at.o, x.o), out.lse = arrayOf(at.lse, x.lse);
+  out.dO = arrayOf(at.dO, x.dO), out.dq = arrayOf(at.dq, x.dq);
+  out.dk = arrayOf(at.dk, x.dk, true), out.dV = arrayOf(at.dV, x.dV, true);
+  out.bias = arrayOf(at.bias, x.bias);
+  out.queryPositions =
+      indexOf(at.queryPositions, x.queryPositions, x.queryOffset);
+  out.keyPositions = indexOf(at.keyPositions, x.keyPositions, x.keyOffset);
+  out.querySegments = indexOf(at.querySegments, x.querySegments);
+  out.keySegments = indexOf(at.keySegments, x.keySegments);
+  out.keyMask = indexOf(at.keyMask, x.keyMask);
+  out.delta = at.workspace;
+  out.scale = x.scale, out.softcap = x.softcap;
+  out.window = x.window;
+  out.causal = x.causal, out.backward = x.backward;
+  out.isBf16 = x.dtype == DType::BF16;
+  return out;
+}
+
+// How kernels for a type and a size of heads are launched.
+struct Variant {
+  std::string name;
+  int64_t tile, shared;
+};
+Variant variantOf(const program::Attention &x) {
+  if (x.dtype == DType::F64)
+    return {"f64_256", 32, sizeof(AttentionShared<double, 2>)};
+  int64_t features = std::max(x.d, x.dv);
+  const char *name = features <= 64    ? "f32_64"
+                     : features <= 128 ? "f32_128"
+                                       : "f32_256";
+  return {name, 64, sizeof(AttentionShared<float, 4>)};
+}
+} // namespace
+
+Enqueue cuda::makeAttention(Kernels &kernels, const program::Attention &x,
+                            const AttentionBuffers &at) {
+  std::string error;
+  if (cuda::attentionWorkspace(x, error) < 0)
+    fail(CLEAVE_UNSUPPORTED, error);
+  AttentionArguments args = argumentsOf(x, at);
+  Variant variant = variantOf(x);
+  auto tiles = [&](int64_t length) {
+    return (length + variant.tile - 1) / variant.tile;
+  };
+  int64_t heads = x.b * x.n * x.g;
+  if (!x.backward)
+    return [&kernels, args, shared = variant.shared,
+            blocks = heads * tiles(x.qLen),
+            name = "cleave_attention_" + variant.name](CUstream stream) {
+      kernels.launch(name.c_str(), blocks, attentionThreads, shared, stream,
+                     args);
+    };
+  int64_t rowsPerBlock = attentionThreads / 32;
+  int64_t deltaBlocks = (heads * x.qLen + rowsPerBlock - 1) / rowsPerBlock;
+  return [&kernels, args, shared = variant.shared, deltaBlocks,
+          delta = x.dtype == DType::F64 ? "cleave_attention_delta_f64"
+                                        : "cleave_attention_delta_f32",
+          queryBlocks = heads * tiles(x.qLen),
+          keyBlocks = x.b * x.n * tiles(x.kLen),
+          dq = "cleave_attention_dq_" + variant.name,
+          dkv = "cleave_attention_dkv_" + variant.name](CUstream stream) {
+    kernels.launch(delta, deltaBlocks, attentionThreads, 0, stream, args);
+    kernels.launch(dq.c_str(), queryBlocks, attentionThreads, shared, stream,
+                   args);
+    kernels.launch(dkv.c_str(), keyBlocks, attentionThreads, shared, stream,
+                   args);
+  };
+}
