@@ -390,7 +390,7 @@ const std::vector<Key> table = {
      "else local",
      "auto|local|mpi|nccl"},
     {"target.threads_per_rank", FIELD(target.threadsPerRank),
-     "threads of a rank; 0: cores / local ranks", "", "", now, atLeastZero},
+     "threads of a rank; 0: cores / local ranks, with cuda 1", "", "", now, atLeastZero},
     {"target.cluster", FIELD(target.cluster),
      "cluster.toml with measured links; \"\": measured defaults"},
     {"target.overlap", FIELD(target.overlap),

@@ -1,4 +1,8 @@
 // RUN: cleave-opt %s --rt-add-scratch --canonicalize | FileCheck %s
+// RUN: cleave-opt %s --rt-add-scratch=device=cuda | FileCheck %s --check-prefix=CUDA
+// RUN: not cleave-opt %s --rt-add-scratch=device=tpu 2>&1 | FileCheck %s --check-prefix=NONE
+
+// NONE: Cannot find option named 'tpu'
 
 // CHECK-LABEL: func @f
 // CHECK:         %[[C:.+]]:2 = rt.attention_grad
@@ -15,4 +19,14 @@ func.func @f(%do: tensor<2x5x3x4xf32>, %qkv: tensor<2x5x3x3x4xf32>, %o: tensor<2
     : (tensor<2x5x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
     -> tensor<2x5x3x3x4xf32>
   return %d : tensor<2x5x3x3x4xf32>
+}
+
+// A device sorts the rows into tables, whatever their number of threads.
+
+// CUDA-LABEL: func @rows
+// CUDA:         rt.grouped_gemm {{.+}} -> (tensor<5x8xf32>, tensor<{{[0-9]+}}xi8>)
+func.func @rows(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor<5xi64>) -> tensor<5x8xf32> {
+  %0 = rt.grouped_gemm %x [0, 6, 1] %w [0, 48, 8, 1] ids %ids [0, 1] into [0, 8, 1] rows = [5] e = 4 k = 6 n = 8
+    : (tensor<5x6xf32>, tensor<4x6x8xf32>, tensor<5xi64>) -> tensor<5x8xf32>
+  return %0 : tensor<5x8xf32>
 }

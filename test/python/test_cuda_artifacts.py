@@ -11,7 +11,7 @@ import support
 import training
 from support import CLEAVE, run
 
-UNIT = support.BUILD / "bin" / "cleave-unit-artifact"
+UNIT, EMIT = (support.BUILD / "bin" / f"cleave-unit-{name}" for name in ("artifact", "target"))
 CUDA = ("--set", "target.kind=cuda")
 NO_TOOLKIT = {"CUDA_HOME": ""}
 
@@ -69,6 +69,16 @@ class CudaArtifacts(unittest.TestCase):
                 self.assertEqual(self.files(out), expected)
                 self.verify(out)
 
+    def test_kernels_stay_within_their_arguments(self):
+        """They are interpreted, where they depend on the rank on every rank."""
+        for name in ("data and tensor", "odd tiles", "experts"):
+            with self.subTest(name):
+                model, mesh, keys = PLANS[name]
+                local = self.folder / "shard.mlir"
+                support.succeed(CLEAVE, "compile", *training.flags(model, mesh, **keys), "--emit", "shard", "-o", local)
+                said = support.succeed(EMIT, "--gtest_filter=*OfAFile", env={"CLEAVE_TEST_PROGRAM": str(local)})
+                self.assertIn("[  PASSED  ] 1 test", said)
+
     def test_arguments_of_cpu_kernels(self):
         for name in ("odd tiles", "pipeline"):
             model, mesh, keys = PLANS[name]
@@ -97,9 +107,26 @@ class CudaArtifacts(unittest.TestCase):
         self.assertIn("kernels.so", self.files(out))
 
     def test_explain(self):
-        explained = training.explain("gpt2", "data=2", target__kind="cuda")
-        kernels = {kernel["name"] for kernel in explained["kernels"]}
-        self.assertTrue(kernels)
+        """The same commands as on CPUs, but for the scratch memory of calls."""
+        cpu, cuda = (training.explain("mixtral", "data=2", target__kind=kind) for kind in ("cpu", "cuda"))
+        self.assertEqual(cpu["kernels"], cuda["kernels"])
+        for a, b in zip(cpu["per_rank"], cuda["per_rank"]):
+            self.assertEqual(a["flops"], b["flops"])
+            # The runtime sorts rows in tables of its own there.
+            self.assertGreater(b["memory"]["workspace"], 0)
+            for part in ("parameters", "gradients", "optimizer"):
+                self.assertEqual(a["memory"][part], b["memory"][part])
+
+    def test_nothing_depends_on_the_threads(self):
+        one, many = (self.compile(f"threads-{count}", "mixtral", "data=2", *CUDA, target__threads_per_rank=count)
+                     for count in (1, 7))
+        for file in self.files(one):
+            if file.startswith("kernels"):
+                self.assertEqual((one / file).read_bytes(), (many / file).read_bytes(), file)
+        memory = [[rank["memory"] for rank in
+                   training.explain("mixtral", "data=2", target__kind="cuda", target__threads_per_rank=count)["per_rank"]]
+                  for count in (1, 7)]
+        self.assertEqual(*memory)
 
     def test_refusals(self):
         model = training.flags("gpt2")

@@ -27,16 +27,18 @@ namespace fs = std::filesystem;
 
 namespace cleave::driver {
 
-int64_t threadsPerRank(const Config &config, const Mesh &mesh) {
-  if (config.target.threadsPerRank > 0)
-    return config.target.threadsPerRank;
-  int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  return std::max<int64_t>(1, cores / std::max<int64_t>(1, mesh.ranks()));
-}
-
 program::Device deviceOf(const Config &config) {
   return config.target.kind == "cuda" ? program::Device::Cuda
                                       : program::Device::Cpu;
+}
+
+int64_t threadsPerRank(const Config &config, const Mesh &mesh) {
+  if (config.target.threadsPerRank > 0)
+    return config.target.threadsPerRank;
+  if (deviceOf(config) == program::Device::Cuda)
+    return 1; // they only hand work to the device
+  int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  return std::max<int64_t>(1, cores / std::max<int64_t>(1, mesh.ranks()));
 }
 
 /// Bytes of the machine that a rank can have: all ranks run on it.

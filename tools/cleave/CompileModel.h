@@ -32,7 +32,8 @@ shardModel(const std::string &path, const Config &config, const Mesh &mesh,
 // What target.kind names.
 program::Device deviceOf(const Config &config);
 
-// Threads of a rank: as configured, else the cores shared among the ranks.
+// Threads of a rank: as configured, else the cores shared among the ranks, and
+// one where a device computes.
 int64_t threadsPerRank(const Config &config, const Mesh &mesh);
 
 // Runs all phases but the writing of files. Fails with BadUsage. `remarks`:
