@@ -51,18 +51,36 @@ void cleave::buildMemoryPhase(OpPassManager &passes,
   passes.addPass(createCheckFitPass(fit));
 }
 
+namespace {
+struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
+  Option<program::Device> device{
+      *this, "device", llvm::cl::desc("What runs the commands"),
+      llvm::cl::init(program::Device::Cpu),
+      llvm::cl::values(
+          clEnumValN(program::Device::Cpu, "cpu", "The host"),
+          clEnumValN(program::Device::Cuda, "cuda", "A CUDA device"))};
+
+  BackendOptions backend() const {
+    BackendOptions options;
+    options.device = device;
+    return options;
+  }
+};
+} // namespace
+
 void cleave::registerBackendPhases() {
   PassPipelineRegistration<>("nn-kernels-pipeline", "Library calls and kernels",
                              buildKernelPhase);
-  PassPipelineRegistration<>("rt-schedule-pipeline",
-                             "Command lists in their final order",
-                             [](OpPassManager &passes) {
-                               buildSchedulePhase(passes, BackendOptions());
-                             });
-  PassPipelineRegistration<>("rt-memory-pipeline", "An address for every value",
-                             [](OpPassManager &passes) {
-                               buildMemoryPhase(passes, BackendOptions());
-                             });
+  PassPipelineRegistration<PipelineOptions>(
+      "rt-schedule-pipeline", "Command lists in their final order",
+      [](OpPassManager &passes, const PipelineOptions &options) {
+        buildSchedulePhase(passes, options.backend());
+      });
+  PassPipelineRegistration<PipelineOptions>(
+      "rt-memory-pipeline", "An address for every value",
+      [](OpPassManager &passes, const PipelineOptions &options) {
+        buildMemoryPhase(passes, options.backend());
+      });
 }
 
 LogicalResult cleave::lowerToCommands(ModuleOp local,

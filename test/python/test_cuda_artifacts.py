@@ -101,6 +101,32 @@ class CudaArtifacts(unittest.TestCase):
         self.assertRegex(self.said, "remark: .*no ptxas .* sm_80, sm_90, sm_100 there is PTX")
         self.verify(out)
 
+    def assembler(self, script):
+        """What is found as the toolkit's, instead of it."""
+        path = self.folder / "toolkit" / "bin" / "ptxas"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(0o755)
+        return {"CUDA_HOME": str(self.folder / "toolkit")}
+
+    def test_an_assembler_that_is_too_old(self):
+        env = self.assembler("""
+            if [ "$1" = --help ]; then echo "'sm_80','sm_90'"; else cp "$4" "$3"; fi""")
+        out = self.compile("old", "gpt2", "", *CUDA, env=env)
+        self.assertEqual(self.files(out), ["program.bin", "kernels.sm_80.ptx", "kernels.sm_100.ptx",
+                                           "kernels.sm_80.cubin", "kernels.sm_90.cubin"])
+        self.assertRegex(self.said, "remark: .*ptxas' does not know sm_100: for it there is PTX")
+        # Each is assembled from PTX of its own.
+        self.assertIn(".target sm_90", (out / "kernels.sm_90.cubin").read_text())
+
+    def test_an_assembler_that_fails(self):
+        env = self.assembler("""
+            if [ "$1" = --help ]; then echo "'sm_80'"; else echo no room left; exit 1; fi""")
+        done = run(CLEAVE, "compile", *training.flags("gpt2"), *CUDA, "-o", self.folder / "none", env=env)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, "error: .*cannot assemble kernels: .*/ptxas: no room left")
+        self.assertFalse((self.folder / "none").exists())
+
     def test_host_kernels(self):
         only = ("--set", 'target.architectures=["sm_80"]')
         out = self.compile("host", "gpt2", "", *CUDA, *only, env={"CLEAVE_HOST_KERNELS": "1"})
