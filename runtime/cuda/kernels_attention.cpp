@@ -53,15 +53,43 @@ AttentionArguments argumentsOf(const program::Attention &x,
   return out;
 }
 
+// Whether the matrix units can have it: bf16, whose features lie side by side
+// in units of 16 bytes.
+bool fitsMatrices(const program::Attention &x, const AttentionArguments &args) {
+  if (x.dtype != DType::BF16 || x.d > 128 || x.dv > 128 || x.d % 8 || x.dv % 8)
+    return false;
+  auto fits = [](const AttentionArray &array) {
+    int64_t bits = array.strides[0] | array.strides[1] | array.strides[2] |
+                   array.strides[3];
+    return array.strides[4] == 1 && bits % 8 == 0 &&
+           address(array.data) % 16 == 0;
+  };
+  return fits(args.q) && fits(args.k) && fits(args.v) && fits(args.o) &&
+         (!x.backward ||
+          (fits(args.dO) && fits(args.dq) && fits(args.dk) && fits(args.dV)));
+}
+
 // How kernels for a type and a size of heads are launched.
 struct Variant {
   std::string name;
   int64_t tile, shared;
+  int threads = attentionThreads;
 };
-Variant variantOf(const program::Attention &x) {
+Variant variantOf(const program::Attention &x, const AttentionArguments &args) {
   if (x.dtype == DType::F64)
     return {"f64_256", 32, sizeof(AttentionShared<double, 2>)};
   int64_t features = std::max(x.d, x.dv);
+  if (fitsMatrices(x, args)) {
+    auto shared = [&]<int wide>() {
+      return x.backward ? sizeof(AttentionMatrixShared<4, wide>)
+                        : sizeof(AttentionMatrixShared<3, wide>);
+    };
+    bool isNarrow = features <= 64;
+    return {
+        isNarrow ? "bf16_64" : "bf16_128", attentionMatrixTile,
+        int64_t(isNarrow ? shared.operator()<64>() : shared.operator()<128>()),
+        attentionMatrixThreads};
+  }
   const char *name = features <= 64    ? "f32_64"
                      : features <= 128 ? "f32_128"
                                        : "f32_256";
@@ -75,21 +103,21 @@ Enqueue cuda::makeAttention(Kernels &kernels, const program::Attention &x,
   if (cuda::attentionWorkspace(x, error) < 0)
     fail(CLEAVE_UNSUPPORTED, error);
   AttentionArguments args = argumentsOf(x, at);
-  Variant variant = variantOf(x);
+  Variant variant = variantOf(x, args);
   auto tiles = [&](int64_t length) {
     return (length + variant.tile - 1) / variant.tile;
   };
   int64_t heads = x.b * x.n * x.g;
   if (!x.backward)
-    return [&kernels, args, shared = variant.shared,
+    return [&kernels, args, shared = variant.shared, threads = variant.threads,
             blocks = heads * tiles(x.qLen),
             name = "cleave_attention_" + variant.name](CUstream stream) {
-      kernels.launch(name.c_str(), blocks, attentionThreads, shared, stream,
-                     args);
+      kernels.launch(name.c_str(), blocks, threads, shared, stream, args);
     };
   int64_t rowsPerBlock = attentionThreads / 32;
   int64_t deltaBlocks = (heads * x.qLen + rowsPerBlock - 1) / rowsPerBlock;
-  return [&kernels, args, shared = variant.shared, deltaBlocks,
+  return [&kernels, args, shared = variant.shared, threads = variant.threads,
+          deltaBlocks,
           delta = x.dtype == DType::F64 ? "cleave_attention_delta_f64"
                                         : "cleave_attention_delta_f32",
           queryBlocks = heads * tiles(x.qLen),
@@ -97,9 +125,7 @@ Enqueue cuda::makeAttention(Kernels &kernels, const program::Attention &x,
           dq = "cleave_attention_dq_" + variant.name,
           dkv = "cleave_attention_dkv_" + variant.name](CUstream stream) {
     kernels.launch(delta, deltaBlocks, attentionThreads, 0, stream, args);
-    kernels.launch(dq.c_str(), queryBlocks, attentionThreads, shared, stream,
-                   args);
-    kernels.launch(dkv.c_str(), keyBlocks, attentionThreads, shared, stream,
-                   args);
+    kernels.launch(dq.c_str(), queryBlocks, threads, shared, stream, args);
+    kernels.launch(dkv.c_str(), keyBlocks, threads, shared, stream, args);
   };
 }

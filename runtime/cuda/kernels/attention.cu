@@ -59,10 +59,7 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
         if (all || sees(shared.queries[row], shared.keys[column]))
           scores[i][j] =
               scoreOf(x, scores[i][j],
-                      b * x.bias.strides[0] + (q0 + row) * x.bias.strides[1] +
-                          n * x.bias.strides[2] + g * x.bias.strides[3] +
-                          (k0 + column) * x.bias.strides[4],
-                      slope);
+                      biasAt(x, b, n, g, q0 + row, k0 + column), slope);
         else
           scores[i][j] = minusInfinity<T>();
         best = scores[i][j] > best ? scores[i][j] : best;

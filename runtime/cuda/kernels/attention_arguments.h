@@ -51,6 +51,17 @@ template <class T, int side> struct alignas(16) AttentionShared {
   T lse[tile], delta[tile];
 };
 
+// The kernels of bf16 that multiply matrices of registers: 64 queries or keys,
+// 16 for each warp, and up to `wide` features.
+constexpr int attentionMatrixThreads = 128, attentionMatrixTile = 64;
+template <int tiles, int wide> struct alignas(16) AttentionMatrixShared {
+  // 8 more: rows begin in different banks.
+  uint16_t tile[tiles][attentionMatrixTile][wide + 8];
+  AttentionQuery queries[attentionMatrixTile];
+  AttentionKey keys[attentionMatrixTile];
+  float lse[attentionMatrixTile], delta[attentionMatrixTile];
+};
+
 } // namespace cleave::cuda
 
 #endif // CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_ARGUMENTS_H

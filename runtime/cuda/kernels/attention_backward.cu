@@ -2,7 +2,7 @@
 // their gradient, once by tiles of keys for that of keys and values. Each
 // gradient is summed by one block in a fixed order.
 
-#include "attention_tiles.h"
+#include "attention_gradient.h"
 
 using namespace cleave::cuda;
 using namespace cleave::cuda::device;
@@ -28,44 +28,6 @@ template <class T> CLEAVE_DEVICE void sumDelta(const AttentionArguments &x) {
     static_cast<T *>(x.delta)[row] = sum;
 }
 
-/// What is known of the queries of a tile. lse is 0 where nothing is visible:
-/// all scores are -inf then.
-template <class T, int side>
-CLEAVE_DEVICE void loadQueries(const AttentionArguments &x,
-                               AttentionShared<T, side> &shared, int i,
-                               int64_t b, int64_t n, int64_t g, int64_t q) {
-  shared.queries[i] = queryAt(x, b, q);
-  T lse = 0, delta = 0;
-  if (q < x.qLen) {
-    const int64_t *strides = x.lse.strides;
-    lse = static_cast<const T *>(x.lse.data)[b * strides[0] + q * strides[1] +
-                                             n * strides[2] + g * strides[3]];
-    if (lse == minusInfinity<T>())
-      lse = 0;
-    delta =
-        static_cast<const T *>(x.delta)[((b * x.n + n) * x.g + g) * x.qLen + q];
-  }
-  shared.lse[i] = lse, shared.delta[i] = delta;
-}
-
-/// The weight of a key for a query, and the gradient of their product, from the
-/// product and dO v^T.
-template <class T>
-CLEAVE_DEVICE void gradientOf(const AttentionArguments &x, bool isSeen,
-                              int64_t biasAt, T lse, T delta, T product, T dP,
-                              T &weight, T &gradient) {
-  T slope;
-  weight = isSeen ? expOf(scoreOf(x, product, biasAt, slope) - lse) : T(0);
-  gradient = weight == 0 ? T(0) : weight * (dP - delta) * slope * T(x.scale);
-}
-
-CLEAVE_DEVICE int64_t biasAt(const AttentionArguments &x, int64_t b, int64_t n,
-                             int64_t g, int64_t query, int64_t key) {
-  return b * x.bias.strides[0] + query * x.bias.strides[1] +
-         n * x.bias.strides[2] + g * x.bias.strides[3] +
-         key * x.bias.strides[4];
-}
-
 template <class T, int side, int wide>
 CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
   using Tiles = AttentionTiles<T, side>;
@@ -76,7 +38,7 @@ CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
   int64_t q0 = (gridDim.x / heads - 1 - blockIdx.x / heads) * tile;
   int64_t g = head % x.g, n = head / x.g % x.n, b = head / x.g / x.n;
   for (int i = int(threadIdx.x); i < tile; i += attentionThreads)
-    loadQueries(x, shared, i, b, n, g, q0 + i);
+    loadQueries<T>(x, shared, i, b, n, g, q0 + i);
   __syncthreads();
   QueryBounds bounds(shared.queries, int(minOf(x.qLen - q0, tile)), tile);
 
@@ -147,7 +109,7 @@ CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
       __syncthreads();
       bool some = false, all = true;
       for (int i = int(threadIdx.x); i < tile; i += attentionThreads) {
-        loadQueries(x, shared, i, b, n, g, q0 + i);
+        loadQueries<T>(x, shared, i, b, n, g, q0 + i);
         some = bounds.someSeenBy(shared.queries[i]);
         all = bounds.allSeenBy(shared.queries[i]);
       }

@@ -166,6 +166,13 @@ template <class T> CLEAVE_DEVICE T minusInfinity() {
   return T(-__builtin_huge_valf());
 }
 
+CLEAVE_DEVICE int64_t biasAt(const AttentionArguments &x, int64_t b, int64_t n,
+                             int64_t g, int64_t query, int64_t key) {
+  return b * x.bias.strides[0] + query * x.bias.strides[1] +
+         n * x.bias.strides[2] + g * x.bias.strides[3] +
+         key * x.bias.strides[4];
+}
+
 /// A score from the product of a query and a key: scaled, capped, biased. slope
 /// becomes the derivative of the cap.
 template <class T>

@@ -84,7 +84,7 @@ struct Fiber {
   State state = State::Ready;
   unsigned kind = 0, parity = 0;
   bool vote = false;
-  unsigned char slots[2][slotBytes];
+  alignas(16) unsigned char slots[2][slotBytes];
   void *sanitizer = nullptr; // its own record of the fiber
 };
 

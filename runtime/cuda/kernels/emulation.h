@@ -35,7 +35,7 @@ int blockCount(bool isTrue);
 void warpBarrier(unsigned mask, unsigned kind);
 // Where a lane of the warp puts what others read after the next warp barrier;
 // there are two places, so that none is overwritten while it is read.
-constexpr int slotBytes = 16;
+constexpr int slotBytes = 32;
 void *ownSlot();
 const void *slotOf(int lane);
 

@@ -234,6 +234,33 @@ TEST(CudaAttention, RandomCases) {
     }
 }
 
+TEST(CudaAttention, OnMatrixUnits) {
+  std::mt19937 engine(5);
+  for (int round = 0; round < 30; ++round) {
+    auto one = [&](int64_t of) { return int64_t(engine() % of) == 0; };
+    Case c;
+    c.type = DType::BF16;
+    c.isDense = true;
+    c.b = 1 + engine() % 2, c.n = 1 + engine() % 2, c.g = 1 + engine() % 2;
+    c.qLen = 1 + engine() % 150, c.kLen = 1 + engine() % 150;
+    c.d = 8 * (1 + engine() % 8), c.dv = one(2) ? c.d : 8 * (1 + engine() % 10);
+    c.causal = one(2);
+    c.window = one(3) ? 1 + engine() % 50 : 0;
+    c.queryOffset = one(3) ? engine() % 100 : 0;
+    c.keyOffset = one(3) ? engine() % 60 : 0;
+    c.softcap = one(3) ? 1.5 : 0;
+    c.bias = one(3), c.mask = one(3), c.segments = one(3);
+    c.positions = one(3)   ? Case::Shuffled
+                  : one(3) ? Case::ZigZag
+                           : Case::Counted;
+    takeLaunches();
+    expectAttention(engine, c, round % 8 == 0);
+    const char *name = std::max(c.d, c.dv) <= 64 ? "cleave_attention_bf16_64"
+                                                 : "cleave_attention_bf16_128";
+    EXPECT_EQ(takeLaunches()[0], name);
+  }
+}
+
 TEST(CudaAttention, SizesOfHeads) {
   std::mt19937 engine(2);
   for (DType type : types)

@@ -1,0 +1,42 @@
+// What the backward kernels of attention share.
+#ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_GRADIENT_H
+#define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_GRADIENT_H
+
+#include "attention_tiles.h"
+
+namespace cleave::cuda::device {
+
+/// What is known of the queries of a tile. lse is 0 where nothing is visible:
+/// all scores are -inf then.
+template <class T, class Shared>
+CLEAVE_DEVICE void loadQueries(const AttentionArguments &x, Shared &shared,
+                               int i, int64_t b, int64_t n, int64_t g,
+                               int64_t q) {
+  shared.queries[i] = queryAt(x, b, q);
+  T lse = 0, delta = 0;
+  if (q < x.qLen) {
+    const int64_t *strides = x.lse.strides;
+    lse = static_cast<const T *>(x.lse.data)[b * strides[0] + q * strides[1] +
+                                             n * strides[2] + g * strides[3]];
+    if (lse == minusInfinity<T>())
+      lse = 0;
+    delta =
+        static_cast<const T *>(x.delta)[((b * x.n + n) * x.g + g) * x.qLen + q];
+  }
+  shared.lse[i] = lse, shared.delta[i] = delta;
+}
+
+/// The weight of a key for a query, and the gradient of their product, from the
+/// product and dO v^T.
+template <class T>
+CLEAVE_DEVICE void gradientOf(const AttentionArguments &x, bool isSeen,
+                              int64_t biasAt, T lse, T delta, T product, T dP,
+                              T &weight, T &gradient) {
+  T slope;
+  weight = isSeen ? expOf(scoreOf(x, product, biasAt, slope) - lse) : T(0);
+  gradient = weight == 0 ? T(0) : weight * (dP - delta) * slope * T(x.scale);
+}
+
+} // namespace cleave::cuda::device
+
+#endif // CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_GRADIENT_H

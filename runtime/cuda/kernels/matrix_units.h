@@ -1,0 +1,134 @@
+// Products of small matrices of bf16 that the lanes of a warp hold together, as
+// mma.m16n8k16 has them, and loading such matrices from shared memory.
+//
+// Lane 4 g + t holds of C, [16, 8], elements (g, 2t), (g, 2t + 1), (g + 8, 2t),
+// (g + 8, 2t + 1); of A, [16, 16], pairs along k: (g, 2t), (g + 8, 2t),
+// (g, 2t + 8), (g + 8, 2t + 8); of B, [16, 8], pairs along k: (2t, g),
+// (2t + 8, g).
+#ifndef CLEAVE_RUNTIME_CUDA_KERNELS_MATRIX_UNITS_H
+#define CLEAVE_RUNTIME_CUDA_KERNELS_MATRIX_UNITS_H
+
+#include "device_code.h"
+
+namespace cleave::cuda::device {
+
+CLEAVE_DEVICE int ownLane() { return int(threadIdx.x % 32); }
+
+/// Two numbers, the first one low.
+CLEAVE_DEVICE uint32_t packed(float low, float high) {
+#ifdef __CUDACC__
+  uint32_t out;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+#else
+  return narrow(low).bits | uint32_t(narrow(high).bits) << 16;
+#endif
+}
+
+#ifndef __CUDACC__
+namespace emulated {
+struct Operands {
+  uint32_t a[4], b[2];
+};
+inline float half(uint32_t pair, int which) {
+  return floatOf(which ? pair & 0xffff0000 : pair << 16);
+}
+/// What a lane has put.
+template <class T> const T &of(int lane) {
+  return *static_cast<const T *>(emulation::slotOf(lane));
+}
+inline void multiplyAdd(float *c, const Operands &own) {
+  emulation::exchange(allLanes, own, 0);
+  int g = ownLane() / 4, t = ownLane() % 4;
+  float a[2][16], b[2][16]; // two rows and two columns
+  for (int k = 0; k < 16; ++k)
+    for (int i = 0; i < 2; ++i) {
+      const auto &row = of<Operands>(4 * g + k % 8 / 2);
+      const auto &column = of<Operands>(4 * (2 * t + i) + k % 8 / 2);
+      a[i][k] = half(row.a[k / 8 * 2 + i], k % 2);
+      b[i][k] = half(column.b[k / 8], k % 2);
+    }
+  for (int i = 0; i < 4; ++i)
+    for (int k = 0; k < 16; ++k)
+      c[i] += a[i / 2][k] * b[i % 2][k];
+}
+template <bool isTransposed>
+void loadMatrices(uint32_t *out, const uint16_t *row) {
+  emulation::exchange(allLanes, row, 0);
+  int g = ownLane() / 4, t = ownLane() % 4;
+  for (int j = 0; j < 4; ++j) {
+    auto element = [&](int r, int c) {
+      return uint32_t(of<const uint16_t *>(8 * j + r)[c]);
+    };
+    uint32_t low = isTransposed ? element(2 * t, g) : element(g, 2 * t);
+    uint32_t high =
+        isTransposed ? element(2 * t + 1, g) : element(g, 2 * t + 1);
+    out[j] = low | high << 16;
+  }
+}
+} // namespace emulated
+#endif
+
+/// c += a b
+CLEAVE_DEVICE void multiplyAdd(float (&c)[4], const uint32_t (&a)[4],
+                               uint32_t b0, uint32_t b1) {
+#ifdef __CUDACC__
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  emulated::multiplyAdd(c, {{a[0], a[1], a[2], a[3]}, {b0, b1}});
+#endif
+}
+
+/// Four matrices of 8 x 8 whose rows begin where lanes 0 to 7, 8 to 15, ...
+/// say, at multiples of 16 bytes of shared memory; lane 4 g + t gets elements
+/// 2t and 2t + 1 of row g, or of column g of the transposed one.
+template <bool isTransposed>
+CLEAVE_DEVICE void loadMatrices(uint32_t (&out)[4], const uint16_t *row) {
+#ifdef __CUDACC__
+  auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  if constexpr (isTransposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
+                 "{%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(at)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
+                 "{%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(at)
+                 : "memory");
+#else
+  emulated::loadMatrices<isTransposed>(out, row);
+#endif
+}
+
+/// A, [16, 16], from memory [row][k] that begins at `from`, or [k][row].
+template <bool isTransposed, int pitch>
+CLEAVE_DEVICE void loadLeft(uint32_t (&out)[4], const uint16_t *from) {
+  int lane = ownLane();
+  if constexpr (isTransposed)
+    loadMatrices<true>(out, from + (lane / 16 * 8 + lane % 8) * pitch +
+                                lane / 8 % 2 * 8);
+  else
+    loadMatrices<false>(out, from + lane % 16 * pitch + lane / 16 * 8);
+}
+
+/// Two B, [16, 8] each, of columns 0 to 7 and 8 to 15: from memory [column][k],
+/// or [k][column]. The first is out[0], out[1].
+template <bool isTransposed, int pitch>
+CLEAVE_DEVICE void loadRight(uint32_t (&out)[4], const uint16_t *from) {
+  int lane = ownLane();
+  if constexpr (isTransposed)
+    loadMatrices<true>(out, from + lane % 16 * pitch + lane / 16 * 8);
+  else
+    loadMatrices<false>(out, from + (lane / 16 * 8 + lane % 8) * pitch +
+                                 lane / 8 % 2 * 8);
+}
+
+} // namespace cleave::cuda::device
+
+#endif // CLEAVE_RUNTIME_CUDA_KERNELS_MATRIX_UNITS_H
