@@ -373,8 +373,8 @@ class BadInput(unittest.TestCase):
                              self.command(command, *self.model, *twice, *COMMANDS[command]))
             self.accepted(self.command("explain", *self.model, *twice,
                                        "--set", f"parallel.{off}=false"))
-        self.refused("--emit exe is not yet supported",
-                     self.command("compile", *self.model, "-o", "new", "--emit", "exe"))
+        self.refused("--emit elf: expected folder, exe,",
+                     self.command("compile", *self.model, "-o", "new", "--emit", "elf"))
         self.refused("did you mean 'train'", [CLEAVE, "trian"])
         self.refused("--colour", self.command("explain", *self.model, "--colour"))
 

@@ -1,21 +1,29 @@
-// cleave-run DIR train|infer: runs a compiled program. No LLVM inside.
+// cleave-run DIR train|infer: runs a compiled program. No LLVM inside. A copy
+// that carries a program (compile --emit exe) needs no DIR.
 #include "Flags.h"
+#include "cleave/io/Bundle.h"
 #include "cleave/io/Error.h"
 #include "cleave/launcher.h"
 #include "cleave/runtime.h"
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <new>
 
 using namespace cleave;
 
-static int run(int argc, char **argv) {
+static int run(int argc, char **argv, const UnpackedBundle *carried) {
   CLI::App app("Runs a program that `cleave compile` wrote.");
-  app.name("cleave-run");
-  std::string folder;
+  std::string folder = carried ? carried->folder() : "";
   RunFlags flags;
-  app.add_option("DIR", folder, "The folder of the program")->required();
+  if (carried) {
+    app.description("Runs the program that it carries.");
+  } else {
+    app.name("cleave-run");
+    app.add_option("DIR", folder, "The folder of the program")->required();
+  }
   CLI::App *trainCommand = app.add_subcommand("train", "Train the model");
   addTrainFlags(*trainCommand, flags);
   addExecutorFlags(*trainCommand, flags);
@@ -29,7 +37,8 @@ static int run(int argc, char **argv) {
   } catch (const CLI::Success &asked) { // --help
     return app.exit(asked);
   } catch (const CLI::ParseError &error) {
-    throw InputError(std::string(error.what()) + "; see cleave-run --help");
+    throw InputError(std::string(error.what()) + "; see " +
+                     (carried ? argv[0] : "cleave-run") + " --help");
   }
 
   Manifest manifest;
@@ -56,12 +65,18 @@ static int run(int argc, char **argv) {
   return 0;
 }
 
-int main(int argc, char **argv) {
-  if (cleave_is_worker()) {
-    cleave_prepare_process(static_cast<int32_t>(launcher()->localSize), 1,
-                           argv);
-    return cleave_serve();
+// What an executable carries, and the transport that mpirun wants.
+static std::unique_ptr<UnpackedBundle> unpack() {
+  std::unique_ptr<UnpackedBundle> carried = unpackBundle();
+  if (carried) {
+    std::string mpi = carried->folder() + "/" + carriedMpiLibrary;
+    if (std::filesystem::exists(mpi))
+      setenv("CLEAVE_MPI_LIBRARY", mpi.c_str(), /*overwrite=*/0);
   }
+  return carried;
+}
+
+int main(int argc, char **argv) {
   std::signal(SIGXFSZ,
               SIG_IGN); // a file that is too large is an error of write
   auto fail = [](ExitCode code, const char *message) {
@@ -70,7 +85,13 @@ int main(int argc, char **argv) {
     return cleave_finish(static_cast<int>(code));
   };
   try {
-    return cleave_finish(run(argc, argv));
+    std::unique_ptr<UnpackedBundle> carried = unpack();
+    if (cleave_is_worker()) {
+      cleave_prepare_process(static_cast<int32_t>(launcher()->localSize), 1,
+                             argv);
+      return cleave_serve();
+    }
+    return cleave_finish(run(argc, argv, carried.get()));
   } catch (const Error &error) {
     return fail(error.code, error.what());
   } catch (const std::bad_alloc &) {

@@ -4,11 +4,13 @@
 #include "CompileModel.h"
 #include "commands/Commands.h"
 
+#include "cleave/io/Bundle.h"
 #include "cleave/io/File.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <filesystem>
 #include <memory>
 
 using namespace cleave;
@@ -36,6 +38,24 @@ static void writePhase(const std::string &model, const Config &config,
   writeFileAtomically(output, text);
 }
 
+// cleave-run beside this program, with what a folder would have.
+static void writeExecutable(const std::string &model, const Config &config,
+                            const Mesh &mesh, const std::string &output) {
+  checkOutputPath(output);
+  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  AtomicFolder parts(output + ".parts"); // never committed
+  std::string folder = parts.path() + "/program";
+  compileModel(model, config, mesh, Purpose::Compile, /*readWeights=*/false,
+               folder);
+  std::vector<std::string> others;
+  std::filesystem::path mpi =
+      self.parent_path().parent_path() / "lib" / carriedMpiLibrary;
+  if (std::filesystem::exists(mpi))
+    others.push_back(mpi.string());
+  writeBundle((self.parent_path() / "cleave-run").string(), folder, others,
+              output);
+}
+
 std::function<int()> driver::addCompile(CLI::App &app) {
   struct Options : CommonOptions {
     std::string model, output, emit = "folder";
@@ -49,18 +69,21 @@ std::function<int()> driver::addCompile(CLI::App &app) {
       ->type_name("PATH")
       ->required();
   app.add_option("--emit", options->emit,
-                 "folder; or the IR after a phase: import, train, shard (exe: "
-                 "not yet supported)")
+                 "folder; exe: one executable that carries it; or the IR after "
+                 "a phase: import, train, shard")
       ->type_name("KIND");
   addConfigFlags(app, *options);
   addRanksFlag(app, *options);
   return [options] {
-    if (options->emit == "exe")
-      throw Failure(BadUsage, "--emit exe is not yet supported");
     std::optional<Phase> phase = phaseNamed(options->emit);
-    if (!phase && options->emit != "folder")
-      throw Failure(BadUsage, "--emit " + options->emit +
-                                  ": expected folder, import, train or shard");
+    bool isExe = options->emit == "exe";
+    if (!phase && !isExe && options->emit != "folder")
+      throw Failure(BadUsage,
+                    "--emit " + options->emit +
+                        ": expected folder, exe, import, train or shard");
+    if (isExe && std::filesystem::is_directory(options->output))
+      throw Failure(BadUsage, options->output + " is a folder; --emit exe "
+                                                "writes a file");
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
@@ -68,8 +91,11 @@ std::function<int()> driver::addCompile(CLI::App &app) {
       writePhase(options->model, loaded.config, mesh, *phase, options->output);
       return Success;
     }
-    compileModel(options->model, loaded.config, mesh, Purpose::Compile,
-                 /*readWeights=*/false, options->output);
+    if (isExe)
+      writeExecutable(options->model, loaded.config, mesh, options->output);
+    else
+      compileModel(options->model, loaded.config, mesh, Purpose::Compile,
+                   /*readWeights=*/false, options->output);
     return Success;
   };
 }

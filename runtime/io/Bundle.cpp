@@ -1,0 +1,122 @@
+// Executables that carry a compiled program.
+//
+//   the runner | bytes of each file | table (JSON) | its size | the mark
+//
+// The table lists name, position and size of each file; sizes are u64, little
+// endian.
+
+#include "cleave/io/Bundle.h"
+
+#include "cleave/io/Error.h"
+#include "cleave/io/File.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace cleave {
+
+namespace {
+constexpr std::string_view mark = "cleave bundle 1\n";
+constexpr const char *unpackedVariable = "CLEAVE_UNPACKED_BUNDLE";
+
+std::string_view bytesOf(const MappedFile &file) {
+  return {reinterpret_cast<const char *>(file.data()), file.size()};
+}
+
+[[noreturn]] void damaged(const std::string &path) {
+  throw InputError(path + ": the program that it carries is damaged; compile "
+                          "the model again");
+}
+} // namespace
+
+void writeBundle(const std::string &runner, const std::string &folder,
+                 const std::vector<std::string> &others,
+                 const std::string &output) {
+  std::string all(bytesOf(MappedFile(runner)));
+  std::vector<fs::path> files;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+    files.push_back(entry.path());
+  files.insert(files.end(), others.begin(), others.end());
+  std::sort(files.begin(), files.end()); // equal programs give equal bytes
+  auto table = nlohmann::ordered_json::array();
+  for (const fs::path &path : files) {
+    MappedFile file(path.string());
+    table.push_back({{"name", path.filename().string()},
+                     {"at", all.size()},
+                     {"bytes", file.size()}});
+    all += bytesOf(file);
+  }
+  std::string text = table.dump();
+  uint64_t size = text.size();
+  all += text;
+  all.append(reinterpret_cast<const char *>(&size), sizeof(size));
+  all += mark;
+  writeFileAtomically(output, all);
+  std::error_code error;
+  fs::permissions(output,
+                  fs::perms::owner_exec | fs::perms::group_exec |
+                      fs::perms::others_exec,
+                  fs::perm_options::add, error);
+  if (error)
+    throw RunError(output + ": cannot be made executable: " + error.message());
+}
+
+std::unique_ptr<UnpackedBundle> unpackBundle(const std::string &executable) {
+  MappedFile file(executable);
+  std::string_view all = bytesOf(file);
+  uint64_t size = 0;
+  if (all.size() < mark.size() + sizeof(size) || !all.ends_with(mark))
+    return nullptr;
+  std::string self = std::to_string(::getpid());
+  if (const char *known = std::getenv(unpackedVariable)) {
+    std::string_view text = known;
+    if (text.starts_with(self + ":") &&
+        fs::exists(text.substr(self.size() + 1)))
+      return std::make_unique<UnpackedBundle>(
+          std::string(text.substr(self.size() + 1)));
+  }
+  all.remove_suffix(mark.size());
+  std::memcpy(&size, all.data() + all.size() - sizeof(size), sizeof(size));
+  all.remove_suffix(sizeof(size));
+  if (size > all.size())
+    damaged(executable);
+  auto table = nlohmann::json::parse(all.substr(all.size() - size), nullptr,
+                                     /*allow_exceptions=*/false);
+  if (!table.is_array())
+    damaged(executable);
+  const char *temporary = std::getenv("TMPDIR");
+  std::string path = std::string(temporary && *temporary ? temporary : "/tmp") +
+                     "/cleave-XXXXXX";
+  if (!::mkdtemp(path.data()))
+    throw RunError(path + ": cannot be made: " + std::strerror(errno) +
+                   "; set TMPDIR to a folder that can be written");
+  auto unpacked = std::make_unique<UnpackedBundle>(path);
+  for (const auto &entry : table) {
+    if (!entry.is_object() || !entry.contains("name") ||
+        !entry["name"].is_string() || !entry["at"].is_number_unsigned() ||
+        !entry["bytes"].is_number_unsigned())
+      damaged(executable);
+    uint64_t at = entry["at"], bytes = entry["bytes"];
+    if (at > all.size() || bytes > all.size() - at)
+      damaged(executable);
+    fs::path name = fs::path(entry["name"].get<std::string>()).filename();
+    writeFileAtomically(path + "/" + name.string(), all.substr(at, bytes));
+  }
+  ::setenv(unpackedVariable, (self + ":" + path).c_str(), 1);
+  return unpacked;
+}
+
+UnpackedBundle::~UnpackedBundle() {
+  std::error_code error; // a folder that is left over does no harm
+  fs::remove_all(path, error);
+}
+
+} // namespace cleave
