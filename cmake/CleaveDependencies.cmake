@@ -1,5 +1,8 @@
 # Everything comes from Debian's packages; see the README for the one apt line.
 find_package(Threads REQUIRED)
+if(CLEAVE_DEVICE_ONLY)
+  return()
+endif()
 find_package(dnnl REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)

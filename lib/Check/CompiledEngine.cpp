@@ -3,6 +3,7 @@
 
 #include "cleave/Check/Engine.h"
 
+#include "cleave/Check/Recording.h"
 #include "cleave/Check/Views.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -17,6 +18,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -66,39 +68,26 @@ public:
       if (name == nn::kLossFunc || name == nn::kInitStateFunc)
         func.erase();
     }
-    auto refuse = [&] {
+    FailureOr<BoundaryTable> collected = BoundaryTable::visible(*module);
+    if (failed(collected)) {
       if (options.refused)
         *options.refused = true;
       return failure();
-    };
-    FailureOr<BoundaryTable> collected = BoundaryTable::visible(*module);
-    if (failed(collected))
-      return refuse();
+    }
     table = std::move(*collected);
 
-    OwningOpRef<ModuleOp> lowered = cast<ModuleOp>((*module)->clone());
-    BackendOptions backend;
-    backend.device = options.device;
-    backend.threads = options.threads;
-    backend.cluster = options.cluster;
-    backend.overlap = options.overlap;
-    if (failed(lowerToCommands(*lowered, backend)))
-      return refuse();
-    FailureOr<program::Program> commands =
-        target::emitProgram(*lowered, programOptions(backend));
-    if (failed(commands))
-      return failure();
-    if (options.change && failed(options.change(*commands)))
-      return failure();
     if (std::error_code error = folder.make())
       return module->emitError("no temporary folder can be made: ")
              << error.message();
-    target::KernelOptions kernelOptions{options.optLevel,
-                                        options.architectures};
-    if (failed(target::writeKernels(*lowered, *commands, kernelOptions,
-                                    folder.name())))
+    program::Device device =
+        options.recording ? program::Device::Cpu : options.device;
+    FailureOr<program::Program> commands =
+        writeProgram(options, device, folder.name());
+    if (failed(commands))
       return failure();
-    std::string kernels = options.device == program::Device::Cuda
+    if (options.recording && failed(record(options)))
+      return failure();
+    std::string kernels = device == program::Device::Cuda
                               ? folder.name()
                               : folder.file("kernels.so");
     std::string bytes = program::serialize(*commands);
@@ -115,6 +104,50 @@ public:
     return status(cleave_session_create(program, &native, &session));
   }
 
+  /// The commands for a device; their kernels go into `into`.
+  FailureOr<program::Program> writeProgram(const CompiledOptions &options,
+                                           program::Device device,
+                                           const std::string &into) {
+    OwningOpRef<ModuleOp> lowered = cast<ModuleOp>((*module)->clone());
+    BackendOptions backend;
+    backend.device = device;
+    backend.threads = options.threads;
+    backend.cluster = options.cluster;
+    backend.overlap = options.overlap;
+    if (failed(lowerToCommands(*lowered, backend))) {
+      if (options.refused)
+        *options.refused = true;
+      return failure();
+    }
+    FailureOr<program::Program> commands =
+        target::emitProgram(*lowered, programOptions(backend));
+    if (failed(commands) ||
+        (options.change && failed(options.change(*commands))))
+      return failure();
+    target::KernelOptions kernelOptions{options.optLevel,
+                                        options.architectures};
+    if (failed(target::writeKernels(*lowered, *commands, kernelOptions, into)))
+      return failure();
+    return commands;
+  }
+
+  /// A program for a device, whose calls are those of this one.
+  LogicalResult record(const CompiledOptions &options) {
+    std::string error;
+    calls = options.recording->add(options.recordingName, error);
+    if (!calls)
+      return module->emitError(error);
+    FailureOr<program::Program> commands =
+        writeProgram(options, program::Device::Cuda, calls->folder());
+    if (failed(commands))
+      return failure();
+    std::error_code code;
+    llvm::raw_fd_ostream file(calls->folder() + "/program.bin", code);
+    if (!code)
+      file << program::serialize(*commands);
+    return success(!code);
+  }
+
   bool hasFunction(StringRef name) const override {
     return cleave_program_has_action(program, name.str().c_str());
   }
@@ -129,9 +162,7 @@ public:
              << port.role << " '" << port.name
              << "' has another shape in the program than " << stored.type;
     if (stored.isFloat())
-      return status(cleave_session_scatter(session, info->name, CLEAVE_F64,
-                                           stored.floats.data(),
-                                           stored.size()));
+      return scatter(*info, CLEAVE_F64, stored.floats.data(), stored.size());
     return scatterIntegers(*info, stored.ints);
   }
 
@@ -149,6 +180,8 @@ public:
   }
 
   LogicalResult runAction(StringRef function) {
+    if (calls)
+      calls->run(function);
     if (cleave_session_run(session, function.str().c_str()) == CLEAVE_OK)
       return success();
     std::string message = cleave_last_error();
@@ -179,6 +212,8 @@ public:
             : gatherIntegers(*info, stored.ints, report);
     if (failed(read))
       return failure();
+    if (calls && stored.isFloat())
+      calls->gather(*info, stored.floats);
     Gathered result;
     result.whole = seenThrough(view, stored);
     // Bits may differ where numbers do not (zeros of both signs).
@@ -189,6 +224,14 @@ public:
   }
 
 private:
+  LogicalResult scatter(const cleave_buffer_info &info, cleave_dtype type,
+                        const void *data, int64_t count) {
+    if (calls)
+      calls->scatter(info, type, data, count);
+    return status(
+        cleave_session_scatter(session, info.name, type, data, count));
+  }
+
   LogicalResult status(cleave_status code) {
     if (code == CLEAVE_OK)
       return success();
@@ -229,8 +272,7 @@ private:
                                 ArrayRef<int64_t> values) {
     return withType(info, [&](auto typed) {
       typed.assign(values.begin(), values.end());
-      return status(cleave_session_scatter(session, info.name, info.dtype,
-                                           typed.data(), typed.size()));
+      return scatter(info, info.dtype, typed.data(), typed.size());
     });
   }
 
@@ -268,6 +310,7 @@ private:
   BoundaryTable table;
   int64_t loaded = 0; // microbatches of this step
   TemporaryFolder folder;
+  Recording::Calls *calls = nullptr;
   cleave_program *program = nullptr;
   cleave_session *session = nullptr;
 };

@@ -19,7 +19,17 @@
 
 using namespace cleave;
 using namespace cleave::cuda;
-using namespace cleave::program;
+using program::Action;
+using program::Arena;
+using program::Attention;
+using program::Gemm;
+using program::GroupedGemm;
+using program::Kernel;
+using program::Launch;
+using program::PlanRows;
+using program::PositionInExpert;
+using program::Program;
+using program::SortRows;
 
 namespace {
 bool isSet(const char *variable) {

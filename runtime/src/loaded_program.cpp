@@ -27,7 +27,8 @@ cleave_program::~cleave_program() {
 }
 
 void cleave_program::bindKernels() {
-  if (data.kernels.empty() || !kernels.empty())
+  // A device's kernels are loaded there (cuda/program_module.h).
+  if (data.device != Device::Cpu || data.kernels.empty() || !kernels.empty())
     return;
   if (!libraryPath.empty() && !library) {
     library = dlopen(libraryPath.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -83,6 +84,8 @@ std::unique_ptr<cleave_program> cleave::loadProgram(const std::string &dir) {
     throw Error(error.status, path + ": " + error.what());
   }
   // A path with a slash keeps dlopen from searching the system's folders.
-  program->libraryPath = (dir.empty() ? "." : dir) + "/kernels.so";
+  program->libraryPath = dir.empty() ? "." : dir;
+  if (program->data.device == Device::Cpu)
+    program->libraryPath += "/kernels.so";
   return program;
 }

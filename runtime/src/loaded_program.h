@@ -14,7 +14,7 @@ struct cleave_program {
   cleave::program::Program data;
   std::map<std::string, cleave_kernel, std::less<>> added;
   void *library = nullptr; // dlopen
-  std::string libraryPath;
+  std::string libraryPath; // for a device: the folder
   std::vector<cleave_kernel> kernels; // by kernel index, once bound
   // Buffers by name: all their entries, and the first entry of each, in order.
   std::map<std::string, std::vector<int32_t>, std::less<>> entries;

@@ -18,6 +18,9 @@
 
 namespace cleave::check {
 
+class Recording;
+
+
 /// An argument or result of a function: the same role and name is the same
 /// tensor in every function.
 struct Port {
@@ -84,6 +87,10 @@ struct CompiledOptions {
   std::string transport = "local";
   /// How hard kernels are optimised, 0 to 3.
   unsigned optLevel = 3;
+  /// Where the calls are written down, with a program for CUDA devices, while a
+  /// CPU answers them.
+  Recording *recording = nullptr;
+  std::string recordingName;
   /// Changes the command lists before they run, where it is given.
   std::function<mlir::LogicalResult(program::Program &)> change;
   /// Set, where it is given, if the program is one that cannot be compiled: the

@@ -26,6 +26,12 @@ std::function<void()> makeGemm(const program::Gemm &gemm,
                                const GemmBuffers &buffers, int threads,
                                GemmBackend backend = GemmBackend::Auto);
 
+// oneDNN alone; called with the threads set that will run it. -1, and nothing,
+// where it does not do this product, or only by its slow reference.
+int64_t oneDnnGemmWorkspace(const program::Gemm &gemm);
+std::function<void()> makeOneDnnGemm(const program::Gemm &gemm,
+                                     const GemmBuffers &buffers, int threads);
+
 // The blocked loop alone; used for f64 and for layouts that oneDNN lacks.
 int64_t blockedGemmWorkspace(const program::Gemm &gemm, int threads);
 std::function<void()> makeBlockedGemm(const program::Gemm &gemm,

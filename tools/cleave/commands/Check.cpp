@@ -9,6 +9,7 @@
 #include "cleave/Check/Check.h"
 #include "cleave/Check/Faults.h"
 #include "cleave/Check/Passes.h"
+#include "cleave/Check/Recording.h"
 #include "cleave/Check/Views.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
@@ -33,7 +34,7 @@ using mlir::OwningOpRef;
 namespace {
 
 struct CheckCommand : CommonOptions {
-  std::string model, inputs, inject, gradients, against = "compiled";
+  std::string model, inputs, inject, gradients, record, against = "compiled";
   bool json = false, bisect = false, interpret = false;
   uint64_t seed = 0;
   int64_t injectIndex = -1, steps = 5;
@@ -42,6 +43,7 @@ struct CheckCommand : CommonOptions {
 
 private:
   void verifyFlags() const;
+  void verifyRecord(const Config &config) const;
   void verifyInterpretable(ModuleOp module) const;
 };
 
@@ -121,7 +123,13 @@ public:
               const Mesh &mesh)
       : command(command), config(config), mesh(mesh),
         transport(chooseTransport(config.target.transport, mesh.ranks(),
-                                  config.target.kind)) {}
+                                  config.target.kind)) {
+    if (!command.record.empty())
+      recording = std::make_unique<check::Recording>(command.record);
+  }
+
+  // What was written down, where that was asked for.
+  std::unique_ptr<check::Recording> recording;
 
   // The fault that was made, for people; empty: none.
   std::string fault;
@@ -220,6 +228,9 @@ private:
       widen(*modules.back());
     check::CompiledOptions options;
     options.device = deviceOf(config);
+    options.recording = recording.get();
+    options.recordingName = std::string(wide ? "exact-" : "rounding-") +
+                            (&mesh == &this->mesh ? "sharded" : "reference");
     options.architectures = config.target.architectures;
     options.threads = threadsPerRank(config, mesh);
     options.overlap = config.target.overlap;
@@ -334,10 +345,34 @@ void CheckCommand::verifyInterpretable(ModuleOp module) const {
   });
 }
 
+// Before the work.
+void CheckCommand::verifyRecord(const Config &config) const {
+  if (record.empty())
+    return;
+  for (auto [isGiven, flag] :
+       {std::pair(!inject.empty(), "--inject"),
+        {bisect, "--bisect"},
+        {interpret, "--interpret"},
+        {!gradients.empty(), "--gradients"},
+        {against != "compiled", "--against interpreter"}})
+    if (isGiven)
+      throw Failure(BadUsage, std::string("--record repeats a plain check; "
+                                          "leave out ") +
+                                  flag);
+  if (config.target.kind != "cuda")
+    throw Failure(BadUsage, "--record writes programs for devices; give --set "
+                            "target.kind=cuda");
+  std::error_code error;
+  if (std::filesystem::exists(record) &&
+      !std::filesystem::is_empty(record, error))
+    throw Failure(BadUsage, record + " exists; choose another folder");
+}
+
 int CheckCommand::run() const {
   verifyFlags();
   LoadedConfig loaded = loadConfigOrFail(*this);
   Config &config = loaded.config;
+  verifyRecord(config);
   refuseBookedTypes(config);
   Mesh mesh = resolveMeshOrFail(config, *this, model);
   if (!inputs.empty())
@@ -433,6 +468,11 @@ int CheckCommand::run() const {
                                      values, options, report, first)))
     diagnostics.fail(RunFailed);
 
+  if (maker.recording)
+    if (std::string error = maker.recording->write(options.epsilon);
+        !error.empty())
+      throw Failure(RunFailed, error);
+
   if (bisect && !report.pass()) {
     OwningOpRef<ModuleOp> tapped, tappedLocal;
     check::Engine *unsharded = nullptr;
@@ -515,6 +555,11 @@ std::function<int()> driver::addCheck(CLI::App &app) {
                  "write loss, outputs and gradients at the stored weights, and "
                  "compare nothing")
       ->type_name("FILE.npz");
+  app.add_option("--record", command->record,
+                 "with target.kind = \"cuda\": check on this CPU, and write "
+                 "programs and values for test/gpu/replay, which repeats the "
+                 "check on a device")
+      ->type_name("DIR");
   addConfigFlags(app, *command);
   addRanksFlag(app, *command);
   return [command] {

@@ -1,0 +1,72 @@
+// The calls that a check makes of its programs, written to a folder, so that a
+// machine with a device but without the compiler can make them again and
+// compare (test/gpu/replay).
+//
+//     check.txt                     "epsilon E": of the real precision
+//     data.bin                      all arrays, equal ones once
+//     NAME/program.bin, kernels.*   a program for the device
+//     NAME/calls.txt                what was done with it, a call a line:
+//
+//     scatter TYPE COUNT OFFSET BUFFER          OFFSET: bytes in data.bin
+//     run ACTION
+//     gather TYPE COUNT ROLE OFFSET SAMPLES BUFFER
+//
+// A gather has some elements as a CPU computed them, f64, evenly spaced from
+// the first on: element i * COUNT / SAMPLES is sample i.
+
+#ifndef CLEAVE_CHECK_RECORDING_H
+#define CLEAVE_CHECK_RECORDING_H
+
+#include "cleave/runtime.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave::check {
+
+class Recording {
+public:
+  explicit Recording(llvm::StringRef folder) : folder(folder.str()) {}
+
+  /// Of one program. Calls may come from one program at a time.
+  class Calls {
+  public:
+    Calls(Recording &all, std::string folder)
+        : all(all), path(std::move(folder)) {}
+    const std::string &folder() const { return path; }
+    void scatter(const cleave_buffer_info &info, cleave_dtype type,
+                 const void *data, int64_t count);
+    void run(llvm::StringRef action);
+    void gather(const cleave_buffer_info &info, llvm::ArrayRef<double> values);
+
+  private:
+    friend class Recording;
+    Recording &all;
+    std::string path, text;
+  };
+
+  /// The program `name`; its folder is made. Null, with what is wrong in
+  /// `error`, where that is not possible.
+  Calls *add(llvm::StringRef name, std::string &error);
+
+  /// Writes calls and data; what is wrong, or an empty string. `epsilon` is
+  /// that of CheckOptions.
+  std::string write(double epsilon) const;
+
+private:
+  /// Where the bytes lie in data.bin.
+  int64_t keep(llvm::StringRef bytes);
+
+  std::string folder, data;
+  llvm::StringMap<int64_t> kept; // by digest and size
+  std::vector<std::unique_ptr<Calls>> programs;
+};
+
+} // namespace cleave::check
+
+#endif

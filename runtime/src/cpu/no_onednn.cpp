@@ -1,0 +1,24 @@
+// In place of oneDNN, in builds for devices: our own loops do everything.
+
+#include "cpu/gemm.h"
+#include "cpu/grouped.h"
+
+using namespace cleave;
+
+int64_t cleave::oneDnnGemmWorkspace(const program::Gemm &) { return -1; }
+
+std::function<void()> cleave::makeOneDnnGemm(const program::Gemm &,
+                                             const GemmBuffers &, int) {
+  return nullptr;
+}
+
+bool cleave::fitsOneDnn(const program::GroupedGemm &) { return false; }
+
+int64_t cleave::oneDnnGroupedWorkspace(const program::GroupedGemm &) {
+  return 0;
+}
+
+std::function<void()> cleave::makeOneDnnGrouped(const program::GroupedGemm &,
+                                                const GroupedBuffers &, int) {
+  return nullptr;
+}

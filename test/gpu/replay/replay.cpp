@@ -1,0 +1,297 @@
+// Repeats checks that `cleave check --record` wrote on devices:
+//
+//     replay FOLDER [ROW]...        rows: folders below FOLDER; all of them
+//
+// Every program runs, and is compared as `cleave check` compares: sharded with
+// unsharded in f64 and in the real precision, and all f64 results with what a
+// CPU had. Prints a line for each row. Exit code 0: all pass; 1: some do not;
+// 2: wrong usage; 3: a device or the runtime failed.
+
+#include "cleave/runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace fs = std::filesystem;
+
+namespace {
+struct Fault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Gathered {
+  std::string name, role;
+  int step = 0; // how often the buffer was gathered before
+  std::vector<double> values, samples;
+  double replicaDifference = 0;
+};
+using Results = std::vector<Gathered>;
+
+void check(cleave_status status) {
+  if (status != CLEAVE_OK)
+    throw Fault(std::string(cleave_status_name(status)) + ": " +
+                cleave_last_error());
+}
+
+std::string readFile(const fs::path &path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw Fault(path.string() + ": cannot be read");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// One program of a row.
+class Player {
+public:
+  Player(const fs::path &folder, const std::string &data)
+      : folder(folder), data(data) {
+    check(cleave_program_load(folder.c_str(), &program));
+    cleave_session_options options{};
+    options.version = CLEAVE_RUNTIME_VERSION;
+    options.watchdog_seconds = 60;
+    check(cleave_session_create(program, &options, &session));
+  }
+  ~Player() {
+    cleave_session_free(session);
+    cleave_program_free(program);
+  }
+
+  Results play() {
+    std::istringstream calls(readFile(folder / "calls.txt"));
+    std::string line;
+    Results results;
+    std::map<std::string, int> seen;
+    while (std::getline(calls, line)) {
+      std::istringstream words(line);
+      std::string verb, name;
+      int type = 0;
+      int64_t count = 0, offset = 0, samples = 0;
+      words >> verb;
+      if (verb == "scatter") {
+        words >> type >> count >> offset >> name;
+        check(cleave_session_scatter(
+            session, name.c_str(), static_cast<cleave_dtype>(type),
+            at(offset,
+               count * cleave_dtype_size(static_cast<cleave_dtype>(type))),
+            count));
+      } else if (verb == "run") {
+        words >> name;
+        check(cleave_session_run(session, name.c_str()));
+      } else if (verb == "gather") {
+        Gathered result;
+        words >> type >> count >> result.role >> offset >> samples >>
+            result.name;
+        result.values.resize(count);
+        cleave_gather_report report;
+        check(cleave_session_gather(session, result.name.c_str(), CLEAVE_F64,
+                                    result.values.data(), count, &report));
+        result.replicaDifference = report.max_difference;
+        result.samples.resize(samples);
+        std::memcpy(result.samples.data(), at(offset, 8 * samples),
+                    8 * samples);
+        result.step = seen[result.name]++;
+        results.push_back(std::move(result));
+      } else {
+        throw Fault("calls.txt: unknown call " + verb);
+      }
+      if (!words)
+        throw Fault("calls.txt: cannot be read: " + line);
+    }
+    return results;
+  }
+
+  int ranks() const { return cleave_program_num_ranks(program); }
+
+private:
+  const char *at(int64_t offset, int64_t bytes) const {
+    if (offset < 0 || bytes < 0 || offset + bytes > std::ssize(data))
+      throw Fault("data.bin is too short");
+    return data.data() + offset;
+  }
+
+  const fs::path folder;
+  const std::string &data;
+  cleave_program *program = nullptr;
+  cleave_session *session = nullptr;
+};
+
+using Floors = std::map<std::string, double>;
+
+// The largest finite magnitude of each role, times a share.
+Floors floorsOf(const Results &results, double share) {
+  Floors floors;
+  for (const Gathered &result : results)
+    for (double value : result.values)
+      if (std::isfinite(value))
+        floors[result.role] =
+            std::max(floors[result.role], std::abs(value) * share);
+  return floors;
+}
+
+double largest(const std::vector<double> &values) {
+  double most = 0;
+  for (double value : values)
+    most = std::max(most, std::abs(value));
+  return most;
+}
+
+// max|a - b| / max(max|b|, floor); infinite where one alone is no number.
+double relativeError(const std::vector<double> &a, const std::vector<double> &b,
+                     double floor) {
+  if (a.size() != b.size())
+    return INFINITY;
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i]))
+      continue;
+    double difference = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]);
+    most = std::max(most, std::isnan(difference) ? INFINITY : difference);
+  }
+  double magnitude = std::max(largest(b), floor);
+  return most == 0 ? 0 : most / magnitude;
+}
+
+struct Verdict {
+  double exact = 0, cpu = 0, rounding = 0; // largest error over its limit
+  std::string worst;
+  int compared = 0;
+
+  void note(double &part, double error, double limit, const Gathered &of,
+            const char *what) {
+    ++compared;
+    double share = std::isfinite(error) ? error / limit : INFINITY;
+    if (share > 1 && share > std::max({exact, cpu, rounding}))
+      worst = std::string(what) + " of " + of.name + ": " +
+              std::to_string(error) + ", limit " + std::to_string(limit);
+    part = std::max(part, share);
+  }
+  bool pass() const { return exact <= 1 && cpu <= 1 && rounding <= 1; }
+};
+
+Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
+  constexpr double exactLimit = 1e-9, stepsLimit = 1e-8;
+  Verdict verdict;
+  const Results &reference = all.at("exact-reference");
+  const Results &sharded = all.at("exact-sharded");
+  Floors floors = floorsOf(reference, 1e-6);
+  if (sharded.size() != reference.size())
+    throw Fault("the sharded program gives other results than the unsharded");
+  for (size_t i = 0; i < sharded.size(); ++i) {
+    const Gathered &a = sharded[i], &b = reference[i];
+    double limit = b.step ? stepsLimit : exactLimit;
+    verdict.note(verdict.exact,
+                 relativeError(a.values, b.values, floors[b.role]), limit, a,
+                 "f64");
+    verdict.note(verdict.exact, a.replicaDifference, limit, a, "replicas");
+  }
+  for (const auto &[name, results] : all)
+    if (name.starts_with("exact"))
+      for (const Gathered &result : results) {
+        std::vector<double> samples;
+        int64_t count = std::ssize(result.values),
+                some = std::ssize(result.samples);
+        for (int64_t i = 0; i < some; ++i)
+          samples.push_back(result.values[i * count / some]);
+        double floor = std::max(floors[result.role], largest(result.values));
+        verdict.note(verdict.cpu, relativeError(samples, result.samples, floor),
+                     result.step ? stepsLimit : exactLimit, result,
+                     "f64 beside a CPU");
+      }
+  if (!all.count("rounding-sharded"))
+    return verdict;
+  Results truth;
+  for (const Gathered &result : reference)
+    if (result.step == 0)
+      truth.push_back(result);
+  floors = floorsOf(truth, 1e-3);
+  auto find = [&](const Results &results, const std::string &name) {
+    for (const Gathered &result : results)
+      if (result.name == name && result.step == 0)
+        return &result;
+    throw Fault("nothing was gathered of " + name);
+  };
+  for (const Gathered &exact : truth) {
+    const Gathered *a = find(all.at("rounding-sharded"), exact.name);
+    const Gathered *b = find(all.at("rounding-reference"), exact.name);
+    double floor = floors[exact.role];
+    double limit = 4 * relativeError(b->values, exact.values, floor) + 1e-6 +
+                   (exact.values.size() == 1 ? 16 * epsilon : 0);
+    verdict.note(verdict.rounding,
+                 relativeError(a->values, exact.values, floor), limit, *a,
+                 "rounding");
+  }
+  return verdict;
+}
+
+// 0, 1 or 3.
+int runRow(const fs::path &row) {
+  auto begin = std::chrono::steady_clock::now();
+  std::string name = row.filename().string();
+  try {
+    std::string data = readFile(row / "data.bin");
+    std::istringstream settings(readFile(row / "check.txt"));
+    std::string key;
+    double epsilon = 0;
+    settings >> key >> epsilon;
+    if (!settings || key != "epsilon")
+      throw Fault("check.txt: expected \"epsilon E\"");
+    std::map<std::string, Results> all;
+    int ranks = 0;
+    for (const char *part : {"exact-sharded", "exact-reference",
+                             "rounding-sharded", "rounding-reference"})
+      if (fs::exists(row / part)) {
+        Player player(row / part, data);
+        all[part] = player.play();
+        ranks = std::max(ranks, player.ranks());
+      }
+    Verdict verdict = compare(all, epsilon);
+    std::chrono::duration<double> seconds =
+        std::chrono::steady_clock::now() - begin;
+    std::printf("%-44s %5d %6d %9.2g %9.2g %9.2g %6.1f s  %s%s%s\n",
+                name.c_str(), ranks, verdict.compared, verdict.exact,
+                verdict.cpu, verdict.rounding, seconds.count(),
+                verdict.pass() ? "pass" : "FAIL",
+                verdict.worst.empty() ? "" : ": ", verdict.worst.c_str());
+    std::fflush(stdout);
+    return verdict.pass() ? 0 : 1;
+  } catch (const std::exception &error) {
+    std::printf("%-44s FAILED: %s\n", name.c_str(), error.what());
+    std::fflush(stdout);
+    return 3;
+  }
+}
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 2 || !fs::is_directory(argv[1])) {
+    std::fprintf(stderr, "usage: replay FOLDER [ROW]...\n");
+    return 2;
+  }
+  std::vector<fs::path> rows;
+  for (int i = 2; i < argc; ++i)
+    rows.push_back(fs::path(argv[1]) / argv[i]);
+  if (rows.empty())
+    for (const fs::directory_entry &entry : fs::directory_iterator(argv[1]))
+      if (fs::exists(entry.path() / "data.bin"))
+        rows.push_back(entry.path());
+  std::sort(rows.begin(), rows.end());
+  std::printf("%-44s %5s %6s %9s %9s %9s\n",
+              "row (errors are shares of their "
+              "limits)",
+              "ranks", "values", "f64", "CPU", "rounding");
+  int worst = rows.empty() ? 2 : 0;
+  for (const fs::path &row : rows)
+    worst = std::max(worst, runRow(row));
+  return worst;
+}
