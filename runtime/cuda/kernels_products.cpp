@@ -50,6 +50,40 @@ void checkType(DType type, bool isWide, const char *what) {
                                  " whose result is to be f32: only that of "
                                  "bf16 is wider");
 }
+
+// How the kernels for a grouped product are called, and their tiles.
+struct GroupedVariant {
+  const char *name;
+  int64_t rows, columns;
+};
+
+GroupedVariant variantOf(const program::GroupedGemm &x,
+                         const GroupedBuffers &at) {
+  if (x.dtype == DType::F64)
+    return {x.outer ? "cleave_grouped_outer_f64" : "cleave_grouped_f64",
+            productRows, productColumns};
+  // Matrix units take bf16 whose rows lie in units of 16 bytes.
+  auto fits = [&](const program::RowsRef &ref, const void *data,
+                  int64_t width) {
+    int64_t bits = width;
+    for (size_t i = 0; i < x.rows.size(); ++i)
+      if (x.rows[i] > 1)
+        bits |= ref.strides[i];
+    return ref.column == 1 && bits % 8 == 0 && address(data) % 16 == 0;
+  };
+  bool fitsMatrices = x.dtype == DType::BF16 && fits(x.a, at.a, x.k);
+  if (fitsMatrices && x.outer && fits(x.c, at.c, x.n))
+    return {"cleave_grouped_outer_bf16", matrixRows, matrixColumns};
+  bool isAligned = x.w.batchStrides[0] % 8 == 0 && address(at.w) % 16 == 0;
+  if (fitsMatrices && !x.outer && isAligned) {
+    if (x.w.colStride == 1 && (x.w.rowStride | x.n) % 8 == 0)
+      return {"cleave_grouped_bf16", matrixRows, matrixColumns};
+    if (x.w.rowStride == 1 && x.w.colStride % 8 == 0)
+      return {"cleave_grouped_bf16_columns", matrixRows, matrixColumns};
+  }
+  return {x.outer ? "cleave_grouped_outer_f32" : "cleave_grouped_f32",
+          productRows, productColumns};
+}
 } // namespace
 
 Enqueue cuda::makePlainGemm(Kernels &kernels, const program::Gemm &gemm,
@@ -138,19 +172,17 @@ Enqueue cuda::makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
   x.aCol = grouped.a.column, x.cCol = grouped.c.column;
   x.wMatrix = grouped.w.batchStrides[0];
   x.wRow = grouped.w.rowStride, x.wCol = grouped.w.colStride;
-  x.columnTiles = divideUp(x.n, productColumns);
-  x.rowTiles = divideUp(x.k, productRows);
+  GroupedVariant variant = variantOf(grouped, at);
+  sort.tileRows = variant.rows;
+  x.columnTiles = divideUp(x.n, variant.columns);
+  x.rowTiles = divideUp(x.k, variant.rows);
   x.isBf16 = grouped.dtype == DType::BF16, x.isWide = grouped.wideResult;
-  bool isDouble = grouped.dtype == DType::F64;
   // Most tiles of rows that there can be, whatever they choose.
   int64_t tiles = grouped.outer
                       ? grouped.e * x.rowTiles
-                      : rows / productRows + std::min(grouped.e + 1, rows);
-  const char *name = grouped.outer ? isDouble ? "cleave_grouped_outer_f64"
-                                              : "cleave_grouped_outer_f32"
-                     : isDouble    ? "cleave_grouped_f64"
-                                   : "cleave_grouped_f32";
-  return [&kernels, sort, x, warps, shared, tiles, name](CUstream stream) {
+                      : rows / variant.rows + std::min(grouped.e + 1, rows);
+  return [&kernels, sort, x, warps, shared, tiles,
+          name = variant.name](CUstream stream) {
     kernels.launch("cleave_group_rows", 1, static_cast<int>(32 * warps), shared,
                    stream, sort);
     kernels.launch(name, tiles * x.columnTiles, productThreads, 0, stream, x);

@@ -74,6 +74,8 @@ struct PositionArguments {
 // Products are computed in tiles of so many rows and columns.
 constexpr int64_t productRows = 64, productColumns = 64;
 constexpr int productThreads = 256;
+// The same of those on matrix units.
+constexpr int64_t matrixRows = 128, matrixColumns = 128;
 
 constexpr int batchDims = 8;
 // Strides in elements; batch dimensions innermost first.
@@ -102,7 +104,7 @@ constexpr int rowDims = 8;
 struct GroupRowsArguments {
   GroupTables tables;
   const int64_t *ids;
-  int64_t rows, e;
+  int64_t rows, e, tileRows;
   int32_t dims;
   Divider divider[rowDims];
   int64_t size[rowDims], aStride[rowDims], cStride[rowDims], idStride[rowDims];

@@ -2,6 +2,7 @@
 // a block sorts the rows, and blocks of the product, as many as there can be,
 // find their tiles in the tables.
 
+#include "group_tiles.h"
 #include "product.h"
 #include "ranking.h"
 
@@ -36,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     int64_t end = m < x.e ? tables.totals[m + 1] : x.rows;
     x.tables.rowEnd[m] = end;
     tables.counts[m] =
-        uint32_t((end - tables.totals[m] + productRows - 1) / productRows);
+        uint32_t((end - tables.totals[m] + x.tileRows - 1) / x.tileRows);
   }
   __syncthreads();
   // `totals` is read no more: sums of the tiles before.
@@ -49,29 +50,12 @@ extern "C" __global__ void __launch_bounds__(1024)
 }
 
 namespace {
-/// The first entry above `at`.
-CLEAVE_DEVICE int64_t firstAbove(const int64_t *ends, int64_t count,
-                                 int64_t at) {
-  int64_t low = 0, high = count;
-  while (low < high) {
-    int64_t middle = (low + high) / 2;
-    if (ends[middle] > at)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
 template <class T> CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
-  int64_t tile = blockIdx.x / x.columnTiles;
-  int64_t column0 = blockIdx.x % x.columnTiles * productColumns;
-  int64_t m = firstAbove(x.tables.tileEnd, x.e + 1, tile);
-  if (m > x.e)
+  RowTile at(x, productRows);
+  if (!at.isThere)
     return;
-  int64_t begin = m ? x.tables.rowEnd[m - 1] : 0;
-  int64_t count = x.tables.rowEnd[m] - begin;
-  int64_t row0 = (tile - (m ? x.tables.tileEnd[m - 1] : 0)) * productRows;
+  int64_t column0 = blockIdx.x % x.columnTiles * productColumns;
+  auto [m, begin, count, row0, isThere] = at;
   bool isNarrow = x.isBf16 && !x.isWide;
   T sums[productSide][productSide] = {};
   if (m < x.e) {
@@ -101,8 +85,7 @@ template <class T> CLEAVE_DEVICE void multiplyOuter(const GroupedArguments &x) {
   int64_t column0 = blockIdx.x % x.columnTiles * productColumns;
   int64_t rest = blockIdx.x / x.columnTiles;
   int64_t row0 = rest % x.rowTiles * productRows, m = rest / x.rowTiles;
-  int64_t begin = m ? x.tables.rowEnd[m - 1] : 0;
-  int64_t count = x.tables.rowEnd[m] - begin;
+  auto [begin, count] = rowsOf(x.tables, m);
   auto left = sideOf<T>(x.a, x.isBf16, false, x.k, count,
                         [&](int64_t row, int64_t depth) {
                           return x.tables.aAt[begin + depth] + row * x.aCol;

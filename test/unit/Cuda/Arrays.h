@@ -63,6 +63,16 @@ inline double toleranceOf(DType type, bool isWide = false) {
                                           : 1e-5;
 }
 
+// Strides of [dims...], the last one fastest.
+inline std::vector<int64_t> denseStrides(const std::vector<int64_t> &dims,
+                                         int64_t &count) {
+  std::vector<int64_t> strides(dims.size());
+  count = 1;
+  for (size_t i = dims.size(); i-- > 0; count *= dims[i])
+    strides[i] = count;
+  return strides;
+}
+
 // Strides of [dims...] in a random order of memory, with gaps.
 inline std::vector<int64_t> randomStrides(std::mt19937 &engine,
                                           const std::vector<int64_t> &dims,

@@ -61,9 +61,12 @@ struct GroupedCase {
   std::vector<int64_t> rows;
   int64_t e, k, n;
   int64_t dropped = 0, only = -1;
+  // The rows, and those (or the columns) of matrices, lie side by side.
+  enum { Anyhow, Rows, Columns } layout = Anyhow;
 };
 
-void expectGrouped(std::mt19937 &engine, const GroupedCase &y) {
+void expectGrouped(std::mt19937 &engine, const GroupedCase &y,
+                   const char *kernel = nullptr) {
   GroupedGemm x;
   x.dtype = y.type, x.outer = y.outer, x.wideResult = y.isWide;
   x.rows = y.rows, x.e = y.e, x.k = y.k, x.n = y.n;
@@ -73,7 +76,9 @@ void expectGrouped(std::mt19937 &engine, const GroupedCase &y) {
   auto place = [&](RowsRef &ref, int64_t width, DType type) {
     std::vector<int64_t> dims = x.rows;
     dims.push_back(width);
-    std::vector<int64_t> strides = randomStrides(engine, dims, size);
+    std::vector<int64_t> strides = y.layout == GroupedCase::Anyhow
+                                       ? randomStrides(engine, dims, size)
+                                       : denseStrides(dims, size);
     ref.column = strides.back();
     strides.pop_back();
     ref.strides = strides;
@@ -82,6 +87,12 @@ void expectGrouped(std::mt19937 &engine, const GroupedCase &y) {
   Array a = place(x.a, x.k, x.dtype);
   Array c = place(x.c, x.n, x.outer ? x.dtype : x.resultType());
   std::vector<int64_t> strides = randomStrides(engine, {x.e, x.k, x.n}, size);
+  if (y.layout == GroupedCase::Rows)
+    strides = denseStrides({x.e, x.k, x.n}, size);
+  if (y.layout == GroupedCase::Columns) {
+    strides = denseStrides({x.e, x.n, x.k}, size);
+    std::swap(strides[1], strides[2]);
+  }
   x.w.batchStrides = {strides[0]};
   x.w.rowStride = strides[1], x.w.colStride = strides[2];
   Array w(x.outer ? x.resultType() : x.dtype, size);
@@ -130,8 +141,11 @@ void expectGrouped(std::mt19937 &engine, const GroupedCase &y) {
   at.workspace = scratch.data.get();
   at.c = gotC.data(), at.w = gotW.data();
   cuda::Enqueue enqueue = cuda::makeGrouped(kernels(), x, at);
+  takeLaunches();
   runInBothOrders([&] { enqueue(nullptr); },
                   [&] { return bytesOf(x.outer ? gotW.bytes : gotC.bytes); });
+  if (kernel)
+    EXPECT_EQ(takeLaunches()[1], kernel);
   double tolerance = toleranceOf(x.dtype, x.wideResult);
   EXPECT_LE(difference(gotC, c), tolerance) << nameOf(x.dtype) << x.outer;
   EXPECT_LE(difference(gotW, w), tolerance) << nameOf(x.dtype) << x.outer;
@@ -193,6 +207,28 @@ TEST(CudaGrouped, RowsTimesTheMatricesTheyChoose) {
       expectGrouped(engine, {type, outer, false, {90}, 4, 8, 8, 0, 2});
       expectGrouped(engine, {type, outer, isBf16, {64}, 2, 20, 20, 1});
       expectGrouped(engine, {type, outer, false, {1, 1}, 1, 1, 1});
+    }
+}
+
+TEST(CudaGrouped, OnMatrixUnits) {
+  std::mt19937 engine(6);
+  for (bool isWide : {false, true})
+    for (auto layout : {GroupedCase::Rows, GroupedCase::Columns}) {
+      auto expect = [&](std::vector<int64_t> rows, int64_t e, int64_t k,
+                        int64_t n, int64_t dropped) {
+        GroupedCase x{DType::BF16, false, isWide, rows, e, k, n, dropped};
+        x.layout = layout;
+        bool isRows = layout == GroupedCase::Rows;
+        expectGrouped(engine, x,
+                      isRows ? "cleave_grouped_bf16"
+                             : "cleave_grouped_bf16_columns");
+        x.outer = true;
+        expectGrouped(engine, x, "cleave_grouped_outer_bf16");
+      };
+      expect({140, 2}, 3, 48, 72, 7);
+      expect({300}, 2, 136, 136, 0);
+      expect({33}, 20, 8, 24, 3);
+      expect({40}, 4, 16, 8, 1);
     }
 }
 
