@@ -5,6 +5,7 @@
 #include "blas.h"
 #include "cleave/workspace.h"
 #include "kernels.h"
+#include "nccl_transport.h"
 #include "program_module.h"
 #include "span.h"
 #include "storage.h"
@@ -327,6 +328,12 @@ cuda::makeTransport(std::string_view kind, const TransportOptions &options,
     ranks.push_back(static_cast<CudaBackend &>(*backend).seen());
   if (kind == "local")
     return makeLocalTransport(options, counters, shape.first, std::move(ranks));
+  if (kind == "nccl")
+    return makeNcclTransport(
+        options, counters, shape.first, std::move(ranks),
+        shape.here == options.ranks
+            ? makeLocalStore()
+            : makeLauncherStore(shape.first, options.timeoutSeconds));
   fail(CLEAVE_UNSUPPORTED,
        "transport \"" + std::string(kind) +
            "\" does not serve CUDA programs; use \"local\" or \"nccl\"");

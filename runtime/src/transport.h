@@ -110,6 +110,9 @@ public:
   // To be called now and then while something else is done between start and
   // finish, where messages do not travel by themselves.
   virtual void progress() {}
+  // On a device: before the host waits for the rank's stream itself, which may
+  // hold operations that others never join. Throws as Operation::finish() does.
+  virtual void settle() {}
   // Memory beside the arenas that messages take.
   virtual int64_t bufferBytes() const { return 0; }
 };

@@ -93,14 +93,15 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *out) {
 }
 
 namespace {
+// A member that gives up while others make the communicator leaves them alone;
+// that is no error of the order of operations.
 ncclResult_t awaitGroup(Communicator &communicator) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
   Group &group = *communicator.group;
-  return all.wait(lock,
-                  "making a communicator of " + std::to_string(group.size) +
-                      " ranks",
-                  [&] { return group.isComplete() || communicator.isAborted; })
+  return all.changed.wait_for(
+             lock, std::chrono::duration<double>(all.timeout),
+             [&] { return group.isComplete() || communicator.isAborted; })
              ? ncclSuccess
              : ncclSystemError;
 }

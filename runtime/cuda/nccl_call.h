@@ -1,0 +1,64 @@
+// One collective as calls of NCCL, with what has to be packed and unpacked.
+#ifndef CLEAVE_RUNTIME_CUDA_NCCL_CALL_H
+#define CLEAVE_RUNTIME_CUDA_NCCL_CALL_H
+
+#include "api.h"
+#include "device_moves.h"
+#include "routes.h"
+
+#include <vector>
+
+namespace cleave::cuda {
+
+// What a rank does in a collective. NCCL's own collectives serve where they
+// have the type and the reduction; all else is messages, as between processes
+// without devices (Routes).
+class NcclCall {
+public:
+  explicit NcclCall(CollectiveCall given);
+
+  // Bytes that lie elsewhere in between.
+  int64_t stagingBytes() const { return staging; }
+  // What this rank sends and receives; of AllToAllV, once it is enqueued.
+  int64_t sent() const { return bytesOf(false); }
+  int64_t received() const { return bytesOf(true); }
+
+  // AllToAllV waits for its counts here; all else waits for nothing.
+  void begin(Transfers &transfers);
+  // Without `comm` where there is one member.
+  void enqueue(ncclComm_t comm, Transfers &transfers, char *stagingAt);
+
+  const CollectiveCall call;
+
+private:
+  bool isNative() const;
+  int64_t bytesOf(bool isIncoming) const;
+  void place();
+  int64_t take(int64_t bytes);
+
+  void native(ncclComm_t comm, Transfers &transfers, char *base);
+  void messages(Routes::Phase phase, ncclComm_t comm, Transfers &transfers,
+                char *base);
+  void combine(Transfers &transfers, char *base);
+  void reduceChunk(Transfers &transfers);
+  void reduceBlocks(Transfers &transfers);
+  void assemble(Transfers &transfers, char *base);
+  void copyOwn(Transfers &transfers);
+  void aim(int64_t offset, const char *own);
+
+  CollectiveCall planned; // counts of AllToAllV on the host
+  std::vector<int64_t> sentRows, receivedRows;
+  const int64_t elementSize;
+  const int size;
+  Routes routes;
+  // Where things lie in the staging memory, -1 for what does not: parts of a
+  // collective of NCCL's, else parcels.
+  std::vector<int64_t> partStaging, parcelStaging[Routes::phases];
+  int64_t ownStaging = 0; // of an exchange
+  int64_t staging = 0;
+  std::vector<const char *> sources;
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_NCCL_CALL_H

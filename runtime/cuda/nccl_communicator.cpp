@@ -1,0 +1,131 @@
+// Making communicators, and ending them.
+
+#include "nccl_communicator.h"
+
+#include "error.h"
+
+#include <cstring>
+#include <thread>
+
+using namespace cleave;
+using namespace cleave::cuda;
+
+// NCCL blocks until all members have come, on a thread of its own. It may
+// outlive the communicator where a member is lost.
+struct NcclCommunicator::Making {
+  std::atomic<bool> isDone{false};
+  ncclComm_t comm = nullptr;
+  std::string failure;
+};
+
+NcclCommunicator::NcclCommunicator(std::string key, std::vector<int> members,
+                                   int self, const RankStream &rank,
+                                   Store &store, NcclGroup *group)
+    : members(std::move(members)), group(group), transfers(rank),
+      key(std::move(key)), self(self), store(store) {
+  if (this->members.size() == 1) {
+    isReady = true;
+    return;
+  }
+  if (self == 0) {
+    ncclUniqueId id;
+    cuda::check(nccl().ncclGetUniqueId(&id), "making a communicator");
+    store.set(this->key + "/id", std::string(id.internal, sizeof(id.internal)));
+  }
+  store.set(this->key + "/here/" + std::to_string(self), "1");
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  abort();
+  // What NCCL gave up has left the stream.
+  (void)driver().cuStreamSynchronize(transfers.stream.get());
+}
+
+std::vector<int> NcclCommunicator::missing() {
+  std::vector<int> ranks;
+  for (size_t i = 0; i < members.size(); ++i)
+    if (!store.get(key + "/here/" + std::to_string(i)))
+      ranks.push_back(members[i]);
+  return ranks;
+}
+
+bool NcclCommunicator::advance() {
+  std::lock_guard lock(mutex);
+  if (isAborted)
+    throw Aborted();
+  if (isReady)
+    return true;
+  if (!making) {
+    for (; come < members.size(); ++come)
+      if (!store.get(key + "/here/" + std::to_string(come)))
+        return false;
+    std::string text = store.get(key + "/id").value();
+    making = std::make_shared<Making>();
+    std::thread([making = making, device = transfers.rank.device,
+                 size = static_cast<int>(members.size()), text, self = self] {
+      try {
+        device->use();
+        ncclUniqueId id;
+        std::memcpy(id.internal, text.data(), sizeof(id.internal));
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 1;
+        ncclResult_t status = nccl().ncclCommInitRankConfig(&making->comm, size,
+                                                            id, self, &config);
+        if (status != ncclSuccess)
+          making->failure = std::string(nccl().ncclGetErrorString(status)) +
+                            " (" + nccl().ncclGetLastError(nullptr) + ")";
+      } catch (const std::exception &error) {
+        making->failure = error.what();
+      }
+      making->isDone = true;
+    }).detach();
+  }
+  if (!making->isDone)
+    return false;
+  if (!making->failure.empty())
+    fail(CLEAVE_RANK_FAILED,
+         "making a communicator of ranks " + print(members) + ": " +
+             making->failure +
+             "; NCCL wants a device for each rank, and transport \"local\" "
+             "serves ranks that share one");
+  comm = making->comm;
+  isReady = true;
+  return true;
+}
+
+void NcclCommunicator::reserve(int64_t bytes) {
+  if (bytes > 0 && (blocks.empty() || blocks.back().size() < bytes))
+    blocks.emplace_back(bytes, "messages between ranks " + print(members));
+}
+
+int64_t NcclCommunicator::stagingBytes() const {
+  int64_t bytes = 0;
+  for (const DeviceMemory &block : blocks)
+    bytes += block.size();
+  return bytes;
+}
+
+void NcclCommunicator::abort() {
+  std::lock_guard lock(mutex);
+  if (isAborted)
+    return;
+  isAborted = true;
+  if (!comm)
+    return;
+  // In good order where nothing is under way.
+  if (driver().cuStreamQuery(transfers.stream.get()) == CUDA_SUCCESS)
+    (void)nccl().ncclCommDestroy(comm);
+  else
+    (void)nccl().ncclCommAbort(comm);
+  comm = nullptr;
+}
+
+void NcclCommunicator::check(const CollectiveCall &call) {
+  std::lock_guard lock(mutex);
+  if (isAborted)
+    throw Aborted();
+  ncclResult_t state = ncclSuccess;
+  if (comm)
+    cuda::check(nccl().ncclCommGetAsyncError(comm, &state), describe(call));
+  cuda::check(state, describe(call));
+}

@@ -1,0 +1,74 @@
+// A rank's part of a communicator: its making, its stream, its staging memory.
+#ifndef CLEAVE_RUNTIME_CUDA_NCCL_COMMUNICATOR_H
+#define CLEAVE_RUNTIME_CUDA_NCCL_COMMUNICATOR_H
+
+#include "device_moves.h"
+#include "nccl_group.h"
+#include "store.h"
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cleave::cuda {
+
+class NcclCommunicator {
+public:
+  // `key` names it in the store. `group` where all members are threads of this
+  // process, else NULL.
+  NcclCommunicator(std::string key, std::vector<int> members, int self,
+                   const RankStream &rank, Store &store, NcclGroup *group);
+  ~NcclCommunicator();
+
+  // Makes it, a step at a time: nobody waits for members that make others
+  // first. True once it can be used.
+  bool advance();
+  // Members that have not come to make it.
+  std::vector<int> missing();
+
+  // Staging memory of at least so many bytes; what was handed out stays.
+  void reserve(int64_t bytes);
+  char *staging() const {
+    return blocks.empty() ? nullptr : blocks.back().data();
+  }
+  int64_t stagingBytes() const;
+
+  // Runs body(comm) unless it has been aborted; throws Aborted then.
+  template <class Body> void use(Body body) {
+    std::lock_guard lock(mutex);
+    if (isAborted)
+      throw Aborted();
+    body(comm);
+  }
+  // From any thread: what is under way ends, and nothing begins.
+  void abort();
+  // Throws where NCCL has found a failure.
+  void check(const CollectiveCall &call);
+
+  const std::vector<int> members;
+  NcclGroup *const group;
+  Transfers transfers;
+  // What was started before it could be used, in order.
+  std::deque<std::function<void()>> waiting;
+  // For messages: what was started last.
+  const CollectiveCall *last = nullptr;
+
+private:
+  struct Making;
+  const std::string key;
+  const int self;
+  Store &store;
+  std::mutex mutex;
+  ncclComm_t comm = nullptr;
+  bool isReady = false, isAborted = false;
+  size_t come = 0; // members known to have come
+  std::shared_ptr<Making> making;
+  std::vector<DeviceMemory> blocks;
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_NCCL_COMMUNICATOR_H

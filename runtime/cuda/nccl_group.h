@@ -1,0 +1,52 @@
+// What the members of a communicator know of each other on the host, where they
+// are threads of one process.
+#ifndef CLEAVE_RUNTIME_CUDA_NCCL_GROUP_H
+#define CLEAVE_RUNTIME_CUDA_NCCL_GROUP_H
+
+#include "transport.h"
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace cleave::cuda {
+
+// The k-th start of one member belongs to the k-th start of the others.
+class NcclGroup {
+public:
+  NcclGroup(std::vector<int> members, const TransportOptions &options)
+      : options(options), turns(members.size()), enqueuedTurns(members.size()) {
+  }
+
+  // Returns the number of the start. Throws BAD_PROGRAM where others have
+  // started something else with this number.
+  int64_t start(const CollectiveCall &call);
+  // The member has enqueued its next start.
+  void enqueued(int self);
+  // Until all members have enqueued this start; calls drive() now and then.
+  void await(const CollectiveCall &call, int64_t turn,
+             const std::function<void()> &drive);
+  std::vector<int> missing(const CollectiveCall &call, int64_t turn);
+  void abort();
+
+private:
+  struct Started {
+    CollectiveCall call; // of the first; its addresses are not looked at
+    int members = 0;
+    std::string failure; // the members disagree
+  };
+
+  const TransportOptions &options;
+  std::mutex mutex;
+  std::condition_variable changed;
+  // Of each member: how many starts, and how many of them it has enqueued.
+  std::vector<int64_t> turns, enqueuedTurns;
+  std::map<int64_t, Started> started;
+  bool isAborted = false;
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_NCCL_GROUP_H

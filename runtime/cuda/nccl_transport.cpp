@@ -1,0 +1,304 @@
+// The `nccl` transport: a communicator for each group of ranks, and one for
+// each ordered pair that sends messages, each with a stream of its own.
+//
+// Nobody blocks to make a communicator: ranks of different programs come to
+// them in different orders. What is started before one is ready waits for it.
+
+#include "nccl_transport.h"
+
+#include "error.h"
+#include "nccl_call.h"
+#include "nccl_communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+
+using namespace cleave;
+using namespace cleave::cuda;
+using program::CollectiveKind;
+
+namespace {
+using Clock = std::chrono::steady_clock;
+using Key = std::vector<int>; // members; of a pair -1, sender, receiver
+
+Key keyOf(const CollectiveCall &call) {
+  if (call.kind != CollectiveKind::SendRecv)
+    return call.members;
+  return {-1, call.members[0], call.members[1]};
+}
+
+class NcclTransport : public Transport {
+public:
+  NcclTransport(const TransportOptions &options, Counters &counters, int first,
+                std::vector<RankStream> ranks, std::unique_ptr<Store> store)
+      : options(options), counters(counters), store(std::move(store)),
+        first(first), ranks(std::move(ranks)) {}
+
+  std::unique_ptr<Endpoint> connect(int rank) override;
+
+  void abort() override {
+    std::lock_guard lock(mutex);
+    isAborted = true;
+    for (auto &[key, group] : groups)
+      group->abort();
+    for (auto &communicator : communicators)
+      if (std::shared_ptr<NcclCommunicator> one = communicator.lock())
+        one->abort();
+  }
+
+  // NULL where a member is in another process.
+  NcclGroup *groupOf(const Key &key, const std::vector<int> &members) {
+    for (int rank : members)
+      if (rank < first || rank >= first + int(ranks.size()))
+        return nullptr;
+    std::lock_guard lock(mutex);
+    std::unique_ptr<NcclGroup> &group = groups[key];
+    if (!group) {
+      group = std::make_unique<NcclGroup>(members, options);
+      if (isAborted)
+        group->abort();
+    }
+    return group.get();
+  }
+
+  std::shared_ptr<NcclCommunicator>
+  connect(const Key &key, const std::vector<int> &members, int rank) {
+    std::string name = key[0] < 0 ? "send" : "group";
+    for (int member : members)
+      name += "." + std::to_string(member);
+    auto self = std::find(members.begin(), members.end(), rank);
+    const RankStream &stream = ranks[rank - first];
+    stream.device->use();
+    auto made = std::make_shared<NcclCommunicator>(
+        name, members, int(self - members.begin()), stream, *store,
+        groupOf(key, members));
+    std::lock_guard lock(mutex);
+    communicators.push_back(made);
+    if (isAborted)
+      made->abort();
+    return made;
+  }
+
+  const RankStream &streamOf(int rank) const { return ranks[rank - first]; }
+
+  const TransportOptions options;
+  Counters &counters;
+  const std::unique_ptr<Store> store;
+
+private:
+  const int first;
+  const std::vector<RankStream> ranks;
+  std::mutex mutex;
+  std::map<Key, std::unique_ptr<NcclGroup>> groups;
+  std::vector<std::weak_ptr<NcclCommunicator>> communicators;
+  bool isAborted = false;
+};
+
+class NcclEndpoint : public Endpoint {
+public:
+  NcclEndpoint(NcclTransport &transport, int rank)
+      : transport(transport), rank(rank) {}
+
+  // In one order on all ranks.
+  void announce(std::vector<std::vector<int>> groups) override {
+    std::sort(groups.begin(), groups.end());
+    for (const std::vector<int> &members : groups)
+      communicatorOf(members, members);
+  }
+  std::unique_ptr<Operation> prepare(CollectiveCall call) override;
+  void progress() override { drive(); }
+  int64_t bufferBytes() const override {
+    int64_t bytes = 0;
+    for (const auto &[key, communicator] : communicators)
+      bytes += communicator->stagingBytes();
+    return bytes;
+  }
+  void settle() override;
+
+  std::shared_ptr<NcclCommunicator>
+  communicatorOf(const Key &key, const std::vector<int> &members) {
+    std::shared_ptr<NcclCommunicator> &found = communicators[key];
+    if (!found)
+      found = transport.connect(key, members, rank);
+    return found;
+  }
+
+  // Enqueues what has waited for communicators that are ready now.
+  void drive() {
+    for (auto &[key, communicator] : communicators)
+      if (!communicator->waiting.empty() && communicator->advance())
+        while (!communicator->waiting.empty()) {
+          auto enqueue = std::move(communicator->waiting.front());
+          communicator->waiting.pop_front();
+          enqueue();
+        }
+  }
+
+  NcclTransport &transport;
+
+private:
+  std::vector<int> late(NcclCommunicator &communicator);
+
+  const int rank;
+  std::map<Key, std::shared_ptr<NcclCommunicator>> communicators;
+};
+
+class NcclOperation : public Operation {
+public:
+  NcclOperation(CollectiveCall given, NcclEndpoint &endpoint,
+                std::shared_ptr<NcclCommunicator> made)
+      : work(std::move(given)), call(work.call), endpoint(endpoint),
+        communicator(std::move(made)), ready(makeEvent()), done(makeEvent()) {
+    communicator->reserve(work.stagingBytes());
+  }
+
+  ~NcclOperation() override {
+    if (communicator->last == &call)
+      communicator->last = nullptr;
+    if (!isStarted)
+      return;
+    // Its memory goes, too.
+    communicator->waiting.clear();
+    communicator->abort();
+    (void)driver().cuStreamSynchronize(communicator->transfers.stream.get());
+  }
+
+  void start() override {
+    if (isStarted)
+      fail(CLEAVE_BAD_PROGRAM, describe(call) + " is started twice");
+    isStarted = true;
+    isEnqueued = false;
+    communicator->last = &call;
+    if (communicator->group)
+      turn = communicator->group->start(call);
+    check(driver().cuEventRecord(ready.get(), compute()),
+          "starting " + describe(call));
+    communicator->waiting.push_back([this] { enqueue(); });
+    endpoint.drive();
+  }
+
+  void finish() override {
+    if (!isStarted)
+      fail(CLEAVE_BAD_PROGRAM, describe(call) + " has not been started");
+    if (communicator->group)
+      communicator->group->await(call, turn, [&] { endpoint.drive(); });
+    auto deadline =
+        Clock::now() + std::chrono::duration<double>(
+                           endpoint.transport.options.timeoutSeconds);
+    for (int round = 0; !isEnqueued; ++round) {
+      endpoint.drive();
+      if (isEnqueued)
+        break;
+      if (Clock::now() > deadline)
+        throw lateness(call, endpoint.transport.options.timeoutSeconds,
+                       communicator->missing());
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(std::min(10 * (round + 1), 1000)));
+    }
+    check(driver().cuStreamWaitEvent(compute(), done.get(), 0), describe(call));
+    isStarted = false;
+    replayed();
+  }
+
+  bool mayReplay() const override {
+    return call.kind != CollectiveKind::AllToAllV;
+  }
+  void replayed() override {
+    Counters::Entry &mine =
+        endpoint.transport.counters.at(call.members[call.self], call.purpose);
+    mine.calls.fetch_add(1, std::memory_order_relaxed);
+    mine.sent.fetch_add(work.sent(), std::memory_order_relaxed);
+    mine.received.fetch_add(work.received(), std::memory_order_relaxed);
+  }
+
+private:
+  CUstream compute() const { return communicator->transfers.rank.compute; }
+
+  void enqueue() {
+    Transfers &transfers = communicator->transfers;
+    CUstream stream = transfers.stream.get();
+    check(driver().cuStreamWaitEvent(stream, ready.get(), 0), describe(call));
+    work.begin(transfers);
+    communicator->use([&](ncclComm_t comm) {
+      work.enqueue(comm, transfers, communicator->staging());
+    });
+    check(driver().cuEventRecord(done.get(), stream), describe(call));
+    isEnqueued = true;
+    if (communicator->group)
+      communicator->group->enqueued(call.self);
+  }
+
+  NcclCall work;
+  const CollectiveCall &call;
+  NcclEndpoint &endpoint;
+  const std::shared_ptr<NcclCommunicator> communicator;
+  const Event ready, done;
+  int64_t turn = 0;
+  bool isStarted = false, isEnqueued = false;
+};
+
+std::unique_ptr<Operation> NcclEndpoint::prepare(CollectiveCall call) {
+  transport.streamOf(rank).device->use();
+  auto communicator = communicatorOf(keyOf(call), call.members);
+  return std::make_unique<NcclOperation>(std::move(call), *this,
+                                         std::move(communicator));
+}
+
+// Who has not come as far as we have: all tell each other in the store.
+std::vector<int> NcclEndpoint::late(NcclCommunicator &communicator) {
+  if (communicator.group || !communicator.last)
+    return {};
+  std::string what = "late/" + describe(*communicator.last) + "/";
+  transport.store->set(what + std::to_string(rank), "1");
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::vector<int> ranks;
+  for (int member : communicator.members)
+    if (!transport.store->get(what + std::to_string(member)))
+      ranks.push_back(member);
+  return ranks;
+}
+
+void NcclEndpoint::settle() {
+  auto deadline = Clock::now() + std::chrono::duration<double>(
+                                     transport.options.timeoutSeconds);
+  CUstream compute = transport.streamOf(rank).compute;
+  for (int round = 0;; ++round) {
+    drive();
+    CUresult status = driver().cuStreamQuery(compute);
+    if (status == CUDA_SUCCESS)
+      return;
+    if (status != CUDA_ERROR_NOT_READY)
+      check(status, "waiting for rank " + std::to_string(rank));
+    for (auto &[key, communicator] : communicators) {
+      if (!communicator->last)
+        continue;
+      communicator->check(*communicator->last);
+      if (Clock::now() < deadline ||
+          driver().cuStreamQuery(communicator->transfers.stream.get()) ==
+              CUDA_SUCCESS)
+        continue;
+      Error error =
+          lateness(*communicator->last, transport.options.timeoutSeconds,
+                   late(*communicator));
+      transport.abort();
+      throw error;
+    }
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(std::min(10 * (round + 1), 500)));
+  }
+}
+
+std::unique_ptr<Endpoint> NcclTransport::connect(int rank) {
+  return std::make_unique<NcclEndpoint>(*this, rank);
+}
+} // namespace
+
+std::unique_ptr<Transport>
+cuda::makeNcclTransport(const TransportOptions &options, Counters &counters,
+                        int first, std::vector<RankStream> ranks,
+                        std::unique_ptr<Store> store) {
+  return std::make_unique<NcclTransport>(options, counters, first,
+                                         std::move(ranks), std::move(store));
+}
