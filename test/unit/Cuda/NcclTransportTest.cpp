@@ -7,6 +7,7 @@
 #include "error.h"
 #include "nccl_transport.h"
 
+#include <atomic>
 #include <thread>
 
 using namespace cleave;
@@ -53,6 +54,164 @@ public:
 INSTANTIATE_TEST_SUITE_P(Nccl, Conformance, testing::Values<MakeCluster>([] {
                            return std::unique_ptr<Cluster>(new NcclCluster);
                          }));
+
+//--- Ranks that do not see each other ----------------------------------------
+
+// Each has a transport of its own, as in processes.
+class NcclProcesses : public Recorded {
+protected:
+  struct Rank {
+    int rank;
+    Transport &transport;
+    Endpoint &endpoint;
+    Counters &counters;
+    CUstream compute;
+    float *at; // 12 numbers on the device
+  };
+
+  static void run(int ranks, double timeout,
+                  const std::function<void(Rank)> &body) {
+    auto server = cuda::makeTcpStore("127.0.0.1", 0, true, 5);
+    int port = cuda::portOf(*server);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        cuda::Device &device = cuda::Device::of(rank);
+        device.use();
+        cuda::Stream stream = cuda::makeStream();
+        cuda::DeviceMemory memory(48, "numbers");
+        Counters counters(ranks, {"a", "b"});
+        auto transport = cuda::makeNcclTransport(
+            {ranks, timeout}, counters, rank, {{&device, stream.get()}},
+            cuda::makeTcpStore("127.0.0.1", port, false, 5));
+        auto endpoint = transport->connect(rank);
+        body({rank, *transport, *endpoint, counters, stream.get(),
+              reinterpret_cast<float *>(memory.data())});
+        endpoint.reset();
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+
+  static CollectiveCall sum(int ranks, Rank self) {
+    CollectiveCall call;
+    call.self = self.rank;
+    for (int rank = 0; rank < ranks; ++rank)
+      call.members.push_back(rank);
+    call.name = "\"a\" (test)";
+    Part part;
+    part.src = part.dst = reinterpret_cast<char *>(self.at);
+    part.count = part.inner = 12;
+    call.parts = {part};
+    return call;
+  }
+  static void write(Rank self, float value) {
+    std::vector<float> numbers(12, value);
+    cuda::check(cuda::driver().cuMemcpyHtoDAsync(
+                    cuda::address(self.at), numbers.data(), 48, self.compute),
+                "writing");
+  }
+  static std::vector<float> read(Rank self) {
+    std::vector<float> numbers(12);
+    cuda::check(cuda::driver().cuMemcpyDtoHAsync(
+                    numbers.data(), cuda::address(self.at), 48, self.compute),
+                "reading");
+    return numbers;
+  }
+};
+
+TEST_F(NcclProcesses, MeetThroughTheStore) {
+  run(3, 20, [](Rank self) {
+    auto operation = self.endpoint.prepare(sum(3, self));
+    for (int round = 0; round < 3; ++round) {
+      write(self, float(self.rank + round));
+      operation->start();
+      operation->finish();
+      self.endpoint.settle();
+      EXPECT_EQ(read(self), std::vector<float>(12, float(3 + 3 * round)));
+    }
+    EXPECT_EQ(self.counters.at(self.rank, 0).received, 3 * 4 * 48 / 3);
+    EXPECT_EQ(self.counters.at(self.rank, 0).calls, 3);
+  });
+}
+
+// An action is captured once and replayed; the transport counts on.
+TEST_F(NcclProcesses, GraphsHoldCollectives) {
+  run(2, 20, [](Rank self) {
+    auto operation = self.endpoint.prepare(sum(2, self));
+    EXPECT_TRUE(operation->mayReplay());
+    write(self, float(self.rank + 1));
+    operation->start();
+    operation->finish();
+    self.endpoint.settle();
+    EXPECT_EQ(read(self), std::vector<float>(12, 3));
+    const cuda::DriverApi &api = cuda::driver();
+    cuda::check(api.cuStreamBeginCapture(self.compute,
+                                         CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                "capturing");
+    operation->start();
+    operation->finish();
+    CUgraph graph = nullptr;
+    cuda::check(api.cuStreamEndCapture(self.compute, &graph), "capturing");
+    CUgraphExec made = nullptr;
+    cuda::check(api.cuGraphInstantiateWithFlags(&made, graph, 0), "capturing");
+    cuda::check(api.cuGraphDestroy(graph), "capturing");
+    cuda::GraphExec exec(made);
+    for (int round = 0; round < 2; ++round) {
+      cuda::check(api.cuGraphLaunch(exec.get(), self.compute), "replaying");
+      self.endpoint.settle();
+    }
+    EXPECT_EQ(read(self), std::vector<float>(12, 12));
+  });
+}
+
+TEST_F(NcclProcesses, TimeoutsNameWhoIsLate) {
+  std::atomic<bool> isOver{false};
+  run(3, 0.5, [&](Rank self) {
+    auto operation = self.endpoint.prepare(sum(3, self));
+    // Once all together, so that the communicator is there.
+    operation->start();
+    operation->finish();
+    self.endpoint.settle();
+    if (self.rank == 1) { // never comes again
+      while (!isOver)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return;
+    }
+    operation->start();
+    operation->finish();
+    try {
+      self.endpoint.settle();
+      ADD_FAILURE() << "they met";
+    } catch (const Error &error) {
+      EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
+      EXPECT_EQ(error.rank, 1);
+      EXPECT_NE(
+          std::string(error.what())
+              .find("all_reduce \"a\" (test) over ranks 0, 1, 2 timed out "
+                    "after 0.5 s: missing ranks: 1"),
+          std::string::npos)
+          << error.what();
+    }
+    isOver = true;
+  });
+}
+
+TEST_F(NcclProcesses, WhoNeverCameIsMissing) {
+  run(2, 0.5, [](Rank self) {
+    if (self.rank == 1)
+      return;
+    auto operation = self.endpoint.prepare(sum(2, self));
+    operation->start();
+    try {
+      operation->finish();
+      ADD_FAILURE() << "they met";
+    } catch (const Error &error) {
+      EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
+      EXPECT_EQ(error.rank, 1);
+    }
+  });
+}
 
 TEST(Store, ServesOverTcp) {
   auto server = cuda::makeTcpStore("127.0.0.1", 0, true, 5);
