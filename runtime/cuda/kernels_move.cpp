@@ -61,6 +61,27 @@ const char *copyKernel(int64_t width, bool isLong) {
   }
 }
 
+const char *transposeKernel(int64_t width) {
+  return width == 1   ? "cleave_transpose_1"
+         : width == 2 ? "cleave_transpose_2"
+         : width == 4 ? "cleave_transpose_4"
+                      : "cleave_transpose_8";
+}
+
+// The dimension that lies side by side where it is read, if that is worth tiles
+// of it and of the last one, which does where it is written; else the last one.
+size_t turnedDim(const std::vector<Dim> &dims, int64_t width) {
+  constexpr int64_t least = 8; // of a tile's rows and columns
+  size_t last = dims.size() - 1;
+  if (width > 8 || dims[last].dst != width || dims[last].src == width ||
+      dims[last].size < least)
+    return last;
+  for (size_t i = 0; i < last; ++i)
+    if (dims[i].src == width && dims[i].size >= least)
+      return i;
+  return last;
+}
+
 // The largest power of two up to 16 that divides all of it.
 int64_t widthOf(int64_t bits) {
   bits |= 16;
@@ -91,6 +112,12 @@ Enqueue cuda::makeCopy(Kernels &kernels, const StridedCopy &copy) {
   if (dims.back().size == 1 && dims.size() > 1)
     dims.pop_back();
 
+  size_t turned = turnedDim(dims, width);
+  bool isTransposed = turned + 1 < dims.size();
+  if (isTransposed) // next to the last one
+    std::rotate(dims.begin() + turned, dims.begin() + turned + 1,
+                dims.end() - 1);
+
   CopyArguments args{};
   args.dst = copy.dst, args.src = copy.src;
   args.units = 1;
@@ -100,6 +127,16 @@ Enqueue cuda::makeCopy(Kernels &kernels, const StridedCopy &copy) {
     args.units *= dim.size;
     args.size[i] = dim.size;
     args.dstStride[i] = dim.dst, args.srcStride[i] = dim.src;
+  }
+  if (isTransposed) {
+    int64_t tile = width < 8 ? transposeTile<4> : transposeTile<8>, blocks = 1;
+    for (size_t i = 0; i < dims.size(); ++i)
+      blocks *= i < 2 ? (args.size[i] + tile - 1) / tile : args.size[i];
+    if (blocks <= INT32_MAX)
+      return [&kernels, args, blocks,
+              name = transposeKernel(width)](CUstream stream) {
+        kernels.launch(name, blocks, threads, 0, stream, args);
+      };
   }
   bool isLong = args.units > INT32_MAX;
   if (!isLong && args.units > 0)

@@ -35,6 +35,9 @@ struct CopyArguments {
   int64_t dstStride[copyDims], srcStride[copyDims];
 };
 
+// Tiles of a transpose of units of so many bytes have as many rows and columns.
+template <int64_t unit> constexpr int transposeTile = unit < 8 ? 64 : 32;
+
 // `head` bytes, `units` of 16, `tail` bytes; `pattern` as it is at dst.
 struct FillArguments {
   char *dst;

@@ -54,6 +54,53 @@ CLEAVE_DEVICE void copy(const CopyArguments &x) {
         *reinterpret_cast<Unit *>(x.dst + places[i].dst) = units[i];
   }
 }
+
+/// Dimension 0 lies side by side where it is written, dimension 1 where it is
+/// read: tiles of both turn in shared memory.
+template <class Unit> CLEAVE_DEVICE void transpose(const CopyArguments &x) {
+  constexpr int tile = transposeTile<sizeof(Unit)>;
+  // Rows of the tile begin in different banks.
+  constexpr int pitch = tile + (sizeof(Unit) < 4 ? 4 / int(sizeof(Unit)) : 1);
+  constexpr int perThread = tile * tile / 256;
+  __shared__ Unit turned[tile * pitch];
+  int64_t index = blockIdx.x, tiles = (x.size[0] + tile - 1) / tile;
+  int64_t to0 = index % tiles * tile;
+  index /= tiles;
+  tiles = (x.size[1] + tile - 1) / tile;
+  int64_t from0 = index % tiles * tile;
+  index /= tiles;
+  const char *src = x.src + to0 * x.srcStride[0] + from0 * x.srcStride[1];
+  char *dst = x.dst + to0 * x.dstStride[0] + from0 * x.dstStride[1];
+  for (int i = 2; i < x.dims; ++i) {
+    int64_t rest = index % x.size[i];
+    index /= x.size[i];
+    src += rest * x.srcStride[i];
+    dst += rest * x.dstStride[i];
+  }
+  int64_t rows = x.size[0] - to0, columns = x.size[1] - from0;
+  Unit units[perThread];
+#pragma unroll
+  for (int i = 0; i < perThread; ++i) {
+    int at = int(threadIdx.x) + 256 * i, row = at / tile, column = at % tile;
+    if (row < rows && column < columns)
+      units[i] = *reinterpret_cast<const Unit *>(src + row * x.srcStride[0] +
+                                                 column * sizeof(Unit));
+  }
+#pragma unroll
+  for (int i = 0; i < perThread; ++i) {
+    int at = int(threadIdx.x) + 256 * i;
+    turned[at / tile * pitch + at % tile] = units[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < perThread; ++i) {
+    int at = int(threadIdx.x) + 256 * i, row = at % tile, column = at / tile;
+    if (row < rows && column < columns)
+      *reinterpret_cast<Unit *>(dst + column * x.dstStride[1] +
+                                row * sizeof(Unit)) =
+          turned[row * pitch + column];
+  }
+}
 } // namespace
 
 #define CLEAVE_COPY(bytes, type)                                               \
@@ -70,6 +117,16 @@ CLEAVE_COPY(2, uint16_t)
 CLEAVE_COPY(4, uint32_t)
 CLEAVE_COPY(8, uint64_t)
 CLEAVE_COPY(16, uint4)
+
+#define CLEAVE_TRANSPOSE(bytes, type)                                          \
+  extern "C" __global__ void __launch_bounds__(256)                            \
+      cleave_transpose_##bytes(CopyArguments x) {                              \
+    transpose<type>(x);                                                        \
+  }
+CLEAVE_TRANSPOSE(1, uint8_t)
+CLEAVE_TRANSPOSE(2, uint16_t)
+CLEAVE_TRANSPOSE(4, uint32_t)
+CLEAVE_TRANSPOSE(8, uint64_t)
 
 extern "C" __global__ void __launch_bounds__(256) cleave_fill(FillArguments x) {
   int64_t own = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -97,4 +154,6 @@ CLEAVE_KERNELS(move, CLEAVE_KERNEL(copy_1), CLEAVE_KERNEL(copy_2),
                CLEAVE_KERNEL(copy_16), CLEAVE_KERNEL(copy_long_1),
                CLEAVE_KERNEL(copy_long_2), CLEAVE_KERNEL(copy_long_4),
                CLEAVE_KERNEL(copy_long_8), CLEAVE_KERNEL(copy_long_16),
+               CLEAVE_KERNEL(transpose_1), CLEAVE_KERNEL(transpose_2),
+               CLEAVE_KERNEL(transpose_4), CLEAVE_KERNEL(transpose_8),
                CLEAVE_KERNEL(fill))

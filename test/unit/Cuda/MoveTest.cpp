@@ -126,7 +126,19 @@ TEST(CudaMove, CopiesAnyStrides) {
   expectCopies(
       {2, {3, 5, 64}, {320, 64, 1}, {640, 128, 1}, 0, 0, "cleave_copy_16"});
   // A transpose, a broadcast, one that writes what is not dense.
-  expectCopies({4, {37, 29}, {29, 1}, {1, 37}, 0, 0, "cleave_copy_4"});
+  for (int64_t size : {1, 2, 4, 8}) {
+    std::string name = "cleave_transpose_" + std::to_string(size);
+    expectCopies({size, {37, 29}, {29, 1}, {1, 37}, 0, 0, name.c_str()});
+    expectCopies({size, {131, 70}, {71, 1}, {1, 131}, 0, 0, name.c_str()});
+    expectCopies({size,
+                  {3, 20, 2, 66},
+                  {20 * 2 * 66, 2 * 66, 66, 1},
+                  {20, 1, 3 * 20, 2 * 3 * 20},
+                  0,
+                  0,
+                  name.c_str()});
+  }
+  expectCopies({4, {7, 300}, {300, 1}, {1, 7}, 0, 0, "cleave_copy_4"});
   expectCopies({2, {4, 9, 16}, {144, 16, 1}, {0, 16, 1}});
   expectCopies({1, {5, 3, 7}, {1, 40, 5}, {21, 7, 1}, 3, 1});
   expectCopies({12, {6, 5}, {10, 1}, {1, 7}});
@@ -143,7 +155,7 @@ TEST(CudaMove, CopiesRandomLayouts) {
     x.size = int64_t(1) << engine() % 5;
     int64_t rank = 1 + engine() % 4;
     for (int64_t i = 0; i < rank; ++i)
-      x.dims.push_back(1 + engine() % 9);
+      x.dims.push_back(1 + engine() % (rank < 3 ? 80 : 12));
     auto strides = [&] {
       std::vector<int64_t> order(rank), out(rank);
       std::iota(order.begin(), order.end(), 0);
