@@ -21,8 +21,8 @@ struct NcclCommunicator::Making {
 NcclCommunicator::NcclCommunicator(std::string key, std::vector<int> members,
                                    int self, const RankStream &rank,
                                    Store &store, NcclGroup *group)
-    : members(std::move(members)), group(group), transfers(rank),
-      key(std::move(key)), self(self), store(store) {
+    : key(std::move(key)), members(std::move(members)), group(group),
+      transfers(rank), self(self), store(store) {
   if (this->members.size() == 1) {
     isReady = true;
     return;

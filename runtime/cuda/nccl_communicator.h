@@ -48,17 +48,18 @@ public:
   // Throws where NCCL has found a failure.
   void check(const CollectiveCall &call);
 
+  const std::string key;
   const std::vector<int> members;
   NcclGroup *const group;
   Transfers transfers;
   // What was started before it could be used, in order.
   std::deque<std::function<void()>> waiting;
-  // For messages: what was started last.
+  // What was started last, and how many starts there were.
   const CollectiveCall *last = nullptr;
+  int64_t starts = 0;
 
 private:
   struct Making;
-  const std::string key;
   const int self;
   Store &store;
   std::mutex mutex;

@@ -108,14 +108,16 @@ public:
       communicatorOf(members, members);
   }
   std::unique_ptr<Operation> prepare(CollectiveCall call) override;
-  void progress() override { drive(); }
+  void progress() override {
+    drive();
+    watch();
+  }
   int64_t bufferBytes() const override {
     int64_t bytes = 0;
     for (const auto &[key, communicator] : communicators)
       bytes += communicator->stagingBytes();
     return bytes;
   }
-  void settle() override;
 
   std::shared_ptr<NcclCommunicator>
   communicatorOf(const Key &key, const std::vector<int> &members) {
@@ -136,13 +138,18 @@ public:
         }
   }
 
+  // The rank has started or ended a transfer.
+  void act() { acted = Clock::now(); }
+
   NcclTransport &transport;
 
 private:
-  std::vector<int> late(NcclCommunicator &communicator);
+  void watch();
+  std::vector<int> late(const NcclCommunicator &communicator);
 
   const int rank;
   std::map<Key, std::shared_ptr<NcclCommunicator>> communicators;
+  Clock::time_point acted = Clock::now(), watched = acted;
 };
 
 class NcclOperation : public Operation {
@@ -171,6 +178,8 @@ public:
     isStarted = true;
     isEnqueued = false;
     communicator->last = &call;
+    ++communicator->starts;
+    endpoint.act();
     if (communicator->group)
       turn = communicator->group->start(call);
     check(driver().cuEventRecord(ready.get(), compute()),
@@ -199,21 +208,33 @@ public:
     }
     check(driver().cuStreamWaitEvent(compute(), done.get(), 0), describe(call));
     isStarted = false;
-    replayed();
+    endpoint.act();
+    book();
   }
 
   bool mayReplay() const override {
     return call.kind != CollectiveKind::AllToAllV;
   }
   void replayed() override {
+    communicator->last = &call;
+    ++communicator->starts;
+    endpoint.act();
+    // Others may not replay what we do.
+    if (communicator->group) {
+      turn = communicator->group->start(call);
+      communicator->group->enqueued(call.self);
+    }
+    book();
+  }
+
+private:
+  void book() {
     Counters::Entry &mine =
         endpoint.transport.counters.at(call.members[call.self], call.purpose);
     mine.calls.fetch_add(1, std::memory_order_relaxed);
     mine.sent.fetch_add(work.sent(), std::memory_order_relaxed);
     mine.received.fetch_add(work.received(), std::memory_order_relaxed);
   }
-
-private:
   CUstream compute() const { return communicator->transfers.rank.compute; }
 
   void enqueue() {
@@ -247,46 +268,37 @@ std::unique_ptr<Operation> NcclEndpoint::prepare(CollectiveCall call) {
 }
 
 // Who has not come as far as we have: all tell each other in the store.
-std::vector<int> NcclEndpoint::late(NcclCommunicator &communicator) {
-  if (communicator.group || !communicator.last)
-    return {};
-  std::string what = "late/" + describe(*communicator.last) + "/";
-  transport.store->set(what + std::to_string(rank), "1");
+std::vector<int> NcclEndpoint::late(const NcclCommunicator &communicator) {
+  std::string what = communicator.key + "/late/";
+  transport.store->set(what + std::to_string(rank),
+                       std::to_string(communicator.starts));
   std::this_thread::sleep_for(std::chrono::seconds(1));
   std::vector<int> ranks;
-  for (int member : communicator.members)
-    if (!transport.store->get(what + std::to_string(member)))
+  for (int member : communicator.members) {
+    auto reached = transport.store->get(what + std::to_string(member));
+    if (!reached || std::stoll(*reached) < communicator.starts)
       ranks.push_back(member);
+  }
   return ranks;
 }
 
-void NcclEndpoint::settle() {
-  auto deadline = Clock::now() + std::chrono::duration<double>(
-                                     transport.options.timeoutSeconds);
-  CUstream compute = transport.streamOf(rank).compute;
-  for (int round = 0;; ++round) {
-    drive();
-    CUresult status = driver().cuStreamQuery(compute);
-    if (status == CUDA_SUCCESS)
-      return;
-    if (status != CUDA_ERROR_NOT_READY)
-      check(status, "waiting for rank " + std::to_string(rank));
-    for (auto &[key, communicator] : communicators) {
-      if (!communicator->last)
-        continue;
-      communicator->check(*communicator->last);
-      if (Clock::now() < deadline ||
-          driver().cuStreamQuery(communicator->transfers.stream.get()) ==
-              CUDA_SUCCESS)
-        continue;
-      Error error =
-          lateness(*communicator->last, transport.options.timeoutSeconds,
-                   late(*communicator));
-      transport.abort();
-      throw error;
-    }
-    std::this_thread::sleep_for(
-        std::chrono::microseconds(std::min(10 * (round + 1), 500)));
+// Streams are looked at only where no transfer has begun or ended for as long
+// as one may take: the host waits, then, and captures nothing.
+void NcclEndpoint::watch() {
+  Clock::time_point now = Clock::now();
+  if (now - watched < std::chrono::milliseconds(20))
+    return;
+  watched = now;
+  bool isLate = now - acted >
+                std::chrono::duration<double>(transport.options.timeoutSeconds);
+  for (auto &[key, communicator] : communicators) {
+    if (!communicator->last)
+      continue;
+    communicator->check(*communicator->last);
+    CUstream stream = communicator->transfers.stream.get();
+    if (isLate && driver().cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+      throw lateness(*communicator->last, transport.options.timeoutSeconds,
+                     late(*communicator));
   }
 }
 

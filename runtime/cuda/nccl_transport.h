@@ -13,7 +13,7 @@ namespace cleave::cuda {
 //
 // Operations only enqueue, on a stream for each communicator. Where all members
 // are threads of this process finish() waits until all have started, and finds
-// who is late and who disagrees; else Endpoint::settle() does.
+// who is late and who disagrees; else Endpoint::progress() finds who is late.
 std::unique_ptr<Transport> makeNcclTransport(const TransportOptions &options,
                                              Counters &counters, int first,
                                              std::vector<RankStream> ranks,

@@ -108,11 +108,10 @@ public:
   virtual void announce(std::vector<std::vector<int>> groups) { (void)groups; }
   virtual std::unique_ptr<Operation> prepare(CollectiveCall call) = 0;
   // To be called now and then while something else is done between start and
-  // finish, where messages do not travel by themselves.
+  // finish, where messages do not travel by themselves, and while the host
+  // waits for a device: throws as Operation::finish() does where a transfer
+  // that was only enqueued is lost.
   virtual void progress() {}
-  // On a device: before the host waits for the rank's stream itself, which may
-  // hold operations that others never join. Throws as Operation::finish() does.
-  virtual void settle() {}
   // Memory beside the arenas that messages take.
   virtual int64_t bufferBytes() const { return 0; }
 };
