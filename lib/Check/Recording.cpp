@@ -75,7 +75,7 @@ void Recording::Calls::run(llvm::StringRef action) {
 
 void Recording::Calls::gather(const cleave_buffer_info &info,
                               llvm::ArrayRef<double> values) {
-  constexpr int64_t mostSamples = 256;
+  constexpr int64_t mostSamples = 32;
   int64_t count = values.size(), samples = std::min(count, mostSamples);
   std::vector<double> some(samples);
   for (int64_t i = 0; i < samples; ++i)

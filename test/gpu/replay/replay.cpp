@@ -72,6 +72,9 @@ public:
     std::string line;
     Results results;
     std::map<std::string, int> seen;
+    // A loss is gathered after each microbatch; the last one is that of the
+    // step, whatever a pipeline has until then.
+    std::map<std::string, size_t> sinceUpdate;
     while (std::getline(calls, line)) {
       std::istringstream words(line);
       std::string verb, name;
@@ -88,6 +91,8 @@ public:
       } else if (verb == "run") {
         words >> name;
         check(cleave_session_run(session, name.c_str()));
+        if (name == "update")
+          sinceUpdate.clear();
       } else if (verb == "gather") {
         Gathered result;
         words >> type >> count >> result.role >> offset >> samples >>
@@ -100,8 +105,15 @@ public:
         result.samples.resize(samples);
         std::memcpy(result.samples.data(), at(offset, 8 * samples),
                     8 * samples);
-        result.step = seen[result.name]++;
-        results.push_back(std::move(result));
+        auto [at, isNew] =
+            sinceUpdate.try_emplace(result.name, results.size());
+        if (isNew) {
+          result.step = seen[result.name]++;
+          results.push_back(std::move(result));
+        } else {
+          result.step = results[at->second].step;
+          results[at->second] = std::move(result);
+        }
       } else {
         throw Fault("calls.txt: unknown call " + verb);
       }

@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+"""Writes what test/gpu/run takes to a machine with a device: checks of many
+partitioned programs, as `cleave check --record` writes them.
+
+    test/gpu/prepare.py DIR [--build BUILD] [--only TEXT] [--jobs N] [--architectures sm_90,...]
+
+Models are small and their weights come along; programs are compiled for the
+architectures named (default: sm_90). Where ptxas is missing they are PTX. With
+CLEAVE_HOST_KERNELS=1 the recorder can run them, too.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+LIMIT = 60 << 20  # bytes
+
+MEGATRON = 'parallel.sequence=[{kind="megatron",axis="tensor"}]'
+RING = 'parallel.sequence=[{kind="ring",axis="ring"}]'
+ULYSSES = 'parallel.sequence=[{kind="ulysses",axis="ulysses"}]'
+# Name, model, axes, keys.
+ROWS = [
+    ("one rank", "gpt2", [], []),
+    *[(f"data 2, zero {zero}", "gpt2", [("data", 2)], [f"parallel.data.zero={zero}"])
+      for zero in range(4)],
+    ("data 4, uneven batch", "llama", [("data", 4)], ["dims.batch=6", "parallel.data.zero=3"]),
+    ("data 2, 2 microbatches, zero 2", "llama", [("data", 2)],
+     ["train.microbatches=2", "parallel.data.zero=2"]),
+    ("tensor 2", "gpt2", [("tensor", 2)], []),
+    ("tensor 4, megatron sequence", "llama", [("tensor", 4)], [MEGATRON]),
+    ("tensor 2d", "gpt2", [("row", 2), ("col", 2)],
+     ["parallel.tensor.layout=2d", 'parallel.tensor.axes=["row","col"]']),
+    ("tensor 3d", "llama", [("i", 2), ("j", 2), ("k", 2)],
+     ["parallel.tensor.layout=3d", 'parallel.tensor.axes=["i","j","k"]']),
+    ("data 2, tensor 2, zero 1", "llama", [("data", 2), ("tensor", 2)], ["parallel.data.zero=1"]),
+    ("pipeline 2, 1f1b", "gpt2", [("pipeline", 2)],
+     ["train.microbatches=4", "parallel.pipeline.schedule=1f1b"]),
+    ("pipeline 2, zb-v", "llama", [("pipeline", 2)],
+     ["train.microbatches=4", "parallel.pipeline.schedule=zb-v"]),
+    ("pipeline 2, data 2, tensor 2", "gpt2", [("pipeline", 2), ("data", 2), ("tensor", 2)],
+     ["train.microbatches=2", "parallel.data.zero=1"]),
+    ("ring 2", "gpt2", [("ring", 2)], [RING]),
+    ("ring 4", "llama", [("ring", 4)], [RING]),
+    ("ulysses 2", "llama", [("ulysses", 2)], [ULYSSES]),
+    ("ulysses 2 in ring 2", "gpt2", [("ring", 2), ("ulysses", 2)],
+     ['parallel.sequence=[{kind="ulysses",axis="ulysses"},{kind="ring",axis="ring"}]']),
+    ("expert 2", "mixtral", [("expert", 2)], []),
+    ("expert 2, tensor 2", "mixtral", [("expert", 2), ("tensor", 2)], []),
+    ("expert 4, capacity", "mixtral", [("expert", 4)], ["parallel.expert.capacity=1.0"]),
+    ("expert 2, ring 2", "mixtral", [("expert", 2), ("ring", 2)], [RING]),
+    ("bf16, one rank", "gpt2", [], ["train.precision=bf16"]),
+    ("bf16, data 2, zero 3", "llama", [("data", 2)],
+     ["train.precision=bf16", "parallel.data.zero=3"]),
+    ("bf16, tensor 2", "gpt2", [("tensor", 2)], ["train.precision=bf16"]),
+    ("bf16, expert 2", "mixtral", [("expert", 2)], ["train.precision=bf16"]),
+]
+
+
+def models(folder):
+    """Flags of each model."""
+    flags = {}
+    for family in ("gpt2", "llama"):
+        path = folder / f"{family}.onnx"
+        subprocess.run([sys.executable, ROOT / "test/models/generate.py", path, "--family", family,
+                        "--layers", "2", "--batch", "4", "--sequence", "8", "--hidden", "32",
+                        "--heads", "4", "--kv-heads", "2", "--vocab", "50", "--positions", "16",
+                        "--intermediate", "48"], check=True)
+        flags[family] = [path, "--config", path.with_suffix(".toml")]
+    path = ROOT / "test/models/mixtral.onnx"
+    flags["mixtral"] = [path, "--config", path.with_suffix(".toml")]
+    return flags
+
+
+def flags_of(mesh, keys):
+    flags = []
+    if mesh:
+        flags += ["--set", f"mesh.axes={json.dumps([axis for axis, _ in mesh])}"]
+    for axis, size in mesh:
+        flags += ["--set", f"mesh.{axis}={size}"]
+    return flags + [word for key in keys for word in ("--set", key)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dir", metavar="DIR", type=pathlib.Path)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--architectures", default="sm_90")
+    args = parser.parse_args()
+    cleave = args.build / "bin" / "cleave"
+    if not cleave.exists():
+        parser.error(f"{cleave} is not there; build it, or name the build folder with --build")
+    if args.dir.exists() and any(args.dir.iterdir()):
+        parser.error(f"{args.dir} exists; choose another folder")
+    rows = [row for row in ROWS if args.only in row[0]]
+
+    def record(row):
+        name, model, mesh, keys = row
+        folder = args.dir / name.replace(", ", "-").replace(" ", "_")
+        architectures = json.dumps(args.architectures.split(","))
+        done = subprocess.run(
+            [cleave, "check", *flags[model], *flags_of(mesh, keys), "--set", "target.kind=cuda",
+             "--set", f"target.architectures={architectures}", "--record", folder],
+            capture_output=True, text=True)
+        said = (done.stdout if done.returncode in (0, 1) else done.stderr).strip().splitlines()
+        print(f"{name}: {said[-1] if said else done.returncode}", flush=True)
+        if done.returncode:
+            shutil.rmtree(folder, ignore_errors=True)
+        for program in folder.glob("*/"):
+            if any(program.glob("*.cubin")):  # the other forms only take place
+                for text in program.glob("*.ptx"):
+                    text.unlink()
+        return done.returncode
+
+    with tempfile.TemporaryDirectory() as name, \
+            concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        flags = models(pathlib.Path(name))
+        failures = sum(map(bool, pool.map(record, rows)))
+    size = sum(file.stat().st_size for file in args.dir.rglob("*") if file.is_file())
+    print(f"{len(rows) - failures} of {len(rows)} rows in {args.dir}: {size / 2**20:.1f} MiB")
+    if size > LIMIT:
+        print(f"more than {LIMIT >> 20} MiB", file=sys.stderr)
+        return 1
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
