@@ -326,15 +326,18 @@ cuda::makeTransport(std::string_view kind, const TransportOptions &options,
   std::vector<RankStream> ranks;
   for (const std::unique_ptr<Backend> &backend : backends)
     ranks.push_back(static_cast<CudaBackend &>(*backend).seen());
+  bool hasOwn = shape.here <= Device::count();
+  if (kind == "auto")
+    kind = shape.here > 1 && hasOwn ? "nccl" : "local";
   if (kind == "local")
     return makeLocalTransport(options, counters, shape.first, std::move(ranks));
-  if (kind == "nccl")
-    return makeNcclTransport(
-        options, counters, shape.first, std::move(ranks),
-        shape.here == options.ranks
-            ? makeLocalStore()
-            : makeLauncherStore(shape.first, options.timeoutSeconds));
-  fail(CLEAVE_UNSUPPORTED,
-       "transport \"" + std::string(kind) +
-           "\" does not serve CUDA programs; use \"local\" or \"nccl\"");
+  if (!hasOwn)
+    fail(CLEAVE_UNSUPPORTED,
+         "transport nccl needs a device for each of the " +
+             std::to_string(shape.here) + " ranks, but there are " +
+             std::to_string(Device::count()) +
+             "; use transport = \"local\", whose ranks share devices, or fewer "
+             "ranks");
+  return makeNcclTransport(options, counters, shape.first, std::move(ranks),
+                           makeLocalStore());
 }

@@ -46,6 +46,9 @@ cleave::makeTransport(const cleave_program &program, const char *kind,
                       World *world,
                       const std::vector<std::unique_ptr<Backend>> &backends) {
   std::string_view name = kind ? kind : "local";
+  if (program.data.device == Device::Cuda && name == "mpi")
+    fail(CLEAVE_BAD_ARGUMENT, "transport mpi moves memory of the host; CUDA "
+                              "programs have local and nccl");
   if (program.data.device == Device::Cuda) {
 #ifdef CLEAVE_HAS_CUDA
     return cuda::makeTransport(name, options, shape, counters, backends);

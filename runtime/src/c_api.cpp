@@ -233,7 +233,7 @@ cleave_status cleave_session_create(cleave_program *program,
       fail(CLEAVE_BAD_ARGUMENT,
            "options of version " + std::to_string(options->version) +
                ", expected " + std::to_string(CLEAVE_RUNTIME_VERSION));
-    static constexpr std::array known = {"local", "mpi", "nccl"};
+    static constexpr std::array known = {"auto", "local", "mpi", "nccl"};
     if (options->transport &&
         std::find(known.begin(), known.end(),
                   std::string_view(options->transport)) == known.end())

@@ -58,7 +58,7 @@ std::string chooseTransport(const std::string &key, int64_t ranks,
   std::optional<Launcher> found = launcher();
   std::string count = std::to_string(found ? found->size : ranks);
   if (!found) {
-    if (key == between)
+    if (key == "mpi")
       throw InputError(quoted + " needs a launcher: start with mpirun -n " +
                        count);
     // A thread or more for each; beyond this it is a slip, or another machine's
@@ -72,11 +72,17 @@ std::string chooseTransport(const std::string &key, int64_t ranks,
           std::to_string(kMostThreads) +
           "; make the mesh smaller, or start with mpirun -n " + count +
           " (explain and compile take any mesh)");
-    return "local";
+    return device == "cuda" ? key : "local"; // by what devices there are
   }
   compareRanks(found->variable, found->size, ranks);
-  if (found->size == 1 && key != between)
-    return "local";
+  if (found->size == 1 && key != "mpi")
+    return device == "cuda" ? key : "local";
+  if (device == "cuda")
+    throw InputError("ranks of target.kind = \"cuda\" in processes of their "
+                     "own are not yet supported, but the launcher started " +
+                     count +
+                     "; start one process without it: it drives all devices "
+                     "of this machine");
   if (key == "local")
     throw InputError(quoted +
                      " runs all ranks in one process, but the "
@@ -125,7 +131,8 @@ public:
           const TrainOptions &options, const Dataset &data,
           StepExecutor &executor, TraceFile *trace)
       : manifest(manifest), settings(settings), options(options), data(data),
-        executor(executor), trace(trace), feeder(manifest, executor, settings.ignoreIndex) {
+        executor(executor), trace(trace),
+        feeder(manifest, executor, settings.ignoreIndex) {
     for (const char *action : {"loss_grad", "update"})
       if (!executor.hasAction(action))
         throw InputError("the program has no action '" + std::string(action) +

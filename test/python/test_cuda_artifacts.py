@@ -171,11 +171,6 @@ class CudaArtifacts(unittest.TestCase):
                     self.assertRegex(done.stderr, pattern)
                     self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
-    def test_transports_under_launchers(self):
-        done = run(CLEAVE, "check", *training.flags("gpt2", "data=2"), *CUDA, "--set", "target.transport=nccl")
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("needs a launcher", done.stderr)
-
     @unittest.skipIf(pathlib.Path("/dev/nvidiactl").exists(), "there is a device")
     def test_without_a_device(self):
         """A line, and no crash."""

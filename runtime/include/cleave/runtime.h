@@ -131,7 +131,9 @@ typedef struct cleave_session_options {
   int32_t poison; /* 1: NaNs fill memory that is not live, guard zones are
                    * checked; slow, for tests */
   const char *transport; /* NULL or "local": ranks are threads of this process;
-                          * "mpi": each is a process that a launcher started */
+                          * "mpi": each is a process that a launcher started;
+                          * of CUDA devices "nccl": threads that have a device
+                          * each; "auto": "nccl" where they have, else "local" */
   /* Only "local": a thread of each rank carries out collectives that a Wait
    * ends, while the rank computes. 1: yes, -1: no, 0: where it pays, which is
    * where cores are free or links are slow. */

@@ -1,6 +1,10 @@
 // Repeats checks that `cleave check --record` wrote on devices:
 //
-//     replay FOLDER [ROW]...        rows: folders below FOLDER; all of them
+//     replay [--local|--nccl] [--most RANKS] FOLDER [ROW]...
+//
+// Rows are folders below FOLDER; default: all of them. Ranks share devices
+// (--local), or have one each (--nccl); default: what there are devices for.
+// --most leaves out rows with more ranks.
 //
 // Every program runs, and is compared as `cleave check` compares: sharded with
 // unsharded in f64 and in the real precision, and all f64 results with what a
@@ -11,8 +15,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +27,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fs = std::filesystem;
@@ -54,12 +61,13 @@ std::string readFile(const fs::path &path) {
 // One program of a row.
 class Player {
 public:
-  Player(const fs::path &folder, const std::string &data)
+  Player(const fs::path &folder, const std::string &data, const char *transport)
       : folder(folder), data(data) {
     check(cleave_program_load(folder.c_str(), &program));
     cleave_session_options options{};
     options.version = CLEAVE_RUNTIME_VERSION;
     options.watchdog_seconds = 60;
+    options.transport = transport;
     check(cleave_session_create(program, &options, &session));
   }
   ~Player() {
@@ -105,8 +113,7 @@ public:
         result.samples.resize(samples);
         std::memcpy(result.samples.data(), at(offset, 8 * samples),
                     8 * samples);
-        auto [at, isNew] =
-            sinceUpdate.try_emplace(result.name, results.size());
+        auto [at, isNew] = sinceUpdate.try_emplace(result.name, results.size());
         if (isNew) {
           result.step = seen[result.name]++;
           results.push_back(std::move(result));
@@ -137,6 +144,15 @@ private:
   cleave_program *program = nullptr;
   cleave_session *session = nullptr;
 };
+
+// Without a device.
+int ranksOf(const fs::path &folder) {
+  cleave_program *program = nullptr;
+  check(cleave_program_load(folder.c_str(), &program));
+  int ranks = cleave_program_num_ranks(program);
+  cleave_program_free(program);
+  return ranks;
+}
 
 using Floors = std::map<std::string, double>;
 
@@ -247,7 +263,7 @@ Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
 }
 
 // 0, 1 or 3.
-int runRow(const fs::path &row) {
+int runRow(const fs::path &row, const char *transport, int most) {
   auto begin = std::chrono::steady_clock::now();
   std::string name = row.filename().string();
   try {
@@ -260,10 +276,12 @@ int runRow(const fs::path &row) {
       throw Fault("check.txt: expected \"epsilon E\"");
     std::map<std::string, Results> all;
     int ranks = 0;
+    if (ranksOf(row / "exact-sharded") > most)
+      return 0;
     for (const char *part : {"exact-sharded", "exact-reference",
                              "rounding-sharded", "rounding-reference"})
       if (fs::exists(row / part)) {
-        Player player(row / part, data);
+        Player player(row / part, data, transport);
         all[part] = player.play();
         ranks = std::max(ranks, player.ranks());
       }
@@ -286,8 +304,25 @@ int runRow(const fs::path &row) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc < 2 || !fs::is_directory(argv[1])) {
-    std::fprintf(stderr, "usage: replay FOLDER [ROW]...\n");
+  const char *transport = "auto";
+  int most = INT_MAX;
+  bool isUsage = false;
+  for (; argc > 1 && std::string_view(argv[1]).starts_with("--");
+       --argc, ++argv) {
+    std::string_view flag = argv[1];
+    if (flag == "--local" || flag == "--nccl") {
+      transport = argv[1] + 2;
+    } else if (flag == "--most" && argc > 2 && std::atoi(argv[2]) > 0) {
+      most = std::atoi(argv[2]);
+      --argc;
+      ++argv;
+    } else {
+      isUsage = true;
+    }
+  }
+  if (isUsage || argc < 2 || !fs::is_directory(argv[1])) {
+    std::fprintf(stderr, "usage: replay [--local|--nccl] [--most RANKS] FOLDER "
+                         "[ROW]...\n");
     return 2;
   }
   std::vector<fs::path> rows;
@@ -304,6 +339,6 @@ int main(int argc, char **argv) {
               "ranks", "values", "f64", "CPU", "rounding");
   int worst = rows.empty() ? 2 : 0;
   for (const fs::path &row : rows)
-    worst = std::max(worst, runRow(row));
+    worst = std::max(worst, runRow(row, transport, most));
   return worst;
 }

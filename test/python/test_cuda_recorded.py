@@ -1,0 +1,163 @@
+"""Programs for CUDA devices on the recorder that stands in for the driver, cuBLASLt and
+NCCL: what is enqueued runs on this CPU and is compared; bounds, event edges and the order
+of collectives are checked. Nothing here runs on a device."""
+
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+import support
+import training
+
+RECORDER = support.BUILD / "recorder"
+REPLAY = support.BUILD / "bin" / "cleave-replay"
+PREPARE = support.ROOT / "test" / "gpu" / "prepare.py"
+
+
+def recorded(**settings):
+    """The environment in which the recorder is the driver."""
+    return {"LD_LIBRARY_PATH": str(RECORDER), "CLEAVE_HOST_KERNELS": "1",
+            "CLEAVE_RECORDER_SUMMARY": "1",
+            **{f"CLEAVE_RECORDER_{key.upper()}": str(value) for key, value in settings.items()}}
+
+
+def totals(stderr):
+    """The recorder's counts: {"launches": 7, ...}."""
+    line = next(line for line in stderr.splitlines() if line.startswith("recorder: operations"))
+    return {name: int(count) for name, count in re.findall(r"(\w[\w ]*?) (\d+)", line)}
+
+
+@unittest.skipUnless(REPLAY.exists(), "built without the CUDA toolkit")
+class Replay(unittest.TestCase):
+    """Whole checks of every parallelism, with graphs, as test/gpu/run repeats them."""
+
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.rows = pathlib.Path(temporary.name) / "rows"
+        done = support.run(sys.executable, PREPARE, cls.rows, "--build", support.BUILD,
+                           env={"CLEAVE_HOST_KERNELS": "1"}, timeout=900)
+        if done.returncode:
+            raise AssertionError(done.stdout + done.stderr)
+        cls.count = len(list(cls.rows.iterdir()))
+
+    def replay(self, transport, *rows, **settings):
+        done = support.run(REPLAY, f"--{transport}", self.rows, *rows, env=recorded(**settings),
+                           timeout=600)
+        return done, [line for line in done.stdout.splitlines()[1:]]
+
+    def passes(self, transport, **settings):
+        done, lines = self.replay(transport, **settings)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(sum(line.endswith("pass") for line in lines), self.count, done.stdout)
+        seen = totals(done.stderr)
+        for what in ("not run", "without a note", "errors"):
+            self.assertEqual(seen[what], 0, done.stderr)
+        for what in ("launches", "products", "graph launches", "edges"):
+            self.assertGreater(seen[what], 0, done.stderr)
+        return seen
+
+    def test_ranks_share_a_device(self):
+        self.assertEqual(self.passes("local")["collectives"], 0)
+
+    def test_ranks_have_a_device_each(self):
+        seen = self.passes("nccl", devices=8)
+        self.assertGreater(seen["collectives"], 0)
+        self.assertGreater(seen["messages"], 0)
+
+    def test_wrong_values_are_found(self):
+        """The comparison of the replay fails where a weight differs in one program."""
+        row = self.rows / "broken"
+        shutil.copytree(self.rows / "tensor_2", row)
+        self.addCleanup(shutil.rmtree, row)
+        calls = row / "exact-sharded" / "calls.txt"
+        lines = calls.read_text().splitlines(keepends=True)
+        scatter = [i for i, line in enumerate(lines) if line.startswith("scatter 1 ")]
+        pair = next((a, b) for a in scatter for b in scatter if a < b and
+                    lines[a].split()[2] == lines[b].split()[2] and
+                    lines[a].split()[3] != lines[b].split()[3])
+        words = [lines[i].split() for i in pair]
+        words[0][3] = words[1][3]
+        lines[pair[0]] = " ".join(words[0]) + "\n"
+        calls.write_text("".join(lines))
+        done, lines = self.replay("local", "broken")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("FAIL: f64", lines[0])
+
+
+@unittest.skipUnless(REPLAY.exists(), "built without the CUDA toolkit")
+class Train(unittest.TestCase):
+    MODEL = support.ROOT / "test" / "Inputs" / "mlp.mlir"
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        x = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
+        np.savez(self.folder / "data.npz", x=x, labels=x[:, :5].argmax(1).astype(np.int32))
+
+    def start(self, name, *settings, env=None, steps=6):
+        settings = ["data.labels=labels", "data.validation=0", "train.lr=0.03",
+                    'target.architectures=["sm_90"]', *settings]
+        return support.run(
+            support.CLEAVE, "train", self.MODEL, "--data", self.folder / "data.npz", "--steps",
+            steps, "--out", self.folder / name, "--cache", self.folder / "cache",
+            *[f"--set={setting}" for setting in settings], env=env or recorded())
+
+    def losses(self, name, *settings, **options):
+        done = self.start(name, *settings, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return np.array([entry["loss"] for entry in support.read_log(self.folder / name)]), done
+
+    def test_learns_as_on_the_cpu(self):
+        want, _ = self.losses("cpu")
+        for name, *settings in (["one"], ["data", "mesh.data=2", "parallel.data.zero=2"],
+                                ["tensor", "mesh.tensor=2"]):
+            for transport in ("local", "nccl") if settings else ("auto",):
+                with self.subTest(name, transport=transport):
+                    found, done = self.losses(f"{name}-{transport}", "target.kind=cuda",
+                                              f"target.transport={transport}", *settings,
+                                              env=recorded(devices=2))
+                    self.assertLess(np.abs(found - want).max(), 1e-5)
+                    seen = totals(done.stderr)
+                    if transport != "local":  # actions are replayed
+                        self.assertGreater(seen["graph launches"], 0, done.stderr)
+                    self.assertEqual(seen["collectives"] > 0, transport == "nccl", done.stderr)
+
+    def refused(self, pattern, *settings, env=None):
+        done = self.start("refused", "target.kind=cuda", *settings, env=env)
+        self.assertIn(done.returncode, (2, 3), done.stdout + done.stderr)
+        errors = [line for line in done.stderr.splitlines() if "error:" in line]
+        self.assertEqual(len(errors), 1, done.stderr)
+        self.assertRegex(errors[0], pattern)
+        self.assertFalse((self.folder / "refused").exists())
+
+    def test_machines_that_cannot_serve(self):
+        self.refused(r"no CUDA device was found: run on a machine with a GPU",
+                     env=recorded(devices=0))
+        self.refused(r"is sm_75, but .* has only kernels.sm_90.cubin, kernels.sm_80.ptx; compile "
+                     r"with target.architectures", env=recorded(capability=75))
+        self.refused(r"the driver serves CUDA 11.8, but cleave was built with CUDA .*: update the "
+                     r"driver", env=recorded(driver=11080))
+        self.refused(r"ranks on device .* need \d+ bytes, but it has \d+ of 1000 free",
+                     env=recorded(memory=1000))
+        self.refused(r"nccl needs a device for each of the 2 ranks, but there are 1; use transport",
+                     "mesh.data=2", "target.transport=nccl", env=recorded(devices=1))
+
+    @unittest.skipIf(pathlib.Path("/dev/nvidiactl").exists(), "there is a device")
+    def test_no_driver(self):
+        self.refused(r"cannot load libcuda.so.1 \(NVIDIA's driver", env={"CLEAVE_HOST_KERNELS": "1"})
+
+    def test_launchers(self):
+        self.refused(r"start one process without it", "mesh.data=2",
+                     env=recorded() | {"WORLD_SIZE": "2", "RANK": "0"})
+
+
+if __name__ == "__main__":
+    unittest.main()
