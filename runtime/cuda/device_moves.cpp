@@ -43,14 +43,43 @@ void Transfers::zero(char *dst, int64_t bytes) {
           describe(*current));
 }
 
+// The bytes of a strided operand: of few rows each, else all that it spans.
+static void addAccesses(std::vector<Access> &accesses, const char *at,
+                        const StridedCopy &copy,
+                        const std::vector<int64_t> &strides, bool written) {
+  constexpr int64_t mostRows = 64;
+  std::vector<int64_t> dims = copy.dims;
+  int64_t row = copy.size, rows = 1;
+  while (!dims.empty() &&
+         (dims.back() == 1 || strides[dims.size() - 1] == row)) {
+    row *= dims.back();
+    dims.pop_back();
+  }
+  for (int64_t dim : dims)
+    rows *= dim;
+  if (rows > mostRows) {
+    accesses.push_back(
+        {at, spanOf(copy.dims, strides, 1) + copy.size - 1, written});
+    return;
+  }
+  for (int64_t number = 0; number < rows; ++number) {
+    int64_t rest = number, offset = 0;
+    for (size_t i = dims.size(); i-- > 0; rest /= dims[i])
+      offset += rest % dims[i] * strides[i];
+    accesses.push_back({at + offset, row, written});
+  }
+}
+
 void Transfers::strided(StridedCopy copy) {
   for (int64_t dim : copy.dims)
     if (dim == 0)
       return;
-  note(
-      {{copy.src, spanOf(copy.dims, copy.srcStrides, 1) + copy.size - 1, false},
-       {copy.dst, spanOf(copy.dims, copy.dstStrides, 1) + copy.size - 1,
-        true}});
+  if (driver().note) {
+    std::vector<Access> accesses;
+    addAccesses(accesses, copy.src, copy, copy.srcStrides, false);
+    addAccesses(accesses, copy.dst, copy, copy.dstStrides, true);
+    note(accesses);
+  }
   makeCopy(kernels, copy)(stream.get());
 }
 

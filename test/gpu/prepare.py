@@ -11,6 +11,7 @@ CLEAVE_HOST_KERNELS=1 the recorder can run them, too.
 
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
@@ -87,6 +88,18 @@ def flags_of(mesh, keys):
     return flags + [word for key in keys for word in ("--set", key)]
 
 
+def share(folder):
+    """Keeps equal files once; the others are links. Rows share their references."""
+    first = {}
+    for file in sorted(folder.rglob("*")):
+        if file.is_symlink() or not file.is_file() or file.stat().st_size < 4096:
+            continue
+        kept = first.setdefault(hashlib.sha256(file.read_bytes()).digest(), file)
+        if kept != file:
+            file.unlink()
+            file.symlink_to(os.path.relpath(kept, file.parent))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -125,7 +138,8 @@ def main():
             concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         flags = models(pathlib.Path(name))
         failures = sum(map(bool, pool.map(record, rows)))
-    size = sum(file.stat().st_size for file in args.dir.rglob("*") if file.is_file())
+    share(args.dir)
+    size = sum(file.lstat().st_size for file in args.dir.rglob("*") if file.is_file())
     print(f"{len(rows) - failures} of {len(rows)} rows in {args.dir}: {size / 2**20:.1f} MiB")
     if size > LIMIT:
         print(f"more than {LIMIT >> 20} MiB", file=sys.stderr)
