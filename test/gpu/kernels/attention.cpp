@@ -1,0 +1,236 @@
+// Attention and its gradient: causal and not, windows, shared kv heads,
+// positions, segments, masks, a bias, and scores that are bent.
+
+#include "attention.h"
+
+#include "cleave/workspace.h"
+#include "error.h"
+
+#include <algorithm>
+#include <array>
+
+using namespace cleave;
+using namespace cleave::gpu;
+using program::Attention;
+using program::AttentionRef;
+using program::IndexRef;
+
+namespace {
+// Where arrays lie: features side by side in whole units, as on matrix units,
+// or anyhow.
+enum class Layout { Dense, Any };
+
+// [batch, position, head, group, feature], or the heads before the positions.
+std::vector<int64_t> stridesOf(Case &one, const std::array<int64_t, 5> &dims,
+                               Layout layout, int64_t &count) {
+  if (layout == Layout::Any)
+    return randomStrides(one, {dims.begin(), dims.end()}, count);
+  std::vector<int64_t> strides(5);
+  bool headsFirst = one.one(2);
+  count = 1;
+  for (int i :
+       headsFirst ? std::array{4, 1, 3, 2, 0} : std::array{4, 3, 2, 1, 0}) {
+    strides[i] = count;
+    count *= dims[i];
+  }
+  return strides;
+}
+
+Attention sizesOf(Case &one, DType type, Layout layout, int64_t leastHead,
+                  int64_t mostHead) {
+  Attention x;
+  x.dtype = type;
+  int64_t most = one.isSmall ? 70 : 300;
+  x.b = one.between(1, 2), x.n = one.between(1, 2), x.g = one.between(1, 3);
+  x.qLen = one.length(most), x.kLen = one.length(most);
+  if (one.isSmall)
+    x.b = x.n = 1, x.g = one.between(1, 2);
+  int64_t unit = layout == Layout::Dense ? 8 : 1;
+  auto head = [&] {
+    return one.one(2) ? std::min(32 * one.between(1, 4), mostHead)
+                      : one.between(leastHead / unit, mostHead / unit) * unit;
+  };
+  x.d = head(), x.dv = one.one(2) ? x.d : head();
+  x.scale = 1 / std::sqrt(double(x.d));
+  x.causal = one.one(2);
+  x.window = one.one(3) ? one.between(1, x.kLen) : 0;
+  x.queryOffset = one.one(3) ? one.below(x.kLen) : 0;
+  x.keyOffset = one.one(4) ? one.below(x.qLen) : 0;
+  x.softcap = one.one(3) ? 1.5 : 0;
+  one.say("b", x.b), one.say("n", x.n), one.say("g", x.g);
+  one.say("queries", x.qLen), one.say("keys", x.kLen);
+  one.say("d", x.d), one.say("dv", x.dv);
+  one.say("causal", x.causal), one.say("window", x.window);
+  one.say("offsets", {x.queryOffset, x.keyOffset});
+  one.say("softcap", x.softcap > 0);
+  return x;
+}
+
+void addIndices(Case &one, AttentionArrays &in) {
+  Attention &x = in.x;
+  auto make = [&](IndexRef &ref, Array &array, DType type, int64_t length,
+                  bool isShared, auto value) {
+    ref.buffer.arena = 0;
+    ref.strides = {isShared ? 0 : length, 1};
+    int64_t samples = isShared ? 1 : x.b;
+    array = Array(type, samples * length);
+    for (int64_t i = 0; i < samples * length; ++i)
+      array.set(i, double(value(i / length, i % length)));
+  };
+  if (one.one(3)) {
+    bool isShared = one.one(2);
+    one.say("positions", isShared);
+    int64_t step = one.one(2) ? 1 : 7; // as they come, or mixed
+    make(x.queryPositions, in.queryPositions, DType::I64, x.qLen, isShared,
+         [&](int64_t, int64_t i) { return i * step % x.qLen + x.qLen / 2; });
+    make(x.keyPositions, in.keyPositions, DType::I64, x.kLen, isShared,
+         [&](int64_t, int64_t i) { return i * step % x.kLen; });
+  }
+  if (one.one(3)) {
+    int64_t piece = one.between(5, 80);
+    one.say("segments of", piece);
+    auto segment = [&](int64_t b, int64_t i) { return (i + 7 * b) / piece; };
+    make(x.querySegments, in.querySegments, DType::I64, x.qLen, false, segment);
+    make(x.keySegments, in.keySegments, DType::I64, x.kLen, false, segment);
+  }
+  if (one.one(3)) {
+    one.say("mask");
+    make(x.keyMask, in.keyMask, DType::U8, x.kLen, false,
+         [&](int64_t, int64_t) { return !one.one(3); });
+  }
+}
+
+// Keys and values that the mask hides become NaN.
+void spoilHidden(AttentionArrays &in) {
+  const Attention &x = in.x;
+  if (!x.keyMask.buffer.present())
+    return;
+  auto spoil = [&](Array &array, const AttentionRef &ref, int64_t width,
+                   int64_t b, int64_t j) {
+    for (int64_t n = 0; n < x.n; ++n)
+      for (int64_t f = 0; f < width; ++f)
+        array.set(b * ref.strides[0] + j * ref.strides[1] + n * ref.strides[2] +
+                      f * ref.strides[4],
+                  NAN);
+  };
+  for (int64_t b = 0; b < x.b; ++b)
+    for (int64_t j = 0; j < x.kLen; ++j)
+      if (!in.keyMask.at(b * x.kLen + j)) {
+        spoil(in.k, x.k, x.d, b, j);
+        spoil(in.v, x.v, x.dv, b, j);
+      }
+}
+
+AttentionArrays arraysOf(Case &one, const Attention &sizes, Layout layout) {
+  AttentionArrays in;
+  in.x = sizes;
+  Attention &x = in.x;
+  DType wide = x.dtype == DType::F64 ? DType::F64 : DType::F32;
+  auto place = [&](AttentionRef &ref, std::array<int64_t, 5> dims, DType type) {
+    int64_t count = 0;
+    std::vector<int64_t> strides = stridesOf(one, dims, layout, count);
+    std::copy(strides.begin(), strides.end(), ref.strides.begin());
+    return Array(type, count);
+  };
+  in.q = place(x.q, {x.b, x.qLen, x.n, x.g, x.d}, x.dtype);
+  in.k = place(x.k, {x.b, x.kLen, x.n, 1, x.d}, x.dtype);
+  in.v = place(x.v, {x.b, x.kLen, x.n, 1, x.dv}, x.dtype);
+  in.o = place(x.o, {x.b, x.qLen, x.n, x.g, x.dv}, x.dtype);
+  in.lse = place(x.lse, {x.b, x.qLen, x.n, x.g, 1}, wide);
+  in.dO = place(x.dO, {x.b, x.qLen, x.n, x.g, x.dv}, x.dtype);
+  in.dq = place(x.dq, {x.b, x.qLen, x.n, x.g, x.d}, x.dtype);
+  in.dk = place(x.dk, {x.b, x.kLen, x.n, 1, x.d}, x.dtype);
+  in.dV = place(x.dV, {x.b, x.kLen, x.n, 1, x.dv}, x.dtype);
+  for (Array *array : {&in.q, &in.k, &in.v, &in.dO})
+    array->randomize(one);
+  if (one.one(3)) {
+    one.say("bias");
+    x.bias.buffer.arena = 0;
+    in.bias = place(x.bias, {1, x.qLen, x.n, x.g, x.kLen}, wide);
+    x.bias.strides[0] = 0;
+    in.bias.randomize(one);
+  }
+  addIndices(one, in);
+  spoilHidden(in);
+  return in;
+}
+
+// Forward, or backward from what the reference has forward.
+void checkAttention(Case &one, const Attention &sizes, Layout layout,
+                    bool backward) {
+  AttentionArrays in = arraysOf(one, sizes, layout);
+  AttentionResults want = referenceAttention(in);
+  if (backward) {
+    auto keep = [](Array &array, const std::vector<Expected> &values) {
+      for (size_t i = 0; i < values.size(); ++i)
+        if (values[i].isWritten)
+          array.set(int64_t(i), values[i].value);
+    };
+    keep(in.o, want.o), keep(in.lse, want.lse);
+    in.x.backward = true;
+    want = referenceAttention(in);
+  }
+  AttentionBuffers at;
+  auto put = [&](auto &to, Array &array) {
+    if (array.size())
+      to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(
+          array.upload(one.stream));
+  };
+  put(at.q, in.q), put(at.k, in.k), put(at.v, in.v);
+  put(at.o, in.o), put(at.lse, in.lse);
+  put(at.bias, in.bias), put(at.keyMask, in.keyMask);
+  put(at.queryPositions, in.queryPositions);
+  put(at.keyPositions, in.keyPositions);
+  put(at.querySegments, in.querySegments);
+  put(at.keySegments, in.keySegments);
+  if (backward) {
+    put(at.dO, in.dO);
+    put(at.dq, in.dq), put(at.dk, in.dk), put(at.dV, in.dV);
+  }
+  std::string error;
+  int64_t bytes = cuda::attentionWorkspace(in.x, error);
+  if (bytes < 0)
+    fail(CLEAVE_INTERNAL, error);
+  cuda::DeviceMemory workspace(bytes, "workspace");
+  at.workspace = workspace.data();
+  one.run(cuda::makeAttention(one.kernels, in.x, at));
+
+  const Limit &limit =
+      in.x.dtype == DType::BF16 ? limitBf16Weights : limitOf(in.x.dtype);
+  auto compare = [&](const char *what, Array &array,
+                     const std::vector<Expected> &values, const Limit &limit) {
+    array.download(one.stream);
+    one.compare(what, array, values, limit);
+  };
+  if (backward) {
+    compare("dq", in.dq, want.dq, limit);
+    compare("dk", in.dk, want.dk, limit);
+    compare("dv", in.dV, want.dV, limit);
+  } else {
+    compare("o", in.o, want.o, limit);
+    compare("lse", in.lse, want.lse, limitOf(in.lse.type));
+  }
+}
+
+template <DType type, Layout layout, bool backward> void check(Case &one) {
+  // Kernels for heads of up to 64, 128 and 256 features.
+  int64_t most = one.isSmall ? 64 : 128;
+  if (layout == Layout::Any && !one.isSmall && one.one(8))
+    most = 256;
+  checkAttention(one, sizesOf(one, type, layout, 8, most), layout, backward);
+}
+
+template <DType type, Layout layout>
+void add(std::vector<Family> &to, const std::string &name) {
+  to.push_back({"attention, " + name, check<type, layout, false>, 32, 12});
+  to.push_back(
+      {"attention backward, " + name, check<type, layout, true>, 32, 12});
+}
+} // namespace
+
+void gpu::addAttentionFamilies(std::vector<Family> &to) {
+  add<DType::F32, Layout::Any>(to, "f32");
+  add<DType::F64, Layout::Any>(to, "f64");
+  add<DType::BF16, Layout::Any>(to, "bf16, any strides");
+  add<DType::BF16, Layout::Dense>(to, "bf16, matrix units");
+}

@@ -1,0 +1,214 @@
+// What a device's memory and its matrix units give, to compare kernels with.
+
+#include "harness.h"
+
+#include "blas.h"
+#include "cleave/workspace.h"
+#include "error.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <functional>
+
+using namespace cleave;
+using namespace cleave::gpu;
+using cuda::check;
+using cuda::DeviceMemory;
+using cuda::driver;
+
+namespace {
+constexpr int64_t gibibyte = int64_t(1) << 30;
+
+class Bench {
+public:
+  explicit Bench(cuda::Device &device)
+      : device(device), kernels(cuda::Kernels::of(device)) {}
+
+  void measureMemory();
+  void measureProduct();
+  void measureAttention(int64_t features);
+
+private:
+  // Milliseconds: the median of 20 runs, behind three that are not counted.
+  double timeOf(const cuda::Enqueue &enqueue) {
+    constexpr int warmUps = 3, runs = 20;
+    std::vector<double> times;
+    for (int run = 0; run < warmUps + runs; ++run) {
+      check(driver().cuEventRecord(begin.get(), stream.get()), "timing");
+      enqueue(stream.get());
+      check(driver().cuEventRecord(end.get(), stream.get()), "timing");
+      check(driver().cuEventSynchronize(end.get()), "timing");
+      float milliseconds = 0;
+      check(driver().cuEventElapsedTime(&milliseconds, begin.get(), end.get()),
+            "timing");
+      if (run >= warmUps)
+        times.push_back(milliseconds);
+    }
+    std::sort(times.begin(), times.end());
+    return (times[runs / 2 - 1] + times[runs / 2]) / 2;
+  }
+
+  // `bytes`: those read and those written.
+  void printBandwidth(const char *what, int64_t bytes,
+                      const cuda::Enqueue &enqueue) {
+    double milliseconds = timeOf(enqueue);
+    double rate = double(bytes) / milliseconds / 1e6;
+    if (copyRate == 0)
+      copyRate = rate;
+    std::printf("%-44s %9.3f ms %8.0f GB/s %6.1f %%\n", what, milliseconds,
+                rate, 100 * rate / copyRate);
+    std::fflush(stdout);
+  }
+  void printSpeed(const char *what, double flops,
+                  const cuda::Enqueue &enqueue) {
+    double milliseconds = timeOf(enqueue);
+    std::printf("%-44s %9.3f ms %8.1f TFLOP/s\n", what, milliseconds,
+                flops / milliseconds / 1e9);
+    std::fflush(stdout);
+  }
+
+  // Random numbers in bf16: zeros would take less power, and so run faster.
+  DeviceMemory numbers(int64_t count) {
+    constexpr int64_t piece = int64_t(1) << 22;
+    if (random.empty()) {
+      std::mt19937 engine(1);
+      std::normal_distribution<float> normal;
+      for (int64_t i = 0; i < piece; ++i) {
+        float x = normal(engine);
+        random.push_back(uint16_t(std::bit_cast<uint32_t>(x) >> 16));
+      }
+    }
+    DeviceMemory out(2 * count, "operands");
+    for (int64_t at = 0; at < count; at += piece)
+      check(driver().cuMemcpyHtoDAsync(
+                cuda::address(out.data() + 2 * at), random.data(),
+                size_t(2 * std::min(piece, count - at)), stream.get()),
+            "copying to the device");
+    check(driver().cuStreamSynchronize(stream.get()), "copying to the device");
+    return out;
+  }
+
+  cuda::Device &device;
+  cuda::Kernels &kernels;
+  cuda::Stream stream = cuda::makeStream();
+  cuda::Event begin = cuda::makeEvent(true), end = cuda::makeEvent(true);
+  std::vector<uint16_t> random;
+  double copyRate = 0; // GB/s of the driver's copy
+};
+
+void Bench::measureMemory() {
+  DeviceMemory from(gibibyte, "a copy"), to(gibibyte, "a copy");
+  printBandwidth("copy by the driver, 1 GiB", 2 * gibibyte,
+                 [&](CUstream stream) {
+                   check(driver().cuMemcpyDtoDAsync(cuda::address(to.data()),
+                                                    cuda::address(from.data()),
+                                                    gibibyte, stream),
+                         "copying");
+                 });
+  auto copy = [&](const char *what, int64_t size, std::vector<int64_t> dims,
+                  std::vector<int64_t> dst, std::vector<int64_t> src) {
+    int64_t bytes = size;
+    for (int64_t dim : dims)
+      bytes *= dim;
+    cuda::StridedCopy x{to.data(), from.data(), size, dims, dst, src};
+    printBandwidth(what, 2 * bytes, cuda::makeCopy(kernels, x));
+  };
+  copy("copy, 1 GiB", 1, {gibibyte}, {1}, {1});
+  // A quarter of the columns of rows of 16 KiB, as a sharded weight is cut.
+  copy("copy, strided, 64 Ki rows of 4 KiB", 4, {65536, 1024}, {4096, 4},
+       {16384, 4});
+  // [batch, position, head, feature] to [batch, head, position, feature].
+  copy("copy, heads before positions, bf16", 2, {4, 32, 16384, 128},
+       {134217728, 4194304, 256, 2}, {134217728, 256, 8192, 2});
+  copy("copy, transposing, bf16, 16384 x 16384", 2, {16384, 16384}, {32768, 2},
+       {2, 32768});
+  copy("copy, transposing, f32, 16384 x 16384", 4, {16384, 16384}, {65536, 4},
+       {4, 65536});
+  printBandwidth("fill, 1 GiB", gibibyte,
+                 cuda::makeFill(kernels, to.data(), gibibyte / 4, 4, 0));
+  constexpr int64_t part = gibibyte / 8;
+  for (DType type : {DType::F32, DType::BF16})
+    for (int sources : {2, 4, 8}) {
+      cuda::Reduction x;
+      x.dst = to.data();
+      for (int i = 0; i < sources; ++i)
+        x.srcs.push_back(from.data() + i * part);
+      x.count = part / program::sizeOf(type);
+      x.dtype = type;
+      std::string what = std::string("reduce, ") + program::nameOf(type) +
+                         ", " + std::to_string(sources) + " x 128 MiB";
+      printBandwidth(what.c_str(), (sources + 1) * part, [&](CUstream stream) {
+        cuda::reduce(kernels, x, stream);
+      });
+    }
+}
+
+void Bench::measureProduct() {
+  constexpr int64_t size = 8192;
+  DeviceMemory a = numbers(size * size), b = numbers(size * size),
+               c = numbers(size * size);
+  program::Gemm gemm;
+  gemm.dtype = DType::BF16;
+  gemm.m = gemm.n = gemm.k = size;
+  gemm.a.rowStride = gemm.b.rowStride = gemm.c.rowStride = size;
+  std::string error;
+  int64_t bytes = cuda::gemmWorkspace(gemm, error);
+  DeviceMemory workspace(bytes, "workspace");
+  GemmBuffers at;
+  at.a = a.data(), at.b = b.data(), at.c = c.data();
+  at.workspace = workspace.data();
+  printSpeed("gemm, bf16, 8192 x 8192 x 8192", 2.0 * size * size * size,
+             cuda::makeGemm(device, gemm, at, bytes));
+}
+
+void Bench::measureAttention(int64_t features) {
+  program::Attention x;
+  x.dtype = DType::BF16;
+  x.b = 4, x.qLen = x.kLen = 4096, x.n = 16;
+  x.d = x.dv = features;
+  x.scale = 1 / std::sqrt(double(features));
+  x.causal = true;
+  int64_t line = x.n * features;
+  for (program::AttentionRef *ref :
+       {&x.q, &x.k, &x.v, &x.o, &x.dO, &x.dq, &x.dk, &x.dV})
+    ref->strides = {x.qLen * line, line, features, features, 1};
+  x.lse.strides = {x.n * x.qLen, 1, x.qLen, x.qLen, 1};
+  int64_t count = x.b * x.qLen * line;
+  DeviceMemory q = numbers(count), k = numbers(count), v = numbers(count),
+               dO = numbers(count), o(2 * count, "o"), dq(2 * count, "dq"),
+               dk(2 * count, "dk"), dV(2 * count, "dv"),
+               lse(4 * x.b * x.n * x.qLen, "lse");
+  AttentionBuffers at;
+  at.q = q.data(), at.k = k.data(), at.v = v.data(), at.o = o.data();
+  at.lse = lse.data(), at.dO = dO.data();
+  at.dq = dq.data(), at.dk = dk.data(), at.dV = dV.data();
+  // Two products of all pairs that are seen; backward five.
+  double pairs =
+      double(x.b * x.n) *
+      double(program::attentionPairs(x.qLen, x.kLen, x.causal, x.window));
+  for (bool backward : {false, true}) {
+    x.backward = backward;
+    std::string error;
+    DeviceMemory workspace(cuda::attentionWorkspace(x, error), "workspace");
+    at.workspace = workspace.data();
+    std::string what = std::string("attention") +
+                       (backward ? " backward" : "") + ", bf16, causal, d " +
+                       std::to_string(features);
+    printSpeed(what.c_str(), (backward ? 10 : 4) * double(features) * pairs,
+               cuda::makeAttention(kernels, x, at));
+  }
+}
+} // namespace
+
+void gpu::measure(cuda::Device &device) {
+  std::printf("%s, sm_%d\n%-44s %12s %13s %8s\n", device.name().c_str(),
+              device.capability(),
+              "what (medians of 20; bytes read and written)", "time", "rate",
+              "of copy");
+  Bench bench(device);
+  bench.measureMemory();
+  bench.measureProduct();
+  for (int64_t features : {64, 128})
+    bench.measureAttention(features);
+}

@@ -1,0 +1,253 @@
+// Products: by cuBLASLt, and by our kernel for any strides.
+
+#include "harness.h"
+
+#include "blas.h"
+#include "cleave/workspace.h"
+#include "error.h"
+
+#include <array>
+
+using namespace cleave;
+using namespace cleave::gpu;
+using program::Activation;
+using program::Gemm;
+using program::MatrixRef;
+
+namespace {
+double activated(double x, Activation activation) {
+  switch (activation) {
+  case Activation::None:
+    return x;
+  case Activation::GeluTanh:
+    return 0.5 * x *
+           (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  case Activation::GeluErf:
+    return 0.5 * x * (1 + std::erf(x * 0.7071067811865476));
+  case Activation::Relu:
+    return x > 0 ? x : 0;
+  case Activation::Silu:
+    return x / (1 + std::exp(-x));
+  }
+  return NAN;
+}
+
+struct Operands {
+  Array a, b, c, bias, pre;
+};
+struct Results {
+  std::vector<Expected> c, pre;
+};
+
+Results reference(const Gemm &x, const Operands &in) {
+  Results out;
+  out.c.resize(in.c.size());
+  out.pre.resize(in.pre.size());
+  std::vector<double> right(x.k * x.n), sums(x.n), magnitudes(x.n);
+  forAll(x.batch, [&](const std::vector<int64_t> &index) {
+    int64_t aAt = dot(index, x.a.batchStrides),
+            bAt = dot(index, x.b.batchStrides),
+            cAt = dot(index, x.c.batchStrides);
+    for (int64_t l = 0; l < x.k; ++l)
+      for (int64_t j = 0; j < x.n; ++j)
+        right[l * x.n + j] =
+            in.b.at(bAt + l * x.b.rowStride + j * x.b.colStride);
+    for (int64_t i = 0; i < x.m; ++i) {
+      std::fill(sums.begin(), sums.end(), 0);
+      std::fill(magnitudes.begin(), magnitudes.end(), 0);
+      for (int64_t l = 0; l < x.k; ++l) {
+        double left =
+            x.alpha * in.a.at(aAt + i * x.a.rowStride + l * x.a.colStride);
+        for (int64_t j = 0; j < x.n; ++j) {
+          sums[j] += left * right[l * x.n + j];
+          magnitudes[j] += std::abs(left * right[l * x.n + j]);
+        }
+      }
+      for (int64_t j = 0; j < x.n; ++j) {
+        int64_t at = cAt + i * x.c.rowStride + j * x.c.colStride;
+        double sum = sums[j], magnitude = magnitudes[j];
+        if (x.accumulate)
+          sum += in.c.at(at), magnitude += std::abs(in.c.at(at));
+        // What cuBLASLt may round before our kernel goes on with it.
+        double product = std::abs(sum);
+        if (x.bias.present())
+          sum += in.bias.at(j), magnitude += std::abs(in.bias.at(j));
+        bool goesOn = x.bias.present() || x.activation != Activation::None;
+        double rounded = goesOn ? product + std::abs(sum) : 0;
+        if (x.preActivation.present())
+          out.pre[at] = {sum, magnitude, 0, rounded, true};
+        out.c[at] = {activated(sum, x.activation), magnitude, 0, rounded, true};
+      }
+    }
+  });
+  return out;
+}
+
+// What is random of a product but its layout.
+Gemm gemmOf(Case &one, DType type, bool isWide) {
+  Gemm x;
+  x.dtype = type, x.wideResult = isWide;
+  int64_t most = one.isSmall ? 40 : 300;
+  x.m = one.length(most), x.n = one.length(most), x.k = one.length(2 * most);
+  x.alpha = one.one(3) ? -0.75 : 1;
+  x.accumulate = one.one(3);
+  x.activation = one.one(2) ? Activation::None : Activation(one.below(5));
+  if (one.one(2))
+    x.bias.arena = 0;
+  for (int64_t i = one.below(one.isSmall ? 2 : 3); i > 0; --i)
+    x.batch.push_back(one.between(1, 4));
+  one.say("m", x.m), one.say("n", x.n), one.say("k", x.k);
+  one.say("batch", x.batch);
+  one.say("alpha " + std::to_string(x.alpha));
+  one.say("accumulate", x.accumulate);
+  one.say("activation", int64_t(x.activation));
+  one.say("bias", x.bias.present());
+  return x;
+}
+
+void say(Case &one, const char *name, const MatrixRef &matrix) {
+  std::vector<int64_t> all = matrix.batchStrides;
+  all.insert(all.end(), {matrix.rowStride, matrix.colStride});
+  one.say(name, all);
+}
+
+// Elements that it spans.
+int64_t spanOf(const Gemm &x, const MatrixRef &matrix, int64_t rows,
+               int64_t columns) {
+  int64_t last =
+      (rows - 1) * matrix.rowStride + (columns - 1) * matrix.colStride;
+  for (size_t i = 0; i < x.batch.size(); ++i)
+    last += (x.batch[i] - 1) * matrix.batchStrides[i];
+  return last + 1;
+}
+
+enum class By { CublasLt, Tf32, OurKernel };
+
+void checkGemm(Case &one, Gemm x, By by) {
+  // The operand of an activation is kept where rows of results lie together.
+  if (!x.wideResult && x.c.colStride == 1 && one.one(3))
+    x.preActivation.arena = 0;
+  one.say("keeps operand", x.preActivation.present());
+  say(one, "a", x.a), say(one, "b", x.b), say(one, "c", x.c);
+  auto make = [&](DType type, int64_t count) {
+    int64_t shift = one.one(4) ? one.between(1, 3) : 0;
+    if (shift)
+      one.say("shift", shift);
+    return Array(type, count, shift);
+  };
+  Operands at;
+  at.a = make(x.dtype, spanOf(x, x.a, x.m, x.k));
+  at.b = make(x.dtype, spanOf(x, x.b, x.k, x.n));
+  at.c = make(x.resultType(), spanOf(x, x.c, x.m, x.n));
+  at.bias = make(x.dtype, x.bias.present() ? x.n : 0);
+  at.pre = make(x.dtype, x.preActivation.present() ? at.c.size() : 0);
+  at.a.randomize(one), at.b.randomize(one), at.bias.randomize(one);
+  if (x.accumulate)
+    at.c.randomize(one);
+
+  GemmBuffers buffers;
+  buffers.a = at.a.upload(one.stream), buffers.b = at.b.upload(one.stream);
+  buffers.c = at.c.upload(one.stream);
+  if (x.bias.present())
+    buffers.bias = at.bias.upload(one.stream);
+  if (x.preActivation.present())
+    buffers.preActivation = at.pre.upload(one.stream);
+  std::string error;
+  int64_t bytes = cuda::gemmWorkspace(x, error);
+  if (bytes < 0)
+    fail(CLEAVE_INTERNAL, error);
+  cuda::DeviceMemory workspace(bytes, "workspace");
+  buffers.workspace = workspace.data();
+  one.run(by == By::OurKernel
+              ? cuda::makePlainGemm(one.kernels, x, buffers)
+              : cuda::makeGemm(one.device, x, buffers, bytes, by == By::Tf32));
+
+  Results want = reference(x, at);
+  const Limit &limit = by == By::Tf32 ? limitTf32 : limitOf(x.resultType());
+  at.c.download(one.stream);
+  one.compare("c", at.c, want.c, limit);
+  if (x.preActivation.present()) {
+    at.pre.download(one.stream);
+    one.compare("operand of the activation", at.pre, want.pre, limit);
+  }
+}
+
+// Matrices of rows or columns with gaps, one batch dimension behind the other
+// or between rows, and operands that a batch shares.
+void checkBlas(Case &one, DType type, bool isWide, By by) {
+  Gemm x = gemmOf(one, type, isWide);
+  auto place = [&](MatrixRef &matrix, int64_t rows, int64_t columns,
+                   bool isRead, bool mayTurn) {
+    bool isTurned = mayTurn && one.one(2);
+    int64_t inner = isTurned ? rows : columns,
+            outer = isTurned ? columns : rows;
+    int64_t pad = one.one(2) ? 0 : one.one(2) ? 8 : one.between(1, 7);
+    bool isBetween = !x.batch.empty() && one.one(3); // heads of a position
+    int64_t line = inner + pad;
+    matrix.batchStrides.assign(x.batch.size(), 0);
+    int64_t stride = line;
+    auto addBatch = [&](size_t i) {
+      bool isShared = isRead && one.one(4);
+      matrix.batchStrides[i] = isShared ? 0 : stride;
+      if (!isShared)
+        stride *= x.batch[i];
+    };
+    if (isBetween)
+      addBatch(x.batch.size() - 1);
+    int64_t lines = stride;
+    stride *= outer;
+    for (size_t i = x.batch.size() - (isBetween ? 1 : 0); i-- > 0;)
+      addBatch(i);
+    matrix.rowStride = isTurned ? 1 : lines;
+    matrix.colStride = isTurned ? lines : 1;
+  };
+  place(x.a, x.m, x.k, true, true);
+  place(x.b, x.k, x.n, true, true);
+  place(x.c, x.m, x.n, false, one.one(4));
+  checkGemm(one, x, by);
+}
+
+void checkPlain(Case &one, DType type, bool isWide) {
+  Gemm x = gemmOf(one, type, isWide);
+  auto place = [&](MatrixRef &matrix, int64_t rows, int64_t columns,
+                   bool isRead) {
+    std::vector<int64_t> dims = x.batch;
+    dims.insert(dims.end(), {rows, columns});
+    int64_t count = 0;
+    std::vector<int64_t> strides = !isRead && one.one(2)
+                                       ? denseStrides(dims, count)
+                                       : randomStrides(one, dims, count);
+    matrix.colStride = strides.back();
+    matrix.rowStride = strides[strides.size() - 2];
+    strides.resize(x.batch.size());
+    for (int64_t &stride : strides)
+      if (isRead && one.one(4))
+        stride = 0;
+    matrix.batchStrides = strides;
+  };
+  place(x.a, x.m, x.k, true);
+  place(x.b, x.k, x.n, true);
+  place(x.c, x.m, x.n, false);
+  checkGemm(one, x, By::OurKernel);
+}
+} // namespace
+
+void gpu::addGemmFamilies(std::vector<Family> &to) {
+  using enum DType;
+  auto blas = [&](const char *name, void (*check)(Case &)) {
+    to.push_back({std::string("gemm, cuBLASLt, ") + name, check, 48, 24});
+  };
+  blas("f32", [](Case &one) { checkBlas(one, F32, false, By::CublasLt); });
+  blas("f32 as tf32", [](Case &one) { checkBlas(one, F32, false, By::Tf32); });
+  blas("f64", [](Case &one) { checkBlas(one, F64, false, By::CublasLt); });
+  blas("bf16", [](Case &one) { checkBlas(one, BF16, false, By::CublasLt); });
+  blas("bf16 to f32",
+       [](Case &one) { checkBlas(one, BF16, true, By::CublasLt); });
+  auto plain = [&](const char *name, void (*check)(Case &)) {
+    to.push_back({std::string("gemm, any strides, ") + name, check, 32, 12});
+  };
+  plain("f32", [](Case &one) { checkPlain(one, F32, false); });
+  plain("f64", [](Case &one) { checkPlain(one, F64, false); });
+  plain("bf16", [](Case &one) { checkPlain(one, BF16, false); });
+  plain("bf16 to f32", [](Case &one) { checkPlain(one, BF16, true); });
+}

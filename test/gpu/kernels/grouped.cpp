@@ -1,0 +1,164 @@
+// Products of rows with the matrices that they choose, and their outer form.
+
+#include "harness.h"
+
+#include "cleave/workspace.h"
+#include "error.h"
+
+using namespace cleave;
+using namespace cleave::gpu;
+using program::GroupedGemm;
+using program::RowsRef;
+
+namespace {
+struct Operands {
+  Array a, c, w, ids;
+};
+
+// c[r] = a[r] w[ids[r]], zeros where no matrix is chosen.
+std::vector<Expected> rowsOf(const GroupedGemm &x, const Operands &in) {
+  std::vector<Expected> out(in.c.size());
+  forAll(x.rows, [&](const std::vector<int64_t> &index) {
+    int64_t aAt = dot(index, x.a.strides), cAt = dot(index, x.c.strides);
+    auto id = int64_t(in.ids.at(dot(index, x.ids.strides)));
+    for (int64_t j = 0; j < x.n; ++j) {
+      Expected &sum = out[cAt + j * x.c.column];
+      sum.isWritten = true;
+      for (int64_t l = 0; id >= 0 && id < x.e && l < x.k; ++l) {
+        double product = in.a.at(aAt + l * x.a.column) *
+                         in.w.at(id * x.w.batchStrides[0] + l * x.w.rowStride +
+                                 j * x.w.colStride);
+        sum.add(product, std::abs(product));
+      }
+    }
+  });
+  return out;
+}
+
+// w[m] = the sum of a[r]^T c[r] over the rows that choose m.
+std::vector<Expected> matricesOf(const GroupedGemm &x, const Operands &in) {
+  std::vector<Expected> out(in.w.size());
+  auto at = [&](int64_t id, int64_t l, int64_t j) -> Expected & {
+    return out[id * x.w.batchStrides[0] + l * x.w.rowStride +
+               j * x.w.colStride];
+  };
+  for (int64_t id = 0; id < x.e; ++id)
+    for (int64_t l = 0; l < x.k; ++l)
+      for (int64_t j = 0; j < x.n; ++j)
+        at(id, l, j).isWritten = true;
+  forAll(x.rows, [&](const std::vector<int64_t> &index) {
+    int64_t aAt = dot(index, x.a.strides), cAt = dot(index, x.c.strides);
+    auto id = int64_t(in.ids.at(dot(index, x.ids.strides)));
+    if (id < 0 || id >= x.e)
+      return;
+    for (int64_t l = 0; l < x.k; ++l) {
+      double left = in.a.at(aAt + l * x.a.column);
+      for (int64_t j = 0; j < x.n; ++j) {
+        double product = left * in.c.at(cAt + j * x.c.column);
+        at(id, l, j).add(product, std::abs(product));
+      }
+    }
+  });
+  return out;
+}
+
+void checkGrouped(Case &one, DType type, bool isOuter, bool onMatrixUnits) {
+  GroupedGemm x;
+  x.dtype = type, x.outer = isOuter;
+  x.wideResult = type == DType::BF16 && one.one(2);
+  int64_t mostRows = one.isSmall ? 100 : 700, most = one.isSmall ? 40 : 200;
+  if (one.one(2))
+    x.rows = {one.length(mostRows)};
+  else
+    x.rows = {one.length(mostRows / 4), one.between(1, 4)};
+  x.e = one.one(2) ? one.between(1, 8) : one.between(1, 64);
+  x.k = one.length(most), x.n = one.length(most);
+  if (onMatrixUnits)
+    x.k = (x.k + 7) / 8 * 8, x.n = (x.n + 7) / 8 * 8;
+  bool isTurned = onMatrixUnits && one.one(2); // columns of matrices together
+  int64_t dropped = one.one(2) ? one.between(1, 6) : 0;
+  bool isOneChosen = one.one(6);
+  one.say("rows", x.rows), one.say("matrices", x.e);
+  one.say("k", x.k), one.say("n", x.n), one.say("wide", x.wideResult);
+  one.say("turned", isTurned), one.say("dropped", dropped);
+  one.say("one chosen", isOneChosen);
+
+  int64_t count = 0;
+  auto place = [&](RowsRef &ref, int64_t width, DType of) {
+    std::vector<int64_t> dims = x.rows;
+    dims.push_back(width);
+    std::vector<int64_t> strides = onMatrixUnits
+                                       ? denseStrides(dims, count)
+                                       : randomStrides(one, dims, count);
+    ref.column = strides.back();
+    strides.pop_back();
+    ref.strides = strides;
+    return Array(of, count);
+  };
+  Operands in;
+  in.a = place(x.a, x.k, x.dtype);
+  in.c = place(x.c, x.n, isOuter ? x.dtype : x.resultType());
+  in.ids = place(x.ids, 1, DType::I64);
+  std::vector<int64_t> w = randomStrides(one, {x.e, x.k, x.n}, count);
+  if (onMatrixUnits && !isTurned)
+    w = denseStrides({x.e, x.k, x.n}, count);
+  if (isTurned) {
+    w = denseStrides({x.e, x.n, x.k}, count);
+    std::swap(w[1], w[2]);
+  }
+  x.w.batchStrides = {w[0]}, x.w.rowStride = w[1], x.w.colStride = w[2];
+  in.w = Array(isOuter ? x.resultType() : x.dtype, count);
+
+  // Rows that choose nothing stay NaN.
+  int64_t only = one.below(x.e);
+  std::normal_distribution<double> normal;
+  forAll(x.rows, [&](const std::vector<int64_t> &index) {
+    int64_t id = isOneChosen ? only : one.below(x.e);
+    bool isDropped = dropped && one.one(dropped);
+    if (isDropped)
+      id = one.one(2) ? -1 - one.below(5) : x.e + one.below(5);
+    in.ids.set(dot(index, x.ids.strides), double(id));
+    for (int64_t i = 0; !isDropped && i < x.k; ++i)
+      in.a.set(dot(index, x.a.strides) + i * x.a.column, normal(one.engine));
+    for (int64_t i = 0; isOuter && !isDropped && i < x.n; ++i)
+      in.c.set(dot(index, x.c.strides) + i * x.c.column, normal(one.engine));
+  });
+  if (!isOuter)
+    in.w.randomize(one);
+
+  GroupedBuffers at;
+  at.a = in.a.upload(one.stream), at.c = in.c.upload(one.stream);
+  at.w = in.w.upload(one.stream);
+  at.ids = reinterpret_cast<int64_t *>(in.ids.upload(one.stream));
+  std::string error;
+  int64_t bytes = cuda::groupedWorkspace(x, error);
+  if (bytes < 0)
+    fail(CLEAVE_INTERNAL, error);
+  cuda::DeviceMemory workspace(bytes, "workspace");
+  at.workspace = workspace.data();
+  one.run(cuda::makeGrouped(one.kernels, x, at));
+  Array &result = isOuter ? in.w : in.c;
+  result.download(one.stream);
+  one.compare(isOuter ? "w" : "c", result,
+              isOuter ? matricesOf(x, in) : rowsOf(x, in),
+              limitOf(x.resultType()));
+}
+
+template <DType type, bool isOuter, bool onMatrixUnits> void check(Case &one) {
+  checkGrouped(one, type, isOuter, onMatrixUnits);
+}
+
+template <DType type, bool onMatrixUnits>
+void add(std::vector<Family> &to, const std::string &name) {
+  to.push_back({"grouped, " + name, check<type, false, onMatrixUnits>, 32, 12});
+  to.push_back(
+      {"grouped outer, " + name, check<type, true, onMatrixUnits>, 32, 12});
+}
+} // namespace
+
+void gpu::addGroupedFamilies(std::vector<Family> &to) {
+  add<DType::F32, false>(to, "f32");
+  add<DType::F64, false>(to, "f64");
+  add<DType::BF16, false>(to, "bf16, any strides");
+  add<DType::BF16, true>(to, "bf16, matrix units");
+}

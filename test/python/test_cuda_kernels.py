@@ -1,0 +1,46 @@
+"""The runtime's kernels in random sizes against sums in double precision, on the
+recorder that stands in for a device."""
+
+import re
+import unittest
+
+import support
+
+PROGRAM = support.BUILD / "bin" / "cleave-gpu-kernels"
+RECORDER = support.BUILD / "recorder"
+
+
+@unittest.skipUnless(RECORDER.exists(), "there is no CUDA toolkit")
+class CudaKernels(unittest.TestCase):
+    def run_program(self, *flags):
+        return support.run(PROGRAM, *flags, env={"LD_LIBRARY_PATH": str(RECORDER)})
+
+    def test_small(self):
+        done = self.run_program("--small")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = re.findall(r"^(.+?) +(\d+) +\S+ +\S+ s  pass$", done.stdout, re.MULTILINE)
+        self.assertGreaterEqual(sum(int(cases) for _, cases in lines), 300, done.stdout)
+        self.assertIn(f"\n{len(lines)} families, 0 failed\n", done.stdout)
+        for name in ("gemm", "attention", "attention backward", "grouped", "sort rows",
+                     "plan rows", "position in expert", "copy", "fill", "reduce"):
+            self.assertTrue(any(line.startswith(name) for line, _ in lines), name)
+
+    def worst(self, seed):
+        said = self.run_program("--small", "--only", "attention, f32", "--cases", "2", "--seed", seed).stdout
+        return re.search(r"^attention, f32 +2 +(\S+)", said, re.MULTILINE).group(1)
+
+    def test_a_seed_is_its_cases(self):
+        self.assertEqual(self.worst(7), self.worst(7))
+        self.assertNotEqual(self.worst(7), self.worst(8))
+
+    def test_refused(self):
+        done = self.run_program("--bandwidth")
+        self.assertEqual(done.returncode, 3)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn("the driver is the recorder", done.stderr)
+        self.assertEqual(self.run_program("--only", "no such family").returncode, 2)
+        self.assertEqual(self.run_program("--cases", "none").returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
