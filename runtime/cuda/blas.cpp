@@ -92,6 +92,10 @@ public:
             what);
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspaceBytes));
+    // Parts of long sums are added in f32 or f64: by default cuBLASLt may round
+    // them to the type of the result.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     const void *left = layout.isSwapped ? buffers.b : buffers.a;
     const void *right = layout.isSwapped ? buffers.a : buffers.b;
     auto &at = layout.offsets;

@@ -23,14 +23,14 @@ struct Limit {
 // f64 and f32: sums of up to some thousand addends, in any order, and functions
 // with a few roundings. bf16: products are exact in f32 and summed there; what
 // counts is that results are rounded to 8 bits, half a unit being 2^-8 at most,
-// once by the product and once by what comes behind it. TF32 rounds each
-// operand to 11 bits. Attention on matrix units rounds weights (or what is
-// their gradient) to bf16 before they multiply: errors of addends, each 2^-8 of
-// it at most, that are independent, so the root of their squares counts, with
-// three such units (seven standard deviations).
+// once by the product and once by what comes behind it. TF32 keeps 11 bits of
+// each operand, and may cut off the others. Attention on matrix units rounds
+// weights (or what is their gradient) to bf16 before they multiply: errors of
+// addends, each 2^-8 of it at most, that are independent, so the root of their
+// squares counts, with three such units (seven standard deviations).
 inline constexpr Limit limitF64{1e-12, 0, 1e-12};
 inline constexpr Limit limitF32{1e-5, 0, 1e-5};
-inline constexpr Limit limitTf32{0x1p-10, 0, 1e-5};
+inline constexpr Limit limitTf32{0x1p-9, 0, 1e-5};
 inline constexpr Limit limitBf16{1e-5, 0, 0x1p-7};
 inline constexpr Limit limitBf16Weights{1e-5, 3 * 0x1p-8, 0x1p-7};
 

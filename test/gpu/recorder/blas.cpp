@@ -12,11 +12,13 @@ struct Preference {
   uint64_t workspace = 0;
   // Pointers are at such multiples; 256 unless it is said otherwise.
   uint32_t alignment[4] = {256, 256, 256, 256};
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
 // What an algorithm holds.
 struct Algorithm {
   uint64_t mark, workspace, alignment[4];
+  uint64_t roundsParts;
 };
 constexpr uint64_t algorithmMark = 0x636c65617665;
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
@@ -169,6 +171,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
   switch (attribute) {
   case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
     return statusOf(put(preference->workspace, value, size));
+  case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+    return statusOf(put(preference->reductions, value, size));
   case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
     return statusOf(put(preference->alignment[0], value, size));
   case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
@@ -193,7 +197,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   if (const char *fault = describe(desc, a, b, c, d).findFault())
     return refuse(fault);
   const auto *wanted = made<Preference>(preference);
-  Algorithm algorithm{algorithmMark, wanted->workspace, {}};
+  // The worst that is allowed: parts of sums in the type of the result.
+  constexpr uint32_t inType =
+      CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  Algorithm algorithm{
+      algorithmMark, wanted->workspace, {}, (wanted->reductions & inType) != 0};
   std::copy_n(wanted->alignment, 4, algorithm.alignment);
   results[0] = {};
   std::memcpy(&results[0].algo, &algorithm, sizeof(algorithm));
@@ -247,6 +255,7 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
       if (chosen.mark != algorithmMark ||
           reinterpret_cast<uintptr_t>(pointers[i]) % chosen.alignment[i])
         return refuse("an operand is not where the algorithm needs it");
+    product->roundsParts = chosen.roundsParts;
     if (chosen.workspace > workspaceBytes)
       return refuse("the algorithm needs more workspace");
     if (chosen.workspace) {

@@ -50,6 +50,12 @@ template <class T> void store(char *at, cudaDataType type, int64_t i, T x) {
   }
 }
 
+template <class T> T rounded(T x, cudaDataType type) {
+  alignas(double) char at[sizeof(double)];
+  store(at, type, 0, x);
+  return load<T>(at, type, 0);
+}
+
 // cuBLASLt's GELU is the approximation by tanh.
 template <class T> T activated(T x, int32_t epilogue) {
   if (epilogue & geluBit)
@@ -75,6 +81,9 @@ template <class T> void compute(const Product &p) {
     for (int64_t j = 0; j < n; ++j) {
       std::fill(sums.begin(), sums.end(), T(0));
       for (int64_t l = 0; l < k; ++l) {
+        if (p.roundsParts && l == k / 2)
+          for (T &sum : sums)
+            sum = rounded(sum, p.d.type);
         T b = load<T>(p.bAt, p.b.type,
                       bBase + (p.transposeB ? p.b.at(j, l) : p.b.at(l, j)));
         const T *row = &rows[l * m];

@@ -40,6 +40,7 @@ struct Product {
   const char *aAt = nullptr, *bAt = nullptr, *cAt = nullptr;
   char *dAt = nullptr;
   double alpha = 1, beta = 0;
+  bool roundsParts = false; // parts of sums have the type of the result
 
   int64_t depth() const { return int64_t(transposeA ? a.rows : a.columns); }
   bool has(int32_t part) const { return epilogue & part; }
