@@ -56,7 +56,10 @@ public:
     flagCopy = Owned<char *, freeHost>(static_cast<char *>(pinned));
   }
 
-  void attach() override { device.use(); }
+  void attach(std::function<void()> given) override {
+    device.use();
+    meanwhile = std::move(given);
+  }
 
   std::unique_ptr<Storage> allocate(int64_t bytes,
                                     const std::string &purpose) override {
@@ -114,7 +117,10 @@ public:
 
   char flag(const char *at) override;
   Run at(CallSite site, Run run) override;
-  void finish(const std::function<void()> &meanwhile) override;
+  void finish() override {
+    wait("a command of the action failed on the device (set "
+         "CLEAVE_CUDA_SYNCHRONOUS=1 to learn which)");
+  }
   bool replay(const Action &action) override;
   bool beginCapture(const Action &action) override;
   void endCapture(const Action &action) override;
@@ -131,6 +137,7 @@ private:
     };
   }
   void note(const CallSite &site) const;
+  void wait(const char *what);
 
   const Program &program;
   const int rank;
@@ -144,6 +151,7 @@ private:
   Owned<char *, freeHost> flagCopy;
   // Actions that have run: without a graph until they run again.
   std::map<const Action *, GraphExec> graphs;
+  std::function<void()> meanwhile;
 };
 } // namespace
 
@@ -196,7 +204,7 @@ char CudaBackend::flag(const char *at) {
   check(
       driver().cuMemcpyDtoHAsync(flagCopy.get(), address(at), 1, compute.get()),
       "reading a condition");
-  check(driver().cuStreamSynchronize(compute.get()), "reading a condition");
+  wait("a command before a condition failed on the device");
   return *flagCopy.get();
 }
 
@@ -213,7 +221,6 @@ void CudaBackend::note(const CallSite &site) const {
   if (auto *launch = std::get_if<Launch>(&site.command->op)) {
     note.kind = program.kernels[launch->kernel].symbol.c_str();
     note.extent = launch->extent;
-    axisIndex->data();
     accesses.push_back({axisIndex->data(), axisIndex->size(), 0});
   }
   note.accesses = accesses.data();
@@ -229,21 +236,20 @@ Backend::Run CudaBackend::at(CallSite site, Run run) {
       note(site);
     run();
     if (synchronises)
-      check(driver().cuStreamSynchronize(compute.get()), "on the device");
+      wait("it failed on the device");
   };
 }
 
 // Transfers of other ranks may be part of the stream, so what can be lost is
 // looked after while it runs.
-void CudaBackend::finish(const std::function<void()> &meanwhile) {
+void CudaBackend::wait(const char *what) {
   using namespace std::chrono_literals;
   for (int round = 0;; ++round) {
     CUresult status = driver().cuStreamQuery(compute.get());
     if (status == CUDA_SUCCESS)
       return;
     if (status != CUDA_ERROR_NOT_READY)
-      check(status, "a command of the action failed on the device (set "
-                    "CLEAVE_CUDA_SYNCHRONOUS=1 to learn which)");
+      check(status, what);
     meanwhile();
     if (round > 1000)
       std::this_thread::sleep_for(20us);

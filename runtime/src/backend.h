@@ -77,8 +77,9 @@ public:
   virtual ~Backend() = default;
 
   // On the rank's own thread, before all that follows: libraries keep state per
-  // thread.
-  virtual void attach() = 0;
+  // thread. `meanwhile` is called now and then while the host waits for the
+  // device; it throws where a transfer is lost.
+  virtual void attach(std::function<void()> meanwhile) = 0;
 
   virtual std::unique_ptr<Storage> allocate(int64_t bytes,
                                             const std::string &purpose) = 0;
@@ -126,10 +127,7 @@ public:
   }
 
   // After the last command of an action: returns when all of it is done.
-  // `meanwhile` is called now and then; it throws where a transfer is lost.
-  virtual void finish(const std::function<void()> &meanwhile) {
-    (void)meanwhile;
-  }
+  virtual void finish() {}
 
   // An action that has run before may be replayed as a whole. replay() does so,
   // or says that it cannot; between beginCapture() and endCapture() calls are

@@ -92,7 +92,7 @@ const PreparedAction *Rank::find(std::string_view action) const {
 }
 
 void Rank::prepare(Endpoint &endpoint, Counters &counters) {
-  backend->attach();
+  backend->attach([&endpoint] { endpoint.progress(); });
   uint32_t ownClass = data.classOf(rank);
   // Workspaces that the plan does not cover (another machine, other threads)
   // come from one buffer, which must not move once addresses are taken.

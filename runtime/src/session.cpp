@@ -250,10 +250,9 @@ void cleave_session::walk(Rank &rank, Place &place) {
   const PreparedAction &action = *place.action;
   bool watched = injection.rank == rank.rank && injection.run == runs;
   bool isPlain = !poison && !watched && !isTracing;
-  auto progress = [&] { endpoint.progress(); };
   if (isPlain && action.mayReplay && backend.replay(*action.action)) {
     Rank::bookReplay(action);
-    backend.finish(progress);
+    backend.finish();
     return;
   }
   bool captures =
@@ -287,7 +286,7 @@ void cleave_session::walk(Rank &rank, Place &place) {
       place.inner = -1;
     }
     if (isTracing) {
-      backend.finish(progress); // else times would be those of enqueuing
+      backend.finish(); // else times would be those of enqueuing
       event.end = traceClock();
       event.command = static_cast<uint32_t>(index);
       traces[rank.rank].add(event);
@@ -298,7 +297,7 @@ void cleave_session::walk(Rank &rank, Place &place) {
   }
   if (captures)
     backend.endCapture(*action.action);
-  backend.finish(progress);
+  backend.finish();
   if (poison)
     rank.afterAction();
 }

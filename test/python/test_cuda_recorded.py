@@ -27,9 +27,14 @@ def recorded(**settings):
 
 
 def totals(stderr):
-    """The recorder's counts: {"launches": 7, ...}."""
+    """The recorder's counts: {"launches": 7, "not run": 0, ...}."""
     line = next(line for line in stderr.splitlines() if line.startswith("recorder: operations"))
-    return {name: int(count) for name, count in re.findall(r"(\w[\w ]*?) (\d+)", line)}
+    counts = {}
+    for part in re.findall(r"\((.*?)\)", line):  # of launches: "7 emulated, 0 not run"
+        counts.update({name: int(count) for count, name in re.findall(r"(\d+) ([a-z ]+)", part)})
+    for name, count in re.findall(r"([a-z][a-z ]*) (\d+)", re.sub(r" \(.*?\)", "", line)):
+        counts[name] = int(count)
+    return counts
 
 
 @unittest.skipUnless(REPLAY.exists(), "built without the CUDA toolkit")

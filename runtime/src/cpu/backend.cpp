@@ -68,7 +68,7 @@ public:
            program.data.numRanks()};
   }
 
-  void attach() override { setThreads(threads); }
+  void attach(std::function<void()>) override { setThreads(threads); }
 
   std::unique_ptr<Storage> allocate(int64_t bytes,
                                     const std::string &) override {
