@@ -183,7 +183,8 @@ void Case::compare(const char *what, const Array &array,
       continue;
     }
     double got = array.got(i);
-    if (got == x.value) // infinities, too
+    // Infinities, too.
+    if (x.isNan ? std::isnan(got) : got == x.value)
       continue;
     double error = std::abs(got - x.value);
     double most =

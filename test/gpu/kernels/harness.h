@@ -45,6 +45,7 @@ inline const Limit &limitOf(DType type) {
 struct Expected {
   double value = 0, addends = 0, squares = 0, magnitude = 0;
   bool isWritten = false; // else its bits stay
+  bool isNan = false;
 
   void add(double x, double itsMagnitude) {
     value += x;

@@ -40,7 +40,7 @@ void checkSort(Case &one) {
   program::SortRows sort;
   sort.rows = one.length(one.isSmall ? 600 : 20000);
   // Some have more groups than a block can count.
-  sort.groups = one.one(6)   ? one.between(12000, 40000)
+  sort.groups = one.one(4)   ? one.between(12288, 40000)
                 : one.one(3) ? one.between(1, 3000)
                              : one.between(1, 70);
   one.say("rows", sort.rows), one.say("groups", sort.groups);
@@ -113,7 +113,7 @@ void checkPositions(Case &one) {
   x.b = one.between(1, 4), x.s = one.length(one.isSmall ? 100 : 1500);
   x.k = one.between(1, 4);
   // Some have more experts than a block can count.
-  x.e = one.one(8) ? one.between(5000, 20000) : one.between(1, 64);
+  x.e = one.one(4) ? one.between(5000, 20000) : one.between(1, 64);
   x.rows = one.between(1, 5);
   x.perSample = one.one(2);
   bool hasLoads = one.one(2);
