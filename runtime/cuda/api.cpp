@@ -4,6 +4,7 @@
 
 #include "error.h"
 
+#include <cstdlib>
 #include <dlfcn.h>
 
 using namespace cleave;
@@ -48,6 +49,11 @@ DriverApi loadDriver() {
       library.find("cleaveRecorderNote"));
   api.kernels = reinterpret_cast<cleave_recorder_kernels>(
       library.find("cleaveRecorderKernels"));
+  // Read when the driver is initialised. More queues than streams, or a send
+  // may wait behind a receive that waits for it; and kernels are loaded at
+  // once, not while others wait for messages.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   int version = 0;
   if (api.cuDriverGetVersion(&version) == CUDA_SUCCESS &&
       version / 1000 < CUDA_VERSION / 1000)
@@ -80,6 +86,8 @@ BlasApi loadBlas() {
 }
 
 NcclApi loadNccl() {
+  // Connections are made with a communicator, not in the middle of a step.
+  setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
   Library library("libnccl.so.2", "NCCL; transport = \"local\" needs none");
   NcclApi api;
   CLEAVE_NCCL_FUNCTIONS(CLEAVE_LOOK_UP)

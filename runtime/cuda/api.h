@@ -28,7 +28,6 @@ namespace cleave::cuda {
   X(cuDeviceGetAttribute)                                                      \
   X(cuDeviceCanAccessPeer)                                                     \
   X(cuDevicePrimaryCtxRetain)                                                  \
-  X(cuDevicePrimaryCtxRelease)                                                 \
   X(cuCtxSetCurrent)                                                           \
   X(cuCtxEnablePeerAccess)                                                     \
   X(cuMemGetInfo)                                                              \
@@ -39,7 +38,6 @@ namespace cleave::cuda {
   X(cuMemcpyHtoDAsync)                                                         \
   X(cuMemcpyDtoHAsync)                                                         \
   X(cuMemcpyDtoDAsync)                                                         \
-  X(cuMemcpyPeerAsync)                                                         \
   X(cuMemsetD8Async)                                                           \
   X(cuMemsetD16Async)                                                          \
   X(cuStreamCreate)                                                            \
@@ -56,7 +54,6 @@ namespace cleave::cuda {
   X(cuEventCreate)                                                             \
   X(cuEventDestroy)                                                            \
   X(cuEventRecord)                                                             \
-  X(cuEventQuery)                                                              \
   X(cuEventSynchronize)                                                        \
   X(cuEventElapsedTime)                                                        \
   X(cuModuleLoadData)                                                          \
@@ -67,7 +64,6 @@ namespace cleave::cuda {
 
 #define CLEAVE_BLAS_FUNCTIONS(X)                                               \
   X(cublasLtCreate)                                                            \
-  X(cublasLtDestroy)                                                           \
   X(cublasLtGetStatusName)                                                     \
   X(cublasLtMatmulDescCreate)                                                  \
   X(cublasLtMatmulDescDestroy)                                                 \
@@ -90,8 +86,6 @@ namespace cleave::cuda {
   X(ncclCommDestroy)                                                           \
   X(ncclGetErrorString)                                                        \
   X(ncclGetLastError)                                                          \
-  X(ncclCommRegister)                                                          \
-  X(ncclCommDeregister)                                                        \
   X(ncclAllReduce)                                                             \
   X(ncclAllGather)                                                             \
   X(ncclReduceScatter)                                                         \

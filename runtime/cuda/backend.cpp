@@ -33,6 +33,9 @@ using program::Program;
 using program::SortRows;
 
 namespace {
+constexpr const char *withoutGraphs =
+    " (set CLEAVE_CUDA_NO_GRAPHS=1 to run without graphs)";
+
 bool isSet(const char *variable) {
   const char *value = std::getenv(variable);
   return value && *value && std::string_view(value) != "0";
@@ -124,6 +127,7 @@ public:
   bool replay(const Action &action) override;
   bool beginCapture(const Action &action) override;
   void endCapture(const Action &action) override;
+  void cancelCapture() override;
   void *stream() const override { return compute.get(); }
 
   const RankStream seen() { return {&device, compute.get()}; }
@@ -263,7 +267,7 @@ bool CudaBackend::replay(const Action &action) {
   if (found == graphs.end() || !found->second)
     return false;
   check(driver().cuGraphLaunch(found->second.get(), compute.get()),
-        "replaying action \"" + action.name + "\"");
+        "replaying action \"" + action.name + "\"" + withoutGraphs);
   return true;
 }
 
@@ -273,12 +277,12 @@ bool CudaBackend::beginCapture(const Action &action) {
     return false;
   check(driver().cuStreamBeginCapture(compute.get(),
                                       CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-        "capturing action \"" + action.name + "\"");
+        "capturing action \"" + action.name + "\"" + withoutGraphs);
   return true;
 }
 
 void CudaBackend::endCapture(const Action &action) {
-  std::string what = "capturing action \"" + action.name + "\"";
+  std::string what = "capturing action \"" + action.name + "\"" + withoutGraphs;
   CUgraph graph = nullptr;
   check(driver().cuStreamEndCapture(compute.get(), &graph), what);
   CUgraphExec exec = nullptr;
@@ -287,6 +291,14 @@ void CudaBackend::endCapture(const Action &action) {
   check(status, what);
   graphs[&action] = GraphExec(exec);
   replay(action);
+}
+
+// The stream must not stay captured; what was kept of the action goes.
+void CudaBackend::cancelCapture() {
+  CUgraph graph = nullptr;
+  (void)driver().cuStreamEndCapture(compute.get(), &graph);
+  if (graph)
+    (void)driver().cuGraphDestroy(graph);
 }
 
 std::vector<std::unique_ptr<Backend>>

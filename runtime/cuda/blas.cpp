@@ -282,7 +282,17 @@ Enqueue cuda::makeGemm(Device &device, const Gemm &gemm,
     layout = layoutOf(gemm);
   if (!layout)
     return makePlainGemm(kernels, gemm, buffers);
-  auto product = std::make_shared<BlasProduct>(device, gemm, buffers, *layout,
+  // cuBLASLt wants its scratch memory at a multiple of 256.
+  GemmBuffers aligned = buffers;
+  auto given = reinterpret_cast<uintptr_t>(buffers.workspace);
+  auto skipped = static_cast<int64_t>(-given & 255);
+  workspaceBytes = std::max<int64_t>(0, workspaceBytes - skipped);
+  aligned.workspace = workspaceBytes && given
+                          ? static_cast<char *>(buffers.workspace) + skipped
+                          : nullptr;
+  if (!aligned.workspace)
+    workspaceBytes = 0;
+  auto product = std::make_shared<BlasProduct>(device, gemm, aligned, *layout,
                                                workspaceBytes, allowTf32);
   for (const Fused &fused : choices(gemm, buffers, *layout)) {
     if (!product->choose(gemm, fused))

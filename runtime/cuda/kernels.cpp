@@ -59,11 +59,19 @@ void Kernels::launchPointers(const char *name, int64_t blocks, int threads,
     fail(CLEAVE_UNSUPPORTED, what + " with " + std::to_string(blocks) +
                                  " blocks, more than a grid can have");
   // More than the 48 KiB that a kernel may have unasked, with what it declares.
-  if (shared > (16 << 10))
-    check(driver().cuFuncSetAttribute(
-              function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-              static_cast<int>(shared)),
-          what + " with " + std::to_string(shared) + " bytes of shared memory");
+  // The limit belongs to the function, which all ranks of the device share: it
+  // only grows.
+  if (shared > (16 << 10)) {
+    std::lock_guard lock(mutex);
+    if (int64_t &limit = sharedLimits[function]; shared > limit) {
+      check(driver().cuFuncSetAttribute(
+                function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                static_cast<int>(shared)),
+            what + " with " + std::to_string(shared) +
+                " bytes of shared memory");
+      limit = shared;
+    }
+  }
   check(driver().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1,
                                 static_cast<unsigned>(threads), 1, 1,
                                 static_cast<unsigned>(shared), stream, args,

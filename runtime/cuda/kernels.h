@@ -44,6 +44,7 @@ private:
   std::vector<Module> modules;
   std::mutex mutex;
   std::map<std::string, CUfunction> functions;
+  std::map<CUfunction, int64_t> sharedLimits; // those that have been raised
 };
 
 // Enqueues what a command does on a stream. May be called again and again, and

@@ -35,8 +35,20 @@ NcclCommunicator::NcclCommunicator(std::string key, std::vector<int> members,
   store.set(this->key + "/here/" + std::to_string(self), "1");
 }
 
+// The graphs that hold collectives of ours are gone: the ranks go first.
 NcclCommunicator::~NcclCommunicator() {
-  abort();
+  Device &device = *transfers.rank.device;
+  device.tryUse();
+  if (ender.joinable())
+    ender.join();
+  if (ncclComm_t last = std::exchange(comm, nullptr)) {
+    // In good order where nothing is under way.
+    if (driver().cuStreamQuery(transfers.stream.get()) == CUDA_SUCCESS)
+      (void)nccl().ncclCommDestroy(last);
+    else
+      (void)nccl().ncclCommAbort(last);
+  }
+  device.tryUse(); // NCCL may have chosen another
   // What NCCL gave up has left the stream.
   (void)driver().cuStreamSynchronize(transfers.stream.get());
 }
@@ -105,19 +117,18 @@ int64_t NcclCommunicator::stagingBytes() const {
   return bytes;
 }
 
+// NCCL's kernels end at once, but the call waits for all graphs that hold some
+// of them, which go with their ranks: so it has a thread of its own.
 void NcclCommunicator::abort() {
   std::lock_guard lock(mutex);
   if (isAborted)
     return;
   isAborted = true;
-  if (!comm)
-    return;
-  // In good order where nothing is under way.
-  if (driver().cuStreamQuery(transfers.stream.get()) == CUDA_SUCCESS)
-    (void)nccl().ncclCommDestroy(comm);
-  else
-    (void)nccl().ncclCommAbort(comm);
-  comm = nullptr;
+  if (ncclComm_t lost = std::exchange(comm, nullptr))
+    ender = std::thread([lost, device = transfers.rank.device] {
+      device->tryUse();
+      (void)nccl().ncclCommAbort(lost);
+    });
 }
 
 void NcclCommunicator::check(const CollectiveCall &call) {

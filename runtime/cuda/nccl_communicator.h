@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace cleave::cuda {
@@ -68,6 +69,7 @@ private:
   size_t come = 0; // members known to have come
   std::shared_ptr<Making> making;
   std::vector<DeviceMemory> blocks;
+  std::thread ender; // gives up `comm` after a failure
 };
 
 } // namespace cleave::cuda

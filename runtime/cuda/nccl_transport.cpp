@@ -295,10 +295,17 @@ void NcclEndpoint::watch() {
     if (!communicator->last)
       continue;
     communicator->check(*communicator->last);
-    CUstream stream = communicator->transfers.stream.get();
-    if (isLate && driver().cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+    // Transfers that are replayed are in the stream of commands.
+    auto isBusy = [](CUstream stream) {
+      return driver().cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    };
+    if (!isLate || !(isBusy(communicator->transfers.stream.get()) ||
+                     isBusy(transport.streamOf(rank).compute)))
+      continue;
+    // Else something that takes long is computed.
+    if (std::vector<int> ranks = late(*communicator); !ranks.empty())
       throw lateness(*communicator->last, transport.options.timeoutSeconds,
-                     late(*communicator));
+                     ranks);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "memory.h"
 
+#include <algorithm>
 #include <vector>
 
 using namespace cleave;
@@ -71,6 +72,26 @@ void DeviceStorage::poison(int64_t at, int64_t bytes) {
     check(driver().cuMemsetD16Async(address(data() + at), both, bytes / 2,
                                     stream),
           "poisoning memory");
+}
+
+constexpr unsigned char guardByte = 0xc5;
+
+void DeviceStorage::guard() {
+  if (bytes == 0)
+    return;
+  device.use();
+  check(driver().cuMemsetD8Async(address(data() + bytes), guardByte, tail,
+                                 stream),
+        "guarding memory");
+}
+
+bool DeviceStorage::guardIntact() const {
+  if (bytes == 0)
+    return true;
+  unsigned char behind[tail];
+  read(bytes, behind, tail);
+  return std::all_of(behind, behind + tail,
+                     [](unsigned char byte) { return byte == guardByte; });
 }
 
 int64_t DeviceStorage::touched(int64_t at, int64_t bytes) const {

@@ -13,20 +13,26 @@ class DeviceStorage : public Storage {
 public:
   DeviceStorage(Device &device, CUstream stream, int64_t bytes,
                 const std::string &purpose)
-      : device(device), stream(stream), memory(bytes, purpose) {}
+      : device(device), stream(stream), bytes(bytes),
+        memory(bytes ? bytes + tail : 0, purpose) {}
   ~DeviceStorage() override;
 
   char *data() const override { return memory.data(); }
-  int64_t size() const override { return memory.size(); }
+  int64_t size() const override { return bytes; }
   void write(int64_t at, const void *from, int64_t bytes) override;
   void read(int64_t at, void *to, int64_t bytes) const override;
   void zero(int64_t at, int64_t bytes) override;
   void poison(int64_t at, int64_t bytes) override;
   int64_t touched(int64_t at, int64_t bytes) const override;
+  void guard() override;
+  bool guardIntact() const override;
 
 private:
+  static constexpr int64_t tail = 256; // bytes behind the end, for guard()
+
   Device &device;
   const CUstream stream;
+  const int64_t bytes;
   DeviceMemory memory;
 };
 

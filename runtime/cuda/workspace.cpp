@@ -14,7 +14,9 @@ namespace {
 constexpr int64_t tile = 128;       // rows and columns of a block of a result
 constexpr int64_t processors = 132; // of the devices that matter most
 constexpr int64_t leastDepth = 256; // of a part of a sum
-constexpr int64_t fixed = int64_t(64) << 10; // flags, descriptions of tiles
+// Flags, descriptions of tiles, and what it takes to begin at a multiple of 256
+// where the plan has multiples of 64.
+constexpr int64_t fixed = (int64_t(64) << 10) + 256;
 constexpr int64_t most = int64_t(32) << 20;
 
 int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -135,6 +135,7 @@ public:
   virtual bool replay(const program::Action &) { return false; }
   virtual bool beginCapture(const program::Action &) { return false; }
   virtual void endCapture(const program::Action &) {}
+  virtual void cancelCapture() {} // after a failure
 
   // The stream of commands that transfers order themselves with; NULL: none.
   virtual void *stream() const { return nullptr; }

@@ -152,9 +152,28 @@ const PreparedAction *Rank::prepareCall(const Call &call, Endpoint &endpoint,
   return variant.get();
 }
 
+// Whether the host is needed while an action of this name runs, on any rank:
+// its transfers must be replayed by all who take part, or by nobody.
+static bool needsHost(const Program &program, const Action &action) {
+  for (const Action &other : program.actions) {
+    if (other.name != action.name)
+      continue;
+    for (const Command &command : other.commands) {
+      auto *collective = std::get_if<Collective>(&command.op);
+      auto *call = std::get_if<Call>(&command.op);
+      if (command.when.present() ||
+          (collective && collective->kind == CollectiveKind::AllToAllV) ||
+          (call && needsHost(program, program.actions[call->action])))
+        return true;
+    }
+  }
+  return false;
+}
+
 void Rank::prepareAction(const Action &action, PreparedAction &prepared,
                          Endpoint &endpoint, const Counters &counters) {
   prepared.action = &action;
+  prepared.mayReplay = !needsHost(data, action);
   std::map<int32_t, Operation *> started;
   for (size_t i = 0; i < action.commands.size(); ++i) {
     const Command &command = action.commands[i];
@@ -195,7 +214,6 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
             command.op);
       }
       if (command.when.present()) {
-        prepared.mayReplay = false;
         if (!out.run || std::holds_alternative<Wait>(command.op) ||
             (std::holds_alternative<Collective>(command.op) &&
              std::get<Collective>(command.op).token >= 0))

@@ -244,19 +244,32 @@ void cleave_session::execute(Rank &rank) {
   }
 }
 
+namespace {
+// A failure leaves no stream captured.
+struct Capture {
+  Backend *backend = nullptr; // NULL: none
+  ~Capture() {
+    if (backend)
+      backend->cancelCapture();
+  }
+};
+} // namespace
+
 void cleave_session::walk(Rank &rank, Place &place) {
   Endpoint &endpoint = *endpoints[rank.rank];
   Backend &backend = *rank.backend;
   const PreparedAction &action = *place.action;
   bool watched = injection.rank == rank.rank && injection.run == runs;
-  bool isPlain = !poison && !watched && !isTracing;
+  // The same for all ranks: either all replay an action, or none.
+  bool isPlain = !poison && injection.rank < 0 && !isTracing;
   if (isPlain && action.mayReplay && backend.replay(*action.action)) {
     Rank::bookReplay(action);
     backend.finish();
     return;
   }
-  bool captures =
-      isPlain && action.mayReplay && backend.beginCapture(*action.action);
+  Capture capture;
+  if (isPlain && action.mayReplay && backend.beginCapture(*action.action))
+    capture.backend = &backend;
   if (poison)
     rank.beforeAction();
   TraceEvent event;
@@ -295,7 +308,7 @@ void cleave_session::walk(Rank &rank, Place &place) {
       rank.afterCommand(action, index);
     endpoint.progress();
   }
-  if (captures)
+  if (std::exchange(capture.backend, nullptr))
     backend.endCapture(*action.action);
   backend.finish();
   if (poison)

@@ -259,7 +259,7 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
     if (chosen.workspace > workspaceBytes)
       return refuse("the algorithm needs more workspace");
     if (chosen.workspace) {
-      if (reinterpret_cast<uintptr_t>(workspace) % 16)
+      if (reinterpret_cast<uintptr_t>(workspace) % 256)
         return refuse("the workspace is not at a multiple of 16");
       operation.accesses.push_back(
           {static_cast<char *>(workspace), int64_t(chosen.workspace), true});
