@@ -41,8 +41,9 @@ private:
 #define CLEAVE_LOOK_UP(name) library.need(api.name, CLEAVE_TEXT(name));
 
 DriverApi loadDriver() {
-  Library library("libcuda.so.1", "NVIDIA's driver; a machine with a GPU has "
-                                  "it");
+  Library library("libcuda.so.1",
+                  "NVIDIA's driver; run on a machine with a GPU, or compile "
+                  "with target.kind = \"cpu\"");
   DriverApi api;
   CLEAVE_DRIVER_FUNCTIONS(CLEAVE_LOOK_UP)
   api.note = reinterpret_cast<cleave_recorder_note>(

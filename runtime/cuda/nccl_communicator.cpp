@@ -105,6 +105,37 @@ bool NcclCommunicator::advance() {
   return true;
 }
 
+void NcclCommunicator::connect() {
+  ncclComm_t made = nullptr;
+  {
+    // Not held while others are waited for: abort() must come through.
+    std::lock_guard lock(mutex);
+    if (isAborted)
+      throw Aborted();
+    made = comm;
+  }
+  auto size = static_cast<int>(members.size());
+  DeviceMemory probe(2 * size, "the first messages of ranks " + print(members));
+  std::string what = "connecting ranks " + print(members);
+  auto stream = reinterpret_cast<cudaStream_t>(transfers.stream.get());
+  bool isPair = key.starts_with("send");
+  cuda::check(nccl().ncclGroupStart(), what);
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == self)
+      continue;
+    if (!isPair || self == 0)
+      cuda::check(
+          nccl().ncclSend(probe.data() + self, 1, ncclInt8, peer, made, stream),
+          what);
+    if (!isPair || self == 1)
+      cuda::check(nccl().ncclRecv(probe.data() + size + peer, 1, ncclInt8, peer,
+                                  made, stream),
+                  what);
+  }
+  cuda::check(nccl().ncclGroupEnd(), what);
+  cuda::check(driver().cuStreamSynchronize(transfers.stream.get()), what);
+}
+
 void NcclCommunicator::reserve(int64_t bytes) {
   if (bytes > 0 && (blocks.empty() || blocks.back().size() < bytes))
     blocks.emplace_back(bytes, "messages between ranks " + print(members));

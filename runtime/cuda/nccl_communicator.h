@@ -29,6 +29,11 @@ public:
   bool advance();
   // Members that have not come to make it.
   std::vector<int> missing();
+  // Sends a byte to each member and back, of a pair from the first to the
+  // second; returns when all have come. NCCL connects two ranks in the call of
+  // their first message, which waits for both: in the middle of a step two that
+  // send to each other would wait for ever.
+  void connect();
 
   // Staging memory of at least so many bytes; what was handed out stays.
   void reserve(int64_t bytes);
@@ -55,6 +60,8 @@ public:
   Transfers transfers;
   // What was started before it could be used, in order.
   std::deque<std::function<void()>> waiting;
+  // Whether members send messages, other than in collectives of NCCL's own.
+  bool sends = false;
   // What was started last, and how many starts there were.
   const CollectiveCall *last = nullptr;
   int64_t starts = 0;

@@ -108,6 +108,7 @@ public:
       communicatorOf(members, members);
   }
   std::unique_ptr<Operation> prepare(CollectiveCall call) override;
+  void connect() override;
   void progress() override {
     drive();
     watch();
@@ -263,8 +264,34 @@ private:
 std::unique_ptr<Operation> NcclEndpoint::prepare(CollectiveCall call) {
   transport.streamOf(rank).device->use();
   auto communicator = communicatorOf(keyOf(call), call.members);
+  communicator->sends |= call.kind != CollectiveKind::AllReduce &&
+                         call.kind != CollectiveKind::AllGather &&
+                         call.kind != CollectiveKind::ReduceScatter &&
+                         call.kind != CollectiveKind::Broadcast;
   return std::make_unique<NcclOperation>(std::move(call), *this,
                                          std::move(communicator));
+}
+
+// All ranks come to their communicators in one order, that of the keys, so each
+// waits only for ranks that come to the same one next.
+void NcclEndpoint::connect() {
+  transport.streamOf(rank).device->use();
+  Clock::time_point begin = Clock::now();
+  std::chrono::duration<double> patience(transport.options.timeoutSeconds);
+  for (auto &[key, communicator] : communicators) {
+    if (communicator->members.size() < 2)
+      continue;
+    while (!communicator->advance()) {
+      if (Clock::now() - begin > patience)
+        throw Error(CLEAVE_TIMEOUT,
+                    "making a communicator of ranks " +
+                        print(communicator->members) +
+                        ": missing ranks: " + print(communicator->missing()));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (communicator->sends)
+      communicator->connect();
+  }
 }
 
 // Who has not come as far as we have: all tell each other in the store.

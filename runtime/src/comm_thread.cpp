@@ -179,6 +179,7 @@ public:
     return std::make_unique<Blocking>(std::move(operation), worker);
   }
 
+  void connect() override { inner->connect(); }
   void progress() override { inner->progress(); }
   int64_t bufferBytes() const override { return inner->bufferBytes(); }
 

@@ -120,6 +120,7 @@ void Rank::prepare(Endpoint &endpoint, Counters &counters) {
   for (const Action &action : data.actions)
     if (action.rankClass == ownClass && !action.isOnlyCalled())
       prepareAction(action, actions.emplace_back(), endpoint, counters);
+  endpoint.connect();
 }
 
 std::vector<std::vector<int>> Rank::groupsOf(uint32_t ownClass) const {

@@ -107,6 +107,9 @@ public:
   // prepared: ranks that run different programs prepare in different orders.
   virtual void announce(std::vector<std::vector<int>> groups) { (void)groups; }
   virtual std::unique_ptr<Operation> prepare(CollectiveCall call) = 0;
+  // After the last one has been prepared: what ranks need of each other before
+  // they run. May wait for all of them; throws as operations do.
+  virtual void connect() {}
   // To be called now and then while something else is done between start and
   // finish, where messages do not travel by themselves, and while the host
   // waits for a device: throws as Operation::finish() does where a transfer

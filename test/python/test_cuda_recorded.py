@@ -22,7 +22,7 @@ PREPARE = support.ROOT / "test" / "gpu" / "prepare.py"
 def recorded(**settings):
     """The environment in which the recorder is the driver."""
     return {"LD_LIBRARY_PATH": str(RECORDER), "CLEAVE_HOST_KERNELS": "1",
-            "CLEAVE_RECORDER_SUMMARY": "1",
+            "CLEAVE_RECORDER_SUMMARY": "1", "CLEAVE_RECORDER_CONNECTS": "1",
             **{f"CLEAVE_RECORDER_{key.upper()}": str(value) for key, value in settings.items()}}
 
 

@@ -202,13 +202,13 @@ private:
       int waiting = count(State::AtWarp, begin, end);
       if (waiting == 0)
         return;
+      std::string warp = "warp " + std::to_string(begin / 32);
+      if (waiting < 32)
+        complain(waiting, "a shuffle or barrier of " + warp +
+                              " that its other lanes do not reach");
       for (int i = begin + 1; i < end; ++i)
         if (block.fibers[i].kind != block.fibers[begin].kind)
-          waiting = 0;
-      if (waiting < 32)
-        complain(waiting, "a shuffle or barrier of warp " +
-                              std::to_string(begin / 32) +
-                              " that its other lanes do not reach");
+          complain(waiting, "different shuffles or barriers of " + warp);
       release(begin, end);
     }
   }

@@ -7,6 +7,7 @@
 #include <nccl.h>
 
 #include <map>
+#include <set>
 
 namespace recorder {
 
@@ -44,6 +45,8 @@ struct Group {
   std::map<uint64_t, std::shared_ptr<Exchange>> collectives;
   std::map<std::pair<int, int>, std::map<uint64_t, std::shared_ptr<Exchange>>>
       messages;
+  // Who has called a first message with whom.
+  std::set<std::pair<int, int>> came;
 };
 
 struct Communicator {

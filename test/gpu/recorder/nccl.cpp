@@ -26,11 +26,48 @@ Communicator *find(ncclComm_t handle) {
   return reinterpret_cast<Communicator *>(handle);
 }
 
+// As NCCL does, where CLEAVE_RECORDER_CONNECTS is set: the call of the first
+// messages between two members of a communicator waits until both have come.
+ncclResult_t connect(Recorder &all, std::unique_lock<std::mutex> &lock,
+                     const std::vector<Pending> &calls) {
+  const bool isOn = std::getenv("CLEAVE_RECORDER_CONNECTS") != nullptr;
+  auto isNew = [](const Call &call) {
+    return call.isMessage() && call.peer != call.communicator->rank &&
+           !call.communicator->group->came.count(
+               {call.communicator->rank, call.peer});
+  };
+  std::vector<const Call *> first;
+  for (const Pending &one : calls)
+    if (isOn && isNew(one.call))
+      first.push_back(&one.call);
+  for (const Call *call : first)
+    call->communicator->group->came.insert(
+        {call->communicator->rank, call->peer});
+  all.changed.notify_all();
+  for (const Call *call : first) {
+    Communicator &own = *call->communicator;
+    bool came = all.changed.wait_for(
+        lock, std::chrono::duration<double>(all.timeout), [&] {
+          return own.isAborted || own.group->came.count({call->peer, own.rank});
+        });
+    if (!came) {
+      all.report.error("rank " + std::to_string(own.rank) + " waits for rank " +
+                       std::to_string(call->peer) +
+                       " in the first message between them, where NCCL "
+                       "connects them, and it does not come");
+      return ncclSystemError;
+    }
+  }
+  return ncclSuccess;
+}
+
 // What one thread calls in a group is one operation on each stream.
 ncclResult_t flush() {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
   std::vector<Pending> calls = std::exchange(pending, {});
+  if (ncclResult_t status = connect(all, lock, calls); status != ncclSuccess)
+    return status;
   while (!calls.empty()) {
     CUstream handle = calls.front().stream;
     Stream *stream = all.stream(handle);

@@ -21,6 +21,7 @@ public:
     inner->announce(std::move(groups));
   }
   std::unique_ptr<Operation> prepare(CollectiveCall call) override;
+  void connect() override { inner->connect(); }
   void progress() override { inner->progress(); }
 
 private:

@@ -184,28 +184,21 @@ void replayed(NcclProcesses::Rank self) {
   once();
   NcclProcesses::settle(self);
   EXPECT_EQ(NcclProcesses::read(self), std::vector<float>(12, 3));
-  cuda::GraphExec exec;
-  if (self.rank == 1) {
-    const cuda::DriverApi &api = cuda::driver();
-    cuda::check(api.cuStreamBeginCapture(self.compute,
-                                         CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                "capturing");
-    once();
-    CUgraph graph = nullptr;
-    cuda::check(api.cuStreamEndCapture(self.compute, &graph), "capturing");
-    CUgraphExec made = nullptr;
-    cuda::check(api.cuGraphInstantiateWithFlags(&made, graph, 0), "capturing");
-    cuda::check(api.cuGraphDestroy(graph), "capturing");
-    exec = cuda::GraphExec(made);
-  }
+  const cuda::DriverApi &api = cuda::driver();
+  cuda::check(api.cuStreamBeginCapture(self.compute,
+                                       CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+              "capturing");
+  once();
+  CUgraph graph = nullptr;
+  cuda::check(api.cuStreamEndCapture(self.compute, &graph), "capturing");
+  CUgraphExec made = nullptr;
+  cuda::check(api.cuGraphInstantiateWithFlags(&made, graph, 0), "capturing");
+  cuda::check(api.cuGraphDestroy(graph), "capturing");
+  cuda::GraphExec exec(made);
   for (int round = 0; round < 3; ++round) {
-    if (exec)
-      cuda::check(cuda::driver().cuGraphLaunch(exec.get(), self.compute),
-                  "replaying");
-    if (exec && round > 0) // the first was counted when it was captured
+    cuda::check(api.cuGraphLaunch(exec.get(), self.compute), "replaying");
+    if (round > 0) // the first was counted when it was captured
       operation->replayed();
-    if (!exec)
-      once();
     NcclProcesses::settle(self);
   }
   EXPECT_EQ(NcclProcesses::read(self), std::vector<float>(12, 24));
@@ -216,6 +209,39 @@ TEST_F(NcclProcesses, GraphsHoldCollectives) { run(2, 20, replayed); }
 
 TEST_F(NcclProcesses, GraphsHoldCollectivesOfThreads) {
   runThreads(2, 20, replayed);
+}
+
+// Each sends before it receives, and NCCL connects two ranks in the call of
+// their first message: endpoints have done so before.
+TEST_F(NcclProcesses, FirstMessagesMayCross) {
+  setenv("CLEAVE_RECORDER_CONNECTS", "1", 1);
+  runThreads(2, 20, [](Rank self) {
+    auto message = [&](int from, float *at) {
+      CollectiveCall call;
+      call.kind = program::CollectiveKind::SendRecv;
+      call.members = {from, 1 - from};
+      call.self = from == self.rank ? 0 : 1;
+      call.onlyStarts = true;
+      call.name = "\"a\" (test)";
+      Part part;
+      part.src = part.dst = reinterpret_cast<char *>(at);
+      part.count = 4;
+      call.parts.push_back(part);
+      return self.endpoint.prepare(std::move(call));
+    };
+    write(self, float(self.rank + 1));
+    auto send = message(self.rank, self.at);
+    auto receive = message(1 - self.rank, self.at + 8);
+    self.endpoint.connect();
+    send->start();
+    self.endpoint.progress(); // it is under way
+    receive->start();
+    send->finish();
+    receive->finish();
+    settle(self);
+    EXPECT_EQ(read(self)[8], float(2 - self.rank));
+  });
+  unsetenv("CLEAVE_RECORDER_CONNECTS");
 }
 
 TEST_F(NcclProcesses, TimeoutsNameWhoIsLate) {
