@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """Writes what test/gpu/run takes to a machine with a device: checks of many
-partitioned programs, as `cleave check --record` writes them.
+partitioned programs, as `cleave check --record` writes them, and in DIR/bench the
+programs that are timed beside PyTorch (their weights are made there).
 
-    test/gpu/prepare.py DIR [--build BUILD] [--only TEXT] [--jobs N] [--architectures sm_90,...]
+    test/gpu/prepare.py DIR [--build BUILD] [--only TEXT] [--checks-only] [--jobs N]
+                         [--architectures sm_90,...]
 
 Models are small and their weights come along; programs are compiled for the
 architectures named (default: sm_90). Where ptxas is missing they are PTX. With
@@ -64,6 +66,34 @@ ROWS = [
 ]
 
 
+# Timed: name, family, sizes.
+BENCHES = [
+    ("gpt2-124m", "gpt2", {"vocab": 50257, "layers": 12, "hidden": 768, "heads": 12,
+                           "positions": 1024, "batch": 16, "sequence": 1024}),
+    ("llama-1.2b", "llama", {"vocab": 32000, "layers": 16, "hidden": 2048, "heads": 32,
+                             "kv-heads": 8, "intermediate": 8192, "batch": 4,
+                             "sequence": 2048}),
+]
+
+
+def bench(cleave, folder, scratch, name, family, sizes, architectures):
+    """Compiles a program in bf16, and says beside it how PyTorch makes the same."""
+    model = scratch / f"{name}.onnx"
+    flags = [word for key, value in sizes.items() for word in (f"--{key}", str(value))]
+    subprocess.run([sys.executable, ROOT / "test/models/generate.py", model, "--family", family,
+                    "--no-weights", *flags], check=True)
+    done = subprocess.run(
+        [cleave, "compile", model, "--config", model.with_suffix(".toml"), "--set",
+         "target.kind=cuda", "--set", f"target.architectures={architectures}", "--set",
+         "train.precision=bf16", "--set", "train.weight_decay=0.1", "-o", folder / name],
+        capture_output=True, text=True)
+    if done.returncode:
+        print(f"{name}: {done.stderr}", file=sys.stderr)
+        return 1
+    (folder / name / "bench.json").write_text(json.dumps({"family": family, "sizes": sizes}))
+    return 0
+
+
 def models(folder):
     """Flags of each model."""
     flags = {}
@@ -106,6 +136,7 @@ def main():
     parser.add_argument("dir", metavar="DIR", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--only", default="")
+    parser.add_argument("--checks-only", action="store_true", help="nothing to time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--architectures", default="sm_90")
     args = parser.parse_args()
@@ -138,9 +169,16 @@ def main():
             concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         flags = models(pathlib.Path(name))
         failures = sum(map(bool, pool.map(record, rows)))
+        count = len(rows)
+        for one in BENCHES:
+            if args.only in one[0] and not args.checks_only:
+                (args.dir / "bench").mkdir(parents=True, exist_ok=True)
+                count += 1
+                failures += bench(cleave, args.dir / "bench", pathlib.Path(name), *one,
+                                  json.dumps(args.architectures.split(",")))
     share(args.dir)
     size = sum(file.lstat().st_size for file in args.dir.rglob("*") if file.is_file())
-    print(f"{len(rows) - failures} of {len(rows)} rows in {args.dir}: {size / 2**20:.1f} MiB")
+    print(f"{count - failures} of {count} in {args.dir}: {size / 2**20:.1f} MiB")
     if size > LIMIT:
         print(f"more than {LIMIT >> 20} MiB", file=sys.stderr)
         return 1

@@ -2,6 +2,7 @@
 NCCL: what is enqueued runs on this CPU and is compared; bounds, event edges and the order
 of collectives are checked. Nothing here runs on a device."""
 
+import json
 import pathlib
 import re
 import shutil
@@ -46,7 +47,7 @@ class Replay(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
         cls.rows = pathlib.Path(temporary.name) / "rows"
-        done = support.run(sys.executable, PREPARE, cls.rows, "--build", support.BUILD,
+        done = support.run(sys.executable, PREPARE, cls.rows, "--checks-only", "--build", support.BUILD,
                            env={"CLEAVE_HOST_KERNELS": "1"}, timeout=900)
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
@@ -134,6 +135,24 @@ class Train(unittest.TestCase):
                     if transport != "local":  # actions are replayed
                         self.assertGreater(seen["graph launches"], 0, done.stderr)
                     self.assertEqual(seen["collectives"] > 0, transport == "nccl", done.stderr)
+
+    def test_device_bench(self):
+        """The weights, batches and steps that are timed on a device: here only their losses."""
+        model = self.folder / "model.onnx"
+        flags = support.generate(model, family="gpt2", layers=1, hidden=32, heads=2, vocab=50,
+                                 positions=8, batch=2, sequence=8, no_weights=True)
+        losses = []
+        for kind in ("cpu", "cuda"):
+            support.succeed(support.CLEAVE, "compile", *flags, "--set", f"target.kind={kind}",
+                            "--set", 'target.architectures=["sm_90"]', "-o", self.folder / kind,
+                            env=recorded())
+            said = support.succeed(support.BUILD / "bin" / "cleave-device-bench",
+                                   self.folder / kind, "--vocabulary", 50, "--steps", 5,
+                                   "--warmup", 1, env=recorded())
+            losses.append(json.loads(said)["losses"])
+        self.assertEqual(len(losses[0]), 6)
+        self.assertLess(np.abs(np.subtract(*losses)).max(), 1e-5)
+        self.assertLess(losses[0][4], losses[0][0] - 0.05)  # a batch for the second time
 
     def refused(self, pattern, *settings, env=None):
         done = self.start("refused", "target.kind=cuda", *settings, env=env)
