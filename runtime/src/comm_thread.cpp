@@ -85,6 +85,7 @@ void Worker::start(Started &operation) {
     if (operation.state != Started::State::Idle)
       fail(CLEAVE_BAD_PROGRAM, operation.name + " is started twice");
     operation.state = Started::State::Queued;
+    operation.inner->post();
     queue.push_back(&operation);
   }
   wake.notify_one();

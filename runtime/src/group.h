@@ -5,6 +5,7 @@
 #include "transport.h"
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -14,7 +15,8 @@ class Group {
 public:
   Group(std::vector<int> members, const TransportOptions &options)
       : members(std::move(members)), options(options),
-        passed(this->members.size()), calls(this->members.size()) {}
+        passed(this->members.size()), calls(this->members.size()),
+        begins(this->members.size()) {}
 
   // Waits until all members are here. The release of the last one orders all
   // writes before the barrier with all reads after it. Throws Aborted, or Error
@@ -41,6 +43,8 @@ public:
   // first barrier, read by the others until the last one. Shared: a member that
   // fails may be gone while others still look at what it brought.
   std::vector<std::shared_ptr<const CollectiveCall>> calls;
+  // `local`: when each member's side of the link was free for it. Likewise.
+  std::vector<std::chrono::steady_clock::time_point> begins;
 };
 
 // AllToAllV: how many rows come from a member, checked against what it sends.

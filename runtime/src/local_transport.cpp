@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 using namespace cleave;
@@ -25,21 +26,29 @@ using Clock = std::chrono::steady_clock;
 class LocalOperation : public Operation {
 public:
   LocalOperation(CollectiveCall call, Group &group, Counters &counters,
-                 const TransportOptions &options)
+                 const TransportOptions &options, Clock::time_point &linkFree)
       : shared(std::make_shared<const CollectiveCall>(std::move(call))),
         call(*shared), group(group), counters(counters), options(options),
-        elementSize(program::sizeOf(this->call.dtype)),
+        linkFree(linkFree), elementSize(program::sizeOf(this->call.dtype)),
         size(static_cast<int>(group.members.size())),
         sources(group.members.size()) {}
 
+  void post() override { posted = Clock::now(); }
+
   // The data moves in finish(): nobody else would do the copying meanwhile.
-  void start() override {}
+  void start() override {
+    if (!posted)
+      posted = Clock::now();
+  }
 
   void finish() override {
     mine().calls.fetch_add(1, std::memory_order_relaxed);
     group.calls[call.self] = shared;
+    group.begins[call.self] = std::max(posted.value(), linkFree);
+    posted.reset();
     group.barrier(call);
-    auto begin = Clock::now();
+    // A slow link is kept busy by what is posted, however late threads wake.
+    auto begin = *std::max_element(group.begins.begin(), group.begins.end());
     received = 0;
     group.checkCalls(call);
     switch (call.kind) {
@@ -78,8 +87,8 @@ public:
     }
     group.barrier(call); // peers may read our memory until here
     int latencies = call.kind == CollectiveKind::AllReduce ? 2 : 1;
-    sleepUntil(begin,
-               leastSeconds(options, received ? latencies : 0, received));
+    linkFree = sleepUntil(
+        begin, leastSeconds(options, received ? latencies : 0, received));
   }
 
 private:
@@ -253,6 +262,8 @@ private:
   Group &group;
   Counters &counters;
   const TransportOptions &options;
+  Clock::time_point &linkFree;             // of this rank
+  std::optional<Clock::time_point> posted; // since the last time
   const int64_t elementSize;
   int64_t received = 0; // bytes, this time
   const int size;
@@ -316,12 +327,14 @@ public:
       return transport.channel(call.members[0], call.members[1])
           .prepare(std::move(call), transport.counters);
     Group &group = transport.groupOf(call.members);
-    return std::make_unique<LocalOperation>(
-        std::move(call), group, transport.counters, transport.options);
+    return std::make_unique<LocalOperation>(std::move(call), group,
+                                            transport.counters,
+                                            transport.options, linkFree);
   }
 
 private:
   LocalTransport &transport;
+  Clock::time_point linkFree{}; // when the last collective's message is over
 };
 
 std::unique_ptr<Endpoint> LocalTransport::connect(int) {
@@ -338,11 +351,12 @@ cleave::makeLocalTransport(const TransportOptions &options,
   return std::make_unique<LocalTransport>(options, counters);
 }
 
-void cleave::sleepUntil(Clock::time_point begin, double seconds) {
+Clock::time_point cleave::sleepUntil(Clock::time_point begin, double seconds) {
   auto end = begin + std::chrono::duration_cast<Clock::duration>(
                          std::chrono::duration<double>(seconds));
   if (seconds > 0 && Clock::now() < end)
     std::this_thread::sleep_until(end);
+  return end;
 }
 
 const char *cleave::nameOf(CollectiveKind kind) {

@@ -94,6 +94,8 @@ public:
   virtual ~Operation() = default;
   virtual void start() = 0;
   virtual void finish() = 0;
+  // Where another thread calls start() later: the rank has come this far.
+  virtual void post() {}
   // On a device: whether start() and finish() only enqueue, and need no host in
   // between, so that a graph may hold them; then replayed() counts one more.
   virtual bool mayReplay() const { return false; }
@@ -149,8 +151,9 @@ inline double leastSeconds(const TransportOptions &options, int latencies,
     seconds += double(bytes) / options.linkBytesPerSecond;
   return seconds;
 }
-// Returns `seconds` after `begin`, or at once.
-void sleepUntil(std::chrono::steady_clock::time_point begin, double seconds);
+// Returns that time, `seconds` after `begin`, when it has come.
+std::chrono::steady_clock::time_point
+sleepUntil(std::chrono::steady_clock::time_point begin, double seconds);
 
 // Ranks are threads of this process. Counters outlive the transport.
 std::unique_ptr<Transport> makeLocalTransport(const TransportOptions &options,

@@ -59,6 +59,30 @@ CollectiveCall sumOf(float *data, int64_t count, int self, bool onlyStarts,
 
 const std::vector<std::string> nothing(2);
 
+// Three sums at once wait for each other on a slow link: each takes two
+// latencies.
+TEST(CommThread, SlowLinksCarryOneMessageAtATime) {
+  TransportOptions options;
+  options.linkLatency = 0.01;
+  auto begin = Clock::now();
+  auto thrown = onTwoRanks(options, [&](int rank, Endpoint &endpoint) {
+    std::vector<float> values(3, float(rank + 1));
+    std::vector<std::unique_ptr<Operation>> sums;
+    for (float &value : values)
+      sums.push_back(endpoint.prepare(sumOf(&value, 1, rank, true)));
+    for (int step = 0; step < 2; ++step) {
+      for (auto &sum : sums)
+        sum->start();
+      for (auto &sum : sums)
+        sum->finish();
+    }
+    for (float value : values)
+      EXPECT_EQ(value, 6);
+  });
+  EXPECT_EQ(thrown, nothing);
+  EXPECT_GE(secondsSince(begin), 2 * 3 * 2 * options.linkLatency);
+}
+
 // Rank 1 is done with a sum that rank 0 has only started.
 TEST(CommThread, ComputesWhileItCommunicates) {
   std::atomic<bool> started = false, done = false;
