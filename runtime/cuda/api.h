@@ -26,6 +26,7 @@ namespace cleave::cuda {
   X(cuDeviceGet)                                                               \
   X(cuDeviceGetName)                                                           \
   X(cuDeviceGetAttribute)                                                      \
+  X(cuDeviceGetUuid)                                                           \
   X(cuDeviceCanAccessPeer)                                                     \
   X(cuDevicePrimaryCtxRetain)                                                  \
   X(cuCtxSetCurrent)                                                           \

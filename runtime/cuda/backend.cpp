@@ -6,6 +6,7 @@
 #include "cleave/workspace.h"
 #include "kernels.h"
 #include "nccl_transport.h"
+#include "neighbours.h"
 #include "program_module.h"
 #include "span.h"
 #include "storage.h"
@@ -306,7 +307,7 @@ cuda::makeBackends(cleave_program &program, const SessionShape &shape) {
   std::vector<Device *> devices;
   std::map<Device *, int64_t> need;
   for (int rank = shape.first; rank < shape.first + shape.here; ++rank) {
-    Device &device = Device::of(rank - shape.first);
+    Device &device = Device::of(shape.device + rank - shape.first);
     devices.push_back(&device);
     for (const Arena &arena : program.data.arenas)
       if (arena.rankClass < 0 ||
@@ -325,7 +326,7 @@ cuda::makeBackends(cleave_program &program, const SessionShape &shape) {
                std::to_string(free) + " of " + std::to_string(total) +
                " free; cut the model finer, use a smaller batch, recompute, or "
                "use more devices");
-    modules[device] = loadModule(program.data, program.libraryPath, *device);
+    modules[device] = loadModule(program, *device);
   }
   std::vector<std::unique_ptr<Backend>> backends;
   for (int i = 0; i < shape.here; ++i) {
@@ -340,10 +341,18 @@ cuda::makeBackends(cleave_program &program, const SessionShape &shape) {
 std::unique_ptr<Transport>
 cuda::makeTransport(std::string_view kind, const TransportOptions &options,
                     const SessionShape &shape, Counters &counters,
+                    const Neighbours &neighbours,
                     const std::vector<std::unique_ptr<Backend>> &backends) {
   std::vector<RankStream> ranks;
   for (const std::unique_ptr<Backend> &backend : backends)
     ranks.push_back(static_cast<CudaBackend &>(*backend).seen());
+  if (neighbours.world) { // "nccl"
+    std::unique_ptr<Store> store = makeWorldStore(neighbours);
+    compareDevices(*store, neighbours, options.timeoutSeconds,
+                   *ranks.front().device);
+    return makeNcclTransport(options, counters, shape.first, std::move(ranks),
+                             std::move(store));
+  }
   bool hasOwn = shape.here <= Device::count();
   if (kind == "auto")
     kind = shape.here > 1 && hasOwn ? "nccl" : "local";

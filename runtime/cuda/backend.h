@@ -21,10 +21,11 @@ struct RankStream {
 std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
                                                    const SessionShape &shape);
 
-// `kind`: "local" or "nccl".
+// `kind`: "local", "nccl" or "auto"; with neighbours "nccl".
 std::unique_ptr<Transport>
 makeTransport(std::string_view kind, const TransportOptions &options,
               const SessionShape &shape, Counters &counters,
+              const Neighbours &neighbours,
               const std::vector<std::unique_ptr<Backend>> &backends);
 
 // Ranks are threads of this process; they read the memory of each other, on

@@ -103,6 +103,12 @@ Device::Device(int ordinal) : ordinal(ordinal) {
   check(api.cuDevicePrimaryCtxRetain(&context, device), what);
 }
 
+std::string Device::uuid() const {
+  CUuuid id{};
+  check(driver().cuDeviceGetUuid(&id, device), "asking for a device's UUID");
+  return std::string(id.bytes, sizeof(id.bytes));
+}
+
 void Device::reach(Device &other) {
   if (&other == this)
     return;

@@ -65,8 +65,8 @@ private:
 // A device's primary context; it lives as long as the process.
 class Device {
 public:
-  // The one for the `index`-th rank of this process: devices are dealt out in
-  // turn. LOCAL_RANK is the launcher's business.
+  // The one for the `index`-th rank of this machine: devices are dealt out in
+  // turn, where a launcher has left the process fewer than there are, too.
   static Device &of(int index);
   static int count();
 
@@ -80,6 +80,8 @@ public:
   void reach(Device &other);
 
   const std::string &name() const { return nameText; }
+  // 16 bytes that no other device has, whatever process asks.
+  std::string uuid() const;
   int capability() const { return version; } // 90: sm_90
   int processors() const { return multiprocessors; }
 

@@ -19,16 +19,15 @@ using namespace cleave::cuda;
 
 namespace {
 struct Image {
-  std::string path;
+  std::string name;
   int version = 0; // 90: sm_90
   bool isCode = false;
 };
 
-std::optional<Image> imageOf(const std::filesystem::path &path) {
-  std::string name = path.filename().string();
+std::optional<Image> imageOf(const std::string &name) {
   constexpr std::string_view begin = "kernels.sm_";
-  Image image{path.string(), 0, path.extension() == ".cubin"};
-  if (!name.starts_with(begin) || (!image.isCode && path.extension() != ".ptx"))
+  Image image{name, 0, name.ends_with(".cubin")};
+  if (!name.starts_with(begin) || (!image.isCode && !name.ends_with(".ptx")))
     return std::nullopt;
   image.version = std::atoi(name.c_str() + begin.size());
   return image;
@@ -50,51 +49,60 @@ std::string read(const std::string &path) {
 }
 } // namespace
 
-std::shared_ptr<ProgramModule> cuda::loadModule(const program::Program &program,
-                                                const std::string &folder,
+std::shared_ptr<ProgramModule> cuda::loadModule(const cleave_program &loaded,
                                                 Device &device) {
+  const program::Program &program = loaded.data;
+  const std::string &folder = loaded.libraryPath;
   auto result = std::make_shared<ProgramModule>();
   if (program.kernels.empty())
     return result;
   std::vector<Image> images;
-  std::error_code error;
-  std::filesystem::directory_iterator files(folder, error), end;
-  for (; !error && files != end; files.increment(error))
-    if (std::optional<Image> image = imageOf(files->path()))
+  auto add = [&](const std::string &name) {
+    if (std::optional<Image> image = imageOf(name))
       images.push_back(*image);
+  };
+  bool isSent = !loaded.images.empty();
+  for (const auto &[name, bytes] : loaded.images)
+    add(name);
+  std::error_code error;
+  std::filesystem::directory_iterator files, end;
+  if (!isSent)
+    files = std::filesystem::directory_iterator(folder, error);
+  for (; !error && files != end; files.increment(error))
+    add(files->path().filename().string());
   std::string all;
   std::sort(images.begin(), images.end(), [](const Image &a, const Image &b) {
     return std::pair(a.isCode, a.version) > std::pair(b.isCode, b.version);
   });
   const Image *chosen = nullptr;
   for (const Image &image : images) {
-    all += (all.empty() ? "" : ", ") +
-           std::filesystem::path(image.path).filename().string();
+    all += (all.empty() ? "" : ", ") + image.name;
     if (!chosen && serves(image, device.capability()))
       chosen = &image;
   }
   if (!chosen)
     fail(CLEAVE_UNSUPPORTED,
          "device " + device.name() + " is sm_" +
-             std::to_string(device.capability()) + ", but " + folder +
-             " has only " + (all.empty() ? "no kernels" : all) +
+             std::to_string(device.capability()) + ", but " +
+             (isSent ? "the program" : folder) + " has only " +
+             (all.empty() ? "no kernels" : all) +
              "; compile with target.architectures = [\"sm_" +
              std::to_string(device.capability()) + "\"] or an earlier one");
-  if (std::string host = folder + "/kernels.so";
+  if (std::string host = isSent ? folder : folder + "/kernels.so";
       driver().kernels && std::filesystem::exists(host))
     driver().kernels(host.c_str());
-  std::string bytes = read(chosen->path); // PTX is text that ends with a zero
+  std::string path = isSent ? chosen->name : folder + "/" + chosen->name;
+  // PTX is text that ends with a zero.
+  std::string bytes = isSent ? loaded.images.at(chosen->name) : read(path);
   CUmodule module = nullptr;
-  check(driver().cuModuleLoadData(&module, bytes.c_str()),
-        "loading " + chosen->path);
+  check(driver().cuModuleLoadData(&module, bytes.c_str()), "loading " + path);
   result->module = Module(module);
   for (const program::Kernel &kernel : program.kernels) {
     CUfunction function = nullptr;
     if (CUresult status = driver().cuModuleGetFunction(&function, module,
                                                        kernel.symbol.c_str());
         status == CUDA_ERROR_NOT_FOUND)
-      fail(CLEAVE_BAD_PROGRAM,
-           chosen->path + " has no kernel " + kernel.symbol);
+      fail(CLEAVE_BAD_PROGRAM, path + " has no kernel " + kernel.symbol);
     else
       check(status, "finding kernel " + kernel.symbol);
     if (kernel.grid < 1 || kernel.block < 1)

@@ -2,8 +2,8 @@
 #ifndef CLEAVE_RUNTIME_CUDA_PROGRAM_MODULE_H
 #define CLEAVE_RUNTIME_CUDA_PROGRAM_MODULE_H
 
-#include "cleave/program.h"
 #include "device.h"
+#include "loaded_program.h"
 
 #include <memory>
 #include <vector>
@@ -15,12 +15,11 @@ struct ProgramModule {
   std::vector<CUfunction> functions; // by kernel
 };
 
-// From `folder`: kernels.sm_NN.cubin, code of one processor and later ones of
-// its generation, or kernels.sm_NN.ptx, which the driver compiles for any later
-// one. Throws UNSUPPORTED where none is for the device, and BAD_PROGRAM where a
-// kernel is missing.
-std::shared_ptr<ProgramModule> loadModule(const program::Program &program,
-                                          const std::string &folder,
+// From the program's folder or what came in place of it: kernels.sm_NN.cubin,
+// code of one processor and later ones of its generation, or kernels.sm_NN.ptx,
+// which the driver compiles for any later one. Throws UNSUPPORTED where none is
+// for the device, and BAD_PROGRAM where a kernel is missing.
+std::shared_ptr<ProgramModule> loadModule(const cleave_program &program,
                                           Device &device);
 
 } // namespace cleave::cuda

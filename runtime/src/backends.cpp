@@ -43,7 +43,7 @@ std::unique_ptr<Transport>
 cleave::makeTransport(const cleave_program &program, const char *kind,
                       const TransportOptions &options,
                       const SessionShape &shape, Counters &counters,
-                      World *world,
+                      const Neighbours &neighbours,
                       const std::vector<std::unique_ptr<Backend>> &backends) {
   std::string_view name = kind ? kind : "local";
   if (program.data.device == Device::Cuda && name == "mpi")
@@ -51,7 +51,8 @@ cleave::makeTransport(const cleave_program &program, const char *kind,
                               "programs have local and nccl");
   if (program.data.device == Device::Cuda) {
 #ifdef CLEAVE_HAS_CUDA
-    return cuda::makeTransport(name, options, shape, counters, backends);
+    return cuda::makeTransport(name, options, shape, counters, neighbours,
+                               backends);
 #else
     noCuda();
 #endif
@@ -59,6 +60,7 @@ cleave::makeTransport(const cleave_program &program, const char *kind,
   if (name == "nccl")
     fail(CLEAVE_BAD_ARGUMENT, "transport nccl is for CUDA programs; this one "
                               "is for CPUs: use local or mpi");
-  return world ? makeMpiTransport(options, counters, *world)
-               : makeLocalTransport(options, counters);
+  if (neighbours.world)
+    return makeMpiTransport(options, counters, *neighbours.world);
+  return makeLocalTransport(options, counters);
 }

@@ -10,8 +10,17 @@ namespace cleave {
 
 struct SessionShape {
   int first = 0, here = 1; // ranks of this process: [first, first + here)
+  int device = 0;          // of rank `first`; the others have the next ones
   int threadsPerRank = 1;
   bool poison = false;
+};
+
+// The other processes of a session.
+struct Neighbours {
+  World *world = nullptr; // NULL: none
+  std::string session;    // its name, the same in all of them
+  // To be called while they are waited for; throws where that is in vain.
+  std::function<void()> meanwhile;
 };
 
 // By rank less shape.first. Throws UNSUPPORTED or OUT_OF_MEMORY, with what to
@@ -24,7 +33,7 @@ std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
 std::unique_ptr<Transport>
 makeTransport(const cleave_program &program, const char *kind,
               const TransportOptions &options, const SessionShape &shape,
-              Counters &counters, World *world,
+              Counters &counters, const Neighbours &neighbours,
               const std::vector<std::unique_ptr<Backend>> &backends);
 
 } // namespace cleave

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -51,6 +52,34 @@ void cleave_program::bindKernels() {
     bad("kernels not found in " +
         (libraryPath.empty() ? "the process" : libraryPath) + ": " + missing);
   kernels = std::move(bound);
+}
+
+std::map<std::string, std::string>
+cleave::kernelFiles(const cleave_program &program) {
+  std::map<std::string, std::string> files;
+  if (program.data.kernels.empty())
+    return files;
+  if (!program.added.empty())
+    fail(CLEAVE_UNSUPPORTED, "kernels that are linked into the executable "
+                             "cannot be sent to other processes");
+  auto add = [&](const std::filesystem::path &path, const std::string &name) {
+    std::ifstream file(path, std::ios::binary);
+    std::string &bytes = files[name];
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+    if (!file || bytes.empty())
+      bad(path.string() + ": cannot be read");
+  };
+  if (program.data.device == Device::Cpu) {
+    add(program.libraryPath, "kernels.so");
+    return files;
+  }
+  std::error_code error;
+  std::filesystem::directory_iterator found(program.libraryPath, error), end;
+  for (; !error && found != end; found.increment(error))
+    if (std::string name = found->path().filename().string();
+        name.starts_with("kernels."))
+      add(found->path(), name);
+  return files;
 }
 
 std::unique_ptr<cleave_program> cleave::parseProgram(std::string_view bytes) {

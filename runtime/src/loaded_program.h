@@ -15,6 +15,9 @@ struct cleave_program {
   std::map<std::string, cleave_kernel, std::less<>> added;
   void *library = nullptr; // dlopen
   std::string libraryPath; // for a device: the folder
+  // For a device, in a process that was sent them: its kernels by file name.
+  // libraryPath is then that of kernels.so, if there is one.
+  std::map<std::string, std::string> images;
   std::vector<cleave_kernel> kernels; // by kernel index, once bound
   // Buffers by name: all their entries, and the first entry of each, in order.
   std::map<std::string, std::vector<int32_t>, std::less<>> entries;
@@ -34,6 +37,9 @@ namespace cleave {
 // Throws unless indices, sizes and names are consistent. Addresses of
 // commands are checked when a session prepares them.
 void checkStructure(const program::Program &program);
+
+// The files of the program's kernels by name, to be sent to other processes.
+std::map<std::string, std::string> kernelFiles(const cleave_program &program);
 
 std::unique_ptr<cleave_program> parseProgram(std::string_view bytes);
 std::unique_ptr<cleave_program> loadProgram(const std::string &dir);

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 using namespace cleave;
 
@@ -42,20 +40,13 @@ Remote::Remote(World &world, const cleave_program &program,
       waits(world.size(), -1) {
   // The workers may not see the host's files: the program and its kernels
   // travel as bytes.
-  std::string kernels;
-  if (!program.data.kernels.empty()) {
-    if (!program.added.empty())
-      fail(CLEAVE_UNSUPPORTED, "kernels that are linked into the executable "
-                               "cannot be sent to other processes");
-    std::ifstream file(program.libraryPath, std::ios::binary);
-    kernels.assign(std::istreambuf_iterator<char>(file), {});
-    if (!file || kernels.empty())
-      fail(CLEAVE_BAD_PROGRAM, program.libraryPath + ": cannot be read");
-  }
+  std::map<std::string, std::string> kernels = kernelFiles(program);
   Packet packet = request(Request::Create);
   packet.add(options.threads_per_rank).add(options.watchdog_seconds);
-  packet.add(options.poison);
-  packet.add(program::serialize(program.data)).add(kernels);
+  packet.add(options.poison).add(std::string(options.transport));
+  packet.add(program::serialize(program.data)).add(kernels.size());
+  for (const auto &[name, bytes] : kernels)
+    packet.add(name).add(bytes);
   tellAll(packet);
   waiting.assign(world.size(), true);
   waiting[world.rank()] = false;
@@ -113,8 +104,7 @@ void Remote::zero(int rank, const program::Boundary &entry) {
 
 void Remote::injectFailure(int rank, int64_t run, int command, bool hang) {
   Packet packet = request(Request::Inject);
-  world.send(rank, World::Command,
-             packet.add(rank).add(run).add(command).add(hang));
+  tellAll(packet.add(rank).add(run).add(command).add(hang));
 }
 
 void Remote::trace(bool enabled) {

@@ -33,7 +33,7 @@ struct Failure {
 // The first number of a packet from the host. Those marked * are answered.
 enum class Request : int32_t {
   Quit,   // code, whether the run is lost
-  Create, // * session, options, program, kernels
+  Create, // * session, options, transport, program, kernels
   Free,   // session
   Write,  // session, buffer; the bytes follow as data
   Read,   // session, buffer; the bytes come back as data
@@ -79,6 +79,9 @@ public:
       if (waits[rank] >= 0)
         waitedFor[rank] = waits[rank];
   }
+
+  // The session's name, the same in all processes.
+  int32_t id() const { return session; }
 
   void resetCounters() { toReset = true; }
   cleave_memory memory(int rank) const { return memories[rank]; }

@@ -3,6 +3,7 @@
 #include "session.h"
 
 #include "backends.h"
+#include "cleave/launcher.h"
 #include "session_options.h"
 #include "step_pool.h"
 
@@ -30,16 +31,35 @@ std::vector<std::string> purposesOf(const Program &program) {
 }
 } // namespace
 
+// While a session is made: what the others have found.
+Neighbours cleave_session::neighboursOf(const WorkerPart *part) {
+  if (!world)
+    return {};
+  if (part)
+    return {world, "session " + std::to_string(part->session), part->meanwhile};
+  auto listen = [this] {
+    if (remote)
+      remote->look([](const Failure &found) {
+        throw Error(found.status, found.message, found.rank);
+      });
+  };
+  return {world, "session " + std::to_string(remote ? remote->id() : 0),
+          listen};
+}
+
 cleave_session::cleave_session(cleave_program &program,
-                               const cleave_session_options &options)
+                               const cleave_session_options &options,
+                               const WorkerPart *part)
     : program(program), counters(static_cast<int>(program.data.numRanks()),
                                  purposesOf(program.data)),
       timeoutSeconds(options.watchdog_seconds > 0 ? options.watchdog_seconds
                                                   : 300),
       poison(options.poison != 0),
-      world(options.transport && std::string_view(options.transport) == "mpi"
+      world(options.transport && usesProcesses(options.transport)
                 ? &World::get()
                 : nullptr) {
+  if (part)
+    meanwhile = part->meanwhile;
   int size = static_cast<int>(program.data.numRanks());
   if (world && world->size() != size)
     fail(CLEAVE_BAD_ARGUMENT,
@@ -56,11 +76,12 @@ cleave_session::cleave_session(cleave_program &program,
   int here = world ? 1 : size;
   program.bindKernels();
   int first = world ? world->rank() : 0;
-  SessionShape shape{first, here, perRank, poison};
+  int device = world ? world->localRank() : 0;
+  SessionShape shape{first, here, device, perRank, poison};
   std::vector<std::unique_ptr<Backend>> backends =
       makeBackends(program, shape, counters);
   transport = makeTransport(program, options.transport, transportOptions, shape,
-                            counters, world, backends);
+                            counters, neighboursOf(part), backends);
   ranks.resize(size);
   traces.resize(size);
   for (int rank = 0; rank < size; ++rank)
@@ -133,7 +154,7 @@ void cleave_session::dispatch(Job next) {
     lock.unlock();
     if (meanwhile)
       meanwhile();
-    if (remote && next == Job::Run)
+    if (remote && next != Job::Quit)
       remote->look([this](const Failure &found) { recordFailure(found); });
     lock.lock();
   }
@@ -438,9 +459,8 @@ void cleave_session::injectFailure(int rank, int64_t run, int command,
   checkRank(rank);
   if (run < 0 || command < 0)
     fail(CLEAVE_BAD_ARGUMENT, "negative run or command");
-  if (isHere(rank))
-    injection = {rank, command, runs + run, hang};
-  else
+  injection = {rank, command, runs + run, hang}; // all are to know
+  if (remote)
     remote->injectFailure(rank, run, command, hang);
 }
 

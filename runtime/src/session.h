@@ -20,10 +20,22 @@
 #include <thread>
 #include <vector>
 
+namespace cleave {
+struct Neighbours;
+// What a session in a worker needs of it.
+struct WorkerPart {
+  int32_t session = 0; // its name
+  // To be called while something is waited for: ends the process where the
+  // host says so.
+  std::function<void()> meanwhile;
+};
+} // namespace cleave
+
 struct cleave_session {
 public:
-  cleave_session(cleave_program &program,
-                 const cleave_session_options &options);
+  // `part` in workers.
+  cleave_session(cleave_program &program, const cleave_session_options &options,
+                 const cleave::WorkerPart *part = nullptr);
   ~cleave_session();
 
   void run(std::string_view action);
@@ -83,6 +95,7 @@ private:
               void *data, cleave_gather_report *report);
   bool holds(int rank, const cleave::program::Boundary &entry) const;
   void threadMain(int rank);
+  cleave::Neighbours neighboursOf(const cleave::WorkerPart *part);
   void dispatch(Job next); // runs a job on all ranks and waits for them
   void quit();
   // Where a rank is in its list, and in the action that it calls there.

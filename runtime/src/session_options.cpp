@@ -46,7 +46,7 @@ TransportOptions cleave::transportOptionsOf(
   if (world) {
     if (slowLinks)
       fail(CLEAVE_BAD_ARGUMENT, "links can be made slow only between ranks of "
-                                "one process (transport local), not over mpi");
+                                "one process (transport local)");
     result.spin =
         threadsPerRank <= world->coresPerRank() && world->hasOwnCore();
     return result;

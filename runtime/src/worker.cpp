@@ -147,16 +147,22 @@ private:
     options.threads_per_rank = packet.take<int32_t>();
     options.watchdog_seconds = packet.take<double>();
     options.poison = packet.take<int32_t>();
-    options.transport = "mpi";
+    std::string transport = packet.takeText();
+    options.transport = transport.c_str();
     Entry &entry = sessions[id];
     Failure failure;
     try {
       entry.program = parseProgram(packet.takeText());
-      std::string kernels = packet.takeText();
-      if (!kernels.empty())
-        entry.program->libraryPath = libraryOf(kernels, entry.kernels);
-      entry.session = std::make_unique<cleave_session>(*entry.program, options);
-      entry.session->meanwhile = [this] { listen(); };
+      for (auto files = packet.take<size_t>(); files > 0; --files) {
+        std::string name = packet.takeText(), bytes = packet.takeText();
+        if (name == "kernels.so")
+          entry.program->libraryPath = libraryOf(bytes, entry.kernels);
+        else
+          entry.program->images[name] = std::move(bytes);
+      }
+      WorkerPart part{id, [this] { listen(); }};
+      entry.session =
+          std::make_unique<cleave_session>(*entry.program, options, &part);
     } catch (const Error &error) {
       failure.status = error.status;
       failure.rank = world.rank();

@@ -111,6 +111,9 @@ World::World() {
   while (!link->channelReady(control))
     patience.wait();
   meet();
+  if (found->localRank)
+    local = static_cast<int>(*found->localRank);
+  notes = std::make_unique<Board>(*link, control, Note);
 }
 
 // Everyone tells everyone where it runs.
@@ -120,6 +123,7 @@ void World::meet() {
   packet.add(placeOfProcesses()).add(nameOfMachine());
   packet.add(static_cast<int64_t>(getpid())).add(own);
   processes.resize(size());
+  processes[rank()] = {nameOfMachine(), getpid()};
   std::vector<Wire::Request> sends(size());
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank())
@@ -137,6 +141,7 @@ void World::meet() {
     auto mask = theirs.take<cpu_set_t>();
     if (place != placeOfProcesses())
       continue;
+    local += peer < rank();
     sharers += CPU_EQUAL(&mask, &own);
     process.watch = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
   }
@@ -235,6 +240,7 @@ void World::leave(int code, bool isLost) {
   std::fflush(nullptr);
   if (isLost)
     _exit(code);
+  notes->close();
   link->close();
 }
 

@@ -4,11 +4,13 @@
 #ifndef CLEAVE_RUNTIME_WORLD_H
 #define CLEAVE_RUNTIME_WORLD_H
 
+#include "board.h"
 #include "packet.h"
 #include "wire.h"
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,10 @@ public:
   bool hasEnded(int rank) const;
   // "process 4711 of rank 2 on node3"
   std::string describe(int rank) const;
+  // Of this process among those of its machine: what the launcher says, else in
+  // the order of ranks.
+  int localRank() const { return local; }
+  Board &board() { return *notes; }
   // Cores that this process may count on: those it is bound to, shared with
   // the others that are bound to the same.
   int coresPerRank() const { return cores; }
@@ -55,7 +61,7 @@ public:
   bool hasOwnCore() const { return !isCrowded; }
 
   // Host and workers; see worker.cpp. Sending returns when the memory is free.
-  enum Tag { Command = 1, Reply = 2, Data = 3 };
+  enum Tag { Command = 1, Reply = 2, Data = 3, Note = 4 };
   void send(int to, Tag tag, const void *data, int64_t bytes);
   void send(int to, Tag tag, const Packet &packet) {
     send(to, tag, packet.bytes.data(),
@@ -84,7 +90,7 @@ private:
 
   Wire *link = nullptr;
   int control = 0;
-  int cores = 1;
+  int cores = 1, local = 0;
   bool isCrowded = false;
   std::atomic<bool> isLost{false};
   struct Process {
@@ -93,6 +99,7 @@ private:
     int watch = -1; // pidfd
   };
   std::vector<Process> processes;
+  std::unique_ptr<Board> notes;
   std::atomic<Clock::rep> looked{0};
 };
 

@@ -53,7 +53,8 @@ public:
       cleave_program_free(program);
       // A device that refuses is a failed run; memory that cannot suffice and
       // a program that cannot be served are known before running.
-      if (status == CLEAVE_INTERNAL || status == CLEAVE_RANK_FAILED)
+      if (status == CLEAVE_INTERNAL || status == CLEAVE_RANK_FAILED ||
+          status == CLEAVE_TIMEOUT)
         throw RunError(folder + ": " + message);
       throw InputError(folder + ": " + message);
     }

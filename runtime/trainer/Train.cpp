@@ -77,12 +77,6 @@ std::string chooseTransport(const std::string &key, int64_t ranks,
   compareRanks(found->variable, found->size, ranks);
   if (found->size == 1 && key != "mpi")
     return device == "cuda" ? key : "local";
-  if (device == "cuda")
-    throw InputError("ranks of target.kind = \"cuda\" in processes of their "
-                     "own are not yet supported, but the launcher started " +
-                     count +
-                     "; start one process without it: it drives all devices "
-                     "of this machine");
   if (key == "local")
     throw InputError(quoted +
                      " runs all ranks in one process, but the "
@@ -91,6 +85,12 @@ std::string chooseTransport(const std::string &key, int64_t ranks,
   if (between == "mpi" && !found->hasMpi)
     throw InputError(found->variable + " is " + count +
                      ", but the launcher brings no MPI; start with mpirun -n " +
+                     count);
+  if (!found->hasMpi && !found->hasAddress)
+    throw InputError(found->variable + " is " + count +
+                     ", but MASTER_ADDR and MASTER_PORT, where the processes "
+                     "find each other, are not set; start with torchrun "
+                     "--nproc-per-node, or with mpirun -n " +
                      count);
   return between;
 }

@@ -31,7 +31,8 @@ MESHES = {
 
 def environment():
     """Without what a launcher would say about ranks."""
-    launcher = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    launcher = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+                "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
     return {k: v for k, v in os.environ.items() if k not in launcher}
 
 

@@ -47,13 +47,13 @@ static int run(int argc, char **argv, const UnpackedBundle *carried) {
     throw InputError(error);
   flags.executor.transport = checkRanks(manifest, flags.ranks);
   // mpirun puts a terminal before every process, whoever reads behind it.
-  if (flags.executor.transport == "mpi")
+  bool inProcesses = usesProcesses(flags.executor.transport);
+  if (inProcesses)
     flags.train.progressBar = false;
   if (!flags.train.dryRun)
     cleave_prepare_process(
-        static_cast<int32_t>(flags.executor.transport == "mpi"
-                                 ? launcher()->localSize
-                                 : manifest.ranks),
+        static_cast<int32_t>(inProcesses ? launcher()->localSize
+                                         : manifest.ranks),
         flags.executor.threadsPerRank, argv);
   auto start = [&] { return makeSessionExecutor(folder, flags.executor); };
   if (cleave_allocation_count() > 0) // 0: a build that does not count

@@ -9,16 +9,20 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace cleave {
 
 struct Launcher {
-  std::string variable;  // that told the size
-  int64_t size = 1;      // processes of the job
-  int64_t rank = 0;      // this one
-  int64_t localSize = 1; // processes of the job on this machine
+  std::string variable;             // that told the size
+  int64_t size = 1;                 // processes of the job
+  int64_t rank = 0;                 // this one
+  int64_t localSize = 1;            // processes of the job on this machine
+  std::optional<int64_t> localRank; // this one among them
   // False under torchrun, which starts processes but brings no MPI.
   bool hasMpi = false;
+  // Where the processes find each other without MPI: MASTER_ADDR, MASTER_PORT.
+  bool hasAddress = false;
 };
 
 namespace detail {
@@ -33,12 +37,12 @@ inline std::optional<int64_t> numberIn(const char *name) {
   return number;
 }
 
-inline int64_t firstNumber(std::initializer_list<const char *> names,
-                           int64_t otherwise) {
+inline std::optional<int64_t>
+firstNumber(std::initializer_list<const char *> names) {
   for (const char *name : names)
     if (std::optional<int64_t> number = numberIn(name))
-      return *number;
-  return otherwise;
+      return number;
+  return std::nullopt;
 }
 } // namespace detail
 
@@ -62,16 +66,36 @@ inline std::optional<Launcher> launcher() {
   }
   if (found.variable.empty())
     return std::nullopt;
-  found.rank = detail::firstNumber(
-      {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK", "SLURM_PROCID"},
-      0);
-  found.localSize = detail::firstNumber(
-      {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE"},
-      found.size);
+  found.localRank =
+      detail::firstNumber({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+                           "MPI_LOCALRANKID", "SLURM_LOCALID"});
+  found.hasAddress = std::getenv("MASTER_ADDR") && std::getenv("MASTER_PORT");
+  // torchrun may itself have been started by srun or mpirun.
+  if (std::getenv("TORCHELASTIC_RUN_ID")) {
+    found.rank = detail::firstNumber({"RANK"}).value_or(0);
+    found.localSize =
+        detail::firstNumber({"LOCAL_WORLD_SIZE"}).value_or(found.size);
+    return found;
+  }
+  found.rank = detail::firstNumber({"OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+                                    "PMI_RANK", "RANK", "SLURM_PROCID"})
+                   .value_or(0);
+  found.localSize = detail::firstNumber({"OMPI_COMM_WORLD_LOCAL_SIZE",
+                                         "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE"})
+                        .value_or(found.size);
   for (const char *name :
        {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     found.hasMpi = found.hasMpi || std::getenv(name);
   return found;
+}
+
+// Whether a session with this transport has its ranks in the processes of the
+// launcher, one in each.
+inline bool usesProcesses(std::string_view transport) {
+  if (transport == "mpi")
+    return true;
+  std::optional<Launcher> found = launcher();
+  return transport == "nccl" && found && found->size > 1;
 }
 
 } // namespace cleave

@@ -3,27 +3,13 @@
 
 #include "collective.h"
 
+#include "hub.h"
 #include "numbers.h"
 
 #include <cstring>
 #include <type_traits>
 
 using namespace recorder;
-
-// One collective or message.
-struct recorder::Exchange {
-  struct Member {
-    bool isKnown = false, hasArrived = false;
-    Call call;
-    std::shared_ptr<const Who> who;
-    Clock clock;
-  };
-  std::vector<Member> members; // of a message: sender, receiver
-  std::vector<int> ranks;
-  bool isDone = false, isBroken = false;
-
-  void run();
-};
 
 namespace {
 const char *const kindNames[] = {"all-reduce", "all-gather", "reduce-scatter",
@@ -168,8 +154,9 @@ public:
     return out;
   }
 };
+} // namespace
 
-bool agree(const Call &a, const Call &b) {
+bool recorder::agree(const Call &a, const Call &b) {
   if (a.isMessage())
     return a.count * sizeOf(a.type) == b.count * sizeOf(b.type) &&
            a.type == b.type;
@@ -178,7 +165,6 @@ bool agree(const Call &a, const Call &b) {
          (!isReduced || a.op == b.op) &&
          (a.kind != Call::Broadcast || a.peer == b.peer);
 }
-} // namespace
 
 int64_t recorder::sizeOf(ncclDataType_t type) {
   switch (type) {
@@ -266,6 +252,8 @@ void Exchange::run() {
 
 std::shared_ptr<Meeting> recorder::meet(const std::vector<Call> &calls,
                                         const std::shared_ptr<const Who> &who) {
+  if (calls.front().communicator->line)
+    return meetElsewhere(calls, who);
   auto parts = std::make_shared<Parts>();
   for (const Call &call : calls) {
     Communicator &mine = *call.communicator;

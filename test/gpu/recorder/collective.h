@@ -13,6 +13,7 @@ namespace recorder {
 
 struct Communicator;
 struct Exchange;
+class Line;
 
 struct Call {
   enum Kind { AllReduce, AllGather, ReduceScatter, Broadcast, Send, Receive };
@@ -31,6 +32,22 @@ struct Call {
 };
 
 int64_t sizeOf(ncclDataType_t type); // 0: not one of ours
+bool agree(const Call &a, const Call &b);
+
+// One collective or message.
+struct Exchange {
+  struct Member {
+    bool isKnown = false, hasArrived = false;
+    Call call;
+    std::shared_ptr<const Who> who;
+    Clock clock;
+  };
+  std::vector<Member> members; // of a message: sender, receiver
+  std::vector<int> ranks;
+  bool isDone = false, isBroken = false;
+
+  void run();
+};
 
 // The ranks that gave one id, and what they have started.
 struct Group {
@@ -56,6 +73,11 @@ struct Communicator {
   int pending = 0; // operations that have not run
   uint64_t started = 0;
   std::map<int, uint64_t> sent, received; // by peer
+  // To members in other processes. While it is there, all calls go over it.
+  std::shared_ptr<Line> line;
+
+  // Whether all members have come.
+  bool isComplete() const;
 };
 
 // Gives the calls their places in the order of their communicators.

@@ -93,6 +93,18 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device) {
+  Device *found = deviceOf(device);
+  if (!found)
+    return CUDA_ERROR_INVALID_DEVICE;
+  // The same in all processes of the machine, which see the devices from
+  // CLEAVE_RECORDER_FIRST on.
+  std::memset(out, 0, sizeof(*out));
+  std::snprintf(out->bytes, sizeof(out->bytes), "recorder %d",
+                int(setting("CLEAVE_RECORDER_FIRST", 0)) + found->number);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceGetName(char *name, int size, CUdevice device) {
   if (!deviceOf(device) || size < 1)
     return CUDA_ERROR_INVALID_DEVICE;

@@ -1,8 +1,6 @@
 // NCCL: communicators, and calls that become operations.
 
-#include "collective.h"
-
-#include <atomic>
+#include "hub.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -40,9 +38,16 @@ ncclResult_t connect(Recorder &all, std::unique_lock<std::mutex> &lock,
   for (const Pending &one : calls)
     if (isOn && isNew(one.call))
       first.push_back(&one.call);
-  for (const Call *call : first)
-    call->communicator->group->came.insert(
-        {call->communicator->rank, call->peer});
+  for (const Call *call : first) {
+    Communicator &own = *call->communicator;
+    own.group->came.insert({own.rank, call->peer});
+    Notice came;
+    came.kind = Notice::Came;
+    came.from = own.rank;
+    came.to = call->peer;
+    if (own.line)
+      own.line->send(came, "", nullptr);
+  }
   all.changed.notify_all();
   for (const Call *call : first) {
     Communicator &own = *call->communicator;
@@ -105,8 +110,7 @@ ncclResult_t flush() {
 
 ncclResult_t call(Call one, ncclComm_t handle, cudaStream_t stream) {
   one.communicator = find(handle);
-  if (!handle || one.communicator->isAborted ||
-      !one.communicator->group->isComplete())
+  if (!handle || one.communicator->isAborted || !one.communicator->isComplete())
     return ncclInvalidUsage;
   if (sizeOf(one.type) == 0)
     return ncclInvalidArgument;
@@ -123,24 +127,35 @@ ncclResult_t ncclGetVersion(int *version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *out) {
-  static std::atomic<int> made{0};
-  std::memset(out, 0, sizeof(*out));
-  std::snprintf(out->internal, sizeof(out->internal), "recorder %d", ++made);
+  nameId(*out);
   return ncclSuccess;
 }
 
+bool Communicator::isComplete() const {
+  return !line ? group->isComplete() : line->isJoined;
+}
+
 namespace {
+// Members of one process need none.
+void leaveLine(Communicator &communicator) {
+  Line *line = communicator.line.get();
+  if (!line || !line->isJoined || line->isSpread)
+    return;
+  line->close();
+  communicator.line.reset();
+}
+
 // A member that gives up while others make the communicator leaves them alone;
 // that is no error of the order of operations.
 ncclResult_t awaitGroup(Communicator &communicator) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
-  Group &group = *communicator.group;
-  return all.changed.wait_for(
-             lock, std::chrono::duration<double>(all.timeout),
-             [&] { return group.isComplete() || communicator.isAborted; })
-             ? ncclSuccess
-             : ncclSystemError;
+  if (!all.changed.wait_for(
+          lock, std::chrono::duration<double>(all.timeout),
+          [&] { return communicator.isComplete() || communicator.isAborted; }))
+    return ncclSystemError;
+  leaveLine(communicator);
+  return ncclSuccess;
 }
 } // namespace
 
@@ -166,12 +181,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id,
     made->group = group;
     made->rank = rank;
     made->device = currentDevice->number;
+    made->line = Line::reach(id, rank, size, group);
+    if (!made->line) {
+      delete made;
+      return ncclSystemError;
+    }
     group->members[rank] = made;
     all.changed.notify_all();
   }
   *out = reinterpret_cast<ncclComm_t>(made);
   if (config && config->blocking == 0)
-    return made->group->isComplete() ? ncclSuccess : ncclInProgress;
+    return ncclInProgress;
   if (groupDepth > 0) {
     joining.push_back(made);
     return ncclSuccess;
@@ -182,7 +202,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id,
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *state) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
-  *state = find(handle)->group->isComplete() ? ncclSuccess : ncclInProgress;
+  Communicator &communicator = *find(handle);
+  leaveLine(communicator);
+  *state = communicator.isComplete() ? ncclSuccess : ncclInProgress;
   return ncclSuccess;
 }
 
@@ -206,6 +228,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
                      std::to_string(communicator->pending) +
                      " operations on it have not run");
   communicator->isAborted = true;
+  if (communicator->line)
+    communicator->line->close();
   return ncclSuccess;
 }
 

@@ -467,7 +467,8 @@ TEST(Ranks, TheLauncherSaysWhichTransport) {
   ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
   EXPECT_EQ(chooseTransport("auto", 4), "mpi");
   EXPECT_EQ(chooseTransport("mpi", 4), "mpi");
-  EXPECT_NE(refusalOfCuda("auto", 4).find("start one process without it"),
+  EXPECT_EQ(chooseTransport("auto", 4, "cuda"), "nccl");
+  EXPECT_NE(refusalOfCuda("local", 4).find("the launcher started 4"),
             std::string::npos);
   EXPECT_NE(refusal("local", 4).find("the launcher started 4"),
             std::string::npos);
@@ -480,6 +481,16 @@ TEST(Ranks, TheLauncherSaysWhichTransport) {
   EXPECT_EQ(chooseTransport("auto", 1, "cuda"), "auto");
   EXPECT_EQ(chooseTransport("nccl", 1, "cuda"), "nccl");
   ::unsetenv("OMPI_COMM_WORLD_SIZE");
+  // As torchrun has it.
+  ::setenv("WORLD_SIZE", "4", 1);
+  EXPECT_NE(refusalOfCuda("auto", 4).find("MASTER_ADDR and MASTER_PORT"),
+            std::string::npos);
+  ::setenv("MASTER_ADDR", "localhost", 1);
+  ::setenv("MASTER_PORT", "29500", 1);
+  EXPECT_EQ(chooseTransport("auto", 4, "cuda"), "nccl");
+  EXPECT_NE(refusal("auto", 4).find("brings no MPI"), std::string::npos);
+  for (const char *name : {"WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    ::unsetenv(name);
 }
 
 TEST(Infer, GathersOutputsOfAnyNumberOfSamples) {

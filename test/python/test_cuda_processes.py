@@ -1,0 +1,157 @@
+"""Programs for CUDA devices with a process for every rank, on the recorder: started by mpirun,
+or as torchrun starts them. Bits and files are those of one process with threads; a process
+that dies, never comes or finds no device ends the run in words."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+import numpy as np
+
+import support
+from support import CLEAVE, RUN, read_log
+from test_cuda_recorded import REPLAY, recorded, totals
+from test_mpi import HAS_MPI, LIBRARY, MPIRUN
+
+MODEL = support.ROOT / "test" / "Inputs" / "mlp.mlir"
+KEYS = ["target.kind=cuda", 'target.architectures=["sm_90"]', "data.labels=labels",
+        "data.validation=0", "train.lr=0.03"]
+MESHES = {2: ["mesh.data=2", "parallel.data.zero=2"], 4: ["mesh.data=2", "mesh.tensor=2"]}
+
+
+def free_port():
+    """A port that nobody has, nor the one after it."""
+    while True:
+        with socket.socket() as one, socket.socket() as two:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            try:
+                two.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+class Job:
+    """Processes that are started one by one, with the variables of torchrun."""
+
+    def __init__(self, test, ranks, command, env, skip=(), **variables):
+        self.processes = {}
+        port = free_port()
+        for rank in range(ranks):
+            if rank in skip:
+                continue
+            variables_of_rank = {
+                "RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks,
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **variables}
+            process = subprocess.Popen(
+                [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, env=support.environment() | env | {
+                    key: str(value) for key, value in variables_of_rank.items()})
+            self.processes[rank] = process
+            test.addCleanup(process.wait)
+            test.addCleanup(process.kill)
+
+    def join(self, seconds=60):
+        """Exit codes by rank, and what all have said."""
+        until = time.monotonic() + seconds
+        out = err = ""
+        for process in self.processes.values():
+            more = process.communicate(timeout=max(1, until - time.monotonic()))
+            out, err = out + more[0], err + more[1]
+        return {rank: process.returncode for rank, process in self.processes.items()}, out, err
+
+
+def errors_in(text):
+    return [line for line in text.splitlines() if "error:" in line]
+
+
+@unittest.skipUnless(REPLAY.exists(), "built without the CUDA toolkit")
+class CudaProcesses(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        x = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
+        np.savez(self.folder / "data.npz", x=x, labels=x[:, :5].argmax(1).astype(np.int32))
+
+    def flags(self, ranks, *more):
+        return [f"--set={key}" for key in (*KEYS, *MESHES[ranks], *more)]
+
+    def train(self, out, ranks, *more, steps=4):
+        return [CLEAVE, "train", MODEL, "--data", self.folder / "data.npz", "--steps", steps,
+                "--out", self.folder / out, "--cache", self.folder / "cache",
+                *self.flags(ranks), *more]
+
+    def threads(self, out, ranks):
+        support.succeed(*self.train(out, ranks), "--set=target.transport=nccl",
+                        env=recorded(devices=ranks))
+
+    def mpirun(self, ranks, *command, devices=None):
+        return support.run(MPIRUN, ranks, *command, env=recorded(devices=devices or ranks),
+                           timeout=120)
+
+    def same_runs(self, one, other):
+        a, b = (read_log(self.folder / name) for name in (one, other))
+        self.assertEqual(len(a), len(b))
+        for mine, theirs in zip(a, b):
+            for key in ("loss", "grad_norm", "sent_bytes"):
+                self.assertEqual(mine[key], theirs[key], (key, mine["step"]))
+        self.assertGreater(a[-1]["sent_bytes"], 0)
+        for file in ("model.safetensors", "optimizer.safetensors"):
+            paths = [self.folder / name / "checkpoint-000004" / file for name in (one, other)]
+            self.assertEqual(paths[0].read_bytes(), paths[1].read_bytes(), file)
+
+    def found_nothing(self, stderr, ranks):
+        """Every process ran what it recorded, without an error."""
+        lines = [line for line in stderr.splitlines() if line.startswith("recorder: operations")]
+        self.assertEqual(len(lines), ranks, stderr)
+        for line in lines:
+            seen = totals(line)
+            self.assertEqual((seen["errors"], seen["not run"]), (0, 0), line)
+            for what in ("collectives", "graph launches"):
+                self.assertGreater(seen[what], 0, line)
+
+    def wait_for_step(self, out, process):
+        until = time.monotonic() + 60
+        path = self.folder / out / "log.jsonl"
+        while not path.exists() or not path.stat().st_size:
+            self.assertLess(time.monotonic(), until)
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+
+    @unittest.skipUnless(HAS_MPI and LIBRARY.exists(), "mpirun is not installed (openmpi-bin)")
+    def test_mpirun(self):
+        for ranks in MESHES:
+            with self.subTest(ranks=ranks):
+                self.threads(f"t{ranks}", ranks)
+                done = self.mpirun(ranks, *self.train(f"m{ranks}", ranks))
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual(done.stdout.count("saved "), 1)
+                self.found_nothing(done.stderr, ranks)
+                self.same_runs(f"t{ranks}", f"m{ranks}")
+
+    @unittest.skipUnless(HAS_MPI and LIBRARY.exists(), "mpirun is not installed (openmpi-bin)")
+    def test_mpirun_check(self):
+        done = self.mpirun(2, CLEAVE, "check", MODEL, "--json", "--steps", 2, *self.flags(2))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertTrue(json.loads(done.stdout)["pass"])
+
+    @unittest.skipUnless(HAS_MPI and LIBRARY.exists(), "mpirun is not installed (openmpi-bin)")
+    def test_mpirun_with_too_few_devices(self):
+        done = self.mpirun(2, *self.train("few", 2), devices=1)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertEqual(len(errors_in(done.stderr)), 1, done.stderr)
+        self.assertRegex(done.stderr, r"a device for each process, but process \d+ of rank 0 on "
+                                      r"\S+ and process \d+ of rank 1 on \S+ share one")
+        self.assertFalse((self.folder / "few").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
