@@ -114,6 +114,7 @@ public:
     backend.threads = options.threads;
     backend.cluster = options.cluster;
     backend.overlap = options.overlap;
+    backend.tf32 = options.tf32;
     if (failed(lowerToCommands(*lowered, backend))) {
       if (options.refused)
         *options.refused = true;

@@ -267,7 +267,7 @@ const std::vector<Key> table = {
      "parts of the batch whose gradients are accumulated", "", "", now,
      atLeastOne},
     {"train.precision", FIELD(train.precision), "type of the computation",
-     "fp32|tf32|bf16", "fp32|bf16", now, noHalf},
+     "fp32|tf32|bf16", "", now, noHalf},
     {"train.grad_dtype", FIELD(train.gradDtype),
      "type of the gradients; \"\": as precision", "|fp32|bf16", "", now,
      noHalf},

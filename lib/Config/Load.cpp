@@ -279,6 +279,10 @@ std::optional<ConfigError> Loader::check() {
     return ConfigError{"target.transport = \"nccl\" connects devices of "
                        "target.kind = \"cuda\"; with \"cpu\" expected auto, "
                        "local or mpi"};
+  if (config.train.precision == "tf32" && target.kind == "cpu")
+    return ConfigError{"train.precision = \"tf32\" is a format of the devices "
+                       "of target.kind = \"cuda\"; with \"cpu\" expected fp32 "
+                       "or bf16"};
   auto batch = config.dims.find("batch");
   if (batch != config.dims.end() &&
       batch->second % config.train.microbatches != 0)

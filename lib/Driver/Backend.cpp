@@ -13,7 +13,8 @@ using namespace mlir;
 using namespace cleave;
 
 target::ProgramOptions cleave::programOptions(const BackendOptions &options) {
-  return {options.device, options.threads, options.memoryLimit};
+  return {options.device, options.threads, options.memoryLimit,
+          options.tf32 && options.device == program::Device::Cuda};
 }
 
 void cleave::buildKernelPhase(OpPassManager &passes) {

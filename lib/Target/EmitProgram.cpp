@@ -85,6 +85,7 @@ FailureOr<program::Program> target::emitProgram(ModuleOp module,
     return failure();
   program::Program program;
   program.device = options.device;
+  program.tf32 = options.tf32;
   program.threadsPerRank = options.threads;
   int64_t limit = options.memoryLimit;
   if (*schedule) {

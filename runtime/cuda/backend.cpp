@@ -87,7 +87,8 @@ public:
   Run launch(const Launch &launch, std::vector<void *> args) override;
   Run gemm(const Gemm &gemm, const GemmBuffers &buffers,
            int64_t workspaceBytes) override {
-    return onStream(makeGemm(device, gemm, buffers, workspaceBytes));
+    return onStream(
+        makeGemm(device, gemm, buffers, workspaceBytes, program.tf32));
   }
   Run attention(const Attention &attention,
                 const AttentionBuffers &buffers) override {

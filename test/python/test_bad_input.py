@@ -252,7 +252,7 @@ class BadInput(unittest.TestCase):
                 "mesh.dta=2": r"mesh.dta: .*did you mean 'mesh.data'",
                 "parallel.data.zero=4": r"parallel.data.zero .*: found 4; expected one of 0, 1, 2, 3",
                 "parallel.data.zero=-1": r"parallel.data.zero .*: found -1; expected one of 0",
-                "train.precision=tf32": r"train.precision .*not yet supported",
+                "train.precision=tf32": r"train.precision = .tf32. .*expected fp32 or bf16",
                 "target.kind=gpu": r"target.kind .*expected one of cpu, cuda",
                 "train.precision=fp16": r"fp16 .*use bf16",
             }.items():

@@ -136,6 +136,18 @@ class Train(unittest.TestCase):
                         self.assertGreater(seen["graph launches"], 0, done.stderr)
                     self.assertEqual(seen["collectives"] > 0, transport == "nccl", done.stderr)
 
+    def test_tf32(self):
+        """Rounds operands of products, in whole and in parts alike."""
+        keys = ["target.kind=cuda", "train.precision=tf32"]
+        exact, _ = self.losses("fp32", *keys[:1])
+        rounded, _ = self.losses("tf32", *keys)
+        self.assertGreater(np.abs(rounded - exact).max(), 1e-6)
+        self.assertLess(np.abs(rounded - exact).max(), 5e-3)
+        support.succeed(
+            support.CLEAVE, "check", self.MODEL,
+            *[f"--set={key}" for key in (*keys, "mesh.tensor=2", 'target.architectures=["sm_90"]')],
+            env=recorded())
+
     def test_device_bench(self):
         """The weights, batches and steps that are timed on a device: here only their losses."""
         model = self.folder / "model.onnx"

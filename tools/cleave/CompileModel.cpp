@@ -95,6 +95,7 @@ Lowered lowerModel(const std::string &path, const Config &config,
   lowered.backend.memoryLimit = memoryLimit;
   lowered.backend.cluster = config.target.cluster;
   lowered.backend.overlap = config.target.overlap;
+  lowered.backend.tf32 = config.train.precision == "tf32";
   lowered.module = shardModel(path, config, mesh, purpose, context, readWeights,
                               remarks, allRemarks);
   lowered.backend.threads =

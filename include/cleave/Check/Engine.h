@@ -83,6 +83,7 @@ struct CompiledOptions {
   /// As in BackendOptions.
   bool overlap = true;
   std::string cluster;
+  bool tf32 = false;
   /// How ranks talk: local | mpi.
   std::string transport = "local";
   /// How hard kernels are optimised, 0 to 3.

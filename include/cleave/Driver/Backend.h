@@ -21,6 +21,8 @@ struct BackendOptions {
   /// the defaults).
   bool overlap = true;
   std::string cluster;
+  /// CUDA devices may round operands of products of f32 to TF32.
+  bool tf32 = false;
 };
 
 /// How a module that was lowered so is emitted.

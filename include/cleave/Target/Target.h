@@ -20,6 +20,7 @@ struct ProgramOptions {
   /// Bytes that a rank of a pipeline can have; 0: any. Of other programs
   /// `rt-check-fit` has said whether they fit.
   int64_t memoryLimit = 0;
+  bool tf32 = false; ///< see program::Program
 };
 
 /// The module's command lists as plain data. Reads what `rt-plan-memory` has

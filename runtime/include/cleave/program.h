@@ -510,6 +510,9 @@ struct Action {
 
 struct Program {
   Device device = Device::Cpu;
+  // Cuda: products of f32 may round their operands to TF32 (10 bits behind the
+  // point); they sum in f32.
+  bool tf32 = false;
   std::vector<std::string> strings{""};
   std::vector<MeshAxis> mesh;
   std::vector<uint32_t> rankClass; // one per rank; empty: all in class 0

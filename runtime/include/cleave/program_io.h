@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 10;
+inline constexpr uint32_t formatVersion = 11;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) {
@@ -109,7 +109,7 @@ template <class A> void fields(A &a, Action &x) {
   a(x.name, x.rankClass, x.commands, x.lifetimes);
 }
 template <class A> void fields(A &a, Program &x) {
-  a(x.device, x.strings, x.mesh, x.rankClass, x.arenas, x.kernels, x.boundary,
+  a(x.device, x.tf32, x.strings, x.mesh, x.rankClass, x.arenas, x.kernels, x.boundary,
     x.actions, x.threadsPerRank, x.meta);
 }
 

@@ -1,4 +1,4 @@
-// Elements of bf16, and copies of any type to floats.
+// Elements of bf16, rounding to TF32, and copies of any type to floats.
 #ifndef CLEAVE_TEST_GPU_RECORDER_NUMBERS_H
 #define CLEAVE_TEST_GPU_RECORDER_NUMBERS_H
 
@@ -21,6 +21,17 @@ inline uint16_t narrow(float x) {
   if (x != x)
     return 0x7fc0;
   return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// 10 bits behind the point; to the nearest.
+inline float toTf32(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  if (x - x != 0)
+    return x;
+  bits = (bits + 0xfff + ((bits >> 13) & 1)) & ~uint32_t(0x1fff);
+  std::memcpy(&x, &bits, 4);
+  return x;
 }
 
 } // namespace recorder

@@ -37,6 +37,13 @@ template <class T> T load(const char *at, cudaDataType type, int64_t i) {
   }
 }
 
+// An operand as the matrix units read it.
+template <class T>
+T operand(const Product &p, const char *at, cudaDataType type, int64_t i) {
+  T x = load<T>(at, type, i);
+  return p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? T(toTf32(float(x))) : x;
+}
+
 template <class T> void store(char *at, cudaDataType type, int64_t i, T x) {
   switch (type) {
   case CUDA_R_64F:
@@ -76,16 +83,16 @@ template <class T> void compute(const Product &p) {
     for (int64_t l = 0; l < k; ++l)
       for (int64_t i = 0; i < m; ++i)
         rows[l * m + i] =
-            load<T>(p.aAt, p.a.type,
-                    aBase + (p.transposeA ? p.a.at(l, i) : p.a.at(i, l)));
+            operand<T>(p, p.aAt, p.a.type,
+                       aBase + (p.transposeA ? p.a.at(l, i) : p.a.at(i, l)));
     for (int64_t j = 0; j < n; ++j) {
       std::fill(sums.begin(), sums.end(), T(0));
       for (int64_t l = 0; l < k; ++l) {
         if (p.roundsParts && l == k / 2)
           for (T &sum : sums)
             sum = rounded(sum, p.d.type);
-        T b = load<T>(p.bAt, p.b.type,
-                      bBase + (p.transposeB ? p.b.at(j, l) : p.b.at(l, j)));
+        T b = operand<T>(p, p.bAt, p.b.type,
+                         bBase + (p.transposeB ? p.b.at(j, l) : p.b.at(l, j)));
         const T *row = &rows[l * m];
         for (int64_t i = 0; i < m; ++i)
           sums[i] += row[i] * b;

@@ -234,6 +234,7 @@ private:
     options.architectures = config.target.architectures;
     options.threads = threadsPerRank(config, mesh);
     options.overlap = config.target.overlap;
+    options.tf32 = config.train.precision == "tf32";
     options.cluster = config.target.cluster;
     options.transport = transport;
     options.arrivesEarly = !wide; // so that both extremes are seen
@@ -362,6 +363,9 @@ void CheckCommand::verifyRecord(const Config &config) const {
   if (config.target.kind != "cuda")
     throw Failure(BadUsage, "--record writes programs for devices; give --set "
                             "target.kind=cuda");
+  if (config.train.precision == "tf32")
+    throw Failure(BadUsage, "--record checks on the CPU, which has no TF32; "
+                            "use fp32 or bf16 as train.precision");
   std::error_code error;
   if (std::filesystem::exists(record) &&
       !std::filesystem::is_empty(record, error))
@@ -424,10 +428,12 @@ int CheckCommand::run() const {
   check::CheckOptions options;
   options.microbatches = config.train.microbatches;
   options.steps = steps;
-  // A scalar is made of many values that were rounded to bf16, one way and the
-  // other: one epsilon of that, where f32 has sixteen of its own.
+  // A scalar is made of many values that were rounded, to bf16 or TF32, one way
+  // and the other: one epsilon of that, where f32 has sixteen of its own.
   if (config.train.precision == "bf16")
     options.epsilon = 0x1p-7 / 16;
+  else if (config.train.precision == "tf32")
+    options.epsilon = 0x1p-10 / 16;
 
   Diagnostics diagnostics(context);
   if (failed(values.verifyInputs(options.microbatches)))
