@@ -2,44 +2,14 @@
 
 #include "api.h"
 
-#include "error.h"
+#include "library.h"
 
 #include <cstdlib>
-#include <dlfcn.h>
 
 using namespace cleave;
 using namespace cleave::cuda;
 
 namespace {
-class Library {
-public:
-  // `needed`: what it is and where it comes from.
-  Library(const char *file, const char *needed) : file(file) {
-    handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-      fail(CLEAVE_UNSUPPORTED, std::string("cannot load ") + file + " (" +
-                                   needed + "): " + dlerror());
-  }
-
-  void *find(const char *symbol) const { return dlsym(handle, symbol); }
-
-  template <class Function> void need(Function *&out, const char *symbol) {
-    out = reinterpret_cast<Function *>(find(symbol));
-    if (!out)
-      fail(CLEAVE_UNSUPPORTED, std::string(file) + " has no function " +
-                                   symbol +
-                                   ": it is older than what cleave was built "
-                                   "with; install a newer one");
-  }
-
-private:
-  const char *file;
-  void *handle = nullptr; // never closed: others may use it, too
-};
-
-#define CLEAVE_TEXT(name) #name
-#define CLEAVE_LOOK_UP(name) library.need(api.name, CLEAVE_TEXT(name));
-
 DriverApi loadDriver() {
   Library library("libcuda.so.1",
                   "NVIDIA's driver; run on a machine with a GPU, or compile "

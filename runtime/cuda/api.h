@@ -10,6 +10,9 @@
 #include <cublasLt.h>
 #include <cuda.h>
 #include <nccl.h>
+#ifdef CLEAVE_HAS_CUDNN
+#include <cudnn.h>
+#endif
 
 #include <string>
 
@@ -96,6 +99,19 @@ namespace cleave::cuda {
   X(ncclGroupStart)                                                            \
   X(ncclGroupEnd)
 
+#define CLEAVE_DNN_FUNCTIONS(X)                                                \
+  X(cudnnGetVersion)                                                           \
+  X(cudnnGetErrorString)                                                       \
+  X(cudnnGetLastErrorString)                                                   \
+  X(cudnnCreate)                                                               \
+  X(cudnnSetStream)                                                            \
+  X(cudnnBackendCreateDescriptor)                                              \
+  X(cudnnBackendDestroyDescriptor)                                             \
+  X(cudnnBackendSetAttribute)                                                  \
+  X(cudnnBackendGetAttribute)                                                  \
+  X(cudnnBackendFinalize)                                                      \
+  X(cudnnBackendExecute)
+
 #define CLEAVE_DECLARE(name) decltype(&::name) name = nullptr;
 struct DriverApi {
   CLEAVE_DRIVER_FUNCTIONS(CLEAVE_DECLARE)
@@ -109,6 +125,11 @@ struct BlasApi {
 struct NcclApi {
   CLEAVE_NCCL_FUNCTIONS(CLEAVE_DECLARE)
 };
+#ifdef CLEAVE_HAS_CUDNN
+struct DnnApi {
+  CLEAVE_DNN_FUNCTIONS(CLEAVE_DECLARE)
+};
+#endif
 #undef CLEAVE_DECLARE
 
 // Each throws Error UNSUPPORTED, naming the library and what to do, where it or
@@ -122,6 +143,13 @@ const NcclApi &nccl();
 void check(CUresult status, const std::string &what);
 void check(cublasStatus_t status, const std::string &what);
 void check(ncclResult_t status, const std::string &what);
+
+#ifdef CLEAVE_HAS_CUDNN
+// NULL where cuDNN or one of its functions is missing, with
+// CLEAVE_CUDA_NO_CUDNN set: others do what it would do.
+const DnnApi *dnn();
+void check(cudnnStatus_t status, const std::string &what);
+#endif
 
 } // namespace cleave::cuda
 

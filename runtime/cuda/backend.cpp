@@ -4,6 +4,7 @@
 
 #include "blas.h"
 #include "cleave/workspace.h"
+#include "dnn.h"
 #include "kernels.h"
 #include "nccl_transport.h"
 #include "neighbours.h"
@@ -92,7 +93,7 @@ public:
   }
   Run attention(const Attention &attention,
                 const AttentionBuffers &buffers) override {
-    return onStream(makeAttention(kernels, attention, buffers));
+    return onStream(makeBestAttention(device, attention, buffers));
   }
   Run grouped(const GroupedGemm &grouped,
               const GroupedBuffers &buffers) override {

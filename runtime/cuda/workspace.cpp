@@ -2,6 +2,7 @@
 
 #include "cleave/workspace.h"
 
+#include "attention_cut.h"
 #include "cpu/gemm.h"
 #include "kernel_limits.h"
 
@@ -58,10 +59,16 @@ int64_t cuda::attentionWorkspace(const program::Attention &x,
             " features; a device takes at most " + std::to_string(mostFeatures);
     return -1;
   }
-  if (!x.backward)
-    return 0;
-  int64_t size = x.dtype == program::DType::F64 ? 8 : 4;
-  return roundedTo64(x.b * x.n * x.g * x.qLen * size); // sums of dO o
+  int64_t bytes = 0;
+  if (x.backward) {
+    int64_t size = x.dtype == program::DType::F64 ? 8 : 4;
+    bytes = roundedTo64(x.b * x.n * x.g * x.qLen * size); // sums of dO o
+  }
+  // cuDNN's begins at a multiple of 256 where the plan has multiples of 64.
+  std::string why;
+  if (std::optional<AttentionCut> cut = cutOf(x, why))
+    bytes = std::max(bytes, cut->bytes() + 256);
+  return bytes;
 }
 
 int64_t cuda::groupedWorkspace(const program::GroupedGemm &x,

@@ -1,13 +1,16 @@
 // Attention and its gradient: causal and not, windows, shared kv heads,
-// positions, segments, masks, a bias, and scores that are bent.
+// positions, segments, masks, a bias, and scores that are bent; and what of
+// that cuDNN does.
 
 #include "attention.h"
 
 #include "cleave/workspace.h"
+#include "dnn.h"
 #include "error.h"
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 using namespace cleave;
 using namespace cleave::gpu;
@@ -16,9 +19,9 @@ using program::AttentionRef;
 using program::IndexRef;
 
 namespace {
-// Where arrays lie: features side by side in whole units, as on matrix units,
-// or anyhow.
-enum class Layout { Dense, Any };
+// Where arrays lie: features side by side in whole units, as on matrix units;
+// so, for cuDNN; or anyhow.
+enum class Layout { Dense, Dnn, Any };
 
 // [batch, position, head, group, feature], or the heads before the positions.
 std::vector<int64_t> stridesOf(Case &one, const std::array<int64_t, 5> &dims,
@@ -26,7 +29,8 @@ std::vector<int64_t> stridesOf(Case &one, const std::array<int64_t, 5> &dims,
   if (layout == Layout::Any)
     return randomStrides(one, {dims.begin(), dims.end()}, count);
   std::vector<int64_t> strides(5);
-  bool headsFirst = one.one(2);
+  // cuDNN has rows of lse (of one feature) densely by heads only.
+  bool headsFirst = one.one(2) || (layout == Layout::Dnn && dims[4] == 1);
   count = 1;
   for (int i :
        headsFirst ? std::array{4, 1, 3, 2, 0} : std::array{4, 3, 2, 1, 0}) {
@@ -34,6 +38,29 @@ std::vector<int64_t> stridesOf(Case &one, const std::array<int64_t, 5> &dims,
     count *= dims[i];
   }
   return strides;
+}
+
+// Diagonals that begin at the first key or end at the last one, windows along
+// the former, and all that these amount to nothing in.
+void keepToDnn(Case &one, Attention &x) {
+  x.softcap = 0;
+  x.qLen = std::max<int64_t>(x.qLen, 2), x.kLen = std::max<int64_t>(x.kLen, 2);
+  if (one.isSmall)
+    x.b = one.between(1, 2), x.n = one.between(1, 2);
+  x.queryOffset = x.keyOffset = one.below(3);
+  bool hasWindow = x.causal && one.one(2);
+  if (hasWindow && x.qLen > x.kLen)
+    std::swap(x.qLen, x.kLen);
+  // One that hides a single key is easily missed.
+  x.window = hasWindow    ? one.one(3) ? x.qLen - 1 : one.between(1, x.qLen)
+             : one.one(3) ? 100000
+                          : 0;
+  if (!x.causal)
+    x.queryOffset = one.below(50);
+  else if (!hasWindow && one.one(3))
+    x.queryOffset += x.kLen - 1 + one.below(3); // all are seen
+  else if (!hasWindow && x.qLen <= x.kLen && one.one(2))
+    x.queryOffset += x.kLen - x.qLen;
 }
 
 Attention sizesOf(Case &one, DType type, Layout layout, int64_t leastHead,
@@ -45,7 +72,7 @@ Attention sizesOf(Case &one, DType type, Layout layout, int64_t leastHead,
   x.qLen = one.length(most), x.kLen = one.length(most);
   if (one.isSmall)
     x.b = x.n = 1, x.g = one.between(1, 2);
-  int64_t unit = layout == Layout::Dense ? 8 : 1;
+  int64_t unit = layout == Layout::Any ? 1 : 8;
   auto head = [&] {
     return one.one(2) ? std::min(32 * one.between(1, 4), mostHead)
                       : one.between(leastHead / unit, mostHead / unit) * unit;
@@ -57,6 +84,8 @@ Attention sizesOf(Case &one, DType type, Layout layout, int64_t leastHead,
   x.queryOffset = one.one(3) ? one.below(x.kLen) : 0;
   x.keyOffset = one.one(4) ? one.below(x.qLen) : 0;
   x.softcap = one.one(3) ? 1.5 : 0;
+  if (layout == Layout::Dnn)
+    keepToDnn(one, x);
   one.say("b", x.b), one.say("n", x.n), one.say("g", x.g);
   one.say("queries", x.qLen), one.say("keys", x.kLen);
   one.say("d", x.d), one.say("dv", x.dv);
@@ -143,6 +172,8 @@ AttentionArrays arraysOf(Case &one, const Attention &sizes, Layout layout) {
   in.dV = place(x.dV, {x.b, x.kLen, x.n, 1, x.dv}, x.dtype);
   for (Array *array : {&in.q, &in.k, &in.v, &in.dO})
     array->randomize(one);
+  if (layout == Layout::Dnn)
+    return in;
   if (one.one(3)) {
     one.say("bias");
     x.bias.buffer.arena = 0;
@@ -191,12 +222,27 @@ void checkAttention(Case &one, const Attention &sizes, Layout layout,
   int64_t bytes = cuda::attentionWorkspace(in.x, error);
   if (bytes < 0)
     fail(CLEAVE_INTERNAL, error);
-  cuda::DeviceMemory workspace(bytes, "workspace");
-  at.workspace = workspace.data();
-  one.run(cuda::makeAttention(one.kernels, in.x, at));
+  // Plans have it at multiples of 64.
+  cuda::DeviceMemory workspace(bytes + 64, "workspace");
+  at.workspace = workspace.data() + 64;
+  if (layout == Layout::Dnn) {
+    std::string why;
+    // As many bytes as the whole takes, or less: then in parts.
+    int64_t enough = bytes / one.between(1, 4);
+    if (auto cut = cuda::cutOf(in.x, why, enough))
+      one.say("parts", in.x.b * in.x.n / (cut->batch * cut->heads));
+    cuda::Enqueue enqueue =
+        cuda::makeDnnAttention(one.device, in.x, at, why, enough);
+    if (!enqueue)
+      fail(CLEAVE_UNSUPPORTED, "cuDNN does not do it: " + why);
+    one.run(enqueue);
+  } else {
+    one.run(cuda::makeAttention(one.kernels, in.x, at));
+  }
 
-  const Limit &limit =
-      in.x.dtype == DType::BF16 ? limitBf16Weights : limitOf(in.x.dtype);
+  const Limit &limit = in.x.dtype != DType::BF16 ? limitOf(in.x.dtype)
+                       : layout == Layout::Dnn && in.x.g > 1 ? limitBf16Heads
+                                                             : limitBf16Weights;
   auto compare = [&](const char *what, Array &array,
                      const std::vector<Expected> &values, const Limit &limit) {
     array.download(one.stream);
@@ -228,9 +274,14 @@ void add(std::vector<Family> &to, const std::string &name) {
 }
 } // namespace
 
-void gpu::addAttentionFamilies(std::vector<Family> &to) {
+void gpu::addAttentionFamilies(cuda::Device &device, std::vector<Family> &to) {
   add<DType::F32, Layout::Any>(to, "f32");
   add<DType::F64, Layout::Any>(to, "f64");
   add<DType::BF16, Layout::Any>(to, "bf16, any strides");
   add<DType::BF16, Layout::Dense>(to, "bf16, matrix units");
+  std::string why;
+  if (cuda::hasDnn(device, why))
+    add<DType::BF16, Layout::Dnn>(to, "bf16, cuDNN");
+  else
+    std::printf("no attention by cuDNN: %s\n", why.c_str());
 }

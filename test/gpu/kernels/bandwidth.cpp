@@ -4,6 +4,7 @@
 
 #include "blas.h"
 #include "cleave/workspace.h"
+#include "dnn.h"
 #include "error.h"
 
 #include <algorithm>
@@ -195,8 +196,14 @@ void Bench::measureAttention(int64_t features) {
     std::string what = std::string("attention") +
                        (backward ? " backward" : "") + ", bf16, causal, d " +
                        std::to_string(features);
-    printSpeed(what.c_str(), (backward ? 10 : 4) * double(features) * pairs,
+    double products = (backward ? 10 : 4) * double(features) * pairs;
+    printSpeed((what + ", own").c_str(), products,
                cuda::makeAttention(kernels, x, at));
+    std::string why;
+    if (cuda::Enqueue enqueue = cuda::makeDnnAttention(device, x, at, why))
+      printSpeed((what + ", cuDNN").c_str(), products, enqueue);
+    else
+      std::printf("%s, cuDNN: not done: %s\n", what.c_str(), why.c_str());
   }
 }
 } // namespace

@@ -27,12 +27,15 @@ struct Limit {
 // each operand, and may cut off the others. Attention on matrix units rounds
 // weights (or what is their gradient) to bf16 before they multiply: errors of
 // addends, each 2^-8 of it at most, that are independent, so the root of their
-// squares counts, with three such units (seven standard deviations).
+// squares counts, with three such units (seven standard deviations); where
+// cuDNN adds up what the query heads of a kv head give, each of these sums is
+// rounded, too.
 inline constexpr Limit limitF64{1e-12, 0, 1e-12};
 inline constexpr Limit limitF32{1e-5, 0, 1e-5};
 inline constexpr Limit limitTf32{0x1p-9, 0, 1e-5};
 inline constexpr Limit limitBf16{1e-5, 0, 0x1p-7};
 inline constexpr Limit limitBf16Weights{1e-5, 3 * 0x1p-8, 0x1p-7};
+inline constexpr Limit limitBf16Heads{1e-5, 4 * 0x1p-8, 0x1p-7};
 
 // Of results of `type` that were computed as such, or in f32 from bf16.
 inline const Limit &limitOf(DType type) {
@@ -190,7 +193,7 @@ struct Family {
   int64_t cases = 32, small = 4; // with --small
 };
 void addGemmFamilies(std::vector<Family> &to);
-void addAttentionFamilies(std::vector<Family> &to);
+void addAttentionFamilies(cuda::Device &device, std::vector<Family> &to);
 void addGroupedFamilies(std::vector<Family> &to);
 void addRowFamilies(std::vector<Family> &to);
 void addMoveFamilies(std::vector<Family> &to);

@@ -114,7 +114,7 @@ int runAll(const Options &options) {
   }
   std::vector<Family> families;
   addGemmFamilies(families);
-  addAttentionFamilies(families);
+  addAttentionFamilies(device, families);
   addGroupedFamilies(families);
   addRowFamilies(families);
   addMoveFamilies(families);

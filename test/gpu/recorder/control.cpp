@@ -27,9 +27,13 @@ extern "C" int64_t cleaveRecorderCount(const char *what) {
   auto lock = all.lock();
   const Totals &totals = all.report.totals;
   const std::pair<const char *, int64_t> counts[] = {
-      {"operations", totals.operations}, {"launches", totals.launches},
-      {"products", totals.products},     {"collectives", totals.collectives},
-      {"messages", totals.messages},     {"copies", totals.copies}};
+      {"operations", totals.operations},
+      {"launches", totals.launches},
+      {"products", totals.products},
+      {"plans", totals.plans},
+      {"collectives", totals.collectives},
+      {"messages", totals.messages},
+      {"copies", totals.copies}};
   for (auto [name, count] : counts)
     if (std::strcmp(name, what) == 0)
       return count;

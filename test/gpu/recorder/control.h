@@ -13,8 +13,8 @@ extern "C" {
  * each. Only with CLEAVE_RECORDER_KEEP_GOING, else there are none. */
 int64_t cleaveRecorderTakeErrors(char *text, size_t size);
 
-/* How many there have been of "operations", "launches", "products",
- * "collectives", "messages", "copies"; -1 of anything else. */
+/* How many there have been of "operations", "launches", "products", "plans"
+ * (of cuDNN), "collectives", "messages", "copies"; -1 of anything else. */
 int64_t cleaveRecorderCount(const char *what);
 
 #ifdef __cplusplus

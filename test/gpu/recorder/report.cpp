@@ -118,6 +118,7 @@ std::string Report::summary() const {
          std::to_string(totals.unrun) + " not run, " +
          std::to_string(totals.unnoted) + " without a note)";
   out += count("products", totals.products);
+  out += count("cudnn plans", totals.plans);
   out += count("collectives", totals.collectives);
   out += count("messages", totals.messages);
   out += count("copies", totals.copies);

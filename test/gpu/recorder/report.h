@@ -36,8 +36,8 @@ struct Who {
 
 struct Totals {
   int64_t operations = 0, launches = 0, emulated = 0, generated = 0, unrun = 0,
-          unnoted = 0, products = 0, collectives = 0, messages = 0, copies = 0,
-          edges = 0, graphs = 0;
+          unnoted = 0, products = 0, plans = 0, collectives = 0, messages = 0,
+          copies = 0, edges = 0, graphs = 0;
 };
 
 // Errors end the process with 99 unless CLEAVE_RECORDER_KEEP_GOING is set. All

@@ -1,0 +1,111 @@
+// Which attention cuDNN does as it is meant, and in how many parts.
+
+#include "attention_cut.h"
+
+#include <algorithm>
+
+using namespace cleave;
+using namespace cleave::cuda;
+using program::Attention;
+
+namespace {
+constexpr int64_t mostFeatures = 128; // of its gradient on all devices
+constexpr int64_t most = int64_t(1) << 30;
+// Besides what follows from sizes.
+constexpr int64_t fixed = 512;
+
+int64_t roundedTo(int64_t x, int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
+
+AttentionCut partOf(const Attention &x, int64_t batch, int64_t heads) {
+  AttentionCut out{batch, heads, 0, fixed};
+  if (!x.backward)
+    return out;
+  int64_t queryHeads = batch * heads * x.g;
+  out.sumBytes = roundedTo(queryHeads * x.qLen * 4, 256);
+  // For sums in one order engines keep the gradients of all scores, in bf16 and
+  // whole tiles (sm_80, sm_90); and with shared kv heads what each query head
+  // adds to their gradients, in bf16 or, without the scores, f32 (sm_100).
+  int64_t scores =
+      2 * queryHeads * roundedTo(x.qLen, 64) * roundedTo(x.kLen, 128);
+  int64_t shared =
+      x.g > 1 ? 2 * queryHeads * x.kLen * (x.d + x.dv) : int64_t(0);
+  out.engineBytes += roundedTo(std::max(scores + shared, 2 * shared), 256);
+  return out;
+}
+} // namespace
+
+std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
+                                                  std::string &why) {
+  auto refuse = [&](const char *text) {
+    why = text;
+    return std::nullopt;
+  };
+  if (x.dtype != program::DType::BF16)
+    return refuse("it is not in bf16");
+  if (x.softcap != 0)
+    return refuse("its scores are bent");
+  if (x.bias.buffer.present())
+    return refuse("it has a bias");
+  if (x.queryPositions.buffer.present() || x.querySegments.buffer.present() ||
+      x.keyMask.buffer.present())
+    return refuse("it has positions, segments or a mask of keys");
+  if (x.d % 8 || x.dv % 8 || x.d < 8 || x.dv < 8 || x.d > mostFeatures ||
+      x.dv > mostFeatures)
+    return refuse("its heads are not of 8, 16, ... 128 features");
+  if (x.b < 1 || x.n < 1 || x.g < 1)
+    return refuse("it is empty");
+  if (x.qLen < 2 || x.kLen < 2)
+    return refuse("it has fewer than two queries or keys");
+  // So that sizes stay in range.
+  int64_t largest = 1 << 20;
+  if (std::max({x.b, x.n, x.g, x.qLen, x.kLen}) > largest ||
+      double(x.b) * double(x.n) * double(x.g) > double(largest))
+    return refuse("it has more than 2^20 heads, queries or keys");
+
+  // Key j of query i is (i + shift) - j before it.
+  int64_t shift = x.queryOffset - x.keyOffset;
+  int64_t farthest = x.qLen - 1 + shift; // before
+  if (!x.causal)
+    farthest = std::max(farthest, x.kLen - 1 - shift); // or behind
+  bool hasWindow = x.window > 0 && farthest >= x.window;
+  bool isCausal = x.causal && shift < x.kLen - 1;
+  if (hasWindow && !isCausal)
+    return refuse("it has a window that no diagonal ends");
+  if (!isCausal)
+    return AttentionDiagonal{};
+  // No row is empty; and these two diagonals are what engines are made for.
+  if (shift < 0 || (shift != 0 && shift != x.kLen - x.qLen))
+    return refuse("its diagonal neither begins at the first key nor ends at "
+                  "the last one");
+  if (hasWindow && (shift != 0 || x.qLen > x.kLen))
+    return refuse("its window is not along the first keys");
+  return AttentionDiagonal{true, shift, hasWindow ? x.window : 0};
+}
+
+std::optional<AttentionCut> cuda::cutOf(const Attention &x, std::string &why,
+                                        int64_t enough) {
+  if (!diagonalOf(x, why))
+    return std::nullopt;
+  // Of samples, then of heads; parts of lse begin at multiples of 16 bytes.
+  AttentionCut smallest = partOf(x, x.b, x.n);
+  auto isEnough = [&](int64_t batch, int64_t heads) {
+    if (batch * heads * x.g * x.qLen % 4)
+      return false;
+    smallest = partOf(x, batch, heads);
+    return smallest.bytes() <= enough;
+  };
+  if (smallest.bytes() <= enough)
+    return smallest;
+  for (int64_t parts = 2; parts <= x.b; ++parts)
+    if (x.b % parts == 0 && isEnough(x.b / parts, x.n))
+      return smallest;
+  for (int64_t parts = 2; parts <= x.n; ++parts)
+    if (x.n % parts == 0 && isEnough(1, x.n / parts))
+      return smallest;
+  if (smallest.bytes() <= most)
+    return smallest;
+  why = "it takes more scratch memory than is ever planned";
+  return std::nullopt;
+}

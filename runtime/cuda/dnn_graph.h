@@ -1,0 +1,163 @@
+// Graphs of operations for cuDNN, and plans that carry them out.
+#ifndef CLEAVE_RUNTIME_CUDA_DNN_GRAPH_H
+#define CLEAVE_RUNTIME_CUDA_DNN_GRAPH_H
+
+#include "api.h"
+
+#include <cudnn.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace cleave::cuda {
+
+// cuDNN cannot or shall not do it; what() says why.
+struct DnnRefusal : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A descriptor of cuDNN's, which it is asked for by `api`. All functions throw
+// DnnRefusal.
+class DnnDescriptor {
+public:
+  DnnDescriptor(const DnnApi &api, cudnnBackendDescriptorType_t kind);
+  DnnDescriptor(const DnnDescriptor &) = delete;
+  ~DnnDescriptor() { (void)api.cudnnBackendDestroyDescriptor(at); }
+
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+           int64_t count, const void *values);
+  void set(cudnnBackendAttributeName_t name, int64_t value) {
+    set(name, CUDNN_TYPE_INT64, 1, &value);
+  }
+  void set(cudnnBackendAttributeName_t name,
+           const std::vector<int64_t> &values) {
+    set(name, CUDNN_TYPE_INT64, std::ssize(values), values.data());
+  }
+  void set(cudnnBackendAttributeName_t name, bool value) {
+    set(name, CUDNN_TYPE_BOOLEAN, 1, &value);
+  }
+  void set(cudnnBackendAttributeName_t name, cudnnDataType_t value) {
+    set(name, CUDNN_TYPE_DATA_TYPE, 1, &value);
+  }
+  void set(cudnnBackendAttributeName_t name, const DnnDescriptor &value) {
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.at);
+  }
+  void finalize();
+
+  // Into `values`, which has room for `most`; how many there are.
+  int64_t get(cudnnBackendAttributeName_t name,
+              cudnnBackendAttributeType_t type, int64_t most,
+              void *values) const;
+
+  cudnnBackendDescriptor_t get() const { return at; }
+
+private:
+  const DnnApi &api;
+  cudnnBackendDescriptor_t at = nullptr;
+};
+
+using DnnParts = std::vector<std::shared_ptr<const DnnDescriptor>>;
+
+// Where the elements of a tensor lie, in elements.
+struct DnnShape {
+  std::vector<int64_t> dims, strides;
+
+  static DnnShape dense(std::vector<int64_t> dims);
+  // The last two dimensions change places.
+  DnnShape turned() const;
+};
+
+// Who a plan is made for: a device by its handle, or by a description of it
+// where there is none (tests).
+struct DnnTarget {
+  const DnnApi &api;
+  int capability; // 90: sm_90
+  cudnnHandle_t handle = nullptr;
+  const DnnDescriptor *properties = nullptr;
+};
+
+class DnnGraph {
+public:
+  explicit DnnGraph(const DnnApi &api) : api(api) {}
+
+  using Tensor = const DnnDescriptor *;
+
+  // In memory, at a multiple of 16; a plan is told where by its `id`.
+  Tensor tensor(int64_t id, cudnnDataType_t type, const DnnShape &shape);
+  // One number in the memory of the host.
+  Tensor scalar(int64_t id, cudnnDataType_t type, size_t rank);
+  // The result of one operation for others, nowhere in memory.
+  Tensor between(cudnnDataType_t type, const DnnShape &shape);
+
+  // out = a b, added in f32.
+  void matmul(Tensor a, Tensor b, Tensor out);
+  void reduce(cudnnReduceTensorOp_t mode, Tensor from, Tensor out);
+  // The same elements with other dimensions and strides.
+  void reshape(Tensor from, Tensor out);
+  void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor out,
+                 cudnnDataType_t compute = CUDNN_DATA_FLOAT);
+  void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor out,
+                 cudnnDataType_t compute = CUDNN_DATA_FLOAT);
+  // out = where ? x : otherwise
+  void select(Tensor where, Tensor x, Tensor otherwise, Tensor out);
+  // An element's index along `axis`; x is looked at for its shape.
+  void index(int64_t axis, Tensor x, Tensor out);
+
+  // Of all tensors in memory and all numbers.
+  const std::vector<int64_t> &ids() const { return given; }
+
+private:
+  friend class DnnPlan;
+  DnnDescriptor &add(cudnnBackendDescriptorType_t kind);
+  DnnDescriptor &describe(int64_t id, cudnnDataType_t type,
+                          const DnnShape &shape);
+  DnnDescriptor &pointwiseOf(cudnnPointwiseMode_t mode, Tensor x, Tensor out,
+                             cudnnDataType_t compute, int64_t axis = -1);
+  void finish(DnnDescriptor &operation);
+
+  const DnnApi &api;
+  int64_t made = 0;
+  std::vector<int64_t> given;
+  std::vector<std::shared_ptr<DnnDescriptor>> all;
+  std::vector<cudnnBackendDescriptor_t> operations;
+};
+
+// What an engine is known by, for messages and tests.
+struct DnnChoice {
+  int64_t engine = -1, workspace = 0;
+  bool isDeterministic = true;
+};
+
+// An engine that is asked for by its number and settings, not by heuristics.
+struct DnnEngine {
+  int64_t number = 0;
+  std::vector<std::pair<cudnnBackendKnobType_t, int64_t>> knobs;
+};
+
+class DnnPlan {
+public:
+  // The first engine of cuDNN's heuristics, or that one alone, that takes no
+  // more than this workspace and does not say that its bits differ from run to
+  // run. Throws DnnRefusal where there is none. Needs the graph no more.
+  DnnPlan(const DnnTarget &target, const DnnGraph &graph, int64_t mostWorkspace,
+          const std::optional<DnnEngine> &engine = {});
+
+  // All that the constructor chooses from.
+  static std::vector<DnnChoice>
+  choices(const DnnTarget &target, const DnnGraph &graph,
+          const std::optional<DnnEngine> &engine = {});
+
+  cudnnBackendDescriptor_t get() const { return parts.back()->get(); }
+  const DnnChoice &choice() const { return chosen; }
+
+private:
+  DnnParts parts; // what the plan refers to, and the plan
+  DnnChoice chosen;
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_DNN_GRAPH_H

@@ -1,0 +1,18 @@
+// Where the runtime was built without cuDNN's headers.
+
+#include "dnn.h"
+
+using namespace cleave;
+using namespace cleave::cuda;
+
+Enqueue cuda::makeDnnAttention(Device &, const program::Attention &,
+                               const AttentionBuffers &, std::string &why,
+                               int64_t) {
+  why = "the runtime was built without cuDNN";
+  return nullptr;
+}
+
+bool cuda::hasDnn(Device &, std::string &why) {
+  why = "the runtime was built without cuDNN";
+  return false;
+}

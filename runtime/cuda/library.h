@@ -1,0 +1,45 @@
+// A library that is found when it is first needed.
+#ifndef CLEAVE_RUNTIME_CUDA_LIBRARY_H
+#define CLEAVE_RUNTIME_CUDA_LIBRARY_H
+
+#include "error.h"
+
+#include <dlfcn.h>
+#include <string>
+
+namespace cleave::cuda {
+
+// All functions throw Error UNSUPPORTED, except find().
+class Library {
+public:
+  // `needed`: what it is and where it comes from.
+  Library(const char *file, const char *needed) : file(file) {
+    handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+      fail(CLEAVE_UNSUPPORTED, std::string("cannot load ") + file + " (" +
+                                   needed + "): " + dlerror());
+  }
+
+  void *find(const char *symbol) const { return dlsym(handle, symbol); }
+
+  template <class Function> void need(Function *&out, const char *symbol) {
+    out = reinterpret_cast<Function *>(find(symbol));
+    if (!out)
+      fail(CLEAVE_UNSUPPORTED, std::string(file) + " has no function " +
+                                   symbol +
+                                   ": it is older than what cleave was built "
+                                   "with; install a newer one");
+  }
+
+private:
+  const char *file;
+  void *handle = nullptr; // never closed: others may use it, too
+};
+
+// Sets api.NAME; for the lists of api.h.
+#define CLEAVE_TEXT(name) #name
+#define CLEAVE_LOOK_UP(name) library.need(api.name, CLEAVE_TEXT(name));
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_LIBRARY_H

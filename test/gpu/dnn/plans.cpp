@@ -1,0 +1,202 @@
+// Shows the graphs of attention to the real cuDNN, without a device: it builds
+// plans for devices that are described to it, and says what they take.
+//
+//     cleave-dnn-plans [--all]
+//
+// A line for each device and command: the parts it is cut in, the engine, its
+// workspace, what was planned. --all: all engines that there are. Exit code 0:
+// every plan that the runtime counts on is there and keeps to what was planned,
+// and what cuDNN cannot do is refused; 1: not so; 77: there is no cuDNN. No
+// plan is run.
+
+#include "dnn_attention.h"
+
+#include <cstdio>
+#include <cstring>
+
+using namespace cleave;
+using namespace cleave::cuda;
+using program::Attention;
+using program::AttentionRef;
+
+namespace {
+struct Properties {
+  const char *name;
+  int version, processors, sharedBytes, cacheBytes;
+  int64_t bytes;
+};
+constexpr Properties devices[] = {
+    {"A100", 80, 108, 166912, 41943040, 85098233856},
+    {"H100", 90, 132, 232448, 52428800, 85029158912},
+    {"B200", 100, 148, 232448, 132644864, 191503138816}};
+
+// As cuDNN writes the properties of a device.
+std::string jsonOf(const Properties &x) {
+  auto number = [](const char *key, int64_t value) {
+    return std::string(", \"") + key + "\": " + std::to_string(value);
+  };
+  return std::string("{\"deviceName\": \"") + x.name + "\"" +
+         number("deviceVer", 10 * x.version) + number("driverVer", 13000) +
+         number("cudaDeviceId", 0) + number("totalGlobalMem", x.bytes) +
+         ", \"maxGridSize\": [2147483647, 65535, 65535]" +
+         ", \"maxBlockSize\": [1024, 1024, 64]" +
+         number("regsPerBlock", 65536) +
+         number("multiProcessorCount", x.processors) + number("warpSize", 32) +
+         number("maxSharedMemoryPerBlock", 49152) +
+         number("maxSharedMemoryPerBlockOptin", x.sharedBytes) +
+         number("reservedSharedMemoryPerBlock", 1024) +
+         number("maxRegistersPerSM", 65536) + number("maxCtasPerSM", 32) +
+         number("maxThreadsPerBlock", 1024) + number("maxThreadsPerSM", 2048) +
+         number("pciDeviceId", 0) + number("isTccDriver", 0) +
+         number("supportCoopLaunch", 1) + number("smClockRateKHz", 1980000) +
+         number("memClockRateKHz", 2619000) +
+         number("l2CacheSize", x.cacheBytes) + "}";
+}
+
+struct Sizes {
+  const char *name;
+  int64_t b, qLen, kLen, n, g, d, dv;
+  bool causal = true;
+  int64_t shift = 0, window = 0;
+  bool headsFirst = false;
+};
+constexpr Sizes commands[] = {
+    {"GPT-2", 8, 1024, 1024, 12, 1, 64, 64},
+    {"Llama", 4, 2048, 2048, 8, 4, 64, 64},
+    {"Llama, longer", 1, 8192, 8192, 8, 4, 128, 128},
+    {"heads first", 2, 512, 512, 8, 2, 128, 128, true, 0, 0, true},
+    {"ViT", 8, 197, 197, 12, 1, 64, 64, false},
+    {"window", 1, 2048, 2048, 8, 4, 128, 128, true, 0, 512},
+    {"last queries", 1, 256, 1024, 8, 1, 64, 64, true, 768},
+    {"more keys", 2, 100, 333, 4, 1, 64, 64, true},
+    {"more queries", 2, 333, 100, 4, 2, 64, 64, true},
+    {"one kv head", 2, 200, 200, 1, 8, 96, 96},
+    {"odd sizes", 3, 77, 205, 3, 2, 40, 24, false},
+    {"small", 1, 2, 2, 1, 1, 8, 8}};
+
+Attention attentionOf(const Sizes &s, bool backward) {
+  Attention x;
+  x.backward = backward;
+  x.dtype = program::DType::BF16;
+  x.b = s.b, x.qLen = s.qLen, x.kLen = s.kLen, x.n = s.n, x.g = s.g;
+  x.d = s.d, x.dv = s.dv;
+  x.causal = s.causal, x.queryOffset = s.shift, x.window = s.window;
+  auto lie = [&](AttentionRef &ref, int64_t length, int64_t g, int64_t width) {
+    int64_t heads = x.n * g;
+    int64_t position = s.headsFirst ? width : heads * width;
+    int64_t head = s.headsFirst ? length * width : width;
+    ref.strides = {length * heads * width, position, g * head, head, 1};
+  };
+  for (AttentionRef *ref : {&x.q, &x.dq})
+    lie(*ref, x.qLen, x.g, x.d);
+  for (AttentionRef *ref : {&x.o, &x.dO})
+    lie(*ref, x.qLen, x.g, x.dv);
+  for (AttentionRef *ref : {&x.k, &x.dk})
+    lie(*ref, x.kLen, 1, x.d);
+  for (AttentionRef *ref : {&x.v, &x.dV})
+    lie(*ref, x.kLen, 1, x.dv);
+  x.lse.strides = {x.n * x.g * x.qLen, 1, x.g * x.qLen, x.qLen, 0};
+  return x;
+}
+
+class Check {
+public:
+  Check(const DnnTarget &target, const char *device, bool all)
+      : target(target), device(device), all(all) {}
+
+  // Whether there is a plan that keeps to what is planned.
+  bool accepts(const Sizes &sizes, bool backward) {
+    Attention x = attentionOf(sizes, backward);
+    std::string why;
+    std::optional<AttentionDiagonal> diagonal = diagonalOf(x, why);
+    std::optional<AttentionCut> cut = cutOf(x, why);
+    if (!cut)
+      return say(sizes.name, backward, "FAIL: not for cuDNN: " + why, false);
+    std::string parts =
+        std::to_string(x.b * x.n / (cut->batch * cut->heads)) + " parts, ";
+    x.b = cut->batch, x.n = cut->heads;
+    try {
+      std::optional<DnnEngine> engine = dnnEngineFor(target, x);
+      DnnGraph graph(target.api);
+      buildDnnAttention(graph, x, *diagonal);
+      if (all)
+        for (const DnnChoice &choice : DnnPlan::choices(target, graph, engine))
+          std::printf("    engine %lld, %lld bytes\n",
+                      static_cast<long long>(choice.engine),
+                      static_cast<long long>(choice.workspace));
+      DnnPlan plan(target, graph, cut->engineBytes, engine);
+      return say(sizes.name, backward,
+                 parts + "engine " + std::to_string(plan.choice().engine) +
+                     ", " + std::to_string(plan.choice().workspace) + " of " +
+                     std::to_string(cut->engineBytes) + " bytes",
+                 true);
+    } catch (const DnnRefusal &refusal) {
+      return say(sizes.name, backward,
+                 "FAIL: " + parts + "refused: " + refusal.what(), false);
+    }
+  }
+
+  // Whether cuDNN refuses what diagonalOf() would not let through.
+  bool refuses(const char *name, const Attention &x) {
+    try {
+      DnnGraph graph(target.api);
+      buildDnnAttention(graph, x, {x.causal, 0, 0});
+      DnnPlan plan(target, graph, INT64_MAX, dnnEngineFor(target, x));
+    } catch (const DnnRefusal &) {
+      return say(name, x.backward, "refused, as it is to be", true);
+    }
+    return say(name, x.backward, "FAIL: accepted", false);
+  }
+
+private:
+  bool say(const char *name, bool backward, const std::string &text,
+           bool isGood) {
+    std::printf("%-5s %-14s %-9s %s\n", device, name,
+                backward ? "backward" : "forward", text.c_str());
+    std::fflush(stdout);
+    return isGood;
+  }
+
+  const DnnTarget &target;
+  const char *device;
+  const bool all;
+};
+} // namespace
+
+int main(int argc, char **argv) {
+  bool all = argc == 2 && std::strcmp(argv[1], "--all") == 0;
+  if (argc > 1 && !all) {
+    std::fputs("usage: cleave-dnn-plans [--all]\n", stderr);
+    return 2;
+  }
+  const DnnApi *api = dnn();
+  if (!api) {
+    std::fputs("cleave-dnn-plans: there is no cuDNN (libcudnn.so)\n", stderr);
+    return 77;
+  }
+  std::printf("cuDNN %zu; no plan is run\n", api->cudnnGetVersion());
+  int wrong = 0;
+  for (const Properties &device : devices)
+    try {
+      DnnDescriptor properties(*api, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+      std::string json = jsonOf(device);
+      properties.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                     std::ssize(json), json.data());
+      properties.finalize();
+      DnnTarget target{*api, device.version, nullptr, &properties};
+      Check check(target, device.name, all);
+      for (const Sizes &sizes : commands)
+        for (bool backward : {false, true})
+          wrong += !check.accepts(sizes, backward);
+      Attention wide = attentionOf({"", 1, 128, 128, 2, 1, 264, 264}, true);
+      wrong += !check.refuses("264 features", wide);
+      Attention shared = attentionOf({"", 1, 128, 128, 2, 1, 64, 64}, true);
+      shared.v.strides[4] = 2;
+      wrong += !check.refuses("loose features", shared);
+    } catch (const DnnRefusal &refusal) {
+      std::printf("%s: FAIL: %s\n", device.name, refusal.what());
+      ++wrong;
+    }
+  std::printf("%d wrong\n", wrong);
+  return wrong ? 1 : 0;
+}

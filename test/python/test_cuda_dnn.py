@@ -1,0 +1,30 @@
+"""The graphs of attention before the real cuDNN, which builds plans for devices that are
+described to it. Nothing runs on a device."""
+
+import re
+import unittest
+
+import support
+
+PROGRAM = support.BUILD / "bin" / "cleave-dnn-plans"
+
+
+@unittest.skipUnless(PROGRAM.exists(), "there is no CUDA toolkit, or no cuDNN in it")
+class CudaDnn(unittest.TestCase):
+    def test_plans(self):
+        done = support.run(PROGRAM, timeout=300)
+        if done.returncode == 77:
+            self.skipTest(done.stderr.strip())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for device in ("A100", "H100", "B200"):
+            for way in ("forward", "backward"):
+                plans = re.findall(rf"^{device} .* {way} +\d+ parts, engine \d+, (\d+) of (\d+) bytes$",
+                                   done.stdout, re.MULTILINE)
+                self.assertGreaterEqual(len(plans), 12, done.stdout)
+                for needed, planned in plans:
+                    self.assertLessEqual(int(needed), int(planned))
+            self.assertRegex(done.stdout, rf"\n{device} +264 features +backward +refused")
+
+
+if __name__ == "__main__":
+    unittest.main()
