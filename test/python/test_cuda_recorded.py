@@ -77,6 +77,14 @@ class Replay(unittest.TestCase):
         self.assertGreater(seen["collectives"], 0)
         self.assertGreater(seen["messages"], 0)
 
+    @unittest.skipUnless((support.BUILD / "bin" / "cleave-dnn-plans").exists(), "there is no cuDNN")
+    def test_attention_by_cudnn_or_by_kernels(self):
+        for off, compare in (("0", self.assertGreater), ("1", self.assertEqual)):
+            done = support.run(REPLAY, "--local", self.rows, "bf16-one_rank", timeout=600,
+                               env={**recorded(), "CLEAVE_CUDA_NO_CUDNN": off})
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            compare(totals(done.stderr)["cudnn plans"], 0, done.stderr)
+
     def test_wrong_values_are_found(self):
         """The comparison of the replay fails where a weight differs in one program."""
         row = self.rows / "broken"
