@@ -25,7 +25,7 @@ struct Entry {
 // cuDNN of a device.
 class Dnn {
 public:
-  // NULL where there is none.
+  // NULL where there is none, `why` says what is missing.
   static Dnn *of(Device &device, std::string &why) {
     const DnnApi *api = dnn();
     if (!api) {
@@ -37,22 +37,10 @@ public:
     static auto &all = *new std::map<int, std::unique_ptr<Dnn>>;
     std::lock_guard lock(mutex);
     std::unique_ptr<Dnn> &found = all[device.ordinal];
-    if (!found) {
-      device.use();
-      cudnnHandle_t handle = nullptr;
-      cudnnStatus_t status = api->cudnnCreate(&handle);
-      if (status != CUDNN_STATUS_SUCCESS) {
-        why =
-            std::string("preparing cuDNN: ") + api->cudnnGetErrorString(status);
-        handle = nullptr;
-      }
-      found.reset(new Dnn(*api, handle, device.capability()));
-    }
-    if (found->handle)
-      return found.get();
-    if (why.empty())
-      why = "cuDNN could not be prepared";
-    return nullptr;
+    if (!found)
+      found.reset(new Dnn(*api, device));
+    why = found->missing;
+    return why.empty() ? found.get() : nullptr;
   }
 
   const Entry &planOf(const Attention &part, const AttentionDiagonal &diagonal,
@@ -88,8 +76,20 @@ public:
   const DnnApi &api;
 
 private:
-  Dnn(const DnnApi &api, cudnnHandle_t handle, int capability)
-      : api(api), handle(handle), capability(capability) {}
+  Dnn(const DnnApi &api, Device &device)
+      : api(api), capability(device.capability()) {
+    try {
+      checkDnnTarget({api, capability});
+    } catch (const DnnRefusal &refusal) {
+      missing = refusal.what();
+      return;
+    }
+    device.use();
+    cudnnStatus_t status = api.cudnnCreate(&handle);
+    if (status != CUDNN_STATUS_SUCCESS)
+      missing =
+          std::string("preparing cuDNN: ") + api.cudnnGetErrorString(status);
+  }
 
   // All that a plan depends on; numbers and addresses come when it runs.
   static std::vector<int64_t> keyOf(const Attention &x,
@@ -111,8 +111,9 @@ private:
     return key;
   }
 
-  const cudnnHandle_t handle;
   const int capability;
+  cudnnHandle_t handle = nullptr;
+  std::string missing;
   std::mutex mutex;
   std::map<std::vector<int64_t>, Entry> plans;
 };

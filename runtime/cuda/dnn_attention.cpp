@@ -225,18 +225,21 @@ void cuda::buildDnnAttention(DnnGraph &graph, const Attention &x,
   x.backward ? builder.backward() : builder.forward();
 }
 
-std::optional<DnnEngine> cuda::dnnEngineFor(const DnnTarget &target,
-                                            const Attention &x) {
+void cuda::checkDnnTarget(const DnnTarget &target) {
   size_t version = target.api.cudnnGetVersion();
   if (version < leastVersion)
     throw DnnRefusal("cuDNN " + std::to_string(version) + " is older than " +
                      std::to_string(leastVersion));
-  int major = target.capability / 10;
-  if (target.capability > 103 || major < 8)
-    throw DnnRefusal("there are no engines for sm_" +
-                     std::to_string(target.capability));
-  if (!x.backward || major < 10)
+  if (target.capability < 80 || target.capability > 103)
+    throw DnnRefusal("cuDNN's engines for sm_" +
+                     std::to_string(target.capability) + " were never tried");
+}
+
+std::optional<DnnEngine> cuda::dnnEngineFor(const DnnTarget &target,
+                                            const Attention &x) {
+  if (!x.backward || target.capability < 100)
     return std::nullopt;
+  size_t version = target.api.cudnnGetVersion();
   // Of these devices one engine has one order of sums, with these settings.
   if (version < 92300)
     return DnnEngine{

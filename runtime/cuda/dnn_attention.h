@@ -33,8 +33,10 @@ enum DnnAttentionId : int64_t {
 void buildDnnAttention(DnnGraph &graph, const program::Attention &attention,
                        const AttentionDiagonal &diagonal);
 
-// The engine to ask for by number; none: heuristics know. Throws DnnRefusal
-// where no engine is known to give the same bits in each run.
+// Throws DnnRefusal where cuDNN or the device is not one that this is known of.
+void checkDnnTarget(const DnnTarget &target);
+
+// The engine to ask for by number; none: heuristics know.
 std::optional<DnnEngine> dnnEngineFor(const DnnTarget &target,
                                       const program::Attention &attention);
 

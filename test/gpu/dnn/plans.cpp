@@ -184,6 +184,7 @@ int main(int argc, char **argv) {
                      std::ssize(json), json.data());
       properties.finalize();
       DnnTarget target{*api, device.version, nullptr, &properties};
+      checkDnnTarget(target);
       Check check(target, device.name, all);
       for (const Sizes &sizes : commands)
         for (bool backward : {false, true})
