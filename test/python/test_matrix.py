@@ -26,6 +26,7 @@ class Matrix(unittest.TestCase):
         self.cells("none, 3d, llama", 2, "--fast")
         self.cells("none, 2.5d, gpt2-scrambled", 1, "--fast")
         self.cells("zero 3, sequence megatron, llama-scrambled", 2)  # compiled; hybrid, too
+        self.cells("hybrid zero 3, 2d, llama-scrambled", 1, "--bf16")
 
     def test_pipelines(self):
         self.cells("pipeline dualpipe-v, 2 x 2 x 2", 6, "--fast")
