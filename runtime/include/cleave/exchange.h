@@ -290,8 +290,8 @@ private:
     // far.
     for (size_t i = 0; i < held.size(); ++i) {
       std::vector<int64_t> takers(held[i].begin(), held[i].end());
-      std::stable_sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
-        return loads[a] > loads[b];
+      std::sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
+        return std::pair(-loads[a], a) < std::pair(-loads[b], b);
       });
       if (!takers.empty())
         shareOne(i, takers, 0, boxes[target.box + i / ways].volume);
