@@ -145,8 +145,9 @@ void Remote::look(const OnFailure &onFailure) {
     Packet answer;
     if (!waiting[rank])
       continue;
+    bool isGone = world.hasEnded(rank); // its last answer is still heard
     if (!world.poll(rank, World::Reply, answer)) {
-      if (world.hasEnded(rank))
+      if (isGone)
         hasGone(rank, onFailure);
       continue;
     }

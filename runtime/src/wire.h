@@ -1,6 +1,7 @@
 // Messages between the processes of a job: the few calls that the `mpi`
-// transport needs. Behind it is lib/libcleave-mpi.so (runtime/mpi), loaded only
-// in a process that a launcher started, so that nothing else needs MPI.
+// transport and control need. Behind it is lib/libcleave-mpi.so (runtime/mpi),
+// loaded only in a process that a launcher started, so that nothing else needs
+// MPI; or TCP, where the launcher brings no MPI (tcp_wire.h).
 #ifndef CLEAVE_RUNTIME_WIRE_H
 #define CLEAVE_RUNTIME_WIRE_H
 
@@ -26,6 +27,13 @@ public:
   virtual ~Wire() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Whether the process of the rank has ended, where the wire can tell, which
+  // seesEnds() says.
+  virtual bool hasGone(int rank) const {
+    (void)rank;
+    return false;
+  }
+  virtual bool seesEnds() const { return false; }
 
   // A set of messages apart from all others. All processes open theirs in the
   // same order; it can be used once channelReady() says so.

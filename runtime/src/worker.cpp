@@ -2,7 +2,9 @@
 // host says how to end.
 
 #include "cleave/launcher.h"
+#include "rendezvous.h"
 #include "session.h"
+#include "tcp_wire.h"
 #include "tiles.h"
 #include "world.h"
 
@@ -236,19 +238,30 @@ private:
 
 int32_t cleave_is_worker(void) {
   std::optional<Launcher> found = launcher();
-  return found && found->hasMpi && found->size > 1 && found->rank > 0;
+  return found && (found->hasMpi || found->hasAddress) && found->size > 1 &&
+         found->rank > 0;
+}
+
+cleave_status cleave_await_workers(void) {
+  return guarded([] { awaitCallers(); });
 }
 
 int32_t cleave_serve(void) {
-  // The host finishes its step and saves; until then it needs all ranks.
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, SIG_IGN);
   try {
-    return Worker(World::get()).serve();
+    World &world = World::get();
+    // The host finishes its step and saves; until then it needs all ranks.
+    std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGTERM, SIG_IGN);
+    return Worker(world).serve();
+  } catch (const Dismissed &word) {
+    return word.code;
   } catch (const Error &error) {
     // The first worker says that the host has gone.
-    if (World *world = World::joined();
-        !world || !world->hasEnded(0) || world->rank() == 1)
+    World *world = World::joined();
+    bool hostHasGone =
+        world ? world->hasEnded(0)
+              : error.status == CLEAVE_RANK_FAILED && error.rank == 0;
+    if (!hostHasGone || launcher()->rank == 1)
       std::fprintf(stderr, "cleave: error: %s\n", error.what());
     if (World::joined())
       World::joined()->leave(3, /*isLost=*/true);
@@ -265,9 +278,13 @@ int32_t cleave_serve(void) {
 int32_t cleave_finish(int32_t code) {
   if (!World::joined()) {
     std::optional<Launcher> found = launcher();
-    if (!found || !found->hasMpi || found->size <= 1)
+    if (!found || found->size <= 1)
       return code;
     try {
+      if (!found->hasMpi) {
+        dismissCallers(code);
+        return code;
+      }
       World::get(); // the others wait there
     } catch (const Error &) {
       return code;

@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include "cleave/launcher.h"
+#include "tcp_wire.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -97,11 +98,13 @@ World::World() {
     fail(CLEAVE_BAD_ARGUMENT,
          "the mpi transport needs a launcher: mpirun -n N");
   std::string size = std::to_string(found->size);
-  if (!found->hasMpi)
+  if (!found->hasMpi && !found->hasAddress)
     fail(CLEAVE_BAD_ARGUMENT,
          found->variable + " is " + size +
-             ", but the launcher brings no MPI; start with mpirun -n " + size);
-  link = openWire();
+             ", but the launcher brings neither MPI nor MASTER_ADDR and "
+             "MASTER_PORT; start with mpirun -n " +
+             size);
+  link = found->hasMpi ? openWire() : openTcpWire().release();
   if (link->size() != found->size)
     fail(CLEAVE_BAD_ARGUMENT, found->variable + " is " + size +
                                   ", but MPI has started " +
@@ -153,11 +156,15 @@ void World::meet() {
 }
 
 bool World::hasEnded(int rank) const {
+  if (link->hasGone(rank))
+    return true;
   pollfd watched{processes[rank].watch, POLLIN, 0};
   return watched.fd >= 0 && ::poll(&watched, 1, 0) == 1;
 }
 
 std::string World::describe(int rank) const {
+  if (!processes[rank].pid) // it has not said
+    return "the process of rank " + std::to_string(rank);
   return "process " + std::to_string(processes[rank].pid) + " of rank " +
          std::to_string(rank) + " on " + processes[rank].host;
 }
@@ -180,8 +187,12 @@ void World::needAlive(int rank) {
 
 void World::finishRequest(Wire::Request &request, int peer, int64_t *bytes) {
   Patience patience(false, 500);
-  while (!link->test(request, bytes)) {
-    needAlive(peer);
+  while (true) {
+    bool isGone = hasEnded(peer); // its last message is still heard
+    if (link->test(request, bytes))
+      return;
+    if (isGone)
+      needAlive(peer);
     patience.wait();
   }
 }
@@ -213,11 +224,14 @@ bool World::poll(int from, Tag tag, Packet &packet) {
 Packet World::receive(int from, Tag tag) {
   Packet packet;
   Patience patience(false, 1000);
-  while (!poll(from, tag, packet)) {
-    needAlive(from);
+  while (true) {
+    bool isGone = hasEnded(from);
+    if (poll(from, tag, packet))
+      return packet;
+    if (isGone)
+      needAlive(from);
     patience.wait();
   }
-  return packet;
 }
 
 void World::receive(int from, Tag tag, void *data, int64_t bytes) {
@@ -265,7 +279,8 @@ void World::finish(int code) {
       Patience patience(false, 1000);
       auto isPending = [&] {
         return (sends[peer].active && !link->test(sends[peer], nullptr)) ||
-               (isLost && processes[peer].watch >= 0 && !hasEnded(peer));
+               (isLost && (processes[peer].watch >= 0 || link->seesEnds()) &&
+                !hasEnded(peer));
       };
       while (peer != rank() && isPending() && (!isLost || Clock::now() < limit))
         patience.wait();

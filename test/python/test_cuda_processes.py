@@ -3,7 +3,6 @@ or as torchrun starts them. Bits and files are those of one process with threads
 that dies, never comes or finds no device ends the run in words."""
 
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -151,6 +150,125 @@ class CudaProcesses(unittest.TestCase):
         self.assertRegex(done.stderr, r"a device for each process, but process \d+ of rank 0 on "
                                       r"\S+ and process \d+ of rank 1 on \S+ share one")
         self.assertFalse((self.folder / "few").exists())
+
+    #--- As torchrun starts processes ------------------------------------------
+
+    def job(self, ranks, command, devices=None, **more):
+        return Job(self, ranks, command, recorded(devices=devices or ranks), **more)
+
+    def fails(self, job, code, pattern, lines=1):
+        """All processes end with the code; so many lines, all of which match."""
+        codes, out, err = job.join()
+        self.assertEqual(set(codes.values()), {code}, (codes, out, err))
+        self.assertEqual(len(errors_in(err)), lines, err)
+        for line in errors_in(err):
+            self.assertRegex(line, pattern)
+
+    def test_torchrun(self):
+        for ranks in MESHES:
+            with self.subTest(ranks=ranks):
+                self.threads(f"t{ranks}", ranks)
+                codes, out, err = self.job(ranks, self.train(f"p{ranks}", ranks)).join()
+                self.assertEqual(set(codes.values()), {0}, out + err)
+                self.assertEqual(out.count("saved "), 1)
+                self.found_nothing(err, ranks)
+                self.same_runs(f"t{ranks}", f"p{ranks}")
+
+    def test_torchrun_check_and_infer(self):
+        check = [CLEAVE, "check", MODEL, "--json", "--steps", 2, *self.flags(2)]
+        codes, out, err = self.job(2, check).join()
+        self.assertEqual(set(codes.values()), {0}, out + err)
+        self.assertTrue(json.loads(out)["pass"])
+        x = np.random.default_rng(1).normal(size=(8, 6)).astype(np.float32)
+        np.savez(self.folder / "in.npz", x=x)
+        results = []
+        for name, ranks in (("one", 1), ("two", 2)):
+            path = self.folder / f"{name}.npz"
+            keys = [f"--set={key}" for key in (*KEYS[:2], f"mesh.tensor={ranks}")]
+            codes, out, err = self.job(ranks, [CLEAVE, "infer", MODEL, "--inputs",
+                                               self.folder / "in.npz", "--outputs", path,
+                                               "--cache", self.folder / "cache", *keys]).join()
+            self.assertEqual(set(codes.values()), {0}, out + err)
+            results.append(np.load(path))
+        for name in results[0]:
+            np.testing.assert_allclose(results[0][name], results[1][name], rtol=1e-5, atol=1e-6)
+
+    def test_an_executable(self):
+        exe = self.folder / "mlp"
+        support.succeed(CLEAVE, "compile", MODEL, "--emit", "exe", "-o", exe, *self.flags(2),
+                        env=recorded())
+        codes, out, err = self.job(2, [exe, "train", "--data", self.folder / "data.npz", "--steps", 4,
+                                       "--out", self.folder / "exe"]).join()
+        self.assertEqual(set(codes.values()), {0}, out + err)
+        self.threads("t", 2)
+        self.same_runs("t", "exe")
+
+    def test_devices_that_the_launcher_has_dealt_out(self):
+        """Each process sees one device, another one: both are number 0."""
+        command = ["sh", "-c", 'CLEAVE_RECORDER_FIRST=$RANK exec "$@"', "sh", *self.train("p", 2)]
+        codes, out, err = self.job(2, command, devices=1).join()
+        self.assertEqual(set(codes.values()), {0}, out + err)
+
+    def test_too_few_devices(self):
+        self.fails(self.job(2, self.train("few", 2), devices=1), 2,
+                   r"process \d+ of rank 0 on \S+ and process \d+ of rank 1 on \S+ share one")
+
+    def test_bad_input_ends_all(self):
+        self.fails(self.job(2, self.train("a", 2, "--set=mesh.data=3")), 2,
+                   "mesh .data=3. has 3 ranks, but there are 2")
+        self.fails(self.job(2, self.train("a", 2, "--set=target.kind=cpu")), 2, "brings no MPI")
+        self.fails(self.job(2, self.train("a", 2), MASTER_PORT="x"), 2, 'MASTER_PORT is "x"',
+                   lines=2)
+
+    def test_who_never_comes_is_named(self):
+        self.fails(self.job(4, self.train("a", 4), skip=[2], CLEAVE_JOIN_TIMEOUT=4), 3,
+                   r"missing ranks: 2: their processes have not come to 127.0.0.1:\d+ within 4 s")
+        self.fails(self.job(2, self.train("a", 2), skip=[0], CLEAVE_JOIN_TIMEOUT=1), 3,
+                   r"rank 1 has not reached rank 0 at 127.0.0.1:\d+ within 1 s")
+
+    def test_another_program_at_the_port(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            job = self.job(1, self.train("a", 2), WORLD_SIZE=2,
+                           CLEAVE_PORT=taken.getsockname()[1])
+            self.fails(job, 2, "choose another with CLEAVE_PORT")
+
+    def test_a_process_that_dies_ends_the_others(self):
+        for victim in (0, 2):
+            with self.subTest(victim=victim):
+                job = self.job(4, self.train(f"k{victim}", 4, steps=1000000))
+                self.wait_for_step(f"k{victim}", job.processes[0])
+                begin = time.monotonic()
+                job.processes[victim].kill()
+                codes, _, err = job.join()
+                self.assertLess(time.monotonic() - begin, 10)
+                self.assertEqual(codes, {rank: -9 if rank == victim else 3 for rank in range(4)}, err)
+                self.assertEqual(len(errors_in(err)), 1, err)
+                self.assertRegex(err, f"process.* of rank {victim}.* has ended")
+
+    def test_a_process_that_stops_is_named(self):
+        job = self.job(2, self.train("s", 2, "--watchdog", 2, steps=1000000))
+        self.wait_for_step("s", job.processes[0])
+        begin = time.monotonic()
+        job.processes[1].send_signal(signal.SIGSTOP)
+        out, err = job.processes[0].communicate(timeout=60)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual(job.processes[0].returncode, 3, err)
+        self.assertEqual(len(errors_in(err)), 1, err)
+        self.assertRegex(err, "missing ranks: 1|rank 1")
+        job.processes[1].send_signal(signal.SIGCONT)
+        job.processes[1].communicate(timeout=20)
+        self.assertEqual(job.processes[1].returncode, 3)
+
+    def test_a_signal_saves(self):
+        job = self.job(2, self.train("g", 2, steps=1000000))
+        self.wait_for_step("g", job.processes[0])
+        for process in job.processes.values():  # as torchrun does
+            process.send_signal(signal.SIGTERM)
+        codes, out, err = job.join()
+        self.assertEqual(set(codes.values()), {0}, err)
+        self.assertIn("stopped by a signal", out)
 
 
 if __name__ == "__main__":

@@ -91,6 +91,8 @@ int main(int argc, char **argv) {
                              argv);
       return cleave_serve();
     }
+    if (cleave_await_workers() != CLEAVE_OK)
+      throw InputError(cleave_last_error());
     return cleave_finish(run(argc, argv, carried.get()));
   } catch (const Error &error) {
     return fail(error.code, error.what());

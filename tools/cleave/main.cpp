@@ -87,6 +87,8 @@ int runCommand(int argc, char **argv) {
 int main(int argc, char **argv) {
   if (cleave_is_worker())
     return serve(argv);
+  if (cleave_await_workers() != CLEAVE_OK)
+    return fail(BadUsage, cleave_last_error());
   // A check runs programs in this process, usually of more ranks than cores.
   if (argc > 1 && argv[1] == std::string_view("check"))
     cleave_prepare_process(INT32_MAX, 1, argv);

@@ -288,13 +288,17 @@ cleave_status cleave_session_trace_read(cleave_session *session, int32_t rank,
                                         int64_t capacity, int64_t *count);
 
 /* --- Several processes ----------------------------------------------------
- * Under a launcher (mpirun, srun) every process runs the same executable.
- * Process 0 goes its way: its sessions with transport "mpi" reach the ranks in
- * the other processes. Those call cleave_serve() first thing in main() and
- * return what it returns; process 0 returns cleave_finish(code). */
+ * Under a launcher (mpirun, srun, torchrun) every process runs the same
+ * executable. Process 0 goes its way: its sessions with transport "mpi" or
+ * "nccl" reach the ranks in the other processes. Those call cleave_serve()
+ * first thing in main() and return what it returns; process 0 returns
+ * cleave_finish(code). */
 
 /* 1 in a process that is to serve. */
 int32_t cleave_is_worker(void);
+/* In process 0, first thing: under a launcher without MPI the others may call
+ * from now on, and know that it lives while it gets ready. Else does nothing. */
+cleave_status cleave_await_workers(void);
 /* Serves until process 0 finishes or is gone; returns the exit code. */
 int32_t cleave_serve(void);
 /* Ends the workers with the exit code, which it returns. Where a run was lost

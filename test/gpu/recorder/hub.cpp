@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <cstring>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -25,6 +26,11 @@ bool sendAll(int file, const void *data, size_t size) {
 }
 bool receiveAll(int file, void *data, size_t size) {
   return size == 0 || ::recv(file, data, size, MSG_WAITALL) == ssize_t(size);
+}
+
+void sendAtOnce(int file) {
+  int on = 1;
+  setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 struct Message {
@@ -91,6 +97,7 @@ private:
   }
 
   void serve(int file) {
+    sendAtOnce(file);
     Message message;
     if (!message.receive(file) || message.notice.kind != Notice::Join)
       return;
@@ -251,6 +258,7 @@ std::shared_ptr<Line> Line::reach(const ncclUniqueId &id, int rank, int size,
   if (connect(line->file, reinterpret_cast<sockaddr *>(&address),
               sizeof(address)))
     return nullptr;
+  sendAtOnce(line->file);
   line->group = std::move(group);
   Notice join;
   join.from = rank;

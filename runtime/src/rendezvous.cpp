@@ -1,0 +1,293 @@
+// Finding the processes of a job.
+
+#include "rendezvous.h"
+
+#include "error.h"
+#include "transport.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+using namespace cleave;
+
+namespace {
+using Clock = Socket::Clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr uint64_t magic = 0x31656c6576616c63; // both ends are of one build
+constexpr const char *inherited = "CLEAVE_RENDEZVOUS_FILE";
+
+// The host's first word, the caller's, and the host's last.
+struct Greeting {
+  uint64_t magic = ::magic;
+};
+struct Call {
+  uint64_t magic = ::magic, job = 0;
+  int64_t rank = 0, size = 0;
+};
+struct Welcome {
+  uint64_t magic = ::magic;
+  int32_t isNeeded = 0, code = 0;
+  char refusal[240] = {};
+};
+
+// Processes of another job, or of an attempt that torchrun has given up, are
+// not ours.
+uint64_t nameOfJob() {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char *name :
+       {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
+    const char *text = std::getenv(name);
+    for (text = text ? text : ""; *text; ++text)
+      hash = (hash ^ static_cast<unsigned char>(*text)) * 0x100000001b3;
+    hash = (hash ^ 0x100) * 0x100000001b3;
+  }
+  return hash;
+}
+
+Clock::time_point in(double given) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                            std::chrono::duration<double>(given));
+}
+
+std::string inSeconds(double given) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g s", given);
+  return text;
+}
+
+// That of the executable in whose place this one has come.
+Socket inheritedListener() {
+  const char *text = std::getenv(inherited);
+  int file = -1, process = 0;
+  if (!text || std::sscanf(text, "%d:%d", &file, &process) != 2 ||
+      process != getpid() || fcntl(file, F_GETFD) < 0)
+    return Socket();
+  return Socket(file);
+}
+} // namespace
+
+Address cleave::rendezvousAddress() {
+  Address address;
+  const char *host = std::getenv("MASTER_ADDR");
+  address.host = host ? host : "";
+  auto portIn = [](const char *name, long last) {
+    const char *text = std::getenv(name);
+    char *end = nullptr;
+    long port = text ? std::strtol(text, &end, 10) : 0;
+    if (!text || *end || port < 1 || port > last)
+      fail(CLEAVE_BAD_ARGUMENT, std::string(name) + " is \"" +
+                                    (text ? text : "") + "\", expected 1 to " +
+                                    std::to_string(last));
+    return static_cast<int>(port);
+  };
+  address.port = std::getenv("CLEAVE_PORT") ? portIn("CLEAVE_PORT", 65535)
+                                            : portIn("MASTER_PORT", 65534) + 1;
+  if (address.host.empty())
+    fail(CLEAVE_BAD_ARGUMENT, "MASTER_ADDR is empty, expected the machine of "
+                              "rank 0");
+  return address;
+}
+
+double cleave::joinSeconds() {
+  const char *text = std::getenv("CLEAVE_JOIN_TIMEOUT");
+  double given = text ? std::atof(text) : 0;
+  return given > 0 ? given : 300;
+}
+
+//--- The host ----------------------------------------------------------------
+
+Rendezvous::Rendezvous(const Launcher &job, Address given)
+    : job(job), address(std::move(given)), listener(inheritedListener()),
+      come(job.size) {
+  if (!listener) {
+    listener = listenAt(address.host, address.port);
+    fcntl(listener.file, F_SETFD, 0); // survives exec
+    std::string text =
+        std::to_string(listener.file) + ":" + std::to_string(getpid());
+    setenv(inherited, text.c_str(), 1);
+  }
+  // Signals belong to the threads of the host program.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread = std::thread([this] { answer(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Rendezvous::~Rendezvous() {
+  {
+    std::lock_guard lock(mutex);
+    isEnding = true;
+  }
+  thread.join();
+  unsetenv(inherited);
+}
+
+void Rendezvous::answer() {
+  while (true) {
+    std::vector<pollfd> watched;
+    {
+      std::lock_guard lock(mutex);
+      if (isEnding)
+        return;
+      look();
+      watched.push_back({listener.file, POLLIN, 0});
+      for (const std::vector<Socket> *some : {&callers, &come})
+        for (const Socket &socket : *some)
+          if (socket)
+            watched.push_back({socket.file, POLLIN, 0});
+    }
+    ::poll(watched.data(), watched.size(), 20);
+  }
+}
+
+void Rendezvous::look() {
+  while (Socket caller = acceptFrom(listener)) {
+    Greeting greeting;
+    if (caller.send(&greeting, sizeof(greeting)) == sizeof(greeting))
+      callers.push_back(std::move(caller));
+  }
+  char ignored = 0;
+  for (Socket &socket : come)
+    if (socket && socket.peek(&ignored, 1) < 0)
+      socket = Socket(); // it may call again
+  std::erase_if(callers, [&](Socket &caller) {
+    Call call;
+    int64_t there = caller.peek(&call, sizeof(call));
+    if (there < static_cast<int64_t>(sizeof(call)))
+      return there < 0;
+    caller.receive(&call, sizeof(call));
+    if (call.magic != magic)
+      return true;
+    std::string rank = std::to_string(call.rank);
+    if (call.job != nameOfJob())
+      welcome(caller, false, 3, "another job has this port");
+    else if (call.size != job.size || call.rank < 1 || call.rank >= job.size)
+      welcome(caller, false, 2,
+              "rank " + rank + " of " + std::to_string(call.size) +
+                  " does not belong to the " + std::to_string(job.size) +
+                  " processes of rank 0");
+    else if (come[call.rank])
+      welcome(caller, false, 2, "there is another process with RANK = " + rank);
+    else
+      come[call.rank] = std::move(caller);
+    return true;
+  });
+}
+
+void Rendezvous::welcome(const Socket &socket, bool isNeeded, int code,
+                         const std::string &refusal) const {
+  Welcome word;
+  word.isNeeded = isNeeded;
+  word.code = code;
+  refusal.copy(word.refusal, sizeof(word.refusal) - 1);
+  (void)socket.send(&word, sizeof(word));
+}
+
+std::vector<int> Rendezvous::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 1; rank < static_cast<int>(come.size()); ++rank)
+    if (!come[rank])
+      ranks.push_back(rank);
+  return ranks;
+}
+
+bool Rendezvous::await(double given) {
+  Clock::time_point deadline = in(given);
+  while (true) {
+    {
+      std::lock_guard lock(mutex);
+      if (missing().empty())
+        return true;
+    }
+    if (Clock::now() > deadline)
+      return false;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+}
+
+std::vector<Socket> Rendezvous::gather(double given) {
+  bool areHere = await(given);
+  std::lock_guard lock(mutex);
+  isEnding = true;
+  for (const Socket &socket : come)
+    if (socket)
+      welcome(socket, areHere, 3);
+  if (!areHere)
+    fail(CLEAVE_TIMEOUT,
+         "missing ranks: " + print(missing()) +
+             ": their processes have not come to " + address.text() +
+             " within " + inSeconds(given) + "; start all " +
+             std::to_string(job.size) +
+             " with the same MASTER_ADDR and MASTER_PORT, and where they need "
+             "longer set CLEAVE_JOIN_TIMEOUT");
+  return std::move(come);
+}
+
+void Rendezvous::dismiss(int code, double given) {
+  await(given);
+  std::lock_guard lock(mutex);
+  isEnding = true;
+  for (const Socket &socket : come)
+    if (socket)
+      welcome(socket, false, code);
+}
+
+//--- The others --------------------------------------------------------------
+
+Socket cleave::reachHost(const Launcher &job, const Address &address,
+                         double given) {
+  Clock::time_point deadline = in(given);
+  std::string reason = "it does not answer";
+  bool wasGreeted = false;
+  while (true) {
+    Socket socket = reach(address.host, address.port, deadline, reason);
+    Greeting greeting{0};
+    if (socket && socket.receiveAll(&greeting, sizeof(greeting), deadline)) {
+      if (greeting.magic != magic)
+        fail(CLEAVE_BAD_ARGUMENT,
+             "what listens at " + address.text() +
+                 " is not the process of rank 0; choose another port with "
+                 "CLEAVE_PORT, the same for all processes");
+      Call call;
+      call.job = nameOfJob();
+      call.rank = job.rank;
+      call.size = job.size;
+      (void)socket.send(&call, sizeof(call));
+      wasGreeted = true;
+      // It may compile first; while it lives, so does the connection.
+      Welcome word;
+      if (socket.receiveAll(&word, sizeof(word), Clock::time_point::max())) {
+        if (word.isNeeded)
+          return socket;
+        if (word.refusal[0])
+          throw Error(word.code == 2 ? CLEAVE_BAD_ARGUMENT : CLEAVE_RANK_FAILED,
+                      std::string("rank 0 at ") + address.text() + ": " +
+                          word.refusal);
+        throw Dismissed{word.code};
+      }
+      // Another executable takes its place, or none.
+      deadline = Clock::now() + seconds(5);
+      reason = "it has ended";
+    }
+    if (Clock::now() > deadline) {
+      if (wasGreeted)
+        throw Error(CLEAVE_RANK_FAILED, "the process of rank 0 has ended", 0);
+      throw Error(CLEAVE_TIMEOUT,
+                  "rank " + std::to_string(job.rank) +
+                      " has not reached rank 0 at " + address.text() +
+                      " within " + inSeconds(given) + ": " + reason,
+                  0);
+    }
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+}
