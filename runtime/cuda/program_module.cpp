@@ -47,6 +47,22 @@ std::string read(const std::string &path) {
          path + ": cannot be read: " + std::strerror(errno));
   return bytes;
 }
+
+// PTX is compiled here; what its compiler says becomes part of the error.
+CUmodule load(const std::string &bytes, const std::string &path) {
+  char log[1024] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
+                            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof(log))};
+  CUmodule module = nullptr;
+  CUresult status =
+      driver().cuModuleLoadDataEx(&module, bytes.c_str(), 2, options, values);
+  std::string said(log, strnlen(log, sizeof(log)));
+  said = said.substr(0, said.find('\n'));
+  check(status, "loading " + path +
+                    (said.empty() ? "" : ", of which is said: " + said));
+  return module;
+}
 } // namespace
 
 std::shared_ptr<ProgramModule> cuda::loadModule(const cleave_program &loaded,
@@ -94,8 +110,7 @@ std::shared_ptr<ProgramModule> cuda::loadModule(const cleave_program &loaded,
   std::string path = isSent ? chosen->name : folder + "/" + chosen->name;
   // PTX is text that ends with a zero.
   std::string bytes = isSent ? loaded.images.at(chosen->name) : read(path);
-  CUmodule module = nullptr;
-  check(driver().cuModuleLoadData(&module, bytes.c_str()), "loading " + path);
+  CUmodule module = load(bytes, path);
   result->module = Module(module);
   for (const program::Kernel &kernel : program.kernels) {
     CUfunction function = nullptr;

@@ -7,6 +7,7 @@
 #include "cleave/runtime.h"
 #include "recorder.h"
 
+#include <cstdio>
 #include <cstring>
 #include <dlfcn.h>
 
@@ -109,6 +110,24 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image) {
   modules.insert(module);
   *out = reinterpret_cast<CUmodule>(module);
   return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned count,
+                            CUjit_option *options, void **values) {
+  auto text = static_cast<const char *>(image);
+  if (!text || !std::strncmp(text, "\177ELF", 4) ||
+      std::strstr(text, ".version"))
+    return cuModuleLoadData(out, image);
+  char *log = nullptr;
+  size_t bytes = 0;
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+      log = static_cast<char *>(values[i]);
+    else if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+      bytes = reinterpret_cast<size_t>(values[i]);
+  if (log)
+    std::snprintf(log, bytes, "no .version directive\nand no more");
+  return CUDA_ERROR_INVALID_PTX;
 }
 
 CUresult cuModuleUnload(CUmodule handle) {
