@@ -1,10 +1,11 @@
 // Shows the graphs of attention to the real cuDNN, without a device: it builds
 // plans for devices that are described to it, and says what they take.
 //
-//     cleave-dnn-plans [--all]
+//     cleave-dnn-plans [--all] [--random N]
 //
 // A line for each device and command: the parts it is cut in, the engine, its
-// workspace, what was planned. --all: all engines that there are. Exit code 0:
+// workspace, what was planned. --all: all engines that there are. --random: N
+// commands of random sizes more, for the devices in turn. Exit code 0:
 // every plan that the runtime counts on is there and keeps to what was planned,
 // and what cuDNN cannot do is refused; 1: not so; 77: there is no cuDNN. No
 // plan is run.
@@ -12,7 +13,9 @@
 #include "dnn_attention.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <random>
 
 using namespace cleave;
 using namespace cleave::cuda;
@@ -54,13 +57,13 @@ std::string jsonOf(const Properties &x) {
 }
 
 struct Sizes {
-  const char *name;
-  int64_t b, qLen, kLen, n, g, d, dv;
+  std::string name;
+  int64_t b = 1, qLen = 2, kLen = 2, n = 1, g = 1, d = 8, dv = 8;
   bool causal = true;
   int64_t shift = 0, window = 0;
   bool headsFirst = false;
 };
-constexpr Sizes commands[] = {
+const Sizes commands[] = {
     {"GPT-2", 8, 1024, 1024, 12, 1, 64, 64},
     {"Llama", 4, 2048, 2048, 8, 4, 64, 64},
     {"Llama, longer", 1, 8192, 8192, 8, 4, 128, 128},
@@ -73,6 +76,28 @@ constexpr Sizes commands[] = {
     {"one kv head", 2, 200, 200, 1, 8, 96, 96},
     {"odd sizes", 3, 77, 205, 3, 2, 40, 24, false},
     {"small", 1, 2, 2, 1, 1, 8, 8}};
+
+// What cuDNN is used for, of any size.
+Sizes randomSizes(std::mt19937_64 &engine) {
+  auto between = [&](int64_t low, int64_t high) {
+    return low + int64_t(engine() % uint64_t(high - low + 1));
+  };
+  auto one = [&](int64_t of) { return between(1, of) == 1; };
+  Sizes s;
+  s.b = between(1, 4), s.n = between(1, 4), s.g = between(1, 4);
+  s.qLen = between(2, one(2) ? 4000 : 600);
+  s.kLen = one(3) ? s.qLen : between(2, one(2) ? 4000 : 600);
+  s.d = 8 * between(1, 16), s.dv = one(3) ? 8 * between(1, 16) : s.d;
+  s.causal = !one(3), s.headsFirst = one(2);
+  if (s.causal && s.qLen <= s.kLen && one(3))
+    s.window = between(1, s.qLen);
+  else if (s.causal && s.qLen <= s.kLen && one(2))
+    s.shift = s.kLen - s.qLen;
+  for (int64_t size : {s.b, s.qLen, s.kLen, s.n, s.g, s.d, s.dv, s.shift,
+                       s.window, int64_t(s.causal), int64_t(s.headsFirst)})
+    s.name += (s.name.empty() ? "" : "-") + std::to_string(size);
+  return s;
+}
 
 Attention attentionOf(const Sizes &s, bool backward) {
   Attention x;
@@ -137,7 +162,7 @@ public:
   }
 
   // Whether cuDNN refuses what diagonalOf() would not let through.
-  bool refuses(const char *name, const Attention &x) {
+  bool refuses(const std::string &name, const Attention &x) {
     try {
       DnnGraph graph(target.api);
       buildDnnAttention(graph, x, {x.causal, 0, 0});
@@ -149,9 +174,9 @@ public:
   }
 
 private:
-  bool say(const char *name, bool backward, const std::string &text,
+  bool say(const std::string &name, bool backward, const std::string &text,
            bool isGood) {
-    std::printf("%-5s %-14s %-9s %s\n", device, name,
+    std::printf("%-5s %-14s %-9s %s\n", device, name.c_str(),
                 backward ? "backward" : "forward", text.c_str());
     std::fflush(stdout);
     return isGood;
@@ -164,10 +189,17 @@ private:
 } // namespace
 
 int main(int argc, char **argv) {
-  bool all = argc == 2 && std::strcmp(argv[1], "--all") == 0;
-  if (argc > 1 && !all) {
-    std::fputs("usage: cleave-dnn-plans [--all]\n", stderr);
-    return 2;
+  bool all = false;
+  int random = 0;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--all") == 0) {
+      all = true;
+    } else if (std::strcmp(argv[i], "--random") == 0 && i + 1 < argc) {
+      random = std::atoi(argv[++i]);
+    } else {
+      std::fputs("usage: cleave-dnn-plans [--all] [--random N]\n", stderr);
+      return 2;
+    }
   }
   const DnnApi *api = dnn();
   if (!api) {
@@ -176,8 +208,9 @@ int main(int argc, char **argv) {
   }
   std::printf("cuDNN %zu; no plan is run\n", api->cudnnGetVersion());
   int wrong = 0;
-  for (const Properties &device : devices)
+  for (size_t i = 0; i < std::size(devices); ++i)
     try {
+      const Properties &device = devices[i];
       DnnDescriptor properties(*api, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
       std::string json = jsonOf(device);
       properties.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
@@ -191,11 +224,16 @@ int main(int argc, char **argv) {
           wrong += !check.accepts(sizes, backward);
       Attention wide = attentionOf({"", 1, 128, 128, 2, 1, 264, 264}, true);
       wrong += !check.refuses("264 features", wide);
-      Attention shared = attentionOf({"", 1, 128, 128, 2, 1, 64, 64}, true);
-      shared.v.strides[4] = 2;
-      wrong += !check.refuses("loose features", shared);
+      Attention loose = attentionOf({"", 1, 128, 128, 2, 1, 64, 64}, true);
+      loose.v.strides[4] = 2;
+      wrong += !check.refuses("loose features", loose);
+      std::mt19937_64 engine(i);
+      for (int one = int(i); one < random; one += int(std::size(devices))) {
+        Sizes sizes = randomSizes(engine);
+        wrong += !check.accepts(sizes, engine() % 3 != 0);
+      }
     } catch (const DnnRefusal &refusal) {
-      std::printf("%s: FAIL: %s\n", device.name, refusal.what());
+      std::printf("%s: FAIL: %s\n", devices[i].name, refusal.what());
       ++wrong;
     }
   std::printf("%d wrong\n", wrong);
