@@ -18,19 +18,8 @@ public:
   virtual std::optional<std::string> get(const std::string &key) = 0;
 };
 
-// For ranks that are threads of this process.
+// For ranks that are threads of this process. neighbours.h has that of several.
 std::unique_ptr<Store> makeLocalStore();
-
-// One process serves (port 0: any), the others reach it within `seconds`. All
-// use it as clients. Throws Error naming the address.
-std::unique_ptr<Store> makeTcpStore(const std::string &host, int port,
-                                    bool serves, double seconds);
-// The port that a serving one has; 0 of any other.
-int portOf(const Store &store);
-
-// At MASTER_ADDR and MASTER_PORT, which launchers set; rank 0 serves. Throws
-// BAD_ARGUMENT where they are not set.
-std::unique_ptr<Store> makeLauncherStore(int rank, double seconds);
 
 } // namespace cleave::cuda
 

@@ -1,4 +1,4 @@
-// The conformance suite on NCCL, on the recorder; and stores.
+// The conformance suite on NCCL, on the recorder.
 
 #include "Conformance.h"
 #include "Mirror.h"
@@ -60,6 +60,21 @@ INSTANTIATE_TEST_SUITE_P(Nccl, Conformance, testing::Values<MakeCluster>([] {
 // Each has a transport of its own, as in processes.
 class NcclProcesses : public Recorded {
 public:
+  // A rank's view of what all share.
+  class SharedStore : public cuda::Store {
+  public:
+    explicit SharedStore(cuda::Store &store) : store(store) {}
+    void set(const std::string &key, const std::string &value) override {
+      store.set(key, value);
+    }
+    std::optional<std::string> get(const std::string &key) override {
+      return store.get(key);
+    }
+
+  private:
+    cuda::Store &store;
+  };
+
   struct Rank {
     int rank;
     Transport &transport;
@@ -71,8 +86,7 @@ public:
 
   static void run(int ranks, double timeout,
                   const std::function<void(Rank)> &body) {
-    auto server = cuda::makeTcpStore("127.0.0.1", 0, true, 5);
-    int port = cuda::portOf(*server);
+    auto store = cuda::makeLocalStore();
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank)
       threads.emplace_back([&, rank] {
@@ -83,7 +97,7 @@ public:
         Counters counters(ranks, {"a", "b"});
         auto transport = cuda::makeNcclTransport(
             {ranks, timeout}, counters, rank, {{&device, stream.get()}},
-            cuda::makeTcpStore("127.0.0.1", port, false, 5));
+            std::make_unique<SharedStore>(*store));
         auto endpoint = transport->connect(rank);
         body({rank, *transport, *endpoint, counters, stream.get(),
               reinterpret_cast<float *>(memory.data())});
@@ -291,35 +305,5 @@ TEST_F(NcclProcesses, WhoNeverCameIsMissing) {
       EXPECT_EQ(error.rank, 1);
     }
   });
-}
-
-TEST(Store, ServesOverTcp) {
-  auto server = cuda::makeTcpStore("127.0.0.1", 0, true, 5);
-  int port = cuda::portOf(*server);
-  ASSERT_GT(port, 0);
-  EXPECT_EQ(server->get("a"), std::nullopt);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([i, port] {
-      auto client = cuda::makeTcpStore("127.0.0.1", port, false, 5);
-      std::string bytes(128, char(i));
-      client->set("key " + std::to_string(i), bytes);
-      EXPECT_EQ(client->get("key " + std::to_string(i)), bytes);
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  EXPECT_EQ(server->get("key 3"), std::string(128, char(3)));
-  server->set("empty", "");
-  EXPECT_EQ(server->get("empty"), "");
-}
-
-TEST(Store, NamesWhomItCannotReach) {
-  try {
-    (void)cuda::makeTcpStore("127.0.0.1", 1, false, 0.1);
-    FAIL() << "nobody serves there";
-  } catch (const Error &error) {
-    EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
-    EXPECT_NE(std::string(error.what()).find("127.0.0.1:1"), std::string::npos);
-  }
 }
 } // namespace

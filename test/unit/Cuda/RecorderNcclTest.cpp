@@ -4,6 +4,8 @@
 #include "Recorded.h"
 
 #include <barrier>
+#include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -118,5 +120,65 @@ TEST_F(RecorderNcclTest, FindsAMissingEvent) {
     check(driver().cuStreamSynchronize(nullptr), "waiting");
   });
   EXPECT_NE(takeErrors().find("no event orders"), std::string::npos);
+}
+
+//--- In processes of their own -----------------------------------------------
+
+// A member, in a process that the test below has started.
+TEST_F(RecorderNcclTest, MemberElsewhere) {
+  const char *given = std::getenv("CLEAVE_TEST_ID");
+  if (!given)
+    GTEST_SKIP() << "started by MembersInProcesses";
+  ncclUniqueId id{};
+  std::string(given).copy(id.internal, sizeof(id.internal) - 1);
+  int rank = std::atoi(std::getenv("CLEAVE_TEST_RANK"));
+  bool differ = std::getenv("CLEAVE_TEST_DIFFER");
+  Stream stream = makeStream();
+  ncclComm_t comm = nullptr;
+  check(nccl().ncclCommInitRankConfig(&comm, 2, id, rank, nullptr), "making");
+  DeviceMemory own = floats({float(rank), 5, 7}, stream.get()),
+               other = floats({0, 0, 0}, stream.get());
+  nccl().ncclGroupStart();
+  nccl().ncclSend(own.data(), 3, ncclFloat, 1 - rank, comm, stream.get());
+  nccl().ncclRecv(other.data(), 3, ncclFloat, 1 - rank, comm, stream.get());
+  nccl().ncclGroupEnd();
+  EXPECT_EQ(read(other, stream.get()),
+            (std::vector<float>{float(1 - rank), 5, 7}));
+  nccl().ncclAllReduce(own.data(), own.data(), differ ? 2 + rank : 3, ncclFloat,
+                       ncclSum, comm, stream.get());
+  std::vector<float> sum = read(own, stream.get());
+  std::string errors = takeErrors();
+  if (differ) {
+    EXPECT_NE(errors.find("members of a communicator differ"),
+              std::string::npos)
+        << errors;
+  } else {
+    EXPECT_EQ(errors, "");
+    EXPECT_EQ(sum, (std::vector<float>{1, 10, 14}));
+  }
+  check(nccl().ncclCommDestroy(comm), "ending a communicator");
+}
+
+TEST_F(RecorderNcclTest, MembersInProcesses) {
+  for (const char *how : {"", "CLEAVE_TEST_DIFFER=1 "}) {
+    ncclUniqueId id;
+    check(nccl().ncclGetUniqueId(&id), "making an id");
+    std::vector<FILE *> members;
+    for (int rank = 0; rank < 2; ++rank) {
+      std::string command =
+          std::string(how) + "CLEAVE_TEST_ID='" + id.internal +
+          "' CLEAVE_TEST_RANK=" + std::to_string(rank) + " " +
+          std::filesystem::read_symlink("/proc/self/exe").string() +
+          " --gtest_filter=*MemberElsewhere 2>&1";
+      members.push_back(popen(command.c_str(), "r"));
+    }
+    for (FILE *member : members) {
+      std::string said;
+      for (int c; (c = std::fgetc(member)) != EOF;)
+        said += static_cast<char>(c);
+      EXPECT_EQ(pclose(member), 0) << said;
+      EXPECT_NE(said.find("[  PASSED  ] 1 test"), std::string::npos) << said;
+    }
+  }
 }
 } // namespace
