@@ -51,10 +51,12 @@ public:
         matmul(node, cluster);
       else if (path == "memory")
         memory(node, cluster);
+      else if (path == "overlap")
+        overlap(node, cluster);
       else if (path == "ranks_per_node")
         ranksPerNode(node, cluster);
       else
-        unknown(node, "", path, {"links", "matmul", "memory", "ranks_per_node"});
+        unknown(node, "", path, {"links", "matmul", "memory", "overlap", "ranks_per_node"});
     }
     if (problem)
       return ConfigError{*problem};
@@ -176,6 +178,19 @@ private:
         unknown(value, "memory.", what, {"gbytes_per_s"});
       else if (auto read = number(value, "memory.gbytes_per_s", false))
         cluster.memoryBytesPerSecond = *read * 1e9;
+    }
+  }
+
+  void overlap(const toml::node &node, Cluster &cluster) {
+    const toml::table *fields = table(node, "overlap");
+    if (!fields)
+      return;
+    for (auto &&[field, value] : *fields) {
+      std::string what(field.str());
+      if (what != "contention")
+        unknown(value, "overlap.", what, {"contention"});
+      else if (auto read = number(value, "overlap.contention", true))
+        cluster.contention = *read;
     }
   }
 

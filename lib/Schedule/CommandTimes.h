@@ -19,6 +19,8 @@ public:
   /// Seconds of one rank; of a collective, from its start to its end. Products
   /// by the curve of rates, all else by the bytes that it reads and writes.
   double of(mlir::Operation *op) const;
+  /// By which share of its time computing takes longer beside a collective.
+  double contention() const { return cluster.contention; }
 
 private:
   CommandTimes(dist::MeshAxes mesh, cost::LinkModel links, Cluster cluster)

@@ -57,8 +57,8 @@ void sinkViews(Block &block) {
 class Action {
 public:
   /// `memory`: what lives when, before anything has moved.
-  Action(func::FuncOp func, const ActionPlan &memory,
-         const CommandTimes &times) {
+  Action(func::FuncOp func, const ActionPlan &memory, const CommandTimes &times)
+      : contention(times.contention()) {
     Block &block = func.getBody().front();
     end = block.getTerminator();
     llvm::DenseMap<Operation *, size_t> transferOf, stepOf;
@@ -166,7 +166,7 @@ public:
   }
 
   OverlapPlan plan(int64_t budget) const {
-    return planOverlap(steps, transfers, live, budget);
+    return planOverlap(steps, transfers, live, budget, contention);
   }
 
   void apply(const OverlapPlan &plan) {
@@ -197,6 +197,8 @@ public:
   }
 
 private:
+  const double contention;
+
   static bool overwrites(OpOperand &use) {
     auto command = dyn_cast<rt::CommandOpInterface>(use.getOwner());
     return command && llvm::any_of(command.getReuse(), [&](rt::Reuse reuse) {

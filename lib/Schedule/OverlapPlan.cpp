@@ -20,9 +20,9 @@ constexpr size_t kWindow = 64;
 class Replay {
 public:
   Replay(llvm::ArrayRef<Step> steps, llvm::ArrayRef<Transfer> transfers,
-         std::vector<int64_t> live, int64_t budget)
+         std::vector<int64_t> live, int64_t budget, double contention)
       : steps(steps), transfers(transfers), live(std::move(live)),
-        budget(budget), states(transfers.size()) {
+        budget(budget), slower(1 + contention), states(transfers.size()) {
     this->live.resize(steps.size() + 1);
     for (const Step &step : steps)
       begins.push_back(begins.back() + (step.communicates ? 0 : step.seconds));
@@ -72,8 +72,9 @@ public:
         now += step.seconds;
         link = now;
       } else {
-        now += step.seconds;
-        plan.compute += step.seconds;
+        double seconds = lasts(step, now);
+        now += seconds;
+        plan.compute += seconds;
       }
       for (size_t k : holding)
         live[at + 1] += transfers[k].heldBytes;
@@ -99,6 +100,14 @@ private:
   void wait(double until) {
     plan.exposed += std::max(0.0, until - now);
     now = std::max(now, until);
+  }
+
+  /// How long a step computes that begins then, beside what is under way.
+  double lasts(const Step &step, double begin) const {
+    double shared = std::max(0.0, link - begin);
+    return shared >= step.seconds * slower
+               ? step.seconds * slower
+               : step.seconds + shared * (1 - 1 / slower);
   }
 
   void ensureStarted(size_t k, size_t at) {
@@ -178,8 +187,10 @@ private:
 
   /// Queues as much as can be sent until the step, which begins then, is over.
   void fill(size_t at, double begin) {
-    double over = begin + (steps[at].communicates ? 0 : steps[at].seconds);
-    while (link < over) {
+    auto over = [&] {
+      return begin + (steps[at].communicates ? 0 : lasts(steps[at], begin));
+    };
+    while (link < over()) {
       size_t found = transfers.size(), looked = 0;
       double backlog = 0;
       for (size_t i = firstRead; i < read.size() && looked < kWindow; ++i) {
@@ -217,6 +228,7 @@ private:
   llvm::ArrayRef<Transfer> transfers;
   std::vector<int64_t> live;
   const int64_t budget;
+  const double slower; ///< times as long as alone
   std::vector<State> states;
   std::vector<double> begins{0}; ///< of each step, if nothing were waited for
   llvm::SmallVector<size_t> read, unread;
@@ -234,6 +246,6 @@ private:
 OverlapPlan cleave::schedule::planOverlap(llvm::ArrayRef<Step> steps,
                                           llvm::ArrayRef<Transfer> transfers,
                                           std::vector<int64_t> live,
-                                          int64_t budget) {
-  return Replay(steps, transfers, std::move(live), budget).run();
+                                          int64_t budget, double contention) {
+  return Replay(steps, transfers, std::move(live), budget, contention).run();
 }

@@ -53,15 +53,19 @@ struct OverlapPlan {
   };
   /// In the order in which they are to happen.
   std::vector<Event> events;
-  /// Of all commands, of all collectives, and of these what nothing hides.
+  /// Of all commands, as long as they take beside collectives, of all
+  /// collectives, and of these what nothing hides.
   double compute = 0, communication = 0, exposed = 0;
 };
 
 /// `live`: bytes that are alive during each step where collectives start and
 /// end at their places. At no step shall more than `budget` be.
+/// `contention`: by which share of its time computing takes longer beside a
+/// collective.
 OverlapPlan planOverlap(llvm::ArrayRef<Step> steps,
                         llvm::ArrayRef<Transfer> transfers,
-                        std::vector<int64_t> live, int64_t budget);
+                        std::vector<int64_t> live, int64_t budget,
+                        double contention = 0);
 
 } // namespace cleave::schedule
 

@@ -34,6 +34,9 @@ struct Cluster {
   std::vector<std::pair<double, double>> matmul = {
       {1e5, 2e9}, {1e7, 20e9}, {1e9, 50e9}};
   double memoryBytesPerSecond = 10e9; // of local copies
+  // By which share of its time computing takes longer while messages travel:
+  // they take cores, or multiprocessors, and bandwidth of memory.
+  double contention = 0;
 
   // The class of that name, or "intra" where there is none.
   const LinkClass &link(const std::string &name) const;

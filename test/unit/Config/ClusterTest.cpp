@@ -31,6 +31,18 @@ TEST(Cluster, ReadsTheExample) {
   EXPECT_DOUBLE_EQ(cluster->matmulSeconds(1e3), 1e3 / 5e9);
 }
 
+TEST(Cluster, Contention) {
+  auto cluster = loadClusterText("[overlap]\ncontention = 0.2\n", "c.toml");
+  ASSERT_TRUE(bool(cluster)) << cluster.error();
+  EXPECT_DOUBLE_EQ(cluster->contention, 0.2);
+  cluster = loadClusterText("[overlap]\ncontention = -1\n", "c.toml");
+  ASSERT_FALSE(bool(cluster));
+  EXPECT_EQ(cluster.error(), "c.toml:2: overlap.contention: found -1; expected a number of at least 0");
+  cluster = loadClusterText("[overlap]\nslowdown = 1\n", "c.toml");
+  ASSERT_FALSE(bool(cluster));
+  EXPECT_EQ(cluster.error(), "c.toml:2: unknown key overlap.slowdown; did you mean overlap.contention?");
+}
+
 TEST(Cluster, NothingIsTheDefaults) {
   auto cluster = loadClusterText("", "c.toml");
   ASSERT_TRUE(bool(cluster));

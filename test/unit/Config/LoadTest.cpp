@@ -202,8 +202,8 @@ TEST(ConfigLoad, ValuesOutOfRange) {
 
 // A key that is known but not served yet is refused, never ignored.
 TEST(ConfigLoad, NotServedYet) {
-  for (const char *set : {"train.precision=tf32", "parallel.recompute=full",
-                          "parallel.offload.optimizer=host"})
+  for (const char *set :
+       {"parallel.recompute=full", "parallel.offload.optimizer=host"})
     EXPECT_CONTAINS(errorOf("", {set}), "not yet supported") << set;
   // The same keys at their defaults say nothing new.
   for (const char *set :
@@ -215,6 +215,12 @@ TEST(ConfigLoad, NotServedYet) {
         "parallel.pipeline.chunks=2", "parallel.recompute=none",
         "target.kind=cpu", "target.kind=cuda", "shard=[]"})
     EXPECT_TRUE(load("", {set})) << set;
+}
+
+TEST(ConfigLoad, Tf32IsForDevices) {
+  EXPECT_CONTAINS(errorOf("", {"train.precision=tf32"}),
+                  "with \"cpu\" expected fp32 or bf16");
+  EXPECT_TRUE(load("", {"train.precision=tf32", "target.kind=cuda"}));
 }
 
 TEST(ConfigLoad, TransportsOfDevices) {
