@@ -66,17 +66,21 @@ ROWS = [
 ]
 
 
-# Timed: name, family, sizes.
+# Timed: name, family, sizes, steps at most.
 BENCHES = [
     ("gpt2-124m", "gpt2", {"vocab": 50257, "layers": 12, "hidden": 768, "heads": 12,
-                           "positions": 1024, "batch": 16, "sequence": 1024}),
+                           "positions": 1024, "batch": 16, "sequence": 1024}, 200),
     ("llama-1.2b", "llama", {"vocab": 32000, "layers": 16, "hidden": 2048, "heads": 32,
                              "kv-heads": 8, "intermediate": 8192, "batch": 4,
-                             "sequence": 2048}),
+                             "sequence": 2048}, 200),
+    # 1.0B parameters of 2.9B take part in a token.
+    ("mixtral-1b", "mixtral", {"vocab": 32000, "layers": 16, "hidden": 2048, "heads": 32,
+                               "kv-heads": 8, "intermediate": 3584, "experts": 8, "top-k": 2,
+                               "batch": 4, "sequence": 2048}, 50),
 ]
 
 
-def bench(cleave, folder, scratch, name, family, sizes, architectures):
+def bench(cleave, folder, scratch, name, family, sizes, steps, architectures):
     """Compiles a program in bf16, and says beside it how PyTorch makes the same."""
     model = scratch / f"{name}.onnx"
     flags = [word for key, value in sizes.items() for word in (f"--{key}", str(value))]
@@ -90,7 +94,8 @@ def bench(cleave, folder, scratch, name, family, sizes, architectures):
     if done.returncode:
         print(f"{name}: {done.stderr}", file=sys.stderr)
         return 1
-    (folder / name / "bench.json").write_text(json.dumps({"family": family, "sizes": sizes}))
+    (folder / name / "bench.json").write_text(json.dumps(
+        {"family": family, "sizes": sizes, "steps": steps}))
     return 0
 
 

@@ -41,8 +41,10 @@ class Sizes:
     layers: int = 5
     hidden: int = 96
     heads: int = 6
-    kv_heads: int = 2  # llama only
-    intermediate: int = 344  # llama only; GPT-2 has 4 * hidden
+    kv_heads: int = 2  # llama and mixtral only
+    intermediate: int = 344  # likewise; GPT-2 has 4 * hidden
+    experts: int = 4  # mixtral only: in each layer, of which a token takes top_k
+    top_k: int = 2
     positions: int = 96  # gpt2 only: rows of the position table
     window: int = 0  # keys that a query sees; 0: all before it
     documents: bool = False  # input document_ids: tokens see their own document
@@ -56,11 +58,13 @@ class Sizes:
     def check(self):
         if self.hidden % self.heads:
             raise ValueError(f"hidden {self.hidden} is not divisible by {self.heads} heads")
-        if self.family == "llama" and self.heads % self.kv_heads:
+        if self.family != "gpt2" and self.heads % self.kv_heads:
             raise ValueError(f"{self.heads} heads are not divisible by {self.kv_heads} kv heads")
         if self.bidirectional and (self.window or self.documents):
             raise ValueError("bidirectional has neither a window nor documents")
-        if self.family == "llama" and self.hidden // self.heads % 2:
+        if self.family == "mixtral" and not 0 < self.top_k <= self.experts:
+            raise ValueError(f"top_k {self.top_k} of {self.experts} experts")
+        if self.family != "gpt2" and self.hidden // self.heads % 2:
             raise ValueError(f"rotary needs an even head size, not {self.hidden // self.heads}")
         return self
 
@@ -241,7 +245,48 @@ class Generator(onnxbuild.Builder):
         x = self.layer_norm(x, "transformer.ln_f")
         self.op("MatMul", x, self.op("Transpose", table, perm=[1, 0]), out="logits")
 
+    def gated(self, x, name):
+        """Llama's dense layer."""
+        hidden, inner = self.sizes.hidden, self.sizes.intermediate
+        gate = self.linear(x, name + "gate_proj", hidden, inner, bias=False)
+        gate = self.op("Mul", gate, self.op("Sigmoid", gate))
+        up = self.linear(x, name + "up_proj", hidden, inner, bias=False)
+        return self.linear(self.op("Mul", gate, up), name + "down_proj", inner, hidden, bias=False)
+
+    def routed(self, x, name):
+        """Mixtral's experts: each slot of a token takes the matrices of its expert."""
+        hidden, inner, top_k = self.sizes.hidden, self.sizes.intermediate, self.sizes.top_k
+        tokens = self.op("Reshape", x, self.constant([-1, hidden]))
+        scores = self.linear(tokens, name + "gate", hidden, self.sizes.experts, bias=False)
+        best, ids = self.op("TopK", self.op("Softmax", scores, axis=-1), self.constant([top_k]),
+                            outputs=2, axis=-1)
+        total = self.op("ReduceSum", best, self.constant([-1]), keepdims=1)
+        shares = self.op("Reshape", self.op("Div", best, total), self.constant([-1, 1]))
+        flat = self.op("Reshape", ids, self.constant([-1]))
+        rows = self.op("Expand", self.op("Unsqueeze", tokens, self.constant([1])),
+                       self.constant([1, top_k, 1]))
+        rows = self.op("Reshape", rows, self.constant([-1, 1, hidden]))
+
+        def project(rows, which, inputs, outputs):
+            matrices = self.weight(f"{name}experts.{which}_proj", self.sizes.experts, inputs, outputs)
+            return self.op("MatMul", rows, self.op("Gather", matrices, flat, axis=0))
+
+        gate = project(rows, "gate", hidden, inner)
+        gate = self.op("Mul", gate, self.op("Sigmoid", gate))
+        y = self.op("Mul", gate, project(rows, "up", hidden, inner))
+        y = self.op("Squeeze", project(y, "down", inner, hidden), self.constant([1]))
+        y = self.op("Reshape", self.op("Mul", y, shares), self.constant([-1, top_k, hidden]))
+        y = self.op("ReduceSum", y, self.constant([1]), keepdims=0)
+        return self.op("Reshape", y, self.target("b", "s", hidden))
+
+    def mixtral(self, ids):
+        self.decoder(ids, self.routed)
+
     def llama(self, ids):
+        self.decoder(ids, self.gated)
+
+    def decoder(self, ids, feed_forward):
+        """Llama's, whose layers end in `feed_forward`."""
         sizes, hidden = self.sizes, self.sizes.hidden
         head_size = hidden // sizes.heads
         group = sizes.heads // sizes.kv_heads
@@ -277,12 +322,7 @@ class Generator(onnxbuild.Builder):
             y = self.attention(q, spread(k), spread(v), mask, head_size)
             x = self.op("Add", x, self.linear(y, name + "self_attn.o_proj", hidden, hidden, bias=False))
             y = self.rms_norm(x, name + "post_attention_layernorm")
-            gate = self.linear(y, name + "mlp.gate_proj", hidden, sizes.intermediate, bias=False)
-            gate = self.op("Mul", gate, self.op("Sigmoid", gate))
-            up = self.linear(y, name + "mlp.up_proj", hidden, sizes.intermediate, bias=False)
-            y = self.op("Mul", gate, up)
-            x = self.op("Add", x, self.linear(y, name + "mlp.down_proj", sizes.intermediate, hidden,
-                                              bias=False))
+            x = self.op("Add", x, feed_forward(y, name + "mlp."))
         x = self.rms_norm(x, "model.norm")
         self.op("MatMul", x, self.weight("lm_head.weight", hidden, sizes.vocab), out="logits")
 
@@ -311,7 +351,7 @@ def resized(model, seed):
     rng = random.Random(seed)
     while True:
         kv_heads = rng.choice([1, 2, 3, 4, 5])
-        heads = kv_heads * rng.choice([1, 2, 3, 4]) if old.family == "llama" else rng.randint(2, 9)
+        heads = kv_heads * rng.choice([1, 2, 3, 4]) if old.family != "gpt2" else rng.randint(2, 9)
         head_size = rng.choice([8, 12, 16, 20, 24])
         new = dataclasses.replace(
             old, heads=heads, kv_heads=kv_heads, hidden=heads * head_size,
@@ -346,7 +386,7 @@ def main():
     for field in dataclasses.fields(Sizes):
         if field.type == "int" or field.type is int:
             parser.add_argument("--" + field.name.replace("_", "-"), type=int)
-    parser.add_argument("--family", choices=["gpt2", "llama"], default="gpt2")
+    parser.add_argument("--family", choices=["gpt2", "llama", "mixtral"], default="gpt2")
     parser.add_argument("--functions", action="store_true",
                         help="put norms and activations into model-local functions")
     parser.add_argument("--documents", action="store_true",
@@ -365,7 +405,7 @@ def main():
 
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(Sizes)
              if getattr(args, f.name) is not None}
-    if args.family == "llama":
+    if args.family != "gpt2":
         given = {"hidden": 128, "heads": 8, **given}
     if args.sequence and args.family == "gpt2" and "positions" not in given:
         given["positions"] = args.sequence

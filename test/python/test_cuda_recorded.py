@@ -158,21 +158,24 @@ class Train(unittest.TestCase):
 
     def test_device_bench(self):
         """The weights, batches and steps that are timed on a device: here only their losses."""
-        model = self.folder / "model.onnx"
-        flags = support.generate(model, family="gpt2", layers=1, hidden=32, heads=2, vocab=50,
-                                 positions=8, batch=2, sequence=8, no_weights=True)
-        losses = []
-        for kind in ("cpu", "cuda"):
-            support.succeed(support.CLEAVE, "compile", *flags, "--set", f"target.kind={kind}",
-                            "--set", 'target.architectures=["sm_90"]', "-o", self.folder / kind,
-                            env=recorded())
-            said = support.succeed(support.BUILD / "bin" / "cleave-device-bench",
-                                   self.folder / kind, "--vocabulary", 50, "--steps", 5,
-                                   "--warmup", 1, env=recorded())
-            losses.append(json.loads(said)["losses"])
-        self.assertEqual(len(losses[0]), 6)
-        self.assertLess(np.abs(np.subtract(*losses)).max(), 1e-5)
-        self.assertLess(losses[0][4], losses[0][0] - 0.05)  # a batch for the second time
+        for family in ("gpt2", "mixtral"):
+            with self.subTest(family):
+                flags = support.generate(
+                    self.folder / f"{family}.onnx", family=family, layers=1, hidden=32, heads=2,
+                    vocab=50, positions=8, batch=2, sequence=8, no_weights=True)
+                losses = []
+                for kind in ("cpu", "cuda"):
+                    out = self.folder / f"{family}-{kind}"
+                    support.succeed(
+                        support.CLEAVE, "compile", *flags, "--set", f"target.kind={kind}", "--set",
+                        'target.architectures=["sm_90"]', "-o", out, env=recorded())
+                    said = support.succeed(support.BUILD / "bin" / "cleave-device-bench", out,
+                                           "--vocabulary", 50, "--steps", 5, "--warmup", 1,
+                                           env=recorded())
+                    losses.append(json.loads(said)["losses"])
+                self.assertEqual(len(losses[0]), 6)
+                self.assertLess(np.abs(np.subtract(*losses)).max(), 1e-5)
+                self.assertLess(losses[0][4], losses[0][0] - 0.05)  # a batch for the second time
 
     def refused(self, pattern, *settings, env=None):
         done = self.start("refused", "target.kind=cuda", *settings, env=env)

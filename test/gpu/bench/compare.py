@@ -40,14 +40,14 @@ def main():
     for folder in sorted((args.folder / "bench").iterdir()):
         about = json.loads((folder / "bench.json").read_text())
         sizes = [word for key, value in about["sizes"].items() for word in (f"--{key}", value)]
-        steps = ["--steps", args.steps, "--warmup", 5]
+        count = min(args.steps, about["steps"])
         try:
             command = [args.bin / "cleave-device-bench", folder, "--vocabulary",
                        about["sizes"]["vocab"], "--warmup", 5, "--steps"]
-            ours = measure([*command, args.steps])
-            plain = measure([*command, min(args.steps, 20)], CLEAVE_CUDA_NO_CUDNN="1")
+            ours = measure([*command, count])
+            plain = measure([*command, min(count, 20)], CLEAVE_CUDA_NO_CUDNN="1")
             theirs = measure([sys.executable, HERE / "reference.py", about["family"], *sizes,
-                              *steps])
+                              "--steps", count, "--warmup", 5])
         except (RuntimeError, subprocess.TimeoutExpired, ValueError) as error:
             print(f"{folder.name:16} FAILED: {error}")
             worst = 3

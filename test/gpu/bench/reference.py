@@ -1,30 +1,39 @@
 #!/usr/bin/env python3
-"""Trains GPT-2 or Llama with PyTorch on the weights and batches that
+"""Trains GPT-2, Llama or Mixtral with PyTorch on the weights and batches that
 cleave-device-bench makes, and prints the same line of JSON.
 
     reference.py FAMILY --hidden 768 --layers 12 ... [--device cuda] [--precision bf16]
 
-FAMILY is gpt2 or llama, sizes are those of test/models/generate.py; the model is that
-of transformers, with torch.compile, scaled_dot_product_attention and a fused AdamW.
+FAMILY is gpt2, llama or mixtral, sizes are those of test/models/generate.py; the model
+is that of transformers, with torch.compile, scaled_dot_product_attention, grouped
+products of experts and a fused AdamW.
 """
 
 import argparse
 import contextlib
 import json
+import math
 import statistics
 import time
 
-import numpy as np
 import torch
 
 
+def signed(value):
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def shifted(x, bits):
+    """Of int64 as if it had no sign."""
+    return x >> bits & 2 ** (64 - bits) - 1
+
+
 def mix(x):
-    """SplitMix64's mixing function (Steele, Lea, Flood, OOPSLA 2014)."""
-    with np.errstate(over="ignore"):
-        x = x.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
+    """SplitMix64's mixing function (Steele, Lea, Flood, OOPSLA 2014), modulo 2^64 in int64."""
+    x = x + signed(0x9E3779B97F4A7C15)
+    x = (x ^ shifted(x, 30)) * signed(0xBF58476D1CE4E5B9)
+    x = (x ^ shifted(x, 27)) * signed(0x94D049BB133111EB)
+    return x ^ shifted(x, 31)
 
 
 def seed_of(name):
@@ -35,21 +44,21 @@ def seed_of(name):
     return value
 
 
-def weights(name, shape):
+def weights(name, shape, device):
     if len(shape) < 2:
-        return np.full(shape, 0 if name.endswith("bias") else 1, np.float32)
-    count = int(np.prod(shape))
-    with np.errstate(over="ignore"):
-        at = np.uint64(seed_of(name)) + np.arange(count, dtype=np.uint64)
-    unit = (mix(at) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return ((2 * unit - 1) * 0.02 * np.sqrt(3.0)).astype(np.float32).reshape(shape)
+        return torch.full(shape, 0.0 if name.endswith("bias") else 1.0, device=device)
+    count = math.prod(shape)
+    at = torch.arange(count, dtype=torch.int64, device=device) + signed(seed_of(name))
+    unit = shifted(mix(at), 11).double() * 2.0**-53
+    return ((2 * unit - 1) * 0.02 * 3.0**0.5).float().reshape(shape)
 
 
 def tokens(step, batch, sequence, vocabulary):
     """[batch, sequence + 1]: labels are one further."""
-    at = (step % 4 << 48 | np.arange(batch, dtype=np.uint64)[:, None] << np.uint64(24) |
-          np.arange(sequence + 1, dtype=np.uint64)[None])
-    return (mix(at) % np.uint64(vocabulary)).astype(np.int64)
+    mixed = mix((step % 4 << 48) + (torch.arange(batch)[:, None] << 24) +
+                torch.arange(sequence + 1)[None])
+    # The remainder of what has no sign: 2^64 more where the sign is set.
+    return (mixed % vocabulary + (mixed < 0) * (2**64 % vocabulary)) % vocabulary
 
 
 def model_of(args):
@@ -62,28 +71,47 @@ def model_of(args):
             attn_implementation="sdpa")
         model = transformers.GPT2LMHeadModel(config)
     else:
-        config = transformers.LlamaConfig(
+        shared = dict(
             vocab_size=args.vocab, hidden_size=args.hidden, num_hidden_layers=args.layers,
             num_attention_heads=args.heads, num_key_value_heads=args.kv_heads,
             intermediate_size=args.intermediate, max_position_embeddings=args.sequence,
-            tie_word_embeddings=False, attn_implementation="sdpa")
-        model = transformers.LlamaForCausalLM(config)
+            tie_word_embeddings=False, attn_implementation="sdpa", rms_norm_eps=1e-6)
+        if args.family == "llama":
+            model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shared))
+        else:
+            model = transformers.MixtralForCausalLM(transformers.MixtralConfig(
+                num_local_experts=args.experts, num_experts_per_tok=args.top_k,
+                rope_theta=10000.0, sliding_window=None,
+                experts_implementation="grouped_mm" if args.device.startswith("cuda") else "eager",
+                **shared))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             shape = tuple(parameter.shape)
-            # The generator stores Llama's products as [in, out].
-            turned = args.family == "llama" and name.endswith(("_proj.weight", "lm_head.weight"))
-            values = weights(name, shape[::-1]).T.copy() if turned else weights(name, shape)
-            parameter.copy_(torch.from_numpy(values))
+            # The generator stores their products as [in, out].
+            turned = args.family != "gpt2" and name.endswith(
+                ("_proj.weight", "lm_head.weight", "mlp.gate.weight", "_proj"))
+
+            def filled(name, *shape):
+                if not turned:
+                    return weights(name, shape, args.device)
+                return weights(name, (*shape[:-2], *shape[:-3:-1]), args.device).mT
+
+            if name.endswith("gate_up_proj"):
+                halves = shape[0], shape[1] // 2, shape[2]
+                values = torch.cat([filled(name.replace("gate_up", half), *halves)
+                                    for half in ("gate", "up")], dim=1)
+            else:
+                values = filled(name, *shape)
+            parameter.copy_(values)
     return model.train()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("family", choices=["gpt2", "llama"])
+    parser.add_argument("family", choices=["gpt2", "llama", "mixtral"])
     for name, value in (("vocab", 257), ("layers", 5), ("hidden", 96), ("heads", 6),
-                        ("kv-heads", 2), ("intermediate", 344), ("positions", 96), ("batch", 8),
+                        ("kv-heads", 2), ("intermediate", 344), ("experts", 4), ("top-k", 2), ("positions", 96), ("batch", 8),
                         ("sequence", 96), ("steps", 20), ("warmup", 5)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--lr", type=float, default=3e-4)
@@ -91,7 +119,8 @@ def main():
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
     parser.add_argument("--eager", action="store_true")
     args = parser.parse_args()
-    model = model_of(args).to(args.device)
+    with torch.device(args.device):  # where they are made
+        model = model_of(args)
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     on_gpu = args.device.startswith("cuda")
@@ -112,7 +141,7 @@ def main():
         torch.cuda.reset_peak_memory_stats()
     losses, times = [], []
     for step in range(1, args.warmup + args.steps + 1):
-        batch = torch.from_numpy(tokens(step, args.batch, args.sequence, args.vocab))
+        batch = tokens(step, args.batch, args.sequence, args.vocab)
         ids = batch[:, :-1].contiguous().to(args.device)
         labels = batch[:, 1:].contiguous().to(args.device)
         if on_gpu:
