@@ -48,9 +48,11 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("its scores are bent");
   if (x.bias.buffer.present())
     return refuse("it has a bias");
-  if (x.queryPositions.buffer.present() || x.querySegments.buffer.present() ||
-      x.keyMask.buffer.present())
-    return refuse("it has positions, segments or a mask of keys");
+  for (const program::IndexRef *index :
+       {&x.queryPositions, &x.keyPositions, &x.querySegments, &x.keySegments,
+        &x.keyMask})
+    if (index->buffer.present())
+      return refuse("it has positions, segments or a mask of keys");
   if (x.d % 8 || x.dv % 8 || x.d < 8 || x.dv < 8 || x.d > mostFeatures ||
       x.dv > mostFeatures)
     return refuse("its heads are not of 8, 16, ... 128 features");

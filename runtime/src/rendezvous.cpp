@@ -25,6 +25,9 @@ using std::chrono::seconds;
 constexpr uint64_t magic = 0x31656c6576616c63; // both ends are of one build
 constexpr const char *inherited = "CLEAVE_RENDEZVOUS_FILE";
 
+// So long an executable may take to start in another's place.
+constexpr double starting = 60;
+
 // The host's first word, the caller's, and the host's last.
 struct Greeting {
   uint64_t magic = ::magic;
@@ -39,12 +42,11 @@ struct Welcome {
   char refusal[240] = {};
 };
 
-// Processes of another job, or of an attempt that torchrun has given up, are
-// not ours.
+// Processes of another job are not ours. TORCHELASTIC_RESTART_COUNT says
+// nothing: each machine counts its own failures.
 uint64_t nameOfJob() {
   uint64_t hash = 0xcbf29ce484222325;
-  for (const char *name :
-       {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
+  for (const char *name : {"MASTER_PORT", "TORCHELASTIC_RUN_ID"}) {
     const char *text = std::getenv(name);
     for (text = text ? text : ""; *text; ++text)
       hash = (hash ^ static_cast<unsigned char>(*text)) * 0x100000001b3;
@@ -252,7 +254,9 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
   while (true) {
     Socket socket = reach(address.host, address.port, deadline, reason);
     Greeting greeting{0};
-    if (socket && socket.receiveAll(&greeting, sizeof(greeting), deadline)) {
+    // Where somebody listens again, an executable may be starting.
+    if (socket && socket.receiveAll(&greeting, sizeof(greeting),
+                                    wasGreeted ? in(starting) : deadline)) {
       if (greeting.magic != magic)
         fail(CLEAVE_BAD_ARGUMENT,
              "what listens at " + address.text() +

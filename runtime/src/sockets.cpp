@@ -51,6 +51,8 @@ void configure(const Socket &socket) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
 }
 
+constexpr std::chrono::seconds mostPerAddress{10};
+
 int millisecondsTo(Socket::Clock::time_point deadline) {
   auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
       deadline - Socket::Clock::now());
@@ -160,11 +162,13 @@ Socket cleave::reach(const std::string &host, int port,
     Socket made = open(one->ai_family);
     if (!made)
       continue;
+    // One that says nothing leaves time for the next, and the next attempt.
+    auto until = std::min(deadline, Socket::Clock::now() + mostPerAddress);
     int error = connect(made.file, one->ai_addr, one->ai_addrlen) ? errno : 0;
     if (error == EINPROGRESS) {
       pollfd watched{made.file, POLLOUT, 0};
-      while (::poll(&watched, 1, millisecondsTo(deadline)) <= 0 &&
-             Socket::Clock::now() < deadline) {
+      while (::poll(&watched, 1, millisecondsTo(until)) <= 0 &&
+             Socket::Clock::now() < until) {
       }
       socklen_t size = sizeof(error);
       error = ETIMEDOUT;

@@ -209,6 +209,13 @@ class CudaProcesses(unittest.TestCase):
         codes, out, err = self.job(2, command, devices=1).join()
         self.assertEqual(set(codes.values()), {0}, out + err)
 
+    def test_machines_that_count_other_restarts(self):
+        """An agent of torchrun counts what has failed on its own machine."""
+        command = ["sh", "-c", 'TORCHELASTIC_RESTART_COUNT=$RANK exec "$@"', "sh",
+                   *self.train("p", 2)]
+        codes, out, err = self.job(2, command).join()
+        self.assertEqual(set(codes.values()), {0}, out + err)
+
     def test_too_few_devices(self):
         self.fails(self.job(2, self.train("few", 2), devices=1), 2,
                    r"process \d+ of rank 0 on \S+ and process \d+ of rank 1 on \S+ share one")
