@@ -38,6 +38,7 @@ Remote::Remote(World &world, const cleave_program &program,
                                                   : 300),
       waiting(world.size(), false), memories(world.size()),
       waits(world.size(), -1) {
+  world.awaitAtMost(std::max(timeoutSeconds, 5.0)); // machines may be busy
   // The workers may not see the host's files: the program and its kernels
   // travel as bytes.
   std::map<std::string, std::string> kernels = kernelFiles(program);

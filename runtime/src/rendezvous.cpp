@@ -149,6 +149,8 @@ void Rendezvous::answer() {
             watched.push_back({socket.file, POLLIN, 0});
     }
     ::poll(watched.data(), watched.size(), 20);
+    // Half a word from a stranger must not keep a core busy.
+    std::this_thread::sleep_for(milliseconds(5));
   }
 }
 

@@ -129,6 +129,8 @@ cleave_session::cleave_session(cleave_program &program,
 cleave_session::~cleave_session() { quit(); }
 
 void cleave_session::quit() {
+  if (transport && world && world->lost()) // nobody is taken leave of
+    transport->abort();
   dispatch(Job::Quit);
   for (std::thread &thread : threads)
     thread.join();

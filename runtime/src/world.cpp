@@ -152,7 +152,7 @@ void World::meet() {
   isCrowded = CPU_COUNT(&own) < sharers;
   for (int peer = 0; peer < size(); ++peer)
     if (sends[peer].active)
-      finishRequest(sends[peer], peer, nullptr);
+      finishRequest(sends[peer], peer, false, 0);
 }
 
 bool World::hasEnded(int rank) const {
@@ -185,15 +185,37 @@ void World::needAlive(int rank) {
   throw Error(CLEAVE_RANK_FAILED, describe(rank) + " has ended", rank);
 }
 
-void World::finishRequest(Wire::Request &request, int peer, int64_t *bytes) {
-  Patience patience(false, 500);
+World::Clock::time_point World::limitOf(int64_t bytes) const {
+  if (patience <= 0)
+    return Clock::time_point::max();
+  std::chrono::duration<double> all(patience + double(bytes) / 1e7);
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(all);
+}
+
+void World::needAnswer(int rank) {
+  lose();
+  throw Error(CLEAVE_TIMEOUT,
+              describe(rank) + " does not respond: for " +
+                  std::to_string(static_cast<int>(patience)) +
+                  " s it has neither taken nor sent anything",
+              rank);
+}
+
+void World::finishRequest(Wire::Request &request, int peer, bool isReceive,
+                          int64_t most, int64_t *bytes) {
+  Patience waiting(false, 500);
+  Clock::time_point limit = limitOf(most);
   while (true) {
     bool isGone = hasEnded(peer); // its last message is still heard
     if (link->test(request, bytes))
       return;
     if (isGone)
       needAlive(peer);
-    patience.wait();
+    if (Clock::now() > limit) {
+      link->drop(request, isReceive);
+      needAnswer(peer);
+    }
+    waiting.wait();
   }
 }
 
@@ -203,7 +225,7 @@ void World::send(int to, Tag tag, const void *data, int64_t bytes) {
     int64_t piece = std::min(bytes, Wire::longestMessage);
     Wire::Request request;
     link->send(request, control, to, tag, at, piece);
-    finishRequest(request, to, nullptr);
+    finishRequest(request, to, false, piece);
     at += piece;
     bytes -= piece;
   } while (bytes > 0);
@@ -217,20 +239,23 @@ bool World::poll(int from, Tag tag, Packet &packet) {
   packet.bytes.resize(bytes);
   Wire::Request request;
   link->receive(request, control, from, tag, packet.bytes.data(), bytes);
-  finishRequest(request, from, nullptr);
+  finishRequest(request, from, true, bytes);
   return true;
 }
 
 Packet World::receive(int from, Tag tag) {
   Packet packet;
-  Patience patience(false, 1000);
+  Patience waiting(false, 1000);
+  Clock::time_point limit = limitOf(0);
   while (true) {
     bool isGone = hasEnded(from);
     if (poll(from, tag, packet))
       return packet;
     if (isGone)
       needAlive(from);
-    patience.wait();
+    if (Clock::now() > limit)
+      needAnswer(from);
+    waiting.wait();
   }
 }
 
@@ -240,7 +265,7 @@ void World::receive(int from, Tag tag, void *data, int64_t bytes) {
     int64_t piece = std::min(bytes, Wire::longestMessage), got = 0;
     Wire::Request request;
     link->receive(request, control, from, tag, at, piece);
-    finishRequest(request, from, &got);
+    finishRequest(request, from, true, piece, &got);
     if (got != piece)
       fail(CLEAVE_INTERNAL, "a message of " + std::to_string(got) +
                                 " bytes came, expected " +

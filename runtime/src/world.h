@@ -67,6 +67,9 @@ public:
     send(to, tag, packet.bytes.data(),
          static_cast<int64_t>(packet.bytes.size()));
   }
+  // In the host: a message that another process keeps waiting for longer, and
+  // for a second more per 10 MB, is an Error TIMEOUT, and the job is lost.
+  void awaitAtMost(double seconds) { patience = seconds; }
   // False if there is none.
   bool poll(int from, Tag tag, Packet &packet);
   Packet receive(int from, Tag tag);
@@ -85,14 +88,18 @@ public:
 private:
   World();
   void meet();
-  void finishRequest(Wire::Request &request, int peer, int64_t *bytes);
-  void needAlive(int rank); // throws where it has ended
+  void finishRequest(Wire::Request &request, int peer, bool isReceive,
+                     int64_t most, int64_t *bytes = nullptr);
+  Clock::time_point limitOf(int64_t bytes) const;
+  [[noreturn]] void needAnswer(int rank); // that has not come
+  void needAlive(int rank);               // throws where it has ended
 
   Wire *link = nullptr;
   int control = 0;
   int cores = 1, local = 0;
   bool isCrowded = false;
   std::atomic<bool> isLost{false};
+  std::atomic<double> patience{0}; // seconds; 0: without end
   struct Process {
     std::string host;
     int64_t pid = 0;
