@@ -78,6 +78,12 @@ Socket inheritedListener() {
 } // namespace
 
 Address cleave::rendezvousAddress() {
+  constexpr int64_t mostProcesses = 1 << 20;
+  if (std::optional<Launcher> job = launcher();
+      job && job->size > mostProcesses)
+    fail(CLEAVE_BAD_ARGUMENT,
+         job->variable + " is " + std::to_string(job->size) +
+             ", expected at most " + std::to_string(mostProcesses));
   Address address;
   const char *host = std::getenv("MASTER_ADDR");
   address.host = host ? host : "";
@@ -101,8 +107,15 @@ Address cleave::rendezvousAddress() {
 
 double cleave::joinSeconds() {
   const char *text = std::getenv("CLEAVE_JOIN_TIMEOUT");
-  double given = text ? std::atof(text) : 0;
-  return given > 0 ? given : 300;
+  if (!text || !*text)
+    return 300;
+  char *end = nullptr;
+  double given = std::strtod(text, &end);
+  if (*end || !(given > 0 && given <= 1e6))
+    fail(CLEAVE_BAD_ARGUMENT, std::string("CLEAVE_JOIN_TIMEOUT is \"") + text +
+                                  "\", expected seconds, above 0 and at most "
+                                  "1000000");
+  return given;
 }
 
 //--- The host ----------------------------------------------------------------

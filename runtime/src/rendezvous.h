@@ -23,7 +23,7 @@ struct Address {
   std::string text() const { return host + ":" + std::to_string(port); }
 };
 Address rendezvousAddress();
-// CLEAVE_JOIN_TIMEOUT, else 300.
+// CLEAVE_JOIN_TIMEOUT, else 300. Throws Error BAD_ARGUMENT, too.
 double joinSeconds();
 
 // What ends a process that the host needs no more.

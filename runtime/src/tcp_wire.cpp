@@ -466,6 +466,7 @@ bool cleave::awaitCallers() {
   std::optional<Launcher> job = launcher();
   if (!job || job->hasMpi || !job->hasAddress || job->size < 2 || job->rank > 0)
     return false;
+  (void)joinSeconds(); // which must make sense
   if (!rendezvous && !isOver)
     rendezvous = std::make_unique<Rendezvous>(*job, rendezvousAddress());
   return true;

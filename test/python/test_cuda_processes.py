@@ -224,8 +224,10 @@ class CudaProcesses(unittest.TestCase):
         self.fails(self.job(2, self.train("a", 2, "--set=mesh.data=3")), 2,
                    "mesh .data=3. has 3 ranks, but there are 2")
         self.fails(self.job(2, self.train("a", 2, "--set=target.kind=cpu")), 2, "brings no MPI")
-        self.fails(self.job(2, self.train("a", 2), MASTER_PORT="x"), 2, 'MASTER_PORT is "x"',
-                   lines=2)
+        for key, value in (("MASTER_PORT", "x"), ("CLEAVE_JOIN_TIMEOUT", "long"),
+                           ("WORLD_SIZE", 3000000000)):
+            job = self.job(2, self.train("a", 2), **{key: value})
+            self.fails(job, 2, f'{key} is "?{value}"?, expected', lines=2)
 
     def test_who_never_comes_is_named(self):
         self.fails(self.job(4, self.train("a", 4), skip=[2], CLEAVE_JOIN_TIMEOUT=4), 3,
