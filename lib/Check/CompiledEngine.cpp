@@ -101,7 +101,12 @@ public:
     native.poison = 1;
     native.comm_thread = options.arrivesEarly ? 1 : -1;
     native.transport = options.transport.c_str();
-    return status(cleave_session_create(program, &native, &session));
+    cleave_status made = cleave_session_create(program, &native, &session);
+    // As in `train`: what this machine cannot serve is known before it runs.
+    if (options.refused &&
+        (made == CLEAVE_UNSUPPORTED || made == CLEAVE_OUT_OF_MEMORY))
+      *options.refused = true;
+    return status(made);
   }
 
   /// The commands for a device; their kernels go into `into`.

@@ -217,8 +217,9 @@ class CudaProcesses(unittest.TestCase):
         self.assertEqual(set(codes.values()), {0}, out + err)
 
     def test_too_few_devices(self):
-        self.fails(self.job(2, self.train("few", 2), devices=1), 2,
-                   r"process \d+ of rank 0 on \S+ and process \d+ of rank 1 on \S+ share one")
+        for command in self.train("few", 2), [CLEAVE, "check", MODEL, *self.flags(2)]:
+            self.fails(self.job(2, command, devices=1), 2,
+                       r"process \d+ of rank 0 on \S+ and process \d+ of rank 1 on \S+ share one")
 
     def test_bad_input_ends_all(self):
         self.fails(self.job(2, self.train("a", 2, "--set=mesh.data=3")), 2,

@@ -84,7 +84,7 @@ struct CompiledOptions {
   bool overlap = true;
   std::string cluster;
   bool tf32 = false;
-  /// How ranks talk: local | mpi.
+  /// How ranks talk: local | mpi | nccl | auto (of devices).
   std::string transport = "local";
   /// How hard kernels are optimised, 0 to 3.
   unsigned optLevel = 3;
@@ -94,8 +94,8 @@ struct CompiledOptions {
   std::string recordingName;
   /// Changes the command lists before they run, where it is given.
   std::function<mlir::LogicalResult(program::Program &)> change;
-  /// Set, where it is given, if the program is one that cannot be compiled: the
-  /// fault is its own, and not of what compiles or runs it.
+  /// Set, where it is given, if the program is one that cannot be compiled, or
+  /// not served by this machine: the fault is not of what compiles or runs it.
   bool *refused = nullptr;
 };
 
