@@ -18,6 +18,19 @@ struct NcclCommunicator::Making {
   std::string failure;
 };
 
+// Likewise: the first messages wait for members that may be lost. Giving up the
+// communicator ends them.
+struct NcclCommunicator::Connecting {
+  std::atomic<bool> isDone{false};
+  std::string failure;
+  std::thread thread;
+
+  ~Connecting() {
+    if (thread.joinable())
+      thread.join();
+  }
+};
+
 NcclCommunicator::NcclCommunicator(std::string key, std::vector<int> members,
                                    int self, const RankStream &rank,
                                    Store &store, NcclGroup *group)
@@ -39,8 +52,11 @@ NcclCommunicator::NcclCommunicator(std::string key, std::vector<int> members,
 NcclCommunicator::~NcclCommunicator() {
   Device &device = *transfers.rank.device;
   device.tryUse();
+  if (connecting && !connecting->isDone)
+    abort();
   if (ender.joinable())
     ender.join();
+  connecting.reset();
   if (ncclComm_t last = std::exchange(comm, nullptr)) {
     // In good order where nothing is under way.
     if (driver().cuStreamQuery(transfers.stream.get()) == CUDA_SUCCESS)
@@ -105,15 +121,30 @@ bool NcclCommunicator::advance() {
   return true;
 }
 
-void NcclCommunicator::connect() {
-  ncclComm_t made = nullptr;
-  {
-    // Not held while others are waited for: abort() must come through.
-    std::lock_guard lock(mutex);
-    if (isAborted)
-      throw Aborted();
-    made = comm;
+bool NcclCommunicator::connect() {
+  std::lock_guard lock(mutex);
+  if (isAborted)
+    throw Aborted();
+  if (!connecting) {
+    connecting = std::make_unique<Connecting>();
+    connecting->thread = std::thread([this, made = comm, &state = *connecting] {
+      try {
+        sendFirst(made);
+      } catch (const std::exception &error) {
+        state.failure = error.what();
+      }
+      state.isDone = true;
+    });
   }
+  if (!connecting->isDone)
+    return false;
+  if (!connecting->failure.empty())
+    fail(CLEAVE_RANK_FAILED, connecting->failure);
+  return true;
+}
+
+void NcclCommunicator::sendFirst(ncclComm_t made) {
+  transfers.rank.device->use();
   auto size = static_cast<int>(members.size());
   DeviceMemory probe(2 * size, "the first messages of ranks " + print(members));
   std::string what = "connecting ranks " + print(members);

@@ -30,10 +30,10 @@ public:
   // Members that have not come to make it.
   std::vector<int> missing();
   // Sends a byte to each member and back, of a pair from the first to the
-  // second; returns when all have come. NCCL connects two ranks in the call of
+  // second; true when all have come. NCCL connects two ranks in the call of
   // their first message, which waits for both: in the middle of a step two that
   // send to each other would wait for ever.
-  void connect();
+  bool connect();
 
   // Staging memory of at least so many bytes; what was handed out stays.
   void reserve(int64_t bytes);
@@ -67,7 +67,10 @@ public:
   int64_t starts = 0;
 
 private:
+  void sendFirst(ncclComm_t made);
+
   struct Making;
+  struct Connecting;
   const int self;
   Store &store;
   std::mutex mutex;
@@ -75,6 +78,7 @@ private:
   bool isReady = false, isAborted = false;
   size_t come = 0; // members known to have come
   std::shared_ptr<Making> making;
+  std::unique_ptr<Connecting> connecting;
   std::vector<DeviceMemory> blocks;
   std::thread ender; // gives up `comm` after a failure
 };

@@ -281,16 +281,24 @@ void NcclEndpoint::connect() {
   for (auto &[key, communicator] : communicators) {
     if (communicator->members.size() < 2)
       continue;
-    while (!communicator->advance()) {
+    NcclCommunicator &own = *communicator;
+    std::string who = "ranks " + print(own.members);
+    auto pauseOr = [&](auto why) {
       if (Clock::now() - begin > patience)
-        throw Error(CLEAVE_TIMEOUT,
-                    "making a communicator of ranks " +
-                        print(communicator->members) +
-                        ": missing ranks: " + print(communicator->missing()));
+        throw Error(CLEAVE_TIMEOUT, why());
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    if (communicator->sends)
-      communicator->connect();
+    };
+    while (!own.advance())
+      pauseOr([&] {
+        return "making a communicator of " + who +
+               ": missing ranks: " + print(own.missing());
+      });
+    while (own.sends && !own.connect())
+      pauseOr([&] {
+        return "connecting " + who +
+               ": NCCL did not bring their first "
+               "messages; NCCL_DEBUG=INFO tells what it waits for";
+      });
   }
 }
 

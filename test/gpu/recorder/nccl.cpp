@@ -62,6 +62,8 @@ ncclResult_t connect(Recorder &all, std::unique_lock<std::mutex> &lock,
                        "connects them, and it does not come");
       return ncclSystemError;
     }
+    if (own.isAborted)
+      return ncclInternalError;
   }
   return ncclSuccess;
 }

@@ -258,6 +258,33 @@ TEST_F(NcclProcesses, FirstMessagesMayCross) {
   unsetenv("CLEAVE_RECORDER_CONNECTS");
 }
 
+// Rank 1 takes part in the communicator, but its first message does not come:
+// for it the group only adds.
+TEST_F(NcclProcesses, FirstMessagesMayBeLost) {
+  setenv("CLEAVE_RECORDER_CONNECTS", "1", 1);
+  std::atomic<bool> isOver{false};
+  run(2, 0.5, [&](Rank self) {
+    CollectiveCall call = sum(2, self);
+    if (self.rank == 0)
+      call.kind = program::CollectiveKind::AllToAll;
+    auto operation = self.endpoint.prepare(std::move(call));
+    try {
+      self.endpoint.connect();
+      EXPECT_EQ(self.rank, 1);
+      while (!isOver)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    } catch (const Error &error) {
+      EXPECT_EQ(self.rank, 0);
+      EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
+      EXPECT_EQ(std::string(error.what()),
+                "connecting ranks 0, 1: NCCL did not bring their first "
+                "messages; NCCL_DEBUG=INFO tells what it waits for");
+      isOver = true;
+    }
+  });
+  unsetenv("CLEAVE_RECORDER_CONNECTS");
+}
+
 TEST_F(NcclProcesses, TimeoutsNameWhoIsLate) {
   std::atomic<bool> isOver{false};
   run(3, 0.5, [&](Rank self) {
