@@ -76,6 +76,31 @@ public:
     return producedLayout(rule, choice.factors, choice.carry, choice.carryKind, index);
   }
 
+  /// Whether the value, `kept` as it is made, lacks splits only that scattering it would
+  /// give, and is read by a sum alone, perhaps widened or rounded before: what it is added
+  /// to may be partial too, so that there is one reduction of the sum. Or it is rounded
+  /// alone, so that less is sent behind that.
+  static bool isReducedLater(Value value, const Layout &kept, const Layout &asked) {
+    if (!kept.partial || !isScattered(kept, asked))
+      return false;
+    constexpr unsigned kMaxSteps = 8;
+    const int64_t bytes = bytesOf(value.getType());
+    for (unsigned step = 0; step < kMaxSteps && value.hasOneUse(); ++step) {
+      OpOperand &use = *value.use_begin();
+      Operation *user = use.getOwner();
+      ShardingRule rule = ruleOf(user);
+      if (rule.isAddend(use.getOperandNumber()))
+        return true;
+      if (rule.groupOf(use.getOperandNumber()).empty() || user->getNumOperands() != 1 ||
+          user->getNumResults() != 1 || rule.operands[0] != rule.results[0])
+        return false;
+      value = user->getResult(0);
+      if (bytesOf(value.getType()) < bytes)
+        return true;
+    }
+    return false;
+  }
+
 private:
   using Candidates = SmallVector<SmallVector<Axes, 2>>;
 
@@ -140,9 +165,9 @@ private:
     Choice choice;
     choice.factors.assign(axes.begin(), axes.end());
     addCarry(op, rule, choice);
-    auto move = [&](RankedTensorType type, const Layout &from, const Layout &to) {
-      total += reshards.seconds(type.getShape(), elementBytes(type), from,
-                                reshards.plan(type.getShape(), elementBytes(type), from, to));
+    auto move = [&](RankedTensorType type, int64_t bytes, const Layout &from, const Layout &to) {
+      total += reshards.seconds(type.getShape(), bytes, from,
+                                reshards.plan(type.getShape(), bytes, from, to));
     };
     for (auto [index, dims] : llvm::enumerate(rule.operands)) {
       Value operand = op->getOperand(index);
@@ -155,12 +180,20 @@ private:
         need.partial = choice.carry;
         need.kind = choice.carryKind;
       }
-      move(type, layoutOf(operand), need);
+      move(type, elementBytes(type), layoutOf(operand), need);
     }
     for (unsigned index = 0; index < op->getNumResults(); ++index) {
       auto type = cast<RankedTensorType>(op->getResult(index).getType());
       elements += type.getNumElements();
-      move(type, produced(rule, choice, index), asked[index]);
+      Layout made = produced(rule, choice, index);
+      int64_t bytes = elementBytes(type);
+      // An addend of a sum is reduced there: that it is widened before is no cost.
+      if (choice.carry && isReducedLater(op->getResult(index), made, asked[index]) &&
+          isSummedLater(op, choice.carry))
+        for (unsigned operand : choice.group)
+          bytes = std::min(bytes,
+                           elementBytes(cast<RankedTensorType>(op->getOperand(operand).getType())));
+      move(type, bytes, made, asked[index]);
     }
     int64_t ways = 1;
     for (const Axes &list : axes)
@@ -259,10 +292,25 @@ private:
       if (group.empty())
         return false;
       for (unsigned other : group)
-        if (other != number && hasLayout(op->getOperand(other)))
-          return has(layoutOf(op->getOperand(other)));
+        if (Value origin = other == number ? Value() : originOf(op->getOperand(other)))
+          return has(layoutOf(origin));
     }
     return false;
+  }
+
+  /// The value, or what it will be made of by operations that are linear in it alone
+  /// and have no layout yet. Null where there is none with a layout.
+  Value originOf(Value value) const {
+    constexpr unsigned kMaxSteps = 8;
+    for (unsigned step = 0; step < kMaxSteps && !hasLayout(value); ++step) {
+      Operation *op = value.getDefiningOp();
+      if (!op || op->getNumOperands() != 1 || ShardingRule::of(op).groupOf(0).size() != 1)
+        return {};
+      value = op->getOperand(0);
+      if (!value.hasOneUse())
+        return {};
+    }
+    return hasLayout(value) ? value : Value();
   }
 
   /// Lets addends pass through the operation where that defers a reduction.
@@ -371,16 +419,6 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     }
   }
 
-  /// Whether the value, `kept` as it is made, is read by a sum alone and lacks
-  /// splits only that scattering it would give: what it is added to may be
-  /// partial too, so that there is one reduction of the sum.
-  static bool isAddend(Value value, const Layout &kept, const Layout &asked) {
-    if (!kept.partial || !value.hasOneUse())
-      return false;
-    OpOperand &use = *value.getUses().begin();
-    return ruleOf(use.getOwner()).isAddend(use.getOperandNumber()) && isScattered(kept, asked);
-  }
-
   LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh, OpPlanner &planner) {
     for (auto [index, argument] : llvm::enumerate(func.getArguments())) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
@@ -439,7 +477,8 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
         // A result whose splits are not those asked for is moved there at once;
         // what is partial stays so until someone needs the sum.
         Layout kept = planner.produced(rule, choice, index);
-        if (kept.dims != asked[index].dims && !isAddend(result, kept, asked[index])) {
+        if (kept.dims != asked[index].dims &&
+            !OpPlanner::isReducedLater(result, kept, asked[index])) {
           AxisSet split = asked[index].split();
           kept.dims = asked[index].dims;
           kept.partial &= ~split;

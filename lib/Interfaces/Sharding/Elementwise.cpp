@@ -34,6 +34,25 @@ template <typename Op> ShardingRule linear(Op op) {
   return rule;
 }
 
+/// What is made of rounded values by widening and adding alone. Several of these are
+/// as good an addend of a sum as one.
+bool addsRounded(Value value, FloatType narrow, unsigned depth = 0) {
+  constexpr unsigned kMaxDepth = 16;
+  Operation *op = value.getDefiningOp();
+  if (auto widen = dyn_cast_or_null<arith::ExtFOp>(op))
+    return getElementTypeOrSelf(widen.getIn().getType()) == narrow;
+  return isa_and_present<arith::AddFOp, arith::SubFOp, arith::NegFOp>(op) && depth < kMaxDepth &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value operand) { return addsRounded(operand, narrow, depth + 1); });
+}
+
+/// Rounding is not linear, but what was rounded addend by addend before may be so once
+/// more where it is added up; other sums are rounded when they are complete.
+ShardingRule rounding(arith::TruncFOp op) {
+  auto narrow = dyn_cast<FloatType>(getElementTypeOrSelf(op.getType()));
+  return narrow && addsRounded(op.getIn(), narrow) ? linear(op) : elementwise(op);
+}
+
 ShardingRule select(arith::SelectOp op) {
   ShardingRule rule = elementwise(op);
   rule.linear = {{1, 2}};
@@ -93,6 +112,7 @@ template <typename... Ops> void attachLinear(MLIRContext *context) {
 void cleave::sharding::attachElementwise(MLIRContext *context) {
   attach<arith::ConstantOp, constant, planConstant>(context);
   attach<arith::SelectOp, select>(context);
+  attach<arith::TruncFOp, rounding>(context);
   attachAdditive<arith::AddFOp, arith::SubFOp, arith::AddIOp, arith::SubIOp>(context);
   attachProduct<arith::MulFOp, arith::MulIOp>(context);
   // Casts of integers are not among them: a sum may wrap before and not after.
@@ -102,7 +122,7 @@ void cleave::sharding::attachElementwise(MLIRContext *context) {
               arith::XOrIOp, arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp, arith::DivSIOp,
               arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::CeilDivSIOp,
               arith::FloorDivSIOp, arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp,
-              arith::TruncFOp, arith::TruncIOp, arith::ExtSIOp, arith::ExtUIOp, arith::SIToFPOp,
+              arith::TruncIOp, arith::ExtSIOp, arith::ExtUIOp, arith::SIToFPOp,
               arith::UIToFPOp, arith::FPToSIOp, arith::FPToUIOp, arith::BitcastOp>(context);
   attachPlain<math::AbsFOp, math::AbsIOp, math::AcosOp, math::AcoshOp, math::AsinOp, math::AsinhOp,
               math::AtanOp, math::Atan2Op, math::AtanhOp, math::CbrtOp, math::CeilOp,
