@@ -37,6 +37,11 @@ bool isRoundable(Type type) {
   return tensor && tensor.getRank() > 0 && tensor.getElementType().isF32();
 }
 
+bool isWideScalar(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() == 0 && tensor.getElementType().isF32();
+}
+
 Type narrowed(Type type) {
   return cast<RankedTensorType>(type).clone(
       BFloat16Type::get(type.getContext()));
@@ -195,11 +200,18 @@ private:
       return !isRoundable(result.getType()) || demand.contains(result) ||
              llvm::is_contained(rule.wideResults, result.getResultNumber());
     };
-    bool readsNarrow = rule.kind == Kind::Multiplies ||
-                       (rule.kind == Kind::Moves &&
-                        llvm::none_of(op->getResults(), [&](OpResult result) {
-                          return demand.contains(result);
-                        }));
+    // Scalars stay f32, so what goes with one in one type does, too.
+    bool hasScalar = llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
+      return isPlaced(operand.getOperandNumber()) &&
+             isWideScalar(operand.get().getType());
+    });
+    bool readsNarrow =
+        !hasScalar &&
+        (rule.kind == Kind::Multiplies ||
+         (rule.kind == Kind::Moves &&
+          llvm::none_of(op->getResults(), [&](OpResult result) {
+            return demand.contains(result) || isWideScalar(result.getType());
+          })));
     // Of what is not trained, what is not rounded is there.
     bool allWide = llvm::all_of(op->getResults(), staysWide);
     for (OpOperand &operand : op->getOpOperands()) {

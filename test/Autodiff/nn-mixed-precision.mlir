@@ -134,3 +134,28 @@ func.func @negative_inputs(%x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"
   %0 = nn.einsum "ab,bc->ac" %x, %y : tensor<2x3xf32>, tensor<3x2xf32> -> tensor<2x2xf32>
   return %0 : tensor<2x2xf32>
 }
+
+// -----
+
+// A scalar stays f32, and so does what is placed into it.
+// CHECK-LABEL: func @scalar
+// CHECK-SAME:    (%[[W:.+]]: tensor<1x1xbf16>
+// CHECK:         %[[WIDE:.+]] = arith.extf %[[W]] : tensor<1x1xbf16> to tensor<1x1xf32>
+// CHECK-NEXT:    %[[S:.+]] = nn.reshape %[[WIDE]] : tensor<1x1xf32> -> tensor<f32>
+// CHECK-NEXT:    return %[[S]] : tensor<f32>
+func.func @scalar(%w: tensor<1x1xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<f32> {
+  %0 = nn.reshape %w : tensor<1x1xf32> -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// A product with a scalar is f32.
+// CHECK-LABEL: func @times_scalar
+// CHECK-SAME:    (%[[W:.+]]: tensor<2x3xbf16>
+// CHECK:         %[[WIDE:.+]] = arith.extf %[[W]] : tensor<2x3xbf16> to tensor<2x3xf32>
+// CHECK-NEXT:    nn.einsum "ab,->ab" %[[WIDE]], %{{.+}} : tensor<2x3xf32>, tensor<f32> -> tensor<2x3xf32>
+func.func @times_scalar(%w: tensor<2x3xf32> {nn.name = "w", nn.role = "parameter"}, %s: tensor<f32>) -> tensor<2x3xf32> {
+  %0 = nn.einsum "ab,->ab" %w, %s : tensor<2x3xf32>, tensor<f32> -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
