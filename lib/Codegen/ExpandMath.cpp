@@ -354,6 +354,77 @@ struct ExpandRsqrt : OpRewritePattern<math::RsqrtOp> {
   }
 };
 
+// The two questions about a number that have no lowering of their own.
+
+struct ExpandIsInf : OpRewritePattern<math::IsInfOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::IsInfOp op,
+                                PatternRewriter &rewriter) const override {
+    MathBuilder m(rewriter, op.getLoc(), op.getOperand().getType());
+    rewriter.replaceOp(op, m.equal(m.abs(op.getOperand()), m.f(kInfinity)));
+    return success();
+  }
+};
+
+/// Neither zero, subnormal, infinite nor NaN.
+struct ExpandIsNormal : OpRewritePattern<math::IsNormalOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::IsNormalOp op,
+                                PatternRewriter &rewriter) const override {
+    Type type = op.getOperand().getType();
+    MathBuilder m(rewriter, op.getLoc(), type);
+    auto element = cast<FloatType>(getElementTypeOrSelf(type));
+    double least = APFloat::getSmallestNormalized(element.getFloatSemantics())
+                       .convertToDouble();
+    Value magnitude = m.abs(op.getOperand());
+    rewriter.replaceOp(op, m.both(m.notLess(magnitude, m.f(least)),
+                                  m.less(magnitude, m.f(kInfinity))));
+    return success();
+  }
+};
+
+/// Integers by squaring, a step for each bit of the exponent; a power below 0
+/// is 0 but for 1 and -1, of which the last bit says all.
+struct ExpandIPowI : OpRewritePattern<math::IPowIOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::IPowIOp op,
+                                PatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    Type type = op.getType();
+    auto number = [&](int64_t value) -> Value {
+      IntegerAttr attr =
+          rewriter.getIntegerAttr(getElementTypeOrSelf(type), value);
+      if (auto vector = dyn_cast<VectorType>(type))
+        return arith::ConstantOp::create(rewriter, loc,
+                                         DenseElementsAttr::get(vector, attr));
+      return arith::ConstantOp::create(rewriter, loc, attr);
+    };
+    auto compare = [&](arith::CmpIPredicate how, Value a, Value b) -> Value {
+      return arith::CmpIOp::create(rewriter, loc, how, a, b);
+    };
+    using arith::CmpIPredicate;
+    Value base = op.getLhs(), exponent = op.getRhs();
+    Value zero = number(0), one = number(1), power = one, square = base;
+    int64_t bits = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
+    for (int64_t bit = 0; bit < bits; ++bit) {
+      Value digit =
+          arith::ShRUIOp::create(rewriter, loc, exponent, number(bit));
+      digit = arith::AndIOp::create(rewriter, loc, digit, one);
+      power = arith::SelectOp::create(
+          rewriter, loc, compare(CmpIPredicate::ne, digit, zero),
+          arith::MulIOp::create(rewriter, loc, power, square), power);
+      square = arith::MulIOp::create(rewriter, loc, square, square);
+    }
+    Value isUnit = arith::OrIOp::create(
+        rewriter, loc, compare(CmpIPredicate::eq, base, one),
+        compare(CmpIPredicate::eq, base, number(-1)));
+    Value below = arith::SelectOp::create(rewriter, loc, isUnit, power, zero);
+    rewriter.replaceOpWithNewOp<arith::SelectOp>(
+        op, compare(CmpIPredicate::slt, exponent, zero), below, power);
+    return success();
+  }
+};
+
 /// Powers with exponents that are small constants.
 struct ExpandConstantPower : OpRewritePattern<math::PowFOp> {
   ExpandConstantPower(MLIRContext *context)
@@ -457,7 +528,8 @@ LogicalResult cleave::codegen::expandMath(ModuleOp kernels) {
       context, +[](MathBuilder &m, ValueRange x) {
         return m.div(sine64(m, x[0], 0), sine64(m, x[0], 1));
       });
-  patterns.add<ExpandRsqrt, ExpandConstantPower>(context);
+  patterns.add<ExpandConstantPower, ExpandIPowI, ExpandIsInf, ExpandIsNormal,
+               ExpandRsqrt>(context);
   // What is left in single precision.
   populateMathPolynomialApproximationPatterns(
       patterns, [](StringRef name) { return name == "math.erfc"; });

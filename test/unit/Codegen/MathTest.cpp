@@ -135,6 +135,46 @@ TEST(KernelMath, Powers) {
         options);
 }
 
+TEST(KernelMath, QuestionsAboutNumbers) {
+  const std::pair<const char *, bool (*)(double)> questions[] = {
+      {"math.isinf", [](double x) { return std::isinf(x); }},
+      {"math.isnormal", [](double x) { return std::isnormal(float(x)); }},
+      {"math.isfinite", [](double x) { return std::isfinite(x); }},
+      {"math.isnan", [](double x) { return std::isnan(x); }}};
+  for (auto [op, answer] : questions) {
+    SCOPED_TRACE(op);
+    auto module = parse("func.func @k(%x: tensor<9xf32>) -> tensor<9xi1> {\n"
+                        "  %r = " +
+                        std::string(op) +
+                        " %x : tensor<9xf32>\n"
+                        "  return %r : tensor<9xi1>\n}");
+    auto kernel = module->lookupSymbol<func::FuncOp>("k");
+    Tensor x(cast<RankedTensorType>(kernel.getArgumentTypes()[0]));
+    x.floats = {0.0,       -0.0, 1.0,    -3e38,  INFINITY,
+                -INFINITY, NAN,  -1e-40, 1.2e-38};
+    auto results = runKernel(kernel, {x});
+    ASSERT_EQ(results.size(), 1u);
+    for (auto [value, found] : llvm::zip_equal(x.floats, results[0].ints))
+      EXPECT_EQ(found, answer(value)) << value;
+  }
+}
+
+TEST(KernelMath, PowersOfIntegers) {
+  auto module = parse("func.func @k(%x: tensor<9xi64>, %y: tensor<9xi64>) -> "
+                      "tensor<9xi64> {\n"
+                      "  %r = math.ipowi %x, %y : tensor<9xi64>\n"
+                      "  return %r : tensor<9xi64>\n}");
+  auto kernel = module->lookupSymbol<func::FuncOp>("k");
+  auto type = cast<RankedTensorType>(kernel.getArgumentTypes()[0]);
+  Tensor x(type), y(type);
+  x.ints = {3, -2, 2, -1, -1, 1, 0, 7, 3};
+  y.ints = {4, 3, -1, -3, -4, -9, 0, 1, 39};
+  auto results = runKernel(kernel, {x, y});
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].ints, (std::vector<int64_t>{81, -8, 0, -1, 1, 1, 1, 7,
+                                                   4052555153018976267}));
+}
+
 /// The symbols that a library expects from elsewhere.
 static std::vector<std::string> undefinedSymbols(const std::string &path) {
   std::vector<std::string> names;
