@@ -78,9 +78,17 @@ Operand together(const Rows &rows, float *data, float *scratch, int threads) {
   return {scratch, rows.size};
 }
 
+// A row or column of one element has any stride.
+bool isRowMajor(const GroupedGemm &x) {
+  return x.w.colStride == 1 && x.w.rowStride >= x.n;
+}
+bool isColMajor(const GroupedGemm &x) {
+  return x.w.rowStride == 1 && x.w.colStride >= x.k;
+}
+
 Operand matrixOf(const GroupedGemm &x, float *w, int64_t matrix) {
   float *at = w + matrix * x.w.batchStrides[0];
-  bool transposed = x.w.colStride != 1;
+  bool transposed = !isRowMajor(x);
   return {at, transposed ? x.w.colStride : x.w.rowStride, transposed};
 }
 
@@ -92,11 +100,8 @@ void clearMatrix(const GroupedGemm &x, const Operand &w, int threads) {
 } // namespace
 
 bool cleave::fitsOneDnn(const GroupedGemm &x) {
-  // A row or column of one element has any stride.
-  bool rowMajor = x.w.colStride == 1 && x.w.rowStride >= x.n;
-  bool colMajor = x.w.rowStride == 1 && x.w.colStride >= x.k;
   return x.dtype == program::DType::F32 && x.a.column == 1 && x.c.column == 1 &&
-         (rowMajor || colMajor);
+         (isRowMajor(x) || isColMajor(x));
 }
 
 int64_t cleave::oneDnnGroupedWorkspace(const GroupedGemm &x) {

@@ -132,6 +132,8 @@ TEST_P(Grouped, AgreesWithLoops) {
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Grouped,
     testing::Values(Case{1, 1, 1, 1, 1}, Case{5, 2, 3, 4, 6},
+                    Case{5, 2, 3, 1, 2, true}, Case{5, 2, 3, 2, 1, true},
+                    Case{5, 2, 3, 1, 2}, Case{5, 2, 3, 2, 1},
                     Case{5, 2, 3, 4, 6, true}, Case{7, 2, 3, 5, 9, false, true},
                     Case{7, 2, 3, 5, 9, true, true, 3},
                     Case{300, 2, 4, 33, 270, false, false, 5},
