@@ -56,9 +56,12 @@ void Rank::planPoison(PreparedAction &prepared) const {
   }
 }
 
-void Rank::noteTouched(size_t arena, int64_t end) {
+// Only these bytes are looked at: beside them a collective may be writing.
+void Rank::noteTouched(size_t arena, int64_t begin, int64_t end) {
   int64_t &high = touchedHigh[arena];
-  high = std::max(high, arenas[arena]->touched(high, end - high) + high);
+  begin = std::max(begin, high);
+  if (int64_t bytes = arenas[arena]->touched(begin, end - begin); bytes > 0)
+    high = begin + bytes;
 }
 
 void Rank::beforeAction() {
@@ -72,14 +75,14 @@ void Rank::beforeAction() {
 void Rank::aroundCall() {
   for (size_t i = 0; i < arenas.size(); ++i)
     if (data.arenas[i].lifespan == Lifespan::Transient) {
-      noteTouched(i, arenas[i]->size());
+      noteTouched(i, 0, arenas[i]->size());
       arenas[i]->poison(0, arenas[i]->size());
     }
 }
 
 void Rank::afterCommand(const PreparedAction &prepared, size_t command) {
   for (const PreparedAction::Range &range : prepared.dead[command]) {
-    noteTouched(range.arena, range.end);
+    noteTouched(range.arena, range.begin, range.end);
     arenas[range.arena]->poison(range.begin, range.end - range.begin);
   }
 }
@@ -91,7 +94,7 @@ void Rank::afterAction() {
       fail(CLEAVE_RANK_FAILED, "bytes after the end of arena \"" +
                                    data.arenas[i].name + "\" were written");
     if (data.arenas[i].lifespan != Lifespan::Persistent)
-      noteTouched(i, arenas[i]->size());
+      noteTouched(i, 0, arenas[i]->size());
     else
       touchedHigh[i] = arenas[i]->size();
     touched += touchedHigh[i];

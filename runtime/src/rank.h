@@ -106,7 +106,7 @@ private:
   void *workspace(const program::BufferRef &planned, int64_t plannedBytes,
                   int64_t neededBytes);
   void planPoison(PreparedAction &prepared) const;
-  void noteTouched(size_t arena, int64_t end);
+  void noteTouched(size_t arena, int64_t begin, int64_t end);
 
   cleave_program &program;
   const program::Program &data;
