@@ -168,7 +168,7 @@ bool rounding(Generator &g) {
     // What the bits are is of no matter, but that they come through. There is
     // no nn on integers of 16 bits.
     unsigned width = x.type().getElementTypeBitWidth();
-    if (width == 16)
+    if (width == 16 || g.style.compiled) // nn-widen has no other bits
       return false;
     Value bits = make<arith::BitcastOp>(
         g, x.type().clone(g.b.getIntegerType(width)), x.value);

@@ -410,15 +410,18 @@ ArrayRef<Bug> cleave::random::plantedBugs() {
 }
 
 Found cleave::random::huntBug(const Bug &bug, Runner &runner, uint64_t seed,
-                              int64_t cases) {
+                              int64_t cases, Style style) {
   for (int64_t number = 0; number < cases; ++number) {
     uint64_t own = caseSeed(seed, number);
     bool planted = false;
-    OwningOpRef<ModuleOp> program = Generator(runner.context(), own).run();
+    OwningOpRef<ModuleOp> program =
+        Generator(runner.context(), own, style).run();
     Outcome outcome = runner.run(*program, own, nullptr, &bug, &planted);
-    bool counts = runner.proves() ? outcome.kind == Outcome::Unproven
-                                  : outcome.kind == Outcome::WrongResult ||
-                                        outcome.kind == Outcome::ReplicaDiffers;
+    bool counts = runner.proves()
+                      ? outcome.kind == Outcome::Unproven
+                      : outcome.kind == Outcome::WrongResult ||
+                            outcome.kind == Outcome::WrongCompiled ||
+                            outcome.kind == Outcome::ReplicaDiffers;
     if (planted && counts)
       return {number, outcome};
   }

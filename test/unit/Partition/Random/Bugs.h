@@ -15,7 +15,8 @@ struct Found {
   int64_t number = -1; // of the case
   Outcome outcome;
 };
-Found huntBug(const Bug &bug, Runner &runner, uint64_t seed, int64_t cases);
+Found huntBug(const Bug &bug, Runner &runner, uint64_t seed, int64_t cases,
+              Style style = {});
 
 } // namespace cleave::random
 

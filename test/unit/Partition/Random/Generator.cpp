@@ -41,14 +41,24 @@ const Family &pickFamily(Random &random) {
   llvm_unreachable("weights add up");
 }
 
+bool hasRegions(const Family &family) {
+  return llvm::any_of(regionFamilies(), [&](const Family &other) {
+    return other.make == family.make;
+  });
+}
+
 } // namespace
 
-Generator::Generator(MLIRContext *context, uint64_t seed)
-    : random(Random::mix(seed)), b(context), loc(UnknownLoc::get(context)) {
+Generator::Generator(MLIRContext *context, uint64_t seed, Style style)
+    : style(style), random(Random::mix(seed)), b(context),
+      loc(UnknownLoc::get(context)) {
   mesh = randomMesh(random, context);
   element = random.chance(3, 4)   ? Type(b.getF64Type())
             : random.chance(1, 2) ? Type(b.getF32Type())
                                   : Type(b.getBF16Type());
+  if (style.compiled) // bf16 comes by nn-mixed-precision
+    element = b.getF32Type();
+  exactBelow = style.bf16 ? 0x1p8 : style.compiled ? 0x1p24 : 0x1p53;
   static const int64_t choices[] = {1, 2, 2, 3, 3, 4, 4, 5,
                                     5, 6, 6, 7, 8, 9, 12};
   for (int i = 0; i < 4; ++i)
@@ -77,11 +87,16 @@ SmallVector<int64_t> Generator::shape(int64_t lowRank, int64_t highRank) {
   return shape;
 }
 
-Entry Generator::argument(RankedTensorType type) {
+Entry Generator::argument(RankedTensorType type, bool exact) {
   bool isBool = type.getElementType().isInteger(1);
   Entry entry = {block->addArgument(type, loc), isBool ? 1.0 : 6.0, true};
   if (isa<FloatType>(type.getElementType()))
     entry.bound = 3;
+  if (style.compiled && !exact && isa<FloatType>(type.getElementType()) &&
+      random.chance(2, 3)) {
+    entry.exact = false;
+    inexact.push_back(block->getNumArguments() - 1);
+  }
   pool.push_back(entry);
   return entry;
 }
@@ -89,13 +104,14 @@ Entry Generator::argument(RankedTensorType type) {
 /// Later values more often, so that programs grow deep; now and then an early
 /// one, which so gets a second reader.
 Entry Generator::draw(llvm::function_ref<bool(const Entry &)> fits,
-                      llvm::function_ref<RankedTensorType()> other) {
+                      llvm::function_ref<RankedTensorType()> other,
+                      bool exact) {
   SmallVector<size_t> found;
   for (size_t i = 0; i < pool.size(); ++i)
     if (fits(pool[i]) && pool[i].bound <= maxBound)
       found.push_back(i);
   if (found.empty() || random.chance(1, 5))
-    return argument(other());
+    return argument(other(), exact);
   if (random.chance(1, 2))
     return pool[found.back()];
   return pool[random.pick(found)];
@@ -107,7 +123,7 @@ Entry Generator::any(int64_t lowRank, int64_t highRank) {
         return e.isFloat() && e.rank() <= 5 &&
                (e.rank() >= lowRank && e.rank() <= highRank);
       },
-      [&] { return floats(shape(lowRank, highRank)); });
+      [&] { return floats(shape(lowRank, highRank)); }, /*exact=*/false);
   return entry;
 }
 
@@ -151,7 +167,7 @@ Entry Generator::like(RankedTensorType type, double bound, bool exact) {
         return e.value.getType() == type && e.bound <= bound &&
                (e.exact || !exact);
       },
-      [&] { return type; });
+      [&] { return type; }, exact);
 }
 
 Entry Generator::reshaped(const Entry &entry, int64_t rank) {
@@ -193,7 +209,7 @@ Entry Generator::tamed(const Entry &entry, double bound) {
 }
 
 void Generator::give(Value value, double bound, bool exact) {
-  pool.push_back({value, bound, exact});
+  pool.push_back({value, bound, exact && bound <= exactBelow});
 }
 
 /// Asks for a sharding of the value made last.
@@ -208,11 +224,15 @@ void Generator::constrainSome() {
 }
 
 void Generator::steps(int64_t count) {
-  for (int64_t step = 0, tries = 0; step < count && tries < 40; ++tries)
-    if (pickFamily(random).make(*this)) {
+  for (int64_t step = 0, tries = 0; step < count && tries < 40; ++tries) {
+    const Family &family = pickFamily(random);
+    if (style.compiled && hasRegions(family))
+      continue;
+    if (family.make(*this)) {
       ++step;
       constrainSome();
     }
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -256,9 +276,9 @@ OwningOpRef<ModuleOp> Generator::run() {
   dist::MeshOp::create(b, loc, b.getStringAttr("m"), mesh.attr, ArrayAttr(),
                        DenseI64ArrayAttr());
   addFunction("f");
-  if (random.chance(1, 8))
+  if (!style.compiled && random.chance(1, 8))
     addFunction("g");
-  namePorts();
+  style.compiled ? nameTensors() : namePorts();
   shardPorts();
   return std::move(module);
 }
@@ -327,6 +347,32 @@ void Generator::namePorts() {
   }
 }
 
+/// Gives each tensor a name of its own; a result may be the new value of an
+/// argument.
+void Generator::nameTensors() {
+  SmallVector<partition::Port> ports = partition::portsOf(*module);
+  auto name = [&](const partition::Port &port, const Twine &text,
+                  StringRef role) {
+    setAttr(port, nn::kNameAttr, b.getStringAttr(text));
+    setAttr(port, nn::kRoleAttr, b.getStringAttr(role));
+  };
+  for (partition::Port &port : ports)
+    if (!port.isResult && llvm::is_contained(inexact, port.index))
+      name(port, "a" + Twine(port.index),
+           random.chance(2, 3) ? "parameter" : "input");
+  for (partition::Port &port : ports) {
+    if (port.isResult || !port.name().empty() || !random.chance(1, 4))
+      continue;
+    for (partition::Port &other : ports)
+      if (other.isResult && other.type() == port.type() &&
+          other.name().empty()) {
+        name(port, "s" + Twine(port.index), "state");
+        name(other, "s" + Twine(port.index), "state");
+        break;
+      }
+  }
+}
+
 void Generator::shardPorts() {
   // Ports of one name say the same, or nothing.
   llvm::StringMap<dist::ShardingAttr> byName;
@@ -334,9 +380,11 @@ void Generator::shardPorts() {
     auto type = cast<RankedTensorType>(port.type());
     dist::ShardingAttr sharding =
         randomSharding(random, mesh, type, !type.getElementType().isInteger(1));
+    bool asked = random.chance(port.isResult ? 2 : 3, 4);
     if (!port.name().empty())
       sharding = byName.insert({port.name(), sharding}).first->second;
-    if (random.chance(port.isResult ? 2 : 3, 4))
+    // One tensor in memory is split in one way, also where addends are asked.
+    if (asked || (style.compiled && port.role() == "state"))
       setAttr(port, dist::kShardingAttrName, sharding);
   }
 }

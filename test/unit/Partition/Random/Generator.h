@@ -80,13 +80,24 @@ struct Entry {
   }
 };
 
+/// What programs are for.
+struct Style {
+  /// To be compiled: one function without loops and branches, whose tensors
+  /// have names of their own. Of the floats that come in, some are any numbers
+  /// and no integers: those of the roles `parameter` and `input`.
+  bool compiled = false;
+  /// Of f32, for nn-mixed-precision.
+  bool bf16 = false;
+};
+
 class Generator {
 public:
-  Generator(mlir::MLIRContext *context, uint64_t seed);
+  Generator(mlir::MLIRContext *context, uint64_t seed, Style style = {});
 
   /// One program of the seed.
   mlir::OwningOpRef<mlir::ModuleOp> run();
 
+  const Style style;
   Random random;
   mlir::OpBuilder b;
   mlir::Location loc;
@@ -109,8 +120,9 @@ public:
   int64_t size();
   llvm::SmallVector<int64_t> shape(int64_t lowRank, int64_t highRank);
 
-  /// A new argument of the function.
-  Entry argument(mlir::RankedTensorType type);
+  /// A new argument of the function; where it need not be exact, it may be of
+  /// any numbers.
+  Entry argument(mlir::RankedTensorType type, bool exact = true);
   /// A value of floats, of the program so far where there is one.
   Entry any(int64_t lowRank = 0, int64_t highRank = 5);
   /// The same, or a value of integers or booleans: for what only moves it.
@@ -156,16 +168,20 @@ public:
 
 private:
   Entry draw(llvm::function_ref<bool(const Entry &)> fits,
-             llvm::function_ref<mlir::RankedTensorType()> other);
+             llvm::function_ref<mlir::RankedTensorType()> other,
+             bool exact = true);
   void constrainSome();
   void addFunction(llvm::StringRef name);
   void finishFunction();
   void namePorts();
+  void nameTensors();
   void shardPorts();
 
   Mesh mesh;
   mlir::Type
-      element; // of the floats; the interpreter computes in double anyway
+      element;       // of the floats; the interpreter computes in double anyway
+  double exactBelow; // integers up to here are not rounded
+  llvm::SmallVector<unsigned> inexact; // arguments
   llvm::SmallVector<int64_t> sizes;
   mlir::Block *block = nullptr;
   mlir::OwningOpRef<mlir::ModuleOp> module;

@@ -22,6 +22,12 @@ struct Outcome {
     RunFailed,   // the local program cannot be interpreted
     ReplicaDiffers, // copies of one element are not equal to the bit
     WrongResult,
+    // Of compiled programs:
+    NotCompiled,
+    NotRun,
+    WrongCompiled, // in f64
+    WrongRounding, // in the real precision
+    Disordered,    // the recorder found an access that nothing orders, ...
   };
   Kind kind = Passed;
   std::string message;
@@ -43,22 +49,31 @@ class Runner {
 public:
   /// Without `prove`, dist-verify-variance is left out.
   explicit Runner(mlir::MLIRContext *context, bool prove = true);
-  ~Runner();
+  virtual ~Runner();
   mlir::MLIRContext *context() const { return passes.getContext(); }
   bool proves() const { return prove; }
 
   /// The values of arguments follow from `seed`. `coverage` and `bug` may be
   /// null; `planted` says whether the bug found a place.
-  Outcome run(mlir::ModuleOp global, uint64_t seed,
-              Coverage *coverage = nullptr, const Bug *bug = nullptr,
-              bool *planted = nullptr);
+  virtual Outcome run(mlir::ModuleOp global, uint64_t seed,
+                      Coverage *coverage = nullptr, const Bug *bug = nullptr,
+                      bool *planted = nullptr);
+
+protected:
+  /// What else is to be seen of a program whose ranks agree, interpreted.
+  virtual Outcome runLocal(mlir::ModuleOp global, mlir::ModuleOp local,
+                           uint64_t seed) {
+    return {};
+  }
+  /// Whether the local program is interpreted.
+  bool interprets = true;
+  std::string diagnostics;
 
 private:
   struct Watch;
   mlir::PassManager passes;
   bool prove;
   Watch *watch; // owned by the pass manager
-  std::string diagnostics;
   mlir::ScopedDiagnosticHandler handler;
 };
 

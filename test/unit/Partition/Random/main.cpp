@@ -3,6 +3,7 @@
 
 #include "../Context.h"
 #include "Bugs.h"
+#include "Compiled.h"
 #include "Shrink.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -39,18 +40,28 @@ static llvm::cl::opt<std::string>
     replay("replay", llvm::cl::desc("run this .mlir file instead"));
 
 static llvm::cl::opt<bool>
+    compiled("compiled",
+             llvm::cl::desc("also run compiled programs, on the CPU"));
+static llvm::cl::opt<bool>
+    recorded("recorder",
+             llvm::cl::desc("also run programs compiled for CUDA devices, "
+                            "on the recorder"));
+static llvm::cl::opt<bool>
+    bf16("bf16", llvm::cl::desc("programs that nn-mixed-precision narrows, "
+                                "compiled"));
+
+static llvm::cl::opt<bool>
     bugs("bugs",
          llvm::cl::desc("after how many cases is each planted bug found"));
 
 /// For each bug, the first case in which each of the two finds it.
-static int huntBugs(MLIRContext *context) {
-  Runner proving(context), comparing(context, /*prove=*/false);
+static int huntBugs(Runner &proving, Runner &comparing, Style style) {
   int64_t missed = 0;
   llvm::outs() << llvm::formatv("{0,-24} {1,10} {2,10}  {3}\n", "bug", "proof",
                                 "comparison", "what is wrong");
   for (const Bug &bug : plantedBugs()) {
-    int64_t proof = huntBug(bug, proving, seedFlag, cases).number;
-    int64_t comparison = huntBug(bug, comparing, seedFlag, cases).number;
+    int64_t proof = huntBug(bug, proving, seedFlag, cases, style).number;
+    int64_t comparison = huntBug(bug, comparing, seedFlag, cases, style).number;
     auto shown = [](int64_t number) {
       return number < 0 ? std::string("-") : std::to_string(number + 1);
     };
@@ -68,12 +79,26 @@ int main(int argc, char **argv) {
                                     "random programs under random shardings\n");
   llvm::sys::PrintStackTraceOnErrorSignal(argv[0]);
   TestContext test;
-  Runner runner(&test.context);
+  Style style{compiled || recorded || bf16, bf16};
+  CompileStyle compileStyle{bf16, recorded ? program::Device::Cuda
+                                           : program::Device::Cpu};
+  if (std::string missing = recorded ? prepareRecorder() : "";
+      !missing.empty()) {
+    llvm::errs() << "--recorder: " << missing << "\n";
+    return 2;
+  }
+  auto make = [&](bool interpret, bool prove) -> std::unique_ptr<Runner> {
+    if (!style.compiled)
+      return std::make_unique<Runner>(&test.context, prove);
+    return std::make_unique<CompiledRunner>(&test.context, compileStyle,
+                                            interpret, prove);
+  };
+  if (bugs)
+    return huntBugs(*make(true, true), *make(false, false), style);
+  std::unique_ptr<Runner> owned = make(true, true);
+  Runner &runner = *owned;
   if (!replay.empty())
     return replayFile(replay, runner, &test.context);
-
-  if (bugs)
-    return huntBugs(&test.context);
 
   Coverage coverage;
   int64_t failed = 0, done = 0;
@@ -83,7 +108,7 @@ int main(int argc, char **argv) {
                                        (long long)number,
                                        (unsigned long long)seedFlag);
     uint64_t seed = caseSeed(seedFlag, number);
-    OwningOpRef<ModuleOp> program = Generator(&test.context, seed).run();
+    OwningOpRef<ModuleOp> program = Generator(&test.context, seed, style).run();
     if (show)
       llvm::outs() << "// case " << number << "\n" << *program << "\n";
     Outcome outcome = runner.run(*program, seed, &coverage);
