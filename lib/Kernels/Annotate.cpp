@@ -9,7 +9,10 @@ using namespace cleave::kernels;
 
 LogicalResult kernels::annotateKernel(func::FuncOp kernel) {
   // Planning wants the kernel vocabulary; the function keeps its operations.
+  // Beside it, as kernels mention meshes.
   OwningOpRef<func::FuncOp> copy = kernel.clone();
+  if (Block *block = kernel->getBlock())
+    block->getOperations().insertAfter(kernel->getIterator(), *copy);
   decomposeAll(*copy);
   std::string error;
   auto plan = KernelPlan::create(*copy, error);

@@ -3,6 +3,7 @@
 #include "PlanBuilder.h"
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Interfaces/Interfaces.h"
 
 using namespace mlir;
@@ -247,11 +248,12 @@ Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
   IndexVec source(index);
   int64_t size = whole.getDimSize(dim);
   int64_t tile = typeOf(slice.getResult()).getDimSize(dim);
-  int64_t groups = (size + tile - 1) / tile;
-  // Ranks past the last tile with content have offsets beyond the end, too.
-  source[dim] = source[dim] + dataIndex(offset, groups * tile);
+  dist::MeshAttr mesh = dist::MeshOp::lookup(op, slice.getMeshAttr()).getMesh();
+  // Beyond the end also of ranks past the last tile with content.
+  int64_t span = dist::axesSize(mesh, slice.getAxes().getAxes()) * tile;
+  source[dim] = source[dim] + dataIndex(offset, span);
   Node *inner = guard;
-  if (size % tile != 0)
+  if (span > size)
     inner = conjunction(guard, inRange(source[dim], 0, size));
   return pull(slice.getInput(), source, inner);
 }

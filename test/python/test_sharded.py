@@ -45,6 +45,17 @@ func.func @main(%a: tensor<4x8xf32>)
 }
 """
 
+# The last rank of y has no element; backwards, its tile would lie before the tensor.
+MORE_RANKS_THAN_ELEMENTS = """
+dist.mesh @m <["x"=2, "y"=2]>
+func.func @main(%a: tensor<7x7x1xi64>)
+    -> (tensor<7x6x1xi64> {dist.sharding = #dist.sharding<@m, [{}, {}, {"y"}]>}) {
+  %0 = nn.slice %a [0, 0, 0] [7, 6, 1] [1, 1, -1] : tensor<7x7x1xi64> -> tensor<7x6x1xi64>
+  %1 = dist.constrain %0 <@m, [{}, {}, {"y"}], partial = sum{"x"}> : tensor<7x6x1xi64>
+  return %1 : tensor<7x6x1xi64>
+}
+"""
+
 EXPONENTIAL = """
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @main(%a: tensor<10x6xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}]>})
@@ -84,6 +95,9 @@ class Sharded(unittest.TestCase):
 
     def test_parts_of_axes_run_compiled(self):
         self.passes(PART_OF_AN_AXIS)
+
+    def test_more_ranks_than_elements(self):
+        self.passes(MORE_RANKS_THAN_ELEMENTS)
 
     def test_the_mesh_of_the_file_counts(self):
         self.passes(PART_OF_AN_AXIS, "--ranks", "4")
