@@ -20,6 +20,8 @@
 
 #include <cmath>
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace mlir;
 using namespace cleave;
@@ -266,8 +268,44 @@ Outcome CompiledRunner::run(ModuleOp global, uint64_t seed, Coverage *coverage,
   return Runner::run(*program, seed, coverage, bug, planted);
 }
 
+/// In a process of its own, so that code which crashes is a failing case, too.
+/// Nothing is run in this one, so there are no threads to be lost.
 Outcome CompiledRunner::runLocal(ModuleOp global, ModuleOp local,
                                  uint64_t seed) {
+  int ends[2];
+  if (pipe(ends) != 0)
+    return {Outcome::NotRun, "no pipe can be made"};
+  pid_t child = fork();
+  if (child < 0)
+    return {Outcome::NotRun, "no process can be made"};
+  if (child == 0) {
+    close(ends[0]);
+    Outcome outcome = runHere(global, local, seed);
+    llvm::raw_fd_ostream out(ends[1], /*shouldClose=*/true);
+    out << int(outcome.kind) << "\n" << outcome.message;
+    out.close();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, got);
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  auto [kind, message] = StringRef(text).split('\n');
+  int number = Outcome::Crashed;
+  if (WIFSIGNALED(status))
+    return {Outcome::Crashed, "by signal " + std::to_string(WTERMSIG(status))};
+  if (kind.getAsInteger(10, number))
+    return {Outcome::Crashed,
+            "with exit code " + std::to_string(WEXITSTATUS(status))};
+  return {Outcome::Kind(number), message.str()};
+}
+
+Outcome CompiledRunner::runHere(ModuleOp global, ModuleOp local,
+                                uint64_t seed) {
   bool isRecorded = style.device == program::Device::Cuda;
   auto withDiagnostics = [&](Outcome outcome) {
     std::string recorded = isRecorded ? recordedErrors() : std::string();

@@ -37,6 +37,7 @@ protected:
 
 private:
   struct Case;
+  Outcome runHere(mlir::ModuleOp global, mlir::ModuleOp local, uint64_t seed);
   CompileStyle style;
 };
 

@@ -41,6 +41,8 @@ StringRef cleave::random::name(Outcome::Kind kind) {
     return "not compiled";
   case Outcome::NotRun:
     return "does not run";
+  case Outcome::Crashed:
+    return "crashed";
   case Outcome::WrongCompiled:
     return "wrong result of compiled code";
   case Outcome::WrongRounding:

@@ -25,6 +25,7 @@ struct Outcome {
     // Of compiled programs:
     NotCompiled,
     NotRun,
+    Crashed,
     WrongCompiled, // in f64
     WrongRounding, // in the real precision
     Disordered,    // the recorder found an access that nothing orders, ...

@@ -110,7 +110,9 @@ int main(int argc, char **argv) {
     uint64_t seed = caseSeed(seedFlag, number);
     OwningOpRef<ModuleOp> program = Generator(&test.context, seed, style).run();
     if (show)
-      llvm::outs() << "// case " << number << "\n" << *program << "\n";
+      (llvm::outs() << "// case " << number << "\n"
+                    << *program << "\n")
+          .flush();
     Outcome outcome = runner.run(*program, seed, &coverage);
     ++done;
     if (outcome)
