@@ -1,6 +1,6 @@
 // Counting one step of a program.
 
-#include "cleave/Driver/Explain.h"
+#include "ExplainOverlap.h"
 
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -34,9 +34,8 @@ static const char *nameOf(program::CollectiveKind kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// The rank's coordinates on the mesh's axes.
-static std::vector<int64_t> coordinatesOf(const program::Program &program,
-                                          int64_t rank) {
+std::vector<int64_t> cleave::coordinatesOf(const program::Program &program,
+                                           int64_t rank) {
   std::vector<int64_t> index(program.mesh.size());
   for (size_t axis = program.mesh.size(); axis-- > 0;) {
     index[axis] = rank % program.mesh[axis].size;
@@ -170,10 +169,6 @@ Traffic cleave::trafficOf(const program::Collective &collective,
   return traffic;
 }
 
-/// How often each action runs in one step of a class of ranks, with those that
-/// it calls.
-using Step = std::vector<std::pair<const program::Action *, int64_t>>;
-
 static Step stepOf(const program::Program &program, int64_t microbatches,
                    uint32_t rankClass) {
   Step host;
@@ -256,14 +251,10 @@ collectivesOf(const program::Program &program,
       cost.purpose = program.strings[collective->purpose];
       cost.source = sourceOf(program, command, *collective);
       cost.dtype = program::nameOf(collective->dtype);
-      cost.link = "intra";
+      cost.link = linkOf(program, *collective);
       for (const program::SubAxis &part : collective->group) {
-        const program::MeshAxis &axis = program.mesh[part.axis];
-        cost.axes.push_back(axis.name);
+        cost.axes.push_back(program.mesh[part.axis].name);
         cost.groupSize *= part.size;
-        // Within a node, where a block of the sub-axis is.
-        if (axis.link == "inter" && axis.within % (axis.size / part.pre) != 0)
-          cost.link = axis.link;
       }
       int64_t member = program::positionOn(collective->group, program.mesh,
                                            coordinatesOf(program, rank));
@@ -298,10 +289,13 @@ collectivesOf(const program::Program &program,
       sum.receivedBytes += times * traffic.received;
       if (padding != paddings.end())
         sum.paddingBytes += times * padding->second[number++];
-      const LinkClass &link = cluster.link(cost.link);
-      sum.exposedMs += 1e3 * times *
-                       (traffic.sent / link.bytesPerSecond +
-                        link.latency * (cost.groupSize - 1));
+      // Who receives a message waits for it.
+      bool isMessage = collective->kind == program::CollectiveKind::SendRecv;
+      if (!isMessage || traffic.received > 0)
+        sum.exposedMs += 1e3 * times *
+                         secondsOf(cluster.link(cost.link),
+                                   isMessage ? traffic.received : traffic.sent,
+                                   cost.groupSize);
     }
   }
   return costs;
@@ -452,28 +446,18 @@ pipelineOf(ModuleOp module, const program::Program &program,
   return cost;
 }
 
-/// As rt-overlap has left it on the actions of a step.
-static std::optional<Explanation::Overlap> overlapOf(ModuleOp module,
-                                                     int64_t microbatches) {
-  Explanation::Overlap sum;
-  bool found = false;
-  for (auto [name, times] : {std::pair(nn::kLossGradFunc, microbatches),
-                             std::pair(nn::kUpdateFunc, int64_t(1))}) {
-    auto func = module.lookupSymbol<mlir::func::FuncOp>(name);
-    auto seconds = func ? func->getAttrOfType<mlir::ArrayAttr>(rt::kOverlapAttr)
-                        : mlir::ArrayAttr();
-    if (!seconds)
-      continue;
-    found = true;
-    auto number = [&, times = times](unsigned i) {
-      return double(times) *
-             llvm::cast<mlir::FloatAttr>(seconds[i]).getValueAsDouble();
-    };
-    sum.compute += number(0);
-    sum.communication += number(1);
-    sum.exposed += number(2);
+/// What is hidden is known of all collectives together, and of all messages
+/// between stages.
+static void hide(std::vector<CollectiveCost> &collectives,
+                 const Explanation::Overlap &overlap) {
+  double others = overlap.communication - overlap.messages,
+         exposed = overlap.exposed - overlap.messagesExposed;
+  for (CollectiveCost &cost : collectives) {
+    bool isMessage = cost.kind == nameOf(program::CollectiveKind::SendRecv);
+    double all = isMessage ? overlap.messages : others;
+    if (all > 0)
+      cost.exposedMs *= (isMessage ? overlap.messagesExposed : exposed) / all;
   }
-  return found ? std::optional(sum) : std::nullopt;
 }
 
 FailureOr<Explanation> cleave::explain(const program::Program &program,
@@ -539,8 +523,11 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
   result.kernels = mostFrequentFirst(launches);
   result.libraryCalls = mostFrequentFirst(calls);
   result.experts = expertLoadsOf(program, module);
-  if (!result.pipeline)
-    result.overlap = overlapOf(module, microbatches);
+  FailureOr<std::vector<Explanation::Overlap>> overlap = overlapsOf(
+      module, program, steps, *schedule ? &**schedule : nullptr, cluster);
+  if (failed(overlap))
+    return failure();
+  result.overlap = std::move(*overlap);
   auto paddings = paddingsOf(module);
   Exchanges exchanges;
   for (int64_t rank = 0; rank < result.ranks; ++rank) {
@@ -551,11 +538,8 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
                      collectivesOf(program, paddings, steps[rankClass], cluster,
                                    rank, exchanges),
                      rankClass};
-    // What is hidden is known of all collectives together.
-    if (result.overlap && result.overlap->communication > 0)
-      for (CollectiveCost &collective : cost.collectives)
-        collective.exposedMs *=
-            result.overlap->exposed / result.overlap->communication;
+    if (!result.overlap.empty())
+      hide(cost.collectives, result.overlap[rankClass]);
     auto alike = llvm::find_if(result.perRank, [&](const RankCost &other) {
       return other.rankClass == cost.rankClass &&
              other.collectives == cost.collectives;

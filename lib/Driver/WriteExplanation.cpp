@@ -84,16 +84,39 @@ static void writeTraffic(const RankCost &rank, llvm::raw_ostream &out) {
 }
 
 static void writeOverlap(const Explanation &x, llvm::raw_ostream &out) {
-  if (!x.overlap)
-    return;
   auto ms = [](double seconds) {
     return llvm::format("%.3g ms", 1e3 * seconds);
   };
-  out << "\nby the times of target.cluster a rank computes for "
-      << ms(x.overlap->compute) << " and communicates for "
-      << ms(x.overlap->communication) << ", of which "
-      << ms(x.overlap->communication - x.overlap->exposed)
-      << " while it computes\n";
+  for (auto [index, overlap] : llvm::enumerate(x.overlap)) {
+    out << (index == 0 ? "\nby the times of target.cluster " : "  ")
+        << (x.pipeline
+                ? "a rank of " + x.pipeline->axis + " " + std::to_string(index)
+                : "a rank")
+        << " computes for " << ms(overlap.compute) << " and communicates for "
+        << ms(overlap.communication) << ", of which "
+        << ms(overlap.communication - overlap.exposed) << " while it computes";
+    if (x.pipeline)
+      out << "; of messages between stages, " << ms(overlap.messages)
+          << ", it waits for " << ms(overlap.messagesExposed)
+          << ", and for what others compute " << ms(overlap.idle);
+    out << "\n";
+  }
+}
+
+/// Keys of JSON.
+static llvm::json::Object keysOf(const Explanation::Overlap &overlap,
+                                 bool isPipeline) {
+  llvm::json::Object keys{
+      {"compute_seconds", overlap.compute},
+      {"communication_seconds", overlap.communication},
+      {"hidden_seconds", overlap.communication - overlap.exposed},
+      {"exposed_seconds", overlap.exposed}};
+  if (isPipeline) {
+    keys["message_seconds"] = overlap.messages;
+    keys["message_exposed_seconds"] = overlap.messagesExposed;
+    keys["idle_seconds"] = overlap.idle;
+  }
+  return keys;
 }
 
 static void writeExperts(const Explanation &x, llvm::raw_ostream &out) {
@@ -244,6 +267,8 @@ void cleave::writeExplanationJson(const Explanation &x,
     if (x.pipeline) {
       entry["stages"] = Array(x.pipeline->stagesOfRank[rank.rankClass]);
       entry["at_peak"] = entriesOf(memory);
+      if (!x.overlap.empty())
+        entry["overlap"] = keysOf(x.overlap[rank.rankClass], true);
     }
     perRank.push_back(std::move(entry));
   }
@@ -292,12 +317,8 @@ void cleave::writeExplanationJson(const Explanation &x,
              {"remarks", std::move(remarks)}};
   if (!x.experts.empty())
     top["experts"] = std::move(experts);
-  if (x.overlap)
-    top["overlap"] = Object{
-        {"compute_seconds", x.overlap->compute},
-        {"communication_seconds", x.overlap->communication},
-        {"hidden_seconds", x.overlap->communication - x.overlap->exposed},
-        {"exposed_seconds", x.overlap->exposed}};
+  if (!x.overlap.empty() && !x.pipeline)
+    top["overlap"] = keysOf(x.overlap.front(), false);
   if (x.batch)
     top["batch"] = Object{{"global", x.batch},
                           {"per_rank_microbatch", x.perRankMicrobatch},

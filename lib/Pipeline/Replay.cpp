@@ -38,6 +38,12 @@ double Times::of(const Action &action) const {
   return (known ? stage[action.stage] : defaults).of(action.kind);
 }
 
+double Times::toStage(int stage, bool isForward) const {
+  const std::vector<double> &times = isForward ? fromBefore : fromBehind;
+  bool known = stage >= 0 && stage < static_cast<int>(times.size());
+  return known ? times[stage] : transfer;
+}
+
 namespace {
 
 constexpr double never = -1;
@@ -47,6 +53,17 @@ constexpr double never = -1;
 struct Done {
   double end = never;
   int rank = -1;
+};
+
+// When an action can start, and when it could if messages took no time.
+struct Ready {
+  double start = 0, sent = 0, message = 0;
+
+  void wait(double end, double transfer) {
+    start = std::max(start, end + transfer);
+    sent = std::max(sent, end);
+    message += transfer;
+  }
 };
 
 class Walk {
@@ -84,38 +101,45 @@ private:
     return static_cast<size_t>(stage) * table.microbatches + microbatch;
   }
 
-  // When what `done` produced is on `rank`.
-  double arrival(const Done &done, int rank) const {
-    if (done.end == never)
-      return never;
-    return done.end + (done.rank == rank ? 0 : times.transfer);
-  }
-
-  // When an action's inputs are there; never: they are not yet computed.
-  double ready(const Action &action, int rank) const {
+  // When an action's inputs are there; start is never where they are not yet
+  // computed.
+  Ready ready(const Action &action, int rank) const {
+    Ready ready;
     if (!isCompute(action.kind))
-      return 0;
+      return ready;
     int s = action.stage, m = action.microbatch;
-    if (action.kind == ActionKind::F)
-      return s == 0 ? 0 : arrival(forward[at(s - 1, m)], rank);
-    if (action.kind == ActionKind::W)
-      return arrival(input[at(s, m)], rank);
-    double own = arrival(forward[at(s, m)], rank);
-    if (own == never || s + 1 == table.stages)
-      return own;
-    double above = arrival(input[at(s + 1, m)], rank);
-    return above == never ? never : std::max(own, above);
+    bool isForward = action.kind == ActionKind::F;
+    bool computed = true;
+    auto read = [&](const std::vector<Done> &values, int stage) {
+      const Done &done = values[at(stage, m)];
+      computed &= done.end != never;
+      ready.wait(done.end, done.rank == rank ? 0 : times.toStage(s, isForward));
+    };
+    if (isForward) {
+      if (s > 0)
+        read(forward, s - 1);
+    } else if (action.kind == ActionKind::W) {
+      read(input, s);
+    } else {
+      read(forward, s);
+      if (s + 1 < table.stages)
+        read(input, s + 1);
+    }
+    if (!computed)
+      ready.start = never;
+    return ready;
   }
 
   bool step(int rank) {
     if (next[rank] == table.actions[rank].size())
       return false;
     const Action &action = table.actions[rank][next[rank]];
-    double inputs = ready(action, rank);
-    if (inputs == never)
+    Ready inputs = ready(action, rank);
+    if (inputs.start == never)
       return false;
-    double start =
-        isCompute(action.kind) ? std::max(inputs, free[rank]) : free[rank];
+    double start = std::max(inputs.start, free[rank]);
+    result.rank[rank].messages += inputs.message;
+    result.rank[rank].waits += start - std::max(inputs.sent, free[rank]);
     double end = start + times.of(action);
     free[rank] = end;
     result.spans[rank][next[rank]++] = {start, end};

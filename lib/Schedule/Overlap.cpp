@@ -224,7 +224,10 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       sinkViews(func.getBody().front());
       communicates |= llvm::any_of(func.getBody().front(), isCollective);
     }
-    if (!communicates)
+    // Stages wait for each other, too, for which `rt.overlap` says how long they
+    // take.
+    if (!communicates &&
+        llvm::all_of(stagesOf(module), [](int64_t stage) { return stage < 0; }))
       return;
     FailureOr<CommandTimes> times = CommandTimes::load(module, cluster);
     if (failed(times))

@@ -2,6 +2,7 @@
 counts, and what closed forms give."""
 
 import json
+import math
 import pathlib
 import tempfile
 import unittest
@@ -152,6 +153,98 @@ class PipelineExplain(unittest.TestCase):
             parallel__sequence='[{kind="megatron",axis="tensor"}]')
         self.assertEqual(self.pipeline_bytes(split), [m * message // ways] * 8)
         self.assertFalse(any("neighbouring stage" in text for text in split["remarks"]))
+
+    def cluster(self, name, latency_us, gbytes, gflops):
+        """One class of links, products of one rate, and memory that costs nothing."""
+        path = self.folder / f"{name}.toml"
+        path.write_text(f"[links.intra]\nlatency_us = {latency_us}\nmessage_us = 0.0\n"
+                        f"gbytes_per_s = {gbytes}\n[matmul]\nflops = [1e3]\n"
+                        f"gflops_per_s = [{gflops}]\n[memory]\ngbytes_per_s = 1e12\n")
+        return path
+
+    @staticmethod
+    def waits(p, m, message):
+        """Of 1F1B whose stages compute in no time: the seconds that each rank waits for
+        messages under way, and those of the step."""
+        lists = []
+        for rank in range(p):
+            ahead = min(p - 1 - rank, m)
+            order = [("F", k) for k in range(ahead)]
+            for k in range(m):
+                order += [("F", k + ahead)] * (k + ahead < m) + [("B", k)]
+            lists.append(order)
+        done, free, waited = {}, [0.0] * p, [0.0] * p
+        while any(lists):
+            for rank, order in enumerate(lists):
+                while order:
+                    kind, k = order[0]
+                    source = rank - 1 if kind == "F" else rank + 1
+                    sent = done.get((kind, source, k)) if 0 <= source < p else -message
+                    if sent is None:
+                        break
+                    start = max(free[rank], sent + message)
+                    waited[rank] += start - max(free[rank], sent, 0)
+                    done[kind, rank, k] = free[rank] = start
+                    order.pop(0)
+        return waited, max(free)
+
+    def test_overlap_of_messages(self):
+        """Slow links and free computing: who waits for whom is a matter of the order."""
+        message = 1 * SEQUENCE * HIDDEN * 4
+        seconds = 2e-3 + message / 0.1e9
+        for p, m in ((2, 4), (4, 6)):
+            with self.subTest(p=p):
+                said = training.explain(self.model, f"pipeline={p}", **self.keys("1f1b", m, 1),
+                                        target__cluster=self.cluster("slow", 2000.0, 0.1, 1e12))
+                waited, span = self.waits(p, m, seconds)
+                self.assertNotIn("overlap", said)
+                for rank, entry in enumerate(said["per_rank"]):
+                    x = entry["overlap"]
+                    neighbours = (rank > 0) + (rank + 1 < p)
+                    self.assertAlmostEqual(x["message_seconds"], neighbours * m * seconds, 9)
+                    self.assertAlmostEqual(x["message_exposed_seconds"], waited[rank], 7)
+                    self.assertAlmostEqual(x["idle_seconds"], span - waited[rank], 7)
+                    # Tied weights and norms, over ranks that have nothing else to do.
+                    others = sum(c["exposed_ms"] for c in entry["collectives"]
+                                 if c["purpose"] != "pipeline") / 1e3
+                    self.assertGreater(others, 0)
+                    self.assertAlmostEqual(x["communication_seconds"],
+                                           x["message_seconds"] + others, 9)
+                    self.assertAlmostEqual(x["exposed_seconds"],
+                                           x["message_exposed_seconds"] + others, 9)
+                    self.assertAlmostEqual(x["hidden_seconds"] + x["exposed_seconds"],
+                                           x["communication_seconds"])
+                    self.assertAlmostEqual(
+                        sum(c["exposed_ms"] for c in entry["collectives"]) / 1e3,
+                        x["exposed_seconds"], 9)
+                    self.assertLess(x["compute_seconds"], 1e-9)
+
+    def test_overlap_of_computing(self):
+        """Free links: what ranks compute is in proportion to the products, each action as often
+        as it runs, and all ranks are busy or idle for as long."""
+        said = {m: training.explain(self.model, "pipeline=2", **self.keys("zb-v", m, 1),
+                                    target__cluster=self.cluster("fast", 0.0, 1e9, 1.0))
+                for m in (4, 5)}
+        spans = []
+        for four, five in zip(said[4]["per_rank"], said[5]["per_rank"]):
+            x, more = four["overlap"], five["overlap"]
+            self.assertLess(x["message_exposed_seconds"], 1e-9)
+            # F, I and W of both stages, of one microbatch.
+            passes = more["compute_seconds"] - x["compute_seconds"]
+            self.assertGreater(4 * passes, 0.9 * x["compute_seconds"])
+            spans.append(x["idle_seconds"] + 4 * passes)
+        self.assertAlmostEqual(*spans, 7)
+        for what in said.values():
+            flops = sum(entry["attention_flops"] for entry in what["per_rank"])
+            for call in what["kernels"]:
+                if call["library"] and call["name"].startswith("gemm "):
+                    sizes = call["name"].split()[1].split("x")
+                    flops += call["calls"] * 2 * math.prod(int(size) for size in sizes)
+            self.assertAlmostEqual(sum(entry["overlap"]["compute_seconds"]
+                                       for entry in what["per_rank"]), flops / 1e9, 9)
+        plain = training.explain(self.model, "pipeline=2", **self.keys("zb-v", 4, 1),
+                                 target__overlap="false")
+        self.assertNotIn("overlap", plain["per_rank"][0])
 
     def test_some_ranks_of_the_pipeline(self):
         """The first and the last add up the gradient of what they tie."""

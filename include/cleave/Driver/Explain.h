@@ -92,12 +92,16 @@ struct Explanation {
   std::vector<std::pair<std::string, int64_t>> kernels, libraryCalls;
   std::vector<ExpertLoad> experts; ///< by router, in the order of the model
   /// Modelled seconds of a step of a rank, where collectives overlap: that it
-  /// computes, that it communicates, and of the latter what nothing hides. Not
-  /// of pipelines, whose stages wait for each other, too.
+  /// computes, that it communicates, and of the latter what nothing hides.
   struct Overlap {
     double compute = 0, communication = 0, exposed = 0;
+    /// Of a pipeline, as its schedule is replayed: of communication, messages
+    /// that come from other stages, and of these what the rank waits for; and
+    /// that it waits for what others have not computed.
+    double messages = 0, messagesExposed = 0, idle = 0;
   };
-  std::optional<Overlap> overlap;
+  /// By class of ranks; empty where nothing is known.
+  std::vector<Overlap> overlap;
   std::vector<std::string> remarks;
 };
 

@@ -23,10 +23,14 @@ struct StageTimes {
 struct Times {
   std::vector<StageTimes> stage; // by stage; a missing one has the defaults
   double transfer = 0;           // of one message between ranks
+  // By the stage that receives it, instead: from the stage before, and from the
+  // one behind.
+  std::vector<double> fromBefore, fromBehind;
 
   static Times uniform(int stages, double f, double i, double w,
                        double transfer = 0);
   double of(const Action &action) const;
+  double toStage(int stage, bool isForward) const;
 };
 
 struct Span {
@@ -35,6 +39,8 @@ struct Span {
 
 struct RankReplay {
   double busy = 0;
+  double messages = 0;     // until what others sent it had arrived, in total
+  double waits = 0;        // of that, what it waited for: less idle without it
   double spanIdle = 0;     // between its first and its last action
   double makespanIdle = 0; // from the start of the step to its end
   // Most activations held at once, in units of one stage and microbatch:

@@ -20,7 +20,7 @@ def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
     Memory: what is planned for the functions that share memory does not grow by more than
     `buffers` of a function's largest results of a collective, nor beyond `limit`; where it would, less
     is started early. What stands under a condition, tiles of a ring and rows of experts
-    stay (`rt-split-async`). The function's `rt.overlap` says what it comes to:
+    stay (`rt-split-async`). The `rt.overlap` of a function, also of one of a pipeline's stages that sends nothing, says what it comes to:
     modelled seconds that it computes, that it communicates, and of the latter those that
     nothing hides.
 

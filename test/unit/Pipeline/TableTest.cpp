@@ -277,6 +277,28 @@ TEST(Replay, SaysWhoWaits) {
             "1F1 (action 0); each waits for what another has behind it");
 }
 
+TEST(Replay, WaitsForMessages) {
+  // Rank 0: F0 F1 B0 B1. Rank 1: F0 B0 F1 B1, of which F1 is there in time.
+  Table table = *generate({"1f1b", 2, 0, 2});
+  Times times = Times::uniform(2, 1, 1, 1, /*transfer=*/0.5);
+  Replay same = *replay(table, times);
+  EXPECT_EQ(same.makespan, 10);
+  EXPECT_EQ(same.rank[0].messages, 1);
+  EXPECT_EQ(same.rank[0].waits, 1);
+  EXPECT_EQ(same.rank[1].messages, 1);
+  EXPECT_EQ(same.rank[1].waits, 0.5);
+  EXPECT_EQ(same.rank[0].makespanIdle, 4);
+  // By boundary and direction.
+  times.fromBefore = {0, 0.25};
+  times.fromBehind = {0.75, 0};
+  Replay own = *replay(table, times);
+  EXPECT_EQ(own.makespan, 10);
+  EXPECT_EQ(own.rank[0].messages, 1.5);
+  EXPECT_EQ(own.rank[0].waits, 1.5);
+  EXPECT_EQ(own.rank[1].messages, 0.5);
+  EXPECT_EQ(own.rank[1].waits, 0.25);
+}
+
 TEST(Replay, TimesOfStagesAndTransfers) {
   Times times = Times::uniform(2, 1, 1, 1, /*transfer=*/0.5);
   times.stage[1] = {2, 1, 3};
