@@ -38,6 +38,20 @@ class Matrix(unittest.TestCase):
         self.cells("positions ring 3, 2d, gpt2", 1, "--fast")
         self.cells("positions ring 4, alone, llama-scrambled", 1)
 
+    def random(self, first, count, *flags):
+        said = support.succeed(sys.executable, MATRIX, "--random", count, "--first", first, *flags,
+                               "--build", support.CLEAVE.parent.parent)
+        self.assertIn(f"\n{count} random configurations, {count} passed, 0 were refused, 0 failed",
+                      said)
+
+    def test_random_configurations(self):
+        self.random(0, 4, "--fast")
+        self.random(4, 1)
+
+    @unittest.skipUnless((support.BUILD / "recorder").exists(), "built without the CUDA toolkit")
+    def test_random_configurations_on_the_recorder(self):
+        self.random(0, 2, "--recorder")
+
     def test_refused(self):
         said = support.succeed(sys.executable, MATRIX, "--only", "refused",
                                "--build", support.CLEAVE.parent.parent)
