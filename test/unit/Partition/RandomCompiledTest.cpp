@@ -7,6 +7,7 @@
 #include "Random/Compiled.h"
 #include "Random/Shrink.h"
 
+#include "cleave/Check/Faults.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;
@@ -92,6 +93,30 @@ bool loseBits(ModuleOp module) {
       any = true;
     }
   return any;
+}
+
+/// A transfer that ends only behind who reads it: data arrives as late as it
+/// may, so memory holds NaNs still.
+TEST(RandomCompiled, FindsMissingWaits) {
+  CompileStyle style;
+  style.change = [](program::Program &program) {
+    std::string where;
+    return check::injectFault(program, "missing-wait", /*index=*/-1, where);
+  };
+  TestContext test;
+  CompiledRunner runner(&test.context, style);
+  int64_t broken = 0;
+  for (int64_t number = 0; number < 12; ++number) {
+    uint64_t seed = caseSeed(kSeed, number);
+    OwningOpRef<ModuleOp> program =
+        Generator(&test.context, seed, {/*compiled=*/true}).run();
+    Outcome outcome = runner.run(*program, seed);
+    if (outcome.kind == Outcome::NotCompiled) // has no place for it
+      continue;
+    ++broken;
+    EXPECT_FALSE(outcome) << "case " << number;
+  }
+  EXPECT_GT(broken, 6);
 }
 
 TEST(RandomCompiled, FindsAnotherRounding) {

@@ -214,6 +214,8 @@ struct CompiledRunner::Case {
     options.overlap = overlap;
     options.transport = sharded ? transport : "local";
     options.optLevel = 1; // compiling takes longer than running
+    if (sharded)
+      options.change = style.change;
     auto engine = check::makeCompiledEngine(local, options);
     return failed(engine) ? nullptr : std::move(*engine);
   }

@@ -15,6 +15,8 @@ struct CompileStyle {
   program::Device device = program::Device::Cpu;
   /// How many values are drawn for each program.
   int64_t draws = 6;
+  /// Changes the command lists of the ranks' program, where it is given.
+  std::function<mlir::LogicalResult(program::Program &)> change = nullptr;
 };
 
 /// After all that `Runner` does: the program of the ranks in f64 against the
