@@ -30,6 +30,8 @@ std::vector<const BufferRef *> touched(const Command &command) {
   if (auto *grouped = std::get_if<GroupedGemm>(&command.op))
     refs = {&grouped->a.buffer, &grouped->c.buffer, &grouped->w.buffer,
             &grouped->ids.buffer};
+  if (auto *conv = std::get_if<Convolution>(&command.op))
+    refs = {&conv->x, &conv->w, &conv->y};
   if (auto *collective = std::get_if<Collective>(&command.op)) {
     for (const Transfer &part : collective->parts)
       refs.push_back(&part.src);
@@ -108,6 +110,8 @@ std::vector<BufferRef *> check::addressesOf(Command &command) {
   if (auto *grouped = std::get_if<GroupedGemm>(&command.op))
     refs = {&grouped->a.buffer, &grouped->c.buffer, &grouped->w.buffer,
             &grouped->ids.buffer, &grouped->workspace};
+  if (auto *conv = std::get_if<Convolution>(&command.op))
+    refs = {&conv->x, &conv->w, &conv->y, &conv->workspace};
   if (auto *plan = std::get_if<PlanRows>(&command.op))
     refs = {&plan->ids, &plan->sources, &plan->placeOf, &plan->sent,
             &plan->counts};

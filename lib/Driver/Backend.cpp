@@ -17,8 +17,11 @@ target::ProgramOptions cleave::programOptions(const BackendOptions &options) {
           options.tf32 && options.device == program::Device::Cuda};
 }
 
-void cleave::buildKernelPhase(OpPassManager &passes) {
-  passes.addPass(createSelectLibraryPass());
+void cleave::buildKernelPhase(OpPassManager &passes,
+                              const BackendOptions &options) {
+  SelectLibraryPassOptions select;
+  select.device = options.device;
+  passes.addPass(createSelectLibraryPass(select));
   passes.addPass(createFormKernelsPass());
   passes.addPass(createDedupeKernelsPass());
 }
@@ -70,8 +73,11 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
 } // namespace
 
 void cleave::registerBackendPhases() {
-  PassPipelineRegistration<>("nn-kernels-pipeline", "Library calls and kernels",
-                             buildKernelPhase);
+  PassPipelineRegistration<PipelineOptions>(
+      "nn-kernels-pipeline", "Library calls and kernels",
+      [](OpPassManager &passes, const PipelineOptions &options) {
+        buildKernelPhase(passes, options.backend());
+      });
   PassPipelineRegistration<PipelineOptions>(
       "rt-schedule-pipeline", "Command lists in their final order",
       [](OpPassManager &passes, const PipelineOptions &options) {
@@ -87,7 +93,7 @@ void cleave::registerBackendPhases() {
 LogicalResult cleave::lowerToCommands(ModuleOp local,
                                       const BackendOptions &options) {
   PassManager passes(local.getContext());
-  buildKernelPhase(passes);
+  buildKernelPhase(passes, options);
   buildSchedulePhase(passes, options);
   buildMemoryPhase(passes, options);
   return passes.run(local);

@@ -339,6 +339,19 @@ static std::string libraryCall(const program::Command &command) {
       rows *= size;
     out << (x->outer ? "grouped_outer " : "grouped_dot ") << rows << "x" << x->n
         << "x" << x->k << " of " << x->e << " " << program::nameOf(x->dtype);
+  } else if (auto *x = std::get_if<program::Convolution>(&command.op)) {
+    constexpr const char *names[] = {"conv ", "conv_input_grad ",
+                                     "conv_filter_grad "};
+    out << names[static_cast<int>(x->kind)] << x->samples << "x"
+        << x->groups * x->channels;
+    for (int64_t size : x->input)
+      out << "x" << size;
+    out << " by " << x->groups * x->features;
+    for (int64_t size : x->kernel)
+      out << "x" << size;
+    out << " " << (x->narrow ? "bf16 to " : "") << program::nameOf(x->dtype);
+    if (x->groups > 1)
+      out << " groups " << x->groups;
   } else if (auto *x = std::get_if<program::PositionInExpert>(&command.op)) {
     out << "position_in_expert " << x->b << "x" << x->s << "x" << x->k << " of "
         << x->e;

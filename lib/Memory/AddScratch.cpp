@@ -6,6 +6,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 namespace cleave {
 #define GEN_PASS_DEF_ADDSCRATCHPASS
 #include "cleave/Memory/Passes.h.inc"
@@ -21,8 +23,8 @@ struct AddScratchPass : cleave::impl::AddScratchPassBase<AddScratchPass> {
   void runOnOperation() override {
     SmallVector<Operation *> calls;
     getOperation().walk([&](Operation *op) {
-      if (isa<rt::GemmOp, rt::GroupedGemmOp, rt::AttentionOp,
-              rt::AttentionGradOp>(op))
+      std::string error;
+      if (workspace(op, error))
         calls.push_back(op);
     });
     for (Operation *op : calls)
@@ -30,32 +32,36 @@ struct AddScratchPass : cleave::impl::AddScratchPassBase<AddScratchPass> {
         return signalPassFailure();
   }
 
-  int64_t workspace(Operation *op, std::string &error) {
-    if (device == program::Device::Cuda) {
-      if (auto gemm = dyn_cast<rt::GemmOp>(op))
-        return cuda::gemmWorkspace(describe(gemm), error);
-      if (auto grouped = dyn_cast<rt::GroupedGemmOp>(op))
-        return cuda::groupedWorkspace(describe(grouped), error);
-      if (auto forward = dyn_cast<rt::AttentionOp>(op))
-        return cuda::attentionWorkspace(describe(forward), error);
-      return cuda::attentionWorkspace(describe(cast<rt::AttentionGradOp>(op)),
-                                      error);
-    }
-    if (auto gemm = dyn_cast<rt::GemmOp>(op))
-      return gemmWorkspace(describe(gemm), threads, error);
-    if (auto grouped = dyn_cast<rt::GroupedGemmOp>(op))
-      return groupedWorkspace(describe(grouped), threads, error);
-    if (auto forward = dyn_cast<rt::AttentionOp>(op))
-      return attentionWorkspace(describe(forward), threads, error);
-    return attentionWorkspace(describe(cast<rt::AttentionGradOp>(op)), threads,
-                              error);
+  /// Bytes, or -1; none for what is no call of a library.
+  std::optional<int64_t> workspace(Operation *op, std::string &error) {
+    bool isCuda = device == program::Device::Cuda;
+    return TypeSwitch<Operation *, std::optional<int64_t>>(op)
+        .Case([&](rt::GemmOp op) {
+          return isCuda ? cuda::gemmWorkspace(describe(op), error)
+                        : gemmWorkspace(describe(op), threads, error);
+        })
+        .Case([&](rt::GroupedGemmOp op) {
+          return isCuda ? cuda::groupedWorkspace(describe(op), error)
+                        : groupedWorkspace(describe(op), threads, error);
+        })
+        .Case<rt::AttentionOp, rt::AttentionGradOp>([&](auto op) {
+          return isCuda ? cuda::attentionWorkspace(describe(op), error)
+                        : attentionWorkspace(describe(op), threads, error);
+        })
+        .Case([&](rt::ConvOp op) -> int64_t {
+          if (isCuda)
+            return cuda::convolutionWorkspace(describe(op), error);
+          error = "only CUDA devices have it";
+          return -1;
+        })
+        .Default([](Operation *) { return std::nullopt; });
   }
 
   LogicalResult addScratch(Operation *op) {
     if (cast<rt::CommandOpInterface>(op).getScratchResult())
       return success();
     std::string error;
-    int64_t bytes = workspace(op, error);
+    int64_t bytes = *workspace(op, error);
     if (bytes < 0)
       return op->emitOpError("is not supported by the runtime's library: ")
              << error;

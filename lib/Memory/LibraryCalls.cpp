@@ -137,3 +137,30 @@ program::Attention cleave::describe(rt::AttentionGradOp op) {
   x.dV = strided(op.getDvView());
   return x;
 }
+
+program::Convolution cleave::describe(rt::ConvOp op) {
+  auto shapeOf = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape();
+  };
+  auto list = [](ArrayRef<int64_t> values) {
+    return std::vector<int64_t>(values.begin(), values.end());
+  };
+  ArrayRef<int64_t> input = shapeOf(op.getInput()),
+                    filter = shapeOf(op.getFilter());
+  program::Convolution x;
+  x.kind = static_cast<program::ConvolutionKind>(op.getKind());
+  x.dtype = dtype(op.getLhs());
+  x.narrow = op.getNarrow();
+  x.samples = input[0];
+  x.groups = op.getGroups();
+  x.channels = filter[1];
+  x.features = filter[0] / x.groups;
+  x.input = list(input.drop_front(2));
+  x.kernel = list(filter.drop_front(2));
+  x.output = list(shapeOf(op.getOutput()).drop_front(2));
+  x.strides = list(op.getStrides());
+  x.dilations = list(op.getDilations());
+  x.low = list(op.getLow());
+  x.high = list(op.getHigh());
+  return x;
+}

@@ -75,6 +75,14 @@ private:
     add(grouped.workspace, Access::Write, grouped.workspaceSize);
   }
 
+  void read(const Convolution &conv) {
+    for (auto [ref, written] : {std::pair(&conv.x, ConvolutionKind::InputGrad),
+                                std::pair(&conv.w, ConvolutionKind::FilterGrad),
+                                std::pair(&conv.y, ConvolutionKind::Forward)})
+      add(*ref, conv.kind == written ? Access::Write : Access::Read);
+    add(conv.workspace, Access::Write, conv.workspaceSize);
+  }
+
   void read(const PlanRows &plan) {
     int64_t all = plan.rounds * plan.ranks * plan.places;
     add(plan.ids, Access::Read, 8 * plan.rows);

@@ -19,8 +19,8 @@ using namespace cleave;
 static bool computesBetween(Operation *from, Operation *to) {
   for (Operation *op = from->getNextNode(); op && op != to;
        op = op->getNextNode())
-    if (isa<rt::LaunchOp, rt::GemmOp, rt::GroupedGemmOp, rt::AttentionOp,
-            rt::AttentionGradOp>(op))
+    if (auto command = dyn_cast<rt::CommandOpInterface>(op);
+        isa<rt::LaunchOp>(op) || (command && command.getFlops() > 0))
       return true;
   return false;
 }

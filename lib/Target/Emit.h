@@ -43,6 +43,7 @@ private:
   program::GroupedGemm grouped(rt::GroupedGemmOp op);
   program::Attention attention(rt::AttentionOp op);
   program::Attention attention(rt::AttentionGradOp op);
+  program::Convolution convolution(rt::ConvOp op);
   program::Collective collective(rt::CollectiveOp op);
   program::PlanRows planRows(rt::PlanRowsOp op);
   program::SortRows sortRows(rt::SortRowsOp op);

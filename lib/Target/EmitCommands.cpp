@@ -191,6 +191,18 @@ program::Attention CommandEmitter::attention(rt::AttentionGradOp op) {
   return x;
 }
 
+program::Convolution CommandEmitter::convolution(rt::ConvOp op) {
+  program::Convolution x = describe(op);
+  x.x = ref(op.getInput());
+  x.w = ref(op.getFilter());
+  x.y = ref(op.getOutput());
+  if (Value scratch = op.getScratchResult()) {
+    x.workspace = ref(scratch);
+    x.workspaceSize = bytesOfType(scratch.getType());
+  }
+  return x;
+}
+
 program::PlanRows CommandEmitter::planRows(rt::PlanRowsOp op) {
   program::PlanRows plan;
   ArrayRef<int64_t> sizes =
@@ -332,6 +344,10 @@ LogicalResult CommandEmitter::emit(Operation *op) {
           })
           .Case<rt::AttentionOp, rt::AttentionGradOp>([&](auto op) {
             command.op = attention(op);
+            return success();
+          })
+          .Case([&](rt::ConvOp op) {
+            command.op = convolution(op);
             return success();
           })
           .Case([&](rt::CollectiveOp op) {

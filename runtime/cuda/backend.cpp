@@ -25,6 +25,7 @@ using namespace cleave::cuda;
 using program::Action;
 using program::Arena;
 using program::Attention;
+using program::Convolution;
 using program::Gemm;
 using program::GroupedGemm;
 using program::Kernel;
@@ -84,6 +85,10 @@ public:
                     std::string &error) const override {
     return groupedWorkspace(grouped, error);
   }
+  int64_t workspace(const Convolution &convolution,
+                    std::string &error) const override {
+    return convolutionWorkspace(convolution, error);
+  }
 
   Run launch(const Launch &launch, std::vector<void *> args) override;
   Run gemm(const Gemm &gemm, const GemmBuffers &buffers,
@@ -98,6 +103,11 @@ public:
   Run grouped(const GroupedGemm &grouped,
               const GroupedBuffers &buffers) override {
     return onStream(makeGrouped(kernels, grouped, buffers));
+  }
+  Run convolution(const Convolution &convolution,
+                  const ConvolutionBuffers &buffers) override {
+    return onStream(
+        makeBestConvolution(device, convolution, buffers, program.tf32));
   }
   Run planRows(const PlanRows &plan,
                const cleave::PlanRowsBuffers &at) override {

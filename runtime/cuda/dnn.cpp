@@ -3,6 +3,7 @@
 #include "dnn.h"
 
 #include "dnn_attention.h"
+#include "dnn_device.h"
 #include "error.h"
 
 #include <algorithm>
@@ -15,108 +16,25 @@ using program::Attention;
 using program::AttentionRef;
 
 namespace {
-// A plan, or why there is none.
-struct Entry {
-  std::optional<DnnPlan> plan;
-  std::vector<int64_t> ids; // of what it is told
-  std::string why;
-};
-
-// cuDNN of a device.
-class Dnn {
-public:
-  // NULL where there is none, `why` says what is missing.
-  static Dnn *of(Device &device, std::string &why) {
-    const DnnApi *api = dnn();
-    if (!api) {
-      why = "there is no cuDNN, or CLEAVE_CUDA_NO_CUDNN is set";
-      return nullptr;
-    }
-    // Not destroyed at the end of the process, when cuDNN may be gone.
-    static auto &mutex = *new std::mutex;
-    static auto &all = *new std::map<int, std::unique_ptr<Dnn>>;
-    std::lock_guard lock(mutex);
-    std::unique_ptr<Dnn> &found = all[device.ordinal];
-    if (!found)
-      found.reset(new Dnn(*api, device));
-    why = found->missing;
-    return why.empty() ? found.get() : nullptr;
-  }
-
-  const Entry &planOf(const Attention &part, const AttentionDiagonal &diagonal,
-                      int64_t workspace) {
-    std::lock_guard lock(mutex);
-    auto [found, isNew] = plans.try_emplace(keyOf(part, diagonal));
-    Entry &entry = found->second;
-    if (!isNew)
-      return entry;
-    try {
-      DnnTarget target{api, capability, handle};
-      std::optional<DnnEngine> engine = dnnEngineFor(target, part);
-      DnnGraph graph(api);
-      buildDnnAttention(graph, part, diagonal);
-      entry.plan.emplace(target, graph, workspace, engine);
-      entry.ids = graph.ids();
-    } catch (const DnnRefusal &refusal) {
-      entry.why = refusal.what();
-    }
-    return entry;
-  }
-
-  // Ranks that share a device take turns: the handle knows one stream.
-  void execute(const DnnPlan &plan, const DnnDescriptor &pack, CUstream stream,
-               const std::string &what) {
-    std::lock_guard lock(mutex);
-    check(api.cudnnSetStream(handle, reinterpret_cast<cudaStream_t>(stream)),
-          "cudnnSetStream for " + what);
-    check(api.cudnnBackendExecute(handle, plan.get(), pack.get()),
-          "cudnnBackendExecute of " + what);
-  }
-
-  const DnnApi &api;
-
-private:
-  Dnn(const DnnApi &api, Device &device)
-      : api(api), capability(device.capability()) {
-    try {
-      checkDnnTarget({api, capability});
-    } catch (const DnnRefusal &refusal) {
-      missing = refusal.what();
-      return;
-    }
-    device.use();
-    cudnnStatus_t status = api.cudnnCreate(&handle);
-    if (status != CUDNN_STATUS_SUCCESS)
-      missing =
-          std::string("preparing cuDNN: ") + api.cudnnGetErrorString(status);
-  }
-
-  // All that a plan depends on; numbers and addresses come when it runs.
-  static std::vector<int64_t> keyOf(const Attention &x,
-                                    const AttentionDiagonal &diagonal) {
-    std::vector<int64_t> key{x.backward,
-                             x.b,
-                             x.qLen,
-                             x.kLen,
-                             x.n,
-                             x.g,
-                             x.d,
-                             x.dv,
-                             diagonal.isCausal,
-                             diagonal.shift != 0,
-                             diagonal.window != 0};
-    for (const AttentionRef *ref :
-         {&x.q, &x.k, &x.v, &x.o, &x.lse, &x.dO, &x.dq, &x.dk, &x.dV})
-      key.insert(key.end(), ref->strides.begin(), ref->strides.end());
-    return key;
-  }
-
-  const int capability;
-  cudnnHandle_t handle = nullptr;
-  std::string missing;
-  std::mutex mutex;
-  std::map<std::vector<int64_t>, Entry> plans;
-};
+// All that a plan depends on; numbers and addresses come when it runs.
+std::vector<int64_t> keyOf(const Attention &x,
+                           const AttentionDiagonal &diagonal) {
+  std::vector<int64_t> key{x.backward,
+                           x.b,
+                           x.qLen,
+                           x.kLen,
+                           x.n,
+                           x.g,
+                           x.d,
+                           x.dv,
+                           diagonal.isCausal,
+                           diagonal.shift != 0,
+                           diagonal.window != 0};
+  for (const AttentionRef *ref :
+       {&x.q, &x.k, &x.v, &x.o, &x.lse, &x.dO, &x.dq, &x.dk, &x.dV})
+    key.insert(key.end(), ref->strides.begin(), ref->strides.end());
+  return key;
+}
 
 std::string describe(const Attention &x) {
   auto text = [](int64_t n) { return std::to_string(n); };
@@ -129,8 +47,8 @@ std::string describe(const Attention &x) {
 // One command: a plan, and what it is told for each part.
 class DnnCommand {
 public:
-  DnnCommand(Dnn &dnn, const Attention &x, const AttentionDiagonal &diagonal,
-             const Entry &entry)
+  DnnCommand(DnnDevice &dnn, const Attention &x,
+             const AttentionDiagonal &diagonal, const DnnEntry &entry)
       : dnn(dnn), entry(entry), what(describe(x)), scale(float(x.scale)),
         window(float(diagonal.window)), shift(int32_t(diagonal.shift)) {}
   DnnCommand(const DnnCommand &) = delete; // packs hold addresses of numbers
@@ -164,8 +82,8 @@ public:
   }
 
 private:
-  Dnn &dnn;
-  const Entry &entry;
+  DnnDevice &dnn;
+  const DnnEntry &entry;
   const std::string what;
   float scale, window, hidden = -INFINITY, one = 1;
   int32_t shift;
@@ -216,12 +134,21 @@ Enqueue cuda::makeDnnAttention(Device &device, const Attention &x,
     cut = cutOf(x, why, enough);
   if (!cut)
     return nullptr;
-  Dnn *dnn = Dnn::of(device, why);
+  DnnDevice *dnn = DnnDevice::of(device, why);
   if (!dnn)
     return nullptr;
   Attention part = x;
   part.b = cut->batch, part.n = cut->heads;
-  const Entry &entry = dnn->planOf(part, *diagonal, cut->engineBytes);
+  const DnnEntry &entry =
+      dnn->planOf(DnnFamily::Attention, keyOf(part, *diagonal),
+                  [&](const DnnTarget &target, DnnEntry &made) {
+                    std::optional<DnnEngine> engine =
+                        dnnEngineFor(target, part);
+                    DnnGraph graph(target.api);
+                    buildDnnAttention(graph, part, *diagonal);
+                    made.plan.emplace(target, graph, cut->engineBytes, engine);
+                    made.ids = graph.ids();
+                  });
   if (!entry.plan) {
     why = entry.why;
     return nullptr;
@@ -252,5 +179,5 @@ Enqueue cuda::makeDnnAttention(Device &device, const Attention &x,
 }
 
 bool cuda::hasDnn(Device &device, std::string &why) {
-  return Dnn::of(device, why) != nullptr;
+  return DnnDevice::of(device, why) != nullptr;
 }

@@ -1,4 +1,4 @@
-// Attention by cuDNN, where there is one that means the same.
+// Attention and convolutions by cuDNN, where it has what means the same.
 #ifndef CLEAVE_RUNTIME_CUDA_DNN_H
 #define CLEAVE_RUNTIME_CUDA_DNN_H
 
@@ -15,6 +15,13 @@ Enqueue makeDnnAttention(Device &device, const program::Attention &attention,
                          const AttentionBuffers &buffers, std::string &why,
                          int64_t enough = enoughCutBytes);
 
+// The same of a convolution; takes convolutionWorkspace() bytes. Operands of
+// f32 may be rounded to TF32 with `tf32` only, or where that changes nothing.
+Enqueue makeDnnConvolution(Device &device,
+                           const program::Convolution &convolution,
+                           const ConvolutionBuffers &buffers, bool tf32,
+                           std::string &why);
+
 // Whether there is a cuDNN for the device; else `why` says what is missing.
 bool hasDnn(Device &device, std::string &why);
 
@@ -26,6 +33,16 @@ inline Enqueue makeBestAttention(Device &device,
   if (Enqueue enqueue = makeDnnAttention(device, attention, buffers, why))
     return enqueue;
   return makeAttention(Kernels::of(device), attention, buffers);
+}
+inline Enqueue makeBestConvolution(Device &device,
+                                   const program::Convolution &convolution,
+                                   const ConvolutionBuffers &buffers,
+                                   bool tf32) {
+  std::string why;
+  if (Enqueue enqueue =
+          makeDnnConvolution(device, convolution, buffers, tf32, why))
+    return enqueue;
+  return makeConvolution(Kernels::of(device), convolution, buffers);
 }
 
 } // namespace cleave::cuda

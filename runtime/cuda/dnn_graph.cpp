@@ -94,7 +94,7 @@ Made configure(const DnnTarget &target, const DnnDescriptor &graph,
   return config;
 }
 
-// Its number, and whether it notes that results may differ from run to run.
+// Its number and notes.
 DnnChoice describe(const DnnTarget &target, const DnnDescriptor &config) {
   Made engine = make(target, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t place = engine->get();
@@ -102,15 +102,13 @@ DnnChoice describe(const DnnTarget &target, const DnnDescriptor &config) {
              &place);
   DnnChoice out;
   engine->get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &out.engine);
-  std::vector<cudnnBackendNumericalNote_t> notes(
-      CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  // Newer ones have more kinds than are known here.
+  DnnNotes notes(64);
   notes.resize(std::min(engine->get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                     CUDNN_TYPE_NUMERICAL_NOTE,
                                     std::ssize(notes), notes.data()),
                         std::ssize(notes)));
-  out.isDeterministic =
-      std::find(notes.begin(), notes.end(),
-                CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == notes.end();
+  out.notes = notes;
   return out;
 }
 
@@ -128,10 +126,14 @@ Made makePlan(const DnnTarget &target, const DnnDescriptor &config,
   return plan;
 }
 
-// Visits what there is, in order, until a visit says true: `wanted`, or what
-// heuristics offer. Kinds of heuristics that have nothing, and engines that
-// cannot be had after all, are passed over; `why` says what the last one lacks.
-using Visit = std::function<bool(const DnnChoice &, DnnParts)>;
+// Visits what there is, in order, until `take` says true: `wanted`, or what
+// heuristics offer. Those that `mayTake` refuses, kinds of heuristics that have
+// nothing, and engines that cannot be had after all are passed over; `why` says
+// what the last one lacks.
+struct Visit {
+  std::function<bool(const DnnChoice &)> mayTake;
+  std::function<bool(const DnnChoice &, DnnParts)> take;
+};
 void visitPlans(const DnnTarget &target, DnnParts parts,
                 const std::vector<cudnnBackendDescriptor_t> &operations,
                 const std::optional<DnnEngine> &wanted, std::string &why,
@@ -149,10 +151,12 @@ void visitPlans(const DnnTarget &target, DnnParts parts,
   auto visitOne = [&](const Made &config) {
     return passOver([&] {
       DnnChoice choice = describe(target, *config);
+      if (!visit.mayTake(choice)) // before code is generated for it
+        return false;
       DnnParts all = parts;
       all.push_back(config);
       all.push_back(makePlan(target, *config, choice));
-      return visit(choice, std::move(all));
+      return visit.take(choice, std::move(all));
     });
   };
   if (wanted) {
@@ -343,27 +347,91 @@ void DnnGraph::index(int64_t axis, Tensor x, Tensor out) {
       pointwiseOf(CUDNN_POINTWISE_GEN_INDEX, x, out, CUDNN_DATA_INT32, axis));
 }
 
+void DnnGraph::convolve(Convolution kind, Tensor x, Tensor w, Tensor y,
+                        const DnnWindow &window) {
+  DnnDescriptor &how = add(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  how.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1,
+          &mode);
+  how.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+  how.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::ssize(window.strides));
+  how.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, window.strides);
+  how.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, window.dilations);
+  how.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, window.low);
+  how.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, window.high);
+  how.finalize();
+  struct Names {
+    cudnnBackendDescriptorType_t kind;
+    cudnnBackendAttributeName_t how, alpha, beta, x, w, y;
+  };
+  static constexpr Names all[] = {
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
+  const Names &names = all[static_cast<int>(kind)];
+  DnnDescriptor &operation = add(names.kind);
+  float alpha = 1, beta = 0;
+  operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
+  operation.set(names.beta, CUDNN_TYPE_FLOAT, 1, &beta);
+  operation.set(names.how, how);
+  operation.set(names.x, *x);
+  operation.set(names.w, *w);
+  operation.set(names.y, *y);
+  finish(operation);
+}
+
+bool DnnChoice::has(cudnnBackendNumericalNote_t note) const {
+  return std::find(notes.begin(), notes.end(), note) != notes.end();
+}
+
 DnnPlan::DnnPlan(const DnnTarget &target, const DnnGraph &graph,
-                 int64_t mostWorkspace,
-                 const std::optional<DnnEngine> &engine) {
+                 int64_t mostWorkspace, const std::optional<DnnEngine> &engine,
+                 const DnnNotes &refused) {
   std::string why = "cuDNN has no engine for it";
+  auto nameOf = [](const DnnChoice &choice) {
+    return "engine " + std::to_string(choice.engine);
+  };
+  auto mayTake = [&](const DnnChoice &choice) {
+    for (cudnnBackendNumericalNote_t note : refused)
+      if (choice.has(note)) {
+        why = nameOf(choice) +
+              (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
+                   ? " gives other bits in each run"
+                   : " has numerical note " + std::to_string(note));
+        return false;
+      }
+    return true;
+  };
+  auto take = [&](const DnnChoice &choice, DnnParts made) {
+    if (choice.workspace > mostWorkspace) {
+      why = nameOf(choice) + " needs " + std::to_string(choice.workspace) +
+            " bytes of workspace, planned are " + std::to_string(mostWorkspace);
+      return false;
+    }
+    chosen = choice;
+    parts = std::move(made);
+    return true;
+  };
   visitPlans(target, {graph.all.begin(), graph.all.end()}, graph.operations,
-             engine, why, [&](const DnnChoice &choice, DnnParts made) {
-               std::string name = "engine " + std::to_string(choice.engine);
-               if (!choice.isDeterministic) {
-                 why = name + " gives other bits in each run";
-                 return false;
-               }
-               if (choice.workspace > mostWorkspace) {
-                 why = name + " needs " + std::to_string(choice.workspace) +
-                       " bytes of workspace, planned are " +
-                       std::to_string(mostWorkspace);
-                 return false;
-               }
-               chosen = choice;
-               parts = std::move(made);
-               return true;
-             });
+             engine, why, {mayTake, take});
   if (parts.empty())
     throw DnnRefusal(why);
 }
@@ -374,10 +442,11 @@ DnnPlan::choices(const DnnTarget &target, const DnnGraph &graph,
   std::vector<DnnChoice> out;
   std::string why = "cuDNN has no engine for it";
   visitPlans(target, {}, graph.operations, engine, why,
-             [&](const DnnChoice &choice, DnnParts) {
-               out.push_back(choice);
-               return false;
-             });
+             {[](const DnnChoice &) { return true; },
+              [&](const DnnChoice &choice, DnnParts) {
+                out.push_back(choice);
+                return false;
+              }});
   if (out.empty())
     throw DnnRefusal(why);
   return out;

@@ -79,6 +79,11 @@ struct DnnTarget {
   const DnnDescriptor *properties = nullptr;
 };
 
+// One entry for each spatial dimension each.
+struct DnnWindow {
+  std::vector<int64_t> strides, dilations, low, high;
+};
+
 class DnnGraph {
 public:
   explicit DnnGraph(const DnnApi &api) : api(api) {}
@@ -103,6 +108,11 @@ public:
                  cudnnDataType_t compute = CUDNN_DATA_FLOAT);
   // out = where ? x : otherwise
   void select(Tensor where, Tensor x, Tensor otherwise, Tensor out);
+  // A cross-correlation y of x and w, or what its cotangent gives to one of
+  // them; added in f32.
+  enum class Convolution { Forward, InputGrad, FilterGrad };
+  void convolve(Convolution kind, Tensor x, Tensor w, Tensor y,
+                const DnnWindow &window);
   // An element's index along `axis`; x is looked at for its shape.
   void index(int64_t axis, Tensor x, Tensor out);
 
@@ -125,10 +135,15 @@ private:
   std::vector<cudnnBackendDescriptor_t> operations;
 };
 
+// What cuDNN says of how an engine computes.
+using DnnNotes = std::vector<cudnnBackendNumericalNote_t>;
+
 // What an engine is known by, for messages and tests.
 struct DnnChoice {
   int64_t engine = -1, workspace = 0;
-  bool isDeterministic = true;
+  DnnNotes notes;
+
+  bool has(cudnnBackendNumericalNote_t note) const;
 };
 
 // An engine that is asked for by its number and settings, not by heuristics.
@@ -137,13 +152,17 @@ struct DnnEngine {
   std::vector<std::pair<cudnnBackendKnobType_t, int64_t>> knobs;
 };
 
+// Its bits differ from run to run.
+inline const DnnNotes neverTaken{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
+
 class DnnPlan {
 public:
   // The first engine of cuDNN's heuristics, or that one alone, that takes no
-  // more than this workspace and does not say that its bits differ from run to
-  // run. Throws DnnRefusal where there is none. Needs the graph no more.
+  // more than this workspace and has none of these notes. Throws DnnRefusal
+  // where there is none. Needs the graph no more.
   DnnPlan(const DnnTarget &target, const DnnGraph &graph, int64_t mostWorkspace,
-          const std::optional<DnnEngine> &engine = {});
+          const std::optional<DnnEngine> &engine = {},
+          const DnnNotes &refused = neverTaken);
 
   // All that the constructor chooses from.
   static std::vector<DnnChoice>

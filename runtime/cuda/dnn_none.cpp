@@ -12,6 +12,13 @@ Enqueue cuda::makeDnnAttention(Device &, const program::Attention &,
   return nullptr;
 }
 
+Enqueue cuda::makeDnnConvolution(Device &, const program::Convolution &,
+                                 const ConvolutionBuffers &, bool,
+                                 std::string &why) {
+  why = "the runtime was built without cuDNN";
+  return nullptr;
+}
+
 bool cuda::hasDnn(Device &, std::string &why) {
   why = "the runtime was built without cuDNN";
   return false;

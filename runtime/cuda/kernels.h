@@ -1,10 +1,12 @@
-// The runtime's own device kernels (kernels/*.cu): attention, products of
+// The runtime's own device kernels (kernels/*.cu): attention,
+// convolutions, products of
 // layouts that cuBLASLt lacks, grouped products, and what moves, fills, sorts
 // and reduces. The same sources are compiled for CPUs (kernels/emulation.h), so
 // that tests run them where there is no device.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_H
 
+#include "convolution.h"
 #include "cpu/attention.h"
 #include "cpu/gemm.h"
 #include "cpu/grouped.h"
@@ -54,6 +56,10 @@ using Enqueue = std::function<void(CUstream)>;
 
 Enqueue makeAttention(Kernels &kernels, const program::Attention &attention,
                       const AttentionBuffers &buffers);
+// Sums in one order, whatever the device; takes no workspace.
+Enqueue makeConvolution(Kernels &kernels,
+                        const program::Convolution &convolution,
+                        const ConvolutionBuffers &buffers);
 Enqueue makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
                     const GroupedBuffers &buffers);
 // Any layout; for those that cuBLASLt lacks.

@@ -3,6 +3,8 @@
 #include "cleave/workspace.h"
 
 #include "attention_cut.h"
+#include "convolution.h"
+#include "convolution_plan.h"
 #include "cpu/gemm.h"
 #include "kernel_limits.h"
 
@@ -86,4 +88,16 @@ int64_t cuda::groupedWorkspace(const program::GroupedGemm &x,
     return -1;
   }
   return roundedTo64(groupTableNumbers(x.e, rows) * int64_t(sizeof(int64_t)));
+}
+
+int64_t cuda::convolutionWorkspace(const program::Convolution &x,
+                                   std::string &error) {
+  error = checkConvolution(x);
+  if (error.empty() && !fitsKernels(x))
+    error = "a convolution of more than 2^31 windows, or products in a sum; "
+            "cut the model finer, or use a smaller batch";
+  if (!error.empty())
+    return -1;
+  int64_t bytes = dnnConvolutionBytes(x);
+  return bytes ? bytes + 256 : 0;
 }

@@ -5,6 +5,7 @@
 #define CLEAVE_RUNTIME_BACKEND_H
 
 #include "cleave/program.h"
+#include "convolution.h"
 #include "cpu/attention.h"
 #include "cpu/gemm.h"
 #include "cpu/grouped.h"
@@ -92,6 +93,8 @@ public:
                             std::string &error) const = 0;
   virtual int64_t workspace(const program::GroupedGemm &grouped,
                             std::string &error) const = 0;
+  virtual int64_t workspace(const program::Convolution &convolution,
+                            std::string &error) const = 0;
 
   // Calls that carry out a command. On a device they only enqueue it; what
   // goes wrong there is found by finish().
@@ -103,6 +106,8 @@ public:
                         const AttentionBuffers &buffers) = 0;
   virtual Run grouped(const program::GroupedGemm &grouped,
                       const GroupedBuffers &buffers) = 0;
+  virtual Run convolution(const program::Convolution &convolution,
+                          const ConvolutionBuffers &buffers) = 0;
   virtual Run planRows(const program::PlanRows &plan,
                        const PlanRowsBuffers &buffers) = 0;
   virtual Run sortRows(const program::SortRows &sort,

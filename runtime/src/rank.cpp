@@ -109,6 +109,9 @@ void Rank::prepare(Endpoint &endpoint, Counters &counters) {
       } else if (auto *grouped = std::get_if<GroupedGemm>(&command.op)) {
         need = backend->workspace(*grouped, error);
         planned = grouped->workspace.present() ? grouped->workspaceSize : 0;
+      } else if (auto *conv = std::get_if<Convolution>(&command.op)) {
+        need = backend->workspace(*conv, error);
+        planned = conv->workspace.present() ? conv->workspaceSize : 0;
       }
       if (action.rankClass == ownClass && need > planned)
         unplannedNeed = std::max(unplannedNeed, need);

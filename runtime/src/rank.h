@@ -86,6 +86,7 @@ private:
   Run prepare(const program::Gemm &gemm);
   Run prepare(const program::Attention &attention);
   Run prepare(const program::GroupedGemm &grouped);
+  Run prepare(const program::Convolution &convolution);
   Run prepare(const program::PlanRows &plan);
   Run prepare(const program::SortRows &sort);
   Run prepare(const program::PositionInExpert &order);

@@ -116,6 +116,28 @@ Rank::Run Rank::prepare(const GroupedGemm &x) {
   return backend->grouped(x, buffers);
 }
 
+Rank::Run Rank::prepare(const Convolution &x) {
+  if (std::string error = checkConvolution(x); !error.empty())
+    bad(error);
+  std::string error;
+  int64_t need = backend->workspace(x, error);
+  if (need < 0)
+    fail(CLEAVE_UNSUPPORTED, error);
+  auto at = [&](const BufferRef &ref, const std::vector<int64_t> &dims,
+                ConvolutionKind written) {
+    int64_t count = 1;
+    for (int64_t size : dims)
+      count = checkedProduct(count, size);
+    return use(ref, 0, spanOf(count, sizeOf(x.dtype)), x.kind == written);
+  };
+  ConvolutionBuffers buffers;
+  buffers.x = at(x.x, inputDims(x), ConvolutionKind::InputGrad);
+  buffers.w = at(x.w, filterDims(x), ConvolutionKind::FilterGrad);
+  buffers.y = at(x.y, outputDims(x), ConvolutionKind::Forward);
+  buffers.workspace = workspace(x.workspace, x.workspaceSize, need);
+  return backend->convolution(x, buffers);
+}
+
 Rank::Run Rank::prepare(const PlanRows &x) {
   if (x.rows < 0 || x.rounds < 1 || x.ranks < 1 || x.places < 0 || x.tile < 1 ||
       checkedProduct(x.rounds, x.places) < x.rows)

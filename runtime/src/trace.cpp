@@ -17,6 +17,7 @@ struct Describe {
   const char *kind(const Gemm &) const { return "gemm"; }
   const char *kind(const Attention &) const { return "attention"; }
   const char *kind(const GroupedGemm &) const { return "grouped_gemm"; }
+  const char *kind(const Convolution &) const { return "convolution"; }
   const char *kind(const PlanRows &) const { return "plan_rows"; }
   const char *kind(const SortRows &) const { return "sort_rows"; }
   const char *kind(const PositionInExpert &) const {

@@ -4,9 +4,10 @@
 // RUN: cleave-opt %s -pass-pipeline='builtin.module(nn-kernels-pipeline,rt-schedule-pipeline)' | FileCheck %s --check-prefix=COMMANDS
 // RUN: cleave-opt %s -pass-pipeline='builtin.module(nn-kernels-pipeline,rt-schedule-pipeline,rt-memory-pipeline)' | FileCheck %s --check-prefix=MEMORY
 // RUN: cleave-opt %s -dump-pass-pipeline -o /dev/null 2>&1 \
-// RUN:   -pass-pipeline='builtin.module(nn-kernels-pipeline,rt-schedule-pipeline{device=cuda},rt-memory-pipeline{device=cuda})' \
+// RUN:   -pass-pipeline='builtin.module(nn-kernels-pipeline{device=cuda},rt-schedule-pipeline{device=cuda},rt-memory-pipeline{device=cuda})' \
 // RUN:   | FileCheck %s --check-prefix=CUDA
 
+// CUDA:      nn-select-library{device=cuda
 // CUDA:      rt-add-scratch{device=cuda
 // CUDA:      rt-plan-memory
 // CUDA-NEXT: rt-align-kernels

@@ -1,5 +1,5 @@
-// RUN: cleave-opt %s --rt-add-scratch --canonicalize | FileCheck %s
-// RUN: cleave-opt %s --rt-add-scratch=device=cuda | FileCheck %s --check-prefix=CUDA
+// RUN: not cleave-opt %s --rt-add-scratch --canonicalize --split-input-file 2>/dev/null | FileCheck %s
+// RUN: cleave-opt %s --rt-add-scratch=device=cuda --split-input-file | FileCheck %s --check-prefix=CUDA
 // RUN: not cleave-opt %s --rt-add-scratch=device=tpu 2>&1 | FileCheck %s --check-prefix=NONE
 
 // NONE: Cannot find option named 'tpu'
@@ -29,4 +29,24 @@ func.func @rows(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor<5xi64>)
   %0 = rt.grouped_gemm %x [0, 6, 1] %w [0, 48, 8, 1] ids %ids [0, 1] into [0, 8, 1] rows = [5] e = 4 k = 6 n = 8
     : (tensor<5x6xf32>, tensor<4x6x8xf32>, tensor<5xi64>) -> tensor<5x8xf32>
   return %0 : tensor<5x8xf32>
+}
+
+// Engines of cuDNN may keep all arrays with channels innermost. A CPU has no such
+// command.
+
+// RUN: not cleave-opt %s --rt-add-scratch --split-input-file 2>&1 | FileCheck %s --check-prefix=CPU
+// CPU: error: 'rt.conv' op is not supported by the runtime's library: only CUDA devices have it
+
+// -----
+
+// CUDA-LABEL: func @conv
+// CUDA:         rt.conv forward {{.+}} -> (tensor<2x4x8xbf16>, tensor<{{[0-9]+}}xi8>)
+// CUDA:         rt.conv forward {{.+}} -> tensor<2x4x8xf64>
+func.func @conv(%x: tensor<2x3x8xbf16>, %w: tensor<4x3x3xbf16>, %x64: tensor<2x3x8xf64>, %w64: tensor<4x3x3xf64>)
+    -> (tensor<2x4x8xbf16>, tensor<2x4x8xf64>) {
+  %0 = rt.conv forward %x, %w strides = [1] dilations = [1] low = [1] high = [1] groups = 1
+    : (tensor<2x3x8xbf16>, tensor<4x3x3xbf16>) -> tensor<2x4x8xbf16>
+  %1 = rt.conv forward %x64, %w64 strides = [1] dilations = [1] low = [1] high = [1] groups = 1
+    : (tensor<2x3x8xf64>, tensor<4x3x3xf64>) -> tensor<2x4x8xf64>
+  return %0, %1 : tensor<2x4x8xbf16>, tensor<2x4x8xf64>
 }

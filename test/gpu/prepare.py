@@ -58,11 +58,14 @@ ROWS = [
     ("expert 2, tensor 2", "mixtral", [("expert", 2), ("tensor", 2)], []),
     ("expert 4, capacity", "mixtral", [("expert", 4)], ["parallel.expert.capacity=1.0"]),
     ("expert 2, ring 2", "mixtral", [("expert", 2), ("ring", 2)], [RING]),
+    ("convolutions, one rank", "convnet", [], []),
+    ("convolutions, data 2, zero 1", "convnet", [("data", 2)], ["parallel.data.zero=1"]),
     ("bf16, one rank", "gpt2", [], ["train.precision=bf16"]),
     ("bf16, data 2, zero 3", "llama", [("data", 2)],
      ["train.precision=bf16", "parallel.data.zero=3"]),
     ("bf16, tensor 2", "gpt2", [("tensor", 2)], ["train.precision=bf16"]),
     ("bf16, expert 2", "mixtral", [("expert", 2)], ["train.precision=bf16"]),
+    ("bf16, convolutions, data 2", "convnet", [("data", 2)], ["train.precision=bf16"]),
 ]
 
 
@@ -109,6 +112,9 @@ def models(folder):
                         "--heads", "4", "--kv-heads", "2", "--vocab", "50", "--positions", "16",
                         "--intermediate", "48"], check=True)
         flags[family] = [path, "--config", path.with_suffix(".toml")]
+    path = folder / "convnet.onnx"
+    subprocess.run([sys.executable, ROOT / "test/models/convnet.py", path], check=True)
+    flags["convnet"] = [path, "--config", path.with_suffix(".toml")]
     path = ROOT / "test/models/mixtral.onnx"
     flags["mixtral"] = [path, "--config", path.with_suffix(".toml")]
     return flags

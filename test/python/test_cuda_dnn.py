@@ -1,4 +1,4 @@
-"""The graphs of attention before the real cuDNN, which builds plans for devices that are
+"""The graphs of attention and of convolutions before the real cuDNN, which builds plans for devices that are
 described to it. Nothing runs on a device."""
 
 import re
@@ -24,6 +24,14 @@ class CudaDnn(unittest.TestCase):
                 for needed, planned in plans:
                     self.assertLessEqual(int(needed), int(planned))
             self.assertRegex(done.stdout, rf"\n{device} +264 features +backward +refused")
+            for kind in ("convolution", "input grad", "filter grad"):
+                for precision in ("f32", "tf32", "bf16"):
+                    plans = re.findall(rf"^{device} .* {kind} {precision} +engine \d+, (\d+) of (\d+) bytes$",
+                                       done.stdout, re.MULTILINE)
+                    self.assertGreaterEqual(len(plans), 15, done.stdout)
+                    for needed, planned in plans:
+                        self.assertLessEqual(int(needed), int(planned))
+            self.assertRegex(done.stdout, rf"\n{device} +one window more +convolution +refused")
 
 
 if __name__ == "__main__":

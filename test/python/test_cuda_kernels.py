@@ -21,7 +21,8 @@ class CudaKernels(unittest.TestCase):
         lines = re.findall(r"^(.+?) +(\d+) +\S+ +\S+ s  pass$", done.stdout, re.MULTILINE)
         self.assertGreaterEqual(sum(int(cases) for _, cases in lines), 300, done.stdout)
         self.assertIn(f"\n{len(lines)} families, 0 failed\n", done.stdout)
-        for name in ("gemm", "attention", "attention backward", "grouped", "sort rows",
+        for name in ("gemm", "attention", "attention backward", "convolution",
+                     "convolution input grad", "convolution filter grad", "grouped", "sort rows",
                      "plan rows", "position in expert", "copy", "fill", "reduce"):
             self.assertTrue(any(line.startswith(name) for line, _ in lines), name)
 

@@ -78,12 +78,14 @@ class Replay(unittest.TestCase):
         self.assertGreater(seen["messages"], 0)
 
     @unittest.skipUnless((support.BUILD / "bin" / "cleave-dnn-plans").exists(), "there is no cuDNN")
-    def test_attention_by_cudnn_or_by_kernels(self):
-        for off, compare in (("0", self.assertGreater), ("1", self.assertEqual)):
-            done = support.run(REPLAY, "--local", self.rows, "bf16-one_rank", timeout=600,
-                               env={**recorded(), "CLEAVE_CUDA_NO_CUDNN": off})
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            compare(totals(done.stderr)["cudnn plans"], 0, done.stderr)
+    def test_by_cudnn_or_by_kernels(self):
+        for row in ("bf16-one_rank", "convolutions-one_rank", "bf16-convolutions-data_2"):
+            for off, compare in (("0", self.assertGreater), ("1", self.assertEqual)):
+                with self.subTest(row, off=off):
+                    done = support.run(REPLAY, "--local", self.rows, row, timeout=600,
+                                       env={**recorded(), "CLEAVE_CUDA_NO_CUDNN": off})
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    compare(totals(done.stderr)["cudnn plans"], 0, done.stderr)
 
     def test_wrong_values_are_found(self):
         """The comparison of the replay fails where a weight differs in one program."""
@@ -103,6 +105,59 @@ class Replay(unittest.TestCase):
         done, lines = self.replay("local", "broken")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("FAIL: f64", lines[0])
+
+
+@unittest.skipUnless(REPLAY.exists(), "built without the CUDA toolkit")
+class Convolutions(unittest.TestCase):
+    """Each convolution is one command, by cuDNN or by kernels of the runtime; compared with the
+    interpreter."""
+
+    def check(self, model, *settings, env=None):
+        done = support.run(
+            support.CLEAVE, "check", *model, "--against", "interpreter", "--steps", 2,
+            *[f"--set={setting}" for setting in
+              ("target.kind=cuda", 'target.architectures=["sm_90"]', *settings)],
+            env={**recorded(), **(env or {})})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        seen = totals(done.stderr)
+        self.assertEqual(seen["errors"], 0, done.stderr)
+        return seen
+
+    def net(self, folder):
+        path = pathlib.Path(folder) / "convnet.onnx"
+        support.succeed(sys.executable, support.ROOT / "test" / "models" / "convnet.py", path)
+        return [path, "--config", path.with_suffix(".toml")]
+
+    def test_a_net(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = self.net(folder)
+            for settings in ([], ["train.precision=bf16"], ["train.precision=tf32", "mesh.data=2"],
+                             ["mesh.tensor=2"],
+                             ["mesh.data=2", "dims.batch=3", "parallel.data.zero=3"]):
+                with self.subTest(settings):
+                    self.assertGreater(self.check(model, *settings)["cudnn plans"], 0)
+            seen = self.check(model, "train.precision=bf16", env={"CLEAVE_CUDA_NO_CUDNN": "1"})
+            self.assertEqual(seen["cudnn plans"], 0)
+
+    def test_images_in_tiles(self):
+        seen = self.check([support.ROOT / "test" / "Inputs" / "conv-tiles.mlir"])
+        self.assertGreater(seen["cudnn plans"], 0)
+        self.assertEqual(seen["products"], 0)
+
+    def test_what_is_one_command(self):
+        """In bf16, but for what reads the images; gradients of filters stay f32."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = self.net(folder)
+            counts = {}
+            for kind in ("cpu", "cuda"):
+                said = support.succeed(support.CLEAVE, "explain", *model, "--set",
+                                       f"target.kind={kind}", "--set", "train.precision=bf16")
+                counts[kind] = [len(re.findall(pattern, said)) for pattern in (
+                    r"\bconv \S+ by \S+ bf16\b(?! to)", r"\bconv \S+ by \S+ f32\b",
+                    r"\bconv_input_grad \S+ by \S+ bf16\b(?! to)",
+                    r"\bconv_filter_grad \S+ by \S+ bf16 to f32\b",
+                    r"\bconv_filter_grad \S+ by \S+ f32\b")]
+            self.assertEqual(counts, {"cpu": [0] * 5, "cuda": [4, 1, 4, 4, 1]})
 
 
 @unittest.skipUnless(REPLAY.exists(), "built without the CUDA toolkit")

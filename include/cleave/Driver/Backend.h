@@ -29,7 +29,8 @@ struct BackendOptions {
 target::ProgramOptions programOptions(const BackendOptions &options);
 
 /// Library calls and kernels.
-void buildKernelPhase(mlir::OpPassManager &passes);
+void buildKernelPhase(mlir::OpPassManager &passes,
+                      const BackendOptions &options);
 /// Command lists in their final order.
 void buildSchedulePhase(mlir::OpPassManager &passes,
                         const BackendOptions &options);

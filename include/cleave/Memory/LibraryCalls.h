@@ -16,6 +16,7 @@ program::Gemm describe(rt::GemmOp op);
 program::GroupedGemm describe(rt::GroupedGemmOp op);
 program::Attention describe(rt::AttentionOp op);
 program::Attention describe(rt::AttentionGradOp op);
+program::Convolution describe(rt::ConvOp op);
 
 } // namespace cleave
 

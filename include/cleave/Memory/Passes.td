@@ -8,8 +8,8 @@ include "mlir/Pass/PassBase.td"
 def AddScratchPass : Pass<"rt-add-scratch", "::mlir::ModuleOp"> {
   let summary = "Give library calls the scratch memory they ask for";
   let description = [{
-    Asks the runtime's library (`cleave/workspace.h`) how many bytes each product and
-    attention needs, and adds them as a last result of i8, whose memory is then
+    Asks the runtime's library (`cleave/workspace.h`) how many bytes each product, attention
+    and convolution needs, and adds them as a last result of i8, whose memory is then
     planned like any other. A call that the library refuses is an error. The library
     is that of `device`; no device need be there.
 

@@ -120,6 +120,8 @@ struct SelectLibraryPass
     }
     for (auto op : llvm::make_early_inc_range(func.getOps<dist::KeepFirstOp>()))
       expandKeepFirst(op);
+    if (device == program::Device::Cuda)
+      selectConvolutions(func);
     for (Operation &op : llvm::make_early_inc_range(func.getBody().front()))
       llvm::TypeSwitch<Operation *>(&op)
           .Case(expandConv)

@@ -7,6 +7,8 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
 namespace cleave {
 
 /// Replaces the contraction by a product (and perhaps copies), or by
@@ -28,6 +30,10 @@ mlir::LogicalResult selectPositionInExpert(nn::PositionInExpertOp op);
 
 /// A value on the first rank of a group and zeros elsewhere, elementwise.
 void expandKeepFirst(dist::KeepFirstOp op);
+
+/// Convolutions and derivatives of them as one command each, where the runtime
+/// has it on CUDA devices; others stay.
+void selectConvolutions(mlir::func::FuncOp func);
 
 /// Convolutions and pools as slices, pads, products and elementwise work.
 void expandConv(nn::ConvOp op);

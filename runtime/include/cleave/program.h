@@ -293,6 +293,33 @@ struct GroupedGemm {
   DType resultType() const { return wideResult ? DType::F32 : dtype; }
 };
 
+enum class ConvolutionKind : uint8_t { Forward, InputGrad, FilterGrad };
+inline constexpr ConvolutionKind lastConvolutionKind =
+    ConvolutionKind::FilterGrad;
+
+// A convolution or a derivative of it, over one to three spatial dimensions:
+//   y[n, m, o] = sum over c, k of
+//                x[n, c, o * strides + k * dilations - low] w[m, c, k]
+// with zeros outside of x. x is [samples, groups * channels, input...], w
+// [groups * features, channels, kernel...], y [samples, groups * features,
+// output...]; features of a group read its channels. All are dense. Forward
+// reads x and w and writes y; InputGrad reads w and y, the cotangent, and
+// writes that of x; FilterGrad reads x and y and writes that of w. `high` zeros
+// lie behind x, as far as output makes windows reach there. bf16 is summed in
+// f32. `narrow`: f32 whose operands are values of bf16, so that rounding them
+// to TF32 changes nothing.
+struct Convolution {
+  ConvolutionKind kind = ConvolutionKind::Forward;
+  DType dtype = DType::F32;
+  bool narrow = false;
+  int64_t samples = 0, groups = 1, channels = 0, features = 0;
+  std::vector<int64_t> input, kernel, output;
+  std::vector<int64_t> strides, dilations, low, high;
+  BufferRef x, w, y;
+  BufferRef workspace; // convolutionWorkspace() bytes (cleave/workspace.h)
+  int64_t workspaceSize = 0;
+};
+
 // How many pairs of a query and a key the causal rule and the window leave, at
 // positions 0, 1, ... of both.
 inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
@@ -476,7 +503,7 @@ struct Call {
 
 struct Command {
   std::variant<Launch, Gemm, Attention, GroupedGemm, Collective, Wait, Copy,
-               Fill, Call, PlanRows, SortRows, PositionInExpert>
+               Fill, Call, PlanRows, SortRows, PositionInExpert, Convolution>
       op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;

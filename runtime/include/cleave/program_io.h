@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 11;
+inline constexpr uint32_t formatVersion = 12;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) {
@@ -77,6 +77,11 @@ template <class A> void fields(A &a, PositionInExpert &x) {
   a(x.b, x.s, x.k, x.e, x.rows, x.perSample, x.ids, x.positions, x.loads,
     x.samples, x.result, x.scratch);
 }
+template <class A> void fields(A &a, Convolution &x) {
+  a(x.kind, x.dtype, x.narrow, x.samples, x.groups, x.channels, x.features,
+    x.input, x.kernel, x.output, x.strides, x.dilations, x.low, x.high, x.x,
+    x.w, x.y, x.workspace, x.workspaceSize);
+}
 template <class A> void fields(A &a, Transfer &x) {
   a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);
 }
@@ -120,6 +125,7 @@ constexpr uint8_t last(DType) { return uint8_t(lastDType); }
 constexpr uint8_t last(Lifespan) { return uint8_t(lastLifespan); }
 constexpr uint8_t last(ReduceOp) { return uint8_t(ReduceOp::Min); }
 constexpr uint8_t last(Activation) { return uint8_t(Activation::Silu); }
+constexpr uint8_t last(ConvolutionKind) { return uint8_t(lastConvolutionKind); }
 constexpr uint8_t last(CollectiveKind) { return uint8_t(lastCollectiveKind); }
 
 // Little-endian integers of fixed width; a vector or string is a u64 length

@@ -24,6 +24,9 @@ int64_t attentionWorkspace(const program::Attention &attention,
                            std::string &error);
 int64_t groupedWorkspace(const program::GroupedGemm &grouped,
                          std::string &error);
+// Only devices have convolutions as commands.
+int64_t convolutionWorkspace(const program::Convolution &convolution,
+                             std::string &error);
 } // namespace cuda
 
 } // namespace cleave

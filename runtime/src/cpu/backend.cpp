@@ -86,6 +86,10 @@ public:
                     std::string &error) const override {
     return groupedWorkspace(grouped, threads, error);
   }
+  int64_t workspace(const Convolution &, std::string &error) const override {
+    error = notHere;
+    return -1;
+  }
 
   Run launch(const Launch &launch, std::vector<void *> args) override {
     cleave_kernel kernel = program.kernels[launch.kernel];
@@ -110,6 +114,9 @@ public:
               const GroupedBuffers &buffers) override {
     return makeGrouped(grouped, buffers, threads);
   }
+  Run convolution(const Convolution &, const ConvolutionBuffers &) override {
+    fail(CLEAVE_UNSUPPORTED, notHere);
+  }
   Run planRows(const PlanRows &plan, const PlanRowsBuffers &buffers) override;
   Run sortRows(const SortRows &sort, const SortRowsBuffers &buffers) override;
   Run positionInExpert(const PositionInExpert &order,
@@ -123,6 +130,10 @@ public:
   char flag(const char *at) override { return *at; }
 
 private:
+  // They are products in programs for CPUs.
+  static constexpr const char *notHere =
+      "a convolution as one command, which only programs for CUDA devices "
+      "have; compile the model for this target";
   cleave_program &program;
   const int threads;
   std::atomic<int64_t> &attentionFlops; // in the session's counters

@@ -115,3 +115,18 @@ func.func @movement(%x: tensor<4x6xf32>) -> (tensor<6x4xf32>, tensor<2x3xf32>, t
   %3 = rt.copy %1 [0, 3, 1] to [5, 4, 1] shape = [2, 3] into(%2) : (tensor<2x3xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
   return %0, %1, %3 : tensor<6x4xf32>, tensor<2x3xf32>, tensor<6x4xf32>
 }
+
+// CHECK-LABEL: func @convolutions
+func.func @convolutions(%x: tensor<2x6x8xf32>, %w: tensor<4x3x3xf32>, %y: tensor<2x4x4xf32>)
+    -> (tensor<2x4x4xf32>, tensor<2x6x8xf32>, tensor<4x3x3xf32>) {
+  // CHECK: rt.conv forward %{{.*}}, %{{.*}} strides = [2] dilations = [1] low = [1] high = [0] groups = 2 :
+  %0 = rt.conv forward %x, %w strides = [2] dilations = [1] low = [1] high = [0] groups = 2
+    : (tensor<2x6x8xf32>, tensor<4x3x3xf32>) -> tensor<2x4x4xf32>
+  // CHECK: rt.conv input_grad {{.*}} -> (tensor<2x6x8xf32>, tensor<64xi8>)
+  %1:2 = rt.conv input_grad %y, %w strides = [2] dilations = [1] low = [1] high = [0] groups = 2
+    : (tensor<2x4x4xf32>, tensor<4x3x3xf32>) -> (tensor<2x6x8xf32>, tensor<64xi8>)
+  // CHECK: rt.conv filter_grad
+  %2 = rt.conv filter_grad %y, %x strides = [2] dilations = [1] low = [1] high = [0] groups = 2
+    : (tensor<2x4x4xf32>, tensor<2x6x8xf32>) -> tensor<4x3x3xf32>
+  return %0, %1#0, %2 : tensor<2x4x4xf32>, tensor<2x6x8xf32>, tensor<4x3x3xf32>
+}

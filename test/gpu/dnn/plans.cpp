@@ -1,15 +1,17 @@
-// Shows the graphs of attention to the real cuDNN, without a device: it builds
-// plans for devices that are described to it, and says what they take.
+// Shows the graphs of attention and of convolutions to the real cuDNN, without
+// a device: it builds plans for devices that are described to it, and says what
+// they take.
 //
 //     cleave-dnn-plans [--all] [--random N]
 //
-// A line for each device and command: the parts it is cut in, the engine, its
-// workspace, what was planned. --all: all engines that there are. --random: N
-// commands of random sizes more, for the devices in turn. Exit code 0:
-// every plan that the runtime counts on is there and keeps to what was planned,
-// and what cuDNN cannot do is refused; 1: not so; 77: there is no cuDNN. No
-// plan is run.
+// A line for each device and command: the parts it is cut in (attention), the
+// engine, its workspace, what was planned. --all: all engines that there are.
+// --random: N commands of random sizes more, for the devices in turn. Exit code
+// 0: every plan that the runtime counts on is there and keeps to what was
+// planned, and what cuDNN cannot do is refused; 1: not so; 77: there is no
+// cuDNN. No plan is run.
 
+#include "convolutions.h"
 #include "dnn_attention.h"
 
 #include <cstdio>
@@ -232,6 +234,7 @@ int main(int argc, char **argv) {
         Sizes sizes = randomSizes(engine);
         wrong += !check.accepts(sizes, engine() % 3 != 0);
       }
+      wrong += gpu::checkConvolutions(target, device.name, all, random, engine);
     } catch (const DnnRefusal &refusal) {
       std::printf("%s: FAIL: %s\n", devices[i].name, refusal.what());
       ++wrong;

@@ -194,6 +194,7 @@ struct Family {
 };
 void addGemmFamilies(std::vector<Family> &to);
 void addAttentionFamilies(cuda::Device &device, std::vector<Family> &to);
+void addConvolutionFamilies(cuda::Device &device, std::vector<Family> &to);
 void addGroupedFamilies(std::vector<Family> &to);
 void addRowFamilies(std::vector<Family> &to);
 void addMoveFamilies(std::vector<Family> &to);

@@ -115,6 +115,7 @@ int runAll(const Options &options) {
   std::vector<Family> families;
   addGemmFamilies(families);
   addAttentionFamilies(device, families);
+  addConvolutionFamilies(device, families);
   addGroupedFamilies(families);
   addRowFamilies(families);
   addMoveFamilies(families);

@@ -3,6 +3,7 @@
 #include "dnn_graph.h"
 #include "queue.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -98,6 +99,8 @@ struct Ports {
   DnnOperation::Kind kind{};
   std::vector<cudnnBackendAttributeName_t> from;
   cudnnBackendAttributeName_t to{};
+  // Of convolutions.
+  cudnnBackendAttributeName_t how{}, alpha{}, beta{};
 };
 bool portsOf(const Descriptor &operation, Ports &out) {
   switch (operation.kind) {
@@ -125,6 +128,33 @@ bool portsOf(const Descriptor &operation, Ports &out) {
                       CUDNN_ATTR_OPERATION_POINTWISE_TDESC})
       if (operation.of(name))
         out.from.push_back(name);
+    return true;
+  case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    out = {DnnOperation::Kind::Forward,
+           {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W},
+           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    return true;
+  case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+    out = {DnnOperation::Kind::InputGrad,
+           {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W},
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    return true;
+  case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+    out = {DnnOperation::Kind::FilterGrad,
+           {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X},
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
     return true;
   default:
     return false;
@@ -164,6 +194,26 @@ std::string addTo(DnnProgram &program, const Descriptor &descriptor) {
   if (auto how = descriptor.of(CUDNN_ATTR_OPERATION_REDUCTION_DESC))
     operation.reduction =
         how->one(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_REDUCE_TENSOR_NORM1);
+  if (operation.isConvolution()) {
+    std::shared_ptr<Descriptor> how = descriptor.of(ports.how);
+    if (!how || how->one(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CONVOLUTION) !=
+                    CUDNN_CROSS_CORRELATION)
+      return "a convolution does not say how, or turns its filter around";
+    if (how->one(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_HALF) !=
+        CUDNN_DATA_FLOAT)
+      return "a convolution is not summed in f32";
+    if (descriptor.one(ports.alpha, 0.0f) != 1 ||
+        descriptor.one(ports.beta, 1.0f) != 0)
+      return "a convolution is scaled, or added to its result";
+    operation.strides =
+        how->all<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+    operation.dilations = how->all<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+    operation.low = how->all<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+    operation.high = how->all<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+    if (how->one<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 0) !=
+        std::ssize(operation.strides))
+      return "a convolution has windows of another rank than it says";
+  }
   return program.add(operation);
 }
 
@@ -188,6 +238,17 @@ std::shared_ptr<Descriptor> graphOf(const Descriptor &from) {
     if (std::shared_ptr<Descriptor> next = from.of(name))
       return next->program ? next : graphOf(*next);
   return nullptr;
+}
+
+// The number of the engine that a configuration or a plan is of.
+int64_t engineOf(const Descriptor &from) {
+  if (from.kind == CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+    return from.one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0);
+  for (auto name :
+       {CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG})
+    if (std::shared_ptr<Descriptor> next = from.of(name))
+      return engineOf(*next);
+  return 0;
 }
 
 template <class T>
@@ -310,20 +371,25 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t at,
                   "no such descriptor, or one that is not finished");
   switch (name) {
   case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
-    // One engine, which does everything that the recorder knows.
-    *count = 1;
-    if (most < 1)
-      return CUDNN_STATUS_SUCCESS;
-    auto engine = std::make_shared<Descriptor>();
-    engine->kind = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
-    engine->isFinal = true;
-    engine->values[CUDNN_ATTR_ENGINE_OPERATION_GRAPH] =
-        *descriptor->find(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-    auto config = std::make_shared<Descriptor>();
-    config->kind = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
-    config->isFinal = true;
-    config->values[CUDNN_ATTR_ENGINECFG_ENGINE].descriptors = {engine};
-    return hand(config, *static_cast<void **>(out));
+    std::vector<DnnEngine> engines = graphOf(*descriptor)->program->engines();
+    *count = std::ssize(engines);
+    for (int64_t i = 0; i < std::min(most, *count); ++i) {
+      auto engine = std::make_shared<Descriptor>();
+      engine->kind = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
+      engine->isFinal = true;
+      engine->values[CUDNN_ATTR_ENGINE_OPERATION_GRAPH] =
+          *descriptor->find(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+      const char *number = reinterpret_cast<const char *>(&engines[i].number);
+      engine->values[CUDNN_ATTR_ENGINE_GLOBAL_INDEX].bytes.assign(number,
+                                                                  number + 8);
+      auto config = std::make_shared<Descriptor>();
+      config->kind = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
+      config->isFinal = true;
+      config->values[CUDNN_ATTR_ENGINECFG_ENGINE].descriptors = {engine};
+      if (cudnnStatus_t status = hand(config, static_cast<void **>(out)[i]))
+        return status;
+    }
+    return CUDNN_STATUS_SUCCESS;
   }
   case CUDNN_ATTR_ENGINECFG_ENGINE: {
     *count = 1;
@@ -333,9 +399,16 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t at,
     return answer(descriptor->one<int64_t>(name, 0), most, count, out);
   case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
     *count = 0;
+    for (const DnnEngine &engine : graphOf(*descriptor)->program->engines())
+      if (engine.number == engineOf(*descriptor))
+        for (cudnnBackendNumericalNote_t note : engine.notes)
+          if (int64_t i = (*count)++; i < most)
+            static_cast<cudnnBackendNumericalNote_t *>(out)[i] = note;
     return CUDNN_STATUS_SUCCESS;
   case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
-    return answer(graphOf(*descriptor)->program->workspace(), most, count, out);
+    return answer(
+        graphOf(*descriptor)->program->workspace(engineOf(*descriptor)), most,
+        count, out);
   default:
     return refuse(CUDNN_STATUS_NOT_SUPPORTED,
                   "the recorder does not know this attribute");
@@ -382,7 +455,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handleAt,
                     "an array does not begin at a multiple of 16 bytes");
   auto *workspace =
       pack->one<char *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, nullptr);
-  int64_t bytes = program->workspace();
+  int64_t engine = engineOf(*plan), bytes = program->workspace(engine);
   if (!workspace || reinterpret_cast<uintptr_t>(workspace) % 256)
     return refuse(CUDNN_STATUS_BAD_PARAM,
                   "the workspace does not begin at a multiple of 256 bytes");
@@ -391,7 +464,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handleAt,
       return refuse(CUDNN_STATUS_BAD_PARAM, "an array lies in the workspace");
   operation.accesses.push_back({workspace, bytes, true});
   ++all.report.totals.plans;
-  operation.run = [run = program->bind(at), workspace, bytes] {
+  operation.run = [run = program->bind(at, engine), workspace, bytes] {
     // Whatever was there is gone: all is NaN, in bf16 and in f32.
     std::memset(workspace, 0xff, size_t(bytes));
     run();

@@ -12,6 +12,7 @@ using namespace recorder;
 namespace {
 using Index = std::vector<int64_t>;
 using Kind = DnnOperation::Kind;
+enum : int64_t { plain = 0, tensorCores = 1, notReproducible = 2 };
 
 int64_t sizeOf(cudnnDataType_t type) {
   switch (type) {
@@ -171,7 +172,72 @@ void reduce(cudnnReduceTensorOp_t how, const Numbers &from, Numbers &out) {
   });
 }
 
-void run(const DnnOperation &operation, std::map<int64_t, Numbers> &all) {
+// The ids of x, w and y, of which one is the result.
+struct Sides {
+  int64_t x, w, y;
+};
+Sides sidesOf(const DnnOperation &op) {
+  switch (op.kind) {
+  case Kind::Forward:
+    return {op.from[0], op.from[1], op.to};
+  case Kind::InputGrad:
+    return {op.to, op.from[1], op.from[0]};
+  default:
+    return {op.from[1], op.to, op.from[0]};
+  }
+}
+
+// Adds the products of all windows to what the kind says.
+void convolve(const DnnOperation &op, std::map<int64_t, Numbers> &all,
+              int64_t engine) {
+  Sides ids = sidesOf(op);
+  Numbers &x = all.at(ids.x), &w = all.at(ids.w), &y = all.at(ids.y);
+  Numbers &out = all.at(op.to);
+  auto operand = [&](double value) {
+    return engine == tensorCores && out.tensor->type == CUDNN_DATA_FLOAT
+               ? double(toTf32(float(value)))
+               : value;
+  };
+  const Index &xDims = x.tensor->dims, &wDims = w.tensor->dims;
+  int64_t groups = xDims[1] / wDims[1], features = wDims[0] / groups;
+  Index taps(wDims.begin() + 1, wDims.end()); // channel, then the window
+  std::vector<double> sums(out.all.size());
+  forAll(y.tensor->dims, [&](const Index &o) {
+    int64_t yAt = offset(o, y.tensor->strides);
+    forAll(taps, [&](const Index &tap) {
+      int64_t channel = o[1] / features * wDims[1] + tap[0];
+      int64_t xAt =
+          o[0] * x.tensor->strides[0] + channel * x.tensor->strides[1];
+      int64_t wAt = o[1] * w.tensor->strides[0] + tap[0] * w.tensor->strides[1];
+      for (size_t i = 0; i + 2 < xDims.size(); ++i) {
+        int64_t at =
+            o[i + 2] * op.strides[i] + tap[i + 1] * op.dilations[i] - op.low[i];
+        if (at < 0 || at >= xDims[i + 2])
+          return;
+        xAt += at * x.tensor->strides[i + 2];
+        wAt += tap[i + 1] * w.tensor->strides[i + 2];
+      }
+      auto value = [](const Numbers &from, int64_t at) {
+        return from.all[size_t(at)];
+      };
+      if (op.kind == Kind::Forward)
+        sums[size_t(yAt)] += operand(value(x, xAt)) * operand(value(w, wAt));
+      else if (op.kind == Kind::InputGrad)
+        sums[size_t(xAt)] += operand(value(y, yAt)) * operand(value(w, wAt));
+      else
+        sums[size_t(wAt)] += operand(value(y, yAt)) * operand(value(x, xAt));
+    });
+  });
+  forAll(out.tensor->dims, [&](const Index &index) {
+    double sum = sums[size_t(offset(index, out.tensor->strides))];
+    out.set(index, engine == notReproducible ? NAN : sum);
+  });
+}
+
+void run(const DnnOperation &operation, std::map<int64_t, Numbers> &all,
+         int64_t engine) {
+  if (operation.isConvolution())
+    return convolve(operation, all, engine);
   Numbers &out = all.at(operation.to);
   const Index &dims = out.tensor->dims;
   auto from = [&](size_t i) -> const Numbers & {
@@ -195,6 +261,8 @@ void run(const DnnOperation &operation, std::map<int64_t, Numbers> &all) {
         values[i] = from(i).at(index, dims);
       out.set(index, compute(operation.mode, values[0], values[1], values[2]));
     });
+  default:
+    return;
   }
 }
 } // namespace
@@ -216,9 +284,10 @@ int64_t DnnTensor::span() const {
 int64_t DnnTensor::bytes() const { return span() * sizeOf(type); }
 
 std::string DnnProgram::add(const DnnTensor &tensor) {
-  if (tensor.dims.size() != 4 || tensor.strides.size() != 4)
-    return "a tensor has no four dimensions";
-  for (size_t i = 0; i < 4; ++i)
+  if (tensor.dims.size() < 4 || tensor.dims.size() > 5 ||
+      tensor.strides.size() != tensor.dims.size())
+    return "a tensor has no four or five dimensions";
+  for (size_t i = 0; i < tensor.dims.size(); ++i)
     if (tensor.dims[i] < 1 || tensor.strides[i] < 1)
       return "a tensor has sizes or strides below 1";
   if (!sizeOf(tensor.type))
@@ -251,6 +320,11 @@ std::string DnnProgram::findFault(const DnnOperation &operation) const {
   for (int64_t id : operation.from)
     if (tensors.at(id).isVirtual && !makes(id))
       return "a virtual tensor is read before it is made";
+  if (operation.isConvolution())
+    return findConvolutionFault(operation);
+  for (int64_t id : operation.from)
+    if (tensors.at(id).dims.size() != 4 || out.dims.size() != 4)
+      return "a tensor has no four dimensions";
   auto divides = [&](const DnnTensor &x, const Index &of, bool onlyOnes) {
     for (size_t i = 0; i < 4; ++i)
       if (of[i] % x.dims[i] ||
@@ -290,12 +364,64 @@ std::string DnnProgram::findFault(const DnnOperation &operation) const {
       if (!divides(tensors.at(id), out.dims, true))
         return "sizes of an operation on elements do not fit";
     return "";
+  default:
+    return "";
+  }
+}
+
+std::string
+DnnProgram::findConvolutionFault(const DnnOperation &operation) const {
+  Sides ids = sidesOf(operation);
+  const DnnTensor &x = tensors.at(ids.x), &w = tensors.at(ids.w),
+                  &y = tensors.at(ids.y);
+  size_t rank = x.dims.size();
+  for (auto *list : {&operation.strides, &operation.dilations, &operation.low,
+                     &operation.high})
+    if (w.dims.size() != rank || y.dims.size() != rank ||
+        list->size() != rank - 2)
+      return "a convolution has arrays or windows of several ranks";
+  if (x.type != w.type || x.type != y.type)
+    return "a convolution has arrays of several types";
+  if (x.dims[1] % w.dims[1] || w.dims[0] % (x.dims[1] / w.dims[1]) ||
+      y.dims[0] != x.dims[0] || y.dims[1] != w.dims[0])
+    return "samples, channels or features of a convolution do not fit";
+  for (size_t i = 0; i < rank - 2; ++i) {
+    int64_t stride = operation.strides[i];
+    int64_t room = x.dims[i + 2] + operation.low[i] + operation.high[i] -
+                   (w.dims[i + 2] - 1) * operation.dilations[i] - 1;
+    if (stride < 1 || operation.dilations[i] < 1 || operation.low[i] < 0 ||
+        operation.high[i] < 0 || room < 0 || y.dims[i + 2] != room / stride + 1)
+      return "windows of a convolution do not fit";
   }
   return "";
 }
 
-int64_t DnnProgram::workspace() const {
+const DnnOperation *DnnProgram::convolution() const {
+  return operations.size() == 1 && operations[0].isConvolution()
+             ? &operations[0]
+             : nullptr;
+}
+
+std::vector<DnnEngine> DnnProgram::engines() const {
+  if (!convolution())
+    return {{plain, {}}};
+  return {{notReproducible, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
+          {tensorCores, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
+          {plain, {}}};
+}
+
+int64_t DnnProgram::workspace(int64_t engine) const {
   int64_t bytes = 256;
+  if (const DnnOperation *one = convolution()) {
+    Sides ids = sidesOf(*one);
+    for (int64_t id : {ids.x, ids.w, ids.y}) {
+      const DnnTensor &tensor = tensors.at(id);
+      if (engine == tensorCores)
+        bytes += tensor.count() / tensor.dims[1] *
+                 roundedTo(tensor.dims[1], 8) * sizeOf(tensor.type);
+    }
+    return bytes;
+  }
   int products = 0;
   for (const DnnOperation &operation : operations) {
     products += operation.kind == Kind::Matmul;
@@ -330,13 +456,13 @@ DnnProgram::accesses(const std::map<int64_t, char *> &at) const {
   return out;
 }
 
-std::function<void()>
-DnnProgram::bind(const std::map<int64_t, char *> &at) const {
+std::function<void()> DnnProgram::bind(const std::map<int64_t, char *> &at,
+                                       int64_t engine) const {
   std::map<int64_t, double> values;
   for (const auto &[id, tensor] : tensors)
     if (tensor.isValue)
       values[id] = load(at.at(id), tensor.type, 0);
-  return [program = *this, at, values] {
+  return [program = *this, at, values, engine] {
     std::map<int64_t, Numbers> all;
     for (const auto &[id, tensor] : program.tensors) {
       Numbers &numbers = all.emplace(id, tensor).first->second;
@@ -350,7 +476,7 @@ DnnProgram::bind(const std::map<int64_t, char *> &at) const {
       }
     }
     for (const DnnOperation &operation : program.operations)
-      run(operation, all);
+      run(operation, all, engine);
     for (const DnnOperation &operation : program.operations) {
       const DnnTensor &tensor = program.tensors.at(operation.to);
       if (tensor.isVirtual)

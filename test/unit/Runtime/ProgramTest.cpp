@@ -25,6 +25,10 @@ Program sample() {
   collective.parts = {{x, x, 10, 1, 10, 1, 10}};
   collective.purpose = p.intern("gradient");
   collective.token = 3;
+  Convolution convolution;
+  convolution.kind = ConvolutionKind::FilterGrad;
+  convolution.strides = {2, 1};
+  convolution.y = x;
   action.commands = {{launch, p.intern("node"), 12},
                      {gemm, 0, 1},
                      {Attention(), 0, 0},
@@ -33,7 +37,8 @@ Program sample() {
                      {Copy(), 0, 0},
                      {Fill{x, 4, 2, 7}, 0, 0},
                      {GroupedGemm(), 0, 0},
-                     {PositionInExpert(), 0, 0}};
+                     {PositionInExpert(), 0, 0},
+                     {convolution, 0, 3}};
   action.lifetimes = {{p.intern("t"), 1, 0, 0, 0, 2}};
   p.actions = {action};
   return p;

@@ -137,6 +137,31 @@ TEST(Session, WatchdogNamesTheSilentRank) {
   EXPECT_NE(message.find("missing ranks: 3"), std::string::npos) << message;
 }
 
+// A damaged one is found before memory is touched; on a CPU none is served.
+TEST(Session, RefusesConvolutions) {
+  Program p = sumProgram();
+  Convolution conv;
+  conv.samples = conv.channels = conv.features = 1;
+  conv.input = {8}, conv.kernel = {3}, conv.output = {6};
+  conv.strides = conv.dilations = {1}, conv.low = conv.high = {0};
+  conv.x = conv.w = conv.y = p.boundary[0].buffer;
+  auto messageOf = [&] {
+    p.actions[0].commands = {commandOf(p, conv, "node_conv")};
+    ProgramHandle program(p);
+    cleave_program_add_kernel(program.get, "double_rows", doubleRows);
+    SessionHandle session(program.get, 1, 60, false);
+    return std::pair(session.status, session.error);
+  };
+  auto [status, message] = messageOf();
+  EXPECT_EQ(status, CLEAVE_UNSUPPORTED);
+  EXPECT_NE(message.find("only programs for CUDA devices"), std::string::npos)
+      << message;
+  conv.output = {7};
+  std::tie(status, message) = messageOf();
+  EXPECT_EQ(status, CLEAVE_BAD_PROGRAM);
+  EXPECT_NE(message.find("does not give 7"), std::string::npos) << message;
+}
+
 TEST(Session, UnknownActionAndBadOptions) {
   SumSession s(sumProgram());
   EXPECT_EQ(cleave_session_run(s.session->get, "nope"), CLEAVE_BAD_ARGUMENT);

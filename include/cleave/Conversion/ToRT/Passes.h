@@ -3,6 +3,8 @@
 #ifndef CLEAVE_CONVERSION_TORT_PASSES_H
 #define CLEAVE_CONVERSION_TORT_PASSES_H
 
+#include "cleave/program.h"
+
 #include "mlir/Pass/Pass.h"
 
 namespace cleave {

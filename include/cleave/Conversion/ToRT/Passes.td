@@ -19,7 +19,10 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
     do sums of products and the addition to an accumulator of gradients.
     `nn.attention` and its derivative become library calls on strided views, so
     that query, key and value may be slices of one projection, and their gradients
-    pieces of one buffer. `dist.keep_first` becomes elementwise work. Kernels and
+    pieces of one buffer. Convolutions and their derivatives become slices and products;
+    with `device=cuda`, those that the runtime has a command for become `rt.conv`,
+    in bf16 where the operands are bf16 that is widened and the result is rounded.
+    `dist.keep_first` becomes elementwise work. Kernels and
     collectives are left alone.
 
     Before:
@@ -41,6 +44,12 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"device", "device", "::cleave::program::Device", "::cleave::program::Device::Cpu",
+           "What runs the calls", [{::llvm::cl::values(
+             clEnumValN(::cleave::program::Device::Cpu, "cpu", "The host's library"),
+             clEnumValN(::cleave::program::Device::Cuda, "cuda", "NVIDIA's libraries"))}]>,
+  ];
   let dependentDialects = ["::cleave::nn::NNDialect", "::cleave::rt::RTDialect", "::cleave::dist::DistDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }

@@ -159,6 +159,92 @@ int64_t GroupedGemmOp::getFlops() {
 }
 
 //===----------------------------------------------------------------------===//
+// rt.conv
+//===----------------------------------------------------------------------===//
+
+Value ConvOp::getInput() {
+  if (getKind() == ConvKind::InputGrad)
+    return getResults()[0];
+  return getKind() == ConvKind::FilterGrad ? getRhs() : getLhs();
+}
+
+Value ConvOp::getFilter() {
+  if (getKind() == ConvKind::FilterGrad)
+    return getResults()[0];
+  return getRhs();
+}
+
+Value ConvOp::getOutput() {
+  if (getKind() == ConvKind::Forward)
+    return getResults()[0];
+  return getLhs();
+}
+
+LogicalResult ConvOp::verify() {
+  if (getNumResults() == 0)
+    return emitOpError("has no result, expected one"); // (K1)
+  if (failed(verifyScratch(*this, 1)))
+    return failure();
+  auto input = cast<RankedTensorType>(getInput().getType());
+  auto filter = cast<RankedTensorType>(getFilter().getType());
+  auto output = cast<RankedTensorType>(getOutput().getType());
+  int64_t rank = input.getRank(), spatial = rank - 2;
+  if (rank < 3 || rank > 5 || filter.getRank() != rank ||
+      output.getRank() != rank || // (K1)
+      filter.getElementType() != input.getElementType() ||
+      output.getElementType() != input.getElementType())
+    return emitOpError("has input ")
+           << input << ", filter " << filter << " and output " << output
+           << ", expected one element type and one rank, 3 to 5";
+  for (auto [name, list, least] :
+       {std::tuple(StringRef("strides"), getStrides(), int64_t(1)),
+        std::tuple(StringRef("dilations"), getDilations(), int64_t(1)),
+        std::tuple(StringRef("low"), getLow(), int64_t(0)),
+        std::tuple(StringRef("high"), getHigh(), int64_t(0))})
+    if (int64_t(list.size()) != spatial ||
+        llvm::any_of(list, [&](int64_t x) { return x < least; })) // (K2)
+      return emitOpError() << name << " are [" << list << "], expected "
+                           << spatial << " numbers, at least " << least;
+  int64_t groups = getGroups(), channels = input.getDimSize(1),
+          features = filter.getDimSize(0);
+  if (groups < 1 || channels % groups || features % groups || // (K3)
+      filter.getDimSize(1) * groups != channels ||
+      output.getDimSize(0) != input.getDimSize(0) ||
+      output.getDimSize(1) != features)
+    return emitOpError("has ")
+           << groups << " groups for input " << input << ", filter " << filter
+           << " and output " << output
+           << ": groups divide channels and features, the filter has the "
+              "channels of one group, the output the samples of the input and "
+              "the features of the filter";
+  if (getNarrow() && !input.getElementType().isF32()) // (K5)
+    return emitOpError("is narrow in ")
+           << input.getElementType() << ", expected 'f32'";
+  for (int64_t i = 0; i < spatial; ++i) { // (K4)
+    int64_t reach = (filter.getDimSize(i + 2) - 1) * getDilations()[i] + 1;
+    int64_t room = input.getDimSize(i + 2) + getLow()[i] + getHigh()[i] - reach;
+    int64_t want = room < 0 ? 0 : room / getStrides()[i] + 1;
+    if (want < 1 || output.getDimSize(i + 2) != want)
+      return emitOpError("spatial dimension ")
+             << i << " of the output is " << output.getDimSize(i + 2)
+             << ", expected " << want << " windows, at least one";
+  }
+  return success();
+}
+
+Value ConvOp::getScratchResult() {
+  return getNumResults() > 1 ? getResults().back() : Value();
+}
+
+// Zeros around the input count.
+int64_t ConvOp::getFlops() {
+  auto filter = cast<RankedTensorType>(getFilter().getType());
+  auto output = cast<RankedTensorType>(getOutput().getType());
+  int64_t features = std::max<int64_t>(filter.getDimSize(0), 1);
+  return 2 * output.getNumElements() * (filter.getNumElements() / features);
+}
+
+//===----------------------------------------------------------------------===//
 // rt.position_in_expert
 //===----------------------------------------------------------------------===//
 

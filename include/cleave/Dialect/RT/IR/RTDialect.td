@@ -42,6 +42,12 @@ def RT_ActivationAttr : I32EnumAttr<"Activation", "function applied to a product
   let cppNamespace = "::cleave::rt";
 }
 
+def RT_ConvKindAttr : I32EnumAttr<"ConvKind", "a convolution or a derivative of it", [
+    I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"InputGrad", 1, "input_grad">,
+    I32EnumAttrCase<"FilterGrad", 2, "filter_grad">]> {
+  let cppNamespace = "::cleave::rt";
+}
+
 def RT_CollectiveKindAttr : I32EnumAttr<"CollectiveKind", "pattern of a collective", [
     I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
     I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,

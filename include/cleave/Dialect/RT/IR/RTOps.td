@@ -128,6 +128,49 @@ def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops
   let hasVerifier = 1;
 }
 
+def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
+  let summary = "A convolution, or a derivative of it";
+  let description = [{
+    What `nn.conv`, `nn.conv_input_grad` and `nn.conv_filter_grad` say: `forward`
+    takes the input and the filter, `input_grad` the cotangent and the filter,
+    `filter_grad` the cotangent and the input. Only programs for CUDA devices have it.
+    Scratch memory may follow. With `narrow` the operands are values of bf16, in f32,
+    as is the result.
+
+    ```mlir
+    %y = rt.conv forward %x, %w strides = [2] dilations = [1] low = [1] high = [1] groups = 1
+      : (tensor<2x3x8xf32>, tensor<4x3x3xf32>) -> tensor<2x4x4xf32>
+    ```
+
+    Constraints:
+    - (K1) input, filter and output have one rank, 3 to 5, and one element type; there
+      is one result, and perhaps scratch memory of i8.
+    - (K2) strides, dilations, low and high have one entry per spatial dimension,
+      strides and dilations positive, low and high not negative.
+    - (K3) `groups` divides channels and features; the filter has the channels of
+      one group, the output the samples of the input and the features of the filter.
+    - (K4) a spatial size of the output is
+      (size + low + high - (kernel - 1) * dilation - 1) / stride + 1, rounded down, at
+      least 1.
+    - (K5) `narrow` is of f32.
+  }];
+  let arguments = (ins RT_ConvKindAttr:$kind, RT_FloatTensor:$lhs, RT_FloatTensor:$rhs,
+                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations,
+                       DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, I64Attr:$groups, UnitAttr:$narrow);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $kind $lhs `,` $rhs `strides` `=` $strides `dilations` `=` $dilations `low` `=` $low
+    `high` `=` $high `groups` `=` $groups attr-dict `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    /// One of which is the first result.
+    ::mlir::Value getInput();
+    ::mlir::Value getFilter();
+    ::mlir::Value getOutput();
+  }];
+  let hasVerifier = 1;
+}
+
 class RT_AttentionBase<string mnemonic> : RT_Command<mnemonic, ["getScratchResult", "getFlops"],
                                                      [AttrSizedOperandSegments]> {
   code declarations = [{

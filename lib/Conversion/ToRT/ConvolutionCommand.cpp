@@ -1,0 +1,84 @@
+// Convolutions as one command, on devices that have it.
+
+#include "SelectLibrary.h"
+
+#include "cleave/Memory/LibraryCalls.h"
+#include "cleave/workspace.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace cleave;
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+/// What is widened to `value`; null where it is not bf16.
+static Value narrowOf(Value value) {
+  auto widen = value.getDefiningOp<arith::ExtFOp>();
+  if (widen && typeOf(widen.getIn()).getElementType().isBF16())
+    return widen.getIn();
+  return {};
+}
+
+/// Whether all that is made of `value` is its rounding to bf16.
+static bool isOnlyRounded(Value value) {
+  return !value.use_empty() &&
+         llvm::all_of(value.getUsers(), [](Operation *op) {
+           return isa<arith::TruncFOp>(op) &&
+                  typeOf(op->getResult(0)).getElementType().isBF16();
+         });
+}
+
+template <class Op> static void select(Op op, rt::ConvKind kind) {
+  Value lhs = op->getOperand(0), rhs = op->getOperand(1);
+  RankedTensorType type = op.getType();
+  // Commands are over one to three dimensions, and have something to do.
+  for (RankedTensorType each : {typeOf(lhs), typeOf(rhs), type})
+    if (each.getRank() > 5 || each.getNumElements() == 0)
+      return;
+  OpBuilder b(op);
+  // Products of bf16 are exact in f32, where they are summed: whoever reads it
+  // narrow computes the same.
+  Value narrowLhs = narrowOf(lhs), narrowRhs = narrowOf(rhs);
+  bool isNarrow = narrowLhs && narrowRhs;
+  bool isRounded = isNarrow && isOnlyRounded(op.getResult());
+  if (isRounded) {
+    lhs = narrowLhs, rhs = narrowRhs;
+    type = type.clone(b.getBF16Type());
+  }
+  auto command =
+      rt::ConvOp::create(b, op.getLoc(), TypeRange(type), kind, lhs, rhs,
+                         op.getStrides(), op.getDilations(), op.getLow(),
+                         op.getHigh(), op.getGroups(), isNarrow && !isRounded);
+  std::string why;
+  if (cuda::convolutionWorkspace(describe(command), why) < 0) {
+    command.erase();
+    return;
+  }
+  if (!isRounded) {
+    op.replaceAllUsesWith(command.getResult(0));
+  } else {
+    for (Operation *round : llvm::make_early_inc_range(op->getUsers())) {
+      round->replaceAllUsesWith(command->getResults());
+      round->erase();
+    }
+  }
+  op.erase();
+}
+
+void cleave::selectConvolutions(func::FuncOp func) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : func.getBody().front())
+    if (isa<nn::ConvOp, nn::ConvInputGradOp, nn::ConvFilterGradOp>(op))
+      ops.push_back(&op);
+  for (Operation *op : ops)
+    llvm::TypeSwitch<Operation *>(op)
+        .Case([](nn::ConvOp op) { select(op, rt::ConvKind::Forward); })
+        .Case(
+            [](nn::ConvInputGradOp op) { select(op, rt::ConvKind::InputGrad); })
+        .Case([](nn::ConvFilterGradOp op) {
+          select(op, rt::ConvKind::FilterGrad);
+        });
+}

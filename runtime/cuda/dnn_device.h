@@ -1,0 +1,51 @@
+// cuDNN of a device, and the plans that have been made for it.
+#ifndef CLEAVE_RUNTIME_CUDA_DNN_DEVICE_H
+#define CLEAVE_RUNTIME_CUDA_DNN_DEVICE_H
+
+#include "device.h"
+#include "dnn_graph.h"
+
+#include <functional>
+#include <map>
+#include <mutex>
+
+namespace cleave::cuda {
+
+// A plan, or why there is none.
+struct DnnEntry {
+  std::optional<DnnPlan> plan;
+  std::vector<int64_t> ids; // of what it is told
+  std::string why;
+};
+
+enum class DnnFamily { Attention, Convolution };
+
+class DnnDevice {
+public:
+  // NULL where there is none, `why` says what is missing.
+  static DnnDevice *of(Device &device, std::string &why);
+
+  // What `make` makes, once for each key of a family; it may throw DnnRefusal.
+  using Make = std::function<void(const DnnTarget &, DnnEntry &)>;
+  const DnnEntry &planOf(DnnFamily family, std::vector<int64_t> key,
+                         const Make &make);
+
+  // Ranks that share a device take turns: the handle knows one stream.
+  void execute(const DnnPlan &plan, const DnnDescriptor &pack, CUstream stream,
+               const std::string &what);
+
+  const DnnApi &api;
+
+private:
+  DnnDevice(const DnnApi &api, Device &device);
+
+  const int capability;
+  cudnnHandle_t handle = nullptr;
+  std::string missing;
+  std::mutex mutex;
+  std::map<std::pair<DnnFamily, std::vector<int64_t>>, DnnEntry> plans;
+};
+
+} // namespace cleave::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_DNN_DEVICE_H
