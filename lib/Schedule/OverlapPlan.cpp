@@ -133,6 +133,8 @@ private:
   }
 
   void end(size_t k, size_t at) {
+    if (states[k].done > now)
+      plan.waits.push_back({k, at, states[k].done - now});
     wait(states[k].done);
     states[k].ended = true;
     if (!transfers[k].pinned)

@@ -51,8 +51,15 @@ struct OverlapPlan {
     bool starts; ///< or ends
     size_t transfer;
   };
+  /// Seconds in which nothing is computed before a step, as it needs the
+  /// transfer.
+  struct Wait {
+    size_t transfer, step;
+    double seconds;
+  };
   /// In the order in which they are to happen.
   std::vector<Event> events;
+  std::vector<Wait> waits;
   /// Of all commands, as long as they take beside collectives, of all
   /// collectives, and of these what nothing hides.
   double compute = 0, communication = 0, exposed = 0;

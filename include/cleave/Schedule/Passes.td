@@ -8,7 +8,13 @@ include "mlir/Pass/PassBase.td"
 def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
   let summary = "Start collectives early and end them late, so that computing hides them";
   let description = [{
-    Replays the commands of a function by the times of `cluster` with two resources,
+    Where collectives would be waited for, commands that neither lead to them nor read
+    them move in between, from near the reader (list scheduling with the order of the program as
+    priority): the gradient of a matrix behind that of the input, which is sent; a branch that reads
+    something else before the reader. They stay where that would not make the function faster, or would
+    take more memory than below.
+
+    Then it replays the commands of a function by the times of `cluster` with two resources,
     one that computes, in the order of the list, and one that communicates. A
     collective starts as soon as its operands are known and its turn has come: first
     those that are read soonest (parameters that ZeRO has to gather), but no earlier

@@ -1,0 +1,141 @@
+// What is computed where collectives are waited for; see FillWaits.h.
+
+#include "FillWaits.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace cleave::schedule;
+
+namespace {
+
+/// How far from a reader commands are looked for.
+constexpr size_t kWindow = 256;
+
+class Filler {
+public:
+  explicit Filler(std::vector<Placed> given)
+      : list(std::move(given)), order(list.size()), position(list.size()),
+        chosen(list.size()) {
+    std::iota(order.begin(), order.end(), 0);
+    std::iota(position.begin(), position.end(), 0);
+  }
+
+  void fill(const Wait &wait) {
+    double missing = wait.seconds;
+    missing -= takeEarlier(wait, missing);
+    if (missing > 0)
+      takeLater(wait, missing);
+  }
+
+  std::vector<size_t> take() { return std::move(order); }
+
+private:
+  bool mayMove(size_t command) const {
+    return list[command].moves && !list[command].fills;
+  }
+
+  /// A collective starts as soon as its operands are known.
+  size_t startOf(size_t collective) const {
+    size_t start = 0;
+    for (size_t command : list[collective].after)
+      start = std::max(start, position[command] + 1);
+    return start;
+  }
+
+  /// Moves what stands before the collective's start behind it. Returns the
+  /// seconds that are filled.
+  double takeEarlier(const Wait &wait, double missing) {
+    const size_t end = position[wait.reader], start = startOf(wait.collective);
+    const size_t first = end > kWindow ? end - kWindow : 0;
+    double filled = 0;
+    size_t begin = end;
+    for (size_t at = end; at-- > first && filled < missing;) {
+      size_t command = order[at];
+      // What reads it has to come along.
+      bool stays = llvm::any_of(list[command].before, [&](size_t reader) {
+        return position[reader] < end && !chosen[reader];
+      });
+      if (stays || command == wait.collective || !mayMove(command))
+        continue;
+      chosen[command] = true;
+      begin = at;
+      if (at < start)
+        filled += list[command].seconds;
+    }
+    // What computes nothing comes along with what it reads only.
+    for (size_t at = begin; at < end; ++at) {
+      size_t command = order[at];
+      if (chosen[command] && list[command].seconds == 0 &&
+          llvm::none_of(list[command].after,
+                        [&](size_t other) { return chosen[other]; }))
+        chosen[command] = false;
+    }
+    if (filled > 0)
+      gather(begin, end, /*behind=*/true);
+    for (size_t at = begin; at < end; ++at)
+      chosen[order[at]] = false;
+    return filled;
+  }
+
+  /// Moves what stands behind the reader before it.
+  void takeLater(const Wait &wait, double missing) {
+    const size_t reader = position[wait.reader];
+    const size_t last = std::min(order.size(), reader + kWindow);
+    double filled = 0;
+    size_t end = reader;
+    for (size_t at = reader + 1; at < last && filled < missing; ++at) {
+      size_t command = order[at];
+      bool stays = llvm::any_of(list[command].after, [&](size_t other) {
+        return other == wait.collective ||
+               (position[other] >= reader && !chosen[other]);
+      });
+      if (stays || !mayMove(command))
+        continue;
+      chosen[command] = true;
+      filled += list[command].seconds;
+      end = at + 1;
+    }
+    // What computes nothing comes along with what reads it only.
+    for (size_t at = end; at-- > reader;) {
+      size_t command = order[at];
+      if (chosen[command] && list[command].seconds == 0 &&
+          llvm::none_of(list[command].before,
+                        [&](size_t other) { return chosen[other]; }))
+        chosen[command] = false;
+    }
+    if (filled > 0)
+      gather(reader, end, /*behind=*/false);
+    for (size_t at = reader; at < end; ++at)
+      chosen[order[at]] = false;
+  }
+
+  /// Brings what is chosen in [begin, end) to the end, or the beginning, of it.
+  void gather(size_t begin, size_t end, bool behind) {
+    for (size_t at = begin; at < end; ++at)
+      if (chosen[order[at]])
+        list[order[at]].fills |= list[order[at]].seconds > 0;
+    std::vector<size_t> first, second;
+    for (size_t at = begin; at < end; ++at)
+      (chosen[order[at]] == behind ? second : first).push_back(order[at]);
+    llvm::copy(second, llvm::copy(first, order.begin() + begin));
+    for (size_t at = begin; at < end; ++at)
+      position[order[at]] = at;
+  }
+
+  std::vector<Placed> list;
+  std::vector<size_t> order, position;
+  std::vector<bool> chosen;
+};
+
+} // namespace
+
+std::vector<size_t> cleave::schedule::fillWaits(std::vector<Placed> list,
+                                                llvm::ArrayRef<Wait> waits) {
+  Filler filler(std::move(list));
+  for (const Wait &wait : waits)
+    filler.fill(wait);
+  return filler.take();
+}

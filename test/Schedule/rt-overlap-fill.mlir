@@ -1,0 +1,80 @@
+// RUN: cleave-opt %s -rt-overlap -rt-verify-order | FileCheck %s
+
+// By the default cluster @k, which reads and writes 6.4 MB, takes 0.64 ms, a sum of
+// 3.2 MB over two ranks 0.34 ms.
+dist.mesh @mesh <["data"=2]>
+func.func private @k(tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
+func.func private @add(tensor<800000xf32>, tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
+
+// What does not lead to the sum is computed while it is on its way.
+// CHECK-LABEL: func @matrix_behind_input(
+// CHECK-SAME:    %[[DY:[^:]+]]: tensor<800000xf32>
+// CHECK:         %[[DX:.+]] = rt.launch @k(%[[DY]])
+// CHECK-NEXT:    %[[GO:.+]]:2 = rt.collective all_reduce(%[[DX]])
+// CHECK-NEXT:    %[[DW:.+]] = rt.launch @k(%[[DY]])
+// CHECK-NEXT:    %[[SUM:.+]] = rt.wait %[[GO]]#1
+// CHECK-NEXT:    %[[NEXT:.+]] = rt.launch @k(%[[SUM]])
+// CHECK-NEXT:    return %[[NEXT]], %[[DW]]
+func.func @matrix_behind_input(%dy: tensor<800000xf32> {nn.name = "dy", nn.role = "input"})
+    -> (tensor<800000xf32> {nn.name = "dx", nn.role = "output"}, tensor<800000xf32> {nn.name = "w", nn.role = "gradient"}) {
+  %dw = rt.launch @k(%dy) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %dx = rt.launch @k(%dy) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %0 = rt.collective all_reduce(%dx) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
+    : (tensor<800000xf32>) -> tensor<800000xf32>
+  %1 = rt.launch @k(%0) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  return %1, %dw : tensor<800000xf32>, tensor<800000xf32>
+}
+
+// A branch behind the reader comes before it.
+// CHECK-LABEL: func @branch(
+// CHECK-SAME:    %[[X:[^:]+]]: tensor<800000xf32>
+// CHECK:         %[[GO:.+]]:2 = rt.collective all_reduce
+// CHECK-NEXT:    %[[OTHER:.+]] = rt.launch @k(%[[X]])
+// CHECK-NEXT:    %[[SUM:.+]] = rt.wait %[[GO]]#1
+// CHECK-NEXT:    %[[Y:.+]] = rt.launch @k(%[[SUM]])
+// CHECK-NEXT:    return %[[Y]], %[[OTHER]]
+func.func @branch(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {
+  %a = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %0 = rt.collective all_reduce(%a) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
+    : (tensor<800000xf32>) -> tensor<800000xf32>
+  %1 = rt.launch @k(%0) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %2 = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  return %1, %2 : tensor<800000xf32>, tensor<800000xf32>
+}
+
+// A parameter's new value takes the parameter's memory: it does not come before who
+// reads the old one. What nobody returns in its place does.
+// CHECK-LABEL: func @negative_overwritten(
+// CHECK-SAME:    %[[X:[^:]+]]: tensor<800000xf32>
+// CHECK-NOT:     rt.copy
+// CHECK:         rt.collective all_reduce{{.*}} -> tensor<800000xf32>
+// CHECK-NEXT:    rt.launch @k
+// CHECK-NEXT:    rt.launch @add
+// CHECK-NEXT:    rt.launch @k(%[[X]])
+// CHECK-LABEL: func @not_overwritten(
+// CHECK:         rt.collective all_reduce{{.*}} !rt.token
+// CHECK:         rt.wait
+// CHECK-NEXT:    rt.launch @k
+// CHECK-NEXT:    rt.launch @add
+// CHECK-NEXT:    return
+func.func @negative_overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: tensor<800000xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "w", nn.role = "parameter"}) {
+  %a = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %0 = rt.collective all_reduce(%a) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
+    : (tensor<800000xf32>) -> tensor<800000xf32>
+  %1 = rt.launch @k(%0) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %2 = rt.launch @add(%1, %w) extent = 800000 grain = 1 : (tensor<800000xf32>, tensor<800000xf32>) -> tensor<800000xf32>
+  %new = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  return %2, %new : tensor<800000xf32>, tensor<800000xf32>
+}
+func.func @not_overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: tensor<800000xf32> {nn.name = "v", nn.role = "parameter"})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {
+  %a = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %0 = rt.collective all_reduce(%a) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
+    : (tensor<800000xf32>) -> tensor<800000xf32>
+  %1 = rt.launch @k(%0) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %2 = rt.launch @add(%1, %w) extent = 800000 grain = 1 : (tensor<800000xf32>, tensor<800000xf32>) -> tensor<800000xf32>
+  %new = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  return %2, %new : tensor<800000xf32>, tensor<800000xf32>
+}
