@@ -196,7 +196,9 @@ std::vector<Placed> Action::list(const OverlapPlan &plan,
     };
     if (auto step = stepOf.find(&op); step != stepOf.end() && &op != end)
       placed.seconds = isMovable(&op) ? 0 : steps[step->second].seconds;
-    placed.moves = isa<rt::CommandOpInterface>(op) && !isPinned(&op) &&
+    // What a condition holds for is told by attributes alone: it stays as well.
+    placed.moves = isa<rt::CommandOpInterface>(op) && op.getNumResults() > 0 &&
+                   !isPinned(&op) &&
                    !op.hasAttr(kWhenAttrName) &&
                    (isMovable(&op) || !isa<rt::CollectiveOp, rt::WaitOp>(op));
     for (Value operand : op.getOperands())

@@ -78,3 +78,23 @@ func.func @not_overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "inp
   %new = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   return %2, %new : tensor<800000xf32>, tensor<800000xf32>
 }
+
+// What a condition holds for is told by attributes: it stays, and with it what it reads.
+// CHECK-LABEL: func @negative_condition(
+// CHECK:         rt.launch @flag
+// CHECK-NEXT:    rt.condition
+// CHECK-NEXT:    rt.launch @k{{.*}}nn.when = 1
+// CHECK-NEXT:    rt.launch @k
+// CHECK-NEXT:    rt.collective all_reduce
+func.func private @flag(tensor<800000xf32>) -> tensor<1xi1> attributes {nn.kernel}
+func.func @negative_condition(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {
+  %f = rt.launch @flag(%x) extent = 1 grain = 1 : (tensor<800000xf32>) -> tensor<1xi1>
+  rt.condition %f number = 1 : tensor<1xi1>
+  %c = rt.launch @k(%x) extent = 800000 grain = 1 {nn.when = 1 : i64} : (tensor<800000xf32>) -> tensor<800000xf32>
+  %dx = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  %0 = rt.collective all_reduce(%dx) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
+    : (tensor<800000xf32>) -> tensor<800000xf32>
+  %1 = rt.launch @k(%0) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  return %1, %c : tensor<800000xf32>, tensor<800000xf32>
+}
