@@ -33,6 +33,12 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
   passes.addPass(createDistBucketPass(buckets));
   passes.addPass(createDistVerifyVariancePass());
   // What stands behind the proof rewrites one form that is proved into another.
+  if (options.chunks) {
+    DistChunkProductsPassOptions chunks;
+    chunks.cluster = options.cluster;
+    passes.addPass(createDistChunkProductsPass(chunks));
+    passes.addPass(createCSEPass());
+  }
   if (options.ringPlan != "gather") {
     DistSplitStreamPassOptions split;
     split.always = options.ringPlan == "ring";

@@ -52,6 +52,33 @@ class Overlap(unittest.TestCase):
                 self.assertEqual(self.losses(f"slow{number}", mesh, "--slow-link", LINK,
                                              "--poison", **keys), plain)
 
+    def test_products_in_pieces(self):
+        """Where messages take long and their latency is nothing, products and what is sent for
+        them are cut; what comes out is the same but for the last bits."""
+        path = self.folder / "cluster.toml"
+        path.write_text("[links.intra]\nlatency_us = 0.001\nmessage_us = 0\n"
+                        "gbytes_per_s = 1.0\n[matmul]\nflops = [1e5, 1e7]\n"
+                        "gflops_per_s = [5.0, 5.0]\n[memory]\ngbytes_per_s = 1000.0\n")
+        for number, (mesh, keys) in enumerate([
+                ("tensor=2", {}),
+                ("tensor=2", {"parallel__sequence": '[{kind="megatron",axis="tensor"}]'}),
+                ("pipeline=2,tensor=2", {"train__microbatches": 2})]):
+            with self.subTest(mesh=mesh, **keys):
+                keys = {**keys, "target__cluster": f'"{path}"'}
+                calls, losses = [], []
+                for overlap in ("false", "true"):
+                    said = training.explain("gpt2", mesh, target__overlap=overlap, **keys)
+                    calls.append(sum(entry["count"] for entry in said["per_rank"][0]["collectives"]
+                                     if entry["purpose"] == "activation"))
+                    losses.append(self.losses(f"{number}{overlap}", mesh, target__overlap=overlap,
+                                              **keys))
+                self.assertGreater(calls[1], 1.2 * calls[0])
+                for plain, cut in zip(*losses):
+                    self.assertAlmostEqual(plain[0], cut[0], delta=1e-6 * plain[0])
+                # What is compared with is not cut.
+                done = support.run(CLEAVE, "check", *training.flags("gpt2", mesh, **keys))
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_most_of_zero_3_is_hidden(self):
         found = training.explain("gpt2", "data=2", parallel__data__zero=3)["overlap"]
         self.assertGreater(found["communication_seconds"], 0)

@@ -424,6 +424,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
       PartitionOptions partition;
       partition.remarks = allRemarks;
       partition.cluster = config.target.cluster;
+  partition.chunks = config.target.overlap;
       buildPartitionPipeline(passes, partition);
       run(passes, module, diagnostics);
       return;
@@ -495,6 +496,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   PartitionOptions partition;
   partition.remarks = allRemarks;
   partition.cluster = config.target.cluster;
+  partition.chunks = config.target.overlap;
   if (splitsExperts)
     partition.experts = expert.axis, partition.maxLoad = expert.maxLoad,
     partition.exchange = expert.exchange;

@@ -33,6 +33,8 @@ struct PartitionOptions {
   double maxLoad = 2.0;
   /// auto | direct | hierarchical: see dist-dispatch-experts.
   std::string exchange = "auto";
+  /// Whether products that are waited for, or wait, are cut: see dist-chunk-products.
+  bool chunks = false;
   /// A cluster.toml that reshards are planned for; "": the defaults.
   std::string cluster;
   /// Adds passes behind the propagation of shardings, and before messages are
