@@ -8,6 +8,7 @@
 #include "cleave/Cost/LinkModel.h"
 #include "cleave/Interfaces/Condition.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Partition/Passes.h"
 #include "cleave/Partition/Reshard.h"
 
@@ -49,7 +50,8 @@ struct Cut {
   SmallVector<int64_t, 2> operands;
 };
 
-/// How the product is cut along a factor that its result and some operand have.
+/// How the product is cut along a factor that its result and some operand have; pieces
+/// lie contiguously in all of them.
 std::optional<Cut> cutAlong(nn::EinsumOp product, const ShardingRule &rule, int64_t factor) {
   auto dimOf = [&](const TensorFactors &dims) -> int64_t {
     for (auto [dim, factors] : llvm::enumerate(dims))
@@ -60,7 +62,14 @@ std::optional<Cut> cutAlong(nn::EinsumOp product, const ShardingRule &rule, int6
   Cut cut{product, dimOf(rule.results[0]), {}};
   for (const TensorFactors &dims : rule.operands)
     cut.operands.push_back(dimOf(dims));
-  if (cut.result < 0 || rule.factors[factor].kind != FactorKind::PassThrough)
+  auto isContiguous = [](Value value, int64_t dim) {
+    return dim < 0 || dim == outermost(typeOf(value), {});
+  };
+  bool fits = rule.factors[factor].kind == FactorKind::PassThrough && cut.result >= 0 &&
+              isContiguous(product.getResult(), cut.result);
+  for (auto [operand, dim] : llvm::zip_equal(product->getOperands(), cut.operands))
+    fits &= isContiguous(operand, dim);
+  if (!fits)
     return std::nullopt;
   return cut;
 }
@@ -68,15 +77,22 @@ std::optional<Cut> cutAlong(nn::EinsumOp product, const ShardingRule &rule, int6
 /// The factor that a dimension is, or -1.
 int64_t factorOf(const DimFactors &factors) { return factors.size() == 1 ? factors[0] : -1; }
 
-/// Kernels read pieces where they are; others need them put together: read and written
-/// once more.
-double bytesToJoin(Value value) {
-  bool isFused = llvm::all_of(value.getUsers(), [](Operation *user) {
+/// Whether only kernels read the value, perhaps through views: they read pieces where
+/// they are.
+bool isFused(Value value) {
+  return llvm::all_of(value.getUsers(), [](Operation *user) {
     auto lowering = dyn_cast<LoweringInterface>(user);
-    return lowering && (lowering.getKernelClass() == KernelClass::Elementwise ||
-                        lowering.getKernelClass() == KernelClass::View);
+    if (!lowering)
+      return false;
+    if (lowering.getKernelClass() == KernelClass::View)
+      return llvm::all_of(user->getResults(), [](Value view) { return isFused(view); });
+    return lowering.getKernelClass() == KernelClass::Elementwise;
   });
-  return isFused ? 0 : 2 * double(bytesOf(value.getType()));
+}
+
+/// What moves to put pieces together: read and written once more.
+double bytesToJoin(Value value) {
+  return isFused(value) ? 0 : 2 * double(bytesOf(value.getType()));
 }
 
 class Chunker {
@@ -96,9 +112,10 @@ public:
                    (collective && collective.getPurpose() == Purpose::Activation);
           }))
         leads.insert(&op);
-    double spare = 0;
+    llvm::DenseMap<Attribute, double> spareOf; // by the part of a step
     SmallVector<CollectiveOpInterface> waited;
     for (Operation &op : block) {
+      double &spare = spareOf[op.getAttr(kActionAttr)];
       if (auto product = dyn_cast<nn::EinsumOp>(op); product && !leads.contains(&op))
         spare += secondsOf(product, 1);
       auto collective = dyn_cast<CollectiveOpInterface>(op);
@@ -244,7 +261,6 @@ private:
       return;
     SmallVector<Cut> cuts;
     double bytes = 0;
-    bool isRead = false; // as a whole
     llvm::SetVector<Operation *> users(gathered.user_begin(), gathered.user_end());
     for (Operation *user : users) {
       auto product = dyn_cast<nn::EinsumOp>(user);
@@ -257,18 +273,15 @@ private:
                 factor >= 0)
               cut = cutAlong(product, rule, factor);
           }
-      // Twice the same operand, cut along two factors, is none.
-      if (cut && llvm::count(product->getOperands(), gathered) == 1) {
-        bytes += bytesToJoin(product.getResult());
-        cuts.push_back(std::move(*cut));
-      } else {
-        isRead = true;
-      }
+      // Who reads the whole would need it beside the pieces. Twice the same operand,
+      // cut along two factors, is no piece either.
+      if (!cut || llvm::count(product->getOperands(), gathered) != 1)
+        return;
+      bytes += bytesToJoin(product.getResult());
+      cuts.push_back(std::move(*cut));
     }
     if (cuts.empty())
       return;
-    if (isRead)
-      bytes += 2 * double(bytesOf(type));
     int64_t count = choose(collective, cuts, type.getDimSize(dim), /*isGather=*/true, bytes);
     if (count == 1)
       return;
@@ -301,9 +314,6 @@ private:
     }
     for (const Cut &cut : cuts)
       cut.product->erase();
-    b.setInsertionPoint(collective);
-    if (isRead)
-      gathered.replaceAllUsesWith(join(b, collective, pieces, dim));
     collective->erase();
   }
 

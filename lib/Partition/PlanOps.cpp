@@ -299,12 +299,14 @@ private:
   }
 
   /// The value, or what it will be made of by operations that are linear in it alone
-  /// and have no layout yet. Null where there is none with a layout.
+  /// and have no layout yet. Null where there is none with a layout, or another reader
+  /// needs the sum of what has none.
   Value originOf(Value value) const {
     constexpr unsigned kMaxSteps = 8;
     for (unsigned step = 0; step < kMaxSteps && !hasLayout(value); ++step) {
       Operation *op = value.getDefiningOp();
-      if (!op || op->getNumOperands() != 1 || ShardingRule::of(op).groupOf(0).size() != 1)
+      if (!op || !value.hasOneUse() || op->getNumOperands() != 1 ||
+          ShardingRule::of(op).groupOf(0).size() != 1)
         return {};
       value = op->getOperand(0);
       if (!value.hasOneUse())

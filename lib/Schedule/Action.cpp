@@ -158,8 +158,15 @@ bool Action::isEmpty() const {
                       [](const Transfer &transfer) { return transfer.pinned; });
 }
 
-/// Which places of storage an operation overwrites: what is there before has no
-/// other readers behind it.
+/// Storage, or what an argument and the result that replaces it share.
+static int64_t placeOf(Value value, const ActionPlan &memory) {
+  int64_t storage = memory.placeOf(value).storage;
+  int64_t boundary = memory.storages[storage].boundary;
+  return boundary >= 0 ? ~boundary : storage;
+}
+
+/// Which places an operation overwrites: what is there before has no other
+/// readers behind it.
 static void forEachWrite(Operation *op, const ActionPlan &memory,
                          llvm::function_ref<void(int64_t)> fn) {
   auto command = dyn_cast<rt::CommandOpInterface>(op);
@@ -167,14 +174,12 @@ static void forEachWrite(Operation *op, const ActionPlan &memory,
     return;
   for (OpOperand &operand : op->getOpOperands())
     if (isa<RankedTensorType>(operand.get().getType()) && overwrites(operand))
-      fn(memory.placeOf(operand.get()).storage);
+      fn(placeOf(operand.get(), memory));
   for (OpResult result : op->getResults())
     if (isa<RankedTensorType>(result.getType()) &&
-        !command.getAlias(result.getResultNumber())) {
-      int64_t storage = memory.placeOf(result).storage;
-      if (memory.storages[storage].boundary >= 0)
-        fn(storage);
-    }
+        !command.getAlias(result.getResultNumber()))
+      if (int64_t place = placeOf(result, memory); place < 0)
+        fn(place);
 }
 
 std::vector<Placed> Action::list(const OverlapPlan &plan,
@@ -184,7 +189,7 @@ std::vector<Placed> Action::list(const OverlapPlan &plan,
     SmallVector<size_t> readers;
     std::optional<size_t> writer;
   };
-  llvm::DenseMap<int64_t, Accesses> accesses; // by storage
+  llvm::DenseMap<int64_t, Accesses> accesses; // by place
   for (Operation &op : block) {
     size_t at = positionOf.at(&op);
     Placed &placed = list[at];
@@ -198,8 +203,7 @@ std::vector<Placed> Action::list(const OverlapPlan &plan,
       placed.seconds = isMovable(&op) ? 0 : steps[step->second].seconds;
     // What a condition holds for is told by attributes alone: it stays as well.
     placed.moves = isa<rt::CommandOpInterface>(op) && op.getNumResults() > 0 &&
-                   !isPinned(&op) &&
-                   !op.hasAttr(kWhenAttrName) &&
+                   !isPinned(&op) && !op.hasAttr(kWhenAttrName) &&
                    (isMovable(&op) || !isa<rt::CollectiveOp, rt::WaitOp>(op));
     for (Value operand : op.getOperands())
       if (Operation *def = operand.getDefiningOp())
@@ -208,13 +212,13 @@ std::vector<Placed> Action::list(const OverlapPlan &plan,
     for (Value operand : op.getOperands()) {
       if (!isa<RankedTensorType>(operand.getType()))
         continue;
-      Accesses &known = accesses[memory.placeOf(operand).storage];
+      Accesses &known = accesses[placeOf(operand, memory)];
       if (known.writer)
         follow(*known.writer);
       known.readers.push_back(at);
     }
-    forEachWrite(&op, memory, [&](int64_t storage) {
-      Accesses &known = accesses[storage];
+    forEachWrite(&op, memory, [&](int64_t place) {
+      Accesses &known = accesses[place];
       for (size_t reader : known.readers)
         follow(reader);
       known.readers = {at};

@@ -28,8 +28,8 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       sinkViews(func.getBody().front());
       communicates |= llvm::any_of(func.getBody().front(), isCollective);
     }
-    // Stages wait for each other, too, for which `rt.overlap` says how long they
-    // take.
+    // Stages wait for each other, too, for which `rt.overlap` says how long
+    // they take.
     if (!communicates &&
         llvm::all_of(stagesOf(module), [](int64_t stage) { return stage < 0; }))
       return;

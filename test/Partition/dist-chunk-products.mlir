@@ -41,7 +41,7 @@ func.func @gather(%x: tensor<2x256x1024xf32>, %w: tensor<1024x1024xf32>, %v: ten
   return %3 : tensor<2x512x1024xf32>
 }
 
-// To put pieces together for who sums over them costs more than is hidden.
+// Who sums over pieces would need the whole beside them.
 // CHECK-LABEL: func @negative_whole(
 // CHECK-COUNT-1: dist.all_gather
 // CHECK-NOT:     dist.all_gather
@@ -52,6 +52,31 @@ func.func @negative_whole(%x: tensor<2x256x1024xf32>, %w: tensor<1024x1024xf32>)
   %2 = nn.sigmoid %1 : tensor<2x512x1024xf32>
   %3 = nn.einsum "bsh,bsf->hf" %0, %2 : tensor<2x512x1024xf32>, tensor<2x512x1024xf32> -> tensor<1024x1024xf32>
   return %2, %3 : tensor<2x512x1024xf32>, tensor<1024x1024xf32>
+}
+
+// Pieces of an operand, or of the result, that do not lie contiguously are none.
+// CHECK-LABEL: func @negative_strided(
+// CHECK:         dist.all_gather
+// CHECK-NOT:     dist.all_gather
+// CHECK:         return
+func.func @negative_strided(%x: tensor<4x256x1024xf32>, %w: tensor<1024x256x4xf32>) -> tensor<512x4x256xf32> {
+  %0 = dist.all_gather %x dims [1] over @m {"t"} purpose activation : (tensor<4x256x1024xf32>) -> tensor<4x512x1024xf32>
+  %1 = nn.einsum "bsh,hfb->sbf" %0, %w : tensor<4x512x1024xf32>, tensor<1024x256x4xf32> -> tensor<512x4x256xf32>
+  %2 = nn.sigmoid %1 : tensor<512x4x256xf32>
+  return %2 : tensor<512x4x256xf32>
+}
+
+// A product behind a view needs the whole as well.
+// CHECK-LABEL: func @negative_behind_a_view(
+// CHECK:         dist.all_gather
+// CHECK-NOT:     dist.all_gather
+// CHECK:         return
+func.func @negative_behind_a_view(%x: tensor<2x256x512xf32>, %w: tensor<512x2048xf32>, %v: tensor<2048x64xf32>) -> tensor<1024x64xf32> {
+  %0 = dist.all_gather %x dims [1] over @m {"t"} purpose activation : (tensor<2x256x512xf32>) -> tensor<2x512x512xf32>
+  %1 = nn.einsum "bsh,hf->bsf" %0, %w : tensor<2x512x512xf32>, tensor<512x2048xf32> -> tensor<2x512x2048xf32>
+  %2 = nn.reshape %1 : tensor<2x512x2048xf32> -> tensor<1024x2048xf32>
+  %3 = nn.einsum "bh,hf->bf" %2, %v : tensor<1024x2048xf32>, tensor<2048x64xf32> -> tensor<1024x64xf32>
+  return %3 : tensor<1024x64xf32>
 }
 
 // A dimension of one element does not count; scattering the next one is not cut.

@@ -100,6 +100,22 @@ func.func @negative_sum_of_rounded(%x: tensor<4x6xf32> {dist.sharding = #dist.sh
   return %3 : tensor<4x5xf32>
 }
 
+// One of the addends has another reader and is summed for it: the other one is not
+// widened before its own sum.
+// CHECK-LABEL: func @negative_read_twice(
+// CHECK-COUNT-2: nn.einsum{{.*}}partial = sum{"t"}
+// CHECK:         arith.extf{{.*}}carry = #dist.axes<{}>
+// CHECK:         arith.extf{{.*}}carry = #dist.axes<{}>
+func.func @negative_read_twice(%x: tensor<4x6xbf16> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %u: tensor<6x5xbf16>, %v: tensor<6x5xbf16>) -> (tensor<4x5xf32>, tensor<4x5xf32>) {
+  %0 = nn.einsum "bh,hf->bf" %x, %u : tensor<4x6xbf16>, tensor<6x5xbf16> -> tensor<4x5xbf16>
+  %1 = nn.einsum "bh,hf->bf" %x, %v : tensor<4x6xbf16>, tensor<6x5xbf16> -> tensor<4x5xbf16>
+  %2 = arith.extf %0 : tensor<4x5xbf16> to tensor<4x5xf32>
+  %3 = arith.extf %1 : tensor<4x5xbf16> to tensor<4x5xf32>
+  %4 = arith.addf %2, %3 : tensor<4x5xf32>
+  %5 = math.exp %3 : tensor<4x5xf32>
+  return %4, %5 : tensor<4x5xf32>, tensor<4x5xf32>
+}
+
 // -----
 
 // A gradient that is scattered over one axis, and added up over microbatches:

@@ -382,6 +382,13 @@ static dist::AxisRefAttr axisNamed(MLIRContext *context, StringRef text) {
                                 size);
 }
 
+/// Whether dist-chunk-products runs. The default times are those of CPUs: of
+/// devices they are known from a file alone.
+static bool cutsProducts(const Config &config) {
+  return config.target.overlap &&
+         (config.target.kind != "cuda" || !config.target.cluster.empty());
+}
+
 /// The overrides of the configuration, for strategy-shard.
 static void noteOverrides(ModuleOp module, const Config &config) {
   MLIRContext *context = module.getContext();
@@ -424,7 +431,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
       PartitionOptions partition;
       partition.remarks = allRemarks;
       partition.cluster = config.target.cluster;
-  partition.chunks = config.target.overlap;
+      partition.chunks = cutsProducts(config);
       buildPartitionPipeline(passes, partition);
       run(passes, module, diagnostics);
       return;
@@ -496,7 +503,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   PartitionOptions partition;
   partition.remarks = allRemarks;
   partition.cluster = config.target.cluster;
-  partition.chunks = config.target.overlap;
+  partition.chunks = cutsProducts(config);
   if (splitsExperts)
     partition.experts = expert.axis, partition.maxLoad = expert.maxLoad,
     partition.exchange = expert.exchange;
