@@ -349,28 +349,34 @@ int64_t ActionPlan::pack() {
   llvm::stable_sort(order, [&](int64_t x, int64_t y) {
     return storages[x].bytes > storages[y].bytes;
   });
-  SmallVector<int64_t> placed;
+  /// What has its place: bytes [begin, end) from operation `first` to `last`.
+  struct Placed {
+    int64_t begin, end, first, last;
+  };
+  std::vector<Placed> placed; // by where they begin
   int64_t top = 0;
   for (int64_t index : order) {
     Storage &storage = storages[index];
-    SmallVector<std::pair<int64_t, int64_t>> taken;
-    for (int64_t other : placed) {
-      const Storage &o = storages[other];
-      if (o.first <= storage.last && storage.first <= o.last)
-        taken.push_back({o.offset, o.offset + alignUp(o.bytes)});
-    }
-    llvm::sort(taken);
     int64_t size = alignUp(storage.bytes), end = 0, best = -1, slack = 0;
-    for (auto [begin, stop] : taken) {
-      if (begin - end >= size && (best < 0 || begin - end - size < slack)) {
+    for (const Placed &other : placed) {
+      if (other.first > storage.last || storage.first > other.last)
+        continue;
+      int64_t gap = other.begin - end;
+      if (gap >= size && (best < 0 || gap - size < slack)) {
         best = end;
-        slack = begin - end - size;
+        slack = gap - size;
       }
-      end = std::max(end, stop);
+      end = std::max(end, other.end);
     }
     storage.offset = best >= 0 ? best : end;
-    placed.push_back(index);
-    top = std::max(top, storage.offset + size);
+    Placed here{storage.offset, storage.offset + size, storage.first,
+                storage.last};
+    placed.insert(llvm::upper_bound(placed, here,
+                                    [](const Placed &a, const Placed &b) {
+                                      return a.begin < b.begin;
+                                    }),
+                  here);
+    top = std::max(top, here.end);
   }
   return top;
 }

@@ -37,7 +37,6 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
     DistChunkProductsPassOptions chunks;
     chunks.cluster = options.cluster;
     passes.addPass(createDistChunkProductsPass(chunks));
-    passes.addPass(createCSEPass());
   }
   if (options.ringPlan != "gather") {
     DistSplitStreamPassOptions split;
