@@ -1,7 +1,6 @@
 //===- LinkModel.cpp - how long collectives take --------------------------===//
 
 #include "cleave/Cost/LinkModel.h"
-#include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -54,6 +53,17 @@ FailureOr<LinkModel> LinkModel::load(Operation *module, const MeshAxes &mesh,
   if (failed(cluster))
     return failure();
   return of(module, mesh, *cluster);
+}
+
+FailureOr<Machine> Machine::load(ModuleOp module, const std::string &file) {
+  FailureOr<MeshAxes> mesh = MeshAxes::of(module);
+  if (failed(mesh))
+    return failure();
+  FailureOr<Cluster> cluster = loadCluster(module, file);
+  if (failed(cluster))
+    return failure();
+  auto links = LinkModel::of(module, *mesh, *cluster);
+  return Machine{std::move(*mesh), std::move(*cluster), std::move(links)};
 }
 
 void LinkModel::finish() {

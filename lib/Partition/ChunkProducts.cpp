@@ -326,16 +326,12 @@ struct DistChunkProductsPass : cleave::impl::DistChunkProductsPassBase<DistChunk
   using Base::Base;
 
   void runOnOperation() override {
-    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
-    if (failed(mesh))
-      return signalPassFailure();
-    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    FailureOr<cost::Machine> machine = cost::Machine::load(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
-    auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal())
-        Chunker(*mesh, *machine, links).run(func.getBody().front());
+        Chunker(machine->mesh, machine->cluster, machine->links).run(func.getBody().front());
   }
 };
 

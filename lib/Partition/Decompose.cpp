@@ -193,27 +193,24 @@ struct DistDecomposePass : cleave::impl::DistDecomposePassBase<DistDecomposePass
   using Base::Base;
 
   void runOnOperation() override {
-    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
-    if (failed(mesh))
-      return signalPassFailure();
-    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    FailureOr<cost::Machine> machine = cost::Machine::load(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
     if (plan != "auto" && plan != "ring" && plan != "gather") {
       getOperation().emitError("unknown plan '") << plan << "'; expected auto, ring or gather";
       return signalPassFailure();
     }
-    auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       SmallVector<StreamingInterface> found;
       func.walk([&](StreamingInterface op) { found.push_back(op); });
       for (StreamingInterface op : found)
-        if (std::optional<Stream> ring = ringOf(op, *mesh)) {
+        if (std::optional<Stream> ring = ringOf(op, machine->mesh)) {
           bool isWanted = plan == "ring";
           if (plan == "auto")
-            isWanted = RingEmitter(*ring, *mesh).isBetterThanGathering(links, *machine);
+            isWanted = RingEmitter(*ring, machine->mesh)
+                           .isBetterThanGathering(machine->links, machine->cluster);
           if (isWanted) {
-            RingEmitter(*ring, *mesh).run();
+            RingEmitter(*ring, machine->mesh).run();
             ring->erase();
           }
         }

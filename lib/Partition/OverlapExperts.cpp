@@ -102,22 +102,18 @@ struct DistOverlapExpertsPass : cleave::impl::DistOverlapExpertsPassBase<DistOve
   using Base::Base;
 
   void runOnOperation() override {
-    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
-    if (failed(mesh))
-      return signalPassFailure();
-    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    FailureOr<cost::Machine> machine = cost::Machine::load(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
-    auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
     for (auto func : getOperation().getOps<func::FuncOp>())
       func.walk([&](AllToAllVOp op) {
         // Numbers of rows are few, and further rounds come under a condition.
         auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
         if (!isa<FloatType>(type.getElementType()) || op->hasAttr(kWhenAttrName))
           return;
-        AxisSet group = setOf(mesh->decompose(op.getAxes().getAxes()));
-        double seconds = links.allToAll(group, double(op.getPayloadBytes()));
-        Exchange(op).fill(seconds, *machine);
+        AxisSet group = setOf(machine->mesh.decompose(op.getAxes().getAxes()));
+        double seconds = machine->links.allToAll(group, double(op.getPayloadBytes()));
+        Exchange(op).fill(seconds, machine->cluster);
       });
   }
 };

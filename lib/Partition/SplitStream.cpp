@@ -76,35 +76,32 @@ struct DistSplitStreamPass : cleave::impl::DistSplitStreamPassBase<DistSplitStre
   using Base::Base;
 
   void runOnOperation() override {
-    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
-    if (failed(mesh))
-      return signalPassFailure();
-    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    FailureOr<cost::Machine> machine = cost::Machine::load(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
-    auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       std::vector<Stream> found;
       func.walk([&](StreamingInterface op) {
-        if (std::optional<Stream> stream = streamOf(op, *mesh))
-          if (always || isBetterThanGathering(*stream, *mesh, links, *machine))
+        if (std::optional<Stream> stream = streamOf(op, machine->mesh))
+          if (always ||
+              isBetterThanGathering(*stream, machine->mesh, machine->links, machine->cluster))
             found.push_back(std::move(*stream));
       });
       if (found.empty())
         continue;
       // What is known of values is asked for while all of them are there.
-      Variance variance(*mesh);
+      Variance variance(machine->mesh);
       if (failed(variance.verify(func)))
         return signalPassFailure();
       llvm::erase_if(found, [&](const Stream &stream) {
-        AxisSet group = setOf(mesh->decompose(stream.axes.getAxes()));
+        AxisSet group = setOf(machine->mesh.decompose(stream.axes.getAxes()));
         for (auto [index, operand] : llvm::enumerate(stream.op->getOperands()))
           if (!stream.isGathered(index) && !variance.isInvariant(operand, group))
             return true;
         return false;
       });
       for (Stream &stream : found) {
-        SplitEmitter(stream, *mesh).run();
+        SplitEmitter(stream, machine->mesh).run();
         stream.erase();
       }
     }

@@ -44,29 +44,33 @@ func.func @branch(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"})
 }
 
 // A parameter's new value takes the parameter's memory: it does not come before who
-// reads the old one. What nobody returns in its place does.
-// CHECK-LABEL: func @negative_overwritten(
+// reads the old one, but what stands behind it does.
+// CHECK-LABEL: func @overwritten(
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<800000xf32>
 // CHECK-NOT:     rt.copy
-// CHECK:         rt.collective all_reduce{{.*}} -> tensor<800000xf32>
+// CHECK:         %[[GO:.+]]:2 = rt.collective all_reduce
+// CHECK-NEXT:    %[[Z:.+]] = rt.launch @k(%[[X]])
+// CHECK-NEXT:    rt.wait
 // CHECK-NEXT:    rt.launch @k
-// CHECK-NEXT:    rt.launch @add
-// CHECK-NEXT:    rt.launch @k(%[[X]])
+// CHECK-NEXT:    %[[Y:.+]] = rt.launch @add
+// CHECK-NEXT:    %[[NEW:.+]] = rt.launch @k(%[[X]])
+// CHECK-NEXT:    return %[[Y]], %[[NEW]], %[[Z]]
 // CHECK-LABEL: func @not_overwritten(
 // CHECK:         rt.collective all_reduce{{.*}} !rt.token
 // CHECK:         rt.wait
 // CHECK-NEXT:    rt.launch @k
 // CHECK-NEXT:    rt.launch @add
 // CHECK-NEXT:    return
-func.func @negative_overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: tensor<800000xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "w", nn.role = "parameter"}) {
+func.func @overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: tensor<800000xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "w", nn.role = "parameter"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {
   %a = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %0 = rt.collective all_reduce(%a) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
     : (tensor<800000xf32>) -> tensor<800000xf32>
   %1 = rt.launch @k(%0) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %2 = rt.launch @add(%1, %w) extent = 800000 grain = 1 : (tensor<800000xf32>, tensor<800000xf32>) -> tensor<800000xf32>
   %new = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
-  return %2, %new : tensor<800000xf32>, tensor<800000xf32>
+  %z = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
+  return %2, %new, %z : tensor<800000xf32>, tensor<800000xf32>, tensor<800000xf32>
 }
 func.func @not_overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: tensor<800000xf32> {nn.name = "v", nn.role = "parameter"})
     -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {

@@ -22,6 +22,8 @@
 #include "cleave/Config/Cluster.h"
 #include "cleave/Dialect/Dist/IR/Layout.h"
 
+#include "mlir/IR/BuiltinOps.h"
+
 namespace cleave::cost {
 
 /// What the file says, "": the defaults. Errors are reported on the module.
@@ -70,6 +72,16 @@ private:
   llvm::SmallVector<unsigned> classOf;   // of each atom
   llvm::SmallVector<int64_t> sizes;      // of each atom
   double minLatency = 0, minPerByte = 0;
+};
+
+/// What passes that weigh messages against computing know: the mesh of a module, and
+/// the times of a cluster.toml.
+struct Machine {
+  dist::MeshAxes mesh;
+  Cluster cluster;
+  LinkModel links;
+  /// Errors of the file, and a module with other than one mesh, are reported there.
+  static mlir::FailureOr<Machine> load(mlir::ModuleOp module, const std::string &file);
 };
 
 } // namespace cleave::cost
