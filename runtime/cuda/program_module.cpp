@@ -39,6 +39,18 @@ bool serves(const Image &image, int version) {
          (!image.isCode || image.version / 10 == version / 10);
 }
 
+// What to do where no image serves a device.
+std::string remedyFor(int version) {
+  int newest = 0; // that target.architectures may name
+  for (int served : {80, 90, 100})
+    if (served <= version)
+      newest = served;
+  if (newest == 0)
+    return "run on a device of sm_80 or newer";
+  return "compile with target.architectures = [\"sm_" + std::to_string(newest) +
+         "\"]";
+}
+
 std::string read(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
@@ -97,13 +109,12 @@ std::shared_ptr<ProgramModule> cuda::loadModule(const cleave_program &loaded,
       chosen = &image;
   }
   if (!chosen)
-    fail(CLEAVE_UNSUPPORTED,
-         "device " + device.name() + " is sm_" +
-             std::to_string(device.capability()) + ", but " +
-             (isSent ? "the program" : folder) + " has only " +
-             (all.empty() ? "no kernels" : all) +
-             "; compile with target.architectures = [\"sm_" +
-             std::to_string(device.capability()) + "\"] or an earlier one");
+    fail(CLEAVE_UNSUPPORTED, "device " + device.name() + " is sm_" +
+                                 std::to_string(device.capability()) +
+                                 ", but " + (isSent ? "the program" : folder) +
+                                 " has only " +
+                                 (all.empty() ? "no kernels" : all) + "; " +
+                                 remedyFor(device.capability()));
   if (std::string host = isSent ? folder : folder + "/kernels.so";
       driver().kernels && std::filesystem::exists(host))
     driver().kernels(host.c_str());

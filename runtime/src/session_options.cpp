@@ -43,6 +43,9 @@ TransportOptions cleave::transportOptionsOf(
   result.linkBytesPerSecond = options.link_bytes_per_second;
   bool slowLinks =
       options.link_latency > 0 || options.link_bytes_per_second > 0;
+  if (slowLinks && program.device == Device::Cuda)
+    fail(CLEAVE_BAD_ARGUMENT, "links can be made slow only between ranks on "
+                              "CPUs; this program is for CUDA devices");
   if (world) {
     if (slowLinks)
       fail(CLEAVE_BAD_ARGUMENT, "links can be made slow only between ranks of "

@@ -171,13 +171,13 @@ class Train(unittest.TestCase):
         x = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
         np.savez(self.folder / "data.npz", x=x, labels=x[:, :5].argmax(1).astype(np.int32))
 
-    def start(self, name, *settings, env=None, steps=6):
+    def start(self, name, *settings, env=None, steps=6, flags=()):
         settings = ["data.labels=labels", "data.validation=0", "train.lr=0.03",
                     'target.architectures=["sm_90"]', *settings]
         return support.run(
             support.CLEAVE, "train", self.MODEL, "--data", self.folder / "data.npz", "--steps",
             steps, "--out", self.folder / name, "--cache", self.folder / "cache",
-            *[f"--set={setting}" for setting in settings], env=env or recorded())
+            *[f"--set={setting}" for setting in settings], *flags, env=env or recorded())
 
     def losses(self, name, *settings, **options):
         done = self.start(name, *settings, **options)
@@ -232,8 +232,8 @@ class Train(unittest.TestCase):
                 self.assertLess(np.abs(np.subtract(*losses)).max(), 1e-5)
                 self.assertLess(losses[0][4], losses[0][0] - 0.05)  # a batch for the second time
 
-    def refused(self, pattern, *settings, env=None):
-        done = self.start("refused", "target.kind=cuda", *settings, env=env)
+    def refused(self, pattern, *settings, env=None, flags=()):
+        done = self.start("refused", "target.kind=cuda", *settings, env=env, flags=flags)
         self.assertIn(done.returncode, (2, 3), done.stdout + done.stderr)
         errors = [line for line in done.stderr.splitlines() if "error:" in line]
         self.assertEqual(len(errors), 1, done.stderr)
@@ -243,14 +243,16 @@ class Train(unittest.TestCase):
     def test_machines_that_cannot_serve(self):
         self.refused(r"no CUDA device was found: run on a machine with a GPU",
                      env=recorded(devices=0))
-        self.refused(r"is sm_75, but .* has only kernels.sm_90.cubin, kernels.sm_80.ptx; compile "
-                     r"with target.architectures", env=recorded(capability=75))
+        self.refused(r"is sm_75, but .* has only kernels.sm_90.cubin, kernels.sm_80.ptx; run "
+                     r"on a device of sm_80 or newer", env=recorded(capability=75))
         self.refused(r"the driver serves CUDA 11.8, but cleave was built with CUDA .*: update the "
                      r"driver", env=recorded(driver=11080))
         self.refused(r"ranks on device .* need \d+ bytes, but it has \d+ of 1000 free",
                      env=recorded(memory=1000))
         self.refused(r"nccl needs a device for each of the 2 ranks, but there are 1; use transport",
                      "mesh.data=2", "target.transport=nccl", env=recorded(devices=1))
+        self.refused(r"links can be made slow only between ranks on CPUs", "mesh.data=2",
+                     flags=["--slow-link", "5,1"])
 
     @unittest.skipIf(pathlib.Path("/dev/nvidiactl").exists(), "there is a device")
     def test_no_driver(self):

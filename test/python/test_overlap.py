@@ -102,7 +102,8 @@ class Overlap(unittest.TestCase):
                 self.assertLessEqual(after, before + 2 * largest)
 
     def test_slow_link_is_checked(self):
-        for value, message in [("1", "2 required"), ("1,-2", "not negative"), ("a,b", "not negative")]:
+        for value, message in [("1", "2 required"), ("1,-2", "not negative"), ("a,b", "not negative"),
+                               ("inf,1", "not negative")]:
             with self.subTest(value=value):
                 done = support.run(*training.command(self.folder / "no", "gpt2", "data=2",
                                                      "--slow-link", value))

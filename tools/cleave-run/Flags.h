@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cmath>
 #include <optional>
 
 namespace cleave {
@@ -21,7 +22,8 @@ struct RunFlags {
 inline const CLI::Validator notNegative(
     [](const std::string &text) {
       double value = 0;
-      return CLI::detail::lexical_cast(text, value) && value >= 0
+      return CLI::detail::lexical_cast(text, value) && value >= 0 &&
+                     std::isfinite(value)
                  ? std::string()
                  : "expected a number that is not negative, found '" + text +
                        "'";

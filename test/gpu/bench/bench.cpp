@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -133,8 +134,16 @@ private:
     std::string_view name = *info.onnx_name ? info.onnx_name : info.name;
     uint64_t seed = hashOf(name);
     weights.resize(count);
-    for (int64_t i = 0; i < count; ++i)
-      weights[i] = weightAt(name, info.rank < 2, seed, i);
+    // Billions of them take a thread longer than all steps.
+    int64_t parts = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::jthread> threads;
+    for (int64_t part = 0; part < parts; ++part)
+      threads.emplace_back(
+          [&, begin = count * part / parts, end = count * (part + 1) / parts] {
+            for (int64_t i = begin; i < end; ++i)
+              weights[i] = weightAt(name, info.rank < 2, seed, i);
+          });
+    threads.clear(); // joins
     check(cleave_session_scatter(session, info.name, CLEAVE_F32, weights.data(),
                                  count));
     // In bf16 the update starts from the f32 copy.
