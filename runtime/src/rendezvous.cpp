@@ -79,11 +79,16 @@ Socket inheritedListener() {
 
 Address cleave::rendezvousAddress() {
   constexpr int64_t mostProcesses = 1 << 20;
-  if (std::optional<Launcher> job = launcher();
-      job && job->size > mostProcesses)
+  std::optional<Launcher> job = launcher();
+  if (job && job->size > mostProcesses)
     fail(CLEAVE_BAD_ARGUMENT,
          job->variable + " is " + std::to_string(job->size) +
              ", expected at most " + std::to_string(mostProcesses));
+  if (job && job->rank >= job->size)
+    fail(CLEAVE_BAD_ARGUMENT,
+         "RANK is " + std::to_string(job->rank) + ", expected at most " +
+             std::to_string(job->size - 1) + ", as " + job->variable + " is " +
+             std::to_string(job->size));
   Address address;
   const char *host = std::getenv("MASTER_ADDR");
   address.host = host ? host : "";

@@ -226,7 +226,7 @@ class CudaProcesses(unittest.TestCase):
                    "mesh .data=3. has 3 ranks, but there are 2")
         self.fails(self.job(2, self.train("a", 2, "--set=target.kind=cpu")), 2, "brings no MPI")
         for key, value in (("MASTER_PORT", "x"), ("CLEAVE_JOIN_TIMEOUT", "long"),
-                           ("WORLD_SIZE", 3000000000)):
+                           ("WORLD_SIZE", 3000000000), ("RANK", 7)):
             job = self.job(2, self.train("a", 2), **{key: value})
             self.fails(job, 2, f'{key} is "?{value}"?, expected', lines=2)
 
