@@ -19,6 +19,8 @@ target::ProgramOptions cleave::programOptions(const BackendOptions &options) {
 
 void cleave::buildKernelPhase(OpPassManager &passes,
                               const BackendOptions &options) {
+  if (options.device == program::Device::Cuda)
+    passes.addPass(createPadClassesPass());
   SelectLibraryPassOptions select;
   select.device = options.device;
   passes.addPass(createSelectLibraryPass(select));

@@ -102,6 +102,21 @@ IndexVar *IndexSpace::create(IndexVar::Kind kind, int64_t size,
   return vars.back().get();
 }
 
+static bool hasData(const IndexExpr &expr) {
+  return llvm::any_of(expr.terms(), [](const IndexExpr::Term &term) {
+    return term.first->kind == IndexVar::Kind::Data ||
+           hasData(term.first->base);
+  });
+}
+
+bool cleave::kernels::isInBounds(llvm::ArrayRef<IndexExpr> index,
+                                 llvm::ArrayRef<int64_t> shape) {
+  return llvm::all_of(llvm::zip_equal(index, shape), [](auto pair) {
+    auto [expr, size] = pair;
+    return expr.min() >= 0 && expr.max() < size && !hasData(expr);
+  });
+}
+
 const IndexVar *IndexSpace::addLoop(int64_t size) {
   assert(loopCount < 64 && "a set of loops is one word");
   IndexVar *var = create(IndexVar::Kind::Loop, size, uint64_t(1) << loopCount);

@@ -137,6 +137,8 @@ Node *PlanBuilder::pull(Value value, Index index, Node *guard) {
   } else {
     RankedTensorType type = typeOf(value);
     plan.arguments.insert(value);
+    if (guard && isInBounds(index, type.getShape()))
+      guard = nullptr; // pads and parts of what is there: nothing to fear
     IndexExpr linear = plan.space.linearize(index, type.getShape());
     node = createAccess(Node::Kind::Load, type.getElementType(), linear, guard);
     node->source = llvm::find(plan.arguments, value) - plan.arguments.begin();

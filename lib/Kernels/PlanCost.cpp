@@ -15,6 +15,9 @@ double cleave::kernels::weightOf(Operation *op) {
     return 5;
   if (isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op))
     return 20;
+  // Widened by two instructions where there is none for it.
+  if (isa<arith::ExtFOp>(op))
+    return 2;
   if (isa<math::AbsFOp, math::AbsIOp, math::FloorOp, math::CeilOp, math::FmaOp,
           math::CopySignOp>(op))
     return 1;

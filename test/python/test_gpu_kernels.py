@@ -16,7 +16,7 @@ class GpuKernels(unittest.TestCase):
         """A module with the kernels of one rank."""
         sharded, formed = folder / "shard.mlir", folder / "kernels.mlir"
         support.succeed(support.CLEAVE, "compile", *support.model_flags(model), "--emit", "shard", "-o", sharded)
-        support.succeed(OPT, "-nn-kernels-pipeline", sharded, "-o", formed)
+        support.succeed(OPT, "-nn-kernels-pipeline=device=cuda", sharded, "-o", formed)
         return formed
 
     def check(self, model):

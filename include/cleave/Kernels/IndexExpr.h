@@ -74,6 +74,10 @@ struct IndexVar {
   Node *node = nullptr;
 };
 
+/// Whether an element at `index` is one of a tensor of this shape, whatever
+/// guards say. Data is only in range where its guards hold, so it never is.
+bool isInBounds(llvm::ArrayRef<IndexExpr> index, llvm::ArrayRef<int64_t> shape);
+
 /// Owns variables and knows the algebra.
 class IndexSpace {
 public:

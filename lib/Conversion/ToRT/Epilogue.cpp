@@ -52,17 +52,41 @@ static bool fuseScale(rt::GemmOp gemm) {
   return true;
 }
 
-/// C + broadcast(bias), where the bias lies along the columns.
-static bool fuseBias(rt::GemmOp gemm) {
-  auto add = dyn_cast<arith::AddFOp>(*gemm.getC().user_begin());
+/// The one reader of a value that has one.
+static Operation *readerOf(Value value) {
+  return value.hasOneUse() ? *value.user_begin() : nullptr;
+}
+
+/// C + broadcast(bias), where the bias lies along the columns. In bf16 C and
+/// the bias are widened for it, and the sum is rounded: with `narrow` it is
+/// rounded once, in the product, and C is not.
+static bool fuseBias(rt::GemmOp gemm, bool narrow) {
+  Value c = gemm.getC();
+  Type element = getElementTypeOrSelf(gemm.getA());
+  narrow &= element.isBF16() && getElementTypeOrSelf(c).isBF16();
+  if (narrow && isa_and_nonnull<arith::ExtFOp>(readerOf(c)))
+    c = readerOf(c)->getResult(0);
+  auto add = dyn_cast_or_null<arith::AddFOp>(readerOf(c));
   if (!add || gemm.getBias() || gemm.getAccumulator())
     return false;
-  Value other = otherOperand(add, gemm.getC());
+  Operation *last = add;
+  if (c != gemm.getC()) {
+    last = readerOf(add);
+    if (!isa_and_nonnull<arith::TruncFOp>(last) ||
+        last->getResult(0).getType() != gemm.getC().getType())
+      return false;
+  }
+  Value other = otherOperand(add, c);
+  auto widened = other && c != gemm.getC()
+                     ? other.getDefiningOp<arith::ExtFOp>()
+                     : nullptr;
+  if (widened)
+    other = widened.getIn();
   auto broadcast = other ? other.getDefiningOp<nn::BroadcastOp>() : nullptr;
   if (!broadcast || gemm.getCView().back() != 1)
     return false;
   auto type = cast<RankedTensorType>(broadcast.getInput().getType());
-  if (type.getElementType() != getElementTypeOrSelf(gemm.getA()))
+  if (type.getElementType() != element)
     return false;
   int64_t rank = broadcast.getType().getRank();
   for (auto [index, dim] : llvm::enumerate(broadcast.getDims()))
@@ -75,7 +99,10 @@ static bool fuseBias(rt::GemmOp gemm) {
     view = denseView(broadcast.getInput());
   gemm.getBiasMutable().assign(view.base);
   gemm.setBiasOffset(view.offset);
-  absorb(gemm, add);
+  absorb(gemm, last);
+  for (Operation *op : {add.getOperation(), c.getDefiningOp()})
+    if (op != last && op != gemm)
+      op->erase();
   return true;
 }
 
@@ -174,11 +201,11 @@ static void fuseActivation(rt::GemmOp gemm) {
     sigmoid->erase();
 }
 
-void cleave::fuseEpilogue(rt::GemmOp gemm) {
+void cleave::fuseEpilogue(rt::GemmOp gemm, program::Device device) {
   if (gemm.getC().hasOneUse() && fuseScale(gemm) && !gemm.getC().hasOneUse())
     return;
   if (gemm.getC().hasOneUse())
-    fuseBias(gemm);
+    fuseBias(gemm, device == program::Device::Cuda);
   if (gemm.getC().hasOneUse() && fuseSum(gemm))
     return;
   fuseActivation(gemm);

@@ -11,6 +11,9 @@
 using namespace mlir;
 using namespace cleave;
 
+/// From how many products of vectors with matrices a kernel does them.
+static constexpr int64_t kManyProducts = 32;
+
 namespace {
 
 /// One label, or several merged: its size and its stride in each tensor.
@@ -125,7 +128,7 @@ static Value elementwise(OpBuilder &b, Location loc, nn::EinsumOp op,
                                spread(op.getRhs(), labels.rhs));
 }
 
-void cleave::selectEinsum(nn::EinsumOp op) {
+void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
   OpBuilder b(op);
   Location loc = op.getLoc();
   nn::EinsumOp::Labels labels = op.getLabels();
@@ -167,7 +170,12 @@ void cleave::selectEinsum(nn::EinsumOp op) {
   // Nothing contracted, or one number from each pair of rows: no library call
   // is worth it, and a kernel can join it with its neighbours.
   bool rows = x.m.empty() && x.n.empty();
-  if (x.k.empty() || (rows && !x.batch.empty())) {
+  // Many products of one row or column each: every element of the matrices is
+  // read once, and a library for devices has a tile of its own for each.
+  bool vectors = device == program::Device::Cuda &&
+                 (x.m.empty() || x.n.empty()) &&
+                 x.extent(x.batch) >= kManyProducts;
+  if (x.k.empty() || (rows && !x.batch.empty()) || vectors) {
     std::string order = labels.result;
     SmallVector<int64_t> shape(resultType.getShape()), contracted;
     for (char label : labels.lhs)

@@ -15,23 +15,65 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
+/// The addends of a sum in the type of its result: one of bf16 is computed on
+/// what was widened, and rounded.
+static SmallVector<Value, 2> addendsOf(Value value) {
+  auto rounding = value.getDefiningOp<arith::TruncFOp>();
+  Value sum = rounding ? rounding.getIn() : value;
+  auto add = sum.getDefiningOp<arith::AddFOp>();
+  if (!add || (rounding && !sum.hasOneUse()))
+    return {};
+  SmallVector<Value, 2> addends(add->getOperands());
+  if (rounding)
+    for (Value &addend : addends) {
+      auto widened = addend.getDefiningOp<arith::ExtFOp>();
+      if (!widened || widened.getIn().getType() != value.getType() ||
+          !addend.hasOneUse())
+        return {};
+      addend = widened.getIn();
+    }
+  return addends;
+}
+
+/// What `add` gives, rounded if it is a sum of bf16.
+static Value resultOf(arith::AddFOp add) {
+  Value sum = add.getResult();
+  if (sum.hasOneUse())
+    if (auto rounding = dyn_cast<arith::TruncFOp>(*sum.user_begin());
+        rounding && !addendsOf(rounding.getOut()).empty())
+      return rounding.getOut();
+  return sum;
+}
+
+/// Whether it is an addend of another sum.
+static bool isAddend(Value sum) {
+  return llvm::any_of(sum.getUsers(), [](Operation *user) {
+    if (isa<arith::ExtFOp>(user) && user->hasOneUse())
+      user = *user->user_begin();
+    return isa<arith::AddFOp>(user);
+  });
+}
+
 /// The pads that `value` is the sum of; false where it is not such a sum.
 static bool collectPads(Value value, SmallVectorImpl<nn::PadOp> &pads) {
   if (auto pad = value.getDefiningOp<nn::PadOp>()) {
     pads.push_back(pad);
     return value.hasOneUse() && pad.getValue().isZero();
   }
-  auto add = value.getDefiningOp<arith::AddFOp>();
-  return add && value.hasOneUse() && collectPads(add.getLhs(), pads) &&
-         collectPads(add.getRhs(), pads);
+  SmallVector<Value, 2> addends = addendsOf(value);
+  return !addends.empty() && value.hasOneUse() &&
+         llvm::all_of(addends,
+                      [&](Value addend) { return collectPads(addend, pads); });
 }
 
 void cleave::mergePads(arith::AddFOp add) {
   SmallVector<nn::PadOp> pads;
-  if (!collectPads(add.getLhs(), pads) || !collectPads(add.getRhs(), pads))
-    return;
+  Value sum = resultOf(add);
+  for (Value addend : addendsOf(sum))
+    if (!collectPads(addend, pads))
+      return;
   // The one dimension in which the boxes differ from the sum.
-  auto type = cast<RankedTensorType>(add.getType());
+  auto type = cast<RankedTensorType>(sum.getType());
   int64_t dim = -1;
   for (int64_t d = 0; d < type.getRank(); ++d)
     if (llvm::any_of(pads, [&](nn::PadOp pad) {
@@ -56,13 +98,14 @@ void cleave::mergePads(arith::AddFOp add) {
   }
   if (end != type.getDimSize(dim))
     return;
-  OpBuilder b(add);
+  OpBuilder b(sum.getDefiningOp());
   Value whole = nn::ConcatOp::create(b, add.getLoc(), inputs, dim);
-  add.replaceAllUsesWith(whole);
-  SmallVector<Operation *> dead = {add};
+  sum.replaceAllUsesWith(whole);
+  SmallVector<Operation *> dead = {sum.getDefiningOp()};
   while (!dead.empty()) {
     Operation *op = dead.pop_back_val();
-    if (!op->use_empty() || !isa<arith::AddFOp, nn::PadOp>(op))
+    if (!op->use_empty() ||
+        !isa<arith::AddFOp, arith::ExtFOp, arith::TruncFOp, nn::PadOp>(op))
       continue;
     for (Value operand : op->getOperands())
       if (Operation *def = operand.getDefiningOp())
@@ -99,22 +142,20 @@ struct SelectLibraryPass
     for (arith::AddFOp sum : llvm::reverse(sums)) {
       if (gone.contains(sum))
         continue;
-      bool last = llvm::none_of(sum->getUsers(), [](Operation *user) {
-        return isa<arith::AddFOp>(user);
-      });
-      if (!last)
+      if (isAddend(resultOf(sum)))
         continue;
       // Additions below may go with it.
-      SmallVector<Operation *> below = {sum};
-      SmallVector<Operation *> tree;
-      while (!below.empty()) {
-        Operation *op = below.pop_back_val();
-        tree.push_back(op);
-        for (Value operand : op->getOperands())
-          if (auto add = operand.getDefiningOp<arith::AddFOp>();
-              add && operand.hasOneUse())
-            below.push_back(add);
-      }
+      SmallVector<Value> below = {resultOf(sum)};
+      SmallVector<Operation *> tree = {sum};
+      while (!below.empty())
+        for (Value addend : addendsOf(below.pop_back_val()))
+          if (!addendsOf(addend).empty() && addend.hasOneUse()) {
+            below.push_back(addend);
+            Operation *op = addend.getDefiningOp();
+            if (auto rounding = dyn_cast<arith::TruncFOp>(op))
+              op = rounding.getIn().getDefiningOp();
+            tree.push_back(op);
+          }
       mergePads(sum);
       gone.insert(tree.begin(), tree.end());
     }
@@ -133,9 +174,9 @@ struct SelectLibraryPass
       if (failed(expandWindow(op)))
         return failure();
     for (auto op : llvm::make_early_inc_range(func.getOps<nn::EinsumOp>()))
-      selectEinsum(op);
+      selectEinsum(op, device);
     for (rt::GemmOp gemm : SmallVector<rt::GemmOp>(func.getOps<rt::GemmOp>()))
-      fuseEpilogue(gemm);
+      fuseEpilogue(gemm, device);
     for (auto op : llvm::make_early_inc_range(func.getOps<nn::AttentionOp>()))
       if (failed(selectAttention(op)))
         return failure();

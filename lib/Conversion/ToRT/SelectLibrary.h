@@ -12,11 +12,12 @@
 namespace cleave {
 
 /// Replaces the contraction by a product (and perhaps copies), or by
-/// elementwise work where it contracts nothing.
-void selectEinsum(nn::EinsumOp op);
+/// elementwise work where it contracts nothing or `device` has no good product.
+void selectEinsum(nn::EinsumOp op, program::Device device);
 
-/// Joins what follows the product with it: scale, bias, activation, sums.
-void fuseEpilogue(rt::GemmOp op);
+/// Joins what follows the product with it: scale, bias, activation, sums. A
+/// product in bf16 takes its bias along on CUDA devices.
+void fuseEpilogue(rt::GemmOp op, program::Device device);
 
 /// Attention and its derivative on strided views.
 mlir::LogicalResult selectAttention(nn::AttentionOp op);
@@ -46,7 +47,8 @@ void expandPoolGrad(nn::PoolGradOp op);
 mlir::LogicalResult expandWindow(dist::WindowOp op);
 
 /// pad(a) + pad(b) + ... of boxes that lie end to end -> nn.concat, so that the
-/// gradient of a split can be written in place. `add` is the last of the sum.
+/// gradient of a split can be written in place. `add` is the last of the sum;
+/// each sum may be widened and rounded bf16.
 void mergePads(mlir::arith::AddFOp add);
 
 } // namespace cleave

@@ -21,7 +21,10 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
     that query, key and value may be slices of one projection, and their gradients
     pieces of one buffer. Convolutions and their derivatives become slices and products;
     with `device=cuda`, those that the runtime has a command for become `rt.conv`,
-    in bf16 where the operands are bf16 that is widened and the result is rounded.
+    in bf16 where the operands are bf16 that is widened and the result is rounded;
+    many products of a vector with a matrix each (what tokens take of their
+    experts) become elementwise work and sums; and a bias in bf16 joins the product,
+    which is rounded after it and not before as well.
     `dist.keep_first` becomes elementwise work. Kernels and
     collectives are left alone.
 
@@ -52,6 +55,55 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
   ];
   let dependentDialects = ["::cleave::nn::NNDialect", "::cleave::rt::RTDialect", "::cleave::dist::DistDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+def PadClassesPass : Pass<"nn-pad-classes", "::mlir::ModuleOp"> {
+  let summary = "Let rows of logits begin where libraries for devices want them";
+  let description = [{
+    Runs on local programs for CUDA devices, before library calls are selected.
+    A vocabulary of 50257 gives logits in bf16 whose rows begin at any even
+    address, and products that read or write such rows are slow, as are kernels
+    that load one element at a time.
+
+    The product that gives logits gets zeros for more classes, so that a row has a
+    multiple of 16 bytes. `nn.cross_entropy` and its derivative read minus infinity
+    there: the probability of such a class is exactly 0, and so is its cotangent.
+    Products that read the cotangent take it as it is, with a matrix of zeros for
+    those classes, or give rows of zeros that are cut off. A label that is no class stays none.
+
+    It is done where nothing but losses reads the logits and nothing but products the
+    cotangent, and with 128 classes or more.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<4x8xbf16>, %w: tensor<129x8xbf16>, %labels: tensor<4xi64>) -> tensor<4xf32> {
+      %0 = nn.einsum "bh,ch->bc" %x, %w : tensor<4x8xbf16>, tensor<129x8xbf16> -> tensor<4x129xbf16>
+      %1 = arith.extf %0 : tensor<4x129xbf16> to tensor<4x129xf32>
+      %loss, %lse = nn.cross_entropy %1, %labels ignore_index = -100
+        : (tensor<4x129xf32>, tensor<4xi64>) -> (tensor<4xf32>, tensor<4xf32>)
+      return %loss : tensor<4xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%x: tensor<4x8xbf16>, %w: tensor<129x8xbf16>, %labels: tensor<4xi64>) -> tensor<4xf32> {
+      %0 = nn.pad %w low = [0, 0] high = [7, 0] value = 0.0 : tensor<129x8xbf16> -> tensor<136x8xbf16>
+      %1 = nn.einsum "bh,ch->bc" %x, %0 : tensor<4x8xbf16>, tensor<136x8xbf16> -> tensor<4x136xbf16>
+      %2 = arith.extf %1 : tensor<4x136xbf16> to tensor<4x136xf32>
+      %3 = nn.slice %2 [0, 0] [4, 129] [1, 1] : tensor<4x136xf32> -> tensor<4x129xf32>
+      %4 = nn.pad %3 low = [0, 0] high = [0, 7] value = 0xFFF0000000000000 : tensor<4x129xf32> -> tensor<4x136xf32>
+      %n = arith.constant dense<129> : tensor<4xi64>
+      %5 = arith.cmpi ult, %labels, %n : tensor<4xi64>
+      %none = arith.constant dense<136> : tensor<4xi64>
+      %6 = arith.select %5, %labels, %none : tensor<4xi1>, tensor<4xi64>
+      %loss, %lse = nn.cross_entropy %4, %6 ignore_index = -100
+        : (tensor<4x136xf32>, tensor<4xi64>) -> (tensor<4xf32>, tensor<4xf32>)
+      return %loss : tensor<4xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
 }
 
 def HostToRTPass : Pass<"nn-host-to-rt", "::mlir::ModuleOp"> {

@@ -1,0 +1,264 @@
+// nn-pad-classes: logits whose rows begin at multiples of 16 bytes.
+
+#include "cleave/Conversion/ToRT/Passes.h"
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
+namespace cleave {
+#define GEN_PASS_DEF_PADCLASSESPASS
+#include "cleave/Conversion/ToRT/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+/// Bytes at whose multiples rows are to begin, and from how many classes on.
+static constexpr int64_t kRowBytes = 16, kManyClasses = 128;
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+/// The type with `size` as its last dimension.
+static RankedTensorType withLast(RankedTensorType type, int64_t size) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape.back() = size;
+  return type.clone(shape);
+}
+
+static Value padded(OpBuilder &b, Value value, int64_t dim, int64_t size,
+                    double with) {
+  RankedTensorType type = typeOf(value);
+  SmallVector<int64_t> shape(type.getShape()), low(type.getRank()),
+      high(type.getRank());
+  high[dim] = size - shape[dim];
+  shape[dim] = size;
+  return nn::PadOp::create(
+      b, value.getLoc(), type.clone(shape), value, b.getDenseI64ArrayAttr(low),
+      b.getDenseI64ArrayAttr(high), b.getF64FloatAttr(with));
+}
+
+static Value cut(OpBuilder &b, Value value, RankedTensorType type) {
+  SmallVector<int64_t> offsets(type.getRank()), strides(type.getRank(), 1);
+  return nn::SliceOp::create(
+      b, value.getLoc(), type, value, b.getDenseI64ArrayAttr(offsets),
+      b.getDenseI64ArrayAttr(type.getShape()), b.getDenseI64ArrayAttr(strides));
+}
+
+namespace {
+
+/// The logits that one product gives, and what is computed from them.
+class Logits {
+public:
+  explicit Logits(nn::EinsumOp product)
+      : product(product), b(product),
+        classes(typeOf(product).getShape().back()) {
+    int64_t bytes = typeOf(product).getElementTypeBitWidth() / 8;
+    wide = llvm::alignTo(classes, std::max<int64_t>(1, kRowBytes / bytes));
+  }
+
+  /// Whether nothing but losses reads them, and nothing but products their
+  /// cotangents.
+  bool match() {
+    nn::EinsumOp::Labels labels = product.getLabels();
+    return wide != classes && classes >= kManyClasses &&
+           isOfOne(product, labels.result.back()) && collect(product) &&
+           !losses.empty();
+  }
+
+  void rewrite() {
+    llvm::DenseMap<Value, Value> wider;
+    wider.try_emplace(
+        product,
+        widened(product, product.getLabels().result.back(), Value(), Value()));
+    for (Operation *op : copies) {
+      b.setInsertionPoint(op);
+      Operation *copy = b.clone(*op);
+      copy->setOperand(0, wider.at(op->getOperand(0)));
+      copy->getResult(0).setType(withLast(typeOf(op->getResult(0)), wide));
+      wider.try_emplace(op->getResult(0), copy->getResult(0));
+    }
+    for (nn::CrossEntropyOp op : losses) {
+      b.setInsertionPoint(op);
+      op.getLogitsMutable().assign(masked(op.getLogits(), wider));
+      op.getLabelsMutable().assign(counted(op.getLabels()));
+    }
+    for (nn::CrossEntropyGradOp op : gradients) {
+      b.setInsertionPoint(op);
+      auto type = withLast(typeOf(op), wide);
+      wider.try_emplace(op, nn::CrossEntropyGradOp::create(
+                                b, op.getLoc(), type, op.getCotangent(),
+                                masked(op.getLogits(), wider),
+                                counted(op.getLabels()), op.getLse(),
+                                op.getIgnoreIndex()));
+    }
+    for (arith::TruncFOp op : roundings) {
+      b.setInsertionPoint(op);
+      wider.try_emplace(op, arith::TruncFOp::create(b, op.getLoc(),
+                                                    withLast(typeOf(op), wide),
+                                                    wider.at(op.getIn())));
+    }
+    for (nn::EinsumOp op : readers) {
+      auto find = [&](Value value) {
+        auto found = wider.find(value);
+        return found == wider.end() ? Value() : found->second;
+      };
+      Value lhs = find(op.getLhs()), rhs = find(op.getRhs());
+      b.setInsertionPoint(op);
+      nn::EinsumOp::Labels labels = op.getLabels();
+      char label = lhs ? labels.lhs.back() : labels.rhs.back();
+      Value result = widened(op, label, lhs, rhs);
+      if (result.getType() != op.getType())
+        result = cut(b, result, typeOf(op));
+      op.replaceAllUsesWith(result);
+      op.erase();
+    }
+    // What was replaced, the last first.
+    for (arith::TruncFOp op : roundings)
+      op.erase();
+    for (nn::CrossEntropyGradOp op : gradients)
+      op.erase();
+    for (Operation *op : llvm::reverse(copies))
+      op->erase();
+    product.erase();
+  }
+
+private:
+  /// Whether the classes of the product come from one operand, and are none of
+  /// its batch.
+  static bool isOfOne(nn::EinsumOp op, char label) {
+    nn::EinsumOp::Labels labels = op.getLabels();
+    return StringRef(labels.lhs).contains(label) !=
+           StringRef(labels.rhs).contains(label);
+  }
+
+  bool collect(Value value) {
+    for (Operation *user : value.getUsers()) {
+      if (isa<nn::SaveOp, arith::ExtFOp>(user)) {
+        copies.insert(user);
+        if (!collect(user->getResult(0)))
+          return false;
+      } else if (auto loss = dyn_cast<nn::CrossEntropyOp>(user)) {
+        losses.insert(loss);
+      } else if (auto gradient = dyn_cast<nn::CrossEntropyGradOp>(user)) {
+        if (gradient.getLogits() != value)
+          return false;
+        if (gradients.insert(gradient) && !collectReaders(gradient))
+          return false;
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// Products that read a cotangent, perhaps rounded.
+  bool collectReaders(Value cotangent) {
+    for (Operation *user : cotangent.getUsers()) {
+      if (auto rounding = dyn_cast<arith::TruncFOp>(user)) {
+        roundings.insert(rounding);
+        if (!collectReaders(rounding))
+          return false;
+        continue;
+      }
+      auto reader = dyn_cast<nn::EinsumOp>(user);
+      if (!reader || reader.getLhs() == reader.getRhs())
+        return false;
+      readers.insert(reader);
+    }
+    return true;
+  }
+
+  /// The product with its classes padded by zeros; `lhs` and `rhs` are operands
+  /// that are so already.
+  Value widened(nn::EinsumOp op, char label, Value lhs, Value rhs) {
+    nn::EinsumOp::Labels labels = op.getLabels();
+    auto operand = [&](Value value, Value wider, StringRef names) -> Value {
+      size_t dim = names.find(label);
+      if (wider || dim == StringRef::npos)
+        return wider ? wider : value;
+      // The product itself comes first, so that others may read its matrix.
+      Value &known = matrices[{value, dim}];
+      if (!known)
+        known = padded(b, value, dim, wide, 0);
+      return known;
+    };
+    Value a = operand(op.getLhs(), lhs, labels.lhs),
+          c = operand(op.getRhs(), rhs, labels.rhs);
+    SmallVector<int64_t> shape(typeOf(op).getShape());
+    if (size_t dim = labels.result.find(label); dim != std::string::npos)
+      shape[dim] = wide;
+    return nn::EinsumOp::create(b, op.getLoc(), typeOf(op).clone(shape),
+                                op.getEquationAttr(), a, c);
+  }
+
+  /// Classes that there are not have a probability of exactly 0.
+  Value masked(Value logits, const llvm::DenseMap<Value, Value> &wider) {
+    Value own = cut(b, wider.at(logits), typeOf(logits));
+    return padded(b, own, typeOf(logits).getRank() - 1, wide,
+                  -std::numeric_limits<double>::infinity());
+  }
+
+  /// A label beyond the classes stays beyond them.
+  Value counted(Value labels) {
+    Value &known = inRange[labels];
+    if (known)
+      return known;
+    // One for the loss and its derivative, which may be one kernel.
+    OpBuilder b(labels.getContext());
+    b.setInsertionPointAfterValue(labels);
+    Location loc = labels.getLoc();
+    auto of = [&](int64_t value) -> Value {
+      RankedTensorType type = typeOf(labels);
+      return arith::ConstantOp::create(
+          b, loc,
+          DenseElementsAttr::get(
+              type, b.getIntegerAttr(type.getElementType(), value)));
+    };
+    Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
+                                         labels, of(classes));
+    known = arith::SelectOp::create(b, loc, inside, labels, of(wide));
+    return known;
+  }
+
+  nn::EinsumOp product;
+  OpBuilder b;
+  int64_t classes, wide;
+  llvm::DenseMap<std::pair<Value, size_t>, Value> matrices;
+  llvm::DenseMap<Value, Value> inRange;
+  /// Identities, in order; what reads logits; what reads cotangents.
+  llvm::SetVector<Operation *> copies;
+  llvm::SetVector<nn::CrossEntropyOp> losses;
+  llvm::SetVector<nn::CrossEntropyGradOp> gradients;
+  llvm::SetVector<arith::TruncFOp> roundings;
+  llvm::SetVector<nn::EinsumOp> readers;
+};
+
+struct PadClassesPass : cleave::impl::PadClassesPassBase<PadClassesPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal() && !func->hasAttr("nn.kernel"))
+        while (padOne(func))
+          ;
+  }
+
+  /// The first that is not padded yet: others may be products of its cotangent.
+  static bool padOne(func::FuncOp func) {
+    for (auto op : func.getOps<nn::EinsumOp>())
+      if (Logits logits(op); logits.match()) {
+        logits.rewrite();
+        return true;
+      }
+    return false;
+  }
+};
+} // namespace
