@@ -111,6 +111,17 @@ func.func private @transpose(%x: tensor<4096x1024xf32>) -> tensor<1024x4096xf32>
 
 // -----
 
+// A table is read 16 bytes at a time, so PTX puts it at a multiple of that.
+// PTX:         nn.ptx = "{{.+}}.global .align 16 .b8 table_$_table0[128]{{.+}}.visible .entry table({{.+}}ld.global.nc.v4.b32
+func.func private @table(%x: tensor<64x32xf32>) -> tensor<64x32xf32> attributes {nn.kernel} {
+  %t = arith.constant dense<[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 26.0, 27.0, 28.0, 29.0, 30.0, 31.0]> : tensor<32xf32>
+  %0 = nn.broadcast %t dims = [1] : tensor<32xf32> -> tensor<64x32xf32>
+  %1 = arith.mulf %x, %0 : tensor<64x32xf32>
+  return %1 : tensor<64x32xf32>
+}
+
+// -----
+
 // Another function of the module is left alone.
 // CHECK-LABEL: func.func @negative_no_kernel
 // CHECK-NEXT:    arith.negf
