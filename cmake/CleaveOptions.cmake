@@ -9,7 +9,12 @@ if(CCACHE)
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
-add_link_options(-fuse-ld=lld)
+# lld is fast; a machine that only runs programs on a device need not have it.
+include(CheckLinkerFlag)
+check_linker_flag(CXX -fuse-ld=lld CLEAVE_HAS_LLD)
+if(CLEAVE_HAS_LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -fno-strict-aliasing)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_compile_options(-fcolor-diagnostics -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
