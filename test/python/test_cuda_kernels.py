@@ -12,8 +12,8 @@ RECORDER = support.BUILD / "recorder"
 
 @unittest.skipUnless(RECORDER.exists(), "there is no CUDA toolkit")
 class CudaKernels(unittest.TestCase):
-    def run_program(self, *flags):
-        return support.run(PROGRAM, *flags, env={"LD_LIBRARY_PATH": str(RECORDER)})
+    def run_program(self, *flags, **settings):
+        return support.run(PROGRAM, *flags, env={"LD_LIBRARY_PATH": str(RECORDER), **settings})
 
     def test_small(self):
         done = self.run_program("--small")
@@ -25,6 +25,14 @@ class CudaKernels(unittest.TestCase):
                      "convolution input grad", "convolution filter grad", "grouped", "sort rows",
                      "plan rows", "position in expert", "copy", "fill", "reduce"):
             self.assertTrue(any(line.startswith(name) for line, _ in lines), name)
+
+    def test_families_behind_a_failure_are_run(self):
+        names = re.findall(r"^(.+?)  .* pass$", self.run_program("--small", "--only", "reduce").stdout,
+                           re.MULTILINE)
+        self.assertGreater(len(names), 1)
+        done = self.run_program("--small", "--only", "reduce", CLEAVE_RECORDER_MEMORY="100")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertEqual(re.findall(r"^(.+?)  +FAILED: .*left", done.stdout, re.MULTILINE), names)
 
     def worst(self, seed):
         said = self.run_program("--small", "--only", "attention, f32", "--cases", "2", "--seed", seed).stdout

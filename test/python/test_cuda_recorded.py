@@ -87,6 +87,19 @@ class Replay(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     compare(totals(done.stderr)["cudnn plans"], 0, done.stderr)
 
+    def test_rows_behind_a_failure_are_run(self):
+        """A fault may leave nothing of a device to a process: another one goes on."""
+        row = self.rows / "a_broken"
+        shutil.copytree(self.rows / "tensor_2", row)
+        self.addCleanup(shutil.rmtree, row)
+        (row / "exact-sharded" / "calls.txt").write_text("run nothing_that_there_is\n")
+        done, lines = self.replay("local", "a_broken", "one_rank", "tensor_2")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertEqual(len(lines), 3, done.stdout)
+        self.assertRegex(lines[0], "^a_broken +FAILED: .*nothing_that_there_is")
+        self.assertRegex(lines[1], "^one_rank .* pass$")
+        self.assertRegex(lines[2], "^tensor_2 .* pass$")
+
     def test_wrong_values_are_found(self):
         """The comparison of the replay fails where a weight differs in one program."""
         row = self.rows / "broken"

@@ -5,12 +5,13 @@ the other on this machine's device, and compares their losses.
     compare.py BIN FOLDER [--steps N]
 
 BIN has cleave-device-bench. Prints a table; exit code 1 where losses differ by more than
-one percent, 3 where something did not run. "no cuDNN" are the milliseconds of the same
-with attention by the runtime's own kernels.
+one percent, 3 where something did not run; what did is printed all the same. "no cuDNN"
+are the milliseconds of the same with attention by the runtime's own kernels.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -41,24 +42,32 @@ def main():
         about = json.loads((folder / "bench.json").read_text())
         sizes = [word for key, value in about["sizes"].items() for word in (f"--{key}", value)]
         count = min(args.steps, about["steps"])
-        try:
-            command = [args.bin / "cleave-device-bench", folder, "--vocabulary",
-                       about["sizes"]["vocab"], "--warmup", 5, "--steps"]
-            ours = measure([*command, count])
-            plain = measure([*command, min(count, 20)], CLEAVE_CUDA_NO_CUDNN="1")
-            theirs = measure([sys.executable, HERE / "reference.py", about["family"], *sizes,
-                              "--steps", count, "--warmup", 5])
-        except (RuntimeError, subprocess.TimeoutExpired, ValueError) as error:
-            print(f"{folder.name:16} FAILED: {error}")
-            worst = 3
-            continue
-        apart = max(abs(a - b) / abs(b) for a, b in zip(ours["losses"], theirs["losses"]))
-        if not apart <= 0.01:
-            worst = max(worst, 1)
+        command = [args.bin / "cleave-device-bench", folder, "--vocabulary",
+                   about["sizes"]["vocab"], "--warmup", 5, "--steps"]
+        reference = [sys.executable, HERE / "reference.py", about["family"], *sizes,
+                     "--steps", count, "--warmup", 5]
+        faults = []
+
+        def tried(what, *given, **env):
+            try:
+                return measure(*given, **env)
+            except (RuntimeError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
+                faults.append(f"{what}: {error}")
+                return {"ms": math.nan, "peak_bytes": math.nan, "losses": []}
+
+        ours = tried("cleave", [*command, count])
+        plain = tried("cleave without cuDNN", [*command, min(count, 20)], CLEAVE_CUDA_NO_CUDNN="1")
+        theirs = tried("torch", reference)
+        apart = max((abs(a - b) / abs(b) for a, b in zip(ours["losses"], theirs["losses"])),
+                    default=math.nan)
+        isClose = apart <= 0.01
+        worst = max(worst, 3 if faults else 0 if isClose else 1)
         gib, other = ours["peak_bytes"] / 2**30, theirs["peak_bytes"] / 2**30
+        verdict = ("FAILED: " + "; ".join(faults) if faults
+                   else "pass" if isClose else "FAIL: losses differ")
         print(f"{folder.name:16} {ours['ms']:9.2f} {plain['ms']:9.2f} {theirs['ms']:9.2f} "
               f"{ours['ms'] / theirs['ms']:6.2f} {gib:6.2f} {other:6.2f} {gib / other:6.2f} "
-              f"{apart:8.4f}   {'pass' if apart <= 0.01 else 'FAIL: losses differ'}", flush=True)
+              f"{apart:8.4f}   {verdict}", flush=True)
     return worst
 
 

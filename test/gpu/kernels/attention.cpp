@@ -233,8 +233,10 @@ void checkAttention(Case &one, const Attention &sizes, Layout layout,
       one.say("parts", in.x.b * in.x.n / (cut->batch * cut->heads));
     cuda::Enqueue enqueue =
         cuda::makeDnnAttention(one.device, in.x, at, why, enough);
-    if (!enqueue)
-      fail(CLEAVE_UNSUPPORTED, "cuDNN does not do it: " + why);
+    if (!enqueue) {
+      one.refusal = "cuDNN does not do it: " + why;
+      return;
+    }
     one.run(enqueue);
   } else {
     one.run(cuda::makeAttention(one.kernels, in.x, at));

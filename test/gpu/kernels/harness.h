@@ -148,6 +148,7 @@ public:
   const bool isSmall;
   std::mt19937_64 engine;
   std::string text, fault; // what the case is, and what is wrong
+  std::string refusal;     // why a library leaves it to our kernels
   double worst = 0;        // error, as a share of its limit
 
 private:

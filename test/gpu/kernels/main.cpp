@@ -6,9 +6,10 @@
 //
 // Prints a line for each family: its cases, the largest error as a share of its
 // limit (harness.h), and the first case that fails. --only: families whose
-// names contain TEXT. --small: sizes that the recorder does in seconds. Exit
-// code 0: all pass; 1: some do not; 2: wrong usage; 3: a device or the runtime
-// failed.
+// names contain TEXT. --small: sizes that the recorder does in seconds. A
+// failure may leave nothing of the device to this process, so another one does
+// the families behind it (--from). Exit code 0: all pass; 1: some do not; 2:
+// wrong usage; 3: a device or the runtime failed.
 
 #include "harness.h"
 
@@ -18,6 +19,10 @@
 #include <cstring>
 #include <exception>
 
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 using namespace cleave;
 using namespace cleave::gpu;
 
@@ -26,11 +31,13 @@ struct Options {
   int64_t cases = 0; // 0: as many as a family has by itself
   int64_t seed = 1;
   std::string only;
+  int64_t from = 0; // the first family, of those that are asked for
   bool isSmall = false, measures = false;
 };
 
 constexpr const char *usage =
     "usage: cleave-gpu-kernels [--cases N] [--seed S] [--only TEXT] [--small]\n"
+    "                          [--from NUMBER]\n"
     "       cleave-gpu-kernels --bandwidth\n";
 
 bool parse(int argc, char **argv, Options &out) {
@@ -50,6 +57,7 @@ bool parse(int argc, char **argv, Options &out) {
     else if (flag == "--only" && i + 1 < argc)
       out.only = argv[++i];
     else if (!(flag == "--cases" && number(out.cases, 1)) &&
+             !(flag == "--from" && number(out.from, 0)) &&
              !(flag == "--seed" && number(out.seed, 0)))
       return false;
   }
@@ -72,7 +80,8 @@ bool runFamily(const Family &family, const Options &options,
                   : options.isSmall ? family.small
                                     : family.cases;
   double worst = 0;
-  std::string fault;
+  int64_t refused = 0;
+  std::string fault, refusal;
   for (int64_t number = 0; number < cases; ++number) {
     Case one(device, stream, seedOf(family, options.seed, number),
              options.isSmall);
@@ -86,17 +95,51 @@ bool runFamily(const Family &family, const Options &options,
       throw std::runtime_error(family.name + ", " + called() + ": " +
                                error.what());
     }
+    if (!one.refusal.empty() && refused++ == 0)
+      refusal = called() + ": " + one.refusal;
     if (fault.empty() && !one.fault.empty())
       fault = called() + ": " + one.fault;
     worst = std::max(worst, one.worst);
   }
   std::chrono::duration<double> seconds =
       std::chrono::steady_clock::now() - begin;
+  // A program does these by kernels of ours.
+  if (refused == cases)
+    fault = refusal;
+  else if (refused && fault.empty())
+    refusal =
+        " (" + std::to_string(refused) + " refused, the first " + refusal + ")";
   std::printf("%-40s %5lld %9.3g %6.1f s  %s%s\n", family.name.c_str(),
               static_cast<long long>(cases), worst, seconds.count(),
-              fault.empty() ? "pass" : "FAIL: ", fault.c_str());
+              fault.empty() ? "pass" : "FAIL: ",
+              fault.empty() ? refusal.c_str() : fault.c_str());
   std::fflush(stdout);
   return fault.empty();
+}
+
+// The exit code of this program from another family on, in a process of its
+// own.
+int runElsewhere(const Options &options, int64_t from) {
+  std::vector<std::string> words{"cleave-gpu-kernels", "--from",
+                                 std::to_string(from), "--seed",
+                                 std::to_string(options.seed)};
+  if (options.cases)
+    words.insert(words.end(), {"--cases", std::to_string(options.cases)});
+  if (!options.only.empty())
+    words.insert(words.end(), {"--only", options.only});
+  if (options.isSmall)
+    words.push_back("--small");
+  std::vector<char *> args;
+  for (std::string &word : words)
+    args.push_back(word.data());
+  args.push_back(nullptr);
+  pid_t child = 0;
+  int status = 0;
+  if (posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, args.data(),
+                  environ) != 0 ||
+      waitpid(child, &status, 0) != child || !WIFEXITED(status))
+    return 3;
+  return WEXITSTATUS(status);
 }
 
 int runAll(const Options &options) {
@@ -112,31 +155,45 @@ int runAll(const Options &options) {
     measure(device);
     return 0;
   }
-  std::vector<Family> families;
-  addGemmFamilies(families);
-  addAttentionFamilies(device, families);
-  addConvolutionFamilies(device, families);
-  addGroupedFamilies(families);
-  addRowFamilies(families);
-  addMoveFamilies(families);
-  cuda::Stream stream = cuda::makeStream();
-  std::printf("%s, sm_%d%s\n%-40s %5s %9s\n", device.name().c_str(),
-              device.capability(), cuda::driver().note ? " (the recorder)" : "",
-              "family (errors are shares of limits)", "cases", "worst");
-  int ran = 0, failed = 0;
-  for (const Family &family : families)
-    if (family.name.find(options.only) != std::string::npos) {
-      ++ran;
-      failed += !runFamily(family, options, device, stream.get());
-    }
-  if (ran == 0) {
+  std::vector<Family> all, families;
+  addGemmFamilies(all);
+  addAttentionFamilies(device, all);
+  addConvolutionFamilies(device, all);
+  addGroupedFamilies(all);
+  addRowFamilies(all);
+  addMoveFamilies(all);
+  for (const Family &family : all)
+    if (family.name.find(options.only) != std::string::npos)
+      families.push_back(family);
+  if (families.empty()) {
     std::fprintf(stderr,
                  "cleave-gpu-kernels: error: no family is called \"%s\"\n",
                  options.only.c_str());
     return 2;
   }
+  cuda::Stream stream = cuda::makeStream();
+  if (options.from == 0)
+    std::printf("%s, sm_%d%s\n%-40s %5s %9s\n", device.name().c_str(),
+                device.capability(),
+                cuda::driver().note ? " (the recorder)" : "",
+                "family (errors are shares of limits)", "cases", "worst");
+  int ran = 0, failed = 0, code = 0;
+  for (auto i = options.from; i < std::ssize(families) && code == 0; ++i) {
+    const Family &family = families[i];
+    ++ran;
+    try {
+      failed += !runFamily(family, options, device, stream.get());
+    } catch (const std::exception &error) {
+      ++failed;
+      std::printf("%-40s FAILED: %s\n", family.name.c_str(), error.what());
+      std::fflush(stdout);
+      if (i + 1 < std::ssize(families))
+        (void)runElsewhere(options, i + 1);
+      code = 3;
+    }
+  }
   std::printf("%d families, %d failed\n", ran, failed);
-  return failed ? 1 : 0;
+  return code ? code : failed ? 1 : 0;
 }
 } // namespace
 
