@@ -3,6 +3,7 @@
 #include "image.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <elf.h>
 #include <regex>
@@ -10,13 +11,13 @@
 using namespace recorder;
 
 namespace {
-using Parameters = std::map<std::string, std::vector<int>>;
+using Kernels = std::map<std::string, KernelImage>;
 
 // Section ".nv.info.NAME": attributes of a format byte, a key byte and 16 bits
 // that are the value or, for format 4, its length. Key 0x17 is a parameter: an
 // index, 16 bits of its ordinal, 16 of its offset, and a word whose bits from
-// 18 on are its size.
-std::vector<int> readInfo(const unsigned char *at, size_t bytes) {
+// 18 on are its size. Key 5 is the block that was promised, in three words.
+void readInfo(const unsigned char *at, size_t bytes, KernelImage &out) {
   std::map<int, int> sizes;
   for (size_t i = 0; i + 4 <= bytes;) {
     uint16_t length;
@@ -29,16 +30,19 @@ std::vector<int> readInfo(const unsigned char *at, size_t bytes) {
       std::memcpy(&word, at + i + 12, 4);
       sizes[ordinal] = int(word >> 18);
     }
+    if (isLong && at[i + 1] == 5 && length >= 12 && i + 16 <= bytes) {
+      uint32_t block[3];
+      std::memcpy(block, at + i + 4, sizeof(block));
+      out.threads = int64_t(block[0]) * block[1] * block[2];
+    }
     i += 4 + (isLong ? length : 0);
   }
-  std::vector<int> out;
   for (auto [ordinal, size] : sizes)
-    out.push_back(size);
-  return out;
+    out.parameters.push_back(size);
 }
 
-Parameters readCubin(const char *image) {
-  Parameters out;
+Kernels readCubin(const char *image) {
+  Kernels out;
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof(header));
   std::vector<Elf64_Shdr> sections(header.e_shnum);
@@ -47,14 +51,19 @@ Parameters readCubin(const char *image) {
   std::memcpy(sections.data(), image + header.e_shoff,
               sections.size() * sizeof(Elf64_Shdr));
   const char *names = image + sections[header.e_shstrndx].sh_offset;
-  constexpr char prefix[] = ".nv.info.";
   for (const Elf64_Shdr &section : sections) {
-    const char *name = names + section.sh_name;
-    if (std::strncmp(name, prefix, sizeof(prefix) - 1) == 0)
-      out[name + sizeof(prefix) - 1] = readInfo(
-          reinterpret_cast<const unsigned char *>(image) + section.sh_offset,
-          section.sh_size);
+    std::string name = names + section.sh_name;
+    auto isOf = [&](const char *prefix) {
+      return name.compare(0, std::strlen(prefix), prefix) == 0;
+    };
+    if (isOf(".nv.info."))
+      readInfo(reinterpret_cast<const unsigned char *>(image) +
+                   section.sh_offset,
+               section.sh_size, out[name.substr(9)]);
+    if (isOf(".nv.shared."))
+      out[name.substr(11)].shared = int64_t(section.sh_size);
   }
+  out.erase("reserved.0"); // the system's shared memory, no kernel
   return out;
 }
 
@@ -67,8 +76,8 @@ int sizeOfType(const std::string &type) {
 }
 
 // ".entry NAME(.param .u64 NAME_0, .param .align 8 .b8 NAME_1[48])"
-Parameters readPtx(const std::string &text) {
-  Parameters out;
+Kernels readPtx(const std::string &text) {
+  Kernels out;
   for (size_t at = text.find(".entry"); at != std::string::npos;
        at = text.find(".entry", at + 1)) {
     size_t open = text.find('(', at), end = text.find_first_of("{", at);
@@ -78,7 +87,10 @@ Parameters readPtx(const std::string &text) {
     std::string name = text.substr(at + 6, stop - at - 6);
     name.erase(0, name.find_first_not_of(" \t\n"));
     name.erase(name.find_last_not_of(" \t\n") + 1);
-    std::vector<int> &sizes = out[name];
+    std::vector<int> &sizes = out[name].parameters;
+    size_t promised = text.find(".maxntid", at);
+    if (promised < end)
+      out[name].threads = std::atoll(text.c_str() + promised + 8);
     if (open > end)
       continue;
     std::string list = text.substr(open, text.find(')', open) - open);
@@ -94,7 +106,7 @@ Parameters readPtx(const std::string &text) {
 }
 } // namespace
 
-Parameters recorder::parametersOf(const void *image) {
+Kernels recorder::kernelsOf(const void *image) {
   auto *bytes = static_cast<const char *>(image);
   if (std::strncmp(bytes, ELFMAG, SELFMAG) == 0)
     return readCubin(bytes);

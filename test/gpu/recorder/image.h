@@ -2,15 +2,22 @@
 #ifndef CLEAVE_TEST_GPU_RECORDER_IMAGE_H
 #define CLEAVE_TEST_GPU_RECORDER_IMAGE_H
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 namespace recorder {
 
-// Sizes of the parameters in bytes, by kernel: of a cubin, of the first cubin
-// in a fat binary, or of PTX. Nothing of an image of another kind.
-std::map<std::string, std::vector<int>> parametersOf(const void *image);
+struct KernelImage {
+  std::vector<int> parameters; // sizes in bytes
+  int64_t shared = 0;          // bytes that it declares; 0 of PTX
+  int64_t threads = 0;         // most of a block, 0: as many as a device has
+};
+
+// By kernel: of a cubin, of the first cubin in a fat binary, or of PTX. Nothing
+// of an image of another kind.
+std::map<std::string, KernelImage> kernelsOf(const void *image);
 
 } // namespace recorder
 

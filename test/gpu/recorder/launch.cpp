@@ -7,6 +7,7 @@
 #include "cleave/runtime.h"
 #include "recorder.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,13 +16,18 @@
 using namespace recorder;
 
 namespace {
+// Shared memory of a block in bytes: what it may have when it is asked for, and
+// without.
+constexpr int64_t mostShared = 227 << 10, unaskedShared = 48 << 10;
+
 struct Module;
 
 struct Function {
   std::string name;
   Module *module = nullptr;
-  std::vector<int> parameters; // sizes
+  KernelImage image;
   bool knowsParameters = false;
+  int64_t dynamicLimit = 0; // that has been asked for
   EmulatedKernel emulated;
   cleave_kernel generated = nullptr;
 };
@@ -29,7 +35,7 @@ struct Function {
 struct Module {
   int device = 0;
   void *kernels = nullptr; // a library of forms for CPUs
-  std::map<std::string, std::vector<int>> parameters;
+  std::map<std::string, KernelImage> images;
   std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
@@ -107,7 +113,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image) {
   auto *module = new Module;
   module->device = currentDevice->number;
   module->kernels = kernelLibrary;
-  module->parameters = parametersOf(image);
+  module->images = kernelsOf(image);
   modules.insert(module);
   *out = reinterpret_cast<CUmodule>(module);
   return CUDA_SUCCESS;
@@ -150,18 +156,18 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle,
   auto *module = reinterpret_cast<Module *>(handle);
   if (!modules.count(module))
     return CUDA_ERROR_INVALID_HANDLE;
-  auto known = module->parameters.find(name);
+  auto known = module->images.find(name);
   // An image that tells its kernels tells all of them.
-  if (!module->parameters.empty() && known == module->parameters.end())
+  if (!module->images.empty() && known == module->images.end())
     return CUDA_ERROR_NOT_FOUND;
   std::unique_ptr<Function> &function = module->functions[name];
   if (!function) {
     function = std::make_unique<Function>();
     function->name = name;
     function->module = module;
-    function->knowsParameters = known != module->parameters.end();
+    function->knowsParameters = known != module->images.end();
     if (function->knowsParameters)
-      function->parameters = known->second;
+      function->image = known->second;
     function->emulated = findEmulatedKernel(name);
     if (!function->emulated && module->kernels)
       function->generated =
@@ -176,12 +182,15 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute,
                             int value) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
-  if (!functions.count(reinterpret_cast<Function *>(handle)))
+  auto *function = reinterpret_cast<Function *>(handle);
+  if (!functions.count(function))
     return CUDA_ERROR_INVALID_HANDLE;
-  return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
-                 (value < 0 || value > 227 * 1024)
-             ? CUDA_ERROR_INVALID_VALUE
-             : CUDA_SUCCESS;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (value < 0 || value + function->image.shared > mostShared)
+    return CUDA_ERROR_INVALID_VALUE;
+  function->dynamicLimit = value;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
@@ -197,8 +206,11 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
   auto isWithin = [](uint64_t x, uint64_t most) { return x > 0 && x <= most; };
   if (!isWithin(gridX, 0x7fffffff) || !isWithin(gridY, 65535) ||
       !isWithin(gridZ, 65535) || !isWithin(blockZ, 64) ||
-      !isWithin(uint64_t(blockX) * blockY * blockZ, 1024) ||
-      shared > 227 * 1024)
+      !isWithin(uint64_t(blockX) * blockY * blockZ,
+                function->image.threads ? function->image.threads : 1024))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (shared >
+      std::max(function->dynamicLimit, unaskedShared - function->image.shared))
     return CUDA_ERROR_INVALID_VALUE;
 
   Operation operation;
@@ -217,7 +229,7 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
   // The driver copies arguments, whose sizes it knows from the image. Where
   // that is of no known kind, a generated kernel has an address for each
   // access and one of the indices.
-  std::vector<int> sizes = function->parameters;
+  std::vector<int> sizes = function->image.parameters;
   if (!function->knowsParameters && function->generated && note)
     sizes.assign(note->accesses.size() + 1, 8);
   Arguments copied;

@@ -67,6 +67,7 @@ struct Stream {
 
 struct Event {
   std::shared_ptr<Signal> signal; // of the last record
+  int device = 0;
   bool isTimed = false;
 };
 

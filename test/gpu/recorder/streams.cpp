@@ -80,6 +80,7 @@ CUresult cuEventCreate(CUevent *out, unsigned flags) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
   auto *event = new Event;
+  event->device = currentDevice->number;
   event->isTimed = !(flags & CU_EVENT_DISABLE_TIMING);
   all.events.insert(event);
   *out = reinterpret_cast<CUevent>(event);
@@ -97,8 +98,10 @@ CUresult cuEventDestroy(CUevent handle) {
 CUresult cuEventRecord(CUevent handle, CUstream stream) {
   return with(handle, [&](Recorder &all, Lock &, Event &event) {
     Stream *recorded = all.stream(stream);
-    return recorded ? all.recordEvent(*recorded, event)
-                    : CUDA_ERROR_INVALID_HANDLE;
+    // Of one context; any stream may wait.
+    return recorded && recorded->device == event.device
+               ? all.recordEvent(*recorded, event)
+               : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "cleave/runtime.h"
 #include "error.h"
+#include "kernels.h"
 
 #include <cstring>
 #include <vector>
@@ -189,6 +190,43 @@ TEST_F(RecorderTest, LaunchesTouchWhatTheirNotesSay) {
             CUDA_ERROR_INVALID_VALUE);
   check(driver().cuStreamSynchronize(one.get()), "waiting");
   check(driver().cuStreamSynchronize(two.get()), "waiting");
+}
+
+// A block has what its kernel promises, and shared memory that was asked for.
+TEST_F(RecorderTest, LaunchesThatNoDeviceTakes) {
+  Stream stream = makeStream();
+  Kernels &kernels = Kernels::of(Device::of(0));
+  CUfunction fill = kernels.find("cleave_fill"),
+             sort = kernels.find("cleave_sort_rows"),
+             place = kernels.find("cleave_position_in_expert");
+  auto launch = [&](CUfunction function, unsigned threads, unsigned shared) {
+    return driver().cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, shared,
+                                   stream.get(), nullptr, nullptr);
+  };
+  auto ask = [](CUfunction function, int bytes) {
+    return driver().cuFuncSetAttribute(
+        function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
+  };
+  EXPECT_EQ(launch(fill, 257, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(fill, 256, 49 << 10), CUDA_ERROR_INVALID_VALUE);
+  // It declares 16 KiB and more.
+  EXPECT_EQ(launch(place, 32, 33 << 10), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(place, 227 << 10), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(place, 64 << 10), CUDA_SUCCESS);
+  EXPECT_EQ(launch(sort, 32, 64 << 10), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(RecorderTest, EventsAreRecordedOnTheirDevice) {
+  Stream here = makeStream();
+  Device::of(1).use();
+  Stream there = makeStream();
+  Event event = makeEvent();
+  EXPECT_EQ(driver().cuEventRecord(event.get(), here.get()),
+            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(driver().cuEventRecord(event.get(), there.get()), CUDA_SUCCESS);
+  EXPECT_EQ(driver().cuStreamWaitEvent(here.get(), event.get(), 0),
+            CUDA_SUCCESS);
+  Device::of(0).use();
 }
 
 //--- Graphs ------------------------------------------------------------------
