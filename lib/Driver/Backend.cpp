@@ -19,8 +19,10 @@ target::ProgramOptions cleave::programOptions(const BackendOptions &options) {
 
 void cleave::buildKernelPhase(OpPassManager &passes,
                               const BackendOptions &options) {
-  if (options.device == program::Device::Cuda)
+  if (options.device == program::Device::Cuda) {
     passes.addPass(createPadClassesPass());
+    passes.addPass(createRecomputeResidualsPass());
+  }
   SelectLibraryPassOptions select;
   select.device = options.device;
   passes.addPass(createSelectLibraryPass(select));

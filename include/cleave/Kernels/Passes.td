@@ -57,6 +57,46 @@ def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 
+def RecomputeResidualsPass : Pass<"nn-recompute-residuals", "::mlir::ModuleOp"> {
+  let summary = "Compute again what takes less than to store and read it";
+  let description = [{
+    Runs on local programs for CUDA devices, where arithmetic costs less than memory.
+    A residual (the operand of an `nn.save`) that is elementwise work on other
+    residuals, 16 operations at most, is computed again from these where the
+    backward pass first reads it, unless something other than elementwise work
+    reads it there: that would have to be stored, too. Residuals that are
+    computed from the same ones share what they have in common. So of a gated layer,
+    silu(gate) * up, gate and up stay, and neither the sigmoid nor its product
+    with the gate.
+
+    Before:
+    ```mlir
+    func.func @f(%gate: tensor<4xf32>, %up: tensor<4xf32>, %d: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+      %0 = arith.negf %gate : tensor<4xf32>
+      %1 = nn.save %0 : tensor<4xf32>
+      %2 = nn.sigmoid %0 : tensor<4xf32>
+      %3 = nn.save %2 : tensor<4xf32>
+      %4 = arith.mulf %d, %1 : tensor<4xf32>
+      %5 = arith.mulf %4, %3 : tensor<4xf32>
+      return %2, %5 : tensor<4xf32>, tensor<4xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%gate: tensor<4xf32>, %up: tensor<4xf32>, %d: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+      %0 = arith.negf %gate : tensor<4xf32>
+      %1 = nn.save %0 : tensor<4xf32>
+      %2 = nn.sigmoid %0 : tensor<4xf32>
+      %4 = arith.mulf %d, %1 : tensor<4xf32>
+      %3 = nn.sigmoid %1 : tensor<4xf32>
+      %5 = arith.mulf %4, %3 : tensor<4xf32>
+      return %2, %5 : tensor<4xf32>, tensor<4xf32>
+    }
+    ```
+  }];
+}
+
 def DedupeKernelsPass : Pass<"nn-dedupe-kernels", "::mlir::ModuleOp"> {
   let summary = "Merge kernels that compute the same";
   let description = [{
