@@ -2,7 +2,7 @@
 """Times the programs of a folder that test/gpu/prepare.py wrote beside PyTorch, one after
 the other on this machine's device, and compares their losses.
 
-    compare.py BIN FOLDER [--steps N]
+    compare.py BIN FOLDER [--steps N] [--only TEXT]
 
 BIN has cleave-device-bench. Prints a table; exit code 1 where losses differ by more than
 one percent, 3 where something did not run; what did is printed all the same. "no cuDNN"
@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def measure(command, **env):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          timeout=240, env={**os.environ, **env})
+                          timeout=420, env={**os.environ, **env})
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or ["it failed"])[-1])
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -34,11 +34,14 @@ def main():
     parser.add_argument("bin", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--only", default="", help="models whose names contain it")
     args = parser.parse_args()
     worst = 0
     print(f"{'model':16} {'cleave':>9} {'no cuDNN':>9} {'torch':>9} {'ratio':>6} {'GiB':>6} {'torch':>6} "
           f"{'ratio':>6} {'loss':>8}   ms a step, memory, largest difference of a loss")
     for folder in sorted((args.folder / "bench").iterdir()):
+        if args.only not in folder.name:
+            continue
         about = json.loads((folder / "bench.json").read_text())
         sizes = [word for key, value in about["sizes"].items() for word in (f"--{key}", value)]
         count = min(args.steps, about["steps"])

@@ -61,8 +61,16 @@ def tokens(step, batch, sequence, vocabulary):
     return (mixed % vocabulary + (mixed < 0) * (2**64 % vocabulary)) % vocabulary
 
 
+def multiply_groups(rows, weights, offs):
+    """Autocast leaves grouped products alone, and those of f32 are no products of
+    matrix units, nor compiled: operands become bf16 here as those of others do there."""
+    product = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
+    return product(rows.bfloat16(), weights.bfloat16(), offs=offs)
+
+
 def model_of(args):
     import transformers
+    import transformers.integrations.moe
 
     if args.family == "gpt2":
         config = transformers.GPT2Config(
@@ -79,10 +87,13 @@ def model_of(args):
         if args.family == "llama":
             model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shared))
         else:
+            grouped = args.precision == "bf16"
+            if grouped:
+                transformers.integrations.moe._grouped_mm = multiply_groups
             model = transformers.MixtralForCausalLM(transformers.MixtralConfig(
                 num_local_experts=args.experts, num_experts_per_tok=args.top_k,
                 rope_theta=10000.0, sliding_window=None,
-                experts_implementation="grouped_mm" if args.device.startswith("cuda") else "eager",
+                experts_implementation="grouped_mm" if grouped else "eager",
                 **shared))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
