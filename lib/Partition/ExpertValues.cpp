@@ -40,7 +40,10 @@ static bool isSame(Value a, Value b) {
 
 bool cleave::partition::isElementwise(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
-  if (!lowering || lowering.getKernelClass() != KernelClass::Elementwise ||
+  // To widen bf16 is a view to kernels, and still of one element.
+  if (!lowering ||
+      (lowering.getKernelClass() != KernelClass::Elementwise &&
+       (lowering.getKernelClass() != KernelClass::View || !op->hasTrait<OpTrait::Elementwise>())) ||
       op->getNumResults() != 1 || op->getNumRegions() != 0 || op->getNumOperands() == 0)
     return false;
   auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());

@@ -66,3 +66,22 @@ func.func @conditions(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %v: tensor<3x8
   %2 = nn.grouped_dot %1, %v, %ids : tensor<5x8xf32>, tensor<3x8x6xf32>, tensor<5xi64> -> tensor<5x6xf32>
   return %2 : tensor<5x6xf32>
 }
+
+// The same in bf16: widening and rounding are of one element each.
+// CHECK-LABEL: func @rounded
+// CHECK:         %[[GATE:.+]] = nn.grouped_dot {{.*}} -> tensor<10x8xbf16>
+// CHECK:         %[[WIDE:.+]] = arith.extf %[[GATE]] : tensor<10x8xbf16> to tensor<10x8xf32>
+// CHECK:         %[[S:.+]] = nn.sigmoid %[[WIDE]] : tensor<10x8xf32>
+// CHECK:         %[[R:.+]] = arith.truncf %[[S]] : tensor<10x8xf32> to tensor<10x8xbf16>
+// CHECK:         %[[KEPT:.+]] = nn.save %[[R]] : tensor<10x8xbf16>
+// CHECK:         nn.grouped_dot %[[KEPT]]
+func.func @rounded(%x: tensor<5x6xbf16>, %gate: tensor<3x6x8xbf16>, %down: tensor<3x8x6xbf16>, %ids: tensor<5x2xi64>) -> tensor<5x2x6xbf16> {
+  %0 = nn.broadcast %x dims = [0, 2] : tensor<5x6xbf16> -> tensor<5x2x6xbf16>
+  %1 = nn.grouped_dot %0, %gate, %ids : tensor<5x2x6xbf16>, tensor<3x6x8xbf16>, tensor<5x2xi64> -> tensor<5x2x8xbf16>
+  %2 = arith.extf %1 : tensor<5x2x8xbf16> to tensor<5x2x8xf32>
+  %3 = nn.sigmoid %2 : tensor<5x2x8xf32>
+  %4 = arith.truncf %3 : tensor<5x2x8xf32> to tensor<5x2x8xbf16>
+  %5 = nn.save %4 : tensor<5x2x8xbf16>
+  %6 = nn.grouped_dot %5, %down, %ids : tensor<5x2x8xbf16>, tensor<3x8x6xbf16>, tensor<5x2xi64> -> tensor<5x2x6xbf16>
+  return %6 : tensor<5x2x6xbf16>
+}
