@@ -11,6 +11,7 @@ using namespace cleave::kernels;
 /// Bytes of one access, and what a thread keeps of a row in registers: more
 /// where that saves a barrier.
 static constexpr int64_t kAccess = 16, kKept = 64, kKeptInWarp = 128;
+static constexpr int64_t kKeptInLargestBlock = 32; // elements
 static constexpr int64_t kBlock = 256, kLargestBlock = 1024;
 /// Threads below which a large device idles, and blocks that give each of its
 /// processors some.
@@ -156,8 +157,14 @@ private:
     while (threads < kLargestBlock && threads < vectors &&
            rows * threads < kEnoughThreads / 2)
       threads *= 2;
-    // Values between loops are kept in registers and nowhere else.
-    bool keep = kept() <= kKeptInWarp;
+    // Values between loops are kept in registers and nowhere else. A thread of
+    // the largest block has 64 of them, one for an element whatever its type.
+    int64_t elements = 0;
+    for (const auto &[columns, entry] : launch.columns)
+      elements =
+          std::max(elements, ceilDiv(entry.vectors, threads) * entry.lanes);
+    bool keep = kept() <= kKeptInWarp &&
+                (threads < kLargestBlock || elements <= kKeptInLargestBlock);
     for (const auto &[node, buffer] : plan.buffers)
       keep |= buffer.result < 0;
     launch.threads = threads;

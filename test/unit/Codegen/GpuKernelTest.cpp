@@ -307,7 +307,7 @@ TEST(GpuKernel, ScatterOfManyUpdates) {
 
 // bf16 in memory, f32 between.
 TEST(GpuKernel, BFloat16Storage) {
-  for (int64_t columns : {40, 264, 777}) {
+  for (int64_t columns : {40, 264, 777, 40000}) {
     auto module =
         parse(fill(R"(
       func.func @k(%x: $0, %g: $2) -> ($0, $3) {
@@ -342,6 +342,32 @@ TEST(GpuKernel, BFloat16Storage) {
         }
       }
     }
+  }
+}
+
+// What is cut off and filled up again lies where it lay: nothing guards the
+// loads, so the result may take the operand's memory.
+TEST(GpuKernel, FilledUpInPlace) {
+  auto module = parse(R"(
+    func.func @k(%x: tensor<3x136xf32>) -> tensor<3x136xf32> {
+      %s = nn.slice %x [0, 0] [3, 129] [1, 1] : tensor<3x136xf32> -> tensor<3x129xf32>
+      %p = nn.pad %s low = [0, 0] high = [0, 7] value = 5.0 : tensor<3x129xf32> -> tensor<3x136xf32>
+      %r = arith.negf %p : tensor<3x136xf32>
+      return %r : tensor<3x136xf32>
+    })");
+  ASSERT_TRUE(module);
+  auto kernel = module->lookupSymbol<func::FuncOp>("k");
+  ASSERT_TRUE(succeeded(kernels::annotateKernel(kernel)));
+  EXPECT_EQ(kernel->getAttrOfType<DenseI64ArrayAttr>("nn.inplace").asArrayRef(),
+            ArrayRef<int64_t>({0, 0}));
+  Tensor x(cast<RankedTensorType>(kernel.getArgumentTypes()[0]));
+  for (int64_t i = 0; i < x.size(); ++i)
+    x.floats[i] = i;
+  for (bool inPlace : {false, true}) {
+    auto found = runKernelOnGpu(kernel, {x}, inPlace);
+    ASSERT_EQ(found.size(), 1u);
+    for (int64_t i = 0; i < x.size(); ++i)
+      EXPECT_EQ(found[0].floats[i], i % 136 < 129 ? -double(i) : -5.0);
   }
 }
 
