@@ -30,13 +30,13 @@ struct Attention {
   ShardingRule rule;
   Value query, key;
   /// Factors of queries, keys, KV heads and the query heads of each.
-  int64_t s, t, n, g;
+  int64_t s = -1, t = -1, n = -1, g = -1;
   /// Operands that come from outside; of the backward pass the others were
   /// saved.
-  SmallVector<unsigned> arriving, saved;
+  SmallVector<unsigned> arriving = {}, saved = {};
   /// Results that leave; in the forward pass the first, which is saved, too.
-  SmallVector<unsigned> leaving;
-  bool isForward;
+  SmallVector<unsigned> leaving = {};
+  bool isForward = false;
 };
 
 template <typename Op> Attention describe(Op op) {

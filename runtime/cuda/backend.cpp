@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -137,6 +138,9 @@ public:
     wait("a command of the action failed on the device (set "
          "CLEAVE_CUDA_SYNCHRONOUS=1 to learn which)");
   }
+  void makeMarks(size_t count) override;
+  void mark(size_t number) override;
+  int64_t passed(size_t number) override;
   bool replay(const Action &action) override;
   bool beginCapture(const Action &action) override;
   void endCapture(const Action &action) override;
@@ -168,6 +172,8 @@ private:
   Owned<char *, freeHost> flagCopy;
   // Actions that have run: without a graph until they run again.
   std::map<const Action *, GraphExec> graphs;
+  std::vector<Event> marks;
+  int64_t markedFirst = 0; // by the host's clock
   std::function<void()> meanwhile;
 };
 } // namespace
@@ -273,6 +279,28 @@ void CudaBackend::wait(const char *what) {
     else
       std::this_thread::yield();
   }
+}
+
+void CudaBackend::makeMarks(size_t count) {
+  device.use();
+  while (marks.size() < count)
+    marks.push_back(makeEvent(/*timed=*/true));
+}
+
+void CudaBackend::mark(size_t number) {
+  if (number == 0) // nothing is under way, so the device passes it at once
+    markedFirst = traceClock();
+  check(driver().cuEventRecord(marks[number].get(), compute.get()),
+        "marking the end of a command");
+}
+
+int64_t CudaBackend::passed(size_t number) {
+  float milliseconds = 0;
+  if (number > 0)
+    check(driver().cuEventElapsedTime(&milliseconds, marks[0].get(),
+                                      marks[number].get()),
+          "asking when a command ended");
+  return markedFirst + std::llround(1e6 * double(milliseconds));
 }
 
 bool CudaBackend::replay(const Action &action) {

@@ -10,6 +10,7 @@
 #include "cpu/gemm.h"
 #include "cpu/grouped.h"
 #include "cpu/position_in_expert.h"
+#include "trace.h"
 
 #include <functional>
 #include <memory>
@@ -134,6 +135,13 @@ public:
   // After the last command of an action: returns when all of it is done.
   virtual void finish() {}
 
+  // Traces. mark(n) is passed when all that was called before is done; once
+  // finish() has returned, passed(n) is when that was, by traceClock(). mark(0)
+  // comes first, before any call of an action.
+  virtual void makeMarks(size_t count) { marks.resize(count); }
+  virtual void mark(size_t number) { marks[number] = traceClock(); }
+  virtual int64_t passed(size_t number) { return marks[number]; }
+
   // An action that has run before may be replayed as a whole. replay() does so,
   // or says that it cannot; between beginCapture() and endCapture() calls are
   // not carried out but kept, and endCapture() carries them out.
@@ -144,6 +152,9 @@ public:
 
   // The stream of commands that transfers order themselves with; NULL: none.
   virtual void *stream() const { return nullptr; }
+
+private:
+  std::vector<int64_t> marks;
 };
 
 std::unique_ptr<Backend> makeCpuBackend(cleave_program &program, int rank,

@@ -273,14 +273,14 @@ public:
         wire.receive(peer.arrival, transport.channel, call.members[member],
                      peer.tag, &peer.header, sizeof(Header));
     }
-    post(Routes::First, /*incoming=*/true);
+    postParcels(Routes::First, /*incoming=*/true);
     for (int member = 0; member < size; ++member) {
       Peer &peer = peers[member];
       if (peer.isTold)
         wire.send(peer.notice, transport.channel, call.members[member],
                   peer.tag, &header, sizeof(Header));
     }
-    post(Routes::First, /*incoming=*/false);
+    postParcels(Routes::First, /*incoming=*/false);
   }
 
   void finish() override {
@@ -289,8 +289,8 @@ public:
     wait(Routes::First);
     routes.combine();
     if (!routes.parcels[Routes::Second].empty()) {
-      post(Routes::Second, /*incoming=*/true);
-      post(Routes::Second, /*incoming=*/false);
+      postParcels(Routes::Second, /*incoming=*/true);
+      postParcels(Routes::Second, /*incoming=*/false);
       wait(Routes::Second);
       release(Routes::Second);
     }
@@ -319,7 +319,7 @@ private:
         parcel.pieces.resize((parcel.bytes + longest - 1) / longest);
   }
 
-  void post(Routes::Phase phase, bool incoming) {
+  void postParcels(Routes::Phase phase, bool incoming) {
     for (Parcel &parcel : routes.parcels[phase]) {
       if (parcel.isIncoming != incoming)
         continue;

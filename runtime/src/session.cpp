@@ -295,12 +295,9 @@ void cleave_session::walk(Rank &rank, Place &place) {
     capture.backend = &backend;
   if (poison)
     rank.beforeAction();
-  TraceEvent event;
-  event.action =
-      static_cast<uint32_t>(action.action - program.data.actions.data());
+  if (isTracing)
+    backend.mark(0);
   for (const PreparedCommand &step : action.commands) {
-    if (isTracing)
-      event.begin = traceClock();
     int index = ++place.command;
     if (watched && injection.command == index)
       injected(rank, index);
@@ -321,12 +318,8 @@ void cleave_session::walk(Rank &rank, Place &place) {
         rank.aroundCall();
       place.inner = -1;
     }
-    if (isTracing) {
-      backend.finish(); // else times would be those of enqueuing
-      event.end = traceClock();
-      event.command = static_cast<uint32_t>(index);
-      traces[rank.rank].add(event);
-    }
+    if (isTracing)
+      backend.mark(index + 1);
     if (poison)
       rank.afterCommand(action, index);
     endpoint.progress();
@@ -334,6 +327,11 @@ void cleave_session::walk(Rank &rank, Place &place) {
   if (std::exchange(capture.backend, nullptr))
     backend.endCapture(*action.action);
   backend.finish();
+  if (isTracing)
+    traces[rank.rank].add(
+        static_cast<uint32_t>(action.action - program.data.actions.data()),
+        action.commands.size(),
+        [&](size_t number) { return backend.passed(number); });
   if (poison)
     rank.afterAction();
 }
@@ -386,8 +384,10 @@ void cleave_session::run(std::string_view name) {
   action = name;
   for (size_t rank = 0; isTracing && rank < ranks.size(); ++rank)
     if (const PreparedAction *own =
-            ranks[rank] ? ranks[rank]->find(name) : nullptr)
+            ranks[rank] ? ranks[rank]->find(name) : nullptr) {
       traces[rank].makeRoom(own->commands.size());
+      ranks[rank]->backend->makeMarks(own->commands.size() + 1);
+    }
   {
     StepScope step;
     if (remote)

@@ -3,6 +3,7 @@
 #include "trace.h"
 
 #include "tiles.h"
+#include "traffic.h"
 #include "transport.h"
 
 using namespace cleave;
@@ -85,6 +86,10 @@ cleave_trace_event TraceReader::describe(const TraceEvent &event,
         out.name = names.insert(describe.name(op)).first->c_str();
       },
       command.op);
+  auto *launch = std::get_if<Launch>(&command.op);
+  out.kernel = launch ? program.kernels[launch->kernel].symbol.c_str() : "";
+  out.bytes = trafficOf(program, command);
+  out.flops = command.flops;
   Message message = messageOf(event);
   out.from = message.from;
   out.to = message.to;

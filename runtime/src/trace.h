@@ -35,7 +35,12 @@ public:
     if (events.capacity() < need)
       events.reserve(std::max(need, 2 * events.capacity()));
   }
-  void add(const TraceEvent &event) { events.push_back(event); }
+  // An action of `commands` commands; passed(n) is when the first n were done.
+  void add(uint32_t action, size_t commands, const auto &passed) {
+    for (size_t i = 0; i < commands; ++i)
+      events.push_back(
+          {passed(i), passed(i + 1), action, static_cast<uint32_t>(i)});
+  }
 
   std::vector<TraceEvent> events;
 };

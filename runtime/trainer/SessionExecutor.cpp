@@ -194,7 +194,8 @@ public:
         result.push_back({chunk[i].name, chunk[i].kind, chunk[i].begin_ns,
                           chunk[i].end_ns,
                           chunk[i].stream == CLEAVE_STREAM_TRANSFERS,
-                          chunk[i].from, chunk[i].to, chunk[i].message});
+                          chunk[i].from, chunk[i].to, chunk[i].message,
+                          chunk[i].kernel, chunk[i].bytes, chunk[i].flops});
     }
     return result;
   }

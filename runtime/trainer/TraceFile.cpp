@@ -1,5 +1,4 @@
-//===- TraceFile.cpp - what ranks did when, for a person to look at
-//---------===//
+//===- TraceFile.cpp - what ranks did when, for a person to look at -------===//
 #include "TraceFile.h"
 #include "cleave/io/Error.h"
 
@@ -77,6 +76,14 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
   auto micro = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
   for (size_t rank = 0; rank < events.size(); ++rank)
     for (const RankEvent &event : events[rank]) {
+      Json args{{"step", step}, {"kind", event.kind}};
+      if (!event.kernel.empty())
+        args["kernel"] = event.kernel;
+      auto took = static_cast<double>(event.endNs - event.beginNs);
+      if (event.bytes > 0 && took > 0)
+        args["GB/s"] = static_cast<double>(event.bytes) / took;
+      if (event.flops > 0 && took > 0)
+        args["TFLOP/s"] = static_cast<double>(event.flops) / took / 1000;
       write(Json{{"ph", "X"},
                  {"name", event.name},
                  {"cat", event.kind},
@@ -84,7 +91,7 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
                  {"tid", threadOf(static_cast<int64_t>(rank), event.transfers)},
                  {"ts", micro(event.beginNs - origin)},
                  {"dur", micro(event.endNs - event.beginNs)},
-                 {"args", {{"step", step}, {"kind", event.kind}}}}
+                 {"args", std::move(args)}}
                 .dump(-1, ' ', false, Json::error_handler_t::replace));
       if (event.from < 0)
         continue;

@@ -43,10 +43,11 @@ class CudaKernels(unittest.TestCase):
         self.assertNotEqual(self.worst(7), self.worst(8))
 
     def test_refused(self):
-        done = self.run_program("--bandwidth")
-        self.assertEqual(done.returncode, 3)
-        self.assertEqual(len(done.stderr.splitlines()), 1)
-        self.assertIn("the driver is the recorder", done.stderr)
+        for flag in ("--bandwidth", "--ceilings"):
+            done = self.run_program(flag)
+            self.assertEqual(done.returncode, 3)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertIn("the driver is the recorder", done.stderr)
         self.assertEqual(self.run_program("--only", "no such family").returncode, 2)
         self.assertEqual(self.run_program("--cases", "none").returncode, 2)
 

@@ -13,6 +13,7 @@ import unittest
 import numpy as np
 
 import support
+import trace_format
 import training
 
 RECORDER = support.BUILD / "recorder"
@@ -212,6 +213,24 @@ class Train(unittest.TestCase):
                         self.assertGreater(seen["graph launches"], 0, done.stderr)
                     self.assertEqual(seen["collectives"] > 0, transport == "nccl", done.stderr)
 
+    def test_a_trace(self):
+        """Commands are timed by events of the rank's stream, one behind the other."""
+        path = self.folder / "trace.json"
+        self.losses("traced", "target.kind=cuda", "mesh.data=2", "target.transport=nccl",
+                    env=recorded(devices=2), steps=2, flags=["--trace", path])
+        threads, _ = trace_format.check(self, path, ranks=2)
+        for rank in range(2):
+            events = sorted(threads[rank, 2 * rank] + threads[rank, 2 * rank + 1],
+                            key=lambda event: event["ts"])
+            kernels = {event["args"]["kernel"] for event in events if event["cat"] == "launch"}
+            self.assertTrue(any("adamw" in name for name in kernels), kernels)
+            self.assertTrue(all(event["args"]["TFLOP/s"] > 0 for event in events
+                                if event["cat"] == "gemm" and event["dur"] > 0))
+            self.assertTrue(all(event["args"]["GB/s"] > 0 for event in events
+                                if event["cat"] == "launch" and event["dur"] > 0))
+            for before, after in zip(events, events[1:]):  # to the microsecond
+                self.assertLess(before["ts"] + before["dur"], after["ts"] + 1)
+
     def test_tf32(self):
         """Rounds operands of products, in whole and in parts alike."""
         keys = ["target.kind=cuda", "train.precision=tf32"]
@@ -239,8 +258,20 @@ class Train(unittest.TestCase):
                         'target.architectures=["sm_90"]', "-o", out, env=recorded())
                     said = support.succeed(support.BUILD / "bin" / "cleave-device-bench", out,
                                            "--vocabulary", 50, "--steps", 5, "--warmup", 1,
-                                           env=recorded())
-                    losses.append(json.loads(said)["losses"])
+                                           "--profile", 2, env=recorded())
+                    said = json.loads(said)
+                    losses.append(said["losses"])
+                    families = said["families"]
+                    self.assertGreater(families["gemm"]["flops"], 0)
+                    self.assertTrue(all(f["ms"] >= 0 for f in families.values()), families)
+                    if kind == "cuda":
+                        # AdamW reads the parameter, its gradient and both moments, and writes three.
+                        size = sum(f["bytes"] for name, f in families.items() if "adamw" in name)
+                        manifest = json.loads((out / "manifest.json").read_text())
+                        parameters = sum(int(np.prod(tensor["shape"])) for tensor in manifest["tensors"]
+                                         if tensor["kind"] == "parameter")
+                        self.assertGreater(size, 4 * 7 * parameters)
+                        self.assertLess(size, 1.2 * 4 * 7 * parameters)
                 self.assertEqual(len(losses[0]), 6)
                 self.assertLess(np.abs(np.subtract(*losses)).max(), 1e-5)
                 self.assertLess(losses[0][4], losses[0][0] - 0.05)  # a batch for the second time

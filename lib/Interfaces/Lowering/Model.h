@@ -28,6 +28,14 @@ template <unsigned Operand> PrecisionRule choosesBy() {
   return {PrecisionRule::Kind::Computes, {}, {}, {Operand}};
 }
 
+/// That of the operation itself, else that of its class.
+template <KernelClass kernelClass, Precision precision> PrecisionRule ruleOf() {
+  if constexpr (precision != nullptr)
+    return precision();
+  else
+    return PrecisionRule::of(kernelClass);
+}
+
 /// LoweringInterface for an operation that generated kernels speak already, or
 /// that no generated kernel contains.
 template <typename Op, KernelClass kernelClass, Precision precision = nullptr>
@@ -36,7 +44,7 @@ struct PlainModel
                                        Op> {
   KernelClass getKernelClass(mlir::Operation *) const { return kernelClass; }
   PrecisionRule getPrecision(mlir::Operation *) const {
-    return precision ? precision() : PrecisionRule::of(kernelClass);
+    return ruleOf<kernelClass, precision>();
   }
 };
 
@@ -59,7 +67,7 @@ struct Model
                                        Op> {
   KernelClass getKernelClass(mlir::Operation *) const { return kernelClass; }
   PrecisionRule getPrecision(mlir::Operation *) const {
-    return precision ? precision() : PrecisionRule::of(kernelClass);
+    return ruleOf<kernelClass, precision>();
   }
   Decomposed decompose(mlir::Operation *op, mlir::OpBuilder &builder) const {
     TensorExpr expr(builder, op->getLoc());

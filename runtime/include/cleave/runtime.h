@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 2
+#define CLEAVE_RUNTIME_VERSION 3
 
 typedef enum cleave_status {
   CLEAVE_OK = 0,
@@ -130,10 +130,11 @@ typedef struct cleave_session_options {
   double watchdog_seconds;  /* a collective that waits longer fails; 0: 300 */
   int32_t poison; /* 1: NaNs fill memory that is not live, guard zones are
                    * checked; slow, for tests */
-  const char *transport; /* NULL or "local": ranks are threads of this process;
-                          * "mpi": each is a process that a launcher started;
-                          * of CUDA devices "nccl": threads that have a device
-                          * each; "auto": "nccl" where they have, else "local" */
+  const char
+      *transport; /* NULL or "local": ranks are threads of this process;
+                   * "mpi": each is a process that a launcher started;
+                   * of CUDA devices "nccl": threads that have a device
+                   * each; "auto": "nccl" where they have, else "local" */
   /* Only "local": a thread of each rank carries out collectives that a Wait
    * ends, while the rank computes. 1: yes, -1: no, 0: where it pays, which is
    * where cores are free or links are slow. */
@@ -276,6 +277,9 @@ typedef struct cleave_trace_event {
    * the two; the same at both ends. Elsewhere `from` is -1. */
   int32_t from, to;
   int64_t message;
+  const char *kernel; /* the symbol of a launched kernel, else "" */
+  int64_t bytes;      /* of its operands and results, each once; 0: not known */
+  int64_t flops;
 } cleave_trace_event;
 
 /* Records the actions that are run from now on, or stops to. */
@@ -297,7 +301,8 @@ cleave_status cleave_session_trace_read(cleave_session *session, int32_t rank,
 /* 1 in a process that is to serve. */
 int32_t cleave_is_worker(void);
 /* In process 0, first thing: under a launcher without MPI the others may call
- * from now on, and know that it lives while it gets ready. Else does nothing. */
+ * from now on, and know that it lives while it gets ready. Else does nothing.
+ */
 cleave_status cleave_await_workers(void);
 /* Serves until process 0 finishes or is gone; returns the exit code. */
 int32_t cleave_serve(void);

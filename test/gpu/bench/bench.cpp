@@ -1,11 +1,14 @@
 // Times a compiled training program on the device that it is for:
 //
 //     cleave-device-bench FOLDER --vocabulary V [--steps N] [--warmup N]
-//                         [--lr X]
+//                         [--lr X] [--profile N]
 //
 // Weights and batches are made from seeds (weightAt, tokenAt), so no file of
 // them has to travel; reference.py makes the same ones. Prints a line of JSON:
-// median milliseconds of a step, bytes planned on the device, the losses.
+// median milliseconds of a step, bytes planned on the device, the losses; and
+// with --profile what commands take, summed by family, as the means of N more
+// steps whose commands are timed by events (without graphs, so that together
+// they take longer than a step).
 // The program takes all of a step in one microbatch, and tokens alone.
 
 #include "cleave/runtime.h"
@@ -16,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -26,7 +30,7 @@ namespace {
 struct Options {
   std::string folder;
   int64_t vocabulary = 0;
-  int steps = 20, warmup = 5;
+  int steps = 20, warmup = 5, profile = 0;
   double lr = 3e-4;
 };
 
@@ -69,6 +73,23 @@ int64_t tokenAt(int64_t step, int64_t sample, int64_t position,
   return int64_t(mix(at) % uint64_t(vocabulary));
 }
 
+// What a kernel is called without its number: layer_norm of layer_norm_12. A
+// library's commands are called by their kind.
+std::string familyOf(const cleave_trace_event &event) {
+  std::string_view name = *event.kernel ? event.kernel : event.kind;
+  constexpr std::string_view unaligned = "_unaligned";
+  if (name.ends_with(unaligned))
+    name.remove_suffix(unaligned.size());
+  size_t end = name.find_last_not_of("0123456789");
+  if (end + 1 < name.size() && name[end] == '_')
+    name = name.substr(0, end);
+  return std::string(name);
+}
+
+struct Family {
+  int64_t launches = 0, nanoseconds = 0, bytes = 0, flops = 0;
+};
+
 class Bench {
 public:
   explicit Bench(const Options &options) : options(options) {
@@ -100,11 +121,9 @@ public:
     using Clock = std::chrono::steady_clock;
     std::vector<double> times, losses;
     for (int step = 1; step <= options.warmup + options.steps; ++step) {
-      feed(step);
-      check(cleave_session_set_integer(session, "step", step));
+      prepare(step);
       auto begin = Clock::now();
-      check(cleave_session_run(session, "loss_grad"));
-      check(cleave_session_run(session, "update"));
+      train();
       std::chrono::duration<double, std::milli> took = Clock::now() - begin;
       if (step > options.warmup)
         times.push_back(took.count());
@@ -123,10 +142,57 @@ public:
                 static_cast<long long>(bytes));
     for (size_t i = 0; i < losses.size(); ++i)
       std::printf("%s%.9g", i ? ", " : "", losses[i]);
-    std::printf("]}\n");
+    std::printf("]");
+    if (options.profile > 0)
+      printProfile(options.warmup + options.steps);
+    std::printf("}\n");
   }
 
 private:
+  void prepare(int step) {
+    feed(step);
+    check(cleave_session_set_integer(session, "step", step));
+  }
+
+  void train() {
+    check(cleave_session_run(session, "loss_grad"));
+    check(cleave_session_run(session, "update"));
+  }
+
+  void printProfile(int done) {
+    check(cleave_session_trace(session, 1));
+    for (int step = 1; step <= options.profile; ++step) {
+      prepare(done + step);
+      train();
+    }
+    std::map<std::string, Family> families;
+    std::vector<cleave_trace_event> events(4096);
+    for (int64_t count = 1; count > 0;) {
+      check(cleave_session_trace_read(session, 0, events.data(),
+                                      int64_t(events.size()), &count));
+      for (int64_t i = 0; i < count; ++i) {
+        const cleave_trace_event &event = events[i];
+        Family &family = families[familyOf(event)];
+        ++family.launches;
+        family.nanoseconds += event.end_ns - event.begin_ns;
+        family.bytes += event.bytes;
+        family.flops += event.flops;
+      }
+    }
+    std::printf(", \"families\": {");
+    const char *comma = "";
+    double steps = options.profile;
+    for (const auto &[name, family] : families) {
+      std::printf("%s\"%s\": {\"launches\": %g, \"ms\": %.6f, "
+                  "\"bytes\": %.17g, \"flops\": %.17g}",
+                  comma, name.c_str(), double(family.launches) / steps,
+                  double(family.nanoseconds) / 1e6 / steps,
+                  double(family.bytes) / steps, double(family.flops) / steps);
+      comma = ", ";
+    }
+    std::printf("}");
+  }
+
   void fill(const cleave_buffer_info &info, std::vector<float> &weights) {
     int64_t count = 1;
     for (int32_t d = 0; d < info.rank; ++d)
@@ -203,6 +269,8 @@ bool parse(int argc, char **argv, Options &out) {
       out.warmup = int(value);
     else if (word == "--lr")
       out.lr = value;
+    else if (word == "--profile")
+      out.profile = int(value);
     else
       return false;
   }
@@ -215,7 +283,7 @@ int main(int argc, char **argv) {
   Options options;
   if (!parse(argc, argv, options)) {
     std::fprintf(stderr, "usage: cleave-device-bench FOLDER --vocabulary V "
-                         "[--steps N] [--warmup N] [--lr X]\n");
+                         "[--steps N] [--warmup N] [--lr X] [--profile N]\n");
     return 2;
   }
   try {

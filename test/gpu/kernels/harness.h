@@ -200,8 +200,9 @@ void addGroupedFamilies(std::vector<Family> &to);
 void addRowFamilies(std::vector<Family> &to);
 void addMoveFamilies(std::vector<Family> &to);
 
-// Prints a table of what the device's memory and its matrix units give.
-void measure(cuda::Device &device);
+// Prints a table of what the device's memory and its matrix units give; with
+// `onlyCeilings` what others are compared with, as JSON, too.
+void measure(cuda::Device &device, bool onlyCeilings);
 
 } // namespace cleave::gpu
 

@@ -3,12 +3,14 @@
 //
 //     cleave-gpu-kernels [--cases N] [--seed S] [--only TEXT] [--small]
 //     cleave-gpu-kernels --bandwidth
+//     cleave-gpu-kernels --ceilings
 //
 // Prints a line for each family: its cases, the largest error as a share of its
 // limit (harness.h), and the first case that fails. --only: families whose
 // names contain TEXT. --small: sizes that the recorder does in seconds. A
 // failure may leave nothing of the device to this process, so another one does
-// the families behind it (--from). Exit code 0: all pass; 1: some do not; 2:
+// the families behind it (--from). --ceilings: the driver's copy and one large
+// product, with a last line in JSON. Exit code 0: all pass; 1: some do not; 2:
 // wrong usage; 3: a device or the runtime failed.
 
 #include "harness.h"
@@ -32,13 +34,14 @@ struct Options {
   int64_t seed = 1;
   std::string only;
   int64_t from = 0; // the first family, of those that are asked for
-  bool isSmall = false, measures = false;
+  bool isSmall = false;
+  std::string measures; // "--bandwidth", "--ceilings"; empty: checks
 };
 
 constexpr const char *usage =
     "usage: cleave-gpu-kernels [--cases N] [--seed S] [--only TEXT] [--small]\n"
     "                          [--from NUMBER]\n"
-    "       cleave-gpu-kernels --bandwidth\n";
+    "       cleave-gpu-kernels --bandwidth | --ceilings\n";
 
 bool parse(int argc, char **argv, Options &out) {
   for (int i = 1; i < argc; ++i) {
@@ -52,8 +55,8 @@ bool parse(int argc, char **argv, Options &out) {
     };
     if (flag == "--small")
       out.isSmall = true;
-    else if (flag == "--bandwidth")
-      out.measures = true;
+    else if (flag == "--bandwidth" || flag == "--ceilings")
+      out.measures = flag;
     else if (flag == "--only" && i + 1 < argc)
       out.only = argv[++i];
     else if (!(flag == "--cases" && number(out.cases, 1)) &&
@@ -145,14 +148,15 @@ int runElsewhere(const Options &options, int64_t from) {
 int runAll(const Options &options) {
   cuda::Device &device = cuda::Device::of(0);
   device.use();
-  if (options.measures) {
+  if (!options.measures.empty()) {
     if (cuda::driver().note) {
-      std::fprintf(stderr, "cleave-gpu-kernels: error: the driver is the "
-                           "recorder, whose times tell nothing; --bandwidth "
-                           "needs a device\n");
+      std::fprintf(stderr,
+                   "cleave-gpu-kernels: error: the driver is the recorder, "
+                   "whose times tell nothing; %s needs a device\n",
+                   options.measures.c_str());
       return 3;
     }
-    measure(device);
+    measure(device, options.measures == "--ceilings");
     return 0;
   }
   std::vector<Family> all, families;

@@ -47,6 +47,9 @@ struct RankEvent {
   bool transfers = false; ///< on the stream of what ranks send each other
   /// Where a message starts or arrives: its ends, and its number among theirs.
   int64_t from = -1, to = -1, message = 0;
+  std::string kernel = {}; ///< the symbol of a launched kernel
+  int64_t bytes = 0;       ///< of its operands and results; 0: not known
+  int64_t flops = 0;
 };
 
 class StepExecutor {
