@@ -392,7 +392,8 @@ const std::vector<Key> table = {
     {"target.threads_per_rank", FIELD(target.threadsPerRank),
      "threads of a rank; 0: cores / local ranks, with cuda 1", "", "", now, atLeastZero},
     {"target.cluster", FIELD(target.cluster),
-     "cluster.toml with measured links; \"\": measured defaults"},
+     "cluster.toml with measured links and rates, or h100-fp32, h100-tf32, h100-bf16; "
+     "\"\": defaults of CPUs, with cuda of an H100"},
     {"target.overlap", FIELD(target.overlap),
      "start collectives early and end them late, so that computing hides them"},
 };

@@ -541,6 +541,7 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
   if (failed(overlap))
     return failure();
   result.overlap = std::move(*overlap);
+  result.cluster = cluster.name;
   auto paddings = paddingsOf(module);
   Exchanges exchanges;
   for (int64_t rank = 0; rank < result.ranks; ++rank) {

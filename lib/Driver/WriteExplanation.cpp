@@ -88,7 +88,7 @@ static void writeOverlap(const Explanation &x, llvm::raw_ostream &out) {
     return llvm::format("%.3g ms", 1e3 * seconds);
   };
   for (auto [index, overlap] : llvm::enumerate(x.overlap)) {
-    out << (index == 0 ? "\nby the times of target.cluster " : "  ")
+    out << (index == 0 ? "\nby the times of " + x.cluster + ", " : "  ")
         << (x.pipeline
                 ? "a rank of " + x.pipeline->axis + " " + std::to_string(index)
                 : "a rank")

@@ -64,6 +64,16 @@ class Explain(unittest.TestCase):
         self.assertIn("schedule", said["pipeline"])
         self.assertIn("peak_in_flight", said["pipeline"])
 
+    def test_times_are_those_of_the_device(self):
+        """Programs for CUDA are scheduled by the figures of an H100 unless a file has others."""
+        def seconds(**keys):
+            overlap = training.explain("gpt2", "tensor=2", **keys)["overlap"]
+            return overlap["compute_seconds"]
+        cpu, cuda = seconds(), seconds(target__kind="cuda")
+        self.assertLess(cuda, cpu / 10)
+        self.assertEqual(seconds(target__kind="cuda", target__cluster="h100-fp32"), cuda)
+        self.assertLess(seconds(target__kind="cuda", train__precision="bf16"), cuda)
+
     def test_text_begins_with_the_batch(self):
         lines = support.succeed(support.CLEAVE, "explain", *training.flags(
             "llama", "data=3,tensor=2", train__microbatches=2)).splitlines()

@@ -93,7 +93,7 @@ Lowered lowerModel(const std::string &path, const Config &config,
   Lowered lowered;
   lowered.backend.device = deviceOf(config);
   lowered.backend.memoryLimit = memoryLimit;
-  lowered.backend.cluster = config.target.cluster;
+  lowered.backend.cluster = clusterNameOf(config);
   lowered.backend.overlap = config.target.overlap;
   lowered.backend.tf32 = config.train.precision == "tf32";
   lowered.module = shardModel(path, config, mesh, purpose, context, readWeights,

@@ -291,10 +291,17 @@ void runOrderPhase(ModuleOp module, const Config &config, const Mesh &mesh) {
   run(passes, module, diagnostics);
 }
 
+std::string clusterNameOf(const Config &config) {
+  if (config.target.cluster.empty() && config.target.kind == "cuda")
+    return "h100-" + config.train.precision;
+  return config.target.cluster;
+}
+
 Cluster clusterOf(const Config &config) {
-  if (config.target.cluster.empty())
+  std::string name = clusterNameOf(config);
+  if (name.empty())
     return Cluster();
-  ConfigResult<Cluster> cluster = loadCluster(config.target.cluster);
+  ConfigResult<Cluster> cluster = loadCluster(name);
   if (!cluster)
     throw Failure(BadUsage, cluster.error());
   return *cluster;
@@ -382,13 +389,6 @@ static dist::AxisRefAttr axisNamed(MLIRContext *context, StringRef text) {
                                 size);
 }
 
-/// Whether dist-chunk-products runs. The default times are those of CPUs: of
-/// devices they are known from a file alone.
-static bool cutsProducts(const Config &config) {
-  return config.target.overlap &&
-         (config.target.kind != "cuda" || !config.target.cluster.empty());
-}
-
 /// The overrides of the configuration, for strategy-shard.
 static void noteOverrides(ModuleOp module, const Config &config) {
   MLIRContext *context = module.getContext();
@@ -430,8 +430,8 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
       PassManager passes(context);
       PartitionOptions partition;
       partition.remarks = allRemarks;
-      partition.cluster = config.target.cluster;
-      partition.chunks = cutsProducts(config);
+      partition.cluster = clusterNameOf(config);
+      partition.chunks = config.target.overlap;
       buildPartitionPipeline(passes, partition);
       run(passes, module, diagnostics);
       return;
@@ -502,8 +502,8 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   }
   PartitionOptions partition;
   partition.remarks = allRemarks;
-  partition.cluster = config.target.cluster;
-  partition.chunks = cutsProducts(config);
+  partition.cluster = clusterNameOf(config);
+  partition.chunks = config.target.overlap;
   if (splitsExperts)
     partition.experts = expert.axis, partition.maxLoad = expert.maxLoad,
     partition.exchange = expert.exchange;
@@ -535,7 +535,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
       DistSplitHandoversPassOptions handovers;
       handovers.previous = stage->previousLink;
       handovers.next = stage->nextLink;
-      handovers.cluster = config.target.cluster;
+      handovers.cluster = clusterNameOf(config);
       passes.addPass(createDistSplitHandoversPass(handovers));
     };
     partition.beforeBuckets = [stage](OpPassManager &passes) {

@@ -49,6 +49,8 @@ void runOrderPhase(mlir::ModuleOp module, const Config &config,
 
 // What target.cluster says about the machine; without it the defaults.
 Cluster clusterOf(const Config &config);
+// Its name for passes: without one, for CUDA the built-in one of the precision.
+std::string clusterNameOf(const Config &config);
 
 // Ranks of a node, 0: all.
 int64_t ranksPerNode(const Config &config);

@@ -31,7 +31,7 @@ void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
   MarkStagesPassOptions mark;
   mark.stages = stages;
   mark.patterns = llvm::to_vector(config.parallel.pipeline.stages);
-  mark.cluster = config.target.cluster;
+  mark.cluster = clusterNameOf(config);
   passes.addPass(createMarkStagesPass(mark));
   if (loss) // behind the cuts, which do not depend on what is counted
     addCountPass(passes, config);

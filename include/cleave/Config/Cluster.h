@@ -9,6 +9,7 @@
 #include "cleave/Config/Load.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ struct LinkClass {
 };
 
 struct Cluster {
+  std::string name = "a CPU (defaults)"; // or the file, or what is built in
   // By name. The compiler gives a mesh axis the class "intra" where its groups
   // stay on a node and "inter" where they leave it.
   std::map<std::string, LinkClass> links = {
@@ -44,8 +46,12 @@ struct Cluster {
   double matmulSeconds(double flops) const;
 };
 
-// Reads a file, or the text of one; `name` stands for it in messages. What the
-// file leaves out has its default.
+// Descriptions that need no file: "h100-fp32", "h100-tf32", "h100-bf16", by the
+// type of products. Nothing for other names.
+std::optional<Cluster> builtInCluster(const std::string &name);
+
+// Reads what is built in, else a file, or the text of one; `name` stands for it
+// in messages. What the file leaves out has its default.
 ConfigResult<Cluster> loadCluster(const std::string &path);
 ConfigResult<Cluster> loadClusterText(const std::string &text, const std::string &name);
 

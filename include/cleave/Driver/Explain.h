@@ -102,6 +102,7 @@ struct Explanation {
   };
   /// By class of ranks; empty where nothing is known.
   std::vector<Overlap> overlap;
+  std::string cluster; ///< by whose times
   std::vector<std::string> remarks;
 };
 

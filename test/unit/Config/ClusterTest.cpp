@@ -52,6 +52,19 @@ TEST(Cluster, NothingIsTheDefaults) {
   EXPECT_EQ(cluster->link("other"), cluster->link("intra"));
 }
 
+TEST(Cluster, SomeAreBuiltIn) {
+  double before = 0;
+  for (const char *name : {"h100-bf16", "h100-tf32", "h100-fp32"}) {
+    auto cluster = loadCluster(name);
+    ASSERT_TRUE(bool(cluster)) << cluster.error();
+    EXPECT_EQ(cluster->name, name);
+    EXPECT_GT(cluster->matmulSeconds(1e12), before);
+    before = cluster->matmulSeconds(1e12);
+    EXPECT_GT(cluster->link("intra").bytesPerSecond, cluster->link("inter").bytesPerSecond);
+  }
+  EXPECT_FALSE(builtInCluster("h100"));
+}
+
 TEST(Cluster, RefusesWithTheLine) {
   EXPECT_EQ(errorOf("\nlink = 1"), "c.toml:2: unknown key link; did you mean links?");
   EXPECT_EQ(errorOf("[links.intra]\nlatency = 1"),
@@ -76,7 +89,8 @@ TEST(Cluster, RefusesWithTheLine) {
   auto missing = loadCluster("/nowhere/cluster.toml");
   ASSERT_FALSE(bool(missing));
   EXPECT_EQ(missing.error(), "cannot read the cluster file /nowhere/cluster.toml; target.cluster "
-                             "names a file in TOML (docs/cluster.md)");
+                             "names a file in TOML, or one of h100-fp32, h100-tf32 and h100-bf16 "
+                             "(docs/cluster.md)");
 }
 
 } // namespace

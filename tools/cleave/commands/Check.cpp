@@ -235,7 +235,7 @@ private:
     options.threads = threadsPerRank(config, mesh);
     options.overlap = config.target.overlap;
     options.tf32 = config.train.precision == "tf32";
-    options.cluster = config.target.cluster;
+    options.cluster = clusterNameOf(config);
     options.transport = transport;
     options.arrivesEarly = !wide; // so that both extremes are seen
     if (wide) // a few steps: compiling takes longer than running
