@@ -19,6 +19,8 @@ import training
 RECORDER = support.BUILD / "recorder"
 REPLAY = support.BUILD / "bin" / "cleave-replay"
 PREPARE = support.ROOT / "test" / "gpu" / "prepare.py"
+sys.path.append(str(support.ROOT / "test" / "gpu" / "bench"))
+import compare  # noqa: E402 (what test/gpu/run prints)
 
 
 def recorded(**settings):
@@ -262,6 +264,10 @@ class Train(unittest.TestCase):
                     said = json.loads(said)
                     losses.append(said["losses"])
                     families = said["families"]
+                    table = compare.profile_table(
+                        "small", said, {"copy_gb_per_s": 1, "bf16_tflop_per_s": 1})
+                    self.assertIn("by family", table[0])
+                    self.assertRegex(table[-1], rf"^\(all\) +{sum(f['launches'] for f in families.values()):g} ")
                     self.assertGreater(families["gemm"]["flops"], 0)
                     self.assertTrue(all(f["ms"] >= 0 for f in families.values()), families)
                     if kind == "cuda":

@@ -75,6 +75,19 @@ TEST(CommandFaults, WaitMoves) {
             (std::vector<Kind>{isCollective, isCopy, isCopy, isWait}));
 }
 
+TEST(CommandFaults, OnADeviceALaterOneOfTheGroupEndsItToo) {
+  Program program = programOf({allReduce(64, 128, 4, 7),
+                               allReduce(64, 192, 4, 8),
+                               {Wait{8}},
+                               {Wait{7}},
+                               copy(128, 256)});
+  std::string where;
+  program.device = Device::Cuda;
+  EXPECT_TRUE(failed(check::injectFault(program, "missing-wait", 0, where)));
+  program.device = Device::Cpu;
+  EXPECT_TRUE(succeeded(check::injectFault(program, "missing-wait", 0, where)));
+}
+
 TEST(CommandFaults, NobodyReads) {
   Program program = programOf({allReduce(64, 128, 4, -1), copy(144, 256)});
   std::string where;
