@@ -12,6 +12,7 @@
 #include "cleave/Memory/Boundary.h"
 #include "cleave/Target/Schedule.h"
 #include "cleave/Target/Target.h"
+#include "cleave/io/Temporary.h"
 #include "cleave/program_io.h"
 #include "cleave/runtime.h"
 
@@ -25,27 +26,6 @@ using namespace cleave;
 using namespace cleave::check;
 
 namespace {
-
-/// A folder that goes away with its owner.
-class TemporaryFolder {
-public:
-  ~TemporaryFolder() {
-    if (!path.empty())
-      llvm::sys::fs::remove_directories(path);
-  }
-  std::error_code make() {
-    return llvm::sys::fs::createUniqueDirectory("cleave-check", path);
-  }
-  std::string name() const { return path.str().str(); }
-  std::string file(StringRef name) const {
-    SmallString<128> file = path;
-    llvm::sys::path::append(file, name);
-    return file.str().str();
-  }
-
-private:
-  SmallString<128> path;
-};
 
 class CompiledEngine : public Engine {
 public:
@@ -76,20 +56,21 @@ public:
     }
     table = std::move(*collected);
 
-    if (std::error_code error = folder.make())
-      return module->emitError("no temporary folder can be made: ")
-             << error.message();
+    std::string reason;
+    folder = makeTemporaryFolder("cleave-check", reason);
+    if (!folder)
+      return module->emitError(reason);
     program::Device device =
         options.recording ? program::Device::Cpu : options.device;
     FailureOr<program::Program> commands =
-        writeProgram(options, device, folder.name());
+        writeProgram(options, device, folder->path());
     if (failed(commands))
       return failure();
     if (options.recording && failed(record(options)))
       return failure();
     std::string kernels = device == program::Device::Cuda
-                              ? folder.name()
-                              : folder.file("kernels.so");
+                              ? folder->path()
+                              : folder->path() + "/kernels.so";
     std::string bytes = program::serialize(*commands);
     if (failed(status(cleave_program_from_memory(
             bytes.data(), bytes.size(),
@@ -315,7 +296,7 @@ private:
   OwningOpRef<ModuleOp> module;
   BoundaryTable table;
   int64_t loaded = 0; // microbatches of this step
-  TemporaryFolder folder;
+  std::unique_ptr<TemporaryPath> folder;
   Recording::Calls *calls = nullptr;
   cleave_program *program = nullptr;
   cleave_session *session = nullptr;

@@ -3,6 +3,7 @@
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Codegen/Optimize.h"
 #include "cleave/Kernels/Kernels.h"
+#include "cleave/io/Temporary.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -112,19 +113,6 @@ private:
   const llvm::Target *target = nullptr;
 };
 
-/// A folder that is removed with all its files.
-struct TemporaryFolder {
-  SmallString<128> path;
-  std::error_code error;
-  TemporaryFolder() {
-    error = llvm::sys::fs::createUniqueDirectory("cleave-kernels", path);
-  }
-  ~TemporaryFolder() {
-    if (!error)
-      llvm::sys::fs::remove_directories(path);
-  }
-};
-
 } // namespace
 
 /// The linker found when this was configured, else one on the PATH.
@@ -144,19 +132,20 @@ static LogicalResult link(ModuleOp module,
   if (linker.empty())
     return module.emitError("cannot link kernels: found no ld.lld in PATH; "
                             "install the package lld-22");
-  TemporaryFolder folder;
-  if (folder.error)
-    return module.emitError("cannot link kernels: no temporary folder: ")
-           << folder.error.message();
+  std::string reason;
+  std::unique_ptr<TemporaryPath> folder =
+      makeTemporaryFolder("cleave-kernels", reason);
+  if (!folder)
+    return module.emitError("cannot link kernels: ") << reason;
   // The linker writes through a mapped file, where a full disk is a signal
   // instead of an error; the copy that follows says what is wrong.
-  SmallString<128> linked(folder.path);
+  SmallString<128> linked(folder->path());
   llvm::sys::path::append(linked, "linked.so");
   std::vector<std::string> arguments = {
       linker, "-shared",     "--build-id=none", "-O1", "--hash-style=gnu",
       "-z",   "noexecstack", "--discard-all",   "-o",  linked.str().str()};
   for (auto [number, object] : llvm::enumerate(objects)) {
-    SmallString<128> path(folder.path);
+    SmallString<128> path(folder->path());
     llvm::sys::path::append(path, std::to_string(number) + ".o");
     std::error_code error;
     llvm::raw_fd_ostream file(path, error);
@@ -172,7 +161,7 @@ static LogicalResult link(ModuleOp module,
     arguments.push_back(path.str().str());
   }
   SmallVector<StringRef> argv(arguments.begin(), arguments.end());
-  SmallString<128> log(folder.path);
+  SmallString<128> log(folder->path());
   llvm::sys::path::append(log, "log");
   std::string message;
   int status = llvm::sys::ExecuteAndWait(
@@ -190,8 +179,9 @@ static LogicalResult link(ModuleOp module,
       message += (*text)->getBuffer().trim().str();
   if (status < 0 || message.empty())
     return module.emitError("cannot link kernels: ")
-           << linker << " failed; is the folder for temporary files full? It is "
-           << folder.path << "; set TMPDIR to one with space";
+           << linker
+           << " failed; is the folder for temporary files full? It is "
+           << folder->path() << "; set TMPDIR to one with space";
   return module.emitError("cannot link kernels into '")
          << outputPath << "': " << message;
 }

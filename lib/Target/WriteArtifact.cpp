@@ -2,6 +2,7 @@
 
 #include "Emit.h"
 
+#include "cleave/io/Temporary.h"
 #include "cleave/program_io.h"
 
 #include "cleave/Target/Target.h"
@@ -16,30 +17,15 @@
 using namespace mlir;
 using namespace cleave;
 
-namespace {
-/// A folder beside the final one, removed unless it is renamed.
-struct TemporaryFolder {
-  explicit TemporaryFolder(StringRef final) {
-    SmallString<256> parent(final), name;
-    while (!parent.empty() && llvm::sys::path::is_separator(parent.back()))
-      parent.pop_back();
-    target = parent.str().str();
-    name = llvm::sys::path::filename(parent);
-    llvm::sys::path::remove_filename(parent);
-    llvm::sys::path::append(parent,
-                            "." + name + ".tmp-" + std::to_string(::getpid()));
-    path = parent.str().str();
-  }
-  ~TemporaryFolder() {
-    if (!renamed)
-      llvm::sys::fs::remove_directories(path);
-  }
-  std::string file(StringRef name) const { return path + "/" + name.str(); }
-
-  std::string path, target;
-  bool renamed = false;
-};
-} // namespace
+/// The name of a folder while it is written, beside the final one.
+static std::string temporaryNameOf(StringRef final) {
+  SmallString<256> path(final);
+  std::string name = llvm::sys::path::filename(path).str();
+  llvm::sys::path::remove_filename(path);
+  llvm::sys::path::append(path,
+                          "." + name + ".tmp-" + std::to_string(::getpid()));
+  return path.str().str();
+}
 
 static LogicalResult writeFile(Operation *where, const std::string &path,
                                StringRef bytes) {
@@ -70,47 +56,51 @@ LogicalResult target::writeArtifact(ModuleOp module,
   FailureOr<Manifest> manifest = emitManifest(module, info);
   if (failed(manifest))
     return failure();
-  TemporaryFolder temporary(folder);
-  if (std::error_code error = llvm::sys::fs::create_directories(temporary.path))
+  while (folder.size() > 1 && llvm::sys::path::is_separator(folder.back()))
+    folder = folder.drop_back();
+  std::string target = folder.str();
+  TemporaryPath temporary(temporaryNameOf(folder));
+  auto file = [&](StringRef name) {
+    return temporary.path() + "/" + name.str();
+  };
+  if (std::error_code error =
+          llvm::sys::fs::create_directories(temporary.path()))
     return module.emitError("folder '")
-           << temporary.path << "' cannot be made: " << error.message();
+           << temporary.path() << "' cannot be made: " << error.message();
   FailureOr<std::vector<std::string>> kernels =
-      writeKernels(module, program, options, temporary.path);
+      writeKernels(module, program, options, temporary.path());
   if (failed(kernels))
     return failure();
   std::string bytes = program::serialize(program);
   manifest->files.push_back(fileOf("program.bin", bytes));
   for (const std::string &name : *kernels) {
-    auto text = llvm::MemoryBuffer::getFile(temporary.file(name));
+    auto text = llvm::MemoryBuffer::getFile(file(name));
     if (!text)
       return module.emitError("'")
-             << temporary.file(name)
-             << "' cannot be read: " << text.getError().message();
+             << file(name) << "' cannot be read: " << text.getError().message();
     manifest->files.push_back(fileOf(name, (*text)->getBuffer()));
   }
-  if (failed(writeFile(module, temporary.file("program.bin"), bytes)) ||
-      failed(writeFile(module, temporary.file("manifest.json"),
-                       manifestToJson(*manifest))))
+  if (failed(writeFile(module, file("program.bin"), bytes)) ||
+      failed(
+          writeFile(module, file("manifest.json"), manifestToJson(*manifest))))
     return failure();
   // Only a folder that is an artifact itself is replaced.
-  if (llvm::sys::fs::exists(temporary.target)) {
+  if (llvm::sys::fs::exists(target)) {
     bool empty = true;
     std::error_code error;
-    for (llvm::sys::fs::directory_iterator it(temporary.target, error), end;
+    for (llvm::sys::fs::directory_iterator it(target, error), end;
          it != end && !error; it.increment(error))
       empty = false;
-    if (!empty &&
-        !(llvm::sys::fs::exists(temporary.target + "/manifest.json") &&
-          llvm::sys::fs::exists(temporary.target + "/program.bin")))
+    if (!empty && !(llvm::sys::fs::exists(target + "/manifest.json") &&
+                    llvm::sys::fs::exists(target + "/program.bin")))
       return module.emitError("'")
-             << temporary.target
+             << target
              << "' exists and is no compiled program; choose another folder";
-    llvm::sys::fs::remove_directories(temporary.target);
+    llvm::sys::fs::remove_directories(target);
   }
-  if (std::error_code error =
-          llvm::sys::fs::rename(temporary.path, temporary.target))
+  if (std::error_code error = llvm::sys::fs::rename(temporary.path(), target))
     return module.emitError("'")
-           << temporary.target << "' cannot be written: " << error.message();
-  temporary.renamed = true;
+           << target << "' cannot be written: " << error.message();
+  temporary.keep();
   return success();
 }

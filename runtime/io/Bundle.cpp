@@ -80,8 +80,8 @@ std::unique_ptr<UnpackedBundle> unpackBundle(const std::string &executable) {
     std::string_view text = known;
     if (text.starts_with(self + ":") &&
         fs::exists(text.substr(self.size() + 1)))
-      return std::make_unique<UnpackedBundle>(
-          std::string(text.substr(self.size() + 1)));
+      return std::make_unique<UnpackedBundle>(std::make_unique<TemporaryPath>(
+          std::string(text.substr(self.size() + 1))));
   }
   all.remove_suffix(mark.size());
   std::memcpy(&size, all.data() + all.size() - sizeof(size), sizeof(size));
@@ -92,13 +92,10 @@ std::unique_ptr<UnpackedBundle> unpackBundle(const std::string &executable) {
                                      /*allow_exceptions=*/false);
   if (!table.is_array())
     damaged(executable);
-  const char *temporary = std::getenv("TMPDIR");
-  std::string path = std::string(temporary && *temporary ? temporary : "/tmp") +
-                     "/cleave-XXXXXX";
-  if (!::mkdtemp(path.data()))
-    throw RunError(path + ": cannot be made: " + std::strerror(errno) +
-                   "; set TMPDIR to a folder that can be written");
-  auto unpacked = std::make_unique<UnpackedBundle>(path);
+  std::string error;
+  std::unique_ptr<TemporaryPath> folder = makeTemporaryFolder("cleave", error);
+  if (!folder)
+    throw RunError(error);
   for (const auto &entry : table) {
     if (!entry.is_object() || !entry.contains("name") ||
         !entry["name"].is_string() || !entry["at"].is_number_unsigned() ||
@@ -108,15 +105,11 @@ std::unique_ptr<UnpackedBundle> unpackBundle(const std::string &executable) {
     if (at > all.size() || bytes > all.size() - at)
       damaged(executable);
     fs::path name = fs::path(entry["name"].get<std::string>()).filename();
-    writeFileAtomically(path + "/" + name.string(), all.substr(at, bytes));
+    writeFileAtomically(folder->path() + "/" + name.string(),
+                        all.substr(at, bytes));
   }
-  ::setenv(unpackedVariable, (self + ":" + path).c_str(), 1);
-  return unpacked;
-}
-
-UnpackedBundle::~UnpackedBundle() {
-  std::error_code error; // a folder that is left over does no harm
-  fs::remove_all(path, error);
+  ::setenv(unpackedVariable, (self + ":" + folder->path()).c_str(), 1);
+  return std::make_unique<UnpackedBundle>(std::move(folder));
 }
 
 } // namespace cleave

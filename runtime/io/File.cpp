@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -180,21 +181,25 @@ static std::string temporaryName(const std::string &path, const char *what) {
 AtomicFolder::AtomicFolder(const std::string &finalPath)
     : final(finalPath), temporary(temporaryName(finalPath, "tmp")) {
   std::error_code ignored;
-  fs::remove_all(temporary, ignored); // of a killed process with our number
+  fs::remove_all(path(), ignored); // of a killed process with our number
   std::error_code error;
-  fs::create_directories(temporary, error);
+  fs::create_directories(path(), error);
   if (error)
-    failedToWrite(temporary, error.value());
-}
-
-AtomicFolder::~AtomicFolder() {
-  std::error_code ignored;
-  if (!committed)
-    fs::remove_all(temporary, ignored);
+    failedToWrite(path(), error.value());
 }
 
 void AtomicFolder::commit() {
-  syncFolder(temporary);
+  syncFolder(path());
+  std::error_code ignored;
+  // At every moment one of the two has the name; what is temporary afterwards
+  // is the old one.
+  if (::renameat2(AT_FDCWD, path().c_str(), AT_FDCWD, final.c_str(),
+                  RENAME_EXCHANGE) == 0) {
+    syncFolder(splitPath(final).first);
+    fs::remove_all(path(), ignored);
+    return;
+  }
+  // There is no old one, or the file system cannot exchange.
   std::string replaced;
   struct stat info;
   if (::lstat(final.c_str(), &info) == 0) {
@@ -202,17 +207,16 @@ void AtomicFolder::commit() {
     if (::rename(final.c_str(), replaced.c_str()) != 0)
       failedToWrite(final, errno);
   }
-  if (::rename(temporary.c_str(), final.c_str()) != 0) {
+  if (::rename(path().c_str(), final.c_str()) != 0) {
     int error = errno;
     if (!replaced.empty())
       ::rename(replaced.c_str(), final.c_str());
     failedToWrite(final, error);
   }
-  committed = true;
+  temporary.keep();
   syncFolder(splitPath(final).first);
-  std::error_code ignored;
   if (!replaced.empty())
-    fs::remove_all(replaced, ignored);
+    TemporaryPath old(replaced);
 }
 
 void checkOutputPath(const std::string &path) {
@@ -229,23 +233,20 @@ AtomicFile::AtomicFile(const std::string &path) : final(path) {
   checkOutputPath(path);
   struct stat info;
   bool isDevice = ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
-  temporary = isDevice ? path : temporaryName(path, "tmp");
-  output = std::make_unique<OutputFile>(temporary, 0, final);
-}
-
-AtomicFile::~AtomicFile() {
-  if (!committed && temporary != final)
-    ::unlink(temporary.c_str());
+  if (!isDevice)
+    temporary = std::make_unique<TemporaryPath>(temporaryName(path, "tmp"));
+  output = std::make_unique<OutputFile>(temporary ? temporary->path() : path, 0,
+                                        final);
 }
 
 void AtomicFile::commit() {
   output->close();
-  if (temporary != final) {
-    if (::rename(temporary.c_str(), final.c_str()) != 0)
-      failedToWrite(final, errno);
-    syncFolder(splitPath(final).first);
-  }
-  committed = true;
+  if (!temporary)
+    return;
+  if (::rename(temporary->path().c_str(), final.c_str()) != 0)
+    failedToWrite(final, errno);
+  temporary->keep();
+  syncFolder(splitPath(final).first);
 }
 
 void writeFileAtomically(const std::string &path, std::string_view content) {

@@ -100,14 +100,17 @@ namespace {
 volatile std::sig_atomic_t stopRequested = 0;
 
 /// While it lives, the first SIGINT or SIGTERM asks the loop to stop; the
-/// second one ends the process as usual.
+/// second one does what it did before: it ends the process.
 class StopOnSignal {
 public:
   StopOnSignal() {
     stopRequested = 0;
     struct sigaction action{};
-    action.sa_handler = [](int) { stopRequested = 1; };
-    action.sa_flags = SA_RESTART | SA_RESETHAND;
+    action.sa_handler = [](int number) {
+      stopRequested = 1;
+      ::sigaction(number, number == SIGINT ? &oldInt : &oldTerm, nullptr);
+    };
+    action.sa_flags = SA_RESTART;
     ::sigaction(SIGINT, &action, &oldInt);
     ::sigaction(SIGTERM, &action, &oldTerm);
   }
@@ -118,7 +121,7 @@ public:
   bool requested() const { return stopRequested; }
 
 private:
-  struct sigaction oldInt, oldTerm;
+  static inline struct sigaction oldInt, oldTerm;
 };
 
 //===----------------------------------------------------------------------===//

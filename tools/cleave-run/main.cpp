@@ -3,6 +3,7 @@
 #include "Flags.h"
 #include "cleave/io/Bundle.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Temporary.h"
 #include "cleave/launcher.h"
 #include "cleave/runtime.h"
 
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
+#include <optional>
 
 using namespace cleave;
 
@@ -50,11 +52,15 @@ static int run(int argc, char **argv, const UnpackedBundle *carried) {
   bool inProcesses = usesProcesses(flags.executor.transport);
   if (inProcesses)
     flags.train.progressBar = false;
-  if (!flags.train.dryRun)
+  if (!flags.train.dryRun) {
+    std::optional<HeldSignals> held; // it may execute itself anew
+    if (carried)
+      held.emplace();
     cleave_prepare_process(
         static_cast<int32_t>(inProcesses ? launcher()->localSize
                                          : manifest.ranks),
         flags.executor.threadsPerRank, argv);
+  }
   auto start = [&] { return makeSessionExecutor(folder, flags.executor); };
   if (cleave_allocation_count() > 0) // 0: a build that does not count
     flags.train.allocations = cleave_allocation_count;
@@ -77,6 +83,7 @@ static std::unique_ptr<UnpackedBundle> unpack() {
 }
 
 int main(int argc, char **argv) {
+  removeTemporariesOnSignals("cleave-run");
   std::signal(SIGXFSZ,
               SIG_IGN); // a file that is too large is an error of write
   auto fail = [](ExitCode code, const char *message) {
@@ -86,9 +93,15 @@ int main(int argc, char **argv) {
   };
   try {
     std::unique_ptr<UnpackedBundle> carried = unpack();
+    if (carried)
+      letSignalsThrough();
     if (cleave_is_worker()) {
+      std::optional<HeldSignals> held;
+      if (carried)
+        held.emplace();
       cleave_prepare_process(static_cast<int32_t>(launcher()->localSize), 1,
                              argv);
+      held.reset();
       return cleave_serve();
     }
     if (cleave_await_workers() != CLEAVE_OK)

@@ -4,6 +4,7 @@
 #include "commands/Commands.h"
 
 #include "cleave/io/Error.h"
+#include "cleave/io/Temporary.h"
 #include "cleave/runtime.h"
 
 #include <algorithm>
@@ -87,6 +88,7 @@ int runCommand(int argc, char **argv) {
 int main(int argc, char **argv) {
   if (cleave_is_worker())
     return serve(argv);
+  cleave::removeTemporariesOnSignals("cleave");
   if (cleave_await_workers() != CLEAVE_OK)
     return fail(BadUsage, cleave_last_error());
   // A check runs programs in this process, usually of more ranks than cores.

@@ -1,6 +1,7 @@
 // Files of GPU kernels: PTX, and what the toolkit's assembler makes of it.
 
 #include "cleave/Codegen/GPU.h"
+#include "cleave/io/Temporary.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -39,22 +40,24 @@ LogicalResult cleave::codegen::assemblePtx(StringRef ptx, StringRef arch,
     return emitError(loc,
                      "cannot assemble kernels: no ptxas below CUDA_HOME or "
                      "on the PATH; install the CUDA toolkit");
-  SmallString<128> source, log;
-  int file = 0;
-  std::error_code failed =
-      llvm::sys::fs::createTemporaryFile("cleave-kernels", "ptx", file, source);
+  std::string reason;
+  std::unique_ptr<TemporaryPath> folder =
+      makeTemporaryFolder("cleave-kernels", reason);
+  if (!folder)
+    return emitError(loc, "cannot assemble kernels: ") << reason;
+  std::string source = folder->path() + "/kernels.ptx",
+              log = folder->path() + "/log";
+  std::error_code failed;
+  llvm::raw_fd_ostream stream(source, failed);
   if (!failed) {
-    llvm::raw_fd_ostream stream(file, /*shouldClose=*/true);
     stream << ptx;
     stream.close();
     failed = stream.error();
     stream.clear_error(); // else its destructor ends the process
   }
-  if (!failed)
-    failed = llvm::sys::fs::createTemporaryFile("cleave-kernels", "log", log);
   if (failed)
-    return emitError(loc, "cannot assemble kernels: no temporary file: ")
-           << failed.message();
+    return emitError(loc, "cannot assemble kernels: '")
+           << source << "' cannot be written: " << failed.message();
   std::string message, target = ("-arch=" + arch).str();
   int status = llvm::sys::ExecuteAndWait(
       *ptxas, {*ptxas, target, "-o", cubinPath, source}, std::nullopt,
@@ -62,8 +65,6 @@ LogicalResult cleave::codegen::assemblePtx(StringRef ptx, StringRef arch,
   if (status != 0)
     if (auto text = llvm::MemoryBuffer::getFile(log))
       message += (*text)->getBuffer().trim().str();
-  llvm::sys::fs::remove(source);
-  llvm::sys::fs::remove(log);
   if (status != 0)
     return emitError(loc, "cannot assemble kernels: ")
            << *ptxas << ": " << message;
@@ -72,16 +73,18 @@ LogicalResult cleave::codegen::assemblePtx(StringRef ptx, StringRef arch,
 
 /// The names of processors that this assembler knows, in the words of its help.
 static std::string helpOf(StringRef ptxas) {
-  SmallString<128> log;
-  if (llvm::sys::fs::createTemporaryFile("cleave-kernels", "log", log))
+  std::string reason;
+  std::unique_ptr<TemporaryPath> folder =
+      makeTemporaryFolder("cleave-kernels", reason);
+  if (!folder)
     return "";
+  std::string log = folder->path() + "/log";
   std::string text;
   int status = llvm::sys::ExecuteAndWait(
       ptxas, {ptxas, "--help"}, std::nullopt,
       {StringRef(""), StringRef(log), StringRef(log)});
   if (auto file = llvm::MemoryBuffer::getFile(log); file && status == 0)
     text = (*file)->getBuffer().str();
-  llvm::sys::fs::remove(log);
   return text;
 }
 

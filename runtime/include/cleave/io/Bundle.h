@@ -5,6 +5,8 @@
 #ifndef CLEAVE_IO_BUNDLE_H
 #define CLEAVE_IO_BUNDLE_H
 
+#include "cleave/io/Temporary.h"
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,14 +27,12 @@ void writeBundle(const std::string &runner, const std::string &folder,
 /// that goes with this object.
 class UnpackedBundle {
 public:
-  explicit UnpackedBundle(std::string path) : path(std::move(path)) {}
-  UnpackedBundle(const UnpackedBundle &) = delete;
-  UnpackedBundle &operator=(const UnpackedBundle &) = delete;
-  ~UnpackedBundle();
-  const std::string &folder() const { return path; }
+  explicit UnpackedBundle(std::unique_ptr<TemporaryPath> files)
+      : files(std::move(files)) {}
+  const std::string &folder() const { return files->path(); }
 
 private:
-  std::string path;
+  std::unique_ptr<TemporaryPath> files;
 };
 
 /// Of `executable`; null where it carries nothing. A process that executes

@@ -8,6 +8,8 @@
 #ifndef CLEAVE_IO_FILE_H
 #define CLEAVE_IO_FILE_H
 
+#include "cleave/io/Temporary.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -75,17 +77,16 @@ private:
 class AtomicFolder {
 public:
   explicit AtomicFolder(const std::string &finalPath);
-  ~AtomicFolder();
   AtomicFolder(const AtomicFolder &) = delete;
   AtomicFolder &operator=(const AtomicFolder &) = delete;
 
-  const std::string &path() const { return temporary; }
+  const std::string &path() const { return temporary.path(); }
   /// Takes the place of a folder of the same name, if there is one.
   void commit();
 
 private:
-  std::string final, temporary;
-  bool committed = false;
+  std::string final;
+  TemporaryPath temporary;
 };
 
 /// Throws InputError unless a file of this name can be made: its folder exists,
@@ -98,7 +99,6 @@ void checkOutputPath(const std::string &path);
 class AtomicFile {
 public:
   explicit AtomicFile(const std::string &path);
-  ~AtomicFile();
   AtomicFile(const AtomicFile &) = delete;
   AtomicFile &operator=(const AtomicFile &) = delete;
 
@@ -106,9 +106,9 @@ public:
   void commit();
 
 private:
-  std::string final, temporary;
+  std::string final;
+  std::unique_ptr<TemporaryPath> temporary; // null: written directly
   std::unique_ptr<OutputFile> output;
-  bool committed = false;
 };
 
 /// A file that appears whole or not at all.

@@ -1,0 +1,62 @@
+// Files and folders that do not outlive the process, however it ends.
+#ifndef CLEAVE_IO_TEMPORARY_H
+#define CLEAVE_IO_TEMPORARY_H
+
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <string>
+
+namespace cleave {
+
+/// A file or folder that is removed, with all that it holds, when this object
+/// goes, or when a signal ends a process that has called
+/// removeTemporariesOnSignals().
+class TemporaryPath {
+public:
+  /// Makes nothing. The name is known before there is anything to remove.
+  explicit TemporaryPath(std::string path);
+  TemporaryPath(const TemporaryPath &) = delete;
+  TemporaryPath &operator=(const TemporaryPath &) = delete;
+  ~TemporaryPath();
+
+  const std::string &path() const { return name; }
+  /// What lies there stays from now on, or has gone elsewhere.
+  void keep();
+
+private:
+  std::string name;
+  std::atomic<char *> *slot = nullptr; // null where nobody looks any more
+  bool isKept = false;
+};
+
+/// A new folder PREFIX-... below TMPDIR, or /tmp. Null, and `error` says why,
+/// where none can be made.
+std::unique_ptr<TemporaryPath> makeTemporaryFolder(const std::string &prefix,
+                                                   std::string &error);
+
+/// From now on SIGINT, SIGTERM and SIGHUP, where they end the process, first
+/// remove what is temporary and say "NAME: interrupted"; the process then ends
+/// by the signal. To be called by the main thread; signals that are ignored
+/// stay so. `name` must live as long as the process.
+void removeTemporariesOnSignals(const char *name);
+
+/// While it lives, these signals wait: for the image that takes this process's
+/// place by exec, which calls letSignalsThrough() once it knows what to remove.
+class HeldSignals {
+public:
+  HeldSignals();
+  HeldSignals(const HeldSignals &) = delete;
+  HeldSignals &operator=(const HeldSignals &) = delete;
+  ~HeldSignals();
+
+private:
+  sigset_t before;
+};
+
+/// Ends what HeldSignals has begun, of this image or the one before.
+void letSignalsThrough();
+
+} // namespace cleave
+
+#endif // CLEAVE_IO_TEMPORARY_H

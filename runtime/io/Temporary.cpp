@@ -1,0 +1,217 @@
+// What is removed when a signal ends the process. The handler may call only
+// what is safe in one: no allocation, no lock, no directory stream.
+
+#include "cleave/io/Temporary.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <dirent.h>
+#include <fcntl.h>
+#include <filesystem>
+#include <pthread.h>
+#include <random>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace cleave {
+
+namespace {
+
+/// Names of what is to be removed; null: free. More than a process ever has at
+/// a time; what finds none free is left to its destructor.
+std::array<std::atomic<char *>, 64> slots;
+
+constexpr std::array endings = {SIGINT, SIGTERM, SIGHUP};
+
+const char *processName = "";
+pid_t process = 0;
+pthread_t mainThread;
+
+/// The head of what SYS_getdents64 fills in.
+struct DirectoryEntry {
+  uint64_t inode;
+  int64_t offset;
+  uint16_t length;
+  uint8_t type;
+  char name[1];
+};
+
+bool isSelfOrParent(const char *name) {
+  return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0;
+}
+
+/// What a folder holds; links are not followed. Deeper than any folder of ours
+/// is left alone.
+void removeContent(int folder, int depth) {
+  alignas(DirectoryEntry) char buffer[4096];
+  bool isAnyRemoved = true;
+  while (isAnyRemoved) { // removing moves the entries behind
+    isAnyRemoved = false;
+    ::lseek(folder, 0, SEEK_SET);
+    for (;;) {
+      long size = ::syscall(SYS_getdents64, folder, buffer, sizeof(buffer));
+      if (size <= 0)
+        break;
+      for (long at = 0; at < size;) {
+        auto *entry = reinterpret_cast<DirectoryEntry *>(buffer + at);
+        at += entry->length;
+        if (isSelfOrParent(entry->name))
+          continue;
+        if (::unlinkat(folder, entry->name, 0) == 0) {
+          isAnyRemoved = true;
+          continue;
+        }
+        if (depth == 0)
+          continue;
+        int inner = ::openat(folder, entry->name,
+                             O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (inner < 0)
+          continue;
+        removeContent(inner, depth - 1);
+        ::close(inner);
+        if (::unlinkat(folder, entry->name, AT_REMOVEDIR) == 0)
+          isAnyRemoved = true;
+      }
+    }
+  }
+}
+
+void removeInHandler(const char *path) {
+  if (::unlink(path) == 0 || errno == ENOENT)
+    return;
+  // Other threads may still be writing there.
+  for (int tries = 0; tries < 50; ++tries) {
+    int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+      return;
+    removeContent(folder, /*depth=*/8);
+    ::close(folder);
+    if (::rmdir(path) == 0 || errno != ENOTEMPTY)
+      return;
+    timespec pause = {0, 2'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+}
+
+void say(const char *text) {
+  if (::write(STDERR_FILENO, text, std::strlen(text)) < 0)
+    return; // nobody listens
+}
+
+void onSignal(int number) {
+  int error = errno;
+  if (::getpid() == process) { // else a child that has not executed yet
+    // Where this is another thread, the main one would go on meanwhile and
+    // complain of what is missing.
+    if (!::pthread_equal(::pthread_self(), mainThread)) {
+      ::pthread_kill(mainThread, number);
+      errno = error;
+      return;
+    }
+    for (std::atomic<char *> &slot : slots)
+      if (const char *path = slot.exchange(nullptr))
+        removeInHandler(path);
+    say(processName);
+    say(": interrupted\n");
+  }
+  ::signal(number, SIG_DFL);
+  ::raise(number); // comes when the handler has returned
+  errno = error;
+}
+
+sigset_t endingSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int number : endings)
+    sigaddset(&set, number);
+  return set;
+}
+
+} // namespace
+
+TemporaryPath::TemporaryPath(std::string path) : name(std::move(path)) {
+  char *copy = ::strdup(name.c_str());
+  for (std::atomic<char *> &candidate : slots) {
+    char *none = nullptr;
+    if (copy && candidate.compare_exchange_strong(none, copy)) {
+      slot = &candidate;
+      return;
+    }
+  }
+  std::free(copy);
+}
+
+TemporaryPath::~TemporaryPath() {
+  std::error_code ignored; // what is left over does no harm
+  if (!isKept)
+    std::filesystem::remove_all(name, ignored);
+  keep();
+}
+
+void TemporaryPath::keep() {
+  isKept = true;
+  if (!slot)
+    return;
+  // Null: the handler has it, and the process is about to end.
+  std::free(slot->exchange(nullptr));
+  slot = nullptr;
+}
+
+std::unique_ptr<TemporaryPath> makeTemporaryFolder(const std::string &prefix,
+                                                   std::string &error) {
+  const char *given = std::getenv("TMPDIR");
+  std::string start = std::string(given && *given ? given : "/tmp") + "/" +
+                      prefix + "-" + std::to_string(::getpid()) + "-";
+  std::random_device random;
+  for (;;) {
+    auto folder = std::make_unique<TemporaryPath>(
+        start + std::to_string(random() % 1'000'000));
+    if (::mkdir(folder->path().c_str(), 0700) == 0)
+      return folder;
+    int number = errno;
+    folder->keep(); // it is another's, or not there
+    if (number == EEXIST)
+      continue;
+    error = folder->path() + ": cannot be made: " + std::strerror(number) +
+            "; set TMPDIR to a folder that can be written";
+    return nullptr;
+  }
+}
+
+void removeTemporariesOnSignals(const char *name) {
+  processName = name;
+  process = ::getpid();
+  mainThread = ::pthread_self();
+  for (int number : endings) {
+    struct sigaction old{};
+    ::sigaction(number, nullptr, &old);
+    if (old.sa_handler != SIG_DFL)
+      continue;
+    struct sigaction action{};
+    action.sa_handler = onSignal;
+    action.sa_mask = endingSignals();
+    action.sa_flags = SA_RESTART;
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+HeldSignals::HeldSignals() {
+  sigset_t set = endingSignals();
+  ::pthread_sigmask(SIG_BLOCK, &set, &before);
+}
+
+HeldSignals::~HeldSignals() {
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void letSignalsThrough() {
+  sigset_t set = endingSignals();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+} // namespace cleave

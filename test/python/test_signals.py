@@ -1,0 +1,114 @@
+"""SIGINT and SIGTERM in the midst of work: nothing temporary is left behind."""
+
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import numpy as np
+
+import support
+
+MODEL = support.MODELS / "quickstart.onnx"
+FLAGS = ["--set", "dims.batch=4", "--set", "dims.sequence=32"]
+
+
+class Signals(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "scratch").mkdir()
+        (self.folder / "text.txt").write_bytes(b"some text of some length\n" * 200)
+
+    def start(self, *command):
+        environment = support.environment() | {"TMPDIR": str(self.folder / "scratch")}
+        return subprocess.Popen(list(map(str, command)), cwd=self.folder, env=environment,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def everything(self):
+        return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*")}
+
+    def interrupted(self, number, place, *command, delay=0.0, name="cleave"):
+        """Sends the signal some time after there is something to match `place`."""
+        process = self.start(*command)
+        until = time.monotonic() + 60
+        while not any(self.folder.glob(place)):
+            self.assertIsNone(process.poll(), "ended before there was " + place)
+            self.assertLess(time.monotonic(), until, place)
+        time.sleep(delay)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -number, said)
+        self.assertEqual(said.splitlines()[-1], name + ": interrupted")
+        self.assertNotIn("error", said)
+
+    def test_compile(self):
+        before = self.everything()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for place in (".half.tmp-*", "scratch/cleave-kernels-*"):
+                with self.subTest(place=place, number=number):
+                    self.interrupted(number, place, support.CLEAVE, "compile", MODEL, *FLAGS,
+                                     "-o", "half")
+                    self.assertEqual(self.everything(), before)
+
+    def test_an_executable_while_it_is_made(self):
+        before = self.everything()
+        self.interrupted(signal.SIGINT, ".half.parts.tmp-*/.program.tmp-*", support.CLEAVE,
+                         "compile", MODEL, *FLAGS, "--emit", "exe", "-o", "half")
+        self.assertEqual(self.everything(), before)
+
+    def test_train_while_it_compiles(self):
+        (self.folder / "cache").mkdir()
+        before = self.everything()
+        self.interrupted(signal.SIGINT, "cache/.*.tmp-*", support.CLEAVE, "train", MODEL, *FLAGS,
+                         "--data", "text.txt", "--cache", "cache")
+        self.assertEqual(self.everything(), before)
+
+    def test_check(self):
+        before = self.everything()
+        for delay in (0.0, 0.2):
+            with self.subTest(delay):
+                self.interrupted(signal.SIGTERM, "scratch/cleave-check-*/*", support.CLEAVE,
+                                 "check", MODEL, *FLAGS, "--set", "mesh.data=2", delay=delay)
+                self.assertEqual(self.everything(), before)
+
+    def test_an_executable_as_it_starts(self):
+        """It executes itself anew once it has unpacked its files: at no moment
+        is the folder nobody's."""
+        support.succeed(support.CLEAVE, "compile", MODEL, *FLAGS, "--emit", "exe",
+                        "-o", self.folder / "model")
+        rows = np.zeros([4, 32], np.int64)
+        np.savez(self.folder / "in.npz", input_ids=rows)
+        before = self.everything()
+        for step in range(30):
+            process = self.start("./model", "infer", "--inputs", "in.npz", "--outputs", "out.npz")
+            while process.poll() is None and not any((self.folder / "scratch").iterdir()):
+                pass
+            time.sleep(step * 0.001)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+            if process.returncode:
+                self.assertEqual(process.returncode, -signal.SIGINT, said)
+                self.assertEqual(said, "cleave-run: interrupted\n")
+            (self.folder / "out.npz").unlink(missing_ok=True)
+            self.assertEqual(self.everything(), before, step)
+
+    def test_ignored_signals_stay_so(self):
+        """As of what a shell starts in the background."""
+        process = subprocess.Popen(
+            ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *map(str, [
+                support.CLEAVE, "compile", MODEL, *FLAGS, "-o", self.folder / "whole"])],
+            env=support.environment(), stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not any(self.folder.glob(".whole.tmp-*")):
+            pass
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, said)
+        self.assertTrue((self.folder / "whole" / "manifest.json").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
