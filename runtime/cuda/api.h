@@ -85,6 +85,8 @@ namespace cleave::cuda {
 #define CLEAVE_NCCL_FUNCTIONS(X)                                               \
   X(ncclGetVersion)                                                            \
   X(ncclGetUniqueId)                                                           \
+  X(ncclMemAlloc)                                                              \
+  X(ncclMemFree)                                                               \
   X(ncclCommInitRankConfig)                                                    \
   X(ncclCommGetAsyncError)                                                     \
   X(ncclCommAbort)                                                             \

@@ -72,7 +72,7 @@ public:
                                     const std::string &purpose) override {
     device.use();
     return std::make_unique<DeviceStorage>(device, compute.get(), bytes,
-                                           purpose);
+                                           purpose, allocator);
   }
 
   int64_t workspace(const Gemm &gemm, std::string &error) const override {
@@ -147,6 +147,14 @@ public:
   void cancelCapture() override;
   void *stream() const override { return compute.get(); }
 
+  void forget() override {
+    device.tryUse();
+    graphs.clear();
+  }
+
+  // Of memory that is allocated from now on.
+  void setAllocator(Allocator given) { allocator = given; }
+
   const RankStream seen() { return {&device, compute.get()}; }
 
 private:
@@ -167,6 +175,7 @@ private:
   std::shared_ptr<ProgramModule> module;
   const bool synchronises; // after each command, to know which one failed
   const bool replays;
+  Allocator allocator = Allocator::Driver;
   Stream compute;
   std::unique_ptr<DeviceStorage> axisIndex;
   Owned<char *, freeHost> flagCopy;
@@ -386,10 +395,18 @@ cuda::makeTransport(std::string_view kind, const TransportOptions &options,
   std::vector<RankStream> ranks;
   for (const std::unique_ptr<Backend> &backend : backends)
     ranks.push_back(static_cast<CudaBackend &>(*backend).seen());
+  // Arenas are allocated behind this. With CLEAVE_NCCL_PLAIN_MEMORY=1 they are
+  // the driver's.
+  auto useMemoryOfNccl = [&] {
+    if (!isSet("CLEAVE_NCCL_PLAIN_MEMORY"))
+      for (const std::unique_ptr<Backend> &backend : backends)
+        static_cast<CudaBackend &>(*backend).setAllocator(Allocator::Nccl);
+  };
   if (neighbours.world) { // "nccl"
     std::unique_ptr<Store> store = makeWorldStore(neighbours);
     compareDevices(*store, neighbours, options.timeoutSeconds,
                    *ranks.front().device);
+    useMemoryOfNccl();
     return makeNcclTransport(options, counters, shape.first, std::move(ranks),
                              std::move(store));
   }
@@ -405,6 +422,7 @@ cuda::makeTransport(std::string_view kind, const TransportOptions &options,
              std::to_string(Device::count()) +
              "; use transport = \"local\", whose ranks share devices, or fewer "
              "ranks");
+  useMemoryOfNccl();
   return makeNcclTransport(options, counters, shape.first, std::move(ranks),
                            makeLocalStore());
 }

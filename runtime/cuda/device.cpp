@@ -12,6 +12,7 @@ using namespace cleave::cuda;
 
 // Freeing fails only where the context is gone, and everything with it.
 void cuda::freeMemory(CUdeviceptr at) { (void)driver().cuMemFree(at); }
+void cuda::freeNcclMemory(void *at) { (void)nccl().ncclMemFree(at); }
 void cuda::destroyStream(CUstream stream) {
   (void)driver().cuStreamDestroy(stream);
 }
@@ -43,12 +44,21 @@ void cuda::after(CUstream before, CUevent event, CUstream waiting) {
   check(driver().cuStreamWaitEvent(waiting, event, 0), "waiting for an event");
 }
 
-DeviceMemory::DeviceMemory(int64_t bytes, const std::string &purpose)
+DeviceMemory::DeviceMemory(int64_t bytes, const std::string &purpose,
+                           Allocator allocator)
     : bytes(bytes) {
   if (bytes == 0)
     return;
   CUdeviceptr got = 0;
-  CUresult status = driver().cuMemAlloc(&got, bytes);
+  CUresult status = CUDA_SUCCESS;
+  if (void *given = nullptr;
+      allocator == Allocator::Nccl &&
+      nccl().ncclMemAlloc(&given, bytes) == ncclSuccess) {
+    ofNccl = Owned<void *, freeNcclMemory>(given);
+    got = address(given);
+  } else {
+    status = driver().cuMemAlloc(&got, bytes);
+  }
   if (status == CUDA_ERROR_OUT_OF_MEMORY) {
     size_t free = 0, total = 0;
     driver().cuMemGetInfo(&free, &total);
@@ -59,7 +69,8 @@ DeviceMemory::DeviceMemory(int64_t bytes, const std::string &purpose)
              " left; cut the model finer, use a smaller batch, or recompute");
   }
   check(status, "allocating " + purpose);
-  at = Owned<CUdeviceptr, freeMemory>(got);
+  if (!ofNccl)
+    at = Owned<CUdeviceptr, freeMemory>(got);
   check(driver().cuMemsetD8Async(got, 0, bytes, nullptr),
         "clearing " + purpose);
   check(driver().cuStreamSynchronize(nullptr), "clearing " + purpose);

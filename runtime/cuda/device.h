@@ -35,6 +35,7 @@ private:
 };
 
 void freeMemory(CUdeviceptr at);
+void freeNcclMemory(void *at);
 void destroyStream(CUstream stream);
 void destroyEvent(CUevent event);
 void unloadModule(CUmodule module);
@@ -48,17 +49,27 @@ using GraphExec = Owned<CUgraphExec, destroyGraph>;
 Stream makeStream(); // does not wait for the default stream
 Event makeEvent(bool timed = false);
 
+// Who gives memory. What NCCL gives its collectives can use where it lies,
+// without copies, once they are captured in a graph ("User Buffer Registration"
+// in NCCL's manual); where NCCL has none to give, the driver does.
+enum class Allocator { Driver, Nccl };
+
 // Bytes of a device, zeroed, at a multiple of 256.
 class DeviceMemory {
 public:
   DeviceMemory() = default;
   // Throws OUT_OF_MEMORY: needed, free, and what it was for.
-  DeviceMemory(int64_t bytes, const std::string &purpose);
-  char *data() const { return reinterpret_cast<char *>(at.get()); }
+  DeviceMemory(int64_t bytes, const std::string &purpose,
+               Allocator allocator = Allocator::Driver);
+  char *data() const {
+    return ofNccl ? static_cast<char *>(ofNccl.get())
+                  : reinterpret_cast<char *>(at.get());
+  }
   int64_t size() const { return bytes; }
 
 private:
   Owned<CUdeviceptr, freeMemory> at;
+  Owned<void *, freeNcclMemory> ofNccl;
   int64_t bytes = 0;
 };
 

@@ -12,9 +12,10 @@ namespace cleave::cuda {
 class DeviceStorage : public Storage {
 public:
   DeviceStorage(Device &device, CUstream stream, int64_t bytes,
-                const std::string &purpose)
+                const std::string &purpose,
+                Allocator allocator = Allocator::Driver)
       : device(device), stream(stream), bytes(bytes),
-        memory(bytes ? bytes + tail : 0, purpose) {}
+        memory(bytes ? bytes + tail : 0, purpose, allocator) {}
   ~DeviceStorage() override;
 
   char *data() const override { return memory.data(); }

@@ -149,6 +149,8 @@ public:
   virtual bool beginCapture(const program::Action &) { return false; }
   virtual void endCapture(const program::Action &) {}
   virtual void cancelCapture() {} // after a failure
+  // Lets go of what can be replayed: memory that it names goes next.
+  virtual void forget() {}
 
   // The stream of commands that transfers order themselves with; NULL: none.
   virtual void *stream() const { return nullptr; }

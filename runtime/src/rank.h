@@ -47,7 +47,10 @@ public:
   void prepare(Endpoint &endpoint, Counters &counters);
 
   // Ends what other threads do for the rank: nothing runs afterwards.
-  void drop() { operations.clear(); }
+  void drop() {
+    backend->forget();
+    operations.clear();
+  }
 
   // Address of a buffer whose elements lie in [low, high) bytes from it.
   char *resolve(const program::BufferRef &ref, int64_t low, int64_t high) const;

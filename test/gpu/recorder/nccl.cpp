@@ -210,6 +210,20 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *state) {
   return ncclSuccess;
 }
 
+// As the driver's, which it is for us.
+ncclResult_t ncclMemAlloc(void **out, size_t bytes) {
+  CUdeviceptr at = 0;
+  CUresult status = cuMemAlloc(&at, bytes);
+  *out = reinterpret_cast<void *>(at);
+  return status == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *at) {
+  return cuMemFree(reinterpret_cast<CUdeviceptr>(at)) == CUDA_SUCCESS
+             ? ncclSuccess
+             : ncclUnhandledCudaError;
+}
+
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
