@@ -49,6 +49,13 @@ static bool isSaved(const ManifestTensor &tensor) {
   return tensor.kind != "constant";
 }
 
+/// Of what a file of a checkpoint holds.
+static std::string digestOfFile(const fs::path &path) {
+  MappedFile file(path.string());
+  return digestOfPieces(
+      {reinterpret_cast<const char *>(file.data()), file.size()});
+}
+
 //===----------------------------------------------------------------------===//
 // Saving
 //===----------------------------------------------------------------------===//
@@ -156,7 +163,10 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                  {"mesh", mesh},
                  {"files",
                   {{modelFile, fs::file_size(path / modelFile)},
-                   {optimizerFile, fs::file_size(path / optimizerFile)}}}};
+                   {optimizerFile, fs::file_size(path / optimizerFile)}}},
+                 {"digests",
+                  {{modelFile, digestOfFile(path / modelFile)},
+                   {optimizerFile, digestOfFile(path / optimizerFile)}}}};
     OutputFile file((path / "state.json").string());
     file.write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
     file.close();
@@ -212,6 +222,17 @@ CheckpointState readCheckpointState(const std::string &path,
         throw InputError(part.string() + ": the checkpoint is torn: expected " +
                          std::to_string(expected) + " bytes, found " +
                          std::to_string(found));
+    }
+    // Those of earlier versions have none.
+    const Json digests = json.value("digests", Json::object());
+    for (const auto &[name, digest] : digests.items()) {
+      fs::path part = fs::path(path) / fs::path(name).filename();
+      std::string found = digestOfFile(part);
+      if (found != digest.get<std::string>())
+        throw InputError(part.string() +
+                         ": is not what was written (its checksum is " + found +
+                         ", expected " + digest.get<std::string>() +
+                         "); resume from another checkpoint");
     }
   } catch (const Json::exception &) {
     throw InputError(file + ": the checkpoint is torn: not the state of a run");

@@ -186,6 +186,10 @@ bool manifestFromJson(std::string_view text, Manifest &manifest,
 /// FNV-1a of 64 bits over the bytes, in hexadecimal.
 std::string digestOf(std::string_view bytes);
 
+/// The digest of the digests of pieces of 1 MiB: several times as fast, for
+/// files of gigabytes.
+std::string digestOfPieces(std::string_view bytes);
+
 /// Reads and checks FOLDER/manifest.json, and that the other files of the
 /// folder are whole and as they were written; a relative weightsFolder is made
 /// relative to the working directory.

@@ -141,10 +141,30 @@ TEST(Manifest, MistakesNameTheKey) {
   std::string error;
   Manifest m;
   EXPECT_FALSE(manifestFromJson("{", m, error));
+  EXPECT_EQ(error, "is damaged at byte 2; compile the model again");
   EXPECT_FALSE(manifestFromJson("[]", m, error));
   EXPECT_FALSE(readManifest("/nonexistent", m, error));
   EXPECT_NE(error.find("expected the folder of a compiled program"),
             std::string::npos);
+}
+
+TEST(Digest, OfPieces) {
+  // FNV-1a of what the four pieces and a rest have, each for itself.
+  const size_t piece = size_t(1) << 20;
+  std::string bytes, digests;
+  for (size_t i = 0; i < 5 * piece + 7; ++i)
+    bytes += static_cast<char>(i * i >> 7);
+  for (size_t at = 0; at < bytes.size(); at += piece)
+    digests += digestOf(bytes.substr(at, piece));
+  EXPECT_EQ(digests.size(), 6u * 16);
+  EXPECT_EQ(digestOfPieces(bytes), digestOf(digests));
+  EXPECT_EQ(digestOfPieces(""), digestOf(""));
+  for (size_t at :
+       {size_t(0), piece, 4 * piece - 1, 4 * piece, 5 * piece + 6}) {
+    std::string other = bytes;
+    other[at] ^= 1;
+    EXPECT_NE(digestOfPieces(other), digestOfPieces(bytes)) << at;
+  }
 }
 
 TEST(Weights, BytesOfTheFile) {
