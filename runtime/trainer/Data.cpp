@@ -237,7 +237,10 @@ public:
       auto found = arrays.find(name);
       const Array &array = found->second;
       sources[input.name] = &array;
-      if (input.batchDim < 0 && !shifted(input) && input.role != "tokens") {
+      bool isWhole =
+          input.batchDim < 0 && !shifted(input) && input.role != "tokens";
+      isReadWhole[name] = isWhole;
+      if (isWhole) {
         checkWhole(input, name, array);
         continue;
       }
@@ -286,6 +289,33 @@ public:
     const Array &array = *sources.at(input.name);
     convertElements(array.dtype, array.bytes.data(), input.dtype, out,
                     array.elements(), path);
+  }
+
+  std::string
+  firstNonFinite(const std::vector<int64_t> &samples) const override {
+    for (const auto &[name, array] : arrays) {
+      auto found = isReadWhole.find(name); // no input may read it
+      if (found == isReadWhole.end() || !isFloat(array.dtype))
+        continue;
+      bool isWhole = found->second;
+      int64_t width =
+          isWhole ? array.elements() : array.elements() / array.shape[0];
+      for (int64_t sample : isWhole ? std::vector<int64_t>{0} : samples) {
+        const std::byte *row =
+            array.bytes.data() + sample * width * elementSize(array.dtype);
+        int64_t at = cleave::firstNonFinite(array.dtype, row, width);
+        if (at < 0)
+          continue;
+        double value = 0;
+        convertElements(array.dtype, row + at * elementSize(array.dtype), "f64",
+                        reinterpret_cast<std::byte *>(&value), 1, path);
+        return path + ", array '" + name + "', " +
+               (isWhole ? "" : "sample " + std::to_string(sample) + ", ") +
+               "element " + std::to_string(at) + ", is " +
+               (std::isnan(value) ? "NaN" : "infinite");
+      }
+    }
+    return "";
   }
 
   std::string summary() const override {
@@ -365,6 +395,7 @@ private:
 
   std::map<std::string, Array> arrays;
   std::map<std::string, const Array *> sources; // by input
+  std::map<std::string, bool> isReadWhole;      // by array; else by samples
   std::string path, firstName;
   int64_t ignoreIndex, rows = -1, validationRows = 0;
 };

@@ -169,8 +169,8 @@ private:
   void runAction(const std::string &action);
   int64_t validationSamples() const;
   void validate(StepRecord &record);
-  [[noreturn]] void stopNonFinite(int64_t step, const std::string &what,
-                                  bool updated);
+  [[noreturn]] void stopNonFinite(const CheckpointState &state,
+                                  const std::string &what, bool updated);
   std::string firstNonFinite(bool updated);
 
   const Manifest &manifest;
@@ -268,11 +268,20 @@ std::string Trainer::firstNonFinite(bool updated) {
          " itself; parameters and gradients are finite";
 }
 
-void Trainer::stopNonFinite(int64_t step, const std::string &what,
-                            bool updated) {
-  throw RunError("step " + std::to_string(step) + ": " + what +
-                 " is not finite; the first non-finite tensor is " +
-                 firstNonFinite(updated) +
+void Trainer::stopNonFinite(const CheckpointState &state,
+                            const std::string &what, bool updated) {
+  std::vector<int64_t> samples;
+  for (int64_t i = 0; i < manifest.batch; ++i)
+    samples.push_back(trainingSample(state.nextSample + i,
+                                     data.samples(Split::training),
+                                     settings.dataSeed));
+  std::sort(samples.begin(), samples.end());
+  std::string given = data.firstNonFinite(samples);
+  // A mask may be infinite and right, so the tensor is named all the same.
+  throw RunError("step " + std::to_string(state.step + 1) + ": " + what +
+                 " is not finite; " +
+                 (given.empty() ? "" : "nor is the data: " + given + "; ") +
+                 "the first non-finite tensor is " + firstNonFinite(updated) +
                  " (train.on_nan = \"skip\" leaves such steps out)");
 }
 
@@ -311,7 +320,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
   bool skipped = false;
   if (loss && !std::isfinite(*loss)) {
     if (!settings.skipNonFinite)
-      stopNonFinite(record.step, "the loss", /*updated=*/false);
+      stopNonFinite(state, "the loss", /*updated=*/false);
     skipped = true;
   }
   if (weight && !(*weight > 0)) {
@@ -339,7 +348,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
                (record.gradNorm && !std::isfinite(*record.gradNorm));
     bool left = finite && *finite == 0; // the program protected itself
     if ((bad || left) && !(settings.skipNonFinite && left))
-      stopNonFinite(record.step,
+      stopNonFinite(state,
                     std::isfinite(*loss) ? "the gradient norm" : "the loss",
                     /*updated=*/true);
     skipped = left;

@@ -179,6 +179,19 @@ class Rules(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn("the first non-finite tensor is gradient of '", done.stderr)
 
+    def test_data_that_is_not_finite(self):
+        """The first of the step's samples, beside the tensor that it spoils."""
+        model = self.regression()
+        for value, called, what in ((np.nan, "NaN", "loss"), (np.inf, "infinite", "gradient norm")):
+            self.data(rows=8)  # all in the first step
+            self.x[5, 2] = self.x[6, 0] = value
+            np.savez(self.folder / "data.npz", x=self.x, z=self.z)
+            done = support.run(*self.command(model, called, "--steps", 2, "--set", "data.validation=0"))
+            self.assertEqual(done.returncode, 3)
+            self.assertIn(f"step 1: the {what} is not finite; nor is the data: {self.folder}/data.npz, "
+                          f"array 'x', sample 5, element 2, is {called}; the first non-finite tensor "
+                          "is", done.stderr)
+
     def test_skipping_changes_nothing_else(self):
         model = self.regression()
         self.data()

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace cleave {
 
@@ -45,6 +46,11 @@ public:
                     std::byte *out) const = 0;
   /// Writes the whole of an input without a batch dimension.
   virtual void fillWhole(const ManifestInput &input, std::byte *out) const = 0;
+  /// Where the arrays hold a NaN or an infinity for one of these training
+  /// samples; empty where they do not.
+  virtual std::string firstNonFinite(const std::vector<int64_t> &) const {
+    return "";
+  }
   /// One line that says what was found.
   virtual std::string summary() const = 0;
 };
