@@ -37,6 +37,10 @@ std::string_view bytesOf(const MappedFile &file) {
 }
 } // namespace
 
+bool carriesBundle(const std::string &path) {
+  return bytesOf(MappedFile(path)).ends_with(mark);
+}
+
 void writeBundle(const std::string &runner, const std::string &folder,
                  const std::vector<std::string> &others,
                  const std::string &output) {

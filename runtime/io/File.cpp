@@ -229,6 +229,18 @@ void checkOutputPath(const std::string &path) {
                      parent + "'");
 }
 
+void refuseToReplace(const std::string &output,
+                     const std::vector<std::string> &inputs) {
+  for (const std::string &input : inputs) {
+    std::error_code error; // of what is not there
+    if (!input.empty() && fs::equivalent(output, input, error))
+      throw InputError(output + ": is " +
+                       (input == output ? "an input of this command"
+                                        : "the input '" + input + "'") +
+                       ", which would be replaced; give another output");
+  }
+}
+
 AtomicFile::AtomicFile(const std::string &path) : final(path) {
   checkOutputPath(path);
   struct stat info;

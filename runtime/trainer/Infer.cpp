@@ -5,14 +5,15 @@
 // one filled up with zeros, whose outputs are dropped.
 //
 //===----------------------------------------------------------------------===//
+#include "Slices.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
 #include "cleave/trainer/Checkpoint.h"
 #include "cleave/trainer/Data.h"
 #include "cleave/trainer/Feeder.h"
 #include "cleave/trainer/Settings.h"
 #include "cleave/trainer/Train.h"
-#include "Slices.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -147,6 +148,7 @@ void infer(const Manifest &manifest, const InferOptions &options,
            const ExecutorFactory &start) {
   Settings settings = settingsOf(manifest);
   checkOutputPath(options.outputs);
+  refuseToReplace(options.outputs, {options.inputs});
   Inputs inputs(manifest, options.inputs, settings.ignoreIndex);
   checkWholeCalls(manifest, inputs, options.inputs);
   if (options.weights.empty())

@@ -1,6 +1,7 @@
 """Bad input to the real commands: one clear message that names the file, node or
 key, the contract's exit code, and nothing half-written."""
 
+import json
 import os
 import pathlib
 import resource
@@ -35,6 +36,14 @@ def make_model(path, external=False, layers=1):
                     "--layers", layers, "--hidden", 24, "--heads", 2,
                     "--positions", SEQUENCE, "--batch", BATCH,
                     *(["--external"] if external else []))
+
+
+def make_model_of_any_size(path):
+    b = onnxbuild.Builder()
+    x = b.input("input_ids", np.int64, ["rows", "columns"])
+    b.op("Gather", b.parameter("table", np.ones((VOCABULARY, 8), np.float32)), x, out="y")
+    b.output("y", np.float32, ["rows", "columns", 8])
+    onnxwire.save(b.model(18), path)
 
 
 def model_with_inputs(path):
@@ -425,18 +434,24 @@ class BadInput(unittest.TestCase):
     def test_inference(self):
         np.savez(self.folder / "big.npz", input_ids=np.full((BATCH, SEQUENCE), VOCABULARY))
         np.savez(self.folder / "shape.npz", input_ids=np.zeros((BATCH, SEQUENCE - 1), np.int64))
+        np.savez(self.folder / "rank.npz", input_ids=np.zeros(BATCH * SEQUENCE, np.int64))
         np.savez(self.folder / "name.npz", ids=np.zeros((BATCH, SEQUENCE), np.int64))
         raw = (self.folder / "in.npz").read_bytes()
         (self.folder / "cut.npz").write_bytes(raw[:len(raw) // 2])
         for name, pattern in {
             "big": "big.npz, array 'input_ids': .* has id 257, beyond the model's vocabulary",
             "shape": r"shape.npz, array 'input_ids': has shape \[4, 15\], expected \[4, 16\]",
+            "rank": r"rank.npz, array 'input_ids': has shape \[64\], expected \[4, 16\]",
             "name": "name.npz: array 'ids' is no input of the model; did you mean 'input_ids'?",
             "cut": "cut.npz: not a whole .npz",
             "none": "none.npz: cannot be read: No such file",
         }.items():
             self.refused(pattern, self.command("infer", *self.model, "--inputs", f"{name}.npz",
                                                "--outputs", "new.npz"))
+        # Neither here nor there are sizes of the model's dimensions given.
+        make_model_of_any_size(self.folder / "any.onnx")
+        self.refused(r"rank.npz, array 'input_ids': has shape \[64\], expected \[\w+, \w+\]",
+                     self.command("infer", "any.onnx", "--inputs", "rank.npz", "--outputs", "new.npz"))
         self.refused("no/new.npz: cannot be written: there is no folder 'no'",
                      self.command("infer", *self.model, "--inputs", "in.npz",
                                   "--outputs", "no/new.npz"))
@@ -471,13 +486,64 @@ class BadInput(unittest.TestCase):
             file.unlink()
             resume(r"a/checkpoint-000002.*(torn|is missing)", "a/checkpoint-000002")
             file.write_bytes(raw)
+            if name == "state.json":
+                continue
+            for at in (len(raw) // 2, len(raw) - 1):
+                file.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1:])
+                resume(rf"a/checkpoint-000002/{name}: is not what was written \(its checksum is",
+                       "a/checkpoint-000002")
+                if name == "model.safetensors":
+                    self.refused(rf"{name}: is not what was written",
+                                 self.command("infer", *self.model, "--inputs", "in.npz", "--outputs",
+                                              "new.npz", "--weights", "a/checkpoint-000002"))
+            file.write_bytes(raw)
         self.refused(r"has done 2 steps already",
                      self.command("train", *self.model, "--data", "text.txt", "--steps", 2,
                                   "--out", "new", "--resume", "a/checkpoint-000002"))
         self.accepted(self.command("train", *self.model, "--data", "text.txt", "--steps", 4,
                                    "--out", "c", "--resume", "a/checkpoint-000002"))
+        # Those of earlier versions have no digests.
+        state = self.folder / "a" / "checkpoint-000002" / "state.json"
+        old = json.loads(state.read_text())
+        self.assertEqual(list(old.pop("digests")), ["model.safetensors", "optimizer.safetensors"])
+        state.write_text(json.dumps(old))
+        self.accepted(self.command("train", *self.model, "--data", "text.txt", "--steps", 4,
+                                   "--out", "d", "--resume", "a/checkpoint-000002"))
 
     # Output
+
+    def test_outputs_that_are_inputs(self):
+        make_model(self.folder / "e.onnx", external=True)
+        weights = [path.name for path in self.folder.iterdir() if path.name.startswith("e.onnx.")]
+        self.assertEqual(len(weights), 1, weights)
+        os.symlink("m.onnx", self.folder / "link")
+        os.link(self.folder / "m.toml", self.folder / "hard")
+        held = {path: path.read_bytes() for path in self.folder.iterdir()}
+        itself = r"m.onnx: is an input of this command, which would be replaced; give another output"
+        for kind in ("import", "train", "shard", "exe"):
+            emit = self.command("compile", *self.model, "--emit", kind, "-o")
+            self.refused(itself, [*emit, "m.onnx"])
+            self.refused("link: is the input 'm.onnx', which would be replaced", [*emit, "link"])
+            self.refused("hard: is the input 'm.toml', which", [*emit, "hard"])
+        self.refused(itself, self.command("import", *self.model, "-o", "m.onnx"))
+        self.refused(f"{weights[0]}: is an? (the )?input",
+                     self.command("compile", "e.onnx", "--config", "e.toml", "--emit", "import",
+                                  "-o", weights[0]))
+        self.refused("in.npz: is an input", self.command("infer", *self.model, "--inputs", "in.npz",
+                                                         "--outputs", "in.npz"))
+        self.refused(itself, self.command("infer", *self.model, "--inputs", "in.npz", "--outputs",
+                                          "m.onnx"))
+        self.refused(itself, self.command("check", *self.model, "--gradients", "m.onnx"))
+        self.refused("text.txt: exists and is no executable of `--emit exe`; give another -o",
+                     self.command("compile", *self.model, "--emit", "exe", "-o", "text.txt"))
+        for path, content in held.items():
+            self.assertEqual(path.read_bytes(), content, path)
+
+    def test_tables_that_are_inputs(self):
+        self.accepted([CLEAVE, "schedule", "--name", "1f1b", "--stages", 2, "--microbatches", 4,
+                       "--csv", "table.csv"])
+        self.refused("table.csv: is an input", [CLEAVE, "schedule", "--table", "table.csv",
+                                                "--svg", "table.csv"])
 
     def test_output_exists(self):
         (self.folder / "mine").mkdir()

@@ -7,6 +7,7 @@
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -15,9 +16,11 @@
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <filesystem>
 #include <iostream>
 
 using namespace mlir;
+namespace fs = std::filesystem;
 
 namespace cleave::driver {
 
@@ -109,6 +112,25 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
   return options;
 }
 
+void protectInputs(const std::string &output, const std::string &model,
+                   const CommonOptions &options, const Config &config) {
+  std::error_code error;
+  if (!fs::exists(output, error))
+    return;
+  std::vector<std::string> inputs = {
+      model, options.configFile, config.data.path,
+      config.parallel.pipeline.table, config.target.cluster};
+  if (!StringRef(model).ends_with(".mlir")) {
+    MLIRContext context;
+    Diagnostics diagnostics(context); // told when the model is read
+    auto files = externalFilesOf(model, context);
+    if (succeeded(files))
+      for (const std::string &file : *files)
+        inputs.push_back((fs::path(model).parent_path() / file).string());
+  }
+  refuseToReplace(output, inputs);
+}
+
 void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays) {
   NpzReader given(arrays);
@@ -145,8 +167,16 @@ void bindGivenInputs(Config &config, const std::string &model,
     if (!given.has(input.name))
       continue;
     std::vector<int64_t> sizes = given.read(input.name).shape;
-    if (sizes.size() != input.shape.size())
-      continue; // told with the shapes of all inputs
+    if (sizes.size() != input.shape.size()) {
+      std::vector<std::string> expected = input.shape;
+      for (std::string &dim : expected) // sizes, as far as they are known
+        if (auto size = asked.find(dim); size != asked.end())
+          dim = std::to_string(size->second);
+      throw Failure(BadUsage, arrays + ", array '" + input.name +
+                                  "': has shape " + shapeToString(sizes) +
+                                  ", expected [" + llvm::join(expected, ", ") +
+                                  "]");
+    }
     for (auto [index, dim] : llvm::enumerate(input.shape)) {
       const char *general = index == 0 ? "batch" : index == 1 ? "sequence" : "";
       bool isSymbol = llvm::all_of(

@@ -57,6 +57,11 @@ ImportOptions importOptions(const Config &config,
 void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays);
 
+// Refuses an output that is the model, a file of its weights, the configuration
+// or a file that it names. To be called before anything is written.
+void protectInputs(const std::string &output, const std::string &model,
+                   const CommonOptions &options, const Config &config);
+
 // Imports an ONNX file and brings it to compact nn IR. Fails with BadUsage.
 // Weights that are stored twice are tied. With `readWeights`, missing bytes of
 // weights are an error.

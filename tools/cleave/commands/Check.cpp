@@ -15,6 +15,7 @@
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interpreter/Interpreter.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
 #include "cleave/io/Weights.h"
 #include "cleave/trainer/Train.h"
@@ -379,6 +380,10 @@ int CheckCommand::run() const {
   verifyRecord(config);
   refuseBookedTypes(config);
   Mesh mesh = resolveMeshOrFail(config, *this, model);
+  if (!gradients.empty()) {
+    protectInputs(gradients, model, *this, config);
+    refuseToReplace(gradients, {inputs});
+  }
   if (!inputs.empty())
     bindGivenInputs(config, model, inputs);
 

@@ -42,6 +42,13 @@ static void writePhase(const std::string &model, const Config &config,
 static void writeExecutable(const std::string &model, const Config &config,
                             const Mesh &mesh, const std::string &output) {
   checkOutputPath(output);
+  // An empty file is what mktemp leaves.
+  if (std::error_code error;
+      std::filesystem::exists(output, error) &&
+      !(std::filesystem::is_regular_file(output, error) &&
+        (std::filesystem::is_empty(output, error) || carriesBundle(output))))
+    throw Failure(BadUsage, output + ": exists and is no executable of "
+                                     "`--emit exe`; give another -o");
   std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   AtomicFolder parts(output + ".parts"); // never committed
   std::string folder = parts.path() + "/program";
@@ -87,6 +94,8 @@ std::function<int()> driver::addCompile(CLI::App &app) {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
+    if (phase || isExe)
+      protectInputs(options->output, options->model, *options, loaded.config);
     if (phase) {
       writePhase(options->model, loaded.config, mesh, *phase, options->output);
       return Success;

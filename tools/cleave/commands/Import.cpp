@@ -172,6 +172,8 @@ std::function<int()> driver::addImport(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
+    if (!options->output.empty())
+      protectInputs(options->output, options->model, *options, loaded.config);
     mlir::MLIRContext context;
     registerAll(context);
     FileSummary summary;

@@ -111,6 +111,8 @@ std::function<int()> driver::addInfer(CLI::App &app) {
     chooseTransport(loaded.config.target.transport, mesh.ranks(),
                     loaded.config.target.kind);
     requireFile(options->flags.infer.inputs, "an .npz");
+    protectInputs(options->flags.infer.outputs, options->model, *options,
+                  loaded.config);
     try {
       bindGivenInputs(loaded.config, options->model,
                       options->flags.infer.inputs);

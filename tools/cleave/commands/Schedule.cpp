@@ -4,6 +4,7 @@
 
 #include "cleave/Pipeline/Draw.h"
 #include "cleave/Pipeline/Verify.h"
+#include "cleave/io/File.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -73,13 +74,15 @@ Table withoutTransfers(const LoweredTable &lowered, const std::string &name) {
   return need(readTableText(text, name));
 }
 
-void write(const std::string &path, const std::string &text) {
+void write(const std::string &path, const std::string &text,
+           const std::string &table) {
   if (path.empty())
     return;
   if (path == "-") {
     std::cout << text;
     return;
   }
+  refuseToReplace(path, {table});
   std::ofstream file(path, std::ios::binary);
   if (!(file << text) || !file.flush())
     throw Failure(BadUsage, path + ": cannot be written");
@@ -201,7 +204,7 @@ int run(const Options &options) {
                                options.times[2], options.transfer);
   out << "schedule " << table.schedule << ": " << table.stages << " stages on "
       << table.ranks << " ranks, " << table.microbatches << " microbatches\n";
-  write(options.csv, writeTable(table));
+  write(options.csv, writeTable(table), options.table);
 
   Result<Replay> replayed = replay(table, times);
   if (!replayed && !hasTransfers) {
@@ -216,9 +219,9 @@ int run(const Options &options) {
   if (replayed) {
     out << drawText(table, *replayed);
     describeReplay(table, times, *replayed, out);
-    write(options.svg, drawSvg(table, *replayed));
+    write(options.svg, drawSvg(table, *replayed), options.table);
   }
-  write(options.lowered, writeLowered(lowered));
+  write(options.lowered, writeLowered(lowered), options.table);
   findings =
       verify(replayed ? programOf(lowered, *replayed) : programOf(lowered));
   size_t messages = 0;

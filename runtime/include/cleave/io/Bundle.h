@@ -16,6 +16,10 @@ namespace cleave {
 /// The name of the transport for launchers among the files, where it is one.
 inline constexpr const char *carriedMpiLibrary = "libcleave-mpi.so";
 
+/// Whether a file is an executable that carries a program. Throws InputError
+/// where it cannot be read.
+bool carriesBundle(const std::string &path);
+
 /// Writes `output`, executable: the program `runner` with all files of `folder`
 /// behind it, and those in `others`. Throws RunError where that cannot be written, InputError where
 /// something cannot be read.

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cleave {
 
@@ -92,6 +93,11 @@ private:
 /// Throws InputError unless a file of this name can be made: its folder exists,
 /// and it is no folder itself.
 void checkOutputPath(const std::string &path);
+
+/// Throws InputError where `output` is one of the files `inputs`, under
+/// whatever name.
+void refuseToReplace(const std::string &output,
+                     const std::vector<std::string> &inputs);
 
 /// A file that appears whole or not at all: written under a hidden temporary
 /// name beside the final one; commit() syncs and renames it. Devices and pipes
