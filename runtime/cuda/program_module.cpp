@@ -115,9 +115,14 @@ std::shared_ptr<ProgramModule> cuda::loadModule(const cleave_program &loaded,
                                  " has only " +
                                  (all.empty() ? "no kernels" : all) + "; " +
                                  remedyFor(device.capability()));
-  if (std::string host = isSent ? folder : folder + "/kernels.so";
-      driver().kernels && std::filesystem::exists(host))
+  if (driver().kernels) {
+    std::string host = isSent ? folder : folder + "/kernels.so";
+    if (!std::filesystem::exists(host))
+      fail(CLEAVE_UNSUPPORTED,
+           "the program has no kernels for what stands in for a device; "
+           "compile it with CLEAVE_HOST_KERNELS=1");
     driver().kernels(host.c_str());
+  }
   std::string path = isSent ? chosen->name : folder + "/" + chosen->name;
   // PTX is text that ends with a zero.
   std::string bytes = isSent ? loaded.images.at(chosen->name) : read(path);

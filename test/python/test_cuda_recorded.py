@@ -313,6 +313,11 @@ class Train(unittest.TestCase):
                      r"instruction: CUDA_ERROR_INVALID_PTX",
                      env=recorded(capability=120, refuses_ptx=1))
 
+    def test_programs_without_kernels_for_the_host(self):
+        """What is not computed would make false failures."""
+        self.refused("the program has no kernels for what stands in for a device; compile it with "
+                     "CLEAVE_HOST_KERNELS=1$", env=recorded() | {"CLEAVE_HOST_KERNELS": ""})
+
     def test_launchers(self):
         self.refused(r"MASTER_ADDR and MASTER_PORT, where .* are not set", "mesh.data=2",
                      env=recorded() | {"WORLD_SIZE": "2", "RANK": "0"})
