@@ -23,10 +23,17 @@ class Signals(unittest.TestCase):
         (self.folder / "scratch").mkdir()
         (self.folder / "text.txt").write_bytes(b"some text of some length\n" * 200)
 
+    @staticmethod
+    def listen():
+        """Whoever runs the tests in the background ignores some."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
     def start(self, *command):
         environment = support.environment() | {"TMPDIR": str(self.folder / "scratch")}
         return subprocess.Popen(list(map(str, command)), cwd=self.folder, env=environment,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                preexec_fn=self.listen)
 
     def everything(self):
         return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*")}
