@@ -15,9 +15,13 @@ public:
   // `needed`: what it is and where it comes from.
   Library(const char *file, const char *needed) : file(file) {
     handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-      fail(CLEAVE_UNSUPPORTED, std::string("cannot load ") + file + " (" +
-                                   needed + "): " + dlerror());
+    if (handle)
+      return;
+    std::string reason = dlerror(); // begins with the file, if it is missing
+    if (std::string name = std::string(file) + ": "; reason.starts_with(name))
+      reason = reason.substr(name.size());
+    fail(CLEAVE_UNSUPPORTED,
+         std::string("cannot load ") + file + " (" + needed + "): " + reason);
   }
 
   void *find(const char *symbol) const { return dlsym(handle, symbol); }

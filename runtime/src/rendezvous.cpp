@@ -255,8 +255,13 @@ std::vector<Socket> Rendezvous::gather(double given) {
   return std::move(come);
 }
 
-void Rendezvous::dismiss(int code, double given) {
-  await(given);
+void Rendezvous::dismiss(int code, double given, double alone) {
+  auto isAlone = [&] {
+    std::lock_guard lock(mutex);
+    return missing().size() + 1 == come.size();
+  };
+  if (!await(std::min(given, alone)) && !isAlone())
+    await(given - alone);
   std::lock_guard lock(mutex);
   isEnding = true;
   for (const Socket &socket : come)

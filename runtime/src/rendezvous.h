@@ -41,8 +41,9 @@ public:
 
   // All others, by rank. Throws TIMEOUT, which names those that have not come.
   std::vector<Socket> gather(double seconds);
-  // Sends home who comes within that time.
-  void dismiss(int code, double seconds);
+  // Sends home who comes within that time, or, where nobody does, within
+  // `alone` of it: then this process was started without the others.
+  void dismiss(int code, double seconds, double alone);
 
 private:
   void answer();

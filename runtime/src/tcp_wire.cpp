@@ -494,5 +494,5 @@ void cleave::dismissCallers(int code) {
     return;
   isOver = true;
   std::unique_ptr<Rendezvous> here = std::move(rendezvous);
-  here->dismiss(code, std::min(joinSeconds(), 10.0));
+  here->dismiss(code, std::min(joinSeconds(), 10.0), /*alone=*/2);
 }

@@ -56,7 +56,10 @@ public:
       if (status == CLEAVE_INTERNAL || status == CLEAVE_RANK_FAILED ||
           status == CLEAVE_TIMEOUT)
         throw RunError(folder + ": " + message);
-      throw InputError(folder + ": " + message);
+      // What this machine lacks is not the program's fault.
+      bool isOfMachine =
+          status == CLEAVE_UNSUPPORTED || status == CLEAVE_OUT_OF_MEMORY;
+      throw InputError(isOfMachine ? message : folder + ": " + message);
     }
     if (options.failure.size() >= 3)
       check(cleave_session_inject_failure(

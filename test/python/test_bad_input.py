@@ -590,7 +590,7 @@ class BadInput(unittest.TestCase):
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                               env=support.environment(), **limit(80000))
         self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertRegex(done.stderr, r"\Acleave-run: error: .*optimizer.safetensors: cannot be "
+        self.assertRegex(done.stderr, r"\Acleave: error: .*optimizer.safetensors: cannot be "
                                       r"written: File too large; nothing of "
                                       r"full/b/checkpoint-000002 was kept\n\Z")
         self.assertEqual(sorted(os.listdir(self.folder / "full" / "b")),

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <string_view>
 
 using namespace cleave;
 
@@ -83,12 +84,16 @@ static std::unique_ptr<UnpackedBundle> unpack() {
 }
 
 int main(int argc, char **argv) {
-  removeTemporariesOnSignals("cleave-run");
+  // `cleave train` becomes this program, and keeps its name.
+  const char *name = argc > 0 && argv[0] == std::string_view("cleave")
+                         ? "cleave"
+                         : "cleave-run";
+  removeTemporariesOnSignals(name);
   std::signal(SIGXFSZ,
               SIG_IGN); // a file that is too large is an error of write
-  auto fail = [](ExitCode code, const char *message) {
+  auto fail = [name](ExitCode code, const char *message) {
     std::fflush(stdout);
-    std::fprintf(stderr, "cleave-run: error: %s\n", message);
+    std::fprintf(stderr, "%s: error: %s\n", name, message);
     return cleave_finish(static_cast<int>(code));
   };
   try {

@@ -32,7 +32,8 @@ struct Options : CommonOptions {
   std::filesystem::path self =
       std::filesystem::read_symlink("/proc/self/exe", error);
   std::string program = (self.parent_path() / "cleave-run").string();
-  std::vector<std::string> words = {program, folder, action};
+  // Errors are said in the name of what the user has called.
+  std::vector<std::string> words = {"cleave", folder, action};
   for (const CLI::Option *option : options.handedOn) {
     if (!option->count())
       continue;
