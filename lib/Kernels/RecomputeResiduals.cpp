@@ -60,15 +60,17 @@ private:
   };
 
   /// Whether only elementwise work reads it, and it is elementwise work on
-  /// residuals that stay.
+  /// residuals that stay. What another is computed from stays itself.
   void consider(nn::SaveOp save) {
-    if (save.use_empty() || !isReadElementwise(save) ||
+    if (save.use_empty() || needed.contains(save.getInput()) ||
+        !isReadElementwise(save) ||
         !isOf(save.getInput().getDefiningOp(), KernelClass::Elementwise))
       return;
     Group found;
     if (!trace(save.getInput(), found) || found.leaves.empty())
       return;
     recomputed.insert(save.getInput());
+    needed.insert(found.leaves.begin(), found.leaves.end());
     // What is computed from the same is computed together.
     std::set<void *> key;
     for (Value leaf : found.leaves)
@@ -127,7 +129,7 @@ private:
 
   Block &block;
   llvm::DenseMap<Value, nn::SaveOp> saves;
-  llvm::DenseSet<Value> recomputed;
+  llvm::DenseSet<Value> recomputed, needed;
   std::map<std::set<void *>, size_t> groupOf; // by leaves
   std::vector<Group> groups;
 };

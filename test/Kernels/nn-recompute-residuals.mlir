@@ -64,3 +64,32 @@ func.func @negative_returned(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>) -> (tenso
   %3 = nn.save %2 : tensor<4x6xf32>
   return %1, %3 : tensor<4x6xf32>, tensor<4x6xf32>
 }
+
+// A residual that another is computed from stays, also where it is marked behind
+// that, and other residuals are computed from what it is computed from.
+// CHECK-LABEL: func @marked_behind
+// CHECK:         %[[E:.+]] = nn.einsum
+// CHECK-NEXT:    %[[SE:.+]] = nn.save %[[E]]
+// CHECK-NEXT:    arith.negf %[[E]]
+// CHECK-NEXT:    %[[A:.+]] = math.exp %[[E]]
+// CHECK-NEXT:    arith.negf %[[A]]
+// CHECK-NEXT:    %[[SA:.+]] = nn.save %[[A]]
+// CHECK:         arith.negf %[[SE]]
+// CHECK:         arith.negf %[[SA]]
+// CHECK-NOT:     math.exp
+// CHECK:         return
+func.func @marked_behind(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>, %d: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>) {
+  %0 = nn.einsum "mk,kn->mn" %x, %w : tensor<4x5xf32>, tensor<5x6xf32> -> tensor<4x6xf32>
+  %1 = nn.save %0 : tensor<4x6xf32>
+  %2 = arith.negf %0 : tensor<4x6xf32>
+  %3 = nn.save %2 : tensor<4x6xf32>
+  %4 = math.exp %0 : tensor<4x6xf32>
+  %5 = arith.negf %4 : tensor<4x6xf32>
+  %6 = nn.save %5 : tensor<4x6xf32>
+  %7 = nn.save %4 : tensor<4x6xf32>
+  %8 = arith.mulf %d, %1 : tensor<4x6xf32>
+  %9 = arith.mulf %d, %3 : tensor<4x6xf32>
+  %10 = arith.mulf %d, %6 : tensor<4x6xf32>
+  %11 = arith.mulf %d, %7 : tensor<4x6xf32>
+  return %8, %9, %10, %11 : tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>
+}

@@ -70,7 +70,10 @@ public:
     nn::EinsumOp::Labels labels = product.getLabels();
     return wide != classes && classes >= kManyClasses &&
            isOfOne(product, labels.result.back()) && collect(product) &&
-           !losses.empty();
+           !losses.empty() && llvm::none_of(readers, [&](nn::EinsumOp reader) {
+             return isCotangent(reader.getLhs()) &&
+                    isCotangent(reader.getRhs());
+           });
   }
 
   void rewrite() {
@@ -105,7 +108,12 @@ public:
                                                     withLast(typeOf(op), wide),
                                                     wider.at(op.getIn())));
     }
-    for (nn::EinsumOp op : readers) {
+    // In their order: a matrix that several read is padded before the first.
+    auto inOrder = readers.takeVector();
+    llvm::sort(inOrder, [](nn::EinsumOp a, nn::EinsumOp b) {
+      return a->isBeforeInBlock(b);
+    });
+    for (nn::EinsumOp op : inOrder) {
       auto find = [&](Value value) {
         auto found = wider.find(value);
         return found == wider.end() ? Value() : found->second;
@@ -169,11 +177,19 @@ private:
         continue;
       }
       auto reader = dyn_cast<nn::EinsumOp>(user);
-      if (!reader || reader.getLhs() == reader.getRhs())
+      if (!reader)
         return false;
       readers.insert(reader);
     }
     return true;
+  }
+
+  bool isCotangent(Value value) const {
+    Operation *op = value.getDefiningOp();
+    if (auto rounding = dyn_cast_or_null<arith::TruncFOp>(op))
+      return roundings.contains(rounding);
+    auto gradient = dyn_cast_or_null<nn::CrossEntropyGradOp>(op);
+    return gradient && gradients.contains(gradient);
   }
 
   /// The product with its classes padded by zeros; `lhs` and `rhs` are operands
@@ -254,10 +270,11 @@ struct PadClassesPass : cleave::impl::PadClassesPassBase<PadClassesPass> {
   /// The first that is not padded yet: others may be products of its cotangent.
   static bool padOne(func::FuncOp func) {
     for (auto op : func.getOps<nn::EinsumOp>())
-      if (Logits logits(op); logits.match()) {
-        logits.rewrite();
-        return true;
-      }
+      if (typeOf(op).getRank() > 0)
+        if (Logits logits(op); logits.match()) {
+          logits.rewrite();
+          return true;
+        }
     return false;
   }
 };

@@ -67,3 +67,33 @@ func.func @negative_other_readers(%x: tensor<4x8xf32>, %w: tensor<129x8xf32>, %l
   %2 = nn.cross_entropy_grad %g, %1, %labels, %lse_0 ignore_index = -100 : (tensor<4xf32>, tensor<4x129xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x129xf32>
   return %loss, %0, %2 : tensor<4xf32>, tensor<4x129xf32>, tensor<4x129xf32>
 }
+
+// A matrix that only readers of the cotangent have is padded once, before the
+// first of them.
+// CHECK-LABEL: func @matrix_of_readers
+// CHECK-SAME:    %[[V:[a-z0-9]+]]: tensor<129x7xf32>
+// CHECK:         nn.cross_entropy_grad
+// CHECK-NEXT:    %[[P:.+]] = nn.pad %[[V]] low = [0, 0] high = [3, 0] value = 0.000000e+00
+// CHECK-NEXT:    nn.einsum "bc,ck->bk" %{{.+}}, %[[P]]
+// CHECK-NEXT:    nn.einsum "bc,ck->kb" %{{.+}}, %[[P]]
+func.func @matrix_of_readers(%x: tensor<4x8xf32>, %w: tensor<129x8xf32>, %labels: tensor<4xi64>, %g: tensor<4xf32>, %v: tensor<129x7xf32>) -> (tensor<4xf32>, tensor<4x7xf32>, tensor<7x4xf32>) {
+  %0 = nn.einsum "bh,ch->bc" %x, %w : tensor<4x8xf32>, tensor<129x8xf32> -> tensor<4x129xf32>
+  %loss, %lse = nn.cross_entropy %0, %labels ignore_index = -100 : (tensor<4x129xf32>, tensor<4xi64>) -> (tensor<4xf32>, tensor<4xf32>)
+  %1 = nn.cross_entropy_grad %g, %0, %labels, %lse ignore_index = -100 : (tensor<4xf32>, tensor<4x129xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x129xf32>
+  %2 = nn.einsum "bc,ck->bk" %1, %v : tensor<4x129xf32>, tensor<129x7xf32> -> tensor<4x7xf32>
+  %3 = nn.einsum "bc,ck->kb" %1, %v : tensor<4x129xf32>, tensor<129x7xf32> -> tensor<7x4xf32>
+  return %loss, %2, %3 : tensor<4xf32>, tensor<4x7xf32>, tensor<7x4xf32>
+}
+
+// Products of two cotangents, and products that are numbers.
+// CHECK-LABEL: func @negative_cotangents
+// CHECK-NOT:     nn.pad
+func.func @negative_cotangents(%x: tensor<4x8xf32>, %w: tensor<129x8xf32>, %labels: tensor<4xi64>, %g: tensor<4xf32>, %h: tensor<4xf32>) -> (tensor<4xf32>, tensor<129x129xf32>, tensor<f32>) {
+  %0 = nn.einsum "bh,ch->bc" %x, %w : tensor<4x8xf32>, tensor<129x8xf32> -> tensor<4x129xf32>
+  %loss, %lse = nn.cross_entropy %0, %labels ignore_index = -100 : (tensor<4x129xf32>, tensor<4xi64>) -> (tensor<4xf32>, tensor<4xf32>)
+  %1 = nn.cross_entropy_grad %g, %0, %labels, %lse ignore_index = -100 : (tensor<4xf32>, tensor<4x129xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x129xf32>
+  %2 = nn.cross_entropy_grad %h, %0, %labels, %lse ignore_index = -100 : (tensor<4xf32>, tensor<4x129xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x129xf32>
+  %3 = nn.einsum "bc,bd->cd" %1, %2 : tensor<4x129xf32>, tensor<4x129xf32> -> tensor<129x129xf32>
+  %4 = nn.einsum "b,b->" %g, %h : tensor<4xf32>, tensor<4xf32> -> tensor<f32>
+  return %loss, %3, %4 : tensor<4xf32>, tensor<129x129xf32>, tensor<f32>
+}
