@@ -7,8 +7,10 @@ import pathlib
 import resource
 import shlex
 import shutil
+import socket
 import subprocess
 import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -397,6 +399,15 @@ class BadInput(unittest.TestCase):
                          self.command(command, *two, *COMMANDS[command]), env={"WORLD_SIZE": "4"})
             self.refused("WORLD_SIZE is 2, but the launcher brings no MPI",
                          self.command(command, *two, *COMMANDS[command]), env={"WORLD_SIZE": "2"})
+        # A host whose others do not come gives them up soon.
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        alone = {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "1", "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(port - 1)}
+        begin = time.monotonic()
+        self.refused("WORLD_SIZE is 2, but the launcher brings no MPI",
+                     self.command("train", *two, *COMMANDS["train"]), env=alone)
+        self.assertLess(time.monotonic() - begin, 8)
         self.accepted(self.command("compile", *two, "-o", "two"))
         self.refused("--ranks is 3, but .* a mesh of 2 ranks",
                      [RUN, "two", *COMMANDS["train"][:0], "train", "--data", "text.txt",
