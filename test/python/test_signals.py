@@ -38,49 +38,49 @@ class Signals(unittest.TestCase):
     def everything(self):
         return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*")}
 
-    def interrupted(self, number, place, *command, delay=0.0, name="cleave"):
-        """Sends the signal some time after there is something to match `place`."""
-        process = self.start(*command)
-        until = time.monotonic() + 60
-        while not any(self.folder.glob(place)):
-            self.assertIsNone(process.poll(), "ended before there was " + place)
-            self.assertLess(time.monotonic(), until, place)
-        time.sleep(delay)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+    def interrupted(self, number, place, *command, delay=0.0):
+        """Sends the signal some time after there is something to match `place`,
+        and expects everything to be as before."""
+        before = self.everything()
+        for _ in range(20):
+            process = self.start(*command)
+            while process.poll() is None and not any(self.folder.glob(place)):
+                pass
+            time.sleep(delay)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+            if process.returncode:
+                break
+            # It was done before the signal came, on a machine that is busy.
+            for path in sorted(self.everything() - before, reverse=True):
+                path = self.folder / path
+                path.rmdir() if path.is_dir() else path.unlink()
         self.assertEqual(process.returncode, -number, said)
-        self.assertEqual(said.splitlines()[-1], name + ": interrupted")
+        self.assertEqual(said.splitlines()[-1], "cleave: interrupted")
         self.assertNotIn("error", said)
+        self.assertEqual(self.everything(), before)
 
     def test_compile(self):
-        before = self.everything()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             for place in (".half.tmp-*", "scratch/cleave-kernels-*"):
                 with self.subTest(place=place, number=number):
                     self.interrupted(number, place, support.CLEAVE, "compile", MODEL, *FLAGS,
                                      "-o", "half")
-                    self.assertEqual(self.everything(), before)
 
     def test_an_executable_while_it_is_made(self):
-        before = self.everything()
         self.interrupted(signal.SIGINT, ".half.parts.tmp-*/.program.tmp-*", support.CLEAVE,
                          "compile", MODEL, *FLAGS, "--emit", "exe", "-o", "half")
-        self.assertEqual(self.everything(), before)
 
     def test_train_while_it_compiles(self):
         (self.folder / "cache").mkdir()
-        before = self.everything()
         self.interrupted(signal.SIGINT, "cache/.*.tmp-*", support.CLEAVE, "train", MODEL, *FLAGS,
-                         "--data", "text.txt", "--cache", "cache")
-        self.assertEqual(self.everything(), before)
+                         "--data", "text.txt", "--cache", "cache", "--steps", 1)
 
     def test_check(self):
-        before = self.everything()
         for delay in (0.0, 0.2):
             with self.subTest(delay):
                 self.interrupted(signal.SIGTERM, "scratch/cleave-check-*/*", support.CLEAVE,
                                  "check", MODEL, *FLAGS, "--set", "mesh.data=2", delay=delay)
-                self.assertEqual(self.everything(), before)
 
     def test_an_executable_as_it_starts(self):
         """It executes itself anew once it has unpacked its files: at no moment
