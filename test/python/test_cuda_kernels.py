@@ -10,7 +10,7 @@ PROGRAM = support.BUILD / "bin" / "cleave-gpu-kernels"
 RECORDER = support.BUILD / "recorder"
 
 
-@unittest.skipUnless(RECORDER.exists(), "there is no CUDA toolkit")
+@unittest.skipUnless(RECORDER.exists(), "built without the CUDA toolkit")
 class CudaKernels(unittest.TestCase):
     def run_program(self, *flags, **settings):
         return support.run(PROGRAM, *flags, env={"LD_LIBRARY_PATH": str(RECORDER), **settings})

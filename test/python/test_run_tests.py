@@ -1,5 +1,6 @@
 """The counts of tools/lib/run_tests.py: nothing is left out in silence."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -19,14 +20,18 @@ class Some(unittest.TestCase):
 
 
 class Counts(unittest.TestCase):
-    def run_on(self, **modules):
+    def run_on(self, lacks="", **modules):
         """Exit code, last line, and what was printed; a module is its class's
-        decorator and the statement of its second test."""
-        with tempfile.TemporaryDirectory() as folder:
+        decorator and the statement of its second test. The build lacks what
+        `lacks` says."""
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as build:
+            (pathlib.Path(build) / "CMakeCache.txt").write_text(
+                f"A:STRING=b\nCLEAVE_BUILT_WITHOUT:INTERNAL={lacks}\n")
             for name, (decorator, statement) in modules.items():
                 (pathlib.Path(folder) / f"test_{name}.py").write_text(
                     BODY.format(decorator=decorator, statement=statement))
-            done = subprocess.run([sys.executable, RUNNER, folder], capture_output=True, text=True)
+            done = subprocess.run([sys.executable, RUNNER, folder], capture_output=True, text=True,
+                                  env=os.environ | {"CLEAVE_BUILD_DIR": build})
             return done.returncode, done.stdout.splitlines()[-1], done.stdout
 
     def test_all_good(self):
@@ -53,6 +58,16 @@ class Counts(unittest.TestCase):
     def test_a_missing_binary_fails(self):
         code, last, _ = self.run_on(a=("", "self.skipTest('cleave is not built')"))
         self.assertEqual((code, last), (1, "1 passed, 1 failed, 0 skipped"))
+
+    def test_what_the_build_lacks_may_be_skipped(self):
+        """All of a module, but only where the build says the same."""
+        module = {"a": ("@unittest.skip('built without the CUDA toolkit')", "pass"), "b": ("", "pass")}
+        code, last, text = self.run_on(lacks="the CUDA toolkit;cuDNN", **module)
+        self.assertEqual((code, last), (0, "2 passed, 0 failed, 2 skipped"))
+        self.assertIn("skipped: test_a.Some.test_good: built without the CUDA toolkit", text)
+        self.assertEqual(self.run_on(lacks="cuDNN", **module)[:2],
+                         (1, "2 passed, 2 failed, 0 skipped"))
+        self.assertEqual(self.run_on(**module)[:2], (1, "2 passed, 2 failed, 0 skipped"))
 
     def test_no_tests_and_broken_modules_fail(self):
         self.assertEqual(self.run_on()[:2], (1, "0 passed, 1 failed, 0 skipped"))

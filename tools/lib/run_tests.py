@@ -3,10 +3,14 @@
 
 Skipping hides what was not tried: every skipped test is listed with its reason,
 and counts as failed where something is not built or where its module skips all
-of its tests.
+of its tests. "built without X" is a reason where the build in CLEAVE_BUILD_DIR
+says so of itself (CLEAVE_BUILT_WITHOUT in its cache), and a failure elsewhere.
 """
 
 import collections
+import os
+import pathlib
+import re
 import sys
 import unittest
 
@@ -30,16 +34,27 @@ class Result(unittest.TextTestResult):
         self.passed += 1
 
 
+def built_without():
+    """What the build lacks on purpose: {"cuDNN"}."""
+    cache = pathlib.Path(os.environ.get("CLEAVE_BUILD_DIR", "build")) / "CMakeCache.txt"
+    said = cache.read_text() if cache.exists() else ""
+    found = re.search(r"^CLEAVE_BUILT_WITHOUT:\w+=(.+)$", said, re.MULTILINE)
+    return set(found[1].split(";")) if found else set()
+
+
 def judge(result):
     """(failed, skipped), and a line for each test that was skipped."""
     # A test fails once, however many of its subtests do.
     bad = {getattr(test, "test_case", test).id() for test in
            [test for test, _ in result.failures + result.errors] + result.unexpectedSuccesses}
     skipped_of = collections.Counter(module_of(test) for test, _ in result.skipped)
-    lines, failed = [], len(bad)
+    lines, failed, lacks = [], len(bad), built_without()
     for test, reason in result.skipped:
         module = module_of(test)
-        if "not built" in reason:
+        without = reason.startswith("built without ")
+        if without and reason.removeprefix("built without ") in lacks:
+            lines.append(f"skipped: {test.id()}: {reason}")
+        elif without or "not built" in reason:
             failed += 1
             lines.append(f"failed: {test.id()}: {reason}")
         elif skipped_of[module] >= result.run_of[module]:
