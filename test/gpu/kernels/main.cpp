@@ -13,6 +13,7 @@
 // product, with a last line in JSON. Exit code 0: all pass; 1: some do not; 2:
 // wrong usage; 3: a device or the runtime failed.
 
+#include "../anew.h"
 #include "harness.h"
 
 #include <charconv>
@@ -20,10 +21,6 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 using namespace cleave;
 using namespace cleave::gpu;
@@ -132,17 +129,7 @@ int runElsewhere(const Options &options, int64_t from) {
     words.insert(words.end(), {"--only", options.only});
   if (options.isSmall)
     words.push_back("--small");
-  std::vector<char *> args;
-  for (std::string &word : words)
-    args.push_back(word.data());
-  args.push_back(nullptr);
-  pid_t child = 0;
-  int status = 0;
-  if (posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, args.data(),
-                  environ) != 0 ||
-      waitpid(child, &status, 0) != child || !WIFEXITED(status))
-    return 3;
-  return WEXITSTATUS(status);
+  return runAnew(std::move(words));
 }
 
 int runAll(const Options &options) {

@@ -12,6 +12,7 @@
 // CPU had. Prints a line for each row. Exit code 0: all pass; 1: some do not;
 // 2: wrong usage; 3: a device or the runtime failed.
 
+#include "../anew.h"
 #include "cleave/runtime.h"
 
 #include <algorithm>
@@ -30,10 +31,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace fs = std::filesystem;
 
@@ -339,17 +336,7 @@ int runElsewhere(const char *transport, int most, const fs::path &folder,
   words.push_back(folder.string());
   for (const fs::path &row : rows)
     words.push_back(row.filename().string());
-  std::vector<char *> args;
-  for (std::string &word : words)
-    args.push_back(word.data());
-  args.push_back(nullptr);
-  pid_t child = 0;
-  int status = 0;
-  if (posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, args.data(),
-                  environ) != 0 ||
-      waitpid(child, &status, 0) != child || !WIFEXITED(status))
-    return 3;
-  return std::min(WEXITSTATUS(status), 3);
+  return cleave::gpu::runAnew(std::move(words));
 }
 } // namespace
 
