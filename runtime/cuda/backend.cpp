@@ -52,10 +52,11 @@ public:
       : program(program.data), rank(rank), device(device),
         kernels(Kernels::of(device)), module(std::move(module)),
         synchronises(poison || isSet("CLEAVE_CUDA_SYNCHRONOUS")),
-        replays(!isSet("CLEAVE_CUDA_NO_GRAPHS")), compute(makeStream()) {
+        replays(!isSet("CLEAVE_CUDA_NO_GRAPHS")), compute(makeStream()),
+        copies(device, compute.get()) {
     std::vector<int64_t> index = axisIndices(this->program, rank);
     int64_t bytes = 8 * std::max<int64_t>(1, std::ssize(index));
-    axisIndex = std::make_unique<DeviceStorage>(device, compute.get(), bytes,
+    axisIndex = std::make_unique<DeviceStorage>(device, copies, bytes,
                                                 "the indices of a rank");
     axisIndex->write(0, index.data(), 8 * std::ssize(index));
     void *pinned = nullptr;
@@ -71,8 +72,8 @@ public:
   std::unique_ptr<Storage> allocate(int64_t bytes,
                                     const std::string &purpose) override {
     device.use();
-    return std::make_unique<DeviceStorage>(device, compute.get(), bytes,
-                                           purpose, allocator);
+    return std::make_unique<DeviceStorage>(device, copies, bytes, purpose,
+                                           allocator);
   }
 
   int64_t workspace(const Gemm &gemm, std::string &error) const override {
@@ -177,6 +178,7 @@ private:
   const bool replays;
   Allocator allocator = Allocator::Driver;
   Stream compute;
+  HostCopies copies;
   std::unique_ptr<DeviceStorage> axisIndex;
   Owned<char *, freeHost> flagCopy;
   // Actions that have run: without a graph until they run again.
@@ -297,8 +299,10 @@ void CudaBackend::makeMarks(size_t count) {
 }
 
 void CudaBackend::mark(size_t number) {
-  if (number == 0) // nothing is under way, so the device passes it at once
+  if (number == 0) { // nothing is under way, so the device passes it at once
+    copies.finish();
     markedFirst = traceClock();
+  }
   check(driver().cuEventRecord(marks[number].get(), compute.get()),
         "marking the end of a command");
 }

@@ -17,21 +17,11 @@ DeviceStorage::~DeviceStorage() {
 }
 
 void DeviceStorage::write(int64_t at, const void *from, int64_t bytes) {
-  if (bytes == 0)
-    return;
-  device.use();
-  check(driver().cuMemcpyHtoDAsync(address(data() + at), from, bytes, stream),
-        "copying to the device");
-  check(driver().cuStreamSynchronize(stream), "copying to the device");
+  copies.write(data() + at, from, bytes);
 }
 
 void DeviceStorage::read(int64_t at, void *to, int64_t bytes) const {
-  if (bytes == 0)
-    return;
-  device.use();
-  check(driver().cuMemcpyDtoHAsync(to, address(data() + at), bytes, stream),
-        "copying from the device");
-  check(driver().cuStreamSynchronize(stream), "copying from the device");
+  copies.read(to, data() + at, bytes);
 }
 
 void DeviceStorage::zero(int64_t at, int64_t bytes) {

@@ -3,19 +3,19 @@
 #define CLEAVE_RUNTIME_CUDA_STORAGE_H
 
 #include "backend.h"
-#include "device.h"
+#include "host_copies.h"
 
 namespace cleave::cuda {
 
-// Copies to and from the host are ordered with the stream of commands, and are
-// done when they return.
+// All is ordered with the stream of commands; write() and zero() are seen by
+// what is enqueued there behind them.
 class DeviceStorage : public Storage {
 public:
-  DeviceStorage(Device &device, CUstream stream, int64_t bytes,
+  DeviceStorage(Device &device, HostCopies &copies, int64_t bytes,
                 const std::string &purpose,
                 Allocator allocator = Allocator::Driver)
-      : device(device), stream(stream), bytes(bytes),
-        memory(bytes ? bytes + tail : 0, purpose, allocator) {}
+      : device(device), copies(copies), stream(copies.ofCompute()),
+        bytes(bytes), memory(bytes ? bytes + tail : 0, purpose, allocator) {}
   ~DeviceStorage() override;
 
   char *data() const override { return memory.data(); }
@@ -32,6 +32,7 @@ private:
   static constexpr int64_t tail = 256; // bytes behind the end, for guard()
 
   Device &device;
+  HostCopies &copies;
   const CUstream stream;
   const int64_t bytes;
   DeviceMemory memory;
