@@ -170,6 +170,15 @@ class Check(unittest.TestCase):
             with self.subTest(model=family):
                 self.scrambled(*self.small(family), flags=["--resize", "--seed", seed])
 
+    def test_one_rank_says_what_it_compares(self):
+        words = "on one rank the program is compared with itself"
+        for flags, says in (([], True), (["--against", "interpreter"], False),
+                            (mesh(tensor=2), False)):
+            with self.subTest(flags=flags):
+                code, _, errors = self.check("--steps", 1, *self.small("gpt2"), *flags)
+                self.assertEqual(code, 0, errors)
+                self.assertEqual(words in errors, says, errors)
+
     def test_interpreter(self):
         self.passes(*self.small("gpt2"), *mesh(tensor=2), "--against", "interpreter", steps=2)
         self.passes(*self.small("llama"), *mesh(data=2, tensor=3, zero=1), "--interpret",

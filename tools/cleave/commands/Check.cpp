@@ -413,6 +413,11 @@ int CheckCommand::run() const {
                                 "' is one function with shardings of its own; "
                                 "it is not differentiated");
   mesh = meshOf(*global, mesh);
+  if (mesh.ranks() == 1 && against == "compiled" && !interpret &&
+      gradients.empty() && inject.empty() && record.empty())
+    llvm::errs() << "cleave: remark: on one rank the program is compared with "
+                    "itself; --against interpreter compares it with plain "
+                    "loops\n";
 
   check::ValueOptions valueOptions;
   valueOptions.seed = seed;
