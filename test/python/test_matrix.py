@@ -2,6 +2,7 @@
 and shardings by hand."""
 
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -51,6 +52,14 @@ class Matrix(unittest.TestCase):
     @unittest.skipUnless((support.BUILD / "recorder").exists(), "built without the CUDA toolkit")
     def test_random_configurations_on_the_recorder(self):
         self.random(0, 2, "--recorder")
+
+    @unittest.skipUnless((support.BUILD / "recorder").exists(), "built without the CUDA toolkit")
+    def test_every_cell_trains_on_the_recorder(self):
+        said = support.succeed(sys.executable, MATRIX, "--recorder", "--train", "--build",
+                               support.CLEAVE.parent.parent, timeout=3000)
+        found = re.search(r"\n(\d+) checks, 0 not as expected", said)
+        self.assertTrue(found, said[-4000:])
+        self.assertGreater(int(found[1]), 350)
 
     def test_refused(self):
         said = support.succeed(sys.executable, MATRIX, "--only", "refused",

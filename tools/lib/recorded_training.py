@@ -1,0 +1,81 @@
+"""Trains a model for devices on the recorder, and on one rank of this CPU.
+
+The recorder stands in for the driver and ends a run whose streams are not in order or whose
+commands leave their arenas. Losses tell whether the partitioned program is the same model.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+STEPS = 2  # the second one is captured as a graph, and replayed
+LOSS = re.compile(r"^step \d+/\d+ +loss (\S+)", re.M)
+# Losses have four decimals, and a step of AdamW enlarges what rounding makes of small gradients.
+TOLERANCE = 3e-4
+# What an unpartitioned program computes depends on, of the keys of a cell.
+OF_THE_MODEL = ("dims.", "train.", "parallel.expert.capacity")
+
+
+def write_tokens(path):
+    """Tokens that are in every vocabulary of the matrix."""
+    import numpy as np
+    np.save(path, np.random.default_rng(1).integers(0, 5, 4000).astype(np.int32))
+    return path
+
+
+def train(cleave, model, flags, tokens, recorder=None):
+    """Exit code, the losses of the steps, and what was said last."""
+    command = [cleave, "train", *model, *flags, "--steps", STEPS, "--data", tokens,
+               "--eval-every", 0, "--eval-samples", 1]
+    environment = dict(os.environ)
+    if recorder:
+        command += ["--set", "target.kind=cuda", "--set", 'target.architectures=["sm_90"]']
+        environment |= {"LD_LIBRARY_PATH": str(recorder), "CLEAVE_HOST_KERNELS": "1",
+                        "CLEAVE_RECORDER_DEVICES": "16"}
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        done = subprocess.run([str(c) for c in (*command, "--out", place / "run", "--cache",
+                                                place / "cache")],
+                              capture_output=True, text=True, env=environment)
+    found = [line for line in done.stderr.splitlines() if line.startswith("recorder: ")]
+    if found:
+        return done.returncode or 99, [], found[0]
+    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
+    return done.returncode, [float(x) for x in LOSS.findall(done.stdout)], (lines or [""])[-1]
+
+
+class Recorded:
+    """The cells of the matrix: a partitioned model on the recorder against one rank."""
+
+    def __init__(self, cleave, folder):
+        self.cleave, self.recorder = cleave, cleave.parent.parent / "recorder"
+        self.tokens = write_tokens(folder / "tokens.npy")
+        self.references = {}
+
+    @staticmethod
+    def of_the_model(flags):
+        """The flags that an unpartitioned program has, too."""
+        return [word for key in flags if key.startswith(OF_THE_MODEL) for word in ("--set", key)]
+
+    def prepare(self, cells):
+        """Trains on one rank what the cells are compared with."""
+        for _, _, _, model, flags in cells:
+            own = self.of_the_model(flags)
+            if (*model, *own) not in self.references:
+                self.references[(*model, *own)] = train(self.cleave, model, own, self.tokens)
+
+    def check(self, model, flags):
+        """Exit code and what to say: 0 where the losses are those of one rank."""
+        code, want, said = self.references[(*model, *self.of_the_model(flags))]
+        if code or len(want) != STEPS:
+            return code or 1, f"one rank: {said}"
+        code, losses, said = train(self.cleave, model, flags, self.tokens, self.recorder)
+        if code:
+            return code, said
+        words = " ".join(f"{loss:.4f}" for loss in losses)
+        near = len(losses) == STEPS and all(abs(a - b) <= TOLERANCE
+                                            for a, b in zip(losses, want))
+        expected = " ".join(f"{loss:.4f}" for loss in want)
+        return (0, f"losses {words}") if near else (1, f"losses {words}, expected {expected}")
