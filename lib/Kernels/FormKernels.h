@@ -15,8 +15,9 @@
 
 namespace cleave::kernels {
 
-/// More memory accesses than this in one kernel help nobody.
-inline constexpr size_t kMostArguments = 24;
+/// What a kernel reads and writes, at most: one that updates eight parameters
+/// saves seven commands, and is compiled in the time of eight.
+inline constexpr size_t kMostArguments = 64;
 
 /// Rewrites a reduction as two where one loop would be slow.
 void splitReduction(nn::ReduceOp op);

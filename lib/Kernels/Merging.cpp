@@ -17,6 +17,10 @@ static constexpr size_t kMostBetween = 1000;
 /// of one kind.
 static constexpr int kMostAttempts = 64, kMostOfKind = 4;
 
+/// Sums to scalars that a kernel takes one after the other. Chains of them stay
+/// short: a deep model has the kernels of a shallow one.
+static constexpr int kMostScalarSums = 8;
+
 static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
@@ -187,13 +191,12 @@ bool Grouping::tryMerge(int a, int b) {
   if (merged.inputs.size() + merged.outputs.size() > kMostArguments ||
       !canShareLoops(first, second, merged.outputs))
     return refuseKind();
-  // Chains of scalars stay short: a deep model has the kernels of a shallow
-  // one.
   bool scalars = llvm::all_of(merged.outputs, [](Value value) {
     return typeOf(value).getNumElements() == 1;
   });
   merged.reductions = first.reductions + second.reductions;
-  if (scalars && first.reductions && second.reductions)
+  if (scalars && first.reductions && second.reductions &&
+      merged.reductions > kMostScalarSums)
     return refuseKind();
   int low = first.rank < second.rank ? a : b, high = low == a ? b : a;
   auto after = following(low, high);
