@@ -68,7 +68,7 @@ class Examples(unittest.TestCase):
                 yield path.name, textwrap.dedent(block)
 
     def test_passes(self):
-        for file, block in self.blocks("**/Passes.td"):
+        for file, block in self.blocks("**/*Passes.td"):
             with self.subTest(file=file, block=block):
                 self.assertEqual(errors(block), "")
 

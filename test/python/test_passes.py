@@ -10,7 +10,7 @@ PASS = re.compile(r'^def \w+ *: *Pass<"([\w-]+)"[^{]*\{(.*?)^\}', re.M | re.S)
 
 
 def passes():
-    for path in sorted((support.ROOT / "include" / "cleave").glob("**/Passes.td")):
+    for path in sorted((support.ROOT / "include" / "cleave").glob("**/*Passes.td")):
         for flag, body in PASS.findall(path.read_text()):
             yield path.relative_to(support.ROOT), flag, body
 
