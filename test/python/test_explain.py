@@ -1,6 +1,7 @@
 """What explain says, and what can be read from it about the sharding."""
 
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -147,10 +148,13 @@ class Explain(unittest.TestCase):
 
     def test_deeper_models_have_the_same_kernels(self):
         for sizes in ({**SMALL, "family": "gpt2"}, LLAMA):
-            two, many = (training.explain(training.generated(**sizes, layers=n, sequence=32),
-                                          "tensor=2")["kernels"] for n in (2, 24))
-            self.assertEqual({k["name"] for k in two}, {k["name"] for k in many})
-            self.assertGreater(sum(k["calls"] for k in many), 5 * sum(k["calls"] for k in two))
+            few, many = (training.explain(training.generated(**sizes, layers=n, sequence=32),
+                                          "tensor=2")["kernels"] for n in (12, 32))
+            # Parameters of several layers share a kernel, and what is left over differs: so their
+            # numbers, but nothing else.
+            names = [sorted(re.sub(r"\d+$", "", k["name"]) for k in said) for said in (few, many)]
+            self.assertEqual(*names)
+            self.assertGreater(sum(k["calls"] for k in many), 2.5 * sum(k["calls"] for k in few))
 
     def test_attention_needs_memory_linear_in_the_sequence(self):
         model = training.generated(**LLAMA, layers=2, batch=1, sequence=256)
