@@ -118,7 +118,8 @@ std::vector<BufferRef *> check::addressesOf(Command &command) {
       refs.push_back(&arg);
   if (auto *gemm = std::get_if<Gemm>(&command.op))
     refs = {&gemm->a.buffer, &gemm->b.buffer,      &gemm->c.buffer,
-            &gemm->bias,     &gemm->preActivation, &gemm->workspace};
+            &gemm->bias,     &gemm->preActivation, &gemm->derivativeAt,
+            &gemm->sums,     &gemm->workspace};
   if (auto *attention = std::get_if<Attention>(&command.op)) {
     for (AttentionRef *ref :
          {&attention->q, &attention->k, &attention->v, &attention->o,

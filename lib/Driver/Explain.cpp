@@ -322,7 +322,10 @@ static std::string libraryCall(const program::Command &command) {
     if (gemm->accumulate)
       out << " accumulate";
     if (gemm->activation != program::Activation::None)
-      out << " " << nameOf(gemm->activation);
+      out << " " << nameOf(gemm->activation)
+          << (gemm->derivativeAt.present() ? "_grad" : "");
+    if (gemm->sums.present())
+      out << " sums";
   } else if (auto *x = std::get_if<program::Attention>(&command.op)) {
     out << (x->backward ? "attention_grad " : "attention ") << x->b << "x"
         << x->n * x->g << "x" << x->qLen << "x" << x->kLen << "x" << x->d << " "

@@ -56,6 +56,12 @@ program::Gemm cleave::describe(rt::GemmOp op) {
     gemm.bias.arena = 0;
   if (op.getKeepPreActivation())
     gemm.preActivation.arena = 0;
+  if (op.getDerivativeAt())
+    gemm.derivativeAt.arena = 0;
+  if (op.getSums())
+    gemm.sums.arena = 0;
+  gemm.sumsOf = op.getSumsOf() == rt::SumsOf::A ? program::GemmOperand::A
+                                                : program::GemmOperand::B;
   return gemm;
 }
 

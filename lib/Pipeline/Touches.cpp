@@ -44,9 +44,11 @@ private:
   }
 
   void read(const Gemm &gemm) {
-    for (const BufferRef *ref : {&gemm.a.buffer, &gemm.b.buffer, &gemm.bias})
+    for (const BufferRef *ref :
+         {&gemm.a.buffer, &gemm.b.buffer, &gemm.bias, &gemm.derivativeAt})
       add(*ref, Access::Read);
-    for (const BufferRef *ref : {&gemm.c.buffer, &gemm.preActivation})
+    for (const BufferRef *ref :
+         {&gemm.c.buffer, &gemm.preActivation, &gemm.sums})
       add(*ref, Access::Write);
     add(gemm.workspace, Access::Write, gemm.workspaceSize);
   }

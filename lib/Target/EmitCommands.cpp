@@ -120,6 +120,10 @@ program::Gemm CommandEmitter::gemm(rt::GemmOp op) {
     gemm.bias = ref(op.getBias(), op.getBiasOffset());
   if (Value kept = op.getPreActivation())
     gemm.preActivation = ref(kept, op.getCView()[0]);
+  if (Value at = op.getDerivativeAt())
+    gemm.derivativeAt = ref(at, op.getCView()[0]);
+  if (Value sums = op.getSums())
+    gemm.sums = ref(sums);
   if (Value scratch = op.getScratchResult()) {
     gemm.workspace = ref(scratch);
     gemm.workspaceSize = bytesOfType(scratch.getType());

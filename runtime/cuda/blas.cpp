@@ -51,8 +51,23 @@ cudaDataType typeOf(DType type) {
 
 // What cuBLASLt does behind the product; the rest is left.
 struct Fused {
-  bool bias = false, activation = false, preActivation = false;
+  bool bias = false, activation = false, sums = false;
+  // The activation's operand is kept, or the derivative is taken there.
+  bool aux = false;
 };
+
+// The activation's operand, read or written; nothing where it is neither.
+const char *auxOf(const Gemm &gemm, const GemmBuffers &buffers) {
+  return static_cast<const char *>(
+      gemm.derivativeAt.present()    ? buffers.derivativeAt
+      : gemm.preActivation.present() ? buffers.preActivation
+                                     : nullptr);
+}
+
+// Whether sums are of what cuBLASLt calls A.
+bool sumsFirst(const Gemm &gemm, const BlasLayout &layout) {
+  return (gemm.sumsOf == program::GemmOperand::A) != layout.isSwapped;
+}
 
 // One product, ready to be called again and again.
 class BlasProduct {
@@ -142,10 +157,8 @@ public:
       const char *a = static_cast<const char *>(buffers.a) + at.a * size;
       const char *b = static_cast<const char *>(buffers.b) + at.b * size;
       char *c = static_cast<char *>(buffers.c) + at.c * resultSize;
-      if (keeps && layout.offsets.size() > 1)
-        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-            static_cast<void *>(static_cast<char *>(buffers.preActivation) +
-                                at.c * resultSize));
+      if (aux && layout.offsets.size() > 1)
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux + at.c * resultSize);
       check(blas().cublasLtMatmul(
                 handle, description.get(), scale, layout.isSwapped ? b : a,
                 first.get(), layout.isSwapped ? a : b, second.get(), kept, c,
@@ -188,17 +201,23 @@ private:
     int32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     if (fused.activation)
       epilogue = gemm.activation == Activation::Relu ? CUBLASLT_EPILOGUE_RELU
-                 : fused.preActivation ? CUBLASLT_EPILOGUE_GELU_AUX
-                                       : CUBLASLT_EPILOGUE_GELU;
+                 : gemm.derivativeAt.present()       ? CUBLASLT_EPILOGUE_DGELU
+                 : fused.aux ? CUBLASLT_EPILOGUE_GELU_AUX
+                             : CUBLASLT_EPILOGUE_GELU;
+    if (fused.sums)
+      epilogue = sumsFirst(gemm, layout) ? CUBLASLT_EPILOGUE_BGRADA
+                                         : CUBLASLT_EPILOGUE_BGRADB;
     if (fused.bias)
       epilogue = (epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : epilogue) |
                  CUBLASLT_EPILOGUE_BIAS;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
     if (fused.bias)
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, buffers.bias);
-    keeps = fused.preActivation;
-    if (keeps) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, buffers.preActivation);
+    if (fused.sums)
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, buffers.sums);
+    aux = fused.aux ? auxOf(gemm, buffers) : nullptr;
+    if (aux) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, layout.result.leading);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, layout.result.stride);
     }
@@ -214,16 +233,31 @@ private:
   Description description;
   Layout first, second, result;
   cublasLtMatmulAlgo_t algorithm{};
-  bool keeps = false; // the activation's operand
+  const char *aux = nullptr; // the activation's operand
 };
 
 bool isAligned(const void *at, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(at) % alignment == 0;
 }
 
+// cuBLASLt's sums have the type of the result. Its documentation does not say
+// whether alpha scales them and whether operands are rounded to tf32 for them.
+// Operands lie as those of gradients of weights do: what is summed is the outer
+// dimension.
+bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
+            const BlasLayout &layout, bool allowTf32) {
+  bool isOuter = sumsFirst(gemm, layout) ? !layout.first.isTransposed
+                                         : layout.second.isTransposed;
+  return gemm.sums.present() && isOuter && gemm.alpha == 1 &&
+         gemm.dtype != DType::F64 && !(allowTf32 && gemm.dtype == DType::F32) &&
+         isAligned(buffers.sums, epilogueAlignment);
+}
+
 // From what saves most to what always goes.
 std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
-                           const BlasLayout &layout) {
+                           const BlasLayout &layout, bool allowTf32) {
+  if (canSum(gemm, buffers, layout, allowTf32))
+    return {{.sums = true}, {}};
   bool canFuse = gemm.dtype != DType::F64 && !gemm.wideResult;
   bool hasBias = gemm.bias.present(), keeps = gemm.preActivation.present();
   Fused most;
@@ -233,13 +267,14 @@ std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
   bool isGelu = gemm.activation == Activation::GeluTanh;
   most.activation = canFuse && most.bias == hasBias &&
                     (isGelu || (gemm.activation == Activation::Relu && !keeps));
-  if (most.activation && keeps) {
-    most.preActivation = true;
+  const char *aux = auxOf(gemm, buffers);
+  if (most.activation && aux) {
+    most.aux = true;
     int64_t all = std::gcd(layout.result.leading, layout.result.stride);
     for (const BlasLayout::Offsets &at : layout.offsets)
       all = std::gcd(all, at.c);
-    if (all % 8 != 0 || !isAligned(buffers.preActivation, epilogueAlignment))
-      most.activation = most.preActivation = false;
+    if (all % 8 != 0 || !isAligned(aux, epilogueAlignment))
+      most.activation = most.aux = false;
   }
   std::vector<Fused> out;
   if (most.activation)
@@ -248,6 +283,22 @@ std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
     out.push_back({.bias = true});
   out.push_back({});
   return out;
+}
+
+// Without cuBLASLt.
+Enqueue makeOwn(Kernels &kernels, const Gemm &gemm,
+                const GemmBuffers &buffers) {
+  Gemm product = gemm;
+  Enqueue rest = makeOperandSums(kernels, gemm, buffers);
+  if (gemm.derivativeAt.present()) {
+    product.activation = Activation::None;
+    rest = makeEpilogue(kernels, gemm, buffers, false);
+  }
+  return
+      [run = makePlainGemm(kernels, product, buffers), rest](CUstream stream) {
+        run(stream);
+        rest(stream);
+      };
 }
 } // namespace
 
@@ -276,12 +327,12 @@ Enqueue cuda::makeGemm(Device &device, const Gemm &gemm,
       gemm.m == 0 || gemm.n == 0 ||
       std::find(gemm.batch.begin(), gemm.batch.end(), 0) != gemm.batch.end();
   if (isEmpty)
-    return [](CUstream) {};
+    return makeOperandSums(kernels, gemm, buffers);
   std::optional<BlasLayout> layout;
   if (gemm.k > 0)
     layout = layoutOf(gemm);
   if (!layout)
-    return makePlainGemm(kernels, gemm, buffers);
+    return makeOwn(kernels, gemm, buffers);
   // cuBLASLt wants its scratch memory at a multiple of 256.
   GemmBuffers aligned = buffers;
   auto given = reinterpret_cast<uintptr_t>(buffers.workspace);
@@ -294,16 +345,18 @@ Enqueue cuda::makeGemm(Device &device, const Gemm &gemm,
     workspaceBytes = 0;
   auto product = std::make_shared<BlasProduct>(device, gemm, aligned, *layout,
                                                workspaceBytes, allowTf32);
-  for (const Fused &fused : choices(gemm, buffers, *layout)) {
+  for (const Fused &fused : choices(gemm, buffers, *layout, allowTf32)) {
     if (!product->choose(gemm, fused))
       continue;
     Enqueue rest = [](CUstream) {};
-    if (!fused.activation)
+    if (gemm.sums.present() && !fused.sums)
+      rest = makeOperandSums(kernels, gemm, buffers);
+    else if (!fused.activation)
       rest = makeEpilogue(kernels, gemm, buffers, !fused.bias);
     return [product, rest](CUstream stream) {
       product->enqueue(stream);
       rest(stream);
     };
   }
-  return makePlainGemm(kernels, gemm, buffers);
+  return makeOwn(kernels, gemm, buffers);
 }

@@ -1,5 +1,5 @@
 // Products by cuBLASLt, with what it fuses: bias, activation, the activation's
-// operand.
+// operand or its derivative, sums of an operand.
 #ifndef CLEAVE_RUNTIME_CUDA_BLAS_H
 #define CLEAVE_RUNTIME_CUDA_BLAS_H
 

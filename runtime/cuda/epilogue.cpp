@@ -11,6 +11,16 @@ using namespace cleave;
 using namespace cleave::cuda;
 using program::DType;
 
+namespace {
+// Kernels are for types of C and what goes with it.
+std::string variantOf(const char *family, const program::Gemm &gemm) {
+  return std::string(family) + (gemm.dtype == DType::F64   ? "_f64"
+                                : gemm.dtype == DType::F32 ? "_f32"
+                                : gemm.wideResult          ? "_wide"
+                                                           : "_bf16");
+}
+} // namespace
+
 Enqueue cuda::makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
                            const GemmBuffers &buffers, bool addsBias) {
   bool hasBias = addsBias && gemm.bias.present();
@@ -21,6 +31,8 @@ Enqueue cuda::makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
   all.c = static_cast<char *>(buffers.c);
   if (gemm.preActivation.present())
     all.preActivation = static_cast<char *>(buffers.preActivation);
+  if (gemm.derivativeAt.present())
+    all.derivativeAt = static_cast<const char *>(buffers.derivativeAt);
   if (hasBias)
     all.bias = static_cast<const char *>(buffers.bias);
   all.activation = static_cast<int32_t>(gemm.activation);
@@ -48,14 +60,32 @@ Enqueue cuda::makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
   all.count = 1;
   for (int i = 0; i < all.dims; ++i)
     all.count *= all.size[i];
-  const char *name = gemm.dtype == DType::F64   ? "cleave_epilogue_f64"
-                     : gemm.dtype == DType::F32 ? "cleave_epilogue_f32"
-                     : gemm.wideResult          ? "cleave_epilogue_wide"
-                                                : "cleave_epilogue_bf16";
   constexpr int threads = 256;
   int64_t blocks = std::min<int64_t>((all.count + threads - 1) / threads,
                                      8 * kernels.device.processors());
-  return [&kernels, all, name, blocks](CUstream stream) {
-    kernels.launch(name, blocks, threads, 0, stream, all);
+  return [&kernels, all, name = variantOf("cleave_epilogue", gemm),
+          blocks](CUstream stream) {
+    kernels.launch(name.c_str(), blocks, threads, 0, stream, all);
+  };
+}
+
+Enqueue cuda::makeOperandSums(Kernels &kernels, const program::Gemm &gemm,
+                              const GemmBuffers &buffers) {
+  if (!gemm.sums.present() || gemm.numSums() == 0)
+    return [](CUstream) {};
+  bool isOfA = gemm.sumsOf == program::GemmOperand::A;
+  OperandSumsArguments all{};
+  all.to = static_cast<char *>(buffers.sums);
+  all.from = static_cast<const char *>(isOfA ? buffers.a : buffers.b);
+  all.rows = gemm.k;
+  all.columns = gemm.numSums();
+  all.rowStride = isOfA ? gemm.a.colStride : gemm.b.rowStride;
+  all.columnStride = isOfA ? gemm.a.rowStride : gemm.b.colStride;
+  constexpr int threads = sumsColumns * sumsLanes;
+  int64_t shared = threads * (gemm.dtype == DType::F64 ? 8 : 4);
+  int64_t blocks = (all.columns + sumsColumns - 1) / sumsColumns;
+  return [&kernels, all, name = variantOf("cleave_operand_sums", gemm), blocks,
+          shared](CUstream stream) {
+    kernels.launch(name.c_str(), blocks, threads, shared, stream, all);
   };
 }

@@ -8,9 +8,14 @@ namespace cleave::cuda {
 
 // C = activation(C + bias), over C as the product has it; the bias is added
 // where `addsBias`, and the activation's operand is kept where the product
-// keeps it. Nothing to be done: an empty function.
+// keeps it. With derivativeAt C = C * activation'(derivativeAt). Nothing to be
+// done: an empty function.
 Enqueue makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
                      const GemmBuffers &buffers, bool addsBias);
+
+// The sums of an operand, if the product has them.
+Enqueue makeOperandSums(Kernels &kernels, const program::Gemm &gemm,
+                        const GemmBuffers &buffers);
 
 } // namespace cleave::cuda
 

@@ -44,6 +44,12 @@ Rank::Run Rank::prepare(const Gemm &gemm) {
   if (gemm.preActivation.present())
     buffers.preActivation = matrix(gemm.preActivation, gemm.c, gemm.m, gemm.n,
                                    gemm.resultType(), true);
+  if (gemm.derivativeAt.present())
+    buffers.derivativeAt = matrix(gemm.derivativeAt, gemm.c, gemm.m, gemm.n,
+                                  gemm.resultType(), false);
+  if (gemm.sums.present())
+    buffers.sums = use(gemm.sums, 0,
+                       spanOf(gemm.numSums(), sizeOf(gemm.resultType())), true);
   buffers.workspace = workspace(gemm.workspace, gemm.workspaceSize, need);
   return backend->gemm(gemm, buffers, std::max(need, gemm.workspaceSize));
 }

@@ -38,10 +38,12 @@ struct Traffic {
                      matricesOf(x.b, x.batch) * x.k * x.n;
     if (x.bias.present())
       narrow += x.n;
-    if (x.preActivation.present())
+    if (x.preActivation.present() || x.derivativeAt.present())
       narrow += results;
-    return narrow * sizeOf(x.dtype) +
-           (x.accumulate ? 2 : 1) * results * sizeOf(x.resultType());
+    int64_t wide = (x.accumulate ? 2 : 1) * results;
+    if (x.sums.present())
+      wide += x.numSums();
+    return narrow * sizeOf(x.dtype) + wide * sizeOf(x.resultType());
   }
 
   int64_t operator()(const Attention &x) const {

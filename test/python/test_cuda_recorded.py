@@ -90,6 +90,20 @@ class Replay(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     compare(totals(done.stderr)["cudnn plans"], 0, done.stderr)
 
+    def test_gradients_by_cublaslt_or_by_kernels(self):
+        """Where it has no algorithm, kernels do what it would have done behind products."""
+        for row in ("one_rank", "bf16-one_rank", "bf16-tensor_2"):
+            with self.subTest(row):
+                seen = []
+                for settings in ({}, {"refuses_gradients": 1}):
+                    done = support.run(REPLAY, "--local", self.rows, row, timeout=600,
+                                       env=recorded(**settings))
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    seen.append(totals(done.stderr))
+                by_cublaslt, by_kernels = seen
+                self.assertEqual(by_cublaslt["products"], by_kernels["products"])
+                self.assertLess(by_cublaslt["launches"], by_kernels["launches"])
+
     def test_rows_behind_a_failure_are_run(self):
         """A fault may leave nothing of a device to a process: another one goes on."""
         row = self.rows / "a_broken"

@@ -1,4 +1,5 @@
-// What a matrix product takes along: scale, bias, activation, sums.
+// What a matrix product takes along: scale, bias, activation or its derivative,
+// sums.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -201,12 +202,132 @@ static void fuseActivation(rt::GemmOp gemm) {
     sigmoid->erase();
 }
 
+/// C * gelu'(x), the cotangent of x. In bf16 both are widened for it, and the
+/// result is rounded: it is rounded once, in the product, and C is not.
+static bool fuseDerivative(rt::GemmOp gemm) {
+  Type element = getElementTypeOrSelf(gemm.getA());
+  if (gemm.getActivation() != rt::Activation::None || gemm.getBias() ||
+      gemm.getAccumulator() || getElementTypeOrSelf(gemm.getC()) != element)
+    return false;
+  Value c = gemm.getC();
+  auto widening = dyn_cast_or_null<arith::ExtFOp>(readerOf(c));
+  if (widening)
+    c = widening.getOut();
+  auto grad = dyn_cast_or_null<nn::GeluGradOp>(readerOf(c));
+  if (!grad || grad.getKind() != nn::GeluKind::Tanh ||
+      grad.getCotangent() != c || grad.getInput() == c)
+    return false;
+  Operation *last = grad;
+  Value at = grad.getInput();
+  if (widening) {
+    last = readerOf(grad);
+    auto widened = at.getDefiningOp<arith::ExtFOp>();
+    if (!isa_and_nonnull<arith::TruncFOp>(last) || !widened ||
+        last->getResult(0).getType() != gemm.getC().getType())
+      return false;
+    at = widened.getIn();
+  }
+  StridedView view = traceView(at);
+  if (getElementTypeOrSelf(at) != element || !view.isContiguous() ||
+      view.offset != 0)
+    return false;
+  gemm.getDerivativeAtMutable().assign(view.base);
+  gemm.setActivation(rt::Activation::GeluTanh);
+  absorb(gemm, last);
+  if (widening) {
+    grad.erase();
+    widening.erase();
+  }
+  return true;
+}
+
+/// Whether `view` of a matrix [rows, columns] has the columns of `sum`'s
+/// operand, in their order: `sum` leaves the last dimensions of what lies
+/// densely in `base`.
+static bool sumsColumns(nn::ReduceOp sum, Value base, ArrayRef<int64_t> view,
+                        int64_t rows, int64_t columns) {
+  Value input = sum.getInput();
+  if (auto widened = input.getDefiningOp<arith::ExtFOp>())
+    input = widened.getIn();
+  StridedView whole = traceView(input);
+  int64_t reduced = 1;
+  for (auto [index, dim] : llvm::enumerate(sum.getDims())) {
+    if (dim != int64_t(index))
+      return false;
+    reduced *= whole.sizes[dim];
+  }
+  return sum.getCombiner() == nn::Combiner::Sum && whole.base == base &&
+         getElementTypeOrSelf(input) == getElementTypeOrSelf(base) &&
+         whole.isContiguous() && reduced == rows &&
+         sum.getInput().getType().getNumElements() == rows * columns &&
+         view == ArrayRef<int64_t>({whole.offset, columns, 1});
+}
+
+/// Sums of an operand's columns, which is a bias's gradient where the operand
+/// is a cotangent and C the gradient of weights.
+static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
+  auto type = cast<RankedTensorType>(sum.getType());
+  if (!gemm.getBatch().empty() || gemm.getBias() ||
+      !gemm.getAlpha().isExactlyValue(1.0) ||
+      gemm.getActivation() != rt::Activation::None ||
+      gemm.getKeepPreActivation() || gemm.getSumsOf() != rt::SumsOf::None ||
+      gemm.getDerivativeAt() ||
+      type.getElementType() != getElementTypeOrSelf(gemm.getC()))
+    return false;
+  // A^T has the rows that B has.
+  ArrayRef<int64_t> a = gemm.getAView(), b = gemm.getBView();
+  int64_t m = gemm.getM(), n = gemm.getN(), k = gemm.getK();
+  rt::SumsOf operand = rt::SumsOf::None;
+  if (sumsColumns(sum, gemm.getB(), b, k, n))
+    operand = rt::SumsOf::B;
+  else if (sumsColumns(sum, gemm.getA(), {a[0], a[2], a[1]}, k, m))
+    operand = rt::SumsOf::A;
+  else
+    return false;
+  // It may have to come earlier.
+  Operation *first = gemm;
+  for (Operation *user : sum->getUsers())
+    if (user->getBlock() != gemm->getBlock())
+      return false;
+    else if (user->isBeforeInBlock(first))
+      first = user;
+  if (llvm::any_of(gemm->getOperands(), [&](Value operand) {
+        Operation *def = operand.getDefiningOp();
+        return def && !def->isBeforeInBlock(first);
+      }))
+    return false;
+  OpBuilder builder(first);
+  auto wide = rt::GemmOp::create(builder, gemm.getLoc(),
+                                 TypeRange{gemm.getC().getType(), type},
+                                 gemm->getOperands(), gemm->getAttrs());
+  wide.setSumsOf(operand);
+  gemm.getC().replaceAllUsesWith(wide.getC());
+  sum.getResult().replaceAllUsesWith(wide.getSums());
+  gemm.erase();
+  sum.erase();
+  return true;
+}
+
+void cleave::fuseOperandSums(func::FuncOp func) {
+  for (auto sum : llvm::make_early_inc_range(func.getOps<nn::ReduceOp>())) {
+    Value input = sum.getInput();
+    if (auto widened = input.getDefiningOp<arith::ExtFOp>())
+      input = widened.getIn();
+    for (Operation *user : traceView(input).base.getUsers())
+      if (auto gemm = dyn_cast<rt::GemmOp>(user);
+          gemm && fuseOperandSum(gemm, sum))
+        break;
+  }
+}
+
 void cleave::fuseEpilogue(rt::GemmOp gemm, program::Device device) {
   if (gemm.getC().hasOneUse() && fuseScale(gemm) && !gemm.getC().hasOneUse())
     return;
   if (gemm.getC().hasOneUse())
     fuseBias(gemm, device == program::Device::Cuda);
   if (gemm.getC().hasOneUse() && fuseSum(gemm))
+    return;
+  if (device == program::Device::Cuda && fuseDerivative(gemm))
     return;
   fuseActivation(gemm);
 }

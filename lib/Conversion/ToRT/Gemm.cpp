@@ -308,7 +308,7 @@ void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
     batchSizes.push_back(dim.size);
   auto gemm =
       rt::GemmOp::create(b, loc, TypeRange{type}, x.a.view.base, x.b.view.base,
-                         Value(), Value(), view(x.a, &Dim::a, m, k),
+                         Value(), Value(), Value(), view(x.a, &Dim::a, m, k),
                          view(x.b, &Dim::b, k, n), view(x.c, &Dim::c, m, n),
                          batchSizes, m.size, n.size, k.size, APFloat(1.0));
   Value result = gemm.getC();

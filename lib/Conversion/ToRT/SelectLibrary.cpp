@@ -177,6 +177,8 @@ struct SelectLibraryPass
       selectEinsum(op, device);
     for (rt::GemmOp gemm : SmallVector<rt::GemmOp>(func.getOps<rt::GemmOp>()))
       fuseEpilogue(gemm, device);
+    if (device == program::Device::Cuda)
+      fuseOperandSums(func);
     for (auto op : llvm::make_early_inc_range(func.getOps<nn::AttentionOp>()))
       if (failed(selectAttention(op)))
         return failure();

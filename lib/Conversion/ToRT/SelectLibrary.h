@@ -15,9 +15,14 @@ namespace cleave {
 /// elementwise work where it contracts nothing or `device` has no good product.
 void selectEinsum(nn::EinsumOp op, program::Device device);
 
-/// Joins what follows the product with it: scale, bias, activation, sums. A
-/// product in bf16 takes its bias along on CUDA devices.
+/// Joins what follows the product with it: scale, bias, activation, sums. On
+/// CUDA devices it takes along the derivative of gelu as well, and one in bf16
+/// its bias.
 void fuseEpilogue(rt::GemmOp op, program::Device device);
+
+/// Joins sums over the rows of an operand with a product that contracts these
+/// rows: the gradient of a bias with that of the weights. For CUDA devices.
+void fuseOperandSums(mlir::func::FuncOp func);
 
 /// Attention and its derivative on strided views.
 mlir::LogicalResult selectAttention(nn::AttentionOp op);

@@ -1,4 +1,5 @@
-// What is done with a product: bias, activation, and keeping its operand.
+// What is done with a product: bias, activation, keeping its operand, or
+// multiplying by its derivative; and sums of an operand.
 
 #include "device_code.h"
 #include "epilogue.h"
@@ -33,6 +34,13 @@ template <class T> CLEAVE_DEVICE T activate(int kind, T x) {
   }
 }
 
+// Of gelu_tanh.
+template <class T> CLEAVE_DEVICE T slope(T x) {
+  T root = T(0.79788456080286535588), cubic = T(0.044715) * x * x;
+  T t = tanhOf(root * (x + cubic * x));
+  return T(0.5) * (1 + t + x * (1 - t * t) * root * (1 + 3 * cubic));
+}
+
 // C is of type C, bias and operand of type S.
 template <class C, class S>
 CLEAVE_DEVICE void epilogue(const EpilogueArguments &x) {
@@ -53,8 +61,39 @@ CLEAVE_DEVICE void epilogue(const EpilogueArguments &x) {
       value += loaded(reinterpret_cast<const S *>(x.bias)[column]);
     if (x.preActivation)
       put(reinterpret_cast<S *>(x.preActivation)[offset], value);
-    put(*c, activate(x.activation, value));
+    if (x.derivativeAt)
+      value *=
+          slope(loaded(reinterpret_cast<const S *>(x.derivativeAt)[offset]));
+    else
+      value = activate(x.activation, value);
+    put(*c, value);
   }
+}
+
+// The operand is of type S, sums of type C. In an order that is always the
+// same.
+template <class C, class S>
+CLEAVE_DEVICE void sums(const OperandSumsArguments &x) {
+  using Wide = decltype(loaded(C()));
+  Wide *parts = reinterpret_cast<Wide *>(sharedMemory());
+  int lane = int(threadIdx.x) / sumsColumns;
+  int64_t column =
+      int64_t(blockIdx.x) * sumsColumns + threadIdx.x % sumsColumns;
+  Wide sum = 0;
+  if (column < x.columns) {
+    const S *from =
+        reinterpret_cast<const S *>(x.from) + column * x.columnStride;
+    for (int64_t row = lane; row < x.rows; row += sumsLanes)
+      sum += loaded(from[row * x.rowStride]);
+  }
+  parts[threadIdx.x] = sum;
+  for (int half = sumsLanes / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (lane < half)
+      parts[threadIdx.x] += parts[threadIdx.x + half * sumsColumns];
+  }
+  if (lane == 0 && column < x.columns)
+    put(reinterpret_cast<C *>(x.to)[column], parts[threadIdx.x]);
 }
 } // namespace
 
@@ -62,6 +101,10 @@ CLEAVE_DEVICE void epilogue(const EpilogueArguments &x) {
   extern "C" __global__ void __launch_bounds__(256)                            \
       cleave_epilogue_##name(EpilogueArguments x) {                            \
     epilogue<C, S>(x);                                                         \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(sumsColumns *sumsLanes)         \
+      cleave_operand_sums_##name(OperandSumsArguments x) {                     \
+    sums<C, S>(x);                                                             \
   }
 CLEAVE_EPILOGUE(f32, float, float)
 CLEAVE_EPILOGUE(f64, double, double)
@@ -70,4 +113,7 @@ CLEAVE_EPILOGUE(wide, float, Bf16)
 
 CLEAVE_KERNELS(epilogue, CLEAVE_KERNEL(epilogue_f32),
                CLEAVE_KERNEL(epilogue_f64), CLEAVE_KERNEL(epilogue_bf16),
-               CLEAVE_KERNEL(epilogue_wide))
+               CLEAVE_KERNEL(epilogue_wide), CLEAVE_KERNEL(operand_sums_f32),
+               CLEAVE_KERNEL(operand_sums_f64),
+               CLEAVE_KERNEL(operand_sums_bf16),
+               CLEAVE_KERNEL(operand_sums_wide))

@@ -9,12 +9,22 @@ namespace cleave::cuda {
 constexpr int epilogueDims = 8;
 // Over `count` elements; innermost dimension first, strides in elements.
 struct EpilogueArguments {
-  char *c, *preActivation; // may be absent
-  const char *bias;        // may be absent
+  char *c, *preActivation;  // may be absent
+  const char *bias;         // may be absent
+  const char *derivativeAt; // may be absent: then it is no derivative
   int64_t count;
   int32_t dims, columnDim; // the one that the bias runs along, or -1
   int32_t activation;      // program::Activation
   int64_t size[epilogueDims], stride[epilogueDims];
+};
+
+// Columns of a block, each summed by so many threads.
+constexpr int sumsColumns = 16, sumsLanes = 64;
+// Sums of columns; strides in elements.
+struct OperandSumsArguments {
+  char *to;
+  const char *from;
+  int64_t rows, columns, rowStride, columnStride;
 };
 
 } // namespace cleave::cuda

@@ -195,12 +195,18 @@ struct MatrixRef {
 };
 
 enum class Activation : uint8_t { None, GeluTanh, GeluErf, Relu, Silu };
+enum class GemmOperand : uint8_t { A, B };
 
 // C = activation(alpha * A B + bias [+ C])
 // A is [m, k], B [k, n], C [m, n], per batch element. `bias` has n contiguous
 // elements. `preActivation`, if present, receives the activation's operand
 // and has C's strides. dtype f32 or f64; all operands have it.
 // A product of bf16 is summed in f32; with wideResult it is not rounded.
+//
+// On CUDA devices alone: with `derivativeAt`, which has C's strides,
+// C = alpha * A B * activation'(derivativeAt). And `sums` receives the sums
+// along k of the operand that `sumsOf` says, one for each row of A or column
+// of B, in C's type.
 struct Gemm {
   DType dtype = DType::F32;
   bool wideResult = false;    // dtype bf16: C (and what it adds to) is f32
@@ -212,10 +218,15 @@ struct Gemm {
   BufferRef bias;
   Activation activation = Activation::None;
   BufferRef preActivation;
+  BufferRef derivativeAt;
+  BufferRef sums;
+  GemmOperand sumsOf = GemmOperand::A;
   BufferRef workspace; // gemmWorkspace() bytes (cleave/workspace.h)
   int64_t workspaceSize = 0;
 
   DType resultType() const { return wideResult ? DType::F32 : dtype; }
+  // How many `sums` are.
+  int64_t numSums() const { return sumsOf == GemmOperand::A ? m : n; }
 };
 
 // Strides of [batch, position, kv head, group, feature]; the group stride of

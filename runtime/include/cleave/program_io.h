@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 12;
+inline constexpr uint32_t formatVersion = 13;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) {
@@ -45,8 +45,8 @@ template <class A> void fields(A &a, MatrixRef &x) {
 }
 template <class A> void fields(A &a, Gemm &x) {
   a(x.dtype, x.wideResult, x.batch, x.m, x.n, x.k, x.a, x.b, x.c, x.alpha,
-    x.accumulate, x.bias, x.activation, x.preActivation, x.workspace,
-    x.workspaceSize);
+    x.accumulate, x.bias, x.activation, x.preActivation, x.derivativeAt, x.sums,
+    x.sumsOf, x.workspace, x.workspaceSize);
 }
 template <class A> void fields(A &a, AttentionRef &x) {
   a(x.buffer, x.strides);
@@ -114,8 +114,8 @@ template <class A> void fields(A &a, Action &x) {
   a(x.name, x.rankClass, x.commands, x.lifetimes);
 }
 template <class A> void fields(A &a, Program &x) {
-  a(x.device, x.tf32, x.strings, x.mesh, x.rankClass, x.arenas, x.kernels, x.boundary,
-    x.actions, x.threadsPerRank, x.meta);
+  a(x.device, x.tf32, x.strings, x.mesh, x.rankClass, x.arenas, x.kernels,
+    x.boundary, x.actions, x.threadsPerRank, x.meta);
 }
 
 // The largest enumerator of each enum in the file, so that a damaged byte is
@@ -125,6 +125,7 @@ constexpr uint8_t last(DType) { return uint8_t(lastDType); }
 constexpr uint8_t last(Lifespan) { return uint8_t(lastLifespan); }
 constexpr uint8_t last(ReduceOp) { return uint8_t(ReduceOp::Min); }
 constexpr uint8_t last(Activation) { return uint8_t(Activation::Silu); }
+constexpr uint8_t last(GemmOperand) { return uint8_t(GemmOperand::B); }
 constexpr uint8_t last(ConvolutionKind) { return uint8_t(lastConvolutionKind); }
 constexpr uint8_t last(CollectiveKind) { return uint8_t(lastCollectiveKind); }
 

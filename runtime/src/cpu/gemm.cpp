@@ -22,6 +22,13 @@ struct ThreadsGuard {
   ~ThreadsGuard() { setThreads(before); }
   int before;
 };
+
+const char *const notHere =
+    "gemm with a derivative or sums of an operand, which only programs for "
+    "CUDA devices have; compile the model for this target";
+bool isForDevices(const Gemm &gemm) {
+  return gemm.derivativeAt.present() || gemm.sums.present();
+}
 } // namespace
 
 std::string cleave::checkGemm(const Gemm &gemm) {
@@ -53,12 +60,24 @@ std::string cleave::checkGemm(const Gemm &gemm) {
   }
   if (gemm.preActivation.present() && gemm.c.colStride != 1 && gemm.n > 1)
     return "gemm with a second output needs contiguous rows";
+  bool isPlain = !gemm.bias.present() && !gemm.preActivation.present();
+  if (gemm.derivativeAt.present() &&
+      (gemm.activation != program::Activation::GeluTanh || gemm.accumulate ||
+       gemm.wideResult || gemm.sums.present() || !isPlain))
+    return "gemm with a derivative of other than gelu_tanh, or with a bias, an "
+           "accumulator, a second output or a wider one";
+  if (gemm.sums.present() && (gemm.activation != program::Activation::None ||
+                              !isPlain || !gemm.batch.empty()))
+    return "gemm with sums of an operand and with a bias, an activation or a "
+           "batch";
   return "";
 }
 
 int64_t cleave::gemmWorkspace(const Gemm &gemm, int threads,
                               std::string &error) {
   error = checkGemm(gemm);
+  if (error.empty() && isForDevices(gemm))
+    error = notHere;
   if (!error.empty())
     return -1;
   ThreadsGuard guard(threads);
@@ -70,6 +89,8 @@ std::function<void()> cleave::makeGemm(const Gemm &gemm,
                                        const GemmBuffers &buffers, int threads,
                                        GemmBackend backend) {
   std::string error = checkGemm(gemm);
+  if (error.empty() && isForDevices(gemm))
+    error = notHere;
   if (!error.empty())
     fail(CLEAVE_UNSUPPORTED, error);
   ThreadsGuard guard(threads);

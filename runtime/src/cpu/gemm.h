@@ -11,7 +11,8 @@ namespace cleave {
 
 struct GemmBuffers {
   const void *a = nullptr, *b = nullptr, *bias = nullptr;
-  void *c = nullptr, *preActivation = nullptr;
+  const void *derivativeAt = nullptr;
+  void *c = nullptr, *preActivation = nullptr, *sums = nullptr;
   void *workspace = nullptr; // gemmWorkspace() bytes, aligned to 64
 };
 

@@ -102,6 +102,66 @@ func.func @other_accumulator(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>, %acc: ten
 
 // -----
 
+// G6
+func.func @short_derivative(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>, %at: tensor<4x5xf32>) {
+  // expected-error @below {{'rt.gemm' op view of derivative_at covers elements 0 to 23 of 20}}
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) derivative_at(%at) c [0, 6, 1] m = 4 n = 6 k = 5 {activation = 1 : i32}
+    : (tensor<4x5xf32>, tensor<5x6xf32>, tensor<4x5xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// G6
+func.func @wide_derivative(%a: tensor<4x5xbf16>, %b: tensor<5x6xbf16>, %at: tensor<4x6xf32>) {
+  // expected-error @below {{'rt.gemm' op derivative_at has element type 'f32' and c 'f32', expected 'bf16'}}
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) derivative_at(%at) c [0, 6, 1] m = 4 n = 6 k = 5 {activation = 1 : i32}
+    : (tensor<4x5xbf16>, tensor<5x6xbf16>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// G6
+func.func @derivative_of_nothing(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>, %at: tensor<4x6xf32>) {
+  // expected-error @below {{'rt.gemm' op takes a derivative, which goes with gelu_tanh, and without bias, accumulator, pre-activation and sums}}
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) derivative_at(%at) c [0, 6, 1] m = 4 n = 6 k = 5
+    : (tensor<4x5xf32>, tensor<5x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// G7
+func.func @other_sums(%a: tensor<4x5xbf16>, %b: tensor<5x6xbf16>) {
+  // expected-error @below {{'rt.gemm' op has sums of type 'tensor<4xf32>', expected 6 of 'f32'}}
+  %0:2 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5 {sums_of = 2 : i32}
+    : (tensor<4x5xbf16>, tensor<5x6xbf16>) -> (tensor<4x6xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+// G7
+func.func @missing_sums(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>) {
+  // expected-error @below {{'rt.gemm' op has 1 results, expected 2 and perhaps scratch memory of i8}}
+  %0 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5 {sums_of = 1 : i32}
+    : (tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// G7
+func.func @sums_and_activation(%a: tensor<4x5xf32>, %b: tensor<5x6xf32>) {
+  // expected-error @below {{'rt.gemm' op has sums of an operand, which go without batch, bias, activation and pre-activation}}
+  %0:2 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5 {activation = 3 : i32, sums_of = 1 : i32}
+    : (tensor<4x5xf32>, tensor<5x6xf32>) -> (tensor<4x6xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
 // A1
 func.func @sizes(%q: tensor<2x5x3x4xf32>, %lse: tensor<2x3x5xf32>) {
   // expected-error @below {{'rt.attention' op sizes are [2, 5], expected 7 positive numbers}}

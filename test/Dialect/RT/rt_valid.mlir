@@ -24,6 +24,17 @@ func.func @batched_gemm(%a: tensor<2x3x4x5xf32>, %b: tensor<2x5x6xf32>) -> tenso
   return %0 : tensor<2x3x4x6xf32>
 }
 
+// CHECK-LABEL: func @gradients
+func.func @gradients(%a: tensor<4x5xbf16>, %b: tensor<5x6xbf16>, %x: tensor<2x2x6xbf16>) -> (tensor<2x2x6xbf16>, tensor<4x6xf32>, tensor<2x3xf32>) {
+  // CHECK: rt.gemm {{.*}} derivative_at(%{{.*}}) c [0, 6, 1] m = 4 n = 6 k = 5 {activation = 1 : i32}
+  %0:2 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) derivative_at(%x) c [0, 6, 1] m = 4 n = 6 k = 5 {activation = 1 : i32}
+    : (tensor<4x5xbf16>, tensor<5x6xbf16>, tensor<2x2x6xbf16>) -> (tensor<2x2x6xbf16>, tensor<64xi8>)
+  // CHECK: %{{.*}}:3 = rt.gemm {{.*}} {sums_of = 2 : i32}
+  %1:3 = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5 {sums_of = 2 : i32}
+    : (tensor<4x5xbf16>, tensor<5x6xbf16>) -> (tensor<4x6xf32>, tensor<2x3xf32>, tensor<64xi8>)
+  return %0#0, %1#0, %1#1 : tensor<2x2x6xbf16>, tensor<4x6xf32>, tensor<2x3xf32>
+}
+
 // The token's row is read for each of its slots; matrices as rows choose them.
 // CHECK-LABEL: func @grouped_gemm
 func.func @grouped_gemm(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor<5x2xi64>) -> (tensor<5x2x8xf32>, tensor<4x6x8xf32>) {

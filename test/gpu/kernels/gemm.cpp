@@ -32,11 +32,17 @@ double activated(double x, Activation activation) {
   return NAN;
 }
 
+double slopeOfGelu(double x) {
+  double root = 0.7978845608028654, cubic = 0.044715 * x * x;
+  double t = std::tanh(root * (x + cubic * x));
+  return 0.5 * (1 + t + x * (1 - t * t) * root * (1 + 3 * cubic));
+}
+
 struct Operands {
-  Array a, b, c, bias, pre;
+  Array a, b, c, bias, pre, at, sums;
 };
 struct Results {
-  std::vector<Expected> c, pre;
+  std::vector<Expected> c, pre, sums;
 };
 
 Results reference(const Gemm &x, const Operands &in) {
@@ -77,10 +83,24 @@ Results reference(const Gemm &x, const Operands &in) {
         double rounded = goesOn ? product + 1.2 * std::abs(sum) : 0;
         if (x.preActivation.present())
           out.pre[at] = {sum, magnitude, 0, rounded, true};
-        out.c[at] = {activated(sum, x.activation), magnitude, 0, rounded, true};
+        double value = x.derivativeAt.present()
+                           ? sum * slopeOfGelu(in.at.at(at))
+                           : activated(sum, x.activation);
+        out.c[at] = {value, magnitude, 0, rounded, true};
       }
     }
   });
+  bool isOfA = x.sumsOf == program::GemmOperand::A;
+  for (int64_t i = 0; x.sums.present() && i < x.numSums(); ++i) {
+    Expected sum;
+    sum.isWritten = true;
+    for (int64_t l = 0; l < x.k; ++l) {
+      double term = isOfA ? in.a.at(i * x.a.rowStride + l * x.a.colStride)
+                          : in.b.at(l * x.b.rowStride + i * x.b.colStride);
+      sum.value += term, sum.addends += std::abs(term);
+    }
+    out.sums.push_back(sum);
+  }
   return out;
 }
 
@@ -110,6 +130,26 @@ Gemm gemmOf(Case &one, DType type, bool isWide) {
   return x;
 }
 
+// Some products are of backward passes: one takes the derivative of gelu along,
+// or sums of an operand.
+void takeGradient(Case &one, Gemm &x) {
+  if (!one.one(3))
+    return;
+  x.bias = {}, x.activation = Activation::None;
+  if (!x.wideResult && one.one(2)) {
+    x.accumulate = false;
+    x.activation = Activation::GeluTanh;
+    x.derivativeAt.arena = 0;
+    one.say("with the derivative of gelu");
+    return;
+  }
+  x.batch.clear();
+  x.alpha = 1;
+  x.sums.arena = 0;
+  x.sumsOf = program::GemmOperand(one.below(2));
+  one.say("without batch and alpha, sums of", int64_t(x.sumsOf));
+}
+
 void say(Case &one, const char *name, const MatrixRef &matrix) {
   std::vector<int64_t> all = matrix.batchStrides;
   all.insert(all.end(), {matrix.rowStride, matrix.colStride});
@@ -130,7 +170,8 @@ enum class By { CublasLt, Tf32, OurKernel };
 
 void checkGemm(Case &one, Gemm x, By by) {
   // The operand of an activation is kept where rows of results lie together.
-  if (!x.wideResult && x.c.colStride == 1 && one.one(3))
+  bool isGradient = x.derivativeAt.present() || x.sums.present();
+  if (!isGradient && !x.wideResult && x.c.colStride == 1 && one.one(3))
     x.preActivation.arena = 0;
   one.say("keeps operand", x.preActivation.present());
   say(one, "a", x.a), say(one, "b", x.b), say(one, "c", x.c);
@@ -146,6 +187,9 @@ void checkGemm(Case &one, Gemm x, By by) {
   at.c = make(x.resultType(), spanOf(x, x.c, x.m, x.n));
   at.bias = make(x.dtype, x.bias.present() ? x.n : 0);
   at.pre = make(x.dtype, x.preActivation.present() ? at.c.size() : 0);
+  at.at = make(x.dtype, x.derivativeAt.present() ? at.c.size() : 0);
+  at.sums = make(x.resultType(), x.sums.present() ? x.numSums() : 0);
+  at.at.randomize(one);
   at.a.randomize(one), at.b.randomize(one), at.bias.randomize(one);
   if (x.accumulate)
     at.c.randomize(one);
@@ -157,6 +201,10 @@ void checkGemm(Case &one, Gemm x, By by) {
     buffers.bias = at.bias.upload(one.stream);
   if (x.preActivation.present())
     buffers.preActivation = at.pre.upload(one.stream);
+  if (x.derivativeAt.present())
+    buffers.derivativeAt = at.at.upload(one.stream);
+  if (x.sums.present())
+    buffers.sums = at.sums.upload(one.stream);
   std::string error;
   int64_t bytes = cuda::gemmWorkspace(x, error);
   if (bytes < 0)
@@ -175,12 +223,17 @@ void checkGemm(Case &one, Gemm x, By by) {
     at.pre.download(one.stream);
     one.compare("operand of the activation", at.pre, want.pre, limit);
   }
+  if (x.sums.present()) {
+    at.sums.download(one.stream);
+    one.compare("sums", at.sums, want.sums, limit);
+  }
 }
 
 // Matrices of rows or columns with gaps, one batch dimension behind the other
 // or between rows, and operands that a batch shares.
 void checkBlas(Case &one, DType type, bool isWide, By by) {
   Gemm x = gemmOf(one, type, isWide);
+  takeGradient(one, x);
   auto place = [&](MatrixRef &matrix, int64_t rows, int64_t columns,
                    bool isRead, bool mayTurn) {
     bool isTurned = mayTurn && one.one(2);

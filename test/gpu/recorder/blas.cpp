@@ -241,7 +241,9 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
   if (c == d && product->c.leading != product->d.leading)
     return refuse("C is D and lies otherwise");
   const char *epilogue = product->has(128) ? product->aux : product->dAt;
-  if (!epilogue || (product->has(CUBLASLT_EPILOGUE_BIAS) && !product->bias))
+  bool hasBias = product->has(CUBLASLT_EPILOGUE_BIAS) || product->sumsA() ||
+                 product->sumsB();
+  if (!epilogue || (hasBias && !product->bias))
     return refuse("an epilogue's buffer is missing");
 
   Operation operation;

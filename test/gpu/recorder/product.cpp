@@ -5,6 +5,7 @@
 #include "numbers.h"
 
 #include <cmath>
+#include <cstdlib>
 
 using namespace recorder;
 
@@ -13,6 +14,7 @@ constexpr int32_t reluBit = CUBLASLT_EPILOGUE_RELU;
 constexpr int32_t biasBit = CUBLASLT_EPILOGUE_BIAS;
 constexpr int32_t geluBit = CUBLASLT_EPILOGUE_GELU;
 constexpr int32_t auxBit = 128;
+constexpr int32_t slopeOfGelu = CUBLASLT_EPILOGUE_DGELU;
 
 const char *findFault(const Layout &layout) {
   if (layout.rows == 0 || layout.columns == 0 || layout.batch < 1)
@@ -74,6 +76,30 @@ template <class T> T activated(T x, int32_t epilogue) {
   return x;
 }
 
+// The derivative of the same.
+template <class T> T slope(T x) {
+  T root = T(0.7978845608028654);
+  T t = std::tanh(root * (x + T(0.044715) * x * x * x));
+  return T(0.5) * (1 + t) +
+         T(0.5) * x * (1 - t * t) * root * (1 + T(0.134145) * x * x);
+}
+
+// The gradient of a bias has the type of D.
+template <class T> void sumOperand(const Product &p) {
+  bool isA = p.sumsA();
+  const Layout &layout = isA ? p.a : p.b;
+  bool isTransposed = isA ? p.transposeA : p.transposeB;
+  int64_t count = int64_t(isA ? p.d.rows : p.d.columns);
+  for (int64_t i = 0; i < count; ++i) {
+    T sum = 0;
+    for (int64_t l = 0; l < p.depth(); ++l)
+      sum +=
+          operand<T>(p, isA ? p.aAt : p.bAt, layout.type,
+                     isA != isTransposed ? layout.at(i, l) : layout.at(l, i));
+    store(p.bias, p.d.type, i, sum);
+  }
+}
+
 template <class T> void compute(const Product &p) {
   int64_t m = int64_t(p.d.rows), n = int64_t(p.d.columns), k = p.depth();
   // A^T and B^T are read along what is summed.
@@ -104,13 +130,18 @@ template <class T> void compute(const Product &p) {
                load<T>(p.cAt, p.c.type, batch * p.c.stride + p.c.at(i, j));
         if (p.has(biasBit))
           x += load<T>(p.bias, p.d.type, i);
-        if (p.has(auxBit))
-          store(p.aux, p.d.type, batch * p.auxStride + j * p.auxLeading + i, x);
+        int64_t at = batch * p.auxStride + j * p.auxLeading + i;
+        if (p.epilogue == slopeOfGelu)
+          x *= slope(load<T>(p.aux, p.d.type, at));
+        else if (p.has(auxBit))
+          store(p.aux, p.d.type, at, x);
         store(p.dAt, p.d.type, batch * p.d.stride + p.d.at(i, j),
               activated(x, p.epilogue));
       }
     }
   }
+  if (p.sumsA() || p.sumsB())
+    sumOperand<T>(p);
 }
 } // namespace
 
@@ -151,8 +182,22 @@ const char *Product::findFault() const {
     return "the recorder has no such compute type";
   }
   int32_t known = 1 | reluBit | biasBit | geluBit | auxBit;
-  if (epilogue & ~known || (has(reluBit) && has(auxBit)))
+  bool isForward = !(epilogue & ~known) && !(has(reluBit) && has(auxBit));
+  bool isGradient = epilogue == slopeOfGelu || sumsA() || sumsB();
+  if (!isForward && !isGradient)
     return "the recorder has no such epilogue";
+  // As where the library has no algorithm.
+  if (isGradient && std::getenv("CLEAVE_RECORDER_REFUSES_GRADIENTS"))
+    return "no algorithm has an epilogue of gradients";
+  if (sumsA() || sumsB()) {
+    if (d.batch > 1)
+      return "the recorder has no gradient of a bias for a batch";
+    if (sumsA() ? transposeA : !transposeB)
+      return "the recorder has gradients of biases only of operands whose "
+             "outer dimension is summed";
+    if (compute != CUBLAS_COMPUTE_32F)
+      return "the recorder has no gradient of a bias in tf32";
+  }
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && d.order != CUBLASLT_ORDER_COL)
     return "epilogues need columns that lie together";
   if (has(auxBit)) {
@@ -175,12 +220,15 @@ std::vector<Access> Product::accesses() const {
     out.push_back(read(cAt, c.span(), c.type));
   if (has(biasBit))
     out.push_back(read(bias, int64_t(d.rows), d.type));
+  if (sumsA() || sumsB())
+    out.push_back(
+        {bias, int64_t(sumsA() ? d.rows : d.columns) * sizeOf(d.type), true});
   if (has(auxBit))
     out.push_back({aux,
                    ((d.batch - 1) * auxStride +
                     (int64_t(d.columns) - 1) * auxLeading + int64_t(d.rows)) *
                        sizeOf(d.type),
-                   true});
+                   epilogue != slopeOfGelu});
   out.push_back({dAt, d.span() * sizeOf(d.type), true});
   return out;
 }

@@ -33,7 +33,7 @@ struct Product {
   cudaDataType scale = CUDA_R_32F;
   bool transposeA = false, transposeB = false;
   int32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const char *bias = nullptr;
+  char *bias = nullptr; // or its gradient
   char *aux = nullptr;
   int64_t auxLeading = 0, auxStride = 0;
   Layout a, b, c, d;
@@ -44,6 +44,9 @@ struct Product {
 
   int64_t depth() const { return int64_t(transposeA ? a.rows : a.columns); }
   bool has(int32_t part) const { return epilogue & part; }
+  // The gradient of a bias: sums of A's rows or of B's columns.
+  bool sumsA() const { return epilogue == CUBLASLT_EPILOGUE_BGRADA; }
+  bool sumsB() const { return epilogue == CUBLASLT_EPILOGUE_BGRADB; }
 
   // What cuBLASLt's documentation allows; else why not.
   const char *findFault() const;

@@ -1,14 +1,8 @@
 // Products by cuBLASLt against the CPU's, on the recorder, which refuses what
 // cuBLASLt's documentation says it refuses.
 
-#include "Helpers.h"
-#include "Recorded.h"
+#include "Products.h"
 
-#include "blas.h"
-#include "blas_layout.h"
-#include "cleave/workspace.h"
-
-#include <cstring>
 #include <random>
 
 using namespace cleave;
@@ -16,64 +10,8 @@ using namespace cleave::program;
 using namespace cleave::test;
 
 namespace {
-class BlasTest : public Recorded {
+class BlasTest : public Products {
 protected:
-  // Memory of a device, which is the host's, too.
-  struct Operand {
-    cuda::DeviceMemory memory;
-    std::vector<char> copy; // on the host
-    char *at(int64_t offset) const { return memory.data() + offset; }
-  };
-
-  static int64_t span(const Gemm &gemm, const MatrixRef &ref, int64_t rows,
-                      int64_t columns) {
-    int64_t last = (rows - 1) * ref.rowStride + (columns - 1) * ref.colStride;
-    for (size_t i = 0; i < gemm.batch.size(); ++i)
-      last += (gemm.batch[i] - 1) * ref.batchStrides[i];
-    return last + 1;
-  }
-
-  static Operand make(DType type, int64_t count, int64_t shift, int seed) {
-    int64_t size = sizeOf(type);
-    Operand out{cuda::DeviceMemory((count + shift) * size, "an operand"), {}};
-    char *data = out.at(shift * size);
-    auto values = randomVector<double>(count, seed);
-    for (int64_t i = 0; i < count; ++i)
-      if (type == DType::F64) {
-        std::memcpy(data + 8 * i, &values[i], 8);
-      } else {
-        float narrow = float(values[i]);
-        uint32_t bits;
-        std::memcpy(&bits, &narrow, 4);
-        if (type == DType::BF16)
-          bits >>= 16;
-        std::memcpy(data + size * i, &bits, size);
-      }
-    out.copy.assign(data, data + count * size);
-    return out;
-  }
-
-  static double load(const char *data, DType type, int64_t i) {
-    if (type == DType::F64) {
-      double x;
-      std::memcpy(&x, data + 8 * i, 8);
-      return x;
-    }
-    uint32_t bits = 0;
-    if (type == DType::BF16) {
-      std::memcpy(reinterpret_cast<char *>(&bits) + 2, data + 2 * i, 2);
-    } else {
-      std::memcpy(&bits, data + 4 * i, 4);
-    }
-    float x;
-    std::memcpy(&x, &bits, 4);
-    return x;
-  }
-
-  struct Counts {
-    int64_t products, launches;
-  };
-
   // Runs the product on both, `shift` elements into each buffer.
   static Counts run(const Gemm &gemm, int64_t shift = 0) {
     int64_t size = sizeOf(gemm.dtype), wide = sizeOf(gemm.resultType());
@@ -140,17 +78,6 @@ protected:
     compare(pre, gemm.dtype, "operand");
     EXPECT_EQ(takeErrors(), "");
     return {after.products - before.products, after.launches - before.launches};
-  }
-
-  static MatrixRef rowMajor(int64_t columns, std::vector<int64_t> batch = {}) {
-    return {{0, 0, {}}, std::move(batch), columns, 1};
-  }
-  static Gemm plain(DType type, int64_t m, int64_t n, int64_t k) {
-    Gemm gemm;
-    gemm.dtype = type;
-    gemm.m = m, gemm.n = n, gemm.k = k;
-    gemm.a = rowMajor(k), gemm.b = rowMajor(n), gemm.c = rowMajor(n);
-    return gemm;
   }
 };
 

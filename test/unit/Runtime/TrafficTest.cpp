@@ -37,6 +37,14 @@ TEST(Traffic, Products) {
   EXPECT_EQ(bytesOf(gemm), 2 * (5 * 8 + 12 + 3) + 4 * 2 * 5 * 6);
   gemm.preActivation = somewhere();
   EXPECT_EQ(bytesOf(gemm), 2 * (5 * 8 + 12 + 3 + 30) + 4 * 2 * 5 * 6);
+  gemm.preActivation = {};
+  gemm.derivativeAt = somewhere();
+  EXPECT_EQ(bytesOf(gemm), 2 * (5 * 8 + 12 + 3 + 30) + 4 * 2 * 5 * 6);
+  gemm.derivativeAt = {};
+  gemm.sums = somewhere();
+  EXPECT_EQ(bytesOf(gemm), 2 * (5 * 8 + 12 + 3) + 4 * (2 * 5 * 6 + 2));
+  gemm.sumsOf = GemmOperand::B;
+  EXPECT_EQ(bytesOf(gemm), 2 * (5 * 8 + 12 + 3) + 4 * (2 * 5 * 6 + 3));
 
   GroupedGemm grouped;
   grouped.rows = {2, 10};

@@ -23,8 +23,10 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
     with `device=cuda`, those that the runtime has a command for become `rt.conv`,
     in bf16 where the operands are bf16 that is widened and the result is rounded;
     many products of a vector with a matrix each (what tokens take of their
-    experts) become elementwise work and sums; and a bias in bf16 joins the product,
-    which is rounded after it and not before as well.
+    experts) become elementwise work and sums; a bias in bf16 joins the product,
+    which is rounded after it and not before as well, as does the derivative of gelu
+    (tanh) in any type; and the gradient of a bias joins the product for the gradient
+    of the weights, where both are of one cotangent and one type.
     `dist.keep_first` becomes elementwise work. Kernels and
     collectives are left alone.
 

@@ -48,7 +48,7 @@ static LogicalResult verifyScratch(Operation *op, size_t count) {
 }
 
 LogicalResult GemmOp::verify() {
-  if (failed(verifyScratch(*this, getKeepPreActivation() ? 2 : 1))) // (G5)
+  if (failed(verifyScratch(*this, getNumOwnResults()))) // (G5)
     return failure();
   Type element = elementType(getA());
   if (!isProductType(element, elementType(getC()))) // (G1)
@@ -85,6 +85,31 @@ LogicalResult GemmOp::verify() {
     if (value && value.getType() != getC().getType()) // (G5)
       return emitOpError() << name << " has type " << value.getType()
                            << ", expected " << getC().getType();
+  if (Value at = getDerivativeAt()) { // (G6)
+    if (elementType(at) != element || elementType(getC()) != element)
+      return emitOpError("derivative_at has element type ")
+             << elementType(at) << " and c " << elementType(getC())
+             << ", expected " << element;
+    if (failed(verifyView(*this, "derivative_at", getCView(), sizes(m, n), at)))
+      return failure();
+    if (getActivation() != Activation::GeluTanh || getBias() ||
+        getAccumulator() || getKeepPreActivation() ||
+        getSumsOf() != SumsOf::None)
+      return emitOpError("takes a derivative, which goes with gelu_tanh, and "
+                         "without bias, accumulator, pre-activation and sums");
+  }
+  if (Value sums = getSums()) { // (G7)
+    auto type = cast<RankedTensorType>(sums.getType());
+    int64_t count = getSumsOf() == SumsOf::A ? m : n;
+    if (type.getNumElements() != count ||
+        type.getElementType() != elementType(getC()))
+      return emitOpError("has sums of type ")
+             << type << ", expected " << count << " of " << elementType(getC());
+    if (!getBatch().empty() || getBias() || getKeepPreActivation() ||
+        getActivation() != Activation::None)
+      return emitOpError("has sums of an operand, which go without batch, "
+                         "bias, activation and pre-activation");
+  }
   return success();
 }
 
@@ -95,8 +120,7 @@ SmallVector<Reuse> GemmOp::getReuse() {
 }
 
 Value GemmOp::getScratchResult() {
-  size_t count = getKeepPreActivation() ? 2 : 1;
-  return getNumResults() > count ? getResults().back() : Value();
+  return getNumResults() > getNumOwnResults() ? getResults().back() : Value();
 }
 
 int64_t GemmOp::getFlops() {

@@ -42,6 +42,11 @@ def RT_ActivationAttr : I32EnumAttr<"Activation", "function applied to a product
   let cppNamespace = "::cleave::rt";
 }
 
+def RT_SumsOfAttr : I32EnumAttr<"SumsOf", "the operand of a product whose sums are a result", [
+    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"A", 1, "a">, I32EnumAttrCase<"B", 2, "b">]> {
+  let cppNamespace = "::cleave::rt";
+}
+
 def RT_ConvKindAttr : I32EnumAttr<"ConvKind", "a convolution or a derivative of it", [
     I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"InputGrad", 1, "input_grad">,
     I32EnumAttrCase<"FilterGrad", 2, "filter_grad">]> {

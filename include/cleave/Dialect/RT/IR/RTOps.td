@@ -55,6 +55,12 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
     Results are C; with `keep_pre_activation`, the activation's operand, in C's
     view; and perhaps scratch memory.
 
+    Only programs for CUDA devices have these: with `derivative_at`, in C's view,
+    C = alpha * A B * activation'(derivative_at), the cotangent of what gelu was
+    taken of. `sums_of` says of which operand the sums along k are a result behind
+    C, in C's element type: of each row of A, or column of B. Where that operand is a
+    cotangent and C the gradient of weights, they are the gradient of a bias.
+
     ```mlir
     %c = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5
       : (tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>
@@ -67,25 +73,38 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
       column, and stays inside its tensor.
     - (G4) bias holds n elements from `bias_offset` on.
     - (G5) the accumulator and the pre-activation have C's type; scratch memory is a tensor of i8.
+    - (G6) `derivative_at` has C's element type, which is A's, and holds C's view. The activation is
+      gelu_tanh, and there is no bias, accumulator, pre-activation or sum.
+    - (G7) sums are as many as rows of A or columns of B. There is no batch, bias, activation
+      or pre-activation.
   }];
   let arguments = (ins RT_FloatTensor:$a, RT_FloatTensor:$b, Optional<RT_FloatTensor>:$bias,
-                       Optional<RT_FloatTensor>:$accumulator,
+                       Optional<RT_FloatTensor>:$accumulator, Optional<RT_FloatTensor>:$derivative_at,
                        DenseI64ArrayAttr:$a_view, DenseI64ArrayAttr:$b_view, DenseI64ArrayAttr:$c_view,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$batch, I64Attr:$m, I64Attr:$n, I64Attr:$k,
                        DefaultValuedAttr<F64Attr, "1.0">:$alpha,
                        DefaultValuedAttr<I64Attr, "0">:$bias_offset,
                        DefaultValuedAttr<RT_ActivationAttr, "::cleave::rt::Activation::None">:$activation,
-                       UnitAttr:$keep_pre_activation);
+                       UnitAttr:$keep_pre_activation,
+                       DefaultValuedAttr<RT_SumsOfAttr, "::cleave::rt::SumsOf::None">:$sums_of);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     `a` `(` $a $a_view `)` `b` `(` $b $b_view `)` (`bias` `(` $bias^ `)`)? (`accumulate` `(` $accumulator^ `)`)?
-    `c` $c_view (`batch` `=` $batch^)? `m` `=` $m `n` `=` $n `k` `=` $k
+    (`derivative_at` `(` $derivative_at^ `)`)? `c` $c_view (`batch` `=` $batch^)? `m` `=` $m `n` `=` $n `k` `=` $k
     attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
     ::mlir::Value getC() { return getResults()[0]; }
     /// Null where it is not kept.
     ::mlir::Value getPreActivation() { return getKeepPreActivation() ? getResults()[1] : ::mlir::Value(); }
+    /// Null where there are none.
+    ::mlir::Value getSums() {
+      return getSumsOf() == SumsOf::None ? ::mlir::Value() : getResults()[getKeepPreActivation() ? 2 : 1];
+    }
+    /// All but scratch memory.
+    unsigned getNumOwnResults() {
+      return 1 + (getKeepPreActivation() ? 1 : 0) + (getSumsOf() == SumsOf::None ? 0 : 1);
+    }
   }];
   let hasVerifier = 1;
 }

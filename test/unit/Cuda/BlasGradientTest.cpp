@@ -1,0 +1,246 @@
+// Products by cuBLASLt with a derivative or sums of an operand, against double,
+// on the recorder.
+
+#include "Products.h"
+
+#include <cmath>
+#include <cstdlib>
+
+using namespace cleave;
+using namespace cleave::program;
+using namespace cleave::test;
+
+namespace {
+class BlasGradientTest : public Products {
+protected:
+  // A product with a derivative or sums of an operand, against double.
+  static Counts run(const Gemm &gemm, int64_t shift = 0, bool tf32 = false) {
+    int64_t size = sizeOf(gemm.dtype), wide = sizeOf(gemm.resultType());
+    int64_t results = span(gemm, gemm.c, gemm.m, gemm.n);
+    Operand a = make(gemm.dtype, span(gemm, gemm.a, gemm.m, gemm.k), shift, 1);
+    Operand b = make(gemm.dtype, span(gemm, gemm.b, gemm.k, gemm.n), shift, 2);
+    Operand c = make(gemm.resultType(), results, shift, 3);
+    Operand at = make(gemm.dtype, results, shift, 4);
+    Operand sums = make(gemm.resultType(), gemm.numSums(), shift, 5);
+    std::string error;
+    int64_t bytes = cuda::gemmWorkspace(gemm, error);
+    EXPECT_EQ(error, "");
+    cuda::DeviceMemory workspace(bytes, "workspace");
+    GemmBuffers buffers;
+    buffers.a = a.at(shift * size), buffers.b = b.at(shift * size);
+    buffers.c = c.at(shift * wide);
+    if (gemm.derivativeAt.present())
+      buffers.derivativeAt = at.at(shift * size);
+    if (gemm.sums.present())
+      buffers.sums = sums.at(shift * wide);
+    buffers.workspace = workspace.data();
+
+    cuda::Stream stream = cuda::makeStream();
+    std::vector<cleave_access> accesses;
+    for (const Operand *read : {&a, &b, &at})
+      accesses.push_back({read->memory.data(), read->memory.size(), 0});
+    for (const Operand *written : {&c, &sums})
+      accesses.push_back({written->memory.data(), written->memory.size(), 1});
+    cleave_note note = {};
+    note.source = "a product";
+    note.accesses = accesses.data();
+    note.num_accesses = std::ssize(accesses);
+    cuda::driver().note(stream.get(), &note);
+    Counts before{count("products"), count("launches")};
+    cuda::makeGemm(cuda::Device::of(0), gemm, buffers, bytes,
+                   tf32)(stream.get());
+    cuda::check(cuda::driver().cuStreamSynchronize(stream.get()), "waiting");
+    Counts after{count("products"), count("launches")};
+
+    double unit = gemm.resultType() == DType::F64   ? 1e-13
+                  : tf32                            ? 5e-3
+                  : gemm.resultType() == DType::F32 ? 2e-5
+                                                    : 0.02;
+    auto near = [&](double got, double expected, double magnitude,
+                    const char *what, double unit) {
+      EXPECT_NEAR(got, expected, unit * (1 + magnitude)) << what;
+    };
+    int64_t matrices = 1;
+    for (int64_t dim : gemm.batch)
+      matrices *= dim;
+    for (int64_t matrix = 0; matrix < matrices; ++matrix) {
+      int64_t aBase = 0, bBase = 0, cBase = 0;
+      for (int64_t rest = matrix, d = std::ssize(gemm.batch); d-- > 0;) {
+        int64_t index = rest % gemm.batch[d];
+        rest /= gemm.batch[d];
+        aBase += index * gemm.a.batchStrides[d];
+        bBase += index * gemm.b.batchStrides[d];
+        cBase += index * gemm.c.batchStrides[d];
+      }
+      for (int64_t i = 0; i < gemm.m; ++i)
+        for (int64_t j = 0; j < gemm.n; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int64_t l = 0; l < gemm.k; ++l) {
+            double term =
+                load(a.copy.data(), gemm.dtype,
+                     aBase + i * gemm.a.rowStride + l * gemm.a.colStride) *
+                load(b.copy.data(), gemm.dtype,
+                     bBase + l * gemm.b.rowStride + j * gemm.b.colStride);
+            sum += term, magnitude += std::abs(term);
+          }
+          int64_t index = cBase + i * gemm.c.rowStride + j * gemm.c.colStride;
+          sum *= gemm.alpha;
+          if (gemm.accumulate)
+            sum += load(c.copy.data(), gemm.resultType(), index);
+          if (gemm.derivativeAt.present())
+            sum *= slopeOfGelu(load(at.copy.data(), gemm.dtype, index));
+          near(load(c.at(shift * wide), gemm.resultType(), index), sum,
+               magnitude, "result", unit);
+        }
+    }
+    bool isOfA = gemm.sumsOf == GemmOperand::A;
+    for (int64_t i = 0; gemm.sums.present() && i < gemm.numSums(); ++i) {
+      double sum = 0, magnitude = 0;
+      for (int64_t l = 0; l < gemm.k; ++l) {
+        double x = isOfA ? load(a.copy.data(), gemm.dtype,
+                                i * gemm.a.rowStride + l * gemm.a.colStride)
+                         : load(b.copy.data(), gemm.dtype,
+                                l * gemm.b.rowStride + i * gemm.b.colStride);
+        sum += x, magnitude += std::abs(x);
+      }
+      // Never of operands that are rounded to tf32.
+      near(load(sums.at(shift * wide), gemm.resultType(), i), sum, magnitude,
+           "sum", tf32 ? 2e-5 : unit);
+    }
+    EXPECT_EQ(takeErrors(), "");
+    return {after.products - before.products, after.launches - before.launches};
+  }
+
+  // By differences of GELU itself.
+  static double slopeOfGelu(double x) {
+    auto gelu = [](long double x) {
+      return 0.5L * x *
+             (1 +
+              std::tanh(0.79788456080286535588L * (x + 0.044715L * x * x * x)));
+    };
+    long double h = 3e-3L; // the error is of order h^6
+    auto around = [&](int i) { return gelu(x + i * h) - gelu(x - i * h); };
+    return double((45 * around(1) - 9 * around(2) + around(3)) / (60 * h));
+  }
+};
+
+TEST_F(BlasGradientTest, DerivativeOfGelu) {
+  for (DType type : {DType::F32, DType::F64, DType::BF16}) {
+    SCOPED_TRACE(nameOf(type));
+    Gemm gemm = plain(type, 24, 40, 16);
+    gemm.activation = Activation::GeluTanh;
+    gemm.derivativeAt = {0, 0, {}};
+    gemm.alpha = 0.5;
+    Counts counts = run(gemm);
+    EXPECT_EQ(counts.products, 1);
+    // cuBLASLt has no epilogues in f64.
+    EXPECT_EQ(counts.launches, type == DType::F64);
+    // Rows that are no multiple of 8, and buffers that are not aligned.
+    gemm = plain(type, 24, 41, 16);
+    gemm.activation = Activation::GeluTanh;
+    gemm.derivativeAt = {0, 0, {}};
+    EXPECT_EQ(run(gemm).launches, 1);
+    gemm.n = 40;
+    gemm.b = rowMajor(40), gemm.c = rowMajor(40);
+    EXPECT_EQ(run(gemm, 1).launches, 1);
+    // A batch in two calls, each at its own part of the operand.
+    gemm = plain(type, 8, 8, 5);
+    gemm.activation = Activation::GeluTanh;
+    gemm.derivativeAt = {0, 0, {}};
+    gemm.batch = {2, 3};
+    gemm.a = {{0, 0, {}}, {8 * 15, 5}, 15, 1};
+    gemm.b = {{0, 0, {}}, {8 * 15, 5}, 1, 15};
+    gemm.c = {{0, 0, {}}, {3 * 64, 64}, 8, 1};
+    EXPECT_EQ(run(gemm).products, 2);
+    // No layout of cuBLASLt's: our kernels.
+    gemm = plain(type, 5, 8, 7);
+    gemm.activation = Activation::GeluTanh;
+    gemm.derivativeAt = {0, 0, {}};
+    gemm.a.rowStride = 20, gemm.a.colStride = 2;
+    counts = run(gemm);
+    EXPECT_EQ(counts.products, 0);
+    EXPECT_EQ(counts.launches, 2);
+  }
+}
+
+TEST_F(BlasGradientTest, SumsOfOperands) {
+  for (DType type : {DType::F32, DType::F64, DType::BF16})
+    for (int bits = 0; bits < 32; ++bits) {
+      SCOPED_TRACE(testing::Message() << nameOf(type) << " bits " << bits);
+      bool isOfB = bits & 1, isWide = bits & 2, turnsA = bits & 4,
+           turnsB = bits & 8;
+      Gemm gemm = plain(type, 24, 40, 130);
+      gemm.wideResult = isWide && type == DType::BF16;
+      gemm.accumulate = bits & 16;
+      if (turnsA)
+        gemm.a.rowStride = 1, gemm.a.colStride = 24;
+      if (turnsB)
+        gemm.b.rowStride = 1, gemm.b.colStride = 130;
+      gemm.sums = {0, 0, {}};
+      gemm.sumsOf = isOfB ? GemmOperand::B : GemmOperand::A;
+      // Operands as gradients of weights have them.
+      bool isFused = type != DType::F64 && (isOfB ? !turnsB : turnsA);
+      Counts counts = run(gemm);
+      EXPECT_EQ(counts.products, 1);
+      EXPECT_EQ(counts.launches, isFused ? 0 : 1);
+      if (!isFused)
+        continue;
+      // What cuBLASLt does not say, and what it refuses.
+      gemm.alpha = 0.5;
+      EXPECT_EQ(run(gemm).launches, 1);
+      gemm.alpha = 1;
+      EXPECT_EQ(run(gemm, 1).launches, 1);
+      if (type == DType::F32) {
+        EXPECT_EQ(run(gemm, 0, true).launches, 1);
+      }
+    }
+  // C's columns lie together; and no layout of cuBLASLt's.
+  Gemm gemm = plain(DType::F32, 24, 40, 16);
+  gemm.c.rowStride = 1, gemm.c.colStride = 24;
+  gemm.a.rowStride = 1, gemm.a.colStride = 24;
+  gemm.sums = {0, 0, {}};
+  EXPECT_EQ(run(gemm).launches, 0);
+  gemm.sumsOf = GemmOperand::B;
+  EXPECT_EQ(run(gemm).launches, 0);
+  gemm.a.rowStride = 2, gemm.a.colStride = 48;
+  Counts counts = run(gemm);
+  EXPECT_EQ(counts.products, 0);
+  EXPECT_EQ(counts.launches, 2);
+}
+
+// Where cuBLASLt has no algorithm, all is done all the same.
+TEST_F(BlasGradientTest, GradientsThatCublasLtRefuses) {
+  setenv("CLEAVE_RECORDER_REFUSES_GRADIENTS", "1", 1);
+  Gemm gemm = plain(DType::BF16, 24, 40, 16);
+  gemm.activation = Activation::GeluTanh;
+  gemm.derivativeAt = {0, 0, {}};
+  Counts counts = run(gemm);
+  EXPECT_EQ(counts.products, 1);
+  EXPECT_EQ(counts.launches, 1);
+  gemm = plain(DType::BF16, 24, 40, 16);
+  gemm.wideResult = true;
+  gemm.sums = {0, 0, {}};
+  gemm.sumsOf = GemmOperand::B;
+  counts = run(gemm);
+  EXPECT_EQ(counts.products, 1);
+  EXPECT_EQ(counts.launches, 1);
+  unsetenv("CLEAVE_RECORDER_REFUSES_GRADIENTS");
+}
+
+TEST_F(BlasGradientTest, GradientsThatAreNone) {
+  std::string error;
+  Gemm gemm = plain(DType::F32, 4, 4, 4);
+  gemm.derivativeAt = {0, 0, {}};
+  EXPECT_EQ(cuda::gemmWorkspace(gemm, error), -1);
+  EXPECT_NE(error.find("derivative of other than gelu_tanh"),
+            std::string::npos);
+  gemm = plain(DType::F32, 4, 4, 4);
+  gemm.sums = gemm.bias = {0, 0, {}};
+  EXPECT_EQ(cuda::gemmWorkspace(gemm, error), -1);
+  EXPECT_NE(error.find("sums of an operand"), std::string::npos);
+  // CPUs have neither.
+  gemm.bias = {};
+  EXPECT_EQ(cleave::gemmWorkspace(gemm, 1, error), -1);
+  EXPECT_NE(error.find("only programs for CUDA devices"), std::string::npos);
+}
+} // namespace
