@@ -18,16 +18,25 @@ TOLERANCE = 3e-4
 OF_THE_MODEL = ("dims.", "train.", "parallel.expert.capacity")
 
 
-def write_tokens(path):
-    """Tokens that are in every vocabulary of the matrix."""
+def write_samples(cleave, model, path):
+    """Samples of all inputs of a model: tokens that every vocabulary of the matrix has. They are
+    in order, so that they may be numbers of documents."""
     import numpy as np
-    np.save(path, np.random.default_rng(1).integers(0, 5, 4000).astype(np.int32))
+    said = subprocess.run([str(c) for c in (cleave, "import", *model, "--summary")], check=True,
+                          capture_output=True, text=True).stdout
+    inputs = re.findall(r"^  (\S+) +i64\[\d+, (\d+)\]  (input|tokens)$", said, re.M)
+    draw = np.random.default_rng(1)
+    arrays = {name: np.sort(draw.integers(0, 5, (200, int(length))))
+              for name, length, _ in inputs}
+    arrays["labels"] = draw.integers(0, 5, [(200, int(length)) for _, length, what in inputs
+                                            if what == "tokens"][0])
+    np.savez(path, **arrays)
     return path
 
 
-def train(cleave, model, flags, tokens, recorder=None):
+def train(cleave, model, flags, data, recorder=None):
     """Exit code, the losses of the steps, and what was said last."""
-    command = [cleave, "train", *model, *flags, "--steps", STEPS, "--data", tokens,
+    command = [cleave, "train", *model, *flags, "--steps", STEPS, "--data", data,
                "--eval-every", 0, "--eval-samples", 1]
     environment = dict(os.environ)
     if recorder:
@@ -51,8 +60,7 @@ class Recorded:
 
     def __init__(self, cleave, folder):
         self.cleave, self.recorder = cleave, cleave.parent.parent / "recorder"
-        self.tokens = write_tokens(folder / "tokens.npy")
-        self.references = {}
+        self.folder, self.data, self.references = folder, {}, {}
 
     @staticmethod
     def of_the_model(flags):
@@ -62,16 +70,20 @@ class Recorded:
     def prepare(self, cells):
         """Trains on one rank what the cells are compared with."""
         for _, _, _, model, flags in cells:
+            if model[0] not in self.data:
+                path = self.folder / f"samples-{len(self.data)}.npz"
+                self.data[model[0]] = write_samples(self.cleave, model, path)
             own = self.of_the_model(flags)
             if (*model, *own) not in self.references:
-                self.references[(*model, *own)] = train(self.cleave, model, own, self.tokens)
+                self.references[(*model, *own)] = train(self.cleave, model, own,
+                                                        self.data[model[0]])
 
     def check(self, model, flags):
         """Exit code and what to say: 0 where the losses are those of one rank."""
         code, want, said = self.references[(*model, *self.of_the_model(flags))]
         if code or len(want) != STEPS:
             return code or 1, f"one rank: {said}"
-        code, losses, said = train(self.cleave, model, flags, self.tokens, self.recorder)
+        code, losses, said = train(self.cleave, model, flags, self.data[model[0]], self.recorder)
         if code:
             return code, said
         words = " ".join(f"{loss:.4f}" for loss in losses)
