@@ -284,7 +284,11 @@ Node *PlanBuilder::pullConcat(nn::ConcatOp op, Index index, Node *guard) {
       return nullptr;
     result = result ? select(here, value, result) : value;
   }
-  return result ? result : fail("an empty concatenation is read");
+  if (result)
+    return result;
+  // No index lies in a piece: then what guards the read never holds.
+  return guard ? constant(typeOf(op).getElementType(), 0)
+               : fail("an empty concatenation is read");
 }
 
 Node *PlanBuilder::pullPad(nn::PadOp op, Index index, Node *guard) {

@@ -115,6 +115,18 @@ TEST(IndexingKernel, ConcatOfRows) {
     })");
 }
 
+// What is read of the concatenation lies in none of its pieces.
+TEST(IndexingKernel, NothingButPaddingAroundAConcat) {
+  checkKernel(R"(
+    func.func @k(%x: tensor<4x2xf32>, %y: tensor<4x3xf32>) -> tensor<4x3xf32> {
+      %c = nn.concat %x, %y dim = 1 : tensor<4x2xf32>, tensor<4x3xf32> -> tensor<4x5xf32>
+      %p = nn.pad %c low = [0, 4] high = [0, 0] value = 2.0 : tensor<4x5xf32> -> tensor<4x9xf32>
+      %s = nn.slice %p [0, 0] [4, 3] [1, 1] : tensor<4x9xf32> -> tensor<4x3xf32>
+      %r = arith.mulf %s, %s : tensor<4x3xf32>
+      return %r : tensor<4x3xf32>
+    })");
+}
+
 TEST(IndexingKernel, ReshapeThroughOddSizes) {
   checkKernel(R"(
     func.func @k(%x: tensor<6x35xf32>, %b: tensor<7xf32>) -> tensor<6x35xf32> {
