@@ -1,8 +1,10 @@
-// nn-add-dropout: random zeroes where a branch joins the residual stream.
+// nn-add-dropout: random zeroes where a branch joins the residual stream, and
+// among the weights of attention.
 
 #include "Boundary.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Interfaces/TensorExpr.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_ADDDROPOUTPASS
@@ -50,6 +52,27 @@ bool isEmbedding(Value value) {
   return gather && isParameter(gather.getTable());
 }
 
+/// Hashes of integers, in ordinary arithmetic, so that every rank, microbatch
+/// and stage computes those that it reads.
+struct Hash {
+  TensorExpr &e;
+
+  /// A number for `value` beside `known`, as if drawn at random: the finalizer
+  /// of splitmix64 (Steele et al., 2014), modulo 2^64.
+  Value with(Value known, Value value) {
+    RankedTensorType type = e.typeOf(known);
+    auto number = [&](uint64_t x) { return e.splatInt(type, int64_t(x)); };
+    auto fold = [&](Value x, int shift) {
+      return e.make<arith::XOrIOp>(x, e.make<arith::ShRUIOp>(x, number(shift)));
+    };
+    Value x = e.make<arith::XOrIOp>(known, value);
+    x = e.make<arith::AddIOp>(x, number(0x9E3779B97F4A7C15u));
+    x = e.make<arith::MulIOp>(fold(x, 30), number(0xBF58476D1CE4E5B9u));
+    x = e.make<arith::MulIOp>(fold(x, 27), number(0x94D049BB133111EBu));
+    return fold(x, 31);
+  }
+};
+
 struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
   using Base::Base;
 
@@ -69,14 +92,23 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     func::FuncOp func = cloneAs(loss, nn::kLossTrainFunc);
     std::optional<int64_t> batch = batchOf(func);
     SmallVector<Value> places = findPlaces(func, batch);
-    if (places.empty()) {
+    SmallVector<nn::AttentionOp> attentions = findAttentions(func, batch);
+    if (places.empty() && attentions.empty()) {
       func.erase();
       loss.emitError("no place for dropout was found: nothing that a parameter "
-                     "computes joins a sum per sample; set train.dropout to 0");
+                     "computes joins a sum per sample, and no attention is "
+                     "known; set train.dropout to 0");
       return signalPassFailure();
     }
-    insert(func, *batch, places);
+    Randomness random = addArguments(func, *batch);
+    insert(*batch, places, random);
+    insert(func, *batch, attentions, random, places.size());
   }
+
+  /// The arguments that masks depend on.
+  struct Randomness {
+    Value ids, seed, step;
+  };
 
   /// How many samples a call takes.
   std::optional<int64_t> batchOf(func::FuncOp func) {
@@ -119,7 +151,19 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return places.takeVector();
   }
 
-  void insert(func::FuncOp func, int64_t batch, ArrayRef<Value> places) {
+  static SmallVector<nn::AttentionOp>
+  findAttentions(func::FuncOp func, std::optional<int64_t> batch) {
+    SmallVector<nn::AttentionOp> found;
+    func.walk([&](nn::AttentionOp op) {
+      int64_t samples = op.getQuery().getType().getDimSize(0);
+      // A sample may be several here, of windows for example.
+      if (batch && samples % *batch == 0 && !op.getDropoutKeys())
+        found.push_back(op);
+    });
+    return found;
+  }
+
+  Randomness addArguments(func::FuncOp func, int64_t batch) {
     MLIRContext *context = &getContext();
     Builder types(context);
     auto addArgument = [&](ArrayRef<int64_t> shape, StringRef name) -> Value {
@@ -130,7 +174,12 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
       return func.getArgument(index);
     };
     Value ids = addArgument({batch}, "sample_ids");
-    Value seed = addArgument({}, "seed"), step = addArgument({}, "step");
+    Value seed = addArgument({}, "seed");
+    return {ids, seed, addArgument({}, "step")};
+  }
+
+  void insert(int64_t batch, ArrayRef<Value> places, const Randomness &random) {
+    MLIRContext *context = &getContext();
     for (auto [index, place] : llvm::enumerate(places)) {
       Value old = place, value = place;
       OpBuilder b(context);
@@ -143,14 +192,60 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
         value = nn::ReshapeOp::create(b, loc, type.clone(shape), value);
       }
       Value dropped = nn::DropoutOp::create(
-          b, loc, value.getType(), value, seed, step, ids, ValueRange(),
-          b.getF64FloatAttr(p), b.getI64IntegerAttr(index),
+          b, loc, value.getType(), value, random.seed, random.step, random.ids,
+          ValueRange(), b.getF64FloatAttr(p), b.getI64IntegerAttr(index),
           b.getDenseI64ArrayAttr(shape));
       Operation *user =
           value == old ? dropped.getDefiningOp() : value.getDefiningOp();
       if (value != old)
         dropped = nn::ReshapeOp::create(b, loc, type, dropped);
       old.replaceAllUsesExcept(dropped, user);
+    }
+  }
+
+  /// Keys for every sample and head of each attention, numbered from `first`
+  /// on, and the indices of its queries and keys.
+  void insert(func::FuncOp func, int64_t batch,
+              ArrayRef<nn::AttentionOp> attentions, const Randomness &random,
+              int64_t first) {
+    if (attentions.empty())
+      return;
+    auto b = OpBuilder::atBlockBegin(&func.getBody().front());
+    TensorExpr e(b, func.getLoc());
+    Hash hash{e};
+    auto type = [&](ArrayRef<int64_t> shape) {
+      return RankedTensorType::get(shape, b.getI64Type());
+    };
+    Value zero = e.splatInt(type({}), 0);
+    Value call = hash.with(hash.with(zero, random.seed), random.step);
+    Value samples = hash.with(e.everywhere(call, type({batch})), random.ids);
+    for (auto [index, attention] : llvm::enumerate(attentions)) {
+      nn::AttentionOp op = attention;
+      b.setInsertionPoint(op);
+      ArrayRef<int64_t> query = op.getQuery().getType().getShape();
+      int64_t group = query[3];
+      RankedTensorType keys = type({query[0], query[2], group});
+      auto iota = [&](RankedTensorType type, int64_t dim) -> Value {
+        return nn::IotaOp::create(b, op.getLoc(), type, dim);
+      };
+      // (number, head), a word each.
+      Value head = e.make<arith::AddIOp>(
+          e.make<arith::MulIOp>(iota(keys, 1), e.splatInt(keys, group)),
+          iota(keys, 2));
+      head = e.make<arith::AddIOp>(
+          head, e.splatInt(keys, (first + int64_t(index)) << 32));
+      Value own = samples;
+      if (query[0] != batch) { // parts of samples
+        auto parts = type({batch, query[0] / batch});
+        own = hash.with(e.broadcast(own, parts, {0}), iota(parts, 1));
+        own = nn::ReshapeOp::create(b, op.getLoc(), type({query[0]}), own);
+      }
+      op.getDropoutKeysMutable().assign(
+          hash.with(e.broadcast(own, keys, {0}), head));
+      op.getQIndexMutable().assign(iota(type({query[1]}), 0));
+      op.getKIndexMutable().assign(
+          iota(type({op.getKey().getType().getDimSize(1)}), 0));
+      op.setDropout(APFloat(p));
     }
   }
 };

@@ -124,11 +124,12 @@ std::vector<BufferRef *> check::addressesOf(Command &command) {
     for (AttentionRef *ref :
          {&attention->q, &attention->k, &attention->v, &attention->o,
           &attention->lse, &attention->dO, &attention->dq, &attention->dk,
-          &attention->dV, &attention->bias})
+          &attention->dV, &attention->bias, &attention->dropoutKeys})
       refs.push_back(&ref->buffer);
     for (IndexRef *ref : {&attention->queryPositions, &attention->keyPositions,
                           &attention->querySegments, &attention->keySegments,
-                          &attention->keyMask})
+                          &attention->keyMask, &attention->queryIndices,
+                          &attention->keyIndices})
       refs.push_back(&ref->buffer);
     refs.push_back(&attention->workspace);
   }

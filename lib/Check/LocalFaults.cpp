@@ -111,20 +111,22 @@ Places check::padIdentity(ModuleOp module) {
 Places check::randomOffset(ModuleOp module) {
   Places places;
   walkChecked(module, [&](Operation *op) {
-    auto dropout = dyn_cast<nn::DropoutOp>(op);
-    if (!dropout)
+    OpOperand *moved = nullptr;
+    if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
+      // An offset where the tile has one, else the index of the sample.
+      moved = dropout.getOffsets().empty() ? &dropout.getSampleIdsMutable()
+                                           : &dropout.getOffsetsMutable()[0];
+    } else if (auto attention = dyn_cast<nn::AttentionOp>(op);
+               attention && attention.getKIndex()) {
+      moved = attention.getKIndexMutable().begin();
+    }
+    if (!moved)
       return;
-    places.push_back({op, [dropout]() mutable {
-                        // An offset where the tile has one, else the index of
-                        // the sample.
-                        OpOperand &moved = dropout.getOffsets().empty()
-                                               ? dropout.getSampleIdsMutable()
-                                               : dropout.getOffsetsMutable()[0];
-                        OpBuilder builder(dropout);
-                        Value one =
-                            splatBefore(dropout, moved.get().getType(), 1);
-                        moved.set(arith::AddIOp::create(
-                            builder, dropout.getLoc(), moved.get(), one));
+    places.push_back({op, [op, moved] {
+                        OpBuilder builder(op);
+                        Value one = splatBefore(op, moved->get().getType(), 1);
+                        moved->set(arith::AddIOp::create(builder, op->getLoc(),
+                                                         moved->get(), one));
                       }});
   });
   return places;

@@ -283,8 +283,9 @@ const std::vector<Key> table = {
     {"train.tie", FIELD(train.tie), "parameters that are one: [[\"a\", \"b\"]]",
      "", "", now, pairs},
     {"train.dropout", FIELD(train.dropout),
-     "dropout, put back where an eval export removed it; 0: off", "", "", now,
-     share},
+     "dropout of what joins the residual stream and of weights of attention, "
+     "where an eval export removed it; 0: off",
+     "", "", now, share},
     {"train.seed", FIELD(train.seed), "seed of dropout and of checks", "", "",
      now, atLeastZero},
     {"train.trainable", FIELD(train.trainable),

@@ -129,6 +129,13 @@ template <class Op> static program::Attention shared(Op op) {
     x.bias = strided(op.getBiasView());
     x.bias.buffer.arena = 0;
   }
+  x.dropout = op.getDropout().convertToDouble();
+  x.queryIndices = index(op.getQIndex(), op.getQIndexView());
+  x.keyIndices = index(op.getKIndex(), op.getKIndexView());
+  if (op.getDropoutKeys()) {
+    x.dropoutKeys = strided(op.getDropoutKeysView());
+    x.dropoutKeys.buffer.arena = 0;
+  }
   return x;
 }
 

@@ -54,12 +54,14 @@ private:
   }
 
   void read(const Attention &attention) {
-    for (const AttentionRef *ref : {&attention.q, &attention.k, &attention.v,
-                                    &attention.dO, &attention.bias})
+    for (const AttentionRef *ref :
+         {&attention.q, &attention.k, &attention.v, &attention.dO,
+          &attention.bias, &attention.dropoutKeys})
       add(ref->buffer, Access::Read);
     for (const IndexRef *ref :
          {&attention.queryPositions, &attention.keyPositions,
-          &attention.querySegments, &attention.keySegments, &attention.keyMask})
+          &attention.querySegments, &attention.keySegments, &attention.keyMask,
+          &attention.queryIndices, &attention.keyIndices})
       add(ref->buffer, Access::Read);
     for (const AttentionRef *ref : {&attention.o, &attention.lse})
       add(ref->buffer, attention.backward ? Access::Read : Access::Write);

@@ -172,6 +172,11 @@ void CommandEmitter::fillShared(program::Attention &x, Op op) {
   index(x.keyMask, op.getKeyMask(), op.getKeyMaskView());
   if (op.getBias())
     x.bias = strided(x.bias, op.getBias(), op.getBiasView());
+  index(x.queryIndices, op.getQIndex(), op.getQIndexView());
+  index(x.keyIndices, op.getKIndex(), op.getKIndexView());
+  if (op.getDropoutKeys())
+    x.dropoutKeys =
+        strided(x.dropoutKeys, op.getDropoutKeys(), op.getDropoutKeysView());
   if (Value scratch = op.getScratchResult()) {
     x.workspace = ref(scratch);
     x.workspaceSize = bytesOfType(scratch.getType());

@@ -46,6 +46,8 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("it is not in bf16");
   if (x.softcap != 0)
     return refuse("its scores are bent");
+  if (x.dropout != 0)
+    return refuse("it drops weights");
   if (x.bias.buffer.present())
     return refuse("it has a bias");
   for (const program::IndexRef *index :

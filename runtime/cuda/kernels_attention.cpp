@@ -2,6 +2,7 @@
 
 #include "kernels.h"
 
+#include "cleave/philox.h"
 #include "cleave/workspace.h"
 #include "error.h"
 #include "kernels/attention_arguments.h"
@@ -50,6 +51,16 @@ AttentionArguments argumentsOf(const program::Attention &x,
   out.window = x.window;
   out.causal = x.causal, out.backward = x.backward;
   out.isBf16 = x.dtype == DType::BF16;
+  if (x.dropout > 0) {
+    out.dropoutKeys = at.dropoutKeys;
+    const auto &strides = x.dropoutKeys.strides;
+    out.dropoutStrides[0] = strides[0];
+    out.dropoutStrides[1] = strides[2], out.dropoutStrides[2] = strides[3];
+    out.queryIndices = indexOf(at.queryIndices, x.queryIndices);
+    out.keyIndices = indexOf(at.keyIndices, x.keyIndices);
+    out.leastKept = philox::leastKept(x.dropout);
+    out.keptScale = 1 / (1 - x.dropout);
+  }
   return out;
 }
 
@@ -75,7 +86,8 @@ struct Variant {
   int64_t tile, shared;
   int threads = attentionThreads;
 };
-Variant variantOf(const program::Attention &x, const AttentionArguments &args) {
+Variant plainVariantOf(const program::Attention &x,
+                       const AttentionArguments &args) {
   if (x.dtype == DType::F64)
     return {"f64_256", 32, sizeof(AttentionShared<double, 2>)};
   int64_t features = std::max(x.d, x.dv);
@@ -94,6 +106,14 @@ Variant variantOf(const program::Attention &x, const AttentionArguments &args) {
                      : features <= 128 ? "f32_128"
                                        : "f32_256";
   return {name, 64, sizeof(AttentionShared<float, 4>)};
+}
+Variant variantOf(const program::Attention &x, const AttentionArguments &args) {
+  Variant out = plainVariantOf(x, args);
+  if (x.dropout > 0) {
+    out.name = "dropped_" + out.name;
+    out.shared += out.tile * out.tile / 4; // AttentionKept
+  }
+  return out;
 }
 } // namespace
 

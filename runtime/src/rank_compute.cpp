@@ -91,6 +91,17 @@ Rank::Run Rank::prepare(const Attention &x) {
   index(buffers.querySegments, x.querySegments, x.qLen);
   index(buffers.keySegments, x.keySegments, x.kLen);
   index(buffers.keyMask, x.keyMask, x.kLen);
+  if (x.dropout != 0) {
+    for (const BufferRef *ref :
+         {&x.dropoutKeys.buffer, &x.queryIndices.buffer, &x.keyIndices.buffer})
+      if (!ref->present())
+        fail(CLEAVE_UNSUPPORTED,
+             "attention with dropout but no numbers for it");
+    buffers.dropoutKeys = reinterpret_cast<const int64_t *>(
+        at(x.dropoutKeys, {x.b, 1, x.n, x.g, 1}, sizeof(int64_t), false));
+    index(buffers.queryIndices, x.queryIndices, x.qLen);
+    index(buffers.keyIndices, x.keyIndices, x.kLen);
+  }
   buffers.workspace = workspace(x.workspace, x.workspaceSize, need);
   return backend->attention(x, buffers);
 }

@@ -61,9 +61,11 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
   let description = [{
     Exporters remove dropout. Where the configuration asks for it, it comes back
     where it usually stands: on what a contraction with a parameter adds to a
-    residual sum, and on a sum with an embedding. (Not on attention's
-    probabilities.) The masks depend on seed, step and the global index of the sample, which
-    become arguments. `@loss`, without dropout, stays for validation;
+    residual sum, on a sum with an embedding, and on the weights of attention
+    (`nn.attention`; what was not told to be one has none). The masks depend on seed, step
+    and the global index of the sample, which become arguments; attention gets keys that
+    are hashes of these, of its number and of the head, and indices of its queries and
+    keys. `@loss`, without dropout, stays for validation;
     `nn-differentiate` then starts from `@loss_train`.
 
     Before:

@@ -34,6 +34,7 @@ struct Extra {
 };
 struct Extras {
   Extra qPositions, kPositions, qSegments, kSegments, keyMask, bias;
+  Extra dropoutKeys, qIndex, kIndex;
 };
 } // namespace
 
@@ -84,6 +85,15 @@ template <class Op> static Extras extrasOf(OpBuilder &b, Op op) {
         view.base,
         {view.offset, stride(0), stride(3), stride(1), stride(2), stride(4)}};
   }
+  if (op.getDropoutKeys()) {
+    // [b, n, g], the same for all queries and features.
+    StridedView view =
+        traceView(op.getDropoutKeys(), /*throughBroadcasts=*/true);
+    ArrayRef<int64_t> s = view.strides;
+    extras.dropoutKeys = {view.base, {view.offset, s[0], 0, s[1], s[2], 0}};
+    extras.qIndex = indexed(op.getQIndex());
+    extras.kIndex = indexed(op.getKIndex());
+  }
   return extras;
 }
 
@@ -111,12 +121,15 @@ LogicalResult cleave::selectAttention(nn::AttentionOp op) {
   auto command = rt::AttentionOp::create(
       b, op.getLoc(), op.getResultTypes(), q.base, k.base, v.base,
       extras.qPositions.value, extras.kPositions.value, extras.qSegments.value,
-      extras.kSegments.value, extras.keyMask.value, extras.bias.value, sizes,
+      extras.kSegments.value, extras.keyMask.value, extras.bias.value,
+      extras.dropoutKeys.value, extras.qIndex.value, extras.kIndex.value, sizes,
       op.getScale(), op.getCausal(), viewEntries(q), viewEntries(k),
       viewEntries(v), viewEntries(denseView(op.getResult())),
       lseEntries(denseView(op.getLse())), op.getWindow(), op.getSoftcap(),
       extras.qPositions.view, extras.kPositions.view, extras.qSegments.view,
-      extras.kSegments.view, extras.keyMask.view, extras.bias.view);
+      extras.kSegments.view, extras.keyMask.view, extras.bias.view,
+      op.getDropout(), extras.dropoutKeys.view, extras.qIndex.view,
+      extras.kIndex.view);
   op->replaceAllUsesWith(command->getResults());
   op.erase();
   return success();
@@ -187,13 +200,16 @@ LogicalResult cleave::selectAttentionGrad(nn::AttentionGradOp op) {
   auto command = rt::AttentionGradOp::create(
       b, op.getLoc(), types, dO.base, q.base, k.base, v.base, o.base, lse.base,
       extras.qPositions.value, extras.kPositions.value, extras.qSegments.value,
-      extras.kSegments.value, extras.keyMask.value, extras.bias.value, sizes,
+      extras.kSegments.value, extras.keyMask.value, extras.bias.value,
+      extras.dropoutKeys.value, extras.qIndex.value, extras.kIndex.value, sizes,
       op.getScale(), op.getCausal(), viewEntries(dO), viewEntries(q),
       viewEntries(k), viewEntries(v), viewEntries(o), lseEntries(lse),
       viewEntries(grads[0]), viewEntries(withGroup(grads[1])),
       viewEntries(withGroup(grads[2])), into, op.getWindow(), op.getSoftcap(),
       extras.qPositions.view, extras.kPositions.view, extras.qSegments.view,
-      extras.kSegments.view, extras.keyMask.view, extras.bias.view);
+      extras.kSegments.view, extras.keyMask.view, extras.bias.view,
+      op.getDropout(), extras.dropoutKeys.view, extras.qIndex.view,
+      extras.kIndex.view);
   if (!concat) {
     op->replaceAllUsesWith(command->getResults());
     op.erase();

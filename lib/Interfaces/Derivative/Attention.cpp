@@ -23,7 +23,7 @@ static LogicalResult attention(nn::AttentionOp op, VJPContext &c) {
     return failure();
   if (!c.cotangent(0))
     return success();
-  if (op.getBias() && c.wanted(op->getNumOperands() - 1))
+  if (op.getBias() && c.wanted(op.getBiasMutable().begin()->getOperandNumber()))
     return op.emitOpError("cannot be differentiated with respect to its bias: "
                           "freeze the parameters that compute it");
   auto optional = [&](Value value) {
@@ -36,8 +36,10 @@ static LogicalResult attention(nn::AttentionOp op, VJPContext &c) {
       c.residual(op.getResult()), c.residual(op.getLse()),
       optional(op.getQPositions()), optional(op.getKPositions()),
       optional(op.getQSegments()), optional(op.getKSegments()),
-      optional(op.getKeyMask()), optional(op.getBias()), op.getScaleAttr(),
-      op.getCausalAttr(), op.getWindowAttr(), op.getSoftcapAttr());
+      optional(op.getKeyMask()), optional(op.getBias()),
+      optional(op.getDropoutKeys()), optional(op.getQIndex()),
+      optional(op.getKIndex()), op.getScaleAttr(), op.getCausalAttr(),
+      op.getWindowAttr(), op.getSoftcapAttr(), op.getDropoutAttr());
   for (unsigned index = 0; index < 3; ++index)
     if (c.wanted(index))
       c.set(index, grad->getResult(index));

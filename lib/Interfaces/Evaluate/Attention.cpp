@@ -36,17 +36,19 @@ struct Attention {
   const Tensor *qPositions = nullptr, *kPositions = nullptr;
   const Tensor *qSegments = nullptr, *kSegments = nullptr;
   const Tensor *keyMask = nullptr, *bias = nullptr;
+  const Tensor *dropoutKeys = nullptr, *qIndex = nullptr, *kIndex = nullptr;
   double scale;
   bool causal;
   int64_t window;
-  double softcap;
+  double softcap, dropout;
   int64_t b, s, n, g, d, t, e;
 
   template <typename Op>
   Attention(Op op, Operands in, unsigned first)
       : query(in[first]), key(in[first + 1]), value(in[first + 2]),
         scale(op.getScale().convertToDouble()), causal(op.getCausal()),
-        window(int64_t(op.getWindow())), softcap(op.getSoftcap().convertToDouble()) {
+        window(int64_t(op.getWindow())), softcap(op.getSoftcap().convertToDouble()),
+        dropout(op.getDropout().convertToDouble()) {
     // The optional operands stand at the end, in the order of the definition.
     unsigned next = first + 3;
     if constexpr (std::is_same_v<Op, nn::AttentionGradOp>)
@@ -63,6 +65,11 @@ struct Attention {
       keyMask = in[next++];
     if (op.getBias())
       bias = in[next++];
+    if (op.getDropoutKeys()) {
+      dropoutKeys = in[next++];
+      qIndex = in[next++];
+      kIndex = in[next++];
+    }
     ArrayRef<int64_t> q = query->shape();
     b = q[0], s = q[1], n = q[2], g = q[3], d = q[4];
     t = key->shape()[1], e = value->shape()[3];
@@ -114,6 +121,17 @@ struct Attention {
     return sum;
   }
 
+  /// What dropout multiplies the weight of key j for query i with.
+  double kept(int64_t ib, int64_t in, int64_t ig, int64_t i, int64_t j) const {
+    if (!dropoutKeys)
+      return 1;
+    auto at = uint64_t(kIndex->ints[j]);
+    std::array<uint32_t, 4> words =
+        philox(dropoutKeys->ints[(ib * n + in) * g + ig],
+               {uint32_t(at / 4), uint32_t(qIndex->ints[i]), 0, 0});
+    return words[at % 4] / 4294967296.0 >= dropout ? 1 / (1 - dropout) : 0;
+  }
+
   template <typename Visit> void forEachQuery(Visit visit) const {
     for (int64_t ib = 0; ib < b; ++ib)
       for (int64_t in = 0; in < n; ++in)
@@ -139,9 +157,11 @@ static void attention(nn::AttentionOp op, Operands in, Results out) {
     }
     for (int64_t j = 0; j < a.t; ++j)
       sum += p[j] = std::exp(p[j] - max);
-    for (int64_t j = 0; j < a.t; ++j)
+    for (int64_t j = 0; j < a.t; ++j) {
+      double weight = p[j] / sum * a.kept(b, n, g, i, j);
       for (int64_t x = 0; x < a.e; ++x)
-        o[x] += p[j] / sum * a.value->floats[a.keyAt(b, j, n, a.e) + x];
+        o[x] += weight * a.value->floats[a.keyAt(b, j, n, a.e) + x];
+    }
     out[1].floats[row] = max + std::log(sum);
   });
 }
@@ -163,12 +183,12 @@ static void attentionGrad(nn::AttentionGradOp op, Operands in, Results out) {
         continue;
       double p = std::exp(score - lse[row]);
       int64_t kAt = a.keyAt(b, j, n, a.d), vAt = a.keyAt(b, j, n, a.e);
-      double dp = 0;
+      double dp = 0, kept = a.kept(b, n, g, i, j);
       for (int64_t x = 0; x < a.e; ++x) {
         dp += cotangent[oAt + x] * a.value->floats[vAt + x];
-        out[2].floats[vAt + x] += p * cotangent[oAt + x];
+        out[2].floats[vAt + x] += p * kept * cotangent[oAt + x];
       }
-      double ds = p * (dp - delta) * slope;
+      double ds = p * (dp * kept - delta) * slope;
       for (int64_t x = 0; x < a.d; ++x) {
         out[0].floats[qAt + x] += ds * a.key->floats[kAt + x];
         out[1].floats[kAt + x] += ds * a.query->floats[qAt + x];

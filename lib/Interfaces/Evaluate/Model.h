@@ -7,6 +7,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
 
+#include <array>
 #include <cmath>
 
 namespace cleave::evaluate {
@@ -72,6 +73,9 @@ inline void copyElement(Tensor &target, int64_t to, const Tensor &source,
 }
 
 /// One function per family.
+/// Philox-4x32-10 (Salmon et al., 2011): a block of four words.
+std::array<uint32_t, 4> philox(uint64_t key, std::array<uint32_t, 4> counter);
+
 void attachElementwise(mlir::MLIRContext *context);
 void attachShape(mlir::MLIRContext *context);
 void attachConvolution(mlir::MLIRContext *context);

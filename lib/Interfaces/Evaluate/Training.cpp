@@ -9,8 +9,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::evaluate;
 
-/// Philox-4x32-10 (Salmon et al., 2011): the first word of the block.
-static uint32_t philox(uint64_t seed, std::array<uint32_t, 4> counter) {
+std::array<uint32_t, 4>
+cleave::evaluate::philox(uint64_t seed, std::array<uint32_t, 4> counter) {
   uint32_t key[2] = {uint32_t(seed), uint32_t(seed >> 32)};
   for (int round = 0; round < 10; ++round) {
     uint64_t a = uint64_t(0xD2511F53u) * counter[0];
@@ -20,7 +20,7 @@ static uint32_t philox(uint64_t seed, std::array<uint32_t, 4> counter) {
     key[0] += 0x9E3779B9u;
     key[1] += 0xBB67AE85u;
   }
-  return counter[0];
+  return counter;
 }
 
 static void dropout(nn::DropoutOp op, Operands in, Results out) {
@@ -35,7 +35,7 @@ static void dropout(nn::DropoutOp op, Operands in, Results out) {
     }
     uint32_t word = philox(in[1]->ints[0],
                            {uint32_t(element), uint32_t(in[3]->ints[index[0]]),
-                            uint32_t(in[2]->ints[0]), uint32_t(op.getOpId())});
+                            uint32_t(in[2]->ints[0]), uint32_t(op.getOpId())})[0];
     bool kept = word / 4294967296.0 >= p;
     out[0].floats[flat] = kept ? in[0]->floats[flat] / (1 - p) : 0;
   });

@@ -29,6 +29,7 @@ ShardingRule rotary(nn::RotaryOp op) {
 struct AttentionFactors {
   TensorFactors query, key, value, output, lse;
   TensorFactors qPositions, kPositions, qSegments, kSegments, keyMask, bias;
+  TensorFactors dropoutKeys, qIndex, kIndex;
 
   template <typename Op> AttentionFactors(ShardingRule &rule, Op op) {
     ArrayRef<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue());
@@ -60,6 +61,9 @@ struct AttentionFactors {
     qSegments = positions(op.getQSegments(), s);
     kSegments = positions(op.getKSegments(), t);
     keyMask = {b, t};
+    dropoutKeys = {b, n, g};
+    qIndex = {s};
+    kIndex = {t};
     if (op.getBias()) {
       bias = {b, n, g, s, t};
       for (auto [dim, size] : llvm::enumerate(shapeOf(op.getBias())))
@@ -81,6 +85,8 @@ struct AttentionFactors {
       rule.operands.push_back(keyMask);
     if (op.getBias())
       rule.operands.push_back(bias);
+    if (op.getDropoutKeys())
+      rule.operands.append({dropoutKeys, qIndex, kIndex});
   }
 };
 

@@ -1,18 +1,20 @@
 // Attention forward: a block has a tile of queries of one head and goes over
 // the tiles of keys that some of them see, with an online softmax.
 
+#include "attention_dropout.h"
 #include "attention_tiles.h"
 
 using namespace cleave::cuda;
 using namespace cleave::cuda::device;
 
 namespace {
-template <class T, int side, int wide>
+template <class T, int side, int wide, bool drops>
 CLEAVE_DEVICE void forward(const AttentionArguments &x) {
   using Tiles = AttentionTiles<T, side>;
   constexpr int tile = Tiles::tile;
   Tiles tiles(x.isBf16);
   auto &shared = tiles.shared;
+  KeptWeights<drops, typename Tiles::Shared, tile> kept;
   // Late queries see most keys: they begin first.
   int64_t heads = x.b * x.n * x.g, head = blockIdx.x % heads;
   int64_t q0 = (gridDim.x / heads - 1 - blockIdx.x / heads) * tile;
@@ -44,6 +46,7 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
     if (!__syncthreads_or(some))
       continue;
     all = __syncthreads_and(all);
+    kept.draw(x, b, n, g, q0, k0);
     T scores[side][side];
     tiles.multiplyRows(q, HeadRows(x.k, b, n, 0, k0, x.kLen, x.d, shared.keys),
                        scores);
@@ -77,7 +80,9 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
 #pragma unroll
       for (int j = 0; j < side; ++j) {
         scores[i][j] = expOf(scores[i][j] - shift);
-        total[i] += scores[i][j];
+        total[i] += scores[i][j]; // of all weights
+        if (!kept.has(row, tiles.x + 16 * j))
+          scores[i][j] = 0;
       }
 #pragma unroll
       for (int part = 0; part < wide; ++part)
@@ -99,6 +104,8 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
     // A NaN score gives a NaN sum, which must come out.
     bool isEmpty = total[i] == 0;
     factors[i] = isEmpty ? T(0) : 1 / total[i];
+    if constexpr (drops)
+      factors[i] *= T(x.keptScale);
     int64_t row = q0 + tiles.y * side + i;
     if (tiles.x == 0 && row < x.qLen) {
       const int64_t *strides = x.lse.strides;
@@ -115,7 +122,11 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
 #define CLEAVE_ATTENTION(name, type, side, wide)                               \
   extern "C" __global__ void __launch_bounds__(attentionThreads)               \
       cleave_attention_##name(AttentionArguments x) {                          \
-    forward<type, side, wide>(x);                                              \
+    forward<type, side, wide, false>(x);                                       \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(attentionThreads)               \
+      cleave_attention_dropped_##name(AttentionArguments x) {                  \
+    forward<type, side, wide, true>(x);                                        \
   }
 CLEAVE_ATTENTION(f32_64, float, 4, 1)
 CLEAVE_ATTENTION(f32_128, float, 4, 2)
@@ -125,4 +136,8 @@ CLEAVE_ATTENTION(f64_256, double, 2, 4)
 CLEAVE_KERNELS(attention, CLEAVE_KERNEL(attention_f32_64),
                CLEAVE_KERNEL(attention_f32_128),
                CLEAVE_KERNEL(attention_f32_256),
-               CLEAVE_KERNEL(attention_f64_256))
+               CLEAVE_KERNEL(attention_f64_256),
+               CLEAVE_KERNEL(attention_dropped_f32_64),
+               CLEAVE_KERNEL(attention_dropped_f32_128),
+               CLEAVE_KERNEL(attention_dropped_f32_256),
+               CLEAVE_KERNEL(attention_dropped_f64_256))

@@ -26,6 +26,12 @@ struct AttentionArguments {
   double scale, softcap;
   int64_t window;
   int32_t causal, isBf16, backward;
+  // Dropout; null where nothing is dropped.
+  const int64_t *dropoutKeys;
+  int64_t dropoutStrides[3]; // [batch, kv head, group]
+  AttentionIndexArray queryIndices, keyIndices;
+  uint64_t leastKept;
+  double keptScale;
 };
 
 constexpr int attentionThreads = 256;
@@ -39,6 +45,11 @@ struct AttentionQuery {
 struct AttentionKey {
   int64_t position, segment;
   int32_t isSeen;
+};
+
+// Which weights of a tile dropout keeps: a bit each for four keys.
+template <int tile> struct alignas(16) AttentionKept {
+  uint8_t bits[tile][tile / 4];
 };
 
 // Tiles of 16 * side queries and keys.

@@ -28,12 +28,13 @@ template <class T> CLEAVE_DEVICE void sumDelta(const AttentionArguments &x) {
     static_cast<T *>(x.delta)[row] = sum;
 }
 
-template <class T, int side, int wide>
+template <class T, int side, int wide, bool drops>
 CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
   using Tiles = AttentionTiles<T, side>;
   constexpr int tile = Tiles::tile;
   Tiles tiles(x.isBf16);
   auto &shared = tiles.shared;
+  KeptWeights<drops, typename Tiles::Shared, tile> kept;
   int64_t heads = x.b * x.n * x.g, head = blockIdx.x % heads;
   int64_t q0 = (gridDim.x / heads - 1 - blockIdx.x / heads) * tile;
   int64_t g = head % x.g, n = head / x.g % x.n, b = head / x.g / x.n;
@@ -60,6 +61,7 @@ CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
     all = __syncthreads_and(all);
     HeadRows k(x.k, b, n, 0, k0, x.kLen, x.d, shared.keys);
     HeadRows v(x.v, b, n, 0, k0, x.kLen, x.dv, shared.keys);
+    kept.draw(x, b, n, g, q0, k0);
     T scores[side][side], dP[side][side];
     tiles.multiplyRows(q, k, scores);
     tiles.multiplyRows(dO, v, dP);
@@ -70,9 +72,10 @@ CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
         int row = tiles.y * side + i, column = tiles.x + 16 * j;
         bool isSeen = all || sees(shared.queries[row], shared.keys[column]);
         T weight;
-        gradientOf(x, isSeen, biasAt(x, b, n, g, q0 + row, k0 + column),
-                   shared.lse[row], shared.delta[row], scores[i][j], dP[i][j],
-                   weight, dP[i][j]);
+        gradientOf<drops>(x, isSeen, kept.has(row, column),
+                          biasAt(x, b, n, g, q0 + row, k0 + column),
+                          shared.lse[row], shared.delta[row], scores[i][j],
+                          dP[i][j], weight, dP[i][j]);
       }
     tiles.putWeights(dP);
     tiles.template addWeighted<wide>(k, sums);
@@ -85,12 +88,13 @@ CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
                              sums, factors);
 }
 
-template <class T, int side, int wide>
+template <class T, int side, int wide, bool drops>
 CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
   using Tiles = AttentionTiles<T, side>;
   constexpr int tile = Tiles::tile;
   Tiles tiles(x.isBf16);
   auto &shared = tiles.shared;
+  KeptWeights<drops, typename Tiles::Shared, tile> kept;
   int64_t heads = x.b * x.n, head = blockIdx.x % heads;
   int64_t k0 = blockIdx.x / heads * tile, n = head % x.n, b = head / x.n;
   for (int j = int(threadIdx.x); j < tile; j += attentionThreads)
@@ -118,6 +122,7 @@ CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
       all = __syncthreads_and(all);
       HeadRows q(x.q, b, n, g, q0, x.qLen, x.d, nullptr);
       HeadRows dO(x.dO, b, n, g, q0, x.qLen, x.dv, nullptr);
+      kept.draw(x, b, n, g, q0, k0);
       T scores[side][side], dP[side][side];
       tiles.multiplyRows(k, q, scores);
       tiles.multiplyRows(v, dO, dP);
@@ -127,9 +132,10 @@ CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
         for (int j = 0; j < side; ++j) {
           int row = tiles.y * side + i, column = tiles.x + 16 * j;
           bool isSeen = all || sees(shared.queries[column], shared.keys[row]);
-          gradientOf(x, isSeen, biasAt(x, b, n, g, q0 + column, k0 + row),
-                     shared.lse[column], shared.delta[column], scores[i][j],
-                     dP[i][j], scores[i][j], dP[i][j]);
+          gradientOf<drops>(x, isSeen, kept.has(column, row),
+                            biasAt(x, b, n, g, q0 + column, k0 + row),
+                            shared.lse[column], shared.delta[column],
+                            scores[i][j], dP[i][j], scores[i][j], dP[i][j]);
         }
       tiles.putWeights(scores);
       tiles.template addWeighted<wide>(dO, dV);
@@ -155,19 +161,23 @@ CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
 CLEAVE_DELTA(f32, float)
 CLEAVE_DELTA(f64, double)
 
-#define CLEAVE_BACKWARD(name, type, side, wide)                                \
+#define CLEAVE_BACKWARD(name, type, side, wide, drops)                         \
   extern "C" __global__ void __launch_bounds__(attentionThreads)               \
       cleave_attention_dq_##name(AttentionArguments x) {                       \
-    backwardQueries<type, side, wide>(x);                                      \
+    backwardQueries<type, side, wide, drops>(x);                               \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(attentionThreads)               \
       cleave_attention_dkv_##name(AttentionArguments x) {                      \
-    backwardKeys<type, side, wide>(x);                                         \
+    backwardKeys<type, side, wide, drops>(x);                                  \
   }
-CLEAVE_BACKWARD(f32_64, float, 4, 1)
-CLEAVE_BACKWARD(f32_128, float, 4, 2)
-CLEAVE_BACKWARD(f32_256, float, 4, 4)
-CLEAVE_BACKWARD(f64_256, double, 2, 4)
+CLEAVE_BACKWARD(f32_64, float, 4, 1, false)
+CLEAVE_BACKWARD(f32_128, float, 4, 2, false)
+CLEAVE_BACKWARD(f32_256, float, 4, 4, false)
+CLEAVE_BACKWARD(f64_256, double, 2, 4, false)
+CLEAVE_BACKWARD(dropped_f32_64, float, 4, 1, true)
+CLEAVE_BACKWARD(dropped_f32_128, float, 4, 2, true)
+CLEAVE_BACKWARD(dropped_f32_256, float, 4, 4, true)
+CLEAVE_BACKWARD(dropped_f64_256, double, 2, 4, true)
 
 CLEAVE_KERNELS(
     attention_backward, CLEAVE_KERNEL(attention_delta_f32),
@@ -175,4 +185,12 @@ CLEAVE_KERNELS(
     CLEAVE_KERNEL(attention_dq_f32_128), CLEAVE_KERNEL(attention_dq_f32_256),
     CLEAVE_KERNEL(attention_dq_f64_256), CLEAVE_KERNEL(attention_dkv_f32_64),
     CLEAVE_KERNEL(attention_dkv_f32_128), CLEAVE_KERNEL(attention_dkv_f32_256),
-    CLEAVE_KERNEL(attention_dkv_f64_256))
+    CLEAVE_KERNEL(attention_dkv_f64_256),
+    CLEAVE_KERNEL(attention_dq_dropped_f32_64),
+    CLEAVE_KERNEL(attention_dq_dropped_f32_128),
+    CLEAVE_KERNEL(attention_dq_dropped_f32_256),
+    CLEAVE_KERNEL(attention_dq_dropped_f64_256),
+    CLEAVE_KERNEL(attention_dkv_dropped_f32_64),
+    CLEAVE_KERNEL(attention_dkv_dropped_f32_128),
+    CLEAVE_KERNEL(attention_dkv_dropped_f32_256),
+    CLEAVE_KERNEL(attention_dkv_dropped_f64_256))

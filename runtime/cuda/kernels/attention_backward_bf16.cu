@@ -7,12 +7,13 @@ using namespace cleave::cuda;
 using namespace cleave::cuda::device;
 
 namespace {
-template <int wide>
+template <int wide, bool drops>
 CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
   using Matrices = AttentionMatrices<4, wide>;
   constexpr int tile = Matrices::tile;
   Matrices matrices;
   auto &shared = matrices.shared;
+  KeptWeights<drops, typename Matrices::Shared, tile> kept;
   auto &q = shared.tile[0], &dO = shared.tile[1], &k = shared.tile[2],
        &v = shared.tile[3];
   int64_t heads = x.b * x.n * x.g, head = blockIdx.x % heads;
@@ -41,6 +42,7 @@ CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
     all = __syncthreads_and(all);
     matrices.stage(HeadRows(x.k, b, n, 0, k0, x.kLen, x.d, shared.keys), k);
     matrices.stage(HeadRows(x.v, b, n, 0, k0, x.kLen, x.dv, shared.keys), v);
+    kept.draw(x, b, n, g, q0, k0);
     __syncthreads();
     typename Matrices::Scores scores, dP;
     matrices.multiplyRows(q, k, scores);
@@ -52,21 +54,23 @@ CLEAVE_DEVICE void backwardQueries(const AttentionArguments &x) {
         int row = matrices.rowOf(i), column = matrices.columnOf(part, i);
         bool isSeen = all || sees(shared.queries[row], shared.keys[column]);
         float weight;
-        gradientOf(x, isSeen, biasAt(x, b, n, g, q0 + row, k0 + column),
-                   shared.lse[row], shared.delta[row], scores[part][i],
-                   dP[part][i], weight, dP[part][i]);
+        gradientOf<drops>(x, isSeen, kept.has(row, column),
+                          biasAt(x, b, n, g, q0 + row, k0 + column),
+                          shared.lse[row], shared.delta[row], scores[part][i],
+                          dP[part][i], weight, dP[part][i]);
       }
     matrices.addWeighted(dP, k, sums);
   }
   matrices.write(HeadRows(x.dq, b, n, g, q0, x.qLen, x.d, nullptr), sums, 1, 1);
 }
 
-template <int wide>
+template <int wide, bool drops>
 CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
   using Matrices = AttentionMatrices<4, wide>;
   constexpr int tile = Matrices::tile;
   Matrices matrices;
   auto &shared = matrices.shared;
+  KeptWeights<drops, typename Matrices::Shared, tile> kept;
   auto &q = shared.tile[0], &dO = shared.tile[1], &k = shared.tile[2],
        &v = shared.tile[3];
   int64_t heads = x.b * x.n, head = blockIdx.x % heads;
@@ -96,6 +100,7 @@ CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
       all = __syncthreads_and(all);
       matrices.stage(HeadRows(x.q, b, n, g, q0, x.qLen, x.d, nullptr), q);
       matrices.stage(HeadRows(x.dO, b, n, g, q0, x.qLen, x.dv, nullptr), dO);
+      kept.draw(x, b, n, g, q0, k0);
       __syncthreads();
       typename Matrices::Scores scores, dP;
       matrices.multiplyRows(k, q, scores);
@@ -106,9 +111,11 @@ CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
         for (int i = 0; i < 4; ++i) {
           int row = matrices.rowOf(i), column = matrices.columnOf(part, i);
           bool isSeen = all || sees(shared.queries[column], shared.keys[row]);
-          gradientOf(x, isSeen, biasAt(x, b, n, g, q0 + column, k0 + row),
-                     shared.lse[column], shared.delta[column], scores[part][i],
-                     dP[part][i], scores[part][i], dP[part][i]);
+          gradientOf<drops>(x, isSeen, kept.has(column, row),
+                            biasAt(x, b, n, g, q0 + column, k0 + row),
+                            shared.lse[column], shared.delta[column],
+                            scores[part][i], dP[part][i], scores[part][i],
+                            dP[part][i]);
         }
       matrices.addWeighted(scores, dO, dV);
       matrices.addWeighted(dP, q, dk);
@@ -118,19 +125,25 @@ CLEAVE_DEVICE void backwardKeys(const AttentionArguments &x) {
 }
 } // namespace
 
-#define CLEAVE_BACKWARD(wide)                                                  \
+#define CLEAVE_BACKWARD(name, wide, drops)                                     \
   extern "C" __global__ void __launch_bounds__(attentionMatrixThreads)         \
-      cleave_attention_dq_bf16_##wide(AttentionArguments x) {                  \
-    backwardQueries<wide>(x);                                                  \
+      cleave_attention_dq_##name(AttentionArguments x) {                       \
+    backwardQueries<wide, drops>(x);                                           \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(attentionMatrixThreads)         \
-      cleave_attention_dkv_bf16_##wide(AttentionArguments x) {                 \
-    backwardKeys<wide>(x);                                                     \
+      cleave_attention_dkv_##name(AttentionArguments x) {                      \
+    backwardKeys<wide, drops>(x);                                              \
   }
-CLEAVE_BACKWARD(64)
-CLEAVE_BACKWARD(128)
+CLEAVE_BACKWARD(bf16_64, 64, false)
+CLEAVE_BACKWARD(bf16_128, 128, false)
+CLEAVE_BACKWARD(dropped_bf16_64, 64, true)
+CLEAVE_BACKWARD(dropped_bf16_128, 128, true)
 
 CLEAVE_KERNELS(attention_backward_bf16, CLEAVE_KERNEL(attention_dq_bf16_64),
                CLEAVE_KERNEL(attention_dq_bf16_128),
                CLEAVE_KERNEL(attention_dkv_bf16_64),
-               CLEAVE_KERNEL(attention_dkv_bf16_128))
+               CLEAVE_KERNEL(attention_dkv_bf16_128),
+               CLEAVE_KERNEL(attention_dq_dropped_bf16_64),
+               CLEAVE_KERNEL(attention_dq_dropped_bf16_128),
+               CLEAVE_KERNEL(attention_dkv_dropped_bf16_64),
+               CLEAVE_KERNEL(attention_dkv_dropped_bf16_128))

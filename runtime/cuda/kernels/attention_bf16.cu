@@ -1,17 +1,20 @@
 // Attention forward in bf16 on matrix units, for heads whose features lie side
 // by side: as attention.cu, with scores and weights in registers.
 
+#include "attention_dropout.h"
 #include "attention_matrices.h"
 
 using namespace cleave::cuda;
 using namespace cleave::cuda::device;
 
 namespace {
-template <int wide> CLEAVE_DEVICE void forward(const AttentionArguments &x) {
+template <int wide, bool drops>
+CLEAVE_DEVICE void forward(const AttentionArguments &x) {
   using Matrices = AttentionMatrices<3, wide>;
   constexpr int tile = Matrices::tile;
   Matrices matrices;
   auto &shared = matrices.shared;
+  KeptWeights<drops, typename Matrices::Shared, tile> kept;
   // Late queries see most keys: they begin first.
   int64_t heads = x.b * x.n * x.g, head = blockIdx.x % heads;
   int64_t q0 = (gridDim.x / heads - 1 - blockIdx.x / heads) * tile;
@@ -44,6 +47,7 @@ template <int wide> CLEAVE_DEVICE void forward(const AttentionArguments &x) {
                    shared.tile[1]);
     matrices.stage(HeadRows(x.v, b, n, 0, k0, x.kLen, x.dv, shared.keys),
                    shared.tile[2]);
+    kept.draw(x, b, n, g, q0, k0);
     __syncthreads();
     typename Matrices::Scores scores;
     matrices.multiplyRows(shared.tile[0], shared.tile[1], scores);
@@ -77,7 +81,9 @@ template <int wide> CLEAVE_DEVICE void forward(const AttentionArguments &x) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         scores[part][i] = expOf(scores[part][i] - shift[i / 2]);
-        total[i / 2] += scores[part][i];
+        total[i / 2] += scores[part][i]; // of all weights
+        if (!kept.has(matrices.rowOf(i), matrices.columnOf(part, i)))
+          scores[part][i] = 0;
       }
 #pragma unroll
     for (int part = 0; part < wide / 8; ++part)
@@ -95,6 +101,8 @@ template <int wide> CLEAVE_DEVICE void forward(const AttentionArguments &x) {
     // A NaN score gives a NaN sum, which must come out.
     bool isEmpty = total[i] == 0;
     factors[i] = isEmpty ? 0 : 1 / total[i];
+    if constexpr (drops)
+      factors[i] *= float(x.keptScale);
     int64_t row = q0 + matrices.rowOf(2 * i);
     if (matrices.t == 0 && row < x.qLen) {
       const int64_t *strides = x.lse.strides;
@@ -111,10 +119,16 @@ template <int wide> CLEAVE_DEVICE void forward(const AttentionArguments &x) {
 #define CLEAVE_ATTENTION(wide)                                                 \
   extern "C" __global__ void __launch_bounds__(attentionMatrixThreads)         \
       cleave_attention_bf16_##wide(AttentionArguments x) {                     \
-    forward<wide>(x);                                                          \
+    forward<wide, false>(x);                                                   \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(attentionMatrixThreads)         \
+      cleave_attention_dropped_bf16_##wide(AttentionArguments x) {             \
+    forward<wide, true>(x);                                                    \
   }
 CLEAVE_ATTENTION(64)
 CLEAVE_ATTENTION(128)
 
 CLEAVE_KERNELS(attention_bf16, CLEAVE_KERNEL(attention_bf16_64),
-               CLEAVE_KERNEL(attention_bf16_128))
+               CLEAVE_KERNEL(attention_bf16_128),
+               CLEAVE_KERNEL(attention_dropped_bf16_64),
+               CLEAVE_KERNEL(attention_dropped_bf16_128))

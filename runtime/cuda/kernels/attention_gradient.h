@@ -2,6 +2,7 @@
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_GRADIENT_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_GRADIENT_H
 
+#include "attention_dropout.h"
 #include "attention_tiles.h"
 
 namespace cleave::cuda::device {
@@ -27,14 +28,19 @@ CLEAVE_DEVICE void loadQueries(const AttentionArguments &x, Shared &shared,
 }
 
 /// The weight of a key for a query, and the gradient of their product, from the
-/// product and dO v^T.
-template <class T>
+/// product and dO v^T. With dropout, the weight is what the value was
+/// multiplied with.
+template <bool drops, class T>
 CLEAVE_DEVICE void gradientOf(const AttentionArguments &x, bool isSeen,
-                              int64_t biasAt, T lse, T delta, T product, T dP,
-                              T &weight, T &gradient) {
+                              bool isKept, int64_t biasAt, T lse, T delta,
+                              T product, T dP, T &weight, T &gradient) {
   T slope;
   weight = isSeen ? expOf(scoreOf(x, product, biasAt, slope) - lse) : T(0);
+  if constexpr (drops)
+    dP = isKept ? dP * T(x.keptScale) : T(0);
   gradient = weight == 0 ? T(0) : weight * (dP - delta) * slope * T(x.scale);
+  if constexpr (drops)
+    weight = isKept ? weight * T(x.keptScale) : T(0);
 }
 
 } // namespace cleave::cuda::device

@@ -254,6 +254,10 @@ struct IndexRef {
 // - there are segments, and those of the two differ;
 // - there is a keyMask, and its entry (u8) is 0: such keys and values are not
 //   read and may hold anything.
+// With dropout = p > 0, weight (i, j) of the softmax is kept, and divided by 1
+// - p, where the word that philox.h has for dropoutKeys (i64, [b, n, g]; other
+// strides are ignored), queryIndices of i and keyIndices of j (i64) is at least
+// leastKept(p); else it is 0. lse does not depend on it.
 // A row without a visible key gives o = 0, lse = -inf and zero gradients. The
 // bias has strides [b, query, n, g, key]; 0 broadcasts. Positions and segments
 // are i64 and come in pairs. Forward reads q, k, v and writes o, lse; backward
@@ -270,6 +274,9 @@ struct Attention {
   int64_t queryOffset = 0, keyOffset = 0;
   AttentionRef bias;
   IndexRef queryPositions, keyPositions, querySegments, keySegments, keyMask;
+  double dropout = 0.0;
+  AttentionRef dropoutKeys;
+  IndexRef queryIndices, keyIndices;
   BufferRef workspace; // attentionWorkspace() bytes (cleave/workspace.h)
   int64_t workspaceSize = 0;
 };

@@ -14,7 +14,7 @@
 
 namespace cleave::program {
 
-inline constexpr uint32_t formatVersion = 13;
+inline constexpr uint32_t formatVersion = 14;
 
 // The fields of each struct, in the order of the file.
 template <class A> void fields(A &a, MeshAxis &x) {
@@ -56,8 +56,8 @@ template <class A> void fields(A &a, Attention &x) {
   a(x.backward, x.dtype, x.b, x.qLen, x.kLen, x.n, x.g, x.d, x.dv, x.q, x.k,
     x.v, x.o, x.lse, x.dO, x.dq, x.dk, x.dV, x.scale, x.softcap, x.causal,
     x.window, x.queryOffset, x.keyOffset, x.bias, x.queryPositions,
-    x.keyPositions, x.querySegments, x.keySegments, x.keyMask, x.workspace,
-    x.workspaceSize);
+    x.keyPositions, x.querySegments, x.keySegments, x.keyMask, x.dropout,
+    x.dropoutKeys, x.queryIndices, x.keyIndices, x.workspace, x.workspaceSize);
 }
 template <class A> void fields(A &a, RowsRef &x) {
   a(x.buffer, x.strides, x.column);

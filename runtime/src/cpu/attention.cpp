@@ -3,6 +3,7 @@
 
 #include "cpu/attention.h"
 
+#include "cleave/philox.h"
 #include "cleave/workspace.h"
 #include "cpu/micro.h"
 #include "cpu/parallel.h"
@@ -97,6 +98,15 @@ AttentionProblem<S> makeProblem(const Attention &x,
             p.keyMaskStrides);
   p.bias = static_cast<const T *>(at.bias);
   std::copy(x.bias.strides.begin(), x.bias.strides.end(), p.biasStrides);
+  if (x.dropout > 0) {
+    p.dropoutKeys = at.dropoutKeys;
+    std::copy(x.dropoutKeys.strides.begin(), x.dropoutKeys.strides.end(),
+              p.dropoutStrides);
+    p.queryIndices = index(at.queryIndices, x.queryIndices, 0);
+    p.keyIndices = index(at.keyIndices, x.keyIndices, 0);
+    p.leastKept = philox::leastKept(x.dropout);
+    p.keptScale = static_cast<T>(1 / (1 - x.dropout));
+  }
   char *workspace = static_cast<char *>(at.workspace);
   p.blockSamples = blockSamples(x);
   if (p.blockSamples) {
@@ -194,6 +204,11 @@ int64_t cleave::attentionWorkspace(const Attention &x, int threads,
   }
   if (x.window < 0 || !(x.softcap >= 0)) {
     error = "attention with a negative window or soft cap";
+    return -1;
+  }
+  if (!(x.dropout >= 0 && x.dropout < 1)) {
+    error = "attention with dropout " + std::to_string(x.dropout) +
+            ", expected at least 0 and less than 1";
     return -1;
   }
   if (x.d == 0 || x.dv == 0 || x.g == 0) {

@@ -18,6 +18,8 @@ struct AttentionBuffers {
   const int64_t *queryPositions = nullptr, *keyPositions = nullptr;
   const int64_t *querySegments = nullptr, *keySegments = nullptr;
   const uint8_t *keyMask = nullptr;
+  const int64_t *dropoutKeys = nullptr;
+  const int64_t *queryIndices = nullptr, *keyIndices = nullptr;
   void *workspace = nullptr; // attentionWorkspace() bytes, aligned to 64
   // Every launch adds the floating-point operations of the blocks of scores
   // that it computed.

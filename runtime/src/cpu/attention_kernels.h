@@ -30,6 +30,12 @@ template <class T> T maxRow(const T *row, int64_t width) {
   return best;
 }
 
+// row[j] *= kept[j] in the first `width` columns.
+template <class T> void dropRow(T *row, int64_t width, const T *kept) {
+  for (int64_t j = 0; j < width; j += Lanes<T>::count)
+    store<T>(row + j, load<T>(row + j) * load<T>(kept + j));
+}
+
 // `count` is a multiple of the lanes.
 template <class T> void clear(T *at, int64_t count) {
   for (int64_t x = 0; x < count; x += Lanes<T>::count)
@@ -91,6 +97,9 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
     packB<T>(p.k.at(b, x.k0, n, 0), p.k.strides[4], p.k.strides[1], p.d, x.keys,
              packedK);
     tileGemm<T>(x.queries, x.keys, p.d, packedQ, packedK, scores, BK, false);
+    DropoutWords words;
+    if (p.dropoutKeys)
+      words = dropoutWords(p, b, x.k0, x.keys);
     for (int64_t i = 0; i < x.queries; ++i) {
       T *row = scores + i * BK;
       int64_t at = x.q0 - q0 + i; // in the block
@@ -103,6 +112,11 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
       T shrink = expOf(splat<T>(rowMax[at] - shift))[0];
       rowSum[at] = rowSum[at] * shrink + expRow(row, width, shift);
       rowMax[at] = high;
+      if (p.dropoutKeys) { // the sum is that of all weights
+        T kept[BK];
+        findKept(p, b, n, g, x.q0 + i, x.keys, words, kept);
+        dropRow(row, width, kept);
+      }
       if (shrink != T(1))
         for (int64_t c = 0; c < wideV; c += Lanes<T>::count)
           store<T>(acc + at * wideV + c,
@@ -182,13 +196,17 @@ void writeKeyGradient(const typename AttentionProblem<S>::Array &array,
 }
 
 // P and dS of a block from scores and dP, both in place: P = exp(s - lse), dS =
-// P * (dP - delta), times the slope of the soft-capping.
+// P * (dP - delta), times the slope of the soft-capping. Dropout drops the same
+// of dP, before, and of P, behind.
 template <class S, class T = Compute<S>>
 void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
                     int64_t g, const Area &area, int checks, const T *delta,
                     T *scores, T *dP) {
   constexpr int64_t BK = attentionKeys;
-  T slope[BK] = {};
+  T slope[BK] = {}, kept[BK];
+  DropoutWords words;
+  if (p.dropoutKeys)
+    words = dropoutWords(p, b, area.k0, area.keys);
   for (int64_t i = 0; i < area.queries; ++i) {
     T *row = scores + i * BK, *gradient = dP + i * BK;
     int64_t query = area.q0 + i;
@@ -198,6 +216,10 @@ void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
     // Nothing visible to this query: the row is -inf, and P = exp(-inf) = 0.
     expRow(row, width, lse == minusInfinity<T> ? T(0) : lse);
     T shift = delta[g * p.qLen + query];
+    if (p.dropoutKeys) {
+      findKept(p, b, n, g, query, area.keys, words, kept);
+      dropRow(gradient, BK, kept);
+    }
     for (int64_t j = 0; j < BK; j += Lanes<T>::count) {
       Vec<T> weight = load<T>(row + j);
       Vec<T> dS = weight * (load<T>(gradient + j) - shift);
@@ -206,6 +228,8 @@ void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
       // Where a key is hidden, dP may be NaN.
       store<T>(gradient + j, weight == T(0) ? Vec<T>{} : dS);
     }
+    if (p.dropoutKeys)
+      dropRow(row, BK, kept);
   }
 }
 

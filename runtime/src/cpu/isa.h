@@ -2,6 +2,7 @@
 // including file defines CLEAVE_VECTOR_BYTES, CLEAVE_BLOCK_ROWS (as many as
 // the registers hold), CLEAVE_MICRO_SET and CLEAVE_AVAILABLE. No headers with
 // inline functions here; see micro.h.
+#include "cleave/philox.h"
 #include "cpu/micro.h"
 
 namespace {
@@ -14,6 +15,8 @@ using namespace cleave;
 #include "cpu/gemm_kernels.h"
 
 #include "cpu/attention_mask.h"
+
+#include "cpu/attention_dropout.h"
 
 #include "cpu/attention_kernels.h"
 

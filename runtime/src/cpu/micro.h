@@ -92,6 +92,12 @@ template <class S> struct AttentionProblem {
   int64_t keyMaskStrides[2];
   const T *bias;          // may be null
   int64_t biasStrides[5]; // [b, query, n, g, key]
+  // Dropout; null where nothing is dropped.
+  const int64_t *dropoutKeys;
+  int64_t dropoutStrides[5]; // [b, -, n, g, -]
+  AttentionIndex queryIndices, keyIndices;
+  uint64_t leastKept;
+  T keptScale;
   // Of every sample, or where blockSamples is 1, of all; null where every query
   // sees every key.
   AttentionBlock *queryBlocks, *keyBlocks;

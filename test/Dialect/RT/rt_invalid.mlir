@@ -278,6 +278,32 @@ func.func @window_negative(%q: tensor<2x5x3x4xf32>) {
 
 // -----
 
+// A3
+func.func @dropout_of_nothing(%q: tensor<2x5x3x4xf32>) {
+  // expected-error @below {{'rt.attention' op has dropout = 5.000000e-01, expected keys, query and key indices and a number between 0 and 1, or none of them and 0}}
+  %o, %l = rt.attention q(%q) k(%q) v(%q) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+    {dropout = 0.5 : f64, q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
+     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>) -> (tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+  return
+}
+
+// -----
+
+// A2
+func.func @dropout_keys_outside(%q: tensor<2x5x3x4xf32>, %keys: tensor<2x3xi64>, %index: tensor<5xi64>) {
+  // expected-error @below {{'rt.attention' op view of dropout keys covers elements 0 to 8 of 6}}
+  %o, %l = rt.attention q(%q) k(%q) v(%q) dropout(%keys, %index, %index) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+    {dropout = 0.5 : f64, q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>, v_view = array<i64: 0, 60, 12, 4, 0, 1>,
+     o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>,
+     dropout_keys_view = array<i64: 0, 6, 0, 1, 1, 0>, q_index_view = array<i64: 0, 0, 1>, k_index_view = array<i64: 0, 0, 1>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x3xi64>, tensor<5xi64>, tensor<5xi64>)
+    -> (tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+  return
+}
+
+// -----
+
 // A4
 func.func @grads_into(%q: tensor<2x5x3x4xf32>, %lse: tensor<2x3x5xf32>) {
   // expected-error @below {{'rt.attention_grad' op results are into [0, 1, 2], expected three indices of its 1 results}}

@@ -88,6 +88,19 @@ func.func @attention(%q: tensor<2x5x3x1x4xf32>, %k: tensor<2x5x3x4xf32>, %v: ten
   return %o, %lse : tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>
 }
 
+// CHECK-LABEL: func @attention_dropped
+func.func @attention_dropped(%q: tensor<2x5x3x4xf32>, %keys: tensor<2x3xi64>, %index: tensor<5xi64>) -> tensor<2x5x3x4xf32> {
+  // CHECK: rt.attention q(%{{.*}}) k(%{{.*}}) v(%{{.*}}) dropout(%{{.*}}, %{{.*}}, %{{.*}}) sizes
+  // CHECK-SAME: dropout = 1.000000e-01
+  %o, %lse = rt.attention q(%q) k(%q) v(%q) dropout(%keys, %index, %index) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
+    {dropout = 0.1 : f64, q_view = array<i64: 0, 60, 12, 4, 4, 1>, k_view = array<i64: 0, 60, 12, 4, 0, 1>,
+     v_view = array<i64: 0, 60, 12, 4, 0, 1>, o_view = array<i64: 0, 60, 12, 4, 4, 1>, lse_view = array<i64: 0, 15, 1, 5, 5, 0>,
+     dropout_keys_view = array<i64: 0, 3, 0, 1, 1, 0>, q_index_view = array<i64: 0, 0, 1>, k_index_view = array<i64: 0, 0, 1>}
+    : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x3xi64>, tensor<5xi64>, tensor<5xi64>)
+    -> (tensor<2x5x3x4xf32>, tensor<2x3x5xf32>)
+  return %o : tensor<2x5x3x4xf32>
+}
+
 // CHECK-LABEL: func @attention_grad_in_pieces
 func.func @attention_grad_in_pieces(%do: tensor<2x5x3x4xf32>, %qkv: tensor<2x5x3x3x4xf32>, %o: tensor<2x5x3x4xf32>,
                                     %lse: tensor<2x3x5xf32>) -> tensor<2x5x3x3x4xf32> {

@@ -1,6 +1,6 @@
 // Attention and its gradient: causal and not, windows, shared kv heads,
-// positions, segments, masks, a bias, and scores that are bent; and what of
-// that cuDNN does.
+// positions, segments, masks, a bias, dropout, and scores that are bent; and
+// what of that cuDNN does.
 
 #include "attention.h"
 
@@ -127,6 +127,20 @@ void addIndices(Case &one, AttentionArrays &in) {
     make(x.keyMask, in.keyMask, DType::U8, x.kLen, false,
          [&](int64_t, int64_t) { return !one.one(3); });
   }
+  if (one.one(2)) {
+    x.dropout = one.one(2) ? 0.1 : 0.5;
+    one.say("half dropped", x.dropout == 0.5);
+    x.dropoutKeys.buffer.arena = 0;
+    x.dropoutKeys.strides = {x.n * x.g, 0, x.g, 1, 0};
+    in.dropoutKeys = Array(DType::I64, x.b * x.n * x.g);
+    for (int64_t i = 0; i < x.b * x.n * x.g; ++i)
+      in.dropoutKeys.set(i, double(one.below(int64_t(1) << 53)));
+    // Neighbours share words, at multiples of four or not, or do not.
+    int64_t first = one.below(9), step = one.one(3) ? 7 : 1;
+    auto index = [&](int64_t, int64_t i) { return first + i * step; };
+    make(x.queryIndices, in.queryIndices, DType::I64, x.qLen, true, index);
+    make(x.keyIndices, in.keyIndices, DType::I64, x.kLen, true, index);
+  }
 }
 
 // Keys and values that the mask hides become NaN.
@@ -214,6 +228,8 @@ void checkAttention(Case &one, const Attention &sizes, Layout layout,
   put(at.keyPositions, in.keyPositions);
   put(at.querySegments, in.querySegments);
   put(at.keySegments, in.keySegments);
+  put(at.dropoutKeys, in.dropoutKeys);
+  put(at.queryIndices, in.queryIndices), put(at.keyIndices, in.keyIndices);
   if (backward) {
     put(at.dO, in.dO);
     put(at.dq, in.dq), put(at.dk, in.dk), put(at.dV, in.dV);

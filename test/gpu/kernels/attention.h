@@ -10,6 +10,7 @@ struct AttentionArrays {
   program::Attention x;
   Array q, k, v, dO, bias, o, lse, dq, dk, dV;
   Array queryPositions, keyPositions, querySegments, keySegments, keyMask;
+  Array dropoutKeys, queryIndices, keyIndices;
 };
 
 struct AttentionResults {

@@ -2,6 +2,8 @@
 
 #include "attention.h"
 
+#include "cleave/philox.h"
+
 #include <algorithm>
 #include <thread>
 
@@ -77,6 +79,18 @@ private:
     return !x.keyMask.buffer.present() || entry(in.keyMask, x.keyMask, b, j);
   }
 
+  // What dropout multiplies a weight with.
+  double kept(int64_t i, int64_t g, int64_t j) const {
+    if (x.dropout == 0)
+      return 1;
+    auto key = uint64_t(in.dropoutKeys.at(at(x.dropoutKeys, b, 0, n, g, 0)));
+    auto query = uint32_t(entry(in.queryIndices, x.queryIndices, b, i));
+    int64_t index = entry(in.keyIndices, x.keyIndices, b, j);
+    uint32_t word = philox::blockOf(key, {{uint32_t(index / 4), query, 0, 0}})
+                        .words[index % 4];
+    return word / 4294967296.0 >= x.dropout ? 1 / (1 - x.dropout) : 0;
+  }
+
   // Scores of the keys that a query sees, as weights[j]; what it does not see
   // is -infinity. `spread`: 1 and the largest sum of magnitudes of a score,
   // whose rounding is an error of that size of each weight.
@@ -119,7 +133,8 @@ private:
       out.o[at(x.o, b, i, n, g, f)].isWritten = true;
     for (int64_t j = 0; j < x.kLen; ++j)
       for (int64_t f = 0; weights[j] != -INFINITY && f < x.dv; ++f) {
-        double part = std::exp(weights[j] - lse.value) * values[j * x.dv + f];
+        double part = std::exp(weights[j] - lse.value) * kept(i, g, j) *
+                      values[j * x.dv + f];
         out.o[at(x.o, b, i, n, g, f)].add(part, std::abs(part) * spread);
       }
   }
@@ -140,10 +155,11 @@ private:
         continue;
       double weight = std::exp(weights[j] - lse);
       double sum = 0, magnitude = deltaMagnitude;
+      double factor = kept(i, g, j);
       for (int64_t f = 0; f < x.dv; ++f) {
-        double product = dO[f] * values[j * x.dv + f];
+        double product = factor * dO[f] * values[j * x.dv + f];
         sum += product, magnitude += std::abs(product);
-        double part = weight * dO[f];
+        double part = weight * factor * dO[f];
         out.dV[at(x.dV, b, j, n, 0, f)].add(part, std::abs(part) * spread);
       }
       double ds = x.scale * slopes[j] * weight * (sum - delta);

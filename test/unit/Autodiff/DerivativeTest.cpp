@@ -158,6 +158,13 @@ std::vector<Case> cases() {
         %y, %lse = nn.attention %a, %b, %c positions(%q, %k) key_mask(%mask) bias(%bias) scale = 0.7 causal
           : (tensor<1x3x1x1x2xf64>, tensor<1x4x1x2xf64>, tensor<1x4x1x2xf64>, tensor<3xi64>, tensor<4xi64>, tensor<1x4xi1>, tensor<1x1x1x3x4xf64>)
           -> (tensor<1x3x1x1x2xf64>, tensor<1x1x1x3xf64>))"},
+      {"attention_dropped", {"2x3x2x2x4", "2x5x2x4", "2x5x2x3"}, "2x3x2x2x3", R"(
+        %keys = arith.constant dense<[[[11, 22], [33, 44]], [[-55, 66], [77, 4294967296]]]> : tensor<2x2x2xi64>
+        %qi = arith.constant dense<[4, 0, 2]> : tensor<3xi64>
+        %ki = nn.iota dim = 0 : tensor<5xi64>
+        %y, %lse = nn.attention %a, %b, %c positions(%qi, %ki) dropout(%keys, %qi, %ki) p = 0.4 scale = 0.5 causal softcap = 2.0
+          : (tensor<2x3x2x2x4xf64>, tensor<2x5x2x4xf64>, tensor<2x5x2x3xf64>, tensor<3xi64>, tensor<5xi64>, tensor<2x2x2xi64>, tensor<3xi64>, tensor<5xi64>)
+          -> (tensor<2x3x2x2x3xf64>, tensor<2x2x2x3xf64>))"},
       {"grouped_dot", {"2x3x4", "3x4x2"}, "2x3x2", R"(
         %i = arith.constant dense<[[0, 2, -1], [2, 3, 2]]> : tensor<2x3xi64>
         %y = nn.grouped_dot %a, %b, %i

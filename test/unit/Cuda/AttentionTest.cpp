@@ -20,6 +20,7 @@ struct Case {
   bool bias = false, mask = false, segments = false;
   enum { Counted, Shuffled, ZigZag } positions = Counted;
   bool isDense = false; // features side by side
+  double dropout = 0;
 
   std::string text() const {
     return std::string(nameOf(type)) + ", " + std::to_string(b) + " x " +
@@ -32,7 +33,7 @@ struct Case {
            std::to_string(softcap) + ", bias " + std::to_string(bias) +
            ", mask " + std::to_string(mask) + ", segments " +
            std::to_string(segments) + ", positions " +
-           std::to_string(positions);
+           std::to_string(positions) + ", dropout " + std::to_string(dropout);
   }
 };
 
@@ -41,6 +42,7 @@ struct Inputs {
   Array q, k, v, dO, bias;
   std::vector<uint8_t> mask;
   std::vector<int64_t> queryPositions, keyPositions, querySegments, keySegments;
+  std::vector<int64_t> dropoutKeys, queryIndices, keyIndices;
 };
 struct Outputs {
   Array o, lse, dq, dk, dV;
@@ -132,6 +134,22 @@ Inputs inputsOf(std::mt19937 &engine, const Case &c, Outputs &out) {
     for (int64_t i = 0; i < c.b * c.kLen; ++i)
       in.keySegments.push_back((i % c.kLen + 9 * (i / c.kLen)) / 30);
   }
+  if (c.dropout != 0) {
+    x.dropout = c.dropout;
+    x.dropoutKeys.buffer.arena = 0;
+    x.dropoutKeys.strides = {1, 0, c.g * c.b, c.b, 0};
+    for (int64_t i = 0; i < c.b * c.n * c.g; ++i)
+      in.dropoutKeys.push_back(int64_t(uint64_t(engine()) << 32 | engine()));
+    index(x.queryIndices, c.qLen, true);
+    index(x.keyIndices, c.kLen, true);
+    // Neighbours share words, at multiples of four or not, or do not.
+    int64_t first = engine() % 3 ? int64_t(engine() % 100) : 0;
+    int64_t step = engine() % 3 ? 1 : 7;
+    for (int64_t i = 0; i < c.qLen; ++i)
+      in.queryIndices.push_back(first + i);
+    for (int64_t j = 0; j < c.kLen; ++j)
+      in.keyIndices.push_back(first + j * step);
+  }
   return in;
 }
 
@@ -150,6 +168,9 @@ AttentionBuffers buffersOf(Inputs &in, Outputs &out) {
   at.keyPositions = optional(in.keyPositions);
   at.querySegments = optional(in.querySegments);
   at.keySegments = optional(in.keySegments);
+  at.dropoutKeys = optional(in.dropoutKeys);
+  at.queryIndices = optional(in.queryIndices);
+  at.keyIndices = optional(in.keyIndices);
   return at;
 }
 
@@ -161,6 +182,9 @@ void expectAttention(std::mt19937 &engine, const Case &c,
   double tolerance = c.type == DType::F64    ? 1e-12
                      : c.type == DType::BF16 ? 2 * halfUlp
                                              : 1e-5;
+  // What is divided by 1 - p cancels less exactly, where nothing is left.
+  if (c.dropout != 0 && c.type != DType::BF16)
+    tolerance *= 5;
   std::string error;
   for (bool backward : {false, true}) {
     in.x.backward = backward;
@@ -227,6 +251,7 @@ TEST(CudaAttention, RandomCases) {
       c.keyOffset = one(3) ? engine() % 60 : 0;
       c.softcap = one(3) ? 1.5 : 0;
       c.bias = one(3), c.mask = one(3), c.segments = one(3);
+      c.dropout = one(2) ? 0.3 : 0;
       c.positions = one(3)   ? Case::Shuffled
                     : one(3) ? Case::ZigZag
                              : Case::Counted;
@@ -250,13 +275,15 @@ TEST(CudaAttention, OnMatrixUnits) {
     c.keyOffset = one(3) ? engine() % 60 : 0;
     c.softcap = one(3) ? 1.5 : 0;
     c.bias = one(3), c.mask = one(3), c.segments = one(3);
+    c.dropout = one(2) ? 0.3 : 0;
     c.positions = one(3)   ? Case::Shuffled
                   : one(3) ? Case::ZigZag
                            : Case::Counted;
     takeLaunches();
     expectAttention(engine, c, round % 8 == 0);
-    const char *name = std::max(c.d, c.dv) <= 64 ? "cleave_attention_bf16_64"
-                                                 : "cleave_attention_bf16_128";
+    std::string name = "cleave_attention_";
+    name += c.dropout != 0 ? "dropped_" : "";
+    name += std::max(c.d, c.dv) <= 64 ? "bf16_64" : "bf16_128";
     EXPECT_EQ(takeLaunches()[0], name);
   }
 }
@@ -274,6 +301,8 @@ TEST(CudaAttention, SizesOfHeads) {
       c.g = 2, c.qLen = 70, c.kLen = 90, c.d = d, c.dv = dv;
       c.causal = c.isDense = true;
       expectAttention(engine, c, d == 65);
+      c.dropout = 0.6;
+      expectAttention(engine, c, d == 128);
     }
 }
 
@@ -285,6 +314,8 @@ TEST(CudaAttention, RowsThatSeeNothing) {
     c.qLen = 140, c.kLen = 70, c.d = c.dv = 16;
     c.causal = true;
     c.keyOffset = 100; // the first 100 queries see nothing
+    expectAttention(engine, c);
+    c.dropout = 0.5;
     expectAttention(engine, c);
     c.keyOffset = 1000;
     expectAttention(engine, c);

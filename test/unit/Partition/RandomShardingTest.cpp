@@ -268,6 +268,16 @@ std::vector<Case> cases() {
         %y1, %y2, %y3 = nn.attention_grad %d, %a, %b, %c, %y0, %lse positions(%qp, %kp) scale = 0.5 causal
           : (tensor<2x5x1x2x4xf64>, tensor<2x5x1x2x4xf64>, tensor<2x3x1x4xf64>, tensor<2x3x1x4xf64>, tensor<2x5x1x2x4xf64>, tensor<2x1x2x5xf64>, tensor<5xi64>, tensor<3xi64>)
           -> (tensor<2x5x1x2x4xf64>, tensor<2x3x1x4xf64>, tensor<2x3x1x4xf64>))"},
+      {"attention_dropped", {"3x4x4x2x4xf64", "3x5x4x4xf64", "3x5x4x3xf64", "3x4x4x2x3xf64", "3x4x2xi64"},
+       {"3x4x4x2x3xf64", "3x4x4x2x4xf64", "3x5x4x4xf64", "3x5x4x3xf64"}, R"(
+        %qi = nn.iota dim = 0 : tensor<4xi64>
+        %ki = nn.iota dim = 0 : tensor<5xi64>
+        %y0, %lse = nn.attention %a, %b, %c dropout(%e, %qi, %ki) p = 0.4 scale = 0.5
+          : (tensor<3x4x4x2x4xf64>, tensor<3x5x4x4xf64>, tensor<3x5x4x3xf64>, tensor<3x4x2xi64>, tensor<4xi64>, tensor<5xi64>)
+          -> (tensor<3x4x4x2x3xf64>, tensor<3x4x2x4xf64>)
+        %y1, %y2, %y3 = nn.attention_grad %d, %a, %b, %c, %y0, %lse dropout(%e, %qi, %ki) p = 0.4 scale = 0.5
+          : (tensor<3x4x4x2x3xf64>, tensor<3x4x4x2x4xf64>, tensor<3x5x4x4xf64>, tensor<3x5x4x3xf64>, tensor<3x4x4x2x3xf64>, tensor<3x4x2x4xf64>, tensor<3x4x2xi64>, tensor<4xi64>, tensor<5xi64>)
+          -> (tensor<3x4x4x2x4xf64>, tensor<3x5x4x4xf64>, tensor<3x5x4x3xf64>))"},
       {"rotary", {"2x5x3x4xf64", "5x2xf64", "5x2xf64"}, {"2x5x3x4xf64"},
        "%y0 = nn.rotary %a, %b, %c : tensor<2x5x3x4xf64>, tensor<5x2xf64>"},
       {"dropout", {"3x5x4xf64", "i64", "i64", "3xi64"}, {"3x5x4xf64"}, R"(

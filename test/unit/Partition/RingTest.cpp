@@ -41,6 +41,7 @@ std::string tensor(std::initializer_list<int64_t> shape, StringRef element) {
 struct Options {
   int64_t ranks, s, t, window = 0;
   bool causal = false, segments = false, mask = false, bias = false, grad = false, capped = false;
+  bool dropped = false;
   bool dataPositions = false; // arguments, not indices
   bool noPositions = false;   // it counts itself
   bool wholeQueries = false;  // every rank has all queries
@@ -59,6 +60,7 @@ Options randomOptions(Random &random) {
   o.grad = chance(random);
   o.capped = chance(random);
   o.dataPositions = draw(random, 4) == 0;
+  o.dropped = chance(random);
   return o;
 }
 
@@ -108,6 +110,13 @@ std::string program(const Options &o) {
     argument("%bias", type, "{}, {}, {}, " + axes + ", {}");
     options += " bias(%bias)";
     types += ", " + type;
+  }
+  if (o.dropped) {
+    std::string type = tensor({b, n, g}, "i64");
+    argument("%keys", type, "{}, {}, {}");
+    body += "  %qi = nn.iota dim = 0 : " + si + "\n  %ki = nn.iota dim = 0 : " + ti + "\n";
+    options += " dropout(%keys, %qi, %ki) p = 0.4";
+    types += ", " + type + ", " + si + ", " + ti;
   }
   options += " scale = 0.5";
   options += o.causal ? " causal" : "";

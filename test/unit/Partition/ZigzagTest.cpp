@@ -71,9 +71,9 @@ struct Zigzag : testing::Test {
 };
 
 /// An embedding of tokens and one of positions, a constant along positions, causal
-/// attention with a bias by distance, and a sum over the counted labels.
+/// attention with a bias by distance and dropped weights, and a sum over the counted labels.
 const char *kModel = R"(
-  func.func @f(%tokens: tensor<2xSxi64>, %labels: tensor<2xSxi64>, %table: tensor<5x4xf64>, %places: tensor<Sx4xf64>)
+  func.func @f(%tokens: tensor<2xSxi64>, %labels: tensor<2xSxi64>, %table: tensor<5x4xf64>, %places: tensor<Sx4xf64>, %keys: tensor<2x2x1xi64>)
       -> (tensor<2xSx4xf64>, tensor<f64>, tensor<2xf64>, tensor<Sx4xf64>) {
     %e = nn.gather %table, %tokens dim = 0 : tensor<5x4xf64>, tensor<2xSxi64> -> tensor<2xSx4xf64>
     %p = nn.broadcast %places dims = [1, 2] : tensor<Sx4xf64> -> tensor<2xSx4xf64>
@@ -85,8 +85,9 @@ const char *kModel = R"(
     %d = arith.subi %j, %i : tensor<SxSxi64>
     %df = arith.sitofp %d : tensor<SxSxi64> to tensor<SxSxf64>
     %bias = nn.reshape %df : tensor<SxSxf64> -> tensor<1x1x1xSxSxf64>
-    %o, %lse = nn.attention %q, %k, %k bias(%bias) scale = 0.5 causal
-      : (tensor<2xSx2x1x2xf64>, tensor<2xSx2x2xf64>, tensor<2xSx2x2xf64>, tensor<1x1x1xSxSxf64>)
+    %at = nn.iota dim = 0 : tensor<Sxi64>
+    %o, %lse = nn.attention %q, %k, %k bias(%bias) dropout(%keys, %at, %at) p = 0.4 scale = 0.5 causal
+      : (tensor<2xSx2x1x2xf64>, tensor<2xSx2x2xf64>, tensor<2xSx2x2xf64>, tensor<1x1x1xSxSxf64>, tensor<2x2x1xi64>, tensor<Sxi64>, tensor<Sxi64>)
       -> (tensor<2xSx2x1x2xf64>, tensor<2x2x1xSxf64>)
     %y = nn.reshape %o : tensor<2xSx2x1x2xf64> -> tensor<2xSx4xf64>
     %loss, %z = nn.cross_entropy %y, %labels ignore_index = 4 : (tensor<2xSx4xf64>, tensor<2xSxi64>) -> (tensor<2xSxf64>, tensor<2xSxf64>)

@@ -3,10 +3,12 @@
 
 #include "Helpers.h"
 
+#include "cleave/philox.h"
 #include "cleave/workspace.h"
 #include "cpu/attention.h"
 #include "cpu/micro.h"
 
+#include <algorithm>
 #include <functional>
 
 using namespace cleave;
@@ -26,6 +28,7 @@ struct Case {
   int64_t pieces = 4, queryPiece = 1, keyPiece = 2; // of ZigZag
   bool headsFirst =
       false; // memory order [b, n, g, s, d] instead of [b, s, n, g, d]
+  double dropout = 0;
 
   std::string text() const {
     return std::to_string(qLen) + " queries, " + std::to_string(kLen) +
@@ -33,7 +36,8 @@ struct Case {
            std::to_string(positions) + ", segments " +
            std::to_string(segments) + ", key mask " + std::to_string(keyMask) +
            ", bias " + std::to_string(bias) + ", window " +
-           std::to_string(window) + ", softcap " + std::to_string(softcap);
+           std::to_string(window) + ", softcap " + std::to_string(softcap) +
+           ", dropout " + std::to_string(dropout);
   }
 };
 
@@ -75,6 +79,12 @@ Attention describe(const Case &c, DType dtype, bool backward) {
     place(x.queryPositions, {shared ? 0 : c.qLen, 1});
     place(x.keyPositions, {shared ? 0 : c.kLen, 1});
   }
+  if (c.dropout != 0) {
+    x.dropout = c.dropout;
+    place(x.dropoutKeys, {1, 0, c.g * c.b, c.b, 0}); // in memory [n, g, b]
+    place(x.queryIndices, {0, 1});
+    place(x.keyIndices, {0, 1});
+  }
   if (c.segments) { // [b, s], in memory [s, b]
     place(x.querySegments, {1, c.b});
     place(x.keySegments, {1, c.b});
@@ -97,6 +107,7 @@ template <class T> struct Data {
   std::vector<T> q, k, v, o, lse, dO, dq, dk, dV, bias;
   std::vector<uint8_t> keep;
   std::vector<int64_t> queryPositions, keyPositions, querySegments, keySegments;
+  std::vector<int64_t> dropoutKeys, queryIndices, keyIndices;
 
   explicit Data(const Case &c) {
     int64_t heads = c.n * c.g;
@@ -121,6 +132,19 @@ template <class T> struct Data {
         queryPositions.push_back((i % c.qLen) * 7 % c.qLen);
       for (int64_t i = 0; i < c.b * c.kLen; ++i)
         keyPositions.push_back((i % c.kLen) * 5 % c.kLen);
+    }
+    std::mt19937_64 words(7);
+    for (int64_t i = 0; i < c.b * heads; ++i)
+      dropoutKeys.push_back(int64_t(words()));
+    if (c.positions == Case::ZigZag) {
+      queryIndices = queryPositions;
+      keyIndices = keyPositions;
+    } else { // of a later piece, at no multiple of four, or in another order
+      int64_t step = c.positions == Case::Default ? 1 : 7;
+      for (int64_t i = 0; i < c.qLen; ++i)
+        queryIndices.push_back((int64_t(1) << 33) + 3 + i);
+      for (int64_t j = 0; j < c.kLen; ++j)
+        keyIndices.push_back((int64_t(1) << 33) + 2 + j * step % 1000);
     }
     // Documents of other lengths in each sample.
     for (int64_t i = 0; i < c.qLen; ++i)
@@ -180,6 +204,11 @@ int64_t runOn(const Case &c, Data<T> &data, bool backward, int threads = 1) {
     at.querySegments = data.querySegments.data();
     at.keySegments = data.keySegments.data();
   }
+  if (c.dropout != 0) {
+    at.dropoutKeys = data.dropoutKeys.data();
+    at.queryIndices = data.queryIndices.data();
+    at.keyIndices = data.keyIndices.data();
+  }
   std::atomic<int64_t> flops = 0;
   at.flops = &flops;
   at.workspace = workspace.data.get();
@@ -203,6 +232,19 @@ bool isVisible(const Case &c, const Data<double> &data, int64_t b, int64_t i,
   if (c.window && std::abs(qpos - kpos) >= c.window)
     return false;
   return !c.causal || kpos <= qpos;
+}
+
+// What dropout multiplies a weight with.
+double kept(const Case &c, const Data<double> &data, int64_t b, int64_t n,
+            int64_t g, int64_t i, int64_t j) {
+  if (c.dropout == 0)
+    return 1;
+  int64_t key = data.keyIndices[j];
+  philox::Block block = philox::blockOf(
+      uint64_t(data.dropoutKeys[(n * c.g + g) * c.b + b]),
+      {{uint32_t(key / 4), uint32_t(data.queryIndices[i]), 0, 0}});
+  bool isKept = block.words[key % 4] / 4294967296.0 >= c.dropout;
+  return isKept ? 1 / (1 - c.dropout) : 0;
 }
 
 // Writes o and lse of `data`.
@@ -242,6 +284,7 @@ void naive(const Case &c, Data<double> &data) {
             for (int64_t j = 0; j < c.kLen; ++j)
               o += scores[j] == -INFINITY ? 0
                                           : std::exp(scores[j] - high) / sum *
+                                                kept(c, data, b, n, g, i, j) *
                                                 data.v[at(x.v, b, j, n, 0, f)];
             data.o[at(x.o, b, i, n, g, f)] = o;
           }
@@ -272,6 +315,17 @@ std::vector<Case> cases() {
       c.softcap = bits % 2 ? 0.5 : 0; // scores reach 2
       all.push_back(c);
     }
+  // Weights dropped, whatever else there is.
+  for (auto positions : {Case::Default, Case::Shuffled, Case::ZigZag})
+    for (int bits = 0; bits < 4; ++bits) {
+      Case c{2, 70, 115, 2, 2, 16, 12, (bits & 1) != 0};
+      c.positions = positions;
+      c.keyMask = c.headsFirst = (bits & 2) != 0;
+      c.window = bits == 3 ? 50 : 0;
+      c.softcap = bits == 1 ? 0.5 : 0;
+      c.dropout = bits == 2 ? 0.7 : 0.25;
+      all.push_back(c);
+    }
   // Keys from position 100 on: the first queries see nothing at all.
   Case late{1, 120, 60, 1, 2, 8, 8, true};
   late.keyOffset = 100;
@@ -298,6 +352,28 @@ TEST(Attention, ForwardMatchesLoops) {
       runOn(c, narrow, false, threads);
       EXPECT_LT(relativeError(narrow.o, expected.o), 3e-6);
     }
+  }
+}
+
+// Scores are all the same, so that sums of ones say how many were kept.
+TEST(Attention, DropsAShareOfWeights) {
+  for (double p : {0.1, 0.5}) {
+    Case c{2, 40, 1000, 2, 2, 4, 1};
+    c.dropout = p;
+    Data<double> data(c);
+    std::fill(data.q.begin(), data.q.end(), 0);
+    std::fill(data.v.begin(), data.v.end(), 1);
+    runOn(c, data, false);
+    double mean = 0;
+    for (double o : data.o)
+      mean += o / double(data.o.size());
+    double weights = 320 * 1000; // six deviations
+    EXPECT_NEAR(mean, 1, 6 * std::sqrt(p / (1 - p) / weights));
+    // Rows, heads and samples differ.
+    std::sort(data.o.begin(), data.o.end());
+    double spread = data.o.back() - data.o.front();
+    EXPECT_GT(spread, 2 * std::sqrt(p / (1 - p) / 1000));
+    EXPECT_LT(spread, 12 * std::sqrt(p / (1 - p) / 1000));
   }
 }
 
@@ -497,6 +573,11 @@ TEST(Attention, Bf16) {
       if (c.segments) {
         at.querySegments = wide.querySegments.data();
         at.keySegments = wide.keySegments.data();
+      }
+      if (c.dropout != 0) {
+        at.dropoutKeys = wide.dropoutKeys.data();
+        at.queryIndices = wide.queryIndices.data();
+        at.keyIndices = wide.keyIndices.data();
       }
       at.workspace = workspace.data.get();
       makeAttention(x, at, threads)();

@@ -42,13 +42,42 @@ namespace {
 /// Everything that `attention` and `attention_grad` have in common.
 struct Operands {
   Value query, key, value, result, lse, qPositions, kPositions, qSegments,
-      kSegments, keyMask, bias;
+      kSegments, keyMask, bias, dropoutKeys, qIndex, kIndex;
   int64_t window;
-  double softcap;
+  double softcap, dropout;
 };
 } // namespace
 
-/// (A1) (A2)
+/// (A4)
+static LogicalResult verifyDropout(Operation *op, const Operands &operands) {
+  bool drops = bool(operands.dropoutKeys);
+  if (drops != bool(operands.qIndex) || drops != bool(operands.kIndex))
+    return op->emitOpError("has only some of dropout's keys, query indices and "
+                           "key indices");
+  double p = operands.dropout;
+  if (drops ? !(p > 0 && p < 1) : p != 0)
+    return op->emitOpError("has dropout p = ")
+           << p << ", expected "
+           << (drops ? "more than 0 and less than 1" : "0 without its keys");
+  if (!drops)
+    return success();
+  ArrayRef<int64_t> query = shapeOf(operands.query);
+  auto expect = [&](StringRef name, Value operand, ArrayRef<int64_t> want) {
+    if (shapeOf(operand) == want)
+      return success();
+    return LogicalResult(op->emitOpError()
+                         << name << " have sizes [" << shapeOf(operand)
+                         << "], expected [" << want << "]");
+  };
+  return failure(
+      failed(expect("dropout's keys", operands.dropoutKeys,
+                    {query[0], query[2], query[3]})) ||
+      failed(expect("dropout's query indices", operands.qIndex, {query[1]})) ||
+      failed(expect("dropout's key indices", operands.kIndex,
+                    {shapeOf(operands.key)[1]})));
+}
+
+/// (A1) to (A4)
 static LogicalResult verifyAttention(Operation *op, const Operands &operands) {
   ArrayRef<int64_t> query = shapeOf(operands.query),
                     key = shapeOf(operands.key),
@@ -108,15 +137,16 @@ static LogicalResult verifyAttention(Operation *op, const Operands &operands) {
              << bias << "], expected [" << b << "|1, " << n << "|1, " << g
              << "|1, " << s << ", " << t << "]";
   }
-  return success();
+  return verifyDropout(op, operands);
 }
 
 LogicalResult AttentionOp::verify() {
-  return verifyAttention(*this, {getQuery(), getKey(), getValue(), getResult(),
-                                 getLse(), getQPositions(), getKPositions(),
-                                 getQSegments(), getKSegments(), getKeyMask(),
-                                 getBias(), int64_t(getWindow()),
-                                 getSoftcap().convertToDouble()});
+  return verifyAttention(
+      *this,
+      {getQuery(), getKey(), getValue(), getResult(), getLse(), getQPositions(),
+       getKPositions(), getQSegments(), getKSegments(), getKeyMask(), getBias(),
+       getDropoutKeys(), getQIndex(), getKIndex(), int64_t(getWindow()),
+       getSoftcap().convertToDouble(), getDropout().convertToDouble()});
 }
 
 LogicalResult AttentionGradOp::verify() {
@@ -131,9 +161,10 @@ LogicalResult AttentionGradOp::verify() {
       failed(expect("d_key", getDKey(), getKey())) ||
       failed(expect("d_value", getDValue(), getValue())))
     return failure();
-  return verifyAttention(*this, {getQuery(), getKey(), getValue(), getOutput(),
-                                 getLse(), getQPositions(), getKPositions(),
-                                 getQSegments(), getKSegments(), getKeyMask(),
-                                 getBias(), int64_t(getWindow()),
-                                 getSoftcap().convertToDouble()});
+  return verifyAttention(
+      *this,
+      {getQuery(), getKey(), getValue(), getOutput(), getLse(), getQPositions(),
+       getKPositions(), getQSegments(), getKSegments(), getKeyMask(), getBias(),
+       getDropoutKeys(), getQIndex(), getKIndex(), int64_t(getWindow()),
+       getSoftcap().convertToDouble(), getDropout().convertToDouble()});
 }

@@ -356,8 +356,10 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
   auto attention = AttentionOp::create(
       rewriter, loc, scoreType.clone({b, s, n, g, e}),
       scoreType.clone({b, n, g, s}), query, key, value, queryPositions,
-      keyPositions, querySegments, keySegments, keyMask, bias, APFloat(scale),
-      rule.causal, rule.window, APFloat(std::abs(scores.softcap)));
+      keyPositions, querySegments, keySegments, keyMask, bias,
+      /*dropout_keys=*/Value(),
+      /*q_index=*/Value(), /*k_index=*/Value(), APFloat(scale), rule.causal,
+      rule.window, APFloat(std::abs(scores.softcap)), APFloat(0.0));
 
   // Back to the einsum's order.
   Dims shape, order;

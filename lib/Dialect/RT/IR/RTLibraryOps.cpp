@@ -337,6 +337,22 @@ static LogicalResult verifyAttention(Op op, SmallVector<Piece> pieces) {
       {"key segments", op.getKSegments(), op.getKSegmentsView(), {b, keys}});
   pieces.push_back(
       {"key mask", op.getKeyMask(), op.getKeyMaskView(), {b, keys}});
+  double p = op.getDropout().convertToDouble();
+  bool drops = bool(op.getDropoutKeys());
+  if (drops != bool(op.getQIndex()) || drops != bool(op.getKIndex()) ||
+      (drops ? !(p > 0 && p < 1) : p != 0)) // (A3)
+    return op.emitOpError("has dropout = ")
+           << p
+           << ", expected keys, query and key indices and a number between 0 "
+              "and 1, or none of them and 0";
+  pieces.push_back({"dropout keys",
+                    op.getDropoutKeys(),
+                    op.getDropoutKeysView(),
+                    {b, queries, n, g, 1}});
+  pieces.push_back(
+      {"query indices", op.getQIndex(), op.getQIndexView(), {b, queries}});
+  pieces.push_back(
+      {"key indices", op.getKIndex(), op.getKIndexView(), {b, keys}});
   pieces.push_back(
       {"bias", op.getBias(), op.getBiasView(), {b, queries, n, g, keys}});
   Type element = elementType(op.getQ());

@@ -25,6 +25,7 @@ bool attention(Generator &g) {
   double scale = std::min(0.5, 10 / (d * query.bound * key.bound));
   bool causal = g.random.chance(1, 2), mayHide = causal;
   Value qPositions, kPositions, qSegments, kSegments, keyMask, bias;
+  Value dropoutKeys, qIndex, kIndex;
   int64_t window = g.random.chance(1, 4) ? g.size() : 0;
   double softcap = g.random.chance(1, 4) ? 2 : 0;
   mayHide |= window != 0;
@@ -63,12 +64,26 @@ bool attention(Generator &g) {
         shape[dim] = 1;
     bias = g.tamed(g.like(g.floats(shape)), 4).value;
   }
+  double dropout = 0;
+  if (g.random.chance(1, 3)) {
+    auto indices = [&](int64_t length) -> Value {
+      RankedTensorType type = g.ints({length});
+      if (g.random.chance(2, 3))
+        return nn::IotaOp::create(g.b, g.loc, type, 0);
+      return g.like(type).value;
+    };
+    dropout = 0.375;
+    dropoutKeys = g.like(g.ints({b, n, h})).value;
+    qIndex = indices(s);
+    kIndex = indices(t);
+  }
   auto output = g.floats({b, s, n, h, e}), lse = g.floats({b, n, h, s});
   auto op = nn::AttentionOp::create(
       g.b, g.loc, TypeRange{output, lse}, query.value, key.value, value.value,
-      qPositions, kPositions, qSegments, kSegments, keyMask, bias,
-      APFloat(scale), causal, window, APFloat(softcap));
-  g.give(op.getResult(), value.bound, false);
+      qPositions, kPositions, qSegments, kSegments, keyMask, bias, dropoutKeys,
+      qIndex, kIndex, APFloat(scale), causal, window, APFloat(softcap),
+      APFloat(dropout));
+  g.give(op.getResult(), value.bound / (1 - dropout), false);
   if (g.random.chance(2, 3)) {
     Entry cotangent = g.like(output, 1e4);
     auto grad = nn::AttentionGradOp::create(
@@ -77,7 +92,8 @@ bool attention(Generator &g) {
                   value.value.getType()},
         cotangent.value, query.value, key.value, value.value, op.getResult(),
         op.getLse(), qPositions, kPositions, qSegments, kSegments, keyMask,
-        bias, APFloat(scale), causal, window, APFloat(softcap));
+        bias, dropoutKeys, qIndex, kIndex, APFloat(scale), causal, window,
+        APFloat(softcap), APFloat(dropout));
     double bound = 100 * cotangent.bound * value.bound;
     for (Value result : grad->getResults())
       g.give(result, bound, false);

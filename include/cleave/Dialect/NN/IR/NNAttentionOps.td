@@ -53,6 +53,14 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
     ([b|1, n|1, g|1, s, t]) is added behind that. A query that sees no key gives
     zeros and lse = -inf. A size of 1 in `bias` repeats.
 
+    With `dropout(keys, q_index, k_index) p = x`, weights of the softmax are dropped at
+    random: that of query i and key j is kept, and divided by 1 - p, where word
+    k_index[j] mod 4 of Philox-4x32-10 with key `dropout_keys[b, n, g]` (low word, high
+    word) and counter (k_index[j] / 4, q_index[i], 0, 0), divided by 2^32, is at least
+    p; else it is 0. Only the low words of indices count. They are those in the whole
+    sequence, whatever the positions are, so that what is dropped depends neither on
+    tiles nor on their order. lse does not depend on it.
+
     ```mlir
     %o, %lse = nn.attention %q, %k, %v scale = 0.5 causal
       : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>)
@@ -63,18 +71,23 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
     - (A1) Ranks and sizes are as above.
     - (A2) Positions and segments come in pairs.
     - (A3) `window` and `softcap` are not negative; 0 means none.
+    - (A4) There are all operands of dropout ([b, n, g], [s], [t]) and 0 < p < 1, or none
+      and p = 0.
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value,
                        Optional<NN_IndexTensor>:$q_positions, Optional<NN_IndexTensor>:$k_positions,
                        Optional<NN_IndexTensor>:$q_segments, Optional<NN_IndexTensor>:$k_segments,
                        Optional<NN_BoolTensor>:$key_mask, Optional<NN_FloatTensor>:$bias,
+                       Optional<NN_KeyTensor>:$dropout_keys, Optional<NN_KeyTensor>:$q_index, Optional<NN_KeyTensor>:$k_index,
                        F64Attr:$scale, UnitAttr:$causal,
-                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap);
+                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout);
   let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$lse);
   let assemblyFormat = [{
     $query `,` $key `,` $value
     (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`segments` `(` $q_segments^ `,` $k_segments `)`)?
     (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
+    (`dropout` `(` $dropout_keys^ `,` $q_index `,` $k_index `)` `p` `=` $dropout)?
     `scale` `=` $scale (`causal` $causal^)? (`window` `=` $window^)? (`softcap` `=` $softcap^)? attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
@@ -85,7 +98,8 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure, AttrSizedOperandSegments
   let description = [{
     Recomputes the probabilities from `lse`, blockwise, as in Dao et al., 2022.
     The cotangent of lse is taken to be zero. `bias` has no cotangent here: a bias
-    that needs one is refused by differentiation.
+    that needs one is refused by differentiation. Dropout drops what it dropped in
+    `nn.attention`.
 
     ```mlir
     %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5 causal
@@ -97,19 +111,24 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure, AttrSizedOperandSegments
     - (A1) Shapes are those of `nn.attention`; results have the types of query, key, value.
     - (A2) Positions and segments come in pairs.
     - (A3) `window` and `softcap` are not negative; 0 means none.
+    - (A4) There are all operands of dropout ([b, n, g], [s], [t]) and 0 < p < 1, or none
+      and p = 0.
   }];
   let arguments = (ins NN_FloatTensor:$cotangent, NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value,
                        NN_FloatTensor:$output, NN_FloatTensor:$lse,
                        Optional<NN_IndexTensor>:$q_positions, Optional<NN_IndexTensor>:$k_positions,
                        Optional<NN_IndexTensor>:$q_segments, Optional<NN_IndexTensor>:$k_segments,
                        Optional<NN_BoolTensor>:$key_mask, Optional<NN_FloatTensor>:$bias,
+                       Optional<NN_KeyTensor>:$dropout_keys, Optional<NN_KeyTensor>:$q_index, Optional<NN_KeyTensor>:$k_index,
                        F64Attr:$scale, UnitAttr:$causal,
-                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap);
+                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout);
   let results = (outs NN_FloatTensor:$d_query, NN_FloatTensor:$d_key, NN_FloatTensor:$d_value);
   let assemblyFormat = [{
     $cotangent `,` $query `,` $key `,` $value `,` $output `,` $lse
     (`positions` `(` $q_positions^ `,` $k_positions `)`)? (`segments` `(` $q_segments^ `,` $k_segments `)`)?
     (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
+    (`dropout` `(` $dropout_keys^ `,` $q_index `,` $k_index `)` `p` `=` $dropout)?
     `scale` `=` $scale (`causal` $causal^)? (`window` `=` $window^)? (`softcap` `=` $softcap^)? attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;

@@ -43,6 +43,7 @@ class NN_Op<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemonic,
 def NN_FloatTensor : RankedTensorOf<[F64, F32, BF16]>;
 def NN_IntTensor : RankedTensorOf<[I64, I32, I1]>;
 def NN_IndexTensor : RankedTensorOf<[I64, I32]>;
+def NN_KeyTensor : RankedTensorOf<[I64]>;
 def NN_BoolTensor : RankedTensorOf<[I1]>;
 def NN_Tensor : RankedTensorOf<[F64, F32, BF16, I64, I32, I1]>;
 def NN_Rank0Pred : And<[CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">,

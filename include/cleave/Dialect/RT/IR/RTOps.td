@@ -199,14 +199,20 @@ class RT_AttentionBase<string mnemonic> : RT_Command<mnemonic, ["getScratchResul
   // What both directions may have beside their tensors.
   dag extraOperands = (ins Optional<RT_IndexTensor>:$q_positions, Optional<RT_IndexTensor>:$k_positions,
                            Optional<RT_IndexTensor>:$q_segments, Optional<RT_IndexTensor>:$k_segments,
-                           Optional<RankedTensorOf<[I1]>>:$key_mask, Optional<RT_FloatTensor>:$bias);
+                           Optional<RankedTensorOf<[I1]>>:$key_mask, Optional<RT_FloatTensor>:$bias,
+                           Optional<RT_IndexTensor>:$dropout_keys, Optional<RT_IndexTensor>:$q_index,
+                           Optional<RT_IndexTensor>:$k_index);
   dag extraAttributes = (ins DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
                              DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$q_positions_view,
                              DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$k_positions_view,
                              DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$q_segments_view,
                              DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$k_segments_view,
                              DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$key_mask_view,
-                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$bias_view);
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$bias_view,
+                             DefaultValuedAttr<F64Attr, "0.0">:$dropout,
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$dropout_keys_view,
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$q_index_view,
+                             DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$k_index_view);
 }
 
 def RT_AttentionOp : RT_AttentionBase<"attention"> {
@@ -217,8 +223,9 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
     A view is `[offset, batch, position, KV head, group, feature]`; the group of k
     and v, and the feature of lse, are ignored. The bias' view is
     `[offset, batch, query, KV head, group, key]`, that of positions, segments and
-    key mask `[offset, batch, position]`. Masks, `window` and `softcap` are those of
-    `nn.attention`.
+    key mask `[offset, batch, position]`, as that of the indices of dropout, whose keys
+    have `[offset, batch, (query), KV head, group, (feature)]`. Masks, `window`,
+    `softcap` and dropout are those of `nn.attention`.
 
     ```mlir
     %o, %lse = rt.attention q(%q) k(%k) v(%v) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
@@ -230,7 +237,8 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
     Constraints:
     - (A1) `sizes` has 7 positive entries.
     - (A2) views have six entries (positions, segments, key mask: three) and stay inside their tensors.
-    - (A3) positions and segments come in pairs; `window` and `softcap` are not negative.
+    - (A3) positions and segments come in pairs, what dropout reads in threes, with 0 < p < 1;
+      `window` and `softcap` are not negative.
     - (A5) floats have one element type; where that is bf16, lse and bias are f32.
   }];
   let arguments = !con((ins RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v), extraOperands,
@@ -241,6 +249,7 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
   let assemblyFormat = [{
     `q` `(` $q `)` `k` `(` $k `)` `v` `(` $v `)` (`positions` `(` $q_positions^ `,` $k_positions `)`)?
     (`segments` `(` $q_segments^ `,` $k_segments `)`)? (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
+    (`dropout` `(` $dropout_keys^ `,` $q_index `,` $k_index `)`)?
     `sizes` `=` $sizes `scale` `=` $scale attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = declarations;
@@ -279,6 +288,7 @@ def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
     `do` `(` $d_o `)` `q` `(` $q `)` `k` `(` $k `)` `v` `(` $v `)` `o` `(` $o `)` `lse` `(` $lse `)`
     (`positions` `(` $q_positions^ `,` $k_positions `)`)?
     (`segments` `(` $q_segments^ `,` $k_segments `)`)? (`key_mask` `(` $key_mask^ `)`)? (`bias` `(` $bias^ `)`)?
+    (`dropout` `(` $dropout_keys^ `,` $q_index `,` $k_index `)`)?
     `sizes` `=` $sizes `scale` `=` $scale `into` $into attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = declarations # [{

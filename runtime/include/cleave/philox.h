@@ -1,0 +1,76 @@
+// Philox-4x32-10 (Salmon et al., 2011), and which weights of attention its
+// words keep. For CPUs and devices: whoever includes it says what functions
+// are; here each file has its own, as it may be compiled for other processors.
+
+#ifndef CLEAVE_PHILOX_H
+#define CLEAVE_PHILOX_H
+
+#include <stdint.h>
+
+#ifndef CLEAVE_PHILOX_FUNCTION
+#define CLEAVE_PHILOX_FUNCTION [[maybe_unused]] static inline
+#endif
+
+namespace cleave::philox {
+
+constexpr int rounds = 10;
+constexpr uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
+constexpr uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
+
+struct Block {
+  uint32_t words[4];
+};
+
+CLEAVE_PHILOX_FUNCTION void doRound(uint32_t &c0, uint32_t &c1, uint32_t &c2,
+                                    uint32_t &c3, uint32_t key0,
+                                    uint32_t key1) {
+  uint64_t a = uint64_t(multiplier0) * c0, b = uint64_t(multiplier1) * c2;
+  c0 = uint32_t(b >> 32) ^ c1 ^ key0;
+  c1 = uint32_t(b);
+  c2 = uint32_t(a >> 32) ^ c3 ^ key1;
+  c3 = uint32_t(a);
+}
+
+CLEAVE_PHILOX_FUNCTION Block blockOf(uint64_t key, Block counter) {
+  uint32_t *c = counter.words;
+  uint32_t key0 = uint32_t(key), key1 = uint32_t(key >> 32);
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (int round = 0; round < rounds; ++round) {
+    doRound(c[0], c[1], c[2], c[3], key0, key1);
+    key0 += weyl0, key1 += weyl1;
+  }
+  return counter;
+}
+
+// The block that has the words of keys with this index and three neighbours,
+// and which of its words is that of the key itself.
+CLEAVE_PHILOX_FUNCTION uint32_t blockIndex(int64_t key) {
+  return uint32_t(uint64_t(key) >> 2);
+}
+CLEAVE_PHILOX_FUNCTION int wordIndex(int64_t key) { return int(key & 3); }
+CLEAVE_PHILOX_FUNCTION uint32_t wordOf(const Block &block, int64_t key) {
+  // Words in registers have no index.
+  uint32_t low = key & 1 ? block.words[1] : block.words[0];
+  uint32_t high = key & 1 ? block.words[3] : block.words[2];
+  return key & 2 ? high : low;
+}
+
+// The words of a query and a block of keys.
+CLEAVE_PHILOX_FUNCTION Block weightsOf(uint64_t key, int64_t query,
+                                       uint32_t keys) {
+  return blockOf(key, Block{{keys, uint32_t(uint64_t(query)), 0, 0}});
+}
+
+// word / 2^32 >= p, in integers: words from here on keep. p < 1 may be so near
+// that there is none.
+CLEAVE_PHILOX_FUNCTION uint64_t leastKept(double p) {
+  double words = p * 4294967296.0;
+  auto whole = uint64_t(words);
+  return whole + (double(whole) < words);
+}
+
+} // namespace cleave::philox
+
+#endif // CLEAVE_PHILOX_H
