@@ -284,7 +284,7 @@ static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
     operand = rt::SumsOf::A;
   else
     return false;
-  // It may have to come earlier.
+  // It may have to come earlier, and does not need the sums itself.
   Operation *first = gemm;
   for (Operation *user : sum->getUsers())
     if (user->getBlock() != gemm->getBlock())
@@ -293,7 +293,7 @@ static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
       first = user;
   if (llvm::any_of(gemm->getOperands(), [&](Value operand) {
         Operation *def = operand.getDefiningOp();
-        return def && !def->isBeforeInBlock(first);
+        return def && (def == sum || !def->isBeforeInBlock(first));
       }))
     return false;
   OpBuilder builder(first);

@@ -98,3 +98,16 @@ func.func @negative_sums(%dy: tensor<4x5xf32>, %x: tensor<4x8xf32>, %n: tensor<4
   %13 = nn.einsum "ac,ad->cd" %12, %8 : tensor<4x8xf32>, tensor<4x5xf32> -> tensor<8x5xf32>
   return %0, %1, %2, %3, %5, %6, %7, %13 : tensor<8x5xf32>, tensor<4xf32>, tensor<5xf32>, tensor<8x5xbf16>, tensor<5xf32>, tensor<2x8x5xf32>, tensor<2x5xf32>, tensor<8x5xf32>
 }
+
+// The product needs the sums of its operand.
+// CHECK-LABEL: func @sums_times_operand
+// CHECK:         %[[S:.+]] = nn.reduce sum
+// CHECK:         rt.gemm a(%[[S]] [0, 32, 1])
+// CHECK-NOT:     sums_of
+// CHECK:         return
+func.func @sums_times_operand(%x: tensor<32x32xf32>) -> tensor<1x32xf32> {
+  %0 = nn.reduce sum %x dims = [0] : tensor<32x32xf32> -> tensor<32xf32>
+  %1 = nn.reshape %0 : tensor<32xf32> -> tensor<1x32xf32>
+  %2 = nn.einsum "ab,bc->ac" %1, %x : tensor<1x32xf32>, tensor<32x32xf32> -> tensor<1x32xf32>
+  return %2 : tensor<1x32xf32>
+}
