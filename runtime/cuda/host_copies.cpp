@@ -29,11 +29,11 @@ HostCopies::Piece &HostCopies::takePiece() {
   Piece &piece = pieces[next];
   next = (next + 1) % pieces.size();
   if (!piece.at) {
+    piece.passed = makeEvent();
     void *pinned = nullptr;
     check(driver().cuMemHostAlloc(&pinned, pieceBytes, 0),
           "allocating host memory");
     piece.at = Owned<char *, freeHost>(static_cast<char *>(pinned));
-    piece.passed = makeEvent();
   }
   await(piece);
   return piece;

@@ -23,6 +23,7 @@ public:
   void write(int64_t at, const void *from, int64_t bytes) override;
   void read(int64_t at, void *to, int64_t bytes) const override;
   void zero(int64_t at, int64_t bytes) override;
+  void finish() override { copies.finish(); }
   void poison(int64_t at, int64_t bytes) override;
   int64_t touched(int64_t at, int64_t bytes) const override;
   void guard() override;

@@ -34,6 +34,8 @@ public:
   virtual void write(int64_t at, const void *from, int64_t bytes) = 0;
   virtual void read(int64_t at, void *to, int64_t bytes) const = 0;
   virtual void zero(int64_t at, int64_t bytes) = 0;
+  // Until all that was written is there for others than the rank's commands.
+  virtual void finish() {}
   // Whether the host may use data() as it is.
   virtual bool isHost() const { return false; }
 

@@ -36,6 +36,7 @@ const Boundary &cleave_session::boundary(const std::string &name,
 
 void *cleave_session::tile(int rank, const Boundary &entry) const {
   auto [storage, at] = place(rank, entry);
+  storage->finish();
   return storage->data() + at;
 }
 

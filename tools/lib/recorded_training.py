@@ -11,9 +11,10 @@ import subprocess
 import tempfile
 
 STEPS = 2  # the second one is captured as a graph, and replayed
-LOSS = re.compile(r"^step \d+/\d+ +loss (\S+)", re.M)
+STEP = re.compile(r"^step \d+/\d+ +loss (\S+) .*grad_norm (\S+)", re.M)
 # Losses have four decimals, and a step of AdamW enlarges what rounding makes of small gradients.
-TOLERANCE = 3e-4
+# Norms have three digits.
+TOLERANCE, OF_NORMS = 3e-4, 0.011
 # What an unpartitioned program computes depends on, of the keys of a cell.
 OF_THE_MODEL = ("dims.", "train.", "parallel.expert.capacity")
 
@@ -35,7 +36,7 @@ def write_samples(cleave, model, path):
 
 
 def train(cleave, model, flags, data, recorder=None):
-    """Exit code, the losses of the steps, and what was said last."""
+    """Exit code, loss and norm of the gradients of each step, and what was said last."""
     command = [cleave, "train", *model, *flags, "--steps", STEPS, "--data", data,
                "--eval-every", 0, "--eval-samples", 1]
     environment = dict(os.environ)
@@ -52,7 +53,18 @@ def train(cleave, model, flags, data, recorder=None):
     if found:
         return done.returncode or 99, [], found[0]
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
-    return done.returncode, [float(x) for x in LOSS.findall(done.stdout)], (lines or [""])[-1]
+    steps = [(float(loss), float(norm)) for loss, norm in STEP.findall(done.stdout)]
+    return done.returncode, steps, (lines or [""])[-1]
+
+
+def near(steps, want):
+    return len(steps) == STEPS and all(
+        abs(loss - other) <= TOLERANCE and abs(norm - of_other) <= OF_NORMS * of_other
+        for (loss, norm), (other, of_other) in zip(steps, want))
+
+
+def words(steps):
+    return " ".join(f"{loss:.4f} ({norm:.3g})" for loss, norm in steps)
 
 
 class Recorded:
@@ -79,15 +91,13 @@ class Recorded:
                                                         self.data[model[0]])
 
     def check(self, model, flags):
-        """Exit code and what to say: 0 where the losses are those of one rank."""
+        """Exit code and what to say: 0 where losses and norms are those of one rank."""
         code, want, said = self.references[(*model, *self.of_the_model(flags))]
         if code or len(want) != STEPS:
             return code or 1, f"one rank: {said}"
-        code, losses, said = train(self.cleave, model, flags, self.data[model[0]], self.recorder)
+        code, steps, said = train(self.cleave, model, flags, self.data[model[0]], self.recorder)
         if code:
             return code, said
-        words = " ".join(f"{loss:.4f}" for loss in losses)
-        near = len(losses) == STEPS and all(abs(a - b) <= TOLERANCE
-                                            for a, b in zip(losses, want))
-        expected = " ".join(f"{loss:.4f}" for loss in want)
-        return (0, f"losses {words}") if near else (1, f"losses {words}, expected {expected}")
+        if near(steps, want):
+            return 0, f"losses and norms {words(steps)}"
+        return 1, f"losses and norms {words(steps)}, expected {words(want)}"

@@ -155,8 +155,10 @@ cleave_status cleave_session_create(cleave_program *program,
 void cleave_session_free(cleave_session *session); /* NULL is fine */
 
 /* A rank's tile of a named buffer, of info.local_bytes unless classes of ranks
- * differ. Stays valid; do not touch it while an action runs. Only of a rank of
- * this process, and of a class that holds the buffer. */
+ * differ. Stays valid; do not touch it while an action runs. On a device it holds
+ * what was scattered before this call: what is scattered later may still be on its
+ * way, so ask again. Only of a rank of this process, and of a class that holds the
+ * buffer. */
 cleave_status cleave_session_buffer(cleave_session *session, int32_t rank,
                                     const char *name, void **out);
 

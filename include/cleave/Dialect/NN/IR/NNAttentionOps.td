@@ -57,8 +57,8 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
     random: that of query i and key j is kept, and divided by 1 - p, where word
     k_index[j] mod 4 of Philox-4x32-10 with key `dropout_keys[b, n, g]` (low word, high
     word) and counter (k_index[j] / 4, q_index[i], 0, 0), divided by 2^32, is at least
-    p; else it is 0. Only the low words of indices count. They are those in the whole
-    sequence, whatever the positions are, so that what is dropped depends neither on
+    p; else it is 0. Indices count modulo 2^32 (of queries) and 2^34 (of keys). They are those in the
+    whole sequence, whatever the positions are, so that what is dropped depends neither on
     tiles nor on their order. lse does not depend on it.
 
     ```mlir
