@@ -31,8 +31,17 @@ bool isBias(Value value) {
   return isParameter(value) || (broadcast && isParameter(broadcast.getInput()));
 }
 
+/// The value before it was moved, rounded or saved.
+Value throughMoves(Value value) {
+  while (isa_and_nonnull<nn::TransposeOp, nn::ReshapeOp, nn::SaveOp,
+                         arith::ExtFOp, arith::TruncFOp>(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
 /// The result of a contraction with a parameter, with or without its bias.
 bool isBranch(Value value) {
+  value = throughMoves(value);
   if (auto add = value.getDefiningOp<arith::AddFOp>()) {
     if (isBias(add.getRhs()))
       value = add.getLhs();
@@ -41,9 +50,19 @@ bool isBranch(Value value) {
     else
       return false;
   }
-  auto einsum = value.getDefiningOp<nn::EinsumOp>();
+  auto einsum = throughMoves(value).getDefiningOp<nn::EinsumOp>();
   return einsum &&
          (isParameter(einsum.getLhs()) || isParameter(einsum.getRhs()));
+}
+
+/// A branch that is multiplied by something, or normalized.
+bool isScaledBranch(Value value) {
+  Operation *op = throughMoves(value).getDefiningOp();
+  if (auto product = dyn_cast_or_null<arith::MulFOp>(op))
+    return isBranch(product.getLhs()) || isBranch(product.getRhs()) ||
+           isScaledBranch(product.getLhs()) || isScaledBranch(product.getRhs());
+  return isa_and_nonnull<nn::LayerNormOp, nn::RmsNormOp>(op) &&
+         (isBranch(op->getOperand(0)) || isScaledBranch(op->getOperand(0)));
 }
 
 /// Rows of a table that is a parameter.
@@ -103,6 +122,11 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     Randomness random = addArguments(func, *batch);
     insert(*batch, places, random);
     insert(func, *batch, attentions, random, places.size());
+    mlir::emitRemark(loss.getLoc(), "dropout at ")
+        << places.size() << (places.size() == 1 ? " place" : " places")
+        << " (embeddings, and what joins residual sums) and on the weights of "
+        << attentions.size()
+        << (attentions.size() == 1 ? " attention" : " attentions");
   }
 
   /// The arguments that masks depend on.
@@ -138,15 +162,26 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     };
     func.walk([&](arith::AddFOp add) {
       Value lhs = add.getLhs(), rhs = add.getRhs();
-      if (isEmbedding(lhs) || isEmbedding(rhs)) {
-        consider(add);
+      bool embeds = isEmbedding(lhs) || isEmbedding(rhs);
+      if (!embeds && (isBias(lhs) || isBias(rhs)))
         return;
-      }
-      if (isBias(lhs) || isBias(rhs))
-        return;
-      for (Value addend : {lhs, rhs})
-        if (isBranch(addend))
+      bool hasBranch = false;
+      for (auto [addend, other] : {std::pair(lhs, rhs), std::pair(rhs, lhs)})
+        // Two scaled products are no residual sum, but a rotation.
+        if (isBranch(addend) || (isScaledBranch(addend) && !isBranch(other) &&
+                                 !isScaledBranch(other))) {
           consider(addend);
+          hasBranch = true;
+        }
+      if (!embeds)
+        return;
+      // Without positions an embedding is the stream itself.
+      if (hasBranch)
+        return consider(isEmbedding(lhs) ? lhs : rhs);
+      // Of several embeddings the whole sum.
+      places.remove(lhs);
+      places.remove(rhs);
+      consider(add);
     });
     return places.takeVector();
   }

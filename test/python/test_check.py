@@ -179,6 +179,17 @@ class Check(unittest.TestCase):
                 self.assertEqual(code, 0, errors)
                 self.assertEqual(words in errors, says, errors)
 
+    def test_nan(self):
+        """NaN equals NaN, so a check of it would say nothing, faults or not."""
+        raw = (self.folder / "gpt2.onnx").read_bytes()
+        scale = support.initializers(self.folder / "gpt2.onnx")["transformer.ln_f.weight"]
+        at = raw.index(scale.tobytes()) + 3 * 4
+        model = self.folder / "nan.onnx"
+        model.write_bytes(raw[:at] + np.float32(np.nan).tobytes() + raw[at + 4:])
+        flags = [model, "--config", self.folder / "gpt2.toml", *mesh(tensor=2)]
+        for more in ([], ["--inject", "drop-collective"], ["--against", "interpreter"]):
+            self.refused("holds NaN at element 3 of", *flags, *more)
+
     def test_interpreter(self):
         self.passes(*self.small("gpt2"), *mesh(tensor=2), "--against", "interpreter", steps=2)
         self.passes(*self.small("llama"), *mesh(data=2, tensor=3, zero=1), "--interpret",

@@ -61,8 +61,11 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
   let description = [{
     Exporters remove dropout. Where the configuration asks for it, it comes back
     where it usually stands: on what a contraction with a parameter adds to a
-    residual sum, on a sum with an embedding, and on the weights of attention
-    (`nn.attention`; what was not told to be one has none). The masks depend on seed, step
+    residual sum (moved, scaled or normalized before, too), on an embedding, or
+    the sum of several, and on the weights of attention (`nn.attention`; what was
+    not told to be one, with a bias that is trained for example, has none). A remark
+    counts them. What joins a sum has its samples in the first dimension; other values,
+    and rows of experts, are left alone. The masks depend on seed, step
     and the global index of the sample, which become arguments; attention gets keys that
     are hashes of these, of its number and of the head, and indices of its queries and
     keys. `@loss`, without dropout, stays for validation;

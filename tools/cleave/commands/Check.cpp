@@ -23,6 +23,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -319,6 +320,35 @@ void writeGradients(ModuleOp module, const check::Outcome &outcome,
   writeNpz(path, views);
 }
 
+/// NaN equals NaN in a comparison, and spreads: nothing would be compared.
+static void refuseNaN(const std::string &model, const std::string &name,
+                      const Tensor &tensor) {
+  if (!tensor.isFloat())
+    return;
+  auto found = llvm::find_if(tensor.floats,
+                             [](double value) { return std::isnan(value); });
+  if (found == tensor.floats.end())
+    return;
+  auto at = static_cast<int64_t>(found - tensor.floats.begin());
+  throw Failure(BadUsage, model + ": '" + name + "' holds NaN at element " +
+                              std::to_string(at) + " of " +
+                              std::to_string(tensor.size()) +
+                              ", so there is nothing to compare; check a model "
+                              "whose weights are numbers");
+}
+
+/// The same where values make NaN of numbers.
+static void refuseUndefinedLoss(const std::string &model,
+                                const check::CheckReport &report) {
+  for (auto [index, loss] : llvm::enumerate(report.referenceLosses))
+    if (std::isnan(loss))
+      throw Failure(BadUsage, model + ": the loss of step " +
+                                  std::to_string(index + 1) +
+                                  " is NaN on one rank, too, so there is "
+                                  "nothing to compare; give other values with "
+                                  "--seed or --inputs");
+}
+
 void CheckCommand::verifyFlags() const {
   if (against != "interpreter" && against != "compiled")
     throw Failure(BadUsage, "--against " + against +
@@ -426,7 +456,10 @@ int CheckCommand::run() const {
   ModelWeights weights(model);
   valueOptions.weights =
       [&](const check::Port &port) -> mlir::FailureOr<std::optional<Tensor>> {
-    return weights.read(port);
+    std::optional<Tensor> tensor = weights.read(port);
+    if (tensor)
+      refuseNaN(model, port.name, *tensor);
+    return tensor;
   };
   valueOptions.inputsFile = inputs;
   if (!inputs.empty())
@@ -472,6 +505,7 @@ int CheckCommand::run() const {
                              maker.reference(*global, /*wide=*/true), values,
                              options, report, first)))
     diagnostics.fail(RunFailed);
+  refuseUndefinedLoss(model, report);
   if (interpret)
     report.notes.push_back(
         "the interpreter computes in double: no rounding part");
