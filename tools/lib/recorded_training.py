@@ -19,12 +19,12 @@ TOLERANCE, OF_NORMS = 3e-4, 0.011
 OF_THE_MODEL = ("dims.", "train.", "parallel.expert.capacity")
 
 
-def write_samples(cleave, model, path):
-    """Samples of all inputs of a model: tokens that every vocabulary of the matrix has. They are
-    in order, so that they may be numbers of documents."""
+def write_samples(cleave, model, dims, path):
+    """Samples of all inputs of a model with the dimensions `dims` (flags): tokens that every
+    vocabulary of the matrix has. They are in order, so that they may be numbers of documents."""
     import numpy as np
-    said = subprocess.run([str(c) for c in (cleave, "import", *model, "--summary")], check=True,
-                          capture_output=True, text=True).stdout
+    command = [str(c) for c in (cleave, "import", *model, *dims, "--summary")]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     inputs = re.findall(r"^  (\S+) +i64\[\d+, (\d+)\]  (input|tokens)$", said, re.M)
     draw = np.random.default_rng(1)
     arrays = {name: np.sort(draw.integers(0, 5, (200, int(length))))
@@ -75,27 +75,34 @@ class Recorded:
         self.folder, self.data, self.references = folder, {}, {}
 
     @staticmethod
-    def of_the_model(flags):
+    def of_the_model(flags, keys=OF_THE_MODEL):
         """The flags that an unpartitioned program has, too."""
-        return [word for key in flags if key.startswith(OF_THE_MODEL) for word in ("--set", key)]
+        return [word for key in flags if key.startswith(keys) for word in ("--set", key)]
+
+    def samples(self, model, flags):
+        """The samples of a model whose dimensions are those of `flags`."""
+        dims = self.of_the_model(flags, ("dims.",))
+        path = self.data.get((*model, *dims))
+        if not path:
+            path = write_samples(self.cleave, model, dims,
+                                 self.folder / f"samples-{len(self.data)}.npz")
+            self.data[(*model, *dims)] = path
+        return path
 
     def prepare(self, cells):
         """Trains on one rank what the cells are compared with."""
         for _, _, _, model, flags in cells:
-            if model[0] not in self.data:
-                path = self.folder / f"samples-{len(self.data)}.npz"
-                self.data[model[0]] = write_samples(self.cleave, model, path)
-            own = self.of_the_model(flags)
+            samples, own = self.samples(model, flags), self.of_the_model(flags)
             if (*model, *own) not in self.references:
-                self.references[(*model, *own)] = train(self.cleave, model, own,
-                                                        self.data[model[0]])
+                self.references[(*model, *own)] = train(self.cleave, model, own, samples)
 
     def check(self, model, flags):
         """Exit code and what to say: 0 where losses and norms are those of one rank."""
         code, want, said = self.references[(*model, *self.of_the_model(flags))]
         if code or len(want) != STEPS:
             return code or 1, f"one rank: {said}"
-        code, steps, said = train(self.cleave, model, flags, self.data[model[0]], self.recorder)
+        code, steps, said = train(self.cleave, model, flags, self.samples(model, flags),
+                                  self.recorder)
         if code:
             return code, said
         if near(steps, want):
