@@ -198,19 +198,22 @@ class MpiRun(unittest.TestCase):
 
     def test_a_process_that_dies_ends_the_others_with_3(self):
         for victim in (2, 0):
-            # A shell beyond the launcher's reach notes the exit codes.
+            # A shell beyond the launcher's reach notes the exit codes, and what was said: the
+            # launcher may be gone before it has passed that on.
             note = self.folder / f"code{victim}"
-            script = f'trap "" TERM; "$@"; echo $? > {note}.$OMPI_COMM_WORLD_RANK'
+            script = (f'trap "" TERM; note={note}.$OMPI_COMM_WORLD_RANK; "$@" 2> $note.said; '
+                      'echo $? > $note')
             process, pids = self.start(f"k{victim}", ["setsid", "-w", "sh", "-c", script, "sh"])
             os.kill(pids[victim], signal.SIGKILL)
             process.wait(timeout=60)
             log = (self.folder / f"k{victim}.log").read_text()
-            self.assertRegex(log, f"rank {victim}.* has ended")
             notes = [pathlib.Path(f"{note}.{rank}") for rank in range(4)]
             until = time.monotonic() + 20
             while not all(path.exists() and path.read_text() for path in notes):
                 self.assertLess(time.monotonic(), until, log)
                 time.sleep(0.02)
+            log += "".join(path.with_name(f"{path.name}.said").read_text() for path in notes)
+            self.assertRegex(log, f"rank {victim}.* has ended")
             codes = [int(path.read_text()) for path in notes]
             want = [3] * 4
             want[victim] = 137
