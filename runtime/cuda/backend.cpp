@@ -8,10 +8,10 @@
 #include "kernels.h"
 #include "nccl_transport.h"
 #include "neighbours.h"
+#include "positions.h"
 #include "program_module.h"
 #include "span.h"
 #include "storage.h"
-#include "tiles.h"
 
 #include <algorithm>
 #include <chrono>

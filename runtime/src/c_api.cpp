@@ -1,6 +1,7 @@
 // The C ABI: argument checks and translation of errors, nothing else.
 
 #include "error.h"
+#include "positions.h"
 #include "session.h"
 #include "step_pool.h"
 #include "tiles.h"

@@ -3,7 +3,7 @@
 #include "exchange.h"
 
 #include "error.h"
-#include "tiles.h"
+#include "positions.h"
 
 using namespace cleave;
 using namespace cleave::program;

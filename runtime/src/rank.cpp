@@ -4,6 +4,7 @@
 
 #include "error.h"
 #include "exchange.h"
+#include "positions.h"
 #include "span.h"
 #include "tiles.h"
 

@@ -1,6 +1,7 @@
 // Named buffers of a session: what the host writes and reads.
 
 #include "error.h"
+#include "positions.h"
 #include "session.h"
 #include "tiles.h"
 

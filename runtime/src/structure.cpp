@@ -1,8 +1,8 @@
 // What can be checked of a program before memory exists.
 
+#include "boundary.h"
 #include "error.h"
 #include "loaded_program.h"
-#include "tiles.h"
 
 #include <map>
 #include <set>

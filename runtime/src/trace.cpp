@@ -2,7 +2,7 @@
 
 #include "trace.h"
 
-#include "tiles.h"
+#include "positions.h"
 #include "traffic.h"
 #include "transport.h"
 

@@ -6,8 +6,8 @@
 #include "cpu/parallel.h"
 #include "loaded_program.h"
 #include "memory.h"
+#include "positions.h"
 #include "span.h"
-#include "tiles.h"
 
 #include <algorithm>
 #include <cstddef>
