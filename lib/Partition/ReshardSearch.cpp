@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ReshardSearch.h"
+#include "ReshardSteps.h"
 #include <queue>
 
 using namespace mlir;
@@ -29,27 +30,24 @@ public:
   Search(const ReshardProblem &problem, const ReshardOptions &options, const SearchLimits &limits)
       : problem(problem), mesh(problem.mesh), model(problem.model), options(options),
         shape(problem.shape), elementBytes(problem.elementBytes), from(problem.from),
-        to(problem.to), kept(limits.kept), summing(limits.summing), maxVisits(limits.maxVisits),
-        mostReceived(limits.mostReceived) {
-    added = to.partial & ~kept;
-    makeGoals();
-  }
+        to(problem.to), steps(problem, limits.kept, limits.summing), maxVisits(limits.maxVisits),
+        mostReceived(limits.mostReceived) {}
 
   SmallVector<Move> run() {
     consider(planPlainly(mesh, shape, from, to));
     if (found && options.plain)
       return best;
-    for (const Layout &goal : goals) {
+    for (const Layout &goal : steps.goals) {
       SmallVector<Move> moves;
       if (from != goal)
-        moves.push_back(exchange(from, goal));
-      finish(goal, moves);
+        moves.push_back(steps.exchange(from, goal));
+      steps.finish(goal, moves);
       consider(moves);
     }
-    if (makesAddends())
-      consider({exchange(from, to)});
-    if (unreduced(from) && (!added || makesAddends()))
-      consider({exchange(from, to, 2)});
+    if (steps.makesAddends())
+      consider({steps.exchange(from, to)});
+    if (steps.unreduced(from) && (!steps.added || steps.makesAddends()))
+      consider({steps.exchange(from, to, 2)});
     if (!found || bestCost > bound(from) * (1 + kSlack))
       visitAll();
     preferLess();
@@ -73,91 +71,12 @@ private:
     Move move;
   };
 
-  /// The axes over which the layout has addends that the target has not, or has
-  /// of another kind.
-  AxisSet unreduced(const Layout &at) const {
-    AxisSet away = to.partial && at.kind == to.kind ? at.partial & ~to.partial : at.partial & ~kept;
-    return summing && at.kind == from.kind ? away | (at.partial & from.partial) : away;
-  }
-
-  /// What makes addends of a sum of candidates of a maximum needs all of these in
-  /// one place.
-  static bool isLegal(const Layout &at, const Move &move) {
-    AxisSet over = setOf(move.axes);
-    return move.kind != Move::Exchange || move.rounds > 1 || !(at.partial & over) ||
-           !(move.after.partial & over) || at.kind == ReduceKind::Sum;
-  }
-
-  bool isUneven(const Layout &layout) const {
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      if (shape[dim] % mesh.size(layout.dims[dim]) != 0)
-        return true;
-    return false;
-  }
-
-  /// In two rounds all ranks take part that may hold the same.
-  Move exchange(const Layout &at, const Layout &target, int64_t rounds = 1) const {
-    AxisSet axes = mesh.exchangeAxes(shape, at, target) | unreduced(at);
-    if (rounds > 1)
-      axes |= mesh.everyAxis() & ~(at.used() | target.used());
-    return {Move::Exchange, 0, 0, listOf(axes), at.kind, target, rounds};
-  }
-
-  /// Whether an exchange can give the target its addends.
-  bool makesAddends() const { return added && to.kind == ReduceKind::Sum; }
-
-  bool nests(int64_t dim, ArrayRef<Axis> major, ArrayRef<Axis> minor) const {
-    return mesh.nests(shape[dim], major, minor);
-  }
-
-  /// Layouts that are the target but for addends that cost nothing to make: all
-  /// but the first rank drop theirs, or tiles become addends.
-  void makeGoals() {
-    Layout goal = to;
-    goal.partial = kept;
-    if (!kept)
-      goal.kind = ReduceKind::Sum;
-    goals.push_back(goal);
-    if (!added || to.kind != ReduceKind::Sum)
-      return;
-    for (size_t dim = 0; dim < shape.size(); ++dim) {
-      Axes order = inOrder(added, from.dims[dim]);
-      if (!goal.dims[dim].empty())
-        continue;
-      goals.push_back(goal);
-      llvm::append_range(goals.back().dims[dim], order);
-    }
-  }
-
-  /// The axes of the set, those that `like` lists first and in its order.
-  static Axes inOrder(AxisSet set, ArrayRef<Axis> like) {
-    Axes order;
-    for (Axis axis : like)
-      if (contains(set, axis))
-        order.push_back(axis);
-    llvm::append_range(order, listOf(set & ~setOf(order)));
-    return order;
-  }
-
-  /// The free moves from a goal to the target.
-  void finish(const Layout &goal, SmallVector<Move> &moves) const {
-    if (goal == to)
-      return;
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      if (size_t more = goal.dims[dim].size() - to.dims[dim].size()) {
-        ArrayRef<Axis> axes = goal.dims[dim];
-        moves.push_back({Move::Embed, int64_t(dim), 0, Axes(axes.take_back(more)), to.kind, to});
-        return;
-      }
-    moves.push_back({Move::KeepFirst, 0, 0, listOf(added), to.kind, to});
-  }
-
   void consider(ArrayRef<Move> moves) {
     if (moves.empty() ? from != to : moves.back().after != to)
       return;
     const Layout *at = &from;
     for (const Move &move : moves) {
-      if (!isLegal(*at, move) || !problem.allows(move.after))
+      if (!steps.isLegal(*at, move) || !problem.allows(move.after))
         return;
       at = &move.after;
     }
@@ -200,19 +119,21 @@ private:
     };
     if (at == to)
       return {};
-    if (unreduced(at)) {
-      double mean = estimate(exchange(at, makesAddends() ? to : goals[0], 2)).received;
-      if (makesAddends())
-        mean = std::min(mean, estimate(exchange(at, to)).received);
+    if (steps.unreduced(at)) {
+      double mean =
+          estimate(steps.exchange(at, steps.makesAddends() ? to : steps.goals[0], 2)).received;
+      if (steps.makesAddends())
+        mean = std::min(mean, estimate(steps.exchange(at, to)).received);
       return {mean, mean};
     }
-    if (at.partial == to.partial || (!makesAddends() && at.partial == kept)) {
-      ExchangeEstimate left = estimate(exchange(at, at.partial == to.partial ? to : goals[0]));
+    if (at.partial == to.partial || (!steps.makesAddends() && at.partial == steps.kept)) {
+      ExchangeEstimate left =
+          estimate(steps.exchange(at, at.partial == to.partial ? to : steps.goals[0]));
       return {left.mostReceived, left.received};
     }
-    if (makesAddends()) {
+    if (steps.makesAddends()) {
       // Who has which addend is free.
-      double mean = estimate(exchange(at, to)).received;
+      double mean = estimate(steps.exchange(at, to)).received;
       return {mean, mean};
     }
     return {};
@@ -251,7 +172,7 @@ private:
         found = true;
         continue;
       }
-      expand(node, entry.node);
+      steps.expand(node.layout, [&](Move move) { step(node, entry.node, std::move(move)); });
     }
   }
 
@@ -295,7 +216,7 @@ private:
         move.kind == Move::Slice || move.kind == Move::KeepFirst || move.kind == Move::Embed;
     if (!free && (node.collectives >= kMaxCollectives || move.axes.empty()))
       return;
-    if (!isLegal(node.layout, move) || !problem.allows(move.after))
+    if (!steps.isLegal(node.layout, move) || !problem.allows(move.after))
       return;
     if (auto at = reached.find(keyOf(move.after)); at != reached.end() &&
                                                    nodes[at->second].cost <= node.cost &&
@@ -316,184 +237,6 @@ private:
     push(std::move(next));
   }
 
-  /// Lists of the axes of a set by which a dimension may be split further.
-  SmallVector<Axes> lists(AxisSet set, ArrayRef<Axis> have, const Axes &want,
-                          ArrayRef<Axis> like) const {
-    SmallVector<Axes> all;
-    auto add = [&](Axes axes) {
-      if (!axes.empty() && !llvm::is_contained(all, axes))
-        all.push_back(std::move(axes));
-    };
-    // As the target goes on.
-    if (have.size() < want.size() && ArrayRef<Axis>(want).take_front(have.size()) == have) {
-      Axes axes;
-      for (size_t i = have.size(); i < want.size() && contains(set, want[i]); ++i) {
-        axes.push_back(want[i]);
-        add(axes);
-      }
-    }
-    add(inOrder(set, like));
-    add(listOf(set & (from.used() | to.used())));
-    for (Axis axis : listOf(set))
-      add({axis});
-    return all;
-  }
-
-  void expand(const Node &node, int index) {
-    const Layout at = node.layout;
-    AxisSet unused = mesh.everyAxis() & ~at.used(), left = unreduced(at);
-    // Copies are addends, all but the first of which are dropped, or candidates
-    // of a maximum as they are.
-    if (AxisSet more = added & unused; more && !left) {
-      Layout after = at;
-      after.partial |= more;
-      after.kind = to.kind;
-      step(node, index, {Move::KeepFirst, 0, 0, listOf(more), to.kind, after});
-    }
-    if (!at.partial || at.kind == ReduceKind::Sum)
-      embed(at, node, index);
-    if (left)
-      reduce(at, left, node, index);
-    gather(at, node, index);
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      for (const Axes &axes : lists(unused, at.dims[dim], to.dims[dim], from.dims[dim])) {
-        if (!nests(dim, at.dims[dim], axes))
-          continue;
-        Layout after = at;
-        llvm::append_range(after.dims[dim], axes);
-        step(node, index, {Move::Slice, int64_t(dim), 0, axes, ReduceKind::Sum, after});
-      }
-    exchanges(at, node, index);
-  }
-
-  /// Sums of addends that the target does not have.
-  void reduce(const Layout &at, AxisSet away, const Node &node, int index) {
-    auto reduced = [&](AxisSet set) {
-      Layout after = at;
-      after.partial &= ~set;
-      if (!after.partial)
-        after.kind = ReduceKind::Sum;
-      return after;
-    };
-    step(node, index, {Move::AllReduce, 0, 0, listOf(away), at.kind, reduced(away)});
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      for (const Axes &axes : lists(away, at.dims[dim], to.dims[dim], {})) {
-        Layout after = reduced(setOf(axes));
-        llvm::append_range(after.dims[dim], axes);
-        // Without padding, and where tiles do not nest.
-        if (isUneven(at) || isUneven(after))
-          step(node, index, exchange(at, after));
-        if (!nests(dim, at.dims[dim], axes))
-          continue;
-        step(node, index, {Move::ReduceScatter, int64_t(dim), 0, axes, at.kind, after});
-      }
-  }
-
-  /// Trailing axes of a dimension leave it, for another dimension or for none.
-  void gather(const Layout &at, const Node &node, int index) {
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      for (size_t keep = 0; keep < at.dims[dim].size(); ++keep) {
-        ArrayRef<Axis> major = ArrayRef<Axis>(at.dims[dim]).take_front(keep);
-        Axes axes(at.dims[dim].begin() + keep, at.dims[dim].end());
-        Layout after = at;
-        after.dims[dim].truncate(keep);
-        if (isUneven(at) || isUneven(after))
-          step(node, index, exchange(at, after));
-        // Tiles become addends where they are.
-        if (!at.partial || at.kind == ReduceKind::Sum) {
-          Layout addends = after;
-          addends.partial |= setOf(axes);
-          AxisSet over = mesh.exchangeAxes(shape, at, addends);
-          if (keep > 0)
-            step(node, index, {Move::Exchange, 0, 0, listOf(over), ReduceKind::Sum, addends});
-        }
-        if (!nests(dim, major, axes))
-          continue;
-        step(node, index, {Move::AllGather, int64_t(dim), 0, axes, ReduceKind::Sum, after});
-        for (size_t other = 0; other < shape.size(); ++other) {
-          if (other == dim || !nests(other, at.dims[other], axes))
-            continue;
-          Layout moved = after;
-          llvm::append_range(moved.dims[other], axes);
-          step(node, index,
-               {Move::AllToAll, int64_t(other), int64_t(dim), axes, ReduceKind::Sum, moved});
-        }
-      }
-  }
-
-  /// Tiles of a dimension become addends of all of it. (Of a dimension that stays
-  /// split nothing could prove it.)
-  void embed(const Layout &at, const Node &node, int index) {
-    for (size_t dim = 0; dim < shape.size(); ++dim) {
-      if (at.dims[dim].empty())
-        continue;
-      Layout after = at;
-      Axes axes = std::exchange(after.dims[dim], {});
-      after.partial |= setOf(axes);
-      after.kind = ReduceKind::Sum;
-      step(node, index, {Move::Embed, int64_t(dim), 0, axes, ReduceKind::Sum, after});
-    }
-  }
-
-  /// To where nothing remains but a gather, or nothing at all.
-  void exchanges(const Layout &at, const Node &node, int index) {
-    if (makesAddends())
-      exchangeAll(at, to, node, index);
-    spread(at, node, index);
-    if (at.partial & added && !unreduced(at))
-      return;
-    for (const Layout &goal : goals) {
-      if (at == goal)
-        continue;
-      exchangeAll(at, goal, node, index);
-      AxisSet unused = mesh.everyAxis() & ~goal.used();
-      for (size_t dim = 0; dim < shape.size(); ++dim)
-        for (const Axes &axes : lists(unused, goal.dims[dim], {}, from.dims[dim])) {
-          if (!nests(dim, goal.dims[dim], axes))
-            continue;
-          Layout after = goal;
-          llvm::append_range(after.dims[dim], axes);
-          if (after != at)
-            step(node, index, exchange(at, after));
-        }
-    }
-  }
-
-  /// What leaves the dimensions becomes addends of the target's tiles, to be added
-  /// up with those that there are: most elements stay where they are.
-  void spread(const Layout &at, const Node &node, int index) {
-    if ((at.partial && at.kind != ReduceKind::Sum) || (to.partial && to.kind != ReduceKind::Sum))
-      return;
-    // Axes that split both either move at once or once they are added up.
-    SmallVector<AxisSet> choices = {at.partial, at.used()};
-    for (const Axes &axes : to.dims)
-      for (size_t keep = axes.size(); keep-- > 0;)
-        choices.push_back(at.partial | (setOf(ArrayRef<Axis>(axes).drop_front(keep)) & at.used()));
-    for (AxisSet away : choices) {
-      Layout after = to;
-      for (auto [axes, have] : llvm::zip_equal(after.dims, at.dims)) {
-        size_t keep = 0;
-        while (keep < axes.size() && keep < have.size() && axes[keep] == have[keep])
-          ++keep;
-        Axes moved(axes.begin() + keep, axes.end());
-        llvm::erase_if(moved, [&](Axis axis) { return contains(away, axis); });
-        axes.truncate(keep);
-        llvm::append_range(axes, moved);
-      }
-      after.partial |= at.used() & ~after.split();
-      AxisSet axes = mesh.exchangeAxes(shape, at, after);
-      if (after != at && after != to)
-        step(node, index, {Move::Exchange, 0, 0, listOf(axes), ReduceKind::Sum, after});
-    }
-  }
-
-  /// At once, or added first where what is to be copied is best.
-  void exchangeAll(const Layout &at, const Layout &target, const Node &node, int index) {
-    step(node, index, exchange(at, target));
-    if (unreduced(at))
-      step(node, index, exchange(at, target, 2));
-  }
-
   struct Entry {
     double bound;
     unsigned depth;
@@ -510,13 +253,9 @@ private:
   ArrayRef<int64_t> shape;
   int64_t elementBytes;
   const Layout &from, &to;
-  /// Partial axes that stay, and those that the target has besides.
-  AxisSet kept, added = 0;
-  /// Addends that the target wants, too, are summed on the way.
-  bool summing;
+  const ReshardSteps steps;
   unsigned maxVisits;
   double mostReceived;
-  SmallVector<Layout> goals;
 
   std::vector<Node> nodes;
   llvm::StringMap<int> reached;
