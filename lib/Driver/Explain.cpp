@@ -1,20 +1,14 @@
 // Counting one step of a program.
 
-#include "ExplainOverlap.h"
+#include "ExplainCollectives.h"
 
-#include "cleave/Dialect/Dist/IR/Padding.h"
-#include "cleave/Dialect/NN/IR/NN.h"
-#include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/StageAttrs.h"
-#include "cleave/Memory/Boundary.h"
 #include "cleave/Pipeline/Replay.h"
 #include "cleave/Target/Schedule.h"
-#include "cleave/exchange.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
-#include <tuple>
 
 using namespace cleave;
 using mlir::failed;
@@ -24,150 +18,6 @@ using mlir::ModuleOp;
 
 // More ranks than these are listed as classes.
 static constexpr int64_t kListedRanks = 16;
-
-static const char *nameOf(program::CollectiveKind kind) {
-  constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                   "all_to_all", "permute",    "broadcast",
-                                   "exchange",   "send_recv",  "all_to_all_v"};
-  static_assert(std::size(names) ==
-                static_cast<size_t>(program::lastCollectiveKind) + 1);
-  return names[static_cast<int>(kind)];
-}
-
-std::vector<int64_t> cleave::coordinatesOf(const program::Program &program,
-                                           int64_t rank) {
-  std::vector<int64_t> index(program.mesh.size());
-  for (size_t axis = program.mesh.size(); axis-- > 0;) {
-    index[axis] = rank % program.mesh[axis].size;
-    rank /= program.mesh[axis].size;
-  }
-  return index;
-}
-
-std::vector<Traffic>
-cleave::exchangeTraffic(const program::Program &program,
-                        const program::Collective &collective) {
-  // Ranks of one group agree on what is outside of its axes.
-  std::map<std::vector<int64_t>, std::vector<int64_t>> groups;
-  int64_t size = program::positionsOn(collective.group);
-  for (int64_t rank = 0; rank < program.numRanks(); ++rank) {
-    std::vector<int64_t> at = coordinatesOf(program, rank);
-    int64_t member = program::positionOn(collective.group, program.mesh, at);
-    for (const program::SubAxis &sub : collective.group) {
-      int64_t inner = program.mesh[sub.axis].size / (sub.pre * sub.size);
-      at[sub.axis] -= at[sub.axis] / inner % sub.size * inner;
-    }
-    groups[at].resize(size);
-    groups[at][member] = rank;
-  }
-  int64_t width = program::sizeOf(collective.dtype);
-  std::vector<Traffic> traffic(program.numRanks());
-  for (auto &[outside, members] : groups) {
-    std::vector<std::vector<int64_t>> coordinates;
-    for (int64_t rank : members)
-      coordinates.push_back(coordinatesOf(program, rank));
-    for (auto [part, exchange] :
-         llvm::zip_equal(collective.parts, collective.exchanges)) {
-      for (int64_t rank : members)
-        traffic[rank].payload +=
-            width * std::max(part.count, part.dstOuter * part.dstInner);
-      program::ExchangePlan plan(
-          program::exchangeTiles(program.mesh, exchange, coordinates));
-      plan.forTransfers(
-          [&](int32_t sender, int32_t receiver, int, int64_t elements) {
-            traffic[members[sender]].sent += width * elements;
-            traffic[members[receiver]].received += width * elements;
-          });
-    }
-  }
-  return traffic;
-}
-
-Traffic cleave::rowTraffic(const program::Program &program,
-                           const program::Collective &collective,
-                           int64_t rank) {
-  std::vector<int64_t> at = coordinatesOf(program, rank);
-  auto rowsAt = [&](const std::vector<int64_t> &coordinates) -> int64_t {
-    if (collective.expected.empty())
-      return 0;
-    return collective.expected[program::positionOn(collective.by, program.mesh,
-                                                   coordinates)];
-  };
-  int64_t own = rowsAt(at), all = 0, n = program::positionsOn(collective.group);
-  for (int64_t member = 0; member < n; ++member) {
-    std::vector<int64_t> coordinates = at;
-    int64_t rest = member;
-    for (const program::SubAxis &sub : llvm::reverse(collective.group)) {
-      int64_t inner = program.mesh[sub.axis].size / (sub.pre * sub.size);
-      int64_t &on = coordinates[sub.axis];
-      on += (rest % sub.size - on / inner % sub.size) * inner;
-      rest /= sub.size;
-    }
-    all += rowsAt(coordinates);
-  }
-  int64_t row = 0, width = program::sizeOf(collective.dtype);
-  for (const program::Transfer &part : collective.parts)
-    row += part.inner;
-  Traffic traffic;
-  traffic.payload = own * row * width;
-  traffic.sent = (n - 1) * own * row / n * width;
-  traffic.received = (all - own) * row / n * width;
-  if (collective.home)
-    std::swap(traffic.sent, traffic.received);
-  return traffic;
-}
-
-Traffic cleave::trafficOf(const program::Collective &collective,
-                          int64_t groupSize, int64_t member) {
-  using program::CollectiveKind;
-  int64_t width = program::sizeOf(collective.dtype), n = groupSize, total = 0;
-  for (const program::Transfer &part : collective.parts)
-    total += part.count;
-  Traffic traffic;
-  switch (collective.kind) {
-  case CollectiveKind::AllReduce: {
-    // Reduce-scatter and all-gather of chunks of ceil(total / n).
-    int64_t chunk = (total + n - 1) / n;
-    int64_t own = std::clamp<int64_t>(total - chunk * member, 0, chunk);
-    traffic.sent = traffic.received = total + (n - 2) * own;
-    traffic.payload = total;
-    break;
-  }
-  case CollectiveKind::AllGather:
-  case CollectiveKind::ReduceScatter:
-  case CollectiveKind::AllToAll:
-    traffic.sent = traffic.received = (n - 1) * total;
-    traffic.payload = n * total;
-    break;
-  case CollectiveKind::Permute: {
-    const auto &sources = collective.sources;
-    for (int64_t target = 0; target < n; ++target)
-      if (target != member && sources[target] == member)
-        traffic.sent += total;
-    if (sources[member] >= 0 && sources[member] != member)
-      traffic.received = total;
-    traffic.payload = total;
-    break;
-  }
-  case CollectiveKind::Broadcast:
-    (member == collective.root ? traffic.sent : traffic.received) =
-        member == collective.root ? (n - 1) * total : total;
-    traffic.payload = total;
-    break;
-  case CollectiveKind::SendRecv:
-    (member == 0 ? traffic.sent : traffic.received) = total;
-    traffic.payload = total;
-    break;
-  case CollectiveKind::Exchange:
-    llvm_unreachable("the members of an exchange differ: exchangeTraffic");
-  case CollectiveKind::AllToAllV:
-    llvm_unreachable("the members' rows differ: rowTraffic");
-  }
-  traffic.sent *= width;
-  traffic.received *= width;
-  traffic.payload *= width;
-  return traffic;
-}
 
 static Step stepOf(const program::Program &program, int64_t microbatches,
                    uint32_t rankClass) {
@@ -201,104 +51,6 @@ static Step stepOf(const program::Program &program, int64_t microbatches,
       }
   }
   return step;
-}
-
-/// Of each collective of each action, in order.
-static std::map<std::string, std::vector<int64_t>>
-paddingsOf(mlir::ModuleOp module) {
-  std::map<std::string, std::vector<int64_t>> paddings;
-  for (mlir::func::FuncOp func : actionsOf(module))
-    for (auto collective : func.getOps<rt::CollectiveOp>())
-      paddings[func.getName().str()].push_back(dist::paddingOf(collective));
-  return paddings;
-}
-
-/// What all ranks send in each exchange.
-using Exchanges = std::map<const program::Collective *, std::vector<Traffic>>;
-
-/// Messages of all microbatches are one line: "0SEND_F".
-static std::string sourceOf(const program::Program &program,
-                            const program::Command &command,
-                            const program::Collective &collective) {
-  std::string source = program.strings[command.source];
-  if (collective.kind == program::CollectiveKind::SendRecv)
-    source.erase(source.find_last_not_of("0123456789") + 1);
-  return source;
-}
-
-static std::vector<CollectiveCost>
-collectivesOf(const program::Program &program,
-              const std::map<std::string, std::vector<int64_t>> &paddings,
-              const Step &step, const Cluster &cluster, int64_t rank,
-              Exchanges &exchanges) {
-  std::vector<CollectiveCost> costs;
-  // Parts of one axis can have links of two classes.
-  std::map<std::tuple<std::string, std::vector<std::string>, std::string,
-                      std::string, std::string, std::string>,
-           size_t>
-      known;
-  for (auto [action, times] : step) {
-    size_t number = 0;
-    // Those between stages, which no function has, are not padded.
-    auto padding = paddings.find(action->isOnlyCalled() ? action->name.substr(1)
-                                                        : action->name);
-    for (const program::Command &command : action->commands) {
-      auto *collective = std::get_if<program::Collective>(&command.op);
-      if (!collective)
-        continue;
-      CollectiveCost cost;
-      cost.kind = nameOf(collective->kind);
-      cost.purpose = program.strings[collective->purpose];
-      cost.source = sourceOf(program, command, *collective);
-      cost.dtype = program::nameOf(collective->dtype);
-      cost.link = linkOf(program, *collective);
-      for (const program::SubAxis &part : collective->group) {
-        cost.axes.push_back(program.mesh[part.axis].name);
-        cost.groupSize *= part.size;
-      }
-      int64_t member = program::positionOn(collective->group, program.mesh,
-                                           coordinatesOf(program, rank));
-      if (const auto &some = collective->positions; !some.empty()) {
-        cost.groupSize = some.size();
-        member = llvm::find(some, member) - some.begin();
-      }
-      Traffic traffic;
-      if (collective->kind == program::CollectiveKind::Exchange) {
-        std::vector<Traffic> &all = exchanges[collective];
-        if (all.empty())
-          all = exchangeTraffic(program, *collective);
-        traffic = all[rank];
-      } else if (collective->kind == program::CollectiveKind::AllToAllV) {
-        traffic = rowTraffic(program, *collective, rank);
-      } else {
-        traffic = trafficOf(*collective, cost.groupSize, member);
-      }
-      // What runs under a condition is not expected to.
-      if (command.when.present())
-        traffic = {};
-      auto [entry, isNew] =
-          known.try_emplace({cost.kind, cost.axes, cost.link, cost.purpose,
-                             cost.source, cost.dtype},
-                            costs.size());
-      if (isNew)
-        costs.push_back(cost);
-      CollectiveCost &sum = costs[entry->second];
-      sum.count += times;
-      sum.payloadBytes += times * traffic.payload;
-      sum.sentBytes += times * traffic.sent;
-      sum.receivedBytes += times * traffic.received;
-      if (padding != paddings.end())
-        sum.paddingBytes += times * padding->second[number++];
-      // Who receives a message waits for it.
-      bool isMessage = collective->kind == program::CollectiveKind::SendRecv;
-      if (!isMessage || traffic.received > 0)
-        sum.exposedMs += 1e3 * times *
-                         secondsOf(cluster.link(cost.link),
-                                   isMessage ? traffic.received : traffic.sent,
-                                   cost.groupSize);
-    }
-  }
-  return costs;
 }
 
 static const char *nameOf(program::Activation activation) {
@@ -462,18 +214,31 @@ pipelineOf(ModuleOp module, const program::Program &program,
   return cost;
 }
 
-/// What is hidden is known of all collectives together, and of all messages
-/// between stages.
-static void hide(std::vector<CollectiveCost> &collectives,
-                 const Explanation::Overlap &overlap) {
-  double others = overlap.communication - overlap.messages,
-         exposed = overlap.exposed - overlap.messagesExposed;
-  for (CollectiveCost &cost : collectives) {
-    bool isMessage = cost.kind == nameOf(program::CollectiveKind::SendRecv);
-    double all = isMessage ? overlap.messages : others;
-    if (all > 0)
-      cost.exposedMs *= (isMessage ? overlap.messagesExposed : exposed) / all;
+/// The batch and the length of its sequences, as inputs have them.
+static void noteSamples(const program::Program &program, Explanation &result) {
+  // What is only a function has arguments, which need not hold samples.
+  bool trains = program.findAction("loss_grad");
+  for (const program::Boundary &entry : program.boundary) {
+    bool data = entry.role == "tokens" ||
+                (trains && (entry.role == "input" || entry.role == "labels"));
+    // The tokens say it; other inputs need not hold samples.
+    if (!data || entry.localShape.empty() ||
+        (result.batch && entry.role != "tokens"))
+      continue;
+    result.batch = entry.globalShape[0] * result.microbatches;
+    result.perRankMicrobatch = entry.localShape[0];
+    if (entry.role == "tokens" && entry.globalShape.size() > 1)
+      result.sequence = entry.globalShape[1];
   }
+}
+
+static std::vector<std::pair<std::string, int64_t>>
+mostFrequentFirst(const std::map<std::string, int64_t> &counts) {
+  std::vector<std::pair<std::string, int64_t>> list(counts.begin(),
+                                                    counts.end());
+  llvm::stable_sort(
+      list, [](const auto &x, const auto &y) { return x.second > y.second; });
+  return list;
 }
 
 FailureOr<Explanation> cleave::explain(const program::Program &program,
@@ -497,20 +262,7 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
   result.ranks = program.numRanks();
   result.microbatches = microbatches;
   result.memory = std::move(memory);
-  // What is only a function has arguments, which need not hold samples.
-  bool trains = program.findAction("loss_grad");
-  for (const program::Boundary &entry : program.boundary) {
-    bool data = entry.role == "tokens" ||
-                (trains && (entry.role == "input" || entry.role == "labels"));
-    // The tokens say it; other inputs need not hold samples.
-    if (!data || entry.localShape.empty() ||
-        (result.batch && entry.role != "tokens"))
-      continue;
-    result.batch = entry.globalShape[0] * microbatches;
-    result.perRankMicrobatch = entry.localShape[0];
-    if (entry.role == "tokens" && entry.globalShape.size() > 1)
-      result.sequence = entry.globalShape[1];
-  }
+  noteSamples(program, result);
   std::map<std::string, int64_t> launches, calls;
   std::vector<Step> steps;
   std::vector<int64_t> flops, attentionFlops;
@@ -529,13 +281,6 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
           calls[name] += times;
       }
   }
-  auto mostFrequentFirst = [](const std::map<std::string, int64_t> &counts) {
-    std::vector<std::pair<std::string, int64_t>> list(counts.begin(),
-                                                      counts.end());
-    llvm::stable_sort(
-        list, [](const auto &x, const auto &y) { return x.second > y.second; });
-    return list;
-  };
   result.kernels = mostFrequentFirst(launches);
   result.libraryCalls = mostFrequentFirst(calls);
   result.experts = expertLoadsOf(program, module);
@@ -556,7 +301,7 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
                                    rank, exchanges),
                      rankClass};
     if (!result.overlap.empty())
-      hide(cost.collectives, result.overlap[rankClass]);
+      hideOverlapped(cost.collectives, result.overlap[rankClass]);
     auto alike = llvm::find_if(result.perRank, [&](const RankCost &other) {
       return other.rankClass == cost.rankClass &&
              other.collectives == cost.collectives;
@@ -567,18 +312,4 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
       result.perRank.push_back(std::move(cost));
   }
   return result;
-}
-
-void cleave::bookCollectives(Explanation &explanation,
-                             llvm::StringRef reduceDtype) {
-  for (RankCost &rank : explanation.perRank)
-    for (CollectiveCost &cost : rank.collectives) {
-      if (cost.purpose != "gradient" || cost.dtype != "f32" ||
-          reduceDtype != "bf16")
-        continue;
-      cost.dtype = "bf16";
-      for (int64_t *bytes : {&cost.payloadBytes, &cost.sentBytes,
-                             &cost.receivedBytes, &cost.paddingBytes})
-        *bytes /= 2;
-    }
 }

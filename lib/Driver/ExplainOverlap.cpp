@@ -3,6 +3,7 @@
 // schedule makes of them and of the messages between stages.
 
 #include "ExplainOverlap.h"
+#include "ExplainTraffic.h"
 
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Pipeline/Replay.h"
@@ -13,23 +14,6 @@
 using namespace cleave;
 using mlir::ModuleOp;
 using Overlap = Explanation::Overlap;
-
-std::string cleave::linkOf(const program::Program &program,
-                           const program::Collective &collective) {
-  std::string link = "intra";
-  for (const program::SubAxis &part : collective.group) {
-    const program::MeshAxis &axis = program.mesh[part.axis];
-    // Within a node, where a block of the sub-axis is.
-    if (axis.link == "inter" && axis.within % (axis.size / part.pre) != 0)
-      link = axis.link;
-  }
-  return link;
-}
-
-double cleave::secondsOf(const LinkClass &link, int64_t bytes,
-                         int64_t groupSize) {
-  return bytes / link.bytesPerSecond + link.latency * (groupSize - 1);
-}
 
 /// What rt-overlap says of a function; nothing where it has not run.
 static std::optional<Overlap> notedOn(ModuleOp module, llvm::StringRef name) {
