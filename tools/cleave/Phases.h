@@ -10,7 +10,8 @@
 
 namespace mlir {
 class OpPassManager;
-}
+class PassManager;
+} // namespace mlir
 
 namespace cleave::driver {
 
@@ -20,6 +21,10 @@ enum class Purpose {
   Infer,   // @forward alone
   Compile, // all
 };
+
+// Runs them; fails with BadUsage.
+void runPasses(mlir::PassManager &passes, mlir::ModuleOp module,
+               Diagnostics &diagnostics);
 
 // An .onnx file imported, or an .mlir file read. It has a @forward. `compiles`:
 // the program is to be compiled; what can only be interpreted is refused.
@@ -42,8 +47,8 @@ void addTrainPasses(mlir::OpPassManager &passes, const Config &config,
 void runTrainPhase(mlir::ModuleOp module, const Config &config,
                    bool tapGradients);
 
-// Puts positions into zig-zag order where a ring asks for that. Before the model
-// is cut into stages, or after it is differentiated.
+// Puts positions into zig-zag order where a ring asks for that. Before the
+// model is cut into stages, or after it is differentiated.
 void runOrderPhase(mlir::ModuleOp module, const Config &config,
                    const Mesh &mesh);
 

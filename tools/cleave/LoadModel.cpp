@@ -1,0 +1,124 @@
+// A model as the phases take it: imported or read, and refused where it has
+// what no phase expects.
+
+#include "Phases.h"
+
+#include "NnModel.h"
+#include "ShardedModel.h"
+
+#include "cleave/Dialect/NN/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+/// What can be read from .mlir but does not run: the runtime takes a list of
+/// commands on tensors.
+static void checkOperations(ModuleOp module, const std::string &path) {
+  auto nameOf = [&](Operation *op) {
+    auto at = dyn_cast<FileLineColLoc>(op->getLoc());
+    std::string where = at ? path + ":" + std::to_string(at.getLine()) + ":" +
+                                 std::to_string(at.getColumn())
+                           : "model '" + path + "'";
+    return where + ": '" + op->getName().getStringRef().str() + "'";
+  };
+  // The loop is to blame, not its bounds.
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (op->getNumRegions() != 0 && !isa<ModuleOp, func::FuncOp>(op))
+      throw Failure(BadUsage, nameOf(op) +
+                                  " is not yet supported: loops and branches "
+                                  "of models with shardings of their own are "
+                                  "partitioned and interpreted (check "
+                                  "--interpret), but do not run; unroll them");
+  });
+  module.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (!isa<RankedTensorType>(type)) {
+        std::string found;
+        llvm::raw_string_ostream(found) << type;
+        throw Failure(BadUsage, nameOf(op) + " gives a value of type " + found +
+                                    "; expected tensors alone");
+      }
+  });
+}
+
+/// Tensors without elements: no phase after this one expects them.
+static void checkSizes(ModuleOp module, Diagnostics &diagnostics) {
+  WalkResult walked = module.walk([](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type);
+          tensor && !op->use_empty() &&
+          llvm::is_contained(tensor.getShape(), 0)) {
+        op->emitOpError("gives ")
+            << type
+            << ", which has no elements; expected sizes of at least 1 "
+               "in every dimension: leave out what computes it";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  if (walked.wasInterrupted())
+    diagnostics.fail(BadUsage);
+}
+
+/// Experts have no room for more than so many slots. Where samples share that
+/// room, an output of one depends on all of its call.
+static void limitChoices(ModuleOp module, const Config &config,
+                         Diagnostics &diagnostics) {
+  if (config.parallel.expert.capacity == 0)
+    return;
+  PassManager passes(module.getContext());
+  LimitChoicesPassOptions options;
+  options.capacity = config.parallel.expert.capacity;
+  options.scope = config.parallel.expert.capacityScope;
+  passes.addNestedPass<func::FuncOp>(createLimitChoicesPass(options));
+  if (options.scope == "microbatch")
+    passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
+  runPasses(passes, module, diagnostics);
+}
+
+OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
+                                MLIRContext &context, bool readWeights,
+                                bool compiles) {
+  requireFile(path, "a model");
+  if (!StringRef(path).ends_with(".mlir")) {
+    std::optional<int64_t> batch;
+    if (auto found = config.dims.find("batch"); found != config.dims.end()) {
+      if (found->second % config.train.microbatches)
+        throw Failure(BadUsage,
+                      "dims.batch = " + std::to_string(found->second) +
+                          " does not divide by train.microbatches = " +
+                          std::to_string(config.train.microbatches));
+      batch = found->second / config.train.microbatches;
+    }
+    OwningOpRef<ModuleOp> module =
+        importModel(path, config, context, batch, readWeights);
+    Diagnostics diagnostics(context);
+    checkSizes(*module, diagnostics);
+    limitChoices(*module, config, diagnostics);
+    return module;
+  }
+  Diagnostics diagnostics(context);
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+  if (!module)
+    diagnostics.fail(BadUsage);
+  if (compiles || !isSharded(*module))
+    checkOperations(*module, path);
+  checkSizes(*module, diagnostics);
+  if (isSharded(*module)) {
+    prepareSharded(*module, path, config);
+    return module;
+  }
+  checkNnModel(*module, path, config);
+  PassManager passes(&context);
+  passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
+  runPasses(passes, *module, diagnostics);
+  limitChoices(*module, config, diagnostics);
+  return module;
+}
+
+} // namespace cleave::driver

@@ -1,0 +1,327 @@
+// From whole tensors to tiles and collectives: the mesh with its links, a pass
+// for each strategy that the configuration names, and the partitioner behind
+// them.
+
+#include "Phases.h"
+
+#include "ShardedModel.h"
+
+#include "cleave/Actions/Passes.h"
+#include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Partition/Passes.h"
+#include "cleave/Strategy/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+
+#include <limits>
+#include <map>
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+/// The entry of kind ring, if its axis splits anything.
+static const SequenceParallelConfig *ringOf(const Config &config,
+                                            const Mesh &mesh) {
+  for (const SequenceParallelConfig &entry : config.parallel.sequence)
+    if (entry.kind == "ring" && mesh.size(entry.axis) > 1)
+      return &entry;
+  return nullptr;
+}
+
+void runOrderPhase(ModuleOp module, const Config &config, const Mesh &mesh) {
+  const SequenceParallelConfig *ring = ringOf(config, mesh);
+  if (!ring || ring->order != "zigzag")
+    return;
+  Diagnostics diagnostics(*module.getContext());
+  PassManager passes(module.getContext());
+  StrategyZigzagPassOptions options;
+  options.ranks = mesh.size(ring->axis);
+  passes.addPass(createStrategyZigzagPass(options));
+  runPasses(passes, module, diagnostics);
+}
+
+/// "intra" for an axis along which no rank leaves its node, "inter" for others;
+/// and how many ranks next to each other on it share a node.
+static std::pair<std::vector<std::string>, std::vector<int64_t>>
+linkClasses(const Config &config, const Mesh &mesh) {
+  std::vector<std::string> links(mesh.axes.size(), "intra");
+  std::vector<int64_t> within;
+  for (const auto &[name, size] : mesh.axes)
+    within.push_back(size);
+  int64_t perNode = ranksPerNode(config), span = 1;
+  for (size_t axis = mesh.axes.size(); perNode && axis-- > 0;) {
+    const auto &[name, size] = mesh.axes[axis];
+    while (within[axis] > 1 &&
+           (size % within[axis] || perNode % (span * within[axis])))
+      --within[axis];
+    span *= size;
+    if (size > 1 && perNode % span != 0)
+      links[axis] = "inter";
+  }
+  return {links, within};
+}
+
+/// Axes whose collectives stand in the way of every layer belong into a node.
+static void warnAboutLinks(ModuleOp module, const Config &config,
+                           const Mesh &mesh) {
+  const auto &tensor = config.parallel.tensor;
+  std::map<std::string, std::string> sentOver; // axis: what every layer sends
+  bool megatron = false;
+  for (const SequenceParallelConfig &sequence : config.parallel.sequence) {
+    megatron |= sequence.kind == "megatron";
+    if (sequence.kind == "ulysses")
+      sentOver[sequence.axis] = "all-to-alls of every attention";
+    else if (sequence.kind == "ring")
+      sentOver[sequence.axis] = "keys and values of every attention";
+  }
+  bool sums = tensor.layout == "1d" && !megatron;
+  std::vector<std::string> used = tensor.axes;
+  if (tensor.layout == "1d")
+    used = {tensor.axis};
+  if (tensor.enabled)
+    for (const std::string &axis : used)
+      sentOver[axis] = sums ? "all-reduces of every layer"
+                            : "gathers and sums of every layer";
+  std::vector<std::string> links = linkClasses(config, mesh).first;
+  for (auto [axis, link] : llvm::zip(mesh.axes, links))
+    if (auto found = sentOver.find(axis.first);
+        found != sentOver.end() && link == "inter")
+      emitWarning(module.getLoc())
+          << "axis '" << axis.first << "' of " << axis.second
+          << " ranks spans nodes of " << ranksPerNode(config)
+          << " (mesh.ranks_per_node): the " << found->second
+          << " cross the slower links; make it smaller, or faster in mesh.axes";
+}
+
+/// The axis over which a layout of tensor parallelism splits heads.
+static std::string featureAxis(const TensorParallelConfig &tensor) {
+  if (tensor.layout == "1d")
+    return tensor.axis;
+  return tensor.layout == "2.5d" ? tensor.axes[2] : tensor.axes[1];
+}
+
+/// "x" or "x:(1)2", the sub-axis with 1 block before it and size 2.
+static dist::AxisRefAttr axisNamed(MLIRContext *context, StringRef text) {
+  auto [name, part] = text.split(':');
+  int64_t before = 1, size = 0;
+  StringRef rest = part;
+  if (name.size() != text.size() &&
+      (!rest.consume_front("(") || rest.consumeInteger(10, before) ||
+       !rest.consume_front(")") || rest.consumeInteger(10, size) ||
+       !rest.empty() || before < 1 || size < 1 ||
+       before > std::numeric_limits<int32_t>::max() / size))
+    throw Failure(BadUsage, "[[shard]] dims: axis '" + text.str() +
+                                "': expected NAME, or NAME:(BEFORE)SIZE for a "
+                                "part of an axis");
+  return dist::AxisRefAttr::get(context, StringAttr::get(context, name), before,
+                                size);
+}
+
+/// The overrides of the configuration, for strategy-shard.
+static void noteOverrides(ModuleOp module, const Config &config) {
+  MLIRContext *context = module.getContext();
+  Builder builder(context);
+  SmallVector<Attribute> list;
+  for (const ShardConfig &shard : config.shard) {
+    SmallVector<Attribute> dims;
+    for (const std::vector<std::string> &dim : shard.dims) {
+      SmallVector<dist::AxisRefAttr> axes;
+      for (const std::string &axis : dim)
+        axes.push_back(axisNamed(context, axis));
+      dims.push_back(dist::AxisListAttr::get(context, axes));
+    }
+    NamedAttrList entry;
+    entry.set("match", builder.getStringAttr(shard.match));
+    entry.set("dims", builder.getArrayAttr(dims));
+    if (!shard.view.empty())
+      entry.set("view", builder.getDenseI64ArrayAttr(shard.view));
+    list.push_back(entry.getDictionary(context));
+  }
+  if (!list.empty())
+    module->setAttr(kShardAttr, builder.getArrayAttr(list));
+}
+
+/// Whether tensor parallelism splits anything.
+static bool splitsTensor(const Config &config, const Mesh &mesh) {
+  const TensorParallelConfig &tensor = config.parallel.tensor;
+  auto has = [&](const std::string &name) { return mesh.size(name) > 1; };
+  return tensor.enabled &&
+         (tensor.layout == "1d" ? has(tensor.axis)
+                                : llvm::any_of(tensor.axes, has));
+}
+
+/// The mesh, with the links of its axes.
+static void addMesh(ModuleOp module, const Config &config, const Mesh &mesh) {
+  MLIRContext *context = module.getContext();
+  OpBuilder builder(context);
+  builder.setInsertionPointToStart(module.getBody());
+  SmallVector<dist::MeshAxisAttr> axes;
+  for (const auto &[name, size] : mesh.axes)
+    axes.push_back(
+        dist::MeshAxisAttr::get(context, builder.getStringAttr(name), size));
+  if (axes.empty()) // one rank
+    axes.push_back(
+        dist::MeshAxisAttr::get(context, builder.getStringAttr("data"), 1));
+  auto [links, within] = linkClasses(config, mesh);
+  links.resize(axes.size(), "intra");
+  within.resize(axes.size(), 1);
+  dist::MeshOp::create(
+      builder, module.getLoc(), "mesh", dist::MeshAttr::get(context, axes),
+      builder.getStrArrayAttr(
+          SmallVector<StringRef>(links.begin(), links.end())),
+      llvm::is_contained(links, "inter") ? builder.getDenseI64ArrayAttr(within)
+                                         : DenseI64ArrayAttr());
+}
+
+static void addTensorPass(OpPassManager &passes, const Config &config,
+                          const Mesh &mesh, const BoundaryAxes &boundary) {
+  if (!splitsTensor(config, mesh))
+    return;
+  const TensorParallelConfig &parallel = config.parallel.tensor;
+  StrategyTensorPassOptions tensor;
+  tensor.axis = parallel.axis;
+  tensor.layout = parallel.layout;
+  tensor.axes = llvm::to_vector(parallel.axes);
+  tensor.batchAxes = llvm::to_vector(boundary.samples);
+  tensor.sequenceAxes = llvm::to_vector(boundary.positions);
+  for (const SequenceParallelConfig &sequence : config.parallel.sequence)
+    if (sequence.kind == "megatron") {
+      tensor.sequence = true;
+      tensor.savedInput = sequence.savedInput;
+    }
+  passes.addPass(createStrategyTensorPass(tensor));
+}
+
+/// `required`: a model without experts is an error.
+static void addExpertPass(OpPassManager &passes, const Config &config,
+                          const Mesh &mesh, bool required,
+                          PartitionOptions &partition) {
+  const TensorParallelConfig &parallel = config.parallel.tensor;
+  const ExpertParallelConfig &expert = config.parallel.expert;
+  bool splitsExperts = expert.enabled && mesh.size(expert.axis) > 1;
+  // The tensor strategy splits experts like other weights, where it is on.
+  bool splitsWidth = expert.enabled && mesh.size(expert.tensorAxis) > 1 &&
+                     !(parallel.enabled && parallel.layout == "1d" &&
+                       parallel.axis == expert.tensorAxis);
+  if (splitsExperts || splitsWidth) {
+    StrategyExpertPassOptions options;
+    options.axis = splitsExperts ? expert.axis : "";
+    if (splitsWidth)
+      options.tensorAxis = expert.tensorAxis;
+    options.required = required;
+    passes.addPass(createStrategyExpertPass(options));
+  }
+  if (splitsExperts)
+    partition.experts = expert.axis, partition.maxLoad = expert.maxLoad,
+    partition.exchange = expert.exchange;
+}
+
+static void addSequencePass(OpPassManager &passes, const Config &config,
+                            const Mesh &mesh, const BoundaryAxes &boundary,
+                            PartitionOptions &partition) {
+  if (boundary.positions.empty())
+    return;
+  StrategySequencePassOptions options;
+  options.ulysses = sequenceAxis(config, mesh, "ulysses");
+  options.ring = sequenceAxis(config, mesh, "ring");
+  if (splitsTensor(config, mesh))
+    options.featureAxes.push_back(featureAxis(config.parallel.tensor));
+  if (const SequenceParallelConfig *ring = ringOf(config, mesh)) {
+    partition.rings.push_back(ring->axis);
+    partition.ringPlan = ring->plan;
+  }
+  passes.addPass(createStrategySequencePass(options));
+}
+
+static void addDataPass(OpPassManager &passes, const Config &config,
+                        const BoundaryAxes &boundary,
+                        PartitionOptions &partition) {
+  if (boundary.all().empty())
+    return;
+  const DataParallelConfig &data = config.parallel.data;
+  StrategyDataPassOptions options;
+  options.batchAxes = llvm::to_vector(boundary.samples);
+  options.sequenceAxes = llvm::to_vector(boundary.positions);
+  options.replicate = llvm::to_vector(boundary.replicas);
+  options.zero = data.enabled ? data.zero : 0;
+  options.zero2Reduce = data.zero2Reduce;
+  passes.addPass(createStrategyDataPass(options));
+  if (!data.reshardAfterForward)
+    partition.keepParameters = llvm::to_vector(boundary.sharded());
+}
+
+/// What a stage of a pipeline is partitioned with besides; both arguments live
+/// as long as the options.
+static void noteStage(const StageOptions &stage, const Config &config,
+                      PartitionOptions &partition) {
+  partition.afterPropagation = [&stage, &config](OpPassManager &passes) {
+    DistSplitHandoversPassOptions handovers;
+    handovers.previous = stage.previousLink;
+    handovers.next = stage.nextLink;
+    handovers.cluster = clusterNameOf(config);
+    passes.addPass(createDistSplitHandoversPass(handovers));
+  };
+  partition.beforeBuckets = [&stage](OpPassManager &passes) {
+    MarkActionsPassOptions actions;
+    actions.weightsApart = stage.weightsApart;
+    passes.addPass(createMarkActionsPass(actions));
+  };
+  llvm::append_range(partition.keepParameters, stage.gatheredAxes);
+}
+
+void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
+                   std::vector<std::string> *remarks, bool allRemarks,
+                   const StageOptions *stage) {
+  MLIRContext *context = module.getContext();
+  Diagnostics diagnostics(*context, remarks);
+  bool mixed = config.train.precision == "bf16";
+  PartitionOptions partition;
+  partition.remarks = allRemarks;
+  partition.cluster = clusterNameOf(config);
+  partition.chunks = config.target.overlap;
+  if (isSharded(module)) {
+    if (mixed)
+      throw Failure(
+          BadUsage,
+          "train.precision = \"bf16\" is not yet supported for models "
+          "with shardings of their own: their tensors have the "
+          "types that the file gives them; leave it out");
+    if (mesh.ranks() > 1) { // as it says; one rank splits nothing
+      PassManager passes(context);
+      buildPartitionPipeline(passes, partition);
+      runPasses(passes, module, diagnostics);
+      return;
+    }
+    removeShardings(module);
+  }
+  if (!stage)
+    runOrderPhase(module, config, mesh);
+  addMesh(module, config, mesh);
+  warnAboutLinks(module, config, mesh);
+  PassManager passes(context);
+  BoundaryAxes boundary = boundaryAxes(config, mesh);
+  addTensorPass(passes, config, mesh, boundary);
+  addExpertPass(passes, config, mesh, /*required=*/!stage, partition);
+  // One rank splits nothing: what `check` compares with.
+  if (!config.shard.empty() && mesh.ranks() > 1) {
+    noteOverrides(module, config);
+    passes.addPass(createStrategyShardPass());
+  }
+  addSequencePass(passes, config, mesh, boundary, partition);
+  addDataPass(passes, config, boundary, partition);
+  if (stage)
+    noteStage(*stage, config, partition);
+  // 3D keeps what it gathered for products.
+  if (splitsTensor(config, mesh) && config.parallel.tensor.layout == "3d")
+    partition.keepParameters.push_back(config.parallel.tensor.axes[0]);
+  // Behind the strategies, which look for products with parameters, so that
+  // what they ask to gather is rounded before.
+  if (mixed)
+    passes.addPass(createMixedPrecisionPass());
+  buildPartitionPipeline(passes, partition);
+  runPasses(passes, module, diagnostics);
+}
+
+} // namespace cleave::driver
