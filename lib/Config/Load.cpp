@@ -247,6 +247,13 @@ Loader::applyOverride(const ConfigOverride &override_) {
   } catch (const toml::parse_error &) {
     table.clear();
   }
+  const std::string &value = override_.value;
+  // More digits than any number of 64 bits has are not meant as a text.
+  size_t sign = value.find_first_not_of("+-") == 1 ? 1 : 0;
+  if (table.empty() && value.size() - sign > 18 &&
+      value.find_first_not_of("0123456789", sign) == std::string::npos)
+    return ConfigError{override_.key + " (" + override_.origin + "): found " +
+                       value + "; expected an integer of 64 bits"};
   if (table.size() != 1) { // no TOML value, or several lines of it
     table.clear();
     table.insert("value", override_.value);

@@ -1,4 +1,5 @@
-// "did you mean": the nearest known name by edit distance.
+// "did you mean": the nearest known name by edit distance, where a beginning of
+// a name is as near as a wrong letter.
 
 #include "cleave/Config/Load.h"
 
@@ -34,6 +35,8 @@ cleave::nearest(const std::string &name,
   size_t bestDistance = 0;
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(name, candidate);
+    if (name.size() * 2 > candidate.size() && candidate.starts_with(name))
+      distance = std::min<size_t>(distance, 1);
     if (!best || distance < bestDistance) {
       best = candidate;
       bestDistance = distance;

@@ -441,6 +441,8 @@ class BadInput(unittest.TestCase):
                                                "--out", "new"))
         self.refused("give --data FILE or data.path",
                      self.command("train", *self.model, "--out", "new"))
+        self.refused("--steps: given 2 times, expected once",
+                     self.command("train", *self.model, "--steps", 1, "--steps", 2))
 
     def test_inference(self):
         np.savez(self.folder / "big.npz", input_ids=np.full((BATCH, SEQUENCE), VOCABULARY))

@@ -30,6 +30,16 @@ inline const CLI::Validator notNegative(
     },
     "");
 
+/// What is wrong with a command line, in the words of our other messages.
+inline std::string describe(const CLI::ParseError &error) {
+  std::string text = error.what();
+  const std::string received = "At Most 1 required but received ";
+  if (size_t at = text.find(received); at != std::string::npos)
+    text = text.substr(0, at) + "given " + text.substr(at + received.size()) +
+           " times, expected once";
+  return text;
+}
+
 inline void addExecutorFlags(CLI::App &app, RunFlags &flags) {
   app.add_option("--ranks", flags.ranks,
                  "Number of ranks; must be the mesh's size");

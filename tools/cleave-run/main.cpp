@@ -40,7 +40,7 @@ static int run(int argc, char **argv, const UnpackedBundle *carried) {
   } catch (const CLI::Success &asked) { // --help
     return app.exit(asked);
   } catch (const CLI::ParseError &error) {
-    throw InputError(std::string(error.what()) + "; see " +
+    throw InputError(describe(error) + "; see " +
                      (carried ? argv[0] : "cleave-run") + " --help");
   }
 

@@ -1,6 +1,7 @@
 // The driver `cleave`: picks the command and turns every failure into one line
 // and the exit code that the contract gives it.
 
+#include "../cleave-run/Flags.h"
 #include "commands/Commands.h"
 
 #include "cleave/io/Error.h"
@@ -74,7 +75,7 @@ int runCommand(int argc, char **argv) {
     return app.exit(asked);
   } catch (const CLI::ParseError &error) {
     return fail(BadUsage,
-                std::string(error.what()) +
+                cleave::describe(error) +
                     "; see `cleave --help` or `cleave COMMAND --help`");
   }
   int code = actions.at(app.get_subcommands().front())();

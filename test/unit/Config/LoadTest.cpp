@@ -145,6 +145,14 @@ TEST(ConfigLoad, MalformedOverride) {
   EXPECT_CONTAINS(parseOverride("mesh.data").error(), "KEY=VALUE");
 }
 
+TEST(ConfigLoad, IntegersHave64Bits) {
+  EXPECT_CONTAINS(errorOf("", {"train.seed=99999999999999999999"}),
+                  "train.seed (--set): found 99999999999999999999; expected an "
+                  "integer of 64 bits");
+  EXPECT_CONTAINS(errorOf("", {"train.seed=-99999999999999999999"}),
+                  "expected an integer of 64 bits");
+}
+
 TEST(ConfigLoad, UnknownKeysNameTheNearest) {
   EXPECT_EQ(errorOf("[train]\nlr = 1.0\nlrr = 2\n"),
             "train.lrr (parallel.toml:3): unknown key; did you mean "
@@ -154,6 +162,7 @@ TEST(ConfigLoad, UnknownKeysNameTheNearest) {
   EXPECT_CONTAINS(errorOf("", {"batch=1"}), "'dims.batch'");
   EXPECT_CONTAINS(errorOf("", {"parallel.data.zer=1"}), "'parallel.data.zero'");
   EXPECT_CONTAINS(errorOf("", {"mesh.dta=2"}), "'mesh.data'");
+  EXPECT_CONTAINS(errorOf("", {"train.drop=0.1"}), "'train.dropout'");
   EXPECT_CONTAINS(errorOf("", {"xyzzy=2"}), "nearest known one");
   EXPECT_CONTAINS(errorOf("", {"train.lr.x=2"}), "unknown key");
   EXPECT_CONTAINS(errorOf("", {"mesh.data.x=2"}), "unknown key");

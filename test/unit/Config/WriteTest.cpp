@@ -123,6 +123,9 @@ TEST(ConfigWrite, JsonIsNestedLikeTheFile) {
 TEST(ConfigNearest, Distance) {
   EXPECT_EQ(nearest("lrr", {"lr", "loss"}), "lr");
   EXPECT_EQ(nearest("daat", {"data", "tensor"}), "data") << "a swap is one";
+  EXPECT_EQ(nearest("train.drop", {"train.lr", "train.dropout"}),
+            "train.dropout")
+      << "a beginning";
   EXPECT_EQ(nearest("zzz", {"lr", "loss"}), std::nullopt);
   EXPECT_TRUE(nearest("zzz", {"lr", "loss"}, true).has_value());
   EXPECT_EQ(nearest("x", {}, true), std::nullopt);
