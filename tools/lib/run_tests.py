@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import sys
+import time
 import unittest
 
 
@@ -24,10 +25,18 @@ class Result(unittest.TextTestResult):
         super().__init__(*arguments, **keys)
         self.passed = 0
         self.run_of = collections.Counter()  # tests by module
+        self.seconds_of = collections.Counter()
+        self.begin = time.monotonic()
 
     def startTest(self, test):
         super().startTest(test)
         self.run_of[module_of(test)] += 1
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        now = time.monotonic()  # what comes between two tests is the second one's
+        self.seconds_of[module_of(test)] += now - self.begin
+        self.begin = now
 
     def addSuccess(self, test):
         super().addSuccess(test)
@@ -74,6 +83,8 @@ def main():
         failed += 1
         lines.append(f"failed: {sys.argv[1]} has no tests")
     sys.stderr.flush()
+    print("slowest:", ", ".join(f"{module} {seconds:.0f} s" for module, seconds in
+                                result.seconds_of.most_common(8)))
     for line in lines:
         print(line)
     print(f"{result.passed} passed, {failed} failed, {skipped} skipped")
