@@ -1,5 +1,4 @@
-//===- Train.cpp - the training loop
-//------------------------------------------===//
+//===- Train.cpp - the training loop --------------------------------------===//
 //
 // Everything that can be known to be wrong is found before the first step and
 // before anything is written: data, checkpoint, weights, the output folder.
@@ -8,10 +7,10 @@
 #include "cleave/trainer/Train.h"
 #include "Report.h"
 #include "RunFolder.h"
+#include "StopOnSignal.h"
 #include "TraceFile.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
-#include "cleave/launcher.h"
 #include "cleave/trainer/Checkpoint.h"
 #include "cleave/trainer/Data.h"
 #include "cleave/trainer/Feeder.h"
@@ -19,7 +18,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
@@ -27,102 +25,7 @@ namespace fs = std::filesystem;
 
 namespace cleave {
 
-//===----------------------------------------------------------------------===//
-// Ranks, signals
-//===----------------------------------------------------------------------===//
-
-static void compareRanks(const std::string &what, int64_t count,
-                         int64_t ranks) {
-  if (count != ranks)
-    throw InputError(what + " is " + std::to_string(count) +
-                     ", but the program was compiled for a mesh of " +
-                     std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
-                     "; compile it for " + std::to_string(count));
-}
-
-std::string checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
-  if (ranks)
-    compareRanks("--ranks", *ranks, manifest.ranks);
-  Settings settings = settingsOf(manifest);
-  return chooseTransport(settings.transport, manifest.ranks, settings.device);
-}
-
-std::string chooseTransport(const std::string &key, int64_t ranks,
-                            const std::string &device) {
-  std::string quoted = "target.transport = \"" + key + "\"";
-  // What connects processes.
-  std::string between = device == "cuda" ? "nccl" : "mpi";
-  if (key != "auto" && key != "local" && key != between)
-    throw InputError(quoted + " does not connect ranks of target.kind = \"" +
-                     device + "\"; expected auto, local or " + between);
-  std::optional<Launcher> found = launcher();
-  std::string count = std::to_string(found ? found->size : ranks);
-  if (!found) {
-    if (key == "mpi")
-      throw InputError(quoted + " needs a launcher: start with mpirun -n " +
-                       count);
-    // A thread or more for each; beyond this it is a slip, or another machine's
-    // mesh.
-    constexpr int64_t kMostThreads = 4096;
-    if (ranks > kMostThreads)
-      throw InputError(
-          "the mesh has " + count +
-          " ranks, but without a launcher all run as threads of this process, "
-          "at most " +
-          std::to_string(kMostThreads) +
-          "; make the mesh smaller, or start with mpirun -n " + count +
-          " (explain and compile take any mesh)");
-    return device == "cuda" ? key : "local"; // by what devices there are
-  }
-  compareRanks(found->variable, found->size, ranks);
-  if (found->size == 1 && key != "mpi")
-    return device == "cuda" ? key : "local";
-  if (key == "local")
-    throw InputError(quoted +
-                     " runs all ranks in one process, but the "
-                     "launcher started " +
-                     count + "; start without it, or leave the key out");
-  if (between == "mpi" && !found->hasMpi)
-    throw InputError(found->variable + " is " + count +
-                     ", but the launcher brings no MPI; start with mpirun -n " +
-                     count);
-  if (!found->hasMpi && !found->hasAddress)
-    throw InputError(found->variable + " is " + count +
-                     ", but MASTER_ADDR and MASTER_PORT, where the processes "
-                     "find each other, are not set; start with torchrun "
-                     "--nproc-per-node, or with mpirun -n " +
-                     count);
-  return between;
-}
-
 namespace {
-
-volatile std::sig_atomic_t stopRequested = 0;
-
-/// While it lives, the first SIGINT or SIGTERM asks the loop to stop; the
-/// second one does what it did before: it ends the process.
-class StopOnSignal {
-public:
-  StopOnSignal() {
-    stopRequested = 0;
-    struct sigaction action{};
-    action.sa_handler = [](int number) {
-      stopRequested = 1;
-      ::sigaction(number, number == SIGINT ? &oldInt : &oldTerm, nullptr);
-    };
-    action.sa_flags = SA_RESTART;
-    ::sigaction(SIGINT, &action, &oldInt);
-    ::sigaction(SIGTERM, &action, &oldTerm);
-  }
-  ~StopOnSignal() {
-    ::sigaction(SIGINT, &oldInt, nullptr);
-    ::sigaction(SIGTERM, &oldTerm, nullptr);
-  }
-  bool requested() const { return stopRequested; }
-
-private:
-  static inline struct sigaction oldInt, oldTerm;
-};
 
 //===----------------------------------------------------------------------===//
 // One run

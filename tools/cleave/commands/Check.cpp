@@ -1,6 +1,8 @@
 // cleave check: the partitioned program computes what the unpartitioned one
 // computes. See the design's rule of correctness.
 
+#include "CheckEngines.h"
+#include "CheckValues.h"
 #include "CompileModel.h"
 #include "PipelineModel.h"
 #include "ShardedModel.h"
@@ -8,19 +10,11 @@
 
 #include "cleave/Check/Check.h"
 #include "cleave/Check/Faults.h"
-#include "cleave/Check/Passes.h"
-#include "cleave/Check/Recording.h"
-#include "cleave/Check/Views.h"
-#include "cleave/Dialect/NN/IR/NN.h"
-#include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interpreter/Interpreter.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
-#include "cleave/io/Npy.h"
-#include "cleave/io/Weights.h"
 #include "cleave/trainer/Train.h"
 
-#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
@@ -35,11 +29,15 @@ using mlir::OwningOpRef;
 
 namespace {
 
-struct CheckCommand : CommonOptions {
-  std::string model, inputs, inject, gradients, record, against = "compiled";
-  bool json = false, bisect = false, interpret = false;
+OwningOpRef<ModuleOp> clone(ModuleOp module) {
+  return llvm::cast<ModuleOp>(module->clone());
+}
+
+struct CheckCommand : CommonOptions, CheckedPrograms {
+  std::string model, inputs, gradients;
+  bool json = false, bisect = false;
   uint64_t seed = 0;
-  int64_t injectIndex = -1, steps = 5;
+  int64_t steps = 5;
 
   int run() const;
 
@@ -47,299 +45,24 @@ private:
   void verifyFlags() const;
   void verifyRecord(const Config &config) const;
   void verifyInterpretable(ModuleOp module) const;
+  OwningOpRef<ModuleOp> cutForStages(ModuleOp module, const Config &config,
+                                     const Mesh &mesh) const;
+  check::CheckOptions optionsFor(const Config &config) const;
+  check::CheckReport compare(CheckEngines &engines, ModuleOp global,
+                             ModuleOp local, check::Engine &sharded,
+                             check::Values &values,
+                             const check::CheckOptions &options) const;
+  void findFirstDifference(CheckEngines &engines, ModuleOp global,
+                           check::Values &values,
+                           const check::CheckOptions &options,
+                           const Config &config, const Mesh &mesh,
+                           check::CheckReport &report) const;
 };
-
-// An array of a file as the check's tensor.
-Tensor tensorOf(const ArrayView &array, mlir::MLIRContext &context,
-                const std::string &name) {
-  mlir::Builder builder(&context);
-  bool floats = isFloat(array.dtype);
-  Tensor tensor(mlir::RankedTensorType::get(
-      array.shape, floats ? mlir::Type(builder.getF64Type())
-                          : mlir::Type(builder.getI64Type())));
-  if (floats)
-    convertElements(array.dtype, array.data, "f64",
-                    reinterpret_cast<std::byte *>(tensor.floats.data()),
-                    array.elements(), name);
-  else
-    for (int64_t i = 0; i < array.elements(); ++i)
-      tensor.ints[i] = integerAt(array.dtype, array.data, i);
-  return tensor;
-}
-
-// Reads what `nn.data` points at, seen as `nn.view` says.
-class ModelWeights {
-public:
-  explicit ModelWeights(const std::string &model)
-      : files(std::filesystem::path(model).parent_path().string()) {}
-
-  std::optional<Tensor> read(const check::Port &port) {
-    auto data = port.attrs.getAs<mlir::DictionaryAttr>(kDataAttr);
-    auto parts = port.attrs.getAs<mlir::ArrayAttr>(nn::kPartsAttr);
-    if (!data && !parts)
-      return std::nullopt;
-    ManifestTensor tensor;
-    tensor.name = port.name;
-    auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
-    llvm::ArrayRef<int64_t> shape = port.type.getShape();
-    if (view)
-      shape = view.getAs<mlir::DenseI64ArrayAttr>("shape");
-    tensor.shape.assign(shape.begin(), shape.end());
-    mlir::MLIRContext &context = *port.type.getContext();
-    std::string label = "weights of '" + port.name + "'";
-    if (data) {
-      tensor.weight = weightOf(data);
-      return check::seenThrough(view,
-                                tensorOf(files.view(tensor), context, label));
-    }
-    tensor.dtype = "f64";
-    for (auto part : parts.getAsRange<mlir::DictionaryAttr>())
-      tensor.parts.push_back(
-          {part.getAs<mlir::StringAttr>("name").str(),
-           weightOf(part.getAs<mlir::DictionaryAttr>("data"))});
-    return check::seenThrough(
-        view, tensorOf(initialValue(tensor, files, 0), context, label));
-  }
-
-private:
-  static WeightRef weightOf(mlir::DictionaryAttr data) {
-    WeightRef ref;
-    ref.file = data.getAs<mlir::StringAttr>("file").str();
-    ref.offset = data.getAs<mlir::IntegerAttr>("offset").getInt();
-    ref.length = data.getAs<mlir::IntegerAttr>("length").getInt();
-    ref.dtype = data.getAs<mlir::StringAttr>("dtype").str();
-    return ref;
-  }
-
-  WeightFiles files;
-};
-
-OwningOpRef<ModuleOp> clone(ModuleOp module) {
-  return llvm::cast<ModuleOp>(module->clone());
-}
-
-// Makes the engines of a check and keeps what they refer to.
-class EngineMaker {
-public:
-  EngineMaker(const CheckCommand &command, const Config &config,
-              const Mesh &mesh)
-      : command(command), config(config), mesh(mesh),
-        transport(chooseTransport(config.target.transport, mesh.ranks(),
-                                  config.target.kind)) {
-    if (!command.record.empty())
-      recording = std::make_unique<check::Recording>(command.record);
-  }
-
-  // What was written down, where that was asked for.
-  std::unique_ptr<check::Recording> recording;
-
-  // The fault that was made, for people; empty: none.
-  std::string fault;
-
-  // The model as it was loaded, which pipeline stages are cut from.
-  OwningOpRef<ModuleOp> untrained;
-
-  // The stages of a pipeline on a mesh, with all their values tapped or with
-  // gradients alone.
-  OwningOpRef<ModuleOp> stages(const Mesh &mesh, Taps taps) {
-    OwningOpRef<ModuleOp> model = clone(*untrained);
-    return buildPipeline(*model, config, mesh, Purpose::Compile, taps);
-  }
-
-  // The partitioned program, with the fault that was asked for. Taps in the
-  // stages of a pipeline; those of other programs are in `global`.
-  OwningOpRef<ModuleOp> partition(ModuleOp global,
-                                  Taps taps = Taps::Gradients) {
-    OwningOpRef<ModuleOp> local;
-    if (untrained) {
-      local = stages(mesh, taps);
-    } else {
-      local = clone(global);
-      runShardPhase(*local, config, mesh);
-    }
-    if (command.inject.empty() || breaksCommands())
-      return local;
-    std::string where;
-    if (failed(check::injectFault(*local, command.inject, faultIndex(*local),
-                                  where)))
-      throw Failure(BadUsage, "--inject: " + where);
-    fault = command.inject + ": " + where;
-    return local;
-  }
-
-  check::Engine &sharded(ModuleOp local, bool wide) {
-    return command.interpret
-               ? interpret(local)
-               : compile(local, wide, mesh, breaksCommands(), transport);
-  }
-
-  // `global` before partitioning.
-  check::Engine &reference(ModuleOp global, bool wide) {
-    OwningOpRef<ModuleOp> one = clone(global);
-    if (isSharded(*one))
-      removeShardings(*one);
-    if (wide && (command.against == "interpreter" || command.interpret))
-      return interpret(*one);
-    runShardPhase(*one, config, Mesh());
-    return compile(*one, wide, Mesh(), /*isBroken=*/false, "local");
-  }
-
-  check::Engine &interpret(ModuleOp module) {
-    modules.push_back(clone(module));
-    widen(*modules.back());
-    Diagnostics diagnostics(*module.getContext());
-    auto engine = check::makeInterpreterEngine(*modules.back());
-    if (failed(engine))
-      diagnostics.fail(BadUsage);
-    engines.push_back(std::move(*engine));
-    return *engines.back();
-  }
-
-private:
-  // The place that was asked for. In a program with taps, which may have
-  // others, it is the one of the same name, or else of the same index.
-  int64_t faultIndex(ModuleOp local) {
-    std::vector<std::string> names = check::faultPlaces(local, command.inject);
-    int64_t count = names.size(), index = command.injectIndex;
-    if (index < 0)
-      index = count / 2;
-    if (index >= count)
-      return index; // refused
-    if (!brokenName) {
-      brokenName = names[index];
-      before = std::count(names.begin(), names.begin() + index, *brokenName);
-      return index;
-    }
-    int64_t seen = 0;
-    for (auto [i, name] : llvm::enumerate(names))
-      if (name == *brokenName && seen++ == before)
-        return i;
-    return index;
-  }
-
-  bool breaksCommands() const {
-    return !command.interpret && check::isFaultOfCommands(command.inject);
-  }
-
-  check::Engine &compile(ModuleOp local, bool wide, const Mesh &mesh,
-                         bool isBroken, const std::string &transport) {
-    std::vector<std::string> unread; // of what comes after partitioning
-    Diagnostics diagnostics(*local.getContext(), &unread);
-    modules.push_back(clone(local));
-    if (wide)
-      widen(*modules.back());
-    check::CompiledOptions options;
-    options.device = deviceOf(config);
-    options.recording = recording.get();
-    options.recordingName = std::string(wide ? "exact-" : "rounding-") +
-                            (&mesh == &this->mesh ? "sharded" : "reference");
-    options.architectures = config.target.architectures;
-    options.threads = threadsPerRank(config, mesh);
-    options.overlap = config.target.overlap;
-    options.tf32 = config.train.precision == "tf32";
-    options.cluster = clusterNameOf(config);
-    options.transport = transport;
-    options.arrivesEarly = !wide; // so that both extremes are seen
-    if (wide) // a few steps: compiling takes longer than running
-      options.optLevel = 1;
-    std::string where;
-    bool hasPlace = true, refused = false;
-    options.refused = &refused;
-    if (isBroken)
-      options.change = [&](program::Program &program) {
-        auto broken = check::injectFault(program, command.inject,
-                                         command.injectIndex, where);
-        hasPlace = succeeded(broken);
-        return broken;
-      };
-    auto engine = check::makeCompiledEngine(*modules.back(), options);
-    if (!hasPlace)
-      throw Failure(BadUsage, "--inject: " + where);
-    if (failed(engine)) // as by `compile`
-      diagnostics.fail(refused ? BadUsage : RunFailed);
-    if (isBroken)
-      fault = command.inject + ": " + where;
-    engines.push_back(std::move(*engine));
-    return *engines.back();
-  }
-
-  static void widen(ModuleOp module) {
-    Diagnostics diagnostics(*module.getContext());
-    mlir::PassManager passes(module.getContext());
-    passes.addPass(createWidenPass());
-    if (failed(passes.run(module)))
-      diagnostics.fail(BadUsage);
-  }
-
-  // The fault that was made first, and places of the same name before it.
-  std::optional<std::string> brokenName;
-  int64_t before = 0;
-
-  const CheckCommand &command;
-  const Config &config;
-  const Mesh &mesh;
-  const std::string transport; // of the sharded program
-  std::vector<OwningOpRef<ModuleOp>> modules;
-  std::vector<std::unique_ptr<check::Engine>> engines;
-};
-
-mlir::DictionaryAttr viewOfParameter(ModuleOp module, const std::string &name) {
-  check::Port port;
-  port.role = "parameter";
-  port.name = name;
-  return check::viewOf(module, port);
-}
-
-// The gradients of the mean loss, under the names and in the shapes of the
-// file.
-void writeGradients(ModuleOp module, const check::Outcome &outcome,
-                    const std::string &path) {
-  std::vector<std::pair<std::string, Array>> arrays;
-  auto add = [&](const std::string &name, const Tensor &tensor, double scale) {
-    Array array = makeArray("f64", tensor.shape().vec());
-    for (int64_t i = 0; i < tensor.size(); ++i)
-      array.as<double>()[i] = tensor.floats[i] * scale;
-    arrays.emplace_back(name, std::move(array));
-  };
-  for (const check::Named &tensor : outcome.tensors) {
-    if (tensor.kind == check::TensorKind::Gradient)
-      add("grad/" + tensor.name,
-          check::asStored(viewOfParameter(module, tensor.name), tensor.value),
-          1 / outcome.weight);
-    if (tensor.kind == check::TensorKind::Output)
-      add(tensor.name, tensor.value, 1);
-  }
-  Array loss = makeArray("f64", {}), weight = makeArray("f64", {});
-  *loss.as<double>() = outcome.loss / outcome.weight;
-  *weight.as<double>() = outcome.weight;
-  arrays.emplace_back("loss", std::move(loss));
-  arrays.emplace_back("weight", std::move(weight));
-  NamedViews views;
-  for (const auto &[name, array] : arrays)
-    views.emplace_back(name, array);
-  writeNpz(path, views);
-}
 
 /// NaN equals NaN in a comparison, and spreads: nothing would be compared.
-static void refuseNaN(const std::string &model, const std::string &name,
-                      const Tensor &tensor) {
-  if (!tensor.isFloat())
-    return;
-  auto found = llvm::find_if(tensor.floats,
-                             [](double value) { return std::isnan(value); });
-  if (found == tensor.floats.end())
-    return;
-  auto at = static_cast<int64_t>(found - tensor.floats.begin());
-  throw Failure(BadUsage, model + ": '" + name + "' holds NaN at element " +
-                              std::to_string(at) + " of " +
-                              std::to_string(tensor.size()) +
-                              ", so there is nothing to compare; check a model "
-                              "whose weights are numbers");
-}
-
-/// The same where values make NaN of numbers.
-static void refuseUndefinedLoss(const std::string &model,
-                                const check::CheckReport &report) {
+/// Weights that are NaN are refused when they are read.
+void refuseUndefinedLoss(const std::string &model,
+                         const check::CheckReport &report) {
   for (auto [index, loss] : llvm::enumerate(report.referenceLosses))
     if (std::isnan(loss))
       throw Failure(BadUsage, model + ": the loss of step " +
@@ -403,6 +126,100 @@ void CheckCommand::verifyRecord(const Config &config) const {
     throw Failure(BadUsage, record + " exists; choose another folder");
 }
 
+/// The model that the stages of a pipeline are cut from, if there are any.
+OwningOpRef<ModuleOp> CheckCommand::cutForStages(ModuleOp module,
+                                                 const Config &config,
+                                                 const Mesh &mesh) const {
+  if (!isPipelined(config, mesh) || isSharded(module))
+    return nullptr;
+  if (makeSchedule(config, mesh).table.asynchronous)
+    throw Failure(BadUsage, "parallel.pipeline.schedule = \"" +
+                                config.parallel.pipeline.schedule +
+                                "\" changes the mathematics, so one rank is no "
+                                "reference for it; check another schedule");
+  return clone(module);
+}
+
+check::CheckOptions CheckCommand::optionsFor(const Config &config) const {
+  check::CheckOptions options;
+  options.microbatches = config.train.microbatches;
+  options.steps = steps;
+  // A scalar is made of many values that were rounded, to bf16 or TF32, one way
+  // and the other: one epsilon of that, where f32 has sixteen of its own.
+  if (config.train.precision == "bf16")
+    options.epsilon = 0x1p-7 / 16;
+  else if (config.train.precision == "tf32")
+    options.epsilon = 0x1p-10 / 16;
+  return options;
+}
+
+/// The exact part and the rounding part.
+check::CheckReport
+CheckCommand::compare(CheckEngines &engines, ModuleOp global, ModuleOp local,
+                      check::Engine &sharded, check::Values &values,
+                      const check::CheckOptions &options) const {
+  Diagnostics diagnostics(*global.getContext());
+  check::CheckReport report;
+  report.seed = seed;
+  report.fault = engines.fault;
+  check::NamedTensors first;
+  if (failed(check::runExact(global, sharded,
+                             engines.reference(global, /*wide=*/true), values,
+                             options, report, first)))
+    diagnostics.fail(RunFailed);
+  refuseUndefinedLoss(model, report);
+  if (interpret)
+    report.notes.push_back(
+        "the interpreter computes in double: no rounding part");
+  else if (!report.pass())
+    report.notes.push_back(
+        "the program is wrong in f64, so its rounding was not looked at");
+  else if (failed(check::runRounding(global,
+                                     engines.sharded(local, /*wide=*/false),
+                                     engines.reference(global, /*wide=*/false),
+                                     values, options, report, first)))
+    diagnostics.fail(RunFailed);
+  return report;
+}
+
+/// --bisect: names the first value that differs, in programs that keep all.
+void CheckCommand::findFirstDifference(CheckEngines &engines, ModuleOp global,
+                                       check::Values &values,
+                                       const check::CheckOptions &options,
+                                       const Config &config, const Mesh &mesh,
+                                       check::CheckReport &report) const {
+  Diagnostics diagnostics(*global.getContext());
+  OwningOpRef<ModuleOp> tapped;
+  check::Engine *unsharded = nullptr;
+  if (engines.untrained) { // beside the same stages, each on one rank
+    Mesh stagesAlone = mesh;
+    for (auto &[axis, size] : stagesAlone.axes)
+      if (axis != config.parallel.pipeline.axis)
+        size = 1;
+    tapped = engines.stages(stagesAlone, Taps::Values);
+    unsharded = &engines.interpret(*tapped);
+  } else {
+    tapped = clone(global);
+    check::tapAllValues(*tapped);
+    unsharded = &engines.reference(*tapped, /*wide=*/true);
+  }
+  OwningOpRef<ModuleOp> local = engines.partition(*tapped, Taps::Values);
+  auto found =
+      check::firstDifference(*tapped, engines.sharded(*local, /*wide=*/true),
+                             *unsharded, values, options);
+  if (failed(found))
+    diagnostics.fail(RunFailed);
+  report.firstDifference =
+      !found->empty()     ? *found
+      : engines.untrained ? "none among the values that each stage computes"
+                          : "none among the values of one step";
+  // Values that are kept are further places for a fault.
+  if (engines.fault != report.fault)
+    report.notes.push_back("the first difference was looked for with another "
+                           "fault of this kind: " +
+                           engines.fault);
+}
+
 int CheckCommand::run() const {
   verifyFlags();
   LoadedConfig loaded = loadConfigOrFail(*this);
@@ -426,16 +243,7 @@ int CheckCommand::run() const {
                 /*compiles=*/!interpret);
   if (interpret || against == "interpreter")
     verifyInterpretable(*global);
-  OwningOpRef<ModuleOp> untrained;
-  if (isPipelined(config, mesh) && !isSharded(*global)) {
-    if (makeSchedule(config, mesh).table.asynchronous)
-      throw Failure(BadUsage,
-                    "parallel.pipeline.schedule = \"" +
-                        config.parallel.pipeline.schedule +
-                        "\" changes the mathematics, so one rank is no "
-                        "reference for it; check another schedule");
-    untrained = clone(*global);
-  }
+  OwningOpRef<ModuleOp> untrained = cutForStages(*global, config, mesh);
   if (!isSharded(*global))
     runTrainPhase(*global, config, /*tapGradients=*/true);
   else if (!gradients.empty())
@@ -449,43 +257,20 @@ int CheckCommand::run() const {
                     "itself; --against interpreter compares it with plain "
                     "loops\n";
 
-  check::ValueOptions valueOptions;
+  check::ValueOptions valueOptions = storedValues(model, inputs, context);
   valueOptions.seed = seed;
   valueOptions.perturb = gradients.empty();
   valueOptions.drawIntegers = isSharded(*global);
-  ModelWeights weights(model);
-  valueOptions.weights =
-      [&](const check::Port &port) -> mlir::FailureOr<std::optional<Tensor>> {
-    std::optional<Tensor> tensor = weights.read(port);
-    if (tensor)
-      refuseNaN(model, port.name, *tensor);
-    return tensor;
-  };
-  valueOptions.inputsFile = inputs;
-  if (!inputs.empty())
-    for (const auto &[name, array] : readNpz(inputs)) {
-      valueOptions.inputs.emplace(name, tensorOf(array, context, name));
-      valueOptions.inputsHeld[name] = array.dtype + shapeToString(array.shape);
-    }
   check::Values values(*global, valueOptions);
-  check::CheckOptions options;
-  options.microbatches = config.train.microbatches;
-  options.steps = steps;
-  // A scalar is made of many values that were rounded, to bf16 or TF32, one way
-  // and the other: one epsilon of that, where f32 has sixteen of its own.
-  if (config.train.precision == "bf16")
-    options.epsilon = 0x1p-7 / 16;
-  else if (config.train.precision == "tf32")
-    options.epsilon = 0x1p-10 / 16;
-
+  check::CheckOptions options = optionsFor(config);
   Diagnostics diagnostics(context);
   if (failed(values.verifyInputs(options.microbatches)))
     diagnostics.fail(BadUsage);
 
-  EngineMaker maker(*this, config, mesh);
-  maker.untrained = std::move(untrained);
-  OwningOpRef<ModuleOp> local = maker.partition(*global);
-  check::Engine &sharded = maker.sharded(*local, /*wide=*/true);
+  CheckEngines engines(*this, config, mesh);
+  engines.untrained = std::move(untrained);
+  OwningOpRef<ModuleOp> local = engines.partition(*global);
+  check::Engine &sharded = engines.sharded(*local, /*wide=*/true);
   if (!gradients.empty()) {
     if (failed(values.setInitial(sharded)))
       diagnostics.fail(RunFailed);
@@ -497,63 +282,15 @@ int CheckCommand::run() const {
     return Success;
   }
 
-  check::CheckReport report;
-  report.seed = seed;
-  report.fault = maker.fault;
-  check::NamedTensors first;
-  if (failed(check::runExact(*global, sharded,
-                             maker.reference(*global, /*wide=*/true), values,
-                             options, report, first)))
-    diagnostics.fail(RunFailed);
-  refuseUndefinedLoss(model, report);
-  if (interpret)
-    report.notes.push_back(
-        "the interpreter computes in double: no rounding part");
-  else if (!report.pass())
-    report.notes.push_back(
-        "the program is wrong in f64, so its rounding was not looked at");
-  else if (failed(check::runRounding(*global,
-                                     maker.sharded(*local, /*wide=*/false),
-                                     maker.reference(*global, /*wide=*/false),
-                                     values, options, report, first)))
-    diagnostics.fail(RunFailed);
-
-  if (maker.recording)
-    if (std::string error = maker.recording->write(options.epsilon);
+  check::CheckReport report =
+      compare(engines, *global, *local, sharded, values, options);
+  if (engines.recording)
+    if (std::string error = engines.recording->write(options.epsilon);
         !error.empty())
       throw Failure(RunFailed, error);
-
-  if (bisect && !report.pass()) {
-    OwningOpRef<ModuleOp> tapped, tappedLocal;
-    check::Engine *unsharded = nullptr;
-    if (maker.untrained) { // beside the same stages, each on one rank
-      Mesh stagesAlone = mesh;
-      for (auto &[axis, size] : stagesAlone.axes)
-        if (axis != config.parallel.pipeline.axis)
-          size = 1;
-      tapped = maker.stages(stagesAlone, Taps::Values);
-      unsharded = &maker.interpret(*tapped);
-    } else {
-      tapped = clone(*global);
-      check::tapAllValues(*tapped);
-      unsharded = &maker.reference(*tapped, /*wide=*/true);
-    }
-    tappedLocal = maker.partition(*tapped, Taps::Values);
-    auto found = check::firstDifference(
-        *tapped, maker.sharded(*tappedLocal, /*wide=*/true), *unsharded, values,
-        options);
-    if (failed(found))
-      diagnostics.fail(RunFailed);
-    report.firstDifference =
-        !found->empty()   ? *found
-        : maker.untrained ? "none among the values that each stage computes"
-                          : "none among the values of one step";
-    // Values that are kept are further places for a fault.
-    if (maker.fault != report.fault)
-      report.notes.push_back("the first difference was looked for with another "
-                             "fault of this kind: " +
-                             maker.fault);
-  }
+  if (bisect && !report.pass())
+    findFirstDifference(engines, *global, values, options, config, mesh,
+                        report);
 
   std::string text;
   llvm::raw_string_ostream out(text);

@@ -1,0 +1,87 @@
+// The programs that `cleave check` compares, as engines: the partitioned one,
+// with a fault where one is asked for, and the one that it is compared with.
+
+#ifndef CLEAVE_TOOLS_CHECKENGINES_H
+#define CLEAVE_TOOLS_CHECKENGINES_H
+
+#include "PipelineModel.h"
+
+#include "cleave/Check/Check.h"
+#include "cleave/Check/Recording.h"
+#include "cleave/Config/Config.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cleave::driver {
+
+/// What the flags of `cleave check` say of its programs.
+struct CheckedPrograms {
+  std::string inject;               ///< a kind of fault; empty: none
+  std::string against = "compiled"; ///< or "interpreter"
+  std::string record;               ///< a folder for what devices repeat
+  bool interpret = false;           ///< compiles nothing
+  int64_t injectIndex = -1;         ///< the place of the fault; -1: the middle
+};
+
+/// Makes the engines of a check and keeps what they refer to.
+class CheckEngines {
+public:
+  using Module = mlir::OwningOpRef<mlir::ModuleOp>;
+
+  CheckEngines(const CheckedPrograms &programs, const Config &config,
+               const Mesh &mesh);
+
+  /// What was written down, where that was asked for.
+  std::unique_ptr<check::Recording> recording;
+
+  /// The fault that was made, for people; empty: none.
+  std::string fault;
+
+  /// The model as it was loaded, which pipeline stages are cut from; empty
+  /// without a pipeline.
+  Module untrained;
+
+  /// The stages of a pipeline on a mesh, with all their values tapped or with
+  /// gradients alone.
+  Module stages(const Mesh &mesh, Taps taps);
+
+  /// The partitioned program, with the fault that was asked for. Taps in the
+  /// stages of a pipeline; those of other programs are in `global`.
+  Module partition(mlir::ModuleOp global, Taps taps = Taps::Gradients);
+
+  /// What runs a partitioned program, in f64 if `wide`.
+  check::Engine &sharded(mlir::ModuleOp local, bool wide);
+
+  /// `global` before partitioning.
+  check::Engine &reference(mlir::ModuleOp global, bool wide);
+
+  /// What interprets a program, in double.
+  check::Engine &interpret(mlir::ModuleOp module);
+
+private:
+  int64_t faultIndex(mlir::ModuleOp local);
+  bool breaksCommands() const;
+  check::Engine &compile(mlir::ModuleOp local, bool wide, const Mesh &mesh,
+                         bool isBroken, const std::string &transport);
+
+  // The fault that was made first, and places of the same name before it.
+  std::optional<std::string> brokenName;
+  int64_t before = 0;
+
+  const CheckedPrograms &programs;
+  const Config &config;
+  const Mesh &mesh;
+  const std::string transport; // of the sharded program
+  std::vector<Module> modules;
+  std::vector<std::unique_ptr<check::Engine>> engines;
+};
+
+} // namespace cleave::driver
+
+#endif // CLEAVE_TOOLS_CHECKENGINES_H

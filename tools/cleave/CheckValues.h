@@ -1,0 +1,29 @@
+// The values of a check: those of files, and gradients written to one.
+
+#ifndef CLEAVE_TOOLS_CHECKVALUES_H
+#define CLEAVE_TOOLS_CHECKVALUES_H
+
+#include "cleave/Check/Check.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+
+#include <string>
+
+namespace cleave::driver {
+
+/// The stored weights of `model` and the arrays of `inputs` (an .npz, or
+/// empty), in f64 and int64. Weights that hold NaN are refused when they are
+/// read: NaN equals NaN in a comparison, and spreads.
+check::ValueOptions storedValues(const std::string &model,
+                                 const std::string &inputs,
+                                 mlir::MLIRContext &context);
+
+/// Writes loss, weight, outputs, and the gradients of the mean loss as
+/// "grad/NAME", under the names and in the shapes of the model's file.
+void writeGradients(mlir::ModuleOp module, const check::Outcome &outcome,
+                    const std::string &path);
+
+} // namespace cleave::driver
+
+#endif // CLEAVE_TOOLS_CHECKVALUES_H
