@@ -2,6 +2,7 @@
 // among the weights of attention.
 
 #include "Boundary.h"
+#include "DropoutPlaces.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/TensorExpr.h"
@@ -16,60 +17,6 @@ using namespace cleave;
 using namespace cleave::autodiff;
 
 namespace {
-
-bool isParameter(Value value) {
-  auto argument = dyn_cast<BlockArgument>(value);
-  if (!argument)
-    return false;
-  auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  return roleOf(func, argument.getArgNumber()) == "parameter";
-}
-
-/// A parameter repeated along other dimensions: a bias, not a stream.
-bool isBias(Value value) {
-  auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
-  return isParameter(value) || (broadcast && isParameter(broadcast.getInput()));
-}
-
-/// The value before it was moved, rounded or saved.
-Value throughMoves(Value value) {
-  while (isa_and_nonnull<nn::TransposeOp, nn::ReshapeOp, nn::SaveOp,
-                         arith::ExtFOp, arith::TruncFOp>(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
-  return value;
-}
-
-/// The result of a contraction with a parameter, with or without its bias.
-bool isBranch(Value value) {
-  value = throughMoves(value);
-  if (auto add = value.getDefiningOp<arith::AddFOp>()) {
-    if (isBias(add.getRhs()))
-      value = add.getLhs();
-    else if (isBias(add.getLhs()))
-      value = add.getRhs();
-    else
-      return false;
-  }
-  auto einsum = throughMoves(value).getDefiningOp<nn::EinsumOp>();
-  return einsum &&
-         (isParameter(einsum.getLhs()) || isParameter(einsum.getRhs()));
-}
-
-/// A branch that is multiplied by something, or normalized.
-bool isScaledBranch(Value value) {
-  Operation *op = throughMoves(value).getDefiningOp();
-  if (auto product = dyn_cast_or_null<arith::MulFOp>(op))
-    return isBranch(product.getLhs()) || isBranch(product.getRhs()) ||
-           isScaledBranch(product.getLhs()) || isScaledBranch(product.getRhs());
-  return isa_and_nonnull<nn::LayerNormOp, nn::RmsNormOp>(op) &&
-         (isBranch(op->getOperand(0)) || isScaledBranch(op->getOperand(0)));
-}
-
-/// Rows of a table that is a parameter.
-bool isEmbedding(Value value) {
-  auto gather = value.getDefiningOp<nn::GatherOp>();
-  return gather && isParameter(gather.getTable());
-}
 
 /// Hashes of integers, in ordinary arithmetic, so that every rank, microbatch
 /// and stage computes those that it reads.
@@ -109,18 +56,31 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     if (p == 0)
       return;
     func::FuncOp func = cloneAs(loss, nn::kLossTrainFunc);
+    // Without an input that has samples there is nothing to find.
     std::optional<int64_t> batch = batchOf(func);
-    SmallVector<Value> places = findPlaces(func, batch);
-    SmallVector<nn::AttentionOp> attentions = findAttentions(func, batch);
+    SmallVector<DropoutPlace> places;
+    SmallVector<nn::AttentionOp> attentions;
+    SmallVector<std::optional<int64_t>> dims;
+    if (auto flow = nn::BatchFlow::ofArguments(func)) {
+      // Everything belongs to a single sample, also without its dimension.
+      places = findDropoutPlaces(func, *flow);
+      llvm::erase_if(places, [&](const DropoutPlace &place) {
+        return *batch > 1 && !flow->majorDimOf(place.value);
+      });
+      for (const DropoutPlace &place : places)
+        dims.push_back(flow->majorDimOf(place.value));
+      attentions = findAttentions(func, *flow, *batch);
+    }
     if (places.empty() && attentions.empty()) {
       func.erase();
-      loss.emitError("no place for dropout was found: nothing that a parameter "
-                     "computes joins a sum per sample, and no attention is "
-                     "known; set train.dropout to 0");
+      loss.emitError("no place for dropout was found: nothing that a weight "
+                     "computes from a stream joins it again, and no attention "
+                     "is known; set train.dropout to 0");
       return signalPassFailure();
     }
     Randomness random = addArguments(func, *batch);
-    insert(*batch, places, random);
+    for (auto [index, place] : llvm::enumerate(places))
+      insert(*batch, place, dims[index], index, random);
     insert(func, *batch, attentions, random, places.size());
     mlir::emitRemark(loss.getLoc(), "dropout at ")
         << places.size() << (places.size() == 1 ? " place" : " places")
@@ -145,54 +105,15 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return std::nullopt;
   }
 
-  static bool hasSamples(Value value, int64_t batch) {
-    auto type = cast<RankedTensorType>(value.getType());
-    return type.getRank() > 1 && type.getDimSize(0) == batch;
-  }
-
-  /// The addends of residual sums that branches compute, and sums with
-  /// embeddings, in program order.
-  SmallVector<Value> findPlaces(func::FuncOp func,
-                                std::optional<int64_t> batch) {
-    llvm::SetVector<Value> places;
-    auto consider = [&](Value value) {
-      // Everything belongs to a single sample, also without its dimension.
-      if (batch && (*batch == 1 || hasSamples(value, *batch)))
-        places.insert(value);
-    };
-    func.walk([&](arith::AddFOp add) {
-      Value lhs = add.getLhs(), rhs = add.getRhs();
-      bool embeds = isEmbedding(lhs) || isEmbedding(rhs);
-      if (!embeds && (isBias(lhs) || isBias(rhs)))
-        return;
-      bool hasBranch = false;
-      for (auto [addend, other] : {std::pair(lhs, rhs), std::pair(rhs, lhs)})
-        // Two scaled products are no residual sum, but a rotation.
-        if (isBranch(addend) || (isScaledBranch(addend) && !isBranch(other) &&
-                                 !isScaledBranch(other))) {
-          consider(addend);
-          hasBranch = true;
-        }
-      if (!embeds)
-        return;
-      // Without positions an embedding is the stream itself.
-      if (hasBranch)
-        return consider(isEmbedding(lhs) ? lhs : rhs);
-      // Of several embeddings the whole sum.
-      places.remove(lhs);
-      places.remove(rhs);
-      consider(add);
-    });
-    return places.takeVector();
-  }
-
   static SmallVector<nn::AttentionOp>
-  findAttentions(func::FuncOp func, std::optional<int64_t> batch) {
+  findAttentions(func::FuncOp func, const nn::BatchFlow &flow, int64_t batch) {
     SmallVector<nn::AttentionOp> found;
     func.walk([&](nn::AttentionOp op) {
-      int64_t samples = op.getQuery().getType().getDimSize(0);
+      Value query = op.getQuery();
       // A sample may be several here, of windows for example.
-      if (batch && samples % *batch == 0 && !op.getDropoutKeys())
+      bool hasSamples =
+          batch == 1 ? flow.isBatched(query) : flow.majorDimOf(query) == 0;
+      if (hasSamples && !op.getDropoutKeys())
         found.push_back(op);
     });
     return found;
@@ -213,29 +134,55 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return {ids, seed, addArgument({}, "step")};
   }
 
-  void insert(int64_t batch, ArrayRef<Value> places, const Randomness &random) {
-    MLIRContext *context = &getContext();
-    for (auto [index, place] : llvm::enumerate(places)) {
-      Value old = place, value = place;
-      OpBuilder b(context);
-      b.setInsertionPointAfterValue(value);
-      Location loc = value.getLoc();
-      auto type = cast<RankedTensorType>(value.getType());
-      SmallVector<int64_t> shape(type.getShape());
-      if (!hasSamples(value, batch)) {
-        shape.insert(shape.begin(), 1);
-        value = nn::ReshapeOp::create(b, loc, type.clone(shape), value);
-      }
-      Value dropped = nn::DropoutOp::create(
-          b, loc, value.getType(), value, random.seed, random.step, random.ids,
-          ValueRange(), b.getF64FloatAttr(p), b.getI64IntegerAttr(index),
-          b.getDenseI64ArrayAttr(shape));
-      Operation *user =
-          value == old ? dropped.getDefiningOp() : value.getDefiningOp();
-      if (value != old)
-        dropped = nn::ReshapeOp::create(b, loc, type, dropped);
-      old.replaceAllUsesExcept(dropped, user);
+  /// Drops elements of a place whose dimension `dim` begins with the samples,
+  /// so that a sample has the same numbers wherever that dimension is.
+  void insert(int64_t batch, const DropoutPlace &place,
+              std::optional<int64_t> dim, int64_t number,
+              const Randomness &random) {
+    Value value = place.value;
+    OpBuilder b(&getContext());
+    b.setInsertionPointAfterValue(value);
+    Location loc = value.getLoc();
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<int64_t> whole(type.getShape());
+    auto reshape = [&](Value from, ArrayRef<int64_t> shape) -> Value {
+      auto old = cast<RankedTensorType>(from.getType());
+      if (old.getShape() == shape)
+        return from;
+      return nn::ReshapeOp::create(b, loc, old.clone(shape), from);
+    };
+    auto transpose = [&](Value from, ArrayRef<int64_t> order) -> Value {
+      if (llvm::is_sorted(order))
+        return from;
+      auto old = cast<RankedTensorType>(from.getType());
+      SmallVector<int64_t> shape;
+      for (int64_t source : order)
+        shape.push_back(old.getDimSize(source));
+      return nn::TransposeOp::create(b, loc, old.clone(shape), from, order);
+    };
+    SmallVector<int64_t> split(whole);
+    int64_t at = dim.value_or(0);
+    if (!dim)
+      split.insert(split.begin(), 1);
+    else if (whole[at] != batch) {
+      split[at] = whole[at] / batch;
+      split.insert(split.begin() + at, batch);
     }
+    auto order = llvm::to_vector(llvm::seq<int64_t>(0, split.size()));
+    std::rotate(order.begin(), order.begin() + at, order.begin() + at + 1);
+    SmallVector<int64_t> back(order.size());
+    for (auto [to, from] : llvm::enumerate(order))
+      back[from] = to;
+    Value arranged = transpose(reshape(value, split), order);
+    Value dropped = nn::DropoutOp::create(
+        b, loc, arranged.getType(), arranged, random.seed, random.step,
+        random.ids, ValueRange(), b.getF64FloatAttr(p),
+        b.getI64IntegerAttr(number),
+        b.getDenseI64ArrayAttr(
+            cast<RankedTensorType>(arranged.getType()).getShape()));
+    dropped = reshape(transpose(dropped, back), whole);
+    for (OpOperand *use : place.uses)
+      use->set(dropped);
   }
 
   /// Keys for every sample and head of each attention, numbered from `first`

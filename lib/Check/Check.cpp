@@ -165,6 +165,19 @@ FailureOr<Outcome> check::runStep(ModuleOp module, Engine &engine,
   return Runner(module, engine, values, microbatches).step(step);
 }
 
+/// The loss or the first gradient of an outcome that is not finite.
+static std::string findUndefined(const Outcome &outcome, int64_t step) {
+  std::string place = " of step " + std::to_string(step);
+  if (outcome.weight != 0 && !std::isfinite(outcome.loss))
+    return "the loss" + place;
+  for (const Named &tensor : outcome.tensors)
+    if (tensor.kind == TensorKind::Gradient &&
+        llvm::any_of(tensor.value.floats,
+                     [](double value) { return !std::isfinite(value); }))
+      return "the gradient of '" + tensor.name + "'" + place;
+  return "";
+}
+
 LogicalResult check::runExact(ModuleOp module, Engine &sharded,
                               Engine &reference, Values &values,
                               const CheckOptions &options, CheckReport &report,
@@ -184,6 +197,8 @@ LogicalResult check::runExact(ModuleOp module, Engine &sharded,
       report.shardedLosses.push_back(ours->loss / ours->weight);
       report.referenceLosses.push_back(theirs->loss / theirs->weight);
     }
+    if (report.undefined.empty())
+      report.undefined = findUndefined(*theirs, step);
     addReplicas(report, ours->tensors);
     if (step == 1 || step == options.steps)
       append(report.tensors, compareExact(ours->tensors, theirs->tensors, step,

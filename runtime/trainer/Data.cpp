@@ -443,6 +443,13 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
   const std::string &path = settings.dataPath;
   if (path.empty())
     throw InputError("no data to train on; give --data FILE or data.path");
+  for (const ManifestInput &input : manifest.inputs)
+    if (shifted(input) && isFloat(input.dtype))
+      throw InputError("data.labels = \"next\" makes labels of the tokens "
+                       "that come next, but train.loss = \"" +
+                       settings.loss +
+                       "\" compares with values; name their array in "
+                       "data.labels");
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     std::map<std::string, Array> arrays;

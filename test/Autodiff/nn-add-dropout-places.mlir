@@ -1,7 +1,8 @@
 // RUN: cleave-opt %s "--nn-add-dropout=p=0.1" -split-input-file -verify-diagnostics | FileCheck %s
 
-// Branches are known behind what moves, scales or normalizes them; an embedding that has no positions
-// is the stream itself; two scaled products are a rotation.
+// Branches are known by the stream that they are computed from, whatever moves, scales or normalizes
+// them; an embedding is the stream itself. The terms of a rotation are computed from one value, not
+// one from the other.
 // CHECK-LABEL: func @loss_train(
 // CHECK:         %[[E:.+]] = nn.gather
 // CHECK:         %[[DE:.+]] = nn.dropout %[[E]]
@@ -48,26 +49,113 @@ func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = "parameter"},
 
 // -----
 
-// Of several embeddings the whole sum.
+// Of several embeddings the whole sum, scaled and normalized as the stream begins with it. Weights that
+// are frozen or merged, here a product of two, are weights. A bias and a scale of one more are no branches.
 // CHECK-LABEL: func @loss_train(
-// CHECK:         %[[SOME:.+]] = arith.addf
+// CHECK:         nn.einsum "rd,re->de"
+// CHECK:         %[[E:.+]] = nn.gather
 // CHECK-NOT:     nn.dropout
-// CHECK:         %[[ALL:.+]] = arith.addf %[[SOME]]
-// CHECK-NEXT:    nn.dropout %[[ALL]]
+// CHECK:         %[[ALL:.+]] = arith.mulf
+// CHECK-NEXT:    %[[D:.+]] = nn.dropout %[[ALL]], {{.*}} op_id = 0
+// CHECK:         nn.layer_norm %[[D]]
+// CHECK-NOT:     nn.dropout
+// CHECK:         %[[B:.+]] = nn.einsum "bsd,de->bse"
+// CHECK-NEXT:    %[[DB:.+]] = nn.dropout %[[B]], {{.*}} op_id = 1
 // CHECK-NOT:     nn.dropout
 // CHECK:         return
-// expected-remark @below {{dropout at 1 place (embeddings}}
-func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = "parameter"},
-                %p: tensor<4xf32> {nn.name = "p", nn.role = "parameter"},
+// expected-remark @below {{dropout at 2 places (embeddings}}
+func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = "constant"},
+                %g: tensor<4xf32> {nn.name = "g", nn.role = "parameter"},
+                %l: tensor<2x4xf32> {nn.name = "l", nn.role = "parameter"},
                 %kinds: tensor<2x4xf32> {nn.name = "k", nn.role = "parameter"},
                 %ids: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "ids", nn.role = "input"})
     -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+  %w = nn.einsum "rd,re->de" %l, %kinds : tensor<2x4xf32>, tensor<2x4xf32> -> tensor<4x4xf32>
   %e = nn.gather %table, %ids dim = 0 : tensor<9x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
   %f = nn.gather %kinds, %ids dim = 0 : tensor<2x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
   %s = arith.addf %e, %f : tensor<2x3x4xf32>
-  %g = nn.gather %table, %ids dim = 0 : tensor<9x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
-  %a = arith.addf %s, %g : tensor<2x3x4xf32>
-  %l = nn.reduce sum %a dims = [0, 1, 2] : tensor<2x3x4xf32> -> tensor<f32>
-  %one = arith.constant dense<1.0> : tensor<f32>
-  return %l, %one : tensor<f32>, tensor<f32>
+  %p = nn.broadcast %g dims = [2] : tensor<4xf32> -> tensor<2x3x4xf32>
+  %a = arith.addf %s, %p : tensor<2x3x4xf32>
+  %two = arith.constant dense<2.0> : tensor<2x3x4xf32>
+  %m = arith.mulf %a, %two : tensor<2x3x4xf32>
+  %x, %mean, %rstd = nn.layer_norm %m, %g, %g epsilon = 1.0e-5 : (tensor<2x3x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x3x4xf32>, tensor<2x3xf32>, tensor<2x3xf32>)
+  %b = nn.einsum "bsd,de->bse" %x, %w : tensor<2x3x4xf32>, tensor<4x4xf32> -> tensor<2x3x4xf32>
+  %x1 = arith.addf %x, %b : tensor<2x3x4xf32>
+  %c = nn.einsum "bsd,de->bse" %x1, %w : tensor<2x3x4xf32>, tensor<4x4xf32> -> tensor<2x3x4xf32>
+  %biased = arith.addf %c, %p : tensor<2x3x4xf32>
+  %one = arith.constant dense<1.0> : tensor<2x3x4xf32>
+  %more = arith.addf %one, %biased : tensor<2x3x4xf32>
+  %film = arith.mulf %x1, %more : tensor<2x3x4xf32>
+  %sum = nn.reduce sum %film dims = [0, 1, 2] : tensor<2x3x4xf32> -> tensor<f32>
+  %n = arith.constant dense<1.0> : tensor<f32>
+  return %sum, %n : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// Both terms of a rotation are computed from %q, whatever becomes of it; rows that are added to a stream are no embedding of it;
+// a value that joins two sums in two forms is dropped once in each.
+// CHECK-LABEL: func @loss_train(
+// CHECK:         %[[Q:.+]] = nn.einsum "bsd,de->bse"
+// CHECK:         math.sin
+// CHECK-NOT:     nn.dropout
+// CHECK:         %[[ROT:.+]] = arith.addf
+// CHECK-NEXT:    %[[B:.+]] = nn.einsum "bsd,de->bse" %[[ROT]]
+// CHECK-NEXT:    %[[D0:.+]] = nn.dropout %[[B]], {{.*}} op_id = 0
+// CHECK-NEXT:    %[[X1:.+]] = arith.addf %{{.+}}, %[[D0]]
+// CHECK-NEXT:    %[[G:.+]] = arith.mulf %[[B]], %
+// CHECK-NEXT:    %[[D1:.+]] = nn.dropout %[[G]], {{.*}} op_id = 1
+// CHECK-NEXT:    %[[X2:.+]] = arith.addf %[[X1]], %[[D1]]
+// CHECK-NOT:     nn.dropout
+// CHECK:         return
+// expected-remark @below {{dropout at 2 places}}
+func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
+                %users: tensor<9x4xf32> {nn.name = "u", nn.role = "parameter"},
+                %cos: tensor<2x3x4xf32> {nn.name = "cos", nn.role = "constant"},
+                %user: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "user", nn.role = "input"},
+                %x: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+  %e = nn.gather %users, %user dim = 0 : tensor<9x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
+  %t = math.tanh %x : tensor<2x3x4xf32>
+  %x0 = arith.addf %t, %e : tensor<2x3x4xf32>
+  %q = nn.einsum "bsd,de->bse" %x0, %w : tensor<2x3x4xf32>, tensor<4x4xf32> -> tensor<2x3x4xf32>
+  %r = math.sin %q : tensor<2x3x4xf32>
+  %qc = arith.mulf %q, %cos : tensor<2x3x4xf32>
+  %rc = arith.mulf %r, %cos : tensor<2x3x4xf32>
+  %rot = arith.addf %qc, %rc : tensor<2x3x4xf32>
+  %b = nn.einsum "bsd,de->bse" %rot, %w : tensor<2x3x4xf32>, tensor<4x4xf32> -> tensor<2x3x4xf32>
+  %x1 = arith.addf %x0, %b : tensor<2x3x4xf32>
+  %g = arith.mulf %b, %cos : tensor<2x3x4xf32>
+  %x2 = arith.addf %x1, %g : tensor<2x3x4xf32>
+  %sum = nn.reduce sum %x2 dims = [0, 1, 2] : tensor<2x3x4xf32> -> tensor<f32>
+  %n = arith.constant dense<1.0> : tensor<f32>
+  return %sum, %n : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// Samples behind positions, and both in one dimension: a sample has the same numbers wherever it is.
+// CHECK-LABEL: func @loss_train(
+// CHECK:         %[[B:.+]] = nn.einsum "sbd,de->sbe"
+// CHECK:         %[[T:.+]] = nn.transpose %[[B]] [1, 0, 2] : tensor<3x2x4xf32> -> tensor<2x3x4xf32>
+// CHECK:         %[[D:.+]] = nn.dropout %[[T]], {{.*}} op_id = 0 global_shape = [2, 3, 4]
+// CHECK:         nn.transpose %[[D]] [1, 0, 2] : tensor<2x3x4xf32> -> tensor<3x2x4xf32>
+// CHECK:         %[[ROWS:.+]] = nn.einsum "rd,de->re"
+// CHECK:         %[[S:.+]] = nn.reshape %[[ROWS]] : tensor<6x4xf32> -> tensor<2x3x4xf32>
+// CHECK:         %[[D1:.+]] = nn.dropout %[[S]], {{.*}} op_id = 1 global_shape = [2, 3, 4]
+// CHECK:         nn.reshape %[[D1]] : tensor<2x3x4xf32> -> tensor<6x4xf32>
+// expected-remark @below {{dropout at 2 places}}
+func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
+                %x: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+  %t = nn.transpose %x [1, 0, 2] : tensor<2x3x4xf32> -> tensor<3x2x4xf32>
+  %b = nn.einsum "sbd,de->sbe" %t, %w : tensor<3x2x4xf32>, tensor<4x4xf32> -> tensor<3x2x4xf32>
+  %x1 = arith.addf %t, %b : tensor<3x2x4xf32>
+  %back = nn.transpose %x1 [1, 0, 2] : tensor<3x2x4xf32> -> tensor<2x3x4xf32>
+  %rows = nn.reshape %back : tensor<2x3x4xf32> -> tensor<6x4xf32>
+  %c = nn.einsum "rd,de->re" %rows, %w : tensor<6x4xf32>, tensor<4x4xf32> -> tensor<6x4xf32>
+  %x2 = arith.addf %c, %rows : tensor<6x4xf32>
+  %sum = nn.reduce sum %x2 dims = [0, 1] : tensor<6x4xf32> -> tensor<f32>
+  %n = arith.constant dense<1.0> : tensor<f32>
+  return %sum, %n : tensor<f32>, tensor<f32>
 }

@@ -441,6 +441,9 @@ class BadInput(unittest.TestCase):
                                                "--out", "new"))
         self.refused("give --data FILE or data.path",
                      self.command("train", *self.model, "--out", "new"))
+        self.refused("data.labels = .next. makes labels of .* name their array in data.labels",
+                     self.command("train", *self.model, "--data", "big.npy", "--set",
+                                  "train.loss=mse", "--out", "new"))
         self.refused("--steps: given 2 times, expected once",
                      self.command("train", *self.model, "--steps", 1, "--steps", 2))
 

@@ -21,6 +21,8 @@ import numpy as np
 
 import support
 from support import generate
+import onnxbuild
+import onnxwire
 import reference
 
 FAMILIES = ("gpt2", "llama")
@@ -189,6 +191,26 @@ class Check(unittest.TestCase):
         flags = [model, "--config", self.folder / "gpt2.toml", *mesh(tensor=2)]
         for more in ([], ["--inject", "drop-collective"], ["--against", "interpreter"]):
             self.refused("holds NaN at element 3 of", *flags, *more)
+
+    def test_gradients_that_are_not_finite(self):
+        """Nothing can be compared behind them, but a fault that shows is one."""
+        b = onnxbuild.Builder()
+        draw = np.random.default_rng(3)
+        x = b.input("x", np.float32, [4, 8])
+        w = b.parameter("w", draw.standard_normal((8, 8)).astype(np.float32))
+        h = b.op("MatMul", x, w)
+        root = b.op("Sqrt", b.op("Mul", b.op("Mul", h, h), b.input("zeros", np.float32, [4, 8])))
+        b.op("Add", root, b.op("MatMul", x, w), out="y")
+        b.output("y", np.float32, [4, 8])
+        onnxwire.save(b.model(18), self.folder / "root.onnx")
+        np.savez(self.folder / "root.npz", x=draw.standard_normal((4, 8)).astype(np.float32),
+                 zeros=np.zeros((4, 8), np.float32))
+        flags = [self.folder / "root.onnx", "--inputs", self.folder / "root.npz",
+                 "--set", "train.loss=mse", *mesh(data=2)]
+        self.refused("the gradient of 'w' of step 1 is not finite on one rank", *flags)
+        code, report, errors = self.check(*flags, "--inject", "drop-collective")
+        self.assertEqual((code, report["pass"]), (1, False), errors)
+        self.assertIn("not finite on one rank", " ".join(report["notes"]))
 
     def test_interpreter(self):
         self.passes(*self.small("gpt2"), *mesh(tensor=2), "--against", "interpreter", steps=2)

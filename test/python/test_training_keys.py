@@ -162,6 +162,39 @@ class Training(unittest.TestCase):
             other = self.losses(sets=[*dropout, "train.seed=1"], **flags)
             self.assertGreater(np.abs(np.subtract(want, other)).max(), 1e-4)
 
+    def test_dropout_of_samples_behind_positions(self):
+        """As many samples as positions: which is which is known by what they come from. Merged
+        weights and frozen ones are weights, whatever their sizes are."""
+        size, width = 4, 8
+        draw = np.random.default_rng(5)
+        b = onnxbuild.Builder()
+
+        def weight(name):
+            return b.parameter(name, draw.standard_normal((width, width)).astype(np.float32) * 0.4)
+
+        x = b.input("x", np.float32, ["batch", size, width])
+        merged = b.op("Add", weight("w"), b.op("MatMul", weight("a"), weight("b")))
+        x = b.op("Add", x, b.op("Tanh", b.op("MatMul", x, merged)))
+        turned = b.op("Transpose", x, perm=[1, 0, 2])
+        inner = b.op("Relu", b.op("MatMul", turned, weight("up")))
+        turned = b.op("Add", turned, b.op("MatMul", inner, weight("down")))
+        b.op("MatMul", b.op("Transpose", turned, perm=[1, 0, 2]), weight("head"), out="y")
+        b.output("y", np.float32, ["batch", size, width])
+        model = self.folder / "turned.onnx"
+        onnxwire.save(b.model(18), model)
+        data, config = self.folder / "turned.npz", self.folder / "turned.toml"
+        np.savez(data, x=draw.standard_normal((8, size, width)).astype(np.float32),
+                 goal=draw.standard_normal((8, size, width)).astype(np.float32))
+        config.write_text("[dims]\nbatch = 4\n")
+        sets = ["train.loss=mse", "data.labels=goal", "train.dropout=0.3", 'train.frozen=["up"]']
+        flags = dict(model=model, config=config, data=data, steps=3, sets=sets)
+        want = self.losses(**flags)
+        for mesh in (["mesh.data=2"], ["train.microbatches=2"], ["train.microbatches=4"],
+                     ["mesh.tensor=2"], ["mesh.data=2", "train.microbatches=2"]):
+            with self.subTest(mesh=mesh):
+                words = [word for key in mesh for word in ("--set", key)]
+                np.testing.assert_allclose(self.losses(*words, **flags), want, rtol=1e-5)
+
     # Data
 
     def test_kinds_of_data(self):

@@ -60,12 +60,18 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
   let summary = "Derive @loss_train, with dropout, from @loss";
   let description = [{
     Exporters remove dropout. Where the configuration asks for it, it comes back
-    where it usually stands: on what a contraction with a parameter adds to a
-    residual sum (moved, scaled or normalized before, too), on an embedding, or
-    the sum of several, and on the weights of attention (`nn.attention`; what was
-    not told to be one, with a bias that is trained for example, has none). A remark
-    counts them. What joins a sum has its samples in the first dimension; other values,
-    and rows of experts, are left alone. The masks depend on seed, step
+    where it usually stands: on what joins the residual stream, on the embedding that
+    the stream begins with, or the sum of several, and on the weights of attention
+    (`nn.attention`; what was not told to be one, with a bias that is trained for
+    example, has none). A remark counts them.
+
+    An addend joins the stream if it is computed from the other side of its sum, or an
+    addend of that, through a contraction with a weight, frozen or not: so the terms of
+    a rotation, gates, biases, masks and losses are left alone, and so are the two sides of a
+    projected shortcut, of which neither is the other's stream. Values that do not belong to
+    single samples are no places. Places are numbered in program order.
+
+    The masks depend on seed, step
     and the global index of the sample, which become arguments; attention gets keys that
     are hashes of these, of its number and of the head, and indices of its queries and
     keys. `@loss`, without dropout, stays for validation;

@@ -12,6 +12,9 @@ namespace cleave::check {
 struct CheckReport {
   /// The mean loss of each step.
   std::vector<double> shardedLosses, referenceLosses;
+  /// The first loss or gradient of the reference that is not finite, for people;
+  /// empty: none. Such values are equal, and spread.
+  std::string undefined;
   std::vector<TensorReport> tensors;
   ReplicaReport replicas;
   uint64_t seed = 0;

@@ -23,9 +23,10 @@ namespace {
 const char *kModel = R"(
   func.func @loss(%q: tensor<2x4x3x2x2xf64> {nn.batch_dim = 0 : i64, nn.name = "q", nn.role = "input"},
                   %k: tensor<2x4x3x2xf64> {nn.batch_dim = 0 : i64, nn.name = "k", nn.role = "input"},
-                  %w: tensor<4x4x1x1x2xf64> {nn.name = "w", nn.role = "input"},
-                  %z: tensor<4x4x1x2xf64> {nn.name = "z", nn.role = "input"})
+                  %v: tensor<2x2x4x1x1x2xf64> {nn.batch_dim = 0 : i64, nn.name = "v", nn.role = "input"})
       -> (tensor<2x4x3x2x2xf64>, tensor<2x4x3x2x2xf64>, tensor<4x4x1x1x2xf64>) {
+    %w = nn.reshape %v : tensor<2x2x4x1x1x2xf64> -> tensor<4x4x1x1x2xf64>
+    %z = nn.reshape %v : tensor<2x2x4x1x1x2xf64> -> tensor<4x4x1x2xf64>
     %o, %l = nn.attention %q, %k, %k scale = 0.5
       : (tensor<2x4x3x2x2xf64>, tensor<2x4x3x2xf64>, tensor<2x4x3x2xf64>) -> (tensor<2x4x3x2x2xf64>, tensor<2x3x2x4xf64>)
     %p, %m = nn.attention %o, %k, %k scale = 0.5
@@ -75,9 +76,9 @@ TEST(AttentionDropout, EveryHeadOfEverySampleHasItsOwnKey) {
   for (int64_t seed : {0, 1, 7})
     for (int64_t step : {0, 1, 2})
       for (int64_t sample : {0, 2, 1000}) {
-        arguments[4].ints = {sample, sample + 1};
-        arguments[5].ints = {seed};
-        arguments[6].ints = {step};
+        arguments[3].ints = {sample, sample + 1};
+        arguments[4].ints = {seed};
+        arguments[5].ints = {step};
         auto found = interpret(func, arguments);
         ASSERT_TRUE(succeeded(found));
         for (const Tensor &tensor : *found) {
@@ -94,8 +95,8 @@ TEST(AttentionDropout, EveryHeadOfEverySampleHasItsOwnKey) {
   EXPECT_EQ(int64_t(all.size()), count);
 
   // Wherever a sample stands.
-  arguments[4].ints = {1000, 1};
-  arguments[5].ints = arguments[6].ints = {0};
+  arguments[3].ints = {1000, 1};
+  arguments[4].ints = arguments[5].ints = {0};
   auto found = interpret(func, arguments);
   ASSERT_TRUE(succeeded(found));
   std::vector<int64_t> expected = ofSample[1000];

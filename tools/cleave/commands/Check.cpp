@@ -17,7 +17,6 @@
 
 #include "llvm/Support/raw_ostream.h"
 
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -59,17 +58,18 @@ private:
                            check::CheckReport &report) const;
 };
 
-/// NaN equals NaN in a comparison, and spreads: nothing would be compared.
-/// Weights that are NaN are refused when they are read.
-void refuseUndefinedLoss(const std::string &model,
-                         const check::CheckReport &report) {
-  for (auto [index, loss] : llvm::enumerate(report.referenceLosses))
-    if (std::isnan(loss))
-      throw Failure(BadUsage, model + ": the loss of step " +
-                                  std::to_string(index + 1) +
-                                  " is NaN on one rank, too, so there is "
-                                  "nothing to compare; give other values with "
-                                  "--seed or --inputs");
+/// What is not finite is equal, and spreads: where nothing else differs, that
+/// proves nothing. Weights that are NaN are refused when they are read.
+void refuseUndefined(const std::string &model, check::CheckReport &report) {
+  if (report.undefined.empty())
+    return;
+  std::string found = report.undefined + " is not finite on one rank";
+  if (report.pass())
+    throw Failure(BadUsage, model + ": " + found +
+                                ", so that nothing behind it can be compared; "
+                                "give other values with --seed or --inputs, or "
+                                "fewer --steps");
+  report.notes.push_back(found);
 }
 
 void CheckCommand::verifyFlags() const {
@@ -167,7 +167,7 @@ CheckCommand::compare(CheckEngines &engines, ModuleOp global, ModuleOp local,
                              engines.reference(global, /*wide=*/true), values,
                              options, report, first)))
     diagnostics.fail(RunFailed);
-  refuseUndefinedLoss(model, report);
+  refuseUndefined(model, report);
   if (interpret)
     report.notes.push_back(
         "the interpreter computes in double: no rounding part");

@@ -79,6 +79,15 @@ std::optional<int64_t> BatchFlow::dimOrUnit(Value value) const {
   return dim;
 }
 
+std::optional<int64_t> BatchFlow::majorDimOf(Value value) const {
+  if (std::optional<int64_t> dim = dimOrUnit(value))
+    return dim;
+  auto it = marks.find(value);
+  if (it == marks.end() || llvm::count(it->second, true) != 1)
+    return std::nullopt;
+  return llvm::find(it->second, true) - it->second.begin();
+}
+
 bool BatchFlow::meetsBatch(BlockArgument argument) const {
   llvm::SmallPtrSet<Operation *, 16> seen;
   SmallVector<Value> work = {argument};

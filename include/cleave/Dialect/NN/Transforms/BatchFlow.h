@@ -32,6 +32,8 @@ public:
   /// The same; in a batch of one sample, whose dimension is no factor of a
   /// reshape, also the first of size 1.
   std::optional<int64_t> dimOrUnit(mlir::Value value) const;
+  /// The one dimension that begins with the batch: it alone, or a product.
+  std::optional<int64_t> majorDimOf(mlir::Value value) const;
   /// Whether some value computed from `argument` is known to hold samples.
   bool meetsBatch(mlir::BlockArgument argument) const;
   /// Computed from inputs that hold samples.
