@@ -90,7 +90,9 @@ class Recorded:
         return path
 
     def prepare(self, cells):
-        """Trains on one rank what the cells are compared with."""
+        """Trains on one rank what the cells of a table are compared with. Models of another table
+        may have the same names."""
+        self.data, self.references = {}, {}
         for _, _, _, model, flags in cells:
             samples, own = self.samples(model, flags), self.of_the_model(flags)
             if (*model, *own) not in self.references:
