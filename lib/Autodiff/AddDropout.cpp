@@ -62,14 +62,30 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     SmallVector<nn::AttentionOp> attentions;
     SmallVector<std::optional<int64_t>> dims;
     if (auto flow = nn::BatchFlow::ofArguments(func)) {
-      // Everything belongs to a single sample, also without its dimension.
       places = findDropoutPlaces(func, *flow);
-      llvm::erase_if(places, [&](const DropoutPlace &place) {
-        return *batch > 1 && !flow->majorDimOf(place.value);
+      func.walk([&](nn::AttentionOp op) {
+        if (flow->isBatched(op.getQuery()) && !op.getDropoutKeys())
+          attentions.push_back(op);
       });
       for (const DropoutPlace &place : places)
         dims.push_back(flow->majorDimOf(place.value));
-      attentions = findAttentions(func, *flow, *batch);
+      Value lost = withoutSamples(places, attentions, *flow);
+      if (lost && *batch > 1) {
+        mlir::emitError(lost.getLoc(),
+                        "dropout draws numbers for each sample, but which are "
+                        "whose is not known here: samples are neither a "
+                        "dimension of it nor the outer part of one; set "
+                        "train.dropout to 0, or export the model with samples "
+                        "in front");
+        func.erase();
+        return signalPassFailure();
+      }
+      if (lost) // all of it belongs to the one sample
+        mlir::emitWarning(
+            lost.getLoc(),
+            "the dimension of samples is not known here; with one "
+            "sample a call dropout draws for that one, but with "
+            "more it may be refused, or leave this out");
     }
     if (places.empty() && attentions.empty()) {
       func.erase();
@@ -82,11 +98,17 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     for (auto [index, place] : llvm::enumerate(places))
       insert(*batch, place, dims[index], index, random);
     insert(func, *batch, attentions, random, places.size());
+    auto counted = [](int64_t count, StringRef one, StringRef more) {
+      return std::to_string(count) + " " + (count == 1 ? one : more).str();
+    };
+    int64_t rows = llvm::count_if(
+        places, [](const DropoutPlace &place) { return place.isEmbedding; });
     mlir::emitRemark(loss.getLoc(), "dropout at ")
-        << places.size() << (places.size() == 1 ? " place" : " places")
-        << " (embeddings, and what joins residual sums) and on the weights of "
-        << attentions.size()
-        << (attentions.size() == 1 ? " attention" : " attentions");
+        << counted(rows, "embedding", "embeddings") << ", "
+        << counted(places.size() - rows, "branch that joins a residual sum",
+                   "branches that join residual sums")
+        << " and on the weights of "
+        << counted(attentions.size(), "attention", "attentions");
   }
 
   /// The arguments that masks depend on.
@@ -105,18 +127,19 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return std::nullopt;
   }
 
-  static SmallVector<nn::AttentionOp>
-  findAttentions(func::FuncOp func, const nn::BatchFlow &flow, int64_t batch) {
-    SmallVector<nn::AttentionOp> found;
-    func.walk([&](nn::AttentionOp op) {
-      Value query = op.getQuery();
-      // A sample may be several here, of windows for example.
-      bool hasSamples =
-          batch == 1 ? flow.isBatched(query) : flow.majorDimOf(query) == 0;
-      if (hasSamples && !op.getDropoutKeys())
-        found.push_back(op);
-    });
-    return found;
+  /// The first value that dropout belongs to and whose samples are not known.
+  /// An attention may have parts of samples in its first dimension, windows for
+  /// example.
+  static Value withoutSamples(ArrayRef<DropoutPlace> places,
+                              ArrayRef<nn::AttentionOp> attentions,
+                              const nn::BatchFlow &flow) {
+    for (const DropoutPlace &place : places)
+      if (!flow.majorDimOf(place.value))
+        return place.value;
+    for (nn::AttentionOp op : attentions)
+      if (flow.majorDimOf(op.getQuery()) != 0)
+        return op->getResult(0);
+    return {};
   }
 
   Randomness addArguments(func::FuncOp func, int64_t batch) {

@@ -4,6 +4,7 @@
 #include "cleave/Interfaces/ShardingRule.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -30,20 +31,25 @@ public:
       : body(func.getBody().front()), flow(flow) {}
 
   SmallVector<DropoutPlace> find() {
+    findReadByContractions();
     for (auto add : body.getOps<arith::AddFOp>())
       for (unsigned side : {0, 1})
-        if (isBranch(add->getOperand(side), add->getOperand(1 - side)))
-          place(add->getOperand(side)).push_back(&add->getOpOperand(side));
+        if (isBranch(add, side)) {
+          places[add->getOperand(side)].push_back(&add->getOpOperand(side));
+          joins.insert(add);
+        }
+    llvm::DenseSet<Value> rows;
     for (Operation &op : body)
       for (Value value : op.getResults())
-        if (isEmbedding(value) && beginsStream(value))
+        if (isEmbedding(value) && beginsStream(value)) {
+          rows.insert(value);
           for (OpOperand &use : value.getUses())
             if (!isEmbedding(use.getOwner()))
-              place(value).push_back(&use);
+              places[value].push_back(&use);
+        }
     SmallVector<DropoutPlace> found;
     for (auto &[value, uses] : places)
-      if (flow.isBatched(value))
-        found.push_back({value, std::move(uses)});
+      found.push_back({value, std::move(uses), rows.contains(value)});
     llvm::sort(found, [](const DropoutPlace &a, const DropoutPlace &b) {
       return a.value.getDefiningOp()->isBeforeInBlock(b.value.getDefiningOp());
     });
@@ -51,7 +57,26 @@ public:
   }
 
 private:
-  SmallVector<OpOperand *> &place(Value value) { return places[value]; }
+  /// What a contraction with weights reads, at last: neither losses nor
+  /// predictions.
+  void findReadByContractions() {
+    for (Operation &op : llvm::reverse(body)) {
+      bool reads =
+          contracts(&op) || llvm::any_of(op.getResults(), [&](Value result) {
+            return readByContractions.contains(result);
+          });
+      if (reads)
+        readByContractions.insert_range(op.getOperands());
+    }
+  }
+
+  /// The same factor for all elements.
+  static bool isScalar(Value value) {
+    if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
+      return broadcast.getInput().getType().getRank() == 0;
+    DenseElementsAttr constant;
+    return matchPattern(value, m_Constant(&constant)) && constant.isSplat();
+  }
 
   /// Repeats or scales by, or adds, what samples have no part in. Returns the
   /// operand that they have a part in; null: something else.
@@ -88,7 +113,8 @@ private:
     return false;
   }
 
-  /// A value, what it is the moved or scaled form of, and the addends of that.
+  /// A value, what it is the moved form of, or the form scaled by a scalar (as
+  /// in DeepNorm, and not with positions), and the addends of that.
   llvm::SetVector<Value> sidesOf(Value value) const {
     llvm::SetVector<Value> sides;
     SmallVector<Value> work = {value};
@@ -97,22 +123,46 @@ private:
       if (!flow.isBatched(next) || !sides.insert(next))
         continue;
       Operation *op = next.getDefiningOp();
-      if (Value source = withWeights(op))
-        work.push_back(source);
-      else if (isa_and_nonnull<arith::AddFOp>(op))
-        work.append({op->getOperand(0), op->getOperand(1)});
+      bool scales =
+          isa_and_nonnull<arith::MulFOp, arith::DivFOp>(op) &&
+          (isScalar(op->getOperand(0)) || isScalar(op->getOperand(1)));
+      if (isMove(op) || scales || isa_and_nonnull<arith::AddFOp>(op))
+        work.append(op->operand_begin(), op->operand_end());
     }
     return sides;
   }
 
-  /// Whether `addend` is computed from `other`, or an addend of it, by a
-  /// contraction; notes what the stream is there.
-  bool isBranch(Value addend, Value other) {
-    if (!flow.isBatched(addend) || !flow.isBatched(other))
+  static bool isNorm(Operation *op) {
+    return isa_and_nonnull<nn::LayerNormOp, nn::RmsNormOp>(op);
+  }
+
+  /// Whether a value, moved, scaled or normalized, is a sum with a branch of
+  /// its own, or one that others read, too: the stream of something else.
+  bool isStream(Value value) const {
+    bool readByOthers = false;
+    while (Operation *op = value.getDefiningOp()) {
+      readByOthers |= !value.hasOneUse();
+      Value source = isNorm(op) ? op->getOperand(0) : withWeights(op);
+      if (source) {
+        value = source;
+        continue;
+      }
+      if (!isa<arith::AddFOp>(op))
+        return false;
+      return readByOthers || joins.contains(op) ||
+             isStream(op->getOperand(0)) || isStream(op->getOperand(1));
+    }
+    return false;
+  }
+
+  /// Whether the operand of a sum is computed from the other one, or an addend
+  /// of that, by a contraction; notes what the stream is there.
+  bool isBranch(arith::AddFOp add, unsigned side) {
+    Value addend = add->getOperand(side), other = add->getOperand(1 - side);
+    if (!flow.isBatched(addend) || !flow.isBatched(other) ||
+        !readByContractions.contains(add.getResult()) || isStream(addend))
       return false;
-    // What both sides share, as in x + (x + f(x)), is the stream of another
-    // sum.
-    llvm::SetVector<Value> streams = sidesOf(other), own = sidesOf(addend);
+    llvm::SetVector<Value> streams = sidesOf(other);
     // Values, and whether a contraction lies between them and the addend.
     llvm::DenseSet<Value> seen[2];
     SmallVector<std::pair<Value, bool>> work = {{addend, false}};
@@ -122,17 +172,17 @@ private:
       if (!flow.isBatched(value) || !seen[contracted].insert(value).second)
         continue;
       if (contracted && streams.contains(value)) {
-        if (!own.contains(value)) {
-          begins.insert(value);
-          found = true;
-        }
+        begins.insert(value);
+        found = true;
         continue;
       }
-      if (Operation *op = value.getDefiningOp()) {
-        bool passed = contracted || contracts(op);
-        for (Value operand : op->getOperands())
-          work.push_back({operand, passed});
-      }
+      Operation *op = value.getDefiningOp();
+      // What lies behind another sum with a branch belongs to that one.
+      if (!op || joins.contains(op))
+        continue;
+      bool passed = contracted || contracts(op);
+      for (Value operand : op->getOperands())
+        work.push_back({operand, passed});
     }
     return found;
   }
@@ -180,6 +230,11 @@ private:
     bool is = isLookup(op);
     if (Value source = withWeights(op))
       is = isEmbedding(source);
+    else if (contracts(op)) // rows of a factor of a table, for nothing else
+      is = llvm::all_of(op->getOperands(), [&](Value operand) {
+        return !flow.isBatched(operand) ||
+               (operand.hasOneUse() && isEmbedding(operand));
+      });
     else if (isa<arith::AddFOp>(op))
       is = isEmbedding(op->getOperand(0)) && isEmbedding(op->getOperand(1));
     return embeddings[value] = is;
@@ -197,10 +252,9 @@ private:
       if (begins.contains(value))
         return true;
       for (Operation *user : value.getUsers()) {
-        bool isNorm = isa<nn::LayerNormOp, nn::RmsNormOp>(user) &&
-                      user->getOperand(0) == value;
-        if ((isNorm || withWeights(user) == value) &&
-            !isEmbedding(user->getResult(0)))
+        bool goesOn = (isNorm(user) && user->getOperand(0) == value) ||
+                      withWeights(user) == value || contracts(user);
+        if (goesOn && !isEmbedding(user->getResult(0)))
           work.push_back(user->getResult(0));
       }
     }
@@ -210,6 +264,8 @@ private:
   Block &body;
   const nn::BatchFlow &flow;
   llvm::MapVector<Value, SmallVector<OpOperand *>> places;
+  llvm::DenseSet<Operation *> joins; ///< sums that a branch joins
+  llvm::DenseSet<Value> readByContractions;
   llvm::DenseSet<Value> begins; ///< the streams that branches are computed from
   llvm::DenseMap<Operation *, bool> contractions;
   llvm::DenseMap<Value, bool> embeddings;

@@ -13,21 +13,22 @@ namespace cleave::autodiff {
 struct DropoutPlace {
   mlir::Value value;
   llvm::SmallVector<mlir::OpOperand *> uses;
+  bool isEmbedding = false; ///< else a branch
 };
 
-/// The places of a function, in program order.
+/// The places of a function, in program order; all are computed from samples.
 ///
 /// A branch is an addend that is computed from the other side of its sum, or
 /// from an addend of that, through a contraction with something that samples
-/// have no part in (a weight, frozen or not). So neither the terms of a
-/// rotation nor gates, losses, masks and biases are branches, whatever their
-/// shapes are.
+/// have no part in (a weight, frozen or not), and not through the sum of
+/// another branch. So neither the terms of a rotation nor gates, scores, masks
+/// and biases are branches, whatever their shapes are, nor are streams that are
+/// summed. Sums that no such contraction reads are predictions, and what losses
+/// make of them.
 ///
 /// An embedding is made of rows that integers choose, and of sums of such and
-/// of weights. It is a place where a stream begins with it, moved, scaled or
-/// normalized.
-///
-/// Only values that have samples are places; see `samplesFirst`.
+/// of weights. It is a place where a stream begins with it, moved, scaled,
+/// normalized or projected.
 llvm::SmallVector<DropoutPlace> findDropoutPlaces(mlir::func::FuncOp func,
                                                   const nn::BatchFlow &flow);
 

@@ -165,16 +165,21 @@ FailureOr<Outcome> check::runStep(ModuleOp module, Engine &engine,
   return Runner(module, engine, values, microbatches).step(step);
 }
 
-/// The loss or the first gradient of an outcome that is not finite.
+/// What of an outcome is not defined, the loss and gradients first: NaN, or an
+/// infinite loss or gradient. Other values may be infinite, as masks are.
 static std::string findUndefined(const Outcome &outcome, int64_t step) {
   std::string place = " of step " + std::to_string(step);
   if (outcome.weight != 0 && !std::isfinite(outcome.loss))
-    return "the loss" + place;
+    return "the loss" + place + " is not finite";
   for (const Named &tensor : outcome.tensors)
     if (tensor.kind == TensorKind::Gradient &&
-        llvm::any_of(tensor.value.floats,
-                     [](double value) { return !std::isfinite(value); }))
-      return "the gradient of '" + tensor.name + "'" + place;
+        !llvm::all_of(tensor.value.floats,
+                      [](double value) { return std::isfinite(value); }))
+      return "the gradient of '" + tensor.name + "'" + place + " is not finite";
+  for (const Named &tensor : outcome.tensors)
+    if (llvm::any_of(tensor.value.floats,
+                     [](double value) { return std::isnan(value); }))
+      return "'" + tensor.name + "'" + place + " holds NaN";
   return "";
 }
 

@@ -45,7 +45,8 @@ func.func @loss(%w: tensor<12x12xf32> {nn.name = "w", nn.role = "parameter"},
   %1 = nn.reshape %o : tensor<2x5x3x2x2xf32> -> tensor<2x5x12xf32>
   %2 = nn.einsum "bsh,hk->bsk" %1, %w : tensor<2x5x12xf32>, tensor<12x12xf32> -> tensor<2x5x12xf32>
   %3 = arith.addf %x, %2 : tensor<2x5x12xf32>
-  %4 = nn.reduce sum %3 dims = [0, 1, 2] : tensor<2x5x12xf32> -> tensor<f32>
+  %y = nn.einsum "bsh,hk->bsk" %3, %w : tensor<2x5x12xf32>, tensor<12x12xf32> -> tensor<2x5x12xf32>
+  %4 = nn.reduce sum %y dims = [0, 1, 2] : tensor<2x5x12xf32> -> tensor<f32>
   %one = arith.constant dense<1.0> : tensor<f32>
   return %4, %one : tensor<f32>, tensor<f32>
 }

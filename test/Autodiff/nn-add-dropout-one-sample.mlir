@@ -1,6 +1,8 @@
-// RUN: cleave-opt %s "--nn-add-dropout=p=0.1" | FileCheck %s
+// RUN: cleave-opt %s "--nn-add-dropout=p=0.1" 2>%t | FileCheck %s
+// RUN: FileCheck %s --check-prefix=SAID < %t
 
 // Programs of one sample may have lost its dimension: masks are those of a sample all the same.
+// SAID: warning: the dimension of samples is not known here; with one sample a call
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    %[[IDS:[a-z0-9]+]]: tensor<1xi64> {nn.name = "sample_ids", nn.role = "sample_ids"}
 // CHECK:         %[[B:.+]] = nn.einsum "sh,hk->sk"
@@ -14,7 +16,8 @@ func.func @loss(%w: tensor<3x3xf32> {nn.name = "w", nn.role = "parameter"},
   %0 = nn.reshape %x : tensor<1x5x3xf32> -> tensor<5x3xf32>
   %1 = nn.einsum "sh,hk->sk" %0, %w : tensor<5x3xf32>, tensor<3x3xf32> -> tensor<5x3xf32>
   %2 = arith.addf %0, %1 : tensor<5x3xf32>
-  %3 = nn.reduce sum %2 dims = [0, 1] : tensor<5x3xf32> -> tensor<f32>
+  %y = nn.einsum "sh,hk->sk" %2, %w : tensor<5x3xf32>, tensor<3x3xf32> -> tensor<5x3xf32>
+  %3 = nn.reduce sum %y dims = [0, 1] : tensor<5x3xf32> -> tensor<f32>
   %one = arith.constant dense<1.0> : tensor<f32>
   return %3, %one : tensor<f32>, tensor<f32>
 }

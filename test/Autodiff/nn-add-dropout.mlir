@@ -30,7 +30,8 @@ func.func @loss(%w: tensor<3x4xf32> {nn.name = "w", nn.role = "parameter"},
   %3 = nn.broadcast %b dims = [1] : tensor<3xf32> -> tensor<2x3xf32>
   %4 = arith.addf %2, %3 : tensor<2x3xf32>
   %5 = arith.addf %x, %4 : tensor<2x3xf32>
-  %6 = nn.reduce sum %5 dims = [0, 1] : tensor<2x3xf32> -> tensor<f32>
+  %y = nn.einsum "bh,hk->bk" %5, %w : tensor<2x3xf32>, tensor<3x4xf32> -> tensor<2x4xf32>
+  %6 = nn.reduce sum %y dims = [0, 1] : tensor<2x4xf32> -> tensor<f32>
   %one = arith.constant dense<1.0> : tensor<f32>
   return %6, %one : tensor<f32>, tensor<f32>
 }

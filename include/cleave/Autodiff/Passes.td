@@ -66,10 +66,12 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
     example, has none). A remark counts them.
 
     An addend joins the stream if it is computed from the other side of its sum, or an
-    addend of that, through a contraction with a weight, frozen or not: so the terms of
-    a rotation, gates, biases, masks and losses are left alone, and so are the two sides of a
-    projected shortcut, of which neither is the other's stream. Values that do not belong to
-    single samples are no places. Places are numbered in program order.
+    addend of that, through a contraction with a weight, frozen or not, and not through
+    the sum of another branch: so the terms of a rotation, gates, scores, biases and masks are
+    left alone, streams that are summed, and the two sides of a projected shortcut, of
+    which neither is the other's stream. Sums that no such contraction reads are
+    predictions. Places are numbered in program order. What does not belong to samples that are
+    a dimension, or the outer part of one, is refused.
 
     The masks depend on seed, step
     and the global index of the sample, which become arguments; attention gets keys that

@@ -12,8 +12,8 @@ namespace cleave::check {
 struct CheckReport {
   /// The mean loss of each step.
   std::vector<double> shardedLosses, referenceLosses;
-  /// The first loss or gradient of the reference that is not finite, for people;
-  /// empty: none. Such values are equal, and spread.
+  /// What the reference has first that is not defined, for people, "the loss of
+  /// step 2 is not finite"; empty: none. Such values are equal, and spread.
   std::string undefined;
   std::vector<TensorReport> tensors;
   ReplicaReport replicas;

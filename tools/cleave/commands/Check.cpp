@@ -63,7 +63,7 @@ private:
 void refuseUndefined(const std::string &model, check::CheckReport &report) {
   if (report.undefined.empty())
     return;
-  std::string found = report.undefined + " is not finite on one rank";
+  std::string found = report.undefined + " on one rank";
   if (report.pass())
     throw Failure(BadUsage, model + ": " + found +
                                 ", so that nothing behind it can be compared; "
