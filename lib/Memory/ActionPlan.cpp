@@ -126,8 +126,8 @@ void ActionPlan::analyze(const BoundaryTable &table) {
         Place place = places[operand];
         Storage &storage = storages[place.storage];
         storage.bytes = std::max(
-            storage.bytes,
-            place.offset + bytes + elements * (bytes / type.getNumElements()));
+            storage.bytes, place.lastOffset + bytes +
+                               elements * (bytes / type.getNumElements()));
       }
     auto command = dyn_cast<rt::CommandOpInterface>(op);
     if (!command)
@@ -145,9 +145,10 @@ void ActionPlan::analyze(const BoundaryTable &table) {
         Place source = places[op.getOperand(alias->operand)];
         Storage &storage = storages[source.storage];
         storage.bytes =
-            std::max(storage.bytes, source.offset + alias->reach * width);
+            std::max(storage.bytes, source.lastOffset + alias->reach * width);
         places[result] = {source.storage, source.offset + alias->offset * width,
-                          alias->axisTerms.empty() && source.fixed};
+                          alias->axisTerms.empty() && source.fixed,
+                          source.lastOffset + alias->lastOffset() * width};
         storage.last = std::max(storage.last, position);
         continue;
       }

@@ -1,4 +1,4 @@
-// RUN: cleave-opt --rt-plan-memory %s | FileCheck %s
+// RUN: cleave-opt --rt-plan-memory --split-input-file %s | FileCheck %s
 
 // What a launch reads past the end of an operand belongs to no other value.
 
@@ -10,5 +10,40 @@ module {
     %0 = rt.launch @k(%x, %x) extent = 16 grain = 1 {rt.beyond = array<i64: 16, 0>}
       : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
     return %0 : tensor<16xf32>
+  }
+}
+
+// -----
+
+// A tile of a tile, each along another axis, both past the end: the last rank's
+// begins 14 + 2 * 7 elements in and has 7.
+
+// CHECK: rt.arenas = array<i64: 256, 0>
+// CHECK-LABEL: func @tile_of_tile
+module {
+  func.func private @k(tensor<1x7xf32>) -> tensor<1x7xf32>
+  func.func @tile_of_tile(%x: tensor<3x7xf32> {nn.name = "x", nn.role = "input"})
+      -> (tensor<1x7xf32> {nn.name = "z", nn.role = "output"}) {
+    %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 2, 14] reach = 28 : (tensor<3x7xf32>) -> tensor<2x7xf32>
+    %1 = rt.alias %0 offset = 0 axis_terms = [1, 1, 3, 7] reach = 21 : (tensor<2x7xf32>) -> tensor<1x7xf32>
+    %2 = rt.launch @k(%1) extent = 1 grain = 1 : (tensor<1x7xf32>) -> tensor<1x7xf32>
+    return %2 : tensor<1x7xf32>
+  }
+}
+
+// -----
+
+// The same, and the launch reads 14 elements past its operand.
+
+// CHECK: rt.arenas = array<i64: 320, 0>
+// CHECK-LABEL: func @past_tile_of_tile
+module {
+  func.func private @k(tensor<1x7xf32>) -> tensor<1x7xf32>
+  func.func @past_tile_of_tile(%x: tensor<3x7xf32> {nn.name = "x", nn.role = "input"})
+      -> (tensor<1x7xf32> {nn.name = "z", nn.role = "output"}) {
+    %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 2, 14] reach = 28 : (tensor<3x7xf32>) -> tensor<2x7xf32>
+    %1 = rt.alias %0 offset = 0 axis_terms = [1, 1, 3, 7] reach = 21 : (tensor<2x7xf32>) -> tensor<1x7xf32>
+    %2 = rt.launch @k(%1) extent = 1 grain = 1 {rt.beyond = array<i64: 14>} : (tensor<1x7xf32>) -> tensor<1x7xf32>
+    return %2 : tensor<1x7xf32>
   }
 }

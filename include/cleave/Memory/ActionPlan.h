@@ -36,6 +36,8 @@ struct Place {
   int64_t offset = 0; // bytes into the storage
   /// The same on all ranks.
   bool fixed = true;
+  /// Bytes into the storage on the rank where it begins last.
+  int64_t lastOffset = 0;
 };
 
 /// Buffers begin at multiples of a cache line.

@@ -110,42 +110,46 @@ private:
 
   /// Of each argument of a kernel, how many elements past its end are read
   /// (and masked): a tile of a dimension that does not divide may begin or end
-  /// there.
+  /// there, a tile of a tile further on.
   ArrayRef<int64_t> readBeyond(func::FuncOp kernel) {
     auto [entry, isNew] = beyond.try_emplace(kernel);
     SmallVector<int64_t> &elements = entry->second;
     if (!isNew)
       return elements;
     elements.assign(kernel.getNumArguments(), 0);
-    kernel.walk([&](dist::SliceOp slice) {
-      FailureOr<dist::MeshAttr> mesh = meshOf(slice, slice.getMeshAttr());
-      if (failed(mesh))
-        return;
-      int64_t whole = typeOf(slice.getInput()).getDimSize(slice.getDim());
-      int64_t tile = typeOf(slice.getResult()).getDimSize(slice.getDim());
-      int64_t past =
-          tile * dist::axesSize(*mesh, slice.getAxes().getAxes()) - whole;
-      if (past <= 0)
-        return;
-      // What the slice is made from.
-      SmallVector<Value> work = {slice.getInput()};
-      llvm::SmallPtrSet<Operation *, 8> seen;
-      while (!work.empty()) {
-        Value value = work.pop_back_val();
-        if (auto argument = dyn_cast<BlockArgument>(value)) {
-          int64_t most = argument.getParentBlock() != &kernel.front()
-                             ? 0
-                             : past * llvm::divideCeil(
-                                          typeOf(value).getNumElements(), whole);
-          if (most)
-            elements[argument.getArgNumber()] =
-                std::max(elements[argument.getArgNumber()], most);
-        } else if (seen.insert(value.getDefiningOp()).second) {
-          llvm::append_range(work, value.getDefiningOp()->getOperands());
+    // By value, the arguments that it is made from, and how far past the end of
+    // each it reads at most.
+    llvm::DenseMap<Value, llvm::SmallMapVector<unsigned, int64_t, 4>> past;
+    for (BlockArgument argument : kernel.getArguments())
+      past[argument][argument.getArgNumber()] = 0;
+    kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
+      llvm::SmallMapVector<unsigned, int64_t, 4> made;
+      for (Value operand : op->getOperands())
+        for (auto [argument, most] : past.lookup(operand))
+          made[argument] = std::max(made[argument], most);
+      if (auto slice = dyn_cast<dist::SliceOp>(op))
+        for (auto &[argument, most] : made) {
+          most += pastEnd(slice, typeOf(kernel.getArgument(argument)));
+          elements[argument] = std::max(elements[argument], most);
         }
-      }
+      for (Value result : op->getResults())
+        past[result] = made;
     });
     return elements;
+  }
+
+  /// How many elements of `source` past its end the last tile of a slice that
+  /// is made from it reads at most.
+  int64_t pastEnd(dist::SliceOp slice, RankedTensorType source) {
+    FailureOr<dist::MeshAttr> mesh = meshOf(slice, slice.getMeshAttr());
+    if (failed(mesh))
+      return 0;
+    int64_t whole = typeOf(slice.getInput()).getDimSize(slice.getDim());
+    int64_t tile = typeOf(slice.getResult()).getDimSize(slice.getDim());
+    int64_t past =
+        tile * dist::axesSize(*mesh, slice.getAxes().getAxes()) - whole;
+    return past <= 0 ? 0
+                     : past * llvm::divideCeil(source.getNumElements(), whole);
   }
 
   LogicalResult fill(arith::ConstantOp constant) {

@@ -422,6 +422,14 @@ func.func @alias_outside(%x: tensor<4x6xf32>) {
 
 // -----
 
+func.func @alias_last_rank_outside(%x: tensor<4x6xf32>) {
+  // expected-error @below {{'rt.alias' op ends at element 30 of 24}}
+  %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 3, 12] : (tensor<4x6xf32>) -> tensor<6xf32>
+  return
+}
+
+// -----
+
 // V1
 func.func @alias_type(%x: tensor<4x6xf32>) {
   // expected-error @below {{'rt.alias' op shows 'tensor<4x6xf32>' as 'tensor<6xi32>'}}

@@ -306,15 +306,24 @@ LogicalResult AliasOp::verify() {
                    [](int64_t term) { return term < 0; })) // (V2)
     return emitOpError("offset ") << int64_t(getOffset()) << " and terms ["
                                   << getAxisTerms() << "] must not be negative";
-  int64_t end = getOffset() + getType().getNumElements();
+  int64_t end = getAlias(0)->reach;
   if (int64_t(getReach()) == 0 && end > source.getNumElements()) // (V3)
     return emitOpError("ends at element ")
            << end << " of " << source.getNumElements();
   return success();
 }
 
+int64_t Alias::lastOffset() const {
+  int64_t last = offset;
+  for (ArrayRef<int64_t> rest = axisTerms; !rest.empty();
+       rest = rest.drop_front(4))
+    last += (rest[2] - 1) * rest[3];
+  return last;
+}
+
 std::optional<Alias> AliasOp::getAlias(unsigned) {
-  int64_t end = getOffset() + getType().getNumElements();
-  return Alias{0, int64_t(getOffset()), getAxisTerms(),
-               std::max<int64_t>(getReach(), end)};
+  Alias alias{0, int64_t(getOffset()), getAxisTerms()};
+  alias.reach = std::max<int64_t>(getReach(), alias.lastOffset() +
+                                                  getType().getNumElements());
+  return alias;
 }

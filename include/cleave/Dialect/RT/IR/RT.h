@@ -33,14 +33,17 @@ struct Reuse {
 };
 
 /// A result that lies inside an operand: `offset` elements from its start plus
-/// the sum of its terms: quadruples (axis, pre, size, elements), so many elements
-/// times the rank's index on that part of a mesh axis.
-/// `reach` elements of the operand's buffer are touched at most.
+/// the sum of its terms: quadruples (axis, pre, size, elements), so many
+/// elements times the rank's index on that part of a mesh axis. `reach`
+/// elements of the operand's buffer are touched at most.
 struct Alias {
   unsigned operand = 0;
   int64_t offset = 0;
   llvm::ArrayRef<int64_t> axisTerms;
   int64_t reach = 0;
+
+  /// Elements from the operand's start on the rank where it begins last.
+  int64_t lastOffset() const;
 };
 
 /// On a launch, what memory planning reads: of each operand, how many elements

@@ -519,7 +519,7 @@ def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
     Constraints:
     - (V1) source and result have one element type.
     - (V2) the offset is not negative, nor are the numbers in `axis_terms`.
-    - (V3) without `reach`, the result ends inside the source.
+    - (V3) without `reach`, the result ends inside the source on every rank.
     - (V4) `axis_terms` has four numbers for each term.
   }];
   let arguments = (ins AnyRankedTensor:$source, I64Attr:$offset,
