@@ -111,30 +111,30 @@ void noteDifference(DType type, const void *a, const void *b, int64_t i,
     report.max_difference = difference;
 }
 
-// Calls differ(i) for every element that is not equal, bit for bit.
-template <class Differ>
-void forDifferences(DType type, const void *a, const void *b, int64_t count,
-                    Differ differ) {
+bool sameBits(DType type, const void *a, const void *b, int64_t first,
+              int64_t count) {
   int64_t size = sizeOf(type);
-  if (std::memcmp(a, b, count * size) == 0)
-    return;
-  for (int64_t i = 0; i < count; ++i)
-    if (std::memcmp(static_cast<const char *>(a) + i * size,
-                    static_cast<const char *>(b) + i * size, size) != 0)
-      differ(i);
+  return std::memcmp(static_cast<const char *>(a) + first * size,
+                     static_cast<const char *>(b) + first * size,
+                     count * size) == 0;
 }
 
-void compareReplicas(const Boundary &entry, const void *a, const void *b,
+// Of two copies of a tile; padding may differ.
+void compareReplicas(const Boundary &entry, const View &view,
+                     const Place &place, const void *a, const void *b,
                      int rankA, int rankB, cleave_gather_report &report) {
-  int64_t count = elementCount(entry.localShape);
-  forDifferences(entry.dtype, a, b, count, [&](int64_t i) {
+  if (sameBits(entry.dtype, a, b, 0, elementCount(entry.localShape)))
+    return;
+  forTile(entry, view, place, [&](int64_t element, int64_t whole) {
+    if (whole < 0 || sameBits(entry.dtype, a, b, element, 1))
+      return;
     if (report.identical) {
       report.identical = 0;
       report.rank_a = rankA;
       report.rank_b = rankB;
-      report.element = i;
+      report.element = element;
     }
-    noteDifference(entry.dtype, a, b, i, report);
+    noteDifference(entry.dtype, a, b, element, report);
   });
 }
 
@@ -250,7 +250,7 @@ void cleave::gatherTiles(const Program &program, const Boundary &entry,
       if (original == rank)
         take(rank);
       else if (report)
-        compareReplicas(entry, tiles[original], tiles[rank],
+        compareReplicas(entry, view, places[rank], tiles[original], tiles[rank],
                         static_cast<int>(original), static_cast<int>(rank),
                         out);
     }
@@ -259,13 +259,17 @@ void cleave::gatherTiles(const Program &program, const Boundary &entry,
 void cleave::compareClasses(const Program &program, const Boundary &entryA,
                             const void *a, const Boundary &entryB,
                             const void *b, cleave_gather_report &report) {
-  forDifferences(
-      entryA.dtype, a, b, elementCount(entryA.globalShape), [&](int64_t i) {
-        if (report.identical) {
-          report.identical = 0;
-          report.rank_a = locate(program, entryA, i).first;
-          std::tie(report.rank_b, report.element) = locate(program, entryB, i);
-        }
-        noteDifference(entryA.dtype, a, b, i, report);
-      });
+  int64_t count = elementCount(entryA.globalShape);
+  if (sameBits(entryA.dtype, a, b, 0, count))
+    return;
+  for (int64_t i = 0; i < count; ++i) {
+    if (sameBits(entryA.dtype, a, b, i, 1))
+      continue;
+    if (report.identical) {
+      report.identical = 0;
+      report.rank_a = locate(program, entryA, i).first;
+      std::tie(report.rank_b, report.element) = locate(program, entryB, i);
+    }
+    noteDifference(entryA.dtype, a, b, i, report);
+  }
 }

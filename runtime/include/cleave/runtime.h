@@ -184,7 +184,8 @@ cleave_status cleave_session_zero(cleave_session *session, const char *name);
 
 typedef struct cleave_gather_report {
   int32_t replicas;        /* ranks that hold each element */
-  int32_t identical;       /* 1: all replicas are equal, bit for bit */
+  int32_t identical;       /* 1: all replicas are equal, bit for bit; padding
+                            * may differ */
   double max_difference;   /* over replicas, elementwise; NaN if one is NaN
                             * where the other is not */
   int32_t rank_a, rank_b;  /* first differing pair, -1 if none */

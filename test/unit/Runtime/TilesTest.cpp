@@ -52,6 +52,42 @@ TEST(Tiles, UnevenRowsArePadded) {
   EXPECT_EQ(report.nonzero_padding, 1);
 }
 
+// Whatever kernels leave past the end of an array, copies of the array are
+// equal where its elements are.
+TEST(Tiles, CopiesMayDifferInPadding) {
+  Program p;
+  p.mesh = {{"data", 2, ""}, {"tensor", 2, ""}};
+  addBuffer(p, "x", {3, 2}, {{{0, 1, 2}}, {}});
+  ProgramHandle program(p);
+  SessionHandle session(program.get);
+  ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
+  auto whole = iota(6);
+  ASSERT_EQ(
+      cleave_session_scatter(session.get, "x", CLEAVE_F32, whole.data(), 6),
+      CLEAVE_OK);
+  void *data = nullptr;
+  ASSERT_EQ(cleave_session_buffer(session.get, 3, "x", &data), CLEAVE_OK);
+  auto *tile = static_cast<float *>(data);
+  cleave_gather_report report;
+  auto gather = [&] {
+    std::vector<double> back(6);
+    EXPECT_EQ(cleave_session_gather(session.get, "x", CLEAVE_F64, back.data(),
+                                    6, &report),
+              CLEAVE_OK);
+  };
+  tile[3] = 9; // of [5, 6, padding, padding]
+  gather();
+  EXPECT_TRUE(report.identical);
+  EXPECT_EQ(report.max_difference, 0);
+  tile[1] = 8;
+  gather();
+  EXPECT_FALSE(report.identical);
+  EXPECT_EQ(report.max_difference, 2);
+  EXPECT_EQ(report.rank_a, 2);
+  EXPECT_EQ(report.rank_b, 3);
+  EXPECT_EQ(report.element, 1);
+}
+
 // A fused [h, 3h] weight seen as [h, 3, heads, d], heads split; and the same
 // with a transposed view.
 TEST(Tiles, Views) {
