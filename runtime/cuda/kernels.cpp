@@ -5,6 +5,7 @@
 #include "error.h"
 #include "kernels/images.h"
 
+#include <cstdlib>
 #include <memory>
 
 using namespace cleave;
@@ -22,12 +23,16 @@ Kernels &Kernels::of(Device &device) {
 
 Kernels::Kernels(Device &device) : device(device) {
   for (const Image &image : images()) {
+    if (image.generation && image.generation != device.capability())
+      continue;
     CUmodule module = nullptr;
     check(driver().cuModuleLoadData(&module, image.data),
           std::string("loading the kernels of ") + image.name + " on device " +
               std::to_string(device.ordinal) + " (" + device.name() + ", sm_" +
               std::to_string(device.capability()) + ")");
     modules.emplace_back(module);
+    if (image.generation == 90)
+      hasWarpgroups = !std::getenv("CLEAVE_CUDA_NO_WGMMA");
   }
 }
 

@@ -38,6 +38,9 @@ public:
   }
 
   Device &device;
+  // Whether kernels for Hopper's products of warpgroups may be called: not with
+  // CLEAVE_CUDA_NO_WGMMA.
+  bool hasWarpgroups = false;
 
 private:
   explicit Kernels(Device &device);

@@ -51,14 +51,19 @@ void checkType(DType type, bool isWide, const char *what) {
                                  "bf16 is wider");
 }
 
-// How the kernels for a grouped product are called, and their tiles.
+// How the kernels for a grouped product are called, their tiles, and the shared
+// memory that a launch asks for.
 struct GroupedVariant {
   const char *name;
-  int64_t rows, columns;
+  int64_t rows, columns, shared = 0;
 };
 
+GroupedVariant onWarpgroups(const char *name) {
+  return {name, stagedRows, stagedColumns, stagedBytes};
+}
+
 GroupedVariant variantOf(const program::GroupedGemm &x,
-                         const GroupedBuffers &at) {
+                         const GroupedBuffers &at, bool hasWarpgroups) {
   if (x.dtype == DType::F64)
     return {x.outer ? "cleave_grouped_outer_f64" : "cleave_grouped_f64",
             productRows, productColumns};
@@ -72,15 +77,26 @@ GroupedVariant variantOf(const program::GroupedGemm &x,
     return ref.column == 1 && bits % 8 == 0 && address(data) % 16 == 0;
   };
   bool fitsMatrices = x.dtype == DType::BF16 && fits(x.a, at.a, x.k);
-  if (fitsMatrices && x.outer && fits(x.c, at.c, x.n))
-    return {"cleave_grouped_outer_bf16", matrixRows, matrixColumns};
   bool isAligned = x.w.batchStrides[0] % 8 == 0 && address(at.w) % 16 == 0;
-  if (fitsMatrices && !x.outer && isAligned) {
-    if (x.w.colStride == 1 && (x.w.rowStride | x.n) % 8 == 0)
-      return {"cleave_grouped_bf16", matrixRows, matrixColumns};
-    if (x.w.rowStride == 1 && x.w.colStride % 8 == 0)
-      return {"cleave_grouped_bf16_columns", matrixRows, matrixColumns};
-  }
+  bool alongRows = x.w.colStride == 1 && (x.w.rowStride | x.n) % 8 == 0;
+  bool alongColumns = x.w.rowStride == 1 && x.w.colStride % 8 == 0;
+  // Smaller results would leave most of a tile empty. Results are stored in
+  // units of 16 bytes, too.
+  bool fitsWarpgroups = hasWarpgroups && fitsMatrices && isAligned &&
+                        fits(x.c, at.c, x.n) && x.n >= stagedColumns;
+  if (fitsMatrices && x.outer && fits(x.c, at.c, x.n))
+    return fitsWarpgroups && alongRows && x.k >= stagedRows
+               ? onWarpgroups("cleave_grouped_outer_warpgroup")
+               : GroupedVariant{"cleave_grouped_outer_bf16", matrixRows,
+                                matrixColumns};
+  if (fitsMatrices && !x.outer && isAligned && alongRows)
+    return fitsWarpgroups ? onWarpgroups("cleave_grouped_warpgroup")
+                          : GroupedVariant{"cleave_grouped_bf16", matrixRows,
+                                           matrixColumns};
+  if (fitsMatrices && !x.outer && isAligned && alongColumns)
+    return fitsWarpgroups ? onWarpgroups("cleave_grouped_warpgroup_columns")
+                          : GroupedVariant{"cleave_grouped_bf16_columns",
+                                           matrixRows, matrixColumns};
   return {x.outer ? "cleave_grouped_outer_f32" : "cleave_grouped_f32",
           productRows, productColumns};
 }
@@ -172,7 +188,7 @@ Enqueue cuda::makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
   x.aCol = grouped.a.column, x.cCol = grouped.c.column;
   x.wMatrix = grouped.w.batchStrides[0];
   x.wRow = grouped.w.rowStride, x.wCol = grouped.w.colStride;
-  GroupedVariant variant = variantOf(grouped, at);
+  GroupedVariant variant = variantOf(grouped, at, kernels.hasWarpgroups);
   sort.tileRows = variant.rows;
   x.columnTiles = divideUp(x.n, variant.columns);
   x.rowTiles = divideUp(x.k, variant.rows);
@@ -181,10 +197,10 @@ Enqueue cuda::makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
   int64_t tiles = grouped.outer
                       ? grouped.e * x.rowTiles
                       : rows / variant.rows + std::min(grouped.e + 1, rows);
-  return [&kernels, sort, x, warps, shared, tiles,
-          name = variant.name](CUstream stream) {
+  return [&kernels, sort, x, warps, shared, tiles, variant](CUstream stream) {
     kernels.launch("cleave_group_rows", 1, static_cast<int>(32 * warps), shared,
                    stream, sort);
-    kernels.launch(name, tiles * x.columnTiles, productThreads, 0, stream, x);
+    kernels.launch(variant.name, tiles * x.columnTiles, productThreads,
+                   variant.shared, stream, x);
   };
 }

@@ -79,6 +79,13 @@ constexpr int64_t productRows = 64, productColumns = 64;
 constexpr int productThreads = 256;
 // The same of those on matrix units.
 constexpr int64_t matrixRows = 128, matrixColumns = 128;
+// The same of those on Hopper's, by pieces of the sums: stages of shared memory
+// with operands, and what kernels keep behind them (offsets of rows).
+constexpr int stagedRows = 128, stagedColumns = 256;
+constexpr int stageDepth = 64, stageCount = 4;
+constexpr int stageBytes = 2 * stageDepth * (stagedRows + stagedColumns);
+constexpr int stagedBytes = stageCount * stageBytes + 8 * stagedRows +
+                            1024; // as stages begin at multiples of 1024
 
 constexpr int batchDims = 8;
 // Strides in elements; batch dimensions innermost first.

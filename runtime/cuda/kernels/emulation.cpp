@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -79,12 +80,24 @@ constexpr int64_t mostShared = 227 << 10;
 
 enum class State { Ready, AtBlock, AtWarp, Done };
 
+/// What a thread has begun, the latest group last; that one is not committed.
+struct Pending {
+  using Group = std::vector<std::function<void()>>;
+  std::deque<Group> groups{Group()};
+
+  bool isEmpty() const {
+    return std::all_of(groups.begin(), groups.end(),
+                       [](const Group &group) { return group.empty(); });
+  }
+};
+
 struct Fiber {
   Context context;
   State state = State::Ready;
   unsigned kind = 0, parity = 0;
   bool vote = false;
   alignas(16) unsigned char slots[2][slotBytes];
+  Pending pending[2];        // of each queue
   void *sanitizer = nullptr; // its own record of the fiber
 };
 
@@ -97,6 +110,8 @@ struct Block {
   std::vector<Fiber> fibers{size_t(mostThreads)};
   char *stacks = nullptr;
   std::unique_ptr<unsigned char[], void (*)(void *)> shared{nullptr, free};
+  size_t sharedBytes = 0;
+  std::string fault; // what a thread complains of
   void (*call)(void **) = nullptr;
   void **args = nullptr;
   int current = 0;
@@ -127,6 +142,9 @@ void fiberMain() {
                                   &block->hostStackBytes);
 #endif
   block->call(block->args);
+  for (const Pending &pending : block->own().pending)
+    if (!pending.isEmpty())
+      complain("ends without waiting for what it began");
   block->pause(State::Done);
 }
 
@@ -173,6 +191,8 @@ public:
       Fiber &fiber = block.fibers[thread];
       fiber.state = State::Ready;
       fiber.parity = 0;
+      for (Pending &pending : fiber.pending)
+        pending = {};
       fiber.context.prepare(block.stacks + thread * stackBytes, stackBytes,
                             fiberMain);
     }
@@ -198,6 +218,10 @@ private:
         int thread = order == ThreadOrder::Ascending ? i : begin + end - 1 - i;
         if (block.fibers[thread].state == State::Ready)
           block.resume(thread);
+        if (!block.fault.empty())
+          throw std::runtime_error(where + ", thread " +
+                                   std::to_string(thread) + ": " +
+                                   std::exchange(block.fault, {}));
       }
       int waiting = count(State::AtWarp, begin, end);
       if (waiting == 0)
@@ -237,6 +261,36 @@ private:
 } // namespace
 
 unsigned char *emulation::dynamicShared() { return block->shared.get(); }
+
+const void *emulation::sharedAt(uint32_t address, int bytes) {
+  size_t at = size_t(address) - dynamicBegin;
+  if (address < dynamicBegin || at + bytes > block->sharedBytes)
+    complain("reads shared memory that the block does not have");
+  return block->shared.get() + at;
+}
+
+void emulation::complain(const char *what) {
+  block->fault = what;
+  block->pause(State::Done);
+  std::abort(); // it is not resumed
+}
+
+void emulation::begin(Queue queue, std::function<void()> finish) {
+  block->own().pending[queue].groups.back().push_back(std::move(finish));
+}
+
+void emulation::commit(Queue queue) {
+  block->own().pending[queue].groups.emplace_back();
+}
+
+void emulation::waitFor(Queue queue, int most) {
+  auto &groups = block->own().pending[queue].groups;
+  while (groups.size() > size_t(most) + 1) {
+    for (const std::function<void()> &finish : groups.front())
+      finish();
+    groups.pop_front();
+  }
+}
 
 void emulation::blockBarrier() { block->pause(State::AtBlock); }
 
@@ -284,6 +338,7 @@ void cuda::runEmulated(const EmulatedKernel &kernel, int64_t gridX, int blockX,
   block->args = args;
   // Of its own, so that a sanitizer sees who reads past it.
   size_t bytes = (static_cast<size_t>(sharedBytes) + 127) & ~size_t(127);
+  block->sharedBytes = static_cast<size_t>(sharedBytes);
   block->shared.reset(static_cast<unsigned char *>(
       aligned_alloc(128, std::max<size_t>(bytes, 128))));
   blockSize = {static_cast<unsigned>(blockX), 1, 1};

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #define __global__
@@ -25,8 +26,21 @@ struct Index {
 };
 inline thread_local Index threadIndex, blockIndex, blockSize, gridSize;
 
-// The dynamic shared memory of the block, at a multiple of 128.
+// The dynamic shared memory of the block, at a multiple of 128, and where it
+// lies as the device counts: behind memory that is not dynamic, so at no
+// multiple of much more.
 unsigned char *dynamicShared();
+constexpr uint32_t dynamicBegin = 128;
+inline uint32_t sharedAddress(const void *at) {
+  return dynamicBegin +
+         static_cast<uint32_t>(static_cast<const unsigned char *>(at) -
+                               dynamicShared());
+}
+// What lies there; complains where that is not the block's.
+const void *sharedAt(uint32_t address, int bytes);
+
+// Ends the launch with an error that names the thread and says this.
+[[noreturn]] void complain(const char *what);
 
 void blockBarrier();
 // How many threads of the block, which all come here, say so.
@@ -49,6 +63,13 @@ template <class T> T exchange(unsigned mask, T value, int lane) {
 }
 inline int ownLane() { return static_cast<int>(threadIndex.x & 31); }
 
+// What a thread begins and later waits for is finished as late as may be: by
+// the wait. Complains if it ends without.
+enum Queue { Copies, Products };
+void begin(Queue queue, std::function<void()> finish);
+void commit(Queue queue);            // ends a group
+void waitFor(Queue queue, int most); // until at most so many groups are left
+
 // Calls a kernel with arguments as cuLaunchKernel has them.
 template <auto kernel> struct Call;
 template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
@@ -70,6 +91,9 @@ template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
 #define blockDim cleave::cuda::emulation::blockSize
 #define gridDim cleave::cuda::emulation::gridSize
 
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };

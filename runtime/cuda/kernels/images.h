@@ -9,6 +9,7 @@ namespace cleave::cuda {
 struct Image {
   const char *name; // of the file without its ending
   const void *data; // a fatbin
+  int generation;   // of the only devices that it is for, 90: sm_90; 0: of any
 };
 const std::vector<Image> &images();
 

@@ -29,6 +29,7 @@ public:
   void measureCopy();
   void measureMemory();
   void measureProduct();
+  void measureGrouped();
   void measureAttention(int64_t features);
 
   double copyRate = 0;    // GB/s of the driver's copy
@@ -172,6 +173,44 @@ void Bench::measureProduct() {
                  cuda::makeGemm(device, gemm, at, bytes));
 }
 
+// 16384 rows, each with one of 8 matrices; as many rows for one as for another,
+// in random order.
+void Bench::measureGrouped() {
+  constexpr int64_t rows = 16384, count = 8, k = 2048, n = 4096;
+  DeviceMemory a = numbers(rows * k), w = numbers(count * k * n),
+               c = numbers(rows * n), ids(8 * rows, "ids");
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < rows; ++i)
+    chosen.push_back(i % count);
+  std::shuffle(chosen.begin(), chosen.end(), std::mt19937(1));
+  check(driver().cuMemcpyHtoDAsync(cuda::address(ids.data()), chosen.data(),
+                                   8 * rows, stream.get()),
+        "copying to the device");
+  check(driver().cuStreamSynchronize(stream.get()), "copying to the device");
+  enum Form { Rows, Columns, Outer };
+  auto measure = [&](const char *what, Form form) {
+    program::GroupedGemm x;
+    x.dtype = DType::BF16;
+    x.rows = {rows};
+    x.e = count, x.k = k, x.n = n;
+    x.a.strides = {k}, x.c.strides = {n}, x.ids.strides = {1};
+    x.w.batchStrides = {k * n};
+    x.w.rowStride = form == Columns ? 1 : n;
+    x.w.colStride = form == Columns ? k : 1;
+    x.outer = form == Outer;
+    std::string error;
+    DeviceMemory workspace(cuda::groupedWorkspace(x, error), "workspace");
+    GroupedBuffers at;
+    at.a = a.data(), at.c = c.data(), at.w = w.data();
+    at.ids = reinterpret_cast<int64_t *>(ids.data());
+    at.workspace = workspace.data();
+    printSpeed(what, 2.0 * rows * k * n, cuda::makeGrouped(kernels, x, at));
+  };
+  measure("grouped, bf16, 16384 x 2048 x 4096, of 8", Rows);
+  measure("grouped, the same, turned", Columns);
+  measure("grouped outer, the same", Outer);
+}
+
 void Bench::measureAttention(int64_t features) {
   program::Attention x;
   x.dtype = DType::BF16;
@@ -232,6 +271,7 @@ void gpu::measure(cuda::Device &device, bool onlyCeilings) {
   }
   bench.measureMemory();
   bench.measureProduct();
+  bench.measureGrouped();
   for (int64_t features : {64, 128})
     bench.measureAttention(features);
 }

@@ -62,7 +62,12 @@ std::vector<Expected> matricesOf(const GroupedGemm &x, const Operands &in) {
   return out;
 }
 
-void checkGrouped(Case &one, DType type, bool isOuter, bool onMatrixUnits) {
+// How operands lie, and how large they are: for kernels on matrix units, and
+// for those of warpgroups where the device has them.
+enum class Fit { Anyhow, MatrixUnits, Warpgroups };
+
+void checkGrouped(Case &one, DType type, bool isOuter, Fit fit) {
+  bool onMatrixUnits = fit != Fit::Anyhow;
   GroupedGemm x;
   x.dtype = type, x.outer = isOuter;
   x.wideResult = type == DType::BF16 && one.one(2);
@@ -75,6 +80,8 @@ void checkGrouped(Case &one, DType type, bool isOuter, bool onMatrixUnits) {
   x.k = one.length(most), x.n = one.length(most);
   if (onMatrixUnits)
     x.k = (x.k + 7) / 8 * 8, x.n = (x.n + 7) / 8 * 8;
+  if (fit == Fit::Warpgroups)
+    x.n += 256, x.k += isOuter ? 128 : 0;
   bool isTurned = onMatrixUnits && one.one(2); // columns of matrices together
   int64_t dropped = one.one(2) ? one.between(1, 6) : 0;
   bool isOneChosen = one.one(6);
@@ -144,21 +151,21 @@ void checkGrouped(Case &one, DType type, bool isOuter, bool onMatrixUnits) {
               limitOf(x.resultType()));
 }
 
-template <DType type, bool isOuter, bool onMatrixUnits> void check(Case &one) {
-  checkGrouped(one, type, isOuter, onMatrixUnits);
+template <DType type, bool isOuter, Fit fit> void check(Case &one) {
+  checkGrouped(one, type, isOuter, fit);
 }
 
-template <DType type, bool onMatrixUnits>
-void add(std::vector<Family> &to, const std::string &name) {
-  to.push_back({"grouped, " + name, check<type, false, onMatrixUnits>, 32, 12});
-  to.push_back(
-      {"grouped outer, " + name, check<type, true, onMatrixUnits>, 32, 12});
+template <DType type, Fit fit>
+void add(std::vector<Family> &to, const std::string &name, int64_t small = 12) {
+  to.push_back({"grouped, " + name, check<type, false, fit>, 32, small});
+  to.push_back({"grouped outer, " + name, check<type, true, fit>, 32, small});
 }
 } // namespace
 
 void gpu::addGroupedFamilies(std::vector<Family> &to) {
-  add<DType::F32, false>(to, "f32");
-  add<DType::F64, false>(to, "f64");
-  add<DType::BF16, false>(to, "bf16, any strides");
-  add<DType::BF16, true>(to, "bf16, matrix units");
+  add<DType::F32, Fit::Anyhow>(to, "f32");
+  add<DType::F64, Fit::Anyhow>(to, "f64");
+  add<DType::BF16, Fit::Anyhow>(to, "bf16, any strides");
+  add<DType::BF16, Fit::MatrixUnits>(to, "bf16, matrix units");
+  add<DType::BF16, Fit::Warpgroups>(to, "bf16, wide", 4);
 }

@@ -1,7 +1,9 @@
 // What the emulation of device code finds.
 
-#include "kernels/emulation.h"
+#include "kernels/warpgroup.h"
 
+#include <bit>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
@@ -41,6 +43,49 @@ void halfBarrier(int *) {
 void halfShuffle(int *) {
   if (threadIdx.x != 33)
     __shfl_sync(~0u, 1, 0);
+}
+
+/// A warpgroup copies numbers to shared memory and adds their products, or
+/// makes one of the mistakes that depend on timing on a device.
+enum Mistake {
+  None,
+  ReadsEarly,
+  WritesEarly,
+  UsesEarly,
+  NeverWaits,
+  ReadsOutside
+};
+template <Mistake mistake> using Of = std::integral_constant<Mistake, mistake>;
+template <Mistake mistake> void multiplyOnce(const uint16_t *in) {
+  unsigned char *memory = emulation::dynamicShared() + 1024 - 128;
+  float *out = reinterpret_cast<float *>(const_cast<uint16_t *>(in));
+  // Operands of 16 and 64 pieces, all units alike.
+  for (int i = int(threadIdx.x); i < 80 * 64; i += 128)
+    device::copyUnit(memory + 16 * i, in, true);
+  device::commitCopies();
+  if (mistake != ReadsEarly)
+    device::waitForCopies<0>();
+  __syncthreads();
+  device::WarpgroupSums sums = {};
+  uint32_t at = device::sharedAddress(memory);
+  device::multiplyAdd<false, true>(
+      sums, device::operandOf(at, 16, 1024),
+      device::operandOf(at + (mistake == ReadsOutside ? 60 : 16) * 1024, 8192,
+                        1024),
+      true);
+  device::commitProducts();
+  if (mistake == ReadsEarly)
+    device::waitForCopies<0>();
+  if (mistake == WritesEarly) {
+    __syncthreads();
+    std::memset(memory + 128 * (threadIdx.x / 16), 0, 8);
+  }
+  if (mistake == NeverWaits)
+    return;
+  float early = sums[5];
+  device::waitForProducts<0>();
+  __syncthreads();
+  out[8 + threadIdx.x] = mistake == UsesEarly ? early : sums[5];
 }
 
 template <auto kernel, class T>
@@ -96,4 +141,47 @@ TEST(Emulation, FindsBarriersThatSomeDoNotReach) {
   std::vector<int> sums(1);
   runOn<sumBlock>(sums.data(), 1, 100, 400);
   EXPECT_EQ(sums[0], 4950);
+}
+
+TEST(Emulation, FindsWhatIsNotWaitedFor) {
+  // 1, 2, ..., 8 in bf16; a product's row has them twice, a column one of them,
+  // or another, 16 times.
+  constexpr int64_t shared = 1024 + 80 * 1024;
+  std::vector<uint16_t> numbers(1024);
+  auto reset = [&] {
+    std::fill(numbers.begin(), numbers.end(), uint16_t(0));
+    for (int i = 0; i < 8; ++i)
+      numbers[i] = uint16_t(std::bit_cast<uint32_t>(float(i + 1)) >> 16);
+  };
+  auto isRight = [&] {
+    for (int i = 0; i < 128; ++i) {
+      float got;
+      std::memcpy(&got, numbers.data() + 16 + 2 * i, 4);
+      // Element (.., 8 + 2 t + 1): of column 8 j + 2 t + i.
+      if (got != 72 * float(2 * (i % 4) + 2))
+        return false;
+    }
+    return true;
+  };
+  auto run = [&](auto mistake) {
+    reset();
+    return messageOf([&] {
+      runOn<multiplyOnce<mistake.value>>(numbers.data(), 1, 128, shared);
+    });
+  };
+  for (ThreadOrder order : {ThreadOrder::Descending, ThreadOrder::Ascending}) {
+    setThreadOrder(order);
+    EXPECT_EQ(run(Of<None>()), "");
+    EXPECT_TRUE(isRight());
+    EXPECT_EQ(run(Of<UsesEarly>()), "");
+    EXPECT_FALSE(isRight());
+    const char *changed = "writes the operands of a product that is under way";
+    EXPECT_THAT(run(Of<ReadsEarly>()), testing::EndsWith(changed));
+    EXPECT_THAT(run(Of<WritesEarly>()), testing::EndsWith(changed));
+    EXPECT_THAT(run(Of<NeverWaits>()),
+                testing::EndsWith("ends without waiting for what it began"));
+    EXPECT_THAT(
+        run(Of<ReadsOutside>()),
+        testing::EndsWith("reads shared memory that the block does not have"));
+  }
 }

@@ -232,6 +232,33 @@ TEST(CudaGrouped, OnMatrixUnits) {
     }
 }
 
+TEST(CudaGrouped, OnWarpgroups) {
+  std::mt19937 engine(7);
+  for (bool isWide : {false, true})
+    for (auto layout : {GroupedCase::Rows, GroupedCase::Columns}) {
+      auto expect = [&](std::vector<int64_t> rows, int64_t e, int64_t k,
+                        int64_t n, int64_t dropped) {
+        GroupedCase x{DType::BF16, false, isWide, rows, e, k, n, dropped};
+        x.layout = layout;
+        bool isRows = layout == GroupedCase::Rows;
+        expectGrouped(engine, x,
+                      isRows ? "cleave_grouped_warpgroup"
+                             : "cleave_grouped_warpgroup_columns");
+        // Gradients of matrices have neighbours of a row side by side.
+        if (!isRows)
+          return;
+        x.outer = true;
+        expectGrouped(engine, x,
+                      k < 128 ? "cleave_grouped_outer_bf16"
+                              : "cleave_grouped_outer_warpgroup");
+      };
+      expect({140, 2}, 3, 328, 264, 7);
+      expect({300}, 2, 136, 520, 0);
+      expect({33}, 5, 64, 256, 3);
+      expect({130}, 1, 8, 256, 1);
+    }
+}
+
 TEST(CudaGrouped, SaysWhatADeviceCannotDo) {
   GroupedGemm x;
   x.rows = {4};

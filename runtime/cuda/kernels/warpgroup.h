@@ -1,0 +1,228 @@
+// What Hopper's devices (sm_90a) have beyond others: products of warpgroups,
+// four warps each, whose operands lie in shared memory; and copies to there
+// that a thread does not wait for.
+//
+// An operand of a product is a tile of bf16 in pieces of 8 lines of 128 bytes,
+// 1024 bytes each; unit u of 16 bytes of line l lies at unit u ^ l % 8
+// (swizzled, so that neither copies nor products meet in banks). A line has 64
+// numbers along the sums ("along"), or 64 rows or columns of the result
+// ("across"): PTX ISA, asynchronous warpgroup level matrix instructions,
+// K-major and MN-major layouts of 128 bytes.
+#ifndef CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_H
+#define CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_H
+
+#include "matrix_units.h"
+
+#ifndef __CUDACC__
+#include <array>
+#endif
+
+namespace cleave::cuda::device {
+
+constexpr int lineBytes = 128, lineNumbers = 64, pieceBytes = 1024;
+/// Of one product: [64, 16] times [16, 256].
+constexpr int warpgroupRows = 64, warpgroupColumns = 256, warpgroupDepth = 16;
+/// Lane 4 g + t of warp w has elements (16 w + g + 8 h, 8 j + 2 t + i) at
+/// 4 j + 2 h + i.
+using WarpgroupSums = float[128];
+
+/// Where it lies in shared memory, in bytes.
+CLEAVE_DEVICE uint32_t sharedAddress(const void *at) {
+#ifdef __CUDACC__
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+#else
+  return emulation::sharedAddress(at);
+#endif
+}
+
+/// Begins to copy 16 bytes to shared memory, or to clear them; `from` is a
+/// multiple of 16 either way.
+CLEAVE_DEVICE void copyUnit(void *to, const void *from, bool isThere) {
+#ifdef __CUDACC__
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(sharedAddress(to)), "l"(from), "r"(isThere ? 16 : 0)
+               : "memory");
+#else
+  emulation::begin(emulation::Copies, [=] {
+    if (isThere)
+      std::memcpy(to, from, 16);
+    else
+      std::memset(to, 0, 16);
+  });
+#endif
+}
+/// Ends a group of copies, which may have none.
+CLEAVE_DEVICE void commitCopies() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  emulation::commit(emulation::Copies);
+#endif
+}
+/// Until at most `most` groups of the thread's copies are under way; products
+/// see them behind the next barrier.
+template <int most> CLEAVE_DEVICE void waitForCopies() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_group %0;\n"
+               "fence.proxy.async.shared::cta;" ::"n"(most)
+               : "memory");
+#else
+  emulation::waitFor(emulation::Copies, most);
+#endif
+}
+
+/// A tile's part that begins at shared address `at`, as products have it.
+/// `leading`: bytes from 64 numbers across to the next (only where lines run
+/// across), `stride`: from 8 lines to the next 8.
+CLEAVE_DEVICE uint64_t operandOf(uint32_t at, uint32_t leading,
+                                 uint32_t stride) {
+  constexpr uint64_t swizzle128 = uint64_t(1) << 62;
+  auto field = [](uint32_t bytes) { return uint64_t(bytes >> 4 & 0x3fff); };
+  return field(at) | field(leading) << 16 | field(stride) << 32 | swizzle128;
+}
+
+#ifndef __CUDACC__
+namespace emulated {
+/// Element (outer, k) of an operand.
+inline uint16_t elementOf(uint64_t operand, bool isAcross, int outer, int k) {
+  auto field = [&](int shift) {
+    return uint32_t(operand >> shift & 0x3fff) << 4;
+  };
+  uint32_t at = field(0), leading = field(16), stride = field(32);
+  if (isAcross)
+    at += uint32_t(outer / lineNumbers) * leading + uint32_t(k / 8) * stride +
+          uint32_t(k % 8 * lineBytes + outer % lineNumbers * 2);
+  else
+    at +=
+        uint32_t(outer / 8) * stride + uint32_t(outer % 8 * lineBytes + k * 2);
+  at ^= (at >> 7 & 7) << 4;
+  uint16_t out;
+  std::memcpy(&out, emulation::sharedAt(at, 2), 2);
+  return out;
+}
+
+/// What a thread adds to its sums, and `seen`: a number that tells whether the
+/// operands have changed since.
+struct Product {
+  uint64_t a, b;
+  bool leftAcross, rightAcross;
+
+  uint32_t compute(float *out) const {
+    uint32_t seen = 0;
+    auto read = [&](uint64_t operand, bool isAcross, int outer, int k) {
+      uint16_t bits = elementOf(operand, isAcross, outer, k);
+      seen = seen * 31 + bits;
+      return floatOf(uint32_t(bits) << 16);
+    };
+    int g = ownLane() / 4, t = ownLane() % 4;
+    int row0 = int(threadIdx.x) / 32 % 4 * 16 + g;
+    float left[2][warpgroupDepth];
+    for (int h = 0; h < 2; ++h)
+      for (int k = 0; k < warpgroupDepth; ++k)
+        left[h][k] = read(a, leftAcross, row0 + 8 * h, k);
+    for (int j = 0; j < warpgroupColumns / 8; ++j)
+      for (int i = 0; i < 2; ++i) {
+        float sums[2] = {0, 0};
+        for (int k = 0; k < warpgroupDepth; ++k) {
+          float right = read(b, rightAcross, 8 * j + 2 * t + i, k);
+          sums[0] += left[0][k] * right;
+          sums[1] += left[1][k] * right;
+        }
+        out[4 * j + i] = sums[0];
+        out[4 * j + 2 + i] = sums[1];
+      }
+    return seen;
+  }
+};
+
+/// The sums have it when the product has been waited for, and until then
+/// nobody may write what it reads.
+inline void multiplyAdd(WarpgroupSums &sums, const Product &product,
+                        bool accumulates) {
+  emulation::warpBarrier(allLanes, ~0u >> 1); // a kind of its own
+  std::array<float, 128> result;
+  uint32_t seen = product.compute(result.data());
+  emulation::begin(emulation::Products, [=, to = &sums[0]] {
+    std::array<float, 128> again;
+    if (product.compute(again.data()) != seen)
+      emulation::complain("writes the operands of a product that is under way");
+    for (size_t i = 0; i < result.size(); ++i)
+      to[i] = accumulates ? to[i] + result[i] : result[i];
+  });
+}
+} // namespace emulated
+#endif
+
+/// Before products, behind all that has touched their sums.
+CLEAVE_DEVICE void beginProducts() {
+#ifdef __CUDACC__
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+/// Ends a group of products.
+CLEAVE_DEVICE void commitProducts() {
+#ifdef __CUDACC__
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#else
+  emulation::commit(emulation::Products);
+#endif
+}
+/// Until at most `most` groups are under way.
+template <int most> CLEAVE_DEVICE void waitForProducts() {
+#ifdef __CUDACC__
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(most) : "memory");
+#else
+  emulation::waitFor(emulation::Products, most);
+#endif
+}
+
+/// Begins sums += a b, or, unless it `accumulates`, sums = a b; all lanes of a
+/// warpgroup together. `leftAcross`, `rightAcross`: lines of the operand run
+/// across the sums.
+template <bool leftAcross, bool rightAcross>
+CLEAVE_DEVICE void multiplyAdd(WarpgroupSums &sums, uint64_t a, uint64_t b,
+                               bool accumulates) {
+#ifdef __CUDACC__
+#define CLEAVE_SUMS(i)                                                         \
+  "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]),      \
+      "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]),                 \
+      "+f"(sums[i + 7])
+  asm volatile(
+      "{\n"
+      ".reg .pred accumulate;\n"
+      "setp.ne.b32 accumulate, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, "
+      "%8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, "
+      "%40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, "
+      "%56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, "
+      "%72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, "
+      "%88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, "
+      "%104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, "
+      "%120, %121, %122, %123, %124, %125, %126, %127}, "
+      "%128, %129, accumulate, 1, 1, %131, %132;\n"
+      "}"
+      : CLEAVE_SUMS(0), CLEAVE_SUMS(8), CLEAVE_SUMS(16), CLEAVE_SUMS(24),
+        CLEAVE_SUMS(32), CLEAVE_SUMS(40), CLEAVE_SUMS(48), CLEAVE_SUMS(56),
+        CLEAVE_SUMS(64), CLEAVE_SUMS(72), CLEAVE_SUMS(80), CLEAVE_SUMS(88),
+        CLEAVE_SUMS(96), CLEAVE_SUMS(104), CLEAVE_SUMS(112), CLEAVE_SUMS(120)
+      : "l"(a), "l"(b), "r"(int(accumulates)), "n"(int(leftAcross)),
+        "n"(int(rightAcross)));
+#undef CLEAVE_SUMS
+#else
+  emulated::multiplyAdd(sums, {a, b, leftAcross, rightAcross}, accumulates);
+#endif
+}
+
+} // namespace cleave::cuda::device
+
+#endif // CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_H

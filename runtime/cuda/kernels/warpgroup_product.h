@@ -1,0 +1,181 @@
+// One tile of a product of bf16 on Hopper's matrix units, summed in f32: two
+// warpgroups, of which each has 64 rows and 256 columns. Operands come through
+// four stages of shared memory; two are on their way, one or two are read.
+#ifndef CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_PRODUCT_H
+#define CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_PRODUCT_H
+
+#include "warpgroup.h"
+
+namespace cleave::cuda::device {
+
+/// An operand in units of 16 bytes along the sums or across (of rows or columns
+/// of the result); sizes are multiples of 8 in that direction. A tile has
+/// `tileSize` rows or columns. place(outer, inner) says where an element lies,
+/// `inner` along the sums.
+template <bool linesAcross, int tileSize, class Place> struct StagedSide {
+  const uint16_t *from;
+  int64_t outer, inner; // sizes
+  Place place;
+
+  static constexpr bool isAcross = linesAcross;
+  static constexpr int bytes = 2 * tileSize * stageDepth;
+  static constexpr int perThread = bytes / 16 / productThreads;
+  /// From 64 rows or columns to the next, where lines run across.
+  static constexpr int partBytes = lineBytes * stageDepth;
+  static_assert(stageDepth == lineNumbers && tileSize % lineNumbers == 0);
+
+  CLEAVE_DEVICE void load(unsigned char *tile, int64_t outer0,
+                          int64_t inner0) const {
+    constexpr int perLine = (isAcross ? tileSize : stageDepth) / 8;
+#pragma unroll
+    for (int i = 0; i < perThread; ++i) {
+      int unit = int(threadIdx.x) + i * productThreads;
+      int slow = unit / perLine, fast = unit % perLine;
+      int64_t o = outer0 + (isAcross ? 8 * fast : slow);
+      int64_t k = inner0 + (isAcross ? slow : 8 * fast);
+      bool isThere = o < outer && k < inner;
+      // No branch: the tile's first element is always there.
+      copyUnit(tile + fast / 8 * partBytes + slow * lineBytes +
+                   (fast % 8 ^ slow % 8) * 16,
+               from + place(isThere ? o : outer0, isThere ? k : inner0),
+               isThere);
+    }
+  }
+  /// Of a tile at that address, from `outer0` (a multiple of 64) and `inner0`.
+  CLEAVE_DEVICE static uint64_t operand(uint32_t tile, int outer0, int inner0) {
+    if constexpr (isAcross)
+      return operandOf(tile + outer0 / lineNumbers * partBytes +
+                           inner0 * lineBytes,
+                       partBytes, pieceBytes);
+    else
+      return operandOf(tile + outer0 * lineBytes + inner0 * 2, 16, pieceBytes);
+  }
+};
+
+template <bool linesAcross, int tileSize, class Place>
+CLEAVE_DEVICE StagedSide<linesAcross, tileSize, Place>
+stagedSide(const void *from, int64_t outer, int64_t inner, Place place) {
+  return {static_cast<const uint16_t *>(from), outer, inner, place};
+}
+
+/// The block's dynamic shared memory: stages, which begin at a multiple of
+/// their pieces, and behind them what else the kernel keeps.
+CLEAVE_DEVICE unsigned char *stagedMemory() {
+  unsigned char *begin = sharedMemory();
+  return begin + (0 - sharedAddress(begin)) % pieceBytes;
+}
+
+template <class Left, class Right>
+CLEAVE_DEVICE void multiplyStages(const Left &left, const Right &right,
+                                  int64_t row0, int64_t column0,
+                                  WarpgroupSums &sums) {
+  static_assert(Left::bytes + Right::bytes == stageBytes);
+  unsigned char *memory = stagedMemory();
+  int warpgroupRow = int(threadIdx.x) / 128 * warpgroupRows;
+  auto load = [&](int64_t step) {
+    unsigned char *tile = memory + step % stageCount * stageBytes;
+    if (step * stageDepth < left.inner) {
+      left.load(tile, row0, step * stageDepth);
+      right.load(tile + Left::bytes, column0, step * stageDepth);
+    }
+    commitCopies();
+  };
+  if (left.inner == 0) {
+#pragma unroll
+    for (int i = 0; i < 128; ++i)
+      sums[i] = 0;
+    return;
+  }
+  load(0);
+  load(1);
+  for (int64_t step = 0; step * stageDepth < left.inner; ++step) {
+    waitForCopies<1>(); // all but those of the next step
+    __syncthreads();
+    uint32_t tile = sharedAddress(memory + step % stageCount * stageBytes);
+    beginProducts();
+#pragma unroll
+    for (int k = 0; k < stageDepth; k += warpgroupDepth)
+      multiplyAdd<Left::isAcross, Right::isAcross>(
+          sums, Left::operand(tile, warpgroupRow, k),
+          Right::operand(tile + Left::bytes, 0, k), step > 0 || k > 0);
+    commitProducts();
+    // Over products of two steps before, which all had done at the barrier.
+    load(step + 2);
+    waitForProducts<1>();
+  }
+  waitForProducts<0>();
+}
+
+/// Four words of each of four neighbouring lanes: lane t has then what was
+/// word t of lanes 0, 1, 2, 3.
+CLEAVE_DEVICE void transposeQuad(uint32_t (&words)[4]) {
+  bool isOdd = ownLane() & 1, isUpper = ownLane() & 2;
+  auto exchange = [&](uint32_t &first, uint32_t &second, bool isLater,
+                      int with) {
+    uint32_t got = __shfl_xor_sync(allLanes, isLater ? first : second, with);
+    first = isLater ? got : first;
+    second = isLater ? second : got;
+  };
+#pragma unroll
+  for (int i = 0; i < 4; i += 2)
+    exchange(words[i], words[i + 1], isOdd, 1);
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    exchange(words[i], words[i + 2], isUpper, 2);
+}
+
+/// Calls put(row, h) for the two rows of the thread, of which it has
+/// sums[4 j + 2 h + i]; all lanes call it, rows may lie beyond the result.
+template <class Put> CLEAVE_DEVICE void forRows(int64_t row0, Put put) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h)
+    put(row0 + int(threadIdx.x) / 32 * 16 + ownLane() / 4 + 8 * h, h);
+}
+
+/// Stores the tile's elements below `rows` and `columns`, in f32 if `isWide`,
+/// else rounded to bf16; place(row) says where a row begins, at a multiple of
+/// 16 bytes. `columns` is a multiple of 8.
+template <class Place>
+CLEAVE_DEVICE void storeSums(const WarpgroupSums &sums, void *to, bool isWide,
+                             int64_t row0, int64_t column0, int64_t rows,
+                             int64_t columns, Place place) {
+  int t = ownLane() % 4;
+  if (isWide) {
+    forRows(row0, [&](int64_t row, int h) {
+      if (row >= rows)
+        return;
+      float *begin = static_cast<float *>(to) + place(row);
+#pragma unroll
+      for (int j = 0; j < warpgroupColumns / 8; ++j) {
+        int64_t column = column0 + 8 * j + 2 * t;
+        int at = 4 * j + 2 * h;
+        if (column < columns)
+          *reinterpret_cast<uint2 *>(begin + column) =
+              uint2{bitsOf(sums[at]), bitsOf(sums[at + 1])};
+      }
+    });
+    return;
+  }
+  forRows(row0, [&](int64_t row, int h) {
+    bool isThere = row < rows;
+    uint16_t *begin = static_cast<uint16_t *>(to) + (isThere ? place(row) : 0);
+#pragma unroll
+    for (int j = 0; j < warpgroupColumns / 8; j += 4) {
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        int at = 4 * (j + i) + 2 * h;
+        words[i] = packed(sums[at], sums[at + 1]);
+      }
+      transposeQuad(words);
+      int64_t column = column0 + 8 * (j + t);
+      if (isThere && column < columns)
+        *reinterpret_cast<uint4 *>(begin + column) =
+            uint4{words[0], words[1], words[2], words[3]};
+    }
+  });
+}
+
+} // namespace cleave::cuda::device
+
+#endif // CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_PRODUCT_H
