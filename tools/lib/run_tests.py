@@ -1,5 +1,6 @@
-"""run_tests.py FOLDER: runs the unittest modules of a folder. The last line is
-"N passed, N failed, N skipped"; the exit code is 0 only without a failure.
+"""run_tests.py FOLDER: runs the unittest modules of a folder, each in a process of
+its own, as many at once as there are cores. The last line is "N passed, N failed,
+N skipped"; the exit code is 0 only without a failure.
 
 Skipping hides what was not tried: every skipped test is listed with its reason,
 and counts as failed where something is not built or where its module skips all
@@ -8,12 +9,19 @@ says so of itself (CLEAVE_BUILT_WITHOUT in its cache), and a failure elsewhere.
 """
 
 import collections
+import concurrent.futures
+import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
+import tempfile
 import time
 import unittest
+
+# They begin first, so that no long one is left alone at the end.
+LONGEST = ("test_matrix", "test_check", "test_pipeline", "test_cuda_recorded")
 
 
 def module_of(test):
@@ -25,18 +33,10 @@ class Result(unittest.TextTestResult):
         super().__init__(*arguments, **keys)
         self.passed = 0
         self.run_of = collections.Counter()  # tests by module
-        self.seconds_of = collections.Counter()
-        self.begin = time.monotonic()
 
     def startTest(self, test):
         super().startTest(test)
         self.run_of[module_of(test)] += 1
-
-    def stopTest(self, test):
-        super().stopTest(test)
-        now = time.monotonic()  # what comes between two tests is the second one's
-        self.seconds_of[module_of(test)] += now - self.begin
-        self.begin = now
 
     def addSuccess(self, test):
         super().addSuccess(test)
@@ -75,21 +75,57 @@ def judge(result):
     return failed, skipped, lines
 
 
-def main():
-    suite = unittest.defaultTestLoader.discover(sys.argv[1])
+def run_module(folder, name, report):
+    """Runs one module, and writes what it found to a file."""
+    suite = unittest.defaultTestLoader.discover(folder, pattern=f"{name}.py")
     result = unittest.TextTestRunner(resultclass=Result).run(suite)
     failed, skipped, lines = judge(result)
-    if not result.testsRun:
-        failed += 1
-        lines.append(f"failed: {sys.argv[1]} has no tests")
-    sys.stderr.flush()
-    print("slowest:", ", ".join(f"{module} {seconds:.0f} s" for module, seconds in
-                                result.seconds_of.most_common(8)))
-    for line in lines:
+    report.write_text(json.dumps({"run": result.testsRun, "passed": result.passed,
+                                  "failed": failed, "skipped": skipped, "lines": lines}))
+
+
+def in_a_process(folder, name):
+    """The same in a process of its own: what it found, what it printed, and the seconds
+    that it took. One that ends early has failed."""
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as own:
+        report = pathlib.Path(own) / "report.json"
+        done = subprocess.run([sys.executable, __file__, folder, name, report],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace")
+        found = json.loads(report.read_text()) if report.exists() else {
+            "run": 1, "passed": 0, "failed": 1, "skipped": 0,
+            "lines": [f"failed: {name} ended with {done.returncode} before its tests did"]}
+    return found, done.stdout, time.monotonic() - begin
+
+
+def main(folder):
+    names = sorted(path.stem for path in pathlib.Path(folder).glob("test*.py"))
+    names.sort(key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
+    totals, lines, seconds_of, bad = collections.Counter(), [], collections.Counter(), []
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        running = {pool.submit(in_a_process, folder, name): name for name in names}
+        for done in concurrent.futures.as_completed(running):
+            name = running[done]
+            found, said, seconds_of[name] = done.result()
+            lines += found.pop("lines")
+            totals.update(found)
+            print(f"{name}: {found['passed']} passed, {found['failed']} failed, "
+                  f"{found['skipped']} skipped, {seconds_of[name]:.0f} s", flush=True)
+            if found["failed"]:
+                bad.append(f"{name}:\n{said}")
+    print(*bad, sep="\n")  # last, where one looks
+    if not totals["run"]:
+        totals["failed"] += 1
+        lines.append(f"failed: {folder} has no tests")
+    for line in sorted(lines):
         print(line)
-    print(f"{result.passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+    print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
+    return 1 if totals["failed"] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if len(sys.argv) > 2:
+        run_module(sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]))
+    else:
+        sys.exit(main(sys.argv[1]))

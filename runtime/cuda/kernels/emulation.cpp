@@ -292,6 +292,21 @@ void emulation::waitFor(Queue queue, int most) {
   }
 }
 
+void emulation::copyUnit(void *to, const void *from, bool isThere) {
+  if ((sharedAddress(to) | reinterpret_cast<uintptr_t>(from)) % 16)
+    complain("copies a unit that is no multiple of 16 bytes");
+  // A sanitizer sees whether it is there, even if it is not wanted.
+  unsigned char unit[16];
+  std::memcpy(unit, from, 1);
+  std::memset(to, 0xff, 16);
+  begin(Copies, [=] {
+    if (isThere)
+      std::memcpy(to, from, 16);
+    else
+      std::memset(to, 0, 16);
+  });
+}
+
 void emulation::blockBarrier() { block->pause(State::AtBlock); }
 
 int emulation::blockCount(bool isTrue) {

@@ -69,6 +69,10 @@ enum Queue { Copies, Products };
 void begin(Queue queue, std::function<void()> finish);
 void commit(Queue queue);            // ends a group
 void waitFor(Queue queue, int most); // until at most so many groups are left
+// Begins to copy 16 bytes to shared memory, or to clear them: until it is
+// waited for nobody knows what is there. Complains where either is no multiple
+// of 16.
+void copyUnit(void *to, const void *from, bool isThere);
 
 // Calls a kernel with arguments as cuLaunchKernel has them.
 template <auto kernel> struct Call;

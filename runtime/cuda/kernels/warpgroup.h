@@ -44,12 +44,7 @@ CLEAVE_DEVICE void copyUnit(void *to, const void *from, bool isThere) {
                : "r"(sharedAddress(to)), "l"(from), "r"(isThere ? 16 : 0)
                : "memory");
 #else
-  emulation::begin(emulation::Copies, [=] {
-    if (isThere)
-      std::memcpy(to, from, 16);
-    else
-      std::memset(to, 0, 16);
-  });
+  emulation::copyUnit(to, from, isThere);
 #endif
 }
 /// Ends a group of copies, which may have none.
@@ -86,6 +81,10 @@ CLEAVE_DEVICE uint64_t operandOf(uint32_t at, uint32_t leading,
 namespace emulated {
 /// Element (outer, k) of an operand.
 inline uint16_t elementOf(uint64_t operand, bool isAcross, int outer, int k) {
+  constexpr uint64_t fields = 0x00003fff3fff3fff;
+  if ((operand & ~fields) != uint64_t(1) << 62)
+    emulation::complain("multiplies an operand that is not swizzled by 128 "
+                        "bytes from a multiple of 1024");
   auto field = [&](int shift) {
     return uint32_t(operand >> shift & 0x3fff) << 4;
   };
@@ -102,36 +101,43 @@ inline uint16_t elementOf(uint64_t operand, bool isAcross, int outer, int k) {
   return out;
 }
 
-/// What a thread adds to its sums, and `seen`: a number that tells whether the
-/// operands have changed since.
+/// What a thread adds to its sums.
 struct Product {
   uint64_t a, b;
   bool leftAcross, rightAcross;
 
-  uint32_t compute(float *out) const {
-    uint32_t seen = 0;
-    auto read = [&](uint64_t operand, bool isAcross, int outer, int k) {
-      uint16_t bits = elementOf(operand, isAcross, outer, k);
-      seen = seen * 31 + bits;
-      return floatOf(uint32_t(bits) << 16);
-    };
-    int g = ownLane() / 4, t = ownLane() % 4;
-    int row0 = int(threadIdx.x) / 32 % 4 * 16 + g;
-    float left[2][warpgroupDepth];
+  uint16_t left(int h, int k) const {
+    int row = int(threadIdx.x) / 32 % 4 * 16 + ownLane() / 4 + 8 * h;
+    return elementOf(a, leftAcross, row, k);
+  }
+  uint16_t right(int j, int i, int k) const {
+    return elementOf(b, rightAcross, 8 * j + ownLane() % 4 * 2 + i, k);
+  }
+  std::array<float, 128> compute() const {
+    auto widened = [](uint16_t bits) { return widen(Bf16{bits}); };
+    std::array<float, 128> out = {};
+    float rows[2][warpgroupDepth];
     for (int h = 0; h < 2; ++h)
       for (int k = 0; k < warpgroupDepth; ++k)
-        left[h][k] = read(a, leftAcross, row0 + 8 * h, k);
+        rows[h][k] = widened(left(h, k));
     for (int j = 0; j < warpgroupColumns / 8; ++j)
-      for (int i = 0; i < 2; ++i) {
-        float sums[2] = {0, 0};
+      for (int i = 0; i < 2; ++i)
         for (int k = 0; k < warpgroupDepth; ++k) {
-          float right = read(b, rightAcross, 8 * j + 2 * t + i, k);
-          sums[0] += left[0][k] * right;
-          sums[1] += left[1][k] * right;
+          float x = widened(right(j, i, k));
+          for (int h = 0; h < 2; ++h)
+            out[4 * j + 2 * h + i] += rows[h][k] * x;
         }
-        out[4 * j + i] = sums[0];
-        out[4 * j + 2 + i] = sums[1];
-      }
+    return out;
+  }
+  /// A number that tells whether the operands have changed; lanes that read
+  /// the same columns share them.
+  uint32_t look() const {
+    uint32_t seen = 0;
+    for (int k = 0; k < warpgroupDepth; ++k) {
+      seen = (seen * 31 + left(0, k)) * 31 + left(1, k);
+      for (int j = ownLane() / 4; j < warpgroupColumns / 8; j += 8)
+        seen = (seen * 31 + right(j, 0, k)) * 31 + right(j, 1, k);
+    }
     return seen;
   }
 };
@@ -140,12 +146,13 @@ struct Product {
 /// nobody may write what it reads.
 inline void multiplyAdd(WarpgroupSums &sums, const Product &product,
                         bool accumulates) {
-  emulation::warpBarrier(allLanes, ~0u >> 1); // a kind of its own
-  std::array<float, 128> result;
-  uint32_t seen = product.compute(result.data());
-  emulation::begin(emulation::Products, [=, to = &sums[0]] {
-    std::array<float, 128> again;
-    if (product.compute(again.data()) != seen)
+  auto first = emulation::exchange(allLanes, product, 0);
+  if (first.a != product.a || first.b != product.b)
+    emulation::complain("multiplies other operands than its warp does");
+  emulation::begin(emulation::Products, [=, to = &sums[0],
+                                         seen = product.look(),
+                                         result = product.compute()] {
+    if (product.look() != seen)
       emulation::complain("writes the operands of a product that is under way");
     for (size_t i = 0; i < result.size(); ++i)
       to[i] = accumulates ? to[i] + result[i] : result[i];
@@ -154,9 +161,19 @@ inline void multiplyAdd(WarpgroupSums &sums, const Product &product,
 } // namespace emulated
 #endif
 
-/// Before products, behind all that has touched their sums.
-CLEAVE_DEVICE void beginProducts() {
+/// Keeps the compiler from moving what touches the sums across this point: it
+/// does not know that products write them until they are waited for.
+CLEAVE_DEVICE void pin(WarpgroupSums &sums) {
 #ifdef __CUDACC__
+#pragma unroll
+  for (int i = 0; i < 128; ++i)
+    asm volatile("" : "+f"(sums[i])::"memory");
+#endif
+}
+/// Before products, behind all that has touched their sums.
+CLEAVE_DEVICE void beginProducts(WarpgroupSums &sums) {
+#ifdef __CUDACC__
+  pin(sums);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 }
@@ -168,10 +185,12 @@ CLEAVE_DEVICE void commitProducts() {
   emulation::commit(emulation::Products);
 #endif
 }
-/// Until at most `most` groups are under way.
-template <int most> CLEAVE_DEVICE void waitForProducts() {
+/// Until at most `most` groups are under way. Sums may be read behind 0.
+template <int most> CLEAVE_DEVICE void waitForProducts(WarpgroupSums &sums) {
 #ifdef __CUDACC__
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(most) : "memory");
+  if constexpr (most == 0)
+    pin(sums);
 #else
   emulation::waitFor(emulation::Products, most);
 #endif

@@ -92,7 +92,7 @@ CLEAVE_DEVICE void multiplyStages(const Left &left, const Right &right,
     waitForCopies<1>(); // all but those of the next step
     __syncthreads();
     uint32_t tile = sharedAddress(memory + step % stageCount * stageBytes);
-    beginProducts();
+    beginProducts(sums);
 #pragma unroll
     for (int k = 0; k < stageDepth; k += warpgroupDepth)
       multiplyAdd<Left::isAcross, Right::isAcross>(
@@ -101,9 +101,9 @@ CLEAVE_DEVICE void multiplyStages(const Left &left, const Right &right,
     commitProducts();
     // Over products of two steps before, which all had done at the barrier.
     load(step + 2);
-    waitForProducts<1>();
+    waitForProducts<1>(sums);
   }
-  waitForProducts<0>();
+  waitForProducts<0>(sums);
 }
 
 /// Four words of each of four neighbouring lanes: lane t has then what was

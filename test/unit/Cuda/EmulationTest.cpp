@@ -51,9 +51,12 @@ enum Mistake {
   None,
   ReadsEarly,
   WritesEarly,
+  CopiesEarly,
   UsesEarly,
   NeverWaits,
-  ReadsOutside
+  ReadsOutside,
+  Unswizzled,
+  Unaligned
 };
 template <Mistake mistake> using Of = std::integral_constant<Mistake, mistake>;
 template <Mistake mistake> void multiplyOnce(const uint16_t *in) {
@@ -61,7 +64,8 @@ template <Mistake mistake> void multiplyOnce(const uint16_t *in) {
   float *out = reinterpret_cast<float *>(const_cast<uint16_t *>(in));
   // Operands of 16 and 64 pieces, all units alike.
   for (int i = int(threadIdx.x); i < 80 * 64; i += 128)
-    device::copyUnit(memory + 16 * i, in, true);
+    device::copyUnit(memory + 16 * i + (mistake == Unaligned ? 8 : 0), in,
+                     true);
   device::commitCopies();
   if (mistake != ReadsEarly)
     device::waitForCopies<0>();
@@ -69,7 +73,9 @@ template <Mistake mistake> void multiplyOnce(const uint16_t *in) {
   device::WarpgroupSums sums = {};
   uint32_t at = device::sharedAddress(memory);
   device::multiplyAdd<false, true>(
-      sums, device::operandOf(at, 16, 1024),
+      sums,
+      device::operandOf(at, 16, 1024) ^
+          (mistake == Unswizzled ? uint64_t(3) << 62 : 0),
       device::operandOf(at + (mistake == ReadsOutside ? 60 : 16) * 1024, 8192,
                         1024),
       true);
@@ -80,10 +86,16 @@ template <Mistake mistake> void multiplyOnce(const uint16_t *in) {
     __syncthreads();
     std::memset(memory + 128 * (threadIdx.x / 16), 0, 8);
   }
+  if (mistake == CopiesEarly) {
+    __syncthreads();
+    device::copyUnit(memory + 16 * threadIdx.x, in, true);
+    device::commitCopies();
+  }
   if (mistake == NeverWaits)
     return;
   float early = sums[5];
-  device::waitForProducts<0>();
+  device::waitForProducts<0>(sums);
+  device::waitForCopies<0>();
   __syncthreads();
   out[8 + threadIdx.x] = mistake == UsesEarly ? early : sums[5];
 }
@@ -178,6 +190,10 @@ TEST(Emulation, FindsWhatIsNotWaitedFor) {
     const char *changed = "writes the operands of a product that is under way";
     EXPECT_THAT(run(Of<ReadsEarly>()), testing::EndsWith(changed));
     EXPECT_THAT(run(Of<WritesEarly>()), testing::EndsWith(changed));
+    EXPECT_THAT(run(Of<CopiesEarly>()), testing::EndsWith(changed));
+    EXPECT_THAT(run(Of<Unswizzled>()), testing::HasSubstr("is not swizzled"));
+    EXPECT_THAT(run(Of<Unaligned>()),
+                testing::EndsWith("a unit that is no multiple of 16 bytes"));
     EXPECT_THAT(run(Of<NeverWaits>()),
                 testing::EndsWith("ends without waiting for what it began"));
     EXPECT_THAT(
