@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -58,4 +59,31 @@ LogicalResult cleave::codegen::emulateBFloat16(ModuleOp kernels) {
       round.setFastmathAttr(none);
   });
   return success();
+}
+
+void cleave::codegen::storeBFloat16AsIntegers(ModuleOp kernels) {
+  Type bits = IntegerType::get(kernels.getContext(), 16);
+  AttrTypeReplacer replacer;
+  replacer.addReplacement(
+      [=](Type type) -> std::optional<std::pair<Type, WalkResult>> {
+        if (!type.isBF16())
+          return std::nullopt;
+        return std::pair(bits, WalkResult::skip());
+      });
+  replacer.addReplacement(
+      [=](Attribute attr) -> std::optional<std::pair<Attribute, WalkResult>> {
+        Attribute same;
+        if (auto number = dyn_cast<FloatAttr>(attr);
+            number && number.getType().isBF16())
+          same = IntegerAttr::get(bits, number.getValue().bitcastToAPInt());
+        if (auto numbers = dyn_cast<DenseElementsAttr>(attr);
+            numbers && numbers.getElementType().isBF16())
+          same = numbers.bitcast(bits);
+        if (!same)
+          return std::nullopt;
+        return std::pair(same, WalkResult::skip());
+      });
+  replacer.recursivelyReplaceElementsIn(kernels, /*replaceAttrs=*/true,
+                                        /*replaceLocs=*/false,
+                                        /*replaceTypes=*/true);
 }

@@ -35,5 +35,8 @@ LogicalResult cleave::codegen::lowerToLLVM(ModuleOp kernels) {
   manager.addPass(createConvertControlFlowToLLVMPass());
   manager.addPass(createConvertFuncToLLVMPass());
   manager.addPass(createReconcileUnrealizedCastsPass());
-  return manager.run(kernels);
+  if (failed(manager.run(kernels)))
+    return failure();
+  storeBFloat16AsIntegers(kernels);
+  return success();
 }

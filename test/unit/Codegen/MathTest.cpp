@@ -228,6 +228,58 @@ TEST(KernelMath, SinglePrecisionCallsNoLibrary) {
   std::filesystem::remove(path);
 }
 
+// Whatever the processor knows of bf16: whole and masked vectors, gathers,
+// scatters, and rows that are kept.
+TEST(KernelMath, BFloat16CallsNoLibrary) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "names processors of x86-64";
+#endif
+  auto module = parse(R"(
+    func.func @math(%x: tensor<101xbf16>) -> (tensor<101xbf16>, tensor<101xf32>, tensor<101xbf16>) attributes {nn.kernel} {
+      %a = math.exp %x : tensor<101xbf16>
+      %b = arith.extf %a : tensor<101xbf16> to tensor<101xf32>
+      %c = arith.divf %b, %b : tensor<101xf32>
+      %d = arith.truncf %c : tensor<101xf32> to tensor<101xbf16>
+      return %a, %b, %d : tensor<101xbf16>, tensor<101xf32>, tensor<101xbf16>
+    }
+    func.func @transpose(%x: tensor<7x19x5xbf16>) -> tensor<5x19x7xbf16> attributes {nn.kernel} {
+      %r = nn.transpose %x [2, 1, 0] : tensor<7x19x5xbf16> -> tensor<5x19x7xbf16>
+      %s = arith.addf %r, %r : tensor<5x19x7xbf16>
+      return %s : tensor<5x19x7xbf16>
+    }
+    func.func @gather(%t: tensor<3x11xbf16>, %i: tensor<19xi32>) -> tensor<3x19xbf16> attributes {nn.kernel} {
+      %r = nn.gather %t, %i dim = 1 : tensor<3x11xbf16>, tensor<19xi32> -> tensor<3x19xbf16>
+      return %r : tensor<3x19xbf16>
+    }
+    func.func @scatter(%i: tensor<4x9xi64>, %u: tensor<4x9x13xbf16>) -> tensor<11x13xbf16> attributes {nn.kernel} {
+      %r = nn.scatter_add %i, %u dim = 0 : tensor<4x9xi64>, tensor<4x9x13xbf16> -> tensor<11x13xbf16>
+      return %r : tensor<11x13xbf16>
+    }
+    func.func @sum(%x: tensor<5x101xbf16>) -> (tensor<5xbf16>, tensor<5x101xbf16>) attributes {nn.kernel} {
+      %a = math.exp %x : tensor<5x101xbf16>
+      %r = nn.reduce sum %a dims = [1] : tensor<5x101xbf16> -> tensor<5xbf16>
+      %b = nn.broadcast %r dims = [0] : tensor<5xbf16> -> tensor<5x101xbf16>
+      %c = arith.divf %a, %b : tensor<5x101xbf16>
+      return %r, %c : tensor<5xbf16>, tensor<5x101xbf16>
+    })");
+  ASSERT_TRUE(module);
+  std::string path =
+      (std::filesystem::temp_directory_path() / "cleave-nobf16.so").string();
+  const std::pair<const char *, unsigned> processors[] = {
+      {"", 0},         {"x86-64-v2", 128},      {"x86-64-v3", 256},
+      {"znver2", 256}, {"x86-64-v4", 512},      {"skylake-avx512", 512},
+      {"znver4", 512}, {"sapphirerapids", 512}, {"sapphirerapids", 256}};
+  for (auto [cpu, bits] : processors) {
+    codegen::CodegenOptions options;
+    options.cpu = cpu, options.vectorBits = bits;
+    ASSERT_TRUE(succeeded(codegen::compileKernels(*module, path, options)));
+    for (const std::string &name : undefinedSymbols(path))
+      EXPECT_TRUE(name == "memset" || name == "memcpy" || name == "memmove")
+          << "the library calls " << name << " on '" << cpu << "'";
+  }
+  std::filesystem::remove(path);
+}
+
 TEST(KernelLibrary, SameBytesTwice) {
   auto module = parse(R"(
     func.func @a(%x: tensor<100xf32>) -> tensor<100xf32> attributes {nn.kernel} {
