@@ -4,11 +4,14 @@ partitioned programs, as `cleave check --record` writes them, and in DIR/bench t
 programs that are timed beside PyTorch (their weights are made there).
 
     test/gpu/prepare.py DIR [--build BUILD] [--only TEXT] [--checks-only] [--jobs N]
-                         [--architectures sm_90,...]
+                         [--architectures sm_90,...] [--keep-ptx]
 
 Models are small and their weights come along; programs are compiled for the
-architectures named (default: sm_90). Where ptxas is missing they are PTX. With
-CLEAVE_HOST_KERNELS=1 the recorder can run them, too.
+architectures named (default: sm_90). Where ptxas is missing they are PTX, which
+the driver of any later device compiles; --keep-ptx keeps it beside code. With
+CLEAVE_HOST_KERNELS=1 the recorder can run them, too. DIR/rows.txt names all that
+DIR is to have, so that what could not be made is missed: a line "FOLDER", or
+"FOLDER open: WHY" for what cleave cannot do yet.
 """
 
 import argparse
@@ -67,7 +70,8 @@ ROWS = [
     ("bf16, expert 2", "mixtral", [("expert", 2)], ["train.precision=bf16"]),
     ("bf16, convolutions, data 2", "convnet", [("data", 2)], ["train.precision=bf16"]),
 ]
-
+# Rows of parallelisms that have not landed: name, why.
+OPEN = []
 
 # Timed: name, family, sizes, steps at most.
 BENCHES = [
@@ -96,6 +100,7 @@ def bench(cleave, folder, scratch, name, family, sizes, steps, architectures):
         capture_output=True, text=True)
     if done.returncode:
         print(f"{name}: {done.stderr}", file=sys.stderr)
+        shutil.rmtree(folder / name, ignore_errors=True)
         return 1
     (folder / name / "bench.json").write_text(json.dumps(
         {"family": family, "sizes": sizes, "steps": steps}))
@@ -129,6 +134,19 @@ def flags_of(mesh, keys):
     return flags + [word for key in keys for word in ("--set", key)]
 
 
+def folder_of(name):
+    return name.replace(", ", "-").replace(" ", "_")
+
+
+def wanted(only, with_benches):
+    """The lines of rows.txt."""
+    lines = [folder_of(row[0]) for row in ROWS if only in row[0]]
+    lines += [f"{folder_of(name)} open: {why}" for name, why in OPEN if only in name]
+    if with_benches:
+        lines += [f"bench/{one[0]}" for one in BENCHES if only in one[0]]
+    return lines
+
+
 def share(folder):
     """Keeps equal files once; the others are links. Rows share their references."""
     first = {}
@@ -150,6 +168,8 @@ def main():
     parser.add_argument("--checks-only", action="store_true", help="nothing to time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--architectures", default="sm_90")
+    parser.add_argument("--keep-ptx", action="store_true",
+                        help="for devices of a generation that --architectures cannot name")
     args = parser.parse_args()
     cleave = args.build / "bin" / "cleave"
     if not cleave.exists():
@@ -157,10 +177,13 @@ def main():
     if args.dir.exists() and any(args.dir.iterdir()):
         parser.error(f"{args.dir} exists; choose another folder")
     rows = [row for row in ROWS if args.only in row[0]]
+    args.dir.mkdir(parents=True, exist_ok=True)
+    (args.dir / "rows.txt").write_text(
+        "".join(f"{line}\n" for line in wanted(args.only, not args.checks_only)))
 
     def record(row):
         name, model, mesh, keys = row
-        folder = args.dir / name.replace(", ", "-").replace(" ", "_")
+        folder = args.dir / folder_of(name)
         architectures = json.dumps(args.architectures.split(","))
         done = subprocess.run(
             [cleave, "check", *flags[model], *flags_of(mesh, keys), "--set", "target.kind=cuda",
@@ -171,7 +194,7 @@ def main():
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
         for program in folder.glob("*/"):
-            if any(program.glob("*.cubin")):  # the other forms only take place
+            if any(program.glob("*.cubin")) and not args.keep_ptx:  # it only takes place
                 for text in program.glob("*.ptx"):
                     text.unlink()
         return done.returncode

@@ -54,7 +54,7 @@ class Replay(unittest.TestCase):
                            env={"CLEAVE_HOST_KERNELS": "1"}, timeout=900)
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
-        cls.count = len(list(cls.rows.iterdir()))
+        cls.count = len(list(cls.rows.glob("*/data.bin")))
 
     def replay(self, transport, *rows, **settings):
         done = support.run(REPLAY, f"--{transport}", self.rows, *rows, env=recorded(**settings),
