@@ -140,8 +140,12 @@ public:
     cublasStatus_t status = blas().cublasLtMatmulAlgoGetHeuristic(
         handle, description.get(), first.get(), second.get(), result.get(),
         result.get(), preference.get(), 1, &found, &count);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0 ||
-        found.state != CUBLAS_STATUS_SUCCESS)
+    // These two say that there is none; others, that something is wrong.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
+        status == CUBLAS_STATUS_INVALID_VALUE)
+      return false;
+    check(status, what);
+    if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS)
       return false;
     algorithm = found.algo;
     return true;
@@ -318,7 +322,9 @@ Blas &Blas::of(Device &device) {
 
 Enqueue cuda::makeGemm(Device &device, const Gemm &gemm,
                        const GemmBuffers &buffers, int64_t workspaceBytes,
-                       bool allowTf32) {
+                       bool allowTf32, bool *isOwn) {
+  if (isOwn)
+    *isOwn = false;
   std::string error = checkGemm(gemm);
   if (!error.empty())
     fail(CLEAVE_UNSUPPORTED, error);
@@ -358,5 +364,7 @@ Enqueue cuda::makeGemm(Device &device, const Gemm &gemm,
       rest(stream);
     };
   }
+  if (isOwn)
+    *isOwn = true;
   return makeOwn(kernels, gemm, buffers);
 }

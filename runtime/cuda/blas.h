@@ -20,10 +20,11 @@ private:
 // By cuBLASLt where it has the layout and the type, else by makePlainGemm; what
 // the epilogue lacks is done by a kernel of ours behind the product. The
 // algorithm is chosen here, once. With `allowTf32` products of f32 may round
-// their operands to 10 bits of mantissa.
+// their operands to 10 bits of mantissa. `isOwn` says whether cuBLASLt was
+// asked and had nothing.
 Enqueue makeGemm(Device &device, const program::Gemm &gemm,
                  const GemmBuffers &buffers, int64_t workspaceBytes,
-                 bool allowTf32 = false);
+                 bool allowTf32 = false, bool *isOwn = nullptr);
 
 } // namespace cleave::cuda
 

@@ -4,6 +4,7 @@
 
 #include "error.h"
 
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -57,7 +58,7 @@ NcclCommunicator::~NcclCommunicator() {
   if (ender.joinable())
     ender.join();
   connecting.reset();
-  if (ncclComm_t last = std::exchange(comm, nullptr)) {
+  if (ncclComm_t last = comm.exchange(nullptr)) {
     // In good order where nothing is under way.
     if (driver().cuStreamQuery(transfers.stream.get()) == CUDA_SUCCESS)
       (void)nccl().ncclCommDestroy(last);
@@ -127,14 +128,15 @@ bool NcclCommunicator::connect() {
     throw Aborted();
   if (!connecting) {
     connecting = std::make_unique<Connecting>();
-    connecting->thread = std::thread([this, made = comm, &state = *connecting] {
-      try {
-        sendFirst(made);
-      } catch (const std::exception &error) {
-        state.failure = error.what();
-      }
-      state.isDone = true;
-    });
+    connecting->thread =
+        std::thread([this, made = comm.load(), &state = *connecting] {
+          try {
+            sendFirst(made);
+          } catch (const std::exception &error) {
+            state.failure = error.what();
+          }
+          state.isDone = true;
+        });
   }
   if (!connecting->isDone)
     return false;
@@ -182,11 +184,10 @@ int64_t NcclCommunicator::stagingBytes() const {
 // NCCL's kernels end at once, but the call waits for all graphs that hold some
 // of them, which go with their ranks: so it has a thread of its own.
 void NcclCommunicator::abort() {
-  std::lock_guard lock(mutex);
-  if (isAborted)
+  if (isAborted.exchange(true))
     return;
-  isAborted = true;
-  if (ncclComm_t lost = std::exchange(comm, nullptr))
+  std::unique_lock lock(mutex, std::chrono::seconds(1));
+  if (ncclComm_t lost = comm.exchange(nullptr))
     ender = std::thread([lost, device = transfers.rank.device] {
       device->tryUse();
       (void)nccl().ncclCommAbort(lost);
@@ -198,7 +199,7 @@ void NcclCommunicator::check(const CollectiveCall &call) {
   if (isAborted)
     throw Aborted();
   ncclResult_t state = ncclSuccess;
-  if (comm)
-    cuda::check(nccl().ncclCommGetAsyncError(comm, &state), describe(call));
+  if (ncclComm_t own = comm)
+    cuda::check(nccl().ncclCommGetAsyncError(own, &state), describe(call));
   cuda::check(state, describe(call));
 }

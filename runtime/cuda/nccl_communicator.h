@@ -47,9 +47,11 @@ public:
     std::lock_guard lock(mutex);
     if (isAborted)
       throw Aborted();
-    body(comm);
+    body(comm.load());
   }
-  // From any thread: what is under way ends, and nothing begins.
+  // From any thread: what is under way ends, and nothing begins. A call of NCCL
+  // that waits for a lost member keeps the lock, and only this ends it: so it
+  // is waited for a moment, and not longer.
   void abort();
   // Throws where NCCL has found a failure.
   void check(const CollectiveCall &call);
@@ -73,9 +75,10 @@ private:
   struct Connecting;
   const int self;
   Store &store;
-  std::mutex mutex;
-  ncclComm_t comm = nullptr;
-  bool isReady = false, isAborted = false;
+  std::timed_mutex mutex;
+  std::atomic<ncclComm_t> comm = nullptr;
+  std::atomic<bool> isAborted = false;
+  bool isReady = false;
   size_t come = 0; // members known to have come
   std::shared_ptr<Making> making;
   std::unique_ptr<Connecting> connecting;

@@ -1,5 +1,5 @@
-//===- Data.cpp - token streams and named arrays
-//----------------------------===//
+// Token streams and named arrays.
+
 #include "cleave/trainer/Data.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
@@ -319,9 +319,16 @@ public:
   }
 
   std::string summary() const override {
-    return path + ": " + std::to_string(samples(Split::training)) +
-           " samples to train on, " +
-           std::to_string(samples(Split::validation)) + " held out";
+    std::string text = path + ": " + std::to_string(samples(Split::training)) +
+                       " samples to train on, " +
+                       std::to_string(samples(Split::validation)) + " held out";
+    std::string unread;
+    for (const auto &[name, array] : arrays)
+      if (!isReadWhole.count(name))
+        unread += (unread.empty() ? "'" : ", '") + name + "'";
+    return unread.empty() ? text
+                          : text + "; not read: " + unread +
+                                " (data.labels and data.inputs say what is)";
   }
 
 private:

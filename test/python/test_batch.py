@@ -168,6 +168,34 @@ class Batch(unittest.TestCase):
                            "--set", "mesh.data=2", "--steps", 1)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+        def loss(*more, **arrays):
+            """That of the first step, and what was printed."""
+            out = self.folder / f"run-{len(list(self.folder.iterdir()))}"
+            np.savez(self.folder / "data.npz", input_ids=ids, **arrays)
+            said = support.succeed(CLEAVE, "train", model, "--data", self.folder / "data.npz",
+                                   "--steps", 1, "--out", out, "--cache", self.folder / "cache",
+                                   "--set", "data.validation=0", *flags, *more)
+            return support.read_log(out)[0]["loss"], said
+
+        ones, _ = loss()
+        masked, said = loss(attention_mask=mask)
+        self.assertGreater(abs(masked - ones), 1e-3)
+        self.assertNotIn("not read", said)
+        # By name, and by a folder of arrays.
+        self.assertEqual(loss("--set", "data.inputs.attention_mask=m", m=mask)[0], masked)
+        folder = self.folder / "arrays"
+        folder.mkdir()
+        np.save(folder / "input_ids.npy", ids)
+        np.save(folder / "attention_mask.npy", mask)
+        out = self.folder / "of-folder"
+        support.succeed(CLEAVE, "train", model, "--data", folder, "--steps", 1, "--out", out,
+                        "--cache", self.folder / "cache", "--set", "data.validation=0", *flags)
+        self.assertEqual(support.read_log(out)[0]["loss"], masked)
+        # What is asked for wins, and what is not read is said.
+        kept, said = loss("--set", "data.inputs.attention_mask=ones", attention_mask=mask, labels=ids)
+        self.assertEqual(kept, ones)
+        self.assertIn("not read: 'attention_mask', 'labels'", said)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,6 +7,7 @@
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
 
@@ -156,11 +157,11 @@ void bindGivenInputs(Config &config, const std::string &model,
   const std::string &labels = config.data.labels;
   for (const std::string &name : given.names())
     if (!llvm::is_contained(inputs, name) && name != "labels" && name != labels)
-      throw Failure(BadUsage,
-                    arrays + ": array '" + name +
-                        "' is no input of the model; did you mean '" +
-                        nearest(name, inputs, true).value_or("") +
-                        "'? The inputs are " + llvm::join(inputs, ", "));
+      throw Failure(BadUsage, arrays + ": array '" + name +
+                                  "' is no input of the model; did you mean '" +
+                                  nearest(name, inputs, true).value_or("") +
+                                  "'? The inputs are " +
+                                  llvm::join(inputs, ", "));
   const auto asked = config.dims;
   for (const TensorSummary &input : file->inputs) {
     bind(input.name);
@@ -185,6 +186,43 @@ void bindGivenInputs(Config &config, const std::string &model,
         config.dims.emplace(dim, sizes[index]);
     }
   }
+}
+
+/// The names of the arrays of an .npz file or a folder of .npy files.
+static std::vector<std::string> arraysOf(const std::string &data) {
+  std::error_code error;
+  if (fs::path(data).extension() == ".npz") {
+    try {
+      return NpzReader(data).names();
+    } catch (const Error &wrong) {
+      throw Failure(ExitCode(int(wrong.code)), wrong.what());
+    }
+  }
+  std::vector<std::string> names;
+  for (fs::directory_iterator at(data, error), end; !error && at != end;
+       at.increment(error))
+    if (at->path().extension() == ".npy")
+      names.push_back(at->path().stem().string());
+  return names;
+}
+
+void bindDataInputs(LoadedConfig &loaded, const std::string &model,
+                    const std::string &data) {
+  std::vector<std::string> found;
+  for (const std::string &name : arraysOf(data))
+    if (loaded.config.data.inputs.count(name) &&
+        !loaded.origins.count("data.inputs." + name))
+      found.push_back(name);
+  if (found.empty() || StringRef(model).ends_with(".mlir"))
+    return;
+  MLIRContext context;
+  Diagnostics diagnostics(context);
+  FailureOr<FileSummary> file = summarizeOnnx(model, context);
+  if (failed(file))
+    diagnostics.fail(BadUsage);
+  for (const TensorSummary &input : file->inputs)
+    if (llvm::is_contained(found, input.name))
+      loaded.config.data.inputs[input.name] = input.name;
 }
 
 OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,

@@ -57,6 +57,12 @@ ImportOptions importOptions(const Config &config,
 void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays);
 
+// Inputs that only defaults make up (a mask of ones) are read from the data that
+// a model is trained on, an .npz file or a folder of .npy files, where it has an
+// array of their name.
+void bindDataInputs(LoadedConfig &loaded, const std::string &model,
+                    const std::string &data);
+
 // Refuses an output that is the model, a file of its weights, the configuration
 // or a file that it names. To be called before anything is written.
 void protectInputs(const std::string &output, const std::string &model,

@@ -211,9 +211,12 @@ void checkGemm(Case &one, Gemm x, By by) {
     fail(CLEAVE_INTERNAL, error);
   cuda::DeviceMemory workspace(bytes, "workspace");
   buffers.workspace = workspace.data();
-  one.run(by == By::OurKernel
-              ? cuda::makePlainGemm(one.kernels, x, buffers)
-              : cuda::makeGemm(one.device, x, buffers, bytes, by == By::Tf32));
+  bool isOwn = false;
+  one.run(by == By::OurKernel ? cuda::makePlainGemm(one.kernels, x, buffers)
+                              : cuda::makeGemm(one.device, x, buffers, bytes,
+                                               by == By::Tf32, &isOwn));
+  if (isOwn)
+    one.refusal = "cuBLASLt has no algorithm for it";
 
   Results want = reference(x, at);
   const Limit &limit = by == By::Tf32 ? limitTf32 : limitOf(x.resultType());

@@ -5,9 +5,11 @@
 #include "Recorded.h"
 
 #include "error.h"
+#include "nccl_communicator.h"
 #include "nccl_transport.h"
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 using namespace cleave;
@@ -54,6 +56,31 @@ public:
 INSTANTIATE_TEST_SUITE_P(Nccl, Conformance, testing::Values<MakeCluster>([] {
                            return std::unique_ptr<Cluster>(new NcclCluster);
                          }));
+
+// A call that waits for a lost member keeps the communicator.
+TEST(NcclCommunicator, IsAbortedBehindACallThatWaits) {
+  using namespace std::chrono_literals;
+  Recorded::prepare();
+  cuda::Device &device = cuda::Device::of(0);
+  device.use();
+  cuda::Stream stream = cuda::makeStream();
+  auto store = cuda::makeLocalStore();
+  cuda::NcclCommunicator one("alone", {0}, 0, {&device, stream.get()}, *store,
+                             nullptr);
+  std::promise<void> begun, given;
+  std::thread waiting([&] {
+    one.use([&](ncclComm_t) {
+      begun.set_value();
+      given.get_future().wait();
+    });
+  });
+  begun.get_future().wait();
+  auto aborting = std::async(std::launch::async, [&] { one.abort(); });
+  EXPECT_EQ(aborting.wait_for(30s), std::future_status::ready);
+  given.set_value();
+  waiting.join();
+  EXPECT_THROW(one.use([](ncclComm_t) {}), Aborted);
+}
 
 //--- Ranks that do not see each other ----------------------------------------
 

@@ -94,6 +94,9 @@ std::function<int()> driver::addCompile(CLI::App &app) {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
+    if (std::error_code error;
+        std::filesystem::exists(loaded.config.data.path, error))
+      bindDataInputs(loaded, options->model, loaded.config.data.path);
     if (phase || isExe)
       protectInputs(options->output, options->model, *options, loaded.config);
     if (phase) {

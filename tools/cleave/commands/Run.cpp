@@ -95,7 +95,9 @@ std::function<int()> driver::addTrain(CLI::App &app) {
     chooseTransport(loaded.config.target.transport, mesh.ranks(),
                     loaded.config.target.kind);
     const std::string &flag = options->flags.train.data;
-    requireData(flag.empty() ? loaded.config.data.path : flag);
+    const std::string data = flag.empty() ? loaded.config.data.path : flag;
+    requireData(data);
+    bindDataInputs(loaded, options->model, data);
     std::string folder = compileCached(options->model, loaded.config, mesh,
                                        Purpose::Train, options->cache);
     become(*options, folder, "train");
