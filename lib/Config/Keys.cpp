@@ -397,6 +397,10 @@ const std::vector<Key> table = {
      "\"\": defaults of CPUs, with cuda of an H100"},
     {"target.overlap", FIELD(target.overlap),
      "start collectives early and end them late, so that computing hides them"},
+    {"target.memory", FIELD(target.memory),
+     "GiB that a rank may have: train, infer, compile and explain refuse a program "
+     "that needs more; 0: what the machine has, where it compiles for itself",
+     "", "", now, atLeastZero},
 };
 
 #undef FIELD

@@ -101,6 +101,41 @@ class Overlap(unittest.TestCase):
                 before, after = (x["per_rank"][0]["memory"]["peak"] for x in (plain, overlapped))
                 self.assertLessEqual(after, before + 2 * largest)
 
+    def test_a_limit_of_memory(self):
+        """What starts early does so within the limit; a pipeline, whose room is known when all else is
+        done, falls back to the plain order. What does not fit is refused, by name."""
+        def explain(flags, *more):
+            return support.run(CLEAVE, "explain", *flags, "--json", *more)
+
+        def peak(flags, *more):
+            done = explain(flags, *more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = json.loads(done.stdout)
+            return max(rank["memory"]["peak"] for rank in said["per_rank"]), done.stdout
+
+        model = support.generate(self.folder / "m.onnx", family="gpt2", no_weights=True, layers=4,
+                                 hidden=64, heads=4, vocab=31, batch=4, sequence=64)
+        ulysses = 'parallel.sequence=[{kind="ulysses",axis="sequence"}]'
+        for mesh in (["mesh.pipeline=2", "mesh.sequence=2", ulysses, "train.microbatches=1"],
+                     ["mesh.tensor=2", 'parallel.sequence=[{kind="megatron",axis="tensor"}]']):
+            flags = [*model, *(word for key in mesh for word in ("--set", key))]
+            plain, plainly = peak(flags, "--set", "target.overlap=false")
+            most, early = peak(flags)
+            self.assertGreater(most, plain)
+            limit = (plain + most) // 2
+            within, said = peak(flags, "--set", f"target.memory={limit / 2**30:.17g}")
+            self.assertLessEqual(within, limit)
+            self.assertNotEqual(said, early)
+            if "mesh.pipeline=2" in mesh:
+                self.assertEqual(said, plainly)
+            for command in (["explain"], ["compile", "-o", self.folder / "no", "--set",
+                                          "target.kind=cuda", "--set", "target.architectures=[\"sm_90\"]"]):
+                done = support.run(CLEAVE, command[0], *flags, *command[1:], "--set",
+                                   f"target.memory={0.5 * plain / 2**30:.17g}")
+                self.assertEqual(done.returncode, 2)
+                self.assertRegex(done.stderr, r"needs \d+ bytes, but there are \d+; largest")
+                self.assertFalse((self.folder / "no").exists())
+
     def test_slow_link_is_checked(self):
         for value, message in [("1", "2 required"), ("1,-2", "not negative"), ("a,b", "not negative"),
                                ("inf,1", "not negative")]:

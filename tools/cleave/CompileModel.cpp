@@ -15,9 +15,11 @@
 #include "llvm/Support/SHA256.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -86,10 +88,12 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
   return module;
 }
 
-Lowered lowerModel(const std::string &path, const Config &config,
-                   const Mesh &mesh, Purpose purpose, MLIRContext &context,
-                   bool readWeights, std::vector<std::string> *remarks,
-                   bool allRemarks, int64_t memoryLimit) {
+// Reads and partitions the model, up to its commands.
+static Lowered lowerOnce(const std::string &path, const Config &config,
+                         const Mesh &mesh, Purpose purpose,
+                         MLIRContext &context, bool readWeights,
+                         std::vector<std::string> *remarks, bool allRemarks,
+                         int64_t memoryLimit) {
   Lowered lowered;
   lowered.backend.device = deviceOf(config);
   lowered.backend.memoryLimit = memoryLimit;
@@ -117,6 +121,40 @@ Lowered lowerModel(const std::string &path, const Config &config,
   if (failed(lowerToCommands(*lowered.module, lowered.backend)))
     diagnostics.fail(BadUsage);
   return lowered;
+}
+
+Lowered lowerModel(const std::string &path, const Config &config,
+                   const Mesh &mesh, Purpose purpose, MLIRContext &context,
+                   bool readWeights, std::vector<std::string> *remarks,
+                   bool allRemarks, int64_t memoryLimit) {
+  if (config.target.memory > 0)
+    memoryLimit = std::llround(std::ldexp(config.target.memory, 30));
+  auto attempt = [&](const Config &config,
+                     bool isLast) -> std::optional<Lowered> {
+    Lowered lowered = lowerOnce(path, config, mesh, purpose, context,
+                                readWeights, remarks, allRemarks, memoryLimit);
+    Diagnostics diagnostics(context);
+    auto program =
+        target::emitProgram(*lowered.module, programOptions(lowered.backend));
+    if (succeeded(program))
+      lowered.program = std::move(*program);
+    else if (isLast)
+      diagnostics.fail(BadUsage);
+    else
+      return std::nullopt;
+    return lowered;
+  };
+  // How much room the stages of a pipeline have is known only when it is
+  // emitted.
+  bool mayFitPlain = memoryLimit > 0 && config.target.overlap &&
+                     purpose != Purpose::Infer && isPipelined(config, mesh);
+  if (auto lowered = attempt(config, !mayFitPlain))
+    return std::move(*lowered);
+  if (remarks)
+    remarks->clear();
+  Config plain = config;
+  plain.target.overlap = false;
+  return std::move(*attempt(plain, true));
 }
 
 // Only a folder that is a program itself is replaced.
@@ -151,14 +189,10 @@ void compileModel(const std::string &path, const Config &config,
   Lowered lowered = lowerModel(path, config, mesh, purpose, context,
                                readWeights, nullptr, false, limit);
   Diagnostics diagnostics(context);
-  auto program =
-      target::emitProgram(*lowered.module, programOptions(lowered.backend));
-  if (failed(program))
-    diagnostics.fail(BadUsage);
   target::KernelOptions kernels;
   kernels.architectures = config.target.architectures;
-  if (failed(target::writeArtifact(*lowered.module, *program, lowered.info,
-                                   kernels, folder)))
+  if (failed(target::writeArtifact(*lowered.module, lowered.program,
+                                   lowered.info, kernels, folder)))
     diagnostics.fail(RunFailed);
 }
 

@@ -13,6 +13,7 @@ struct Lowered {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   target::ManifestInfo info;
   BackendOptions backend;
+  program::Program program;
 };
 
 // Phases after which the program can be looked at.
@@ -38,7 +39,9 @@ int64_t threadsPerRank(const Config &config, const Mesh &mesh);
 
 // Runs all phases but the writing of files. Fails with BadUsage. `remarks`:
 // where remarks go, or null: to stderr; `allRemarks`: also where every sharding
-// comes from. `memoryLimit`: bytes that a rank can have; 0: any.
+// comes from. `memoryLimit`: bytes that a rank can have where the configuration
+// does not say so; 0: any. A pipeline that needs more than that with messages
+// that start early gets the plain order, if it fits then.
 Lowered lowerModel(const std::string &path, const Config &config,
                    const Mesh &mesh, Purpose purpose,
                    mlir::MLIRContext &context, bool readWeights,

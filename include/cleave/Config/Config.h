@@ -141,6 +141,7 @@ struct TargetConfig {
   int64_t threadsPerRank = 0; // 0: cores / local ranks
   std::string cluster;
   bool overlap = true; // collectives run while others compute
+  double memory = 0;   // GiB that a rank may have; 0: what there is
 };
 
 struct Config {

@@ -36,8 +36,6 @@ std::function<int()> driver::addExplain(CLI::App &app) {
         lowerModel(options->model, loaded.config, mesh, Purpose::Train, context,
                    /*readWeights=*/false, &remarks, options->remarks);
     Diagnostics diagnostics(context);
-    auto program =
-        target::emitProgram(*lowered.module, programOptions(lowered.backend));
     const TrainConfig &train = loaded.config.train;
     auto width = [](const std::string &type) { return type == "bf16" ? 2 : 4; };
     Booking booking;
@@ -46,13 +44,11 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     // Without a copy the optimizer updates what the program reads.
     if (train.masterDtype == "bf16")
       booking.master = 0;
-    if (mlir::failed(program))
-      diagnostics.fail(BadUsage);
-    auto memory = footprintsOf(*program, *lowered.module, booking);
+    auto memory = footprintsOf(lowered.program, *lowered.module, booking);
     if (mlir::failed(memory))
       diagnostics.fail(BadUsage);
     auto explained =
-        explain(*program, *lowered.module, std::move(*memory),
+        explain(lowered.program, *lowered.module, std::move(*memory),
                 lowered.info.microbatches, clusterOf(loaded.config));
     if (mlir::failed(explained))
       diagnostics.fail(BadUsage);
