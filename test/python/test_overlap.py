@@ -89,6 +89,39 @@ class Overlap(unittest.TestCase):
                                  target__overlap="false")
         self.assertNotIn("overlap", plain)
 
+    def test_what_is_planned_to_be_exposed(self):
+        """With ZeRO 3, by the model: at most 1.3 times what communication takes longer than computing,
+        plus the first gather and the last scatter, for the stack of tools/bench, which measures it."""
+        hidden, latency = 512, 1e-4
+        model = self.folder / "stack.mlir"
+        support.succeed(support.MODELS / "experts_layer.py", model, "--dense", "--layers=8",
+                        f"--hidden={hidden}", "--chosen=1", f"--intermediate={hidden}", "--batch=4",
+                        "--sequence=512")
+
+        def explain(rate):
+            """On a link of so many bytes a second: `overlap`, and messages by kind."""
+            path = self.folder / "link.toml"
+            path.write_text(f"[links.intra]\nlatency_us = {latency * 1e6}\ngbytes_per_s = {rate / 1e9}\n")
+            said = json.loads(support.succeed(
+                CLEAVE, "explain", model, "--json", "--set", "mesh.data=2", "--set",
+                "parallel.data.zero=3", "--set", f'target.cluster="{path}"'))
+            return said["overlap"], said["per_rank"][0]["collectives"]
+
+        found, costs = explain(1e9)
+        compute = found["compute_seconds"]
+        sent, calls = (sum(cost[key] for cost in costs) for key in ("sent_bytes", "count"))
+        # The table of tokens and a matrix come first, half of each from the other rank.
+        gather = 4 * (64 * hidden + hidden * hidden) // 2
+        scatter = [cost for cost in costs if cost["kind"] == "reduce_scatter"][-1]["sent_bytes"]
+        for ratio in (0.25, 0.5, 1, 2):
+            with self.subTest(ratio=ratio):
+                rate = sent / (ratio * compute - calls * latency)
+                found = explain(rate)[0]
+                communication = found["communication_seconds"]
+                self.assertAlmostEqual(communication / (ratio * compute), 1, delta=0.05)
+                bound = 1.3 * max(0, communication - compute) + (gather + scatter) / rate + 2 * latency
+                self.assertLessEqual(found["exposed_seconds"], bound)
+
     def test_memory_grows_by_two_gathers_at_most(self):
         for zero in range(4):
             with self.subTest(zero=zero):
