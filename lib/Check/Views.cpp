@@ -48,6 +48,22 @@ SmallVector<int64_t> inverse(ArrayRef<int64_t> permutation) {
 
 } // namespace
 
+DictionaryAttr check::parameterOf(ModuleOp module, StringRef name) {
+  auto find = [&](func::FuncOp func) -> DictionaryAttr {
+    for (const Port &other : argumentsOf(func))
+      if (other.role == "parameter" && other.name == name)
+        return other.attrs;
+    return {};
+  };
+  if (auto func = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc))
+    return find(func);
+  for (auto func : module.getOps<func::FuncOp>()) // of stages
+    if (func->hasAttr(kStageAttr) && !func.isExternal())
+      if (DictionaryAttr attrs = find(func))
+        return attrs;
+  return {};
+}
+
 DictionaryAttr check::viewOf(ModuleOp module, const Port &port) {
   if (port.attrs)
     if (auto own = port.attrs.getAs<DictionaryAttr>("nn.view"))
@@ -58,19 +74,8 @@ DictionaryAttr check::viewOf(ModuleOp module, const Port &port) {
   else if (port.role != "gradient" && port.role != "tap" &&
            port.role != "parameter")
     return {};
-  auto find = [&](func::FuncOp func) -> std::optional<DictionaryAttr> {
-    for (const Port &other : argumentsOf(func))
-      if (other.role == "parameter" && other.name == name)
-        return other.attrs.getAs<DictionaryAttr>("nn.view");
-    return std::nullopt;
-  };
-  if (auto func = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc))
-    return find(func).value_or(DictionaryAttr());
-  for (auto func : module.getOps<func::FuncOp>()) // of stages
-    if (func->hasAttr(kStageAttr) && !func.isExternal())
-      if (std::optional<DictionaryAttr> view = find(func))
-        return *view;
-  return {};
+  DictionaryAttr attrs = parameterOf(module, name);
+  return attrs ? attrs.getAs<DictionaryAttr>("nn.view") : DictionaryAttr();
 }
 
 Tensor check::seenThrough(DictionaryAttr view, const Tensor &stored) {

@@ -109,6 +109,18 @@ class Experts(unittest.TestCase):
                 original, _ = self.logits(model)
                 self.assertGreater(np.abs(written - original).max(), 0.01)
 
+    def test_gradients_have_the_names_of_the_file(self):
+        """Those of experts that lie in a tensor each, too."""
+        before = support.initializers(MODELS / "switch.onnx")
+        out = self.folder / "g.npz"
+        support.succeed(CLEAVE, "check", *support.model_flags("switch"), "--gradients", out)
+        found = {key[5:]: value for key, value in np.load(out).items() if key.startswith("grad/")}
+        experts = [key for key in found if ".experts." in key]
+        self.assertGreater(len(experts), 4)
+        for key, value in found.items():
+            self.assertEqual(value.shape, before[key].shape, key)
+        self.assertEqual(set(experts), {key for key in before if ".experts." in key})
+
     def test_missing_part_of_a_checkpoint(self):
         out = self.folder / "run"
         model, name = UNROLLED[0]

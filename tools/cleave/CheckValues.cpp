@@ -100,14 +100,6 @@ void refuseNaN(const std::string &model, const std::string &name,
                               "whose weights are numbers");
 }
 
-mlir::DictionaryAttr viewOfParameter(mlir::ModuleOp module,
-                                     const std::string &name) {
-  check::Port port;
-  port.role = "parameter";
-  port.name = name;
-  return check::viewOf(module, port);
-}
-
 } // namespace
 
 check::ValueOptions driver::storedValues(const std::string &model,
@@ -135,19 +127,38 @@ void driver::writeGradients(mlir::ModuleOp module,
                             const check::Outcome &outcome,
                             const std::string &path) {
   std::vector<std::pair<std::string, Array>> arrays;
-  auto add = [&](const std::string &name, const Tensor &tensor, double scale) {
-    Array array = makeArray("f64", tensor.shape().vec());
-    for (int64_t i = 0; i < tensor.size(); ++i)
-      array.as<double>()[i] = tensor.floats[i] * scale;
+  auto add = [&](const std::string &name, llvm::ArrayRef<int64_t> shape,
+                 llvm::ArrayRef<double> values, double scale) {
+    Array array = makeArray("f64", shape.vec());
+    for (auto [index, value] : llvm::enumerate(values))
+      array.as<double>()[index] = value * scale;
     arrays.emplace_back(name, std::move(array));
+  };
+  auto addGradient = [&](const std::string &name, const Tensor &value) {
+    mlir::DictionaryAttr attrs = check::parameterOf(module, name);
+    mlir::DictionaryAttr view;
+    if (attrs)
+      view = attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
+    Tensor stored = check::asStored(view, value);
+    llvm::ArrayRef<int64_t> shape = stored.shape();
+    llvm::ArrayRef<double> rest = stored.floats;
+    auto names = nn::fileNamesOf(attrs);
+    if (names.empty())
+      names.push_back(name);
+    // Tensors of the file that are stacked lie one after the other.
+    bool isStacked = names.size() > 1;
+    size_t part = rest.size() / (isStacked ? names.size() : 1);
+    for (llvm::StringRef own : names) {
+      add("grad/" + own.str(), isStacked ? shape.drop_front() : shape,
+          rest.take_front(part), 1 / outcome.weight);
+      rest = rest.drop_front(part);
+    }
   };
   for (const check::Named &tensor : outcome.tensors) {
     if (tensor.kind == check::TensorKind::Gradient)
-      add("grad/" + tensor.name,
-          check::asStored(viewOfParameter(module, tensor.name), tensor.value),
-          1 / outcome.weight);
+      addGradient(tensor.name, tensor.value);
     if (tensor.kind == check::TensorKind::Output)
-      add(tensor.name, tensor.value, 1);
+      add(tensor.name, tensor.value.shape(), tensor.value.floats, 1);
   }
   Array loss = makeArray("f64", {}), weight = makeArray("f64", {});
   *loss.as<double>() = outcome.loss / outcome.weight;

@@ -7,6 +7,9 @@
 
 namespace cleave::check {
 
+/// Attributes of the parameter of `module` with that name; null without one.
+mlir::DictionaryAttr parameterOf(mlir::ModuleOp module, llvm::StringRef name);
+
 /// The view of a port: its own, or that of the parameter of `module` which its
 /// gradient, tap or state belongs to. Null where both are the same.
 mlir::DictionaryAttr viewOf(mlir::ModuleOp module, const Port &port);
