@@ -132,6 +132,15 @@ void protectInputs(const std::string &output, const std::string &model,
   refuseToReplace(output, inputs);
 }
 
+static FileSummary summaryOf(const std::string &model) {
+  MLIRContext context;
+  Diagnostics diagnostics(context);
+  FailureOr<FileSummary> file = summarizeOnnx(model, context);
+  if (failed(file))
+    diagnostics.fail(BadUsage);
+  return std::move(*file);
+}
+
 void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays) {
   NpzReader given(arrays);
@@ -145,13 +154,9 @@ void bindGivenInputs(Config &config, const std::string &model,
       bind(name);
     return;
   }
-  MLIRContext context;
-  Diagnostics diagnostics(context);
-  FailureOr<FileSummary> file = summarizeOnnx(model, context);
-  if (failed(file))
-    diagnostics.fail(BadUsage);
+  FileSummary file = summaryOf(model);
   std::vector<std::string> inputs;
-  for (const TensorSummary &input : file->inputs)
+  for (const TensorSummary &input : file.inputs)
     inputs.push_back(input.name);
   // Labels are no input of the graph, but of its training.
   const std::string &labels = config.data.labels;
@@ -163,7 +168,7 @@ void bindGivenInputs(Config &config, const std::string &model,
                                   "'? The inputs are " +
                                   llvm::join(inputs, ", "));
   const auto asked = config.dims;
-  for (const TensorSummary &input : file->inputs) {
+  for (const TensorSummary &input : file.inputs) {
     bind(input.name);
     if (!given.has(input.name))
       continue;
@@ -215,12 +220,8 @@ void bindDataInputs(LoadedConfig &loaded, const std::string &model,
       found.push_back(name);
   if (found.empty() || StringRef(model).ends_with(".mlir"))
     return;
-  MLIRContext context;
-  Diagnostics diagnostics(context);
-  FailureOr<FileSummary> file = summarizeOnnx(model, context);
-  if (failed(file))
-    diagnostics.fail(BadUsage);
-  for (const TensorSummary &input : file->inputs)
+  FileSummary file = summaryOf(model);
+  for (const TensorSummary &input : file.inputs)
     if (llvm::is_contained(found, input.name))
       loaded.config.data.inputs[input.name] = input.name;
 }
