@@ -36,7 +36,7 @@ def environment():
     return {k: v for k, v in os.environ.items() if k not in launcher}
 
 
-def run(*command, cwd=None, env=None, timeout=300):
+def run(*command, cwd=None, env=None, timeout=900):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=cwd,
                           timeout=timeout, env=environment() | (env or {}))
 

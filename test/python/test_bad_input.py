@@ -111,7 +111,7 @@ class BadInput(unittest.TestCase):
         before = self.listing()
         if options:
             done = subprocess.run(list(map(str, command)), text=True, cwd=self.folder,
-                                  stderr=subprocess.PIPE, timeout=300,
+                                  stderr=subprocess.PIPE, timeout=900,
                                   env=support.environment(), **options)
         else:
             done = support.run(*command, cwd=self.folder, env=env)
@@ -630,7 +630,7 @@ class BadInput(unittest.TestCase):
             script = (f"mount -t tmpfs -o size={size} tmpfs small && {shlex.join(command)} "
                       ">/dev/null; code=$?; ls -A small small/*; exit $code")
             return subprocess.run(["unshare", "-r", "-m", "sh", "-c", script], text=True,
-                                  cwd=self.folder, capture_output=True, timeout=300,
+                                  cwd=self.folder, capture_output=True, timeout=900,
                                   env=support.environment())
 
         (self.folder / "small").mkdir()

@@ -12,7 +12,7 @@ PROGRAM = support.BUILD / "bin" / "cleave-dnn-plans"
 @unittest.skipUnless(PROGRAM.exists(), "built without cuDNN")
 class CudaDnn(unittest.TestCase):
     def test_plans(self):
-        done = support.run(PROGRAM, "--random", 30, timeout=300)
+        done = support.run(PROGRAM, "--random", 30, timeout=900)
         if done.returncode == 77:
             self.skipTest(done.stderr.strip())
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

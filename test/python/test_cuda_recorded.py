@@ -51,14 +51,14 @@ class Replay(unittest.TestCase):
         cls.addClassCleanup(temporary.cleanup)
         cls.rows = pathlib.Path(temporary.name) / "rows"
         done = support.run(sys.executable, PREPARE, cls.rows, "--checks-only", "--build", support.BUILD,
-                           env={"CLEAVE_HOST_KERNELS": "1"}, timeout=900)
+                           env={"CLEAVE_HOST_KERNELS": "1"}, timeout=1800)
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
         cls.count = len(list(cls.rows.glob("*/data.bin")))
 
     def replay(self, transport, *rows, **settings):
         done = support.run(REPLAY, f"--{transport}", self.rows, *rows, env=recorded(**settings),
-                           timeout=600)
+                           timeout=1800)
         return done, [line for line in done.stdout.splitlines()[1:]]
 
     def passes(self, transport, **settings):
@@ -85,7 +85,7 @@ class Replay(unittest.TestCase):
         for row in ("bf16-one_rank", "convolutions-one_rank", "bf16-convolutions-data_2"):
             for off, compare in (("0", self.assertGreater), ("1", self.assertEqual)):
                 with self.subTest(row, off=off):
-                    done = support.run(REPLAY, "--local", self.rows, row, timeout=600,
+                    done = support.run(REPLAY, "--local", self.rows, row, timeout=1800,
                                        env={**recorded(), "CLEAVE_CUDA_NO_CUDNN": off})
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     compare(totals(done.stderr)["cudnn plans"], 0, done.stderr)
@@ -96,7 +96,7 @@ class Replay(unittest.TestCase):
             with self.subTest(row):
                 seen = []
                 for settings in ({}, {"refuses_gradients": 1}):
-                    done = support.run(REPLAY, "--local", self.rows, row, timeout=600,
+                    done = support.run(REPLAY, "--local", self.rows, row, timeout=1800,
                                        env=recorded(**settings))
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     seen.append(totals(done.stderr))

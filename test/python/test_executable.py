@@ -29,7 +29,7 @@ class Executable(unittest.TestCase):
     def start(self, exe, *flags):
         environment = support.environment() | {"TMPDIR": str(self.folder / "scratch")}
         return subprocess.run([exe, *map(str, flags)], cwd=self.folder, env=environment,
-                              capture_output=True, text=True, timeout=300)
+                              capture_output=True, text=True, timeout=900)
 
     def nothing_left(self):
         self.assertEqual(list((self.folder / "scratch").iterdir()), [])

@@ -97,7 +97,7 @@ class MpiRun(unittest.TestCase):
 
     def mpi(self, out, *flags, expect=0, ranks=4, processes=None, **sizes):
         done = mpirun(processes or ranks, *self.command(out, *flags, ranks=ranks, **sizes),
-                      timeout=120)
+                      timeout=1200)
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
         if expect == 0:
             self.assertEqual(done.stderr, "")
@@ -292,7 +292,7 @@ class MpiModels(unittest.TestCase):
 
     def check(self, model, *more):
         return mpirun(4, CLEAVE, "check", *training.flags(model, self.MESH, **self.KEYS), *more,
-                      timeout=600)
+                      timeout=1200)
 
     def test_check_passes(self):
         for model in ("gpt2", "llama"):
