@@ -487,7 +487,7 @@ TEST(GpuKernel, Assembles) {
       std::string cubin = (std::filesystem::temp_directory_path() /
                            (std::string("cleave-test-") + arch + ".cubin"))
                               .string();
-      EXPECT_TRUE(
+      ASSERT_TRUE(
           succeeded(codegen::assemblePtx(*ptx, arch, cubin, module->getLoc())));
       EXPECT_GT(std::filesystem::file_size(cubin), 1000u);
       std::filesystem::remove(cubin);
