@@ -1,17 +1,21 @@
-# cleave_add_library(name SOURCES... DEPENDS tablegen-targets LINK libraries)
+# cleave_add_library(name SOURCES... PCH header DEPENDS tablegen-targets
+#                    LINK libraries)
 #
 # One library per folder. LLVM is linked shared, once, and never mixed with the
 # static archives. Exceptions are off, as in LLVM; a library that needs
-# exceptions (Config) says EXCEPTIONS.
+# exceptions (Config) says EXCEPTIONS. PCH is the precompiled header (see
+# below): `operations` unless said otherwise.
 function(cleave_add_library name)
-  cmake_parse_arguments(ARG "EXCEPTIONS" "" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "EXCEPTIONS" "PCH" "DEPENDS;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   cleave_llvm_target(${name} ${ARG_EXCEPTIONS})
+  if(NOT ARG_PCH)
+    set(ARG_PCH operations)
+  endif()
   if(NOT ARG_EXCEPTIONS)
-    target_precompile_headers(${name} REUSE_FROM cleave-pch)
+    cleave_precompile(${name} ${ARG_PCH})
   endif()
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
-  add_dependencies(${name} cleave-headers)
   if(ARG_DEPENDS)
     add_dependencies(${name} ${ARG_DEPENDS})
   endif()
@@ -29,12 +33,18 @@ function(cleave_llvm_target name)
   else()
     target_compile_options(${name} PRIVATE -fno-exceptions)
   endif()
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${name} PRIVATE -O2) # as LLVM; -O3 makes no pass faster
+  endif()
   target_link_libraries(${name} PUBLIC MLIR LLVM)
+  add_dependencies(${name} cleave-headers)
 endfunction()
 
-# One precompiled header for all libraries. Without a time stamp in it, ccache
-# can tell that nothing changed.
-add_library(cleave-pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/CleavePch.cpp)
-cleave_llvm_target(cleave-pch FALSE)
-target_precompile_headers(cleave-pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/CleavePch.h)
-target_compile_options(cleave-pch PUBLIC "SHELL:-Xclang -fno-pch-timestamp")
+# Of the compiler's precompiled headers `mlir` is for what lies below the
+# operations; the others hold these, too.
+cleave_precompiled_header(mlir)
+cleave_precompiled_header(operations)
+cleave_precompiled_header(codegen)
+foreach(header mlir operations codegen)
+  cleave_llvm_target(cleave-pch-${header} FALSE)
+endforeach()

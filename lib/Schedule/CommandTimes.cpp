@@ -54,7 +54,7 @@ FailureOr<CommandTimes> CommandTimes::load(ModuleOp module,
   return CommandTimes(std::move(mesh), std::move(links), std::move(*cluster));
 }
 
-static double bytesOf(ValueRange values) {
+static double bytesOfAll(ValueRange values) {
   double bytes = 0;
   for (Value value : values)
     if (isa<RankedTensorType>(value.getType()))
@@ -72,9 +72,9 @@ double CommandTimes::of(Operation *op) const {
     return 0;
   if (int64_t flops = command.getFlops())
     return cluster.matmulSeconds(double(flops));
-  double bytes = bytesOf(op->getOperands()) + bytesOf(op->getResults());
+  double bytes = bytesOfAll(op->getOperands()) + bytesOfAll(op->getResults());
   if (Value scratch = command.getScratchResult())
-    bytes -= bytesOf(scratch);
+    bytes -= bytesOfAll(scratch);
   return bytes / cluster.memoryBytesPerSecond;
 }
 
@@ -83,7 +83,7 @@ double CommandTimes::secondsOf(rt::CollectiveOp op) const {
   for (dist::AxisRefAttr ref : axesOf(mesh.mesh(), op))
     for (dist::Axis axis : mesh.decompose(ref))
       group |= dist::AxisSet(1) << axis;
-  double in = bytesOf(op.getInputs()), out = bytesOf(op.getValues());
+  double in = bytesOfAll(op.getInputs()), out = bytesOfAll(op.getValues());
   switch (op.getKind()) {
   case rt::CollectiveKind::AllReduce:
     return links.allReduce(group, out);

@@ -9,11 +9,6 @@ namespace cleave {
 
 #define GEN_PASS_DECL
 #include "cleave/Actions/Passes.h.inc"
-
-namespace actions {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Actions/Passes.h.inc"
-} // namespace actions
 } // namespace cleave
 
 #endif

@@ -14,11 +14,6 @@ namespace cleave {
 /// `nn-add-optimizer` does not, of a single stage of a pipeline.
 mlir::LogicalResult checkNoDecay(mlir::func::FuncOp func,
                                  llvm::ArrayRef<std::string> patterns);
-
-namespace autodiff {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Autodiff/Passes.h.inc"
-} // namespace autodiff
 } // namespace cleave
 
 #endif

@@ -8,11 +8,6 @@
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Check/Passes.h.inc"
-
-namespace check {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Check/Passes.h.inc"
-} // namespace check
 } // namespace cleave
 
 #endif

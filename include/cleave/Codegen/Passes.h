@@ -8,11 +8,6 @@
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Codegen/Passes.h.inc"
-
-namespace codegen {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Codegen/Passes.h.inc"
-} // namespace codegen
 } // namespace cleave
 
 #endif

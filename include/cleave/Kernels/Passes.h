@@ -8,11 +8,6 @@
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Kernels/Passes.h.inc"
-
-namespace kernels {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Kernels/Passes.h.inc"
-} // namespace kernels
 } // namespace cleave
 
 #endif

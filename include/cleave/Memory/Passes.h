@@ -10,11 +10,6 @@
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Memory/Passes.h.inc"
-
-namespace memory {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Memory/Passes.h.inc"
-} // namespace memory
 } // namespace cleave
 
 #endif

@@ -13,8 +13,6 @@
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Partition/Passes.h.inc"
-#define GEN_PASS_REGISTRATION
-#include "cleave/Partition/Passes.h.inc"
 
 struct PartitionOptions {
   /// Tell where every sharding came from.

@@ -8,11 +8,6 @@
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Schedule/Passes.h.inc"
-
-namespace schedule {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Schedule/Passes.h.inc"
-} // namespace schedule
 } // namespace cleave
 
 #endif

@@ -8,11 +8,6 @@
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Stage/Passes.h.inc"
-
-namespace stage {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Stage/Passes.h.inc"
-} // namespace stage
 } // namespace cleave
 
 #endif

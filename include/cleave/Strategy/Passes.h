@@ -18,11 +18,6 @@ inline constexpr llvm::StringLiteral kShardAttr = "nn.shard";
 /// matches; a stage of a pipeline need not have what a pattern means.
 mlir::LogicalResult checkShardMatches(mlir::ModuleOp module,
                                       llvm::ArrayRef<std::string> matches);
-
-namespace strategy {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Strategy/Passes.h.inc"
-} // namespace strategy
 } // namespace cleave
 
 #endif

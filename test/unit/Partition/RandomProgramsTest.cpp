@@ -2,6 +2,7 @@
 // one likes), and what the search itself is worth: planted bugs are found, and
 // what fails shrinks to a program that a person can read.
 
+#include "../TriesAll.h"
 #include "Context.h"
 #include "Random/Bugs.h"
 #include "Random/Shrink.h"
@@ -26,7 +27,7 @@ constexpr uint64_t kSeed = 1;
 class RandomPrograms : public testing::TestWithParam<int64_t> {};
 
 TEST_P(RandomPrograms, AgreeWithOneDevice) {
-  constexpr int64_t kCases = 1000;
+  const int64_t kCases = test::triesAll() ? 1000 : 250;
   TestContext test;
   Runner runner(&test.context);
   for (int64_t number = GetParam() * kCases; number < (GetParam() + 1) * kCases;

@@ -4,11 +4,11 @@
 
 #include "Context.h"
 
-#include "cleave/Autodiff/Passes.h"
+#include "cleave/Autodiff/RegisterPasses.h"
 #include "cleave/Interpreter/Interpreter.h"
 #include "cleave/Partition/Boundary.h"
-#include "cleave/Partition/Passes.h"
-#include "cleave/Strategy/Passes.h"
+#include "cleave/Partition/RegisterPasses.h"
+#include "cleave/Strategy/RegisterPasses.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"

@@ -1,5 +1,6 @@
 // The program format: what is written is read back; damage is found.
 
+#include "../TriesAll.h"
 #include "Helpers.h"
 
 using namespace cleave::program;
@@ -131,6 +132,8 @@ TEST(Program, DamagedBytesNeverCrash) {
     std::string bytes = serialize(program);
     for (size_t at = 0; at < bytes.size(); ++at)
       for (char flip : {char(0x01), char(0x80), char(0xff)}) {
+        if (!triesAll() && at % 3 != uint8_t(flip) % 3)
+          continue; // one of the three for each byte
         std::string damaged = bytes;
         damaged[at] ^= flip;
         cleave_program *program = nullptr;

@@ -10,11 +10,6 @@
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Conversion/ToRT/Passes.h.inc"
-
-namespace conversion {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Conversion/ToRT/Passes.h.inc"
-} // namespace conversion
 } // namespace cleave
 
 #endif

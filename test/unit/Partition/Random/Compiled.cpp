@@ -275,7 +275,7 @@ Outcome CompiledRunner::run(ModuleOp global, uint64_t seed, Coverage *coverage,
 Outcome CompiledRunner::runLocal(ModuleOp global, ModuleOp local,
                                  uint64_t seed) {
   int ends[2];
-  if (pipe(ends) != 0)
+  if (::pipe(ends) != 0)
     return {Outcome::NotRun, "no pipe can be made"};
   pid_t child = fork();
   if (child < 0)

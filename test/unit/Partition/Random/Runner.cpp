@@ -5,7 +5,7 @@
 #include "Oracle.h"
 
 #include "cleave/Partition/Boundary.h"
-#include "cleave/Partition/Passes.h"
+#include "cleave/Partition/RegisterPasses.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassInstrumentation.h"

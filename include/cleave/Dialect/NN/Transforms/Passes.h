@@ -11,11 +11,6 @@
 namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Dialect/NN/Transforms/Passes.h.inc"
-
-namespace nn {
-#define GEN_PASS_REGISTRATION
-#include "cleave/Dialect/NN/Transforms/Passes.h.inc"
-} // namespace nn
 } // namespace cleave
 
 #endif

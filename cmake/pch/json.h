@@ -1,0 +1,5 @@
+// What files that read and write JSON include.
+
+#include "runtime.h"
+
+#include <nlohmann/json.hpp>

@@ -1,0 +1,16 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_ACTIONS_REGISTERPASSES_H
+#define CLEAVE_ACTIONS_REGISTERPASSES_H
+
+#include "cleave/Actions/Passes.h"
+
+namespace cleave {
+namespace actions {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Actions/Passes.h.inc"
+} // namespace actions
+} // namespace cleave
+
+#endif

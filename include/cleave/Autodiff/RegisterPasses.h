@@ -1,0 +1,16 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_AUTODIFF_REGISTERPASSES_H
+#define CLEAVE_AUTODIFF_REGISTERPASSES_H
+
+#include "cleave/Autodiff/Passes.h"
+
+namespace cleave {
+namespace autodiff {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Autodiff/Passes.h.inc"
+} // namespace autodiff
+} // namespace cleave
+
+#endif

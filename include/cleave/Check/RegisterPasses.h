@@ -1,0 +1,16 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_CHECK_REGISTERPASSES_H
+#define CLEAVE_CHECK_REGISTERPASSES_H
+
+#include "cleave/Check/Passes.h"
+
+namespace cleave {
+namespace check {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Check/Passes.h.inc"
+} // namespace check
+} // namespace cleave
+
+#endif

@@ -1,0 +1,16 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_CONVERSION_TORT_REGISTERPASSES_H
+#define CLEAVE_CONVERSION_TORT_REGISTERPASSES_H
+
+#include "cleave/Conversion/ToRT/Passes.h"
+
+namespace cleave {
+namespace conversion {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Conversion/ToRT/Passes.h.inc"
+} // namespace conversion
+} // namespace cleave
+
+#endif

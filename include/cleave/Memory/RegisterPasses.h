@@ -1,0 +1,16 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_MEMORY_REGISTERPASSES_H
+#define CLEAVE_MEMORY_REGISTERPASSES_H
+
+#include "cleave/Memory/Passes.h"
+
+namespace cleave {
+namespace memory {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Memory/Passes.h.inc"
+} // namespace memory
+} // namespace cleave
+
+#endif

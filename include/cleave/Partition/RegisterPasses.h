@@ -1,0 +1,14 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_PARTITION_REGISTERPASSES_H
+#define CLEAVE_PARTITION_REGISTERPASSES_H
+
+#include "cleave/Partition/Passes.h"
+
+namespace cleave {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Partition/Passes.h.inc"
+} // namespace cleave
+
+#endif

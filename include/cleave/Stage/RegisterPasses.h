@@ -1,0 +1,16 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_STAGE_REGISTERPASSES_H
+#define CLEAVE_STAGE_REGISTERPASSES_H
+
+#include "cleave/Stage/Passes.h"
+
+namespace cleave {
+namespace stage {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Stage/Passes.h.inc"
+} // namespace stage
+} // namespace cleave
+
+#endif

@@ -1,0 +1,16 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_STRATEGY_REGISTERPASSES_H
+#define CLEAVE_STRATEGY_REGISTERPASSES_H
+
+#include "cleave/Strategy/Passes.h"
+
+namespace cleave {
+namespace strategy {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Strategy/Passes.h.inc"
+} // namespace strategy
+} // namespace cleave
+
+#endif
