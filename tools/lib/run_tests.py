@@ -1,5 +1,5 @@
-"""run_tests.py FOLDER: runs the unittest modules of a folder, each in a process of
-its own, as many at once as there are cores. The last line is "N passed, N failed,
+"""run_tests.py FOLDER [MODULE...]: runs the unittest modules of a folder, or those that
+are named, each in a process of its own, as many at once as there are cores. The last line is "N passed, N failed,
 N skipped"; the exit code is 0 only without a failure.
 
 Skipping hides what was not tried: every skipped test is listed with its reason,
@@ -21,6 +21,7 @@ import time
 import unittest
 
 # They begin first, so that no long one is left alone at the end.
+SLOWEST = 60
 LONGEST = ("test_matrix", "test_check", "test_pipeline", "test_cuda_recorded")
 
 
@@ -33,10 +34,16 @@ class Result(unittest.TextTestResult):
         super().__init__(*arguments, **keys)
         self.passed = 0
         self.run_of = collections.Counter()  # tests by module
+        self.seconds_of = {}
 
     def startTest(self, test):
         super().startTest(test)
         self.run_of[module_of(test)] += 1
+        self.seconds_of[test.id()] = -time.monotonic()
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.seconds_of[test.id()] += time.monotonic()
 
     def addSuccess(self, test):
         super().addSuccess(test)
@@ -81,7 +88,8 @@ def run_module(folder, name, report):
     result = unittest.TextTestRunner(resultclass=Result).run(suite)
     failed, skipped, lines = judge(result)
     report.write_text(json.dumps({"run": result.testsRun, "passed": result.passed,
-                                  "failed": failed, "skipped": skipped, "lines": lines}))
+                                  "failed": failed, "skipped": skipped, "lines": lines,
+                                  "seconds": result.seconds_of}))
 
 
 def in_a_process(folder, name):
@@ -90,17 +98,19 @@ def in_a_process(folder, name):
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as own:
         report = pathlib.Path(own) / "report.json"
-        done = subprocess.run([sys.executable, __file__, folder, name, report],
+        done = subprocess.run([sys.executable, __file__, "--module", folder, name, report],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors="replace")
         found = json.loads(report.read_text()) if report.exists() else {
             "run": 1, "passed": 0, "failed": 1, "skipped": 0,
-            "lines": [f"failed: {name} ended with {done.returncode} before its tests did"]}
+            "seconds": {}, "lines": [f"failed: {name} ended with {done.returncode} before its tests did"]}
     return found, done.stdout, time.monotonic() - begin
 
 
-def main(folder):
+def main(folder, *chosen):
     names = sorted(path.stem for path in pathlib.Path(folder).glob("test*.py"))
+    names = [name for name in names if not chosen or name in chosen]
+    tests = {}
     names.sort(key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
     totals, lines, seconds_of, bad = collections.Counter(), [], collections.Counter(), []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -109,6 +119,7 @@ def main(folder):
             name = running[done]
             found, said, seconds_of[name] = done.result()
             lines += found.pop("lines")
+            tests |= found.pop("seconds")
             totals.update(found)
             print(f"{name}: {found['passed']} passed, {found['failed']} failed, "
                   f"{found['skipped']} skipped, {seconds_of[name]:.0f} s", flush=True)
@@ -120,12 +131,14 @@ def main(folder):
         lines.append(f"failed: {folder} has no tests")
     for line in sorted(lines):
         print(line)
+    print("slowest: " + ", ".join(f"{name} {tests[name]:.0f} s" for name in sorted(
+        tests, key=tests.get, reverse=True)[:SLOWEST]))
     print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     return 1 if totals["failed"] else 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        run_module(sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]))
+    if sys.argv[1:2] == ["--module"]:
+        run_module(*sys.argv[2:4], pathlib.Path(sys.argv[4]))
     else:
-        sys.exit(main(sys.argv[1]))
+        sys.exit(main(*sys.argv[1:]))
