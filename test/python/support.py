@@ -29,6 +29,32 @@ MESHES = {
 }
 
 
+# Whether all is tried, however long it takes (tools/check --all).
+ALL = "CLEAVE_TEST_ALL" in os.environ
+
+
+def some(cases, count):
+    """Of a list of cases those that are tried each day: `count`, the first, the last and others
+    evenly between; all of them for tools/check --all. What must not be left out stands
+    at the ends."""
+    cases = list(cases)
+    if ALL or count >= len(cases):
+        return cases
+    return [cases[round(i * (len(cases) - 1) / max(count - 1, 1))] for i in range(count)]
+
+
+class Turns:
+    """How checks of one kind take turns: each day every `period`-th is compiled and the
+    others are interpreted, a fifth of the time; all are compiled for tools/check --all."""
+
+    def __init__(self, period):
+        self.period, self.count = period, 0
+
+    def flags(self):
+        self.count += 1
+        return [] if ALL or self.count % self.period == 0 else ["--interpret"]
+
+
 def environment():
     """Without what a launcher would say about ranks."""
     launcher = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",

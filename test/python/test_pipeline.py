@@ -49,27 +49,28 @@ class Pipeline(unittest.TestCase):
         self.assertEqual(report["max_replica_difference"], 0)
         return report
 
+    # The matrix has every schedule on these ranks, too, and its covering set most.
     def test_schedules_on_two_ranks(self):
-        for number, (name, microbatches, _) in enumerate(SCHEDULES):
+        for number, (name, microbatches, _) in support.some(enumerate(SCHEDULES), 2):
             with self.subTest(schedule=name):
                 self.check(self.models[("gpt2", "llama")[number % 2], 2], name, 2, microbatches)
 
     def test_schedules_on_four_ranks(self):
-        for number, (name, _, microbatches) in enumerate(SCHEDULES):
+        for number, (name, _, microbatches) in support.some(enumerate(SCHEDULES), 2):
             with self.subTest(schedule=name):
                 self.check(self.models[("llama", "gpt2")[number % 2], 4], name, 4, microbatches,
                            steps=1)
 
     def test_layers_and_microbatches_that_do_not_divide(self):
         """5 layers on 4 ranks; 6 microbatches on 4 ranks."""
-        self.check(self.models["gpt2", 5], "1f1b", 4, 6)
-        self.check(self.models["llama", 5], "zb-h1", 4, 6)
+        for family, schedule in support.some([("gpt2", "1f1b"), ("llama", "zb-h1")], 1):
+            self.check(self.models[family, 5], schedule, 4, 6)
 
     def test_with_data_and_tensor(self):
         axes = ["--set", "mesh.data=2", "--set", "mesh.tensor=2"]
-        for family, schedule, microbatches, zero in (
+        for family, schedule, microbatches, zero in support.some((
                 ("gpt2", "1f1b", 2, 1), ("llama", "zb-h1", 2, 2), ("gpt2", "zb-v", 4, 3),
-                ("llama", "interleaved", 2, 3)):
+                ("llama", "interleaved", 2, 3)), 1):
             with self.subTest(schedule=schedule, zero=zero):
                 self.check(self.models[family, 2], schedule, 2, microbatches, *axes,
                            "--set", f"parallel.data.zero={zero}", batch=2 * microbatches)
@@ -77,13 +78,14 @@ class Pipeline(unittest.TestCase):
     def test_stages_on_two_ranks(self):
         """Chimera: both models, microbatches that do not divide evenly, dropout; the update
         of both replicas is the same to the bit (see `check`)."""
-        self.check(self.models["gpt2", 2], "chimera", 2, 3)
-        self.check(self.models["llama", 4], "chimera", 4, 4)
+        if support.ALL:
+            self.check(self.models["gpt2", 2], "chimera", 2, 3)
+            self.check(self.models["llama", 4], "chimera", 4, 4)
         self.check(self.models["gpt2", 5], "chimera", 4, 7, "--set", "train.dropout=0.1")
 
     def test_stages_on_two_ranks_with_data_and_tensor(self):
         axes = ["--set", "mesh.data=2", "--set", "mesh.tensor=2"]
-        for family, zero in (("gpt2", 1), ("llama", 2), ("gpt2", 3)):
+        for family, zero in support.some((("llama", 2), ("gpt2", 1), ("gpt2", 3)), 1):
             with self.subTest(zero=zero):
                 self.check(self.models[family, 2], "chimera", 2, 4, *axes, "--set",
                            f"parallel.data.zero={zero}", batch=8)
@@ -96,7 +98,8 @@ class Pipeline(unittest.TestCase):
         cluster.write_text("[links.intra]\nlatency_us = 0.0\n[links.inter]\nlatency_us = 0.0\n")
         axes = ["--set", "mesh.data=2", "--set", "mesh.tensor=2", "--set", "mesh.ranks_per_node=4",
                 "--set", f"target.cluster={cluster}"]
-        for family, schedule, zero in (("gpt2", "zb-v", 2), ("llama", "interleaved", 3)):
+        for family, schedule, zero in support.some((("gpt2", "zb-v", 2),
+                                                    ("llama", "interleaved", 3)), 1):
             with self.subTest(schedule=schedule, zero=zero):
                 self.check(self.models[family, 2], schedule, 2, 4, *axes, "--set",
                            f"parallel.data.zero={zero}", batch=8)
@@ -109,15 +112,16 @@ class Pipeline(unittest.TestCase):
 
     def test_with_grids_of_tensor_ranks(self):
         """A tied table lies as on its first stage, where the last would lay it otherwise."""
+        if support.ALL:  # the matrix has both
+            self.check(self.models["llama", 2], "zb-h1", 2, 2, "--set", "mesh.data=2", "--set",
+                       "mesh.tensor=2", "--set", "parallel.data.zero=3", "--set",
+                       'parallel.sequence=[{kind="megatron",axis="tensor"}]', batch=4)
         self.check(self.models["gpt2", 2], "1f1b", 2, 2, "--set", "mesh.row=2", "--set",
                    "mesh.col=2", "--set", 'mesh.axes=["pipeline","row","col"]', "--set",
                    "parallel.tensor.layout=2d", "--set", 'parallel.tensor.axes=["row","col"]')
-        self.check(self.models["llama", 2], "zb-h1", 2, 2, "--set", "mesh.data=2", "--set",
-                   "mesh.tensor=2", "--set", "parallel.data.zero=3", "--set",
-                   'parallel.sequence=[{kind="megatron",axis="tensor"}]', batch=4)
 
     def test_encoder_and_decoder(self):
-        for ranks, schedule in ((2, "1f1b"), (4, "zb-h1"), (4, "chimera")):
+        for ranks, schedule in support.some(((4, "chimera"), (2, "1f1b"), (4, "zb-h1")), 1):
             support.succeed(support.CLEAVE, "check", *support.model_flags("t5"), "--steps", 1,
                             "--set", f"mesh.pipeline={ranks}", "--set",
                             f"train.microbatches={ranks}", "--set",
