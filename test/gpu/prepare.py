@@ -3,7 +3,7 @@
 partitioned programs, as `cleave check --record` writes them, and in DIR/bench the
 programs that are timed beside PyTorch (their weights are made there).
 
-    test/gpu/prepare.py DIR [--build BUILD] [--only TEXT] [--checks-only] [--jobs N]
+    test/gpu/prepare.py DIR [--build BUILD] [--only TEXT]... [--checks-only] [--jobs N]
                          [--architectures sm_90,...] [--keep-ptx]
 
 Models are small and their weights come along; programs are compiled for the
@@ -138,12 +138,17 @@ def folder_of(name):
     return name.replace(", ", "-").replace(" ", "_")
 
 
+def named(only, name):
+    """Whether the row or bench is one of those that were asked for."""
+    return any(text in name for text in only)
+
+
 def wanted(only, with_benches):
     """The lines of rows.txt."""
-    lines = [folder_of(row[0]) for row in ROWS if only in row[0]]
-    lines += [f"{folder_of(name)} open: {why}" for name, why in OPEN if only in name]
+    lines = [folder_of(row[0]) for row in ROWS if named(only, row[0])]
+    lines += [f"{folder_of(name)} open: {why}" for name, why in OPEN if named(only, name)]
     if with_benches:
-        lines += [f"bench/{one[0]}" for one in BENCHES if only in one[0]]
+        lines += [f"bench/{one[0]}" for one in BENCHES if named(only, one[0])]
     return lines
 
 
@@ -164,7 +169,8 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", metavar="DIR", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", action="append", metavar="TEXT",
+                        help="rows whose name contains it; can be repeated")
     parser.add_argument("--checks-only", action="store_true", help="nothing to time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--architectures", default="sm_90")
@@ -176,10 +182,11 @@ def main():
         parser.error(f"{cleave} is not there; build it, or name the build folder with --build")
     if args.dir.exists() and any(args.dir.iterdir()):
         parser.error(f"{args.dir} exists; choose another folder")
-    rows = [row for row in ROWS if args.only in row[0]]
+    only = args.only or [""]
+    rows = [row for row in ROWS if named(only, row[0])]
     args.dir.mkdir(parents=True, exist_ok=True)
     (args.dir / "rows.txt").write_text(
-        "".join(f"{line}\n" for line in wanted(args.only, not args.checks_only)))
+        "".join(f"{line}\n" for line in wanted(only, not args.checks_only)))
 
     def record(row):
         name, model, mesh, keys = row
@@ -205,7 +212,7 @@ def main():
         failures = sum(map(bool, pool.map(record, rows)))
         count = len(rows)
         for one in BENCHES:
-            if args.only in one[0] and not args.checks_only:
+            if named(only, one[0]) and not args.checks_only:
                 (args.dir / "bench").mkdir(parents=True, exist_ok=True)
                 count += 1
                 failures += bench(cleave, args.dir / "bench", pathlib.Path(name), *one,

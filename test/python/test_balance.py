@@ -78,7 +78,7 @@ class Loads(Trained):
         for sigmoid in (False, True):
             chosen = choices(self.ids, sigmoid, routers.weights()["bias"])
             want = counts(chosen)
-            for mesh, keys in MESHES:
+            for mesh, keys in support.some(MESHES, 3):
                 with self.subTest(sigmoid=sigmoid, mesh=mesh, **keys):
                     out = self.train(self.model(sigmoid), mesh, "--steps", 2, **STILL, **keys)
                     [entry] = self.experts(out)
@@ -123,8 +123,9 @@ class Loads(Trained):
 
     def test_layers_of_models(self):
         """Each layer by the name of its router, all slots counted."""
+        meshes = [("pipeline=2", {"train__microbatches": 2}), ("", {})]
         for model, slots, layers in (("mixtral", 2, 2), ("switch", 1, 2), ("deepseek", 3, 1)):
-            for mesh, keys in [("", {}), ("pipeline=2", {"train__microbatches": 2})]:
+            for mesh, keys in support.some(meshes, 1):
                 with self.subTest(model, mesh=mesh):
                     self.runs += 1
                     out = self.folder / f"run{self.runs}"
@@ -142,9 +143,10 @@ class Loads(Trained):
                                    (("megatron", "tensor"), ("ring", "sequence"), ("ulysses", "sequence")))
         axes = {"parallel__tensor__layout": "2.5d", "mesh__axes": '["d","r","c"]', "parallel__tensor__axes": '["d","r","c"]'}
         want = None
-        for mesh, keys in [("", {}), ("tensor=2", {"parallel__sequence": megatron}), ("sequence=2", {"parallel__sequence": ulysses}),
-                           ("data=3,sequence=5", {"parallel__sequence": ring}), ("d=2,r=2,c=2", axes),
-                           ("pipeline=2,expert=2", {"train__microbatches": 4, "parallel__pipeline__schedule": "zb-v"})]:
+        for mesh, keys in support.some((
+                ("", {}), ("tensor=2", {"parallel__sequence": megatron}), ("sequence=2", {"parallel__sequence": ulysses}),
+                ("data=3,sequence=5", {"parallel__sequence": ring}), ("d=2,r=2,c=2", axes),
+                ("pipeline=2,expert=2", {"train__microbatches": 4, "parallel__pipeline__schedule": "zb-v"})), 3):
             with self.subTest(mesh=mesh, **keys):
                 self.runs += 1
                 out = self.folder / f"run{self.runs}"

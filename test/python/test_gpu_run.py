@@ -391,13 +391,13 @@ class Reference(unittest.TestCase):
 class Prepare(unittest.TestCase):
     def test_rows(self):
         prepare = module(GPU / "prepare.py")
-        lines = prepare.wanted("", True)
+        lines = prepare.wanted([""], True)
         self.assertEqual(len(lines), len(prepare.ROWS) + len(prepare.BENCHES))
         self.assertIn("data_2-tensor_2-zero_1", lines)
         self.assertIn("bench/gpt2-124m", lines)
         self.assertEqual(len(set(lines)), len(lines))
         with mock.patch.object(prepare, "OPEN", [("later, much", "not done")]):
-            self.assertEqual(prepare.wanted("later", True), ["later-much open: not done"])
+            self.assertEqual(prepare.wanted(["later"], True), ["later-much open: not done"])
 
     def prepare(self, compiler, *flags):
         """The exit code, and the folder of a row that a stand-in for the compiler makes: $row."""

@@ -53,7 +53,7 @@ class RouterBias(test_balance.Trained):
                  ("pipeline=2", {"train__microbatches": 4, "parallel__pipeline__schedule": "chimera"}),
                  ("pipeline=2,data=2", {"train__microbatches": 2, "train__on_nan": "skip"})]
         want = None
-        for mesh, more in runs:
+        for mesh, more in support.some(runs, 5):
             with self.subTest(mesh=mesh, **more):
                 whole = self.train(self.model(True), mesh, "--steps", steps, "--save-every", 1, **keys, **more)
                 if want is None:
@@ -89,8 +89,9 @@ class RouterBias(test_balance.Trained):
         self.assertFalse([name for name in state if name.startswith("bias")])
 
     def test_check(self):
-        for mesh, more in [("data=2", {"parallel__data__zero": 3}), ("expert=2,tensor=2", {}),
-                           ("pipeline=2", {"train__microbatches": 2})]:
+        for mesh, more in support.some((("data=2", {"parallel__data__zero": 3}),
+                                        ("expert=2,tensor=2", {}),
+                                        ("pipeline=2", {"train__microbatches": 2})), 1):
             with self.subTest(mesh=mesh, **more):
                 done = support.run(CLEAVE, "check", "--json", "--steps", 2, *training.flags("deepseek", mesh, **BIAS, **more))
                 self.assertEqual(done.returncode, 0, done.stdout[-1000:] + done.stderr)

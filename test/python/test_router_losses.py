@@ -104,9 +104,9 @@ class RouterLosses(unittest.TestCase):
             write_model(model, sigmoid)
             plain = self.step(f"{sigmoid}", model)
             router = weights()["router"].astype(np.float64)
-            for number, (scope, mesh, keys) in enumerate([
+            for number, (scope, mesh, keys) in enumerate(support.some((
                     ("sequence", "", {}), ("microbatch", "", {}), ("microbatch", "data=2", {}),
-                    ("sequence", "data=2", {"train__microbatches": 2}), ("sequence", "tensor=2", {})]):
+                    ("sequence", "tensor=2", {}), ("sequence", "data=2", {"train__microbatches": 2})), 3)):
                 with self.subTest(sigmoid=sigmoid, scope=scope, mesh=mesh, **keys):
                     found = self.step(f"{sigmoid}{number}", model, mesh, parallel__expert__aux_loss=factors[0],
                                       parallel__expert__z_loss=factors[1], parallel__expert__aux_scope=scope, **keys)
@@ -141,13 +141,15 @@ class RouterLosses(unittest.TestCase):
     def test_check(self):
         """The models of three families, sharded and pipelined."""
         keys = {"parallel__expert__aux_loss": 0.1, "parallel__expert__z_loss": 0.01, "dims__sequence": 9}
+        turns = support.Turns(6)
         for model in ("mixtral", "switch", "deepseek"):
             for mesh, more in [("data=2,tensor=2", {"parallel__data__zero": 3}),
                                ("data=2", {"parallel__expert__aux_scope": "microbatch"}),
                                ("sequence=2", {"parallel__sequence": '[{kind="ring",axis="sequence"}]'}),
                                ("pipeline=2", {"train__microbatches": 2})]:
                 with self.subTest(model, mesh=mesh, **more):
-                    done = support.run(CLEAVE, "check", "--steps", 2, *training.flags(model, mesh, **keys, **more))
+                    done = support.run(CLEAVE, "check", "--steps", 2, *turns.flags(),
+                                       *training.flags(model, mesh, **keys, **more))
                     self.assertEqual(done.returncode, 0, done.stdout[-1000:] + done.stderr)
 
     def test_without_experts(self):
