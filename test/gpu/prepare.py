@@ -139,8 +139,9 @@ def folder_of(name):
 
 
 def named(only, name):
-    """Whether the row or bench is one of those that were asked for."""
-    return any(text in name for text in only)
+    """Whether the row or bench is one of those that were asked for: by a part of its name, or
+    by "=" and all of it."""
+    return any(name == text[1:] if text.startswith("=") else text in name for text in only)
 
 
 def wanted(only, with_benches):
@@ -170,7 +171,7 @@ def main():
     parser.add_argument("dir", metavar="DIR", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--only", action="append", metavar="TEXT",
-                        help="rows whose name contains it; can be repeated")
+                        help="rows whose name contains it (=TEXT: is it); can be repeated")
     parser.add_argument("--checks-only", action="store_true", help="nothing to time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--architectures", default="sm_90")

@@ -46,8 +46,8 @@ class Replay(unittest.TestCase):
     """Whole checks of every parallelism, with graphs, as test/gpu/run repeats them; each day
     a part of its rows."""
 
-    ROWS = ("one rank", "tensor 2", "zb-v", "ulysses 2 in ring 2", "expert 4",
-            "bf16, convolutions", "uneven batch")
+    ROWS = ("one rank", "=tensor 2", "=bf16, tensor 2", "pipeline 2, zb-v", "ulysses 2 in ring 2",
+            "expert 4", "bf16, convolutions", "uneven batch")
 
     @classmethod
     def setUpClass(cls):
@@ -87,7 +87,7 @@ class Replay(unittest.TestCase):
 
     @unittest.skipUnless((support.BUILD / "bin" / "cleave-dnn-plans").exists(), "there is no cuDNN")
     def test_by_cudnn_or_by_kernels(self):
-        for row in ("bf16-one_rank", "convolutions-one_rank", "bf16-convolutions-data_2"):
+        for row in support.some(("convolutions-one_rank", "bf16-one_rank", "bf16-convolutions-data_2"), 2):
             for off, compare in (("0", self.assertGreater), ("1", self.assertEqual)):
                 with self.subTest(row, off=off):
                     done = support.run(REPLAY, "--local", self.rows, row, timeout=1800,
@@ -97,7 +97,7 @@ class Replay(unittest.TestCase):
 
     def test_gradients_by_cublaslt_or_by_kernels(self):
         """Where it has no algorithm, kernels do what it would have done behind products."""
-        for row in ("one_rank", "bf16-one_rank", "bf16-tensor_2"):
+        for row in support.some(("one_rank", "bf16-one_rank", "bf16-tensor_2"), 2):
             with self.subTest(row):
                 seen = []
                 for settings in ({}, {"refuses_gradients": 1}):
@@ -166,9 +166,9 @@ class Convolutions(unittest.TestCase):
     def test_a_net(self):
         with tempfile.TemporaryDirectory() as folder:
             model = self.net(folder)
-            for settings in ([], ["train.precision=bf16"], ["train.precision=tf32", "mesh.data=2"],
-                             ["mesh.tensor=2"],
-                             ["mesh.data=2", "dims.batch=3", "parallel.data.zero=3"]):
+            for settings in support.some((
+                    ["train.precision=bf16"], [], ["train.precision=tf32", "mesh.data=2"],
+                    ["mesh.tensor=2"], ["mesh.data=2", "dims.batch=3", "parallel.data.zero=3"]), 3):
                 with self.subTest(settings):
                     self.assertGreater(self.check(model, *settings)["cudnn plans"], 0)
             seen = self.check(model, "train.precision=bf16", env={"CLEAVE_CUDA_NO_CUDNN": "1"})

@@ -2,11 +2,12 @@
 // a device: it builds plans for devices that are described to it, and says what
 // they take.
 //
-//     cleave-dnn-plans [--all] [--random N]
+//     cleave-dnn-plans [--all] [--random N] [--device NAME]
 //
 // A line for each device and command: the parts it is cut in (attention), the
 // engine, its workspace, what was planned. --all: all engines that there are.
-// --random: N commands of random sizes more, for the devices in turn. Exit code
+// --random: N commands of random sizes more, for the devices in turn. --device:
+// of that one alone (A100, H100, B200). Exit code
 // 0: every plan that the runtime counts on is there and keeps to what was
 // planned, and what cuDNN cannot do is refused; 1: not so; 77: there is no
 // cuDNN. No plan is run.
@@ -193,13 +194,18 @@ private:
 int main(int argc, char **argv) {
   bool all = false;
   int random = 0;
+  std::string only;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--all") == 0) {
       all = true;
     } else if (std::strcmp(argv[i], "--random") == 0 && i + 1 < argc) {
       random = std::atoi(argv[++i]);
+    } else if (std::strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
+      only = argv[++i];
     } else {
-      std::fputs("usage: cleave-dnn-plans [--all] [--random N]\n", stderr);
+      std::fputs(
+          "usage: cleave-dnn-plans [--all] [--random N] [--device NAME]\n",
+          stderr);
       return 2;
     }
   }
@@ -213,6 +219,8 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < std::size(devices); ++i)
     try {
       const Properties &device = devices[i];
+      if (!only.empty() && only != device.name)
+        continue;
       DnnDescriptor properties(*api, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
       std::string json = jsonOf(device);
       properties.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
