@@ -49,16 +49,17 @@ class MixedPrecision(unittest.TestCase):
         return training.train(self.folder / name, model, mesh, *more, **keys)
 
     def test_losses_stay_within_a_percent_of_fp32(self):
+        steps = 200 if support.ALL else 50
         for model in support.some(("llama", "gpt2"), 1):
             curves = []
             for precision in ("fp32", "bf16"):
-                log, _ = self.train(f"{model}-{precision}", model, "", "--steps", 200,
+                log, _ = self.train(f"{model}-{precision}", model, "", "--steps", steps,
                                     train__precision=precision)
                 curves.append(np.array([line["loss"] for line in log]))
             single, mixed = curves
             with self.subTest(model=model):
-                self.assertEqual(len(single), 200)
-                self.assertLess(single[-1], 0.7 * single[0]) # it learns
+                self.assertEqual(len(single), steps)
+                self.assertLess(single[-1], (0.7 if support.ALL else 0.9) * single[0]) # it learns
                 self.assertFalse((single == mixed).all())    # and is not fp32
                 self.assertLess((abs(mixed - single) / single).max(), 0.01)
 
@@ -135,10 +136,11 @@ class MixedPrecision(unittest.TestCase):
         np.testing.assert_allclose(other, whole, rtol=1e-3)
 
     def test_faults_are_found(self):
-        for kind, mesh in (("drop-collective", "tensor=2"),
-                           ("sum-for-mean", "data=2"), ("wrong-group", "data=2,tensor=2")):
+        for kind, mesh in support.some((
+                ("drop-collective", "tensor=2"), ("sum-for-mean", "data=2"),
+                ("wrong-group", "data=2,tensor=2")), 2):
             with self.subTest(kind=kind):
-                done = support.run(CLEAVE, "check",
+                done = support.run(CLEAVE, "check", "--steps", 1,
                                    *training.flags("gpt2", mesh, train__precision="bf16"),
                                    "--inject", kind)
                 self.assertEqual(done.returncode, 1, done.stderr)

@@ -40,8 +40,8 @@ class PipelineFaults(unittest.TestCase):
 
     def test_every_place(self):
         for kind in OF_PIPELINES:
-            faults = set()
-            for index in range(100):
+            faults, first = set(), () if support.ALL else (0, 1, 1000)
+            for index in first or range(100):
                 done = self.inject(kind, "--inject-index", index, microbatches=2)
                 if done.returncode == 2:
                     break
@@ -49,7 +49,8 @@ class PipelineFaults(unittest.TestCase):
                     faults.add(self.caught(done, kind)["fault"])
             self.assertIn("out of range", done.stderr)
             self.assertGreater(len(faults), 0)
-            self.assertEqual(len(faults), index, "a place is offered twice")
+            places = min(index, len(first) - 1) if first else index
+            self.assertEqual(len(faults), places, "a place is offered twice")
 
     def test_other_schedules(self):
         for kind, schedule, microbatches, *ranks in (
