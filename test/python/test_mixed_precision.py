@@ -67,7 +67,9 @@ class MixedPrecision(unittest.TestCase):
         """The exact part in f64; rounding within 4 times that of the unsharded program."""
         for model, meshes in MESHES.items():
             # The covering set of the matrix has others in bf16.
-            for mesh, keys in support.some(meshes, 1):
+            if not support.ALL and model == "t5":
+                continue
+            for mesh, keys in support.some(meshes[::-1], 1):
                 with self.subTest(model=model, mesh=mesh, **keys):
                     said = json.loads(support.succeed(
                         CLEAVE, "check", *training.flags(model, mesh, train__precision="bf16",

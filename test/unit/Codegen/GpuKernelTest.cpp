@@ -276,7 +276,7 @@ TEST(GpuKernel, RandomShapes) {
 TEST(GpuKernel, LongRows) {
   for (int64_t columns : test::triesAll()
                              ? std::vector<int64_t>{1500, 4096, 5001, 9216}
-                             : std::vector<int64_t>{1500, 5001})
+                             : std::vector<int64_t>{5001})
     for (Family family : {layerNorm, softmax, crossEntropy, crossEntropyGrad})
       checkKernel(family({2, 1, columns}), loose());
   for (int64_t columns : test::triesAll() ? std::vector<int64_t>{40000, 33001}
