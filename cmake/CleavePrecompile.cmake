@@ -3,12 +3,11 @@
 
 # cleave_precompiled_header(NAME): the target cleave-pch-NAME has cmake/pch/NAME.h.
 function(cleave_precompiled_header name)
-  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
-    add_library(cleave-pch-${name} INTERFACE)
-    return()
-  endif()
   set(folder ${CMAKE_SOURCE_DIR}/cmake/pch)
   add_library(cleave-pch-${name} OBJECT ${folder}/empty.cpp)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    return() # see below
+  endif()
   target_precompile_headers(cleave-pch-${name} PRIVATE ${folder}/${name}.h)
   # Without a time stamp in it, ccache can tell that nothing changed.
   target_compile_options(cleave-pch-${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
