@@ -15,8 +15,8 @@
 #include "cleave/Dialect/NN/Transforms/RegisterPasses.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Dialect/RT/IR/RT.h"
-#include "cleave/Import/ONNX/Import.h"
 #include "cleave/Driver/Backend.h"
+#include "cleave/Import/ONNX/Import.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Kernels/RegisterPasses.h"
 #include "cleave/Memory/RegisterPasses.h"
@@ -55,9 +55,12 @@ int main(int argc, char **argv) {
   cleave::codegen::registerCodegenPasses();
   cleave::registerBackendPhases();
   mlir::DialectRegistry registry;
-  registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect,
-                  mlir::scf::SCFDialect, mlir::tensor::TensorDialect, mlir::gpu::GPUDialect, mlir::LLVM::LLVMDialect,
-                  mlir::NVVM::NVVMDialect, mlir::memref::MemRefDialect, mlir::vector::VectorDialect, cleave::dist::DistDialect, cleave::nn::NNDialect,
+  registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
+                  mlir::math::MathDialect, mlir::scf::SCFDialect,
+                  mlir::tensor::TensorDialect, mlir::gpu::GPUDialect,
+                  mlir::LLVM::LLVMDialect, mlir::NVVM::NVVMDialect,
+                  mlir::memref::MemRefDialect, mlir::vector::VectorDialect,
+                  cleave::dist::DistDialect, cleave::nn::NNDialect,
                   cleave::pipe::PipeDialect, cleave::rt::RTDialect>();
   cleave::registerInterfaceModels(registry);
   return mlir::asMainReturnCode(

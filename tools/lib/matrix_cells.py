@@ -88,9 +88,9 @@ SEQUENCES = [("ulysses 2", 2, 1), ("ulysses 4", 4, 1), ("ring 2", 1, 2), ("ring 
              ("ring 4", 1, 4), ("ulysses 2 in ring 2", 2, 2)]
 MASKS = [("window", {"window": 4}), ("packed", {"documents": True, "softcap": 3}),
          ("full", {"bidirectional": True}), ("ALiBi", {"alibi": True})]
-# What goes with them: name, axes before and behind, keys, an entry of
+# Combined with these: name, axes before and after, keys, an entry of
 # parallel.sequence, whether scrambled and other masks, too.
-BESIDE = [
+COMBINED = [
     ("alone", [], [], [], "", True),
     ("data 2, zero 3", [("data", 2)], [], ["parallel.data.zero=3"], "", False),
     ("tensor 2", [], [("tensor", 2)], [], "", False),
@@ -210,12 +210,12 @@ def positions(folder):
     for name, ulysses, ring in SEQUENCES:
         axes = [axis for axis in (("ring", ring), ("ulysses", ulysses)) if axis[1] > 1]
         entries = [f'{{kind="{axis}",axis="{axis}"}}' for axis, _ in reversed(axes)]
-        for what, before, behind, keys, entry, alone in BESIDE:
+        for what, before, after, keys, entry, alone in COMBINED:
             listed = f"parallel.sequence=[{','.join(entries + [entry] * bool(entry))}]"
             for model, flags in models + masked * alone:
                 if alone or not model.endswith("scrambled"):
                     cells.append(Cell(f"positions {name}", what, model, flags,
-                                  flags_of(before + axes + behind, keys + [listed])))
+                                  flags_of(before + axes + after, keys + [listed])))
     return cells
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from matrix_cells import (BESIDE, DATA, EXPERT_MESHES, MORE_PIPELINES, PIPELINE_MESHES, ROUTED,
+from matrix_cells import (COMBINED, DATA, EXPERT_MESHES, MORE_PIPELINES, PIPELINE_MESHES, ROUTED,
                           SCHEDULES, SEQUENCES, TENSOR)
 
 BEGIN, END = "<!-- tools/matrix: begin -->", "<!-- tools/matrix: end -->"
@@ -65,7 +65,7 @@ def table_of_experts(results, cells):
 
 
 def table_of_positions(results, cells):
-    columns = [name for name, *_ in BESIDE]
+    columns = [name for name, *_ in COMBINED]
     lines = ["| | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     for name, *_ in SEQUENCES:
         row = [verdict([results.get(cell[:3]) for cell in cells

@@ -1,6 +1,6 @@
 """run_tests.py FOLDER [MODULE...]: runs the unittest modules of a folder, or those that
-are named, each in a process of its own, as many at once as there are cores. The last line is "N passed, N failed,
-N skipped"; the exit code is 0 only without a failure.
+are named, each in a process of its own, as many at once as there are cores. The last
+line is "N passed, N failed, N skipped"; the exit code is 0 only without a failure.
 
 Skipping hides what was not tried: every skipped test is listed with its reason,
 and counts as failed where something is not built or where its module skips all

@@ -1,6 +1,6 @@
 // A whole training step of a small decoder, on meshes that divide nothing: the
-// gradients that @loss_grad leaves on the ranks go as they are into @update. All
-// in double, against one device.
+// gradients that @loss_grad leaves on the ranks go as they are into @update.
+// All in double, against one device.
 
 #include "Context.h"
 
@@ -76,7 +76,9 @@ struct Setting {
   const char *name, *mesh, *strategies;
 };
 
-void PrintTo(const Setting &setting, std::ostream *out) { *out << setting.name; }
+void PrintTo(const Setting &setting, std::ostream *out) {
+  *out << setting.name;
+}
 
 using Named = std::map<std::pair<std::string, std::string>, Tensor>;
 using NamedTiles = std::map<std::pair<std::string, std::string>, RankTensors>;
@@ -106,10 +108,13 @@ TEST_P(TrainingStep, AgreesWithOneDevice) {
     return succeeded(passes.run(module));
   };
 
-  std::string text = std::string("dist.mesh @mesh <[") + GetParam().mesh + "]>\n" + kLoss;
+  std::string text =
+      std::string("dist.mesh @mesh <[") + GetParam().mesh + "]>\n" + kLoss;
   OwningOpRef<ModuleOp> global = parseSourceString<ModuleOp>(text, &context);
   ASSERT_TRUE(global) << diagnostics;
-  ASSERT_TRUE(run(*global, "nn-differentiate,nn-add-optimizer{clip-norm=0.5},canonicalize,cse"))
+  ASSERT_TRUE(
+      run(*global,
+          "nn-differentiate,nn-add-optimizer{clip-norm=0.5},canonicalize,cse"))
       << diagnostics;
   OwningOpRef<ModuleOp> local = global->clone();
   ASSERT_TRUE(run(*local, GetParam().strategies)) << diagnostics;
@@ -153,14 +158,18 @@ TEST_P(TrainingStep, AgreesWithOneDevice) {
     for (unsigned i = 0; i < one.getNumResults(); ++i) {
       Port port{one, true, i}, local{part, true, i};
       const Tensor &want = (*expected)[i];
-      Assembled got = assembleTensor((*actual)[i], want.type, mesh, local.sharding());
-      EXPECT_EQ(got.replicaDifference, 0) << port.role() .str()<< " " << port.name().str();
+      Assembled got =
+          assembleTensor((*actual)[i], want.type, mesh, local.sharding());
+      EXPECT_EQ(got.replicaDifference, 0)
+          << port.role().str() << " " << port.name().str();
       double largest = 0;
       for (double value : want.floats)
         largest = std::max(largest, std::abs(value));
       for (size_t at = 0; at < want.floats.size(); ++at)
-        ASSERT_LE(std::abs(got.whole.floats[at] - want.floats[at]), 1e-9 * std::max(largest, 1e-6))
-            << name.str() << ": " << port.role().str() << " " << port.name().str() << " at " << at;
+        ASSERT_LE(std::abs(got.whole.floats[at] - want.floats[at]),
+                  1e-9 * std::max(largest, 1e-6))
+            << name.str() << ": " << port.role().str() << " "
+            << port.name().str() << " at " << at;
       whole[keyOf(port)] = want;
       tiles[keyOf(port)] = (*actual)[i];
     }
@@ -171,24 +180,28 @@ constexpr const char *kBoth = "strategy-tensor,strategy-data";
 constexpr const char *kZero = "strategy-tensor,strategy-data{zero=1}";
 constexpr const char *kZero2 = "strategy-tensor,strategy-data{zero=2}";
 constexpr const char *kZero3 = "strategy-tensor,strategy-data{zero=3}";
-constexpr const char *kHybrid = "strategy-data{zero=3 batch-axes=data,tensor replicate=tensor}";
+constexpr const char *kHybrid =
+    "strategy-data{zero=3 batch-axes=data,tensor replicate=tensor}";
 
 INSTANTIATE_TEST_SUITE_P(
     Meshes, TrainingStep,
-    testing::Values(Setting{"one", "\"data\"=1, \"tensor\"=1", kBoth},
-                    Setting{"data2", "\"data\"=2, \"tensor\"=1", kBoth},
-                    Setting{"data3zero", "\"data\"=3, \"tensor\"=1", kZero},
-                    Setting{"data4zero", "\"data\"=4, \"tensor\"=1", kZero},
-                    Setting{"tensor2", "\"data\"=1, \"tensor\"=2", kBoth},
-                    Setting{"tensor3", "\"data\"=1, \"tensor\"=3", kBoth},
-                    Setting{"tensor4", "\"data\"=1, \"tensor\"=4", kBoth},
-                    Setting{"data2tensor2zero", "\"data\"=2, \"tensor\"=2", kZero},
-                    Setting{"data3tensor2zero", "\"data\"=3, \"tensor\"=2", kZero},
-                    Setting{"data3zero2", "\"data\"=3, \"tensor\"=1", kZero2},
-                    Setting{"data4zero3", "\"data\"=4, \"tensor\"=1", kZero3},
-                    Setting{"data3tensor2zero3", "\"data\"=3, \"tensor\"=2", kZero3},
-                    Setting{"data2hybrid2", "\"data\"=2, \"tensor\"=2", kHybrid},
-                    Setting{"data2tensor3", "\"data\"=2, \"tensor\"=3", kBoth}),
-    [](const testing::TestParamInfo<Setting> &info) { return std::string(info.param.name); });
+    testing::Values(
+        Setting{"one", "\"data\"=1, \"tensor\"=1", kBoth},
+        Setting{"data2", "\"data\"=2, \"tensor\"=1", kBoth},
+        Setting{"data3zero", "\"data\"=3, \"tensor\"=1", kZero},
+        Setting{"data4zero", "\"data\"=4, \"tensor\"=1", kZero},
+        Setting{"tensor2", "\"data\"=1, \"tensor\"=2", kBoth},
+        Setting{"tensor3", "\"data\"=1, \"tensor\"=3", kBoth},
+        Setting{"tensor4", "\"data\"=1, \"tensor\"=4", kBoth},
+        Setting{"data2tensor2zero", "\"data\"=2, \"tensor\"=2", kZero},
+        Setting{"data3tensor2zero", "\"data\"=3, \"tensor\"=2", kZero},
+        Setting{"data3zero2", "\"data\"=3, \"tensor\"=1", kZero2},
+        Setting{"data4zero3", "\"data\"=4, \"tensor\"=1", kZero3},
+        Setting{"data3tensor2zero3", "\"data\"=3, \"tensor\"=2", kZero3},
+        Setting{"data2hybrid2", "\"data\"=2, \"tensor\"=2", kHybrid},
+        Setting{"data2tensor3", "\"data\"=2, \"tensor\"=3", kBoth}),
+    [](const testing::TestParamInfo<Setting> &info) {
+      return std::string(info.param.name);
+    });
 
 } // namespace
