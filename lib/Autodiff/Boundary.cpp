@@ -5,8 +5,7 @@
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interfaces/MatchNames.h"
-
-#include "llvm/Support/Regex.h"
+#include "cleave/io/Pattern.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -57,13 +56,11 @@ func::FuncOp autodiff::cloneAs(func::FuncOp func, StringRef name) {
 static FailureOr<bool>
 matchesName(Operation *op, ArrayRef<std::string> patterns, StringRef name) {
   for (const std::string &pattern : patterns) {
-    llvm::Regex regex("^(" + pattern + ")$");
-    std::string error;
-    if (!regex.isValid(error)) {
-      op->emitError("pattern '") << pattern << "' is malformed: " << error;
+    if (std::string mistake = checkPattern(pattern); !mistake.empty()) {
+      op->emitError("pattern '") << pattern << "' is malformed: " << mistake;
       return failure();
     }
-    if (regex.match(name))
+    if (matchesPattern(pattern, name))
       return true;
   }
   return false;

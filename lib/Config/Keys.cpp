@@ -2,9 +2,10 @@
 
 #include "Keys.h"
 
+#include "cleave/io/Pattern.h"
+
 #include <cmath>
 #include <limits>
-#include <regex>
 
 using namespace cleave;
 using namespace cleave::config;
@@ -73,19 +74,16 @@ std::string architectures(Field field) {
                 "\"sm_100\"; at least one";
 }
 
-std::string checkPattern(const std::string &pattern) {
-  try {
-    std::regex compiled(pattern);
-    return "";
-  } catch (const std::regex_error &error) {
-    return "expected regular expressions (ECMAScript), but " +
-           formatString(pattern) + " is none: " + error.what();
-  }
+std::string wrongPattern(const std::string &pattern) {
+  std::string mistake = cleave::checkPattern(pattern);
+  return mistake.empty() ? ""
+                         : "expected regular expressions (ECMAScript), but '" +
+                               pattern + "' is none: " + mistake;
 }
 
 std::string patterns(Field field) {
   for (const std::string &pattern : *std::get<StringList *>(field))
-    if (std::string wrong = checkPattern(pattern); !wrong.empty())
+    if (std::string wrong = wrongPattern(pattern); !wrong.empty())
       return wrong;
   return "";
 }
@@ -167,7 +165,7 @@ std::string shards(Field field) {
        *std::get<std::vector<ShardConfig> *>(field)) {
     if (entry.match.empty())
       return "every [[shard]] needs `match`, a pattern of parameter names";
-    if (std::string wrong = checkPattern(entry.match); !wrong.empty())
+    if (std::string wrong = wrongPattern(entry.match); !wrong.empty())
       return wrong;
     if (entry.dims.empty())
       return "[[shard]] for " + formatString(entry.match) +
@@ -367,7 +365,8 @@ const std::vector<Key> table = {
     {"parallel.pipeline.chunks", FIELD(parallel.pipeline.chunks),
      "stages per rank; 0: what the schedule needs", "", "", now, atLeastZero},
     {"parallel.pipeline.stages", FIELD(parallel.pipeline.stages),
-     "where stages begin; []: balanced by cost"},
+     "patterns of what each stage holds; []: balanced by cost", "", "", now,
+     patterns},
     {"parallel.pipeline.table", FIELD(parallel.pipeline.table),
      "CSV file of a custom schedule"},
     {"parallel.recompute", FIELD(parallel.recompute),
@@ -391,14 +390,17 @@ const std::vector<Key> table = {
      "else local",
      "auto|local|mpi|nccl"},
     {"target.threads_per_rank", FIELD(target.threadsPerRank),
-     "threads of a rank; 0: cores / local ranks, with cuda 1", "", "", now, atLeastZero},
+     "threads of a rank; 0: cores / local ranks, with cuda 1", "", "", now,
+     atLeastZero},
     {"target.cluster", FIELD(target.cluster),
-     "cluster.toml with measured links and rates, or h100-fp32, h100-tf32, h100-bf16; "
+     "cluster.toml with measured links and rates, or h100-fp32, h100-tf32, "
+     "h100-bf16; "
      "\"\": defaults of CPUs, with cuda of an H100"},
     {"target.overlap", FIELD(target.overlap),
      "start collectives early and end them late, so that computing hides them"},
     {"target.memory", FIELD(target.memory),
-     "GiB that a rank may have: train, infer, compile and explain refuse a program "
+     "GiB that a rank may have: train, infer, compile and explain refuse a "
+     "program "
      "that needs more; 0: what the machine has, where it compiles for itself",
      "", "", now, atLeastZero},
 };

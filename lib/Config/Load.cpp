@@ -28,6 +28,10 @@ std::string dotted(const Path &path) {
   return text;
 }
 
+bool has(const std::vector<std::string> &names, const std::string &name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // Applies TOML onto a configuration, one source after another.
 class Loader {
 public:
@@ -146,6 +150,9 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
     std::string wrong = wrongEntry(node, field);
     if (wrong.empty())
       wrong = "found " + describeNode(node);
+    if (node.is_table() && key.path != name && !name.starts_with("mesh."))
+      wrong += "; a name that has dots is quoted: " +
+               formatString(path.back() + ".x") + " = ...";
     return ConfigError{name + " (" + where(node, source) + "): " + wrong +
                        "; expected " + typeName(field)};
   }
@@ -171,6 +178,15 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
   std::string last = path.back();
   std::string message = name + " (" + where(node, source) + "): unknown key";
 
+  // A name of the file whose dots are no steps into tables.
+  for (size_t size = 1; size + 1 < path.size(); ++size) {
+    std::string map = dotted(Path(path.begin(), path.begin() + size));
+    if (map != "mesh" && findKey(map + ".*"))
+      return ConfigError{
+          message + "; a name that has dots is quoted: --set '" + map + "." +
+          formatString(dotted(Path(path.begin() + size, path.end()))) +
+          "=...'"};
+  }
   // Right name, wrong section? Else the nearest name.
   std::vector<std::string> known;
   std::optional<std::string> meant;
@@ -194,8 +210,19 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
     if (!meant && path.size() == 1 && name == std::strchr(entry, '.') + 1)
       meant = entry;
   }
-  if (!meant)
-    meant = nearest(name, known);
+  if (const Meaning *meaning = meant ? nullptr : meaningOf(last))
+    return ConfigError{message + "; did you mean " + describe(*meaning) + "?"};
+  if (!meant) { // also of what others call it
+    std::string section = name.substr(0, name.size() - last.size());
+    std::vector<std::string> all = known;
+    for (const Meaning &meaning : meanings())
+      all.push_back(section + meaning.name);
+    meant = nearest(name, all);
+    if (meant && !has(known, *meant))
+      return ConfigError{message + "; did you mean " +
+                         describe(*meaningOf(meant->substr(section.size()))) +
+                         "?"};
+  }
   if (!meant)
     return ConfigError{message + "; the nearest known one is '" +
                        *nearest(name, known, /*anyDistance=*/true) +
@@ -242,10 +269,12 @@ std::optional<ConfigError>
 Loader::applyOverride(const ConfigOverride &override_) {
   Source source{override_.origin, false, &override_.value};
   toml::table table;
+  std::string mistake;
   try {
     table = toml::parse(std::string_view("value = " + override_.value));
-  } catch (const toml::parse_error &) {
+  } catch (const toml::parse_error &error) {
     table.clear();
+    mistake = error.description();
   }
   const std::string &value = override_.value;
   // More digits than any number of 64 bits has are not meant as a text.
@@ -258,7 +287,15 @@ Loader::applyOverride(const ConfigOverride &override_) {
     table.clear();
     table.insert("value", override_.value);
   }
-  return apply(parsePath(override_.key), *table.get("value"), source);
+  std::optional<ConfigError> error =
+      apply(parsePath(override_.key), *table.get("value"), source);
+  // What begins as a list, a table or a quoted string was not meant as a text.
+  if (error && !mistake.empty() && value.find_first_of("[{\"'") == 0)
+    error->message += "; it is no TOML: " + mistake +
+                      (value.find('\\') == std::string::npos
+                           ? ""
+                           : "; in single quotes a backslash is itself");
+  return error;
 }
 
 std::optional<ConfigError> Loader::check() {

@@ -53,7 +53,10 @@ ConfigResult<Mesh> orderedAxes(const MeshConfig &config) {
                  "another name";
       std::vector<std::string> known = order;
       known.insert(known.end(), {"axes", "ranks_per_node"});
-      if (auto meant = nearest(name, known))
+      const Meaning *meaning = meaningOf(name);
+      if (meaning && std::string(meaning->key).starts_with("mesh."))
+        message += "; did you mean " + describe(*meaning) + "?";
+      else if (auto meant = nearest(name, known))
         message += "; did you mean 'mesh." + *meant + "'?";
       return ConfigError{message};
     }

@@ -2,7 +2,7 @@
 
 #include "cleave/Interfaces/MatchNames.h"
 
-#include "llvm/Support/Regex.h"
+#include "cleave/io/Pattern.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -27,11 +27,11 @@ std::string cleave::describeNoMatch(StringRef pattern,
   std::string message =
       (" matches none of the " + Twine(parameters.size()) + " parameters: ")
           .str();
-  llvm::Regex regex(("^(" + pattern + ")$").str());
   for (DictionaryAttr attrs : parameters)
     if (auto tied = attrs ? attrs.getAs<ArrayAttr>("nn.tied") : ArrayAttr())
       for (auto other : tied.getAsRange<DictionaryAttr>())
-        if (StringRef alias = text(other, "name"); regex.match(alias))
+        if (StringRef alias = text(other, "name");
+            matchesPattern(pattern, alias))
           return (message + "'" + alias + "' is tied to '" +
                   text(attrs, nn::kNameAttr) + "', which names both")
               .str();

@@ -4,9 +4,9 @@
 
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interfaces/MatchNames.h"
+#include "cleave/io/Pattern.h"
 
 #include "llvm/ADT/StringMap.h"
-#include "llvm/Support/Regex.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -26,13 +26,12 @@ class Matcher {
 public:
   LogicalResult add(func::FuncOp func, ArrayRef<std::string> patterns) {
     for (auto [stage, pattern] : llvm::enumerate(patterns)) {
-      regexes.emplace_back("^(" + pattern + ")(\\..*)?$");
-      std::string error;
-      if (!regexes.back().isValid(error))
+      if (std::string mistake = checkPattern(pattern); !mistake.empty())
         return func.emitError("pattern '")
                << pattern << "' of stage " << stage
-               << " (parallel.pipeline.stages) is malformed: " << error;
+               << " (parallel.pipeline.stages) is malformed: " << mistake;
     }
+    this->patterns = patterns;
     return success();
   }
 
@@ -40,15 +39,15 @@ public:
     auto [it, isNew] = known.try_emplace(name);
     if (isNew) {
       std::string path = dotted(name);
-      for (auto [stage, regex] : llvm::enumerate(regexes))
-        if (regex.match(path))
+      for (auto [stage, pattern] : llvm::enumerate(patterns))
+        if (matchesPathPattern(pattern, path))
           it->second.push_back(stage);
     }
     return it->second;
   }
 
 private:
-  SmallVector<llvm::Regex> regexes;
+  ArrayRef<std::string> patterns;
   llvm::StringMap<SmallVector<int64_t, 1>> known;
 };
 

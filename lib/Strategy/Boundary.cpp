@@ -4,8 +4,7 @@
 
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Strategy/Passes.h"
-
-#include "llvm/Support/Regex.h"
+#include "cleave/io/Pattern.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -71,7 +70,7 @@ Axes strategy::axesOf(dist::ShardingAttr sharding, int64_t rank) {
 }
 
 bool strategy::matchesWhole(StringRef pattern, StringRef name) {
-  return llvm::Regex(("^(" + pattern + ")$").str()).match(name);
+  return matchesPattern(pattern, name);
 }
 
 bool strategy::hasOverride(ModuleOp module, StringRef parameter) {

@@ -101,7 +101,7 @@ class CudaArtifacts(unittest.TestCase):
     def test_without_ptxas_there_is_ptx(self):
         out = self.compile("ptx", "gpt2", "", *CUDA, env=NO_TOOLKIT)
         self.assertEqual(self.files(out), ["program.bin", *(f"kernels.{a}.ptx" for a in ("sm_80", "sm_90", "sm_100"))])
-        self.assertRegex(self.said, "remark: .*no ptxas .* sm_80, sm_90, sm_100 there is PTX")
+        self.assertRegex(self.said, "warning: .*no ptxas .* sm_80, sm_90, sm_100 there is PTX")
         self.verify(out)
 
     def assembler(self, script):
@@ -118,7 +118,7 @@ class CudaArtifacts(unittest.TestCase):
         out = self.compile("old", "gpt2", "", *CUDA, env=env)
         self.assertEqual(self.files(out), ["program.bin", "kernels.sm_80.ptx", "kernels.sm_100.ptx",
                                            "kernels.sm_80.cubin", "kernels.sm_90.cubin"])
-        self.assertRegex(self.said, "remark: .*ptxas' does not know sm_100: for it there is PTX")
+        self.assertRegex(self.said, "warning: .*ptxas' does not know sm_100: for it there is PTX")
         # Each is assembled from PTX of its own.
         self.assertIn(".target sm_90", (out / "kernels.sm_90.cubin").read_text())
 

@@ -2,12 +2,16 @@
 #ifndef CLEAVE_TOOLS_RUN_FLAGS_H
 #define CLEAVE_TOOLS_RUN_FLAGS_H
 
+#include "cleave/io/Suggest.h"
 #include "cleave/trainer/Train.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace cleave {
 
@@ -30,9 +34,60 @@ inline const CLI::Validator notNegative(
     },
     "");
 
+/// The long flags of a command that are shown, without their dashes.
+inline std::vector<std::string> flagsOf(const CLI::App &command) {
+  std::vector<std::string> flags;
+  for (const CLI::Option *option : command.get_options())
+    for (const std::string &name : option->get_lnames())
+      if (!option->get_group().empty())
+        flags.push_back(name);
+  return flags;
+}
+
+/// Words that no flag of the command takes. `meant` knows what else a flag may
+/// stand for.
+inline std::string
+describeUnknown(const CLI::App &command, const std::vector<std::string> &words,
+                const std::function<std::string(const std::string &)> &meant) {
+  for (const std::string &word : words) {
+    if (word.find_first_not_of('-') == std::string::npos || word[0] != '-')
+      continue;
+    std::string flag = word.substr(0, word.find('='));
+    std::string text = "unknown flag '" + flag + "'";
+    if (std::string known = meant ? meant(flag) : ""; !known.empty())
+      return text + "; did you mean " + known + "?";
+    // Two dashes that all have would make short ones near.
+    auto near =
+        nearest(flag.substr(flag.find_first_not_of('-')), flagsOf(command));
+    if (near)
+      near->insert(0, "--");
+    if (near)
+      return text + "; did you mean '" + *near + "'?";
+    if (const CLI::App *app = command.get_parent())
+      for (const CLI::App *other : app->get_subcommands({}))
+        if (other->get_option_no_throw(flag))
+          return text + "; it is one of " + app->get_name() + " " +
+                 other->get_name();
+    return text;
+  }
+  const std::string &word = words.front();
+  std::string text = "unexpected argument '" + word + "'";
+  bool isKey = word.find('=') != std::string::npos &&
+               word.find('.') < word.find('=') &&
+               command.get_option_no_throw("--set");
+  return isKey ? text + "; did you mean --set " + word + "?" : text;
+}
+
 /// What is wrong with a command line, in the words of our other messages.
-inline std::string describe(const CLI::ParseError &error) {
+inline std::string
+describe(const CLI::ParseError &error, const CLI::App &app,
+         const std::function<std::string(const std::string &)> &meant = {}) {
   std::string text = error.what();
+  std::vector<std::string> words = app.remaining(/*recurse=*/true);
+  auto commands = app.get_subcommands();
+  if (dynamic_cast<const CLI::ExtrasError *>(&error) && !words.empty())
+    text = describeUnknown(commands.empty() ? app : *commands.front(), words,
+                           meant);
   const std::string received = "At Most 1 required but received ";
   if (size_t at = text.find(received); at != std::string::npos)
     text = text.substr(0, at) + "given " + text.substr(at + received.size()) +

@@ -1,5 +1,6 @@
 // cleave-run DIR train|infer: runs a compiled program. No LLVM inside. A copy
 // that carries a program (compile --emit exe) needs no DIR.
+#include "Arguments.h"
 #include "Flags.h"
 #include "cleave/io/Bundle.h"
 #include "cleave/io/Error.h"
@@ -17,7 +18,9 @@
 
 using namespace cleave;
 
-static int run(int argc, char **argv, const UnpackedBundle *carried) {
+/// `own`: the command line of the process, with which it executes itself anew.
+static int run(int argc, char **argv, char **own,
+               const UnpackedBundle *carried) {
   CLI::App app("Runs a program that `cleave compile` wrote.");
   std::string folder = carried ? carried->folder() : "";
   RunFlags flags;
@@ -40,7 +43,7 @@ static int run(int argc, char **argv, const UnpackedBundle *carried) {
   } catch (const CLI::Success &asked) { // --help
     return app.exit(asked);
   } catch (const CLI::ParseError &error) {
-    throw InputError(describe(error) + "; see " +
+    throw InputError(describe(error, app) + "; see " +
                      (carried ? argv[0] : "cleave-run") + " --help");
   }
 
@@ -57,11 +60,12 @@ static int run(int argc, char **argv, const UnpackedBundle *carried) {
     std::optional<HeldSignals> held; // it may execute itself anew
     if (carried)
       held.emplace();
-    cleave_prepare_process(
-        static_cast<int32_t>(inProcesses ? launcher()->localSize
-                                         : manifest.ranks),
-        flags.executor.threadsPerRank, argv);
+    cleave_prepare_process(static_cast<int32_t>(inProcesses
+                                                    ? launcher()->localSize
+                                                    : manifest.ranks),
+                           flags.executor.threadsPerRank, own);
   }
+  unsetenv(kArgumentsVariable); // of this process alone
   auto start = [&] { return makeSessionExecutor(folder, flags.executor); };
   if (cleave_allocation_count() > 0) // 0: a build that does not count
     flags.train.allocations = cleave_allocation_count;
@@ -84,6 +88,7 @@ static std::unique_ptr<UnpackedBundle> unpack() {
 }
 
 int main(int argc, char **argv) {
+  nameProcess(argv[0]);
   // `cleave train` becomes this program, and keeps its name.
   const char *name = argc > 0 && argv[0] == std::string_view("cleave")
                          ? "cleave"
@@ -111,7 +116,14 @@ int main(int argc, char **argv) {
     }
     if (cleave_await_workers() != CLEAVE_OK)
       throw InputError(cleave_last_error());
-    return cleave_finish(run(argc, argv, carried.get()));
+    std::vector<std::string> words;
+    if (const char *given = std::getenv(kArgumentsVariable);
+        given && name == std::string_view("cleave"))
+      words = unpackWords(given);
+    if (words.empty())
+      return cleave_finish(run(argc, argv, argv, carried.get()));
+    return cleave_finish(run(static_cast<int>(words.size()),
+                             argvOf(words).data(), argv, carried.get()));
   } catch (const Error &error) {
     return fail(error.code, error.what());
   } catch (const std::bad_alloc &) {

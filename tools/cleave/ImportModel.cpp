@@ -18,7 +18,6 @@
 #include "llvm/ADT/StringExtras.h"
 
 #include <filesystem>
-#include <iostream>
 
 using namespace mlir;
 namespace fs = std::filesystem;
@@ -35,61 +34,6 @@ void registerAll(MLIRContext &context) {
   context.loadAllAvailableDialects();
   // An error says what is wrong; the program at hand would bury it.
   context.printOpOnDiagnostic(false);
-}
-
-// A location is the path of the model, or the name of a node.
-static std::string describe(Location loc) {
-  if (auto name = dyn_cast<NameLoc>(loc))
-    return name.getName().str() + ": ";
-  if (auto file = dyn_cast<FileLineColLoc>(loc))
-    return file.getFilename().str() +
-           // What is said of a file as a whole has no line.
-           (file.getLine() ? ":" + std::to_string(file.getLine()) + ":" +
-                                 std::to_string(file.getColumn())
-                           : "") +
-           ": ";
-  return "";
-}
-
-Diagnostics::Diagnostics(MLIRContext &context,
-                         std::vector<std::string> *remarks)
-    : context(context) {
-  handler = context.getDiagEngine().registerHandler(
-      [this, remarks](Diagnostic &diagnostic) {
-        std::string text =
-            describe(diagnostic.getLocation()) + diagnostic.str();
-        for (Diagnostic &note : diagnostic.getNotes())
-          text += "\n  " + describe(note.getLocation()) + note.str();
-        switch (diagnostic.getSeverity()) {
-        case DiagnosticSeverity::Error:
-          errors += (errors.empty() ? "" : "\n") + text;
-          break;
-        case DiagnosticSeverity::Warning:
-          WarningRecord::warn(text);
-          break;
-        default:
-          if (remarks)
-            remarks->push_back(text);
-          else
-            std::cerr << "cleave: remark: " << text << "\n";
-        }
-      });
-}
-
-WarningRecord *WarningRecord::current = nullptr;
-
-void WarningRecord::warn(const std::string &text) {
-  std::string line = "cleave: warning: " + text + "\n";
-  std::cerr << line;
-  if (current)
-    current->text += line;
-}
-
-Diagnostics::~Diagnostics() { context.getDiagEngine().eraseHandler(handler); }
-
-void Diagnostics::fail(ExitCode code, const std::string &about) {
-  throw Failure(code,
-                about + (errors.empty() ? "failed without a reason" : errors));
 }
 
 ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,

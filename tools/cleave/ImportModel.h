@@ -1,10 +1,11 @@
 // What the commands that read a model share: the importer's options as the
-// configuration gives them, and diagnostics as failures.
+// configuration gives them.
 
 #ifndef CLEAVE_TOOLS_IMPORTMODEL_H
 #define CLEAVE_TOOLS_IMPORTMODEL_H
 
 #include "Command.h"
+#include "Diagnostics.h"
 
 #include "cleave/Import/ONNX/Import.h"
 
@@ -15,35 +16,6 @@ namespace cleave::driver {
 // All dialects and interface models that the driver needs.
 void registerAll(mlir::MLIRContext &context);
 
-// Collects errors while it lives; warnings go to stderr, remarks there or, where
-// it is given, into a list.
-class Diagnostics {
-public:
-  explicit Diagnostics(mlir::MLIRContext &context,
-                       std::vector<std::string> *remarks = nullptr);
-  ~Diagnostics();
-  // Throws with what was reported, behind what it is about.
-  [[noreturn]] void fail(ExitCode code, const std::string &about = "");
-
-private:
-  mlir::MLIRContext &context;
-  mlir::DiagnosticEngine::HandlerID handler;
-  std::string errors;
-};
-
-// Keeps the warnings of all Diagnostics while it lives, for one that lives at a
-// time.
-class WarningRecord {
-public:
-  WarningRecord() { current = this; }
-  ~WarningRecord() { current = nullptr; }
-  static void warn(const std::string &text);
-  std::string text; // as printed
-
-private:
-  static WarningRecord *current;
-};
-
 // The options that the configuration asks for. `batch` is the number of samples
 // that one call sees; where it is not given, dims.batch.
 ImportOptions importOptions(const Config &config,
@@ -52,14 +24,15 @@ ImportOptions importOptions(const Config &config,
 
 // Inputs for which the .npz file `arrays` has an array are read from it even
 // where the configuration makes them up (a mask of ones), so that the graph
-// keeps them. Symbolic dimensions of an ONNX model that the configuration leaves
-// open get the sizes of the arrays. Throws Error for a file that is none.
+// keeps them. Symbolic dimensions of an ONNX model that the configuration
+// leaves open get the sizes of the arrays. Throws Error for a file that is
+// none.
 void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays);
 
-// Inputs that only defaults make up (a mask of ones) are read from the data that
-// a model is trained on, an .npz file or a folder of .npy files, where it has an
-// array of their name.
+// Inputs that only defaults make up (a mask of ones) are read from the data
+// that a model is trained on, an .npz file or a folder of .npy files, where it
+// has an array of their name.
 void bindDataInputs(LoadedConfig &loaded, const std::string &model,
                     const std::string &data);
 

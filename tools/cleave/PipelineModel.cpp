@@ -13,11 +13,10 @@
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Pipeline/Verify.h"
 #include "cleave/Target/Target.h"
+#include "cleave/io/Pattern.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
-
-#include "llvm/Support/Regex.h"
 
 #include <limits>
 #include <map>
@@ -162,7 +161,7 @@ public:
             !seen.insert(key).second)
           continue;
         ShardConfig &shard = overrides.emplace_back();
-        shard.match = llvm::Regex::escape(
+        shard.match = escapePattern(
             StringRef(key).drop_front(strlen("parameter ")));
         for (dist::DimShardingAttr dim : found->second.sharding.getDims())
           shard.dims.push_back(withoutSharded(dim, sharded));

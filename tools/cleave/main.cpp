@@ -1,6 +1,7 @@
 // The driver `cleave`: picks the command and turns every failure into one line
 // and the exit code that the contract gives it.
 
+#include "../cleave-run/Arguments.h"
 #include "../cleave-run/Flags.h"
 #include "commands/Commands.h"
 
@@ -23,7 +24,14 @@ namespace {
 
 int fail(int code, const std::string &message) {
   std::cout.flush();
-  std::cerr << "cleave: error: " << message << "\n";
+  std::string text = "cleave: error: ";
+  for (size_t i = 0; i < message.size(); ++i) {
+    text += message[i];
+    // What is indented goes on; else it is another error.
+    if (message[i] == '\n' && i + 1 < message.size() && message[i + 1] != ' ')
+      text += "cleave: error: ";
+  }
+  std::cerr << text << "\n";
   return code;
 }
 
@@ -34,6 +42,80 @@ int serve(char **argv) {
       std::filesystem::read_symlink("/proc/self/exe", error);
   ::execv((self.parent_path() / "cleave-run").c_str(), argv);
   return cleave_serve();
+}
+
+// Why there is no such command.
+std::string describeCommand(const std::string &name,
+                            const std::vector<std::string> &names) {
+  std::string unknown = "unknown command '" + name + "'; did you mean '";
+  std::string all = "'? `cleave --help` lists all";
+  for (const char *later :
+       {"calibrate", "checkpoint", "evaluate", "export-onnx", "export-weights",
+        "generate", "new", "plan", "simulate", "view"})
+    if (later == name)
+      return "cleave " + name + " is not yet supported" +
+             (name == "evaluate" || name == "generate"
+                  ? "; `cleave infer` computes a model's outputs"
+                  : "");
+  // What others call them.
+  for (auto [theirs, ours] : {std::pair("analyze", "explain"),
+                              {"apply", "infer"},
+                              {"build", "compile"},
+                              {"convert", "import"},
+                              {"eval", "infer"},
+                              {"finetune", "train"},
+                              {"fit", "train"},
+                              {"forward", "infer"},
+                              {"inference", "infer"},
+                              {"inspect", "import"},
+                              {"predict", "infer"},
+                              {"profile", "explain"},
+                              {"sample", "infer"},
+                              {"score", "infer"},
+                              {"summary", "import"},
+                              {"test", "check"},
+                              {"validate", "check"},
+                              {"verify", "check"}})
+    if (theirs == name)
+      return unknown + ours + all;
+  return unknown + *cleave::nearest(name, names, true) + all;
+}
+
+// A flag of other trainers as ours: "'--steps' (optimizer steps, ...)".
+std::string meantBy(const std::string &flag) {
+  const cleave::Meaning *meaning = cleave::meaningOf(flag);
+  std::string name = flag.substr(std::min(flag.size(), size_t(2)));
+  for (auto [theirs, ours] : {std::pair("output", "out"),
+                              {"output-dir", "out"},
+                              {"outdir", "out"},
+                              {"logdir", "out"},
+                              {"save-steps", "save-every"},
+                              {"save-interval", "save-every"},
+                              {"eval-steps", "eval-every"},
+                              {"eval-interval", "eval-every"},
+                              {"gpus", "ranks"},
+                              {"devices", "ranks"},
+                              {"num-gpus", "ranks"},
+                              {"nproc", "ranks"},
+                              {"nproc-per-node", "ranks"},
+                              {"world-size", "ranks"},
+                              {"checkpoint", "resume"},
+                              {"load", "resume"},
+                              {"resume-from-checkpoint", "resume"}})
+    if (theirs == name)
+      return std::string("'--") + ours + "'";
+  if (!meaning)
+    return "";
+  std::string key = meaning->key;
+  if (key == "train.steps" || key == "data.path")
+    return key == "data.path"
+               ? "'--data'"
+               : std::string("'--steps'") +
+                     (*meaning->note ? " (optimizer steps, not passes over "
+                                       "the data)"
+                                     : "");
+  return "--set " + key + "=..." +
+         (*meaning->note ? std::string(" (") + meaning->note + ")" : "");
 }
 
 int runCommand(int argc, char **argv) {
@@ -58,15 +140,8 @@ int runCommand(int argc, char **argv) {
     std::vector<std::string> names;
     for (const Command &command : commands)
       names.push_back(command.name);
-    for (const char *later : {"export-onnx", "plan", "view"})
-      if (std::string(later) == argv[1])
-        return fail(BadUsage,
-                    "cleave " + std::string(later) + " is not yet supported");
     if (std::find(names.begin(), names.end(), argv[1]) == names.end())
-      return fail(BadUsage, "unknown command '" + std::string(argv[1]) +
-                                "'; did you mean '" +
-                                *cleave::nearest(argv[1], names, true) +
-                                "'? `cleave --help` lists all");
+      return fail(BadUsage, describeCommand(argv[1], names));
   }
 
   try {
@@ -75,7 +150,7 @@ int runCommand(int argc, char **argv) {
     return app.exit(asked);
   } catch (const CLI::ParseError &error) {
     return fail(BadUsage,
-                cleave::describe(error) +
+                cleave::describe(error, app, meantBy) +
                     "; see `cleave --help` or `cleave COMMAND --help`");
   }
   int code = actions.at(app.get_subcommands().front())();
@@ -87,6 +162,7 @@ int runCommand(int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+  cleave::nameProcess(argv[0]);
   if (cleave_is_worker())
     return serve(argv);
   cleave::removeTemporariesOnSignals("cleave");

@@ -6,6 +6,7 @@
 #define CLEAVE_CONFIG_LOAD_H
 
 #include "cleave/Config/Config.h"
+#include "cleave/io/Suggest.h"
 
 #include <cstdint>
 #include <map>
@@ -121,11 +122,17 @@ std::string writeConfigJson(const Config &config);
 // comments.
 std::string describeConfig(const LoadedConfig &loaded);
 
-// The candidate nearest to `name` by edit distance; none when all are too far
-// away to be what was meant, unless `anyDistance`.
-std::optional<std::string> nearest(const std::string &name,
-                                   const std::vector<std::string> &candidates,
-                                   bool anyDistance = false);
+// What other trainers call something that has another name here.
+struct Meaning {
+  const char *name;      // theirs, in small letters with underscores
+  const char *key;       // ours: "train.lr"
+  const char *note = ""; // what is different
+};
+const std::vector<Meaning> &meanings();
+// That of a key's last part or of a flag, however it is spelt; null: none.
+const Meaning *meaningOf(const std::string &name);
+// "'train.lr'", "'dims.batch' (the global batch)".
+std::string describe(const Meaning &meaning);
 
 } // namespace cleave
 

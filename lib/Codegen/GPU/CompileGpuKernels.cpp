@@ -137,10 +137,10 @@ FailureOr<std::vector<std::string>> cleave::codegen::compileGpuKernels(
              << "' cannot be written: " << error.message();
   }
   if (!unknown.empty()) {
-    InFlightDiagnostic remark = module.emitRemark(
+    InFlightDiagnostic warning = module.emitWarning(
         ptxas ? "'" + *ptxas + "' does not know "
               : "no ptxas below CUDA_HOME or on the PATH: for ");
-    remark
+    warning
         << llvm::join(unknown, ", ") << (ptxas ? ": for it " : " ")
         << "there is PTX, which the driver compiles when a program is loaded";
   }

@@ -430,7 +430,11 @@ LogicalResult Importer::finish() {
                       "beside it:"
                    << missing;
   if (!missing.empty())
-    emitRemark(model.location()) << "lacks bytes of weights:" << missing;
+    emitWarning(model.location())
+        << "lacks bytes of weights: " << incomplete.front()
+        << (incomplete.size() == 1
+                ? ""
+                : ", and " + std::to_string(incomplete.size() - 1) + " more");
 
   warnOfMergedVectors();
   remarkOnScalars();

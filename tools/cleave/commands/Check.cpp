@@ -58,6 +58,16 @@ private:
                            check::CheckReport &report) const;
 };
 
+/// CLI11's own would print the largest double.
+const CLI::Validator aboveZero(
+    [](const std::string &text) {
+      int64_t value = 0;
+      return CLI::detail::lexical_cast(text, value) && value > 0
+                 ? std::string()
+                 : "expected a number of at least 1, found '" + text + "'";
+    },
+    "");
+
 /// What is not finite is equal, and spreads: where nothing else differs, that
 /// proves nothing. Weights that are NaN are refused when they are read.
 void refuseUndefined(const std::string &model, check::CheckReport &report) {
@@ -253,9 +263,8 @@ int CheckCommand::run() const {
   mesh = meshOf(*global, mesh);
   if (mesh.ranks() == 1 && against == "compiled" && !interpret &&
       gradients.empty() && inject.empty() && record.empty())
-    llvm::errs() << "cleave: remark: on one rank the program is compared with "
-                    "itself; --against interpreter compares it with plain "
-                    "loops\n";
+    warn("on one rank the program is compared with itself; --against "
+         "interpreter compares it with plain loops");
 
   check::ValueOptions valueOptions = storedValues(model, inputs, context);
   valueOptions.seed = seed;
@@ -336,7 +345,7 @@ std::function<int()> driver::addCheck(CLI::App &app) {
       ->capture_default_str();
   app.add_option("--steps", command->steps, "steps to run end to end")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(aboveZero)
       ->capture_default_str();
   app.add_option("--gradients", command->gradients,
                  "write loss, outputs and gradients at the stored weights, and "

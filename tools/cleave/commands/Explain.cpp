@@ -31,7 +31,8 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
     mlir::MLIRContext context;
     registerAll(context);
-    std::vector<std::string> remarks;
+    RemarkRecord record; // also of the import and of the loss
+    std::vector<std::string> &remarks = record.remarks;
     Lowered lowered =
         lowerModel(options->model, loaded.config, mesh, Purpose::Train, context,
                    /*readWeights=*/false, &remarks, options->remarks);

@@ -1,11 +1,13 @@
 // cleave train and cleave infer: compile (cached), then become cleave-run.
 
+#include "../../cleave-run/Arguments.h"
 #include "../../cleave-run/Flags.h"
 #include "CompileModel.h"
 #include "commands/Commands.h"
 
 #include "cleave/io/Error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -25,7 +27,8 @@ struct Options : CommonOptions {
   std::vector<CLI::Option *> handedOn;
 };
 
-// Replaces this process by `cleave-run FOLDER ACTION flags...`.
+// Replaces this process by `cleave-run FOLDER ACTION flags...`, whose command
+// line is still that of the user.
 [[noreturn]] void become(const Options &options, const std::string &folder,
                          const std::string &action) {
   std::error_code error;
@@ -46,12 +49,12 @@ struct Options : CommonOptions {
       value += (value.empty() ? "" : ",") + part;
     words.push_back(value);
   }
-  std::vector<char *> argv;
-  for (std::string &word : words)
-    argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::vector<std::string> own = ownCommandLine();
+  own.resize(std::max<size_t>(1, own.size()));
+  own[0] = words[0];
+  ::setenv(kArgumentsVariable, packWords(words).c_str(), /*overwrite=*/1);
   std::cout.flush();
-  ::execv(program.c_str(), argv.data());
+  ::execv(program.c_str(), argvOf(own).data());
   throw Failure(RunFailed,
                 "'" + program + "' cannot be started: " + std::strerror(errno));
 }

@@ -1,7 +1,7 @@
 // "did you mean": the nearest known name by edit distance, where a beginning of
 // a name is as near as a wrong letter.
 
-#include "cleave/Config/Load.h"
+#include "cleave/io/Suggest.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,0 +1,121 @@
+// Diagnostics of MLIR as lines for the user.
+
+#include "Diagnostics.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Location.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <iostream>
+#include <set>
+
+using namespace mlir;
+
+namespace cleave::driver {
+
+// A location is the path of the model, or the name of a node.
+static std::string describe(Location loc) {
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return name.getName().str();
+  if (auto file = dyn_cast<FileLineColLoc>(loc))
+    return file.getFilename().str() +
+           // What is said of a file as a whole has no line.
+           (file.getLine() ? ":" + std::to_string(file.getLine()) + ":" +
+                                 std::to_string(file.getColumn())
+                           : "");
+  return "";
+}
+
+static std::string with(const std::string &place, const std::string &text) {
+  return place.empty() ? text : place + ": " + text;
+}
+
+void FoldedMessages::add(const std::string &place, const std::string &text) {
+  for (Message &message : messages) {
+    if (message.text != text)
+      continue;
+    ++message.count;
+    if (!place.empty() && !llvm::is_contained(message.places, place))
+      message.places.push_back(place);
+    return;
+  }
+  messages.push_back({text, {}, 1});
+  if (!place.empty())
+    messages.back().places.push_back(place);
+}
+
+std::vector<std::string> FoldedMessages::lines() const {
+  constexpr size_t most = 3;
+  std::vector<std::string> lines;
+  for (const Message &message : messages) {
+    std::string line = with(
+        message.places.empty() ? "" : message.places.front(), message.text);
+    if (message.count > 1)
+      line += " (" + std::to_string(message.count) + " times";
+    for (size_t i = 0;
+         i < std::min(most, message.places.size()) && message.places.size() > 1;
+         ++i)
+      line += (i ? ", " : ": ") + message.places[i];
+    if (message.places.size() > most)
+      line += ", ...";
+    lines.push_back(line + (message.count > 1 ? ")" : ""));
+  }
+  return lines;
+}
+
+Diagnostics::Diagnostics(MLIRContext &context,
+                         std::vector<std::string> *remarks)
+    : context(context), remarks(remarks) {
+  if (!remarks && RemarkRecord::current)
+    this->remarks = &RemarkRecord::current->remarks;
+  handler =
+      context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
+        std::string text = diagnostic.str();
+        for (Diagnostic &note : diagnostic.getNotes())
+          text += "; " + with(describe(note.getLocation()), note.str());
+        FoldedMessages &kind =
+            diagnostic.getSeverity() == DiagnosticSeverity::Error     ? errors
+            : diagnostic.getSeverity() == DiagnosticSeverity::Warning ? warnings
+                                                                      : told;
+        kind.add(describe(diagnostic.getLocation()), text);
+      });
+}
+
+void Diagnostics::flush() {
+  for (const std::string &line : warnings.lines())
+    warn(line);
+  if (remarks)
+    for (const std::string &line : told.lines())
+      if (!llvm::is_contained(*remarks, line))
+        remarks->push_back(line);
+  warnings = told = {};
+}
+
+Diagnostics::~Diagnostics() {
+  context.getDiagEngine().eraseHandler(handler);
+  flush();
+}
+
+void Diagnostics::fail(ExitCode code, const std::string &about) {
+  flush();
+  std::string text;
+  for (const std::string &line : errors.lines())
+    text += (text.empty() ? "" : "\n") + line;
+  throw Failure(code,
+                about + (text.empty() ? "failed without a reason" : text));
+}
+
+WarningRecord *WarningRecord::current = nullptr;
+RemarkRecord *RemarkRecord::current = nullptr;
+
+void warn(const std::string &text) {
+  static std::set<std::string> said; // stages and commands say some again
+  if (!said.insert(text).second)
+    return;
+  std::string line = "cleave: warning: " + text + "\n";
+  std::cerr << line;
+  if (WarningRecord::current)
+    WarningRecord::current->text += line;
+}
+
+} // namespace cleave::driver
