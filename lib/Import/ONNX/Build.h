@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace cleave::importer {
 
@@ -35,6 +36,8 @@ struct Operand {
   /// say how many there are.
   std::shared_ptr<const ChosenRows> chosen;
   int64_t chosenDim = -1;
+  /// A sequence of tensors instead of one; see SequenceOps.cpp.
+  std::shared_ptr<const std::vector<Operand>> parts;
 
   Operand() = default;
   Operand(HostTensor tensor);

@@ -17,6 +17,7 @@ void addElementwiseOps(std::vector<OnnxOp> &table);
 void addShapeOps(std::vector<OnnxOp> &table);
 void addGatherOps(std::vector<OnnxOp> &table);
 void addIndexingOps(std::vector<OnnxOp> &table);
+void addSequenceOps(std::vector<OnnxOp> &table);
 void addSelectionOps(std::vector<OnnxOp> &table);
 void addReductionOps(std::vector<OnnxOp> &table);
 void addContractionOps(std::vector<OnnxOp> &table);
@@ -24,6 +25,9 @@ void addConvolutionOps(std::vector<OnnxOp> &table);
 void addNormalizationOps(std::vector<OnnxOp> &table);
 void addAttentionOps(std::vector<OnnxOp> &table);
 void addExpertOps(std::vector<OnnxOp> &table);
+
+/// Whether an operator takes a sequence of tensors; the others are refused one.
+bool readsSequence(llvm::StringRef opType);
 
 // Shared by families.
 

@@ -253,6 +253,9 @@ void Importer::lowerNode(const FlatNode &flat) {
     const Operand *operand = lookUp(name, why);
     if (!operand)
       return fail(why);
+    if (operand->parts && !readsSequence(flat.proto->op_type()))
+      return fail("its input '" + name +
+                  "' is a sequence of tensors, expected a tensor");
     operands.push_back(*operand);
   }
   Node node(model, flat, operands, builder,
@@ -274,7 +277,7 @@ void Importer::lowerNode(const FlatNode &flat) {
   for (auto [name, result] : llvm::zip(flat.proto->output(), node.results)) {
     if (name.empty())
       continue;
-    if (!result.value && !result.host && !result.file) {
+    if (!result.value && !result.host && !result.file && !result.parts) {
       failed.insert(name);
       if (needed.count(name))
         addProblem(flat, "its output '" + name + "' is not supported");
@@ -384,6 +387,11 @@ LogicalResult Importer::finish() {
     if (!operand) {
       if (!why.empty())
         problems.push_back("output '" + name + "': " + why);
+      continue;
+    }
+    if (operand->parts) {
+      problems.push_back("output '" + name +
+                         "' is a sequence of tensors, expected a tensor");
       continue;
     }
     if (operand->chosen) {

@@ -14,6 +14,7 @@ const std::vector<OnnxOp> &onnxOps() {
     importer::addShapeOps(rows);
     importer::addGatherOps(rows);
     importer::addIndexingOps(rows);
+    importer::addSequenceOps(rows);
     importer::addSelectionOps(rows);
     importer::addReductionOps(rows);
     importer::addContractionOps(rows);
