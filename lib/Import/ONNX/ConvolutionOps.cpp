@@ -182,43 +182,6 @@ template <nn::Combiner combiner> Error lowerGlobalPool(Node &node) {
   return one(node, divide(node, all, node.splat(input.type, {}, double(count))));
 }
 
-Error lowerTopK(Node &node) {
-  Operand input = node.input(0);
-  if (!isFloat(input.type))
-    return reason("its input is no float tensor");
-  CLEAVE_TRY(k, node.knownInts(1, "k"));
-  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", -1), input.rank()));
-  if (k.size() != 1 || k[0] < 1 || k[0] > input.shape[axis])
-    return reason("k must be one number between 1 and the size of the axis");
-  bool smallest = !node.intAttr("largest", 1);
-  Operand minusOne = node.splat(input.type, {}, -1);
-  if (smallest) {
-    CLEAVE_TRY(negated, multiply(node, input, minusOne));
-    input = negated;
-  }
-  // Swapping the axis with the last one is its own inverse.
-  Shape swap;
-  for (int64_t dim = 0; dim < input.rank(); ++dim)
-    swap.push_back(dim);
-  std::swap(swap[axis], swap.back());
-  CLEAVE_TRY(rows, node.transpose(input, swap));
-  CLEAVE_TRY(value, node.value(rows));
-  Shape shape = rows.shape;
-  shape.back() = k[0];
-  auto type = cast<RankedTensorType>(value.getType()).clone(shape);
-  auto best = nn::TopKOp::create(node.builder, node.loc, type,
-                                 type.clone(node.builder.getI64Type()), value, k[0]);
-  CLEAVE_TRY(values, node.transpose(Operand(best.getValues()), swap));
-  CLEAVE_TRY(indices, node.transpose(Operand(best.getIndices()), swap));
-  if (smallest) {
-    CLEAVE_TRY(restored, multiply(node, values, minusOne));
-    values = restored;
-  }
-  node.set(0, values);
-  node.set(1, indices);
-  return Error::success();
-}
-
 } // namespace
 
 void addConvolutionOps(std::vector<OnnxOp> &table) {
@@ -230,7 +193,6 @@ void addConvolutionOps(std::vector<OnnxOp> &table) {
   op("AveragePool", "nn.pool", lowerAveragePool);
   op("GlobalAveragePool", "nn.reduce", lowerGlobalPool<nn::Combiner::Sum>);
   op("GlobalMaxPool", "nn.reduce", lowerGlobalPool<nn::Combiner::Max>);
-  op("TopK", "nn.top_k", lowerTopK);
 }
 
 } // namespace cleave::importer

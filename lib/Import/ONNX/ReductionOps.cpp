@@ -198,16 +198,6 @@ Expected<Operand> softmaxLike(Node &node, bool log) {
 Error lowerSoftmax(Node &node) { return one(node, softmaxLike(node, false)); }
 Error lowerLogSoftmax(Node &node) { return one(node, softmaxLike(node, true)); }
 
-Error lowerGlobalAveragePool(Node &node) {
-  const Operand &input = node.input(0);
-  Shape dims;
-  for (int64_t dim = 2; dim < input.rank(); ++dim)
-    dims.push_back(dim);
-  CLEAVE_TRY(sum, reduce(node, nn::Combiner::Sum, input, dims, true));
-  CLEAVE_TRY(count, countOf(node, input, dims));
-  return one(node, divide(node, sum, count));
-}
-
 } // namespace
 
 Expected<Operand> reduce(Node &node, nn::Combiner combiner,
@@ -259,7 +249,6 @@ void addReductionOps(std::vector<OnnxOp> &table) {
                 LowerFunction lower) {
     table.push_back({name, kOldest, kNewest, tier, becomes, lower});
   };
-  op("GlobalAveragePool", 1, "nn.reduce", lowerGlobalAveragePool);
   op("LogSoftmax", 1, "nn.reduce math.exp math.log", lowerLogSoftmax);
   op("ReduceL1", 2, "nn.reduce", lowerReduceL1);
   op("ReduceL2", 2, "nn.reduce math.sqrt", lowerReduceL2);
