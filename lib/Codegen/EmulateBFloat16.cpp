@@ -39,7 +39,31 @@ void cleave::codegen::widenBFloat16Math(ModuleOp kernels) {
   }
 }
 
+/// Casts between bf16 and f64 go through f32: the emulation knows no others.
+static void splitWideCasts(ModuleOp kernels) {
+  kernels.walk([](Operation *op) {
+    if (!isa<arith::ExtFOp, arith::TruncFOp>(op))
+      return;
+    Value from = op->getOperand(0), to = op->getResult(0);
+    Type narrow = getElementTypeOrSelf(from.getType()),
+         wide = getElementTypeOrSelf(to.getType());
+    bool extends = isa<arith::ExtFOp>(op);
+    if (!extends)
+      std::swap(narrow, wide);
+    if (!narrow.isBF16() || !wide.isF64())
+      return;
+    OpBuilder b(op);
+    auto vector = dyn_cast<VectorType>(to.getType());
+    Type f32 = vector ? Type(vector.clone(b.getF32Type())) : b.getF32Type();
+    Value half =
+        extends ? arith::ExtFOp::create(b, op->getLoc(), f32, from)
+                : Value(arith::TruncFOp::create(b, op->getLoc(), f32, from));
+    op->setOperand(0, half);
+  });
+}
+
 LogicalResult cleave::codegen::emulateBFloat16(ModuleOp kernels) {
+  splitWideCasts(kernels);
   PassManager manager(kernels.getContext());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

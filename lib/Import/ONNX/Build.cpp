@@ -27,6 +27,8 @@ Operand::Operand(Value value) : value(value) {
   auto tensorType = cast<RankedTensorType>(value.getType());
   type = fromType(tensorType.getElementType());
   shape.assign(tensorType.getShape().begin(), tensorType.getShape().end());
+  if (product(shape) == 0) // nothing of it is unknown
+    host = HostTensor(type, shape);
 }
 
 std::optional<double> Operand::splatValue() const {
@@ -35,8 +37,20 @@ std::optional<double> Operand::splatValue() const {
   return host->floatAt(host->positionOf(Shape(shape.size(), 0)));
 }
 
+std::optional<int64_t> Operand::splatInt() const {
+  if (!host || host->size() == 0 || !host->isSplat())
+    return std::nullopt;
+  return host->intAt(host->positionOf(Shape(shape.size(), 0)));
+}
+
+bool isHostOnly(Element type) {
+  return type == Element::F16 || (isInteger(type) && type != Element::Bool &&
+                                  type != Element::I32 && type != Element::I64);
+}
+
 bool mayEvaluate(Element type, const HostTensor &like) {
-  if (!isFloat(type))
+  if (!isFloat(type) || isHostOnly(type) || isHostOnly(like.type()) ||
+      like.size() == 0)
     return true;
   Shape live = like.liveDims();
   return live.empty() || (live.size() == 1 && like.shape()[live[0]] <= 1024);
@@ -58,8 +72,13 @@ Expected<Value> Build::value(const Operand &operand) {
 
 Expected<Operand> Build::reshape(const Operand &operand,
                                  ArrayRef<int64_t> shape) {
-  if (operand.host)
+  if (operand.host) {
+    if (operand.host->size() > HostTensor::kMaxElements &&
+        !operand.host->isReshapedInPlace(shape))
+      return reason("a constant of shape " + spell(shape) +
+                    " is too large to evaluate");
     return Operand(operand.host->reshaped(shape));
+  }
   Expected<Value> input = value(operand);
   if (!input)
     return input.takeError();
@@ -156,12 +175,8 @@ Expected<Operand> Build::concat(ArrayRef<Operand> operands, int64_t dim) {
       Shape start = zero;
       start[dim] = offset;
       HostTensor target = result.sliced(start, sizes, ones);
-      forEach({&source, &target}, sizes, [&](const int64_t *at) {
-        if (source.holdsFloats())
-          target.setFloat(at[1], source.floatAt(at[0]));
-        else
-          target.setInt(at[1], source.intAt(at[0]));
-      });
+      forEach({&source, &target}, sizes,
+              [&](const int64_t *at) { target.setFrom(at[1], source, at[0]); });
       offset += operand.shape[dim];
     }
     return Operand(result.broadcastTo(shape).compressed());
@@ -261,17 +276,22 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
     // A large grid of integers stays symbolic: a mask of all pairs of a long
     // sequence is two index grids and a comparison.
     constexpr int64_t kMaxGrid = int64_t(1) << 24;
-    known = isFloat(type)
-                ? varying == 0 || (varying == 1 && count <= 1024)
+    bool mustBeKnown = llvm::any_of(
+        operands, [](const Operand &o) { return isHostOnly(o.type); });
+    known = isFloat(type) && !mustBeKnown
+                ? varying == 0 || (varying == 1 && count <= 1024) || !count
                 : varying < 2 || count <= kMaxGrid;
   }
   if (known && (floats ? bool(function.onFloats) : bool(function.onInts))) {
     llvm::SmallVector<const HostTensor *, 3> tensors;
     for (const Operand &operand : operands)
       tensors.push_back(&*operand.host);
+    bool isUnsigned =
+        operands.back().type == Element::U64 && function.onUnsigned;
     Expected<HostTensor> result =
-        floats ? mapFloats(type, tensors, function.onFloats)
-               : mapInts(type, tensors, function.onInts);
+        floats       ? mapFloats(type, tensors, function.onFloats)
+        : isUnsigned ? mapUnsigned(type, tensors, function.onUnsigned)
+                     : mapInts(type, tensors, function.onInts);
     if (!result)
       return result.takeError();
     return Operand(std::move(*result));
@@ -286,6 +306,8 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
       return joined.takeError();
     shape = *joined;
   }
+  if (product(shape) == 0)
+    return Operand(HostTensor(type, shape));
   llvm::SmallVector<Value> values;
   for (const Operand &operand : operands) {
     Expected<Value> input = valueAs(operand, shape);
@@ -310,6 +332,9 @@ Expected<Operand> Build::select(const Operand &condition, const Operand &then,
         return joined.takeError();
       shape = *joined;
     }
+    if (then.type != otherwise.type)
+      return reason("its operands have types " + nameOf(then.type) + " and " +
+                    nameOf(otherwise.type));
     return broadcast(*always ? then : otherwise, shape);
   }
   Elementwise function;

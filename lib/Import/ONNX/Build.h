@@ -45,8 +45,11 @@ struct Operand {
 
   int64_t rank() const { return shape.size(); }
   bool isHost() const { return host.has_value(); }
-  /// The only element of a known tensor, or of one that repeats one.
+  /// The only element of a known tensor, or of one that repeats one; of large
+  /// integers, the nearest double.
   std::optional<double> splatValue() const;
+  /// The same, of integers.
+  std::optional<int64_t> splatInt() const;
 };
 
 /// How an elementwise function is computed and spelled. A null member means
@@ -56,6 +59,8 @@ struct Elementwise {
   int64_t (*onInts)(const int64_t *) = nullptr;
   mlir::Value (*emit)(mlir::OpBuilder &, mlir::Location,
                       llvm::ArrayRef<mlir::Value>) = nullptr;
+  /// On U64, where it differs from the signed integers of the same bits.
+  uint64_t (*onUnsigned)(const uint64_t *) = nullptr;
 };
 
 class Build {
@@ -105,6 +110,8 @@ private:
   mlir::Value emitBroadcast(mlir::Value value, llvm::ArrayRef<int64_t> shape,
                             llvm::ArrayRef<int64_t> dims);
   mlir::Value tryAffine(const HostTensor &tensor);
+  mlir::Value tryAffineFloats(const HostTensor &tensor);
+  mlir::Value tryAffineInts(const HostTensor &tensor);
   mlir::Value tryBand(const HostTensor &tensor);
 
   std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument;
@@ -112,6 +119,10 @@ private:
 
 /// Whether the elements are two numbers, one of them in a band of diagonals.
 bool isBand(const HostTensor &tensor);
+
+/// Whether the IR has no elements of this type, so that tensors of it must be
+/// known.
+bool isHostOnly(Element type);
 
 /// Whether a float tensor may be evaluated while importing: tables of angles
 /// and the like stay symbolic.

@@ -61,7 +61,7 @@ Error findRows(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(mask, node.cast(input, Element::Bool));
   int64_t count = product(input.shape), rank = input.rank(), inner = count;
-  if (rank == 0 || count == 0 || count * rank > HostTensor::kMaxElements / 8)
+  if (rank == 0 || count == 0 || count * rank > HostTensor::kMaxElements)
     return reason("its input of shape " + spell(input.shape) +
                   " depends on data and is not of a size that is served");
   HostTensor indices(Element::I64, {rank, count});

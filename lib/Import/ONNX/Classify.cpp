@@ -49,7 +49,7 @@ static bool stopsGradient(const ::onnx::NodeProto &node) {
 bool holdsMask(Model &model, const TensorRef &tensor) {
   if (!isFloat(tensor.type) || tensor.shape.size() < 2 ||
       tensor.numElements() < 4 ||
-      tensor.numElements() > HostTensor::kMaxElements / 8)
+      tensor.numElements() > HostTensor::kMaxStored / 8)
     return false;
   llvm::Expected<HostTensor> contents = Node::contents(model, tensor);
   if (!contents) { // the import itself says which bytes are missing

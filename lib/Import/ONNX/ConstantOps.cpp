@@ -56,17 +56,14 @@ Error lowerConstantOfShape(Node &node) {
   for (int64_t size : shape)
     if (size < 0)
       return reason("its shape " + spell(shape) + " has a negative size");
-  Element type = Element::F32;
-  double value = 0;
+  HostTensor value(Element::F32, {});
   if (const ::onnx::AttributeProto *attribute = node.attribute("value")) {
     CLEAVE_TRY(operand, ofTensor(node, attribute->t()));
-    std::optional<double> splat = operand.splatValue();
-    if (!splat)
+    if (product(operand.shape) != 1)
       return reason("attribute value is not one element");
-    type = operand.type;
-    value = *splat;
+    value = operand.host->reshaped({});
   }
-  node.set(0, node.splat(type, shape, value));
+  node.set(0, Operand(value.broadcastTo(shape)));
   return Error::success();
 }
 
@@ -88,6 +85,23 @@ Error lowerSize(Node &node) {
   return Error::success();
 }
 
+/// Of integers, exactly: their difference may need 65 bits.
+Error rangeOfInts(Node &node, int64_t from, int64_t to, int64_t step) {
+  __int128 distance = __int128(to) - from, ahead = step;
+  if (ahead < 0) {
+    distance = -distance;
+    ahead = -ahead;
+  }
+  __int128 count = distance > 0 ? (distance + ahead - 1) / ahead : 0;
+  if (count > HostTensor::kMaxElements)
+    return reason("it has too many elements");
+  HostTensor result(node.input(0).type, {int64_t(count)});
+  for (int64_t i = 0; i < int64_t(count); ++i)
+    result.setInt(i, int64_t(__int128(from) + __int128(i) * step));
+  node.set(0, Operand(result));
+  return Error::success();
+}
+
 Error lowerRange(Node &node) {
   const Operand &start = node.input(0);
   std::optional<double> from = start.splatValue();
@@ -97,6 +111,9 @@ Error lowerRange(Node &node) {
     return reason("its bounds depend on data, so shapes would not be static");
   if (*step == 0)
     return reason("its step is 0");
+  if (isInteger(start.type))
+    return rangeOfInts(node, *start.splatInt(), *node.input(1).splatInt(),
+                       *node.input(2).splatInt());
   double count = std::max(0.0, std::ceil((*to - *from) / *step));
   if (!(count <= double(HostTensor::kMaxElements)))
     return reason("it has too many elements");
@@ -112,6 +129,9 @@ Error lowerEyeLike(Node &node) {
   if (like.rank() != 2)
     return reason("its input has rank " + llvm::Twine(like.rank()) +
                   ", expected 2");
+  if (product(like.shape) > HostTensor::kMaxElements)
+    return reason("a constant of shape " + spell(like.shape) +
+                  " is too large to evaluate");
   int64_t offset = node.intAttr("k", 0);
   HostTensor result(
       static_cast<Element>(node.intAttr("dtype", int64_t(like.type))),

@@ -18,9 +18,6 @@ Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &lhs,
   if (!isFloat(lhs.type) || lhs.type != rhs.type)
     return reason("its operands have types " + nameOf(lhs.type) + " and " +
                   nameOf(rhs.type) + ", expected floats of one type");
-  CLEAVE_TRY(left, node.value(lhs));
-  CLEAVE_TRY(right, node.value(rhs));
-  SmallVector<Type> types;
   std::string text = equation.str();
   auto attribute = node.builder.getStringAttr(text);
   auto labels = nn::EinsumOp::parseLabels(text);
@@ -36,6 +33,17 @@ Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &lhs,
       return reason("shapes " + spell(lhs.shape) + " and " + spell(rhs.shape) +
                     " do not fit '" + text + "'");
   }
+  // Sums of nothing are zero.
+  if (product(lhs.shape) == 0 || product(rhs.shape) == 0) {
+    Shape shape;
+    for (char label : labels.result) {
+      int64_t size = sizeOf(lhs, labels.lhs, label);
+      shape.push_back(size != -1 ? size : sizeOf(rhs, labels.rhs, label));
+    }
+    return node.splat(lhs.type, shape, 0);
+  }
+  CLEAVE_TRY(left, node.value(lhs));
+  CLEAVE_TRY(right, node.value(rhs));
   return Operand(
       nn::EinsumOp::create(node.builder, node.loc, attribute, left, right));
 }
@@ -163,6 +171,10 @@ Error lowerEinsum(Node &node) {
     CLEAVE_TRY(expanded, expandEllipsis(output, int64_t(output.size()) - 3 + widest, pool));
     result = expanded;
   }
+  for (char c : result)
+    if (StringRef(result).count(c) > 1)
+      return reason("equation '" + equation + "' has '" + Twine(c) +
+                    "' twice in its result");
   // Broadcasting sizes of 1 within the ellipsis are not spelled in nn.einsum.
   SmallVector<Operand, 2> operands;
   for (size_t i = 0; i < terms.size(); ++i) {
@@ -181,8 +193,7 @@ Error lowerEinsum(Node &node) {
     return one(node, node.transpose(operands[0], permutation));
   }
   for (char c : result)
-    if (!StringRef(labels[0] + labels[1]).contains(c) ||
-        StringRef(result).count(c) > 1)
+    if (!StringRef(labels[0] + labels[1]).contains(c))
       return reason("equation '" + equation + "' is not supported");
   return one(node, einsum(node, labels[0] + "," + labels[1] + "->" + result,
                           operands[0], operands[1]));

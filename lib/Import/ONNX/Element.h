@@ -32,7 +32,8 @@ enum class Element : int32_t {
 };
 
 inline bool isFloat(Element type) {
-  return type == Element::F32 || type == Element::F64 || type == Element::BF16;
+  return type == Element::F32 || type == Element::F64 ||
+         type == Element::BF16 || type == Element::F16;
 }
 /// Booleans count as integers.
 bool isInteger(Element type);

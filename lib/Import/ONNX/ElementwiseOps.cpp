@@ -40,11 +40,14 @@ Value emitCompare(OpBuilder &b, Location loc, ArrayRef<Value> v) {
   return arith::CmpIOp::create(b, loc, onInt, v[0], v[1]);
 }
 
-/// Floor division and modulus of integers: ONNX divides towards zero.
+int64_t negate(int64_t a) { return int64_t(-uint64_t(a)); }
+/// ONNX divides towards zero; by zero, the quotient is 0, as at run time.
 int64_t divideInts(int64_t a, int64_t b) {
-  if (b == 0 || (b == -1 && a == std::numeric_limits<int64_t>::min()))
-    return 0;
-  return a / b;
+  return b == 0 ? 0 : b == -1 ? negate(a) : a / b;
+}
+/// With the sign of the dividend; by zero, it is 0.
+int64_t remainder(int64_t a, int64_t b) {
+  return b == 0 || b == -1 ? 0 : a % b;
 }
 
 const Elementwise kAdd = {
@@ -59,20 +62,33 @@ const Elementwise kMul = {
     [](const double *v) { return v[0] * v[1]; },
     [](const int64_t *v) { return int64_t(uint64_t(v[0]) * uint64_t(v[1])); },
     emitBinary<arith::MulFOp, arith::MulIOp>};
-const Elementwise kDiv = {[](const double *v) { return v[0] / v[1]; },
-                          [](const int64_t *v) { return divideInts(v[0], v[1]); },
-                          emitBinary<arith::DivFOp, arith::DivSIOp>};
+const Elementwise kDiv = {
+    [](const double *v) { return v[0] / v[1]; },
+    [](const int64_t *v) { return divideInts(v[0], v[1]); },
+    emitBinary<arith::DivFOp, arith::DivSIOp>,
+    [](const uint64_t *v) { return v[1] == 0 ? 0 : v[0] / v[1]; }};
 const Elementwise kMax = {
-    [](const double *v) { return std::isnan(v[0]) ? v[0] : v[1] > v[0] || std::isnan(v[1]) ? v[1] : v[0]; },
+    [](const double *v) {
+      return std::isnan(v[0])                  ? v[0]
+             : v[1] > v[0] || std::isnan(v[1]) ? v[1]
+                                               : v[0];
+    },
     [](const int64_t *v) { return std::max(v[0], v[1]); },
-    emitBinary<arith::MaximumFOp, arith::MaxSIOp>};
+    emitBinary<arith::MaximumFOp, arith::MaxSIOp>,
+    [](const uint64_t *v) { return std::max(v[0], v[1]); }};
 const Elementwise kMin = {
-    [](const double *v) { return std::isnan(v[0]) ? v[0] : v[1] < v[0] || std::isnan(v[1]) ? v[1] : v[0]; },
+    [](const double *v) {
+      return std::isnan(v[0])                  ? v[0]
+             : v[1] < v[0] || std::isnan(v[1]) ? v[1]
+                                               : v[0];
+    },
     [](const int64_t *v) { return std::min(v[0], v[1]); },
-    emitBinary<arith::MinimumFOp, arith::MinSIOp>};
+    emitBinary<arith::MinimumFOp, arith::MinSIOp>,
+    [](const uint64_t *v) { return std::min(v[0], v[1]); }};
 
 const Elementwise kNeg = {
-    [](const double *v) { return -v[0]; }, [](const int64_t *v) { return -v[0]; },
+    [](const double *v) { return -v[0]; },
+    [](const int64_t *v) { return negate(v[0]); },
     [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
       if (onFloats(v))
         return arith::NegFOp::create(b, loc, v[0]);
@@ -80,12 +96,13 @@ const Elementwise kNeg = {
     }};
 const Elementwise kAbs = {
     [](const double *v) { return std::abs(v[0]); },
-    [](const int64_t *v) { return std::abs(v[0]); },
+    [](const int64_t *v) { return v[0] < 0 ? negate(v[0]) : v[0]; },
     [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
       if (onFloats(v))
         return math::AbsFOp::create(b, loc, v[0]);
       return math::AbsIOp::create(b, loc, v[0]);
-    }};
+    },
+    [](const uint64_t *v) { return v[0]; }};
 const Elementwise kSqrt = {[](const double *v) { return std::sqrt(v[0]); },
                            nullptr, emitUnary<math::SqrtOp>};
 const Elementwise kExp = {[](const double *v) { return std::exp(v[0]); },
@@ -123,21 +140,37 @@ const Elementwise kRelu = {
         return arith::MaximumFOp::create(b, loc, v[0], zero);
       return arith::MaxSIOp::create(b, loc, v[0], zero);
     }};
-const Elementwise kPow = {
-    [](const double *v) { return std::pow(v[0], v[1]); },
-    [](const int64_t *v) { return int64_t(std::pow(v[0], v[1])); },
-    [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
-      if (!onFloats(v))
-        return {};
-      return math::PowFOp::create(b, loc, v[0], v[1]);
-    }};
+/// Mod with the sign of the divisor.
 const Elementwise kMod = {
-    [](const double *v) { return std::fmod(v[0], v[1]); },
+    nullptr,
     [](const int64_t *v) {
-      int64_t rest = v[1] == 0 ? 0 : v[0] - divideInts(v[0], v[1]) * v[1];
+      int64_t rest = remainder(v[0], v[1]);
       return rest != 0 && (rest < 0) != (v[1] < 0) ? rest + v[1] : rest;
     },
-    nullptr};
+    [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
+      if (onFloats(v))
+        return {};
+      using Predicate = arith::CmpIPredicate;
+      auto compare = [&](Predicate predicate, Value x, Value y) -> Value {
+        return arith::CmpIOp::create(b, loc, predicate, x, y);
+      };
+      Value zero = splatLike(b, loc, v[0], 0);
+      Value rest = arith::RemSIOp::create(b, loc, v[0], v[1]);
+      Value differs =
+          arith::XOrIOp::create(b, loc, compare(Predicate::slt, rest, zero),
+                                compare(Predicate::slt, v[1], zero));
+      Value moves = arith::AndIOp::create(
+          b, loc, compare(Predicate::ne, rest, zero), differs);
+      return arith::SelectOp::create(
+          b, loc, moves, arith::AddIOp::create(b, loc, rest, v[1]), rest);
+    },
+    [](const uint64_t *v) { return v[1] == 0 ? 0 : v[0] % v[1]; }};
+/// Mod with fmod = 1: with the sign of the dividend.
+const Elementwise kFMod = {
+    [](const double *v) { return std::fmod(v[0], v[1]); },
+    [](const int64_t *v) { return remainder(v[0], v[1]); },
+    emitBinary<arith::RemFOp, arith::RemSIOp>,
+    [](const uint64_t *v) { return v[1] == 0 ? 0 : v[0] % v[1]; }};
 
 const Elementwise kEqual = {
     [](const double *v) { return double(v[0] == v[1]); },
@@ -146,19 +179,23 @@ const Elementwise kEqual = {
 const Elementwise kLess = {
     [](const double *v) { return double(v[0] < v[1]); },
     [](const int64_t *v) { return int64_t(v[0] < v[1]); },
-    emitCompare<arith::CmpFPredicate::OLT, arith::CmpIPredicate::slt>};
+    emitCompare<arith::CmpFPredicate::OLT, arith::CmpIPredicate::slt>,
+    [](const uint64_t *v) { return uint64_t(v[0] < v[1]); }};
 const Elementwise kLessOrEqual = {
     [](const double *v) { return double(v[0] <= v[1]); },
     [](const int64_t *v) { return int64_t(v[0] <= v[1]); },
-    emitCompare<arith::CmpFPredicate::OLE, arith::CmpIPredicate::sle>};
+    emitCompare<arith::CmpFPredicate::OLE, arith::CmpIPredicate::sle>,
+    [](const uint64_t *v) { return uint64_t(v[0] <= v[1]); }};
 const Elementwise kGreater = {
     [](const double *v) { return double(v[0] > v[1]); },
     [](const int64_t *v) { return int64_t(v[0] > v[1]); },
-    emitCompare<arith::CmpFPredicate::OGT, arith::CmpIPredicate::sgt>};
+    emitCompare<arith::CmpFPredicate::OGT, arith::CmpIPredicate::sgt>,
+    [](const uint64_t *v) { return uint64_t(v[0] > v[1]); }};
 const Elementwise kGreaterOrEqual = {
     [](const double *v) { return double(v[0] >= v[1]); },
     [](const int64_t *v) { return int64_t(v[0] >= v[1]); },
-    emitCompare<arith::CmpFPredicate::OGE, arith::CmpIPredicate::sge>};
+    emitCompare<arith::CmpFPredicate::OGE, arith::CmpIPredicate::sge>,
+    [](const uint64_t *v) { return uint64_t(v[0] >= v[1]); }};
 const Elementwise kIsNaN = {
     [](const double *v) { return double(std::isnan(v[0])); }, nullptr,
     [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
@@ -222,40 +259,6 @@ Error mean(Node &node) {
                           node.splat(sum.type, {}, double(node.numInputs()))));
 }
 
-/// Small powers are products, so that one spelling of x^2 reaches the passes.
-Error lowerPow(Node &node) {
-  const Operand &x = node.input(0);
-  std::optional<double> exponent = node.input(1).splatValue();
-  bool scalar = node.input(1).shape.empty() ||
-                product(node.input(1).shape) == 1;
-  if (exponent && scalar && isFloat(x.type) && !x.isHost() &&
-      node.input(1).rank() <= x.rank()) {
-    auto times = [&](const Operand &a, const Operand &b) {
-      return node.map(kMul, x.type, {a, b});
-    };
-    if (*exponent == 1) {
-      CLEAVE_TRY(value, node.value(x));
-      return one(node, Operand(value));
-    }
-    if (*exponent == 2)
-      return one(node, times(x, x));
-    if (*exponent == 3) {
-      CLEAVE_TRY(square, times(x, x));
-      return one(node, times(square, x));
-    }
-    if (*exponent == 0.5)
-      return one(node, node.map(kSqrt, x.type, {x}));
-    if (*exponent == -1)
-      return one(node, node.map(kReciprocal, x.type, {x}));
-    if (*exponent == -0.5) {
-      CLEAVE_TRY(root, node.map(kSqrt, x.type, {x}));
-      return one(node, node.map(kReciprocal, x.type, {root}));
-    }
-  }
-  CLEAVE_TRY(power, node.cast(node.input(1), x.type));
-  return one(node, node.map(kPow, x.type, {x, power}));
-}
-
 Error lowerDiv(Node &node) {
   return one(node, divide(node, node.input(0), node.input(1)));
 }
@@ -272,7 +275,7 @@ Error lowerMul(Node &node) {
 Error lowerMod(Node &node) {
   if (node.intAttr("fmod", 0) == 0 && isFloat(node.input(0).type))
     return reason("Mod of floats needs fmod = 1");
-  return binary<kMod>(node);
+  return node.intAttr("fmod", 0) ? binary<kFMod>(node) : binary<kMod>(node);
 }
 
 Error lowerNot(Node &node) {
@@ -393,6 +396,21 @@ Expected<Operand> divide(Node &node, const Operand &a, const Operand &b) {
 Expected<Operand> tanh(Node &node, const Operand &x) {
   return node.map(kTanh, x.type, {x});
 }
+Expected<Operand> sqrt(Node &node, const Operand &x) {
+  return node.map(kSqrt, x.type, {x});
+}
+Expected<Operand> exp(Node &node, const Operand &x) {
+  return node.map(kExp, x.type, {x});
+}
+Expected<Operand> log(Node &node, const Operand &x) {
+  return node.map(kLog, x.type, {x});
+}
+Expected<Operand> abs(Node &node, const Operand &x) {
+  return node.map(kAbs, x.type, {x});
+}
+Expected<Operand> equal(Node &node, const Operand &a, const Operand &b) {
+  return node.map(kEqual, Element::Bool, {a, b});
+}
 
 void addElementwiseOps(std::vector<OnnxOp> &table) {
   auto op = [&](llvm::StringRef name, int tier, llvm::StringRef becomes,
@@ -427,12 +445,11 @@ void addElementwiseOps(std::vector<OnnxOp> &table) {
   op("Max", 1, "arith.maximumf", variadic<kMax>);
   op("Mean", 2, "arith.addf", mean);
   op("Min", 1, "arith.minimumf", variadic<kMin>);
-  op("Mod", 2, "", lowerMod);
+  op("Mod", 2, "arith.remf arith.remsi", lowerMod);
   op("Mul", 1, "arith.mulf", lowerMul);
   op("Neg", 1, "arith.negf", unary<kNeg>);
   op("Not", 1, "arith.xori", lowerNot);
   op("Or", 1, "arith.ori", compare<kOr>);
-  op("Pow", 1, "arith.mulf math.powf", lowerPow);
   op("Reciprocal", 1, "arith.divf", unary<kReciprocal>);
   op("Relu", 1, "arith.maximumf", unary<kRelu>);
   op("Sigmoid", 1, "nn.sigmoid", unary<kSigmoid>);

@@ -50,10 +50,7 @@ Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
 
 void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
                  int64_t fromAt) {
-  if (to.holdsFloats())
-    to.setFloat(toAt, from.floatAt(fromAt));
-  else
-    to.setInt(toAt, from.intAt(fromAt));
+  to.setFrom(toAt, from, fromAt);
 }
 
 } // namespace cleave::importer

@@ -12,8 +12,12 @@ namespace cleave::importer {
 /// Operator set versions that the table speaks of.
 inline constexpr int64_t kOldest = 11, kNewest = 25;
 
+/// The most elements that a tensor has.
+inline constexpr int64_t kMaxSize = int64_t(1) << 48;
+
 void addConstantOps(std::vector<OnnxOp> &table);
 void addElementwiseOps(std::vector<OnnxOp> &table);
+void addPowerOps(std::vector<OnnxOp> &table);
 void addShapeOps(std::vector<OnnxOp> &table);
 void addGatherOps(std::vector<OnnxOp> &table);
 void addIndexingOps(std::vector<OnnxOp> &table);
@@ -49,6 +53,11 @@ llvm::Expected<Operand> multiply(Node &node, const Operand &a,
                                  const Operand &b);
 llvm::Expected<Operand> divide(Node &node, const Operand &a, const Operand &b);
 llvm::Expected<Operand> tanh(Node &node, const Operand &x);
+llvm::Expected<Operand> sqrt(Node &node, const Operand &x);
+llvm::Expected<Operand> exp(Node &node, const Operand &x);
+llvm::Expected<Operand> log(Node &node, const Operand &x);
+llvm::Expected<Operand> abs(Node &node, const Operand &x);
+llvm::Expected<Operand> equal(Node &node, const Operand &a, const Operand &b);
 /// Sum, maximum or minimum along dimensions, which become 1 with `keep`.
 llvm::Expected<Operand> reduce(Node &node, nn::Combiner combiner,
                                const Operand &operand,

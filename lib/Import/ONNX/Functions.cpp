@@ -13,6 +13,8 @@ namespace cleave::importer {
 namespace {
 /// Functions call functions; a cycle is not valid.
 constexpr unsigned kMaxDepth = 64;
+/// Calls of calls multiply. Large models have some ten thousand nodes.
+constexpr size_t kMaxNodes = 200000;
 constexpr int kNodeOverload = 8, kFunctionDefaults = 11, kFunctionOverload = 13;
 
 llvm::Error reason(const Twine &text) {
@@ -111,6 +113,11 @@ FunctionInliner::add(std::unique_ptr<::onnx::NodeProto> owned,
                      const ::onnx::NodeProto &node, std::string name,
                      const std::shared_ptr<const Opsets> &opsets,
                      std::vector<FlatNode> &nodes, unsigned depth) {
+  if (nodes.size() >= kMaxNodes && depth > 0)
+    return reason("node '" + name + "' is one of more than " +
+                  Twine(kMaxNodes) +
+                  " that calls of functions expand to; export the model with "
+                  "functions inlined, or with fewer calls");
   if (const Function *function = find(node))
     return inlineCall(node, name, *function, nodes, depth);
   nodes.push_back({&node, opsets, std::move(name)});

@@ -372,6 +372,9 @@ Error lowerGatherElements(Node &node) {
   const HostTensor &data = *table.host;
   CLEAVE_TRY(indices,
              normalised(*node.input(1).host, data.shape()[axis], data.type()));
+  if (indices.size() > HostTensor::kMaxElements)
+    return reason("a constant of shape " + spell(indices.shape()) +
+                  " is too large to evaluate");
   HostTensor result(data.type(), indices.shape());
   Shape index(indices.rank(), 0);
   for (int64_t n = 0, count = indices.size(); n < count; ++n) {

@@ -1,10 +1,12 @@
 // Strided host tensors and elementwise evaluation.
 
 #include "HostTensor.h"
+#include "Build.h"
 
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Endian.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <cmath>
 
@@ -14,22 +16,15 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-static llvm::Error reason(const Twine &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-
-static std::string spell(ArrayRef<int64_t> shape) {
-  std::string text = "[";
-  for (auto [index, size] : llvm::enumerate(shape))
-    text += (index ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
 int64_t product(ArrayRef<int64_t> shape) {
   int64_t count = 1;
-  for (int64_t size : shape)
-    count *= size;
-  return count;
+  bool overflows = false;
+  for (int64_t size : shape) {
+    if (size == 0)
+      return 0;
+    overflows |= llvm::MulOverflow(count, size, count);
+  }
+  return overflows ? std::numeric_limits<int64_t>::max() : count;
 }
 
 llvm::Expected<Shape> broadcastShapes(ArrayRef<int64_t> a,
@@ -85,23 +80,44 @@ HostTensor HostTensor::ofInt(int64_t value, Element type) {
   return tensor;
 }
 
+/// The number in another format, rounded once to the nearest, ties to even.
+static double throughFormat(llvm::APFloat number,
+                            const llvm::fltSemantics &format) {
+  bool losesInfo;
+  number.convert(format, llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+  number.convert(llvm::APFloat::IEEEdouble(),
+                 llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+  return number.convertToDouble();
+}
+
 double roundTo(Element type, double value) {
   if (type == Element::F32)
     return static_cast<float>(value);
-  if (type == Element::BF16) {
-    llvm::APFloat rounded(value);
-    bool losesInfo;
-    rounded.convert(llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven,
-                    &losesInfo);
-    rounded.convert(llvm::APFloat::IEEEdouble(),
-                    llvm::APFloat::rmNearestTiesToEven, &losesInfo);
-    return rounded.convertToDouble();
-  }
+  if (type == Element::BF16)
+    return throughFormat(llvm::APFloat(value), llvm::APFloat::BFloat());
+  if (type == Element::F16)
+    return throughFormat(llvm::APFloat(value), llvm::APFloat::IEEEhalf());
   return value;
 }
 
-/// Wraps an integer to the range of its type.
-static int64_t wrapTo(Element type, int64_t value) {
+/// An integer of 64 bits in a float type, rounded once: on the way through a
+/// double it would be rounded twice.
+static double roundInteger(Element type, int64_t value, bool isUnsigned) {
+  const llvm::fltSemantics &format =
+      type == Element::F64    ? llvm::APFloat::IEEEdouble()
+      : type == Element::F32  ? llvm::APFloat::IEEEsingle()
+      : type == Element::BF16 ? llvm::APFloat::BFloat()
+                              : llvm::APFloat::IEEEhalf();
+  constexpr int64_t exact = int64_t(1) << 53;
+  if ((isUnsigned ? 0 : -exact) <= value && value <= exact)
+    return roundTo(type, static_cast<double>(value));
+  llvm::APFloat number(format);
+  number.convertFromAPInt(llvm::APInt(64, static_cast<uint64_t>(value)),
+                          !isUnsigned, llvm::APFloat::rmNearestTiesToEven);
+  return throughFormat(number, llvm::APFloat::IEEEdouble());
+}
+
+int64_t wrapTo(Element type, int64_t value) {
   switch (type) {
   case Element::U8:
     return static_cast<uint8_t>(value);
@@ -124,35 +140,79 @@ void HostTensor::setInt(int64_t position, int64_t value) {
   if (element == Element::Bool)
     buffer->bools[position] = value != 0;
   else if (holdsFloats())
-    buffer->floats[position] = roundTo(element, static_cast<double>(value));
+    buffer->floats[position] =
+        roundInteger(element, value, /*isUnsigned=*/false);
   else
     buffer->ints[position] = wrapTo(element, value);
 }
 
-void HostTensor::setFloat(int64_t position, double value) {
-  if (holdsFloats()) {
-    buffer->floats[position] = roundTo(element, value);
-    return;
-  }
-  if (element == Element::Bool)
-    return setInt(position, value != 0);
-  // Out of range is undefined in C++; saturate.
+/// Towards zero. What lies out of range is undefined in C++: saturate.
+int64_t HostTensor::toInteger(double value, Element type) {
+  constexpr double half = 9223372036854775808.0; // 2^63
   if (std::isnan(value))
-    value = 0;
-  if (value >= 9.2e18)
-    return setInt(position, std::numeric_limits<int64_t>::max());
-  if (value <= -9.2e18)
-    return setInt(position, std::numeric_limits<int64_t>::min());
-  setInt(position, static_cast<int64_t>(value));
+    return 0;
+  if (type == Element::U64 && value >= half)
+    return value >= 2 * half
+               ? -1
+               : static_cast<int64_t>(static_cast<uint64_t>(value));
+  if (value >= half)
+    return std::numeric_limits<int64_t>::max();
+  if (value < -half)
+    return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(value);
+}
+
+void HostTensor::setFloat(int64_t position, double value) {
+  if (holdsFloats())
+    buffer->floats[position] = roundTo(element, value);
+  else if (element == Element::Bool)
+    buffer->bools[position] = value != 0;
+  else
+    buffer->ints[position] = wrapTo(element, toInteger(value, element));
+}
+
+void HostTensor::setFrom(int64_t position, const HostTensor &other,
+                         int64_t from) {
+  if (other.holdsFloats())
+    setFloat(position, other.buffer->floats[from]);
+  else if (holdsFloats())
+    buffer->floats[position] =
+        roundInteger(element, other.intAt(from), other.element == Element::U64);
+  else
+    setInt(position, other.intAt(from));
+}
+
+HostTensor leastOf(Element type) {
+  HostTensor result(type, {});
+  if (isFloat(type))
+    result.setFloat(0, -std::numeric_limits<double>::infinity());
+  else if (type == Element::I8 || type == Element::I16 ||
+           type == Element::I32 || type == Element::I64)
+    result.setInt(0, std::numeric_limits<int64_t>::min() >>
+                         (64 - 8 * byteSize(type)));
+  return result;
+}
+
+HostTensor greatestOf(Element type) {
+  HostTensor result(type, {});
+  if (isFloat(type))
+    result.setFloat(0, std::numeric_limits<double>::infinity());
+  else if (type == Element::I8 || type == Element::I16 ||
+           type == Element::I32 || type == Element::I64)
+    result.setInt(0, std::numeric_limits<int64_t>::max() >>
+                         (64 - 8 * byteSize(type)));
+  else
+    result.setInt(0, -1); // wraps: all bits; true
+  return result;
 }
 
 llvm::Expected<HostTensor>
 HostTensor::fromBytes(Element type, ArrayRef<int64_t> shape,
                       llvm::StringRef bytes) {
   int64_t count = product(shape), width = byteSize(type);
-  if (type == Element::F16 || !(isFloat(type) || isInteger(type)))
+  if (!(isFloat(type) || isInteger(type)))
     return reason("elements of type " + nameOf(type) + " are not supported");
-  if (count > kMaxElements)
+  if (count > kMaxStored)
     return reason("it has too many elements to evaluate (" + Twine(count) +
                   ")");
   if (int64_t(bytes.size()) != count * width)
@@ -176,6 +236,12 @@ HostTensor::fromBytes(Element type, ArrayRef<int64_t> shape,
     case Element::BF16:
       tensor.buffer->floats[i] = llvm::bit_cast<float>(
           static_cast<uint32_t>(read<uint16_t>(at, little)) << 16);
+      break;
+    case Element::F16:
+      tensor.buffer->floats[i] = throughFormat(
+          llvm::APFloat(llvm::APFloat::IEEEhalf(),
+                        llvm::APInt(16, read<uint16_t>(at, little))),
+          llvm::APFloat::IEEEdouble());
       break;
     case Element::Bool:
       tensor.buffer->bools[i] = *at != 0;
@@ -260,6 +326,12 @@ HostTensor HostTensor::compact() const {
   return result;
 }
 
+/// Zeros of different signs are two numbers, all NaNs are one.
+static bool isSame(double a, double b) {
+  return (a == b && std::signbit(a) == std::signbit(b)) ||
+         (std::isnan(a) && std::isnan(b));
+}
+
 HostTensor HostTensor::compressed() const {
   if (size() == 0)
     return *this;
@@ -282,7 +354,7 @@ HostTensor HostTensor::compressed() const {
       other.base += i * view.steps[dim];
       forEach({&first, &other}, first.dims, [&](const int64_t *at) {
         repeats &= holdsFloats()
-                       ? buffer->floats[at[0]] == buffer->floats[at[1]]
+                       ? isSame(buffer->floats[at[0]], buffer->floats[at[1]])
                        : intAt(at[0]) == intAt(at[1]);
       });
     }
@@ -303,14 +375,9 @@ bool HostTensor::isSplat() const {
   for (int64_t dim = 0; dim < rank(); ++dim)
     if (steps[dim] == 0)
       view.dims[dim] = 1;
-  // NaN is a splat too: compare with "not different from".
   forEach(&view, view.dims, [&](const int64_t *at) {
-    if (holdsFloats()) {
-      double a = buffer->floats[base], b = buffer->floats[*at];
-      equal &= a == b || (std::isnan(a) && std::isnan(b));
-    } else {
-      equal &= intAt(*at) == intAt(base);
-    }
+    equal &= holdsFloats() ? isSame(buffer->floats[base], buffer->floats[*at])
+                           : intAt(*at) == intAt(base);
   });
   return equal;
 }
@@ -347,20 +414,31 @@ HostTensor HostTensor::broadcastTo(ArrayRef<int64_t> shape) const {
   return result;
 }
 
+static Shape withoutOnes(ArrayRef<int64_t> shape) {
+  Shape sizes;
+  llvm::copy_if(shape, std::back_inserter(sizes),
+                [](int64_t size) { return size != 1; });
+  return sizes;
+}
+
+bool HostTensor::isReshapedInPlace(ArrayRef<int64_t> shape) const {
+  return liveDims().empty() || steps == rowMajorStrides(dims) ||
+         withoutOnes(dims) == withoutOnes(shape);
+}
+
 HostTensor HostTensor::reshaped(ArrayRef<int64_t> shape) const {
-  // Keep repeated dimensions where only sizes of 1 come and go.
   HostTensor result = *this;
-  Shape have, haveSteps;
+  if (liveDims().empty() && size() > 0) {
+    result.dims.assign(shape.begin(), shape.end());
+    result.steps.assign(shape.size(), 0);
+    return result;
+  }
+  // Keep repeated dimensions where only sizes of 1 come and go.
+  Shape haveSteps;
   for (auto [size, step] : llvm::zip(dims, steps))
-    if (size != 1) {
-      have.push_back(size);
-      haveSteps.push_back(step);
-    }
-  Shape want;
-  for (int64_t size : shape)
     if (size != 1)
-      want.push_back(size);
-  if (have == want) {
+      haveSteps.push_back(step);
+  if (withoutOnes(dims) == withoutOnes(shape)) {
     result.dims.assign(shape.begin(), shape.end());
     result.steps.clear();
     size_t next = 0;
@@ -382,12 +460,8 @@ HostTensor HostTensor::cast(Element type) const {
       view.dims[dim] = std::min<int64_t>(dims[dim], 1);
   HostTensor result(type, view.dims);
   int64_t next = 0;
-  forEach(&view, view.dims, [&](const int64_t *at) {
-    if (holdsFloats())
-      result.setFloat(next++, buffer->floats[*at]);
-    else
-      result.setInt(next++, intAt(*at));
-  });
+  forEach(&view, view.dims,
+          [&](const int64_t *at) { result.setFrom(next++, *this, *at); });
   return result.broadcastTo(dims);
 }
 
@@ -410,78 +484,6 @@ DenseElementsAttr HostTensor::toAttr(MLIRContext *context) const {
       values.push_back(IntegerAttr::get(type, intAt(*at)));
   });
   return DenseElementsAttr::get(tensorType, values);
-}
-
-/// The common shape, and operands seen with it where only dimensions remain
-/// along which some operand varies.
-static llvm::Expected<Shape>
-prepare(ArrayRef<const HostTensor *> operands,
-        llvm::SmallVectorImpl<HostTensor> &views, Shape &live) {
-  Shape shape;
-  for (const HostTensor *operand : operands) {
-    llvm::Expected<Shape> joined = broadcastShapes(shape, operand->shape());
-    if (!joined)
-      return joined.takeError();
-    shape = *joined;
-  }
-  for (const HostTensor *operand : operands)
-    views.push_back(operand->broadcastTo(shape));
-  live = shape;
-  for (size_t dim = 0; dim < shape.size(); ++dim)
-    if (llvm::all_of(views, [&](const HostTensor &view) {
-          return view.strides()[dim] == 0;
-        }))
-      live[dim] = std::min<int64_t>(shape[dim], 1);
-  if (product(live) > HostTensor::kMaxElements)
-    return reason("a constant of shape " + spell(shape) +
-                  " is too large to evaluate");
-  return shape;
-}
-
-template <class Value, class Function, class Read, class Write>
-static llvm::Expected<HostTensor> map(Element type,
-                                      ArrayRef<const HostTensor *> operands,
-                                      Function function, Read read,
-                                      Write write) {
-  llvm::SmallVector<HostTensor, 3> views;
-  Shape live;
-  llvm::Expected<Shape> shape = prepare(operands, views, live);
-  if (!shape)
-    return shape.takeError();
-  llvm::SmallVector<const HostTensor *, 3> pointers;
-  for (const HostTensor &view : views)
-    pointers.push_back(&view);
-  HostTensor result(type, live);
-  llvm::SmallVector<Value, 3> values(views.size());
-  int64_t next = 0;
-  forEach(pointers, live, [&](const int64_t *at) {
-    for (size_t i = 0; i < values.size(); ++i)
-      values[i] = read(views[i], at[i]);
-    write(result, next++, function(values.data()));
-  });
-  return result.broadcastTo(*shape);
-}
-
-llvm::Expected<HostTensor>
-mapInts(Element type, ArrayRef<const HostTensor *> operands,
-        llvm::function_ref<int64_t(const int64_t *)> function) {
-  return map<int64_t>(
-      type, operands, function,
-      [](const HostTensor &tensor, int64_t at) { return tensor.intAt(at); },
-      [](HostTensor &tensor, int64_t at, int64_t value) {
-        tensor.setInt(at, value);
-      });
-}
-
-llvm::Expected<HostTensor>
-mapFloats(Element type, ArrayRef<const HostTensor *> operands,
-          llvm::function_ref<double(const double *)> function) {
-  return map<double>(
-      type, operands, function,
-      [](const HostTensor &tensor, int64_t at) { return tensor.floatAt(at); },
-      [](HostTensor &tensor, int64_t at, double value) {
-        tensor.setFloat(at, value);
-      });
 }
 
 } // namespace cleave::importer

@@ -20,6 +20,7 @@
 
 namespace cleave::importer {
 
+/// The number of elements; the greatest integer where it does not fit.
 int64_t product(llvm::ArrayRef<int64_t> shape);
 /// The shape of numpy's broadcasting, or a reason why there is none.
 llvm::Expected<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a,
@@ -27,8 +28,11 @@ llvm::Expected<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a,
 
 class HostTensor {
 public:
-  /// The most elements that evaluation stores for one tensor.
-  static constexpr int64_t kMaxElements = int64_t(1) << 28;
+  /// The most elements that evaluation stores for one tensor, and visits in one
+  /// step.
+  static constexpr int64_t kMaxElements = int64_t(1) << 24;
+  /// The most elements that are read from a file.
+  static constexpr int64_t kMaxStored = int64_t(1) << 28;
 
   HostTensor() = default;
   /// Compact zeros.
@@ -50,20 +54,28 @@ public:
   llvm::ArrayRef<int64_t> strides() const { return steps; }
   bool holdsFloats() const { return isFloat(element); }
 
-  /// Elements by position in the buffer, as walked by `forEach`.
+  /// Elements by position in the buffer, as walked by `forEach`. Unsigned ones
+  /// of 64 bits are given as the signed ones of the same bits.
   int64_t intAt(int64_t position) const {
     if (element == Element::Bool)
       return buffer->bools[position];
-    return holdsFloats() ? static_cast<int64_t>(buffer->floats[position])
+    return holdsFloats() ? toInteger(buffer->floats[position], Element::I64)
                          : buffer->ints[position];
   }
   double floatAt(int64_t position) const {
-    return holdsFloats() ? buffer->floats[position]
-                         : static_cast<double>(intAt(position));
+    if (holdsFloats())
+      return buffer->floats[position];
+    int64_t value = intAt(position);
+    return element == Element::U64
+               ? static_cast<double>(static_cast<uint64_t>(value))
+               : static_cast<double>(value);
   }
-  /// Stores into a tensor that nothing shares; rounds to the element type.
+  /// Stores into a tensor that nothing shares; rounds to the element type, and
+  /// wraps to its range.
   void setInt(int64_t position, int64_t value);
   void setFloat(int64_t position, double value);
+  /// The same for an element of another tensor, of any type.
+  void setFrom(int64_t position, const HostTensor &other, int64_t from);
 
   /// Position of an index.
   int64_t positionOf(llvm::ArrayRef<int64_t> index) const;
@@ -87,6 +99,8 @@ public:
                     llvm::ArrayRef<int64_t> sizes,
                     llvm::ArrayRef<int64_t> strides) const;
   HostTensor reshaped(llvm::ArrayRef<int64_t> shape) const;
+  /// Whether reshaping makes no copy.
+  bool isReshapedInPlace(llvm::ArrayRef<int64_t> shape) const;
   /// By numpy's rules; the shapes fit.
   HostTensor broadcastTo(llvm::ArrayRef<int64_t> shape) const;
   HostTensor cast(Element type) const;
@@ -95,6 +109,8 @@ public:
   mlir::DenseElementsAttr toAttr(mlir::MLIRContext *context) const;
 
 private:
+  static int64_t toInteger(double value, Element type);
+
   struct Buffer {
     std::vector<uint8_t> bools;
     std::vector<int64_t> ints;
@@ -121,12 +137,23 @@ void forEach(llvm::ArrayRef<const HostTensor *> tensors,
 llvm::Expected<HostTensor>
 mapInts(Element type, llvm::ArrayRef<const HostTensor *> operands,
         llvm::function_ref<int64_t(const int64_t *)> function);
+/// The operands are of type U64.
+llvm::Expected<HostTensor>
+mapUnsigned(Element type, llvm::ArrayRef<const HostTensor *> operands,
+            llvm::function_ref<uint64_t(const uint64_t *)> function);
 llvm::Expected<HostTensor>
 mapFloats(Element type, llvm::ArrayRef<const HostTensor *> operands,
           llvm::function_ref<double(const double *)> function);
 
 /// Rounds a double to the precision of an element type.
 double roundTo(Element type, double value);
+/// Wraps an integer to the range of its type.
+int64_t wrapTo(Element type, int64_t value);
+
+/// The identity of maximum and minimum: the least and the greatest number of an
+/// element type.
+HostTensor leastOf(Element type);
+HostTensor greatestOf(Element type);
 
 } // namespace cleave::importer
 

@@ -159,10 +159,6 @@ bool Importer::isBuffer(const TensorRef &tensor) const {
 }
 
 Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
-  if (tensor.type == Element::F16)
-    return reason("tensor '" + tensor.name +
-                  "' has type f16, which is not supported; export the model in "
-                  "float32 or bfloat16");
   auto constant = constants.find(tensor.name);
   if (constant != constants.end()) {
     if (constant->second == ConstantKind::PositionTable) {
@@ -178,7 +174,7 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
       scalars.push_back(tensor.name);
   }
   bool small = tensor.numElements() * byteSize(tensor.type) <= kMaxInlineBytes;
-  if (!isFloat(tensor.type) ||
+  if (!isFloat(tensor.type) || tensor.numElements() == 0 ||
       (constants.count(tensor.name) && small && !isBuffer(tensor))) {
     CLEAVE_TRY(contents, Node::contents(model, tensor));
     return Operand(contents.compressed());
@@ -193,6 +189,10 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
     if (isBand(contents))
       return Operand(contents.compressed());
   }
+  if (tensor.type == Element::F16)
+    return reason("tensor '" + tensor.name +
+                  "' has type f16, which is not supported; export the model in "
+                  "float32 or bfloat16");
   if (!tensor.inFile)
     return reason("tensor '" + tensor.name +
                   "' is not stored as contiguous bytes; save the model with "
@@ -272,6 +272,10 @@ void Importer::lowerNode(const FlatNode &flat) {
     bool isShape = StringRef(why).contains("do not broadcast");
     return fail(readsTable && isShape ? why + kLongSequence.str() : why);
   }
+  for (const Operand &result : node.results)
+    if (product(result.shape) > kMaxSize)
+      return fail("its result of shape " + spell(result.shape) +
+                  " has more than " + std::to_string(kMaxSize) + " elements");
   if (node.isCutShort || (readsTable && movesFirstInput(flat.proto->op_type())))
     tables.insert(flat.proto->output(0));
   for (auto [name, result] : llvm::zip(flat.proto->output(), node.results)) {

@@ -2,6 +2,8 @@
 
 #include "Families.h"
 
+#include <cmath>
+
 using namespace mlir;
 using llvm::ArrayRef;
 using llvm::Error;
@@ -15,7 +17,7 @@ namespace {
 /// The first of known indices [n, 1] that name n rows in order; -1: others.
 int64_t runOf(const Operand &indices, int64_t rows) {
   if (!indices.isHost() || indices.rank() != 2 || indices.shape[1] != 1 ||
-      indices.shape[0] == 0)
+      indices.shape[0] == 0 || indices.shape[0] > rows)
     return -1;
   llvm::SmallVector<int64_t> values = indices.host->ints();
   int64_t first = values[0] < 0 ? values[0] + rows : values[0];
@@ -69,6 +71,10 @@ Error lowerScatterND(Node &node) {
   std::string reduction = node.stringAttr("reduction", "none");
   if (reduction != "none")
     return reason("reduction '" + reduction + "' is not supported");
+  for (size_t i = 0; i < 3; ++i)
+    if (product(node.input(i).shape) > HostTensor::kMaxElements)
+      return reason("a constant of shape " + spell(node.input(i).shape) +
+                    " is too large to evaluate");
   HostTensor result = node.input(0).host->compact();
   const HostTensor &indices = *node.input(1).host;
   HostTensor updates = node.input(2).host->compact();
@@ -103,6 +109,9 @@ Error lowerNonZero(Node &node) {
   if (Error error = allKnown(node))
     return error;
   const HostTensor &input = *node.input(0).host;
+  if (input.size() > HostTensor::kMaxElements)
+    return reason("a constant of shape " + spell(input.shape()) +
+                  " is too large to evaluate");
   llvm::SmallVector<Shape> found;
   Shape index(input.rank(), 0);
   for (int64_t n = 0, count = input.size(); n < count; ++n) {
@@ -126,8 +135,8 @@ Error lowerCumSum(Node &node) {
   if (Error error = allKnown(node))
     return error;
   const HostTensor &input = *node.input(0).host;
-  CLEAVE_TRY(axis, Node::axisOf(int64_t(node.input(1).splatValue().value_or(0)),
-                                input.rank()));
+  CLEAVE_TRY(axis,
+             Node::axisOf(node.input(1).splatInt().value_or(0), input.rank()));
   bool exclusive = node.intAttr("exclusive", 0);
   bool reverse = node.intAttr("reverse", 0);
   // Along other dimensions, repeated elements give repeated sums.
@@ -135,6 +144,9 @@ Error lowerCumSum(Node &node) {
   for (int64_t dim = 0; dim < input.rank(); ++dim)
     if (dim != axis && input.strides()[dim] == 0)
       sizes[dim] = std::min<int64_t>(sizes[dim], 1);
+  if (product(sizes) > HostTensor::kMaxElements)
+    return reason("a constant of shape " + spell(input.shape()) +
+                  " is too large to evaluate");
   HostTensor source = input.sliced(zero, sizes, ones);
   HostTensor result(input.type(), sizes);
   Shape rows = sizes;
@@ -144,26 +156,72 @@ Error lowerCumSum(Node &node) {
   int64_t length = sizes[axis];
   forEach({&from, &to}, rows, [&](const int64_t *at) {
     double sum = 0;
+    uint64_t count = 0; // of integers, which wrap
     for (int64_t i = 0; i < length; ++i) {
       int64_t k = reverse ? length - 1 - i : i;
       int64_t read = at[0] + k * source.strides()[axis];
-      double element = source.floatAt(read);
-      result.setFloat(at[1] + k * result.strides()[axis],
-                      exclusive ? sum : sum + element);
-      sum += element;
+      int64_t write = at[1] + k * result.strides()[axis];
+      double nextSum = sum + source.floatAt(read);
+      uint64_t nextCount = count + uint64_t(source.intAt(read));
+      if (source.holdsFloats())
+        result.setFloat(write, exclusive ? sum : nextSum);
+      else
+        result.setInt(write, int64_t(exclusive ? count : nextCount));
+      sum = nextSum;
+      count = nextCount;
     }
   });
   node.set(0, Operand(result.broadcastTo(input.shape()).compressed()));
   return Error::success();
 }
 
+/// The place of the greatest element along a dimension, which stays with size
+/// 1: the first one of equals, or the last. NaN is the greatest.
+HostTensor argMaxKnown(const HostTensor &input, int64_t axis, bool last) {
+  Shape shape(input.shape()), zero(input.rank(), 0), ones(input.rank(), 1);
+  int64_t length = shape[axis];
+  shape[axis] = 1;
+  HostTensor result(Element::I64, shape);
+  HostTensor rows = input.sliced(zero, shape, ones);
+  bool isUnsigned = input.type() == Element::U64;
+  auto isGreater = [&](int64_t a, int64_t b) {
+    if (input.holdsFloats())
+      return !std::isnan(input.floatAt(b)) &&
+             (std::isnan(input.floatAt(a)) ||
+              input.floatAt(a) > input.floatAt(b));
+    return isUnsigned ? uint64_t(input.intAt(a)) > uint64_t(input.intAt(b))
+                      : input.intAt(a) > input.intAt(b);
+  };
+  forEach({&rows, &result}, shape, [&](const int64_t *at) {
+    int64_t best = 0, step = input.strides()[axis];
+    for (int64_t i = 1; i < length; ++i)
+      if (last ? !isGreater(at[0] + best * step, at[0] + i * step)
+               : isGreater(at[0] + i * step, at[0] + best * step))
+        best = i;
+    result.setInt(at[1], best);
+  });
+  return result;
+}
+
 Error lowerArgMax(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), input.rank()));
-  if (Error error = node.expectAttr("select_last_index", 0, 0))
-    return error;
-  CLEAVE_TRY(value, node.value(input));
   Shape shape = input.shape;
+  if (shape[axis] == 0)
+    return reason("it has no elements along dimension " + Twine(axis));
+  bool last = node.intAttr("select_last_index", 0);
+  if (input.isHost() && mayEvaluate(input.type, *input.host) &&
+      product(shape) <= HostTensor::kMaxElements) {
+    Operand result(argMaxKnown(*input.host, axis, last));
+    if (!node.intAttr("keepdims", 1))
+      shape.erase(shape.begin() + axis);
+    else
+      shape[axis] = 1;
+    return one(node, node.reshape(result, shape));
+  }
+  if (last)
+    return node.expectAttr("select_last_index", 0, 0);
+  CLEAVE_TRY(value, node.value(input));
   shape.erase(shape.begin() + axis);
   auto type = RankedTensorType::get(shape, node.builder.getI64Type());
   Operand result(
@@ -176,45 +234,66 @@ Error lowerArgMax(Node &node) {
   return Error::success();
 }
 
+/// Whether indices are places that an operation found.
+bool isNeverNegative(const Operand &indices) {
+  Value value = indices.value;
+  while (value) {
+    Operation *op = value.getDefiningOp();
+    if (isa_and_nonnull<nn::TopKOp, nn::ArgMaxOp>(op))
+      return true;
+    if (!isa_and_nonnull<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
+                         arith::ExtSIOp, arith::TruncIOp>(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
 /// on where the index equals the position along the new axis, else off.
 Error lowerOneHot(Node &node) {
   const Operand &indices = node.input(0), &values = node.input(2);
-  std::optional<double> depth = node.input(1).splatValue();
+  std::optional<int64_t> depth = node.input(1).splatInt();
   if (!depth || !values.isHost() || values.host->size() != 2)
     return reason("its depth and values must be known when importing");
+  if (*depth < 1 || *depth > HostTensor::kMaxElements)
+    return reason("its depth is " + Twine(*depth) + ", expected 1 to " +
+                  Twine(HostTensor::kMaxElements));
   int64_t rank = indices.rank() + 1;
   CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", -1), rank));
   Shape shape = indices.shape, grid(rank, 1);
   shape.insert(shape.begin() + axis, 1);
-  grid[axis] = int64_t(*depth);
+  grid[axis] = *depth;
   CLEAVE_TRY(column, node.reshape(indices, shape));
   CLEAVE_TRY(wide, node.cast(column, Element::I64));
-  HostTensor positions(Element::I64, {int64_t(*depth)});
-  for (int64_t i = 0; i < int64_t(*depth); ++i)
+  HostTensor positions(Element::I64, {*depth});
+  for (int64_t i = 0; i < *depth; ++i)
     positions.setInt(i, i);
-  static const Elementwise kHit = {nullptr,
-                                   [](const int64_t *v) {
-                                     return int64_t(v[0] == v[1] ||
-                                                    v[0] + v[2] == v[1]);
-                                   },
-                                   nullptr};
   static const Elementwise kEqual = {
       nullptr, [](const int64_t *v) { return int64_t(v[0] == v[1]); },
       [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
         return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, v[0],
                                      v[1]);
       }};
+  // Indices below zero count from the end.
+  static const Elementwise kNegative = {
+      nullptr, [](const int64_t *v) { return int64_t(v[0] < 0); },
+      [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
+        auto type = cast<RankedTensorType>(v[0].getType());
+        return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, v[0],
+                                     nn::createSplat(b, loc, type, 0));
+      }};
+  if (!isNeverNegative(wide)) {
+    CLEAVE_TRY(below, node.map(kNegative, Element::Bool, {wide}));
+    CLEAVE_TRY(fromEnd, add(node, wide, Operand(HostTensor::ofInt(*depth))));
+    CLEAVE_TRY(inside, node.select(below, fromEnd, wide));
+    wide = inside;
+  }
   Operand counts(positions.reshaped(grid));
-  bool known = wide.isHost();
-  auto hits =
-      known ? node.map(kHit, Element::Bool,
-                       {wide, counts, node.splat(Element::I64, {}, *depth)})
-            : node.map(kEqual, Element::Bool, {wide, counts});
-  if (!hits)
-    return hits.takeError();
-  llvm::SmallVector<double> offOn = values.host->floats();
-  return one(node, node.select(*hits, node.splat(values.type, {}, offOn[1]),
-                               node.splat(values.type, {}, offOn[0])));
+  CLEAVE_TRY(hits, node.map(kEqual, Element::Bool, {wide, counts}));
+  auto element = [&](int64_t index) {
+    return Operand(values.host->sliced({index}, {1}, {1}).reshaped({}));
+  };
+  return one(node, node.select(hits, element(1), element(0)));
 }
 
 } // namespace

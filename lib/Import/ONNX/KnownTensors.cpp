@@ -37,34 +37,62 @@ Value Build::emitBroadcast(Value value, ArrayRef<int64_t> shape,
   return nn::BroadcastOp::create(builder, loc, type, value, dims);
 }
 
+/// value * factor + constant.
 static Value addConstant(OpBuilder &builder, Location loc, Value value,
                          double constant, double factor) {
   auto type = cast<RankedTensorType>(value.getType());
-  bool isFloat = isa<FloatType>(type.getElementType());
-  auto apply = [&](bool multiply, double number) {
-    Value other = nn::createSplat(builder, loc, type, number);
-    if (isFloat)
-      value = multiply
-                  ? arith::MulFOp::create(builder, loc, value, other)
-                  : Value(arith::AddFOp::create(builder, loc, value, other));
-    else
-      value = multiply
-                  ? arith::MulIOp::create(builder, loc, value, other)
-                  : Value(arith::AddIOp::create(builder, loc, value, other));
+  auto splat = [&](double number) {
+    return nn::createSplat(builder, loc, type, number);
   };
   if (factor != 1)
-    apply(true, factor);
+    value = arith::MulFOp::create(builder, loc, value, splat(factor));
   if (constant != 0)
-    apply(false, constant);
+    value = arith::AddFOp::create(builder, loc, value, splat(constant));
   return value;
 }
 
-/// base + sum of factor * index, over all dimensions of a compact tensor; null
-/// where the elements are something else.
+/// The same of integers, which a double may not hold.
+static Value addInteger(OpBuilder &builder, Location loc, Value value,
+                        int64_t constant, int64_t factor) {
+  auto type = cast<RankedTensorType>(value.getType());
+  auto splat = [&](int64_t number) -> Value {
+    return arith::ConstantOp::create(
+        builder, loc,
+        DenseElementsAttr::get(type, Attribute(builder.getIntegerAttr(
+                                         type.getElementType(), number))));
+  };
+  if (factor != 1)
+    value = arith::MulIOp::create(builder, loc, value, splat(factor));
+  if (constant != 0)
+    value = arith::AddIOp::create(builder, loc, value, splat(constant));
+  return value;
+}
+
+/// Visits the elements of a compact tensor with their indices.
+static void
+forEachIndex(const HostTensor &tensor,
+             llvm::function_ref<void(ArrayRef<int64_t>, int64_t)> body) {
+  Shape index(tensor.rank(), 0);
+  forEach(&tensor, tensor.shape(), [&](const int64_t *at) {
+    body(index, *at);
+    for (int64_t dim = tensor.rank() - 1; dim >= 0; --dim) {
+      if (++index[dim] < tensor.shape()[dim])
+        break;
+      index[dim] = 0;
+    }
+  });
+}
+
 Value Build::tryAffine(const HostTensor &tensor) {
-  if (tensor.type() == Element::Bool ||
-      !toType(tensor.type(), builder.getContext()))
+  if (tensor.type() == Element::Bool || isHostOnly(tensor.type()))
     return {};
+  return tensor.holdsFloats() ? tryAffineFloats(tensor) : tryAffineInts(tensor);
+}
+
+/// base + sum of factor * index, over all dimensions of a compact tensor; null
+/// where the elements are something else. A short list is clearer than its
+/// formula.
+Value Build::tryAffineFloats(const HostTensor &tensor) {
   Shape zero(tensor.rank(), 0);
   double base = tensor.floatAt(tensor.positionOf(zero));
   llvm::SmallVector<double> factors;
@@ -74,25 +102,18 @@ Value Build::tryAffine(const HostTensor &tensor) {
     factors.push_back(tensor.floatAt(tensor.positionOf(one)) - base);
   }
   bool affine = std::isfinite(base);
-  // A short list is clearer than its formula, and the formula must be exact.
   if (tensor.rank() == 1 && tensor.size() <= 16 &&
       (base != 0 || factors[0] != 1))
     return {};
-  if (tensor.holdsFloats())
-    for (double number : factors)
-      affine &= number == std::trunc(number) && std::abs(number) < 256 &&
-                base == std::trunc(base) && tensor.size() < 65536;
-  Shape index = zero;
-  forEach(&tensor, tensor.shape(), [&](const int64_t *at) {
-    double expected = base;
+  // The formula must be exact.
+  for (double number : factors)
+    affine &= number == std::trunc(number) && std::abs(number) < 256 &&
+              base == std::trunc(base) && tensor.size() < 65536;
+  forEachIndex(tensor, [&](ArrayRef<int64_t> index, int64_t at) {
+    double expected = base, element = tensor.floatAt(at);
     for (auto [factor, i] : llvm::zip(factors, index))
       expected += factor * i;
-    affine &= tensor.floatAt(*at) == expected;
-    for (int64_t dim = tensor.rank() - 1; dim >= 0; --dim) {
-      if (++index[dim] < tensor.shape()[dim])
-        break;
-      index[dim] = 0;
-    }
+    affine &= element == expected && (element != 0 || !std::signbit(element));
   });
   if (!affine)
     return {};
@@ -101,12 +122,43 @@ Value Build::tryAffine(const HostTensor &tensor) {
     Value term = emitIota(tensor.type(), tensor.shape()[dim]);
     term = addConstant(builder, loc, term, dim == 0 ? base : 0, factors[dim]);
     term = emitBroadcast(term, tensor.shape(), {dim});
-    if (!sum)
-      sum = term;
-    else if (tensor.holdsFloats())
-      sum = arith::AddFOp::create(builder, loc, sum, term);
-    else
-      sum = arith::AddIOp::create(builder, loc, sum, term);
+    sum = sum ? Value(arith::AddFOp::create(builder, loc, sum, term)) : term;
+  }
+  return sum;
+}
+
+Value Build::tryAffineInts(const HostTensor &tensor) {
+  Shape zero(tensor.rank(), 0);
+  int64_t base = tensor.intAt(tensor.positionOf(zero));
+  llvm::SmallVector<int64_t> factors;
+  auto sumOf = [](int64_t a, int64_t b) { // wraps, as the elements do
+    return int64_t(uint64_t(a) + uint64_t(b));
+  };
+  for (int64_t dim = 0; dim < tensor.rank(); ++dim) {
+    Shape one = zero;
+    one[dim] = 1;
+    int64_t next = tensor.intAt(tensor.positionOf(one));
+    factors.push_back(
+        wrapTo(tensor.type(), int64_t(uint64_t(next) - uint64_t(base))));
+  }
+  if (tensor.rank() == 1 && tensor.size() <= 16 &&
+      (base != 0 || factors[0] != 1))
+    return {};
+  bool affine = true;
+  forEachIndex(tensor, [&](ArrayRef<int64_t> index, int64_t at) {
+    int64_t expected = base;
+    for (auto [factor, i] : llvm::zip(factors, index))
+      expected = sumOf(expected, int64_t(uint64_t(factor) * uint64_t(i)));
+    affine &= tensor.intAt(at) == wrapTo(tensor.type(), expected);
+  });
+  if (!affine)
+    return {};
+  Value sum;
+  for (int64_t dim = 0; dim < tensor.rank(); ++dim) {
+    Value term = emitIota(tensor.type(), tensor.shape()[dim]);
+    term = addInteger(builder, loc, term, dim == 0 ? base : 0, factors[dim]);
+    term = emitBroadcast(term, tensor.shape(), {dim});
+    sum = sum ? Value(arith::AddIOp::create(builder, loc, sum, term)) : term;
   }
   return sum;
 }
@@ -121,7 +173,8 @@ struct Band {
 static std::optional<Band> bandOf(const HostTensor &matrix, double inside) {
   int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
   auto at = [&](int64_t i, int64_t j) {
-    return matrix.floatAt(matrix.positionOf({i, j})) == inside;
+    double element = matrix.floatAt(matrix.positionOf({i, j}));
+    return element == inside && std::signbit(element) == std::signbit(inside);
   };
   Band band{columns, -rows};
   for (int64_t i = 0; i < rows; ++i)
@@ -162,9 +215,12 @@ static std::optional<TwoValues> twoValuesOf(const HostTensor &matrix) {
   bool isTwo = first == first;
   forEach(&matrix, matrix.shape(), [&](const int64_t *at) {
     double element = matrix.floatAt(*at);
-    if (element != first && !second)
+    auto is = [&](double other) {
+      return element == other && std::signbit(element) == std::signbit(other);
+    };
+    if (!is(first) && !second)
       second = element;
-    isTwo &= element == first || element == second;
+    isTwo &= is(first) || is(*second);
   });
   if (!isTwo || !second)
     return std::nullopt;
@@ -193,7 +249,7 @@ Value Build::emitBand(int64_t rows, int64_t columns, int64_t low,
   Value i = emitIota(Element::I64, rows), j = emitIota(Element::I64, columns);
   auto compare = [&](arith::CmpIPredicate predicate, int64_t edge) -> Value {
     Value bound =
-        emitBroadcast(addConstant(builder, loc, i, edge, 1), shape, {0});
+        emitBroadcast(addInteger(builder, loc, i, edge, 1), shape, {0});
     return arith::CmpIOp::create(builder, loc, predicate,
                                  emitBroadcast(j, shape, {1}), bound);
   };

@@ -1,6 +1,7 @@
 // Loading and checking an ONNX file.
 
 #include "Model.h"
+#include "EscapeNames.h"
 #include "Functions.h"
 #include "Wire.h"
 
@@ -111,6 +112,7 @@ LogicalResult Model::parse(MLIRContext &context) {
                           << (!proto->has_graph()        ? "graph"
                               : !proto->has_ir_version() ? "IR version"
                                                          : "operator set");
+  escapeNames(*proto);
   return success();
 }
 
@@ -301,6 +303,10 @@ LogicalResult Model::sortNodes() {
   for (auto [index, node] : llvm::enumerate(flat)) {
     if (node.name.empty())
       node.name = node.proto->op_type() + "_" + std::to_string(index);
+    if (node.proto->output_size() == 0)
+      return emitError(loc)
+             << "has node '" << node.name << "' (" << node.proto->op_type()
+             << ") without outputs, expected one or more";
     for (const std::string &output : node.proto->output())
       if (!output.empty() && !producer.try_emplace(output, index).second)
         return emitError(loc) << "makes the value '" << output << "' twice";

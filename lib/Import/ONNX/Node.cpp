@@ -76,7 +76,10 @@ Expected<Shape> Node::knownInts(size_t index, StringRef what) const {
   if (!operand.host)
     return reason("its input '" + what +
                   "' depends on data, so shapes would not be static");
-  if (!isInteger(operand.type) || operand.rank() > 1)
+  // More than any rank, and than a node has outputs.
+  constexpr int64_t longest = 65536;
+  if (!isInteger(operand.type) || operand.rank() > 1 ||
+      product(operand.shape) > longest)
     return reason("its input '" + what + "' is " + nameOf(operand.type) +
                   spell(operand.shape) + ", expected a list of integers");
   llvm::SmallVector<int64_t> values = operand.host->ints();
@@ -156,7 +159,14 @@ static Expected<HostTensor> fromFields(const TensorRef &tensor) {
     error = fill(proto.uint64_data());
     break;
   case Element::BF16:
-    return reason("bf16 elements that are not raw data are not supported");
+  case Element::F16: { // their bits
+    std::string bits;
+    for (int32_t value : proto.int32_data()) {
+      bits.push_back(char(value));
+      bits.push_back(char(value >> 8));
+    }
+    return HostTensor::fromBytes(tensor.type, tensor.shape, bits);
+  }
   default:
     error = fill(proto.int32_data());
   }
@@ -166,7 +176,7 @@ static Expected<HostTensor> fromFields(const TensorRef &tensor) {
 }
 
 Expected<HostTensor> Node::contents(Model &model, const TensorRef &tensor) {
-  if (tensor.numElements() > HostTensor::kMaxElements)
+  if (tensor.numElements() > HostTensor::kMaxStored)
     return reason("it has too many elements to evaluate (" +
                   Twine(tensor.numElements()) + ")");
   if (!tensor.missing.empty())

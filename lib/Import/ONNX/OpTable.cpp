@@ -11,6 +11,7 @@ const std::vector<OnnxOp> &onnxOps() {
     std::vector<OnnxOp> rows;
     importer::addConstantOps(rows);
     importer::addElementwiseOps(rows);
+    importer::addPowerOps(rows);
     importer::addShapeOps(rows);
     importer::addGatherOps(rows);
     importer::addIndexingOps(rows);

@@ -14,19 +14,62 @@ namespace cleave::importer {
 
 namespace {
 
-/// Folds a known tensor along dimensions, which stay with size 1.
-HostTensor reduceKnown(const HostTensor &input, ArrayRef<int64_t> dims,
-                       double identity,
-                       llvm::function_ref<double(double, double)> combine) {
+/// A function of two elements in each kind of types, and what changes nothing.
+struct Fold {
+  double (*onFloats)(double, double);
+  int64_t (*onInts)(int64_t, int64_t);
+  uint64_t (*onUnsigned)(uint64_t, uint64_t);
+  HostTensor (*identity)(Element);
+};
+
+HostTensor zeroOf(Element type) { return HostTensor(type, {}); }
+HostTensor oneOf(Element type) { return HostTensor::splat(type, {}, 1); }
+
+const Fold kSums = {
+    [](double a, double b) { return a + b; },
+    [](int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); },
+    [](uint64_t a, uint64_t b) { return a + b; }, zeroOf};
+const Fold kProducts = {
+    [](double a, double b) { return a * b; },
+    [](int64_t a, int64_t b) { return int64_t(uint64_t(a) * uint64_t(b)); },
+    [](uint64_t a, uint64_t b) { return a * b; }, oneOf};
+// NaN stays.
+const Fold kMaxima = {
+    [](double a, double b) { return std::isnan(b) || b > a ? b : a; },
+    [](int64_t a, int64_t b) { return std::max(a, b); },
+    [](uint64_t a, uint64_t b) { return std::max(a, b); }, leastOf};
+const Fold kMinima = {
+    [](double a, double b) { return std::isnan(b) || b < a ? b : a; },
+    [](int64_t a, int64_t b) { return std::min(a, b); },
+    [](uint64_t a, uint64_t b) { return std::min(a, b); }, greatestOf};
+
+/// Folds a known tensor along dimensions, which stay with size 1. Floats are
+/// folded in double and rounded once.
+Expected<HostTensor> reduceKnown(const HostTensor &input,
+                                 ArrayRef<int64_t> dims, const Fold &fold) {
+  if (input.size() > HostTensor::kMaxElements)
+    return reason("a constant of shape " + spell(input.shape()) +
+                  " is too large to evaluate");
   Shape shape(input.shape());
   for (int64_t dim : dims)
     shape[dim] = 1;
-  HostTensor result = HostTensor::splat(input.type(), shape, identity).compact();
+  // Doubles, or the integers of the type.
+  Element type = input.holdsFloats() ? Element::F64 : input.type();
+  HostTensor identity = fold.identity(type);
+  HostTensor result = identity.broadcastTo(shape).compact();
   HostTensor spread = result.broadcastTo(input.shape());
   forEach({&input, &spread}, input.shape(), [&](const int64_t *at) {
-    result.setFloat(at[1], combine(spread.floatAt(at[1]), input.floatAt(at[0])));
+    if (input.holdsFloats())
+      result.setFloat(
+          at[1], fold.onFloats(result.floatAt(at[1]), input.floatAt(at[0])));
+    else if (type == Element::U64)
+      result.setInt(at[1],
+                    fold.onUnsigned(result.intAt(at[1]), input.intAt(at[0])));
+    else
+      result.setInt(at[1],
+                    fold.onInts(result.intAt(at[1]), input.intAt(at[0])));
   });
-  return result;
+  return result.cast(input.type());
 }
 
 Expected<Operand> dropDims(Node &node, const Operand &kept,
@@ -86,10 +129,40 @@ Error lowerReduceMin(Node &node) {
     return reduce(node, nn::Combiner::Min, x, dims, keep);
   });
 }
+/// Whether a reduction of known floats is evaluated, from first to last in
+/// double.
+bool isKnown(const Operand &x) {
+  return x.isHost() && isFloat(x.type) && mayEvaluate(x.type, *x.host) &&
+         product(x.shape) <= HostTensor::kMaxElements;
+}
+
+/// after(sum of before(x), number of elements), rounded once.
+Expected<Operand> sumKnown(Node &node, const Operand &x, ArrayRef<int64_t> dims,
+                           bool keep, double (*before)(const double *),
+                           double (*after)(const double *)) {
+  CLEAVE_TRY(mapped, mapFloats(Element::F64, {&*x.host}, before));
+  CLEAVE_TRY(sum, reduceKnown(mapped, dims, kSums));
+  double number = 1;
+  for (int64_t dim : dims)
+    number *= double(x.shape[dim]);
+  HostTensor count = HostTensor::splat(Element::F64, {}, number);
+  CLEAVE_TRY(result, mapFloats(x.type, {&sum, &count}, after));
+  Operand kept(result);
+  return keep ? Expected<Operand>(kept) : dropDims(node, kept, dims);
+}
+double itself(const double *v) { return v[0]; }
+double absolute(const double *v) { return std::abs(v[0]); }
+double squared(const double *v) { return v[0] * v[0]; }
+double overCount(const double *v) { return v[0] / v[1]; }
+double rootOf(const double *v) { return std::sqrt(v[0]); }
+double logOf(const double *v) { return std::log(v[0]); }
+
 Error lowerReduceMean(Node &node) {
   return lowerReduce(
       node, 18,
       [&](Operand x, ArrayRef<int64_t> dims, bool keep) -> Expected<Operand> {
+        if (isKnown(x))
+          return sumKnown(node, x, dims, keep, itself, overCount);
         CLEAVE_TRY(sum, reduce(node, nn::Combiner::Sum, x, dims, keep));
         CLEAVE_TRY(count, countOf(node, x, dims));
         return divide(node, sum, count);
@@ -102,8 +175,8 @@ Error lowerReduceProd(Node &node) {
         if (!x.isHost())
           return reason("products are supported only where the input is known "
                         "when importing");
-        Operand kept(reduceKnown(*x.host, dims, 1,
-                                 [](double a, double b) { return a * b; }));
+        CLEAVE_TRY(known, reduceKnown(*x.host, dims, kProducts));
+        Operand kept(known);
         return keep ? kept : dropDims(node, kept, dims);
       });
 }
@@ -111,41 +184,45 @@ Error lowerReduceSumSquare(Node &node) {
   return lowerReduce(
       node, 18,
       [&](Operand x, ArrayRef<int64_t> dims, bool keep) -> Expected<Operand> {
+        if (isKnown(x))
+          return sumKnown(node, x, dims, keep, squared, itself);
         CLEAVE_TRY(square, multiply(node, x, x));
         return reduce(node, nn::Combiner::Sum, square, dims, keep);
       });
 }
-Expected<Operand> mapValue(Node &node, const Operand &x,
-                           Value (*emit)(OpBuilder &, Location, Value)) {
-  CLEAVE_TRY(value, node.value(x));
-  return Operand(emit(node.builder, node.loc, value));
-}
-Value emitSqrt(OpBuilder &b, Location loc, Value v) {
-  return math::SqrtOp::create(b, loc, v);
-}
-Value emitLog(OpBuilder &b, Location loc, Value v) {
-  return math::LogOp::create(b, loc, v);
-}
-Value emitExp(OpBuilder &b, Location loc, Value v) {
-  return math::ExpOp::create(b, loc, v);
-}
-Value emitAbs(OpBuilder &b, Location loc, Value v) {
-  return math::AbsFOp::create(b, loc, v);
+/// A function of floats; of integers, the whole part of its value.
+Expected<Operand> inFloats(Node &node, const Operand &x,
+                           Expected<Operand> (*function)(Node &,
+                                                         const Operand &),
+                           double (*known)(const double *)) {
+  if (!isInteger(x.type))
+    return function(node, x);
+  if (x.isHost()) {
+    CLEAVE_TRY(result, mapFloats(x.type, {&*x.host}, known));
+    return Operand(result);
+  }
+  CLEAVE_TRY(wide, node.cast(x, Element::F64));
+  CLEAVE_TRY(value, function(node, wide));
+  return node.cast(value, x.type);
 }
 Error lowerReduceL2(Node &node) {
   return lowerReduce(
       node, 18,
       [&](Operand x, ArrayRef<int64_t> dims, bool keep) -> Expected<Operand> {
+        if (isKnown(x))
+          return sumKnown(node, x, dims, keep, squared, rootOf);
         CLEAVE_TRY(square, multiply(node, x, x));
         CLEAVE_TRY(sum, reduce(node, nn::Combiner::Sum, square, dims, keep));
-        return mapValue(node, sum, emitSqrt);
+        return inFloats(node, sum, sqrt, rootOf);
       });
 }
 Error lowerReduceL1(Node &node) {
   return lowerReduce(
       node, 18,
       [&](Operand x, ArrayRef<int64_t> dims, bool keep) -> Expected<Operand> {
-        CLEAVE_TRY(magnitude, mapValue(node, x, emitAbs));
+        if (isKnown(x))
+          return sumKnown(node, x, dims, keep, absolute, itself);
+        CLEAVE_TRY(magnitude, abs(node, x));
         return reduce(node, nn::Combiner::Sum, magnitude, dims, keep);
       });
 }
@@ -153,26 +230,79 @@ Error lowerReduceLogSum(Node &node) {
   return lowerReduce(
       node, 18,
       [&](Operand x, ArrayRef<int64_t> dims, bool keep) -> Expected<Operand> {
+        if (isKnown(x))
+          return sumKnown(node, x, dims, keep, itself, logOf);
         CLEAVE_TRY(sum, reduce(node, nn::Combiner::Sum, x, dims, keep));
-        return mapValue(node, sum, emitLog);
+        return inFloats(node, sum, log, logOf);
       });
 }
 
-/// max + log(sum(exp(x - max))), which cannot overflow.
+/// max + log(sum(exp(x - max))), which cannot overflow. Rows whose maximum is
+/// infinite give NaN, as infinities have no difference.
 Expected<Operand> logSumExp(Node &node, const Operand &x,
                             ArrayRef<int64_t> dims, bool keep) {
   CLEAVE_TRY(top, reduce(node, nn::Combiner::Max, x, dims, /*keep=*/true));
   CLEAVE_TRY(shifted, subtract(node, x, top));
-  CLEAVE_TRY(weights, mapValue(node, shifted, emitExp));
+  CLEAVE_TRY(weights, exp(node, shifted));
   CLEAVE_TRY(sum, reduce(node, nn::Combiner::Sum, weights, dims, /*keep=*/true));
-  CLEAVE_TRY(log, mapValue(node, sum, emitLog));
-  CLEAVE_TRY(result, add(node, log, top));
+  CLEAVE_TRY(logOfSum, log(node, sum));
+  CLEAVE_TRY(result, add(node, logOfSum, top));
   return keep ? Expected<Operand>(result) : dropDims(node, result, dims);
 }
+
+/// The same where the maximum may be infinite: rows of -inf give -inf, with a
+/// derivative of 0, and rows with inf give inf.
+Expected<Operand> logSumExpOfAny(Node &node, const Operand &x,
+                                 ArrayRef<int64_t> dims, bool keep) {
+  CLEAVE_TRY(top, reduce(node, nn::Combiner::Max, x, dims, /*keep=*/true));
+  auto splat = [&](double value) { return node.splat(x.type, {}, value); };
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  CLEAVE_TRY(isLow, equal(node, top, splat(-infinity)));
+  CLEAVE_TRY(isHigh, equal(node, top, splat(infinity)));
+  CLEAVE_TRY(raised, node.select(isLow, splat(0), top));
+  CLEAVE_TRY(offset, node.select(isHigh, splat(0), raised));
+  CLEAVE_TRY(shifted, subtract(node, x, offset));
+  CLEAVE_TRY(weights, exp(node, shifted));
+  CLEAVE_TRY(sum,
+             reduce(node, nn::Combiner::Sum, weights, dims, /*keep=*/true));
+  // The logarithm of 0 has no derivative, even one that is not used.
+  CLEAVE_TRY(some, node.select(isLow, splat(1), sum));
+  CLEAVE_TRY(logOfSum, log(node, some));
+  CLEAVE_TRY(finite, add(node, logOfSum, offset));
+  CLEAVE_TRY(result, node.select(isLow, splat(-infinity), finite));
+  return keep ? Expected<Operand>(result) : dropDims(node, result, dims);
+}
+/// Of known elements of any type, in double.
+Expected<Operand> logSumExpKnown(Node &node, const Operand &x,
+                                 ArrayRef<int64_t> dims, bool keep) {
+  HostTensor wide = x.host->cast(Element::F64);
+  CLEAVE_TRY(top, reduceKnown(wide, dims, kMaxima));
+  CLEAVE_TRY(weights,
+             mapFloats(Element::F64, {&wide, &top}, [](const double *v) {
+               return std::isinf(v[1]) ? 0 : std::exp(v[0] - v[1]);
+             }));
+  CLEAVE_TRY(sum, reduceKnown(weights, dims, kSums));
+  CLEAVE_TRY(result, mapFloats(x.type, {&sum, &top}, [](const double *v) {
+               return std::isinf(v[1]) ? v[1] : std::log(v[0]) + v[1];
+             }));
+  Operand kept(result);
+  return keep ? Expected<Operand>(kept) : dropDims(node, kept, dims);
+}
+Expected<Operand> logSumExpOfFloats(Node &node, const Operand &x,
+                                    ArrayRef<int64_t> dims, bool keep) {
+  if (isKnown(x) || (x.isHost() && isInteger(x.type)))
+    return logSumExpKnown(node, x, dims, keep);
+  if (!isInteger(x.type))
+    return logSumExpOfAny(node, x, dims, keep);
+  CLEAVE_TRY(wide, node.cast(x, Element::F64));
+  CLEAVE_TRY(result, logSumExpOfAny(node, wide, dims, keep));
+  return node.cast(result, x.type);
+}
 Error lowerReduceLogSumExp(Node &node) {
-  return lowerReduce(node, 18, [&](Operand x, ArrayRef<int64_t> dims, bool keep) {
-    return logSumExp(node, x, dims, keep);
-  });
+  return lowerReduce(node, 18,
+                     [&](Operand x, ArrayRef<int64_t> dims, bool keep) {
+                       return logSumExpOfFloats(node, x, dims, keep);
+                     });
 }
 
 /// Before opset 13 the input is seen as a matrix, cut at the axis.
@@ -209,17 +339,16 @@ Expected<Operand> reduce(Node &node, nn::Combiner combiner,
   Shape shape = operand.shape;
   for (int64_t dim : dims)
     shape[dim] = 1;
-  if (operand.isHost() && mayEvaluate(operand.type, *operand.host)) {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
-    double (*combine)(double, double) =
-        combiner == nn::Combiner::Sum ? [](double a, double b) { return a + b; }
-        : combiner == nn::Combiner::Max
-            ? [](double a, double b) { return std::max(a, b); }
-            : [](double a, double b) { return std::min(a, b); };
-    double identity = combiner == nn::Combiner::Sum   ? 0
-                      : combiner == nn::Combiner::Max ? -infinity
-                                                      : infinity;
-    kept = Operand(reduceKnown(*operand.host, dims, identity, combine));
+  if (operand.isHost() && product(operand.shape) > HostTensor::kMaxStored)
+    return reason("a constant of shape " + spell(operand.shape) +
+                  " is too large to reduce");
+  if (operand.isHost() && mayEvaluate(operand.type, *operand.host) &&
+      product(operand.shape) <= HostTensor::kMaxElements) {
+    const Fold &fold = combiner == nn::Combiner::Sum   ? kSums
+                       : combiner == nn::Combiner::Max ? kMaxima
+                                                       : kMinima;
+    CLEAVE_TRY(known, reduceKnown(*operand.host, dims, fold));
+    kept = Operand(known);
     return keep ? Expected<Operand>(kept) : dropDims(node, kept, dims);
   }
   CLEAVE_TRY(value, node.value(operand));
@@ -229,6 +358,8 @@ Expected<Operand> reduce(Node &node, nn::Combiner combiner,
 }
 
 Expected<Operand> softmax(Node &node, const Operand &operand, int64_t axis) {
+  if (product(operand.shape) == 0)
+    return operand;
   Shape swap;
   for (int64_t dim = 0; dim < operand.rank(); ++dim)
     swap.push_back(dim);

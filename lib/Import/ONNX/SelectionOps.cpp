@@ -3,6 +3,8 @@
 
 #include "Families.h"
 
+#include <cmath>
+
 using namespace mlir;
 using llvm::ArrayRef;
 using llvm::Error;
@@ -34,6 +36,47 @@ Shape inverse(ArrayRef<int64_t> permutation) {
   return result;
 }
 
+/// The k greatest or least of known elements, in order; of equals those that
+/// come first. NaN is the greatest.
+void topKKnown(Node &node, int64_t axis, int64_t k) {
+  const HostTensor &input = *node.input(0).host;
+  bool largest = node.intAttr("largest", 1);
+  Shape shape(input.shape()), rows = shape, zero(input.rank(), 0),
+                              ones(input.rank(), 1);
+  shape[axis] = k;
+  rows[axis] = 1;
+  HostTensor values(input.type(), shape), indices(Element::I64, shape);
+  HostTensor from = input.sliced(zero, rows, ones),
+             to = values.sliced(zero, rows, ones);
+  bool isUnsigned = input.type() == Element::U64;
+  auto isLess = [&](int64_t a, int64_t b) {
+    if (input.holdsFloats())
+      return !std::isnan(input.floatAt(a)) &&
+             (std::isnan(input.floatAt(b)) ||
+              input.floatAt(a) < input.floatAt(b));
+    return isUnsigned ? uint64_t(input.intAt(a)) < uint64_t(input.intAt(b))
+                      : input.intAt(a) < input.intAt(b);
+  };
+  forEach({&from, &to}, rows, [&](const int64_t *at) {
+    llvm::SmallVector<int64_t> order =
+        llvm::to_vector(llvm::seq<int64_t>(input.shape()[axis]));
+    llvm::sort(order, [&](int64_t a, int64_t b) {
+      int64_t left = at[0] + a * input.strides()[axis],
+              right = at[0] + b * input.strides()[axis];
+      if (!largest)
+        std::swap(left, right);
+      return isLess(right, left) || (!isLess(left, right) && a < b);
+    });
+    for (int64_t i = 0; i < k; ++i) {
+      int64_t write = at[1] + i * values.strides()[axis];
+      values.setFrom(write, input, at[0] + order[i] * input.strides()[axis]);
+      indices.setInt(write, order[i]);
+    }
+  });
+  node.set(0, Operand(values));
+  node.set(1, Operand(indices));
+}
+
 Error lowerTopK(Node &node) {
   const Operand &input = node.input(0);
   int64_t rank = input.rank();
@@ -44,9 +87,14 @@ Error lowerTopK(Node &node) {
                   ", expected 1 to " + Twine(input.shape[axis]) +
                   ", the size of dimension " + Twine(axis) + " of " +
                   spell(input.shape));
+  if (input.isHost() && mayEvaluate(input.type, *input.host) &&
+      product(input.shape) <= HostTensor::kMaxElements) {
+    topKKnown(node, axis, count[0]);
+    return Error::success();
+  }
   if (!isFloat(input.type))
     return reason("it is not supported for elements of type " +
-                  nameOf(input.type));
+                  nameOf(input.type) + " that depend on data");
   static const Elementwise kNegated = {[](const double *v) { return -v[0]; },
                                        nullptr, emitNegated};
   bool largest = node.intAttr("largest", 1);

@@ -4,6 +4,7 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <cmath>
 #include <limits>
 
 using llvm::ArrayRef;
@@ -35,10 +36,12 @@ Error lowerReshape(Node &node) {
       open = dim;
     } else if (size < 0) {
       return reason("shape " + spell(want) + " has a negative size");
-    } else {
-      known *= size;
     }
   }
+  Shape given = shape;
+  if (open != -1)
+    given.erase(given.begin() + open);
+  known = product(given);
   int64_t count = product(input.shape);
   if (open != -1) {
     if (known == 0 || count % known)
@@ -135,6 +138,10 @@ Error lowerTile(Node &node) {
   for (auto [size, count] : llvm::zip(input.shape, repeats)) {
     if (count < 0)
       return reason("repeats " + spell(repeats) + " are negative");
+    if (product({size, count}) > kMaxSize)
+      return reason("repeats " + spell(repeats) + " of shape " +
+                    spell(input.shape) + " give more than " + Twine(kMaxSize) +
+                    " elements");
     if (count != 1) {
       narrow.push_back(1);
       wide.push_back(count);
@@ -189,9 +196,12 @@ Error lowerSplit(Node &node) {
       sizes.push_back(std::clamp<int64_t>(size - i * chunk, 0, chunk));
   }
   int64_t total = 0;
-  for (int64_t part : sizes)
-    total += part;
-  if (total != size || int64_t(sizes.size()) < parts)
+  bool negative = false;
+  for (int64_t part : sizes) {
+    negative |= part < 0;
+    total += std::clamp<int64_t>(part, 0, kMaxSize);
+  }
+  if (negative || total != size || int64_t(sizes.size()) < parts)
     return reason("it splits size " + Twine(size) + " into " + spell(sizes) +
                   " for " + Twine(parts) + " outputs");
   Shape offsets(input.rank(), 0), ones(input.rank(), 1), box = input.shape;
@@ -237,17 +247,20 @@ Error lowerSlice(Node &node) {
     auto from = [&](int64_t at, int64_t low, int64_t high) {
       if (at < 0)
         at = at < -size ? low - 1 : at + size;
-      return std::clamp(at, low, high);
+      return std::max(low, std::min(at, high)); // high < low: no elements
     };
     // Ends beyond the tensor mean its edge, as in numpy.
     int64_t begin = step > 0 ? from(starts[i], 0, size)
                              : from(starts[i], 0, size - 1);
     int64_t end = step > 0 ? from(ends[i], 0, size)
                            : from(ends[i], -1, size - 1);
-    int64_t count = step > 0 ? (end - begin + step - 1) / step
-                             : (begin - end - step - 1) / -step;
+    int64_t length = step > 0 ? end - begin : begin - end;
+    int64_t count = length <= 0 ? 0
+                    : step > 0
+                        ? (length - 1) / step + 1
+                        : int64_t(uint64_t(length - 1) / -uint64_t(step)) + 1;
     offsets[axis] = begin;
-    sizes[axis] = std::max<int64_t>(count, 0);
+    sizes[axis] = size == 0 ? 0 : std::max<int64_t>(count, 0);
     strides[axis] = step;
     if (sizes[axis] <= 1)
       strides[axis] = 1;
@@ -277,17 +290,20 @@ Error lowerPad(Node &node) {
   if (pads.size() != 2 * axes.size())
     return reason("it has " + Twine(pads.size()) + " pads for " +
                   Twine(axes.size()) + " axes");
-  double value = 0;
+  HostTensor value(input.type, {});
   if (node.has(2)) {
-    std::optional<double> splat = node.input(2).splatValue();
-    if (!splat)
+    const Operand &given = node.input(2);
+    if (!given.isHost() || product(given.shape) != 1)
       return reason("its constant_value depends on data");
-    value = *splat;
+    value = given.host->reshaped({}).cast(input.type);
   }
   Shape low(input.rank(), 0), high(input.rank(), 0), shape = input.shape;
   Shape offsets(input.rank(), 0), sizes = input.shape, ones(input.rank(), 1);
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t before = pads[i], after = pads[axes.size() + i], dim = axes[i];
+    if (std::max(before, after) > kMaxSize ||
+        std::min(before, after) < -kMaxSize)
+      return reason("its pads " + spell(pads) + " are too large");
     low[dim] = std::max<int64_t>(before, 0);
     high[dim] = std::max<int64_t>(after, 0);
     // Negative pads cut.
@@ -299,21 +315,26 @@ Error lowerPad(Node &node) {
   }
   CLEAVE_TRY(cut, node.slice(input, offsets, sizes, ones));
   if (cut.isHost()) {
-    HostTensor result = HostTensor::splat(input.type, shape, value).compact();
+    if (product(shape) > HostTensor::kMaxElements)
+      return reason("a constant of shape " + spell(shape) +
+                    " is too large to evaluate");
+    HostTensor result = value.broadcastTo(shape).compact();
     HostTensor inner = result.sliced(low, sizes, ones);
-    forEach({&*cut.host, &inner}, sizes, [&](const int64_t *at) {
-      if (inner.holdsFloats())
-        inner.setFloat(at[1], cut.host->floatAt(at[0]));
-      else
-        inner.setInt(at[1], cut.host->intAt(at[0]));
-    });
+    forEach({&*cut.host, &inner}, sizes,
+            [&](const int64_t *at) { inner.setFrom(at[1], *cut.host, at[0]); });
     return one(node, Operand(result));
   }
+  double number = value.floatAt(0);
+  constexpr double exact = 9007199254740992; // 2^53
+  if (isInteger(input.type) && std::abs(number) > exact)
+    return reason("its constant_value " + Twine(value.intAt(0)) +
+                  " is an integer beyond 2^53, which is supported only where "
+                  "its input is known when importing");
   CLEAVE_TRY(inside, node.value(cut));
   auto type = mlir::cast<mlir::RankedTensorType>(inside.getType());
-  node.set(0, Operand(nn::PadOp::create(node.builder, node.loc,
-                                        type.clone(shape), inside, low, high,
-                                        llvm::APFloat(value))));
+  node.set(
+      0, Operand(nn::PadOp::create(node.builder, node.loc, type.clone(shape),
+                                   inside, low, high, llvm::APFloat(number))));
   return Error::success();
 }
 
@@ -325,19 +346,28 @@ Error lowerTrilu(Node &node) {
                   ", expected at least 2");
   int64_t offset = 0;
   if (node.has(1)) {
-    std::optional<double> k = node.input(1).splatValue();
+    std::optional<int64_t> k = node.input(1).splatInt();
     if (!k)
       return reason("its input 'k' depends on data");
-    offset = *k;
+    // Beyond the corners, all offsets are the same.
+    offset = std::clamp(*k, -input.shape.end()[-2] - 1, input.shape.back() + 1);
   }
   bool upper = node.intAttr("upper", 1);
   Shape square(input.shape.end() - 2, input.shape.end());
+  Operand zero = node.splat(input.type, input.shape, 0);
+  constexpr int64_t none = std::numeric_limits<int32_t>::max();
+  if (product(square) > HostTensor::kMaxElements) {
+    mlir::Value band = upper
+                           ? node.emitBand(square[0], square[1], offset, none)
+                           : node.emitBand(square[0], square[1], -none, offset);
+    return one(node, band ? node.select(Operand(band), input, zero)
+                          : llvm::Expected<Operand>(input));
+  }
   HostTensor mask(Element::Bool, square);
   for (int64_t i = 0; i < square[0]; ++i)
     for (int64_t j = 0; j < square[1]; ++j)
       mask.setInt(i * square[1] + j,
                   upper ? j - i >= offset : j - i <= offset);
-  Operand zero = node.splat(input.type, input.shape, 0);
   return one(node, node.select(Operand(mask), input, zero));
 }
 

@@ -73,6 +73,19 @@ LogicalResult div(arith::DivFOp op, VJPContext &c) {
   return success();
 }
 
+/// x - n y with the whole number n = (x - remainder) / y.
+LogicalResult rem(arith::RemFOp op, VJPContext &c) {
+  Expr e{c};
+  if (c.wanted(0))
+    c.set(0, c.cotangent(0));
+  if (c.wanted(1)) {
+    Value part = e.sub(c.residual(op.getLhs()), c.residual(op.getResult()));
+    Value times = e.div(part, c.residual(op.getRhs()));
+    c.set(1, e.neg(e.mul(c.cotangent(0), times)));
+  }
+  return success();
+}
+
 LogicalResult neg(arith::NegFOp op, VJPContext &c) {
   c.set(0, Expr{c}.neg(c.cotangent(0)));
   return success();
@@ -245,6 +258,7 @@ void cleave::derivative::attachElementwise(MLIRContext *context) {
   attach<math::CosOp, cos>(context);
   attach<math::AbsFOp, abs>(context);
   attach<math::PowFOp, pow>(context);
+  attach<arith::RemFOp, rem>(context);
   attach<math::FloorOp, zero<math::FloorOp>>(context);
   attach<math::CeilOp, zero<math::CeilOp>>(context);
   attach<math::RoundEvenOp, zero<math::RoundEvenOp>>(context);

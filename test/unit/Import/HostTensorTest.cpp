@@ -60,6 +60,48 @@ TEST(HostTensor, RoundsToItsType) {
   EXPECT_EQ(HostTensor::ofInt(300).cast(Element::U8).ints()[0], 44);
 }
 
+TEST(HostTensor, KeepsLargeIntegers) {
+  constexpr int64_t large = (int64_t(1) << 53) + 1;
+  HostTensor x = HostTensor::ofInt(large);
+  EXPECT_EQ(x.reshaped({1}).broadcastTo({3}).compact().ints()[2], large);
+  // 2^64 - 1 is no negative number.
+  HostTensor u = HostTensor::ofInt(-1, Element::U64);
+  EXPECT_EQ(u.floats()[0], 18446744073709551616.0);
+  EXPECT_EQ(u.cast(Element::F32).floats()[0], 18446744073709551616.0);
+  EXPECT_EQ(u.cast(Element::F64).cast(Element::U64).ints()[0], -1);
+  // Rounded once: through a double it would be 2^60.
+  EXPECT_EQ(HostTensor::ofInt((int64_t(1) << 60) + (int64_t(1) << 36) + 1)
+                .cast(Element::F32)
+                .floats()[0],
+            1152921642045800448.0);
+}
+
+TEST(HostTensor, ZerosOfTwoSignsDiffer) {
+  HostTensor x(Element::F32, {2});
+  x.setFloat(1, -0.0);
+  EXPECT_FALSE(x.isSplat());
+  EXPECT_TRUE(std::signbit(x.compressed().floats()[1]));
+}
+
+TEST(HostTensor, LeastAndGreatest) {
+  EXPECT_EQ(leastOf(Element::I8).ints()[0], -128);
+  EXPECT_EQ(greatestOf(Element::I32).ints()[0], 2147483647);
+  EXPECT_EQ(leastOf(Element::U64).ints()[0], 0);
+  EXPECT_EQ(greatestOf(Element::U16).ints()[0], 65535);
+  EXPECT_EQ(greatestOf(Element::Bool).ints()[0], 1);
+  EXPECT_EQ(leastOf(Element::Bool).ints()[0], 0);
+}
+
+TEST(HostTensor, CountsSaturate) {
+  EXPECT_EQ(product({int64_t(1) << 40, int64_t(1) << 40}),
+            std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(product({int64_t(1) << 40, 0, int64_t(1) << 40}), 0);
+  // One repeated element takes any shape without a copy.
+  HostTensor ones = HostTensor::splat(Element::I64, {1 << 20, 1 << 20}, 1);
+  EXPECT_TRUE(ones.isReshapedInPlace({int64_t(1) << 40}));
+  EXPECT_EQ(ones.reshaped({int64_t(1) << 40}).strides()[0], 0);
+}
+
 TEST(HostTensor, RefusesWhatDoesNotBroadcast) {
   HostTensor a = iota({3}), b = iota({4});
   llvm::Expected<HostTensor> sum = mapInts(

@@ -30,7 +30,8 @@ Value cloneElementwise(OpBuilder &builder, Operation *op, ValueRange operands,
   return builder.create(state)->getResult(0);
 }
 
-std::optional<double> splatOf(Value value) {
+/// Null where the value repeats no number.
+static DenseElementsAttr splatElementsOf(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp>(op))
       break;
@@ -38,6 +39,24 @@ std::optional<double> splatOf(Value value) {
   }
   DenseElementsAttr elements;
   if (!matchPattern(value, m_Constant(&elements)) || !elements.isSplat())
+    return {};
+  return elements;
+}
+
+Value reshapedSplat(OpBuilder &builder, Location loc, Value value,
+                    ArrayRef<int64_t> shape) {
+  DenseElementsAttr elements = splatElementsOf(value);
+  if (!elements)
+    return {};
+  return arith::ConstantOp::create(
+      builder, loc,
+      DenseElementsAttr::get(tensorTypeOf(value).clone(shape),
+                             elements.getSplatValue<Attribute>()));
+}
+
+std::optional<double> splatOf(Value value) {
+  DenseElementsAttr elements = splatElementsOf(value);
+  if (!elements)
     return std::nullopt;
   if (isa<FloatType>(elements.getElementType())) {
     APFloat number = elements.getSplatValue<APFloat>();

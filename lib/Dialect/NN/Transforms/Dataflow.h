@@ -34,6 +34,9 @@ mlir::Value cloneElementwise(mlir::OpBuilder &builder, mlir::Operation *op,
 
 /// The number that a constant repeats, seen through broadcasts and reshapes.
 std::optional<double> splatOf(mlir::Value value);
+/// The same number, exactly, in another shape; null where it is none.
+mlir::Value reshapedSplat(mlir::OpBuilder &builder, mlir::Location loc,
+                          mlir::Value value, llvm::ArrayRef<int64_t> shape);
 bool isSplat(mlir::Value value, double number, double tolerance = 0);
 
 /// [0, rank) in order.

@@ -91,8 +91,8 @@ bool SlotBuilder::arrangeIds() {
 /// A value that all experts share, for each slot.
 Value SlotBuilder::spread(Value value, Dims frame) {
   Dims shape = slotShape(Family::shared(value), frame), features;
-  if (std::optional<double> number = splatOf(value))
-    return createSplat(b, loc, tensorTypeOf(value).clone(shape), *number);
+  if (Value number = reshapedSplat(b, loc, value, shape))
+    return number;
   for (int64_t index : featuresOf(frame))
     features.push_back(frame[index]);
   // What a broadcast repeats is repeated once, at the end.

@@ -78,10 +78,8 @@ struct NarrowElementwise : RewritePattern {
       }
     SmallVector<Value> operands;
     for (Value operand : op->getOperands()) {
-      if (std::optional<double> splat = splatOf(operand)) {
-        operands.push_back(createSplat(rewriter, op->getLoc(),
-                                       tensorTypeOf(operand).clone(shape),
-                                       *splat));
+      if (Value splat = reshapedSplat(rewriter, op->getLoc(), operand, shape)) {
+        operands.push_back(splat);
         continue;
       }
       Narrow small = narrow(operand);
@@ -131,10 +129,9 @@ struct SinkTransposeElementwise : RewritePattern {
     for (Value operand : op->getOperands()) {
       if (auto transpose = operand.getDefiningOp<TransposeOp>())
         operands.push_back(transpose.getInput());
-      else if (std::optional<double> splat = splatOf(operand))
-        operands.push_back(createSplat(rewriter, op->getLoc(),
-                                       tensorTypeOf(operand).clone(shape),
-                                       *splat));
+      else if (Value splat =
+                   reshapedSplat(rewriter, op->getLoc(), operand, shape))
+        operands.push_back(splat);
       else
         operands.push_back(transposeTo(rewriter, op->getLoc(), operand, back));
     }

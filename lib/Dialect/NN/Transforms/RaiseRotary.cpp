@@ -72,16 +72,10 @@ Value halfOf(Value table, OpBuilder &builder) {
   if (op && isElementwise(op)) {
     SmallVector<Value> halves;
     for (Value operand : op->getOperands()) {
-      Value half;
-      if (std::optional<double> splat = splatOf(operand)) {
-        Dims shape(shapeOf(operand));
-        shape.back() /= 2;
-        half = createSplat(builder, op->getLoc(),
-                           tensorTypeOf(operand).clone(shape), *splat);
-      } else {
-        half = halfOf(operand, builder);
-      }
-      halves.push_back(half);
+      Dims shape(shapeOf(operand));
+      shape.back() /= 2;
+      Value half = reshapedSplat(builder, op->getLoc(), operand, shape);
+      halves.push_back(half ? half : halfOf(operand, builder));
     }
     Dims shape(shapeOf(table));
     shape.back() /= 2;

@@ -1,0 +1,73 @@
+"""What is evaluated when a file is imported, and what the same operators compute at run time:
+both as in NumPy, in every type of ONNX."""
+
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import folding
+import onnxbuild
+import onnxwire
+import support
+from support import CLEAVE
+
+SEEDS, CASES = (500, 100) if support.ALL else (10, 40)
+
+
+@unittest.skipUnless(CLEAVE.exists(), "cleave is not built")
+class Folding(unittest.TestCase):
+    def test_random_graphs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            for seed in range(SEEDS):
+                with self.subTest(seed=seed):
+                    self.check(folder, seed)
+
+    def check(self, folder, seed):
+        g, model = folding.generate(seed, CASES)
+        onnxwire.save(model, folder / "m.onnx")
+        np.savez(folder / "in.npz", **g.inputs)
+        support.succeed(CLEAVE, "infer", folder / "m.onnx", "--inputs", folder / "in.npz",
+                        "--outputs", folder / "out.npz", "--cache", folder / "cache")
+        with np.load(folder / "out.npz") as found:
+            wrong = [f"{case.name}, {case.mode}: {'; '.join(case.trace)}: {why}"
+                     for case in g.cases if (why := folding.compare(case, found[case.name]))]
+        self.assertEqual(wrong, [], f"seed {seed}")
+
+    def test_rows_of_minus_infinity(self):
+        """Their logarithm of a sum of exponentials is -inf, and its derivative 0."""
+        w = np.linspace(-1, 1, 12).reshape(3, 4).astype(np.float32)
+        mask = np.zeros((3, 4), np.float32)
+        mask[0] = mask[1, 2] = -np.inf
+        b = onnxbuild.Builder()
+        x = b.input("x", np.float32, [3, 4])
+        rows = b.op("Add", b.op("Mul", x, b.parameter("w", w)), b.input("mask", np.float32, [3, 4]))
+        lse = b.op("ReduceLogSumExp", rows, b.constant([1]), keepdims=0)
+        counted = b.op("Greater", lse, b.constant(-1e30, np.float32))
+        b.op("ReduceSum", b.op("Where", counted, lse, b.constant(0, np.float32)), out="loss", keepdims=0)
+        b.op("Identity", lse, out="lse")
+        b.output("loss", np.float32, [])
+        b.output("lse", np.float32, [3])
+        x = np.cos(np.arange(12, dtype=np.float32)).reshape(3, 4)
+        with np.errstate(divide="ignore"):
+            e = np.exp(np.float64(x) * w + mask)
+            right = np.log(e.sum(1))
+        gradient = np.where(e.sum(1, keepdims=True) > 0, x * e / np.maximum(e.sum(1, keepdims=True), 1e-300), 0)
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            onnxwire.save(b.model(18), folder / "m.onnx")
+            np.savez(folder / "in.npz", x=x, mask=mask)
+            support.succeed(CLEAVE, "infer", folder / "m.onnx", "--inputs", folder / "in.npz",
+                            "--outputs", folder / "out.npz", "--cache", folder / "cache")
+            np.testing.assert_allclose(np.load(folder / "out.npz")["lse"], right, 1e-5)
+            support.succeed(CLEAVE, "check", folder / "m.onnx", "--inputs", folder / "in.npz", "--interpret",
+                            "--set", "train.loss=output:loss", "--gradients", folder / "g.npz")
+            found = np.load(folder / "g.npz")
+            name = next(n for n in found.files if n.startswith("w") or n.endswith("w"))
+            np.testing.assert_allclose(found[name], gradient, 1e-6, 1e-9)
+
+
+if __name__ == "__main__":
+    unittest.main()
