@@ -191,6 +191,12 @@ private:
                     attributes.getDenseI64ArrayAttr(
                         SmallVector<int64_t>(owner.set_bits())));
       }
+      // Alone in its stage, an input of other positions would pass for the one
+      // that says what they are.
+      auto role = dyn_cast_or_null<StringAttr>(attrs.get(nn::kRoleAttr));
+      if (positions->any() && role && role.getValue() == "input" &&
+          !positions->dimOf(argument))
+        attrs.set(nn::kPositionDimAttr, attributes.getI64IntegerAttr(-1));
       from.push_back(argument);
       argAttrs.push_back(attrs.getDictionary(func.getContext()));
     }
@@ -208,6 +214,8 @@ private:
       types.push_back(func.getResultTypes()[result]);
       resultAttrs.push_back(func.getResultAttrDict(result));
     }
+    if (positions->any())
+      module->setAttr(nn::kPositionsAttr, attributes.getUnitAttr());
     OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
     auto part = func::FuncOp::create(
         builder, func.getLoc(), func.getName(),

@@ -477,7 +477,9 @@ struct StrategySequencePass
       TableGradients(func, flow).run();
     }
     std::optional<pipe::StageOf> stage = pipe::stageOf(module);
-    if (any || (stage && stage->stage > 0))
+    // A stage may have none, as one that holds an encoder alone.
+    if (any || (stage && stage->stage > 0) ||
+        module->hasAttr(nn::kPositionsAttr))
       return;
     module.emitError("has no dimension of positions to split over axis '")
         << (ring.empty() ? ulysses : ring)

@@ -244,8 +244,11 @@ static void addDataPass(OpPassManager &passes, const Config &config,
   StrategyDataPassOptions options;
   options.batchAxes = llvm::to_vector(boundary.samples);
   options.sequenceAxes = llvm::to_vector(boundary.positions);
-  options.replicate = llvm::to_vector(boundary.replicas);
-  options.zero = data.enabled ? data.zero : 0;
+  // Where the axes that shard have one rank, all that is left is to replicate.
+  if (!boundary.sharded().empty()) {
+    options.replicate = llvm::to_vector(boundary.replicas);
+    options.zero = data.enabled ? data.zero : 0;
+  }
   options.zero2Reduce = data.zero2Reduce;
   passes.addPass(createStrategyDataPass(options));
   if (!data.reshardAfterForward)

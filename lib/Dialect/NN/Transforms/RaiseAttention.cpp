@@ -7,13 +7,16 @@
 // scores are batch and key heads, those of query and scores alone the queries
 // and the query heads of a group, the one contracted in the second einsum the
 // keys. No order of dimensions is assumed, except that keys are last in the
-// scores, as softmax runs along them.
+// scores, as softmax runs along them, and queries behind their heads. Heads and
+// features may be several dimensions each, where projections are fused or
+// positions rotate pairs: nn.attention has them as one.
 
 #include "AttentionScores.h"
 #include "MaskAnalysis.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -54,9 +57,17 @@ SoftmaxOp softmaxOf(Value value) {
   return value.getDefiningOp<SoftmaxOp>();
 }
 
-/// Which dimension of the scores is which; -1 where there is none.
+/// Which dimensions of the scores are which; -1 where there is none.
 struct Roles {
-  int64_t batch = -1, heads = -1, group = -1, query = -1, key = -1;
+  int64_t batch = -1, query = -1, key = -1;
+  /// Of keys, and of the queries that share a key.
+  Dims heads, group;
+
+  /// In the order of nn.attention's bias.
+  std::array<Dims, 5> inOrder() const {
+    auto single = [](int64_t dim) { return dim < 0 ? Dims() : Dims{dim}; };
+    return {single(batch), heads, group, single(query), single(key)};
+  }
 };
 
 class Raiser {
@@ -72,7 +83,13 @@ private:
   int64_t sizeOf(int64_t dim) {
     return dim < 0 ? 1 : shapeOf(scores.product.getResult())[dim];
   }
-  Value arrange(Value value, StringRef labels, ArrayRef<char> order,
+  int64_t sizeOf(ArrayRef<int64_t> dims) {
+    int64_t size = 1;
+    for (int64_t dim : dims)
+      size *= sizeOf(dim);
+    return size;
+  }
+  Value arrange(Value value, StringRef labels, StringRef order,
                 ArrayRef<int64_t> shape);
   Value toBias(Narrow bias);
   Value toKeyMask(Narrow mask);
@@ -86,7 +103,8 @@ private:
   Scores scores;
   Value query, key, value, bias;
   std::string queryLabels, keyLabels, valueLabels, weightLabels, scoreLabels;
-  char feature = 0, valueFeature = 0;
+  /// Contracted of query and key; of the value alone.
+  std::string features, valueFeatures;
   Roles roles;
 };
 
@@ -110,31 +128,30 @@ bool Raiser::findRoles() {
       return false;
     }
   }
-  // One contracted feature of query and key, one feature of the value.
   for (char letter : q)
     if (!StringRef(scoreLabels).contains(letter)) {
-      if (feature)
+      if (!k.contains(letter))
         return false;
-      feature = letter;
+      features.push_back(letter);
     }
   for (char letter : v)
     if (!p.contains(letter)) {
-      if (valueFeature)
+      if (!result.contains(letter))
         return false;
-      valueFeature = letter;
+      valueFeatures.push_back(letter);
     }
-  if (!feature || !valueFeature || queries.empty() || queries.size() > 2 ||
-      shared.size() > 2 || k.size() != shared.size() + 2)
+  if (features.empty() || valueFeatures.empty() || queries.empty() ||
+      k.size() != shared.size() + 1 + features.size())
     return false;
   roles.key = last;
-  roles.query = queries.back();
-  if (queries.size() == 2)
-    roles.group = queries[0];
+  roles.query = queries.pop_back_val();
+  roles.group = Dims(queries);
   // A batch of one sample has no letter.
-  if (shared.size() == 2 || !isOneSample())
-    roles.batch = shared.empty() ? -1 : shared[0];
-  if (shared.size() == 2 || roles.batch < 0)
-    roles.heads = shared.empty() ? -1 : shared.back();
+  if (!shared.empty() && (shared.size() > 1 || !isOneSample())) {
+    roles.batch = shared.front();
+    shared.erase(shared.begin());
+  }
+  roles.heads = Dims(shared);
   return true;
 }
 
@@ -154,13 +171,13 @@ bool Raiser::isOneSample() {
   return false;
 }
 
-/// Transposes to the letters of `order` that exist, and adds sizes of 1.
-Value Raiser::arrange(Value source, StringRef labels, ArrayRef<char> order,
+/// Transposes to the letters of `order`, joins those of one role, and adds
+/// sizes of 1.
+Value Raiser::arrange(Value source, StringRef labels, StringRef order,
                       ArrayRef<int64_t> shape) {
   Dims permutation;
   for (char letter : order)
-    if (size_t at = labels.find(letter); letter && at != StringRef::npos)
-      permutation.push_back(at);
+    permutation.push_back(labels.find(letter));
   return reshapeTo(rewriter, loc,
                    transposeTo(rewriter, loc, source, permutation), shape);
 }
@@ -191,11 +208,11 @@ void Raiser::addBias(Value term) {
 
 /// [b|1, n|1, g|1, s, t].
 Value Raiser::toBias(Narrow term) {
-  int64_t places[] = {roles.batch, roles.heads, roles.group, roles.query,
-                      roles.key};
+  Dims places;
+  for (const Dims &dims : roles.inOrder())
+    llvm::append_range(places, dims);
   auto placeOf = [&](int64_t dim) {
-    return std::find(std::begin(places), std::end(places), dim) -
-           std::begin(places);
+    return llvm::find(places, dim) - places.begin();
   };
   Dims order = allDims(term.dims.size());
   llvm::sort(order, [&](int64_t a, int64_t b) {
@@ -205,14 +222,20 @@ Value Raiser::toBias(Narrow term) {
   // Queries and keys are spelled out; the other dimensions may repeat.
   Dims wide, dims, shape;
   int64_t next = 0;
-  for (int64_t place : places) {
-    bool present = place >= 0 && llvm::is_contained(term.dims, place);
-    bool needed = place == roles.query || place == roles.key;
-    shape.push_back(present || needed ? sizeOf(place) : 1);
-    if (present)
-      dims.push_back(next);
-    if (present || needed) {
-      wide.push_back(sizeOf(place));
+  for (const Dims &role : roles.inOrder()) {
+    auto isPresent = [&](int64_t dim) {
+      return llvm::is_contained(term.dims, dim);
+    };
+    bool needed = llvm::any_of(role, [&](int64_t dim) {
+      return isPresent(dim) || dim == roles.query || dim == roles.key;
+    });
+    shape.push_back(needed ? sizeOf(role) : 1);
+    for (int64_t dim : role) {
+      if (!needed)
+        continue;
+      if (isPresent(dim))
+        dims.push_back(next);
+      wide.push_back(sizeOf(dim));
       ++next;
     }
   }
@@ -282,27 +305,34 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
       scores.softcap != 0 ? scores.scale * scores.softcap : scores.scale;
   query = peelScale(query, scale);
   key = peelScale(key, scale);
-  auto letter = [&](StringRef labels, int64_t dim) {
-    return dim < 0 ? char(0) : labels[dim];
-  };
   int64_t b = sizeOf(roles.batch), n = sizeOf(roles.heads),
           g = sizeOf(roles.group), s = sizeOf(roles.query),
           t = sizeOf(roles.key);
-  int64_t d = shapeOf(query)[queryLabels.find(feature)];
-  int64_t e = shapeOf(value)[valueLabels.find(valueFeature)];
+  int64_t d = 1, e = 1;
+  for (char letter : features)
+    d *= shapeOf(query)[queryLabels.find(letter)];
+  Dims valueSizes;
+  for (char letter : valueFeatures) {
+    valueSizes.push_back(shapeOf(value)[valueLabels.find(letter)]);
+    e *= valueSizes.back();
+  }
+  auto letters = [&](StringRef labels, std::initializer_list<Dims> roles) {
+    std::string order;
+    for (const Dims &dims : roles)
+      for (int64_t dim : dims)
+        order.push_back(labels[dim]);
+    return order;
+  };
+  auto [batch, heads, group, queries, keys] = roles.inOrder();
   StringRef sl = scoreLabels, wl = weightLabels;
   query = arrange(query, queryLabels,
-                  {letter(sl, roles.batch), letter(sl, roles.query),
-                   letter(sl, roles.heads), letter(sl, roles.group), feature},
+                  letters(sl, {batch, queries, heads, group}) + features,
                   {b, s, n, g, d});
-  key = arrange(key, keyLabels,
-                {letter(sl, roles.batch), letter(sl, roles.key),
-                 letter(sl, roles.heads), feature},
+  key = arrange(key, keyLabels, letters(sl, {batch, keys, heads}) + features,
                 {b, t, n, d});
-  value = arrange(value, valueLabels,
-                  {letter(wl, roles.batch), letter(wl, roles.key),
-                   letter(wl, roles.heads), valueFeature},
-                  {b, t, n, e});
+  value =
+      arrange(value, valueLabels,
+              letters(wl, {batch, keys, heads}) + valueFeatures, {b, t, n, e});
 
   // Masks and biases.
   RankedTensorType scoreType = tensorTypeOf(softmax.getInput());
@@ -363,15 +393,12 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
 
   // Back to the einsum's order.
   Dims shape, order;
-  std::string have;
-  int64_t dims[] = {roles.batch, roles.query, roles.heads, roles.group};
-  for (int64_t dim : dims)
-    if (dim >= 0) {
-      have.push_back(wl[dim]);
+  for (const Dims &dims : {batch, queries, heads, group})
+    for (int64_t dim : dims)
       shape.push_back(sizeOf(dim));
-    }
-  have.push_back(valueFeature);
-  shape.push_back(e);
+  shape.append(valueSizes);
+  std::string have =
+      letters(wl, {batch, queries, heads, group}) + valueFeatures;
   for (char c : outer.result)
     order.push_back(have.find(c));
   Value result = reshapeTo(rewriter, loc, attention.getResult(), shape);

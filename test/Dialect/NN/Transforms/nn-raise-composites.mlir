@@ -226,3 +226,21 @@ func.func @negative_learned_bias(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32
   %o = nn.einsum "hnst,hntd->hnsd" %p, %v : tensor<2x3x5x5xf32>, tensor<2x3x5x4xf32> -> tensor<2x3x5x4xf32>
   return %o : tensor<2x3x5x4xf32>
 }
+
+// Heads and features of several dimensions each, with one head of keys: joined
+// on the way in and apart again on the way out.
+
+// CHECK-LABEL: func @several_dimensions_of_heads
+// CHECK:         %[[Q:.*]] = nn.reshape %{{.*}} : tensor<2x5x3x2x2x4xf32> -> tensor<2x5x1x6x8xf32>
+// CHECK:         %[[K:.*]] = nn.reshape %{{.*}} : tensor<2x5x2x4xf32> -> tensor<2x5x1x8xf32>
+// CHECK:         nn.attention %[[Q]], %[[K]], %{{.*}} scale = 5.000000e-01 : (tensor<2x5x1x6x8xf32>, tensor<2x5x1x8xf32>, tensor<2x5x1x8xf32>)
+// CHECK:         nn.reshape %{{.*}} : tensor<2x5x1x6x8xf32> -> tensor<2x5x3x2x8xf32>
+func.func @several_dimensions_of_heads(%q: tensor<2x5x3x2x2x4xf32>, %k: tensor<2x5x2x4xf32>,
+                                       %v: tensor<2x5x8xf32>) -> tensor<2x3x2x5x8xf32> {
+  %scale = arith.constant dense<0.5> : tensor<2x3x2x5x5xf32>
+  %0 = nn.einsum "bshipd,btpd->bhist" %q, %k : tensor<2x5x3x2x2x4xf32>, tensor<2x5x2x4xf32> -> tensor<2x3x2x5x5xf32>
+  %1 = arith.mulf %0, %scale : tensor<2x3x2x5x5xf32>
+  %2 = nn.softmax %1 : tensor<2x3x2x5x5xf32>
+  %3 = nn.einsum "bhist,bte->bhise" %2, %v : tensor<2x3x2x5x5xf32>, tensor<2x5x8xf32> -> tensor<2x3x2x5x8xf32>
+  return %3 : tensor<2x3x2x5x8xf32>
+}

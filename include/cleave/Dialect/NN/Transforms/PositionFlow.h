@@ -16,6 +16,10 @@ namespace cleave::nn {
 /// none.
 inline constexpr llvm::StringLiteral kPositionDimAttr = "nn.position_dim";
 
+/// Of a stage's module, a unit: the function that was cut has positions, though
+/// this stage may have none.
+inline constexpr llvm::StringLiteral kPositionsAttr = "nn.positions";
+
 /// On a gather along one dimension: its indices are all of that dimension in
 /// another order, so that its result counts what its table counts.
 inline constexpr llvm::StringLiteral kReorderAttr = "nn.reorder";
