@@ -4,6 +4,7 @@
 
 #include "cleave/io/Pattern.h"
 
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -138,6 +139,21 @@ std::string inputSources(Field field) {
   return "";
 }
 
+std::string boundValues(Field field) {
+  for (const auto &[name, value] :
+       *std::get<std::map<std::string, std::string> *>(field)) {
+    double number = 0;
+    const char *end = value.data() + value.size();
+    bool isNumber = value == "true" || value == "false" ||
+                    (std::from_chars(value.data(), end, number).ptr == end &&
+                     !value.empty());
+    if (!isNumber && !value.ends_with(".npy"))
+      return "data.bind." + formatKey(name) + " = " + formatString(value) +
+             ": expected FILE.npy or a number";
+  }
+  return "";
+}
+
 std::string sequenceKinds(Field field) {
   for (const SequenceParallelConfig &entry :
        *std::get<std::vector<SequenceParallelConfig> *>(field)) {
@@ -230,6 +246,10 @@ const std::vector<Key> table = {
     {"data.inputs.*", FIELD(data.inputs),
      "what feeds a graph input: ones, zeros, arange, or the name of an array",
      "", "", now, inputSources},
+    {"data.bind.*", FIELD(data.bind),
+     "FILE.npy or a number that a graph input is for all samples and steps "
+     "(--bind NAME=...)",
+     "", "", now, boundValues},
     {"data.seed", FIELD(data.seed), "seed of the sample order", "", "", now,
      atLeastZero},
     {"data.validation", FIELD(data.validation),

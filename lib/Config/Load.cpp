@@ -343,6 +343,20 @@ std::optional<ConfigError> Loader::check() {
                        config.data.tokens +
                        "'; leave data.labels at \"next\", or name the input or "
                        "array of the labels"};
+  for (const auto &[name, value] : config.data.bind) {
+    std::string key = "data.bind." + formatKey(name);
+    std::string other = name == config.data.tokens   ? "data.tokens"
+                        : name == config.data.labels ? "data.labels"
+                        : loaded.origins.count("data.inputs." + name)
+                            ? "data.inputs." + formatKey(name)
+                            : "";
+    if (!other.empty())
+      return ConfigError{key + " (--bind) gives the input '" + name +
+                         "' one value, but " + other +
+                         " says that it is read from data; leave one of them "
+                         "out"};
+    config.data.inputs.erase(name); // a default
+  }
   for (const auto &[key, name] : {std::pair("data.tokens", config.data.tokens),
                                   std::pair("data.labels", config.data.labels)})
     if (auto fed = config.data.inputs.find(name);

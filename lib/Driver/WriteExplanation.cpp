@@ -85,7 +85,8 @@ static void writeTraffic(const RankCost &rank, llvm::raw_ostream &out) {
 
 static void writeOverlap(const Explanation &x, llvm::raw_ostream &out) {
   auto ms = [](double seconds) {
-    return llvm::format("%.3g ms", 1e3 * seconds);
+    // What is left of sums and differences of times is no time.
+    return llvm::format("%.3g ms", seconds < 1e-12 ? 0 : 1e3 * seconds);
   };
   for (auto [index, overlap] : llvm::enumerate(x.overlap)) {
     out << (index == 0 ? "\nby the times of " + x.cluster + ", " : "  ")

@@ -233,6 +233,7 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       manifest.inputs.push_back(input);
     }
   }
+  manifest.unread = info.unread;
   // A model without inputs that hold samples makes one sample a call.
   manifest.batch = info.batch
                        ? info.batch

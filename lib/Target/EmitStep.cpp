@@ -46,6 +46,8 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
           continue;
         const BoundaryBuffer *slot =
             bufferOf(own, (name + ".slot").str(), "residual");
+        if (!slot)
+          continue; // an input that the stage does not read
         copy(address(own, buffer, action.microbatch),
              address(own, *slot, action.microbatch), bytesOfType(buffer.type),
              label);

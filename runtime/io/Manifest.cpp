@@ -387,6 +387,7 @@ static void readManifest(const Json &json, Manifest &m) {
   m.updatesPerStep = r.integer("updates_per_step", 1);
   m.pipelined = r.boolean("pipelined", false);
   m.actions = r.strings("actions");
+  m.unread = r.strings("unread");
   r.each("inputs", [&](const Reader &i) { m.inputs.push_back(readInput(i)); });
   r.each("outputs",
          [&](const Reader &o) { m.outputs.push_back(readOutput(o)); });

@@ -121,6 +121,7 @@ std::string manifestToJson(const Manifest &m) {
       {"accumulates", m.accumulates},
       {"updates_per_step", m.updatesPerStep},
       {"pipelined", m.pipelined},
+      {"unread", m.unread},
       {"actions", m.actions},
       {"inputs", listToJson(m.inputs)},
       {"outputs", listToJson(m.outputs)},

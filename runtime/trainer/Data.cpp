@@ -4,6 +4,7 @@
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
+#include "cleave/io/Suggest.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,6 +46,12 @@ Array generatedInput(const ManifestInput &input) {
   return result;
 }
 
+namespace {
+struct VocabularyError : InputError {
+  using InputError::InputError;
+};
+} // namespace
+
 static bool shifted(const ManifestInput &input) {
   return input.role == "labels" &&
          (input.source.empty() || input.source == "next");
@@ -61,7 +68,7 @@ void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
   for (int64_t i = 0, n = tokens.elements(); i < n; ++i) {
     int64_t id = integerAt(tokens.dtype, tokens.data, i);
     if ((id < 0 || id >= input.vocabulary) && !(ignored && id == *ignored))
-      throw InputError(
+      throw VocabularyError(
           label +
           (input.role == "labels" && !shifted(input)
                ? ": the label at position " + std::to_string(i) + " is " +
@@ -217,19 +224,22 @@ class ArrayDataset : public Dataset {
 public:
   ArrayDataset(std::map<std::string, Array> given, const std::string &path,
                const Manifest &manifest, const Settings &settings)
-      : arrays(std::move(given)), path(path),
+      : arrays(std::move(given)), path(path), loss(settings.loss),
         ignoreIndex(settings.ignoreIndex) {
-    std::string missing;
+    std::string missing, meant;
     for (const ManifestInput &input : manifest.inputs) {
       std::string name = arrayOf(manifest, input);
-      if (!name.empty() && !arrays.count(name))
-        missing +=
-            (missing.empty() ? "'" : ", '") + name + "'" +
-            (name == input.name ? "" : " (for input '" + input.name + "')");
+      if (name.empty() || arrays.count(name))
+        continue;
+      missing +=
+          (missing.empty() ? "'" : ", '") + name + "'" +
+          (name == input.name ? "" : " (for input '" + input.name + "')");
+      meant += meantBy(manifest, input, name);
     }
     if (!missing.empty())
       throw InputError(path + ": lacks the arrays " + missing +
-                       ", which the model's inputs need; it has " + names());
+                       ", which the model's inputs need; it has " + names() +
+                       meant);
     for (const ManifestInput &input : manifest.inputs) {
       std::string name = arrayOf(manifest, input);
       if (name.empty())
@@ -348,6 +358,33 @@ private:
     return "";
   }
 
+  /// "; data.labels = \"label\"?" where an array that nothing reads could be
+  /// the one that is missing.
+  std::string meantBy(const Manifest &manifest, const ManifestInput &input,
+                      const std::string &name) const {
+    std::vector<std::string> free;
+    for (const auto &[array, content] : arrays)
+      if (std::none_of(manifest.inputs.begin(), manifest.inputs.end(),
+                       [&](const ManifestInput &other) {
+                         return arrayOf(manifest, other) == array;
+                       }))
+        free.push_back(array);
+    auto near = nearest(name, free);
+    if (!near && free.size() == 1 && input.role == "labels")
+      near = free.front();
+    if (!near || input.role == "tokens")
+      return "";
+    bool isBare = std::all_of(input.name.begin(), input.name.end(), [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_' ||
+             c == '-';
+    });
+    return "; " +
+           (input.role == "labels" ? "data.labels"
+            : isBare               ? "data.inputs." + input.name
+                                   : "data.inputs.\"" + input.name + "\"") +
+           " = \"" + *near + "\"?";
+  }
+
   void checkType(const ManifestInput &input, const std::string &label,
                  const Array &array) {
     if (isFloat(array.dtype) != isFloat(input.dtype))
@@ -373,6 +410,12 @@ private:
              const Array &array) {
     std::string label = path + ", array '" + name + "'";
     requireSamplesFirst(input);
+    if (input.role == "labels" && isFloat(array.dtype) && !isFloat(input.dtype))
+      throw InputError(label + ": holds " + array.dtype + " of shape " +
+                       shapeToString(array.shape) +
+                       ", but labels of train.loss = \"" + loss +
+                       "\" are integers; to fit values: train.loss = "
+                       "\"mse\"?");
     if (array.shape.empty() || array.shape[0] != rows)
       throw InputError(label + ": has shape " + shapeToString(array.shape) +
                        ", expected " + std::to_string(rows) +
@@ -403,7 +446,7 @@ private:
   std::map<std::string, Array> arrays;
   std::map<std::string, const Array *> sources; // by input
   std::map<std::string, bool> isReadWhole;      // by array; else by samples
-  std::string path, firstName;
+  std::string path, loss, firstName;
   int64_t ignoreIndex, rows = -1, validationRows = 0;
 };
 
@@ -443,6 +486,45 @@ static std::unique_ptr<Dataset> openArrays(std::map<std::string, Array> arrays,
   }
   return std::make_unique<ArrayDataset>(std::move(arrays), path, manifest,
                                         settings);
+}
+
+static bool allBelow(const std::string &dtype, const MappedFile &file,
+                     int64_t bound) {
+  size_t width = elementSize(dtype), count = file.size() / width;
+  if (file.size() % width)
+    return false;
+  for (size_t i = 0; i < count; ++i) {
+    int64_t id = integerAt(dtype, file.data(), static_cast<int64_t>(i));
+    if (id < 0 || id >= bound)
+      return false;
+  }
+  return true;
+}
+
+/// Tokens without a header are of any type: the wrong one gives wrong tokens.
+/// Says which of the others could be meant; "": none.
+static std::string otherDtype(const Manifest &manifest, const MappedFile &file,
+                              const std::string &dtype) {
+  const ManifestInput *tokens = manifest.inputWithRole("tokens");
+  int64_t bound = tokens ? tokens->vocabulary : 0;
+  for (const char *other : {"uint16", "uint32", "int64", "uint8"})
+    if (bound > 0 && other != dtype && allBelow(dtypeOfBin(other), file, bound))
+      return "; it was read as " + dtype + ": data.dtype = \"" + other + "\"?";
+  return "; it was read as " + dtype + " (data.dtype)";
+}
+
+/// Wider integers that are read as narrow ones: every other token is 0.
+static void checkWidth(const ArrayView &tokens, const std::string &path,
+                       const std::string &dtype) {
+  int64_t count = tokens.elements(), zeros = 0, others = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    bool isZero = integerAt(tokens.dtype, tokens.data, i) == 0;
+    (i % 2 ? zeros : others) += i % 2 ? isZero : !isZero;
+  }
+  if (count >= 64 && zeros == count / 2 && others > count / 8)
+    throw InputError(path + ": every second token is 0 when it is read as " +
+                     dtype + "; is it of wider integers, data.dtype = " +
+                     (dtype == "uint8" ? "\"uint16\"?" : "\"uint32\"?"));
 }
 
 std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
@@ -488,6 +570,15 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
                        " bytes are no whole number of " + settings.dataDtype +
                        " tokens (data.dtype)");
     tokens.shape = {static_cast<int64_t>(file->size() / width)};
+    if (width <= 2)
+      checkWidth(tokens, path, settings.dataDtype);
+    try {
+      return std::make_unique<TokenDataset>(file, tokens, path, manifest,
+                                            settings);
+    } catch (const VocabularyError &error) {
+      throw InputError(error.what() +
+                       otherDtype(manifest, *file, settings.dataDtype));
+    }
   } else if (extension == ".npy") {
     NpyHeader header = parseNpyHeader(file->data(), file->size(), path);
     if (!isInteger(header.dtype))

@@ -63,6 +63,8 @@ public:
       check(path, entry, firstName);
       fed.push_back(std::move(entry));
     }
+    for (const std::string &name : manifest.unread)
+      std::erase(unknown, name); // of the model, but nothing reads it
     if (!unknown.empty())
       throw InputError(path + ": the model has no input '" + unknown.front() +
                        "', it has " + known + "; one that data.inputs makes up is no input of the "

@@ -49,12 +49,15 @@ struct CommonOptions {
   std::vector<std::string> sets;
   std::optional<int64_t> ranks;
   std::string cache;
+  std::vector<std::string> binds; // NAME=FILE.npy|VALUE
   // What flags of the command itself set, e.g. {"data.path", FILE, "--data"};
   // they come after --set.
   std::vector<ConfigOverride> overrides;
 };
 
 void addConfigFlags(CLI::App &app, CommonOptions &options);
+// --bind, of commands that read a model.
+void addBindFlag(CLI::App &app, CommonOptions &options);
 void addRanksFlag(CLI::App &app, CommonOptions &options);
 void addCacheFlag(CLI::App &app, CommonOptions &options);
 

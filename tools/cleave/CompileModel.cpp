@@ -65,9 +65,14 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
   if (last == Phase::Import)
     return module;
   if (isPipelined(config, mesh) && !isSharded(*module)) {
-    if (last == Phase::Shard)
-      return buildPipeline(*module, config, mesh, purpose, Taps::None, remarks,
-                           allRemarks);
+    if (last == Phase::Shard) {
+      Attribute unread = (*module)->getAttr(kUnreadAttr);
+      auto stages = buildPipeline(*module, config, mesh, purpose, Taps::None,
+                                  remarks, allRemarks);
+      if (unread)
+        (*stages)->setAttr(kUnreadAttr, unread);
+      return stages;
+    }
     pipeline::Table table = makeSchedule(config, mesh).table;
     if (table.asynchronous)
       admitAsynchronous(*module, config, table);
@@ -117,6 +122,10 @@ static Lowered lowerOnce(const std::string &path, const Config &config,
     lowered.info.sources[name] = source;
   if (config.data.labels != "next")
     lowered.info.labelsSource = config.data.labels;
+  if (auto unread =
+          lowered.module->getOperation()->getAttrOfType<ArrayAttr>(kUnreadAttr))
+    for (auto name : unread.getAsValueRange<StringAttr>())
+      lowered.info.unread.push_back(name.str());
   Diagnostics diagnostics(context, remarks);
   if (failed(lowerToCommands(*lowered.module, lowered.backend)))
     diagnostics.fail(BadUsage);
@@ -240,6 +249,9 @@ std::string compileCached(const std::string &path, const Config &config,
        {config.parallel.pipeline.table, config.target.cluster})
     if (!file.empty() && fs::exists(file, error)) // else refused further on
       hash.update(readFile(file) + ":");
+  for (const auto &[name, value] : config.data.bind)
+    if (fs::exists(value, error)) // else it is no file, or refused further on
+      hash.update(readFile(value) + ":");
   // What kernels are written as.
   if (deviceOf(config) == program::Device::Cuda)
     hash.update(codegen::findPtxas().value_or("no ptxas") +

@@ -17,6 +17,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <charconv>
 #include <filesystem>
 
 using namespace mlir;
@@ -36,6 +37,32 @@ void registerAll(MLIRContext &context) {
   context.printOpOnDiagnostic(false);
 }
 
+static BoundInput boundInput(const std::string &name,
+                             const std::string &value) {
+  BoundInput bound;
+  bound.text = value;
+  if (value.ends_with(".npy")) {
+    try {
+      Array array = readNpy(value);
+      bound.dtype = array.dtype;
+      bound.shape = array.shape;
+      bound.bytes.assign(reinterpret_cast<const char *>(array.bytes.data()),
+                         array.bytes.size());
+      return bound;
+    } catch (const Error &error) {
+      throw Failure(BadUsage, "--bind " + name + ": " + error.what());
+    }
+  }
+  bound.isNumber = true;
+  std::string text = value == "true" ? "1" : value == "false" ? "0" : value;
+  int64_t integer = 0;
+  const char *end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, integer).ptr == end)
+    bound.integer = integer;
+  std::from_chars(text.data(), end, bound.number);
+  return bound;
+}
+
 ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
                             bool requireData) {
   ImportOptions options;
@@ -50,6 +77,9 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
                            : source == "zeros"  ? InputBinding::Zeros
                            : source == "arange" ? InputBinding::Arange
                                                 : InputBinding::Data;
+  for (const auto &[name, value] : config.data.bind)
+    options.bound[name] = boundInput(name, value);
+  options.microbatches = config.train.microbatches;
   options.requireData = requireData;
   options.trainable.insert(config.train.trainable.begin(),
                            config.train.trainable.end());
@@ -65,6 +95,8 @@ void protectInputs(const std::string &output, const std::string &model,
   std::vector<std::string> inputs = {
       model, options.configFile, config.data.path,
       config.parallel.pipeline.table, config.target.cluster};
+  for (const auto &[name, value] : config.data.bind)
+    inputs.push_back(value);
   if (!StringRef(model).ends_with(".mlir")) {
     MLIRContext context;
     Diagnostics diagnostics(context); // told when the model is read
@@ -111,6 +143,11 @@ void bindGivenInputs(Config &config, const std::string &model,
                                   nearest(name, inputs, true).value_or("") +
                                   "'? The inputs are " +
                                   llvm::join(inputs, ", "));
+  for (const auto &[name, value] : config.data.bind)
+    if (given.has(name))
+      throw Failure(BadUsage, arrays + ": has an array '" + name +
+                                  "', an input that --bind gives one value; "
+                                  "leave one of them out");
   const auto asked = config.dims;
   for (const TensorSummary &input : file.inputs) {
     bind(input.name);
@@ -128,10 +165,13 @@ void bindGivenInputs(Config &config, const std::string &model,
                                   "]");
     }
     for (auto [index, dim] : llvm::enumerate(input.shape)) {
-      const char *general = index == 0 ? "batch" : index == 1 ? "sequence" : "";
-      bool isSymbol = llvm::all_of(
-          dim, [](char c) { return llvm::isAlnum(c) || c == '_'; });
-      if (isSymbol && !llvm::isDigit(dim[0]) && !asked.count(general))
+      bool isTokens = input.shape.size() == 2 &&
+                      (input.type == "i64" || input.type == "i32");
+      // Any number of samples goes through a program for a batch.
+      const char *general = index == 0               ? "batch"
+                            : index == 1 && isTokens ? "sequence"
+                                                     : "";
+      if (isDimensionName(dim) && !asked.count(general))
         config.dims.emplace(dim, sizes[index]);
     }
   }

@@ -53,9 +53,12 @@ static void checkSizes(ModuleOp module, Diagnostics &diagnostics) {
       if (auto tensor = dyn_cast<RankedTensorType>(type);
           tensor && !op->use_empty() &&
           llvm::is_contained(tensor.getShape(), 0)) {
-        op->emitOpError("gives ")
-            << type
-            << ", which has no elements; expected sizes of at least 1 "
+        std::string shape;
+        llvm::raw_string_ostream out(shape);
+        llvm::interleaveComma(tensor.getShape(), out);
+        mlir::emitError(op->getLoc())
+            << "gives a tensor of shape [" << shape
+            << "], which has no elements; expected sizes of at least 1 "
                "in every dimension: leave out what computes it";
         return WalkResult::interrupt();
       }
@@ -102,6 +105,10 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
     limitChoices(*module, config, diagnostics);
     return module;
   }
+  if (!config.data.bind.empty())
+    throw Failure(BadUsage, "--bind " + config.data.bind.begin()->first +
+                                ": binds inputs of ONNX models; in '" + path +
+                                "' write a constant instead");
   Diagnostics diagnostics(context);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)

@@ -30,6 +30,30 @@ void driver::addConfigFlags(CLI::App &app, CommonOptions &options) {
       ->allow_extra_args(false);
 }
 
+void driver::addBindFlag(CLI::App &app, CommonOptions &options) {
+  app.add_option("--bind", options.binds,
+                 "give an input of the model one value, the same for all "
+                 "samples and steps; can be repeated")
+      ->option_text("NAME=FILE.npy|VALUE")
+      ->allow_extra_args(false);
+}
+
+/// NAME=FILE.npy|VALUE as the key that holds it, so that config.toml has it.
+static ConfigOverride overrideOf(const std::string &bind) {
+  size_t equals = bind.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == bind.size())
+    throw Failure(BadUsage, "--bind " + bind +
+                                ": expected NAME=FILE.npy or NAME=VALUE, e.g. "
+                                "--bind temperature=0.7");
+  std::string key = "data.bind.\"";
+  for (char c : bind.substr(0, equals)) {
+    if (c == '"' || c == '\\')
+      key += '\\';
+    key += c;
+  }
+  return {key + "\"", bind.substr(equals + 1), "--bind"};
+}
+
 void driver::addRanksFlag(CLI::App &app, CommonOptions &options) {
   app.add_option("--ranks", options.ranks,
                  "number of ranks; default: the size of the mesh")
@@ -57,6 +81,8 @@ LoadedConfig driver::loadConfigOrFail(const CommonOptions &options) {
       throw Failure(BadUsage, override_.error());
     sources.overrides.push_back(*override_);
   }
+  for (const std::string &bind : options.binds)
+    sources.overrides.push_back(overrideOf(bind));
   sources.overrides.insert(sources.overrides.end(), options.overrides.begin(),
                            options.overrides.end());
   auto loaded = loadConfig(sources);
@@ -84,12 +110,11 @@ Mesh driver::resolveMeshOrFail(Config &config, const CommonOptions &options,
   std::optional<int64_t> ranks = rankCount(options);
   std::optional<Mesh> own = meshInFile(model);
   if (own && ranks && *ranks != own->ranks())
-    throw Failure(BadUsage,
-                  "'" + model + "' has a dist.mesh of " +
-                      std::to_string(own->ranks()) + " ranks (" +
-                      describe(*own) + "), but there are " +
-                      std::to_string(*ranks) + "; start " +
-                      std::to_string(own->ranks()));
+    throw Failure(BadUsage, "'" + model + "' has a dist.mesh of " +
+                                std::to_string(own->ranks()) + " ranks (" +
+                                describe(*own) + "), but there are " +
+                                std::to_string(*ranks) + "; start " +
+                                std::to_string(own->ranks()));
   auto mesh = resolveMesh(config, own ? std::nullopt : ranks);
   if (!mesh)
     throw Failure(BadUsage, mesh.error());

@@ -29,6 +29,7 @@ struct DataConfig {
   std::string tokens; // "": the only integer [batch, sequence] input
   std::string labels = "next";
   int64_t ignoreIndex = -100;
+  std::map<std::string, std::string> bind; // FILE.npy or a number
   std::map<std::string, std::string> inputs = {{"attention_mask", "ones"},
                                                {"position_ids", "arange"}};
   int64_t seed = 0;

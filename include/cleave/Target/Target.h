@@ -10,6 +10,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace cleave::target {
 
@@ -60,6 +61,7 @@ struct ManifestInfo {
   std::string labelsSource; ///< the array that is the labels; "": next tokens
   /// The arrays that inputs are read from, where not called like the input.
   std::map<std::string, std::string> sources;
+  std::vector<std::string> unread; ///< inputs of the model that nothing reads
 };
 
 /// The manifest of a planned module.

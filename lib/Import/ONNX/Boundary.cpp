@@ -17,7 +17,7 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-static Element elementOf(const ::onnx::ValueInfoProto &value) {
+Element elementOf(const ::onnx::ValueInfoProto &value) {
   return static_cast<Element>(value.type().tensor_type().elem_type());
 }
 
@@ -59,9 +59,15 @@ LogicalResult Importer::findInputs() {
             : (type == Element::I64 || type == Element::I32) &&
                   input->type().tensor_type().shape().dim_size() == 2 &&
                   !options.inputs.count(input->name()) &&
+                  !options.bound.count(input->name()) &&
                   input->name() != options.labels)
       candidates.push_back(input->name());
   }
+  for (const auto &[name, bound] : options.bound)
+    if (llvm::none_of(inputs,
+                      [&](auto *input) { return input->name() == name; }))
+      return error() << "has no input '" << name << "' (--bind " << name << "="
+                     << bound.text << "); its inputs are " << spellInputs();
   for (const auto &[name, binding] : options.inputs) {
     // These two are bound by default, whether the model has them or not.
     bool isDefault =
@@ -104,137 +110,6 @@ LogicalResult Importer::findOutputs() {
   return success();
 }
 
-void Importer::markNeeded() {
-  needed.insert(outputs.begin(), outputs.end());
-  for (const FlatNode &node : llvm::reverse(model.nodes())) {
-    bool used =
-        llvm::any_of(node.proto->output(), [&](const std::string &name) {
-          return !name.empty() && needed.count(name);
-        });
-    if (used)
-      needed.insert(node.proto->input().begin(), node.proto->input().end());
-  }
-}
-
-LogicalResult Importer::bindDims() {
-  dims = options.dims;
-  for (const ::onnx::ValueInfoProto *input : inputs) {
-    if (input->name() != tokens)
-      continue;
-    // The tokens input's dimensions have a second name each.
-    const auto &shape = input->type().tensor_type().shape();
-    for (int index : {0, 1}) {
-      const char *key = index == 0 ? "batch" : "sequence";
-      auto it = options.dims.find(key);
-      if (index >= shape.dim_size() || it == options.dims.end())
-        continue;
-      const auto &dim = shape.dim(index);
-      if (dim.has_dim_value() && dim.dim_value() != it->second)
-        return error()
-               << "fixes dimension " << index << " of input '" << tokens
-               << "' to " << dim.dim_value() << ", but dims." << key << " is "
-               << it->second
-               << " in one microbatch; export the model with a symbolic "
-                  "dimension or change dims."
-               << key;
-      if (dim.has_dim_param() && !dim.dim_param().empty())
-        dims.try_emplace(dim.dim_param(), it->second);
-    }
-  }
-  // The symbols that the inputs' shapes read.
-  Bindings symbols;
-  for (const ::onnx::ValueInfoProto *input : inputs)
-    for (const auto &dim : input->type().tensor_type().shape().dim()) {
-      std::string symbol;
-      while (dim.has_dim_param() &&
-             !evaluateDim(dim.dim_param(), symbols, symbol) &&
-             !symbol.empty() && symbols.try_emplace(symbol, 1).second)
-        symbol.clear();
-    }
-  for (const auto &[name, size] : options.dims)
-    if (name != "batch" && name != "sequence" && !symbols.count(name)) {
-      std::string known;
-      for (const auto &[symbol, one] : symbols)
-        known += (known.empty() ? "'" : ", '") + symbol + "'";
-      return error() << "has no dimension '" << name << "' (dims." << name
-                     << "); its dimensions are "
-                     << (known.empty() ? "all fixed" : known);
-    }
-  for (const auto &[name, size] : dims)
-    if (size < 1)
-      return error() << "dims." << name << " is " << size
-                     << ", expected at least 1";
-  return success();
-}
-
-Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
-  if (!input.type().tensor_type().has_shape())
-    return reason("has no shape in the file");
-  Shape shape;
-  std::vector<std::string> unboundDims, unboundKeys;
-  for (const auto &dim : input.type().tensor_type().shape().dim()) {
-    if (dim.has_dim_value()) {
-      if (dim.dim_value() < 0)
-        return reason("has the size " + Twine(dim.dim_value()));
-      shape.push_back(dim.dim_value());
-      continue;
-    }
-    size_t index = shape.size();
-    // A nameless dimension of the tokens goes by its contract name.
-    if (!dim.has_dim_param() || dim.dim_param().empty()) {
-      auto it = input.name() == tokens && index < 2
-                    ? dims.find(index == 0 ? "batch" : "sequence")
-                    : dims.end();
-      if (it == dims.end())
-        return reason("has a dimension " + Twine(index) +
-                      " without name or size; export the model with a named "
-                      "dimension");
-      shape.push_back(it->second);
-      continue;
-    }
-    std::string unbound;
-    std::optional<int64_t> size = evaluateDim(dim.dim_param(), dims, unbound);
-    if (size && *size < 0)
-      return reason("has the dimension '" + dim.dim_param() + "' of size " +
-                    Twine(*size));
-    if (!size) {
-      unboundDims.push_back("'" + dim.dim_param() + "'");
-      unboundKeys.push_back("dims." + unbound);
-    }
-    shape.push_back(size.value_or(0));
-  }
-  if (!unboundDims.empty())
-    return reason("has the unbound dimension" +
-                  Twine(unboundDims.size() == 1 ? " " : "s ") +
-                  llvm::join(unboundDims, ", ") + "; set " +
-                  llvm::join(unboundKeys, ", "));
-  return shape;
-}
-
-static bool isSymbol(const ::onnx::TensorShapeProto::Dimension &dim) {
-  return dim.has_dim_param() && !dim.dim_param().empty();
-}
-
-std::string Importer::batchSymbol() const {
-  std::string first;
-  for (const ::onnx::ValueInfoProto *input : inputs) {
-    bool isTokens = input->name() == tokens;
-    const auto &shape = input->type().tensor_type().shape();
-    for (int index = 0; index < shape.dim_size(); ++index) {
-      const auto &dim = shape.dim(index);
-      if (!isSymbol(dim))
-        continue;
-      if (isTokens && index == 0)
-        return dim.dim_param();
-      if (tokens.empty() && dim.dim_param() == "batch")
-        return "batch";
-      if (tokens.empty() && index == 0 && first.empty())
-        first = dim.dim_param();
-    }
-  }
-  return first;
-}
-
 /// Whether the declared dimension has the size that the symbol is bound to:
 /// outputs are declared loosely.
 bool Importer::hasBatchAt(Value value, int64_t dim) const {
@@ -255,7 +130,7 @@ Importer::batchDimOf(const ::onnx::ValueInfoProto &value) const {
   const auto &shape = value.type().tensor_type().shape();
   for (int index = 0; index < shape.dim_size(); ++index) {
     const auto &dim = shape.dim(index);
-    if (!isSymbol(dim) || dim.dim_param() != symbol)
+    if (dim.dim_param().empty() || dim.dim_param() != symbol)
       continue;
     if (found)
       return std::nullopt;
@@ -264,23 +139,51 @@ Importer::batchDimOf(const ::onnx::ValueInfoProto &value) const {
   return found;
 }
 
-LogicalResult Importer::bindInputs() {
-  std::string complaints;
+/// Inputs whose values change nothing, though the user assigned them or they
+/// are the tokens.
+void Importer::warnOfUnread() {
+  std::vector<std::string> unread;
+  for (const ::onnx::ValueInfoProto *input : inputs) {
+    const std::string &name = input->name();
+    auto bound = options.inputs.find(name);
+    bool isMadeUp =
+        bound != options.inputs.end() && bound->second != InputBinding::Data;
+    if (!isMadeUp && !options.bound.count(name) && !needed.count(name) &&
+        name != options.labels)
+      unread.push_back("'" + name + "'");
+  }
+  if (!unread.empty())
+    emitWarning(model.location())
+        << (unread.size() == 1 ? "input " : "inputs ")
+        << llvm::join(unread, ", ") << (unread.size() == 1 ? " is" : " are")
+        << " read by no node, so that what is given for "
+        << (unread.size() == 1 ? "it" : "them")
+        << " changes nothing; an exporter merges inputs that were one tensor: "
+           "if it should be read, export with different ones";
+}
+
+void Importer::bindInputs() {
+  std::vector<std::string> unread;
   for (const ::onnx::ValueInfoProto *input : inputs) {
     const std::string &name = input->name();
     Element type = elementOf(*input);
     Type element = toType(type, &context);
     auto complain = [&](const Twine &why) {
-      complaints += ("\n  input '" + Twine(name) + "' " + why).str();
+      problems.addInput(("input '" + Twine(name) + "' " + why).str());
+      failed.insert(name);
     };
     if (!input->type().has_tensor_type()) {
       complain("is no tensor");
       continue;
     }
-    if (type == Element::F16) {
+    if (type == Element::F16)
       complain("has type f16, which is not supported; export the model in "
                "float32 or bfloat16");
-      continue;
+    // What reads it is looked at all the same.
+    if (type == Element::F16) {
+      failed.erase(name);
+      type = Element::F32;
+      element = toType(type, &context);
     }
     auto bound = options.inputs.find(name);
     bool isData =
@@ -292,6 +195,14 @@ LogicalResult Importer::bindInputs() {
     Expected<Shape> shape = shapeOf(*input);
     if (!shape) {
       complain(llvm::toString(shape.takeError()));
+      continue;
+    }
+    if (auto given = options.bound.find(name); given != options.bound.end()) {
+      Expected<HostTensor> tensor = boundTensor(given->second, type, *shape);
+      if (tensor)
+        values[name] = Operand(*tensor);
+      else
+        complain(llvm::toString(tensor.takeError()));
       continue;
     }
     if (!isData) {
@@ -311,15 +222,58 @@ LogicalResult Importer::bindInputs() {
     std::string role = name == tokens           ? "tokens"
                        : name == options.labels ? "labels"
                                                 : "input";
-    if (role == "input" && !needed.count(name))
+    if (role == "input" && !needed.count(name)) {
+      unread.push_back(name);
       continue;
+    }
     values[name] = Operand(addArgument(RankedTensorType::get(*shape, element),
                                        name, role, nullptr));
     arguments.back().batchDim = batchDimOf(*input);
   }
-  if (!complaints.empty())
-    return error() << "has inputs that cannot be used:" << complaints;
-  return success();
+  warnOfUnread();
+  if (!unread.empty())
+    (*module)->setAttr(
+        kUnreadAttr, builder.getStrArrayAttr(
+                         SmallVector<StringRef>(unread.begin(), unread.end())));
+}
+
+Expected<HostTensor> Importer::boundTensor(const BoundInput &bound,
+                                           Element type,
+                                           ArrayRef<int64_t> shape) const {
+  auto is = [](Element type) {
+    return type == Element::Bool ? "bool" : isFloat(type) ? "float" : "integer";
+  };
+  auto wrong = [&](const std::string &found) {
+    return reason("is bound to " + found + " (--bind), but has type " +
+                  nameOf(type) + spell(shape));
+  };
+  if (bound.isNumber) {
+    if (!isFloat(type) && !bound.integer)
+      return wrong(bound.text);
+    HostTensor one(type, {});
+    if (isFloat(type))
+      one.setFloat(0, bound.number);
+    else
+      one.setInt(0, *bound.integer);
+    if (!isFloat(type) && one.intAt(0) != *bound.integer)
+      return wrong(bound.text + ", beyond it");
+    return one.reshaped(Shape(shape.size(), 1)).broadcastTo(shape);
+  }
+  Element given = Element::Undefined;
+  for (int32_t number = 1; number <= int32_t(Element::BF16); ++number)
+    if (nameOf(Element(number)) == bound.dtype)
+      given = Element(number);
+  std::string found = bound.text + " of " + bound.dtype + spell(bound.shape);
+  if (StringRef(is(given)) != is(type) || ArrayRef(bound.shape) != shape)
+    return wrong(found);
+  Expected<HostTensor> array =
+      HostTensor::fromBytes(given, bound.shape, bound.bytes);
+  if (!array)
+    return array.takeError();
+  HostTensor made = array->cast(type);
+  if (!isFloat(type) && made.ints() != array->ints())
+    return wrong(found + " with values beyond it");
+  return made.compressed();
 }
 
 LogicalResult Importer::bindTies() {

@@ -3,6 +3,8 @@
 
 #include "Dims.h"
 
+#include "cleave/Import/ONNX/Import.h"
+
 #include "llvm/ADT/StringExtras.h"
 
 using llvm::StringRef;
@@ -94,6 +96,10 @@ std::optional<int64_t> evaluateDim(StringRef expression,
   auto it = bindings.find(expression.str());
   if (it != bindings.end())
     return it->second;
+  if (isDimensionName(expression)) {
+    unbound = expression.str();
+    return std::nullopt;
+  }
   if (std::optional<int64_t> value =
           Parser(expression, bindings, unbound).all())
     return value;
@@ -103,4 +109,25 @@ std::optional<int64_t> evaluateDim(StringRef expression,
   return std::nullopt;
 }
 
+std::string dimKey(StringRef name) {
+  bool isBare = !name.empty() && llvm::all_of(name, [](char c) {
+    return llvm::isAlnum(c) || c == '_' || c == '-';
+  });
+  if (isBare)
+    return ("dims." + name).str();
+  std::string text = "dims.\"";
+  for (char c : name) {
+    if (c == '"' || c == '\\')
+      text += '\\';
+    text += c;
+  }
+  return text + "\"";
+}
+
 } // namespace cleave::importer
+
+// Exporters write spaces around the signs of expressions, and "-" in names.
+bool cleave::isDimensionName(StringRef text) {
+  return !text.empty() && text != "?" && !llvm::all_of(text, llvm::isDigit) &&
+         text.find_first_of(" +*/()") == StringRef::npos;
+}

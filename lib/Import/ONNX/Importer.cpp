@@ -1,9 +1,7 @@
 // The import of one file.
 
 #include "Importer.h"
-#include "ChosenRows.h"
 #include "Classify.h"
-#include "Families.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/Interfaces.h"
@@ -31,9 +29,9 @@ OwningOpRef<ModuleOp> Importer::run() {
                       nn::NNDialect>();
   if (mlir::failed(findInputs()) || mlir::failed(findOutputs()))
     return nullptr;
-  markNeeded();
-  if (mlir::failed(bindDims()) || mlir::failed(checkSupport()) ||
-      mlir::failed(bindTies()))
+  needed = valuesNeededBy(model, outputs);
+  addUnsupported(model, needed, problems);
+  if (mlir::failed(bindDims()) || mlir::failed(bindTies()))
     return nullptr;
   constants = findConstants(model, tokens, options.trainable);
 
@@ -42,9 +40,12 @@ OwningOpRef<ModuleOp> Importer::run() {
   function = func::FuncOp::create(builder, model.location(), nn::kForwardFunc,
                                   builder.getFunctionType({}, {}));
   builder.setInsertionPointToEnd(function.addEntryBlock());
-  if (mlir::failed(bindInputs()))
-    return nullptr;
-  lowerNodes();
+  bindInputs();
+  // Operators of another version would be taken for what they are not.
+  if (model.versionProblem().empty())
+    lowerNodes();
+  else
+    failed.insert(outputs.begin(), outputs.end());
   if (mlir::failed(finish()))
     return nullptr;
   return std::move(module);
@@ -53,57 +54,6 @@ OwningOpRef<ModuleOp> Importer::run() {
 //===----------------------------------------------------------------------===//
 // Nodes
 //===----------------------------------------------------------------------===//
-
-void Importer::addProblem(const FlatNode &node, const Twine &why) {
-  std::string domain =
-      node.proto->domain().empty() ? "" : node.proto->domain() + ".";
-  problems.push_back(("node '" + Twine(node.name) + "' (" + domain +
-                      node.proto->op_type() + ", opset " + Twine(node.opset()) +
-                      "): " + why)
-                         .str());
-}
-
-/// As `cleave ops` spells it: behind its domain, if that is not the default
-/// one.
-static std::string spelledName(const FlatNode &node) {
-  const std::string &domain = node.proto->domain();
-  bool isDefault = domain.empty() || domain == "ai.onnx";
-  return (isDefault ? "" : domain + ".") + node.proto->op_type();
-}
-
-static const OnnxOp *entryOf(const FlatNode &node) {
-  return findOnnxOp(spelledName(node), node.opset());
-}
-
-static std::string whyUnknown(const FlatNode &node) {
-  std::string name = spelledName(node);
-  StringRef prefix = StringRef(name).drop_back(node.proto->op_type().size());
-  if (llvm::none_of(onnxOps(), [&](const OnnxOp &op) {
-        return op.name.starts_with(prefix);
-      }))
-    return "operators of domain '" + node.proto->domain() +
-           "' are not supported";
-  if (node.opset() == 0)
-    return "the model imports no operator set for it";
-  for (const OnnxOp &op : onnxOps())
-    if (op.name == name)
-      return "supported from opset " + std::to_string(op.first) + " to " +
-             std::to_string(op.last);
-  return "the operator is not supported; `cleave ops` lists those that are";
-}
-
-LogicalResult Importer::checkSupport() {
-  for (const FlatNode &node : model.nodes()) {
-    bool used =
-        llvm::any_of(node.proto->output(), [&](const std::string &name) {
-          return needed.count(name) && !name.empty();
-        });
-    if (used && !entryOf(node))
-      addProblem(node, whyUnknown(node));
-  }
-  // Lowering goes on all the same, for a list that is whole.
-  return success();
-}
 
 // Exporters store equal initializers once: the gains (1) and biases (0) of a
 // model that was never trained become one tensor, which is one parameter.
@@ -226,71 +176,6 @@ const Operand *Importer::lookUp(const std::string &name, std::string &why) {
   return &(values[name] = *operand);
 }
 
-void Importer::lowerNodes() {
-  for (const FlatNode &node : model.nodes()) {
-    bool used =
-        llvm::any_of(node.proto->output(), [&](const std::string &name) {
-          return needed.count(name) && !name.empty();
-        });
-    if (used)
-      lowerNode(node);
-  }
-}
-
-void Importer::lowerNode(const FlatNode &flat) {
-  // Without a reason: what it depends on has failed, and is in the list.
-  auto fail = [&](const std::string &why) {
-    if (!why.empty())
-      addProblem(flat, why);
-    failed.insert(flat.proto->output().begin(), flat.proto->output().end());
-  };
-  const OnnxOp *entry = entryOf(flat);
-  if (!entry)
-    return fail(""); // already in the list
-  SmallVector<Operand> operands;
-  for (const std::string &name : flat.proto->input()) {
-    std::string why;
-    const Operand *operand = lookUp(name, why);
-    if (!operand)
-      return fail(why);
-    if (operand->parts && !readsSequence(flat.proto->op_type()))
-      return fail("its input '" + name +
-                  "' is a sequence of tensors, expected a tensor");
-    operands.push_back(*operand);
-  }
-  Node node(model, flat, operands, builder,
-            [this](const TensorRef &tensor) { return argumentOf(tensor); });
-  // Followed through what only moves or casts it.
-  bool readsTable =
-      llvm::any_of(flat.proto->input(), [&](const std::string &name) {
-        return tables.count(name) != 0;
-      });
-  bool chooses = meetsChosenRows(node);
-  if (Error error =
-          chooses ? lowerChosenRows(*entry, node) : entry->lower(node)) {
-    std::string why = llvm::toString(std::move(error));
-    bool isShape = StringRef(why).contains("do not broadcast");
-    return fail(readsTable && isShape ? why + kLongSequence.str() : why);
-  }
-  for (const Operand &result : node.results)
-    if (product(result.shape) > kMaxSize)
-      return fail("its result of shape " + spell(result.shape) +
-                  " has more than " + std::to_string(kMaxSize) + " elements");
-  if (node.isCutShort || (readsTable && movesFirstInput(flat.proto->op_type())))
-    tables.insert(flat.proto->output(0));
-  for (auto [name, result] : llvm::zip(flat.proto->output(), node.results)) {
-    if (name.empty())
-      continue;
-    if (!result.value && !result.host && !result.file && !result.parts) {
-      failed.insert(name);
-      if (needed.count(name))
-        addProblem(flat, "its output '" + name + "' is not supported");
-      continue;
-    }
-    values[name] = result;
-  }
-}
-
 //===----------------------------------------------------------------------===//
 // Arguments and results
 //===----------------------------------------------------------------------===//
@@ -390,26 +275,26 @@ LogicalResult Importer::finish() {
     const Operand *operand = lookUp(name, why);
     if (!operand) {
       if (!why.empty())
-        problems.push_back("output '" + name + "': " + why);
+        problems.add("output '" + name + "': " + why);
       continue;
     }
     if (operand->parts) {
-      problems.push_back("output '" + name +
+      problems.add("output '" + name +
                          "' is a sequence of tensors, expected a tensor");
       continue;
     }
     if (operand->chosen) {
-      problems.push_back("output '" + name +
-                         "': its shape depends on data: it holds the rows that "
-                         "a mask chooses");
+      problems.add("output '" + name +
+                   "': its shape depends on data: it holds the rows that "
+                   "a mask chooses");
       continue;
     }
     Build build(builder, NameLoc::get(builder.getStringAttr(name)),
                 [this](const TensorRef &tensor) { return argumentOf(tensor); });
     Expected<Value> value = build.value(*operand);
     if (!value) {
-      problems.push_back("output '" + name +
-                         "': " + llvm::toString(value.takeError()));
+      problems.add("output '" + name +
+                   "': " + llvm::toString(value.takeError()));
       continue;
     }
     results.push_back(*value);
@@ -429,14 +314,8 @@ LogicalResult Importer::finish() {
       incomplete.push_back("tensor '" + argument.tensor->name +
                            "': " + argument.tensor->missing);
   std::string missing = shortList(incomplete);
-  if (!problems.empty()) {
-    InFlightDiagnostic diagnostic = error();
-    diagnostic << "uses what is not supported (" << problems.size()
-               << (problems.size() == 1 ? " place):" : " places):");
-    for (const std::string &problem : problems)
-      diagnostic << "\n  " << problem;
-    return diagnostic;
-  }
+  if (!problems.empty())
+    return error() << problems.text();
   if (!missing.empty() && options.requireData)
     return error() << "lacks bytes of weights; put its external data, whole, "
                       "beside it:"

@@ -7,6 +7,7 @@
 #include "Classify.h"
 #include "Dims.h"
 #include "Node.h"
+#include "Problems.h"
 
 #include "cleave/Import/ONNX/Import.h"
 
@@ -20,6 +21,9 @@ class ValueInfoProto;
 } // namespace onnx
 
 namespace cleave::importer {
+
+/// The declared element type.
+Element elementOf(const ::onnx::ValueInfoProto &value);
 
 class Importer {
 public:
@@ -43,22 +47,28 @@ private:
   mlir::LogicalResult findInputs();
   mlir::LogicalResult findOutputs();
   mlir::LogicalResult bindDims();
-  mlir::LogicalResult checkSupport();
   /// Warns of vectors that several nodes read as their own.
   void warnOfMergedVectors();
   /// Says which tensors of one element could be parameters.
   void remarkOnScalars();
-  mlir::LogicalResult bindInputs();
+  void bindInputs();
+  void warnOfUnread();
   mlir::LogicalResult bindTies();
   void lowerNodes();
   void lowerNode(const FlatNode &node);
+  bool isLongSequence(const FlatNode &flat,
+                      llvm::ArrayRef<Operand> operands) const;
   mlir::LogicalResult finish();
 
-  mlir::InFlightDiagnostic error() {
-    return mlir::emitError(model.location());
-  }
-  void markNeeded();
+  mlir::InFlightDiagnostic error() { return mlir::emitError(model.location()); }
   llvm::Expected<Shape> shapeOf(const ::onnx::ValueInfoProto &input);
+  /// Binds the symbolic dimension 0 of each input to the samples of a call.
+  mlir::LogicalResult bindBatch(const std::set<std::string> &symbols);
+  mlir::LogicalResult bindSymbol(const std::string &symbol, llvm::StringRef key,
+                                 const std::string &input, int index);
+  /// The array or number that an input is bound to.
+  llvm::Expected<HostTensor> boundTensor(const BoundInput &bound, Element type,
+                                         llvm::ArrayRef<int64_t> shape) const;
   /// The symbol that counts the samples; empty: the file does not say.
   std::string batchSymbol() const;
   /// The one dimension of that symbol.
@@ -73,7 +83,8 @@ private:
   mlir::Value addArgument(mlir::RankedTensorType type, std::string name,
                           std::string role, const TensorRef *tensor);
   mlir::DictionaryAttr attributesOf(const Argument &argument);
-  void addProblem(const FlatNode &node, const llvm::Twine &why);
+  bool standIn(const std::string &name);
+  std::string verifyFrom(mlir::Operation *op);
 
   Model &model;
   const ImportOptions &options;
@@ -97,7 +108,7 @@ private:
   /// moves them.
   std::set<std::string> tables;
   std::vector<std::string> scalars;
-  std::vector<std::string> problems;
+  Problems problems;
   std::vector<Argument> arguments;
   std::map<std::string, size_t> argumentIndex;
 };

@@ -12,6 +12,7 @@
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Path.h"
 
+#include <algorithm>
 #include <set>
 
 using namespace mlir;
@@ -46,9 +47,8 @@ const ::onnx::GraphProto &Model::graph() const { return proto->graph(); }
 std::map<std::string, int> Model::countReaders() const {
   std::map<std::string, int> readers;
   for (const FlatNode &node : nodes())
-    for (const std::string &name :
-         std::set<std::string>(node.proto->input().begin(),
-                               node.proto->input().end()))
+    for (const std::string &name : std::set<std::string>(
+             node.proto->input().begin(), node.proto->input().end()))
       ++readers[name];
   return readers;
 }
@@ -85,6 +85,7 @@ std::unique_ptr<Model> Model::load(StringRef path, MLIRContext &context) {
       failed(model->describeInitializers()) ||
       failed(model->inlineFunctions()) || failed(model->sortNodes()))
     return nullptr;
+  model->nameDimensions();
   return model;
 }
 
@@ -125,11 +126,36 @@ LogicalResult Model::checkVersions() {
     bool isDefault = import.domain().empty() || import.domain() == "ai.onnx";
     if (isDefault &&
         (import.version() < kMinOpset || import.version() > kMaxOpset))
-      return emitError(loc) << "uses operator set " << import.version()
-                            << ", expected " << kMinOpset << " to " << kMaxOpset
-                            << "; export it again with a version in this range";
+      version = "operator set " + std::to_string(import.version()) +
+                ": expected " + std::to_string(kMinOpset) + " to " +
+                std::to_string(kMaxOpset) +
+                "; convert it (onnx.version_converter.convert_version(model, " +
+                std::to_string(std::clamp<int64_t>(import.version(), 18, 23)) +
+                ")), or export it with a version in this range";
   }
   return success();
+}
+
+/// Dimensions of inputs that the file leaves open without a name, or with a
+/// size of -1, get the names by which they are given: samples come first.
+void Model::nameDimensions() {
+  for (::onnx::ValueInfoProto &input :
+       *proto->mutable_graph()->mutable_input()) {
+    if (findInitializer(input.name()) || !input.type().has_tensor_type())
+      continue;
+    auto *tensor = input.mutable_type()->mutable_tensor_type();
+    auto type = static_cast<Element>(tensor->elem_type());
+    bool isTokens = tensor->shape().dim_size() == 2 &&
+                    (type == Element::I64 || type == Element::I32);
+    for (int index = 0; index < tensor->shape().dim_size(); ++index) {
+      auto &dim = *tensor->mutable_shape()->mutable_dim(index);
+      if (dim.has_dim_value() ? dim.dim_value() >= 0 : !dim.dim_param().empty())
+        continue;
+      dim.clear_value();
+      if (index == 0 || (index == 1 && isTokens))
+        dim.set_dim_param(index == 0 ? "batch" : "sequence");
+    }
+  }
 }
 
 //===----------------------------------------------------------------------===//

@@ -65,6 +65,8 @@ std::string shortList(const std::vector<std::string> &lines);
 class Model {
 public:
   ~Model();
+  /// What is wrong with the version of its operators; "": nothing.
+  const std::string &versionProblem() const { return version; }
   /// Reads and checks a file. Emits one error and returns null on failure.
   static std::unique_ptr<Model> load(llvm::StringRef path,
                                      mlir::MLIRContext &context);
@@ -90,13 +92,14 @@ private:
   explicit Model(mlir::Location loc);
   mlir::LogicalResult parse(mlir::MLIRContext &context);
   mlir::LogicalResult checkVersions();
+  void nameDimensions();
   mlir::LogicalResult inlineFunctions();
   mlir::LogicalResult sortNodes();
   mlir::LogicalResult describeInitializers();
   llvm::Error locate(const ::onnx::TensorProto &proto, TensorRef &tensor);
 
   mlir::Location loc;
-  std::string filePath, folder, fileName;
+  std::string filePath, folder, fileName, version;
   std::unique_ptr<llvm::MemoryBuffer> bytes;
   std::map<std::string, std::unique_ptr<llvm::MemoryBuffer>> externalFiles;
   std::unique_ptr<::onnx::ModelProto> proto;

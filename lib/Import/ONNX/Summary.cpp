@@ -1,6 +1,7 @@
 // What a file says about itself before any dimension is bound.
 
 #include "Dims.h"
+#include "Problems.h"
 #include "Ties.h"
 
 #include <onnx/onnx_pb.h>
@@ -65,6 +66,13 @@ FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
   }
   for (const ::onnx::ValueInfoProto &output : model->graph().output())
     summary.outputs.push_back(summarise(output));
+  std::vector<std::string> outputs;
+  for (const TensorSummary &output : summary.outputs)
+    outputs.push_back(output.name);
+  Problems problems;
+  addUnsupported(*model, valuesNeededBy(*model, outputs), problems);
+  if (!problems.empty())
+    summary.unsupported = problems.text();
   Constants constants = findConstants(*model, "", trainable);
   std::map<std::string, std::string> primaryOf;
   for (const Tie &tie : tiesByContent(*model, constants))

@@ -149,6 +149,7 @@ struct Manifest {
   /// microbatch k and runs `load.<k>`, which keeps it, for every k before it.
   bool pipelined = false;
 
+  std::vector<std::string> unread; ///< inputs of the model that nothing reads
   std::vector<std::string> actions; ///< loss_grad, update, loss, forward, ...
   std::vector<ManifestInput> inputs;
   std::vector<ManifestOutput> outputs;

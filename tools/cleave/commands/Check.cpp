@@ -357,6 +357,7 @@ std::function<int()> driver::addCheck(CLI::App &app) {
                  "check on a device")
       ->type_name("DIR");
   addConfigFlags(app, *command);
+  addBindFlag(app, *command);
   addRanksFlag(app, *command);
   return [command] {
     try {

@@ -80,6 +80,7 @@ std::function<int()> driver::addCompile(CLI::App &app) {
                  "a phase: import, train, shard")
       ->type_name("KIND");
   addConfigFlags(app, *options);
+  addBindFlag(app, *options);
   addRanksFlag(app, *options);
   return [options] {
     std::optional<Phase> phase = phaseNamed(options->emit);

@@ -25,6 +25,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
   app.add_flag("--remarks", options->remarks,
                "also say what the compiler decided and why");
   addConfigFlags(app, *options);
+  addBindFlag(app, *options);
   addRanksFlag(app, *options);
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);

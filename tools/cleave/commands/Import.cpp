@@ -169,6 +169,7 @@ std::function<int()> driver::addImport(CLI::App &app) {
                "print inputs, dimensions, outputs and parameters instead; "
                "operations too, once all dimensions are bound");
   addConfigFlags(app, *options);
+  addBindFlag(app, *options);
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
@@ -191,13 +192,21 @@ std::function<int()> driver::addImport(CLI::App &app) {
             return !loaded.config.dims.count(dim.name);
           })) {
         summarise(*file);
+        if (!file->unsupported.empty())
+          throw Failure(BadUsage, options->model + ": " + file->unsupported);
         return Success;
       }
       summary = *file;
     }
-    mlir::OwningOpRef<mlir::ModuleOp> module =
-        importModel(options->model, loaded.config, context, std::nullopt,
-                    /*readWeights=*/false);
+    mlir::OwningOpRef<mlir::ModuleOp> module;
+    try {
+      module = importModel(options->model, loaded.config, context, std::nullopt,
+                           /*readWeights=*/false);
+    } catch (const Failure &) {
+      if (options->summary)
+        summarise(summary); // of what the file says
+      throw;
+    }
     if (options->summary) {
       summariseArguments(*module);
       printConstants(summary);

@@ -72,6 +72,7 @@ std::shared_ptr<Options> addFlags(CLI::App &app,
       ->type_name("MODEL")
       ->required();
   addConfigFlags(app, *options);
+  addBindFlag(app, *options);
   addRanksFlag(app, *options);
   addCacheFlag(app, *options);
   return options;

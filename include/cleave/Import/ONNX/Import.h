@@ -12,6 +12,7 @@
 #include "mlir/IR/OwningOpRef.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,8 +34,23 @@ inline constexpr llvm::StringLiteral kViewAttr = "nn.view";
 /// [{name, transposed}]: other tensors of the file that are this one.
 inline constexpr llvm::StringLiteral kTiedAttr = "nn.tied";
 
+/// Of the module: [name]: inputs of the graph that no node reads, and that the
+/// function lacks.
+inline constexpr llvm::StringLiteral kUnreadAttr = "nn.unread_inputs";
+
 /// What stands for a graph input.
 enum class InputBinding { Data, Ones, Zeros, Arange };
+
+/// What an input is bound to: the same for each sample and step.
+struct BoundInput {
+  std::string text; ///< as given: a number, or the name of a file
+  bool isNumber = false;
+  double number = 0;
+  std::optional<int64_t> integer; ///< where the number is one
+  std::string dtype; ///< of the array: "f32", as in Array
+  std::vector<int64_t> shape;
+  std::string bytes; ///< little-endian, row-major
+};
 
 /// Two initializers that are one parameter. With `transposed`, `copy` is the
 /// matrix transpose of `primary`.
@@ -49,6 +65,10 @@ struct ImportOptions {
   std::map<std::string, int64_t> dims;
   /// Inputs that are not data; names that the graph lacks are ignored.
   std::map<std::string, InputBinding> inputs;
+  /// Inputs that are constants; each is one of the graph.
+  std::map<std::string, BoundInput> bound;
+  /// How many calls see a batch; `dims.batch` is that of one.
+  int64_t microbatches = 1;
   /// The tokens input; empty: the only integer [batch, sequence] input.
   std::string tokens;
   /// The graph input that is the labels, if there is one.
@@ -93,6 +113,9 @@ struct FileSummary {
   /// that are named like parameters.
   std::vector<TensorSummary> constants;
   std::vector<DimSummary> dims;
+  /// Operators that are not supported and the version of the operators, as
+  /// importOnnx reports them; "": all are.
+  std::string unsupported;
   int64_t nodes = 0;    ///< model-local functions inlined
   int64_t elements = 0; ///< of all parameters
 };
@@ -102,6 +125,10 @@ struct FileSummary {
 mlir::FailureOr<FileSummary>
 summarizeOnnx(llvm::StringRef path, mlir::MLIRContext &context,
               const std::set<std::string> &trainable = {});
+
+/// Whether a dimension of a summary is a name, not a number, an expression of
+/// names, or "?".
+bool isDimensionName(llvm::StringRef text);
 
 /// The files beside the model that hold bytes of its initializers, relative to its
 /// folder, sorted. They need not exist. Emits errors for a file that is no model.

@@ -1,0 +1,157 @@
+// The nodes of a file as operations, one after the other; what is refused
+// keeps none from being looked at.
+
+#include "ChosenRows.h"
+#include "Families.h"
+#include "Importer.h"
+
+#include <onnx/onnx_pb.h>
+
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+using llvm::Twine;
+
+namespace cleave::importer {
+
+void Importer::lowerNodes() {
+  for (const FlatNode &node : model.nodes())
+    if (makesOneOf(node, needed))
+      lowerNode(node);
+}
+
+/// Stands for what a refused node makes, where the file tells its type, so that
+/// what reads it is looked at, too. Integers could be sizes, which are known.
+bool Importer::standIn(const std::string &name) {
+  for (const ::onnx::ValueInfoProto &info : model.graph().value_info()) {
+    if (info.name() != name || !isFloat(elementOf(info)))
+      continue;
+    Expected<Shape> shape = shapeOf(info);
+    if (!shape || llvm::is_contained(*shape, 0)) {
+      llvm::consumeError(shape.takeError());
+      return false;
+    }
+    auto type =
+        RankedTensorType::get(*shape, toType(elementOf(info), &context));
+    values[name] =
+        Operand(function.front().addArgument(type, model.location()));
+    return true;
+  }
+  return false;
+}
+
+/// Operations that a node has become are verified at once: what is wrong with
+/// them is wrong with the node.
+std::string Importer::verifyFrom(Operation *op) {
+  std::string why;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (why.empty())
+      why = diagnostic.str();
+    return success();
+  });
+  for (; op; op = op->getNextNode())
+    if (mlir::failed(verify(op)))
+      return why;
+  return "";
+}
+
+/// Whether a table of positions is shorter than the tokens that meet it. Other
+/// sizes, such as that of a cache of keys, have other reasons.
+bool Importer::isLongSequence(const FlatNode &flat,
+                              ArrayRef<Operand> operands) const {
+  auto at = argumentIndex.find(tokens);
+  if (at == argumentIndex.end() || tokens.empty())
+    return false;
+  auto type = cast<RankedTensorType>(arguments[at->second].value.getType());
+  if (type.getRank() < 2)
+    return false;
+  for (auto [name, table] : llvm::zip(flat.proto->input(), operands))
+    for (const Operand &other : operands)
+      for (auto [had, wanted] :
+           llvm::zip(llvm::reverse(table.shape), llvm::reverse(other.shape)))
+        if (tables.count(name) && had < wanted && wanted == type.getDimSize(1))
+          return true;
+  return false;
+}
+
+void Importer::lowerNode(const FlatNode &flat) {
+  // Without a reason: what it depends on has failed, and is in the list.
+  auto fail = [&](const std::string &why) {
+    if (!why.empty())
+      problems.add(flat, why);
+    for (const std::string &name : flat.proto->output())
+      if (!standIn(name))
+        failed.insert(name);
+  };
+  const OnnxOp *entry = entryOf(flat);
+  if (!entry)
+    return fail(""); // already in the list
+  SmallVector<Operand> operands;
+  for (const std::string &name : flat.proto->input()) {
+    std::string why;
+    const Operand *operand = lookUp(name, why);
+    if (!operand) {
+      if (why.empty() && entryOf(flat))
+        problems.addUnseen();
+      return fail(why);
+    }
+    if (operand->parts && !readsSequence(flat.proto->op_type()))
+      return fail("its input '" + name +
+                  "' is a sequence of tensors, expected a tensor");
+    operands.push_back(*operand);
+  }
+  Block &body = function.front();
+  Operation *before = body.empty() ? nullptr : &body.back();
+  Node node(model, flat, operands, builder,
+            [this](const TensorRef &tensor) { return argumentOf(tensor); });
+  // Followed through what only moves or casts it.
+  bool readsTable =
+      llvm::any_of(flat.proto->input(), [&](const std::string &name) {
+        return tables.count(name) != 0;
+      });
+  bool chooses = meetsChosenRows(node);
+  if (Error error =
+          chooses ? lowerChosenRows(*entry, node) : entry->lower(node)) {
+    std::string why = llvm::toString(std::move(error));
+    bool isShape = StringRef(why).contains("do not broadcast");
+    return fail(isShape && isLongSequence(flat, operands)
+                    ? why + kLongSequence.str()
+                    : why);
+  }
+  Operation *first = before         ? before->getNextNode()
+                     : body.empty() ? nullptr
+                                    : &body.front();
+  if (std::string why = verifyFrom(first); !why.empty()) {
+    std::string types;
+    for (const Operand &operand : operands)
+      if (operand.type != Element::Undefined)
+        types += (types.empty() ? "" : ", ") + nameOf(operand.type) +
+                 spell(operand.shape);
+    StringRef rule = StringRef(why).split(", but got").first;
+    if (rule.starts_with("'")) // 'math.absf' op operand #0 must be ...
+      rule = rule.split(" op ").second;
+    return fail("is not supported for " + types + ": " + rule.str());
+  }
+  for (const Operand &result : node.results)
+    if (product(result.shape) > kMaxSize)
+      return fail("its result of shape " + spell(result.shape) +
+                  " has more than " + std::to_string(kMaxSize) + " elements");
+  if (node.isCutShort || (readsTable && movesFirstInput(flat.proto->op_type())))
+    tables.insert(flat.proto->output(0));
+  for (auto [name, result] : llvm::zip(flat.proto->output(), node.results)) {
+    if (name.empty())
+      continue;
+    if (!result.value && !result.host && !result.file && !result.parts) {
+      failed.insert(name);
+      if (needed.count(name))
+        problems.add(flat, "its output '" + name + "' is not supported");
+      continue;
+    }
+    values[name] = result;
+  }
+}
+
+} // namespace cleave::importer

@@ -1,0 +1,132 @@
+// Collecting, folding and spelling what cannot be imported.
+
+#include "Problems.h"
+
+#include <onnx/onnx_pb.h>
+
+#include "llvm/ADT/STLExtras.h"
+
+using llvm::StringRef;
+
+namespace cleave::importer {
+
+static std::string describe(const FlatNode &node) {
+  std::string domain =
+      node.proto->domain().empty() ? "" : node.proto->domain() + ".";
+  return domain + node.proto->op_type() + ", opset " +
+         std::to_string(node.opset());
+}
+
+void Problems::add(const FlatNode &node, const std::string &why) {
+  std::string what = describe(node);
+  for (Entry &entry : entries)
+    if (!entry.nodes.empty() && entry.what == what && entry.why == why)
+      return entry.nodes.push_back(node.name);
+  entries.push_back({what, why, {node.name}});
+}
+
+size_t Problems::count() const {
+  size_t count = inputs.size();
+  for (const Entry &entry : entries)
+    count += std::max<size_t>(1, entry.nodes.size());
+  return count;
+}
+
+std::vector<std::string> Problems::lines() const {
+  constexpr size_t most = 3;
+  std::vector<std::string> lines;
+  for (const Entry &entry : entries) {
+    if (entry.nodes.empty()) {
+      lines.push_back(entry.what);
+    } else if (entry.nodes.size() == 1) {
+      lines.push_back("node '" + entry.nodes[0] + "' (" + entry.what +
+                      "): " + entry.why);
+    } else {
+      std::string names;
+      for (size_t i = 0; i < std::min(most, entry.nodes.size()); ++i)
+        names += (i ? ", '" : "'") + entry.nodes[i] + "'";
+      lines.push_back(std::to_string(entry.nodes.size()) + " nodes (" +
+                      entry.what + "): " + entry.why + ": " + names +
+                      (entry.nodes.size() > most ? ", ..." : ""));
+    }
+  }
+  lines.insert(lines.end(), inputs.begin(), inputs.end());
+  if (unseen && !onlyInputs())
+    lines.push_back(std::to_string(unseen) +
+                    (unseen == 1 ? " node that depends on these was"
+                                 : " nodes that depend on these were") +
+                    " not looked at");
+  return lines;
+}
+
+std::string Problems::text() const {
+  std::string text = "has inputs that cannot be used:";
+  if (!onlyInputs())
+    text = "uses what is not supported (" + std::to_string(count()) +
+           (count() == 1 ? " place):" : " places):");
+  for (const std::string &line : lines())
+    text += "\n  " + line;
+  return text;
+}
+
+std::set<std::string> valuesNeededBy(const Model &model,
+                                     const std::vector<std::string> &outputs) {
+  std::set<std::string> needed(outputs.begin(), outputs.end());
+  for (const FlatNode &node : llvm::reverse(model.nodes()))
+    if (makesOneOf(node, needed))
+      needed.insert(node.proto->input().begin(), node.proto->input().end());
+  return needed;
+}
+
+bool makesOneOf(const FlatNode &node, const std::set<std::string> &values) {
+  return llvm::any_of(node.proto->output(), [&](const std::string &name) {
+    return !name.empty() && values.count(name);
+  });
+}
+
+/// As `cleave ops` spells it: behind its domain, if that is not the default
+/// one.
+static std::string spelledName(const FlatNode &node) {
+  const std::string &domain = node.proto->domain();
+  bool isDefault = domain.empty() || domain == "ai.onnx";
+  return (isDefault ? "" : domain + ".") + node.proto->op_type();
+}
+
+const OnnxOp *entryOf(const FlatNode &node) {
+  return findOnnxOp(spelledName(node), node.opset());
+}
+
+static std::string whyUnknown(const FlatNode &node) {
+  std::string name = spelledName(node);
+  StringRef prefix = StringRef(name).drop_back(node.proto->op_type().size());
+  if (llvm::none_of(onnxOps(), [&](const OnnxOp &op) {
+        return op.name.starts_with(prefix);
+      }))
+    return "operators of domain '" + node.proto->domain() +
+           "' are not supported";
+  if (node.opset() == 0)
+    return "the model imports no operator set for it";
+  for (const OnnxOp &op : onnxOps())
+    if (op.name == name)
+      return "supported from opset " + std::to_string(op.first) + " to " +
+             std::to_string(op.last);
+  return "the operator is not supported; `cleave ops` lists those that are";
+}
+
+void addUnsupported(const Model &model, const std::set<std::string> &needed,
+                    Problems &problems) {
+  if (!model.versionProblem().empty())
+    problems.add(model.versionProblem());
+  for (const FlatNode &node : model.nodes()) {
+    if (!makesOneOf(node, needed) || entryOf(node))
+      continue;
+    // In another version of the operators all would differ.
+    bool isKnown = llvm::any_of(onnxOps(), [&](const OnnxOp &op) {
+      return op.name == spelledName(node);
+    });
+    if (model.versionProblem().empty() || !isKnown)
+      problems.add(node, whyUnknown(node));
+  }
+}
+
+} // namespace cleave::importer

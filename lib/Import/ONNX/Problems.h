@@ -1,0 +1,63 @@
+// What of a model cannot be imported: all of it at once, a line for each reason
+// and operator.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_PROBLEMS_H
+#define CLEAVE_LIB_IMPORT_ONNX_PROBLEMS_H
+
+#include "Model.h"
+
+#include "cleave/Import/ONNX/OpTable.h"
+
+#include <set>
+
+namespace cleave::importer {
+
+class Problems {
+public:
+  /// Of a node. Nodes of one operator with the same reason share a line.
+  void add(const FlatNode &node, const std::string &why);
+  /// Of the file or an output.
+  void add(const std::string &text) { entries.push_back({text, "", {}}); }
+  /// Of an input, whose dimensions may only be unbound.
+  void addInput(const std::string &text) { inputs.push_back(text); }
+  /// A node that reads what a refused one makes.
+  void addUnseen() { ++unseen; }
+
+  bool empty() const { return entries.empty() && inputs.empty(); }
+  bool onlyInputs() const { return entries.empty(); }
+  /// Of nodes and others.
+  size_t count() const;
+  /// "node 'a' (If, opset 18): why", "63 nodes (If, opset 18): why: 'a', ...".
+  std::vector<std::string> lines() const;
+  /// "uses what is not supported (64 places):" and the lines, or what is said
+  /// of inputs alone.
+  std::string text() const;
+
+private:
+  struct Entry {
+    std::string what; // the operator, where there are nodes
+    std::string why;
+    std::vector<std::string> nodes;
+  };
+  std::vector<Entry> entries;
+  std::vector<std::string> inputs;
+  int64_t unseen = 0;
+};
+
+/// The values that the outputs depend on.
+std::set<std::string> valuesNeededBy(const Model &model,
+                                     const std::vector<std::string> &outputs);
+/// Whether one of the node's results is among them.
+bool makesOneOf(const FlatNode &node, const std::set<std::string> &values);
+
+/// The node's operator as it is implemented; null: it is not.
+const OnnxOp *entryOf(const FlatNode &node);
+
+/// Adds the operators of needed nodes that are not supported, and a version of
+/// the operators that is not.
+void addUnsupported(const Model &model, const std::set<std::string> &needed,
+                    Problems &problems);
+
+} // namespace cleave::importer
+
+#endif
