@@ -7,6 +7,8 @@
 
 #include "llvm/ADT/StringSwitch.h"
 
+#include <map>
+
 namespace cleave {
 #define GEN_PASS_DEF_STRATEGYTENSORPASS
 #include "cleave/Strategy/Passes.h.inc"
@@ -160,21 +162,69 @@ struct StrategyTensorPass
     return chosen;
   }
 
+  /// Parameters alike in one line: those that stay whole, and those that are
+  /// padded by the same.
   void report(func::FuncOp func, const ParameterPlans &plans) {
+    std::vector<std::string> whole;
+    std::map<std::pair<int64_t, int64_t>, std::vector<std::string>> padded;
     for (const auto &[name, plan] : plans) {
       if (hasOverride(getOperation(), name))
         continue; // strategy-shard says it
       bool split = false;
-      for (ArrayRef<dist::AxisRefAttr> list : plan.stored)
-        split |= dist::axesSize(mesh.getMesh(), list) > 1;
-      remarkOnPadding(func.getLoc(), name, plan.type, plan.stored,
-                      mesh.getMesh());
+      for (auto [dim, list] : llvm::enumerate(plan.stored)) {
+        int64_t parts = dist::axesSize(mesh.getMesh(), list);
+        split |= parts > 1;
+        int64_t size = plan.type.getDimSize(dim);
+        if (size % parts == 0)
+          continue;
+        std::vector<std::string> &names = padded[{size, parts}];
+        if (names.empty() || StringRef(names.back()) != name)
+          names.push_back(name.str());
+      }
       if (!split && plan.type.getRank() >= 2)
-        emitRemark(func.getLoc(), "parameter '")
-            << name << "' of type " << plan.type << " stays whole on the "
-            << ways << " ranks of axis '"
-            << scheme.inner.features.front().getName().getValue() << "'";
+        whole.push_back(name.str());
     }
+    for (const auto &[sizes, names] : padded)
+      reportPadding(func, sizes.first, sizes.second, names);
+    if (!whole.empty())
+      emitRemark(func.getLoc())
+          << listed(whole) << (whole.size() == 1 ? " stays" : " stay")
+          << " whole on the " << ways << " ranks of axis '"
+          << scheme.inner.features.front().getName().getValue() << "'";
+  }
+
+  /// What is wasted is worth a warning from a tenth on.
+  void reportPadding(func::FuncOp func, int64_t size, int64_t parts,
+                     ArrayRef<std::string> names) {
+    int64_t whole = dist::tileSize(size, parts) * parts;
+    bool isMuch = 10 * (whole - size) > whole;
+    InFlightDiagnostic said =
+        isMuch ? emitWarning(func.getLoc()) : emitRemark(func.getLoc());
+    // The parameters of attention have its heads as a dimension.
+    int64_t layers = 0;
+    func.walk([&](nn::AttentionOp attention) {
+      ArrayRef<int64_t> shape = attention.getQuery().getType().getShape();
+      layers += shape[2] == size || shape[2] * shape[3] == size;
+    });
+    if (layers)
+      said << size << " heads over " << parts << " ranks";
+    else
+      said << "a dimension of " << size << " over " << parts << " ranks ("
+           << listed(names) << ")";
+    said << (layers ? " are" : " is") << " padded to " << whole << ": "
+         << (100 * (whole - size) + whole / 2) / whole << " % of it is wasted";
+    if (layers)
+      said << " (" << layers << (layers == 1 ? " layer)" : " layers)");
+  }
+
+  /// "parameter 'a'", "12 parameters, 'a', 'b', 'c', ..., each".
+  static std::string listed(ArrayRef<std::string> names) {
+    if (names.size() == 1)
+      return "parameter '" + names[0] + "'";
+    std::string text = std::to_string(names.size()) + " parameters, ";
+    for (size_t i = 0; i < std::min<size_t>(3, names.size()); ++i)
+      text += (i ? ", '" : "'") + names[i] + "'";
+    return text + (names.size() > 3 ? ", ..." : "");
   }
 
   void place(const ParameterPlans &plans) {

@@ -415,7 +415,10 @@ private:
                        shapeToString(array.shape) +
                        ", but labels of train.loss = \"" + loss +
                        "\" are integers; to fit values: train.loss = "
-                       "\"mse\"?");
+                       "\"mse\"" +
+                       (input.source.empty() || input.source == "next"
+                            ? " and data.labels = \"" + name + "\"?"
+                            : "?"));
     if (array.shape.empty() || array.shape[0] != rows)
       throw InputError(label + ": has shape " + shapeToString(array.shape) +
                        ", expected " + std::to_string(rows) +

@@ -61,14 +61,13 @@ describeUnknown(const CLI::App &command, const std::vector<std::string> &words,
         nearest(flag.substr(flag.find_first_not_of('-')), flagsOf(command));
     if (near)
       near->insert(0, "--");
-    if (near)
-      return text + "; did you mean '" + *near + "'?";
-    if (const CLI::App *app = command.get_parent())
+    const CLI::App *app = command.get_parent();
+    if (app)
       for (const CLI::App *other : app->get_subcommands({}))
         if (other->get_option_no_throw(flag))
           return text + "; it is one of " + app->get_name() + " " +
                  other->get_name();
-    return text;
+    return near ? text + "; did you mean '" + *near + "'?" : text;
   }
   const std::string &word = words.front();
   std::string text = "unexpected argument '" + word + "'";

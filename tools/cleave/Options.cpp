@@ -45,13 +45,18 @@ static ConfigOverride overrideOf(const std::string &bind) {
     throw Failure(BadUsage, "--bind " + bind +
                                 ": expected NAME=FILE.npy or NAME=VALUE, e.g. "
                                 "--bind temperature=0.7");
-  std::string key = "data.bind.\"";
-  for (char c : bind.substr(0, equals)) {
-    if (c == '"' || c == '\\')
-      key += '\\';
-    key += c;
-  }
-  return {key + "\"", bind.substr(equals + 1), "--bind"};
+  // As TOML: names and files may hold anything.
+  auto quoted = [](const std::string &text) {
+    std::string result = "\"";
+    for (char c : text) {
+      if (c == '"' || c == '\\')
+        result += '\\';
+      result += c;
+    }
+    return result + "\"";
+  };
+  return {"data.bind." + quoted(bind.substr(0, equals)),
+          quoted(bind.substr(equals + 1)), "--bind"};
 }
 
 void driver::addRanksFlag(CLI::App &app, CommonOptions &options) {

@@ -2,6 +2,7 @@
 
 #include "Importer.h"
 #include "Classify.h"
+#include "Families.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/Interfaces.h"

@@ -31,8 +31,10 @@ void DistDialect::initialize() {
       >();
 }
 
-static LogicalResult verifyOn(Operation *op, Attribute value, Type type, const Twine &what) {
-  auto emit = [&] { return op->emitError() << what.str() << ": "; };
+/// `loc`: of what has the sharding, which `op` holds.
+static LogicalResult verifyOn(Operation *op, Location loc, Attribute value, Type type,
+                              const Twine &what) {
+  auto emit = [&] { return emitError(loc) << what.str() << ": "; };
   auto sharding = dyn_cast<ShardingAttr>(value);
   if (!sharding)
     return emit() << "expected a #dist.sharding, found " << value;
@@ -79,7 +81,7 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     return op->emitError("dist.sharding: expected an array of ")
            << op->getNumResults() << " shardings, one for each result, found " << attr.getValue();
   for (auto [index, value] : llvm::enumerate(list))
-    if (failed(verifyOn(op, value, op->getResult(index).getType(),
+    if (failed(verifyOn(op, op->getLoc(), value, op->getResult(index).getType(),
                         "dist.sharding of result " + Twine(index))))
       return failure();
   return success();
@@ -94,7 +96,9 @@ LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op, unsigned, uns
     return verifyGlobalType(op, attr.getValue(), func.getArgumentTypes()[argIndex]);
   if (attr.getName() != kShardingAttrName)
     return op->emitError("unknown attribute ") << attr.getName();
-  return verifyOn(op, attr.getValue(), func.getArgumentTypes()[argIndex],
+  Location loc =
+      func.isExternal() ? op->getLoc() : func.getFunctionBody().getArgument(argIndex).getLoc();
+  return verifyOn(op, loc, attr.getValue(), func.getArgumentTypes()[argIndex],
                   "dist.sharding of argument " + Twine(argIndex));
 }
 
@@ -107,6 +111,6 @@ LogicalResult DistDialect::verifyRegionResultAttribute(Operation *op, unsigned,
     return verifyGlobalType(op, attr.getValue(), func.getResultTypes()[resultIndex]);
   if (attr.getName() != kShardingAttrName)
     return op->emitError("unknown attribute ") << attr.getName();
-  return verifyOn(op, attr.getValue(), func.getResultTypes()[resultIndex],
+  return verifyOn(op, op->getLoc(), attr.getValue(), func.getResultTypes()[resultIndex],
                   "dist.sharding of result " + Twine(resultIndex));
 }

@@ -68,7 +68,7 @@ def Dist_ConstrainOp : Dist_Op<"constrain", [Pure, SameOperandsAndResultType,
                    "::cleave::dist::ShardingAttr":$sharding), [{
       build($_builder, $_state, type, input, sharding, PurposeAttr());
     }]>];
-  let assemblyFormat = "$input $sharding (`purpose` $purpose^)? attr-dict `:` type($input)";
+  let assemblyFormat = "$input $sharding (`purpose` `` $purpose^)? attr-dict `:` type($input)";
 }
 
 //===----------------------------------------------------------------------===//
@@ -103,7 +103,7 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
                        Dist_PurposeAttr:$purpose);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $kind $inputs `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    `` $kind $inputs `over` $mesh custom<AxisList>($axes) `purpose` `` $purpose
     attr-dict `:` custom<SameTypes>(type($inputs), type($results))
   }];
 }
@@ -129,7 +129,7 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
                        Dist_PurposeAttr:$purpose);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $inputs `dims` $dims `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    $inputs `dims` $dims `over` $mesh custom<AxisList>($axes) `purpose` `` $purpose
     attr-dict `:` functional-type($inputs, $results)
   }];
 }
@@ -155,7 +155,7 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
                        Dist_AxisListAttr:$axes, Dist_PurposeAttr:$purpose);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $kind $inputs `dims` $dims `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    `` $kind $inputs `dims` $dims `over` $mesh custom<AxisList>($axes) `purpose` `` $purpose
     attr-dict `:` functional-type($inputs, $results)
   }];
 }
@@ -186,7 +186,7 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $inputs `split` $split_dims `concat` $concat_dims `over` $mesh
-    custom<AxisList>($axes) `purpose` $purpose
+    custom<AxisList>($axes) `purpose` `` $purpose
     attr-dict `:` functional-type($inputs, $results)
   }];
 }
@@ -226,7 +226,7 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
   let assemblyFormat = [{
     $inputs `sent` $sent `received` $received `expect` $expected
     (`by` custom<AxisList>($by)^)? (`home` $home^)?
-    `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    `over` $mesh custom<AxisList>($axes) `purpose` `` $purpose
     attr-dict `:` custom<SameTypes>(type($inputs), type($results)) `counts` type($sent)
   }];
 }
@@ -341,7 +341,7 @@ def Dist_WindowOp : Dist_CollectiveOp<"window"> {
     $inputs `dim` custom<Dim>($dim) `size` custom<Dim>($size) `base` custom<Dim>($base)
     `step` custom<Dim>($step) `stride` custom<Dim>($stride)
     `whole` custom<Dim>($whole)
-    `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    `over` $mesh custom<AxisList>($axes) `purpose` `` $purpose
     attr-dict `:` functional-type($inputs, $results)
   }];
 }
@@ -367,7 +367,7 @@ def Dist_CollectivePermuteOp : Dist_CollectiveOp<"collective_permute"> {
                        Dist_PurposeAttr:$purpose);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $inputs `pairs` $pairs `over` $mesh custom<AxisList>($axes) `purpose` $purpose
+    $inputs `pairs` $pairs `over` $mesh custom<AxisList>($axes) `purpose` `` $purpose
     attr-dict `:` custom<SameTypes>(type($inputs), type($results))
   }];
 }
@@ -420,7 +420,7 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $inputs `from` $from `to` $to `of` $global `over` $mesh custom<AxisList>($axes)
-    `purpose` $purpose attr-dict `:` functional-type($inputs, $results)
+    `purpose` `` $purpose attr-dict `:` functional-type($inputs, $results)
   }];
 }
 
