@@ -95,7 +95,7 @@ public:
       if (!isSplit && attention.isForward && length(attention.query) > 1 &&
           length(attention.query) == length(attention.key) &&
           unsplit.insert(length(attention.query)).second)
-        emitRemark(attention.op->getLoc())
+        emitWarning(attention.op->getLoc())
             << "attention of " << length(attention.query)
             << " positions with themselves is not split: positions are the "
             << flow.size() << " of "
@@ -195,7 +195,10 @@ private:
     HeadSplit split = splitHeads({n, dist::axesSize(axes, ofN)},
                                  {g, dist::axesSize(axes, ofG)}, ways);
     if (split.padded > n * g && remarked.insert({n, g}).second)
-      emitRemark(attention.op->getLoc())
+      // What is wasted is worth a warning from a tenth on.
+      (10 * (split.padded - n * g) > split.padded
+           ? emitWarning(attention.op->getLoc())
+           : emitRemark(attention.op->getLoc()))
           << n * g << " heads (" << n << " of keys, " << g
           << " queries each) do not divide by the " << ways * others
           << " ranks that split them: they are padded to " << split.padded;

@@ -97,7 +97,7 @@ public:
     Operation *who = nullptr;
     if (!isFree(classes, who, why)) {
       if (said.insert(why).second)
-        emitRemark(who ? who->getLoc() : func.getLoc())
+        emitWarning(who ? who->getLoc() : func.getLoc())
             << "positions stay in order, so that causal attention costs the "
                "last of "
             << ranks << " ranks the most: " << why;

@@ -14,7 +14,7 @@ func.func @forward(%q: tensor<2x6x3x1x4xf32> {nn.batch_dim = 0 : i64, nn.name = 
 dist.mesh @mesh <["u"=2]>
 func.func @forward(%q: tensor<2x6x3x1x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"}) -> tensor<2x6x3x1x4xf32> {
   %k = nn.reshape %q : tensor<2x6x3x1x4xf32> -> tensor<2x6x3x4xf32>
-  // expected-remark @below {{3 heads (3 of keys, 1 queries each) do not divide by the 2 ranks that split them: they are padded to 4}}
+  // expected-warning @below {{3 heads (3 of keys, 1 queries each) do not divide by the 2 ranks that split them: they are padded to 4}}
   %o, %lse = nn.attention %q, %k, %k scale = 0.5
     : (tensor<2x6x3x1x4xf32>, tensor<2x6x3x4xf32>, tensor<2x6x3x4xf32>) -> (tensor<2x6x3x1x4xf32>, tensor<2x3x1x6xf32>)
   return %o : tensor<2x6x3x1x4xf32>

@@ -35,7 +35,7 @@ func.func @others(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> (tensor
 // CHECK:         return
 func.func @ordered(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor<1x7x1x1x2xf32> {
   %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
-  // expected-remark @+1 {{positions stay in order, so that causal attention costs the last of 2 ranks the most: 'nn.slice' depends on their order or joins them with another dimension}}
+  // expected-warning @+1 {{positions stay in order, so that causal attention costs the last of 2 ranks the most: 'nn.slice' depends on their order or joins them with another dimension}}
   %a = nn.slice %o [0, 1, 0, 0, 0] [1, 7, 1, 1, 2] [1, 1, 1, 1, 1] : tensor<1x8x1x1x2xf32> -> tensor<1x7x1x1x2xf32>
   return %a : tensor<1x7x1x1x2xf32>
 }
@@ -74,7 +74,7 @@ func.func @table(%w: tensor<12x2xf32> {nn.name = "w", nn.role = "parameter"}, %q
 func.func @joined(%w: tensor<16x3xf32> {nn.name = "w", nn.role = "parameter"}, %q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor<1x3xf32> {
   %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
   %f = nn.reshape %o : tensor<1x8x1x1x2xf32> -> tensor<1x16xf32>
-  // expected-remark @+1 {{positions stay in order, so that causal attention costs the last of 2 ranks the most: 'nn.einsum' depends on their order or joins them with another dimension}}
+  // expected-warning @+1 {{positions stay in order, so that causal attention costs the last of 2 ranks the most: 'nn.einsum' depends on their order or joins them with another dimension}}
   %y = nn.einsum "bf,fc->bc" %f, %w : tensor<1x16xf32>, tensor<16x3xf32> -> tensor<1x3xf32>
   return %y : tensor<1x3xf32>
 }
