@@ -234,7 +234,7 @@ OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
       continue;
     options.ties.push_back(tie);
     // Copies of a model that is yet to be trained could be meant to part.
-    emitRemark(NameLoc::get(StringAttr::get(&context, path)))
+    emitWarning(NameLoc::get(StringAttr::get(&context, path)))
         << "'" << tie.copy << "' has the elements of '" << tie.primary << "'"
         << (tie.transposed ? ", transposed" : "")
         << ": they are tied, one parameter";
