@@ -49,7 +49,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// `nn.frozen` says that they are parameters of the model.
   LogicalResult freeze(func::FuncOp forward) {
     // A misspelt name would train what must stay as it is, or too little.
-    if (failed(reportIdle(forward, trainable, "train.trainable", true)) ||
+    if (failed(checkTied(forward, trainable, "train.trainable")) ||
+        failed(checkTied(forward, frozen, "train.frozen")) ||
+        failed(reportIdle(forward, trainable, "train.trainable", true)) ||
         failed(reportIdle(forward, frozen, "train.frozen", true)))
       return failure();
     for (unsigned arg = 0; arg < forward.getNumArguments(); ++arg) {
@@ -60,7 +62,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       FailureOr<bool> off = matchesAny(forward, frozen, attrs);
       if (failed(on) || failed(off))
         return failure();
-      if ((trainable.empty() || *on) && !*off)
+      bool isBuffer = forward.getArgAttr(arg, nn::kFrozenAttr) != nullptr;
+      if (!isBuffer && (trainable.empty() || *on) && !*off)
         continue;
       forward.setArgAttr(arg, nn::kRoleAttr,
                          StringAttr::get(&getContext(), "constant"));

@@ -84,6 +84,54 @@ FailureOr<bool> autodiff::matchesAny(Operation *op,
   return !with.empty();
 }
 
+/// Other tensors of the file that an argument with these attributes is.
+static SmallVector<StringRef> tiedNamesOf(DictionaryAttr attrs) {
+  SmallVector<StringRef> names;
+  if (auto tied = attrs ? attrs.getAs<ArrayAttr>("nn.tied") : ArrayAttr())
+    for (auto other : tied.getAsRange<DictionaryAttr>())
+      names.push_back(other.getAs<StringAttr>("name").getValue());
+  return names;
+}
+
+LogicalResult autodiff::checkTied(func::FuncOp func,
+                                  ArrayRef<std::string> patterns,
+                                  StringRef key) {
+  for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
+    SmallVector<StringRef> names = tiedNamesOf(func.getArgAttrDict(arg));
+    if (names.empty())
+      continue;
+    names.insert(names.begin(), nameOf(func, arg));
+    StringRef with, without;
+    for (StringRef name : names) {
+      FailureOr<bool> match = matchesName(func, patterns, name);
+      if (failed(match))
+        return failure();
+      (*match ? with : without) = name;
+    }
+    if (!patterns.empty() && !with.empty() && !without.empty())
+      return func.emitError()
+             << key << " names '" << with << "' and not '" << without
+             << "', which are tied: one parameter under two names; name both, "
+                "or neither";
+  }
+  return success();
+}
+
+/// Whether the pattern matches a tensor of the file that the importer took for
+/// a constant, so that it does not train.
+static FailureOr<StringRef> constantOf(func::FuncOp func,
+                                       const std::string &pattern) {
+  if (auto names = func->getAttrOfType<ArrayAttr>(nn::kConstantsAttr))
+    for (auto name : names.getAsRange<StringAttr>()) {
+      FailureOr<bool> match = matchesName(func, pattern, name.getValue());
+      if (failed(match))
+        return failure();
+      if (*match)
+        return name.getValue();
+    }
+  return StringRef();
+}
+
 LogicalResult autodiff::reportIdle(func::FuncOp func,
                                    ArrayRef<std::string> patterns,
                                    StringRef key, bool refuse) {
@@ -95,15 +143,27 @@ LogicalResult autodiff::reportIdle(func::FuncOp func,
   for (const std::string &pattern : patterns) {
     bool used = false;
     for (DictionaryAttr attrs : parameters) {
-      for (StringRef name : nn::fileNamesOf(attrs)) {
+      SmallVector<StringRef> names(nn::fileNamesOf(attrs));
+      if (refuse) // a pattern for each name, see checkTied
+        llvm::append_range(names, tiedNamesOf(attrs));
+      for (StringRef name : names) {
         FailureOr<bool> match = matchesName(func, pattern, name);
         if (failed(match))
           return failure();
         used |= *match;
       }
     }
-    if (used)
+    FailureOr<StringRef> constant = constantOf(func, pattern);
+    if (failed(constant))
+      return failure();
+    if (used || (key == "train.frozen" && !constant->empty()))
       continue;
+    if (refuse && !constant->empty())
+      return func.emitError("pattern '")
+             << pattern << "' of " << key << " matches '" << *constant
+             << "', which is taken for a constant (cleave import --summary "
+                "says "
+                "why); spell it out letter by letter to train it";
     if (refuse && !parameters.empty())
       return func.emitError("pattern '")
              << pattern << "' of " << key

@@ -37,6 +37,12 @@ mlir::FailureOr<bool> matchesAny(mlir::Operation *op,
                                  llvm::ArrayRef<std::string> patterns,
                                  mlir::DictionaryAttr attrs);
 
+/// Refuses patterns that match one of two tensors of the file that are tied.
+/// `key` is the configuration's name of the list.
+mlir::LogicalResult checkTied(mlir::func::FuncOp func,
+                              llvm::ArrayRef<std::string> patterns,
+                              llvm::StringRef key);
+
 /// Refuses, or warns of, patterns that match no parameter's name: they are
 /// probably misspelt. `key` is the configuration's name of the list.
 mlir::LogicalResult reportIdle(mlir::func::FuncOp func,

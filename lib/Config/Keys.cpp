@@ -300,6 +300,10 @@ const std::vector<Key> table = {
      "the output that the loss reads; \"\": the only candidate"},
     {"train.tie", FIELD(train.tie), "parameters that are one: [[\"a\", \"b\"]]",
      "", "", now, pairs},
+    {"train.untie", FIELD(train.untie),
+     "patterns of tensors that an exporter merged: each use is a parameter of "
+     "its own",
+     "", "", now, patterns},
     {"train.dropout", FIELD(train.dropout),
      "dropout of what joins the residual stream and of weights of attention, "
      "where an eval export removed it; 0: off",

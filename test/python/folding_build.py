@@ -7,12 +7,20 @@ import onnxwire
 from folding_values import CODES, DTYPES, EPS, FLOATS, FUSED, INTS, RUNTIME, bits, exact, limits, make
 
 
+# Operators whose results are among the elements of their operands, or numbers that any type has.
+ROUNDS_NOTHING = {"Abs", "Ceil", "Clip", "Concat", "ConstantOfShape", "Expand", "EyeLike", "Flatten", "Floor", "Gather",
+                  "GatherElements", "GatherND", "Identity", "Max", "Min", "Neg", "OneHot", "Pad", "ReduceMax",
+                  "ReduceMin", "Relu", "Reshape", "ScatterND", "Slice", "Split", "Squeeze", "Tile", "TopK",
+                  "Transpose", "Trilu", "Unsqueeze", "Where"}
+
+
 class Case:
     """One output: the nodes that compute it, and what it must be."""
 
     def __init__(self, build, name, mode):
         self.build, self.name, self.mode = build, name, mode
         self.tolerance, self.floor, self.inexact, self.trace = 0.0, 0.0, False, []
+        self.is_half = False
 
     def apply(self, op, operands, t, expected, error=0.0, **attributes):
         """Adds a node; its value is the NumPy reference's."""
@@ -20,6 +28,10 @@ class Case:
                               **attributes)
         self.trace.append(f"{op} {attributes or ''} of " + ", ".join(
             f"{o.t}{list(o.array.shape)}" for o in operands if not isinstance(o, str)))
+        # What is not evaluated at import is f32, and not rounded to these types.
+        if t in ("f16", "bf16") and op not in ROUNDS_NOTHING:
+            error = max(error, 1.0)
+        self.is_half |= t == "f16"
         self.tolerance += error * (EPS[t] if t in EPS else 0)
         self.inexact |= error > FUSED and t in EPS
         return Value(out, t, expected)

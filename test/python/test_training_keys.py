@@ -313,7 +313,7 @@ class Training(unittest.TestCase):
         for model, said in ((same, self.assertIn), (apart, self.assertNotIn)):
             done = support.run(support.CLEAVE, "check", model, "--steps", 1)
             self.assertEqual(done.returncode, 0, done.stderr)
-            said("'head' has the elements of 'table', transposed: they are tied", done.stderr)
+            said("'head' holds the elements of the table 'table', transposed, and scores its rows: they are tied", done.stderr)
         # Two tensors of other shapes cannot be one.
         done = support.run(support.CLEAVE, "train", same, "--data", self.data, "--cache",
                            self.folder / "cache", "--set", 'train.tie=[["table", "w"]]')

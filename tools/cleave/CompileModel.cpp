@@ -264,11 +264,12 @@ std::string compileCached(const std::string &path, const Config &config,
   std::string name = fs::path(path).stem().string() + "-" +
                      llvm::toHex(digest, /*LowerCase=*/true).substr(0, 16);
   fs::path folder = fs::path(cache) / name;
-  // What was warned of when it was compiled still holds.
+  // What was warned of when it was compiled still holds. A program beside which
+  // there is no such file was not finished.
   fs::path warnings = folder / "warnings.txt";
-  if (fs::exists(folder / "manifest.json", error)) {
-    if (fs::exists(warnings, error))
-      std::cerr << readFile(warnings.string());
+  if (fs::exists(folder / "manifest.json", error) &&
+      fs::exists(warnings, error)) {
+    std::cerr << readFile(warnings.string());
     return folder.string();
   }
   fs::create_directories(cache, error);
@@ -278,12 +279,11 @@ std::string compileCached(const std::string &path, const Config &config,
   WarningRecord record;
   compileModel(path, config, mesh, purpose, /*readWeights=*/true,
                folder.string());
-  if (!record.text.empty())
-    try {
-      writeFileAtomically(warnings.string(), record.text);
-    } catch (const std::exception &) {
-      // The program is there; only its warnings are not told again.
-    }
+  try {
+    writeFileAtomically(warnings.string(), record.text);
+  } catch (const std::exception &) {
+    // It is compiled again the next time.
+  }
   return folder.string();
 }
 

@@ -10,6 +10,7 @@
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
+#include "cleave/io/Pattern.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -83,6 +84,17 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
   options.requireData = requireData;
   options.trainable.insert(config.train.trainable.begin(),
                            config.train.trainable.end());
+  options.untie = config.train.untie;
+  auto matchesOne = [](const std::vector<std::string> &patterns,
+                       StringRef name) {
+    return llvm::any_of(patterns, [&](const std::string &pattern) {
+      return matchesPattern(pattern, name);
+    });
+  };
+  options.isFrozen = [train = config.train, matchesOne](StringRef name) {
+    return matchesOne(train.frozen, name) ||
+           (!train.trainable.empty() && !matchesOne(train.trainable, name));
+  };
   options.keepBuffers = config.parallel.expert.biasUpdate > 0;
   return options;
 }
@@ -217,27 +229,23 @@ OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
   Diagnostics diagnostics(context);
   ImportOptions options = importOptions(config, batch, readWeights);
   FailureOr<std::vector<Tie>> ties =
-      declaredTies(path, config.train.tie, context);
+      declaredTies(path, config.train.tie, context, options);
   if (failed(ties))
     diagnostics.fail(BadUsage);
   options.ties = *ties;
   // By every command alike: what is one parameter here is one everywhere.
-  FailureOr<std::vector<Tie>> found =
-      findTiesByContent(path, context, options.trainable);
+  FailureOr<std::vector<Tie>> found = findTiesByContent(path, context, options);
   if (failed(found))
     diagnostics.fail(BadUsage);
   for (const Tie &tie : *found) {
-    bool known = false;
-    for (const Tie &other : options.ties)
-      known |= other.copy == tie.copy || other.primary == tie.copy;
-    if (known)
-      continue;
     options.ties.push_back(tie);
-    // Copies of a model that is yet to be trained could be meant to part.
+    // Copies that were meant to part would be trained as one.
     emitWarning(NameLoc::get(StringAttr::get(&context, path)))
-        << "'" << tie.copy << "' has the elements of '" << tie.primary << "'"
-        << (tie.transposed ? ", transposed" : "")
-        << ": they are tied, one parameter";
+        << "'" << tie.copy << "' holds the elements of the table '"
+        << tie.primary << "'" << (tie.transposed ? ", transposed," : "")
+        << " and scores its rows: they are tied, one parameter (train.untie = "
+           "[\""
+        << tie.copy << "\"] keeps them apart)";
   }
   OwningOpRef<ModuleOp> module = importOnnx(path, options, context);
   if (!module)

@@ -59,6 +59,7 @@ struct TrainConfig {
   std::string onNan = "stop";
   std::string logits; // "": the only candidate
   std::vector<std::vector<std::string>> tie;
+  std::vector<std::string> untie;
   double dropout = 0.0;
   int64_t seed = 0;
   std::vector<std::string> trainable = {".*"};

@@ -176,15 +176,6 @@ void Importer::bindInputs() {
       complain("is no tensor");
       continue;
     }
-    if (type == Element::F16)
-      complain("has type f16, which is not supported; export the model in "
-               "float32 or bfloat16");
-    // What reads it is looked at all the same.
-    if (type == Element::F16) {
-      failed.erase(name);
-      type = Element::F32;
-      element = toType(type, &context);
-    }
     auto bound = options.inputs.find(name);
     bool isData =
         bound == options.inputs.end() || bound->second == InputBinding::Data;

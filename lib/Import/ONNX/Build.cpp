@@ -44,8 +44,23 @@ std::optional<int64_t> Operand::splatInt() const {
 }
 
 bool isHostOnly(Element type) {
-  return type == Element::F16 || (isInteger(type) && type != Element::Bool &&
-                                  type != Element::I32 && type != Element::I64);
+  return isInteger(type) && type != Element::Bool && type != Element::I32 &&
+         type != Element::I64;
+}
+
+void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
+  if (llvm::all_of(operands, [](const Operand &o) {
+        return o.isHost() || o.type == Element::Undefined;
+      }))
+    return;
+  for (Operand &operand : operands)
+    if (operand.host && operand.type != computedType(operand.type)) {
+      auto chosen = operand.chosen;
+      int64_t dim = operand.chosenDim;
+      operand = Operand(operand.host->cast(computedType(operand.type)));
+      operand.chosen = chosen;
+      operand.chosenDim = dim;
+    }
 }
 
 bool mayEvaluate(Element type, const HostTensor &like) {
@@ -156,11 +171,10 @@ Expected<Operand> Build::concat(ArrayRef<Operand> operands, int64_t dim) {
     for (const Operand &operand : operands)
       shape[dim] += operand.shape[dim];
     for (int64_t d = 0; d < int64_t(shape.size()); ++d)
-      live[d] = d == dim ||
-                        llvm::any_of(operands,
-                                     [&](const Operand &o) {
-                                       return o.host->strides()[d] != 0;
-                                     })
+      live[d] = d == dim || llvm::any_of(operands,
+                                         [&](const Operand &o) {
+                                           return o.host->strides()[d] != 0;
+                                         })
                     ? shape[d]
                     : 1;
     if (product(live) > HostTensor::kMaxElements)
@@ -215,6 +229,10 @@ Expected<Operand> Build::cast(const Operand &operand, Element type) {
   Expected<Value> input = value(operand);
   if (!input)
     return input.takeError();
+  type = computedType(type);
+  Element source = computedType(operand.type);
+  if (source == type)
+    return Operand(*input);
   Type element = toType(type, builder.getContext());
   if (!element)
     return reason("casts to " + nameOf(type) + " are not supported");
@@ -223,18 +241,18 @@ Expected<Operand> Build::cast(const Operand &operand, Element type) {
   auto emit = [&](auto op) {
     return Operand(decltype(op)::create(builder, loc, to, *input).getResult());
   };
-  bool fromFloat = isFloat(operand.type), toFloat = isFloat(type);
+  bool fromFloat = isFloat(source), toFloat = isFloat(type);
   if (type == Element::Bool) {
     Value zero = nn::createSplat(builder, loc, from, 0);
     if (fromFloat)
       return Operand(arith::CmpFOp::create(
           builder, loc, arith::CmpFPredicate::UNE, *input, zero));
-    return Operand(arith::CmpIOp::create(builder, loc,
-                                         arith::CmpIPredicate::ne, *input, zero));
+    return Operand(arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne,
+                                         *input, zero));
   }
   if (fromFloat && toFloat)
-    return byteSize(type) > byteSize(operand.type) ? emit(arith::ExtFOp())
-                                                   : emit(arith::TruncFOp());
+    return byteSize(type) > byteSize(source) ? emit(arith::ExtFOp())
+                                             : emit(arith::TruncFOp());
   if (fromFloat)
     return emit(arith::FPToSIOp());
   if (toFloat)
@@ -247,10 +265,13 @@ Expected<Operand> Build::cast(const Operand &operand, Element type) {
 }
 
 Expected<Operand> Build::map(const Elementwise &function, Element type,
-                             ArrayRef<Operand> operands) {
+                             ArrayRef<Operand> inputs) {
+  llvm::SmallVector<Operand> operands(inputs);
+  widenBesideValues(operands);
   bool floats = isFloat(operands.back().type);
   // Only a condition, the first of three, may have another type.
-  for (const Operand &operand : operands.drop_front(operands.size() == 3))
+  for (const Operand &operand :
+       ArrayRef<Operand>(operands).drop_front(operands.size() == 3))
     if (operand.type != operands.back().type)
       return reason("its operands have types " + nameOf(operand.type) +
                     " and " + nameOf(operands.back().type));

@@ -97,7 +97,7 @@ public:
                                  const Operand &otherwise);
   /// Broadcasts the operands. `type` is the result's element type.
   llvm::Expected<Operand> map(const Elementwise &function, Element type,
-                              llvm::ArrayRef<Operand> operands);
+                              llvm::ArrayRef<Operand> inputs);
   /// Whether low <= j - i <= high, [rows, columns]; null where that always holds.
   mlir::Value emitBand(int64_t rows, int64_t columns, int64_t low,
                        int64_t high);
@@ -123,6 +123,10 @@ bool isBand(const HostTensor &tensor);
 /// Whether the IR has no elements of this type, so that tensors of it must be
 /// known.
 bool isHostOnly(Element type);
+
+/// Known floats of fewer than 32 bits become f32 where they meet values that are
+/// not known, as these are; see computedType.
+void widenBesideValues(llvm::MutableArrayRef<Operand> operands);
 
 /// Whether a float tensor may be evaluated while importing: tables of angles
 /// and the like stay symbolic.

@@ -31,8 +31,7 @@ static bool isContraction(StringRef op) {
   return op == "MatMul" || op == "Einsum" || op == "Gemm";
 }
 
-/// Changes nothing where its input changes a little.
-static bool stopsGradient(const ::onnx::NodeProto &node) {
+bool stopsGradient(const ::onnx::NodeProto &node) {
   if (node.op_type() == "Cast")
     for (const auto &attribute : node.attribute())
       if (attribute.name() == "to")
@@ -84,6 +83,8 @@ StringRef spell(ConstantKind kind) {
     return "mask";
   case ConstantKind::PositionTable:
     return "table of positions";
+  case ConstantKind::Buffer:
+    return "buffer";
   }
   llvm_unreachable("unknown kind of constant");
 }
@@ -255,15 +256,33 @@ bool Uses::mayBePositionTable(const TensorRef &tensor) {
 
 } // namespace
 
+/// What uses alone say, with all tensors of one element taken for numbers.
+static Constants constantsByUse(Model &model, StringRef tokens,
+                                const std::set<std::string> &trainable) {
+  Uses uses(model, tokens, trainable);
+  Constants constants;
+  for (const TensorRef &tensor : model.initializers())
+    if (isFloat(tensor.type) && tensor.numElements() > 1 &&
+        !trainable.count(tensor.name))
+      if (auto kind = uses.withoutGradient(tensor))
+        constants[tensor.name] = *kind;
+  return constants;
+}
+
 Constants findConstants(Model &model, StringRef tokens,
                         const std::set<std::string> &trainable) {
-  Uses uses(model, tokens, trainable);
+  std::set<std::string> single =
+      parametersOfOneElement(model, constantsByUse(model, tokens, trainable));
+  std::set<std::string> trained = trainable;
+  trained.insert(single.begin(), single.end());
+  Uses uses(model, tokens, trained);
   Constants constants;
   for (const TensorRef &tensor : model.initializers()) {
     if (!isFloat(tensor.type) || trainable.count(tensor.name))
       continue;
+    HeldAs held = model.metadata().heldAs(tensor.name);
     // Elements are read only where uses leave the question open.
-    if (tensor.numElements() <= 1)
+    if (tensor.numElements() <= 1 && !single.count(tensor.name))
       constants[tensor.name] = ConstantKind::OneElement;
     else if (auto kind = uses.withoutGradient(tensor))
       constants[tensor.name] = *kind;
@@ -271,6 +290,8 @@ Constants findConstants(Model &model, StringRef tokens,
       constants[tensor.name] = ConstantKind::Mask;
     else if (uses.mayBePositionTable(tensor) && holdsPositions(model, tensor))
       constants[tensor.name] = ConstantKind::PositionTable;
+    else if (held == HeldAs::Buffer || held == HeldAs::Number)
+      constants[tensor.name] = ConstantKind::Buffer;
   }
   return constants;
 }

@@ -22,6 +22,8 @@ enum class ConstantKind {
   Mask,
   /// Sinusoids or lines along the positions, which are read by position.
   PositionTable,
+  /// The file says that a module holds it as a buffer.
+  Buffer,
 };
 
 using Constants = std::map<std::string, ConstantKind>;
@@ -31,11 +33,37 @@ using Constants = std::map<std::string, ConstantKind>;
 Constants findConstants(Model &model, llvm::StringRef tokens,
                         const std::set<std::string> &trainable);
 
+/// Tensors of one element that are parameters: weights by the operand that they
+/// are, and what is added to, or scales, what a parameter computes, if it has
+/// dimensions, or the file says that it is a part of a module. `byUse`: tensors
+/// of several elements that are constants.
+std::set<std::string> parametersOfOneElement(Model &model,
+                                             const Constants &byUse);
+
+/// Parameters that look like buffers: they shift or scale an input of the
+/// graph, or hold what is computed from positions.
+std::vector<std::string> likelyBuffers(Model &model,
+                                       const Constants &constants);
+
+/// An initializer that several nodes read as a whole.
+struct MergedTensor {
+  std::string name;
+  int uses;
+};
+
+/// Float initializers that may stand for several parameters each. Not those of
+/// which the file says that they are one, nor a table that is also the matrix
+/// of products.
+std::vector<MergedTensor> mergedTensors(const Model &model);
+
 llvm::StringRef spell(ConstantKind kind);
 
 /// Whether a tensor of one element is called as modules call their parameters
 /// (h.0.attn.scale), where exporters number the constants that they fold.
 bool isNamedLikeParameter(llvm::StringRef name);
+
+/// The result does not change where the input changes a little.
+bool stopsGradient(const ::onnx::NodeProto &node);
 
 /// The result holds the same elements, or some of them, under another shape.
 bool movesFirstInput(llvm::StringRef op);

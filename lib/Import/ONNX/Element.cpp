@@ -85,11 +85,11 @@ std::string nameOf(Element type) {
 Type toType(Element type, MLIRContext *context) {
   switch (type) {
   case Element::F32:
+  case Element::BF16:
+  case Element::F16:
     return Float32Type::get(context);
   case Element::F64:
     return Float64Type::get(context);
-  case Element::BF16:
-    return BFloat16Type::get(context);
   case Element::I32:
     return IntegerType::get(context, 32);
   case Element::I64:
@@ -106,8 +106,6 @@ Element fromType(Type type) {
     return Element::F32;
   if (type.isF64())
     return Element::F64;
-  if (type.isBF16())
-    return Element::BF16;
   if (type.isInteger(64))
     return Element::I64;
   if (type.isInteger(32))

@@ -42,7 +42,14 @@ int64_t byteSize(Element type);
 /// As messages and `nn.data` spell it: f32, i64, ...
 std::string nameOf(Element type);
 
-/// The type in nn IR, or null where there is none.
+/// The type in which a program computes with elements of a type of the file:
+/// bf16 and f16 say how weights are stored. What is rounded, and where, is the
+/// matter of train.precision.
+inline Element computedType(Element type) {
+  return type == Element::BF16 || type == Element::F16 ? Element::F32 : type;
+}
+
+/// The type in nn IR, that of computedType, or null where there is none.
 mlir::Type toType(Element type, mlir::MLIRContext *context);
 Element fromType(mlir::Type type);
 

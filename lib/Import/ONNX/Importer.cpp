@@ -3,8 +3,10 @@
 #include "Importer.h"
 #include "Classify.h"
 #include "Families.h"
+#include "Ties.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interfaces/Interfaces.h"
 
 #include <onnx/onnx_pb.h>
@@ -56,49 +58,10 @@ OwningOpRef<ModuleOp> Importer::run() {
 // Nodes
 //===----------------------------------------------------------------------===//
 
-// Exporters store equal initializers once: the gains (1) and biases (0) of a
-// model that was never trained become one tensor, which is one parameter.
-void Importer::warnOfMergedVectors() {
-  std::map<std::string, int> readers = model.countReaders();
-  int merged = 0, most = 0;
-  std::string name;
-  for (const Argument &argument : arguments) {
-    if (argument.role != "parameter" || !argument.tensor ||
-        argument.tensor->shape.size() != 1)
-      continue;
-    int count = readers[argument.name];
-    merged += count > 1;
-    if (count > most) {
-      most = count;
-      name = argument.name;
-    }
-  }
-  if (merged)
-    emitWarning(model.location())
-        << merged << (merged == 1 ? " vector is" : " vectors are")
-        << " read by several nodes each, '" << name << "' by " << most
-        << ", and train as one parameter each: exporters merge tensors of "
-           "equal "
-           "bytes, such as gains and biases before any training; to keep them "
-           "apart, export after a step of training; ones and zeros that stand "
-           "for the gain and bias of norms without them belong into "
-           "train.frozen";
-}
-
-// A learned temperature looks like any number that an exporter wrote.
-void Importer::remarkOnScalars() {
-  if (scalars.empty())
-    return;
-  InFlightDiagnostic remark = emitRemark(model.location());
-  remark << "'" << scalars[0] << "'";
-  if (scalars.size() > 1)
-    remark << " and " << scalars.size() - 1
-           << (scalars.size() == 2 ? " other tensor" : " other tensors");
-  remark << " of one element "
-         << (scalars.size() == 1 ? "is taken for a constant; name it"
-                                 : "are taken for constants; name them")
-         << " in train.trainable to train "
-         << (scalars.size() == 1 ? "it" : "them");
+bool Importer::isModuleBuffer(const TensorRef &tensor) const {
+  auto constant = constants.find(tensor.name);
+  return constant != constants.end() &&
+         constant->second == ConstantKind::Buffer;
 }
 
 bool Importer::isBuffer(const TensorRef &tensor) const {
@@ -121,12 +84,14 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
              "train it";
     }
     if (constant->second == ConstantKind::OneElement &&
-        isNamedLikeParameter(tensor.name))
+        (isNamedLikeParameter(tensor.name) ||
+         !model.metadata().foldedFrom(tensor.name).empty()))
       scalars.push_back(tensor.name);
   }
   bool small = tensor.numElements() * byteSize(tensor.type) <= kMaxInlineBytes;
   if (!isFloat(tensor.type) || tensor.numElements() == 0 ||
-      (constants.count(tensor.name) && small && !isBuffer(tensor))) {
+      (constants.count(tensor.name) && small && !isBuffer(tensor) &&
+       !isModuleBuffer(tensor))) {
     CLEAVE_TRY(contents, Node::contents(model, tensor));
     return Operand(contents.compressed());
   }
@@ -140,16 +105,12 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
     if (isBand(contents))
       return Operand(contents.compressed());
   }
-  if (tensor.type == Element::F16)
-    return reason("tensor '" + tensor.name +
-                  "' has type f16, which is not supported; export the model in "
-                  "float32 or bfloat16");
   if (!tensor.inFile)
     return reason("tensor '" + tensor.name +
                   "' is not stored as contiguous bytes; save the model with "
                   "raw data");
   Operand operand;
-  operand.type = tensor.type;
+  operand.type = computedType(tensor.type);
   operand.shape.assign(tensor.shape.begin(), tensor.shape.end());
   operand.file = &tensor;
   return operand;
@@ -207,10 +168,11 @@ Expected<Value> Importer::argumentOf(const TensorRef &tensor) {
   // Two initializers at one place of a file are one parameter.
   const TensorRef *first = &tensor;
   for (const TensorRef &other : model.initializers()) {
-    if (&other == &tensor)
+    if (&other == &tensor || tensor.isApart)
       break;
-    if (other.inFile && other.range == tensor.range && tensor.range.length &&
-        other.shape == tensor.shape && other.type == tensor.type) {
+    if (other.inFile && !other.isApart && other.range == tensor.range &&
+        tensor.range.length && other.shape == tensor.shape &&
+        other.type == tensor.type) {
       first = &other;
       break;
     }
@@ -224,6 +186,7 @@ Expected<Value> Importer::argumentOf(const TensorRef &tensor) {
                   nameOf(tensor.type) + ", which is not supported");
   return addArgument(RankedTensorType::get(tensor.shape, element), first->name,
                      isBuffer(*first)               ? "buffer"
+                     : isModuleBuffer(*first)       ? "parameter"
                      : constants.count(first->name) ? "constant"
                                                     : "parameter",
                      first);
@@ -236,6 +199,8 @@ DictionaryAttr Importer::attributesOf(const Argument &argument) {
   if (argument.batchDim)
     attributes.set(nn::kBatchDimAttr,
                    builder.getI64IntegerAttr(*argument.batchDim));
+  if (argument.tensor && isModuleBuffer(*argument.tensor))
+    attributes.set(nn::kFrozenAttr, builder.getUnitAttr());
   if (argument.tensor) {
     const ByteRange &range = argument.tensor->range;
     attributes.set(
@@ -257,7 +222,8 @@ DictionaryAttr Importer::attributesOf(const Argument &argument) {
     };
     for (const TensorRef &other : model.initializers())
       if (&other != argument.tensor && other.inFile && other.range.length &&
-          other.range == range && other.shape == argument.tensor->shape)
+          !other.isApart && !argument.tensor->isApart && other.range == range &&
+          other.shape == argument.tensor->shape)
         add(other.name, false);
     for (const Tie *tie : tiesOf[argument.name])
       add(tie->copy, tie->transposed);
@@ -328,8 +294,17 @@ LogicalResult Importer::finish() {
                 ? ""
                 : ", and " + std::to_string(incomplete.size() - 1) + " more");
 
-  warnOfMergedVectors();
-  remarkOnScalars();
+  warnOfMerged();
+  warnOfBuffers();
+  warnOfScalars();
+  SmallVector<Attribute> names;
+  for (const auto &[name, kind] : constants)
+    if (kind != ConstantKind::Buffer && values.count(name) &&
+        (model.findInitializer(name)->numElements() > 1 ||
+         isNamedLikeParameter(name)))
+      names.push_back(builder.getStringAttr(name));
+  if (!names.empty())
+    function->setAttr(nn::kConstantsAttr, builder.getArrayAttr(names));
   auto end = func::ReturnOp::create(builder, model.location(), results);
   // Parameters, then constants, each by first use, then inputs.
   auto key = [&](const Argument &argument) {
@@ -365,7 +340,8 @@ namespace cleave {
 
 OwningOpRef<ModuleOp> importOnnx(StringRef path, const ImportOptions &options,
                                  MLIRContext &context) {
-  std::unique_ptr<importer::Model> model = importer::Model::load(path, context);
+  std::unique_ptr<importer::Model> model =
+      importer::loadSplit(path, options, context);
   if (!model)
     return nullptr;
   return importer::Importer(*model, options, context).run();

@@ -47,10 +47,14 @@ private:
   mlir::LogicalResult findInputs();
   mlir::LogicalResult findOutputs();
   mlir::LogicalResult bindDims();
-  /// Warns of vectors that several nodes read as their own.
-  void warnOfMergedVectors();
-  /// Says which tensors of one element could be parameters.
-  void remarkOnScalars();
+  /// Warns of tensors that several nodes read as their own.
+  void warnOfMerged();
+  /// Warns of parameters that look like buffers.
+  void warnOfBuffers();
+  /// Warns of tensors of one element that could be parameters, or numbers.
+  void warnOfScalars();
+  /// Those of the tensors that train.
+  std::vector<std::string> trained(std::vector<std::string> names);
   void bindInputs();
   void warnOfUnread();
   mlir::LogicalResult bindTies();
@@ -79,6 +83,9 @@ private:
   llvm::Expected<Operand> fromFile(const TensorRef &tensor);
   /// Whether a tensor that is never trained is moved otherwise.
   bool isBuffer(const TensorRef &tensor) const;
+  /// Whether the file says that a module holds it as a buffer: a parameter that
+  /// is not trained.
+  bool isModuleBuffer(const TensorRef &tensor) const;
   llvm::Expected<mlir::Value> argumentOf(const TensorRef &tensor);
   mlir::Value addArgument(mlir::RankedTensorType type, std::string name,
                           std::string role, const TensorRef *tensor);

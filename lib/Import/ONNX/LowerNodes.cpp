@@ -103,6 +103,7 @@ void Importer::lowerNode(const FlatNode &flat) {
                   "' is a sequence of tensors, expected a tensor");
     operands.push_back(*operand);
   }
+  widenBesideValues(operands);
   Block &body = function.front();
   Operation *before = body.empty() ? nullptr : &body.back();
   Node node(model, flat, operands, builder,

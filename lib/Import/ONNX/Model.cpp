@@ -44,15 +44,6 @@ Model::~Model() = default;
 
 const ::onnx::GraphProto &Model::graph() const { return proto->graph(); }
 
-std::map<std::string, int> Model::countReaders() const {
-  std::map<std::string, int> readers;
-  for (const FlatNode &node : nodes())
-    for (const std::string &name : std::set<std::string>(
-             node.proto->input().begin(), node.proto->input().end()))
-      ++readers[name];
-  return readers;
-}
-
 const TensorRef *Model::findInitializer(StringRef name) const {
   auto it = tensorIndex.find(name.str());
   return it == tensorIndex.end() ? nullptr : &tensors[it->second];
@@ -86,6 +77,7 @@ std::unique_ptr<Model> Model::load(StringRef path, MLIRContext &context) {
       failed(model->inlineFunctions()) || failed(model->sortNodes()))
     return nullptr;
   model->nameDimensions();
+  model->notes = Metadata(model->graph());
   return model;
 }
 
@@ -333,9 +325,16 @@ LogicalResult Model::sortNodes() {
       return emitError(loc)
              << "has node '" << node.name << "' (" << node.proto->op_type()
              << ") without outputs, expected one or more";
-    for (const std::string &output : node.proto->output())
+    for (const std::string &output : node.proto->output()) {
       if (!output.empty() && !producer.try_emplace(output, index).second)
         return emitError(loc) << "makes the value '" << output << "' twice";
+      // PyTorch's exporter calls results as operators are called.
+      if (findInitializer(output))
+        return emitError(loc)
+               << "has two values called '" << output
+               << "', an initializer and a result of node '" << node.name
+               << "': rename the one that the module holds, and export again";
+    }
   }
   // Depth-first from the outputs along operands: an order that does not depend
   // on names or on the order in the file. Nodes that no output needs come last.

@@ -5,9 +5,11 @@
 #define CLEAVE_LIB_IMPORT_ONNX_MODEL_H
 
 #include "Element.h"
+#include "Metadata.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <map>
@@ -45,6 +47,8 @@ struct TensorRef {
   ByteRange range;
   /// Why the bytes cannot be read; empty where they can.
   std::string missing;
+  /// One parameter of its own, whatever else lies at its place in the file.
+  bool isApart = false;
 
   int64_t numElements() const;
 };
@@ -80,8 +84,24 @@ public:
   const std::vector<TensorRef> &initializers() const { return tensors; }
   const TensorRef *findInitializer(llvm::StringRef name) const;
 
-  /// How many nodes read each value.
-  std::map<std::string, int> countReaders() const;
+  /// The nodes that read each value, in their order; a node whose operands are
+  /// one value twice is there twice.
+  std::map<std::string, std::vector<const FlatNode *>> consumers() const;
+  /// Where the elements of a tensor are read, behind what only moves them.
+  struct Use {
+    const FlatNode *node;
+    int operand;
+  };
+  /// The uses of each initializer.
+  std::map<std::string, std::vector<Use>> uses() const;
+
+  const Metadata &metadata() const { return notes; }
+
+  /// Gives each use of the float initializers that match a tensor of its own.
+  /// The first keeps the name, unless the file says that another use is meant
+  /// by it; the others are called as the file says, or NAME.use2, NAME.use3,
+  /// ...
+  void splitUses(llvm::function_ref<bool(llvm::StringRef)> matches);
 
   /// Describes a tensor of an attribute. Fails with a reason.
   llvm::Expected<TensorRef> describe(const ::onnx::TensorProto &proto);
@@ -107,6 +127,7 @@ private:
   std::vector<FlatNode> flat;
   std::vector<TensorRef> tensors;
   std::map<std::string, size_t> tensorIndex;
+  Metadata notes;
 };
 
 } // namespace cleave::importer

@@ -20,7 +20,8 @@ public:
   static std::optional<Elements> of(Model &model, const TensorRef &tensor) {
     Elements elements;
     elements.type = tensor.type;
-    if (tensor.inFile && tensor.missing.empty()) {
+    if (tensor.inFile && tensor.missing.empty() &&
+        tensor.type != Element::F16) {
       llvm::Expected<llvm::StringRef> bytes = model.read(tensor.range);
       if (bytes && int64_t(bytes->size()) ==
                        tensor.numElements() * byteSize(tensor.type)) {
@@ -137,8 +138,8 @@ bool holdsPositions(Model &model, const TensorRef &tensor) {
   std::optional<Elements> elements = Elements::of(model, tensor);
   if (!elements)
     return false;
-  // bf16 holds 8 bits, and three elements meet.
-  double tolerance = tensor.type == Element::BF16 ? 1e-2 : 2e-3;
+  // bf16 holds 8 bits, f16 11, and three elements meet.
+  double tolerance = byteSize(tensor.type) == 2 ? 1e-2 : 2e-3;
   for (size_t dim = 0; dim < tensor.shape.size(); ++dim)
     if (tensor.shape[dim] >= kFewestPositions &&
         variesAsPositionsAlong(*elements, tensor.shape, dim, tolerance))

@@ -45,8 +45,8 @@ static void addSymbols(const std::string &expression,
 }
 
 FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
-                                     const std::set<std::string> &trainable) {
-  std::unique_ptr<Model> model = Model::load(path, context);
+                                     const ImportOptions &options) {
+  std::unique_ptr<Model> model = loadSplit(path, options, context);
   if (!model)
     return failure();
   FileSummary summary;
@@ -73,11 +73,13 @@ FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
   addUnsupported(*model, valuesNeededBy(*model, outputs), problems);
   if (!problems.empty())
     summary.unsupported = problems.text();
-  Constants constants = findConstants(*model, "", trainable);
+  Constants constants = findConstants(*model, "", options.trainable);
   std::map<std::string, std::string> primaryOf;
-  for (const Tie &tie : tiesByContent(*model, constants))
+  for (const Tie &tie : tiesByContent(*model, constants).ties)
     primaryOf[tie.copy] = tie.primary;
-  std::map<std::string, int> readers = model->countReaders();
+  std::map<std::string, int> uses;
+  for (const MergedTensor &tensor : mergedTensors(*model))
+    uses[tensor.name] = tensor.uses;
   for (const TensorRef &tensor : model->initializers()) {
     if (!isFloat(tensor.type))
       continue;
@@ -93,8 +95,7 @@ FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
     }
     if (auto tie = primaryOf.find(tensor.name); tie != primaryOf.end())
       row.note = "tied to " + tie->second;
-    else if (int count = readers[tensor.name];
-             tensor.shape.size() == 1 && count > 1)
+    else if (int count = uses[tensor.name])
       row.note = "read by " + std::to_string(count) + " nodes";
     if (!primaryOf.count(tensor.name))
       summary.elements += tensor.numElements();

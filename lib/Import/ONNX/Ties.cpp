@@ -1,9 +1,12 @@
-// Tied weights: declared by the user, or found by comparing elements.
+// Tied weights: declared by the user, or a table of embeddings and the matrix
+// of the head that scores its rows, which exporters transpose and store again.
 
 #include "Ties.h"
 
 #include <onnx/onnx_pb.h>
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/Path.h"
 
@@ -74,46 +77,207 @@ bool isTable(const Model &model, const TensorRef &tensor) {
   return false;
 }
 
+int64_t intAttr(const ::onnx::NodeProto &node, StringRef name,
+                int64_t otherwise) {
+  for (const auto &attribute : node.attribute())
+    if (attribute.name() == name)
+      return attribute.i();
+  return otherwise;
+}
+
+/// A product with a matrix of the file: what it is multiplied with, and which
+/// dimension of the file's matrix is summed.
+struct Product {
+  std::string other;
+  int summed;
+};
+
+/// The dimension of operand `index` that einsum sums; -1: none, or several.
+int summedByEinsum(const ::onnx::NodeProto &node, int index) {
+  std::string equation;
+  for (const auto &attribute : node.attribute())
+    if (attribute.name() == "equation")
+      equation = attribute.s();
+  llvm::erase(equation, ' ');
+  auto [terms, result] = StringRef(equation).split("->");
+  llvm::SmallVector<StringRef> operands;
+  terms.split(operands, ',');
+  if (operands.size() != 2 || operands[index].size() != 2)
+    return -1;
+  bool keeps[2] = {result.contains(operands[index][0]),
+                   result.contains(operands[index][1])};
+  return keeps[0] == keeps[1] ? -1 : keeps[0];
+}
+
+class TieFinder {
+public:
+  TieFinder(Model &model, const importer::Constants &constants)
+      : model(model), consumers(model.consumers()) {
+    for (const TensorRef &tensor : model.initializers())
+      addMatrix(tensor, constants);
+  }
+
+  importer::FoundTies run();
+
+private:
+  void addMatrix(const TensorRef &tensor, const importer::Constants &constants);
+  std::vector<std::string> lookupsIn(const TensorRef &table) const;
+  std::vector<Product> productsWith(const TensorRef &matrix) const;
+  bool holdsRowsOf(const Matrix &matrix, const Matrix &table,
+                   const Product &product) const;
+  const std::set<std::string> &dependents(const TensorRef &table);
+  bool isMeant(const TensorRef &copy, const TensorRef &table) const;
+
+  Model &model;
+  std::map<std::string, std::vector<const importer::FlatNode *>> consumers;
+  std::vector<Matrix> matrices;
+  std::map<const TensorRef *, std::set<std::string>> dependentsOf;
+};
+
+void TieFinder::addMatrix(const TensorRef &tensor,
+                          const importer::Constants &constants) {
+  if (!isFloat(tensor.type) || tensor.shape.size() != 2 || !tensor.inFile ||
+      tensor.numElements() < 2 || tensor.isApart ||
+      constants.count(tensor.name))
+    return;
+  llvm::Expected<StringRef> bytes = model.read(tensor.range);
+  if (!bytes) {
+    // The import itself says which bytes are missing.
+    llvm::consumeError(bytes.takeError());
+    return;
+  }
+  Matrix matrix{&tensor, *bytes, byteSize(tensor.type)};
+  if (!isConstant(matrix))
+    matrices.push_back(matrix);
+}
+
+/// Rows of the table, as the graph looks them up.
+std::vector<std::string> TieFinder::lookupsIn(const TensorRef &table) const {
+  std::vector<std::string> lookups, values = {table.name};
+  for (size_t i = 0; i < values.size(); ++i) {
+    auto found = consumers.find(values[i]);
+    if (found == consumers.end())
+      continue;
+    for (const importer::FlatNode *node : found->second) {
+      StringRef op = node->proto->op_type();
+      if (node->proto->input(0) != values[i])
+        continue;
+      if (op == "Identity" || op == "Cast")
+        values.push_back(node->proto->output(0));
+      else if (op == "Gather" && intAttr(*node->proto, "axis", 0) == 0)
+        lookups.push_back(node->proto->output(0));
+    }
+  }
+  return lookups;
+}
+
+std::vector<Product> TieFinder::productsWith(const TensorRef &matrix) const {
+  std::vector<Product> products;
+  // The matrix as values hold it, and whether they hold it transposed.
+  std::vector<std::pair<std::string, bool>> values = {{matrix.name, false}};
+  for (size_t i = 0; i < values.size(); ++i) {
+    auto [value, isTransposed] = values[i];
+    auto found = consumers.find(value);
+    if (found == consumers.end())
+      continue;
+    for (const importer::FlatNode *flat : found->second) {
+      const ::onnx::NodeProto &node = *flat->proto;
+      StringRef op = node.op_type();
+      if (op == "Identity" || op == "Cast")
+        values.push_back({node.output(0), isTransposed});
+      else if (op == "Transpose") // of a matrix: its default, or [1, 0]
+        values.push_back({node.output(0), !isTransposed});
+      if (node.input_size() < 2)
+        continue;
+      int index = node.input(1) == value ? 1 : 0;
+      int summed = -1;
+      if (op == "MatMul")
+        summed = 1 - index;
+      else if (op == "Gemm" && node.input(index) == value)
+        summed = (1 - index) ^
+                 int(intAttr(node, index ? "transB" : "transA", 0) != 0);
+      else if (op == "Einsum" && node.input_size() == 2)
+        summed = summedByEinsum(node, index);
+      if (summed >= 0)
+        products.push_back({node.input(1 - index), summed ^ int(isTransposed)});
+    }
+  }
+  return products;
+}
+
+/// Whether the product gives scores of the table's rows.
+bool TieFinder::holdsRowsOf(const Matrix &matrix, const Matrix &table,
+                            const Product &product) const {
+  if (matrix.tensor->type != table.tensor->type)
+    return false;
+  if (product.summed == 1)
+    return matrix.tensor->shape == table.tensor->shape &&
+           matrix.bytes == table.bytes;
+  return matrix.rows() == table.columns() && matrix.columns() == table.rows() &&
+         mayBeTranspose(matrix, table) && isTranspose(matrix, table);
+}
+
+const std::set<std::string> &TieFinder::dependents(const TensorRef &table) {
+  auto [known, isNew] = dependentsOf.try_emplace(&table);
+  std::set<std::string> &values = known->second;
+  if (!isNew)
+    return values;
+  std::vector<std::string> lookups = lookupsIn(table);
+  values.insert(lookups.begin(), lookups.end());
+  for (const importer::FlatNode &node : model.nodes())
+    if (llvm::any_of(node.proto->input(), [&](const std::string &input) {
+          return values.count(input) != 0;
+        }))
+      values.insert(node.proto->output().begin(), node.proto->output().end());
+  return values;
+}
+
+/// What the file says of where the copy comes from, if it does.
+bool TieFinder::isMeant(const TensorRef &copy, const TensorRef &table) const {
+  const importer::Metadata &notes = model.metadata();
+  if (notes.heldAs(copy.name) != importer::HeldAs::Unknown)
+    return false; // modules hold it beside the table
+  const std::vector<std::string> &sources = notes.foldedFrom(copy.name);
+  return sources.empty() || llvm::is_contained(sources, table.name);
+}
+
+importer::FoundTies TieFinder::run() {
+  importer::FoundTies found;
+  llvm::SmallVector<const Matrix *> tables, others;
+  for (const Matrix &matrix : matrices)
+    (lookupsIn(*matrix.tensor).empty() ? others : tables).push_back(&matrix);
+  if (tables.empty())
+    return found;
+  for (const Matrix *matrix : others) {
+    std::vector<std::pair<const Matrix *, bool>> meant; // and if transposed
+    for (const Product &product : productsWith(*matrix->tensor))
+      for (const Matrix *table : tables)
+        if (matrix->tensor->range != table->tensor->range &&
+            holdsRowsOf(*matrix, *table, product) &&
+            isMeant(*matrix->tensor, *table->tensor) &&
+            dependents(*table->tensor).count(product.other) &&
+            llvm::none_of(meant,
+                          [&](auto &known) { return known.first == table; }))
+          meant.push_back({table, product.summed == 0});
+    if (meant.size() == 1) {
+      found.ties.push_back({meant[0].first->tensor->name, matrix->tensor->name,
+                            meant[0].second});
+      continue;
+    }
+    if (meant.empty())
+      continue;
+    found.open.push_back({matrix->tensor->name, {}});
+    for (auto [table, transposed] : meant)
+      found.open.back().tables.push_back(table->tensor->name);
+  }
+  return found;
+}
+
 } // namespace
 
-std::vector<Tie> importer::tiesByContent(Model &model,
-                                         const Constants &constants) {
-  std::vector<Matrix> matrices;
-  for (const TensorRef &tensor : model.initializers()) {
-    if (!isFloat(tensor.type) || tensor.shape.size() != 2 || !tensor.inFile ||
-        tensor.numElements() < 2 || constants.count(tensor.name))
-      continue;
-    llvm::Expected<StringRef> bytes = model.read(tensor.range);
-    if (!bytes) {
-      // The import itself says which bytes are missing.
-      llvm::consumeError(bytes.takeError());
-      continue;
-    }
-    Matrix matrix{&tensor, *bytes, byteSize(tensor.type)};
-    if (!isConstant(matrix))
-      matrices.push_back(matrix);
-  }
-  std::vector<Tie> ties;
-  std::set<const TensorRef *> copies;
-  for (size_t i = 0; i < matrices.size(); ++i)
-    for (size_t j = i + 1; j < matrices.size(); ++j) {
-      const Matrix &a = matrices[i], &b = matrices[j];
-      if (a.tensor->type != b.tensor->type || copies.count(a.tensor) ||
-          copies.count(b.tensor) || a.tensor->range == b.tensor->range)
-        continue;
-      bool same = a.tensor->shape == b.tensor->shape && a.bytes == b.bytes;
-      bool transposed = !same && a.rows() == b.columns() &&
-                        a.columns() == b.rows() && mayBeTranspose(a, b) &&
-                        isTranspose(a, b);
-      if (!same && !transposed)
-        continue;
-      bool second = isTable(model, *b.tensor) && !isTable(model, *a.tensor);
-      const TensorRef *primary = second ? b.tensor : a.tensor;
-      const TensorRef *copy = second ? a.tensor : b.tensor;
-      ties.push_back({primary->name, copy->name, transposed});
-      copies.insert(copy);
-    }
-  return ties;
+importer::FoundTies importer::tiesByContent(Model &model,
+                                            const Constants &constants) {
+  return TieFinder(model, constants).run();
 }
 
 FailureOr<std::vector<std::string>> externalFilesOf(StringRef path,
@@ -129,24 +293,43 @@ FailureOr<std::vector<std::string>> externalFilesOf(StringRef path,
   return std::vector<std::string>(files.begin(), files.end());
 }
 
-FailureOr<std::vector<Tie>>
-findTiesByContent(StringRef path, MLIRContext &context,
-                  const std::set<std::string> &trainable) {
-  std::unique_ptr<Model> model = Model::load(path, context);
+FailureOr<std::vector<Tie>> findTiesByContent(StringRef path,
+                                              MLIRContext &context,
+                                              const ImportOptions &options) {
+  std::unique_ptr<Model> model = importer::loadSplit(path, options, context);
   if (!model)
     return failure();
-  return importer::tiesByContent(
-      *model, importer::findConstants(*model, "", trainable));
+  importer::FoundTies found = importer::tiesByContent(
+      *model, importer::findConstants(*model, "", options.trainable));
+  auto isDeclared = [&](const std::string &name) {
+    return llvm::any_of(options.ties, [&](const Tie &tie) {
+      return tie.copy == name || tie.primary == name;
+    });
+  };
+  for (const importer::OpenTie &open : found.open)
+    if (!isDeclared(open.copy))
+      return emitError(model->location())
+             << "'" << open.copy << "' holds the elements of the tables '"
+             << llvm::join(open.tables, "' and '")
+             << "', and is multiplied with what depends on them: which one is "
+                "meant is open; name it in train.tie = [[\""
+             << open.tables[0] << "\", \"" << open.copy
+             << "\"]], or give each use of '" << open.copy
+             << "' a parameter of its own with train.untie = [\"" << open.copy
+             << "\"]";
+  llvm::erase_if(found.ties,
+                 [&](const Tie &tie) { return isDeclared(tie.copy); });
+  return found.ties;
 }
 
 FailureOr<std::vector<Tie>>
 declaredTies(StringRef path,
              const std::vector<std::vector<std::string>> &declared,
-             MLIRContext &context) {
+             MLIRContext &context, const ImportOptions &options) {
   std::vector<Tie> ties;
   if (declared.empty())
     return ties;
-  std::unique_ptr<Model> model = Model::load(path, context);
+  std::unique_ptr<Model> model = importer::loadSplit(path, options, context);
   if (!model)
     return failure();
   for (const std::vector<std::string> &names : declared) {

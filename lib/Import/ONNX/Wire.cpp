@@ -194,7 +194,8 @@ private:
     }
     if (reader.failed())
       return Broken;
-    bool isFloat = type == 1 || type == 11 || type == 16;
+    // f32, f16, f64, bf16
+    bool isFloat = type == 1 || type == 10 || type == 11 || type == 16;
     if (dataFields != 1 || (!isFloat && data.size() <= kInlineBytes))
       return Keep;
     WireReader again(bytes);

@@ -39,7 +39,7 @@ protected:
     ImportOptions options;
     options.dims = {{"batch", batch}, {"sequence", sequence}};
     options.inputs = {{"attention_mask", InputBinding::Ones}};
-    FailureOr<std::vector<Tie>> ties = findTiesByContent(path(), context);
+    FailureOr<std::vector<Tie>> ties = findTiesByContent(path(), context, {});
     EXPECT_TRUE(succeeded(ties));
     options.ties = *ties;
     OwningOpRef<ModuleOp> module = importOnnx(path(), options, context);

@@ -3,6 +3,7 @@
 #include "ImportModel.h"
 #include "commands/Commands.h"
 
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/io/File.h"
 
@@ -67,7 +68,7 @@ void summariseArguments(mlir::ModuleOp module) {
     mlir::Type type = function.getArgumentTypes()[i];
     Row row{stringOf(attributes, nn::kNameAttr),
             stringOf(attributes, nn::kRoleAttr), shapeOf(type), ""};
-    if (row.role == "constant")
+    if (row.role == "constant" || attributes.contains(nn::kFrozenAttr))
       continue; // listed with those that the IR holds
     if (row.role == "parameter")
       elements += llvm::cast<mlir::RankedTensorType>(type).getNumElements();
@@ -180,9 +181,8 @@ std::function<int()> driver::addImport(CLI::App &app) {
     FileSummary summary;
     if (options->summary) {
       Diagnostics diagnostics(context);
-      const auto &trainable = loaded.config.train.trainable;
       auto file = summarizeOnnx(options->model, context,
-                                {trainable.begin(), trainable.end()});
+                                importOptions(loaded.config));
       if (mlir::failed(file))
         diagnostics.fail(BadUsage);
       summarise(file->dims, loaded.config);

@@ -11,6 +11,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -78,6 +79,11 @@ struct ImportOptions {
   /// Initializers that are parameters though their elements or uses speak for
   /// constants; other names are ignored.
   std::set<std::string> trainable;
+  /// Patterns of initializers of which each use is a parameter of its own; they
+  /// are tied to nothing. One that matches none is an error.
+  std::vector<std::string> untie;
+  /// Whether a parameter is not trained, so that nothing need be said of it.
+  std::function<bool(llvm::StringRef)> isFrozen;
   /// Vectors that no gradient reaches, such as a bias that moves what TopK
   /// chooses, are buffers instead of constants: training may move them.
   bool keepBuffers = false;
@@ -101,16 +107,16 @@ struct TensorSummary {
   std::string note;
 };
 
-/// A symbol of the inputs' shapes (empty: a dimension without name) and where it
-/// occurs first.
+/// A symbol of the inputs' shapes (empty: a dimension without name) and where
+/// it occurs first.
 struct DimSummary {
   std::string name, where;
 };
 
 struct FileSummary {
   std::vector<TensorSummary> inputs, outputs, parameters;
-  /// Float tensors that are never trained; of those of one element only the ones
-  /// that are named like parameters.
+  /// Float tensors that are never trained; of those of one element only the
+  /// ones that are named like parameters.
   std::vector<TensorSummary> constants;
   std::vector<DimSummary> dims;
   /// Operators that are not supported and the version of the operators, as
@@ -122,9 +128,9 @@ struct FileSummary {
 
 /// What a file declares; nothing need be bound. Emits errors for a file that is
 /// no model.
-mlir::FailureOr<FileSummary>
-summarizeOnnx(llvm::StringRef path, mlir::MLIRContext &context,
-              const std::set<std::string> &trainable = {});
+mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
+                                           mlir::MLIRContext &context,
+                                           const ImportOptions &options = {});
 
 /// Whether a dimension of a summary is a name, not a number, an expression of
 /// names, or "?".
@@ -135,18 +141,19 @@ bool isDimensionName(llvm::StringRef text);
 mlir::FailureOr<std::vector<std::string>>
 externalFilesOf(llvm::StringRef path, mlir::MLIRContext &context);
 
-/// Finds matrices among the initializers that hold the same elements, or one
-/// the transpose of the other. Reads bytes of weights. Constant matrices are
-/// never tied.
+/// Finds the tables of embeddings that heads hold a second time, transposed or
+/// not: the one case in which equal elements are a tie. Reads bytes of weights.
+/// Emits an error where two tables could be meant, and no tie in `options` says
+/// which; leaves out what these ties name.
 mlir::FailureOr<std::vector<Tie>>
 findTiesByContent(llvm::StringRef path, mlir::MLIRContext &context,
-                  const std::set<std::string> &trainable = {});
+                  const ImportOptions &options);
 
 /// The ties that `declared` (pairs of initializer names) stand for.
 mlir::FailureOr<std::vector<Tie>>
 declaredTies(llvm::StringRef path,
              const std::vector<std::vector<std::string>> &declared,
-             mlir::MLIRContext &context);
+             mlir::MLIRContext &context, const ImportOptions &options);
 
 /// The passes that follow the import, up to compact nn IR.
 void buildImportPipeline(mlir::OpPassManager &manager);

@@ -12,6 +12,10 @@ namespace cleave::nn {
 /// first's, and it has no `nn.data`.
 inline constexpr llvm::StringLiteral kPartsAttr = "nn.parts";
 
+/// Of @forward: the names of float tensors of the file that were taken for
+/// constants, so that no argument is called so.
+inline constexpr llvm::StringLiteral kConstantsAttr = "nn.constants";
+
 /// The tensors of the file that an argument with these attributes holds.
 inline llvm::SmallVector<llvm::StringRef, 1>
 fileNamesOf(mlir::DictionaryAttr attrs) {

@@ -1,0 +1,166 @@
+// Tensors that train though they look like a module's buffers. Files of most
+// exporters do not tell these apart, so that this is a guess, for a warning.
+
+#include "Classify.h"
+#include "Node.h"
+
+#include <onnx/onnx_pb.h>
+
+#include <optional>
+
+using llvm::StringRef;
+
+namespace cleave::importer {
+
+namespace {
+
+/// The size of a dimension; -1 where it is a symbol.
+using Sizes = llvm::SmallVector<int64_t, 4>;
+
+/// What graph inputs become before a parameter of more than one element that is
+/// no factor or summand meets them.
+class Normalisation {
+public:
+  Normalisation(Model &model, const Constants &constants)
+      : model(model), constants(constants) {}
+
+  /// Tensors that shift or scale an input, by their first use.
+  std::vector<std::string> run();
+
+private:
+  void visit(const ::onnx::NodeProto &node);
+  std::optional<Sizes> sizesOf(const ::onnx::ValueInfoProto &input) const;
+  const TensorRef *tensorOf(const std::string &value) const {
+    auto found = moved.find(value);
+    return model.findInitializer(found == moved.end() ? value : found->second);
+  }
+
+  Model &model;
+  const Constants &constants;
+  std::map<std::string, Sizes> inputs;      // inputs, shifted and scaled
+  std::map<std::string, std::string> moved; // values to tensors of the file
+  std::vector<std::string> found;
+};
+
+std::optional<Sizes>
+Normalisation::sizesOf(const ::onnx::ValueInfoProto &input) const {
+  if (!input.type().tensor_type().has_shape())
+    return std::nullopt;
+  Sizes sizes;
+  for (const auto &dim : input.type().tensor_type().shape().dim())
+    sizes.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
+  return sizes;
+}
+
+std::vector<std::string> Normalisation::run() {
+  for (const auto &input : model.graph().input())
+    if (!model.findInitializer(input.name()))
+      if (std::optional<Sizes> sizes = sizesOf(input))
+        inputs[input.name()] = *sizes;
+  for (const FlatNode &node : model.nodes())
+    visit(*node.proto);
+  return std::move(found);
+}
+
+/// Whether the result of the arithmetic has the sizes of the input.
+bool fitsInto(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> sizes) {
+  if (shape.size() > sizes.size())
+    return false;
+  sizes = sizes.take_back(shape.size());
+  for (auto [size, whole] : llvm::zip(shape, sizes))
+    if (size != 1 && size != whole)
+      return false;
+  return true;
+}
+
+void Normalisation::visit(const ::onnx::NodeProto &node) {
+  StringRef op = node.op_type();
+  if (node.input_size() == 0 || node.output_size() == 0)
+    return;
+  auto source = inputs.find(node.input(0));
+  bool isPlain = op == "Cast" || op == "Identity";
+  if (source != inputs.end() && isPlain)
+    inputs[node.output(0)] = source->second;
+  if (source != inputs.end() && op == "Transpose") {
+    Sizes sizes(llvm::reverse(source->second));
+    for (const auto &attribute : node.attribute())
+      if (attribute.name() == "perm" &&
+          attribute.ints_size() == int(sizes.size()))
+        for (int i = 0; i < attribute.ints_size(); ++i)
+          if (attribute.ints(i) >= 0 && attribute.ints(i) < int(sizes.size()))
+            sizes[i] = source->second[attribute.ints(i)];
+    inputs[node.output(0)] = sizes;
+  }
+  if (isPlain)
+    if (const TensorRef *tensor = tensorOf(node.input(0)))
+      moved[node.output(0)] = tensor->name;
+  bool divides = op == "Sub" || op == "Div";
+  if (node.input_size() != 2 || (!divides && op != "Add" && op != "Mul"))
+    return;
+  bool isSecond = source == inputs.end();
+  if (isSecond)
+    source = inputs.find(node.input(1));
+  const TensorRef *tensor = tensorOf(node.input(isSecond ? 0 : 1));
+  if (source == inputs.end() || !tensor || !isFloat(tensor->type) ||
+      !fitsInto(tensor->shape, source->second))
+    return;
+  inputs[node.output(0)] = source->second;
+  // What is added along several dimensions could be learned positions.
+  int64_t wide =
+      llvm::count_if(tensor->shape, [](int64_t size) { return size != 1; });
+  if (!constants.count(tensor->name) && (divides || wide <= 1) &&
+      !llvm::is_contained(found, tensor->name))
+    found.push_back(tensor->name);
+}
+
+/// Whether the last two dimensions depend on their difference alone, as a table
+/// of relative positions does that an exporter has spread out.
+bool holdsDifferences(Model &model, const TensorRef &tensor) {
+  constexpr int64_t fewest = 8, values = 4;
+  int64_t rank = tensor.shape.size();
+  if (rank < 2 || !tensor.inFile || !tensor.missing.empty())
+    return false;
+  int64_t rows = tensor.shape[rank - 2], columns = tensor.shape[rank - 1];
+  int64_t width = byteSize(tensor.type), size = rows * columns * width;
+  if (rows < fewest || columns < fewest)
+    return false;
+  llvm::Expected<StringRef> bytes = model.read(tensor.range);
+  if (!bytes) {
+    llvm::consumeError(bytes.takeError()); // the import itself says so
+    return false;
+  }
+  std::set<StringRef> distinct;
+  for (StringRef rest = *bytes; !rest.empty(); rest = rest.drop_front(size)) {
+    StringRef matrix = rest.take_front(size);
+    for (int64_t i = 0; i + 1 < rows; ++i) {
+      StringRef row = matrix.substr(i * columns * width, columns * width),
+                next =
+                    matrix.substr((i + 1) * columns * width, columns * width);
+      if (row.drop_back(width) != next.drop_front(width))
+        return false;
+    }
+    for (int64_t j = 0; j < columns && distinct.size() < values; ++j)
+      distinct.insert(matrix.substr(j * width, width));
+  }
+  return distinct.size() >= values;
+}
+
+} // namespace
+
+std::vector<std::string> likelyBuffers(Model &model,
+                                       const Constants &constants) {
+  std::vector<std::string> names = Normalisation(model, constants).run();
+  std::map<std::string, std::vector<Model::Use>> uses = model.uses();
+  for (const TensorRef &tensor : model.initializers())
+    if (isFloat(tensor.type) && tensor.numElements() > 1 &&
+        !constants.count(tensor.name) && uses.count(tensor.name) &&
+        !llvm::is_contained(names, tensor.name) &&
+        (holdsPositions(model, tensor) || holdsDifferences(model, tensor)))
+      names.push_back(tensor.name);
+  llvm::erase_if(names, [&](const std::string &name) {
+    return model.metadata().heldAs(name) == HeldAs::Parameter;
+  });
+  return names;
+}
+
+} // namespace cleave::importer

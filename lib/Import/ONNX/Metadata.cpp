@@ -1,0 +1,121 @@
+// Metadata of exporters. libonnx 1.12 knows that of models alone; that of
+// values and nodes is read from the unknown fields.
+
+#include "Metadata.h"
+
+#include <google/protobuf/unknown_field_set.h>
+#include <onnx/onnx_pb.h>
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+
+using llvm::StringRef;
+
+namespace cleave::importer {
+
+namespace {
+
+constexpr int kValueMetadata = 4, kNodeMetadata = 9;
+constexpr StringRef kKind = "pkg.torch.export.graph_signature.InputSpec.kind";
+constexpr StringRef kFoldedFrom = "pkg.onnxscript.optimizer.folded_from";
+constexpr StringRef kNameScopes = "pkg.torch.onnx.name_scopes";
+constexpr StringRef kFxNode = "pkg.torch.onnx.fx_node";
+
+/// Calls `body` with the keys and values of `metadata_props`.
+template <typename Body>
+void forEachEntry(const google::protobuf::Message &message, int number,
+                  const Body &body) {
+  const auto &fields = message.GetReflection()->GetUnknownFields(message);
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const auto &field = fields.field(i);
+    ::onnx::StringStringEntryProto entry;
+    if (field.number() == number &&
+        field.type() == google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED &&
+        entry.ParseFromString(field.length_delimited()))
+      body(StringRef(entry.key()), StringRef(entry.value()));
+  }
+}
+
+std::string metadataOf(const ::onnx::NodeProto &node, StringRef key) {
+  std::string found;
+  forEachEntry(node, kNodeMetadata, [&](StringRef name, StringRef value) {
+    if (name == key)
+      found = value.str();
+  });
+  return found;
+}
+
+/// The strings of a list as Python prints it: ['a', 'b'].
+std::vector<std::string> listOf(StringRef text) {
+  std::vector<std::string> items;
+  while (true) {
+    size_t begin = text.find_first_of("'\"");
+    if (begin == StringRef::npos)
+      return items;
+    size_t end = text.find(text[begin], begin + 1);
+    if (end == StringRef::npos)
+      return items;
+    items.push_back(text.slice(begin + 1, end).str());
+    text = text.drop_front(end + 1);
+  }
+}
+
+HeldAs kindOf(StringRef value) {
+  return llvm::StringSwitch<HeldAs>(value)
+      .Case("PARAMETER", HeldAs::Parameter)
+      .Case("BUFFER", HeldAs::Buffer)
+      .Case("CONSTANT_TENSOR", HeldAs::Number)
+      .Default(HeldAs::Unknown);
+}
+
+} // namespace
+
+Metadata::Metadata(const ::onnx::GraphProto &graph) {
+  auto read = [&](const ::onnx::ValueInfoProto &value) {
+    forEachEntry(value, kValueMetadata, [&](StringRef key, StringRef text) {
+      if (key == kKind && kindOf(text) != HeldAs::Unknown)
+        kinds[value.name()] = kindOf(text);
+      else if (key == kFoldedFrom)
+        folded[value.name()] = listOf(text);
+    });
+  };
+  for (const ::onnx::ValueInfoProto &value : graph.value_info())
+    read(value);
+  for (const ::onnx::ValueInfoProto &value : graph.input())
+    read(value);
+}
+
+HeldAs Metadata::heldAs(StringRef tensor) const {
+  auto found = kinds.find(tensor.str());
+  return found == kinds.end() ? HeldAs::Unknown : found->second;
+}
+
+const std::vector<std::string> &Metadata::foldedFrom(StringRef tensor) const {
+  static const std::vector<std::string> none;
+  auto found = folded.find(tensor.str());
+  return found == folded.end() ? none : found->second;
+}
+
+std::string moduleOf(const ::onnx::NodeProto &node) {
+  // The model, its modules from the outermost one, and the operation.
+  std::vector<std::string> scopes = listOf(metadataOf(node, kNameScopes));
+  return scopes.size() < 2 ? "" : scopes[scopes.size() - 2];
+}
+
+std::vector<std::string> readsOf(const ::onnx::NodeProto &node) {
+  std::vector<std::string> reads;
+  std::string text = metadataOf(node, kFxNode);
+  auto isLetter = [](char c) { return llvm::isAlnum(c) || c == '_'; };
+  for (size_t at = text.find('%'); at != std::string::npos;
+       at = text.find('%', at + 1)) {
+    StringRef name = StringRef(text).drop_front(at + 1).take_while(isLetter);
+    // %p_NAME is a parameter, %b_NAME a buffer.
+    if (name.consume_front("p_") || name.consume_front("b_"))
+      if (!llvm::is_contained(reads, name))
+        reads.push_back(name.str());
+  }
+  return reads;
+}
+
+} // namespace cleave::importer

@@ -1,0 +1,127 @@
+// What is said of parameters that may not be what the user takes them for.
+
+#include "Importer.h"
+
+using namespace mlir;
+using llvm::StringRef;
+
+namespace cleave::importer {
+
+/// 'a', 'b' and 'c'; of many the first, and how many more there are. `suffix`:
+/// what follows a name.
+static std::string quoted(
+    ArrayRef<std::string> names,
+    llvm::function_ref<std::string(const std::string &)> suffix =
+        [](const std::string &) { return std::string(); }) {
+  constexpr size_t most = 6;
+  std::string text;
+  size_t shown = names.size() > most + 1 ? most : names.size();
+  for (size_t i = 0; i < shown; ++i)
+    text += (i == 0                  ? "'"
+             : i + 1 == names.size() ? " and '"
+                                     : ", '") +
+            names[i] + "'" + suffix(names[i]);
+  if (shown < names.size())
+    text += " and " + std::to_string(names.size() - shown) + " more";
+  return text;
+}
+
+/// The names as a list of patterns in a configuration.
+static std::string patternsOf(ArrayRef<std::string> names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "\"" : ", \"") + name + "\"";
+  return "[" + text + "]";
+}
+
+std::vector<std::string> Importer::trained(std::vector<std::string> names) {
+  llvm::erase_if(names, [&](const std::string &name) {
+    return (options.isFrozen && options.isFrozen(name)) ||
+           llvm::none_of(arguments, [&](const Argument &argument) {
+             return argument.name == name && argument.role == "parameter" &&
+                    !isModuleBuffer(*argument.tensor);
+           });
+  });
+  return names;
+}
+
+// Exporters store equal initializers once: the gains (1) and biases (0) of a
+// model that was never trained become one tensor, which is one parameter.
+void Importer::warnOfMerged() {
+  std::vector<std::string> names;
+  std::map<std::string, int> uses;
+  for (const MergedTensor &tensor : mergedTensors(model)) {
+    names.push_back(tensor.name);
+    uses[tensor.name] = tensor.uses;
+  }
+  names = trained(names);
+  if (names.empty())
+    return;
+  bool isOne = names.size() == 1;
+  std::string list = quoted(names, [&](const std::string &name) {
+    return " by " + std::to_string(uses[name]);
+  });
+  emitWarning(model.location())
+      << names.size() << (isOne ? " tensor is" : " tensors are")
+      << " read by several nodes each, " << list << ", and "
+      << (isOne ? "trains as one parameter" : "train as one parameter each")
+      << ": exporters merge tensors of equal bytes, such as gains and biases "
+         "before any training, or copies of a layer; train.untie = "
+      << patternsOf(ArrayRef(names).take_front(1))
+      << " gives each use a parameter of its own; ones and zeros that stand "
+         "for the gain and bias of norms without them belong into "
+         "train.frozen";
+}
+
+void Importer::warnOfBuffers() {
+  std::vector<std::string> names = trained(likelyBuffers(model, constants));
+  llvm::erase_if(names, [&](const std::string &name) {
+    return options.trainable.count(name) != 0;
+  });
+  if (names.empty())
+    return;
+  bool isOne = names.size() == 1;
+  emitWarning(model.location())
+      << quoted(names)
+      << (isOne ? " looks like a buffer" : " look like buffers")
+      << " (numbers that shift or scale an input, or a table that follows from "
+         "positions), which the file does not tell from parameters, and "
+      << (isOne ? "trains" : "train") << "; to keep " << (isOne ? "it" : "them")
+      << " as in the file: train.frozen = " << patternsOf(names)
+      << "; spelled out in train.trainable, " << (isOne ? "it is" : "they are")
+      << " meant to train";
+}
+
+// A learned temperature without dimensions looks like any number that an
+// exporter wrote, and a number with dimensions like a parameter.
+void Importer::warnOfScalars() {
+  if (!scalars.empty()) {
+    bool isOne = scalars.size() == 1;
+    emitWarning(model.location())
+        << quoted(scalars) << (isOne ? " has" : " have") << " one element and "
+        << (isOne ? "is" : "are") << " taken for "
+        << (isOne ? "a number that does" : "numbers that do")
+        << " not train; if modules learn " << (isOne ? "it" : "them")
+        << ": train.trainable = [\".*\", "
+        << StringRef(patternsOf(scalars)).drop_front();
+  }
+  std::vector<std::string> numbers;
+  for (const TensorRef &tensor : model.initializers())
+    if (tensor.numElements() == 1 && !options.trainable.count(tensor.name) &&
+        !isNamedLikeParameter(tensor.name) &&
+        model.metadata().heldAs(tensor.name) == HeldAs::Unknown)
+      numbers.push_back(tensor.name);
+  numbers = trained(numbers);
+  if (numbers.empty())
+    return;
+  bool isOne = numbers.size() == 1;
+  emitWarning(model.location())
+      << quoted(numbers) << (isOne ? " has" : " have") << " one element, "
+      << (isOne ? "is a weight, or adds to or scales"
+                : "are weights, or add to or scale")
+      << " what parameters compute, and " << (isOne ? "trains" : "train")
+      << "; if " << (isOne ? "it is a number" : "they are numbers")
+      << " of the program: train.frozen = " << patternsOf(numbers);
+}
+
+} // namespace cleave::importer

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Makes the models of this folder and what PyTorch computes when it trains them.
+
+    python3 -m venv venv && venv/bin/pip install torch onnx onnxscript
+    venv/bin/python test/data/parameters/make.py
+
+NAME.onnx is as PyTorch's exporter writes it with optimize=False, without metadata. Two files keep it:
+`buffers_noted`, so that it tells buffers from parameters, and `experts_merged`, whose equal tensors the
+exporter has merged (optimize=True). NAME.npz:
+
+    x, y or input_ids, y     the data, one batch
+    OPTIMIZER/loss           the losses of the first steps, computed in float64
+    OPTIMIZER/w/TENSOR       a parameter or buffer after them
+
+bf16_gpt.npz has the losses and the distance that the weights travel in 200 steps of AdamW
+instead, of float32 and of bf16 without masters. Made with torch 2.15.0, onnx 1.23.2, onnxscript 0.7.2.
+"""
+
+import copy
+import pathlib
+
+import numpy as np
+import onnx
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+HERE = pathlib.Path(__file__).resolve().parent
+STEPS = 6
+
+
+class FrozenCopy(nn.Module):
+    """A policy and its reference, equal at the start."""
+
+    def __init__(self):
+        super().__init__()
+        self.policy = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 4))
+        self.reference = copy.deepcopy(self.policy).requires_grad_(False)
+
+    def forward(self, x):
+        return self.policy(x) - 0.3 * self.reference(x)
+
+
+class Experts(nn.Module):
+    """Upcycled experts: copies of one layer behind a router."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 8)
+        self.router = nn.Linear(8, 3, bias=False)
+        layer = nn.Sequential(nn.Linear(8, 10), nn.Tanh(), nn.Linear(10, 8))
+        self.experts = nn.ModuleList([copy.deepcopy(layer) for _ in range(3)])
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = torch.tanh(self.inner(x))
+        gates = self.router(x).softmax(-1)
+        for i, expert in enumerate(self.experts):
+            x = x + gates[:, i:i + 1] * expert(x)
+        return self.head(x)
+
+
+class Regression(nn.Module):
+    """A head of one output and a learned temperature."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 7)
+        self.temperature = nn.Parameter(torch.tensor([1.3]))
+        self.head = nn.Linear(7, 1)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.inner(x) * self.temperature))
+
+
+class Buffers(nn.Module):
+    """Images that are normalised by buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("image_mean", torch.tensor([0.5, 0.4, 0.3]).reshape(1, 3, 1, 1))
+        self.register_buffer("image_std", torch.tensor([0.2, 0.3, 0.25]).reshape(1, 3, 1, 1))
+        self.c = nn.Conv2d(3, 6, 3)
+        self.f = nn.Linear(6, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.c((x - self.image_mean) / self.image_std))
+        return self.f(x.mean((2, 3)))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.n1, self.n2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.o = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.a, self.b = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (t.reshape(batch, length, self.heads, width // self.heads).transpose(1, 2)
+                   for t in self.qkv(self.n1(x)).chunk(3, -1))
+        at = torch.arange(length)
+        scores = q @ k.transpose(-1, -2) / (width // self.heads) ** 0.5
+        scores = scores.masked_fill(at[None, :] > at[:, None], float("-inf"))
+        x = x + self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, width))
+        return x + self.b(F.gelu(self.a(self.n2(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self, vocabulary=43, width=24, positions=24):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
+        self.h = nn.ModuleList([Block(width, 4)])
+        self.nf, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, input_ids):
+        x = self.wte(input_ids) + self.wpe(torch.arange(input_ids.shape[1]))
+        for block in self.h:
+            x = block(x)
+        return self.head(self.nf(x))
+
+
+def optimizer_of(kind, model, lr):
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if kind == "sgd":
+        return torch.optim.SGD(trained, lr=lr, momentum=0.9)
+    groups = [{"params": [p for p in trained if p.dim() >= 2], "weight_decay": 0.01},
+              {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=lr)
+
+
+def strip(model, noted):
+    """Other metadata quotes paths of the machine."""
+    kept = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.fx_node") if noted else ()
+    del model.metadata_props[:]
+    del model.graph.metadata_props[:]
+    for node in model.graph.node:
+        entries = [copy.deepcopy(p) for p in node.metadata_props if p.key in kept]
+        del node.metadata_props[:]
+        node.metadata_props.extend(entries)
+        node.doc_string = ""
+    for value in list(model.graph.value_info) + list(model.graph.input):
+        if not noted:
+            del value.metadata_props[:]
+        value.doc_string = ""
+    return model
+
+
+def export(name, model, example, dims, names, noted=False, merged=False):
+    path = HERE / f"{name}.onnx"
+    program = torch.onnx.export(model.eval(), (example,), dynamo=True, dynamic_shapes=(dims,),
+                                input_names=[names[0]], output_names=[names[1]], optimize=merged)
+    program.save(path)
+    file = strip(onnx.load(path), noted)
+    onnx.save(file, path)
+    return {t.name: onnx.numpy_helper.to_array(t) for t in file.graph.initializer
+            if t.data_type == onnx.TensorProto.FLOAT}
+
+
+def train(name, model, x, y, loss, lr, **flags):
+    export(name, model, x[:2], {0: "batch"}, ("x", "y"), **flags)
+    arrays = {"x": x.numpy(), "y": y.numpy()}
+    for kind in ("sgd", "adamw"):
+        trained = copy.deepcopy(model).double()
+        optimizer = optimizer_of(kind, trained, lr if kind == "sgd" else 0.01)
+        losses = []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            value = loss(trained(x.double()), y)
+            value.backward()
+            nn.utils.clip_grad_norm_([p for p in trained.parameters() if p.requires_grad], 0.5)
+            optimizer.step()
+            losses.append(value.item())
+        arrays[f"{kind}/loss"] = np.array(losses)
+        for key, value in trained.state_dict().items():
+            arrays[f"{kind}/w/{key}"] = value.numpy()
+    np.savez_compressed(HERE / f"{name}.npz", **arrays)
+
+
+def bf16_gpt():
+    torch.manual_seed(5)
+    model = GPT().bfloat16().float()
+    for parameter in model.parameters():
+        parameter.data += 0.02 * torch.randn_like(parameter)
+    model = model.bfloat16()
+    rng = np.random.default_rng(5)
+    table = rng.integers(0, 43, (43, 2))
+    ids = np.zeros((16, 20), np.int64)
+    ids[:, 0] = rng.integers(0, 43, 16)
+    for i in range(1, 20):
+        ids[:, i] = table[ids[:, i - 1], (rng.random(16) < 0.3).astype(int)]
+    tokens, labels = torch.tensor(ids[:, :-1]), torch.tensor(ids[:, 1:])
+    export("bf16_gpt", model, tokens[:2], {0: "batch", 1: "sequence"}, ("input_ids", "y"),
+           merged=True)
+    start = {k: v.detach().double().clone() for k, v in model.named_parameters()}
+    arrays = {"input_ids": ids[:, :-1], "labels": ids[:, 1:]}
+    for name, dtype, lr in (("f32", torch.float32, 1e-3), ("f32_slow", torch.float32, 1e-5),
+                            ("no_masters_slow", torch.bfloat16, 1e-5)):
+        trained = copy.deepcopy(model).to(dtype)
+        optimizer, losses = optimizer_of("adamw", trained, lr), []
+        for _ in range(200):
+            optimizer.zero_grad()
+            value = F.cross_entropy(trained(tokens).float().flatten(0, 1), labels.flatten())
+            value.backward()
+            optimizer.step()
+            losses.append(value.item())
+        arrays[f"{name}/loss"] = np.array(losses)
+        arrays[f"{name}/distance"] = np.sqrt(sum(
+            ((v.double() - start[k]) ** 2).sum().item() for k, v in trained.named_parameters()))
+        print(name, losses[0], losses[-1], arrays[f"{name}/distance"])
+    np.savez_compressed(HERE / "bf16_gpt.npz", **arrays)
+
+
+def main():
+    rng = np.random.default_rng(0)
+
+    def data(*shape):
+        return torch.tensor(rng.standard_normal(shape).astype(np.float32))
+
+    def classes(count, rows=12):
+        return torch.tensor(rng.integers(0, count, rows))
+
+    entropy, squares = F.cross_entropy, lambda y, want: F.mse_loss(y, want.double())
+    torch.manual_seed(1)
+    train("frozen_copy", FrozenCopy(), data(12, 5), classes(4), entropy, 0.1)
+    torch.manual_seed(2)
+    experts = (Experts(), data(12, 6), classes(5), entropy, 0.1)
+    train("experts", *experts)
+    train("experts_merged", *experts, noted=True, merged=True)
+    torch.manual_seed(3)
+    train("regression", Regression(), data(12, 6), data(12, 1), squares, 0.05)
+    torch.manual_seed(4)
+    images, labels = torch.rand(12, 3, 6, 6, generator=torch.Generator().manual_seed(4)), classes(5)
+    buffers = Buffers()
+    train("buffers", buffers, images, labels, entropy, 0.05)
+    train("buffers_noted", buffers, images, labels, entropy, 0.05, noted=True)
+    bf16_gpt()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""What of a file trains: tensors of one element, buffers, ties and copies, merged tensors, and
+weights that are stored in bf16 or f16. Random nets against training in NumPy (numpy_training.py),
+and models that PyTorch exported against PyTorch (test/data/parameters/make.py)."""
+
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import numpy_training
+import support
+from numpy_training import Net
+from support import CLEAVE
+
+DATA = support.ROOT / "test" / "data" / "parameters"
+PLAIN = {"data.validation": 0, "train.schedule": "constant", "train.momentum": 0.9, "train.clip_norm": 0.5}
+SEEDS = range(500) if support.ALL else range(10)
+
+
+def flags_of(sets):
+    return [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
+
+
+def quoted(names):
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+
+def error(found, right, largest=0.0):
+    found, right = np.asarray(found, float), np.asarray(right, float)
+    assert found.shape == right.shape, (found.shape, right.shape)
+    return float(np.abs(found - right).max() / max(np.abs(right).max(), 1e-3 * largest, 1e-12))
+
+
+class Case:
+    """A net that is drawn from a seed, and what is said of it."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.net = Net(stored=("f32", "bf16", "f32", "f16")[seed % 4])
+        self.frozen, self.untied, self.count = [], [], 0
+        # Each is a line of warning that must be there, or must not.
+        self.said = {"to keep": [], "are tied, one parameter": [], "by several nodes": []}
+        self.batch = 2 * int(self.rng.integers(3, 6))
+        h, self.width = self.tokens() if seed % 2 else self.dense()
+        for kind in self.rng.permutation(["experts", "copy", "single", "identity", "merged"])[:3]:
+            h = getattr(self, kind)(h)
+        self.output = self.head(h, seed)
+
+    def draw(self, *shape):
+        return (self.rng.standard_normal(shape) * 0.5).astype(np.float32)
+
+    def weight(self, *shape, name="w"):
+        self.count += 1
+        return self.net.weight(f"{name}.{self.count}", self.draw(*shape))
+
+    def dense(self):
+        """Normalised by what may be frozen, or shift and scale that train."""
+        n, k = self.rng.integers(3, 7, 2)
+        self.data = {"x": self.draw(self.batch, n)}
+        x = self.net.input("x", self.data["x"], ["batch", int(n)])
+        if self.rng.random() < 0.7:
+            mean = self.net.weight("mean", self.draw(n))
+            std = self.net.weight("std", np.abs(self.draw(1, n)) + 1)
+            x = self.net.op("Div", self.net.op("Sub", x, mean), std)
+            if self.rng.random() < 0.5:
+                self.frozen += ["mean", "std"]
+            else:
+                self.said["to keep"] = ["mean", "std"]
+        self.shape = ["batch"]
+        return self.net.op("Tanh", self.net.op("Gemm", x, self.weight(n, k),
+                                               self.weight(k))), int(k)
+
+    def tokens(self):
+        """A table that a head may score, tied or not; beside a frozen copy of both, maybe."""
+        vocabulary, k = self.rng.integers(5, 9), self.rng.integers(3, 6)
+        self.table = self.draw(vocabulary, k)
+        self.data = {"ids": self.rng.integers(0, vocabulary, (self.batch, 4))}
+        self.ids = self.net.input("ids", self.data["ids"], ["batch", "sequence"])
+        self.net.weight("table", self.table)
+        self.shape = ["batch", "sequence"]
+        return self.net.op("Gather", "table", self.ids), int(k)
+
+    def experts(self, h):
+        """Copies of one layer, of which a router takes different amounts."""
+        start = self.draw(self.width, self.width)
+        self.count += 1
+        total = h
+        for i in range(int(self.rng.integers(2, 4))):
+            layer = self.net.weight(f"experts.{self.count}.{i}", start)
+            gate = self.net.op("Tanh", self.net.op("MatMul", h, self.weight(self.width, 1)))
+            total = self.net.op("Add", total, self.net.op("Mul", gate, self.net.op("MatMul", h, layer)))
+        return total
+
+    def copy(self, h):
+        start = self.draw(self.width, self.width)
+        policy = self.net.op("MatMul", h, self.net.weight("policy", start))
+        reference = self.net.op("MatMul", h, self.net.weight("reference", start))
+        self.frozen.append("reference")
+        return self.net.op("Sub", policy, self.net.op("Mul", reference, self.net.number(0.3)))
+
+    def single(self, h):
+        """A temperature and a shift; and a number."""
+        scale = self.net.weight("temperature", np.full((1,) * int(self.rng.integers(1, 3)), 1.3))
+        h = self.net.op(self.rng.choice(["Mul", "Div"]), h, scale)
+        h = self.net.op("Mul", h, self.net.number(0.9))
+        return self.net.op(self.rng.choice(["Add", "Sub"]), h, self.net.weight("a.shift", np.array([0.2])))
+
+    def identity(self, h):
+        for i in range(2):
+            h = self.net.op("Tanh", self.net.op("MatMul", h, self.net.weight(f"i.{i}", np.eye(self.width))))
+        return h
+
+    def merged(self, h):
+        """One tensor for two gains, which train apart if they are to."""
+        gain = self.net.weight("gain", np.ones(self.width))
+        apart = self.rng.random() < 0.5
+        if apart:
+            self.untied.append("gain")
+            self.net.weights["gain.use2"] = self.net.weights["gain"].copy()
+        else:
+            self.said["by several nodes"] = ["gain"]
+        h = self.net.op("Mul", h, gain)
+        h = self.net.op("Tanh", self.net.op("MatMul", h, self.weight(self.width, self.width)))
+        return self.net.op("Mul", h, gain, reads=(h, "gain.use2") if apart else None)
+
+    def head(self, h, seed):
+        if self.net.values.get("ids") is None:
+            self.loss = "mse" if seed % 3 else "cross_entropy"
+            size = 1 if self.loss == "mse" else 3
+            return self.net.op("Gemm", h, self.weight(self.width, size), self.weight(size, name="bias")), size
+        self.loss, size = "cross_entropy", len(self.table)
+        if self.rng.random() < 0.3:  # of its own, though equal at the start
+            self.untied.append("head")
+            self.net.weight("head", np.ascontiguousarray(self.net.weights["table"].T))
+        else:
+            self.net.tie("head", "table")
+            self.said["are tied, one parameter"].append("head")
+        y = self.net.op("MatMul", h, "head")
+        if self.rng.random() < 0.5:
+            self.net.weight("ref.table", self.table)
+            self.net.tie("ref.head", "ref.table")
+            self.said["are tied, one parameter"].append("ref.head")
+            self.frozen += ["ref.table", "ref.head"]
+            far = self.net.op("MatMul", self.net.op("Tanh", self.net.op("Gather", "ref.table", self.ids)),
+                              "ref.head")
+            y = self.net.op("Sub", y, self.net.op("Mul", far, self.net.number(0.3)))
+        return y, size
+
+    def labels(self):
+        rows = (self.batch,) if self.loss == "mse" else self.data.get("ids", np.zeros(self.batch)).shape
+        if self.loss == "mse":
+            return self.draw(self.batch, 1)
+        return self.rng.integers(0, self.output[1], rows)
+
+
+class Parameters(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def train(self, name, model, data, steps, sets, *more):
+        """The losses, the weights after them, and what was said."""
+        out = self.folder / name
+        done = support.run(CLEAVE, "train", model, "--data", data, "--steps", steps, "--out", out, "--cache",
+                           self.folder / "cache", *flags_of(PLAIN | sets), *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        losses = [line["loss"] for line in support.read_log(out) if "loss" in line]
+        return losses, support.read_safetensors(out / f"checkpoint-{steps:06}" / "model.safetensors"), done.stderr
+
+    def test_random_nets(self):
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                self.check(seed)
+
+    def check(self, seed):
+        case = Case(seed)
+        output, size = case.output
+        model, data = self.folder / f"{seed}.onnx", self.folder / f"{seed}.npz"
+        output = case.net.save(model, output, [*case.shape, size])
+        labels = case.labels()
+        np.savez(data, labels=labels, **case.data)
+        optimizer = "adamw" if seed % 3 == 1 else "sgd"
+        lr = 0.01 if optimizer == "adamw" else 0.1
+        sets = {"dims.batch": case.batch, "data.labels": "labels", "train.loss": case.loss, "train.lr": lr,
+                "train.optimizer": optimizer, "train.eps": 1e-4}
+        if len(case.shape) > 1:
+            sets |= {"dims.sequence": 4}
+        if case.frozen:
+            sets |= {"train.frozen": quoted(case.frozen)}
+        if case.untied:
+            sets |= {"train.untie": quoted(case.untied)}
+        if seed % 5 == 4:
+            sets |= {"mesh.data": 2}
+        losses, weights, said = self.train(f"run{seed}", model, data, 4, sets)
+        right, after = case.net.train(output, labels, case.loss, 4, lr, optimizer, case.frozen)
+        bound = 1e-6 if optimizer == "sgd" else 5e-6
+        self.assertLess(error(losses, right), bound)
+        self.assertEqual(set(weights), set(after))
+        for name, want in after.items():
+            self.assertLess(error(weights[name], want, 1.0), bound, name)
+        for words, names in case.said.items():
+            lines = [line for line in said.splitlines() if words in line]
+            self.assertEqual(len(lines), len(names) if words.startswith("are") else bool(names), said)
+            for name in names:
+                self.assertIn(f"'{name}'", " ".join(lines))
+
+    def exported(self, name, optimizer, right, **sets):
+        """A model that PyTorch exported, and what PyTorch made of it."""
+        stored = np.load(DATA / f"{right}.npz")
+        data = self.folder / f"{right}-data.npz"
+        np.savez(data, x=stored["x"], labels=stored["y"])
+        want = stored[f"{optimizer}/loss"]
+        losses, weights, said = self.train(
+            f"{name}-{optimizer}-{len(sets)}", DATA / f"{name}.onnx", data, len(want),
+            {"dims.batch": len(stored["x"]), "data.labels": "labels", "train.optimizer": optimizer,
+             "train.weight_decay": 0.01 if optimizer == "adamw" else 0} | sets)
+        bound = 1e-6 if optimizer == "sgd" else 5e-6
+        self.assertLess(error(losses, want), bound, losses)
+        for key in stored.files:
+            if key.startswith(f"{optimizer}/w/"):
+                tensor = key.removeprefix(f"{optimizer}/w/")
+                self.assertLess(error(weights[tensor], stored[key], 1.0), bound, tensor)
+        return said
+
+    def test_as_pytorch(self):
+        """A frozen copy, upcycled experts (also merged by the exporter), a regression head, image buffers."""
+        buffers = '["image_mean", "image_std"]'
+        for optimizer, lr in (("sgd", lambda x: x), ("adamw", lambda x: 0.01)):
+            self.exported("frozen_copy", optimizer, "frozen_copy",
+                          **{"train.frozen": '["reference[.].*"]', "train.lr": lr(0.1)})
+            self.exported("experts", optimizer, "experts", **{"train.lr": lr(0.1)})
+            said = self.exported("experts_merged", optimizer, "experts",
+                                 **{"train.untie": '["experts[.]0[.].*"]', "train.lr": lr(0.1)})
+            self.assertNotIn("several nodes", said)
+            self.exported("regression", optimizer, "regression", **{"train.lr": lr(0.05), "train.loss": "mse"})
+            said = self.exported("buffers", optimizer, "buffers",
+                                 **{"train.frozen": buffers, "train.lr": lr(0.05)})
+            self.assertNotIn("buffer", said)
+            said = self.exported("buffers_noted", optimizer, "buffers", **{"train.lr": lr(0.05)})
+            self.assertNotIn("buffer", said)
+
+    def test_said_each_time(self):
+        """Also where the program comes from the cache."""
+        for name, words in (("buffers", '"image_mean", "image_std"'), ("experts_merged", "train.untie = [")):
+            data = self.folder / f"{name}-each.npz"
+            stored = np.load(DATA / f"{name}.npz")
+            np.savez(data, x=stored["x"], labels=stored["y"])
+            for turn in range(2):
+                said = self.train(f"each-{name}-{turn}", DATA / f"{name}.onnx", data, 1,
+                                  {"dims.batch": 12, "data.labels": "labels"})[2]
+                lines = [line for line in said.splitlines() if words in line]
+                self.assertEqual(len(lines), 1, said)
+                self.assertTrue(lines[0].startswith("cleave: warning: "), said)
+
+    def gpt(self, name, steps, **sets):
+        """The losses of a GPT whose file has bf16 weights, and how far it travels."""
+        stored = np.load(DATA / "bf16_gpt.npz")
+        data = self.folder / "gpt.npz"
+        np.savez(data, input_ids=stored["input_ids"], labels=stored["labels"])
+        keys = {"dims.batch": 16, "dims.sequence": 19, "data.labels": "labels", "train.lr": 1e-3,
+                "train.clip_norm": 0}
+        losses, after, _ = self.train(name, DATA / "bf16_gpt.onnx", data, steps, keys | sets)
+        # A step with a rate of zero saves what the run began with.
+        _, before, _ = self.train(name + "-start", DATA / "bf16_gpt.onnx", data, 1,
+                                  keys | sets | {"train.lr": 0, "train.weight_decay": 0})
+        far = np.sqrt(sum(((after[k].astype(float) - before[k]) ** 2).sum() for k in after))
+        return losses, far, before, stored
+
+    def test_bf16_weights_have_f32_masters(self):
+        """200 steps within a percent of f32, and at a rate of 1e-5 they travel as far."""
+        steps = 200
+        single, _, start, stored = self.gpt("single", steps)
+        mixed = self.gpt("mixed", steps, **{"train.precision": "bf16"})[0]
+        self.assertLess(error(single[:10], stored["f32/loss"][:10]), 2e-5)
+        self.assertLess(abs(np.array(single) / stored["f32/loss"] - 1).max(), 0.01)
+        self.assertLess(abs(np.array(mixed) / np.array(single) - 1).max(), 0.01)
+        for name, array in start.items():  # as the file has them
+            np.testing.assert_array_equal(numpy_training.bf16(array), array, name)
+        right = float(stored["f32_slow/distance"])
+        for precision in ("fp32", "bf16"):
+            far = self.gpt(f"slow-{precision}", steps,
+                           **{"train.precision": precision, "train.lr": 1e-5})[1]
+            self.assertLess(abs(far / right - 1), 0.02, precision)
+        # As it would be without masters.
+        self.assertLess(float(stored["no_masters_slow/distance"]), 0.2 * right)
+
+    def test_commands_on_half_weights(self):
+        """infer, check and explain; the f16 model computes what its numbers are in f32."""
+        rng = np.random.default_rng(0)
+        a, b, x = (rng.standard_normal(shape).astype(np.float32) for shape in ((6, 5), (5, 3), (4, 6)))
+        np.savez(self.folder / "x.npz", x=x)
+        for kind in ("f16", "bf16"):
+            net, stored = Net(stored=kind), numpy_training.STORED[kind]
+            h = net.op("MatMul", net.input("x", x, ["batch", 6]), net.weight("a", a))
+            y = net.op("MatMul", net.op("Tanh", h), net.weight("b", b))
+            model = self.folder / f"{kind}.onnx"
+            net.save(model, y, ["batch", 3])
+            support.succeed(CLEAVE, "infer", model, "--inputs", self.folder / "x.npz", "--outputs",
+                            self.folder / "y.npz", "--cache", self.folder / "cache")
+            self.assertLess(error(np.load(self.folder / "y.npz")["y"], np.tanh(x @ stored(a)) @ stored(b)), 2e-6)
+            batch = ["--set", "dims.batch=4", "--set", "train.loss=mse"]
+            for precision in ("fp32", "bf16"):
+                flags = [*batch, "--set", f"train.precision={precision}"]
+                support.succeed(CLEAVE, "check", model, *flags, "--set", "mesh.tensor=2")
+                self.assertIn("memory", support.succeed(CLEAVE, "explain", model, *flags))
+
+
+if __name__ == "__main__":
+    unittest.main()
