@@ -296,4 +296,19 @@ Constants findConstants(Model &model, StringRef tokens,
   return constants;
 }
 
+std::set<std::string> channelVectors(const Model &model) {
+  std::set<std::string> names;
+  for (const auto &[name, uses] : model.uses()) {
+    const TensorRef &tensor = *model.findInitializer(name);
+    auto isWide = [](int64_t size) { return size != 1; };
+    if (isFloat(tensor.type) && tensor.shape.size() >= 2 &&
+        tensor.shape.back() == 1 && llvm::count_if(tensor.shape, isWide) == 1 &&
+        llvm::all_of(uses, [](const Model::Use &use) {
+          return isArithmetic(use.node->proto->op_type());
+        }))
+      names.insert(name);
+  }
+  return names;
+}
+
 } // namespace cleave::importer

@@ -45,6 +45,10 @@ std::set<std::string> parametersOfOneElement(Model &model,
 std::vector<std::string> likelyBuffers(Model &model,
                                        const Constants &constants);
 
+/// Float initializers [C, 1, ...], C not last, that are only added or multiplied:
+/// gains and biases of channels, which modules hold as vectors.
+std::set<std::string> channelVectors(const Model &model);
+
 /// An initializer that several nodes read as a whole.
 struct MergedTensor {
   std::string name;

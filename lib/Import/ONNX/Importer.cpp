@@ -37,6 +37,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (mlir::failed(bindDims()) || mlir::failed(bindTies()))
     return nullptr;
   constants = findConstants(model, tokens, options.trainable);
+  vectors = channelVectors(model);
 
   module = ModuleOp::create(model.location());
   builder.setInsertionPointToEnd(module->getBody());
@@ -199,6 +200,8 @@ DictionaryAttr Importer::attributesOf(const Argument &argument) {
   if (argument.batchDim)
     attributes.set(nn::kBatchDimAttr,
                    builder.getI64IntegerAttr(*argument.batchDim));
+  if (argument.role == "parameter" && vectors.count(argument.name))
+    attributes.set(nn::kVectorAttr, builder.getUnitAttr());
   if (argument.tensor && isModuleBuffer(*argument.tensor))
     attributes.set(nn::kFrozenAttr, builder.getUnitAttr());
   if (argument.tensor) {

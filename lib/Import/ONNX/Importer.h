@@ -103,6 +103,7 @@ private:
   std::string tokens;
   Bindings dims;
   Constants constants;
+  std::set<std::string> vectors; // see nn.vector
   std::set<std::string> needed;
   std::map<std::string, const Tie *> tieOfCopy;
   std::map<std::string, std::vector<const Tie *>> tiesOf;

@@ -4,6 +4,7 @@
 #include "Classify.h"
 #include "Node.h"
 
+#include "llvm/ADT/APFloat.h"
 #include "llvm/Support/Endian.h"
 
 #include <cmath>
@@ -20,8 +21,7 @@ public:
   static std::optional<Elements> of(Model &model, const TensorRef &tensor) {
     Elements elements;
     elements.type = tensor.type;
-    if (tensor.inFile && tensor.missing.empty() &&
-        tensor.type != Element::F16) {
+    if (tensor.inFile && tensor.missing.empty()) {
       llvm::Expected<llvm::StringRef> bytes = model.read(tensor.range);
       if (bytes && int64_t(bytes->size()) ==
                        tensor.numElements() * byteSize(tensor.type)) {
@@ -48,6 +48,10 @@ public:
     const char *from = bytes.data() + index * byteSize(type);
     if (type == Element::F64)
       return llvm::bit_cast<double>(read<uint64_t>(from, little));
+    if (type == Element::F16)
+      return llvm::APFloat(llvm::APFloat::IEEEhalf(),
+                           llvm::APInt(16, read<uint16_t>(from, little)))
+          .convertToDouble();
     uint32_t bits = type == Element::F32
                         ? read<uint32_t>(from, little)
                         : uint32_t(read<uint16_t>(from, little)) << 16;

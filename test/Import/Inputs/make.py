@@ -490,6 +490,19 @@ def noted_merged():
     return noted(b)
 
 
+def channels():
+    """Gains of channels, a product with a column, and positions."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, ["batch", 3, 4])
+    x = b.op("MatMul", x, b.parameter("square", ramp(4, 4)))
+    x = b.op("Mul", x, b.parameter("gain", ramp(3, 1)))
+    x = b.op("Add", x, b.parameter("bias", ramp(1, 3, 1)))
+    x = b.op("Add", x, b.parameter("row", ramp(1, 4)))
+    b.op("MatMul", x, b.parameter("column", ramp(4, 1)), out="y")
+    b.output("y", F32, ["batch", 3, 1])
+    return b.model(18)
+
+
 def copies():
     """Equal tensors that are no ties: experts, a frozen copy, an identity."""
     b = onnxbuild.Builder()

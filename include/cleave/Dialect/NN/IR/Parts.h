@@ -31,8 +31,14 @@ fileNamesOf(mlir::DictionaryAttr attrs) {
   return names;
 }
 
+/// Of a parameter [C, 1, ...] that is only added or multiplied: one number for
+/// each channel, which is a vector in the module that the file was made of.
+inline constexpr llvm::StringLiteral kVectorAttr = "nn.vector";
+
 /// The rank of each of them, where the argument has `rank` in the file's shape.
 inline int64_t fileRankOf(mlir::DictionaryAttr attrs, int64_t rank) {
+  if (attrs && attrs.get(kVectorAttr))
+    return 1;
   return rank - (attrs && attrs.get(kPartsAttr) ? 1 : 0);
 }
 
