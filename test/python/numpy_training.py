@@ -124,7 +124,9 @@ class Net:
         return output
 
     def forward(self, weights):
-        values, backs = dict(self.values), []
+        kind = next(iter(weights.values())).dtype
+        values = {n: a if a.dtype.kind == "i" else a.astype(kind) for n, a in self.values.items()}
+        backs = []
         values |= weights
         values |= {name: weights[to].T for name, to in self.tied.items()}
         for kind, inputs, name in self.list:
@@ -147,9 +149,9 @@ class Net:
         return found
 
     def train(self, output, labels, loss, steps, lr, optimizer="sgd", frozen=(), momentum=0.9,
-              decay=0.01, clip=0.5, eps=1e-4):
-        """Losses of the steps, and all weights after them."""
-        weights = {name: array.copy() for name, array in self.weights.items()}
+              decay=0.01, clip=0.5, eps=1e-4, dtype=np.float64):
+        """Losses of the steps, and all weights after them, computed in `dtype`."""
+        weights = {name: array.astype(dtype) for name, array in self.weights.items()}
         state = {name: [np.zeros_like(a), np.zeros_like(a)] for name, a in weights.items()}
         losses = []
         for step in range(1, steps + 1):

@@ -199,11 +199,14 @@ class Parameters(unittest.TestCase):
             sets |= {"mesh.data": 2}
         losses, weights, said = self.train(f"run{seed}", model, data, 4, sets)
         right, after = case.net.train(output, labels, case.loss, 4, lr, optimizer, case.frozen)
+        # Of numbers that cancel, rounding leaves less: what NumPy has in float32 says how much.
+        single, rounded = case.net.train(output, labels, case.loss, 4, lr, optimizer, case.frozen,
+                                         dtype=np.float32)
         bound = 1e-6 if optimizer == "sgd" else 5e-6
-        self.assertLess(error(losses, right), bound)
+        self.assertLess(error(losses, right), bound + 4 * error(single, right))
         self.assertEqual(set(weights), set(after))
         for name, want in after.items():
-            self.assertLess(error(weights[name], want, 1.0), bound, name)
+            self.assertLess(error(weights[name], want, 1.0), bound + 4 * error(rounded[name], want, 1.0), name)
         for words, names in case.said.items():
             lines = [line for line in said.splitlines() if words in line]
             self.assertEqual(len(lines), len(names) if words.startswith("are") else bool(names), said)
