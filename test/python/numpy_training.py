@@ -14,6 +14,7 @@ import numpy as np
 
 import support  # the path of what follows
 import onnxbuild
+import onnxwire
 
 
 def bf16(array):
@@ -35,6 +36,12 @@ def tensor_of(name, array, kind):
         out.drop(2)
         return out.add(2, CODES[kind])
     return onnxbuild.tensor(name, np.asarray(array, np.float16 if kind == "f16" else np.float32))
+
+
+def bf16_initializers(path):
+    """Those of a file, as float32."""
+    return {t.name: (np.frombuffer(bytes(t.all(9)[-1]), np.uint16).astype(np.uint32) << 16).view(np.float32)
+            .reshape(t.dims) for t in onnxwire.load(path).graph.initializers if t.data_type == 16}
 
 
 def reduced(gradient, shape):

@@ -269,24 +269,21 @@ class Parameters(unittest.TestCase):
         keys = {"dims.batch": 16, "dims.sequence": 19, "data.labels": "labels", "train.lr": 1e-3,
                 "train.clip_norm": 0}
         losses, after, _ = self.train(name, DATA / "bf16_gpt.onnx", data, steps, keys | sets)
-        # A step with a rate of zero saves what the run began with.
-        _, before, _ = self.train(name + "-start", DATA / "bf16_gpt.onnx", data, 1,
-                                  keys | sets | {"train.lr": 0, "train.weight_decay": 0})
+        before = numpy_training.bf16_initializers(DATA / "bf16_gpt.onnx")
+        self.assertLessEqual(set(after), set(before))
         far = np.sqrt(sum(((after[k].astype(float) - before[k]) ** 2).sum() for k in after))
-        return losses, far, before, stored
+        return losses, far, stored
 
     def test_bf16_weights_have_f32_masters(self):
         """200 steps within a percent of f32, and at a rate of 1e-5 they travel as far."""
         steps = 200
-        single, _, start, stored = self.gpt("single", steps)
+        single, _, stored = self.gpt("single", steps)
         mixed = self.gpt("mixed", steps, **{"train.precision": "bf16"})[0]
         self.assertLess(error(single[:10], stored["f32/loss"][:10]), 2e-5)
         self.assertLess(abs(np.array(single) / stored["f32/loss"] - 1).max(), 0.01)
         self.assertLess(abs(np.array(mixed) / np.array(single) - 1).max(), 0.01)
-        for name, array in start.items():  # as the file has them
-            np.testing.assert_array_equal(numpy_training.bf16(array), array, name)
         right = float(stored["f32_slow/distance"])
-        for precision in ("fp32", "bf16"):
+        for precision in support.some(("bf16", "fp32"), 1):
             far = self.gpt(f"slow-{precision}", steps,
                            **{"train.precision": precision, "train.lr": 1e-5})[1]
             self.assertLess(abs(far / right - 1), 0.02, precision)
@@ -308,7 +305,7 @@ class Parameters(unittest.TestCase):
                             self.folder / "y.npz", "--cache", self.folder / "cache")
             self.assertLess(error(np.load(self.folder / "y.npz")["y"], np.tanh(x @ stored(a)) @ stored(b)), 2e-6)
             batch = ["--set", "dims.batch=4", "--set", "train.loss=mse"]
-            for precision in ("fp32", "bf16"):
+            for precision in support.some(("fp32", "bf16")[::1 if kind == "bf16" else -1], 1):
                 flags = [*batch, "--set", f"train.precision={precision}"]
                 support.succeed(CLEAVE, "check", model, *flags, "--set", "mesh.tensor=2")
                 self.assertIn("memory", support.succeed(CLEAVE, "explain", model, *flags))
