@@ -35,8 +35,8 @@ Constants findConstants(Model &model, llvm::StringRef tokens,
 
 /// Tensors of one element that are parameters: weights by the operand that they
 /// are, and what is added to, or scales, what a parameter computes, if it has
-/// dimensions, or the file says that it is a part of a module. `byUse`: tensors
-/// of several elements that are constants.
+/// dimensions, or the file has its numbers in nodes, or says that it is a part of
+/// a module. `byUse`: tensors of several elements that are constants.
 std::set<std::string> parametersOfOneElement(Model &model,
                                              const Constants &byUse);
 

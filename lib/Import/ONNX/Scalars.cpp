@@ -55,10 +55,15 @@ private:
   Model &model;
   Consumers consumers;
   std::set<std::string> computed; // values that depend on a parameter
+  /// Whether the file has its numbers in nodes, so that initializers without
+  /// dimensions are none.
+  bool hasNumberNodes = false;
 };
 
 Finder::Finder(Model &model, const Constants &byUse)
     : model(model), consumers(model.consumers()) {
+  for (const ::onnx::NodeProto &node : model.graph().node())
+    hasNumberNodes |= node.op_type() == "Constant";
   for (const TensorRef &tensor : model.initializers())
     if (isFloat(tensor.type) && tensor.numElements() > 1 &&
         !byUse.count(tensor.name) &&
@@ -98,8 +103,9 @@ bool Finder::readsAsParameter(const FlatNode &node, const std::string &value,
         return input != value && computed.count(input);
       }))
     return false;
-  // Numbers of a program have no dimensions. A tensor called as a part of the
-  // module that reads it is none.
+  // Numbers of a program have no dimensions, and are nodes or initializers, by
+  // the exporter. A tensor called as a part of the module that reads it is
+  // none.
   std::string module = moduleOf(proto);
   bool isOfModule =
       !module.empty() && StringRef(tensor.name).rsplit('.').first == module;
@@ -117,7 +123,7 @@ bool Finder::isParameter(const TensorRef &tensor) const {
     return false;
   // The value, and whether it has dimensions or comes of such a function.
   std::vector<std::pair<std::string, bool>> values = {
-      {tensor.name, !tensor.shape.empty()}};
+      {tensor.name, !tensor.shape.empty() || hasNumberNodes}};
   for (size_t i = 0; i < values.size(); ++i) {
     auto [value, isArray] = values[i];
     auto found = consumers.find(value);

@@ -459,6 +459,16 @@ def single():
     return b.model(18)
 
 
+def number_nodes():
+    """The file has its numbers in nodes: an initializer without dimensions is none."""
+    b = onnxbuild.Builder()
+    x = b.op("MatMul", b.input("x", F32, ["batch", 4]), b.parameter("w", ramp(4, 3)))
+    x = b.op("Mul", x, b.op("Constant", value=np.array(2, F32)))
+    b.op("Mul", x, b.parameter("temperature", np.array(1.5, F32)), out="y")
+    b.output("y", F32, ["batch", 3])
+    return b.model(18)
+
+
 def noted_buffers():
     """What the file says of its tensors: a buffer, parameters, a number."""
     b = onnxbuild.Builder()
