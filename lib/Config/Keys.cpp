@@ -482,9 +482,18 @@ std::optional<ConfigError> config::checkKey(const Key &key, Config &config,
   if (*key.values) {
     std::vector<std::string> values = split(key.values);
     if (!has(values, value)) {
+      // What is not served yet is no way out.
+      std::vector<std::string> served =
+          *key.served ? split(key.served) : values;
       std::string message = where + ": found " + formatValue(field) +
-                            "; expected one of " + list(values);
-      if (auto meant = nearest(value, values); meant && !meant->empty())
+                            "; expected one of " + list(served);
+      std::vector<std::string> later;
+      for (const std::string &each : values)
+        if (!has(served, each))
+          later.push_back(each);
+      if (!later.empty())
+        message += " (not yet supported: " + list(later) + ")";
+      if (auto meant = nearest(value, served); meant && !meant->empty())
         message += "; did you mean " + *meant + "?";
       return ConfigError{message};
     }

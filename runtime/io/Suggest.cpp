@@ -35,8 +35,11 @@ cleave::nearest(const std::string &name,
   size_t bestDistance = 0;
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(name, candidate);
-    if (name.size() * 2 > candidate.size() && candidate.starts_with(name))
-      distance = std::min<size_t>(distance, 1);
+    // A beginning is as near as a wrong letter, a short one as two.
+    if (candidate.starts_with(name) &&
+        (name.size() >= 3 || name.size() * 2 > candidate.size()))
+      distance = std::min<size_t>(distance,
+                                  name.size() * 2 > candidate.size() ? 1 : 2);
     if (!best || distance < bestDistance) {
       best = candidate;
       bestDistance = distance;

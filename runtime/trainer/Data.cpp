@@ -7,6 +7,7 @@
 #include "cleave/io/Suggest.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -231,9 +232,12 @@ public:
       std::string name = arrayOf(manifest, input);
       if (name.empty() || arrays.count(name))
         continue;
-      missing +=
-          (missing.empty() ? "'" : ", '") + name + "'" +
+      std::string what =
+          "'" + name + "'" +
           (name == input.name ? "" : " (for input '" + input.name + "')");
+      if (shifted(input) && !missing.empty())
+        continue; // its tokens are named already
+      missing += (missing.empty() ? "" : ", ") + what;
       meant += meantBy(manifest, input, name);
     }
     if (!missing.empty())
@@ -358,6 +362,22 @@ private:
     return "";
   }
 
+  static bool holdsZerosAndOnes(const Array &array) {
+    for (int64_t at = 0; at < array.elements(); ++at) {
+      double value = 0;
+      if (isFloat(array.dtype))
+        convertElements(array.dtype,
+                        array.bytes.data() + at * elementSize(array.dtype),
+                        "f64", reinterpret_cast<std::byte *>(&value), 1, "");
+      else
+        value =
+            static_cast<double>(integerAt(array.dtype, array.bytes.data(), at));
+      if (value != 0 && value != 1)
+        return false;
+    }
+    return true;
+  }
+
   /// "; data.labels = \"label\"?" where an array that nothing reads could be
   /// the one that is missing.
   std::string meantBy(const Manifest &manifest, const ManifestInput &input,
@@ -370,6 +390,12 @@ private:
                        }))
         free.push_back(array);
     auto near = nearest(name, free);
+    for (const std::string &other : free)
+      if (std::equal(name.begin(), name.end(), other.begin(), other.end(),
+                     [](unsigned char a, unsigned char b) {
+                       return std::tolower(a) == std::tolower(b);
+                     }))
+        near = other;
     if (!near && free.size() == 1 && input.role == "labels")
       near = free.front();
     if (!near || input.role == "tokens")
@@ -410,6 +436,13 @@ private:
              const Array &array) {
     std::string label = path + ", array '" + name + "'";
     requireSamplesFirst(input);
+    if (input.role == "labels" && !isFloat(input.dtype) &&
+        array.shape.size() == input.shape.size() + 1 &&
+        array.shape.back() > 1 && array.shape.back() == input.vocabulary &&
+        holdsZerosAndOnes(array))
+      throw InputError(label + ": has shape " + shapeToString(array.shape) +
+                       ", a number for each class; expected the index of the "
+                       "class (its argmax over the last dimension)");
     if (input.role == "labels" && isFloat(array.dtype) && !isFloat(input.dtype))
       throw InputError(label + ": holds " + array.dtype + " of shape " +
                        shapeToString(array.shape) +
@@ -425,7 +458,12 @@ private:
                        " samples as in '" + firstName + "'");
     std::vector<int64_t> row(array.shape.begin() + 1, array.shape.end());
     std::vector<int64_t> want(input.shape.begin() + 1, input.shape.end());
-    bool fits = row == want;
+    // Dimensions of size 1 change no element.
+    auto plain = [](std::vector<int64_t> shape) {
+      std::erase(shape, 1);
+      return shape;
+    };
+    bool fits = plain(row) == plain(want);
     // A row of tokens may bring the token that follows the sequence.
     if (!fits && (input.role == "tokens" || shifted(input)) &&
         row.size() == 1 && want.size() == 1 && row[0] == want[0] + 1)

@@ -114,6 +114,10 @@ class Messages(unittest.TestCase):
         ):
             with self.subTest(flags=flags):
                 self.error(pattern, "train", "m.onnx", *flags)
+        self.error("--steps: found '1.5', expected a number without a point; see", "train", "m.onnx",
+                   "--steps", "1.5")
+        self.error("--inject drop: unknown kind of fault; did you mean 'drop-collective'", "check", *self.model,
+                   "--inject", "drop")
         self.error("--steps: expected a number of at least 1, found 'x'", "check", "m.onnx", "--steps", "x")
         done = support.run(RUN, "folder", "train", "--step", 1)
         self.assertEqual(done.returncode, 2)
@@ -134,6 +138,10 @@ class Messages(unittest.TestCase):
             with self.subTest(key=key):
                 self.error(rf"{key} \(--set\): unknown key; did you mean {meant}\?", "config",
                            "--set", f"{key}=1")
+        self.error(r'found "all"; expected one of none \(not yet supported: selective, full, auto\)$', "config",
+                   "--set", "parallel.recompute=all")
+        self.error(r"has no dimension 'seq' \(dims.seq\); its dimensions are 'batch', 'sequence'; did you mean "
+                   r"dims.sequence\?", "explain", *self.model, "--set", "dims.seq=4")
         self.error("mesh.tp: .*; did you mean 'mesh.tensor'", "explain", *self.model, "--set", "mesh.tp=1")
 
     def test_commands(self):
@@ -247,6 +255,27 @@ class Messages(unittest.TestCase):
         self.error(r"float.npz, array 'goal': holds f32 of shape \[20, 3\], but labels of "
                    r'train.loss = "cross_entropy" are integers; to fit values: train.loss = "mse"\?',
                    *self.train("c.onnx", "--data", "float.npz", *batch, "--set", "data.labels=goal"))
+        # Labels as one-hot rows, and as one column; a name in other letters.
+        arrays = dict(np.load(self.folder / "label.npz"))
+        samples, labels = arrays["x"], arrays["label"]
+        for name, given, said in (
+            ("hot", {"x": samples, "label": np.eye(3, dtype=np.float32)[labels]},
+             r"array 'label': has shape \[20, 3\], a number for each class; expected the index of the class "
+             r"\(its argmax over the last dimension\)"),
+            ("hot", {"x": samples, "label": np.eye(3, dtype=np.int64)[labels]},
+             r"array 'label': has shape \[20, 3\], a number for each class"),
+            ("capital", {"X": samples, "label": labels}, r'lacks the arrays \'x\', .*; data.inputs.x = "X"\?'),
+            ("none", {"label": labels}, "lacks the arrays 'x', which"),
+        ):
+            np.savez(self.folder / f"{name}.npz", **given)
+            self.error(f"{name}.npz.{{1,2}}{said}", *self.train("c.onnx", "--data", f"{name}.npz", *batch, "--set",
+                                                                "data.labels=label"))
+        np.savez(self.folder / "column.npz", x=samples, label=labels[:, None])
+        logs = []
+        for name in ("label", "column"):
+            self.says(0, *self.train("c.onnx", "--data", f"{name}.npz", *batch, "--set", "data.labels=label"))
+            logs.append(support.read_log(self.folder / f"run{self.count}")[0]["loss"])
+        self.assertEqual(*logs)
         self.says(0, *self.train("c.onnx", "--data", "float.npz", *batch, "--set", "data.labels=goal",
                                  "--set", "train.loss=mse"))
 

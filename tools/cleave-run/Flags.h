@@ -87,6 +87,13 @@ describe(const CLI::ParseError &error, const CLI::App &app,
   if (dynamic_cast<const CLI::ExtrasError *>(&error) && !words.empty())
     text = describeUnknown(commands.empty() ? app : *commands.front(), words,
                            meant);
+  // "Could not convert: --steps = 1.5".
+  const std::string convert = "Could not convert: ";
+  if (size_t at = text.find(" = ");
+      text.starts_with(convert) && at != std::string::npos)
+    text = text.substr(convert.size(), at - convert.size()) + ": found '" +
+           text.substr(at + 3) + "', expected a number" +
+           (text.find('.', at) == std::string::npos ? "" : " without a point");
   const std::string received = "At Most 1 required but received ";
   if (size_t at = text.find(received); at != std::string::npos)
     text = text.substr(0, at) + "given " + text.substr(at + received.size()) +

@@ -4,6 +4,8 @@
 #include "Dims.h"
 #include "Importer.h"
 
+#include "cleave/io/Suggest.h"
+
 #include <onnx/onnx_pb.h>
 
 #include "llvm/ADT/StringExtras.h"
@@ -108,11 +110,15 @@ LogicalResult Importer::bindDims() {
   for (const auto &[name, size] : options.dims)
     if (name != "batch" && name != "sequence" && !symbols.count(name)) {
       std::string known;
-      for (const std::string &symbol : symbols)
+      std::vector<std::string> names(symbols.begin(), symbols.end());
+      for (const std::string &symbol : names)
         known += (known.empty() ? "'" : ", '") + symbol + "'";
+      names.insert(names.end(), {"batch", "sequence"});
+      auto near = nearest(name, names);
       return error() << "has no dimension '" << name << "' (" << dimKey(name)
                      << "); its dimensions are "
-                     << (known.empty() ? "all fixed" : known);
+                     << (known.empty() ? "all fixed" : known)
+                     << (near ? "; did you mean " + dimKey(*near) + "?" : "");
     }
   for (const auto &[name, size] : dims)
     if (size < 1)
