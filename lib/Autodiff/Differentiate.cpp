@@ -134,7 +134,8 @@ struct DifferentiatePass
         backward.activate(func.getArgument(arg));
       }
     if (parameters.empty() && !isStage)
-      return func.emitError("has no argument of role 'parameter' to train");
+      return func.emitError("has no parameter to train: it has none, or "
+                            "train.trainable and train.frozen leave none");
 
     if (failed(checkCrossing(func)))
       return failure();

@@ -166,6 +166,7 @@ struct StrategyTensorPass
   /// padded by the same.
   void report(func::FuncOp func, const ParameterPlans &plans) {
     std::vector<std::string> whole;
+    int64_t elements = 0, wholeElements = 0; // of matrices
     std::map<std::pair<int64_t, int64_t>, std::vector<std::string>> padded;
     for (const auto &[name, plan] : plans) {
       if (hasOverride(getOperation(), name))
@@ -181,16 +182,42 @@ struct StrategyTensorPass
         if (names.empty() || StringRef(names.back()) != name)
           names.push_back(name.str());
       }
-      if (!split && plan.type.getRank() >= 2)
-        whole.push_back(name.str());
+      if (plan.type.getRank() < 2)
+        continue;
+      elements += plan.type.getNumElements();
+      if (split)
+        continue;
+      wholeElements += plan.type.getNumElements();
+      whole.push_back(name.str());
     }
     for (const auto &[sizes, names] : padded)
       reportPadding(func, sizes.first, sizes.second, names);
+    // Ranks that repeat much of the work are not what was asked for.
     if (!whole.empty())
-      emitRemark(func.getLoc())
+      (10 * wholeElements > elements ? emitWarning(func.getLoc())
+                                     : emitRemark(func.getLoc()))
           << listed(whole) << (whole.size() == 1 ? " stays" : " stay")
           << " whole on the " << ways << " ranks of axis '"
-          << scheme.inner.features.front().getName().getValue() << "'";
+          << scheme.inner.features.front().getName().getValue() << "'"
+          << headsThatAreWhole(func);
+  }
+
+  /// "; 6 heads of keys (5 layers) do not divide by them".
+  std::string headsThatAreWhole(func::FuncOp func) {
+    int64_t layers = 0, heads = 0;
+    func.walk([&](nn::AttentionOp attention) {
+      int64_t keys = attention.getQuery().getType().getDimSize(2);
+      if (keys % ways == 0)
+        return;
+      ++layers;
+      heads = keys;
+    });
+    if (layers == 0)
+      return "";
+    return "; " + std::to_string(heads) + (heads == 1 ? " head" : " heads") +
+           " of keys (" + std::to_string(layers) +
+           (layers == 1 ? " layer)" : " layers)") +
+           (heads == 1 ? " does" : " do") + " not divide by them";
   }
 
   /// What is wasted is worth a warning from a tenth on.

@@ -13,7 +13,7 @@ func.func @loss(%w: tensor<2x3x4xf32> {nn.name = "w", nn.role = "parameter"})
 
 // -----
 
-// expected-error @below {{has no argument of role 'parameter' to train}}
+// expected-error @below {{has no parameter to train: it has none, or train.trainable and train.frozen leave none}}
 func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = "input"}) -> (tensor<f32>, tensor<f32>) {
   return %x, %x : tensor<f32>, tensor<f32>
 }

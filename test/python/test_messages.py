@@ -233,6 +233,30 @@ class Messages(unittest.TestCase):
         self.assertRegex(said, r"\Acleave: warning: m.onnx: 4 heads over 3 ranks are padded to 6: 33 % of it "
                                r"is wasted \(2 layers\)\n\Z")
 
+        # Four heads over seven ranks: attention is repeated, not padded to twice.
+        said = self.says(0, "explain", *self.model, "--set", "mesh.tensor=7")
+        self.assertRegex(said, r"(?m)^cleave: warning: m.onnx: \d+ parameters, '.*', '.*', '.*', \.\.\. stay whole on "
+                               r"the 7 ranks of axis 'tensor'; 4 heads of keys \(2 layers\) do not divide by them$")
+
+    def test_keys_that_do_nothing(self):
+        for key, value, said in (
+            ("parallel.pipeline.schedule", "gpipe", r"the mesh has no axis 'pipeline' of several ranks"),
+            ("parallel.pipeline.table", "t.csv", r"the mesh has no axis 'pipeline' of several ranks"),
+        ):
+            self.assertRegex(self.says(0, "explain", *self.model, "--set", f"{key}={value}"),
+                             rf"\Acleave: warning: {key} does nothing: {said} \(mesh.pipeline=N makes one\)\n\Z")
+        self.assertRegex(self.says(0, "explain", *self.model, *self.keys(train__steps=5, train__warmup_steps=5)),
+                         r"\Acleave: warning: train.warmup_steps = 5 of train.steps = 5: the learning rate only rises")
+        self.assertEqual(self.says(0, "explain", *self.model, *self.keys(train__steps=6, train__warmup_steps=5)), "")
+        self.error("has no parameter to train: it has none, or train.trainable and train.frozen leave none",
+                   "explain", *self.model, "--set", "train.frozen=['.*']")
+
+    def test_operations_are_called_as_nodes(self):
+        said = self.error(r"\w+: has 4 KV heads .* cannot split over the 8 ranks of axis 'sequence'", "explain",
+                          *self.model, "--set", "mesh.sequence=8", "--set",
+                          "parallel.sequence=[{kind='ulysses', axis='sequence'}]")
+        self.assertNotIn("nn.", said)
+
     # Data and weights
 
     def test_tokens_of_another_type(self):

@@ -73,6 +73,9 @@ std::optional<int64_t> rankCount(const CommonOptions &options);
 Mesh resolveMeshOrFail(Config &config, const CommonOptions &options,
                        const std::string &model = "");
 
+// Warns of keys that were set and do nothing.
+void warnOfIdleKeys(const LoadedConfig &loaded, const Mesh &mesh);
+
 // Refuses types that no program computes in yet.
 void refuseBookedTypes(const Config &config);
 

@@ -26,6 +26,15 @@ static std::string describe(Location loc) {
   return "";
 }
 
+/// "'nn.attention' op has ..." of a node is what the node has: the user knows
+/// it by its name, and no operation of ours.
+static std::string withoutOperation(Location loc, std::string text) {
+  size_t end = text.find("' op ");
+  bool isOperation = text.starts_with("'") && end != std::string::npos &&
+                     text.find_first_of(" '", 1) == end;
+  return isa<NameLoc>(loc) && isOperation ? text.substr(end + 5) : text;
+}
+
 static std::string with(const std::string &place, const std::string &text) {
   return place.empty() ? text : place + ": " + text;
 }
@@ -70,7 +79,8 @@ Diagnostics::Diagnostics(MLIRContext &context,
     this->remarks = &RemarkRecord::current->remarks;
   handler =
       context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
-        std::string text = diagnostic.str();
+        std::string text =
+            withoutOperation(diagnostic.getLocation(), diagnostic.str());
         for (Diagnostic &note : diagnostic.getNotes())
           text += "; " + with(describe(note.getLocation()), note.str());
         FoldedMessages &kind =

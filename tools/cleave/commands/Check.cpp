@@ -237,6 +237,7 @@ int CheckCommand::run() const {
   verifyRecord(config);
   refuseBookedTypes(config);
   Mesh mesh = resolveMeshOrFail(config, *this, model);
+  warnOfIdleKeys(loaded, mesh);
   if (!gradients.empty()) {
     protectInputs(gradients, model, *this, config);
     refuseToReplace(gradients, {inputs});

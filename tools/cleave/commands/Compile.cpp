@@ -95,6 +95,7 @@ std::function<int()> driver::addCompile(CLI::App &app) {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
+    warnOfIdleKeys(loaded, mesh);
     if (std::error_code error;
         std::filesystem::exists(loaded.config.data.path, error))
       bindDataInputs(loaded, options->model, loaded.config.data.path);

@@ -30,6 +30,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
+    warnOfIdleKeys(loaded, mesh);
     mlir::MLIRContext context;
     registerAll(context);
     RemarkRecord record; // also of the import and of the loss

@@ -96,6 +96,7 @@ std::function<int()> driver::addTrain(CLI::App &app) {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
+    warnOfIdleKeys(loaded, mesh);
     chooseTransport(loaded.config.target.transport, mesh.ranks(),
                     loaded.config.target.kind);
     const std::string &flag = options->flags.train.data;
