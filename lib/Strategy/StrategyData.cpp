@@ -185,7 +185,12 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
         std::optional<int64_t> dim = dimOf(attrs, type.getRank());
         if (!dim || type.getDimSize(*dim) % all == 0)
           continue;
-        InFlightDiagnostic remark = emitRemark(func.getLoc());
+        // Of batches the driver warns, which knows how many ranks are idle.
+        int64_t size = type.getDimSize(*dim);
+        int64_t padded = dist::tileSize(size, all) * all;
+        bool isMuch = what == "a sequence" && 10 * (padded - size) > padded;
+        InFlightDiagnostic remark =
+            isMuch ? emitWarning(func.getLoc()) : emitRemark(func.getLoc());
         remark << what << " of " << type.getDimSize(*dim)
                << " does not divide by the " << all << " ranks of "
                << (axes.size() == 1 ? "axis " : "axes ");
