@@ -31,6 +31,10 @@ class Case:
         # What is not evaluated at import is f32, and not rounded to these types.
         if t in ("f16", "bf16") and op not in ROUNDS_NOTHING:
             error = max(error, 1.0)
+            for operand in operands:  # of sums that cancel, what was added counts
+                if op in ("Add", "Sub", "Sum", "Mean"):
+                    array = np.abs(operand.array.astype(np.float64))
+                    self.floor = max(self.floor, np.max(array[np.isfinite(array)], initial=0.0))
         self.is_half |= t == "f16"
         self.tolerance += error * (EPS[t] if t in EPS else 0)
         self.inexact |= error > FUSED and t in EPS
