@@ -243,9 +243,11 @@ OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
     emitWarning(NameLoc::get(StringAttr::get(&context, path)))
         << "'" << tie.copy << "' holds the elements of the table '"
         << tie.primary << "'" << (tie.transposed ? ", transposed," : "")
-        << " and scores its rows: they are tied, one parameter (train.untie = "
-           "[\""
-        << tie.copy << "\"] keeps them apart)";
+        << " and scores its rows: they are tied, one parameter, as train.tie = "
+           "[[\""
+        << tie.primary << "\", \"" << tie.copy
+        << "\"]] says; train.untie = [\"" << tie.copy
+        << "\"] keeps them apart";
   }
   OwningOpRef<ModuleOp> module = importOnnx(path, options, context);
   if (!module)
