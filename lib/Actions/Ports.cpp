@@ -29,7 +29,7 @@ bool actions::isPersistent(StringRef role) {
   static constexpr StringRef roles[] = {
       "parameter", "buffer", "constant",    "state", "gradient",
       "loss",      "weight", "accumulator", "lr",    "step",
-      "seed",      "metric", "tap"};
+      "seed",      "metric", "tap",         "count"};
   return llvm::is_contained(roles, role);
 }
 

@@ -2,8 +2,14 @@
 
 #include "Boundary.h"
 #include "cleave/Autodiff/Passes.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <map>
 
 namespace cleave {
 #define GEN_PASS_DEF_ADDOPTIMIZERPASS
@@ -22,6 +28,7 @@ struct Trained {
   RankedTensorType type;
   DictionaryAttr attrs;
   double decay;
+  int64_t began;     // of train.began: the set that it is counted in
   unsigned firstArg; // of parameter, states..., in @update
 
   /// The stages that have it, where several do.
@@ -48,9 +55,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
           << optimizer << "' is unknown; expected adamw or sgd";
       return signalPassFailure();
     }
-    if (updates > 0 && (clipNorm != 0 || skipNonfinite)) {
+    if (apart && clipNorm != 0) {
       grad.emitError("updates after each microbatch have no norm of all "
-                     "gradients, which clip-norm and skip-nonfinite read");
+                     "gradients, which clip-norm reads");
       return signalPassFailure();
     }
     stage = pipe::stageOf(module);
@@ -75,9 +82,10 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
 
   FailureOr<SmallVector<Trained>> collect(func::FuncOp grad) {
     SmallVector<Trained> parameters;
+    FailureOr<llvm::StringMap<int64_t>> sets = readSets(grad);
     // Lists of what does not decay are written for many models.
     // Another stage may have what they match.
-    if (!stage && failed(checkNoDecay(grad, noDecay)))
+    if (failed(sets) || (!stage && failed(checkNoDecay(grad, noDecay))))
       return failure();
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg) {
       if (roleOf(grad, arg) != "parameter")
@@ -93,10 +101,14 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       FailureOr<bool> exempt = matchesAny(grad, noDecay, attrs);
       if (failed(exempt))
         return failure();
-      parameters.push_back(
-          {name, type, attrs, rank >= 2 && !*exempt ? weightDecay : 0.0, 0});
+      FailureOr<int64_t> set = setOf(grad, *sets, attrs);
+      if (failed(set))
+        return failure();
+      parameters.push_back({name, type, attrs,
+                            rank >= 2 && !*exempt ? weightDecay : 0.0, *set,
+                            0});
       if (DenseI64ArrayAttr sharing = parameters.back().stages();
-          sharing && updates > 0)
+          sharing && apart)
         return grad.emitError("parameter '")
                << name << "' lies on stages " << sharing.asArrayRef()
                << ", whose updates after each microbatch would differ; choose "
@@ -114,25 +126,83 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return NameLoc::get(StringAttr::get(&getContext(), name));
   }
 
-  /// The optimizer's count of steps, from the step's number and the update's in
-  /// it.
-  Value countOf(OpBuilder &b, Value step, Value update) {
-    Location loc = named("step");
-    auto splat = [&](int64_t value) {
-      auto type = cast<RankedTensorType>(step.getType());
-      return arith::ConstantOp::create(
-          b, loc, DenseElementsAttr::get(type, b.getI64IntegerAttr(value)));
-    };
-    Value before = arith::SubIOp::create(b, loc, step, splat(1));
-    Value all = arith::MulIOp::create(b, loc, before, splat(updates));
-    Value count = arith::AddIOp::create(b, loc, all, update);
-    return arith::AddIOp::create(b, loc, count, splat(1));
+  /// The set of each parameter that `began` names; all others are of set 0.
+  FailureOr<llvm::StringMap<int64_t>> readSets(func::FuncOp grad) {
+    llvm::StringSet<> names;
+    for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg)
+      if (roleOf(grad, arg) == "parameter" ||
+          grad.getArgAttr(arg, nn::kFrozenAttr))
+        for (StringRef name : nn::fileNamesOf(grad.getArgAttrDict(arg)))
+          names.insert(name);
+    llvm::StringMap<int64_t> sets;
+    for (const std::string &entry : began) {
+      auto [number, name] = StringRef(entry).split(':');
+      int64_t set = 0;
+      if (number.getAsInteger(10, set) || set < 1)
+        return grad.emitError(
+                   "option began: expected SET:NAME with a set of at "
+                   "least 1, found '")
+               << entry << "'";
+      // Another stage may have it.
+      if (!stage && !names.contains(name))
+        return grad.emitError("train.began names '")
+               << name << "', which is no parameter of the model";
+      sets[name] = set;
+    }
+    return sets;
+  }
+
+  /// The set of a parameter, all of whose parts must be of the same.
+  FailureOr<int64_t> setOf(func::FuncOp grad,
+                           const llvm::StringMap<int64_t> &sets,
+                           DictionaryAttr attrs) {
+    SmallVector<StringRef, 1> names = nn::fileNamesOf(attrs);
+    int64_t set = sets.lookup(names.front());
+    for (StringRef other : names)
+      if (sets.lookup(other) != set)
+        return grad.emitError("'")
+               << names.front() << "' and '" << other
+               << "' are updated together (equal layers), but train.began "
+                  "says that they began at different steps; freeze or train "
+                  "them together";
+    return set;
+  }
+
+  /// AdamW's count of one set of parameters that began to train together.
+  struct Count {
+    unsigned arg = 0;
+    Value next; // with the update at hand
+  };
+
+  RankedTensorType countType() {
+    return RankedTensorType::get({}, IntegerType::get(&getContext(), 64));
+  }
+
+  static std::string countName(int64_t set) {
+    return "count." + std::to_string(set);
+  }
+
+  /// Of a piece of state. Moments say which count corrects their bias.
+  DictionaryAttr stateAttrs(const Trained &parameter, StringRef slot) {
+    NamedAttrList list(attrs((parameter.name + "." + slot).str(), "state"));
+    if (optimizer == "adamw")
+      list.append(nn::kCountAttr,
+                  StringAttr::get(&getContext(), countName(parameter.began)));
+    return list.getDictionary(&getContext());
+  }
+
+  /// The sets that there are parameters of.
+  std::map<int64_t, Count> countsOf(ArrayRef<Trained> parameters) {
+    std::map<int64_t, Count> counts;
+    if (optimizer == "adamw")
+      for (const Trained &parameter : parameters)
+        counts[parameter.began];
+    return counts;
   }
 
   void buildUpdate(func::FuncOp grad, MutableArrayRef<Trained> parameters) {
     OpBuilder b(&getContext());
     Location loc = grad.getLoc();
-    auto count = RankedTensorType::get({}, b.getI64Type());
     SmallVector<Type> argTypes;
     SmallVector<DictionaryAttr> argAttrs;
     auto addArg = [&](Type type, DictionaryAttr attr) {
@@ -143,13 +213,14 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     for (Trained &parameter : parameters) {
       parameter.firstArg = addArg(parameter.type, parameter.attrs);
       for (StringRef state : stateNames())
-        addArg(parameter.type,
-               attrs((parameter.name + "." + state).str(), "state"));
+        addArg(parameter.type, stateAttrs(parameter, state));
     }
+    std::map<int64_t, Count> counts = countsOf(parameters);
+    for (auto &[set, count] : counts)
+      count.arg = addArg(countType(), attrs(countName(set), "count"));
     unsigned firstGradient = argTypes.size();
     for (Trained &parameter : parameters)
       addArg(parameter.type, attrs(parameter.name, "gradient"));
-    bool apart = updates > 0;
     bool hasLoss = !apart && (!stage || stage->stage == stage->stages - 1);
     unsigned lossArg = argTypes.size(), weightArg = lossArg + 1;
     if (hasLoss) {
@@ -157,9 +228,6 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       addArg(real, attrs("weight", "weight"));
     }
     unsigned lrArg = addArg(real, attrs("lr", "lr"));
-    unsigned stepArg = addArg(count, attrs("step", "step"));
-    if (apart)
-      addArg(count, attrs("update.microbatch", "microbatch"));
 
     b.setInsertionPointToEnd(getOperation().getBody());
     auto func = func::FuncOp::create(b, loc, nn::kUpdateFunc,
@@ -179,27 +247,32 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       sums.loss = func.getArgument(lossArg);
       sums.weight = func.getArgument(weightArg);
     }
-    Value norm, scale, finite, stepCount = func.getArgument(stepArg);
+    Value norm, scale, finite;
     if (apart) {
       scale = nn::createSplat(b, loc, real, 1.0);
-      stepCount = countOf(b, stepCount, func.getArgument(stepArg + 1));
     } else {
       if (stage)
         sumOverStages(b, parameters, gradients, sums);
       else
         sums.squares = squaresOf(b, named("grad_norm"), gradients);
       std::tie(norm, scale) = normAndScale(b, named("grad_norm"), sums);
-    }
-    if (skipNonfinite)
       finite = isFinite(b, named("finite"), norm, sums.loss);
+    }
+    for (auto &[set, count] : counts) {
+      Location loc = named(countName(set));
+      count.next =
+          arith::AddIOp::create(b, loc, func.getArgument(count.arg),
+                                nn::createSplat(b, loc, countType(), 1));
+    }
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> resultAttrs;
     for (auto [index, parameter] : llvm::enumerate(parameters)) {
       unsigned first = parameter.firstArg;
-      ValueRange updated =
-          step(b, named(parameter.name), parameter,
-               func.getArguments().slice(first, 1 + stateNames().size()),
-               gradients[index], scale, func.getArgument(lrArg), stepCount);
+      ValueRange updated = step(
+          b, named(parameter.name), parameter,
+          func.getArguments().slice(first, 1 + stateNames().size()),
+          gradients[index], scale, func.getArgument(lrArg),
+          optimizer == "adamw" ? counts.at(parameter.began).next : Value());
       for (auto [offset, value] : llvm::enumerate(updated)) {
         results.push_back(finite
                               ? choose(b, named(parameter.name), finite, value,
@@ -207,6 +280,13 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
                               : value);
         resultAttrs.push_back(func.getArgAttrDict(first + offset));
       }
+    }
+    for (auto &[set, count] : counts) {
+      Value old = func.getArgument(count.arg);
+      results.push_back(
+          finite ? choose(b, named(countName(set)), finite, count.next, old)
+                 : count.next);
+      resultAttrs.push_back(func.getArgAttrDict(count.arg));
     }
     auto addResult = [&](Value value, StringRef name, StringRef role) {
       results.push_back(value);
@@ -317,7 +397,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   /// New parameter and states.
   ValueRange step(OpBuilder &b, Location loc, const Trained &parameter,
                   ValueRange old, Value gradient, Value scale, Value lr,
-                  Value step) {
+                  Value count) {
     auto f64 = [&](double value) { return b.getF64FloatAttr(value); };
     Type type = parameter.type;
     if (optimizer == "sgd")
@@ -325,7 +405,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
                                scale, lr, f64(momentum), f64(parameter.decay))
           .getResults();
     return nn::AdamWOp::create(b, loc, type, type, type, old[0], old[1], old[2],
-                               gradient, scale, lr, step, f64(beta1),
+                               gradient, scale, lr, count, f64(beta1),
                                f64(beta2), f64(epsilon), f64(parameter.decay))
         .getResults();
   }
@@ -342,9 +422,13 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       for (StringRef state : stateNames()) {
         results.push_back(
             nn::createSplat(b, named(parameter.name), parameter.type, 0.0));
-        resultAttrs.push_back(
-            attrs((parameter.name + "." + state).str(), "state"));
+        resultAttrs.push_back(stateAttrs(parameter, state));
       }
+    for (auto &[set, count] : countsOf(parameters)) {
+      results.push_back(
+          nn::createSplat(b, named(countName(set)), countType(), 0));
+      resultAttrs.push_back(attrs(countName(set), "count"));
+    }
     func::ReturnOp::create(b, grad.getLoc());
     setResults(func, results, resultAttrs);
   }

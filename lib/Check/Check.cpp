@@ -42,7 +42,7 @@ private:
         {"output", TensorKind::Output}, {"tap", TensorKind::Gradient},
         {"state", TensorKind::State},   {"parameter", TensorKind::Parameter},
         {"buffer", TensorKind::Buffer}, {"loss", TensorKind::Loss},
-        {"weight", TensorKind::Loss},
+        {"weight", TensorKind::Loss},   {"count", TensorKind::State},
     };
     if (port.role == "metric")
       return port.name == "grad_norm" ? TensorKind::Norm : TensorKind::Loss;

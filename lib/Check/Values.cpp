@@ -75,7 +75,7 @@ bool isInput(StringRef role) {
 
 bool isKept(StringRef role) {
   return role == "parameter" || role == "buffer" || role == "constant" ||
-         role == "state";
+         role == "state" || role == "count";
 }
 
 /// The slices of dimension `dim` from `begin` on that `type` has room for.
@@ -153,6 +153,8 @@ static std::vector<Port> allArguments(ModuleOp module) {
 FailureOr<Tensor> Values::initial(const Port &port) {
   Random random(options.seed, port.key());
   Tensor value(port.type);
+  if (port.role == "count") // parameters that began later have fewer
+    return filled(port.type, 1 + random.below(4));
   if (port.role == "state") {
     // Second moments are squares; the others are of the size of gradients.
     bool squares = StringRef(port.name).ends_with(".v");

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
 
 using namespace cleave;
 using namespace cleave::config;
@@ -93,6 +94,19 @@ std::string pairs(Field field) {
   for (const StringList &tied : *std::get<std::vector<StringList> *>(field))
     if (tied.size() < 2)
       return "expected lists of two or more parameter names that are tied";
+  return "";
+}
+
+std::string lists(Field field) {
+  std::set<std::string> seen;
+  for (const StringList &list : *std::get<std::vector<StringList> *>(field)) {
+    if (list.empty())
+      return "expected lists of parameter names that are not empty";
+    for (const std::string &name : list)
+      if (!seen.insert(name).second)
+        return "names " + formatString(name) +
+               " twice; a parameter begins to train once";
+  }
   return "";
 }
 
@@ -253,7 +267,13 @@ const std::vector<Key> table = {
     {"data.seed", FIELD(data.seed), "seed of the sample order", "", "", now,
      atLeastZero},
     {"data.validation", FIELD(data.validation),
-     "the last share of the data, kept for val_loss", "", "", now, share},
+     "the share of the data that is kept for val_loss", "", "", now, share},
+    {"data.shuffle_split", FIELD(data.shuffleSplit),
+     "whether that share is drawn by data.seed, else it is the end; auto: "
+     "samples are drawn, text is not",
+     "auto|true|false"},
+    {"data.eval_path", FIELD(data.evalPath),
+     "data for val_loss instead of a share of data.path"},
 
     // [train]
     {"train.loss", FIELD(train.loss), "cross_entropy, mse, or output:NAME", "",
@@ -294,6 +314,13 @@ const std::vector<Key> table = {
     {"train.master_dtype", FIELD(train.masterDtype),
      "type of the parameters that the optimizer keeps", "fp32|bf16", "", now,
      noHalf},
+    {"train.save_minutes", FIELD(train.saveMinutes),
+     "minutes between checkpoints, at most; 0: only by --save-every and at "
+     "the end",
+     "", "", now, atLeastZero},
+    {"train.keep", FIELD(train.keep),
+     "checkpoints of a run that are kept, the newest; 0: all", "", "", now,
+     atLeastZero},
     {"train.on_nan", FIELD(train.onNan),
      "what a non-finite loss does: stop the run or skip the step", "stop|skip"},
     {"train.logits", FIELD(train.logits),
@@ -314,6 +341,10 @@ const std::vector<Key> table = {
      "patterns of parameters to train", "", "", now, patterns},
     {"train.frozen", FIELD(train.frozen),
      "patterns of parameters to leave, of those", "", "", now, patterns},
+    {"train.began", FIELD(train.began),
+     "lists of parameters that began to train later than the rest, each "
+     "counted apart by AdamW; --resume sets it",
+     "", "", now, lists},
 
     // [parallel]
     {"parallel.data.enabled", FIELD(parallel.data.enabled),

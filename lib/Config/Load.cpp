@@ -42,6 +42,10 @@ public:
   std::optional<ConfigError> applyOverride(const ConfigOverride &override_);
   std::optional<ConfigError> check();
 
+  /// Where sizes of mesh axes are given on top of a base, those of the base's
+  /// mesh that are not named have one rank.
+  void settleMesh(const std::string &baseName);
+
 private:
   // Where the value at hand comes from: FILE, whose lines the nodes know, or
   // an override.
@@ -143,6 +147,13 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
   Config &config = loaded.config;
   Field field = key.field(config);
   bool good = readNode(node, field, path.back(), source.raw);
+  // auto | true | false: what TOML has a word for needs no quotes.
+  if (auto *text = std::get_if<std::string *>(&field);
+      text && !good && node.is_boolean() &&
+      std::string_view(key.values).ends_with("|true|false")) {
+    **text = *node.value<bool>() ? "true" : "false";
+    good = true;
+  }
   std::string name = key.path;
   if (name.ends_with("*"))
     name = entryPath(key, path.back());
@@ -298,6 +309,31 @@ Loader::applyOverride(const ConfigOverride &override_) {
   return error;
 }
 
+void Loader::settleMesh(const std::string &baseName) {
+  MeshConfig &mesh = loaded.config.mesh;
+  auto isOfBase = [&](const std::string &key) {
+    auto origin = loaded.origins.find("mesh." + key);
+    return origin == loaded.origins.end() ||
+           origin->second.starts_with(baseName + ":");
+  };
+  bool isNew = false;
+  for (const auto &[name, size] : mesh.sizes)
+    isNew |= !isOfBase(name);
+  if (!isNew)
+    return;
+  for (auto &[name, size] : mesh.sizes)
+    if (isOfBase(name))
+      size = 1;
+  // An order that lacks an axis is none.
+  auto isListed = [&](const auto &axis) {
+    return std::find(mesh.axes.begin(), mesh.axes.end(), axis.first) !=
+           mesh.axes.end();
+  };
+  if (isOfBase("axes") &&
+      !std::all_of(mesh.sizes.begin(), mesh.sizes.end(), isListed))
+    mesh.axes.clear();
+}
+
 std::optional<ConfigError> Loader::check() {
   Config &config = loaded.config;
   for (const Key &key : keys()) {
@@ -370,11 +406,14 @@ std::optional<ConfigError> Loader::check() {
   return std::nullopt;
 }
 
-ConfigResult<LoadedConfig>
-finish(Loader &loader, const std::vector<ConfigOverride> &overrides) {
+ConfigResult<LoadedConfig> finish(Loader &loader,
+                                  const std::vector<ConfigOverride> &overrides,
+                                  const std::string &baseName = "") {
   for (const ConfigOverride &override_ : overrides)
     if (auto error = loader.applyOverride(override_))
       return *error;
+  if (!baseName.empty())
+    loader.settleMesh(baseName);
   if (auto error = loader.check())
     return *error;
   return std::move(loader.loaded);
@@ -398,6 +437,8 @@ ConfigResult<ConfigOverride> cleave::parseOverride(const std::string &text) {
 
 ConfigResult<LoadedConfig> cleave::loadConfig(const ConfigSources &sources) {
   Loader loader;
+  if (auto error = loader.applyFile(sources.base, sources.baseName))
+    return *error;
   if (!sources.file.empty()) {
     std::ifstream stream(sources.file, std::ios::binary);
     std::string text;
@@ -411,7 +452,7 @@ ConfigResult<LoadedConfig> cleave::loadConfig(const ConfigSources &sources) {
     if (auto error = loader.applyFile(text, sources.file))
       return *error;
   }
-  return finish(loader, sources.overrides);
+  return finish(loader, sources.overrides, sources.baseName);
 }
 
 ConfigResult<LoadedConfig>

@@ -56,6 +56,7 @@ void cleave::buildMemoryPhase(OpPassManager &passes,
     passes.addPass(createAlignKernelsPass());
   CheckFitPassOptions fit;
   fit.limit = options.memoryLimit;
+  fit.batch = options.batch;
   passes.addPass(createCheckFitPass(fit));
 }
 

@@ -44,7 +44,7 @@ StringRef BoundaryBuffer::slot() const {
 static std::string keyOf(StringRef name, StringRef role) {
   bool computed = role == "gradient" || role == "metric" || role == "tap" ||
                   role == "output" || role == "loss" || role == "weight" ||
-                  role == "accumulator";
+                  role == "accumulator" || role == "count";
   return ((computed ? role : StringRef("")) + "\n" + name).str();
 }
 

@@ -26,15 +26,17 @@ struct CheckFitPass : cleave::impl::CheckFitPassBase<CheckFitPass> {
       return signalPassFailure();
     if (limit <= 0 || footprint->peak <= limit)
       return;
-    InFlightDiagnostic error = getOperation().emitError("a rank needs ")
-                               << footprint->peak << " bytes, but there are "
-                               << int64_t(limit) << "; largest at the peak (@"
-                               << footprint->action << ", command "
-                               << footprint->command << "):";
+    InFlightDiagnostic error =
+        getOperation().emitError("a rank needs ")
+        << readableBytes(footprint->peak) << ", but there are "
+        << readableBytes(limit) << " (" << largestGroups(*footprint)
+        << "): " << whatWouldFit(*footprint, limit, batch)
+        << "; largest at the peak (@" << footprint->action << ", command "
+        << footprint->command << "):";
     for (const Footprint::Entry &entry :
          ArrayRef(footprint->atPeak).take_front(8))
-      error << " " << entry.tensor << " (" << entry.kind << ", " << entry.bytes
-            << ")";
+      error << " " << entry.tensor << " (" << entry.kind << ", "
+            << readableBytes(entry.bytes) << ")";
     signalPassFailure();
   }
 };

@@ -7,6 +7,9 @@
 #include "cleave/Memory/Boundary.h"
 
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Format.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace cleave;
@@ -142,6 +145,63 @@ private:
   SmallVector<Lifetime> atPeak;
 };
 } // namespace
+
+std::string cleave::readableBytes(double bytes) {
+  const char *unit = "B";
+  for (const char *next : {"KiB", "MiB", "GiB"}) {
+    if (bytes < 1024)
+      break;
+    bytes /= 1024;
+    unit = next;
+  }
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  // Three digits, but no fewer than the number has before its point.
+  bool isWhole = bytes == std::floor(bytes) || bytes >= 100;
+  out << llvm::format(isWhole      ? "%.0f"
+                      : bytes < 10 ? "%.2f"
+                                   : "%.1f",
+                      bytes)
+      << " " << unit;
+  return text;
+}
+
+std::string cleave::largestGroups(const Footprint &footprint) {
+  std::pair<int64_t, StringRef> groups[] = {
+      {footprint.activations, "activations"},
+      {footprint.parameters, "parameters"},
+      {footprint.gradients, "gradients"},
+      {footprint.optimizer, "optimizer state"},
+      {footprint.workspace, "workspace"},
+      {footprint.other, "inputs and outputs"}};
+  llvm::stable_sort(
+      groups, [](const auto &a, const auto &b) { return a.first > b.first; });
+  std::string text;
+  for (const auto &[bytes, name] : ArrayRef(groups).take_front(3))
+    if (bytes > 0)
+      text +=
+          (text.empty() ? "" : ", ") + name.str() + " " + readableBytes(bytes);
+  return text;
+}
+
+std::string cleave::whatWouldFit(const Footprint &footprint, int64_t limit,
+                                 int64_t batch) {
+  // What does not depend on the number of samples.
+  int64_t fixed =
+      footprint.parameters + footprint.gradients + footprint.optimizer;
+  int64_t samples = 0;
+  if (batch > 1 && fixed < limit && footprint.peak > fixed)
+    samples = batch * (double(limit - fixed) / double(footprint.peak - fixed));
+  int64_t digits = 1; // two of them are told
+  while (samples / digits >= 100)
+    digits *= 10;
+  samples = samples / digits * digits;
+  if (samples == 0 || samples >= batch)
+    return "split it: parallel.data.zero, mesh.tensor or mesh.pipeline";
+  return "dims.batch = " + std::to_string(samples) +
+         " is likely to fit; or use more train.microbatches, "
+         "parallel.data.zero or mesh.tensor";
+}
 
 FailureOr<Footprint> cleave::footprintOf(ModuleOp module,
                                          const Booking &booking) {

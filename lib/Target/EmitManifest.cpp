@@ -138,8 +138,6 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     return failure();
   Manifest manifest;
   manifest.pipelined = schedule->has_value();
-  if (*schedule && (*schedule)->table.asynchronous)
-    manifest.updatesPerStep = info.microbatches;
   manifest.model = info.model;
   manifest.weightsFolder = info.weightsFolder;
   manifest.configJson = info.configJson;
@@ -177,6 +175,7 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       ofForward.insert(table->ofArgument(func, i));
   }
+  std::map<std::string, std::string> countOf; // by parameter
   int64_t samples = 0;
   for (auto [index, buffer] : llvm::enumerate(table->buffers)) {
     StringRef role = buffer.role;
@@ -190,7 +189,12 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       state.slot = StringRef(buffer.name).rsplit('.').second.str();
       if (StringRef(buffer.name).ends_with(nn::kMasterSuffix))
         state.init = "parameter";
+      if (std::string count = text(buffer.attrs, nn::kCountAttr);
+          !count.empty())
+        countOf[state.parameter] = count;
       manifest.state.push_back(state);
+    } else if (role == "count") {
+      continue;
     } else if (role == "output") {
       manifest.outputs.push_back(
           {buffer.name, buffer.buffer, dtype, shapeOf(buffer.globalType),
@@ -234,6 +238,10 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     }
   }
   manifest.unread = info.unread;
+  for (const auto &[parameter, name] : countOf)
+    if (int64_t count = table->find(name, "count"); count >= 0)
+      manifest.state.push_back(
+          {table->buffers[count].buffer, parameter, "step", "zeros"});
   // A model without inputs that hold samples makes one sample a call.
   manifest.batch = info.batch
                        ? info.batch

@@ -3,6 +3,7 @@
 #include "Emit.h"
 #include "EmitPipeline.h"
 
+#include "cleave/Memory/Footprint.h"
 #include "cleave/Target/Target.h"
 
 using namespace mlir;
@@ -29,11 +30,11 @@ static LogicalResult checkFits(ModuleOp module, const program::Program &program,
     });
     InFlightDiagnostic error = module.emitError("a rank at place ")
                                << rankClass << " of the pipeline needs "
-                               << bytes << " bytes, but there are " << limit
-                               << "; largest:";
+                               << readableBytes(bytes) << ", but there are "
+                               << readableBytes(limit) << "; largest:";
     for (const program::Arena *arena :
          ArrayRef(arenas).take_front(std::min<size_t>(6, arenas.size())))
-      error << " " << arena->name << " (" << arena->size << ")";
+      error << " " << arena->name << " (" << readableBytes(arena->size) << ")";
     return error;
   }
   return success();

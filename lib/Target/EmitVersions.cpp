@@ -71,10 +71,5 @@ void PipelineEmitter::updateVersion(const Instance &instance, int microbatch,
   };
   if (newest != target)
     copy(slot(newest), slot(target), versions.bytes, label);
-  if (const BoundaryBuffer *number =
-          bufferOf(instance, "update.microbatch", "microbatch"))
-    push(program::Fill{address(instance, *number, 0), 8, 1,
-                       uint64_t(microbatch)},
-         label);
   call(instance, part, 0, label, target);
 }

@@ -36,6 +36,13 @@ bool Manifest::hasAction(std::string_view action) const {
   return std::find(actions.begin(), actions.end(), action) != actions.end();
 }
 
+bool Manifest::hasMetric(std::string_view action, std::string_view name) const {
+  return std::any_of(metrics.begin(), metrics.end(),
+                     [&](const ManifestMetric &metric) {
+                       return metric.action == action && metric.name == name;
+                     });
+}
+
 const ManifestTensor *Manifest::tensor(std::string_view name) const {
   for (const ManifestTensor &t : tensors)
     if (t.name == name)
@@ -384,7 +391,6 @@ static void readManifest(const Json &json, Manifest &m) {
                                      std::to_string(m.microbatches));
   m.sequence = r.integer("sequence", 0);
   m.accumulates = r.boolean("accumulates", false);
-  m.updatesPerStep = r.integer("updates_per_step", 1);
   m.pipelined = r.boolean("pipelined", false);
   m.actions = r.strings("actions");
   m.unread = r.strings("unread");

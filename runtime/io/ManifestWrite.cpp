@@ -119,7 +119,6 @@ std::string manifestToJson(const Manifest &m) {
       {"microbatches", m.microbatches},
       {"sequence", m.sequence},
       {"accumulates", m.accumulates},
-      {"updates_per_step", m.updatesPerStep},
       {"pipelined", m.pipelined},
       {"unread", m.unread},
       {"actions", m.actions},

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #ifdef CLEAVE_HAS_CUDA
+#include "cuda/api.h"
 #include "cuda/backend.h"
 #endif
 
@@ -21,6 +22,14 @@ using program::Device;
        "target.kind = \"cpu\"");
 }
 #endif
+
+void cleave::needCuda() {
+#ifdef CLEAVE_HAS_CUDA
+  cuda::driver();
+#else
+  noCuda();
+#endif
+}
 
 std::vector<std::unique_ptr<Backend>>
 cleave::makeBackends(cleave_program &program, const SessionShape &shape,

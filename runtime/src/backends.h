@@ -29,6 +29,10 @@ std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
                                                    const SessionShape &shape,
                                                    Counters &counters);
 
+// Throws UNSUPPORTED where this machine has no CUDA device, or this build
+// cannot use one.
+void needCuda();
+
 // `kind` is that of cleave_session_options, or NULL.
 std::unique_ptr<Transport>
 makeTransport(const cleave_program &program, const char *kind,

@@ -1,5 +1,7 @@
 // The C ABI: argument checks and translation of errors, nothing else.
 
+#include "backends.h"
+#include "cleave/device.h"
 #include "error.h"
 #include "positions.h"
 #include "session.h"
@@ -414,6 +416,10 @@ cleave_status cleave_session_inject_failure(cleave_session *session,
     need(session, "session");
     session->injectFailure(rank, run, command, hang != 0);
   });
+}
+
+cleave_status cleave_find_cuda(void) {
+  return guarded([] { needCuda(); });
 }
 
 int64_t cleave_allocation_count(void) { return allocations.load(); }

@@ -1,17 +1,16 @@
 //===- Checkpoint.cpp - saving and resuming
 //----------------------------------===//
 #include "cleave/trainer/Checkpoint.h"
+#include "CheckpointFiles.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Safetensors.h"
-#include "cleave/io/Weights.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <set>
 
 namespace fs = std::filesystem;
@@ -19,34 +18,12 @@ using Json = nlohmann::ordered_json;
 
 namespace cleave {
 
-static constexpr const char *modelFile = "model.safetensors";
-static constexpr const char *optimizerFile = "optimizer.safetensors";
 
 std::string checkpointName(int64_t step) {
   char name[64];
   std::snprintf(name, sizeof name, "checkpoint-%06lld",
                 static_cast<long long>(step));
   return name;
-}
-
-/// "wte.weight.exp_avg".
-static std::string stateName(const ManifestState &state) {
-  return state.parameter.empty() ? state.slot
-                                 : state.parameter + "." + state.slot;
-}
-
-/// Where the optimizer keeps the parameter itself in more digits; null where it
-/// does not.
-static const ManifestState *masterOf(const Manifest &manifest,
-                                     const ManifestTensor &tensor) {
-  for (const ManifestState &item : manifest.state)
-    if (item.init == "parameter" && item.parameter == tensor.name)
-      return &item;
-  return nullptr;
-}
-
-static bool isSaved(const ManifestTensor &tensor) {
-  return tensor.kind != "constant";
 }
 
 /// Of what a file of a checkpoint holds.
@@ -119,6 +96,13 @@ private:
 
 } // namespace
 
+/// JSON in JSON.
+static Json parsed(const std::string &json) {
+  return Json::parse(json, nullptr, false).is_discarded()
+             ? Json(nullptr)
+             : Json::parse(json, nullptr, false);
+}
+
 std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                            StepExecutor &executor,
                            const CheckpointState &state) {
@@ -138,7 +122,12 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
       if (item.init == "parameter") // is the model's
         continue;
       const BufferInfo &buffer = executor.need(item.buffer);
-      if (const ManifestTensor *tensor = manifest.tensor(item.parameter))
+      if (const ManifestTensor *tensor = manifest.tensor(item.parameter);
+          tensor && isCount(item))
+        for (const std::string &name : fileNamesOf(*tensor))
+          optimizer.add({name + "." + item.slot, buffer.dtype, {}},
+                        item.buffer);
+      else if (tensor)
         optimizer.add(*tensor, item.slot, item.buffer, buffer.dtype,
                       buffer.shape);
       else
@@ -155,12 +144,16 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                  {"model", manifest.model},
                  {"fingerprint", manifest.fingerprint},
                  {"step", state.step},
-                 {"updates", state.step * manifest.updatesPerStep},
                  {"next_sample", state.nextSample},
+                 {"left_out", state.leftOut},
+                 {"optimizer", state.optimizer},
                  {"seed", state.seed},
                  {"data_seed", state.dataSeed},
                  {"batch", manifest.batch},
                  {"mesh", mesh},
+                 {"data", parsed(state.dataIdentity)},
+                 {"split", parsed(state.split)},
+                 {"config", parsed(state.config)},
                  {"files",
                   {{modelFile, fs::file_size(path / modelFile)},
                    {optimizerFile, fs::file_size(path / optimizerFile)}}},
@@ -182,8 +175,35 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
 // Resuming
 //===----------------------------------------------------------------------===//
 
-CheckpointState readCheckpointState(const std::string &path,
-                                    const Manifest &manifest) {
+/// Checks sizes and digests of the files that state.json lists.
+static void checkFiles(const std::string &path, const Json &json,
+                       bool checksDigests) {
+  std::error_code ignored;
+  for (const auto &[name, size] : json.at("files").items()) {
+    fs::path part = fs::path(path) / fs::path(name).filename();
+    uint64_t expected = size.get<uint64_t>();
+    uint64_t found = fs::exists(part, ignored) ? fs::file_size(part) : 0;
+    if (found != expected)
+      throw InputError(part.string() + ": the checkpoint is torn: expected " +
+                       std::to_string(expected) + " bytes, found " +
+                       std::to_string(found));
+  }
+  if (!checksDigests)
+    return;
+  // Those of earlier versions have none.
+  const Json digests = json.value("digests", Json::object());
+  for (const auto &[name, digest] : digests.items()) {
+    fs::path part = fs::path(path) / fs::path(name).filename();
+    std::string found = digestOfFile(part);
+    if (found != digest.get<std::string>())
+      throw InputError(part.string() +
+                       ": is not what was written (its checksum is " + found +
+                       ", expected " + digest.get<std::string>() +
+                       "); resume from another checkpoint");
+  }
+}
+
+static Json readStateFile(const std::string &path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored))
     throw InputError(path + ": is no checkpoint folder");
@@ -196,224 +216,71 @@ CheckpointState readCheckpointState(const std::string &path,
              ? ": is no whole checkpoint: state.json is missing"
              : ": is the folder of a run; its last checkpoint is " + inside));
   }
-  Json json = Json::parse(readTextFile(file), nullptr, false);
+  return Json::parse(readTextFile(file), nullptr, false);
+}
+
+static CheckpointState stateOf(const std::string &path, const Json &json,
+                               const Manifest *manifest,
+                               bool checksDigests = true) {
+  std::string file = (fs::path(path) / "state.json").string();
   CheckpointState state;
+  auto textOf = [&](const char *key) {
+    auto found = json.find(key);
+    return found == json.end() || found->is_null() ? "" : found->dump();
+  };
   try {
     if (json.at("format") != "cleave-checkpoint" || json.at("version") != 1)
       throw InputError(file + ": not a checkpoint of this version");
     auto fingerprint = json.at("fingerprint").get<std::string>();
-    if (fingerprint != manifest.fingerprint)
+    if (manifest && fingerprint != manifest->fingerprint)
       throw InputError(path + ": is a checkpoint of another model ('" +
                        json.at("model").get<std::string>() + "', fingerprint " +
-                       fingerprint + "; expected '" + manifest.model +
-                       "', fingerprint " + manifest.fingerprint + ")");
+                       fingerprint + "; expected '" + manifest->model +
+                       "', fingerprint " + manifest->fingerprint + ")");
     state.step = json.at("step").get<int64_t>();
     state.updates = json.value("updates", state.step);
     state.nextSample = json.at("next_sample").get<int64_t>();
+    state.leftOut = json.value("left_out", int64_t(0));
     state.seed = json.at("seed").get<uint64_t>();
     state.dataSeed = json.at("data_seed").get<uint64_t>();
+    state.optimizer = json.value("optimizer", std::string());
+    state.config = textOf("config");
+    state.dataIdentity = textOf("data");
+    state.split = textOf("split");
     if (state.step < 0 || state.nextSample < 0)
       throw InputError(file + ": has a negative step or sample");
-    for (const auto &[name, size] : json.at("files").items()) {
-      fs::path part = fs::path(path) / fs::path(name).filename();
-      uint64_t expected = size.get<uint64_t>();
-      uint64_t found = fs::exists(part, ignored) ? fs::file_size(part) : 0;
-      if (found != expected)
-        throw InputError(part.string() + ": the checkpoint is torn: expected " +
-                         std::to_string(expected) + " bytes, found " +
-                         std::to_string(found));
-    }
-    // Those of earlier versions have none.
-    const Json digests = json.value("digests", Json::object());
-    for (const auto &[name, digest] : digests.items()) {
-      fs::path part = fs::path(path) / fs::path(name).filename();
-      std::string found = digestOfFile(part);
-      if (found != digest.get<std::string>())
-        throw InputError(part.string() +
-                         ": is not what was written (its checksum is " + found +
-                         ", expected " + digest.get<std::string>() +
-                         "); resume from another checkpoint");
-    }
+    checkFiles(path, json, checksDigests);
   } catch (const Json::exception &) {
     throw InputError(file + ": the checkpoint is torn: not the state of a run");
   }
   return state;
 }
 
-/// The tensor under its name or one of its aliases.
-static const ArrayView *findTensor(const SafetensorsReader &file,
-                                   const ManifestTensor &tensor,
-                                   const std::string &slot) {
-  if (!slot.empty()) // state has no aliases
-    return file.find(tensor.name + "." + slot);
-  const ArrayView *view = file.find(tensor.name);
-  for (const std::string &alias : tensor.aliases)
-    if (!view)
-      view = file.find(alias);
-  return view;
+CheckpointState readCheckpointState(const std::string &path,
+                                    bool checksDigests) {
+  return stateOf(path, readStateFile(path), nullptr, checksDigests);
 }
 
-static void loadBuffer(const std::string &label, const ArrayView *view,
-                       const std::vector<int64_t> &shape,
-                       const std::string &buffer, StepExecutor &executor) {
-  if (!view)
-    throw InputError(label + " is missing");
-  if (view->shape != shape)
-    throw InputError(label + " has shape " + shapeToString(view->shape) +
-                     ", expected " + shapeToString(shape));
-  const BufferInfo &info = executor.need(buffer);
-  if (view->dtype == info.dtype) {
-    executor.scatter(buffer, *view);
-    return;
-  }
-  Array converted = makeArray(info.dtype, shape);
-  convertElements(view->dtype, view->data, info.dtype, converted.bytes.data(),
-                  converted.elements(), label);
-  executor.scatter(buffer, converted);
+CheckpointState readCheckpointState(const std::string &path,
+                                    const Manifest &manifest) {
+  return stateOf(path, readStateFile(path), &manifest);
 }
 
-/// A tensor, or a piece of state of it, from a file that holds the model's
-/// tensors.
-static void loadTensor(const std::string &path, const SafetensorsReader &file,
-                       const ManifestTensor &tensor, const std::string &slot,
-                       const std::vector<int64_t> &shape,
-                       const std::string &buffer, StepExecutor &executor) {
-  auto label = [&](const std::string &name) {
-    return path + ": tensor '" + name + (slot.empty() ? "" : "." + slot) + "'";
-  };
-  if (tensor.parts.empty())
-    return loadBuffer(label(tensor.name), findTensor(file, tensor, slot), shape,
-                      buffer, executor);
-  Array whole = makeArray(executor.need(buffer).dtype, shape);
-  size_t count = tensor.parts.size(), size = whole.bytes.size() / count;
-  std::vector<int64_t> want(shape.begin() + 1, shape.end());
-  for (size_t i = 0; i < count; ++i) {
-    ManifestTensor part = partOf(tensor, i);
-    const ArrayView *view = findTensor(file, part, slot);
-    if (!view)
-      throw InputError(label(part.name) + " is missing");
-    if (view->shape != want)
-      throw InputError(label(part.name) + " has shape " +
-                       shapeToString(view->shape) + ", expected " +
-                       shapeToString(want));
-    convertElements(view->dtype, view->data, whole.dtype,
-                    whole.bytes.data() + i * size, whole.elements() / count,
-                    label(part.name));
+std::string whatIsTorn(const std::string &path) {
+  try {
+    readCheckpointState(path);
+    return "";
+  } catch (const Error &error) {
+    return error.what();
   }
-  executor.scatter(buffer, whole);
-}
-
-/// Straight from the mapped file where nothing has to be converted, so that
-/// starting needs no second copy of the largest tensor.
-static void loadInitialValue(const ManifestTensor &tensor, WeightFiles &files,
-                             StepExecutor &executor, uint64_t seed) {
-  if (tensor.weight &&
-      tensor.weight->dtype == executor.need(tensor.buffer).dtype) {
-    ArrayView view = files.view(tensor);
-    if (reinterpret_cast<uintptr_t>(view.data) % elementSize(view.dtype) == 0)
-      return executor.scatter(tensor.buffer, view);
-  }
-  executor.scatter(tensor.buffer, initialValue(tensor, files, seed));
-}
-
-/// What the optimizer's state starts from.
-static void initializeState(const Manifest &manifest, WeightFiles &files,
-                            StepExecutor &executor, uint64_t seed) {
-  bool runs = manifest.hasAction("init_state");
-  if (runs)
-    executor.run("init_state");
-  for (const ManifestState &item : manifest.state) {
-    if (item.init == "zeros") {
-      if (!runs)
-        executor.zero(item.buffer);
-      continue;
-    }
-    // In the state's type, which has more digits than the tensor's.
-    ManifestTensor tensor = *manifest.tensor(item.parameter);
-    tensor.dtype = executor.need(item.buffer).dtype;
-    executor.scatter(item.buffer, initialValue(tensor, files, seed));
-  }
-}
-
-void loadCheckpoint(const std::string &path, const Manifest &manifest,
-                    StepExecutor &executor) {
-  std::string model = (fs::path(path) / modelFile).string();
-  std::string optimizer = (fs::path(path) / optimizerFile).string();
-  SafetensorsReader modelReader(model), optimizerReader(optimizer);
-  WeightFiles files(manifest.weightsFolder);
-  std::vector<std::function<void()>> masters;
-  for (const ManifestTensor &tensor : manifest.tensors) {
-    if (isSaved(tensor)) {
-      loadTensor(model, modelReader, tensor, "", tensor.shape, tensor.buffer,
-                 executor);
-      if (const ManifestState *master = masterOf(manifest, tensor))
-        masters.push_back([&, master] {
-          loadTensor(model, modelReader, tensor, "", tensor.shape,
-                     master->buffer, executor);
-        });
-    } else
-      loadInitialValue(tensor, files, executor, 0);
-  }
-  // A parameter that was frozen when the checkpoint was made has no state in
-  // it, and starts with the initial one.
-  std::set<std::string> known;
-  for (const std::string &name : optimizerReader.names())
-    known.insert(name.substr(0, name.rfind('.')));
-  auto isFresh = [&](const ManifestState &item) {
-    return item.init == "zeros" && !item.parameter.empty() &&
-           !known.count(item.parameter);
-  };
-  int64_t fresh =
-      std::count_if(manifest.state.begin(), manifest.state.end(), isFresh);
-  if (fresh) {
-    std::printf("%s: has no optimizer state of %lld trained tensors; it starts "
-                "anew\n",
-                path.c_str(), static_cast<long long>(fresh));
-    initializeState(manifest, files, executor, 0);
-  }
-  for (const ManifestState &item : manifest.state)
-    if (const ManifestTensor *tensor = manifest.tensor(item.parameter);
-        isFresh(item) || item.init == "parameter")
-      continue;
-    else if (tensor)
-      loadTensor(optimizer, optimizerReader, *tensor, item.slot,
-                 executor.need(item.buffer).shape, item.buffer, executor);
-    else
-      loadBuffer(optimizer + ": tensor '" + stateName(item) + "'",
-                 optimizerReader.find(stateName(item)),
-                 executor.need(item.buffer).shape, item.buffer, executor);
-  // After what starts anew.
-  for (auto &load : masters)
-    load();
 }
 
 //===----------------------------------------------------------------------===//
-// Starting
+// The checkpoints of a run
 //===----------------------------------------------------------------------===//
 
-void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
-                       uint64_t seed) {
-  WeightFiles files(manifest.weightsFolder);
-  for (const ManifestTensor &tensor : manifest.tensors)
-    loadInitialValue(tensor, files, executor, seed);
-  initializeState(manifest, files, executor, seed);
-}
-
-void checkInitialValues(const Manifest &manifest) {
-  WeightFiles files(manifest.weightsFolder);
-  for (const ManifestTensor &tensor : manifest.tensors)
-    if (tensor.weight) {
-      files.view(tensor);
-    } else {
-      for (size_t i = 0; i < tensor.parts.size(); ++i)
-        if (tensor.parts[i].weight)
-          files.view(partOf(tensor, i));
-    }
-}
-
-std::string latestCheckpoint(const std::string &run) {
-  std::string best;
-  int64_t bestStep = -1;
+std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
+  std::vector<CheckpointEntry> found;
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(run, error)) {
     std::string name = entry.path().filename().string();
@@ -423,13 +290,41 @@ std::string latestCheckpoint(const std::string &run) {
             std::string::npos ||
         name.size() > prefix.size() + 18)
       continue;
-    int64_t step = std::stoll(name.substr(prefix.size()));
-    if (step > bestStep) {
-      bestStep = step;
-      best = entry.path().string();
-    }
+    // A run that went on from an earlier step wrote its own after those of
+    // higher steps.
+    fs::file_time_type time =
+        fs::last_write_time(entry.path() / "state.json", error);
+    if (error)
+      time = fs::file_time_type::min();
+    found.push_back({time.time_since_epoch().count(),
+                     std::stoll(name.substr(prefix.size())),
+                     entry.path().string()});
   }
-  return best;
+  return found;
+}
+
+std::string latestCheckpoint(const std::string &run) {
+  std::vector<CheckpointEntry> found = checkpointsOf(run);
+  auto best = std::max_element(found.begin(), found.end());
+  return best == found.end() ? "" : best->path;
+}
+
+void removeOldCheckpoints(const std::string &run, int64_t keep) {
+  if (keep <= 0)
+    return;
+  std::vector<CheckpointEntry> found = checkpointsOf(run);
+  std::sort(found.rbegin(), found.rend());
+  std::error_code ignored;
+  for (size_t i = keep; i < found.size(); ++i) {
+    // A folder of that name is whole, so it loses the name first.
+    fs::path path(found[i].path);
+    fs::path gone =
+        path.parent_path() / ("." + path.filename().string() + ".removed");
+    fs::remove_all(gone, ignored);
+    fs::rename(path, gone, ignored);
+    if (!ignored)
+      fs::remove_all(gone, ignored);
+  }
 }
 
 } // namespace cleave

@@ -1,6 +1,7 @@
 // Token streams and named arrays.
 
 #include "cleave/trainer/Data.h"
+#include "SplitRows.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
@@ -169,9 +170,21 @@ public:
                        std::to_string(sequence) +
                        " and its next token; give more text or a smaller "
                        "dims.sequence");
-    int64_t validation = heldOut(total, settings.validation, sequence + 1);
-    trainingTokens = total - validation;
-    if (trainingTokens < sequence + 1)
+    bool isShuffled = settings.shuffleSplit == "true";
+    const int64_t windows = (total - 1) / sequence;
+    trainingTokens = total;
+    if (isShuffled) {
+      rows = SplitRows(windows, heldOut(windows, settings.validation, 1),
+                       /*shuffled=*/true, settings.dataSeed);
+    } else {
+      int64_t validation = heldOut(total, settings.validation, sequence + 1);
+      trainingTokens = total - validation;
+      int64_t held = std::max<int64_t>(0, (validation - 1) / sequence);
+      rows = SplitRows(std::max<int64_t>(0, (trainingTokens - 1) / sequence) +
+                           held,
+                       held, /*shuffled=*/false, 0);
+    }
+    if (trainingTokens < sequence + 1 || samples(Split::training) < 1)
       throw InputError(
           path + ": " + std::to_string(total) +
           " tokens are too few to train on and to hold out "
@@ -182,17 +195,16 @@ public:
     checkVocabulary(*input, this->tokens, path, nullptr);
   }
 
-  int64_t samples(Split split) const override {
-    int64_t part = split == Split::training
-                       ? trainingTokens
-                       : tokens.elements() - trainingTokens;
-    return std::max<int64_t>(0, (part - 1) / sequence);
-  }
+  int64_t samples(Split split) const override { return rows.samples(split); }
+  std::string split() const override { return rows.describe(); }
 
   void fill(const ManifestInput &input, Split split, int64_t sample,
             std::byte *out) const override {
-    int64_t begin = sample * sequence + (shifted(input) ? 1 : 0) +
-                    (split == Split::training ? 0 : trainingTokens);
+    // Where the end is held out, its windows begin at its first token.
+    bool isEnd = split == Split::validation && !rows.isShuffled();
+    int64_t begin = (isEnd ? trainingTokens + sample * sequence
+                           : rows.row(split, sample) * sequence) +
+                    (shifted(input) ? 1 : 0);
     convertElements(tokens.dtype,
                     tokens.data + begin * elementSize(tokens.dtype),
                     input.dtype, out, sequence, path);
@@ -207,7 +219,8 @@ public:
     return path + ": " + std::to_string(tokens.elements()) + " tokens, " +
            std::to_string(samples(Split::training)) + " sequences of " +
            std::to_string(sequence) + " to train on, " +
-           std::to_string(samples(Split::validation)) + " held out";
+           std::to_string(samples(Split::validation)) + " held out" +
+           (rows.isShuffled() ? " (by data.seed)" : "");
   }
 
 private:
@@ -215,6 +228,7 @@ private:
   ArrayView tokens;
   std::string path;
   int64_t sequence = 0, trainingTokens = 0;
+  SplitRows rows; // of windows
 };
 
 //===----------------------------------------------------------------------===//
@@ -266,22 +280,24 @@ public:
     }
     if (rows <= 0)
       throw InputError(path + ": holds no samples");
-    validationRows = heldOut(rows, settings.validation, 1);
-    if (validationRows >= rows)
+    int64_t held = heldOut(rows, settings.validation, 1);
+    parts = SplitRows(rows, held, settings.shuffleSplit != "false",
+                      settings.dataSeed);
+    if (held >= rows)
       throw InputError(path + ": " + std::to_string(rows) +
                        " samples are too few to train on and to hold out "
                        "data.validation; give more or data.validation = 0");
   }
 
   int64_t samples(Split split) const override {
-    return split == Split::training ? rows - validationRows : validationRows;
+    return parts.samples(split);
   }
+  std::string split() const override { return parts.describe(); }
 
   void fill(const ManifestInput &input, Split split, int64_t sample,
             std::byte *out) const override {
     const Array &array = *sources.at(input.name);
-    if (split == Split::validation)
-      sample += rows - validationRows;
+    sample = parts.row(split, sample);
     int64_t width = array.elements() / array.shape[0];
     int64_t count = 1;
     for (size_t d = 1; d < input.shape.size(); ++d)
@@ -314,7 +330,8 @@ public:
       bool isWhole = found->second;
       int64_t width =
           isWhole ? array.elements() : array.elements() / array.shape[0];
-      for (int64_t sample : isWhole ? std::vector<int64_t>{0} : samples) {
+      for (int64_t number : isWhole ? std::vector<int64_t>{0} : samples) {
+        int64_t sample = isWhole ? 0 : parts.row(Split::training, number);
         const std::byte *row =
             array.bytes.data() + sample * width * elementSize(array.dtype);
         int64_t at = cleave::firstNonFinite(array.dtype, row, width);
@@ -335,7 +352,9 @@ public:
   std::string summary() const override {
     std::string text = path + ": " + std::to_string(samples(Split::training)) +
                        " samples to train on, " +
-                       std::to_string(samples(Split::validation)) + " held out";
+                       std::to_string(samples(Split::validation)) +
+                       " held out" +
+                       (parts.isShuffled() ? " (by data.seed)" : "");
     std::string unread;
     for (const auto &[name, array] : arrays)
       if (!isReadWhole.count(name))
@@ -488,7 +507,44 @@ private:
   std::map<std::string, const Array *> sources; // by input
   std::map<std::string, bool> isReadWhole;      // by array; else by samples
   std::string path, loss, firstName;
-  int64_t ignoreIndex, rows = -1, validationRows = 0;
+  int64_t ignoreIndex, rows = -1;
+  SplitRows parts;
+};
+
+//===----------------------------------------------------------------------===//
+// Validation by data of their own
+//===----------------------------------------------------------------------===//
+
+class EvaluatedDataset : public Dataset {
+public:
+  EvaluatedDataset(std::unique_ptr<Dataset> training,
+                   std::unique_ptr<Dataset> validation)
+      : training(std::move(training)), validation(std::move(validation)) {}
+
+  int64_t samples(Split split) const override {
+    return of(split).samples(Split::training);
+  }
+  void fill(const ManifestInput &input, Split split, int64_t sample,
+            std::byte *out) const override {
+    of(split).fill(input, Split::training, sample, out);
+  }
+  void fillWhole(const ManifestInput &input, std::byte *out) const override {
+    training->fillWhole(input, out);
+  }
+  std::string
+  firstNonFinite(const std::vector<int64_t> &samples) const override {
+    return training->firstNonFinite(samples);
+  }
+  std::string split() const override { return training->split(); }
+  std::string summary() const override {
+    return training->summary() + "; validation: " + validation->summary();
+  }
+
+private:
+  const Dataset &of(Split split) const {
+    return split == Split::training ? *training : *validation;
+  }
+  std::unique_ptr<Dataset> training, validation;
 };
 
 } // namespace
@@ -570,6 +626,15 @@ static void checkWidth(const ArrayView &tokens, const std::string &path,
 
 std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
                                      const Settings &settings) {
+  if (!settings.evalPath.empty()) {
+    Settings whole = settings;
+    whole.validation = 0;
+    whole.evalPath.clear();
+    std::unique_ptr<Dataset> training = openDataset(manifest, whole);
+    whole.dataPath = settings.evalPath;
+    return std::make_unique<EvaluatedDataset>(std::move(training),
+                                              openDataset(manifest, whole));
+  }
   const std::string &path = settings.dataPath;
   if (path.empty())
     throw InputError("no data to train on; give --data FILE or data.path");

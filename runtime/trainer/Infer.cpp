@@ -156,7 +156,7 @@ void infer(const Manifest &manifest, const InferOptions &options,
   if (options.weights.empty())
     checkInitialValues(manifest);
   else
-    readCheckpointState(options.weights, manifest);
+    checkWeights(options.weights, manifest);
 
   std::unique_ptr<StepExecutor> executor = start();
   if (!executor->hasAction("forward") || manifest.outputs.empty())
@@ -166,7 +166,7 @@ void infer(const Manifest &manifest, const InferOptions &options,
   if (options.weights.empty())
     loadInitialValues(manifest, *executor, settings.seed);
   else
-    loadCheckpoint(options.weights, manifest, *executor);
+    loadWeights(options.weights, manifest, *executor, settings.seed);
 
   const int64_t perMicrobatch = manifest.samplesPerMicrobatch();
   NamedArrays results;

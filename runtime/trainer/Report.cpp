@@ -42,6 +42,9 @@ std::string toJsonLine(const StepRecord &r) {
                {"sent_bytes", r.sentBytes},
                {"peak_bytes", r.peakBytes},
                {"time", time}};
+  if (r.leftOut != LeftOut::no)
+    json["left_out"] =
+        r.leftOut == LeftOut::noLabels ? "no labels" : "not finite";
   if (!r.balance.empty())
     json["experts"] = toLogEntry(r.balance);
   if (r.balance.overflow)

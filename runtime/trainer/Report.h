@@ -14,6 +14,13 @@
 
 namespace cleave {
 
+/// Why a step changed nothing but the position in the data.
+enum class LeftOut {
+  no,
+  notFinite, ///< train.on_nan = "skip"
+  noLabels,  ///< none is counted
+};
+
 /// A line of log.jsonl.
 struct StepRecord {
   int64_t step = 0;
@@ -22,7 +29,7 @@ struct StepRecord {
   int64_t valSamples = 0; ///< that valLoss is of
   double lr = 0;
   std::optional<double> gradNorm;
-  bool leftOut = false; ///< train.on_nan = "skip": nothing was updated
+  LeftOut leftOut = LeftOut::no;
   int64_t tokens = 0;
   double tokensPerSecond = 0;
   double stepMs = 0;

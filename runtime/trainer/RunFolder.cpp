@@ -2,50 +2,15 @@
 //-----------===//
 #include "RunFolder.h"
 #include "cleave/io/Error.h"
-#include "cleave/trainer/Checkpoint.h"
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <sys/stat.h>
-#include <vector>
 
 namespace fs = std::filesystem;
 
 namespace cleave {
-
-std::string resolveResume(const TrainOptions &options,
-                          const Manifest &manifest) {
-  if (options.resume != "latest")
-    return options.resume;
-  std::vector<std::string> runs;
-  std::error_code ignored;
-  if (!options.out.empty()) {
-    runs.push_back(options.out);
-  } else {
-    for (const fs::directory_entry &run :
-         fs::directory_iterator("runs", ignored))
-      if (run.path().filename().string().starts_with(manifest.model + "-"))
-        runs.push_back(run.path().string());
-  }
-  std::string best;
-  fs::file_time_type bestTime{};
-  for (const std::string &run : runs) {
-    std::string found = latestCheckpoint(run);
-    if (found.empty())
-      continue;
-    fs::file_time_type time = fs::last_write_time(found, ignored);
-    if (best.empty() || time > bestTime) {
-      best = found;
-      bestTime = time;
-    }
-  }
-  if (best.empty())
-    throw InputError(
-        "--resume latest: there is no checkpoint below " +
-        (options.out.empty() ? "runs/" + manifest.model + "-*" : options.out));
-  return best;
-}
 
 bool continuesIn(const std::string &out, const std::string &resume) {
   std::error_code error;

@@ -9,11 +9,6 @@
 
 namespace cleave {
 
-/// The checkpoint that --resume means; empty if none is asked for. Throws
-/// InputError if "latest" finds none.
-std::string resolveResume(const TrainOptions &options,
-                          const Manifest &manifest);
-
 /// True if the checkpoint lies in the output folder: the run goes on there.
 bool continuesIn(const std::string &out, const std::string &resume);
 

@@ -205,9 +205,11 @@ public:
 
 private:
   [[noreturn]] static void fail(cleave_status status, const std::string &what) {
+    // A rank that is gone is no matter of what was asked of it.
+    if (status == CLEAVE_RANK_FAILED || status == CLEAVE_TIMEOUT)
+      throw RunError(cleave_last_error());
     std::string message = what + ": " + cleave_last_error();
-    if (status == CLEAVE_RANK_FAILED || status == CLEAVE_TIMEOUT ||
-        status == CLEAVE_INTERNAL)
+    if (status == CLEAVE_INTERNAL)
       throw RunError(message);
     throw InputError(message);
   }

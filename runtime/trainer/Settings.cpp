@@ -13,10 +13,10 @@ using Json = nlohmann::ordered_json;
 
 namespace cleave {
 
-static Json parseConfig(const Manifest &manifest) {
-  if (manifest.configJson.empty())
+static Json parseConfig(const std::string &text) {
+  if (text.empty())
     return Json::object();
-  Json config = Json::parse(manifest.configJson, nullptr, false);
+  Json config = Json::parse(text, nullptr, false);
   if (!config.is_object())
     throw InputError("manifest.json, key 'config': expected an object");
   return config;
@@ -37,13 +37,15 @@ static void read(const Json &config, const char *section, const char *key,
 }
 
 Settings settingsOf(const Manifest &manifest) {
-  Json config = parseConfig(manifest);
+  Json config = parseConfig(manifest.configJson);
   Settings s;
   read(config, "data", "path", s.dataPath);
   read(config, "data", "dtype", s.dataDtype);
   read(config, "data", "ignore_index", s.ignoreIndex);
   read(config, "data", "seed", s.dataSeed);
   read(config, "data", "validation", s.validation);
+  read(config, "data", "shuffle_split", s.shuffleSplit);
+  read(config, "data", "eval_path", s.evalPath);
   read(config, "train", "lr", s.lr);
   read(config, "train", "min_lr", s.minLr);
   read(config, "train", "schedule", s.schedule);
@@ -51,8 +53,12 @@ Settings settingsOf(const Manifest &manifest) {
   read(config, "train", "steps", s.steps);
   read(config, "train", "seed", s.seed);
   read(config, "train", "loss", s.loss);
+  read(config, "train", "optimizer", s.optimizer);
+  read(config, "train", "save_minutes", s.saveMinutes);
+  read(config, "train", "keep", s.keep);
   read(config, "target", "transport", s.transport);
   read(config, "target", "kind", s.device);
+  s.lastStep = s.steps;
   std::string onNan = "stop";
   read(config, "train", "on_nan", onNan);
   if (onNan != "stop" && onNan != "skip")
@@ -65,6 +71,11 @@ Settings settingsOf(const Manifest &manifest) {
     throw InputError("configuration key 'train.schedule': expected constant, "
                      "linear or cosine, found '" +
                      s.schedule + "'");
+  if (s.shuffleSplit != "auto" && s.shuffleSplit != "true" &&
+      s.shuffleSplit != "false")
+    throw InputError("configuration key 'data.shuffle_split': expected auto, "
+                     "true or false, found '" +
+                     s.shuffleSplit + "'");
   if (!(s.validation >= 0 && s.validation < 1))
     throw InputError("configuration key 'data.validation': expected a share "
                      "of at least 0 and below 1");
@@ -133,10 +144,17 @@ static std::string tomlValue(const Json &value) {
   return value.dump();
 }
 
-std::string configToml(const Manifest &manifest, const Settings &settings) {
-  Json config = parseConfig(manifest);
+std::string configJson(const Manifest &manifest, const Settings &settings) {
+  Json config = parseConfig(manifest.configJson);
   config["data"]["path"] = settings.dataPath;
+  if (!settings.evalPath.empty())
+    config["data"]["eval_path"] = settings.evalPath;
   config["train"]["steps"] = settings.steps;
+  return config.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string configToml(const std::string &json) {
+  Json config = parseConfig(json);
   std::string text;
   for (const auto &[key, value] : config.items())
     if (!value.is_object() && !value.is_null() &&

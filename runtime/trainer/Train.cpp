@@ -1,25 +1,18 @@
 //===- Train.cpp - the training loop --------------------------------------===//
-//
-// Everything that can be known to be wrong is found before the first step and
-// before anything is written: data, checkpoint, weights, the output folder.
-//
-//===----------------------------------------------------------------------===//
-#include "cleave/trainer/Train.h"
+#include "Loop.h"
+#include "NonFinite.h"
 #include "Report.h"
-#include "RunFolder.h"
 #include "StopOnSignal.h"
 #include "TraceFile.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
-#include "cleave/trainer/Checkpoint.h"
-#include "cleave/trainer/Data.h"
 #include "cleave/trainer/Feeder.h"
-#include "cleave/trainer/Settings.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 
 namespace fs = std::filesystem;
 
@@ -63,7 +56,10 @@ public:
                 metric("loss", "loss");
   }
 
-  void run(const std::string &out, CheckpointState &state);
+  /// Trains on from `state`, which was read from `resumed` where that is a
+  /// checkpoint. Errors of a run name the newest checkpoint.
+  void run(const std::string &out, CheckpointState &state,
+           const std::string &resumed);
 
 private:
   std::optional<double> metric(const std::string &action,
@@ -72,9 +68,15 @@ private:
   void runAction(const std::string &action);
   int64_t validationSamples() const;
   void validate(StepRecord &record);
+  void update(StepRecord &record, const CheckpointState &state);
   [[noreturn]] void stopNonFinite(const CheckpointState &state,
                                   const std::string &what, bool updated);
-  std::string firstNonFinite(bool updated);
+  void note(const StepRecord &record, CheckpointState &state);
+  std::string labelsWanted() const;
+  void save(const CheckpointState &state);
+  std::string newest() const;
+  void runSteps(CheckpointState &state, const StopOnSignal &signal,
+                LineFile &log);
 
   const Manifest &manifest;
   const Settings &settings;
@@ -87,6 +89,13 @@ private:
   std::vector<std::string> loads; ///< of each microbatch, if pipelined
   int64_t evalEvery;
   bool validates;
+  std::string out;
+  Progress *progress = nullptr; ///< while it runs
+  /// Of this run, or the one that it goes on from; empty: none.
+  std::string newestCheckpoint;
+  int64_t saved = -1;        ///< the step of it, if it is of this run
+  int64_t withoutLabels = 0; ///< steps in a row
+  std::chrono::steady_clock::time_point savedAt;
   int64_t allocations = 0; ///< while this step's actions ran
   int64_t afterWarmUp = 0; ///< and while all but the first step's did
 };
@@ -122,73 +131,105 @@ std::optional<double> Trainer::metric(const std::string &action,
   return static_cast<double>(integerAt(value.dtype, value.bytes.data(), 0));
 }
 
-/// Names the first tensor with a NaN or an infinity, in the order in which a
-/// step computes: parameters, gradients. Once `updated`, gradients come first,
-/// because a bad one has spread to state and parameters by then.
-std::string Trainer::firstNonFinite(bool updated) {
-  auto search = [&](const std::string &buffer,
-                    const std::string &label) -> std::string {
-    const BufferInfo &info = executor.need(buffer);
-    if (!isFloat(info.dtype))
-      return "";
-    Array value = executor.gather(buffer, info.dtype);
-    int64_t at = cleave::firstNonFinite(value.dtype, value.bytes.data(),
-                                        value.elements());
-    if (at < 0)
-      return "";
-    return label + ", element " + std::to_string(at) + " of " +
-           shapeToString(value.shape);
-  };
-  auto ofTensors = [&]() -> std::string {
-    for (const ManifestTensor &tensor : manifest.tensors)
-      if (std::string text =
-              search(tensor.buffer, tensor.kind + " '" + tensor.name + "'");
-          !text.empty())
-        return text;
-    return "";
-  };
-  auto ofGradients = [&]() -> std::string {
-    for (const BufferInfo &buffer : executor.buffers())
-      if (buffer.role == "gradient")
-        if (std::string text =
-                search(buffer.name,
-                       "gradient of '" +
-                           (buffer.of.empty() ? buffer.name : buffer.of) + "'");
-            !text.empty())
-          return text;
-    return "";
-  };
-  for (bool gradients : {updated, !updated})
-    if (std::string text = gradients ? ofGradients() : ofTensors();
-        !text.empty())
-      return text;
-  for (const ManifestState &item : manifest.state)
-    if (std::string text = search(item.buffer, "state '" + item.parameter +
-                                                   "." + item.slot + "'");
-        !text.empty())
-      return text;
-  return "the " + std::string(updated ? "norm" : "loss") +
-         " itself; parameters and gradients are finite";
-}
-
 void Trainer::stopNonFinite(const CheckpointState &state,
                             const std::string &what, bool updated) {
-  std::vector<int64_t> samples;
-  for (int64_t i = 0; i < manifest.batch; ++i)
-    samples.push_back(trainingSample(state.nextSample + i,
-                                     data.samples(Split::training),
-                                     settings.dataSeed));
-  std::sort(samples.begin(), samples.end());
-  std::string given = data.firstNonFinite(samples);
-  // A mask may be infinite and right, so the tensor is named all the same.
-  throw RunError("step " + std::to_string(state.step + 1) + ": " + what +
-                 " is not finite; " +
-                 (given.empty() ? "" : "nor is the data: " + given + "; ") +
-                 "the first non-finite tensor is " + firstNonFinite(updated) +
-                 " (train.on_nan = \"skip\" leaves such steps out)");
+  std::string message = "step " + std::to_string(state.step + 1) + ": " + what +
+                        " is not finite; " +
+                        describeNonFinite(manifest, settings, data, executor,
+                                          state.nextSample, updated);
+  // Every update is left out whose loss or gradients are not finite, so this
+  // is the state before the step.
+  if (!manifest.hasMetric("update", "finite"))
+    message += manifest.pipelined
+                   ? "; the schedule updates after each microbatch, so that "
+                     "the state before this step is lost"
+                   : "";
+  else if (!isStateFinite(manifest, executor))
+    message += "; nothing was saved, as parameters or state are not finite";
+  else if (saved != state.step)
+    save(state);
+  throw RunError(message);
 }
 
-/// One step. A step that is left out has a loss that is not finite.
+/// The update of a step whose gradients are there, unless it has to be left
+/// out.
+void Trainer::update(StepRecord &record, const CheckpointState &state) {
+  std::optional<double> loss = metric("loss_grad", "loss");
+  std::optional<double> weight = metric("loss_grad", "weight");
+  // A schedule that updates after each microbatch has done so by now, with
+  // gradients of zero where no label was counted.
+  const bool isGuarded = manifest.hasMetric("update", "finite");
+  const bool isApart = manifest.pipelined && !isGuarded;
+  if (weight && *weight <= 0)
+    record.leftOut = LeftOut::noLabels;
+  else if (loss && !std::isfinite(*loss)) {
+    if (!settings.skipNonFinite)
+      stopNonFinite(state, "the loss", /*updated=*/false);
+    record.leftOut = LeftOut::notFinite;
+  }
+  if (record.leftOut == LeftOut::no || isApart) {
+    runAction("update");
+    record.gradNorm = metric("update", "grad_norm");
+    if (auto value = metric("update", "loss"))
+      loss = value;
+    if (auto value = metric("update", "weight"))
+      weight = value;
+    if (!loss || !weight)
+      throw InputError("the program has no metrics loss and weight; compile "
+                       "the model again");
+  }
+  if (record.leftOut == LeftOut::no) {
+    bool isBad = !std::isfinite(*loss) ||
+                 (record.gradNorm && !std::isfinite(*record.gradNorm));
+    bool isKept = metric("update", "finite").value_or(1) == 0;
+    if ((isBad || isKept) && !(settings.skipNonFinite && isKept))
+      stopNonFinite(state,
+                    std::isfinite(*loss) ? "the gradient norm" : "the loss",
+                    /*updated=*/true);
+    if (isKept)
+      record.leftOut = LeftOut::notFinite;
+  }
+  record.loss = record.leftOut == LeftOut::noLabels
+                    ? std::numeric_limits<double>::quiet_NaN()
+                    : *loss / weight.value_or(1);
+}
+
+/// What there is to count, where a step has none.
+std::string Trainer::labelsWanted() const {
+  if (settings.loss == "cross_entropy")
+    return "no label is counted (all are data.ignore_index = " +
+           std::to_string(settings.ignoreIndex) + ")";
+  return "train.loss = \"" + settings.loss + "\" is a mean of no values";
+}
+
+/// Says what was left out, and stops a run that only leaves out.
+void Trainer::note(const StepRecord &record, CheckpointState &state) {
+  constexpr int64_t mostInARow = 10;
+  if (record.leftOut == LeftOut::no) {
+    withoutLabels = 0;
+    return;
+  }
+  ++state.leftOut;
+  const std::string at = "step " + std::to_string(record.step);
+  if (record.leftOut == LeftOut::notFinite) {
+    withoutLabels = 0;
+    progress->say(at + ": left out, the " +
+                  (std::isfinite(record.loss) ? "gradient" : "loss") +
+                  " is not finite");
+    return;
+  }
+  progress->say(at + ": left out, " + labelsWanted());
+  if (++withoutLabels < mostInARow)
+    return;
+  save(state);
+  throw RunError("steps " + std::to_string(record.step - mostInARow + 1) +
+                 " to " + std::to_string(record.step) +
+                 ": ten steps in a row were left out, " + labelsWanted() +
+                 "; look at the labels of the data");
+}
+
+/// One step. A step that is left out has a loss that is not finite, or no
+/// labels.
 StepRecord Trainer::step(const CheckpointState &state) {
   StepRecord record;
   record.step = state.step + 1;
@@ -218,46 +259,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
   if (manifest.pipelined)
     runAction("loss_grad");
 
-  std::optional<double> loss = metric("loss_grad", "loss");
-  std::optional<double> weight = metric("loss_grad", "weight");
-  bool skipped = false;
-  if (loss && !std::isfinite(*loss)) {
-    if (!settings.skipNonFinite)
-      stopNonFinite(state, "the loss", /*updated=*/false);
-    skipped = true;
-  }
-  if (weight && !(*weight > 0)) {
-    std::string at = "step " + std::to_string(record.step) + ": ";
-    if (settings.loss == "cross_entropy")
-      throw InputError(at +
-                       "no label is counted; all are data.ignore_index = " +
-                       std::to_string(settings.ignoreIndex));
-    throw InputError(at + "the values that train.loss = " + settings.loss +
-                     " is a mean of number " + std::to_string(*weight) +
-                     ", expected more than 0");
-  }
-  if (!skipped) {
-    runAction("update");
-    std::optional<double> finite = metric("update", "finite");
-    record.gradNorm = metric("update", "grad_norm");
-    if (auto value = metric("update", "loss"))
-      loss = value;
-    if (auto value = metric("update", "weight"))
-      weight = value;
-    if (!loss || !weight)
-      throw InputError("the program has no metrics loss and weight; compile "
-                       "the model again");
-    bool bad = !std::isfinite(*loss) ||
-               (record.gradNorm && !std::isfinite(*record.gradNorm));
-    bool left = finite && *finite == 0; // the program protected itself
-    if ((bad || left) && !(settings.skipNonFinite && left))
-      stopNonFinite(state,
-                    std::isfinite(*loss) ? "the gradient norm" : "the loss",
-                    /*updated=*/true);
-    skipped = left;
-  }
-  record.leftOut = skipped;
-  record.loss = weight ? *loss / *weight : *loss;
+  update(record, state);
   for (int64_t rank = 0; rank < executor.ranks(); ++rank) {
     int64_t sent = 0;
     for (const RankTraffic &entry : executor.traffic(rank))
@@ -310,34 +312,62 @@ void Trainer::validate(StepRecord &record) {
   record.valSamples = count;
 }
 
-void Trainer::run(const std::string &out, CheckpointState &state) {
-  using Clock = std::chrono::steady_clock;
+/// The checkpoint to go on from after a failure, for messages.
+std::string Trainer::newest() const {
+  return newestCheckpoint.empty() ? "no checkpoint was saved"
+                                  : "--resume " + newestCheckpoint + " goes on";
+}
+
+void Trainer::save(const CheckpointState &state) {
+  newestCheckpoint = saveCheckpoint(out, manifest, executor, state);
+  saved = state.step;
+  savedAt = std::chrono::steady_clock::now();
+  progress->say("saved " + newestCheckpoint);
+  removeOldCheckpoints(out, settings.keep);
+}
+
+void Trainer::run(const std::string &folder, CheckpointState &state,
+                  const std::string &resumed) {
   StopOnSignal signal;
+  out = folder;
+  newestCheckpoint = resumed;
   LineFile log((fs::path(out) / "log.jsonl").string());
   if (trace)
     executor.startTrace();
-  Progress progress(state.step + 1, settings.steps, options.progressBar,
-                    manifest.inputWithRole("tokens") ? "tokens" : "samples");
+  Progress shown(state.step + 1, settings.lastStep, options.progressBar,
+                 manifest.inputWithRole("tokens") ? "tokens" : "samples");
+  progress = &shown;
+  savedAt = std::chrono::steady_clock::now();
   feeder.setInteger("seed", static_cast<int64_t>(settings.seed));
-  const int64_t tokens =
-      manifest.batch * std::max<int64_t>(1, manifest.sequence);
-  const int64_t firstStep = state.step + 1;
-  int64_t saved = -1;
-  auto save = [&] {
-    std::string path = saveCheckpoint(out, manifest, executor, state);
-    saved = state.step;
-    progress.say("saved " + path);
-  };
   if (int64_t held = data.samples(Split::validation),
       used = validationSamples();
       used < held)
-    progress.say(
+    progress->say(
         "val_loss is of " + std::to_string(used) + " of the " +
         std::to_string(held) + " held-out samples: with train.loss = \"" +
         settings.loss + "\" only whole microbatches of " +
         std::to_string(manifest.samplesPerMicrobatch()) + " can be validated");
+  try {
+    runSteps(state, signal, log);
+  } catch (const RunError &error) {
+    throw RunError(std::string(error.what()) + "; " + newest());
+  }
+  if (signal.requested())
+    progress->say("stopped by a signal after step " +
+                  std::to_string(state.step) + "; " + newest());
+  if (state.leftOut)
+    progress->say(std::to_string(state.leftOut) + " of " +
+                  std::to_string(state.step) + " steps were left out");
+}
+
+void Trainer::runSteps(CheckpointState &state, const StopOnSignal &signal,
+                       LineFile &log) {
+  using Clock = std::chrono::steady_clock;
+  const int64_t tokens =
+      manifest.batch * std::max<int64_t>(1, manifest.sequence);
+  const int64_t firstStep = state.step + 1;
   std::string counters;
-  while (state.step < settings.steps && !signal.requested()) {
+  while (state.step < settings.lastStep && !signal.requested()) {
     Clock::time_point begin = Clock::now();
     StepRecord record = step(state);
     record.stepMs =
@@ -351,7 +381,7 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
       trace->append(executor, record.step);
     ++state.step;
     state.nextSample += manifest.batch;
-    bool last = state.step == settings.steps;
+    bool last = state.step == settings.lastStep;
     if (last || signal.requested())
       counters = countersToJson(
           executor, record,
@@ -363,119 +393,29 @@ void Trainer::run(const std::string &out, CheckpointState &state) {
         (last || (evalEvery > 0 && state.step % evalEvery == 0)))
       validate(record);
     log.append(toJsonLine(record));
-    progress.step(record);
-    if (record.leftOut)
-      progress.say("step " + std::to_string(record.step) + ": left out, the " +
-                   (std::isfinite(record.loss) ? "gradient" : "loss") +
-                   " is not finite");
-    if (options.saveEvery > 0 && state.step % options.saveEvery == 0)
-      save();
+    progress->step(record);
+    note(record, state);
+    bool isDue = settings.saveMinutes > 0 &&
+                 Clock::now() - savedAt >=
+                     std::chrono::duration<double>(60 * settings.saveMinutes);
+    if (isDue || (options.saveEvery > 0 && state.step % options.saveEvery == 0))
+      save(state);
   }
   if (saved != state.step)
-    save();
+    save(state);
   if (!counters.empty())
     writeFileAtomically((fs::path(out) / "counters.json").string(), counters);
-  if (signal.requested())
-    progress.say("stopped by a signal after step " +
-                 std::to_string(state.step) + "; --resume " + out + "/" +
-                 checkpointName(state.step) + " goes on");
 }
 
 } // namespace
 
-//===----------------------------------------------------------------------===//
-// Entry
-//===----------------------------------------------------------------------===//
-
-void train(const Manifest &manifest, const TrainOptions &options,
-           const ExecutorFactory &start) {
-  Settings settings = settingsOf(manifest);
-  if (!options.data.empty())
-    settings.dataPath = options.data;
-  if (options.steps)
-    settings.steps = *options.steps;
-  if (settings.steps < 1)
-    throw InputError("--steps: expected at least 1, found " +
-                     std::to_string(settings.steps));
-  std::unique_ptr<Dataset> data = openDataset(manifest, settings);
-
-  CheckpointState state;
-  state.seed = settings.seed;
-  state.dataSeed = settings.dataSeed;
-  std::string resume = resolveResume(options, manifest);
-  if (!resume.empty()) {
-    state = readCheckpointState(resume, manifest);
-    if (state.seed != settings.seed || state.dataSeed != settings.dataSeed)
-      throw InputError(
-          resume +
-          ": was made with train.seed = " + std::to_string(state.seed) +
-          " and data.seed = " + std::to_string(state.dataSeed) +
-          ", but the program has " + std::to_string(settings.seed) + " and " +
-          std::to_string(settings.dataSeed) + "; use the same seeds");
-    int64_t counted = state.step * manifest.updatesPerStep;
-    if (state.updates != counted && !manifest.state.empty())
-      throw InputError(
-          resume + ": has made " + std::to_string(state.updates) +
-          " updates in " + std::to_string(state.step) +
-          " steps, but the optimizer of this program would go on from " +
-          std::to_string(counted) +
-          "; a schedule that updates after every microbatch is resumed with "
-          "the same schedule and train.microbatches, and no other one is");
-    if (state.step >= settings.steps)
-      throw InputError(resume + ": has done " + std::to_string(state.step) +
-                       " steps already; give a larger --steps than " +
-                       std::to_string(settings.steps));
-  } else {
-    checkInitialValues(manifest);
-  }
-  bool goesOn = !options.out.empty() && !resume.empty() &&
-                continuesIn(options.out, resume);
-  std::error_code ignored;
-  if (!goesOn && !options.out.empty() &&
-      fs::exists(fs::symlink_status(options.out, ignored)))
-    throw InputError(options.out + ": the output folder exists; it is never "
-                                   "overwritten: give another --out");
-
-  std::printf("%s\n", data->summary().c_str());
-  std::string mesh;
-  for (const auto &[axis, size] : manifest.mesh)
-    mesh += (mesh.empty() ? " (" : ", ") + axis + "=" + std::to_string(size);
-  std::printf("%s: %lld %s%s, batch %lld in %lld %s, steps %lld to %lld\n",
-              manifest.model.c_str(), static_cast<long long>(manifest.ranks),
-              manifest.ranks == 1 ? "rank" : "ranks",
-              mesh.empty() ? "" : (mesh + ")").c_str(),
-              static_cast<long long>(manifest.batch),
-              static_cast<long long>(manifest.microbatches),
-              manifest.microbatches == 1 ? "microbatch" : "microbatches",
-              static_cast<long long>(state.step + 1),
-              static_cast<long long>(settings.steps));
-  if (options.dryRun) {
-    std::printf("dry run: everything is in place, nothing was written\n");
-    return;
-  }
-  std::fflush(stdout);
-
-  std::optional<TraceFile> trace;
-  if (!options.trace.empty())
-    trace.emplace(options.trace, manifest);
-  std::unique_ptr<StepExecutor> executor = start();
-  Trainer trainer(manifest, settings, options, *data, *executor,
-                  trace ? &*trace : nullptr);
-  if (resume.empty())
-    loadInitialValues(manifest, *executor, settings.seed);
-  else
-    loadCheckpoint(resume, manifest, *executor);
-
-  std::string out =
-      goesOn ? options.out : createOut(options.out, manifest.model);
-  std::printf("writing to %s%s\n", out.c_str(),
-              resume.empty() ? "" : (", resuming " + resume).c_str());
-  std::fflush(stdout);
-  writeFileAtomically((fs::path(out) / "config.toml").string(),
-                      configToml(manifest, settings));
-  if (goesOn)
-    trimLog((fs::path(out) / "log.jsonl").string(), state.step);
-  trainer.run(out, state);
+void runLoop(const LoopInputs &in, StepExecutor &executor, TraceFile *trace,
+             const std::string &out, CheckpointState &state,
+             const std::function<void()> &fill) {
+  Trainer trainer(in.manifest, in.settings, in.options, in.data, executor,
+                  trace);
+  fill();
+  trainer.run(out, state, in.resumed);
 }
 
 } // namespace cleave

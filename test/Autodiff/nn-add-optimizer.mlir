@@ -1,62 +1,72 @@
 // RUN: cleave-opt %s --nn-add-optimizer --canonicalize | FileCheck %s
 // RUN: cleave-opt %s "--nn-add-optimizer=optimizer=sgd clip-norm=0 no-decay=w" --canonicalize | FileCheck %s --check-prefix=SGD
-// RUN: cleave-opt %s "--nn-add-optimizer=skip-nonfinite" --canonicalize | FileCheck %s --check-prefix=SKIP
-// RUN: cleave-opt %s "--nn-add-optimizer=updates=4 clip-norm=0" --canonicalize | FileCheck %s --check-prefix=APART
-// RUN: not cleave-opt %s "--nn-add-optimizer=updates=4" 2>&1 | FileCheck %s --check-prefix=CLIPPED
+// RUN: cleave-opt %s "--nn-add-optimizer=apart clip-norm=0" --canonicalize | FileCheck %s --check-prefix=APART
+// RUN: cleave-opt %s "--nn-add-optimizer=began=1:b" --canonicalize | FileCheck %s --check-prefix=BEGAN
+// RUN: not cleave-opt %s "--nn-add-optimizer=apart" 2>&1 | FileCheck %s --check-prefix=CLIPPED
+// RUN: not cleave-opt %s "--nn-add-optimizer=began=1:c" 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: cleave-opt %s "--nn-add-optimizer=no-decay=v,.*" 2>&1 | FileCheck %s --check-prefix=IDLE
 
 // IDLE: warning: pattern 'v' of train.no_decay matches no parameter
 // IDLE-NOT: warning:
 
-// Decay is for the matrix: w has two dimensions in the file, three in its view.
+// Old parameters, state and count where loss or norm are not below the largest
+// number. Decay is for the matrix: w has two dimensions in the file, three in its view.
 // CHECK-LABEL: func @update
 // CHECK-SAME:    %[[W:[a-z0-9]+]]: tensor<3x2x2xf32>
+// CHECK-SAME:    %[[M:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.count = "count.0", nn.name = "w.m", nn.role = "state"}
+// CHECK-SAME:    %[[COUNT:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = "count"}
 // CHECK-SAME:    %[[DW:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.name = "w", nn.role = "gradient"}
 // CHECK-SAME:    %[[DB:[a-z0-9]+]]: tensor<4xf32> {nn.name = "b", nn.role = "gradient"}
 // CHECK-SAME:    %[[WEIGHT:[a-z0-9]+]]: tensor<f32> {nn.name = "weight", nn.role = "weight"}
-// CHECK-SAME:    tensor<f32> {nn.name = "grad_norm", nn.role = "metric"})
+// CHECK-SAME:    tensor<i64> {nn.name = "count.0", nn.role = "count"}
+// CHECK-SAME:    tensor<f32> {nn.name = "grad_norm", nn.role = "metric"}
+// CHECK-SAME:    tensor<f32> {nn.name = "finite", nn.role = "metric"})
 // CHECK:         arith.mulf %[[DW]], %[[DW]]
 // CHECK:         arith.mulf %[[DB]], %[[DB]]
 // CHECK:         %[[INVERSE:.+]] = arith.divf %{{.+}}, %[[WEIGHT]]
 // CHECK:         %[[FACTOR:.+]] = arith.minimumf
 // CHECK:         %[[SCALE:.+]] = arith.mulf %[[INVERSE]], %[[FACTOR]]
-// CHECK:         nn.adamw %[[W]], %{{.+}}, %{{.+}}, %[[DW]], %[[SCALE]]
+// CHECK:         arith.cmpf ole
+// CHECK:         %[[FINITE:.+]] = arith.andi
+// CHECK:         %[[NEXT:.+]] = arith.addi %[[COUNT]]
+// CHECK:         %[[NEW:.+]], %[[NEWM:.+]], %{{.+}} = nn.adamw %[[W]], %[[M]], %{{.+}}, %[[DW]], %[[SCALE]], %{{.+}}, %[[NEXT]]
 // CHECK-SAME:      weight_decay = 1.000000e-02
+// CHECK:         nn.broadcast %[[FINITE]] dims = []
+// CHECK:         arith.select %{{.+}}, %[[NEW]], %[[W]]
+// CHECK:         arith.select %{{.+}}, %[[NEWM]], %[[M]]
 // CHECK:         nn.adamw
 // CHECK-SAME:      weight_decay = 0.000000e+00
-// CHECK-LABEL: func @init_state() -> (tensor<3x2x2xf32> {nn.name = "w.m", nn.role = "state"}
+// CHECK:         arith.select %[[FINITE]], %[[NEXT]], %[[COUNT]] : tensor<i1>, tensor<i64>
+// CHECK-LABEL: func @init_state() -> (tensor<3x2x2xf32> {nn.count = "count.0", nn.name = "w.m", nn.role = "state"}
+// CHECK-SAME:    tensor<i64> {nn.name = "count.0", nn.role = "count"})
 
-// The old values where loss or norm are not below the largest number.
-// SKIP-LABEL: func @update
-// SKIP-SAME:    %[[W:[a-z0-9]+]]: tensor<3x2x2xf32>
-// SKIP-SAME:    %[[M:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.name = "w.m"
-// SKIP-SAME:    tensor<f32> {nn.name = "finite", nn.role = "metric"})
-// SKIP:         arith.cmpf ole
-// SKIP:         %[[FINITE:.+]] = arith.andi
-// SKIP:         %[[NEW:.+]], %[[NEWM:.+]], %{{.+}} = nn.adamw %[[W]]
-// SKIP:         nn.broadcast %[[FINITE]] dims = []
-// SKIP:         arith.select %{{.+}}, %[[NEW]], %[[W]]
-// SKIP:         arith.select %{{.+}}, %[[NEWM]], %[[M]]
+// Each set has a count of its own.
+// BEGAN-LABEL: func @update
+// BEGAN-SAME:    {nn.count = "count.0", nn.name = "w.m"
+// BEGAN-SAME:    {nn.count = "count.1", nn.name = "b.m"
+// BEGAN-SAME:    %[[C0:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = "count"}
+// BEGAN-SAME:    %[[C1:[a-z0-9]+]]: tensor<i64> {nn.name = "count.1", nn.role = "count"}
+// BEGAN:         %[[N0:.+]] = arith.addi %[[C0]]
+// BEGAN:         %[[N1:.+]] = arith.addi %[[C1]]
+// BEGAN:         nn.adamw {{.+}}, %[[N0]] beta1
+// BEGAN:         nn.adamw {{.+}}, %[[N1]] beta1
+// UNKNOWN: error: train.began names 'c', which is no parameter of the model
 
 // SGD-LABEL: func @update
 // SGD-NOT:     arith.minimumf
 // SGD:         nn.sgd
 // SGD-SAME:      weight_decay = 0.000000e+00
 
-// The fifth update is that of microbatch 0 of step 2.
+// Each update counts, and none is left out.
 // APART-LABEL: func @update
-// APART-SAME:    %[[STEP:[a-z0-9]+]]: tensor<i64> {nn.name = "step", nn.role = "step"}
-// APART-SAME:    %[[K:[a-z0-9]+]]: tensor<i64> {nn.name = "update.microbatch", nn.role = "microbatch"})
+// APART-SAME:    %[[OLD:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = "count"}
 // APART-NOT:     nn.role = "metric"
-// APART-DAG:     %[[FOUR:.+]] = arith.constant dense<4> : tensor<i64>
 // APART-DAG:     %[[ONE:.+]] = arith.constant dense<1> : tensor<i64>
 // APART-DAG:     %[[SCALE:.+]] = arith.constant dense<1.000000e+00> : tensor<f32>
-// APART:         %[[BEFORE:.+]] = arith.subi %[[STEP]], %[[ONE]]
-// APART:         %[[ALL:.+]] = arith.muli %[[BEFORE]], %[[FOUR]]
-// APART:         %[[SUM:.+]] = arith.addi %[[ALL]], %[[K]]
-// APART:         %[[COUNT:.+]] = arith.addi %[[SUM]], %[[ONE]]
+// APART:         %[[COUNT:.+]] = arith.addi %[[OLD]], %[[ONE]]
 // APART-NOT:     math.sqrt
 // APART:         nn.adamw %{{[^,]+}}, %{{[^,]+}}, %{{[^,]+}}, %{{[^,]+}}, %[[SCALE]], %{{[^,]+}}, %[[COUNT]]
+// APART-NOT:     arith.select
 
 // CLIPPED: error: updates after each microbatch have no norm of all gradients
 func.func @loss_grad(%w: tensor<3x2x2xf32> {nn.name = "w", nn.role = "parameter",

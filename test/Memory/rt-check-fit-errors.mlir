@@ -1,6 +1,6 @@
-// RUN: cleave-opt %s --rt-plan-memory --rt-check-fit=limit=128 -verify-diagnostics
+// RUN: cleave-opt %s --rt-plan-memory "--rt-check-fit=limit=128 batch=4" -verify-diagnostics
 
-// expected-error @below {{a rank needs 192 bytes, but there are 128; largest at the peak (@f, command 0): (alignment and gaps) (gap, 96) x (input, 32) y (output, 32) rt.launch (activation, 32)}}
+// expected-error @below {{a rank needs 192 B, but there are 128 B (inputs and outputs 64 B, activations 32 B): dims.batch = 2 is likely to fit; or use more train.microbatches, parallel.data.zero or mesh.tensor; largest at the peak (@f, command 0): (alignment and gaps) (gap, 96 B) x (input, 32 B) y (output, 32 B) rt.launch (activation, 32 B)}}
 module {
 func.func private @kernel(tensor<8xf32>) -> tensor<8xf32>
 func.func @f(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"}) -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}) {

@@ -13,7 +13,7 @@
 // CHECK: arith.mulf [[SUM]], [[SUM]]
 // CHECK: [[ALL:%.*]]:3 = pipe.sum_stages %{{.*}}, [[ZERO:%.*]], [[ZERO]] : tensor<f32>, tensor<f32>, tensor<f32>
 // CHECK: nn.sgd %{{.*}}, %{{.*}}, [[SUM]],
-// CHECK: return {{.*}}, [[ALL]]#1, [[ALL]]#2, %{{[^,]*}} : tensor<4x4xf32>
+// CHECK: return {{.*}}, [[ALL]]#1, [[ALL]]#2, %{{[^,]*}}, %{{[^,]*}} : tensor<4x4xf32>
 // CHECK: func.func @init_state() -> (tensor<4x4xf32> {nn.name = "w.velocity", nn.role = "state"}, tensor<4xf32> {nn.name = "unread.velocity", nn.role = "state"})
 
 // CHECK: module @stage1

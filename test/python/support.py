@@ -89,8 +89,10 @@ def generate(model, **sizes):
     return [model, "--config", model.with_suffix(".toml")]
 
 
-def read_log(out):
-    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+def read_log(out, events=False):
+    """The lines of steps, or those of events."""
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [line for line in lines if ("event" in line) == events]
 
 
 def read_safetensors(path):
@@ -105,6 +107,19 @@ def read_safetensors(path):
         arrays[name] = np.frombuffer(raw[8 + size:][begin:end], types[entry["dtype"]]).reshape(
             entry["shape"])
     return arrays
+
+
+def write_safetensors(path, arrays):
+    header, data = {}, b""
+    for name, array in arrays.items():
+        raw = np.ascontiguousarray(array).tobytes()
+        kind = {"f4": "F32", "i8": "I64", "f8": "F64"}[array.dtype.str[1:]]
+        header[name] = {"dtype": kind, "shape": list(array.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
 def initializers(path):

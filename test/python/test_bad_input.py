@@ -483,11 +483,11 @@ class BadInput(unittest.TestCase):
 
         def resume(pattern, checkpoint):
             self.refused(pattern, self.command("train", *self.model, "--data", "text.txt",
-                                               "--steps", 4, "--out", "new",
+                                               "--set", "train.steps=4", "--out", "new",
                                                "--resume", checkpoint))
 
         resume("b/checkpoint-000001: is a checkpoint of another model", "b/checkpoint-000001")
-        self.refused("b/checkpoint-000001: is a checkpoint of another model",
+        self.refused("b/checkpoint-000001/model.safetensors: does not fit the model 'm': not of the model: .*",
                      self.command("infer", *self.model, "--inputs", "in.npz", "--outputs",
                                   "new.npz", "--weights", "b/checkpoint-000001"))
         resume("nowhere: is no checkpoint folder", "nowhere")
@@ -516,14 +516,18 @@ class BadInput(unittest.TestCase):
         self.refused(r"has done 2 steps already",
                      self.command("train", *self.model, "--data", "text.txt", "--steps", 2,
                                   "--out", "new", "--resume", "a/checkpoint-000002"))
-        self.accepted(self.command("train", *self.model, "--data", "text.txt", "--steps", 4,
+        self.refused("--steps 4 goes beyond train.steps = 2",
+                     self.command("train", *self.model, "--data", "text.txt", "--steps", 4,
+                                  "--out", "new", "--resume", "a/checkpoint-000002"))
+        longer = ("--set", "train.steps=4")
+        self.accepted(self.command("train", *self.model, "--data", "text.txt", *longer,
                                    "--out", "c", "--resume", "a/checkpoint-000002"))
         # Those of earlier versions have no digests.
         state = self.folder / "a" / "checkpoint-000002" / "state.json"
         old = json.loads(state.read_text())
         self.assertEqual(list(old.pop("digests")), ["model.safetensors", "optimizer.safetensors"])
         state.write_text(json.dumps(old))
-        self.accepted(self.command("train", *self.model, "--data", "text.txt", "--steps", 4,
+        self.accepted(self.command("train", *self.model, "--data", "text.txt", *longer,
                                    "--out", "d", "--resume", "a/checkpoint-000002"))
 
     # Output
@@ -608,7 +612,8 @@ class BadInput(unittest.TestCase):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertRegex(done.stderr, r"\Acleave: error: .*optimizer.safetensors: cannot be "
                                       r"written: File too large; nothing of "
-                                      r"full/b/checkpoint-000002 was kept\n\Z")
+                                      r"full/b/checkpoint-000002 was kept; no checkpoint was "
+                                      r"saved\n\Z")
         self.assertEqual(sorted(os.listdir(self.folder / "full" / "b")),
                          ["config.toml", "log.jsonl"])
         self.assertTrue(before <= self.listing() | {(pathlib.Path("full"), 0)} | before)

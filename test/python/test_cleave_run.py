@@ -25,7 +25,7 @@ def losses(out):
 
 
 def log(out):
-    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return support.read_log(out)
 
 
 def check_trace(test, path, ranks, steps, microbatches):
@@ -191,7 +191,7 @@ class CleaveRun(unittest.TestCase):
         refused("output folder exists", out="mine")
         refused("--steps", "--steps", 0)
         refused("--ranks is 3.* mesh of 2", "--ranks", 3, ranks=2)
-        refused("no checkpoint", "--resume", "latest")
+        refused("no whole checkpoint", "--resume", "latest")
         refused("is no checkpoint folder", "--resume", self.folder / "nowhere")
         refused("cleave-run --help", "--colour", "red")
         refused("16 tokens are fewer than a sequence of 16", data=b"0123456789abcdef")
@@ -224,7 +224,8 @@ class CleaveRun(unittest.TestCase):
                               capture_output=True, text=True, cwd=self.folder)
         self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
         self.assertRegex(done.stderr, "^cleave-run: error: .*no space left on the device; "
-                                      "nothing of .*/a/checkpoint-000010 was kept\n$")
+                                      "nothing of .*/a/checkpoint-000010 was kept; --resume "
+                                      ".*/a/checkpoint-000005 goes on\n$")
         left = done.stdout.splitlines()[-3:]
         self.assertEqual(left, ["checkpoint-000005", "config.toml", "log.jsonl"])
 

@@ -132,8 +132,8 @@ class Experts(unittest.TestCase):
         said = json.loads(state.read_text())
         del said["digests"]
         state.write_text(json.dumps(said))
-        done = support.run(*training.command(self.folder / "other", model, "", "--steps", 2, "--resume",
-                                             out / "checkpoint-000001"))
+        done = support.run(*training.command(self.folder / "other", model, "", "--resume",
+                                             out / "checkpoint-000001", train__steps=2))
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(f"tensor '{name}' is missing", done.stderr)
 

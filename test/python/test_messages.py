@@ -181,7 +181,7 @@ class Messages(unittest.TestCase):
                       "dims=[['tensor']]}]", "--set", "mesh.tensor=2"), "")
         stages = r"['transformer\.(?:wte|wpe|h\.[0])', 'transformer\.h\.\d|lm_head']"
         self.assertEqual(self.says(0, "explain", *self.model, "--set", "mesh.pipeline=2", "--set",
-                                   "train.microbatches=2", "--set", f"parallel.pipeline.stages={stages}",
+                                   "train.microbatches=4", "--set", f"parallel.pipeline.stages={stages}",
                                    "--set", "dims.batch=4"), "")
 
     def test_names_of_dimensions(self):

@@ -165,7 +165,7 @@ class Overlap(unittest.TestCase):
                 done = support.run(CLEAVE, command[0], *flags, *command[1:], "--set",
                                    f"target.memory={0.5 * plain / 2**30:.17g}")
                 self.assertEqual(done.returncode, 2)
-                self.assertRegex(done.stderr, r"needs \d+ bytes, but there are \d+; largest")
+                self.assertRegex(done.stderr, r"needs [\d.]+ [KM]iB, but there are [\d.]+ [KM]iB.*; largest")
                 self.assertFalse((self.folder / "no").exists())
 
     def test_slow_link_is_checked(self):

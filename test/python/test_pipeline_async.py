@@ -231,13 +231,40 @@ class AsynchronousPipeline(unittest.TestCase):
             np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
     def test_resumed_by_another_schedule(self):
-        """The optimizer counts updates: a program that counts otherwise is refused."""
-        settings = ("mesh.pipeline=2", "train.optimizer=adamw")
+        """The optimizer goes on from the updates that it has counted."""
+        settings = ("mesh.pipeline=2", "train.optimizer=adamw", "train.schedule=constant")
         stashing = (*settings, "parallel.pipeline.schedule=pipedream-async")
         self.train("stashed", 1, *stashing)
-        with self.assertRaisesRegex(AssertionError, f"has made {MICROBATCHES} updates in 1 steps"):
-            self.train("plain", 2, *settings, flags=(
-                "--resume", self.folder / "stashed" / "checkpoint-000001"))
+        saved = self.folder / "stashed" / "checkpoint-000001"
+
+        def counts(checkpoint):
+            state = support.read_safetensors(checkpoint / "optimizer.safetensors")
+            return {int(value) for name, value in state.items() if name.endswith(".step")}
+
+        self.assertEqual(counts(saved), {MICROBATCHES})
+        self.train("plain", 2, *settings, "parallel.pipeline.schedule=1f1b", flags=("--resume", saved))
+        self.assertEqual(counts(self.folder / "plain" / "checkpoint-000002"), {MICROBATCHES + 1})
+        more = self.folder / "more.toml"
+        more.write_text('[parallel]\npipeline = { schedule = "1f1b" }\n')
+        with self.assertRaisesRegex(AssertionError, "would not go on as the same run: "
+                                    'parallel.pipeline.schedule = "1f1b"'):
+            self.train("refused", 2, flags=("--resume", saved, "--config", more))
+
+    def test_a_stop_for_nan_says_that_the_state_is_lost(self):
+        x = self.x.copy()
+        x[3, 1] = np.nan
+        data = self.folder / "nan.npz"
+        np.savez(data, x=x, labels=np.load(self.folder / "data.npz")["labels"])
+        done = support.run(
+            support.CLEAVE, "train", self.model, "--data", data, "--out", self.folder / "nan", "--steps", 2,
+            "--cache", self.folder / "cache",
+            *self.flags("data.labels=labels", "data.validation=0", "train.schedule=constant", "mesh.pipeline=2",
+                        "parallel.pipeline.schedule=pipedream-async"))
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("step 1: the loss is not finite", done.stderr)
+        self.assertIn("the schedule updates after each microbatch, so that the state before this step is lost; "
+                      "no checkpoint was saved", done.stderr)
+        self.assertEqual([p.name for p in (self.folder / "nan").glob("checkpoint*")], [])
 
     def test_memory(self):
         """min(m, p - d) versions on rank d, one of them the parameters themselves."""

@@ -33,7 +33,8 @@ class RouterBias(test_balance.Trained):
     def test_steps_against_numpy(self):
         """Weights stay, so that the bias alone moves the choices."""
         steps = 12
-        out = self.train(self.model(True), "", "--steps", steps, "--save-every", 1, **STILL, **BIAS)
+        out = self.train(self.model(True), "", "--steps", steps, "--save-every", 1, train__keep=0,
+                         **STILL, **BIAS)
         bias, log = routers.weights()["bias"], support.read_log(out)
         for step in range(1, steps + 1):
             loads = counts(choices(self.ids, True, bias.astype(np.float64)))
@@ -44,7 +45,7 @@ class RouterBias(test_balance.Trained):
     def test_meshes_and_resumed_runs(self):
         """Weights are trained, too; each step by the loads that it logs."""
         steps = 4
-        keys = {"train__lr": 1e-3, "data__validation": 0.0, **BIAS}
+        keys = {"train__lr": 1e-3, "data__validation": 0.0, "train__keep": 0, **BIAS}
         runs = [("", {})]
         runs += [("data=2", {"parallel__data__zero": zero}) for zero in (1, 2, 3)]
         runs += [("data=2", {"train__microbatches": 2}), ("expert=2", {}), ("data=2,expert=2", {}), ("tensor=2", {}),

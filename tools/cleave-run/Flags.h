@@ -135,18 +135,27 @@ inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
                  "folder of .npy); default: data.path")
       ->type_name("FILE");
   app.add_option("--steps", train.steps,
-                 "Steps in all, resumed ones included; default: train.steps");
+                 "Steps in all, resumed ones included; default: train.steps, "
+                 "which it sets where a run begins");
+  // What `cleave train` has settled: train.steps, and the keys that --set gave.
+  app.add_option("--horizon", train.horizon)->group("");
+  app.add_option("--accept", train.accepted)->group("")->delimiter(',');
   app.add_option("--out", train.out,
                  "Folder to write, never overwritten; default: "
                  "runs/<model>-<n>")
       ->type_name("DIR");
   app.add_option("--save-every", train.saveEvery,
-                 "Steps between checkpoints; 0: at the end only")
+                 "Steps between checkpoints; 0: every train.save_minutes and "
+                 "at the end only")
       ->check(notNegative);
   app.add_option("--resume", train.resume,
                  "A checkpoint to go on from, or 'latest': the newest of "
                  "--out, else of this model's runs")
       ->type_name("DIR|latest");
+  app.add_option("--weights", train.weights,
+                 "Begin with these weights, by their names: a checkpoint or a "
+                 ".safetensors file; default: the model's own")
+      ->type_name("DIR|FILE");
   app.add_flag("--dry-run", train.dryRun,
                "Check data, weights and checkpoint; write nothing");
   app.add_option("--trace", train.trace,
@@ -173,8 +182,9 @@ inline void addInferFlags(CLI::App &app, RunFlags &flags) {
       ->type_name("OUT.npz")
       ->required();
   app.add_option("--weights", flags.infer.weights,
-                 "A checkpoint; default: the model's own weights")
-      ->type_name("DIR");
+                 "A checkpoint or a .safetensors file; default: the model's "
+                 "own weights")
+      ->type_name("DIR|FILE");
 }
 
 } // namespace cleave

@@ -3,16 +3,21 @@
 #include "Command.h"
 
 #include "cleave/Check/Views.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Import/ONNX/Import.h"
 #include "cleave/io/Npy.h"
+#include "cleave/io/WeightNames.h"
 #include "cleave/io/Weights.h"
-#include "cleave/trainer/Train.h"
+#include "cleave/trainer/Checkpoint.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 using namespace cleave;
 using namespace cleave::driver;
@@ -84,6 +89,77 @@ private:
   WeightFiles files;
 };
 
+// Weights of another file, by the names of the model's.
+class GivenWeights {
+public:
+  GivenWeights(const std::string &path, const std::string &model,
+               mlir::ModuleOp module)
+      : path(weightsFileOf(path)), file(this->path) {
+    std::vector<WantedTensor> wanted;
+    std::set<std::string> seen;
+    for (auto func : module.getOps<mlir::func::FuncOp>())
+      for (const check::Port &port : check::argumentsOf(func)) {
+        if (!isGiven(port) || !seen.insert(port.name).second)
+          continue;
+        std::vector<int64_t> shape = shapeOf(port);
+        auto names = nn::fileNamesOf(port.attrs);
+        bool isStacked = bool(port.attrs.get(nn::kPartsAttr));
+        if (isStacked)
+          shape.erase(shape.begin());
+        for (llvm::StringRef name : names)
+          wanted.push_back(
+              {name.str(),
+               isStacked ? std::vector<std::string>() : aliasesOf(port), shape,
+               mlir::isa<mlir::FloatType>(port.type.getElementType())});
+      }
+    requireTensors(this->path, file, wanted, "model '" + model + "'");
+  }
+
+  // Nothing where the model itself says what it is.
+  std::optional<Tensor> read(const check::Port &port) const {
+    if (!isGiven(port))
+      return std::nullopt;
+    std::vector<int64_t> shape = shapeOf(port);
+    bool isFloating = mlir::isa<mlir::FloatType>(port.type.getElementType());
+    Array whole = makeArray(isFloating ? "f64" : "i64", shape);
+    auto names = nn::fileNamesOf(port.attrs);
+    int64_t each = whole.elements() / int64_t(names.size());
+    for (auto [index, name] : llvm::enumerate(names)) {
+      const ArrayView *view = file.find(name.str());
+      for (const std::string &alias : aliasesOf(port))
+        if (!view)
+          view = file.find(alias);
+      convertElements(view->dtype, view->data, whole.dtype,
+                      whole.bytes.data() + index * each * 8, each, name.str());
+    }
+    auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
+    return check::seenThrough(
+        view, tensorOf(whole, *port.type.getContext(), port.name));
+  }
+
+private:
+  static bool isGiven(const check::Port &port) {
+    return port.attrs && (port.role == "parameter" || port.role == "buffer" ||
+                          port.attrs.get(nn::kFrozenAttr));
+  }
+  static std::vector<int64_t> shapeOf(const check::Port &port) {
+    llvm::ArrayRef<int64_t> shape = port.type.getShape();
+    if (auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr))
+      shape = view.getAs<mlir::DenseI64ArrayAttr>("shape");
+    return shape.vec();
+  }
+  static std::vector<std::string> aliasesOf(const check::Port &port) {
+    std::vector<std::string> names;
+    if (auto tied = port.attrs.getAs<mlir::ArrayAttr>("nn.tied"))
+      for (auto other : tied.getAsRange<mlir::DictionaryAttr>())
+        names.push_back(other.getAs<mlir::StringAttr>("name").str());
+    return names;
+  }
+
+  std::string path;
+  SafetensorsReader file;
+};
+
 void refuseNaN(const std::string &model, const std::string &name,
                const Tensor &tensor) {
   if (!tensor.isFloat())
@@ -104,12 +180,22 @@ void refuseNaN(const std::string &model, const std::string &name,
 
 check::ValueOptions driver::storedValues(const std::string &model,
                                          const std::string &inputs,
-                                         mlir::MLIRContext &context) {
+                                         const std::string &weightsPath,
+                                         mlir::ModuleOp module) {
+  mlir::MLIRContext &context = *module.getContext();
   check::ValueOptions options;
+  std::shared_ptr<GivenWeights> given;
+  if (!weightsPath.empty())
+    given = std::make_shared<GivenWeights>(
+        weightsPath, std::filesystem::path(model).stem().string(), module);
   options.weights =
-      [model, weights = std::make_shared<ModelWeights>(model)](
+      [model, given, weights = std::make_shared<ModelWeights>(model)](
           const check::Port &port) -> mlir::FailureOr<std::optional<Tensor>> {
-    std::optional<Tensor> tensor = weights->read(port);
+    std::optional<Tensor> tensor;
+    if (given)
+      tensor = given->read(port);
+    if (!tensor)
+      tensor = weights->read(port);
     if (tensor)
       refuseNaN(model, port.name, *tensor);
     return tensor;

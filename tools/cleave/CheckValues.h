@@ -6,7 +6,6 @@
 #include "cleave/Check/Check.h"
 
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/MLIRContext.h"
 
 #include <string>
 
@@ -14,10 +13,13 @@ namespace cleave::driver {
 
 /// The stored weights of `model` and the arrays of `inputs` (an .npz, or
 /// empty), in f64 and int64. Weights that hold NaN are refused when they are
-/// read: NaN equals NaN in a comparison, and spreads.
+/// read: NaN equals NaN in a comparison, and spreads. `weights`: a checkpoint
+/// or .safetensors file to read instead, which must fit `module`; or empty.
+/// Throws Error.
 check::ValueOptions storedValues(const std::string &model,
                                  const std::string &inputs,
-                                 mlir::MLIRContext &context);
+                                 const std::string &weights,
+                                 mlir::ModuleOp module);
 
 /// Writes loss, weight, outputs, and the gradients of the mean loss as
 /// "grad/NAME", under the names and in the shapes of the model's file.

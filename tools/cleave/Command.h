@@ -46,6 +46,8 @@ struct Command {
 // The flags of every command that reads the configuration.
 struct CommonOptions {
   std::string configFile;
+  // A configuration below that of the file, as TOML, and what messages call it.
+  std::string base, baseName;
   std::vector<std::string> sets;
   std::optional<int64_t> ranks;
   std::string cache;

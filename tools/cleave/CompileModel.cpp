@@ -3,6 +3,8 @@
 #include "CompileModel.h"
 
 #include "PipelineModel.h"
+#include "PlanWarnings.h"
+#include "Preflight.h"
 #include "ShardedModel.h"
 #include "Stages.h"
 
@@ -43,12 +45,22 @@ int64_t threadsPerRank(const Config &config, const Mesh &mesh) {
   return std::max<int64_t>(1, cores / std::max<int64_t>(1, mesh.ranks()));
 }
 
-/// Bytes of the machine that a rank can have: all ranks run on it.
-static int64_t memoryOfRank(const Mesh &mesh) {
+int64_t memoryOfRank(const Mesh &mesh) {
   int64_t pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
   return pages > 0 && size > 0
              ? pages * size / std::max<int64_t>(1, mesh.ranks())
              : 0;
+}
+
+void checkTraining(ModuleOp model, const Config &config, const Mesh &mesh) {
+  checkData(model, config);
+  int64_t limit =
+      deviceOf(config) == program::Device::Cpu && !launcherWorldSize()
+          ? memoryOfRank(mesh)
+          : 0;
+  if (config.target.memory > 0)
+    limit = std::llround(std::ldexp(config.target.memory, 30));
+  checkMemoryFloor(model, config, mesh, limit);
 }
 
 static void eraseFunction(ModuleOp module, StringRef name) {
@@ -64,6 +76,10 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
   OwningOpRef<ModuleOp> module = loadModel(path, config, context, readWeights);
   if (last == Phase::Import)
     return module;
+  if (purpose != Purpose::Infer && !isSharded(*module)) {
+    Diagnostics diagnostics(context, remarks);
+    warnOfPlan(*module, config, mesh);
+  }
   if (isPipelined(config, mesh) && !isSharded(*module)) {
     if (last == Phase::Shard) {
       Attribute unread = (*module)->getAttr(kUnreadAttr);
@@ -82,7 +98,10 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
     return module;
   }
   if (purpose != Purpose::Infer && !isSharded(*module)) {
-    runTrainPhase(*module, config, /*tapGradients=*/false);
+    runLossPhase(*module, config);
+    if (purpose == Purpose::Train)
+      checkTraining(*module, config, mesh);
+    runGradientPhase(*module, config, /*tapGradients=*/false);
     if (purpose == Purpose::Train)
       eraseFunction(*module, nn::kForwardFunc);
   }
@@ -102,6 +121,8 @@ static Lowered lowerOnce(const std::string &path, const Config &config,
   Lowered lowered;
   lowered.backend.device = deviceOf(config);
   lowered.backend.memoryLimit = memoryLimit;
+  if (auto batch = config.dims.find("batch"); batch != config.dims.end())
+    lowered.backend.batch = batch->second;
   lowered.backend.cluster = clusterNameOf(config);
   lowered.backend.overlap = config.target.overlap;
   lowered.backend.tf32 = config.train.precision == "tf32";
@@ -127,6 +148,7 @@ static Lowered lowerOnce(const std::string &path, const Config &config,
     for (auto name : unread.getAsValueRange<StringAttr>())
       lowered.info.unread.push_back(name.str());
   Diagnostics diagnostics(context, remarks);
+  warnOfPadding(*lowered.module, config);
   if (failed(lowerToCommands(*lowered.module, lowered.backend)))
     diagnostics.fail(BadUsage);
   return lowered;
@@ -219,9 +241,11 @@ std::string compileCached(const std::string &path, const Config &config,
                           const std::string &cache) {
   std::error_code error;
   requireFile(path, "a model");
-  // What the artifact depends on; where the data lies is said when it runs.
+  // What the artifact depends on; where the data lies, and for how many steps
+  // it trains, is said when it runs.
   Config keyed = config;
   keyed.data.path.clear();
+  keyed.train.steps = 0;
   llvm::SHA256 hash;
   for (const std::string &part :
        {std::string(CLEAVE_VERSION), readFile(path),

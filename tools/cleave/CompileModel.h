@@ -33,6 +33,14 @@ shardModel(const std::string &path, const Config &config, const Mesh &mesh,
 // What target.kind names.
 program::Device deviceOf(const Config &config);
 
+// Bytes of the machine that a rank can have: all ranks run on it.
+int64_t memoryOfRank(const Mesh &mesh);
+
+// What can be known to be wrong of a training run once @loss is there. Fails
+// with BadUsage.
+void checkTraining(mlir::ModuleOp model, const Config &config,
+                   const Mesh &mesh);
+
 // Threads of a rank: as configured, else the cores shared among the ranks, and
 // one where a device computes.
 int64_t threadsPerRank(const Config &config, const Mesh &mesh);

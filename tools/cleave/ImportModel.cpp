@@ -105,7 +105,7 @@ void protectInputs(const std::string &output, const std::string &model,
   if (!fs::exists(output, error))
     return;
   std::vector<std::string> inputs = {
-      model, options.configFile, config.data.path,
+      model, options.configFile, config.data.path, config.data.evalPath,
       config.parallel.pipeline.table, config.target.cluster};
   for (const auto &[name, value] : config.data.bind)
     inputs.push_back(value);

@@ -81,6 +81,8 @@ void driver::addCacheFlag(CLI::App &app, CommonOptions &options) {
 LoadedConfig driver::loadConfigOrFail(const CommonOptions &options) {
   ConfigSources sources;
   sources.file = options.configFile;
+  sources.base = options.base;
+  sources.baseName = options.baseName;
   for (const std::string &text : options.sets) {
     auto override_ = parseOverride(text);
     if (!override_)

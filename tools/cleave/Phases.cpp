@@ -131,9 +131,11 @@ void addTrainPasses(OpPassManager &passes, const Config &config,
   optimizer.weightDecay = config.train.weightDecay;
   optimizer.clipNorm = config.train.clipNorm;
   optimizer.noDecay = llvm::to_vector(config.train.noDecay);
-  optimizer.skipNonfinite = config.train.onNan == "skip";
   optimizer.tapGradients = tapGradients;
-  optimizer.updates = updatesApart ? config.train.microbatches : 0;
+  optimizer.apart = updatesApart;
+  for (size_t set = 0; set < config.train.began.size(); ++set)
+    for (const std::string &name : config.train.began[set])
+      optimizer.began.push_back(std::to_string(set + 1) + ":" + name);
   passes.addPass(createAddOptimizerPass(optimizer));
   UpdateRouterBiasesPassOptions biases;
   biases.rate = config.parallel.expert.biasUpdate;
@@ -144,6 +146,11 @@ void addTrainPasses(OpPassManager &passes, const Config &config,
 
 void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   runLossPhase(module, config);
+  runGradientPhase(module, config, tapGradients);
+}
+
+void runGradientPhase(ModuleOp module, const Config &config,
+                      bool tapGradients) {
   Diagnostics diagnostics(*module.getContext());
   PassManager passes(module.getContext());
   addCountPass(passes, config);

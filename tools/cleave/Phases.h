@@ -43,6 +43,10 @@ void addCountPass(mlir::OpPassManager &passes, const Config &config);
 void addTrainPasses(mlir::OpPassManager &passes, const Config &config,
                     bool tapGradients, bool updatesApart = false);
 
+// The same, for a whole model with @loss.
+void runGradientPhase(mlir::ModuleOp module, const Config &config,
+                      bool tapGradients);
+
 // Both: @loss, @loss_grad, @update and @init_state join @forward.
 void runTrainPhase(mlir::ModuleOp module, const Config &config,
                    bool tapGradients);

@@ -2,6 +2,9 @@
 
 #include "PipelineModel.h"
 
+#include "CompileModel.h"
+#include "PlanWarnings.h"
+
 #include "StageShards.h"
 #include "Stages.h"
 
@@ -286,6 +289,8 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
   target::PipelineSchedule schedule = makeSchedule(config, mesh);
   if (purpose != Purpose::Infer)
     runLossPhase(model, config);
+  if (purpose == Purpose::Train)
+    checkTraining(model, config, mesh);
   runOrderPhase(model, config, mesh);
   if (purpose == Purpose::Train)
     if (auto forward = model.lookupSymbol<func::FuncOp>(nn::kForwardFunc))
@@ -295,6 +300,10 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
     admitAsynchronous(model, config, schedule.table);
   std::vector<OwningOpRef<ModuleOp>> stages = buildStages(
       model, config, schedule.table.stages, taps != Taps::None, updatesApart);
+  {
+    Diagnostics diagnostics(*stages.front()->getContext(), remarks);
+    warnOfEmptyStages(stages);
+  }
   // The axis stays, so that axes have the same numbers in all programs.
   Mesh inner = mesh;
   inner.axes[schedule.position].second = 1;

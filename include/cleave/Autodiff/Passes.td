@@ -249,27 +249,29 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
 def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
   let summary = "Derive @update and @init_state from the gradients of @loss_grad";
   let description = [{
-    `@update(parameters, state, gradients, loss, weight, lr, step)` gives the
-    new parameters and state and the metrics `loss` (the sum), `weight` and
-    `grad_norm`. Gradients are of the loss sum, so each is scaled by
+    `@update(parameters, state, counts, gradients, loss, weight, lr)` gives the
+    new parameters, state and counts and the metrics `loss` (the sum), `weight`,
+    `grad_norm` and `finite`. Gradients are of the loss sum, so each is scaled by
     1/weight, times min(1, clip/(norm + 1e-6)) where `clip-norm` is not 0. The norm adds
     the squares of all gradients in the order of the parameters. One `nn.adamw`
     or `nn.sgd` per parameter follows. Weight decay is for parameters of two or
     more dimensions (in the file, not in a view) that no pattern of `no-decay` matches.
-    `@init_state` gives zeros. With `skip-nonfinite`, a loss or a gradient norm that
-    is not finite selects the old parameters and state, and the metric
-    `finite` is 0.
+    `@init_state` gives zeros. A loss or a gradient norm that is not finite selects the old
+    parameters, state and counts, and the metric `finite` is 0.
+
+    `nn.adamw` corrects the bias of its moments by the number of updates that they have seen, which is
+    state of role `count`: one for each set of parameters that began to train together, named by `nn.count` of
+    their moments. `began` has `SET:NAME` for each parameter that began later than the rest, which are set 0.
 
     In a stage of a pipeline (a module with `pipe.stage`) only the last has
     loss and weight as arguments. The gradient of a parameter of several stages
     (`pipe.stages`) is summed over these, and the first of them counts its squares; squares, loss
     and weight are summed over all stages, so that every stage has all metrics.
 
-    With `updates` = n > 0, each step has n updates, one after each microbatch, whose gradient
-    is that of its own mean (`nn-differentiate` with `apart`). Nothing is summed over stages, so
-    there are no norm, no clipping and no metrics; a parameter of several stages is an
-    error. `@update` has the microbatch's number as an argument, `update.microbatch`, and the
-    optimizer counts n (step - 1) + microbatch + 1 steps.
+    With `apart`, an update follows each microbatch, whose gradient is that of its own mean
+    (`nn-differentiate` with `apart`). Nothing is summed over stages, so there are no norm, no clipping
+    and no metrics, and no stage knows what others found: nothing is kept. A parameter of several stages is an
+    error.
 
     Before: a `@loss_grad` with a parameter `w` as above. After (beside it):
     ```mlir
@@ -278,15 +280,18 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
                       %g: tensor<3xf32> {nn.name = "w", nn.role = "gradient"},
                       %loss: tensor<f32> {nn.name = "loss", nn.role = "loss"},
                       %weight: tensor<f32> {nn.name = "weight", nn.role = "weight"},
-                      %lr: tensor<f32> {nn.name = "lr", nn.role = "lr"}, %step: tensor<i64> {nn.name = "step", nn.role = "step"})
+                      %lr: tensor<f32> {nn.name = "lr", nn.role = "lr"})
         -> (tensor<3xf32> {nn.name = "w", nn.role = "parameter"}, tensor<3xf32> {nn.name = "w.velocity", nn.role = "state"}) {
       %one = arith.constant dense<1.0> : tensor<f32>
       %scale = arith.divf %one, %weight : tensor<f32>
       %w1, %v1 = nn.sgd %w, %v, %g, %scale, %lr momentum = 0.9 weight_decay = 0.0 : tensor<3xf32>, tensor<f32>
-      return %w1, %v1 : tensor<3xf32>, tensor<3xf32>
+      %all = nn.broadcast %finite dims = [] : tensor<i1> -> tensor<3xi1>
+      %w2 = arith.select %all, %w1, %w : tensor<3xi1>, tensor<3xf32>
+      %v2 = arith.select %all, %v1, %v : tensor<3xi1>, tensor<3xf32>
+      return %w2, %v2 : tensor<3xf32>, tensor<3xf32>
     }
     ```
-    (The metrics are left out here.)
+    (The metrics, and where `%finite` comes from, are left out here.)
   }];
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "adamw or sgd">,
@@ -296,9 +301,8 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
     Option<"momentum", "momentum", "double", "0.9", "Momentum of sgd">,
     Option<"weightDecay", "weight-decay", "double", "0.01", "Decoupled weight decay">,
     Option<"clipNorm", "clip-norm", "double", "1.0", "Bound of the global gradient norm; 0: none">,
-    Option<"skipNonfinite", "skip-nonfinite", "bool", "false",
-           "Keep parameters and state where loss or gradients are not finite; adds the metric finite">,
-    Option<"updates", "updates", "int64_t", "0", "Updates of a step, one after each microbatch; 0: one after all">,
+    Option<"apart", "apart", "bool", "false", "An update follows each microbatch">,
+    ListOption<"began", "began", "std::string", "SET:NAME of parameters that began to train later than the rest">,
     Option<"tapGradients", "tap-gradients", "bool", "false",
            "Return the gradients that the optimizer reads as results of role tap">,
     ListOption<"noDecay", "no-decay", "std::string", "Patterns of parameters without weight decay">,

@@ -34,6 +34,8 @@ struct DataConfig {
                                                {"position_ids", "arange"}};
   int64_t seed = 0;
   double validation = 0.1;
+  std::string shuffleSplit = "auto"; // "auto" | "true" | "false"
+  std::string evalPath;              // data of their own for validation
 };
 
 // [train]
@@ -56,6 +58,8 @@ struct TrainConfig {
   std::string gradDtype; // "": follows precision
   std::string reduceDtype = "fp32";
   std::string masterDtype = "fp32";
+  double saveMinutes = 10; // between checkpoints, at most; 0: any
+  int64_t keep = 3;        // checkpoints of a run; 0: all
   std::string onNan = "stop";
   std::string logits; // "": the only candidate
   std::vector<std::vector<std::string>> tie;
@@ -64,6 +68,8 @@ struct TrainConfig {
   int64_t seed = 0;
   std::vector<std::string> trainable = {".*"};
   std::vector<std::string> frozen;
+  // Names of parameters that began to train later than the rest.
+  std::vector<std::vector<std::string>> began;
 };
 
 // [parallel]. A strategy with `enabled` works on its axis where the mesh has

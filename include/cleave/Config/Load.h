@@ -51,6 +51,10 @@ struct ConfigOverride {
 ConfigResult<ConfigOverride> parseOverride(const std::string &text);
 
 struct ConfigSources {
+  // Below all others, as TOML, and what messages call it: what a run was made
+  // with that goes on. Where sizes of mesh axes are given on top of it, those of
+  // its mesh that are not named have one rank.
+  std::string base, baseName;
   std::string file; // "": none
   std::vector<ConfigOverride> overrides;
 };
@@ -62,8 +66,9 @@ struct LoadedConfig {
   std::map<std::string, std::string> origins;
 };
 
-// Defaults, then the file, then the overrides in order. Refuses unknown keys,
-// wrong types, values out of range and values that are not served yet.
+// Defaults, then the base, the file, and the overrides in order. Refuses
+// unknown keys, wrong types, values out of range and values that are not served
+// yet.
 ConfigResult<LoadedConfig> loadConfig(const ConfigSources &sources);
 
 // The same for the text of a file; `name` stands for it in messages.

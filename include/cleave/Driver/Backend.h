@@ -17,6 +17,7 @@ struct BackendOptions {
   int64_t threads = 1;
   /// Bytes of memory of a rank; 0: no limit.
   int64_t memoryLimit = 0;
+  int64_t batch = 0; // samples of a step, for messages; 0: not known
   /// Collectives run while others compute, by the times of a cluster.toml ("":
   /// the defaults).
   bool overlap = true;

@@ -30,6 +30,18 @@ struct Footprint {
   std::vector<Entry> atPeak;
 };
 
+/// "1.5 GiB", "96 B".
+std::string readableBytes(double bytes);
+
+/// "activations 20 GiB, parameters 1.5 GiB, gradients 1.5 GiB": the largest
+/// categories.
+std::string largestGroups(const Footprint &footprint);
+
+/// What would make it fit into `limit` bytes: a number of samples, where the
+/// `batch` (0: not known) is what is too large, or strategies.
+std::string whatWouldFit(const Footprint &footprint, int64_t limit,
+                         int64_t batch);
+
 /// Bytes of an element in which parameters, gradients and the optimizer's copy
 /// of the parameters (0: it keeps none) are booked where the program has f32.
 struct Booking {

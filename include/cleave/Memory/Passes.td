@@ -135,7 +135,7 @@ def CheckFitPass : Pass<"rt-check-fit", "::mlir::ModuleOp"> {
   let summary = "Refuse a program that needs more memory than there is";
   let description = [{
     Compares the planned arenas with `limit`, and, where they are larger, fails with the
-    largest tensors that are alive at the peak. The IR does not change. Runs
+    largest categories, what would fit, and the largest tensors that are alive at the peak. The IR does not change. Runs
     after `rt-plan-memory`. Modules of pipeline stages pass: their memory is
     known once the schedule is laid over them.
 
@@ -147,6 +147,7 @@ def CheckFitPass : Pass<"rt-check-fit", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"limit", "limit", "int64_t", "0", "Bytes of memory of a rank; 0: no limit">,
+    Option<"batch", "batch", "int64_t", "0", "Samples of a step, for what is said; 0: not known">,
   ];
 }
 

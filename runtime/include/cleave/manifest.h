@@ -65,7 +65,8 @@ struct ManifestTensor {
 struct ManifestState {
   std::string buffer;    ///< in the program's boundary table
   std::string parameter; ///< name of the tensor; empty: of the whole model
-  std::string slot;      ///< exp_avg, exp_avg_sq, momentum, master, ...
+  std::string slot;      ///< m, v, velocity, master, ...; step: its updates,
+                         ///< in a buffer that several parameters share
   std::string init =
       "zeros"; ///< zeros (or what the action init_state gives) | parameter
 };
@@ -143,8 +144,6 @@ struct Manifest {
   /// Gradients and loss accumulate over microbatches, so the host zeroes the
   /// buffers of roles `gradient` and `accumulator` before the first.
   bool accumulates = false;
-  /// By which the optimizer counts: 1, or the microbatches where each updates.
-  int64_t updatesPerStep = 1;
   /// One run of `loss_grad` takes all microbatches of a step: the host feeds
   /// microbatch k and runs `load.<k>`, which keeps it, for every k before it.
   bool pipelined = false;
@@ -161,6 +160,7 @@ struct Manifest {
 
   int64_t samplesPerMicrobatch() const { return batch / microbatches; }
   bool hasAction(std::string_view action) const;
+  bool hasMetric(std::string_view action, std::string_view name) const;
   const ManifestTensor *tensor(std::string_view name) const;
   const ManifestInput *inputWithRole(std::string_view role) const;
 };

@@ -38,6 +38,7 @@ Manifest bigramManifest(const BigramOptions &o) {
       {"step", "step", "step", "i64", {}, -1, "", 0},
       {"lr", "lr", "lr", "f64", {}, -1, "", 0},
       {"microbatch", "microbatch", "microbatch", "i64", {}, -1, "", 0}};
+  m.metrics = {{"update", "finite", "metric.finite"}};
   m.outputs = {{"logits", "logits", "f64", {b, o.sequence, o.vocabulary}, 0}};
   ManifestTensor t;
   t.name = "table";
@@ -68,6 +69,7 @@ BigramExecutor::BigramExecutor(const BigramOptions &o) : options(o) {
            {"acc.loss", "", "loss", "", "f64", {}},
            {"acc.weight", "", "weight", "", "f64", {}},
            {"metric.grad_norm", "", "metric", "", "f64", {}},
+           {"metric.finite", "", "metric", "", "f64", {}},
            {"logits", "", "output", "", "f64", {b, o.sequence, o.vocabulary}}};
   for (const BufferInfo &info : table) {
     bool split = info.role == "input";
@@ -217,13 +219,15 @@ void BigramExecutor::run(const std::string &action) {
   const int64_t n = options.vocabulary * options.vocabulary;
   double *w = values("p.table"), *m = values("s.table"), *g = values("g.table");
   double norm = 0, weight = values("acc.weight")[0], lr = values("lr")[0];
-  for (int64_t i = 0; i < n; ++i) {
-    double gradient = g[i] / weight;
-    norm += gradient * gradient;
-    m[i] = 0.9 * m[i] + gradient;
+  for (int64_t i = 0; i < n; ++i)
+    norm += g[i] / weight * (g[i] / weight);
+  bool isFinite = std::isfinite(norm) && std::isfinite(values("acc.loss")[0]);
+  for (int64_t i = 0; i < n && isFinite; ++i) {
+    m[i] = 0.9 * m[i] + g[i] / weight;
     w[i] -= lr * m[i];
   }
   values("metric.grad_norm")[0] = std::sqrt(norm);
+  values("metric.finite")[0] = isFinite;
   sent += 1000;
 }
 

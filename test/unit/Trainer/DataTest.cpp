@@ -192,11 +192,65 @@ TEST_F(Text, OtherMistakes) {
             std::string::npos);
 }
 
+// Every row is in one part, once; which is a matter of the seed.
+TEST_F(Text, SamplesAreHeldOutBySeed) {
+  Array tokens = makeArray("i64", {40, 5});
+  for (int64_t i = 0; i < 200; ++i)
+    tokens.as<int64_t>()[i] = i / 5 % 11; // the row, if below 11
+  writeNpz(folder.path("x.npz"), {{"input_ids", tokens}});
+  std::string text;
+  for (int i = 0; i < 121; ++i)
+    text += static_cast<char>(i % 11);
+  folder.write("t.txt", text);
+  auto parts = [&](const std::string &path) {
+    auto data = open(path.c_str());
+    std::array<std::multiset<Row>, 2> found;
+    for (Split split : {Split::training, Split::validation})
+      for (int64_t i = 0; i < data->samples(split); ++i)
+        found[split == Split::validation].insert(
+            row(*data, "tokens", split, i));
+    return found;
+  };
+  auto all = [](std::array<std::multiset<Row>, 2> found) {
+    found[0].merge(found[1]);
+    return found[0];
+  };
+  settings.shuffleSplit = "false";
+  auto last = parts("x.npz"), end = parts("t.txt");
+  settings.shuffleSplit = "auto";
+  auto drawn = parts("x.npz");
+  EXPECT_EQ(drawn[1].size(), last[1].size());
+  EXPECT_NE(drawn[1], last[1]);
+  EXPECT_EQ(all(drawn), all(last));
+  EXPECT_EQ(parts("x.npz"), drawn);
+  EXPECT_EQ(parts("t.txt"), end);
+  settings.dataSeed = 5;
+  EXPECT_NE(parts("x.npz")[1], drawn[1]);
+  settings.shuffleSplit = "true";
+  auto shuffled = parts("t.txt");
+  EXPECT_NE(shuffled[1], end[1]);
+  settings.validation = 0;
+  EXPECT_EQ(all(shuffled), parts("t.txt")[0]); // no window is lost
+}
+
+TEST_F(Text, ValidationHasDataOfItsOwn) {
+  folder.write("x.txt", std::string(41, '\1'));
+  folder.write("y.txt", std::string(13, '\2'));
+  settings.evalPath = folder.path("y.txt");
+  auto data = open("x.txt");
+  EXPECT_EQ(data->samples(Split::training), 10);
+  EXPECT_EQ(data->samples(Split::validation), 3);
+  EXPECT_EQ(row(*data, "tokens", Split::validation, 2), (Row{2, 2, 2, 2}));
+  settings.evalPath = folder.path("missing.txt");
+  EXPECT_NE(refusal("x.txt").find("missing.txt"), std::string::npos);
+}
+
 TEST_F(Text, NamedArraysGiveASamplePerRow) {
   Array tokens = makeArray("i64", {8, 5});
   for (int64_t i = 0; i < 40; ++i)
     tokens.as<int64_t>()[i] = i % 11;
   writeNpz(folder.path("x.npz"), {{"input_ids", tokens}});
+  settings.shuffleSplit = "false";
   auto data = open("x.npz");
   EXPECT_EQ(data->samples(Split::training), 6);
   EXPECT_EQ(data->samples(Split::validation), 2);
@@ -279,7 +333,7 @@ TEST(ConfigToml, IsWhatRan) {
   Settings s = settingsOf(m);
   s.dataPath = "b \"c\".txt";
   s.steps = 7;
-  EXPECT_EQ(configToml(m, s), R"([mesh]
+  EXPECT_EQ(configToml(configJson(m, s)), R"([mesh]
 axes = ["data"]
 data = 2
 

@@ -51,6 +51,11 @@ TEST(RunConfig, DefaultsAreTheConfigurations) {
   EXPECT_EQ(a.warmupSteps, b.warmupSteps);
   EXPECT_EQ(a.steps, b.steps);
   EXPECT_EQ(a.skipNonFinite, b.skipNonFinite);
+  EXPECT_EQ(a.shuffleSplit, b.shuffleSplit);
+  EXPECT_EQ(a.evalPath, b.evalPath);
+  EXPECT_EQ(a.saveMinutes, b.saveMinutes);
+  EXPECT_EQ(a.keep, b.keep);
+  EXPECT_EQ(a.optimizer, b.optimizer);
   EXPECT_EQ(a.seed, b.seed);
 }
 
@@ -66,8 +71,9 @@ TEST(RunConfig, TheRunFolderKeepsTheConfiguration) {
   Settings settings = settingsOf(manifest);
   settings.dataPath = "x \"y\"\\z.txt";
   settings.steps = 7;
-  auto back = load(configToml(manifest, settings));
-  ASSERT_TRUE(back) << back.error() << "\n" << configToml(manifest, settings);
+  auto back = load(configToml(configJson(manifest, settings)));
+  ASSERT_TRUE(back) << back.error() << "\n"
+                    << configToml(configJson(manifest, settings));
   loaded->config.data.path = settings.dataPath;
   loaded->config.train.steps = 7;
   EXPECT_EQ(writeConfig(back->config), writeConfig(loaded->config));

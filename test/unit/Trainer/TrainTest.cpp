@@ -1,8 +1,7 @@
-// The loop: logs, meshes, resuming, signals, failures. Against a small model,
+// The loop: logs, meshes, signals, failures. Against a small model,
 // so that only the loop can be wrong.
 #include "cleave/trainer/Train.h"
-#include "BigramExecutor.h"
-#include "TestFolder.h"
+#include "TrainingFixture.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
@@ -21,67 +20,6 @@ using namespace cleave;
 using namespace cleave::test;
 
 namespace {
-
-struct Training : ::testing::Test {
-  TestFolder folder;
-  BigramOptions model;
-  TrainOptions options;
-  std::function<void(BigramExecutor &, const std::string &, int64_t)> before;
-  std::vector<int64_t> samples;
-
-  Training() {
-    std::string text;
-    for (int i = 0; i < 400; ++i)
-      text += static_cast<char>((i * i + i / 3) % 11);
-    folder.write("x.txt", text);
-    options.data = folder.path("x.txt");
-    options.progressBar = false;
-  }
-
-  struct Watched : BigramExecutor {
-    std::vector<int64_t> *samples;
-    Watched(const BigramOptions &o, std::vector<int64_t> *samples)
-        : BigramExecutor(o), samples(samples) {}
-    ~Watched() override { *samples = seenSamples; }
-  };
-
-  void runManifest(const Manifest &manifest, const std::string &out) {
-    options.out = out.empty() ? "" : folder.path(out);
-    ::testing::internal::CaptureStdout();
-    try {
-      train(manifest, options, [&] {
-        auto executor = std::make_unique<Watched>(model, &samples);
-        executor->before = before;
-        return executor;
-      });
-    } catch (...) {
-      printed = ::testing::internal::GetCapturedStdout();
-      throw;
-    }
-    printed = ::testing::internal::GetCapturedStdout();
-  }
-  void run(const std::string &out) { runManifest(bigramManifest(model), out); }
-
-  std::vector<nlohmann::json> log(const std::string &out) {
-    std::vector<nlohmann::json> lines;
-    std::istringstream text(folder.read(out + "/log.jsonl"));
-    for (std::string line; std::getline(text, line);)
-      lines.push_back(nlohmann::json::parse(line));
-    return lines;
-  }
-  std::vector<double> losses(const std::string &out) {
-    std::vector<double> result;
-    for (auto &line : log(out))
-      result.push_back(line["loss"].is_null() ? NAN
-                                              : line["loss"].get<double>());
-    return result;
-  }
-  std::string checkpoint(const std::string &out, const char *file) {
-    return folder.read(out + "/" + checkpointName(model.steps) + "/" + file);
-  }
-
-  std::string printed;
-};
 
 TEST_F(Training, WritesLogConfigurationAndCheckpoint) {
   run("a");
@@ -219,81 +157,6 @@ TEST_F(Training, APipelineWithoutItsLoadsIsRefused) {
   }
 }
 
-TEST_F(Training, ResumesBitIdentical) {
-  options.saveEvery = 3;
-  run("a");
-  EXPECT_TRUE(std::filesystem::exists(folder.path("a/checkpoint-000006")));
-  options.resume = folder.path("a/checkpoint-000003");
-  run("b");
-  std::vector<double> whole = losses("a"), rest = losses("b");
-  ASSERT_EQ(rest.size(), 5u);
-  EXPECT_EQ(rest, std::vector<double>(whole.begin() + 3, whole.end()));
-  for (const char *file :
-       {"model.safetensors", "optimizer.safetensors", "state.json"})
-    EXPECT_EQ(checkpoint("a", file), checkpoint("b", file)) << file;
-  // Another mesh.
-  model.ranks = 2;
-  run("c");
-  rest = losses("c");
-  for (size_t i = 0; i < rest.size(); ++i)
-    EXPECT_NEAR(rest[i], whole[i + 3], 1e-12);
-}
-
-TEST_F(Training, ResumeLatestGoesOnInItsFolder) {
-  run("whole");
-  // Dies two steps after its checkpoint.
-  options.saveEvery = 5;
-  before = [](BigramExecutor &, const std::string &action, int64_t step) {
-    if (step == 7 && action == "update")
-      throw RunError("rank 1 failed");
-  };
-  EXPECT_EQ(messageOf<RunError>([&] { run("a"); }), "rank 1 failed");
-  EXPECT_EQ(log("a").size(), 6u);
-  before = nullptr;
-  options.resume = "latest";
-  run("a");
-  EXPECT_EQ(losses("a"), losses("whole"));
-  EXPECT_EQ(checkpoint("a", "model.safetensors"),
-            checkpoint("whole", "model.safetensors"));
-  EXPECT_NE(messageOf<InputError>([&] {
-              run("fresh");
-            }).find("--resume latest: there is no checkpoint below"),
-            std::string::npos);
-}
-
-TEST_F(Training, BadCheckpointsAreRefused) {
-  run("a");
-  std::string path = "a/checkpoint-000008";
-  model.steps = 9;
-  auto refused = [&](const std::string &resume) {
-    options.resume = folder.path(resume);
-    std::string message = messageOf<InputError>([&] { run("b"); });
-    EXPECT_FALSE(std::filesystem::exists(folder.path("b")));
-    return message;
-  };
-  EXPECT_NE(refused("nowhere").find("is no checkpoint folder"),
-            std::string::npos);
-  // Torn: each file cut in half.
-  for (const char *file :
-       {"model.safetensors", "optimizer.safetensors", "state.json"}) {
-    std::string whole = folder.read(path + "/" + file);
-    folder.write(path + "/" + file, whole.substr(0, whole.size() / 2));
-    EXPECT_NE(refused(path).find("torn"), std::string::npos) << file;
-    std::filesystem::remove(folder.path(path + "/" + file));
-    refused(path);
-    folder.write(path + "/" + file, whole);
-  }
-  model.vocabulary = 13;
-  EXPECT_NE(refused(path).find("is a checkpoint of another model"),
-            std::string::npos);
-  model.vocabulary = 11;
-  model.steps = 8;
-  EXPECT_NE(refused(path).find("has done 8 steps already"), std::string::npos);
-  model.steps = 9;
-  run("b");
-  EXPECT_EQ(log("b").size(), 1u);
-}
-
 TEST_F(Training, AnExistingFolderIsNotTouched) {
   folder.write("a/mine", "x");
   EXPECT_EQ(messageOf<InputError>([&] { run("a"); }),
@@ -308,7 +171,7 @@ TEST_F(Training, DefaultFoldersAreNumbered) {
   run("");
   run("");
   options.resume = "latest";
-  model.steps = 10;
+  options.horizon = 10;
   run("");
   std::filesystem::current_path(old);
   EXPECT_EQ(log("runs/bigram-1").size(), 8u);
@@ -357,8 +220,12 @@ TEST_F(Training, ANonFiniteLossStopsAndNamesTheTensor) {
                          "of [11, 11]"),
             std::string::npos)
       << message;
+  EXPECT_NE(message.find("nothing was saved, as parameters or state are not "
+                         "finite; no checkpoint was saved"),
+            std::string::npos)
+      << message;
   EXPECT_EQ(log("a").size(), 3u);
-  EXPECT_FALSE(std::filesystem::exists(folder.path("a/checkpoint-000008")));
+  EXPECT_EQ(checkpoints("a"), std::vector<std::string>{});
 }
 
 TEST_F(Training, ANonFiniteLossCanBeLeftOut) {
@@ -383,18 +250,40 @@ TEST_F(Training, ANonFiniteLossCanBeLeftOut) {
   EXPECT_LT(found[7], found[0]);
 }
 
-TEST_F(Training, NoCountedLabelIsAnError) {
+TEST_F(Training, StepsWithoutLabelsAreLeftOut) {
   Array tokens = makeArray("i64", {40, 4}), labels = makeArray("i64", {40, 4});
+  model.steps = 20;
   for (int64_t i = 0; i < 160; ++i)
     labels.as<int64_t>()[i] = -100;
   writeNpz(folder.path("x.npz"), {{"input_ids", tokens}, {"y", labels}});
   options.data = folder.path("x.npz");
   Manifest manifest = bigramManifest(model);
   manifest.inputs[1].source = "y";
-  EXPECT_NE(messageOf<InputError>([&] {
-              runManifest(manifest, "a");
-            }).find("step 1: no label is counted"),
-            std::string::npos);
+  EXPECT_EQ(messageOf<RunError>([&] { runManifest(manifest, "a"); }),
+            "steps 1 to 10: ten steps in a row were left out, no label is "
+            "counted (all are data.ignore_index = -100); look at the labels of "
+            "the data; --resume " +
+                folder.path("a/checkpoint-000010") + " goes on");
+  auto lines = log("a");
+  ASSERT_EQ(lines.size(), 10u);
+  EXPECT_EQ(lines[9]["left_out"], "no labels");
+  EXPECT_TRUE(lines[9]["loss"].is_null());
+  // A label in every ninth sample.
+  for (int64_t i = 0; i < 40; i += 9)
+    labels.as<int64_t>()[4 * i] = 1;
+  writeNpz(folder.path("x.npz"), {{"input_ids", tokens}, {"y", labels}});
+  runManifest(manifest, "b");
+  lines = log("b");
+  ASSERT_EQ(lines.size(), 20u);
+  int64_t leftOut = 0;
+  for (auto &line : lines)
+    leftOut += line.contains("left_out");
+  EXPECT_GT(leftOut, 0);
+  EXPECT_LT(leftOut, 20);
+  EXPECT_NE(
+      printed.find(std::to_string(leftOut) + " of 20 steps were left out"),
+      std::string::npos)
+      << printed;
 }
 
 TEST_F(Training, AFullDiskLeavesOlderCheckpointsAlone) {

@@ -33,7 +33,7 @@ OwningOpRef<ModuleOp> clone(ModuleOp module) {
 }
 
 struct CheckCommand : CommonOptions, CheckedPrograms {
-  std::string model, inputs, gradients;
+  std::string model, inputs, weights, gradients;
   bool json = false, bisect = false;
   uint64_t seed = 0;
   int64_t steps = 5;
@@ -267,7 +267,8 @@ int CheckCommand::run() const {
     warn("on one rank the program is compared with itself; --against "
          "interpreter compares it with plain loops");
 
-  check::ValueOptions valueOptions = storedValues(model, inputs, context);
+  check::ValueOptions valueOptions =
+      storedValues(model, inputs, weights, *global);
   valueOptions.seed = seed;
   valueOptions.perturb = gradients.empty();
   valueOptions.drawIntegers = isSharded(*global);
@@ -322,6 +323,10 @@ std::function<int()> driver::addCheck(CLI::App &app) {
   app.add_option("--inputs", command->inputs,
                  "inputs by name; those that it lacks are random")
       ->type_name("FILE.npz");
+  app.add_option("--weights", command->weights,
+                 "weights by their names: a checkpoint or a .safetensors file; "
+                 "default: the model's own")
+      ->type_name("DIR|FILE");
   app.add_flag("--json", command->json, "print the report as JSON");
   std::string kinds;
   for (const std::string &kind : check::faultKinds())

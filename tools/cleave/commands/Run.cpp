@@ -3,9 +3,13 @@
 #include "../../cleave-run/Arguments.h"
 #include "../../cleave-run/Flags.h"
 #include "CompileModel.h"
+#include "PlanWarnings.h"
+#include "Preflight.h"
+#include "ResumeRun.h"
 #include "commands/Commands.h"
 
 #include "cleave/io/Error.h"
+#include "cleave/trainer/Checkpoint.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -28,9 +32,11 @@ struct Options : CommonOptions {
 };
 
 // Replaces this process by `cleave-run FOLDER ACTION flags...`, whose command
-// line is still that of the user.
-[[noreturn]] void become(const Options &options, const std::string &folder,
-                         const std::string &action) {
+// line is still that of the user. `settled` replaces options of the same names.
+[[noreturn]] void
+become(const Options &options, const std::string &folder,
+       const std::string &action,
+       const std::vector<std::pair<std::string, std::string>> &settled = {}) {
   std::error_code error;
   std::filesystem::path self =
       std::filesystem::read_symlink("/proc/self/exe", error);
@@ -38,10 +44,13 @@ struct Options : CommonOptions {
   // Errors are said in the name of what the user has called.
   std::vector<std::string> words = {"cleave", folder, action};
   for (const CLI::Option *option : options.handedOn) {
-    if (!option->count())
-      continue;
     // get_name() is empty where an option is not shown.
-    words.push_back("--" + option->get_lnames().front());
+    const std::string name = "--" + option->get_lnames().front();
+    if (!option->count() ||
+        std::any_of(settled.begin(), settled.end(),
+                    [&](const auto &entry) { return entry.first == name; }))
+      continue;
+    words.push_back(name);
     if (option->get_items_expected_max() == 0) // a flag
       continue;
     std::string value;
@@ -49,6 +58,9 @@ struct Options : CommonOptions {
       value += (value.empty() ? "" : ",") + part;
     words.push_back(value);
   }
+  for (const auto &[name, value] : settled)
+    if (!value.empty())
+      words.insert(words.end(), {name, value});
   std::vector<std::string> own = ownCommandLine();
   own.resize(std::max<size_t>(1, own.size()));
   own[0] = words[0];
@@ -84,8 +96,16 @@ void requireData(const std::string &path) {
     throw Failure(BadUsage,
                   "no data to train on; give --data FILE or data.path");
   std::error_code error;
-  if (!std::filesystem::is_directory(path, error))
-    requireFile(path, "data");
+  if (std::filesystem::is_directory(path, error))
+    return;
+  requireFile(path, "data");
+  if (std::filesystem::file_size(path, error) == 0)
+    throw Failure(BadUsage, path + ": is empty, expected data to train on");
+}
+
+void requireWeights(const std::string &path) {
+  if (!path.empty())
+    requireFile(weightsFileOf(path), "weights");
 }
 
 } // namespace
@@ -93,6 +113,7 @@ void requireData(const std::string &path) {
 std::function<int()> driver::addTrain(CLI::App &app) {
   auto options = addFlags(app, addTrainFlags);
   return [options] {
+    RunPlan plan(options->flags.train, options->model, *options);
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
@@ -101,11 +122,24 @@ std::function<int()> driver::addTrain(CLI::App &app) {
                     loaded.config.target.kind);
     const std::string &flag = options->flags.train.data;
     const std::string data = flag.empty() ? loaded.config.data.path : flag;
+    plan.checkData(loaded, data);
     requireData(data);
+    requireWeights(options->flags.train.weights);
+    checkMachine(loaded.config);
+    warnOfCores(loaded.config, mesh);
     bindDataInputs(loaded, options->model, data);
+    plan.settle(loaded.config);
+    loaded.config.data.path = data;
     std::string folder = compileCached(options->model, loaded.config, mesh,
                                        Purpose::Train, options->cache);
-    become(*options, folder, "train");
+    std::string accepted;
+    for (const std::string &key : plan.accepted)
+      accepted += (accepted.empty() ? "" : ",") + key;
+    become(*options, folder, "train",
+           {{"--resume", plan.checkpoint()},
+            {"--data", data},
+            {"--horizon", std::to_string(plan.horizon)},
+            {"--accept", accepted}});
     return Success;
   };
 }
@@ -119,6 +153,8 @@ std::function<int()> driver::addInfer(CLI::App &app) {
     chooseTransport(loaded.config.target.transport, mesh.ranks(),
                     loaded.config.target.kind);
     requireFile(options->flags.infer.inputs, "an .npz");
+    checkMachine(loaded.config);
+    requireWeights(options->flags.infer.weights);
     protectInputs(options->flags.infer.outputs, options->model, *options,
                   loaded.config);
     try {

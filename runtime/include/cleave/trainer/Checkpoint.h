@@ -11,17 +11,26 @@
 #include "cleave/manifest.h"
 #include "cleave/trainer/Executor.h"
 
+#include <compare>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace cleave {
 
 struct CheckpointState {
-  int64_t step = 0;       ///< steps done
-  int64_t updates = 0;    ///< made in them, by which the optimizer counts
+  int64_t step = 0; ///< steps done, those that were left out included
+  /// Of the optimizer: read from checkpoints of earlier versions, which have
+  /// one count for all parameters.
+  int64_t updates = 0;
   int64_t nextSample = 0; ///< number of the first sample of the next step
+  int64_t leftOut = 0;    ///< steps that changed nothing
   uint64_t seed = 0;
   uint64_t dataSeed = 0;
+  std::string optimizer;    ///< adamw | sgd; empty in earlier versions
+  std::string config;       ///< as resolved, JSON; empty in earlier versions
+  std::string dataIdentity; ///< see identityOfData; likewise
+  std::string split;        ///< how samples were held out, JSON; likewise
 };
 
 /// "checkpoint-000200".
@@ -32,14 +41,36 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                            StepExecutor &executor,
                            const CheckpointState &state);
 
-/// Reads state.json and checks that the checkpoint is whole and belongs to the
-/// program's model. Throws InputError.
+/// Reads state.json and checks that the checkpoint is whole, its digests only
+/// if asked to. Throws InputError.
+CheckpointState readCheckpointState(const std::string &path,
+                                    bool checksDigests = true);
+
+/// And that it belongs to the program's model.
 CheckpointState readCheckpointState(const std::string &path,
                                     const Manifest &manifest);
 
-/// Fills parameters and optimizer state from a checkpoint.
-void loadCheckpoint(const std::string &path, const Manifest &manifest,
-                    StepExecutor &executor);
+/// Why the checkpoint cannot be read; empty: it is whole.
+std::string whatIsTorn(const std::string &path);
+
+/// Fills parameters and optimizer state from a checkpoint, which was read into
+/// `state`. Throws InputError.
+void loadCheckpoint(const std::string &path, const CheckpointState &state,
+                    const Manifest &manifest, StepExecutor &executor);
+
+/// The file of tensors that --weights means: that of a whole checkpoint, or the
+/// file itself.
+std::string weightsFileOf(const std::string &path);
+
+/// Refuses weights that do not fit the program's model: `path` is a checkpoint
+/// or a .safetensors file. The InputError names every tensor that is missing,
+/// that the model does not have, or that has another shape or kind of type.
+void checkWeights(const std::string &path, const Manifest &manifest);
+
+/// Fills parameters and buffers from them, and the optimizer's state with what
+/// a run begins with.
+void loadWeights(const std::string &path, const Manifest &manifest,
+                 StepExecutor &executor, uint64_t seed);
 
 /// Fills them with their initial values instead.
 void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
@@ -48,8 +79,22 @@ void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
 /// Checks that every weight byte is there, without filling anything.
 void checkInitialValues(const Manifest &manifest);
 
-/// The newest whole checkpoint of `run` (a run's folder); empty if none.
+/// A checkpoint in a run's folder; the older ones are less.
+struct CheckpointEntry {
+  int64_t time; ///< when it was written, in some unit
+  int64_t step;
+  std::string path;
+  auto operator<=>(const CheckpointEntry &) const = default;
+};
+
+/// Those of `run`, in no order.
+std::vector<CheckpointEntry> checkpointsOf(const std::string &run);
+
+/// The newest checkpoint of `run`; empty if none.
 std::string latestCheckpoint(const std::string &run);
+
+/// Removes all but the newest `keep`; 0: none.
+void removeOldCheckpoints(const std::string &run, int64_t keep);
 
 } // namespace cleave
 

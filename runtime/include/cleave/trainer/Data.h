@@ -51,13 +51,16 @@ public:
   virtual std::string firstNonFinite(const std::vector<int64_t> &) const {
     return "";
   }
+  /// How validation was held out, as JSON.
+  virtual std::string split() const = 0;
   /// One line that says what was found.
   virtual std::string summary() const = 0;
 };
 
-/// Opens the data that settings.dataPath names, and checks it against the
-/// program: it is long enough, every array that an input needs is there with
-/// its shape, every token is in the vocabulary. Throws InputError.
+/// Opens the data that settings.dataPath names (and settings.evalPath, from
+/// which all samples of validation are where it is not empty), and checks it
+/// against the program: it is long enough, every array that an input needs is
+/// there with its shape, every token is in the vocabulary. Throws InputError.
 std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
                                      const Settings &settings);
 

@@ -18,13 +18,19 @@ struct Settings {
   int64_t ignoreIndex = -100;
   uint64_t dataSeed = 0;
   double validation = 0.1;
+  std::string shuffleSplit = "auto"; ///< auto | true | false
+  std::string evalPath;              ///< data of their own for validation
 
   double lr = 3e-4;
   double minLr = 0;
   std::string schedule = "cosine"; ///< constant | linear | cosine
   int64_t warmupSteps = 0;
-  int64_t steps = 100;
+  int64_t steps = 100;                ///< where the schedule ends
+  int64_t lastStep = 100;             ///< where the run does
   std::string loss = "cross_entropy"; ///< or mse, output:NAME
+  std::string optimizer = "adamw";    ///< or sgd
+  double saveMinutes = 10;            ///< between checkpoints, at most; 0: any
+  int64_t keep = 3;                   ///< checkpoints of a run; 0: all
   bool skipNonFinite = false; ///< train.on_nan = "skip"
   uint64_t seed = 0;
 
@@ -40,9 +46,12 @@ Settings settingsOf(const Manifest &manifest);
 /// falls to `minLr` at the end of `steps`.
 double learningRate(const Settings &settings, int64_t step);
 
-/// The configuration as TOML, with what the command line changed: data.path
+/// The configuration as JSON, with what the command line changed: data.path
 /// and train.steps.
-std::string configToml(const Manifest &manifest, const Settings &settings);
+std::string configJson(const Manifest &manifest, const Settings &settings);
+
+/// A configuration in JSON as TOML.
+std::string configToml(const std::string &json);
 
 } // namespace cleave
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace cleave {
 
@@ -19,10 +20,15 @@ using ExecutorFactory = std::function<std::unique_ptr<StepExecutor>()>;
 
 struct TrainOptions {
   std::string data;             ///< empty: data.path of the configuration
-  std::optional<int64_t> steps; ///< default: train.steps
+  std::optional<int64_t> steps; ///< how far to go; default: train.steps
+  /// train.steps; default: that of the checkpoint, --steps, or the program.
+  std::optional<int64_t> horizon;
+  /// Keys that a resume may change although they change the mathematics.
+  std::vector<std::string> accepted;
   std::string out;              ///< empty: runs/<model>-<n>
   int64_t saveEvery = 0;        ///< 0: at the end only
   std::string resume;           ///< a checkpoint, "latest", or empty
+  std::string weights; ///< a checkpoint or .safetensors to begin with; or empty
   bool dryRun = false;
   std::string trace;        ///< a file for what ranks did when; empty: none
   int64_t evalEvery = -1;   ///< -1: ten times a run; 0: at the end only
@@ -40,7 +46,7 @@ void train(const Manifest &manifest, const TrainOptions &options,
 struct InferOptions {
   std::string inputs;  ///< .npz
   std::string outputs; ///< .npz
-  std::string weights; ///< a checkpoint; empty: the model's own
+  std::string weights; ///< a checkpoint or .safetensors; empty: the model's own
 };
 
 /// Runs action "forward" on whole arrays. Throws Error.

@@ -1,5 +1,6 @@
 // What is said of arguments and results beside name and role: which dimension
-// counts the samples of a call, which parameters are frozen.
+// counts the samples of a call, which parameters are frozen, what counts a
+// parameter's updates.
 
 #ifndef CLEAVE_DIALECT_NN_IR_BATCH_H
 #define CLEAVE_DIALECT_NN_IR_BATCH_H
@@ -24,6 +25,10 @@ inline constexpr llvm::StringLiteral kRouterAttr = "nn.router";
 
 /// Of a constant that is a parameter of the model, but is not trained.
 inline constexpr llvm::StringLiteral kFrozenAttr = "nn.frozen";
+
+/// Of a moment of AdamW: the name of the argument of @update that counts the
+/// updates of its parameter.
+inline constexpr llvm::StringLiteral kCountAttr = "nn.count";
 
 /// The batch dimension of an argument or result with these attributes. Where
 /// nothing is said, tokens, labels and sample_ids have it first, and no other

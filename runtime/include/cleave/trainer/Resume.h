@@ -1,0 +1,92 @@
+//===- Resume.h - that a resumed run is the same run
+//-------------------------===//
+//
+// A checkpoint has the configuration that it was made with. What a resume would
+// change of the mathematics has to be asked for, key by key.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TRAINER_RESUME_H
+#define CLEAVE_TRAINER_RESUME_H
+
+#include "cleave/manifest.h"
+#include "cleave/trainer/Checkpoint.h"
+#include "cleave/trainer/Settings.h"
+#include "cleave/trainer/Train.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// The checkpoint that `resume` (--resume) means: a path, or "latest", the
+/// newest whole one below `out` or, where that is empty, below runs/<model>-*.
+/// Empty if `resume` is. Throws InputError if "latest" finds none.
+std::string resolveResume(const std::string &resume, const std::string &out,
+                          const std::string &model);
+
+/// The configuration up to the step of a checkpoint, as TOML, and the file that
+/// it is from: config-<step>.toml of the run's folder, its config.toml, or what
+/// the checkpoint itself has. Both are empty where there is none.
+struct RecordedConfig {
+  std::string toml, file;
+};
+RecordedConfig recordedConfig(const std::string &checkpoint);
+
+/// A key that has another value now.
+struct Difference {
+  std::string key, was, is; ///< values as JSON
+  bool changesMathematics;  ///< what is computed, not only how and where
+};
+
+/// The keys that both configurations (JSON) have, with different values; but
+/// for data.path and train.steps, which are looked at by themselves.
+std::vector<Difference> differences(const std::string &was,
+                                    const std::string &is);
+
+/// Throws InputError naming every difference that changes the mathematics and
+/// that is not among the keys `accepted`.
+void refuseChanges(const std::string &checkpoint,
+                   const std::vector<Difference> &found,
+                   const std::set<std::string> &accepted);
+
+/// Throws InputError where the checkpoint has the state of another optimizer
+/// than `wanted` (adamw or sgd), which cannot go on with it.
+void checkSameOptimizer(const std::string &checkpoint,
+                        const CheckpointState &state,
+                        const std::string &wanted);
+
+/// Throws InputError unless `path` is the data that the checkpoint's run was
+/// trained on, wherever it lies now, or "data.path" is accepted.
+void checkSameData(const std::string &checkpoint, const CheckpointState &state,
+                   const std::string &path,
+                   const std::set<std::string> &accepted);
+
+/// Of a file or folder of data, by which it is known again: sizes and a digest
+/// of the ends. JSON.
+std::string identityOfData(const std::string &path);
+
+/// AdamW's count of updates of each tensor that the checkpoint has moments of,
+/// and the names of all its parameters and buffers.
+struct UpdateCounts {
+  std::map<std::string, int64_t> trained;
+  std::set<std::string> all;
+};
+UpdateCounts readUpdateCounts(const std::string &checkpoint);
+
+/// What train.steps and --steps say.
+struct Extent {
+  int64_t horizon;  ///< where the schedule ends
+  int64_t lastStep; ///< where the run does
+};
+
+/// `recorded`: of the checkpoint; empty: a run that begins. Throws InputError
+/// for a run that goes on where its learning rate has ended.
+Extent extentOf(const TrainOptions &options, const Settings &settings,
+                std::optional<int64_t> recorded);
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_RESUME_H

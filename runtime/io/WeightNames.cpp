@@ -1,0 +1,57 @@
+// Whether a file of weights fits a model, name by name.
+
+#include "cleave/io/WeightNames.h"
+#include "cleave/io/Error.h"
+
+#include <set>
+
+namespace cleave {
+
+static void append(std::string &list, const std::string &entry) {
+  list += (list.empty() ? "" : ", ") + entry;
+}
+
+void requireTensors(const std::string &path, const SafetensorsReader &file,
+                    const std::vector<WantedTensor> &wanted,
+                    const std::string &model) {
+  std::set<std::string> known;
+  std::string missing, misshapen, extra;
+  for (const WantedTensor &tensor : wanted) {
+    std::vector<std::string> names = {tensor.name};
+    names.insert(names.end(), tensor.aliases.begin(), tensor.aliases.end());
+    bool isFound = false;
+    for (const std::string &name : names) {
+      known.insert(name);
+      const ArrayView *view = file.find(name);
+      if (!view)
+        continue;
+      isFound = true;
+      if (view->shape != tensor.shape)
+        append(misshapen, "'" + name + "' has shape " +
+                              shapeToString(view->shape) + ", expected " +
+                              shapeToString(tensor.shape));
+      else if (isFloat(view->dtype) != tensor.isFloat)
+        append(misshapen,
+               "'" + name + "' has element type " + view->dtype +
+                   ", expected " +
+                   (tensor.isFloat ? "a floating type" : "an integer type"));
+    }
+    if (!isFound)
+      append(missing, "'" + tensor.name + "'");
+  }
+  for (const std::string &name : file.names())
+    if (!known.count(name))
+      append(extra, "'" + name + "'");
+  std::string text;
+  auto say = [&](const std::string &list, const std::string &what) {
+    if (!list.empty())
+      text += (text.empty() ? "" : "; ") + what + list;
+  };
+  say(missing, "missing: ");
+  say(extra, "not of the model: ");
+  say(misshapen, "");
+  if (!text.empty())
+    throw InputError(path + ": does not fit the " + model + ": " + text);
+}
+
+} // namespace cleave

@@ -1,0 +1,51 @@
+// The names in a checkpoint's files.
+
+#ifndef CLEAVE_TRAINER_CHECKPOINTFILES_H
+#define CLEAVE_TRAINER_CHECKPOINTFILES_H
+
+#include "cleave/manifest.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+inline constexpr const char *modelFile = "model.safetensors";
+inline constexpr const char *optimizerFile = "optimizer.safetensors";
+
+/// "wte.weight.m".
+inline std::string stateName(const ManifestState &state) {
+  return state.parameter.empty() ? state.slot
+                                 : state.parameter + "." + state.slot;
+}
+
+/// Whether it counts the updates of a parameter; several may share a count.
+inline bool isCount(const ManifestState &state) { return state.slot == "step"; }
+
+/// The names of a tensor in the model's file: its own, or those of its parts.
+inline std::vector<std::string> fileNamesOf(const ManifestTensor &tensor) {
+  std::vector<std::string> names;
+  for (const ManifestPart &part : tensor.parts)
+    names.push_back(part.name);
+  if (names.empty())
+    names.push_back(tensor.name);
+  return names;
+}
+
+/// Where the optimizer keeps the parameter itself in more digits; null where it
+/// does not.
+inline const ManifestState *masterOf(const Manifest &manifest,
+                                     const ManifestTensor &tensor) {
+  for (const ManifestState &item : manifest.state)
+    if (item.init == "parameter" && item.parameter == tensor.name)
+      return &item;
+  return nullptr;
+}
+
+inline bool isSaved(const ManifestTensor &tensor) {
+  return tensor.kind != "constant";
+}
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_CHECKPOINTFILES_H

@@ -1,0 +1,92 @@
+// Weights of another file than the model's: a checkpoint's, or .safetensors.
+
+#include "CheckpointFiles.h"
+#include "LoadTensor.h"
+#include "cleave/io/Error.h"
+#include "cleave/io/WeightNames.h"
+#include "cleave/trainer/Checkpoint.h"
+
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+namespace fs = std::filesystem;
+
+namespace cleave {
+
+std::string weightsFileOf(const std::string &path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored))
+    return path;
+  readCheckpointState(path); // whole, and what was written
+  return (fs::path(path) / modelFile).string();
+}
+
+/// Tied names are one tensor, which the file may have under each.
+static std::string whereTiesDiffer(const SafetensorsReader &file,
+                                   const ManifestTensor &tensor) {
+  const ArrayView *first = nullptr;
+  std::string firstName;
+  std::vector<std::string> names = {tensor.name};
+  names.insert(names.end(), tensor.aliases.begin(), tensor.aliases.end());
+  for (const std::string &name : names) {
+    const ArrayView *view = file.find(name);
+    if (!view)
+      continue;
+    if (!first) {
+      first = view;
+      firstName = name;
+    } else if (view->dtype == first->dtype && view->shape == first->shape &&
+               std::memcmp(view->data, first->data, view->byteSize())) {
+      return "'" + firstName + "' and '" + name + "'";
+    }
+  }
+  return "";
+}
+
+void checkWeights(const std::string &path, const Manifest &manifest) {
+  const std::string source = weightsFileOf(path);
+  SafetensorsReader file(source);
+  std::vector<WantedTensor> wanted;
+  std::string differing;
+  for (const ManifestTensor &tensor : manifest.tensors) {
+    if (!isSaved(tensor))
+      continue;
+    std::vector<int64_t> shape = tensor.shape;
+    if (!tensor.parts.empty())
+      shape.erase(shape.begin());
+    for (const std::string &name : fileNamesOf(tensor))
+      wanted.push_back(
+          {name,
+           tensor.parts.empty() ? tensor.aliases : std::vector<std::string>(),
+           shape, isFloat(tensor.dtype)});
+    if (std::string found = whereTiesDiffer(file, tensor); !found.empty())
+      differing += (differing.empty() ? "" : "; ") + found;
+  }
+  requireTensors(source, file, wanted, "model '" + manifest.model + "'");
+  if (!differing.empty())
+    throw InputError(source +
+                     ": tensors that the model ties hold different "
+                     "values: " +
+                     differing);
+}
+
+void loadWeights(const std::string &path, const Manifest &manifest,
+                 StepExecutor &executor, uint64_t seed) {
+  const std::string source = weightsFileOf(path);
+  SafetensorsReader file(source);
+  WeightFiles files(manifest.weightsFolder);
+  initializeState(manifest, files, executor, seed);
+  for (const ManifestTensor &tensor : manifest.tensors) {
+    if (!isSaved(tensor)) {
+      loadInitialValue(tensor, files, executor, seed);
+      continue;
+    }
+    loadTensor(source, file, tensor, "", tensor.shape, tensor.buffer, executor);
+    if (const ManifestState *master = masterOf(manifest, tensor))
+      loadTensor(source, file, tensor, "", tensor.shape, master->buffer,
+                 executor);
+  }
+}
+
+} // namespace cleave

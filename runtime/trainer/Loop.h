@@ -1,0 +1,35 @@
+// The training loop, once everything is in place.
+
+#ifndef CLEAVE_TRAINER_LOOP_H
+#define CLEAVE_TRAINER_LOOP_H
+
+#include "TraceFile.h"
+#include "cleave/trainer/Checkpoint.h"
+#include "cleave/trainer/Data.h"
+#include "cleave/trainer/Executor.h"
+#include "cleave/trainer/Settings.h"
+#include "cleave/trainer/Train.h"
+
+#include <functional>
+#include <string>
+
+namespace cleave {
+
+struct LoopInputs {
+  const Manifest &manifest;
+  const Settings &settings;
+  const TrainOptions &options;
+  const Dataset &data;
+  std::string resumed; ///< the checkpoint that it goes on from; or empty
+};
+
+/// Trains from `state` on, into the folder `out`. Whether the program can be
+/// trained is known before it calls `fill`, which fills parameters and the
+/// optimizer's state. Throws Error.
+void runLoop(const LoopInputs &in, StepExecutor &executor, TraceFile *trace,
+             const std::string &out, CheckpointState &state,
+             const std::function<void()> &fill);
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_LOOP_H

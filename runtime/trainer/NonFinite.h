@@ -1,0 +1,33 @@
+// What a NaN or an infinity comes from.
+
+#ifndef CLEAVE_TRAINER_NONFINITE_H
+#define CLEAVE_TRAINER_NONFINITE_H
+
+#include "cleave/manifest.h"
+#include "cleave/trainer/Data.h"
+#include "cleave/trainer/Executor.h"
+#include "cleave/trainer/Settings.h"
+
+#include <string>
+
+namespace cleave {
+
+/// Names the first tensor with a NaN or an infinity, in the order in which a
+/// step computes: parameters, gradients. Once `updated`, gradients come first,
+/// because a bad one has spread to state and parameters by then.
+std::string firstNonFiniteTensor(const Manifest &manifest,
+                                 StepExecutor &executor, bool updated);
+
+/// Whether all parameters and the optimizer's state are finite.
+bool isStateFinite(const Manifest &manifest, StepExecutor &executor);
+
+/// What follows "the loss is not finite; " of the step that begins with sample
+/// `nextSample`: whether its data is, and the first tensor that is not.
+std::string describeNonFinite(const Manifest &manifest,
+                              const Settings &settings, const Dataset &data,
+                              StepExecutor &executor, int64_t nextSample,
+                              bool updated);
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_NONFINITE_H

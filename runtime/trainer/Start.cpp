@@ -1,0 +1,276 @@
+//===- Start.cpp - what comes before the first step
+//--------------------------===//
+//
+// Everything that can be known to be wrong is found before the first step and
+// before anything is written: data, checkpoint, weights, the output folder.
+//
+//===----------------------------------------------------------------------===//
+#include "Loop.h"
+#include "Report.h"
+#include "RunFolder.h"
+#include "cleave/io/Error.h"
+#include "cleave/io/File.h"
+#include "cleave/trainer/Resume.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <filesystem>
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace cleave {
+
+namespace {
+
+/// A run as asked for, compared with the one that it goes on from.
+class Start {
+public:
+  Start(const Manifest &manifest, const TrainOptions &options)
+      : manifest(manifest), options(options), settings(settingsOf(manifest)),
+        accepted(options.accepted.begin(), options.accepted.end()) {}
+
+  void run(const ExecutorFactory &start);
+
+private:
+  void readCheckpoint();
+  void openData();
+  void checkOut();
+  void describe() const;
+  void writeConfig(const std::string &out) const;
+  void logResume(const std::string &out) const;
+
+  const Manifest &manifest;
+  const TrainOptions &options;
+  Settings settings;
+  std::set<std::string> accepted;
+  std::string resume; ///< the checkpoint; empty: a run that begins
+  CheckpointState state;
+  std::vector<Difference> changes;
+  bool goesOn = false; ///< in the folder of the checkpoint
+  std::unique_ptr<Dataset> data;
+};
+
+/// What a checkpoint says of the data and the number of steps.
+struct Recorded {
+  std::string dataPath;
+  std::optional<int64_t> steps;
+  bool hasSplit = false; ///< data.shuffle_split; earlier versions have none
+};
+
+Recorded recordedOf(const CheckpointState &state) {
+  Recorded recorded;
+  Json config = Json::parse(state.config, nullptr, false);
+  if (!config.is_object())
+    return recorded;
+  auto section = [&](const char *name) {
+    auto found = config.find(name);
+    return found != config.end() && found->is_object() ? *found
+                                                       : Json::object();
+  };
+  Json data = section("data"), train = section("train");
+  if (data.contains("path") && data["path"].is_string())
+    recorded.dataPath = data["path"].get<std::string>();
+  recorded.hasSplit = data.contains("shuffle_split");
+  if (train.contains("steps") && train["steps"].is_number_integer())
+    recorded.steps = train["steps"].get<int64_t>();
+  return recorded;
+}
+
+void Start::readCheckpoint() {
+  state.seed = settings.seed;
+  state.dataSeed = settings.dataSeed;
+  resume = resolveResume(options.resume, options.out, manifest.model);
+  if (!resume.empty() && !options.weights.empty())
+    throw InputError("--resume goes on with the weights of its checkpoint, "
+                     "--weights begins a run from others; give one of them");
+  Recorded recorded;
+  if (!resume.empty()) {
+    state = readCheckpointState(resume, manifest);
+    recorded = recordedOf(state);
+    changes = differences(state.config, manifest.configJson);
+    refuseChanges(resume, changes, accepted);
+    if (!manifest.state.empty())
+      checkSameOptimizer(resume, state, settings.optimizer);
+    // What earlier versions recorded.
+    if (state.config.empty() &&
+        (state.seed != settings.seed || state.dataSeed != settings.dataSeed))
+      throw InputError(
+          resume +
+          ": was made with train.seed = " + std::to_string(state.seed) +
+          " and data.seed = " + std::to_string(state.dataSeed) +
+          ", but the program has " + std::to_string(settings.seed) + " and " +
+          std::to_string(settings.dataSeed) + "; use the same seeds");
+    if (!recorded.hasSplit && !accepted.count("data.shuffle_split"))
+      settings.shuffleSplit = "false";
+  } else if (!options.weights.empty()) {
+    checkWeights(options.weights, manifest);
+  } else {
+    checkInitialValues(manifest);
+  }
+  state.seed = settings.seed;
+  state.dataSeed = settings.dataSeed;
+  Extent extent = extentOf(options, settings,
+                           resume.empty() ? std::nullopt : recorded.steps);
+  if (recorded.steps && *recorded.steps != extent.horizon)
+    changes.push_back({"train.steps", std::to_string(*recorded.steps),
+                       std::to_string(extent.horizon), true});
+  settings.steps = extent.horizon;
+  settings.lastStep = extent.lastStep;
+  if (!resume.empty() && state.step >= settings.lastStep)
+    throw InputError(
+        resume + ": has done " + std::to_string(state.step) +
+        " steps already; give a larger --steps than " +
+        std::to_string(settings.lastStep) +
+        (state.step >= settings.steps && settings.schedule != "constant"
+             ? ", and --set train.steps=N for a schedule that is "
+               "as long"
+             : ""));
+  if (!options.data.empty())
+    settings.dataPath = options.data;
+  else if (!recorded.dataPath.empty() && !accepted.count("data.path"))
+    settings.dataPath = recorded.dataPath;
+}
+
+void Start::openData() {
+  if (!resume.empty())
+    checkSameData(resume, state, settings.dataPath, accepted);
+  data = openDataset(manifest, settings);
+  std::string identity = identityOfData(settings.dataPath);
+  if (!state.dataIdentity.empty() &&
+      Json::parse(state.dataIdentity) != Json::parse(identity))
+    changes.push_back({"data.path", Json(recordedOf(state).dataPath).dump(),
+                       Json(settings.dataPath).dump(), true});
+  state.dataIdentity = identity;
+  state.split = data->split();
+  state.optimizer = settings.optimizer;
+  // A run is gone on with from anywhere.
+  Settings whole = settings;
+  for (std::string *path : {&whole.dataPath, &whole.evalPath})
+    if (!path->empty())
+      *path = fs::absolute(*path).lexically_normal().string();
+  state.config = configJson(manifest, whole);
+}
+
+void Start::checkOut() {
+  goesOn = !options.out.empty() && !resume.empty() &&
+           continuesIn(options.out, resume);
+  std::error_code ignored;
+  if (!goesOn && !options.out.empty() &&
+      fs::exists(fs::symlink_status(options.out, ignored)))
+    throw InputError(options.out + ": the output folder exists; it is never "
+                                   "overwritten: give another --out");
+}
+
+void Start::describe() const {
+  std::printf("%s\n", data->summary().c_str());
+  std::string mesh;
+  for (const auto &[axis, size] : manifest.mesh)
+    mesh += (mesh.empty() ? " (" : ", ") + axis + "=" + std::to_string(size);
+  std::printf("%s: %lld %s%s, batch %lld in %lld %s, steps %lld to %lld\n",
+              manifest.model.c_str(), static_cast<long long>(manifest.ranks),
+              manifest.ranks == 1 ? "rank" : "ranks",
+              mesh.empty() ? "" : (mesh + ")").c_str(),
+              static_cast<long long>(manifest.batch),
+              static_cast<long long>(manifest.microbatches),
+              manifest.microbatches == 1 ? "microbatch" : "microbatches",
+              static_cast<long long>(state.step + 1),
+              static_cast<long long>(settings.lastStep));
+  auto warn = [](const std::string &text) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "cleave: warning: %s\n", text.c_str());
+  };
+  if (settings.warmupSteps >= settings.steps && settings.steps > 1)
+    warn("train.warmup_steps = " + std::to_string(settings.warmupSteps) +
+         " leaves nothing of train.steps = " + std::to_string(settings.steps) +
+         ": the learning rate does not reach train.lr");
+  if (int64_t samples = data->samples(Split::training);
+      samples < manifest.batch)
+    warn("the data has " + std::to_string(samples) +
+         " samples to train on, fewer than a batch of " +
+         std::to_string(manifest.batch) + ": a step reads some of them twice");
+  for (const Difference &change : changes)
+    std::printf("%s = %s (was %s up to step %lld)\n", change.key.c_str(),
+                change.is.c_str(), change.was.c_str(),
+                static_cast<long long>(state.step));
+}
+
+/// The configuration that holds from now on; what held before is kept under the
+/// number of the step up to which it did.
+void Start::writeConfig(const std::string &out) const {
+  fs::path path = fs::path(out) / "config.toml";
+  std::string text = configToml(state.config);
+  std::error_code ignored;
+  if (goesOn && fs::exists(path, ignored)) {
+    if (readTextFile(path.string()) == text)
+      return;
+    char name[64];
+    std::snprintf(name, sizeof name, "config-%06lld.toml",
+                  static_cast<long long>(state.step));
+    fs::rename(path, fs::path(out) / name, ignored);
+  }
+  writeFileAtomically(path.string(), text);
+}
+
+void Start::logResume(const std::string &out) const {
+  std::string path = (fs::path(out) / "log.jsonl").string();
+  if (goesOn)
+    trimLog(path, state.step);
+  Json changed = Json::object();
+  for (const Difference &change : changes)
+    changed[change.key] = Json::array({change.was, change.is});
+  double time = std::chrono::duration<double>(
+                    std::chrono::system_clock::now().time_since_epoch())
+                    .count();
+  LineFile(path).append(Json{
+      {"event", "resume"},
+      {"step", state.step},
+      {"from", resume},
+      {"changed", changed},
+      {"time", time}}.dump());
+}
+
+void Start::run(const ExecutorFactory &start) {
+  readCheckpoint();
+  openData();
+  checkOut();
+  describe();
+  if (options.dryRun) {
+    std::printf("dry run: everything is in place, nothing was written\n");
+    return;
+  }
+  std::fflush(stdout);
+
+  std::optional<TraceFile> trace;
+  if (!options.trace.empty())
+    trace.emplace(options.trace, manifest);
+  std::unique_ptr<StepExecutor> executor = start();
+  std::string out;
+  auto fill = [&] {
+    if (!resume.empty())
+      loadCheckpoint(resume, state, manifest, *executor);
+    else if (!options.weights.empty())
+      loadWeights(options.weights, manifest, *executor, settings.seed);
+    else
+      loadInitialValues(manifest, *executor, settings.seed);
+    out = goesOn ? options.out : createOut(options.out, manifest.model);
+    std::printf("writing to %s%s\n", out.c_str(),
+                resume.empty() ? "" : (", resuming " + resume).c_str());
+    std::fflush(stdout);
+    writeConfig(out);
+    if (!resume.empty())
+      logResume(out);
+  };
+  runLoop({manifest, settings, options, *data, resume}, *executor,
+          trace ? &*trace : nullptr, out, state, fill);
+}
+
+} // namespace
+
+void train(const Manifest &manifest, const TrainOptions &options,
+           const ExecutorFactory &start) {
+  Start(manifest, options).run(start);
+}
+
+} // namespace cleave

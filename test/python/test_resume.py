@@ -1,0 +1,252 @@
+"""A resumed run is the same run: what differs is listed, what changes the mathematics is asked for; weights of other
+files; what is said before a model is compiled."""
+
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+import support
+from support import CLEAVE, MODELS, read_log, read_safetensors, write_safetensors
+
+sys.path.insert(0, str(MODELS))
+import left_out
+
+STEPS = 4
+
+
+class Resume(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.shared.name)
+        cls.model = cls.folder / "perceptron.mlir"
+        cls.model.write_text(left_out.model(left_out.BATCH))
+        cls.data = cls.folder / "data.npz"
+        x, y = left_out.clean(STEPS + 1)
+        np.savez(cls.data, x=x, y=y)
+        write_safetensors(cls.folder / "w.safetensors", left_out.weights())
+        done = cls.train("run", "--weights", cls.folder / "w.safetensors", "--steps", STEPS,
+                         "--save-every", 2, sets=["data.labels=y", "train.schedule=constant",
+                                                  "train.optimizer=adamw", "train.lr=0.0123"])
+        assert done.returncode == 0, done.stderr
+        cls.checkpoint = cls.folder / "run" / f"checkpoint-{STEPS:06d}"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.shared.cleanup()
+
+    @classmethod
+    def train(cls, out, *flags, sets=(), data=None, cwd=None):
+        data = ["--data", data] if data else [] if "--resume" in flags else ["--data", cls.data]
+        return support.run(CLEAVE.resolve(), "train", cls.model, *data, "--out", cls.folder / out, "--cache",
+                           cls.folder / "cache", *flags,
+                           *(word for value in sets for word in ("--set", value)), cwd=cwd)
+
+    def refused(self, *flags, **more):
+        done = self.train("no", *flags, **more)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertFalse((self.folder / "no").exists())
+        errors = [line for line in done.stderr.splitlines() if "error: " in line]
+        self.assertEqual(len(errors), 1, done.stderr)
+        return errors[0]
+
+    def test_everything_is_kept(self):
+        done = self.train("kept", "--resume", self.checkpoint, "--steps", STEPS + 2, cwd="/")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([line["lr"] for line in read_log(self.folder / "kept")], [0.0123, 0.0123])
+        config = (self.folder / "kept" / "config.toml").read_text()
+        self.assertEqual(config, (self.folder / "run" / "config.toml").read_text())
+        self.assertIn("lr = 0.0123", config)
+        events = read_log(self.folder / "kept", events=True)
+        self.assertEqual([(e["event"], e["step"], e["changed"]) for e in events], [("resume", STEPS, {})])
+
+    def test_what_differs_is_asked_for(self):
+        message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, "--config",
+                               self.written('[train]\nlr = 0.5\nclip_norm = 2.0\nkeep = 9\n'))
+        self.assertIn("would not go on as the same run: train.clip_norm = 2.0 (was 1.0), train.lr = 0.5 (was 0.0123)",
+                      message)
+        self.assertIn("--set 'train.lr=0.5'", message)
+        done = self.train("asked", "--resume", self.checkpoint, "--steps", STEPS + 1,
+                          sets=["train.lr=0.5", "train.keep=9", "mesh.data=2"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("train.lr = 0.5 (was 0.0123 up to step 4)", done.stdout)
+        self.assertIn("train.keep = 9 (was 3 up to step 4)", done.stdout)
+        self.assertIn('mesh.data = 2 (was not set up to step 4)', done.stdout)
+        changed = read_log(self.folder / "asked", events=True)[0]["changed"]
+        self.assertEqual(changed["train.lr"], ["0.0123", "0.5"])
+        # A mesh is named as a whole.
+        done = self.train("split", "--resume", self.folder / "asked" / f"checkpoint-{STEPS + 1:06d}",
+                          "--steps", STEPS + 2, sets=["mesh.tensor=2"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 ranks (data=1, tensor=2)", done.stdout)
+
+    def written(self, text):
+        path = self.folder / "more.toml"
+        path.write_text(text)
+        return path
+
+    def test_other_data(self):
+        other = self.folder / "other.npz"
+        with np.load(self.data) as known:
+            np.savez(other, x=known["x"] + 1, y=known["y"])
+        message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, data=other)
+        self.assertIn(f"{other} is not the data that it was trained on ({self.data})", message)
+        self.assertIn(f"--set data.path={other}", message)
+        done = self.train("elsewhere", "--resume", self.checkpoint, "--steps", STEPS + 1, data=self.data)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.train("another", "--resume", self.checkpoint, "--steps", STEPS + 1,
+                          sets=[f"data.path={other}"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f'data.path = "{other}" (was "{self.data}" up to step 4)', done.stdout)
+        gone = self.folder / "gone.npz"
+        self.data.rename(gone)
+        try:
+            message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1)
+            self.assertIn(f"the data of its run is gone, {self.data}; give --data FILE", message)
+            done = self.train("moved", "--resume", self.checkpoint, "--steps", STEPS + 1, data=gone)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        finally:
+            gone.rename(self.data)
+
+    def test_another_optimizer(self):
+        message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, sets=["train.optimizer=sgd"])
+        self.assertIn(f'the checkpoint is of train.optimizer = "adamw", the configuration says "sgd"', message)
+        self.assertIn(f"--weights {self.checkpoint}", message)
+
+    def test_a_compiled_program_refuses_what_differs(self):
+        for name, sets, code in (("same", [], 0), ("other", ["train.lr=0.5"], 2)):
+            program = self.folder / f"program-{name}"
+            support.succeed(CLEAVE, "compile", self.model, "-o", program, "--config",
+                            self.folder / "run" / "config.toml", *(w for s in sets for w in ("--set", s)))
+            done = support.run(support.BUILD / "bin" / "cleave-run", program, "train", "--resume",
+                               self.checkpoint, "--steps", STEPS + 1, "--out", self.folder / f"by-{name}")
+            self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn("would not go on as the same run: train.lr = 0.5 (was 0.0123)", done.stderr)
+
+    def test_weights_of_another_model(self):
+        bad = left_out.weights()
+        bad["head"] = bad.pop("w2")
+        bad["w1"] = bad["w1"].T.copy()
+        bad["b1"] = np.arange(left_out.HIDDEN)
+        path = self.folder / "bad.safetensors"
+        write_safetensors(path, bad)
+        np.savez(self.folder / "in.npz", x=np.zeros((left_out.BATCH, left_out.IN), np.float32))
+        want = (f"{path}: does not fit the model 'perceptron': missing: 'w2'; not of the model: 'head'; "
+                "'w1' has shape [10, 6], expected [6, 10], 'b1' has element type i64, expected a floating type")
+        for command in (["train", self.model, "--data", self.data, "--out", self.folder / "no", "--set", "data.labels=y"],
+                        ["infer", self.model, "--inputs", self.folder / "in.npz", "--outputs", self.folder / "no.npz"],
+                        ["check", self.model, "--set", "mesh.data=2"]):
+            cache = [] if command[0] == "check" else ["--cache", self.folder / "cache"]
+            done = support.run(CLEAVE, *command, "--weights", path, *cache)
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+            errors = [line for line in done.stderr.splitlines() if "error: " in line]
+            self.assertEqual(errors, [f"cleave: error: {want}"], command[0])
+        self.assertFalse((self.folder / "no").exists() or (self.folder / "no.npz").exists())
+
+    def test_weights_are_read_by_all(self):
+        x = np.random.default_rng(1).normal(size=(left_out.BATCH, left_out.IN)).astype(np.float32)
+        np.savez(self.folder / "in.npz", x=x)
+        weights = read_safetensors(self.checkpoint / "model.safetensors")
+        right = np.maximum(x @ weights["w1"] + weights["b1"], 0) @ weights["w2"] + weights["b2"]
+        for name, path in (("checkpoint", self.checkpoint), ("file", self.checkpoint / "model.safetensors")):
+            out = self.folder / f"{name}.npz"
+            support.succeed(CLEAVE, "infer", self.model, "--inputs", self.folder / "in.npz", "--outputs", out,
+                            "--weights", path, "--cache", self.folder / "cache")
+            np.testing.assert_allclose(np.load(out)["logits"], right, rtol=1e-5, atol=1e-6)
+        support.succeed(CLEAVE, "check", self.model, "--set", "mesh.data=2", "--interpret", "--steps", 1, "--weights",
+                        self.checkpoint)
+        # The gradients at these weights.
+        out = self.folder / "gradients.npz"
+        support.succeed(CLEAVE, "check", self.model, "--interpret", "--inputs", self.folder / "in.npz",
+                        "--gradients", out, "--weights", self.checkpoint)
+        np.testing.assert_allclose(np.load(out)["logits"], right, rtol=1e-5, atol=1e-6)
+
+    def test_validation_is_drawn(self):
+        """Samples sorted by class: the last rows are of one class, those that are drawn are not."""
+        x, y = left_out.clean(STEPS + 1)
+        order = np.argsort(y, kind="stable")
+        sorted_data = self.folder / "sorted.npz"
+        np.savez(sorted_data, x=x[order], y=y[order])
+        split = {}
+        for name, value in (("drawn", "auto"), ("end", "false")):
+            done = self.train(name, "--steps", 2, data=sorted_data,
+                              sets=["data.labels=y", f"data.shuffle_split={value}", "data.validation=0.25"])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            split[name] = json.loads((self.folder / name / "checkpoint-000002" / "state.json").read_text())["split"]
+        self.assertEqual(split, {"drawn": {"samples": 60, "held_out": 15, "shuffled": True},
+                                 "end": {"samples": 60, "held_out": 15, "shuffled": False}})
+        done = self.train("own", "--steps", 2, "--eval-samples", 0, data=sorted_data,
+                          sets=["data.labels=y", f"data.eval_path={self.data}"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("60 samples to train on, 0 held out; validation: ", done.stdout)
+        self.assertEqual(read_log(self.folder / "own")[-1]["val_samples"], 60)
+
+
+class BeforeCompiling(unittest.TestCase):
+    """What is known to be wrong is said before a model is compiled: the cache stays empty."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.model = self.folder / "perceptron.mlir"
+        self.model.write_text(left_out.model(left_out.BATCH))
+        self.data = self.folder / "data.npz"
+        x, y = left_out.clean(2)
+        np.savez(self.data, x=x, y=y)
+
+    def train(self, *flags, sets=(), data=None):
+        return support.run(CLEAVE, "train", self.model, "--data", data or self.data, "--out", self.folder / "out",
+                           "--cache", self.folder / "cache", "--steps", 1, *flags, "--set", "data.labels=y",
+                           *(word for value in sets for word in ("--set", value)))
+
+    def test_what_is_refused(self):
+        empty, lacking = self.folder / "empty.npz", self.folder / "lacking.npz"
+        empty.write_bytes(b"")
+        x, y = left_out.clean(2)
+        np.savez(lacking, x=x, z=y)
+        for data, sets, words in (
+                (empty, [], r"empty.npz: is empty"),
+                (lacking, [], r"lacking.npz: lacks the arrays 'y' \(for input 'labels'\).*it has 'x', 'z'"),
+                (None, ["target.cluster=nowhere.toml"], r"nowhere.toml"),
+                (None, ["target.kind=cuda"], r"(CUDA toolkit|libcuda|no CUDA device|driver)"),
+                (None, ["target.memory=1e-7"], r"a rank needs at least 1\.95 KiB, but there are 107 B: parameters "
+                                               r"500 B, gradients 500 B, state of adamw 1000 B; split them further")):
+            with self.subTest(sets=sets, data=data):
+                done = self.train(sets=sets, data=data)
+                if "target.kind=cuda" in sets and done.returncode == 0:
+                    self.skipTest("there is a device")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertRegex(done.stderr, words)
+                self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+                self.assertFalse((self.folder / "cache").exists() and list((self.folder / "cache").iterdir()))
+
+    def test_what_is_warned_of(self):
+        cores = os.cpu_count()
+        for sets, words in (
+                (["mesh.data=16"], [r"4 of 16 ranks have no sample: the batch of 12 is split over 16 ranks, 1 each",
+                                    rf"16 ranks share {cores} cores: times say nothing of 16 ranks"]),
+                (["mesh.pipeline=2"], [r"bubble 50 %: .*; with train.microbatches = 8 it would be 11 %"]),
+                (["mesh.data=5"], [r"1 of 5 ranks has no sample: the batch of 12 is split over 5 ranks, 3 each"]),
+                (["mesh.data=7", "parallel.data.zero=3"], [r"1 of 7 ranks has no sample"]),
+                (['mesh.axes=["x"]', "mesh.x=4", 'shard=[{ match = "w1", dims = [[], ["x"]] }]'],
+                 [r"10 over 4 ranks of 'x' is padded to 12, 17 % of it is wasted \('w1' and 2 more\)"])):
+            with self.subTest(sets=sets):
+                for _ in range(2): # compiled, and from the cache
+                    done = self.train("--dry-run", sets=sets)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    lines = [line for line in done.stderr.splitlines() if "warning: " in line]
+                    for word in words:
+                        if "cores" in word and cores >= 16:
+                            continue
+                        self.assertEqual(len([line for line in lines if re.search(word, line)]), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

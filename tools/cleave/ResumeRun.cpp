@@ -1,0 +1,90 @@
+// A run that goes on.
+
+#include "ResumeRun.h"
+
+#include "cleave/trainer/Resume.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+using namespace cleave;
+using namespace cleave::driver;
+
+RunPlan::RunPlan(const TrainOptions &asked, const std::string &model,
+                 CommonOptions &common)
+    : asked(asked) {
+  if (asked.resume.empty())
+    return;
+  if (!asked.weights.empty())
+    throw Failure(BadUsage,
+                  "--resume goes on with the weights of its checkpoint, "
+                  "--weights begins a run from others; give one of them");
+  path = resolveResume(asked.resume, asked.out,
+                       std::filesystem::path(model).stem().string());
+  RecordedConfig base = recordedConfig(path);
+  common.base = base.toml;
+  common.baseName = base.file;
+  if (base.toml.empty())
+    return;
+  ConfigResult<LoadedConfig> loaded = loadConfigText(base.toml, base.file);
+  if (!loaded)
+    throw Failure(BadUsage, loaded.error());
+  recorded = loaded->config;
+}
+
+/// Parameters whose counts of updates are equal are counted together; those
+/// that are new have none.
+void RunPlan::setBegan(Config &config) const {
+  config.train.began.clear();
+  if (config.train.optimizer != "adamw")
+    return;
+  UpdateCounts counts = readUpdateCounts(path);
+  std::map<int64_t, std::vector<std::string>> sets;
+  for (const auto &[name, count] : counts.trained)
+    sets[count].push_back(name);
+  // Where other parameters are trained now, the rest are those without updates.
+  bool mayBeNew = counts.trained.size() < counts.all.size() &&
+                  (!recorded || recorded->train.frozen != config.train.frozen ||
+                   recorded->train.trainable != config.train.trainable);
+  auto largest = std::max_element(sets.begin(), sets.end(),
+                                  [](const auto &a, const auto &b) {
+                                    return a.second.size() < b.second.size();
+                                  });
+  for (auto entry = sets.begin(); entry != sets.end(); ++entry)
+    if (mayBeNew ? entry->first != 0 : entry != largest)
+      config.train.began.push_back(entry->second);
+}
+
+void RunPlan::checkData(const LoadedConfig &loaded, const std::string &data) {
+  for (const auto &[key, origin] : loaded.origins)
+    if (origin == "--set" || origin == "--bind")
+      accepted.push_back(key);
+  if (!path.empty())
+    checkSameData(path, readCheckpointState(path, /*checksDigests=*/false),
+                  data, {accepted.begin(), accepted.end()});
+}
+
+void RunPlan::settle(Config &config) {
+  std::set<std::string> keys(accepted.begin(), accepted.end());
+  const int64_t asFile = config.train.steps;
+  if (path.empty()) {
+    horizon = keys.count("train.steps") ? asFile : asked.steps.value_or(asFile);
+  } else {
+    CheckpointState state = readCheckpointState(path, /*checksDigests=*/false);
+    std::string was = state.config;
+    if (was.empty() && recorded)
+      was = writeConfigJson(*recorded);
+    refuseChanges(path, differences(was, writeConfigJson(config)), keys);
+    checkSameOptimizer(path, state, config.train.optimizer);
+    // What --steps made of a file's train.steps is recorded.
+    horizon = recorded && !keys.count("train.steps") ? recorded->train.steps
+                                                     : asFile;
+    setBegan(config);
+  }
+  TrainOptions options = asked;
+  options.horizon = horizon;
+  Settings settings;
+  settings.schedule = config.train.schedule;
+  extentOf(options, settings, std::nullopt);
+}

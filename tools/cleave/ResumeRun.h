@@ -1,0 +1,48 @@
+// A run that goes on: what it was made with is what it goes on with.
+
+#ifndef CLEAVE_TOOLS_RESUMERUN_H
+#define CLEAVE_TOOLS_RESUMERUN_H
+
+#include "Command.h"
+
+#include "cleave/trainer/Train.h"
+
+#include <optional>
+#include <string>
+
+namespace cleave::driver {
+
+// --resume, --steps, --data and --weights, resolved against the checkpoint.
+class RunPlan {
+public:
+  // Finds the checkpoint that --resume means, and makes the configuration that
+  // it was made with the base of `common`. To be called before the
+  // configuration is loaded. Fails with BadUsage.
+  RunPlan(const TrainOptions &asked, const std::string &model,
+          CommonOptions &common);
+
+  // Refuses data that is gone, or is not that of the recorded run. `data`: the
+  // path that is trained on.
+  void checkData(const LoadedConfig &loaded, const std::string &data);
+
+  // Refuses what else differs from the recorded run and was not asked for by
+  // --set, and a schedule that has ended. Says in `config` which parameters
+  // began to train later than the rest.
+  void settle(Config &config);
+
+  const std::string &checkpoint() const { return path; } // or empty
+  // train.steps, and the keys that --set was given.
+  int64_t horizon = 0;
+  std::vector<std::string> accepted;
+
+private:
+  void setBegan(Config &config) const;
+
+  const TrainOptions &asked;
+  std::string path;
+  std::optional<Config> recorded;
+};
+
+} // namespace cleave::driver
+
+#endif // CLEAVE_TOOLS_RESUMERUN_H
