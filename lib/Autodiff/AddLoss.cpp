@@ -1,6 +1,7 @@
 // nn-add-loss: from outputs to a loss sum and its weight.
 
 #include "Boundary.h"
+#include "SplitLoss.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 
@@ -38,11 +39,20 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     }
     if (failed(freeze(forward)))
       return signalPassFailure();
+    step = module.lookupSymbol<func::FuncOp>(nn::kForwardStepFunc);
+    other = module.lookupSymbol<func::FuncOp>(nn::kForwardOtherFunc);
+    if (step && !other)
+      other = forward;
+    if (step && failed(freeze(step)))
+      return signalPassFailure();
     func::FuncOp func = cloneAs(forward, nn::kLossFunc);
     if (failed(addLoss(func))) {
       func.erase();
-      signalPassFailure();
+      return signalPassFailure();
     }
+    for (func::FuncOp read : {step, other})
+      if (read && read != forward)
+        read.erase();
   }
 
   /// Turns parameters that are not trained into constants of the program;
@@ -81,18 +91,38 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     Value output = terminator->getOperand(*chosen);
     OpBuilder b(terminator);
     FailureOr<std::pair<Value, Value>> sums;
+    if (!StringRef(loss).starts_with("output:") &&
+        failed(checkSamples(func, *chosen)))
+      return failure();
     if (loss == "cross_entropy")
       sums = crossEntropy(func, b, output);
     else if (loss == "mse")
       sums = meanSquares(func, b, output);
     else
-      sums = splitMean(func, b, output);
+      sums = insideModel(func, b, output, *chosen);
     if (failed(sums))
       return failure();
     setResults(func, {sums->first, sums->second},
                {boundaryAttrs(&getContext(), "loss", "loss"),
                 boundaryAttrs(&getContext(), "weight", "weight")});
     return success();
+  }
+
+  /// Labels are compared with an output sample by sample. One that is made of
+  /// several samples is another one in each split of the batch.
+  LogicalResult checkSamples(func::FuncOp func, unsigned output) {
+    func::FuncOp all = step ? step : func;
+    if (microbatches == 1 || sharedSlots ||
+        !all.getResultAttr(output, nn::kWholeCallAttr))
+      return success();
+    Value value = all.getBody().front().getTerminator()->getOperand(output);
+    auto name = all.getResultAttrOfType<StringAttr>(output, nn::kNameAttr);
+    return emitError(value.getLoc())
+           << "output '" << (name ? name.getValue() : "")
+           << "', which the loss reads, mixes the samples of a batch, so that "
+              "train.microbatches = "
+           << int64_t(microbatches)
+           << " would change it; set train.microbatches = 1";
   }
 
   /// Index of the result that the loss reads.
@@ -179,65 +209,163 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::pair(sum, weight);
   }
 
-  /// sum / n, or sum * (1/n), is the mean of n values, where n is a number or
-  /// counted from the inputs; anything else is a sum of weight 1.
-  FailureOr<std::pair<Value, Value>> splitMean(func::FuncOp func, OpBuilder &b,
-                                               Value output) {
+  /// The loss of `output`, a scalar of the model, as a sum and a weight that
+  /// add up over microbatches to the loss of all samples of the step.
+  FailureOr<std::pair<Value, Value>>
+  insideModel(func::FuncOp func, OpBuilder &b, Value output, unsigned index) {
     auto type = cast<RankedTensorType>(output.getType());
     if (type.getNumElements() != 1 || !isa<FloatType>(type.getElementType()))
       return func.emitError("the loss output must be one float, found ")
              << type;
+    Value whole = output;
+    func::FuncOp all = microbatches > 1 ? step : func::FuncOp();
+    if (all)
+      whole = all.getBody().front().getTerminator()->getOperand(index);
+    LossSplitter splitter(func, all, other, microbatches);
+    Mean mean = meanOf(whole, output, splitter);
+    if (microbatches > 1) {
+      FailureOr<LossSplitter::Part> part = failure();
+      if (mean.isMean)
+        part = splitter.split(mean.whole, mean.sum);
+      if (failed(part) || part->kind != LossSplitter::Kind::Sum) {
+        // Not by counts: what it divides by is that of the whole step.
+        part = splitter.split(whole, output);
+        if (failed(part))
+          return refuse(splitter);
+        mean = Mean();
+        if (part->kind == LossSplitter::Kind::Sum)
+          mean.factor = microbatches;
+      }
+      mean.sum = part->value;
+    }
     Location loc = output.getLoc();
     auto scalar = RankedTensorType::get({}, type.getElementType());
-    auto constant = [](Value v) -> std::optional<double> {
-      DenseElementsAttr dense;
-      if (matchPattern(v, m_Constant(&dense)) && dense.isSplat())
-        return dense.getSplatValue<APFloat>().convertToDouble();
-      return std::nullopt;
-    };
-    // A weight is positive: signs go to the sum.
-    bool negative = false;
-    auto peel = [&](Value v) {
-      while (auto negated = v.getDefiningOp<arith::NegFOp>()) {
-        v = negated.getOperand();
-        negative = !negative;
-      }
-      return v;
-    };
-    Value sum = peel(output), count;
-    std::optional<double> weight;
-    if (auto div = sum.getDefiningOp<arith::DivFOp>()) {
-      weight = constant(div.getRhs());
-      if (!weight && !nn::dependsOnParameter(div.getRhs()))
-        count = peel(div.getRhs());
-      if (weight || count)
-        sum = div.getLhs();
-    } else if (auto mul = sum.getDefiningOp<arith::MulFOp>()) {
-      if (auto factor = constant(mul.getRhs())) {
-        weight = 1 / *factor;
-        sum = mul.getLhs();
-      }
-    }
-    if (weight && (!std::isfinite(*weight) || *weight == 0))
-      weight.reset();
-    if (weight && *weight < 0) {
-      weight = -*weight;
-      negative = !negative;
-    }
-    if (!weight && !count) {
-      func.emitRemark("the loss '")
-          << StringRef(loss).drop_front(strlen("output:"))
-          << "' ends in no mean of counted values: with several microbatches, "
-             "each weighs the same";
-      sum = output;
-    } else if (negative) {
+    Value sum = mean.sum;
+    if (mean.factor == -1)
       sum = arith::NegFOp::create(b, loc, sum);
-    }
+    else if (mean.factor != 1)
+      sum = arith::MulFOp::create(
+          b, loc, sum,
+          nn::createSplat(b, loc, cast<RankedTensorType>(sum.getType()),
+                          mean.factor));
     sum = b.createOrFold<nn::ReshapeOp>(loc, scalar, sum);
-    count = count ? b.createOrFold<nn::ReshapeOp>(loc, scalar, count)
-                  : nn::createSplat(b, loc, scalar, weight.value_or(1));
+    Value count = mean.count
+                      ? b.createOrFold<nn::ReshapeOp>(loc, scalar, mean.count)
+                      : nn::createSplat(b, loc, scalar, mean.weight);
     return std::pair(sum, count);
   }
+
+  /// One line: the node, why, and what to do.
+  LogicalResult refuse(const LossSplitter &splitter) {
+    return emitError(splitter.place())
+           << "the loss '" << StringRef(loss).drop_front(strlen("output:"))
+           << "' is not known to add up over train.microbatches = "
+           << int64_t(microbatches) << ": " << splitter.reason()
+           << "; set train.microbatches = 1, or give the loss as sums over "
+              "samples divided by what depends on inputs alone";
+  }
+
+  /// factor * sum / weight, or / count where that is given.
+  struct Mean {
+    Value whole, sum; // in @forward of the step, and of the microbatch
+    double factor = 1, weight = 1;
+    Value count;
+    bool isMean = false;
+  };
+
+  static std::optional<double> numberOf(Value v) {
+    DenseElementsAttr dense;
+    if (v && matchPattern(v, m_Constant(&dense)) && dense.isSplat() &&
+        isa<FloatType>(dense.getElementType()))
+      return dense.getSplatValue<APFloat>().convertToDouble();
+    return std::nullopt;
+  }
+
+  /// The two sides of a product or quotient, the number behind if there is one.
+  static std::pair<Value, Value> sidesOf(Operation *op) {
+    Value left = op->getOperand(0), right = op->getOperand(1);
+    if (isa<arith::MulFOp>(op) && numberOf(left))
+      std::swap(left, right);
+    return {left, right};
+  }
+
+  /// Takes signs, numbers and one count off the end of the loss. A weight is
+  /// positive: signs go to the factor.
+  Mean meanOf(Value whole, Value part, LossSplitter &splitter) {
+    Mean mean;
+    bool hasStep = splitter.hasStep();
+    for (;;) {
+      mean.whole = whole;
+      mean.sum = part;
+      Operation *op = whole.getDefiningOp(), *twin = part.getDefiningOp();
+      if (!op || !twin || !areTwins(op, twin))
+        break;
+      if (isa<nn::ReshapeOp, arith::NegFOp>(op)) {
+        if (isa<arith::NegFOp>(op))
+          mean.factor = -mean.factor;
+        whole = op->getOperand(0);
+        part = twin->getOperand(0);
+        continue;
+      }
+      bool divides = isa<arith::DivFOp>(op);
+      if (!divides && !isa<arith::MulFOp>(op))
+        break;
+      auto [left, right] = sidesOf(op);
+      auto [ownLeft, ownRight] = sidesOf(twin);
+      std::optional<double> all = numberOf(right), own = numberOf(ownRight);
+      if (all && own) {
+        double ofAll = divides ? 1 / *all : *all;
+        double ofOwn = divides ? 1 / *own : *own;
+        bool isCount = hasStep && *all != *own;
+        // 1 / n for n values of the microbatch.
+        if (!std::isfinite(ofAll) || ofAll == 0 ||
+            (isCount && (mean.isMean ||
+                         std::abs(ofAll * microbatches / ofOwn - 1) > 1e-6)))
+          break;
+        if (isCount) {
+          mean.weight = 1 / std::abs(ofOwn);
+          mean.factor *= ofOwn < 0 ? -1 : 1;
+          mean.isMean = true;
+        } else {
+          mean.factor *= ofAll;
+        }
+      } else if (divides && !mean.isMean &&
+                 takeCount(right, ownRight, mean, splitter)) {
+        mean.isMean = true;
+      } else {
+        break;
+      }
+      whole = left;
+      part = ownLeft;
+    }
+    // A number that a function of one microbatch divides by is its count.
+    if (!hasStep && !mean.isMean && std::isfinite(1 / mean.factor)) {
+      mean.weight = 1 / std::abs(mean.factor);
+      mean.factor = mean.factor < 0 ? -1 : 1;
+      mean.isMean = true;
+    }
+    return mean;
+  }
+
+  /// What is counted from the inputs, and adds up.
+  bool takeCount(Value whole, Value part, Mean &mean, LossSplitter &splitter) {
+    double sign = 1;
+    while (isa_and_present<arith::NegFOp>(whole.getDefiningOp()) &&
+           isa_and_present<arith::NegFOp>(part.getDefiningOp())) {
+      whole = whole.getDefiningOp()->getOperand(0);
+      part = part.getDefiningOp()->getOperand(0);
+      sign = -sign;
+    }
+    bool isCount = microbatches > 1 ? splitter.addsUp(whole, part)
+                                    : !nn::dependsOnParameter(whole);
+    if (!isCount)
+      return false;
+    mean.count = part;
+    mean.factor *= sign;
+    return true;
+  }
+
+  func::FuncOp step, other; // of more samples; null where not given
 };
 
 } // namespace

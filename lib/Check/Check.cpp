@@ -151,6 +151,18 @@ void append(std::vector<TensorReport> &all, std::vector<TensorReport> more) {
              std::make_move_iterator(more.end()));
 }
 
+/// Says of each gradient how far rounding alone moves it: by its distance to
+/// that of values which differ in their last digits.
+void noteNoise(NamedTensors &tensors, const NamedTensors &stirred) {
+  for (auto [tensor, other] : llvm::zip_equal(tensors, stirred)) {
+    if (tensor.kind != TensorKind::Gradient)
+      continue;
+    Difference found = difference(other.value, tensor.value);
+    if (std::isfinite(found.largest))
+      tensor.noise = found.largest;
+  }
+}
+
 void addReplicas(CheckReport &report, const NamedTensors &tensors) {
   ReplicaReport found = worstReplica(tensors);
   if (found.largest > report.replicas.largest || std::isnan(found.largest))
@@ -188,6 +200,12 @@ LogicalResult check::runExact(ModuleOp module, Engine &sharded,
                               const CheckOptions &options, CheckReport &report,
                               NamedTensors &first) {
   report.tolerance = options.tolerances.exact;
+  if (failed(values.setInitial(reference, /*stirred=*/true)))
+    return failure();
+  FailureOr<Outcome> stirred =
+      runStep(module, reference, values, 1, options.microbatches);
+  if (failed(stirred))
+    return failure();
   for (Engine *engine : {&sharded, &reference})
     if (failed(values.setInitial(*engine)))
       return failure();
@@ -205,6 +223,11 @@ LogicalResult check::runExact(ModuleOp module, Engine &sharded,
     if (report.undefined.empty())
       report.undefined = findUndefined(*theirs, step);
     addReplicas(report, ours->tensors);
+    if (step == 1)
+      noteNoise(theirs->tensors, stirred->tensors);
+    else
+      for (auto [tensor, before] : llvm::zip_equal(theirs->tensors, first))
+        tensor.noise = before.noise;
     if (step == 1 || step == options.steps)
       append(report.tensors, compareExact(ours->tensors, theirs->tensors, step,
                                           options.tolerances));

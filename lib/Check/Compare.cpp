@@ -134,7 +134,8 @@ std::vector<TensorReport> check::compareExact(const NamedTensors &sharded,
   for (const Named &tensor : reference) {
     const Named *other = index.lookup(keyOf(tensor));
     double floor =
-        tolerances.exactFloor * largest[static_cast<int>(tensor.kind)];
+        std::max(tolerances.exactFloor * largest[static_cast<int>(tensor.kind)],
+                 tolerances.noiseFactor * tensor.noise / tolerances.exact);
     reports.push_back(other ? report(*other, tensor, Part::Exact, floor)
                             : missing(tensor, Part::Exact));
     reports.back().limit = steps > 1 ? tolerances.steps : tolerances.exact;
@@ -166,6 +167,15 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
     result.limit = tolerances.roundingFactor * alone + tolerances.roundingSlack;
     if (tensor.value.rank() == 0)
       result.limit += tolerances.scalarEpsilons * epsilon;
+    // Smaller than its noise in this precision, of which the unsharded error
+    // is but one draw.
+    double noise = tolerances.noiseFactor * tensor.noise * epsilon /
+                   std::numeric_limits<double>::epsilon();
+    double magnitude = difference(tensor.value, tensor.value).magnitude;
+    if (noise >= magnitude && noise > 0) {
+      result.limit = std::max(result.limit, noise / std::max(magnitude, floor));
+      result.belowFloor = true;
+    }
     // If both overflow, the unsharded program is no yardstick.
     if (!std::isfinite(alone))
       result.limit = tolerances.roundingSlack;

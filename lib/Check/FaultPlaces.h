@@ -33,6 +33,7 @@ Places swappedAxes(mlir::ModuleOp module);
 Places padIdentity(mlir::ModuleOp module);
 Places randomOffset(mlir::ModuleOp module);
 Places staleBuffer(mlir::ModuleOp module);
+Places gradientOff(mlir::ModuleOp module);
 Places missingWaits(mlir::ModuleOp module);
 /// What only the command lists of a pipeline can have: none.
 Places ofPipelines(mlir::ModuleOp module);

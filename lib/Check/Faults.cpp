@@ -35,6 +35,7 @@ const Kind kinds[] = {
     {"norm-twice", normTwice, "no sum over ranks in its gradient norm"},
     {"random-offset", randomOffset, "no random numbers"},
     {"stale-buffer", staleBuffer, "no updated parameter and no gathered value"},
+    {"gradient-off", gradientOff, "no update that reads a gradient"},
     {"missing-wait", missingWaits, "no transfer that is waited for"},
     {"slot-reused", ofPipelines, "no pipeline"},
     {"microbatch-swapped", ofPipelines, "no pipeline"},

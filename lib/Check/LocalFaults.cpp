@@ -167,6 +167,30 @@ Places check::staleBuffer(ModuleOp module) {
   return readers;
 }
 
+Places check::gradientOff(ModuleOp module) {
+  Places places;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (functionName(func) != nn::kUpdateFunc || func.isDeclaration())
+      continue;
+    for (BlockArgument argument : func.getArguments()) {
+      auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                    nn::kRoleAttr);
+      if (!role || role.getValue() != "gradient" || argument.use_empty())
+        continue;
+      places.push_back({*argument.user_begin(), [argument]() mutable {
+                          Operation *first = &argument.getOwner()->front();
+                          OpBuilder builder(first);
+                          Value factor = splatBefore(first, argument.getType(),
+                                                     1 + 1e-6);
+                          auto off = arith::MulFOp::create(
+                              builder, argument.getLoc(), argument, factor);
+                          argument.replaceAllUsesExcept(off, off);
+                        }});
+    }
+  }
+  return places;
+}
+
 Places check::missingWaits(ModuleOp module) {
   // A wait is the only user of what its start gives: reading around it is
   // reading the buffer while the transfer runs.

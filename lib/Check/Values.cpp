@@ -186,7 +186,14 @@ FailureOr<Tensor> Values::initial(const Port &port) {
   return value;
 }
 
-LogicalResult Values::setInitial(Engine &engine) {
+/// Elements times 1 + k 2^-50, k from -4 to 4.
+static Tensor stir(Tensor tensor, Random random) {
+  for (double &x : tensor.floats)
+    x *= 1 + double(random.below(9) - 4) * 0x1p-50;
+  return tensor;
+}
+
+LogicalResult Values::setInitial(Engine &engine, bool stirred) {
   for (const Port &port : allArguments(module)) {
     if (!isKept(port.role))
       continue;
@@ -197,22 +204,60 @@ LogicalResult Values::setInitial(Engine &engine) {
         return failure();
       found = drawn.emplace(port.key(), std::move(*value)).first;
     }
-    if (failed(engine.set(port, found->second)))
+    bool stirs = stirred && port.role == "parameter";
+    const Tensor &value =
+        stirs ? stir(found->second, Random(options.seed, port.key(), 1))
+              : found->second;
+    if (failed(engine.set(port, value)))
       return failure();
     // Mixed precision: the optimizer has the same parameter in f32.
     if (port.role == "parameter") {
       Port master = port;
       master.role = "state";
       master.name += nn::kMasterSuffix;
-      if (failed(engine.set(master, found->second)))
+      if (failed(engine.set(master, value)))
         return failure();
     }
   }
   return success();
 }
 
+/// The samples of all microbatches of a step, one after the other.
+FailureOr<Tensor> Values::wholeStep(const Port &port, StringRef of,
+                                    int64_t step) {
+  std::optional<int64_t> dim = nn::batchDimOf(port.attrs, port.type.getRank());
+  for (const Port &part : allArguments(module)) {
+    if (part.name != of || !isInput(part.role) || !dim)
+      continue;
+    Tensor whole(port.type);
+    int64_t samples = part.type.getDimSize(*dim), inner = 1;
+    for (int64_t size : part.type.getShape().drop_front(*dim + 1))
+      inner *= size;
+    int64_t run = port.type.getDimSize(*dim) * inner, piece = samples * inner;
+    for (int64_t k = 0; k * piece < run; ++k) {
+      FailureOr<Tensor> value = input(part, step, k);
+      if (failed(value))
+        return failure();
+      for (int64_t i = 0; i < value->size(); ++i) {
+        int64_t at = i / piece * run + k * piece + i % piece;
+        if (whole.isFloat())
+          whole.floats[at] = value->floats[i];
+        else
+          whole.ints[at] = value->ints[i];
+      }
+    }
+    return whole;
+  }
+  return emitError(port.value.getLoc())
+         << "'" << port.name << "' holds the samples of '" << of
+         << "', which is no input";
+}
+
 FailureOr<Tensor> Values::input(const Port &port, int64_t step,
                                 int64_t microbatch) {
+  if (auto of = port.attrs ? port.attrs.getAs<StringAttr>(nn::kWholeStepAttr)
+                           : StringAttr())
+    return wholeStep(port, of, step);
   auto given = options.inputs.find(port.name);
   if (given != options.inputs.end()) {
     std::optional<int64_t> dim =
@@ -300,7 +345,8 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
   std::string names;
   llvm::StringSet<> known;
   for (const Port &port : allArguments(module)) {
-    if (!isInput(port.role))
+    if (!isInput(port.role) ||
+        (port.attrs && port.attrs.get(nn::kWholeStepAttr)))
       continue;
     names += (names.empty() ? "" : ", ") + port.name;
     known.insert(port.name);

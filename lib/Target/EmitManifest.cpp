@@ -230,7 +230,8 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
         input.source = info.labelsSource;
       input.trainingOnly = forward && !ofForward.count(index);
       input.vocabulary = number(buffer.attrs, kVocabularyAttr);
-      if (input.batchDim >= 0)
+      input.stepOf = text(buffer.attrs, nn::kWholeStepAttr);
+      if (input.batchDim >= 0 && input.stepOf.empty())
         samples = input.shape[input.batchDim];
       if (role == "tokens" && input.shape.size() > 1)
         manifest.sequence = input.shape[1];
@@ -242,6 +243,15 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     if (int64_t count = table->find(name, "count"); count >= 0)
       manifest.state.push_back(
           {table->buffers[count].buffer, parameter, "step", "zeros"});
+  // They are fed with the same data.
+  for (ManifestInput &input : manifest.inputs)
+    for (const ManifestInput &own : manifest.inputs)
+      if (!input.stepOf.empty() && own.name == input.stepOf) {
+        input.role = own.role;
+        input.source = own.source.empty() && own.role != "labels"
+                           ? own.name
+                           : own.source;
+      }
   // A model without inputs that hold samples makes one sample a call.
   manifest.batch = info.batch
                        ? info.batch

@@ -57,6 +57,13 @@ const ManifestInput *Manifest::inputWithRole(std::string_view role) const {
   return nullptr;
 }
 
+bool Manifest::readsWholeSteps() const {
+  for (const ManifestInput &input : inputs)
+    if (!input.stepOf.empty())
+      return true;
+  return false;
+}
+
 ManifestTensor partOf(const ManifestTensor &tensor, size_t index) {
   ManifestTensor part = tensor;
   part.name = tensor.parts[index].name;
@@ -338,6 +345,7 @@ static ManifestInput readInput(const Reader &r) {
   input.source = r.string("source", "");
   input.vocabulary = r.integer("vocabulary", 0);
   input.trainingOnly = r.boolean("training_only", false);
+  input.stepOf = r.string("step_of", "");
   return input;
 }
 

@@ -59,6 +59,8 @@ static Json toJson(const ManifestInput &input) {
     json["vocabulary"] = input.vocabulary;
   if (input.trainingOnly)
     json["training_only"] = true;
+  if (!input.stepOf.empty())
+    json["step_of"] = input.stepOf;
   return json;
 }
 

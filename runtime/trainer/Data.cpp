@@ -128,6 +128,7 @@ public:
     std::string others;
     for (const ManifestInput &other : manifest.inputs)
       if (!isGenerated(other) && other.role != "tokens" && !shifted(other) &&
+          other.stepOf.empty() &&
           (other.role == "input" || other.role == "labels" ||
            other.role == "attention_mask" || other.role == "position_ids"))
         others += (others.empty() ? "'" : ", '") + other.name + "'";
@@ -244,7 +245,7 @@ public:
     std::string missing, meant;
     for (const ManifestInput &input : manifest.inputs) {
       std::string name = arrayOf(manifest, input);
-      if (name.empty() || arrays.count(name))
+      if (name.empty() || arrays.count(name) || !input.stepOf.empty())
         continue;
       std::string what =
           "'" + name + "'" +

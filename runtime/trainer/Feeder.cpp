@@ -66,7 +66,8 @@ void Feeder::scatter(const ManifestInput &input, const ArrayView &array) {
 }
 
 void Feeder::feed(const Dataset &data, Split split,
-                  const std::vector<FeedRow> &rows) {
+                  const std::vector<FeedRow> &ofMicrobatch,
+                  const std::vector<FeedRow> &ofStep) {
   for (const ManifestInput &input : inputs) {
     if (isGenerated(input))
       continue;
@@ -81,6 +82,8 @@ void Feeder::feed(const Dataset &data, Split split,
       }
       continue;
     }
+    const std::vector<FeedRow> &rows =
+        input.stepOf.empty() ? ofMicrobatch : ofStep;
     size_t rowBytes = array.bytes.size() / input.shape[0];
     for (int64_t row = 0; row < input.shape[0]; ++row) {
       std::byte *out = array.bytes.data() + row * rowBytes;

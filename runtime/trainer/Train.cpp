@@ -67,6 +67,7 @@ private:
   StepRecord step(const CheckpointState &state);
   void runAction(const std::string &action);
   int64_t validationSamples() const;
+  int64_t validatedTogether() const;
   void validate(StepRecord &record);
   void update(StepRecord &record, const CheckpointState &state);
   [[noreturn]] void stopNonFinite(const CheckpointState &state,
@@ -245,14 +246,15 @@ StepRecord Trainer::step(const CheckpointState &state) {
       executor.zero(buffer);
   }
   const int64_t perMicrobatch = manifest.samplesPerMicrobatch();
-  std::vector<FeedRow> rows(perMicrobatch);
+  std::vector<FeedRow> rows(manifest.batch);
+  for (int64_t i = 0; i < manifest.batch; ++i) {
+    rows[i].number = state.nextSample + i;
+    rows[i].sample = trainingSample(
+        rows[i].number, data.samples(Split::training), settings.dataSeed);
+  }
   for (int64_t k = 0; k < manifest.microbatches; ++k) {
-    for (int64_t i = 0; i < perMicrobatch; ++i) {
-      rows[i].number = state.nextSample + k * perMicrobatch + i;
-      rows[i].sample = trainingSample(
-          rows[i].number, data.samples(Split::training), settings.dataSeed);
-    }
-    feeder.feed(data, Split::training, rows);
+    auto first = rows.begin() + k * perMicrobatch;
+    feeder.feed(data, Split::training, {first, first + perMicrobatch}, rows);
     feeder.setInteger("microbatch", k);
     runAction(manifest.pipelined ? loads[k] : "loss_grad");
   }
@@ -280,7 +282,14 @@ int64_t Trainer::validationSamples() const {
   int64_t count = data.samples(Split::validation);
   if (settings.loss == "cross_entropy")
     return count;
-  return count - count % manifest.samplesPerMicrobatch();
+  return count - count % validatedTogether();
+}
+
+/// Samples whose loss is one: where it is not made of counts alone, those of a
+/// whole step.
+int64_t Trainer::validatedTogether() const {
+  return manifest.readsWholeSteps() ? manifest.batch
+                                    : manifest.samplesPerMicrobatch();
 }
 
 /// The mean loss over held-out samples, read in order, and how many they are.
@@ -296,14 +305,19 @@ void Trainer::validate(StepRecord &record) {
   if (limit > 0)
     count = std::min(count, limit);
   const int64_t perMicrobatch = manifest.samplesPerMicrobatch();
+  const int64_t together = validatedTogether();
   if (settings.loss != "cross_entropy")
-    count = std::max(perMicrobatch, count - count % perMicrobatch);
+    count = std::max(together, count - count % together);
   double loss = 0, weight = 0;
   for (int64_t begin = 0; begin < count; begin += perMicrobatch) {
-    std::vector<FeedRow> rows(perMicrobatch);
-    for (int64_t i = 0; i < perMicrobatch && begin + i < count; ++i)
-      rows[i] = {begin + i, begin + i};
-    feeder.feed(data, Split::validation, rows);
+    auto rowsFrom = [&](int64_t from, int64_t size) {
+      std::vector<FeedRow> rows(size);
+      for (int64_t i = 0; i < size && from + i < count; ++i)
+        rows[i] = {from + i, from + i};
+      return rows;
+    };
+    feeder.feed(data, Split::validation, rowsFrom(begin, perMicrobatch),
+                rowsFrom(begin - begin % together, together));
     executor.run("loss");
     loss += metric("loss", "loss").value_or(0);
     weight += metric("loss", "weight").value_or(0);
@@ -345,8 +359,9 @@ void Trainer::run(const std::string &folder, CheckpointState &state,
     progress->say(
         "val_loss is of " + std::to_string(used) + " of the " +
         std::to_string(held) + " held-out samples: with train.loss = \"" +
-        settings.loss + "\" only whole microbatches of " +
-        std::to_string(manifest.samplesPerMicrobatch()) + " can be validated");
+        settings.loss + "\" only whole " +
+        (manifest.readsWholeSteps() ? "batches" : "microbatches") + " of " +
+        std::to_string(validatedTogether()) + " can be validated");
   try {
     runSteps(state, signal, log);
   } catch (const RunError &error) {

@@ -31,7 +31,7 @@ SHORT = ["--set", "dims.batch=4", "--set", "dims.sequence=24"]
 SHORTEST = ["--set", "dims.batch=2", "--set", "dims.sequence=4"] # where all is interpreted
 FOUR = dict(data=2, tensor=2, zero=1)
 KINDS = ["drop-collective", "sum-for-mean", "wrong-group", "swapped-axes", "pad-identity",
-         "bias-twice", "norm-twice", "random-offset", "stale-buffer", "missing-wait"]
+         "bias-twice", "norm-twice", "random-offset", "stale-buffer", "gradient-off", "missing-wait"]
 
 
 def mesh(**sizes):
@@ -268,6 +268,57 @@ class Check(unittest.TestCase):
             for index in support.some(range(places), 4):
                 with self.subTest(kind=kind, index=index):
                     self.fails(*flags, "--inject", kind, "--inject-index", index)
+
+    def cancelling(self):
+        """A mean over positions is taken off, and with it the bias, whose gradient is zero but
+        for rounding, of addends a million times larger than any gradient."""
+        draw, b = np.random.default_rng(5), onnxbuild.Builder()
+        def drawn(*shape):
+            return draw.standard_normal(shape).astype(np.float32)
+        x = b.op("Mul", b.input("x", np.float32, [4, 6, 5]), b.constant(1e-6, np.float32))
+        h = b.op("Add", b.op("MatMul", x, b.parameter("w", drawn(5, 8))),
+                 b.parameter("b", 1e-6 * drawn(8)))
+        h = b.op("Sub", h, b.op("ReduceMean", h, b.constant([1], np.int64), keepdims=1))
+        h = b.op("Tanh", b.op("Mul", h, b.constant(1e6, np.float32)))
+        b.op("MatMul", h, b.parameter("head", drawn(8, 3)), out="y")
+        b.output("y", np.float32, [4, 6, 3])
+        onnxwire.save(b.model(18), self.folder / "cancelling.onnx")
+        return [self.folder / "cancelling.onnx", "--set", "train.loss=mse", *mesh(data=2)]
+
+    def test_gradients_that_cancel(self):
+        flags = self.cancelling()
+        for seed in range(3):
+            with self.subTest(seed=seed):
+                report = self.passes(*flags, "--interpret", "--seed", seed, steps=1, parts=["exact"])
+                noise = [t for t in report["tensors"] if (t["name"], t["kind"]) == ("b", "gradient")]
+                self.assertTrue(noise[0]["below_floor"])
+        self.passes(*flags, steps=1)
+
+    def test_a_millionth_of_the_smallest_gradient(self):
+        """Where it is a gradient at all, and no noise."""
+        found = self.folder / "smallest.npz"
+        for flags in ([*self.small("llama"), *mesh(**FOUR)], self.cancelling()):
+            support.succeed(support.CLEAVE, "check", *flags, "--interpret", "--gradients", found)
+            with np.load(found) as arrays:
+                sizes = [np.abs(arrays[key]).max() for key in arrays.files
+                         if key.startswith("grad/")]
+            real = [i for i, size in enumerate(sizes) if size > 1e-6 * max(sizes)]
+            index = min(real, key=lambda i: sizes[i])
+            report = self.fails(*flags, "--interpret", "--inject", "gradient-off",
+                                "--inject-index", index)
+            self.assertIn("gradient", {t["kind"] for t in report["tensors"] if not t["pass"]})
+
+    def test_key_biases_do_not_move(self):
+        """No softmax depends on them. Of a fused bias it is the middle third."""
+        found = self.folder / "keys.npz"
+        support.succeed(support.CLEAVE, "check", *self.small("gpt2"), *mesh(tensor=2), "--interpret",
+                        "--gradients", found)
+        with np.load(found) as arrays:
+            fused = [arrays[key] for key in arrays.files if key.endswith("c_attn.bias")]
+        self.assertEqual(len(fused), 1)
+        query, key, value = np.split(fused[0], 3)
+        self.assertTrue((key == 0).all())
+        self.assertTrue((query != 0).all() and (value != 0).all())
 
     def random_case(self, draw):
         """A model, a mesh and settings, of any sizes that a model can have."""

@@ -73,7 +73,9 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
                                  MLIRContext &context, bool readWeights,
                                  std::vector<std::string> *remarks,
                                  bool allRemarks, Phase last) {
-  OwningOpRef<ModuleOp> module = loadModel(path, config, context, readWeights);
+  bool trains = purpose != Purpose::Infer && last != Phase::Import;
+  OwningOpRef<ModuleOp> module = loadModel(path, config, context, readWeights,
+                                           /*compiles=*/true, trains);
   if (last == Phase::Import)
     return module;
   if (purpose != Purpose::Infer && !isSharded(*module)) {
@@ -92,7 +94,7 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
     pipeline::Table table = makeSchedule(config, mesh).table;
     if (table.asynchronous)
       admitAsynchronous(*module, config, table);
-    runLossPhase(*module, config);
+    runLossPhase(*module, config, table.asynchronous);
     cutIntoStages(*module, config, table.stages, /*tapGradients=*/false,
                   table.asynchronous);
     return module;

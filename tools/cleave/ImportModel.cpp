@@ -225,8 +225,13 @@ void bindDataInputs(LoadedConfig &loaded, const std::string &model,
 OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
                                   MLIRContext &context,
                                   std::optional<int64_t> batch,
-                                  bool readWeights) {
+                                  bool readWeights, bool isQuiet) {
   Diagnostics diagnostics(context);
+  std::optional<ScopedDiagnosticHandler> quiet;
+  if (isQuiet)
+    quiet.emplace(&context, [](Diagnostic &diagnostic) {
+      return success(diagnostic.getSeverity() != DiagnosticSeverity::Error);
+    });
   ImportOptions options = importOptions(config, batch, readWeights);
   FailureOr<std::vector<Tie>> ties =
       declaredTies(path, config.train.tie, context, options);

@@ -43,12 +43,11 @@ void protectInputs(const std::string &output, const std::string &model,
 
 // Imports an ONNX file and brings it to compact nn IR. Fails with BadUsage.
 // Weights that are stored twice are tied. With `readWeights`, missing bytes of
-// weights are an error.
-mlir::OwningOpRef<mlir::ModuleOp> importModel(const std::string &path,
-                                              const Config &config,
-                                              mlir::MLIRContext &context,
-                                              std::optional<int64_t> batch,
-                                              bool readWeights);
+// weights are an error. `isQuiet`: remarks and warnings were told before.
+mlir::OwningOpRef<mlir::ModuleOp>
+importModel(const std::string &path, const Config &config,
+            mlir::MLIRContext &context, std::optional<int64_t> batch,
+            bool readWeights, bool isQuiet = false);
 
 } // namespace cleave::driver
 

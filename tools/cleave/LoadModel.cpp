@@ -6,6 +6,7 @@
 #include "NnModel.h"
 #include "ShardedModel.h"
 
+#include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -84,9 +85,44 @@ static void limitChoices(ModuleOp module, const Config &config,
   runPasses(passes, module, diagnostics);
 }
 
+/// @forward of `batch` samples joins the module as `name`, for what the loss of
+/// a microbatch depends on.
+static void addForward(ModuleOp module, StringRef name, const std::string &path,
+                       const Config &config, MLIRContext &context,
+                       int64_t batch, bool readWeights) {
+  OwningOpRef<ModuleOp> whole = importModel(path, config, context, batch,
+                                            readWeights, /*isQuiet=*/true);
+  auto forward = whole->lookupSymbol<func::FuncOp>(nn::kForwardFunc);
+  forward->remove();
+  forward.setName(name);
+  module.push_back(forward);
+}
+
+/// What the loss of several microbatches is asked of: see nn-add-loss.
+static void addForwards(ModuleOp module, const std::string &path,
+                        const Config &config, MLIRContext &context,
+                        std::optional<int64_t> batch, bool readWeights) {
+  int64_t microbatches = config.train.microbatches;
+  bool isInside = StringRef(config.train.loss).starts_with("output:");
+  if (microbatches == 1 || !(isInside || batch == 1))
+    return;
+  if (!batch)
+    throw Failure(BadUsage,
+                  path + ": train.loss = \"" + config.train.loss +
+                      "\" is the loss of a whole step, which has " +
+                      std::to_string(microbatches) +
+                      " microbatches; set dims.batch, its samples");
+  int64_t samples = *batch;
+  addForward(module, nn::kForwardStepFunc, path, config, context,
+             samples * microbatches, readWeights);
+  if (isInside && samples == 1)
+    addForward(module, nn::kForwardOtherFunc, path, config, context,
+               2 * microbatches, readWeights);
+}
+
 OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
                                 MLIRContext &context, bool readWeights,
-                                bool compiles) {
+                                bool compiles, bool trains) {
   requireFile(path, "a model");
   if (!StringRef(path).ends_with(".mlir")) {
     std::optional<int64_t> batch;
@@ -102,6 +138,8 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
         importModel(path, config, context, batch, readWeights);
     Diagnostics diagnostics(context);
     checkSizes(*module, diagnostics);
+    if (trains)
+      addForwards(*module, path, config, context, batch, readWeights);
     limitChoices(*module, config, diagnostics);
     return module;
   }

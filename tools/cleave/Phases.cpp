@@ -86,7 +86,7 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
            "labels in data.labels, or train a model whose attention is causal";
 }
 
-void runLossPhase(ModuleOp module, const Config &config) {
+void runLossPhase(ModuleOp module, const Config &config, bool updatesApart) {
   checkLabels(module, config);
   Diagnostics diagnostics(*module.getContext());
   warnAboutLaterTokens(module, config);
@@ -95,6 +95,9 @@ void runLossPhase(ModuleOp module, const Config &config) {
   loss.loss = config.train.loss;
   loss.logits = config.train.logits;
   loss.ignoreIndex = config.data.ignoreIndex;
+  loss.microbatches = updatesApart ? 1 : config.train.microbatches;
+  loss.sharedSlots = config.parallel.expert.capacity > 0 &&
+                     config.parallel.expert.capacityScope == "microbatch";
   loss.trainable = llvm::to_vector(config.train.trainable);
   loss.frozen = llvm::to_vector(config.train.frozen);
   passes.addPass(createAddLossPass(loss));
@@ -122,6 +125,7 @@ void addTrainPasses(OpPassManager &passes, const Config &config,
   differentiate.accumulate = config.train.microbatches > 1;
   differentiate.apart = updatesApart;
   passes.addPass(createDifferentiatePass(differentiate));
+  passes.addNestedPass<func::FuncOp>(createDropZeroSumsPass());
   AddOptimizerPassOptions optimizer;
   optimizer.optimizer = config.train.optimizer;
   optimizer.beta1 = config.train.betas[0];

@@ -28,12 +28,17 @@ void runPasses(mlir::PassManager &passes, mlir::ModuleOp module,
 
 // An .onnx file imported, or an .mlir file read. It has a @forward. `compiles`:
 // the program is to be compiled; what can only be interpreted is refused.
+// `trains`: @loss is derived next, so what it asks of other numbers of samples
+// is imported, too.
 mlir::OwningOpRef<mlir::ModuleOp>
 loadModel(const std::string &path, const Config &config,
-          mlir::MLIRContext &context, bool readWeights, bool compiles = true);
+          mlir::MLIRContext &context, bool readWeights, bool compiles = true,
+          bool trains = false);
 
-// @loss joins @forward, and @loss_train where there is dropout.
-void runLossPhase(mlir::ModuleOp module, const Config &config);
+// @loss joins @forward, and @loss_train where there is dropout. `updatesApart`:
+// each microbatch has a loss of its own.
+void runLossPhase(mlir::ModuleOp module, const Config &config,
+                  bool updatesApart = false);
 
 // Loads of experts, where there are any, join what is computed in training.
 void addCountPass(mlir::OpPassManager &passes, const Config &config);

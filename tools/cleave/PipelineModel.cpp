@@ -288,7 +288,7 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
                                     bool allRemarks) {
   target::PipelineSchedule schedule = makeSchedule(config, mesh);
   if (purpose != Purpose::Infer)
-    runLossPhase(model, config);
+    runLossPhase(model, config, schedule.table.asynchronous);
   if (purpose == Purpose::Train)
     checkTraining(model, config, mesh);
   runOrderPhase(model, config, mesh);

@@ -14,7 +14,20 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
     one class index for each row of the logits; `mse` an argument `labels` of
     the output's shape; `output:NAME` takes a scalar output, and splits it into
     sum and weight if it ends in a mean, over a number or over a count of the
-    inputs. Parameters that `trainable` does not match, or `frozen`
+    inputs.
+
+    With several microbatches that scalar must be the loss of all samples of the step.
+    `@forward_step`, `@forward` of all of them, says how each value depends on samples
+    (`@forward_other`, of yet another number, tells numbers of samples from other
+    constants where a microbatch has one). What adds over samples is a partial sum; what is
+    linear in partial sums is one; what depends on inputs alone (counts, their
+    roots and bounds, weights of classes) is computed from inputs of the whole
+    step, which become arguments marked `nn.whole_step`. A loss that is not such a sum
+    is an error that names the node; so is an output that mixes samples, for `cross_entropy` and
+    `mse`. Without `@forward_step` a microbatch is what `@forward` says, and only sums over
+    numbers and counts are split.
+
+    Parameters that `trainable` does not match, or `frozen`
     does, become constants marked `nn.frozen`. `@forward` stays.
 
     Before:
@@ -50,6 +63,9 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
     Option<"logits", "logits", "std::string", "\"\"",
            "Name of the output that the loss reads; needed where several could be meant">,
     Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "Label that is not counted">,
+    Option<"microbatches", "microbatches", "int64_t", "1", "Microbatches of a step, whose losses are one">,
+    Option<"sharedSlots", "shared-slots", "bool", "false",
+           "Samples of a microbatch share room, as was asked for: outputs may mix them">,
     ListOption<"trainable", "trainable", "std::string", "Patterns of parameters to train; none: all">,
     ListOption<"frozen", "frozen", "std::string", "Patterns of parameters not to train">,
   ];
@@ -244,6 +260,32 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
     Option<"apart", "apart", "bool", "false", "Each call is followed by an update of its own">,
   ];
   let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+def DropZeroSumsPass : Pass<"nn-drop-zero-sums", "::mlir::func::FuncOp"> {
+  let summary = "Make gradients exactly zero that are so by the structure of attention";
+  let description = [{
+    A constant that is added to all scores of a query changes no softmax, so the cotangents of
+    all keys of `nn.attention` add up to zero. Where keys have a bias, and nothing but
+    placements and scales lies between it and attention (no rotation, no norm), its
+    gradient is that sum: rounding alone, which AdamW divides by its own size, so that
+    the bias would drift another way on every mesh. In a sum over all positions
+    these cotangents are left out; of a fused bias the part of keys gets zeros.
+    A softcap depends on the constant, so its sums stay.
+
+    Before:
+    ```mlir
+    %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5 : ...
+    %0 = nn.reduce sum %dk dims = [0, 1] : tensor<2x5x3x4xf32> -> tensor<3x4xf32>
+    ```
+
+    After:
+    ```mlir
+    %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5 : ...
+    %0 = arith.constant dense<0.0> : tensor<3x4xf32>
+    ```
+  }];
+  let dependentDialects = ["::cleave::nn::NNDialect", "::mlir::arith::ArithDialect"];
 }
 
 def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {

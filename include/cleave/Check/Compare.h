@@ -4,6 +4,8 @@
 //
 // where floor is a share of the largest magnitude among all tensors of b's
 // kind, so that a tensor that is zero in theory is not judged by its noise.
+// What cancels may have noise of larger terms than any gradient is: `noise`
+// says how much rounding alone moved a tensor of b.
 
 #ifndef CLEAVE_CHECK_COMPARE_H
 #define CLEAVE_CHECK_COMPARE_H
@@ -43,6 +45,7 @@ struct Tolerances {
   double scalarEpsilons = 16;  // times eps of the type, added for scalars
   double exactFloor = 1e-6;    // of the largest magnitude of the kind
   double roundingFloor = 1e-3;
+  double noiseFactor = 64;     // times the noise of a tensor that cancels
 };
 
 /// A tensor of one run by its name at the boundary.
@@ -54,6 +57,9 @@ struct Named {
   double replicaDifference = 0;
   /// The first rank that holds the element, by row-major index; empty: rank 0.
   std::function<int64_t(int64_t)> rankOf;
+  /// Of a reference in f64: max|b - b'|, where b' is b from values that differ in
+  /// their last digits; 0: not known.
+  double noise = 0;
 };
 using NamedTensors = std::vector<Named>;
 

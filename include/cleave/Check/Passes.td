@@ -58,6 +58,7 @@ def InjectFaultPass : Pass<"check-inject-fault", "::mlir::ModuleOp"> {
     | `bias-twice` | a value that is added once to a sum over ranks is added on every rank before it |
     | `norm-twice` | the first shard counts twice in the gradient norm |
     | `random-offset` | the random numbers of a tile are those of its neighbour |
+    | `gradient-off` | a gradient is wrong by a millionth of itself |
     | `stale-buffer` | a parameter, or a reader of a gathered value, keeps what was there before |
     | `missing-wait` | a transfer is read before it is complete |
 

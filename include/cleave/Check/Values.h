@@ -41,7 +41,8 @@ public:
   Values(mlir::ModuleOp module, ValueOptions options);
 
   /// Parameters, buffers, constants and optimizer state, given to `engine`.
-  mlir::LogicalResult setInitial(Engine &engine);
+  /// `stirred`: parameters differ in their last digits of f64.
+  mlir::LogicalResult setInitial(Engine &engine, bool stirred = false);
   /// Inputs and scalars of a microbatch of a step (counted from 1). The step
   /// that the optimizer sees is later: its bias corrections are not those of
   /// step 1.
@@ -52,6 +53,8 @@ public:
 
 private:
   mlir::FailureOr<Tensor> initial(const Port &port);
+  mlir::FailureOr<Tensor> wholeStep(const Port &port, llvm::StringRef of,
+                                    int64_t step);
   mlir::FailureOr<Tensor> input(const Port &port, int64_t step,
                                 int64_t microbatch);
 

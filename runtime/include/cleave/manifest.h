@@ -90,6 +90,10 @@ struct ManifestInput {
   std::string source;        ///< ones | zeros | arange | the name of an array
   int64_t vocabulary = 0;    ///< rows of the table that it indexes; 0: none
   bool trainingOnly = false; ///< no input of action "forward"
+  /// The input of which this holds the samples of the whole step, `shape` being
+  /// that of all microbatches; empty: it holds those of a microbatch. What a
+  /// loss divides by is counted from it.
+  std::string stepOf;
 };
 
 /// An output of action "forward", with its name and type in the model's graph.
@@ -163,6 +167,8 @@ struct Manifest {
   bool hasMetric(std::string_view action, std::string_view name) const;
   const ManifestTensor *tensor(std::string_view name) const;
   const ManifestInput *inputWithRole(std::string_view role) const;
+  /// Whether a loss reads the samples of the whole step in each microbatch.
+  bool readsWholeSteps() const;
 };
 
 /// Bytes of one element, 0 for an unknown type. Types are spelled f64, f32,

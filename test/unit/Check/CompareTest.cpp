@@ -87,6 +87,42 @@ TEST_F(CompareTest, FloorIsAShareOfTheLargestOfTheKind) {
   EXPECT_DOUBLE_EQ(reports[2].relError, 2);
 }
 
+TEST_F(CompareTest, NoiseIsAllowedSixtyFourTimes) {
+  NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
+                            named("noise", TensorKind::Gradient, {1}, {1e-11})};
+  reference[0].noise = 1e-16;
+  reference[1].noise = 1e-10; // of addends that are larger than all gradients
+  auto reportOf = [&](double big, double noise) {
+    NamedTensors sharded = {named("big", TensorKind::Gradient, {1}, {big}),
+                            named("noise", TensorKind::Gradient, {1}, {noise})};
+    return compareExact(sharded, reference, 1, {});
+  };
+  EXPECT_TRUE(reportOf(2, 6e-9)[1].pass());
+  EXPECT_TRUE(reportOf(2, 6e-9)[1].belowFloor);
+  EXPECT_FALSE(reportOf(2, 7e-9)[1].pass());
+  // Of a gradient that does not cancel it is no excuse.
+  EXPECT_FALSE(reportOf(2 + 3e-9, 0)[0].pass());
+  EXPECT_FALSE(reportOf(2, 0)[0].belowFloor);
+}
+
+TEST_F(CompareTest, WhatIsSmallerThanItsNoiseHasNoYardstick) {
+  // In f32 the noise is 2^29 times as large; the unsharded error is one draw.
+  NamedTensors reference = {named("w", TensorKind::Gradient, {1}, {1}),
+                            named("b", TensorKind::Gradient, {1}, {1e-12})};
+  reference[0].noise = 1e-16;
+  reference[1].noise = 1e-12;
+  double epsilon = 0x1p-23, allowed = 64 * 0x1p29 * 1e-12;
+  auto passes = [&](double w, double b) {
+    NamedTensors ours = {named("w", TensorKind::Gradient, {1}, {w}),
+                         named("b", TensorKind::Gradient, {1}, {b})};
+    auto reports = compareRounding(ours, reference, reference, epsilon, {});
+    return reports[0].pass() && reports[1].pass();
+  };
+  EXPECT_TRUE(passes(1, 0.9 * allowed));
+  EXPECT_FALSE(passes(1, 1.1 * allowed));
+  EXPECT_FALSE(passes(1 + 2e-6, 0));
+}
+
 TEST_F(CompareTest, MissingTensorFails) {
   NamedTensors reference = {named("w", TensorKind::State, {1}, {0})};
   auto reports = compareExact({}, reference, 1, {});

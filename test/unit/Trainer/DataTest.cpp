@@ -291,7 +291,7 @@ TEST(Feeder, PaddingIsIgnored) {
   settings.dataPath = folder.path("x.txt");
   auto data = openDataset(manifest, settings);
   std::vector<FeedRow> rows = {{0, 0}, {1, 1}, {2, 2}, {3, 3}};
-  feeder.feed(*data, Split::training, rows); // the fifth has no sample
+  feeder.feed(*data, Split::training, rows, rows); // the fifth has no sample
   std::vector<int64_t> labels;
   for (int64_t rank = 0; rank < 3; ++rank)
     for (int64_t i = 0; i < 8; ++i)

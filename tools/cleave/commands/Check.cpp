@@ -251,7 +251,7 @@ int CheckCommand::run() const {
   chooseTransport(config.target.transport, mesh.ranks(), config.target.kind);
   OwningOpRef<ModuleOp> global =
       loadModel(model, config, context, /*readWeights=*/true,
-                /*compiles=*/!interpret);
+                /*compiles=*/!interpret, /*trains=*/true);
   if (interpret || against == "interpreter")
     verifyInterpretable(*global);
   OwningOpRef<ModuleOp> untrained = cutForStages(*global, config, mesh);

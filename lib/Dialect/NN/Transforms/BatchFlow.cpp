@@ -88,6 +88,12 @@ std::optional<int64_t> BatchFlow::majorDimOf(Value value) const {
   return llvm::find(it->second, true) - it->second.begin();
 }
 
+bool BatchFlow::hasDim(Value value) const {
+  auto it = marks.find(value);
+  return dimOrUnit(value) ||
+         (it != marks.end() && llvm::is_contained(it->second, true));
+}
+
 bool BatchFlow::meetsBatch(BlockArgument argument) const {
   llvm::SmallPtrSet<Operation *, 16> seen;
   SmallVector<Value> work = {argument};

@@ -25,8 +25,10 @@ public:
   /// cannot be fed.
   Feeder(const Manifest &manifest, StepExecutor &executor, int64_t ignoreIndex);
 
-  /// Fills every input of a microbatch.
-  void feed(const Dataset &data, Split split, const std::vector<FeedRow> &rows);
+  /// Fills every input of a microbatch. `step`: the samples of the whole step,
+  /// which the program may read too.
+  void feed(const Dataset &data, Split split, const std::vector<FeedRow> &rows,
+            const std::vector<FeedRow> &step);
 
   /// Scatters a whole input; rows of labels that a rank holds beyond the
   /// batch are set to the ignored index.

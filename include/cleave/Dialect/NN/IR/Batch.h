@@ -17,6 +17,17 @@ inline constexpr llvm::StringLiteral kBatchDimAttr = "nn.batch_dim";
 /// neither calls nor padding may cut the samples differently.
 inline constexpr llvm::StringLiteral kWholeCallAttr = "nn.whole_call";
 
+/// Of an input of a microbatch that holds the samples of the whole step: the
+/// name of the input that holds those of the microbatch. What a loss divides by
+/// is counted from it. See `nn-add-loss`.
+inline constexpr llvm::StringLiteral kWholeStepAttr = "nn.whole_step";
+/// `@forward` of all samples of a step, of which `@forward` sees a microbatch,
+/// until `nn-add-loss` has read it.
+inline constexpr llvm::StringLiteral kForwardStepFunc = "forward_step";
+/// The same of another number of samples, more than one; where a microbatch has
+/// more than one, `@forward` is that.
+inline constexpr llvm::StringLiteral kForwardOtherFunc = "forward_other";
+
 /// Of an accumulator that counts slots of a router: {name, counts = "chosen" |
 /// "taken", slots_per_token, product}, the latter the node that reads the
 /// choices first; where an expert does not take all slots, `capacity`, the most

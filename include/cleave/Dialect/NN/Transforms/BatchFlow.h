@@ -34,6 +34,10 @@ public:
   std::optional<int64_t> dimOrUnit(mlir::Value value) const;
   /// The one dimension that begins with the batch: it alone, or a product.
   std::optional<int64_t> majorDimOf(mlir::Value value) const;
+  /// Whether some dimension of it begins with the batch.
+  bool hasDim(mlir::Value value) const;
+  /// The number of samples.
+  int64_t size() const { return batch; }
   /// Whether some value computed from `argument` is known to hold samples.
   bool meetsBatch(mlir::BlockArgument argument) const;
   /// Computed from inputs that hold samples.

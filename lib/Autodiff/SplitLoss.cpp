@@ -1,0 +1,461 @@
+// How a loss depends on samples, and what of it each microbatch computes.
+
+#include "SplitLoss.h"
+
+#include "Boundary.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Interfaces/Interfaces.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::autodiff;
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+/// What is only placed in another shape.
+static Value beforeReshapes(Value value) {
+  while (auto reshape = value ? value.getDefiningOp<nn::ReshapeOp>() : nullptr)
+    value = reshape.getInput();
+  return value;
+}
+
+/// "the node": what the value is called in messages.
+static std::string spell(Value value) {
+  if (Operation *op = value.getDefiningOp())
+    return "'" + op->getName().getStringRef().str() + "'";
+  return "an input";
+}
+
+/// Constants of one element, repeated: the element.
+static Attribute splatOf(Value value) {
+  DenseElementsAttr dense;
+  if (value && matchPattern(value, m_Constant(&dense)) && dense.isSplat())
+    return dense.getSplatValue<Attribute>();
+  return {};
+}
+
+/// One value, or two constants that are equal.
+static bool isSame(Value a, Value b) {
+  DenseElementsAttr x, y;
+  return a == b || (matchPattern(a, m_Constant(&x)) &&
+                    matchPattern(b, m_Constant(&y)) && x == y);
+}
+
+bool autodiff::areTwins(Operation *op, Operation *other) {
+  // Locations of a graph; others say where the text is.
+  bool isNamed = isa<NameLoc>(op->getLoc());
+  return op->getName() == other->getName() &&
+         op->getNumOperands() == other->getNumOperands() &&
+         (!isNamed || op->getLoc() == other->getLoc());
+}
+
+LossSplitter::LossSplitter(func::FuncOp func, func::FuncOp step,
+                           func::FuncOp other, int64_t microbatches)
+    : func(func), step(step ? step : func), microbatches(microbatches),
+      flow(nn::BatchFlow::ofArguments(this->step)),
+      builder(func.getBody().front().getTerminator()), where(func.getLoc()) {
+  if (auto own = hasStep() ? nn::BatchFlow::ofArguments(func) : std::nullopt)
+    oneSample = flow && flow->size() > 1 && own->size() == 1;
+  isAlike = !hasStep() || succeeded(findVarying(other));
+}
+
+/// What is computed from constants that are another number in `other`, or
+/// counts to another one.
+LogicalResult LossSplitter::findVarying(func::FuncOp other) {
+  if (!other)
+    return failure();
+  Block &block = step.getBody().front(), &twins = other.getBody().front();
+  if (block.getOperations().size() != twins.getOperations().size())
+    return failure();
+  for (auto [op, twin] : llvm::zip(block, twins)) {
+    if (op.getName() != twin.getName())
+      return failure();
+    DenseElementsAttr a, b;
+    bool varies =
+        matchPattern(&op, m_Constant(&a)) &&
+        matchPattern(&twin, m_Constant(&b)) && a != b &&
+        !(a.isSplat() && b.isSplat() &&
+          a.getSplatValue<Attribute>() == b.getSplatValue<Attribute>());
+    if (auto iota = dyn_cast<nn::IotaOp>(op))
+      varies |= typeOf(iota).getDimSize(iota.getDim()) !=
+                typeOf(twin.getResult(0)).getDimSize(iota.getDim());
+    varies |= llvm::any_of(op.getOperands(),
+                           [&](Value v) { return varying.contains(v); });
+    if (varies)
+      varying.insert(op.result_begin(), op.result_end());
+  }
+  return success();
+}
+
+FailureOr<LossSplitter::Part> LossSplitter::split(Value whole, Value part) {
+  countsOnly = false;
+  if (!isAlike)
+    return LogicalResult(
+        fail(whole, "the graph has other operations for other numbers of "
+                    "samples"));
+  return visit(whole, part);
+}
+
+bool LossSplitter::addsUp(Value whole, Value part) {
+  // Of integers, counts are added up as floats.
+  while (isa_and_present<arith::SIToFPOp, arith::UIToFPOp, nn::ReshapeOp>(
+             whole.getDefiningOp()) &&
+         part.getDefiningOp() &&
+         part.getDefiningOp()->getName() == whole.getDefiningOp()->getName()) {
+    whole = whole.getDefiningOp()->getOperand(0);
+    part = part.getDefiningOp()->getOperand(0);
+  }
+  if (!isAlike || !isBatched(whole) || nn::dependsOnParameter(whole))
+    return false;
+  countsOnly = true;
+  std::swap(parts, countParts);
+  FailureOr<Part> found = visit(whole, part);
+  std::swap(parts, countParts);
+  countsOnly = false;
+  // As it is in the microbatch, nothing that was built for it.
+  return succeeded(found) && found->kind == Kind::Sum &&
+         beforeReshapes(found->value) == beforeReshapes(part);
+}
+
+LogicalResult LossSplitter::fail(Value value, const Twine &reason) {
+  why = reason.str();
+  where = value.getLoc();
+  return failure();
+}
+
+LogicalResult LossSplitter::failTwins(Value value) {
+  return fail(value, spell(value) +
+                         " is another operation in the graph of a microbatch "
+                         "than in that of the batch");
+}
+
+bool LossSplitter::isBatched(Value value) const {
+  return flow && flow->isBatched(value);
+}
+
+/// Some dimension of it counts samples.
+bool LossSplitter::hasSamples(Value value) const {
+  return flow && flow->hasDim(value);
+}
+
+bool LossSplitter::isTile(Value value) const {
+  return isBatched(value) && !flow->isMixed(value) &&
+         !varying.contains(value) && flow->majorDimOf(value);
+}
+
+/// Of inputs alone, and not by samples.
+bool LossSplitter::isKnownBefore(Value value) const {
+  return !isBatched(value) || (!countsOnly && hasStep() && !hasSamples(value) &&
+                               !nn::dependsOnParameter(value));
+}
+
+FailureOr<LossSplitter::Part> LossSplitter::visit(Value whole, Value part) {
+  if (auto found = parts.find(whole); found != parts.end())
+    return found->second;
+  FailureOr<Part> result = failure();
+  if (isKnownBefore(whole)) {
+    FailureOr<Value> copy = copyWhole(whole);
+    if (succeeded(copy))
+      result = Part{Kind::Whole, *copy};
+  } else if (isTile(whole)) {
+    if (succeeded(checkTwins(whole, part)))
+      result = Part{Kind::Tile, part};
+  } else if (auto made = dyn_cast<OpResult>(whole)) {
+    result = visitOperation(made.getOwner(), made, part);
+  } else {
+    (void)fail(whole, "an input has samples in no one dimension");
+  }
+  if (succeeded(result))
+    parts[whole] = *result;
+  return result;
+}
+
+/// Operations that differ where a microbatch has one sample: its dimension is
+/// dropped, and what adds over it is nothing.
+bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
+  auto reduce = dyn_cast<nn::ReduceOp>(op);
+  if (!oneSample || !reduce || reduce.getCombiner() != nn::Combiner::Sum ||
+      reduce.getDims().size() != 1)
+    return false;
+  return flow->dimOrUnit(reduce.getInput()) == reduce.getDims().front();
+}
+
+FailureOr<LossSplitter::Part>
+LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
+  // The operation of the microbatch; null where it has none.
+  Operation *twin = nullptr;
+  if (!isSumOverSamplesAlone(op)) {
+    Value at = isa<nn::ReshapeOp>(op) ? part : beforeReshapes(part);
+    if (Operation *made = at ? at.getDefiningOp() : nullptr;
+        made && areTwins(op, made)) {
+      twin = made;
+      if (!isa<nn::ReshapeOp>(op))
+        part = at;
+    }
+  }
+  bool anySum = false, anyTile = false;
+  int64_t unknown = llvm::count_if(op->getOperands(), [&](Value operand) {
+    return !isKnownBefore(operand);
+  });
+  if (!twin && unknown > 1)
+    return failTwins(whole);
+  SmallVector<Part> operands;
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    FailureOr<Part> made =
+        visit(operand, twin ? twin->getOperand(index) : part);
+    if (failed(made))
+      return failure();
+    anySum |= made->kind == Kind::Sum;
+    anyTile |= made->kind == Kind::Tile;
+    operands.push_back(*made);
+  }
+  if (anySum && anyTile)
+    return fail(whole, spell(whole) +
+                           " reads a sum over samples beside single samples");
+  if (anySum)
+    return ofSums(op, whole, operands);
+  if (anyTile)
+    return ofTiles(op, whole, twin, part, operands);
+  return ofWhole(op, whole, twin, part, operands);
+}
+
+/// Sums pass through a group of operands in which the operation is linear.
+/// Beside them, what is added once to their sum is divided among microbatches.
+FailureOr<LossSplitter::Part>
+LossSplitter::ofSums(Operation *op, OpResult whole, ArrayRef<Part> operands) {
+  auto isLinearIn = [&](ArrayRef<unsigned> group) {
+    for (auto [index, operand] : llvm::enumerate(operands))
+      if (operand.kind == Kind::Sum &&
+          !llvm::is_contained(group, unsigned(index)))
+        return false;
+    return true;
+  };
+  ShardingRule rule = ShardingRule::of(op);
+  auto group = llvm::find_if(rule.linear, isLinearIn);
+  if (group == rule.linear.end())
+    return fail(whole, spell(whole) +
+                           " is not linear in a sum over samples that depends "
+                           "on parameters");
+  SmallVector<Part> addends(operands);
+  for (unsigned index : *group) {
+    Part &addend = addends[index];
+    if (addend.kind == Kind::Sum)
+      continue;
+    RankedTensorType type = typeOf(addend.value);
+    if (!isa<FloatType>(type.getElementType()))
+      return fail(whole,
+                  spell(whole) + " adds an integer to a sum over samples");
+    Location loc = whole.getLoc();
+    addend.value = arith::MulFOp::create(
+        builder, loc, addend.value,
+        nn::createSplat(builder, loc, type, 1.0 / microbatches));
+  }
+  return Part{Kind::Sum, cloneWith(op, whole.getResultNumber(), addends)};
+}
+
+FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
+                                                    OpResult whole,
+                                                    Operation *twin, Value part,
+                                                    ArrayRef<Part> operands) {
+  ShardingRule rule = ShardingRule::of(op);
+  std::optional<int64_t> samples;
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    if (operands[index].kind != Kind::Tile)
+      continue;
+    std::optional<int64_t> dim = flow->majorDimOf(operand);
+    const DimFactors *made = dim ? &rule.operands[index][*dim] : nullptr;
+    if (!made || made->empty() || (samples && *samples != made->front()))
+      return fail(whole, spell(whole) + " compares samples with each other");
+    samples = made->front();
+  }
+  SmallVector<Part> own(operands);
+  for (auto [index, operand] : llvm::enumerate(own)) {
+    for (auto [dim, made] : llvm::enumerate(rule.operands[index])) {
+      if (operand.kind != Kind::Whole || !llvm::is_contained(made, *samples))
+        continue;
+      FailureOr<Value> repeated = repeat(
+          op->getOperand(index), twin ? twin->getOperand(index) : Value(), dim);
+      if (failed(repeated))
+        return fail(whole, spell(whole) +
+                               " reads an order of samples, or what depends on "
+                               "several of them, beside single samples");
+      operand.value = *repeated;
+      break;
+    }
+  }
+  const Factor &factor = rule.factors[*samples];
+  bool isSum = factor.kind == FactorKind::Reduction &&
+               factor.combiner == FactorCombiner::Sum;
+  if (!isSum && (factor.kind != FactorKind::PassThrough || factor.indexed))
+    return fail(whole,
+                spell(whole) + " depends on several samples, and adds none up");
+  Value value = part;
+  bool isOwn =
+      !twin || llvm::all_of(llvm::zip(twin->getOperands(), own), [](auto pair) {
+        return isSame(std::get<0>(pair), std::get<1>(pair).value);
+      });
+  if (!twin) // the sum over one sample
+    for (const Part &operand : own)
+      if (operand.kind == Kind::Tile)
+        value = operand.value;
+  if (!isOwn) {
+    for (auto [operand, made] : llvm::zip(twin->getOperands(), own))
+      if (operand.getType() != made.value.getType())
+        return failTwins(whole);
+    value = cloneWith(twin, whole.getResultNumber(), own);
+  }
+  if (!isSum)
+    return Part{Kind::Tile, value};
+  FailureOr<Value> sum = withType(value, whole.getType(), whole);
+  if (failed(sum))
+    return failure();
+  return Part{Kind::Sum, *sum};
+}
+
+/// Of values that are the same in all microbatches. A broadcast may repeat
+/// them for each sample.
+FailureOr<LossSplitter::Part> LossSplitter::ofWhole(Operation *op,
+                                                    OpResult whole,
+                                                    Operation *twin, Value part,
+                                                    ArrayRef<Part> operands) {
+  if (!hasSamples(whole))
+    return Part{Kind::Whole, cloneWith(op, whole.getResultNumber(), operands)};
+  std::optional<int64_t> dim = flow->majorDimOf(whole);
+  ShardingRule rule = ShardingRule::of(op);
+  bool repeats =
+      dim && isa<nn::BroadcastOp>(op) && !rule.results[0][*dim].empty();
+  for (const TensorFactors &dims : rule.operands)
+    for (const DimFactors &made : dims)
+      repeats &=
+          dim && !llvm::is_contained(made, rule.results[0][*dim].front());
+  if (!repeats)
+    return fail(whole, spell(whole) + " depends on the order of samples");
+  if (twin && twin->getOperand(0).getType() == operands[0].value.getType())
+    return Part{Kind::Tile, cloneWith(twin, 0, operands)};
+  FailureOr<Value> value = withType(operands[0].value, part.getType(), whole);
+  if (failed(value))
+    return failure();
+  return Part{Kind::Tile, *value};
+}
+
+/// What is the same for every sample, along `dim`, as often as `twin` has it.
+FailureOr<Value> LossSplitter::repeat(Value whole, Value twin, unsigned dim) {
+  if (!twin)
+    return failure();
+  Location loc = whole.getLoc();
+  if (Attribute element = splatOf(whole)) {
+    Attribute other = splatOf(twin);
+    if (element == other)
+      return twin;
+    return Value(arith::ConstantOp::create(
+        builder, loc, DenseElementsAttr::get(typeOf(twin), element)));
+  }
+  auto broadcast = whole.getDefiningOp<nn::BroadcastOp>();
+  auto own = twin.getDefiningOp<nn::BroadcastOp>();
+  if (!broadcast || !own || llvm::is_contained(broadcast.getDims(), dim) ||
+      broadcast.getInput().getType() != own.getInput().getType())
+    return failure();
+  FailureOr<Value> source = copyWhole(broadcast.getInput());
+  if (failed(source))
+    return failure();
+  return cloneWith(own, 0, Part{Kind::Whole, *source});
+}
+
+Value LossSplitter::cloneWith(Operation *op, unsigned result,
+                              ArrayRef<Part> operands) {
+  IRMapping mapping;
+  for (auto [operand, made] : llvm::zip(op->getOperands(), operands))
+    mapping.map(operand, made.value);
+  return builder.clone(*op, mapping)->getResult(result);
+}
+
+/// Of one shape and another that differ in dimensions of size 1.
+FailureOr<Value> LossSplitter::withType(Value value, Type type, Value whole) {
+  auto wanted = cast<RankedTensorType>(type);
+  if (value.getType() == type)
+    return value;
+  if (typeOf(value).getElementType() != wanted.getElementType() ||
+      typeOf(value).getNumElements() != wanted.getNumElements())
+    return LogicalResult(failTwins(whole));
+  return Value(nn::ReshapeOp::create(builder, whole.getLoc(), wanted, value));
+}
+
+/// Two values of samples are the same one: equal operations of one node.
+LogicalResult LossSplitter::checkTwins(Value whole, Value part) {
+  if (!hasStep())
+    return success();
+  Value a = beforeReshapes(whole), b = beforeReshapes(part);
+  bool same =
+      b && typeOf(a).getElementType() == typeOf(b).getElementType() &&
+      typeOf(a).getNumElements() == typeOf(b).getNumElements() * microbatches;
+  auto x = dyn_cast<BlockArgument>(a),
+       y = dyn_cast_if_present<BlockArgument>(b);
+  if (!same || bool(x) != bool(y))
+    return failTwins(whole);
+  if (x)
+    same = nameOf(step, x.getArgNumber()) == nameOf(func, y.getArgNumber());
+  else
+    same = areTwins(a.getDefiningOp(), b.getDefiningOp()) &&
+           cast<OpResult>(a).getResultNumber() ==
+               cast<OpResult>(b).getResultNumber();
+  return same ? success() : failTwins(whole);
+}
+
+FailureOr<Value> LossSplitter::copyWhole(Value whole) {
+  if (!hasStep())
+    return whole;
+  if (Value known = wholes.lookupOrNull(whole))
+    return known;
+  if (auto argument = dyn_cast<BlockArgument>(whole)) {
+    FailureOr<Value> own = copyArgument(argument);
+    if (succeeded(own))
+      wholes.map(whole, *own);
+    return own;
+  }
+  Operation *op = whole.getDefiningOp();
+  for (Value operand : op->getOperands())
+    if (failed(copyWhole(operand)))
+      return failure();
+  builder.clone(*op, wholes);
+  return wholes.lookup(whole);
+}
+
+/// An argument of `step` in `func`: the same one, or, of what holds samples,
+/// one for those of the whole step.
+FailureOr<Value> LossSplitter::copyArgument(BlockArgument argument) {
+  StringRef name = nameOf(step, argument.getArgNumber());
+  Builder attributes(func.getContext());
+  bool batched = isBatched(argument);
+  std::string wanted = (batched ? name + ".step" : name).str();
+  for (unsigned i = 0; i < func.getNumArguments(); ++i) {
+    if (nameOf(func, i) != wanted)
+      continue;
+    if (batched) // of the model itself
+      return LogicalResult(fail(argument, "the model has an input '" + wanted +
+                                              "'; give it another name"));
+    if (func.getArgument(i).getType() != argument.getType())
+      return LogicalResult(failTwins(argument));
+    return Value(func.getArgument(i));
+  }
+  if (!batched)
+    return LogicalResult(failTwins(argument));
+  NamedAttrList attrs(step.getArgAttrDict(argument.getArgNumber()));
+  attrs.set(nn::kNameAttr, attributes.getStringAttr(wanted));
+  attrs.set(nn::kRoleAttr, attributes.getStringAttr("input"));
+  attrs.set(nn::kWholeStepAttr, attributes.getStringAttr(name));
+  auto dim = nn::batchDimOf(step.getArgAttrDict(argument.getArgNumber()),
+                            typeOf(argument).getRank());
+  if (dim)
+    attrs.set(nn::kBatchDimAttr, attributes.getI64IntegerAttr(*dim));
+  unsigned index = func.getNumArguments();
+  if (failed(func.insertArgument(index, argument.getType(),
+                                 attrs.getDictionary(func.getContext()),
+                                 argument.getLoc())))
+    return failure();
+  return Value(func.getArgument(index));
+}

@@ -1,0 +1,222 @@
+// RUN: cleave-opt %s -split-input-file -verify-diagnostics "--nn-add-loss=loss=output:loss microbatches=3" | FileCheck %s
+
+// 0.5 times a mean over a count of the inputs: count and sum add up.
+// CHECK-LABEL: func @loss
+// CHECK-SAME:    %[[MASK:arg1]]: tensor<2xf32>
+// CHECK-NOT:     nn.whole_step
+// CHECK:         %[[SUM:.+]] = nn.reduce sum
+// CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[MASK]]
+// CHECK:         %[[SCALED:.+]] = arith.mulf %[[SUM]], %
+// CHECK:         return %[[SCALED]], %[[COUNT]]
+
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %mask: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
+                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
+  %y = arith.mulf %x, %all : tensor<2xf32>
+  %0 = arith.mulf %y, %mask : tensor<2xf32>
+  %1 = nn.reduce sum %0 dims = [0] : tensor<2xf32> -> tensor<f32>
+  %2 = nn.reduce sum %mask dims = [0] : tensor<2xf32> -> tensor<f32>
+  %3 = arith.divf %1, %2 : tensor<f32>
+  %half = arith.constant dense<0.5> : tensor<f32>
+  %4 = arith.mulf %3, %half : tensor<f32>
+  return %4 : tensor<f32>
+}
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                        %mask: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
+                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
+  %y = arith.mulf %x, %all : tensor<6xf32>
+  %0 = arith.mulf %y, %mask : tensor<6xf32>
+  %1 = nn.reduce sum %0 dims = [0] : tensor<6xf32> -> tensor<f32>
+  %2 = nn.reduce sum %mask dims = [0] : tensor<6xf32> -> tensor<f32>
+  %3 = arith.divf %1, %2 : tensor<f32>
+  %half = arith.constant dense<0.5> : tensor<f32>
+  %4 = arith.mulf %3, %half : tensor<f32>
+  return %4 : tensor<f32>
+}
+
+// -----
+
+// A mean over samples, and one over a bounded count: what they divide by is the
+// whole step's, six samples and their mask.
+// CHECK-LABEL: func @loss
+// CHECK-SAME:    %[[MASK:arg1]]: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"}
+// CHECK-SAME:    %[[STEP:arg3]]: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask.step", nn.role = "input", nn.whole_step = "mask"}
+// CHECK:         %[[SIX:.+]] = arith.constant dense<6.000000e+00>
+// CHECK:         %[[FIRST:.+]] = arith.divf %{{.+}}, %[[SIX]]
+// CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[STEP]]
+// CHECK:         %[[BOUND:.+]] = arith.maximumf %[[COUNT]]
+// CHECK:         %[[SECOND:.+]] = arith.divf %{{.+}}, %[[BOUND]]
+// CHECK:         %[[BOTH:.+]] = arith.addf %[[FIRST]], %[[SECOND]]
+// CHECK:         %[[THREE:.+]] = arith.constant dense<3.000000e+00>
+// CHECK:         %[[SUM:.+]] = arith.mulf %[[BOTH]], %[[THREE]]
+// CHECK:         %[[ONE:.+]] = arith.constant dense<1.000000e+00>
+// CHECK:         return %[[SUM]], %[[ONE]]
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %mask: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
+                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
+  %y = arith.mulf %x, %all : tensor<2xf32>
+  %n = arith.constant dense<2.0> : tensor<f32>
+  %0 = nn.reduce sum %y dims = [0] : tensor<2xf32> -> tensor<f32>
+  %1 = arith.divf %0, %n : tensor<f32>
+  %2 = arith.mulf %y, %mask : tensor<2xf32>
+  %3 = nn.reduce sum %2 dims = [0] : tensor<2xf32> -> tensor<f32>
+  %4 = nn.reduce sum %mask dims = [0] : tensor<2xf32> -> tensor<f32>
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %5 = arith.maximumf %4, %one : tensor<f32>
+  %6 = arith.divf %3, %5 : tensor<f32>
+  %7 = arith.addf %1, %6 : tensor<f32>
+  return %7 : tensor<f32>
+}
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                        %mask: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
+                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
+  %y = arith.mulf %x, %all : tensor<6xf32>
+  %n = arith.constant dense<6.0> : tensor<f32>
+  %0 = nn.reduce sum %y dims = [0] : tensor<6xf32> -> tensor<f32>
+  %1 = arith.divf %0, %n : tensor<f32>
+  %2 = arith.mulf %y, %mask : tensor<6xf32>
+  %3 = nn.reduce sum %2 dims = [0] : tensor<6xf32> -> tensor<f32>
+  %4 = nn.reduce sum %mask dims = [0] : tensor<6xf32> -> tensor<f32>
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %5 = arith.maximumf %4, %one : tensor<f32>
+  %6 = arith.divf %3, %5 : tensor<f32>
+  %7 = arith.addf %1, %6 : tensor<f32>
+  return %7 : tensor<f32>
+}
+
+// -----
+
+// Each sample over the count of the step: it is repeated for the two samples.
+// CHECK-LABEL: func @loss
+// CHECK-SAME:    %[[STEP:arg3]]: tensor<6xf32> {{.*}}nn.whole_step = "mask"
+// CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[STEP]]
+// CHECK:         %[[EACH:.+]] = nn.broadcast %[[COUNT]] dims = [] : tensor<f32> -> tensor<2xf32>
+// CHECK:         arith.divf %{{.+}}, %[[EACH]] : tensor<2xf32>
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %mask: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
+                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
+  %y = arith.mulf %x, %all : tensor<2xf32>
+  %1 = nn.reduce sum %mask dims = [0] : tensor<2xf32> -> tensor<f32>
+  %2 = nn.broadcast %1 dims = [] : tensor<f32> -> tensor<2xf32>
+  %3 = arith.divf %y, %2 : tensor<2xf32>
+  %4 = nn.reduce sum %3 dims = [0] : tensor<2xf32> -> tensor<f32>
+  return %4 : tensor<f32>
+}
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                        %mask: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
+                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
+  %y = arith.mulf %x, %all : tensor<6xf32>
+  %1 = nn.reduce sum %mask dims = [0] : tensor<6xf32> -> tensor<f32>
+  %2 = nn.broadcast %1 dims = [] : tensor<f32> -> tensor<6xf32>
+  %3 = arith.divf %y, %2 : tensor<6xf32>
+  %4 = nn.reduce sum %3 dims = [0] : tensor<6xf32> -> tensor<f32>
+  return %4 : tensor<f32>
+}
+
+// -----
+
+// A number of samples by which each is divided is that of the step.
+// CHECK-LABEL: func @loss
+// CHECK:         %[[SIX:.+]] = arith.constant dense<6.000000e+00> : tensor<2xf32>
+// CHECK:         arith.divf %{{.+}}, %[[SIX]] : tensor<2xf32>
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
+  %y = arith.mulf %x, %all : tensor<2xf32>
+  %n = arith.constant dense<2.0> : tensor<2xf32>
+  %1 = arith.divf %y, %n : tensor<2xf32>
+  %2 = nn.reduce sum %1 dims = [0] : tensor<2xf32> -> tensor<f32>
+  return %2 : tensor<f32>
+}
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
+  %y = arith.mulf %x, %all : tensor<6xf32>
+  %n = arith.constant dense<6.0> : tensor<6xf32>
+  %1 = arith.divf %y, %n : tensor<6xf32>
+  %2 = nn.reduce sum %1 dims = [0] : tensor<6xf32> -> tensor<f32>
+  return %2 : tensor<f32>
+}
+
+// -----
+
+// A root of a sum of what is trained adds up to nothing.
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
+  %y = arith.mulf %x, %all : tensor<2xf32>
+  %0 = nn.reduce sum %y dims = [0] : tensor<2xf32> -> tensor<f32>
+  // expected-error @below {{the loss 'loss' is not known to add up over train.microbatches = 3: 'math.sqrt' is not linear in a sum over samples that depends on parameters; set train.microbatches = 1}}
+  %1 = math.sqrt %0 : tensor<f32>
+  return %1 : tensor<f32>
+}
+
+// -----
+
+// Samples beside each other.
+func.func @forward(%x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [1] : tensor<4xf32> -> tensor<2x4xf32>
+  %y = arith.mulf %x, %all : tensor<2x4xf32>
+  // expected-error @below {{'nn.einsum' compares samples with each other}}
+  %0 = nn.einsum "ac,bc->ab" %y, %y : tensor<2x4xf32>, tensor<2x4xf32> -> tensor<2x2xf32>
+  %1 = math.exp %0 : tensor<2x2xf32>
+  %2 = nn.reduce sum %1 dims = [0, 1] : tensor<2x2xf32> -> tensor<f32>
+  return %2 : tensor<f32>
+}
+
+// -----
+
+// The largest of all samples.
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
+  %y = arith.mulf %x, %all : tensor<2xf32>
+  // expected-error @below {{'nn.reduce' depends on several samples, and adds none up}}
+  %0 = nn.reduce max %y dims = [0] : tensor<2xf32> -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// By its place in the batch.
+func.func @forward(%x: tensor<2xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %i = nn.iota dim = 0 : tensor<2xi64>
+  %0 = arith.muli %x, %i : tensor<2xi64>
+  %1 = arith.sitofp %0 : tensor<2xi64> to tensor<2xf32>
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
+  %2 = arith.mulf %1, %all : tensor<2xf32>
+  %3 = nn.reduce sum %2 dims = [0] : tensor<2xf32> -> tensor<f32>
+  return %3 : tensor<f32>
+}
+func.func @forward_step(%x: tensor<6xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %i = nn.iota dim = 0 : tensor<6xi64>
+  // expected-error @below {{'arith.muli' reads an order of samples, or what depends on several of them, beside single samples}}
+  %0 = arith.muli %x, %i : tensor<6xi64>
+  %1 = arith.sitofp %0 : tensor<6xi64> to tensor<6xf32>
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
+  %2 = arith.mulf %1, %all : tensor<6xf32>
+  %3 = nn.reduce sum %2 dims = [0] : tensor<6xf32> -> tensor<f32>
+  return %3 : tensor<f32>
+}
