@@ -99,7 +99,7 @@ Tensor slices(const Tensor &tensor, int64_t dim, int64_t begin,
 
 } // namespace
 
-IndexUse check::indexUseOf(Value value) {
+IndexUse check::indexUseOf(Value value, bool computed) {
   IndexUse use;
   auto bounded = [&](int64_t bound) {
     use.bound = use.bound ? std::min(use.bound, bound) : bound;
@@ -121,8 +121,10 @@ IndexUse check::indexUseOf(Value value) {
       } else if (auto attention = dyn_cast<nn::AttentionOp>(user)) {
         use.isSegment |= attention.getQSegments() == current ||
                          attention.getKSegments() == current;
-      } else if (seen.insert(user).second) {
-        // Through casts, slices, ...: whatever gives integers again.
+      } else if ((computed ||
+                  isa<nn::ReshapeOp, nn::TransposeOp, nn::BroadcastOp,
+                      arith::ExtSIOp, arith::TruncIOp>(user)) &&
+                 seen.insert(user).second) {
         for (Value result : user->getResults()) {
           Type element = getElementTypeOrSelf(result.getType());
           if (element.isInteger() && !element.isInteger(1))
@@ -277,7 +279,7 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
     roundToFloat(value);
     return value;
   }
-  IndexUse use = indexUseOf(port.value);
+  IndexUse use = indexUseOf(port.value, /*computed=*/true);
   if (use.bound == 0 && use.isSegment) {
     for (int64_t &x : value.ints)
       x = random.below(3);
@@ -370,7 +372,7 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
                      : describe(given.type.getElementType(), given.shape()))
              << ", expected " << describe(element, whole);
     }
-    IndexUse use = indexUseOf(port.value);
+    IndexUse use = indexUseOf(port.value, /*computed=*/false);
     for (int64_t x : given.ints)
       if (use.bound && (x < 0 || x >= use.bound) && x != use.ignored)
         return emitError(nowhere)

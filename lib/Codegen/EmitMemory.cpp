@@ -14,6 +14,36 @@ Value Emitter::axisIndices() {
   return LLVM::LoadOp::create(b, pointerType(), func.getArgument(0));
 }
 
+/// cleave_ctx has the address of [rows, index] behind its five first fields.
+/// Threads may report at once: any of their indices will do.
+void Emitter::reportIndex(Value index, Value beyond, int64_t rows) {
+  constexpr int64_t kIndexFault = 5;
+  Type i64 = b.getI64Type();
+  if (isa<VectorType>(index.getType())) {
+    beyond = both(beyond, mask);
+    // One that is beyond; others count as 0, which is inside.
+    Value zero = constantOf(index.getType(), 0);
+    index = vector::ReductionOp::create(
+        b, vector::CombiningKind::MAXUI,
+        arith::SelectOp::create(b, beyond, index, zero));
+    beyond = vector::ReductionOp::create(b, vector::CombiningKind::OR, beyond);
+  }
+  auto branch = scf::IfOp::create(b, beyond, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value fault = LLVM::LoadOp::create(
+      b, pointerType(),
+      address(func.getArgument(0), constantIndex(kIndexFault), i64));
+  auto store = [&](int64_t place, Value value) {
+    LLVM::StoreOp::create(b, value, address(fault, constantIndex(place), i64),
+                          /*alignment=*/8, /*isVolatile=*/false,
+                          /*isNonTemporal=*/false, /*isInvariantGroup=*/false,
+                          LLVM::AtomicOrdering::monotonic);
+  };
+  store(1, castIndex(index, i64));
+  store(0, constantIndex(rows));
+}
+
 Value Emitter::createLaneLoad(const Node *node, int copy, Value base,
                               VectorType type) {
   unsigned alignment = bytesOf(node->type);

@@ -179,6 +179,18 @@ Value NodeEmitter::createCompute(const Node *node, int copy) {
                                : emit(operand, copy));
   if (dividesIntegers(node->op))
     return createDivision(b, node->op, operands[0], operands[1]);
+  if (auto check = dyn_cast<nn::CheckIndexOp>(node->op)) {
+    // Unsigned, so that one comparison covers both ends.
+    Value index = operands[0];
+    Value beyond =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::uge, index,
+                              constantOf(index.getType(), check.getRows()));
+    if (node->guard)
+      beyond = both(beyond, vectors ? emitLanes(node->guard, copy)
+                                    : emit(node->guard, copy));
+    reportIndex(index, beyond, check.getRows());
+    return index;
+  }
   SmallVector<Type> types;
   for (Type type : node->op->getResultTypes()) {
     Type element = getElementTypeOrSelf(type);

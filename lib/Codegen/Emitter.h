@@ -44,6 +44,7 @@ private:
     return loopValues.lookup(var->loop);
   }
   Value axisIndices() override;
+  void reportIndex(Value index, Value beyond, int64_t rows) override;
   Value createLaneLoad(const Node *node, int copy, Value base,
                        mlir::VectorType type) override;
   void store(const kernels::Store &target, int copy);

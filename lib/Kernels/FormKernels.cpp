@@ -2,6 +2,7 @@
 
 #include "FormKernels.h"
 
+#include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Condition.h"
 #include "cleave/Kernels/Kernels.h"
 #include "cleave/Kernels/Passes.h"
@@ -93,7 +94,11 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
       types.push_back(value.getType());
     for (Value value : unit.outputs)
       resultTypes.push_back(value.getType());
+    // A kernel goes by its last operation, or by one that may fail.
     Location loc = unit.ops.back()->getLoc();
+    for (Operation *op : unit.ops)
+      if (isa<nn::CheckIndexOp>(op))
+        loc = op->getLoc();
     auto kernel = func::FuncOp::create(
         loc, (grouping.nameOf(unit) + "_" + Twine(counter++)).str(),
         b.getFunctionType(types, resultTypes));

@@ -178,6 +178,15 @@ Node *PlanBuilder::pullOp(OpResult value, Index index, Node *guard) {
     return pullGather(gather, index, guard);
   if (isa<arith::ArithDialect, math::MathDialect>(op->getDialect()))
     return pullCompute(value, index, guard);
+  if (isa<nn::CheckIndexOp>(op)) {
+    Node *node = pullCompute(value, index, guard);
+    if (node && guard) { // what is not read may be anything
+      node->guard = guard;
+      node->loops |= guard->loops;
+      node->stage = std::max(node->stage, guard->stage);
+    }
+    return node;
+  }
   return fail("operation '" + op->getName().getStringRef() +
               "' is not in the vocabulary of generated kernels");
 }

@@ -14,41 +14,6 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
 
-static constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
-
-/// The rows of the smallest table that `value`, or placements of it, index; 0:
-/// none.
-static int64_t rowsIndexedBy(Value value) {
-  int64_t least = 0;
-  auto add = [&](int64_t rows) {
-    if (rows && (!least || rows < least))
-      least = rows;
-  };
-  for (Operation *user : value.getUsers()) {
-    if (auto gather = dyn_cast<nn::GatherOp>(user);
-        gather && gather.getIndices() == value)
-      add(cast<RankedTensorType>(gather.getTable().getType())
-              .getDimSize(gather.getDim()));
-    if (auto entropy = dyn_cast<nn::CrossEntropyOp>(user);
-        entropy && entropy.getLabels() == value)
-      add(cast<RankedTensorType>(entropy.getLogits().getType())
-              .getShape()
-              .back());
-    if (isa<nn::ReshapeOp, nn::TransposeOp, nn::BroadcastOp, nn::SliceOp,
-            arith::ExtSIOp, arith::TruncIOp>(user))
-      add(rowsIndexedBy(user->getResult(0)));
-  }
-  return least;
-}
-
-void target::noteVocabulary(ModuleOp module) {
-  for (func::FuncOp func : actionsOf(module))
-    for (BlockArgument argument : func.getArguments())
-      if (int64_t rows = rowsIndexedBy(argument))
-        func.setArgAttr(argument.getArgNumber(), kVocabularyAttr,
-                        Builder(module).getI64IntegerAttr(rows));
-}
-
 static std::string spell(Type element) {
   if (element.isInteger(1))
     return "i1";
@@ -68,6 +33,24 @@ static std::string text(DictionaryAttr attrs, StringRef key) {
 static int64_t number(DictionaryAttr attrs, StringRef key) {
   auto value = attrs ? attrs.getAs<IntegerAttr>(key) : nullptr;
   return value ? value.getInt() : 0;
+}
+
+static std::vector<ManifestLookup> lookupsOf(DictionaryAttr attrs) {
+  std::vector<ManifestLookup> lookups;
+  auto list = attrs ? attrs.getAs<ArrayAttr>(kLookupsAttr) : nullptr;
+  if (!list)
+    return lookups;
+  for (auto part : list.getAsRange<DictionaryAttr>()) {
+    auto integers = [&](StringRef key) {
+      ArrayRef<int64_t> values =
+          part.getAs<DenseI64ArrayAttr>(key).asArrayRef();
+      return std::vector<int64_t>(values.begin(), values.end());
+    };
+    lookups.push_back({integers("offsets"), integers("sizes"),
+                       integers("strides"), number(part, "rows"),
+                       text(part, "table")});
+  }
+  return lookups;
 }
 
 static WeightRef weightOf(DictionaryAttr data) {
@@ -231,6 +214,7 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       input.trainingOnly = forward && !ofForward.count(index);
       input.vocabulary = number(buffer.attrs, kVocabularyAttr);
       input.stepOf = text(buffer.attrs, nn::kWholeStepAttr);
+      input.lookups = lookupsOf(buffer.attrs);
       if (input.batchDim >= 0 && input.stepOf.empty())
         samples = input.shape[input.batchDim];
       if (role == "tokens" && input.shape.size() > 1)

@@ -324,6 +324,27 @@ static ManifestState readState(const Reader &r, const Manifest &m) {
   return s;
 }
 
+static ManifestLookup readLookup(const Reader &r,
+                                 const std::vector<int64_t> &shape) {
+  ManifestLookup lookup;
+  lookup.offsets = r.integers("offsets");
+  lookup.sizes = r.integers("sizes");
+  lookup.strides = r.integers("strides");
+  lookup.rows = r.integer("rows");
+  lookup.table = r.string("table", "");
+  size_t rank = shape.size();
+  if (lookup.offsets.size() != rank || lookup.sizes.size() != rank ||
+      lookup.strides.size() != rank)
+    Reader::fail(r.path, "a part of the shape");
+  for (size_t dim = 0; dim < rank; ++dim)
+    if (lookup.sizes[dim] < 1 || lookup.sizes[dim] > shape[dim] ||
+        lookup.offsets[dim] >= shape[dim] || lookup.strides[dim] < 1 ||
+        (lookup.sizes[dim] - 1) >
+            (shape[dim] - 1 - lookup.offsets[dim]) / lookup.strides[dim])
+      Reader::fail(r.path, "a part of the shape");
+  return lookup;
+}
+
 static ManifestInput readInput(const Reader &r) {
   static const char *const roles[] = {
       "tokens", "labels", "sample_ids", "attention_mask", "position_ids",
@@ -344,6 +365,9 @@ static ManifestInput readInput(const Reader &r) {
     Reader::fail(r.at("batch_dim"), "a dimension of the shape, or -1");
   input.source = r.string("source", "");
   input.vocabulary = r.integer("vocabulary", 0);
+  r.each("lookups", [&](const Reader &part) {
+    input.lookups.push_back(readLookup(part, input.shape));
+  });
   input.trainingOnly = r.boolean("training_only", false);
   input.stepOf = r.string("step_of", "");
   return input;

@@ -57,6 +57,12 @@ static Json toJson(const ManifestInput &input) {
     json["source"] = input.source;
   if (input.vocabulary)
     json["vocabulary"] = input.vocabulary;
+  for (const ManifestLookup &lookup : input.lookups)
+    json["lookups"].push_back({{"offsets", lookup.offsets},
+                               {"sizes", lookup.sizes},
+                               {"strides", lookup.strides},
+                               {"rows", lookup.rows},
+                               {"table", lookup.table}});
   if (input.trainingOnly)
     json["training_only"] = true;
   if (!input.stepOf.empty())

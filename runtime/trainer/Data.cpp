@@ -59,8 +59,45 @@ static bool shifted(const ManifestInput &input) {
          (input.source.empty() || input.source == "next");
 }
 
+/// The elements of one part of the array, in every sample.
+static void checkLookup(const ManifestInput &input,
+                        const ManifestLookup &lookup, const ArrayView &array,
+                        const std::string &label, const int64_t *ignored) {
+  std::vector<int64_t> sizes = lookup.sizes, index(sizes.size(), 0);
+  if (input.batchDim >= 0)
+    sizes[input.batchDim] = array.shape[input.batchDim];
+  int64_t count = 1;
+  for (int64_t size : sizes)
+    count *= size;
+  for (int64_t n = 0; n < count; ++n) {
+    std::vector<int64_t> place(sizes.size());
+    int64_t flat = 0;
+    for (size_t dim = 0; dim < sizes.size(); ++dim) {
+      place[dim] = lookup.offsets[dim] + index[dim] * lookup.strides[dim];
+      flat = flat * array.shape[dim] + place[dim];
+    }
+    int64_t id = integerAt(array.dtype, array.data, flat);
+    if ((id < 0 || id >= lookup.rows) && !(ignored && id == *ignored))
+      throw InputError(label + ": the element at " + shapeToString(place) +
+                       " is " + std::to_string(id) + ", beyond the " +
+                       std::to_string(lookup.rows) + " rows of " +
+                       (lookup.table.empty() ? "its table"
+                                             : "table '" + lookup.table + "'") +
+                       " (input '" + input.name + "')");
+    for (size_t dim = sizes.size(); dim-- > 0;) {
+      if (++index[dim] < sizes[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+}
+
 void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
                      const std::string &label, const int64_t *ignored) {
+  // A stream of tokens has no parts: what reads them checks.
+  if (tokens.shape.size() == input.shape.size())
+    for (const ManifestLookup &lookup : input.lookups)
+      checkLookup(input, lookup, tokens, label, ignored);
   if (input.vocabulary <= 0)
     return;
   // Small unsigned types cannot leave a large vocabulary.

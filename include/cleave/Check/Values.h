@@ -71,7 +71,9 @@ struct IndexUse {
   std::optional<int64_t> ignored;
   bool isSegment = false; // of attention
 };
-IndexUse indexUseOf(mlir::Value value);
+/// Of what only moves or casts the elements, or with `computed` of whatever
+/// gives integers again.
+IndexUse indexUseOf(mlir::Value value, bool computed);
 
 } // namespace cleave::check
 

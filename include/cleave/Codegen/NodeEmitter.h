@@ -60,6 +60,9 @@ protected:
   }
   /// The address of this rank's indices along the axes of the mesh.
   virtual Value axisIndices() = 0;
+  /// Tells the runtime of an index that is `beyond` the rows of its table; both
+  /// are of lanes, or neither. Devices do not.
+  virtual void reportIndex(Value index, Value beyond, int64_t rows) {}
   /// A vector of elements, stored as `type`, of which `node` says where.
   virtual Value createLaneLoad(const Node *node, int copy, Value base,
                                mlir::VectorType type) = 0;

@@ -78,8 +78,9 @@ mlir::LogicalResult writeArtifact(mlir::ModuleOp module,
                                   const KernelOptions &kernels,
                                   llvm::StringRef folder);
 
-/// Notes on arguments of role tokens and labels how many rows the table has
-/// that they index (`nn.vocabulary`). For whole programs, before partitioning.
+/// Notes on integer arguments how many rows the table has that they index
+/// (`nn.vocabulary`), and which parts of them index which table (`nn.lookups`).
+/// For whole programs, before partitioning.
 void noteVocabulary(mlir::ModuleOp module);
 
 } // namespace cleave::target

@@ -1,6 +1,7 @@
 // Operators that read at indices.
 
 #include "Families.h"
+#include "IndexRange.h"
 
 using namespace mlir;
 using llvm::ArrayRef;
@@ -52,18 +53,26 @@ Expected<Operand> gatherKnown(const HostTensor &table,
   return Operand(result.broadcastTo(shape).compressed());
 }
 
-/// Whether an index is certainly not negative: inputs are checked when they are
-/// loaded.
-bool isInputData(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (isa<nn::TopKOp, nn::ArgMaxOp>(op))
-      return true;
-    if (!isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
-             arith::ExtSIOp>(op))
-      return false;
-    value = op->getOperand(0);
+/// Indices below zero count from the end of a dimension, but those of inputs,
+/// which must not be. Where nothing says that they lie inside, a run checks it.
+Value insideTable(Node &node, Value where, int64_t size) {
+  OpBuilder &b = node.builder;
+  if (isInput(where, /*parts=*/false))
+    return where;
+  if (isInput(where, /*parts=*/true))
+    return nn::CheckIndexOp::create(b, node.loc, where, size);
+  std::optional<IndexRange> range = rangeOf(where);
+  if (!range || range->low < 0) {
+    auto type = cast<RankedTensorType>(where.getType());
+    Value zero = nn::createSplat(b, node.loc, type, 0);
+    Value count = nn::createSplat(b, node.loc, type, size);
+    Value below = arith::CmpIOp::create(b, node.loc, arith::CmpIPredicate::slt,
+                                        where, zero);
+    Value shifted = arith::AddIOp::create(b, node.loc, where, count);
+    where = arith::SelectOp::create(b, node.loc, below, shifted, where);
   }
-  return true;
+  bool fits = range && range->low >= -size && range->high < size;
+  return fits ? where : nn::CheckIndexOp::create(b, node.loc, where, size);
 }
 
 /// Indices that count a dimension [n] of [outer, n, inner] in row-major order;
@@ -206,17 +215,7 @@ Expected<Operand> gather(Node &node, const Operand &table,
   }
   CLEAVE_TRY(data, node.value(table));
   CLEAVE_TRY(where, node.value(indices));
-  if (!isInputData(where)) {
-    // Indices below zero count from the end.
-    auto type = cast<RankedTensorType>(where.getType());
-    Value zero = nn::createSplat(node.builder, node.loc, type, 0);
-    Value count = nn::createSplat(node.builder, node.loc, type, size);
-    Value below = arith::CmpIOp::create(node.builder, node.loc,
-                                        arith::CmpIPredicate::slt, where, zero);
-    Value shifted = arith::AddIOp::create(node.builder, node.loc, where, count);
-    where =
-        arith::SelectOp::create(node.builder, node.loc, below, shifted, where);
-  }
+  where = insideTable(node, where, size);
   return Operand(
       nn::GatherOp::create(node.builder, node.loc, data, where, axis));
 }
@@ -395,7 +394,8 @@ Error lowerGatherElements(Node &node) {
 
 void addGatherOps(std::vector<OnnxOp> &table) {
   auto op = [&](llvm::StringRef name, LowerFunction lower) {
-    table.push_back({name, kOldest, kNewest, 1, "nn.gather", lower});
+    table.push_back(
+        {name, kOldest, kNewest, 1, "nn.gather nn.check_index", lower});
   };
   op("Gather", lowerGather);
   op("GatherElements", lowerGatherElements);

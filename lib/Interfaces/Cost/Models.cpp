@@ -172,7 +172,7 @@ void cleave::registerCostModels(DialectRegistry &registry) {
               arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(c);
     attachAll<0, nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
               nn::ConcatOp, nn::PadOp, nn::IotaOp, nn::SaveOp,
-              nn::RematerializeOp, nn::PositionInExpertOp>(c);
+              nn::RematerializeOp, nn::PositionInExpertOp, nn::CheckIndexOp>(c);
     attachAll<1, nn::DropoutOp>(c);
     attachAll<3, nn::RotaryOp, nn::CrossEntropyGradOp>(c);
     attachAll<4, nn::SoftmaxOp, nn::SigmoidOp, nn::RmsNormOp, nn::SgdOp>(c);

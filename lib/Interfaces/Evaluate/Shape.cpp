@@ -99,6 +99,20 @@ static void gather(nn::GatherOp op, Operands in, Results out) {
                   });
 }
 
+/// What fails is said where the operation stands.
+struct CheckIndexModel
+    : EvaluableInterface::ExternalModel<CheckIndexModel, nn::CheckIndexOp> {
+  LogicalResult evaluate(Operation *op, Operands in, Results out) const {
+    int64_t rows = cast<nn::CheckIndexOp>(op).getRows();
+    for (int64_t index : in[0]->ints)
+      if (index < 0 || index >= rows)
+        return op->emitError("index ")
+               << index << " is beyond the " << rows << " rows of its table";
+    out[0].ints = in[0]->ints;
+    return success();
+  }
+};
+
 static void scatterAdd(nn::ScatterAddOp op, Operands in, Results out) {
   forEachGathered(out[0].shape(), *in[0], in[1]->shape(), op.getDim(),
                   [&](int64_t to, int64_t from) {
@@ -115,5 +129,6 @@ void cleave::evaluate::attachShape(MLIRContext *c) {
   attach<nn::PadOp, pad>(c);
   attach<nn::IotaOp, iota>(c);
   attach<nn::GatherOp, gather>(c);
+  nn::CheckIndexOp::attachInterface<CheckIndexModel>(*c);
   attach<nn::ScatterAddOp, scatterAdd>(c);
 }

@@ -91,6 +91,7 @@ void cleave::lowering::attachElementwise(MLIRContext *context) {
   // To widen costs nothing: every reader does it as it loads.
   attachPlain<KernelClass::View, keeps<0>, arith::ExtFOp>(context);
 
+  attachPlain<KernelClass::Elementwise, nn::CheckIndexOp>(context);
   attach<nn::GeluOp, KernelClass::Elementwise, gelu>(context);
   attach<nn::GeluGradOp, KernelClass::Elementwise, geluGrad>(context);
   attach<nn::SigmoidOp, KernelClass::Elementwise, sigmoid>(context);

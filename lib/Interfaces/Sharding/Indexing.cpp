@@ -56,6 +56,18 @@ ShardingRule gather(nn::GatherOp op) {
   return rule;
 }
 
+ShardingRule checkIndex(nn::CheckIndexOp op) { return elementwise(op); }
+
+/// Padding holds anything: index 0 is one that passes.
+LogicalResult planCheckIndex(nn::CheckIndexOp op, LocalPlan &plan) {
+  const TensorFactors &dims = plan.rule().operands[0];
+  for (size_t factor = 0; factor < plan.rule().factors.size(); ++factor)
+    plan.setOperand(
+        0, plan.masked(plan.operand(0), dims, factor, FactorCombiner::Sum));
+  plan.setResults(plan.cloneLocal()->getResults());
+  return success();
+}
+
 ShardingRule scatterAdd(nn::ScatterAddOp op) {
   ShardingRule rule;
   TensorFactors indices, updates, result;
@@ -94,5 +106,6 @@ LogicalResult planScatterAdd(nn::ScatterAddOp op, LocalPlan &plan) {
 
 void cleave::sharding::attachIndexing(MLIRContext *context) {
   attach<nn::GatherOp, gather, planGather>(context);
+  attach<nn::CheckIndexOp, checkIndex, planCheckIndex>(context);
   attach<nn::ScatterAddOp, scatterAdd, planScatterAdd>(context);
 }

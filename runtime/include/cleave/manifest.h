@@ -74,6 +74,14 @@ struct ManifestState {
 /// The tensor of the model that is part `index`.
 ManifestTensor partOf(const ManifestTensor &tensor, size_t index);
 
+/// A part of an input, by every dimension of its shape, whose elements are
+/// indices of a table.
+struct ManifestLookup {
+  std::vector<int64_t> offsets, sizes, strides;
+  int64_t rows = 0;
+  std::string table; ///< name in the model; empty: none
+};
+
 /// An input that the host fills before an action runs.
 ///
 /// Per microbatch, with `shape` that of the whole microbatch over all ranks:
@@ -89,6 +97,7 @@ struct ManifestInput {
   int64_t batchDim = -1;     ///< the dimension that counts samples, or -1
   std::string source;        ///< ones | zeros | arange | the name of an array
   int64_t vocabulary = 0;    ///< rows of the table that it indexes; 0: none
+  std::vector<ManifestLookup> lookups = {}; ///< of its parts; all samples alike
   bool trainingOnly = false; ///< no input of action "forward"
   /// The input of which this holds the samples of the whole step, `shape` being
   /// that of all microbatches; empty: it holds those of a microbatch. What a

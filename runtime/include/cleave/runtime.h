@@ -42,6 +42,8 @@ typedef struct cleave_ctx {
   int64_t num_axes;
   int64_t rank;
   int64_t num_ranks;
+  int64_t *index_fault; /* [2]: what a kernel found beyond its table: the rows
+                         * of the table (0: nothing), and the index */
 } cleave_ctx;
 
 /* Computes rows [begin, end). args[i] is the address of the launch's i-th

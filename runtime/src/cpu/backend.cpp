@@ -22,7 +22,8 @@ static_assert(offsetof(cleave_ctx, axis_index) == 0 &&
               offsetof(cleave_ctx, axis_size) == 8 &&
               offsetof(cleave_ctx, num_axes) == 16 &&
               offsetof(cleave_ctx, rank) == 24 &&
-              offsetof(cleave_ctx, num_ranks) == 32);
+              offsetof(cleave_ctx, num_ranks) == 32 &&
+              offsetof(cleave_ctx, index_fault) == 40);
 
 namespace {
 class HostStorage : public Storage {
@@ -63,9 +64,12 @@ public:
         axisIndex(axisIndices(program.data, rank)) {
     for (const MeshAxis &axis : program.data.mesh)
       axisSize.push_back(axis.size);
-    ctx = {axisIndex.data(), axisSize.data(),
-           static_cast<int64_t>(axisSize.size()), rank,
-           program.data.numRanks()};
+    ctx = {axisIndex.data(),
+           axisSize.data(),
+           static_cast<int64_t>(axisSize.size()),
+           rank,
+           program.data.numRanks(),
+           indexFault};
   }
 
   void attach(std::function<void()>) override { setThreads(threads); }
@@ -98,6 +102,8 @@ public:
       parallelFor(extent, grain, threads, [&](int64_t begin, int64_t end, int) {
         kernel(&ctx, args.data(), begin, end);
       });
+      if (indexFault[0])
+        failIndex();
     };
   }
 
@@ -130,6 +136,13 @@ public:
   char flag(const char *at) override { return *at; }
 
 private:
+  [[noreturn]] void failIndex() {
+    int64_t rows = std::exchange(indexFault[0], 0);
+    fail(CLEAVE_RANK_FAILED, "index " + std::to_string(indexFault[1]) +
+                                 " is beyond the " + std::to_string(rows) +
+                                 " rows of its table");
+  }
+
   // They are products in programs for CPUs.
   static constexpr const char *notHere =
       "a convolution as one command, which only programs for CUDA devices "
@@ -138,6 +151,7 @@ private:
   const int threads;
   std::atomic<int64_t> &attentionFlops; // in the session's counters
   std::vector<int64_t> axisIndex, axisSize;
+  int64_t indexFault[2] = {0, 0};
   cleave_ctx ctx;
 };
 } // namespace

@@ -64,6 +64,8 @@ void runGenerated(cleave_kernel kernel, const Arguments &arguments,
   }
   cleave_ctx ctx = {};
   ctx.axis_index = static_cast<const int64_t *>(addresses.back());
+  int64_t indexFault[2] = {0, 0}; // which devices do not look for
+  ctx.index_fault = indexFault;
   kernel(&ctx, addresses.data(), 0, extent);
 }
 } // namespace

@@ -208,7 +208,8 @@ std::vector<Tensor> test::runKernel(func::FuncOp kernel,
 
   Call call(kernel, arguments, options.inPlace);
   std::vector<void *> addresses = call.addresses();
-  cleave_ctx ctx{axisIndex, axisSize, 2, 5, 6};
+  int64_t indexFault[2] = {0, 0};
+  cleave_ctx ctx{axisIndex, axisSize, 2, 5, 6, indexFault};
   int64_t extent =
       kernel->getAttrOfType<IntegerAttr>(kernels::kExtentAttr).getInt();
   // In pieces, as threads take them, and not in order.

@@ -96,6 +96,21 @@ Entry indices(Generator &g, ArrayRef<int64_t> shape) {
   return g.like(g.ints(shape));
 }
 
+/// Indices that lie in a table of `rows`: positions, whose padding may not, or
+/// the data's, clamped.
+Value checked(Generator &g, Value at, int64_t rows) {
+  auto type = cast<RankedTensorType>(at.getType());
+  if (type.getRank() > 0 && type.getDimSize(0) <= rows) {
+    at = nn::IotaOp::create(g.b, g.loc, type, 0);
+  } else {
+    Value first = nn::createSplat(g.b, g.loc, type, 0);
+    Value last = nn::createSplat(g.b, g.loc, type, rows - 1);
+    at = arith::MinSIOp::create(g.b, g.loc, at, last);
+    at = arith::MaxSIOp::create(g.b, g.loc, at, first);
+  }
+  return nn::CheckIndexOp::create(g.b, g.loc, at, rows);
+}
+
 bool gather(Generator &g) {
   Entry table =
       g.random.chance(1, 6) ? g.like(g.ints(g.shape(1, 3))) : g.any(1, 4);
@@ -107,6 +122,8 @@ bool gather(Generator &g) {
   if (count > 2 * g.kMaxElements)
     return false;
   Value at = indices(g, shape).value;
+  if (g.random.chance(1, 3))
+    at = checked(g, at, table.shape()[dim]);
   g.give(nn::GatherOp::create(g.b, g.loc, table.value, at, dim), table.bound,
          table.exact);
   return true;

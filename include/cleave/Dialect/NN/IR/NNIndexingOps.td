@@ -12,8 +12,9 @@ def NN_GatherOp : NN_Op<"gather", [Pure, InferTypeOpAdaptor]> {
   let description = [{
     The result replaces dimension `dim` of the table by the indices' dimensions:
     `table[..., indices[...], ...]`. An index outside the table reads zeros,
-    so a split table is read by shifted indices and one sum. (Token ids beyond
-    the vocabulary are refused before a step begins.)
+    so a split table is read by shifted indices and one sum. (Inputs with an
+    index beyond their table are refused before a step begins; indices that are
+    computed pass through `nn.check_index`.)
 
     ```mlir
     %1 = nn.gather %table, %ids dim = 0 : tensor<7x3xf32>, tensor<2x5xi64> -> tensor<2x5x3xf32>
@@ -25,6 +26,24 @@ def NN_GatherOp : NN_Op<"gather", [Pure, InferTypeOpAdaptor]> {
   let arguments = (ins NN_Tensor:$table, NN_IndexTensor:$indices, ConfinedAttr<I64Attr, [IntNonNegative]>:$dim);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$table `,` $indices `dim` `=` $dim attr-dict `:` type($table) `,` type($indices) `->` type($result)";
+}
+
+def NN_CheckIndexOp : NN_Op<"check_index", [Pure, SameOperandsAndResultType]> {
+  let summary = "Indices, which must lie in a table";
+  let description = [{
+    The result is the operand. A run in which an element is below 0, or not
+    below `rows`, fails and names the operation, the element and `rows`; of a
+    table that is split, `rows` are those of the whole. Nothing is checked of
+    elements that nothing reads, nor of padding. Kernels for CUDA devices do not
+    check.
+
+    ```mlir
+    %1 = nn.check_index %0 below 7 : tensor<2x5xi64>
+    ```
+  }];
+  let arguments = (ins NN_IndexTensor:$input, ConfinedAttr<I64Attr, [IntPositive]>:$rows);
+  let results = (outs NN_IndexTensor:$result);
+  let assemblyFormat = "$input `below` $rows attr-dict `:` type($result)";
 }
 
 def NN_ScatterAddOp : NN_Op<"scatter_add", [Pure, AllElementTypesMatch<["updates", "result"]>]> {

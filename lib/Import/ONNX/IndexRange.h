@@ -1,0 +1,28 @@
+// Bounds of integers that are computed, for indices that need no check.
+
+#ifndef CLEAVE_LIB_IMPORT_ONNX_INDEXRANGE_H
+#define CLEAVE_LIB_IMPORT_ONNX_INDEXRANGE_H
+
+#include "mlir/IR/Value.h"
+
+#include <optional>
+
+namespace cleave::importer {
+
+/// All elements lie in [low, high].
+struct IndexRange {
+  int64_t low = 0, high = 0;
+};
+
+/// The bounds of integers that follow from what computes them; nothing where
+/// there are none within 2^31.
+std::optional<IndexRange> rangeOf(mlir::Value value, unsigned depth = 0);
+
+/// Whether the elements are those of an input, as a whole or with `parts` also
+/// some of them. The host checks them before anything runs, all where they are
+/// whole.
+bool isInput(mlir::Value value, bool parts);
+
+} // namespace cleave::importer
+
+#endif

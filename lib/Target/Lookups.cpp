@@ -1,0 +1,183 @@
+// Which elements of an input index which table: what the host checks before
+// anything runs.
+
+#include "Emit.h"
+
+#include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Target/Target.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::target;
+
+namespace {
+
+using Dims = SmallVector<int64_t>;
+
+/// Elements of an argument, as a value that only moves them has them.
+struct Box {
+  Dims offsets, sizes, strides;
+  /// The argument's dimension that each of the value's is; -1: of size 1.
+  Dims dims;
+  /// Whether `dims` says so: a whole argument may have taken any shape.
+  bool isOrdered = true;
+
+  explicit Box(ArrayRef<int64_t> shape)
+      : offsets(shape.size(), 0), sizes(shape), strides(shape.size(), 1),
+        dims(llvm::to_vector(llvm::seq<int64_t>(shape.size()))) {}
+};
+
+ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+bool isWhole(const Box &box, ArrayRef<int64_t> shape) {
+  return ArrayRef<int64_t>(box.sizes) == shape;
+}
+
+/// The box seen through one operation; nothing where it is no box.
+std::optional<Box> through(Operation *op, Box box, bool whole) {
+  if (isa<arith::ExtSIOp, arith::TruncIOp, nn::CheckIndexOp>(op))
+    return box;
+  ArrayRef<int64_t> from = shapeOf(op->getOperand(0)),
+                    to = shapeOf(op->getResult(0));
+  if (auto slice = dyn_cast<nn::SliceOp>(op)) {
+    if (!box.isOrdered)
+      return std::nullopt;
+    for (auto [place, dim] : llvm::enumerate(box.dims)) {
+      if (dim < 0)
+        continue;
+      int64_t step = slice.getStrides()[place],
+              first = slice.getOffsets()[place];
+      if (step < 0) { // the same elements, from the other end
+        first += (to[place] - 1) * step;
+        step = -step;
+      }
+      box.offsets[dim] += first * box.strides[dim];
+      box.strides[dim] *= step;
+      box.sizes[dim] = to[place];
+    }
+    return box;
+  }
+  if (auto transpose = dyn_cast<nn::TransposeOp>(op)) {
+    Dims dims;
+    for (int64_t dim : transpose.getPermutation())
+      dims.push_back(box.isOrdered ? box.dims[dim] : -1);
+    box.dims = dims;
+    return box;
+  }
+  if (auto broadcast = dyn_cast<nn::BroadcastOp>(op)) {
+    Dims dims(to.size(), -1);
+    for (auto [place, dim] : llvm::enumerate(broadcast.getDims()))
+      dims[dim] = box.isOrdered ? box.dims[place] : -1;
+    box.dims = dims;
+    // Along dimensions that repeat, a part has all.
+    box.isOrdered &= to.size() == from.size();
+    return box;
+  }
+  // Reshapes that add or drop sizes of 1 keep what dimensions are.
+  Dims dims(to.size(), -1);
+  size_t next = 0;
+  bool kept = box.isOrdered;
+  for (auto [place, size] : llvm::enumerate(from)) {
+    if (size == 1)
+      continue;
+    while (next < to.size() && to[next] == 1)
+      ++next;
+    kept &= next < to.size() && to[next] == size;
+    if (kept)
+      dims[next++] = box.dims[place];
+  }
+  if (!kept && !whole)
+    return std::nullopt;
+  box.isOrdered = kept;
+  box.dims = dims;
+  return box;
+}
+
+/// What is indexed.
+struct Use {
+  int64_t rows = 0;
+  std::string table;
+  Box box;
+};
+
+std::string nameOfTable(Value table) {
+  while (Operation *op = table.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp>(op))
+      return "";
+    table = op->getOperand(0);
+  }
+  auto argument = cast<BlockArgument>(table);
+  auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  auto name = func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                       nn::kNameAttr)
+                   : nullptr;
+  return name ? name.str() : "";
+}
+
+void collect(Value value, const Box &box, ArrayRef<int64_t> shape,
+             std::vector<Use> &uses) {
+  for (Operation *user : value.getUsers()) {
+    if (auto gather = dyn_cast<nn::GatherOp>(user);
+        gather && gather.getIndices() == value)
+      uses.push_back({shapeOf(gather.getTable())[gather.getDim()],
+                      nameOfTable(gather.getTable()), box});
+    if (auto entropy = dyn_cast<nn::CrossEntropyOp>(user);
+        entropy && entropy.getLabels() == value)
+      uses.push_back({shapeOf(entropy.getLogits()).back(), "", box});
+    if (isa<nn::ReshapeOp, nn::TransposeOp, nn::BroadcastOp, nn::SliceOp,
+            arith::ExtSIOp, arith::TruncIOp, nn::CheckIndexOp>(user))
+      if (std::optional<Box> moved = through(user, box, isWhole(box, shape)))
+        collect(user->getResult(0), *moved, shape, uses);
+  }
+}
+
+/// All samples are checked alike.
+bool hasAllSamples(const Use &use, ArrayRef<int64_t> shape,
+                   std::optional<int64_t> batch) {
+  return !batch || use.box.sizes[*batch] == shape[*batch];
+}
+
+} // namespace
+
+void target::noteVocabulary(ModuleOp module) {
+  Builder builder(module);
+  for (func::FuncOp func : actionsOf(module))
+    for (BlockArgument argument : func.getArguments()) {
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      if (!type || !type.getElementType().isInteger())
+        continue;
+      unsigned number = argument.getArgNumber();
+      std::optional<int64_t> batch =
+          nn::batchDimOf(func.getArgAttrDict(number), type.getRank());
+      std::vector<Use> uses;
+      collect(argument, Box(type.getShape()), type.getShape(), uses);
+      int64_t least = 0;
+      SmallVector<Attribute> parts;
+      for (const Use &use : uses) {
+        if (isWhole(use.box, type.getShape())) {
+          least = least ? std::min(least, use.rows) : use.rows;
+          continue;
+        }
+        if (!hasAllSamples(use, type.getShape(), batch))
+          continue;
+        auto list = [&](StringRef key, ArrayRef<int64_t> values) {
+          return builder.getNamedAttr(key,
+                                      builder.getDenseI64ArrayAttr(values));
+        };
+        Attribute part = builder.getDictionaryAttr(
+            {list("offsets", use.box.offsets), list("sizes", use.box.sizes),
+             list("strides", use.box.strides),
+             builder.getNamedAttr("rows", builder.getI64IntegerAttr(use.rows)),
+             builder.getNamedAttr("table", builder.getStringAttr(use.table))});
+        if (!llvm::is_contained(parts, part))
+          parts.push_back(part);
+      }
+      if (least)
+        func.setArgAttr(number, kVocabularyAttr,
+                        builder.getI64IntegerAttr(least));
+      if (!parts.empty())
+        func.setArgAttr(number, kLookupsAttr, builder.getArrayAttr(parts));
+    }
+}
