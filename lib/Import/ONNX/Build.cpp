@@ -49,8 +49,10 @@ bool isHostOnly(Element type) {
 }
 
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
-  if (llvm::all_of(operands, [](const Operand &o) {
-        return o.isHost() || o.type == Element::Undefined;
+  // What a value without elements becomes is known, but of its type.
+  if (llvm::none_of(operands, [](const Operand &o) {
+        return o.value || o.file ||
+               (o.host && o.type == Element::F32 && o.host->size() == 0);
       }))
     return;
   for (Operand &operand : operands)
