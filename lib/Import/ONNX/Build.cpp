@@ -345,8 +345,11 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
   return Operand(result);
 }
 
-Expected<Operand> Build::select(const Operand &condition, const Operand &then,
-                                const Operand &otherwise) {
+Expected<Operand> Build::select(const Operand &condition, const Operand &ifTrue,
+                                const Operand &ifFalse) {
+  llvm::SmallVector<Operand> branches = {ifTrue, ifFalse};
+  widenBesideValues(branches);
+  const Operand &then = branches[0], &otherwise = branches[1];
   if (std::optional<double> always = condition.splatValue()) {
     Shape shape;
     for (const Operand *operand : {&condition, &then, &otherwise}) {
