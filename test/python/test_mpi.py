@@ -213,7 +213,8 @@ class MpiRun(unittest.TestCase):
                 self.assertLess(time.monotonic(), until, log)
                 time.sleep(0.02)
             log += "".join(path.with_name(f"{path.name}.said").read_text() for path in notes)
-            self.assertRegex(log, f"error: (the )?process.* of rank {victim}.* has ended")
+            self.assertRegex(log, rf"error: (rank {victim} failed in action '\w+': )?(the )?process.* of rank "
+                                  rf"{victim}.* has ended")
             if victim:
                 self.assertRegex(log, f"rank {victim}.* has ended.*; no checkpoint was saved")
             codes = [int(path.read_text()) for path in notes]
