@@ -332,6 +332,23 @@ class Messages(unittest.TestCase):
                                r"\(onnx.version_converter.convert_version\(model, 18\)\), or export it")
         self.assertRegex(said, r"63 nodes \(Loop9, opset 9\)")
 
+    def test_tensors_that_cannot_be_used(self):
+        """They hide neither each other nor anything else."""
+        b = onnxbuild.Builder()
+        y = b.input("x", np.float32, [2, 3])
+        for i in range(5):
+            y = b.op("Add", y, b.parameter(f"w{i}", np.ones(3, np.float32)))
+        b.op("Det", y, out="y")
+        b.output("y", np.float32, [])
+        for tensor in b.initializers:
+            tensor.fields = [field for field in tensor.fields if field[0] != 2]
+            tensor.add(2, 15)  # complex128
+        onnxwire.save(b.model(18), self.folder / "complex.onnx")
+        for flags in ([], ["--summary"]):
+            said = self.error(r"uses what is not supported \(2 places\):\n  5 tensors \('w0', 'w1', 'w2', \.\.\.\): "
+                              r"its element type is .*, which is not supported\n  node 'n5' \(Det, opset 18\): ",
+                              "import", "complex.onnx", *flags, lines=4)
+
     def test_types_that_an_operator_does_not_take(self):
         b = onnxbuild.Builder()
         b.op("Erf", b.input("x", np.int64, [2, 3]), out="y")

@@ -49,7 +49,7 @@ bool Importer::looksUpATable(const std::string &input) const {
 
 LogicalResult Importer::findInputs() {
   for (const ::onnx::ValueInfoProto &input : model.graph().input())
-    if (!model.findInitializer(input.name()))
+    if (!model.findInitializer(input.name()) && !failed.count(input.name()))
       inputs.push_back(&input);
   std::vector<std::string> candidates;
   for (const ::onnx::ValueInfoProto *input : inputs) {

@@ -30,6 +30,8 @@ static constexpr int64_t kMaxInlineBytes = 4096;
 OwningOpRef<ModuleOp> Importer::run() {
   context.loadDialect<func::FuncDialect, arith::ArithDialect, math::MathDialect,
                       nn::NNDialect>();
+  for (const Model::Refused &tensor : model.refusedInitializers())
+    failed.insert(tensor.name);
   if (mlir::failed(findInputs()) || mlir::failed(findOutputs()))
     return nullptr;
   needed = valuesNeededBy(model, outputs);
@@ -250,7 +252,7 @@ LogicalResult Importer::finish() {
     }
     if (operand->parts) {
       problems.add("output '" + name +
-                         "' is a sequence of tensors, expected a tensor");
+                   "' is a sequence of tensors, expected a tensor");
       continue;
     }
     if (operand->chosen) {

@@ -72,9 +72,10 @@ std::unique_ptr<Model> Model::load(StringRef path, MLIRContext &context) {
   if (model->folder.empty())
     model->folder = ".";
   model->fileName = llvm::sys::path::filename(path).str();
-  if (failed(model->parse(context)) || failed(model->checkVersions()) ||
-      failed(model->describeInitializers()) ||
-      failed(model->inlineFunctions()) || failed(model->sortNodes()))
+  if (failed(model->parse(context)) || failed(model->checkVersions()))
+    return nullptr;
+  model->describeInitializers();
+  if (failed(model->inlineFunctions()) || failed(model->sortNodes()))
     return nullptr;
   model->nameDimensions();
   model->notes = Metadata(model->graph());
@@ -255,30 +256,24 @@ Model::describe(const ::onnx::TensorProto &tensorProto) {
   return tensor;
 }
 
-LogicalResult Model::describeInitializers() {
+void Model::describeInitializers() {
   const ::onnx::GraphProto &graph = proto->graph();
-  std::vector<std::string> problems;
-  if (graph.sparse_initializer_size())
-    problems.push_back("sparse initializers are not supported");
+  for (const auto &sparse : graph.sparse_initializer())
+    refused.push_back({sparse.values().name(), "it is sparse"});
   for (const ::onnx::TensorProto &initializer : graph.initializer()) {
     if (tensorIndex.count(initializer.name())) {
-      problems.push_back("tensor '" + initializer.name() +
-                         "': it occurs twice");
+      refused.push_back({initializer.name(), "it occurs twice"});
       continue;
     }
     llvm::Expected<TensorRef> tensor = describe(initializer);
     if (!tensor) {
-      problems.push_back("tensor '" + initializer.name() +
-                         "': " + llvm::toString(tensor.takeError()));
+      refused.push_back(
+          {initializer.name(), llvm::toString(tensor.takeError())});
       continue;
     }
     tensorIndex[initializer.name()] = tensors.size();
     tensors.push_back(std::move(*tensor));
   }
-  if (!problems.empty())
-    return emitError(loc) << "has tensors that cannot be used:"
-                          << shortList(problems);
-  return success();
 }
 
 llvm::Expected<StringRef> Model::read(const ByteRange &range) {

@@ -83,6 +83,11 @@ public:
   const std::vector<FlatNode> &nodes() const { return flat; }
   const std::vector<TensorRef> &initializers() const { return tensors; }
   const TensorRef *findInitializer(llvm::StringRef name) const;
+  /// Initializers that cannot be used, which are not among those, and why.
+  struct Refused {
+    std::string name, why;
+  };
+  const std::vector<Refused> &refusedInitializers() const { return refused; }
 
   /// The nodes that read each value, in their order; a node whose operands are
   /// one value twice is there twice.
@@ -115,7 +120,7 @@ private:
   void nameDimensions();
   mlir::LogicalResult inlineFunctions();
   mlir::LogicalResult sortNodes();
-  mlir::LogicalResult describeInitializers();
+  void describeInitializers();
   llvm::Error locate(const ::onnx::TensorProto &proto, TensorRef &tensor);
 
   mlir::Location loc;
@@ -126,6 +131,7 @@ private:
   std::vector<std::unique_ptr<::onnx::NodeProto>> inlined;
   std::vector<FlatNode> flat;
   std::vector<TensorRef> tensors;
+  std::vector<Refused> refused;
   std::map<std::string, size_t> tensorIndex;
   Metadata notes;
 };

@@ -4,8 +4,11 @@
 
 #include <onnx/onnx_pb.h>
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
+using llvm::ArrayRef;
 using llvm::StringRef;
 
 namespace cleave::importer {
@@ -117,6 +120,19 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
                     Problems &problems) {
   if (!model.versionProblem().empty())
     problems.add(model.versionProblem());
+  // Those with the same reason share a line, as nodes do.
+  llvm::MapVector<StringRef, std::vector<std::string>> reasons;
+  for (const Model::Refused &tensor : model.refusedInitializers())
+    reasons[tensor.why].push_back("'" + tensor.name + "'");
+  for (const auto &[why, names] : reasons) {
+    std::string text =
+        names.size() == 1
+            ? "tensor " + names[0]
+            : std::to_string(names.size()) + " tensors (" +
+                  llvm::join(ArrayRef(names).take_front(3), ", ") +
+                  (names.size() > 3 ? ", ...)" : ")");
+    problems.add(text + ": " + why.str());
+  }
   for (const FlatNode &node : model.nodes()) {
     if (!makesOneOf(node, needed) || entryOf(node))
       continue;
