@@ -238,6 +238,10 @@ class Messages(unittest.TestCase):
         self.assertRegex(said, r"(?m)^cleave: warning: m.onnx: \d+ parameters, '.*', '.*', '.*', \.\.\. stay whole on "
                                r"the 7 ranks of axis 'tensor'; 4 heads of keys \(2 layers\) do not divide by them$")
 
+    def test_fewer_samples_than_ranks(self):
+        said = self.says(0, "explain", *self.model, "--set", "mesh.data=2", "--set", "dims.batch=1")
+        self.assertRegex(said, r"\Acleave: warning: m.onnx: 1 of 2 ranks has no sample: [^\n]*\n\Z")
+
     def test_keys_that_do_nothing(self):
         for key, value, said in (
             ("parallel.pipeline.schedule", "gpipe", r"the mesh has no axis 'pipeline' of several ranks"),
