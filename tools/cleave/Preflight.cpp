@@ -49,7 +49,8 @@ Manifest inputsOf(func::FuncOp loss, const Config &config) {
     StringRef role = textOf(loss, arg, nn::kRoleAttr);
     static constexpr StringRef fed[] = {"tokens", "labels", "attention_mask",
                                         "position_ids", "input"};
-    if (!type || !llvm::is_contained(fed, role))
+    if (!type || !llvm::is_contained(fed, role) ||
+        loss.getArgAttr(arg, nn::kWholeStepAttr)) // fed as another one is
       continue;
     ManifestInput input;
     input.name = textOf(loss, arg, nn::kNameAttr).str();
