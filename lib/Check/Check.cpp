@@ -200,12 +200,14 @@ LogicalResult check::runExact(ModuleOp module, Engine &sharded,
                               const CheckOptions &options, CheckReport &report,
                               NamedTensors &first) {
   report.tolerance = options.tolerances.exact;
+  reference.begin("stirred");
   if (failed(values.setInitial(reference, /*stirred=*/true)))
     return failure();
   FailureOr<Outcome> stirred =
       runStep(module, reference, values, 1, options.microbatches);
   if (failed(stirred))
     return failure();
+  reference.begin("steps");
   for (Engine *engine : {&sharded, &reference})
     if (failed(values.setInitial(*engine)))
       return failure();

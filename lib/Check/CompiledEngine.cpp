@@ -118,6 +118,11 @@ public:
     return commands;
   }
 
+  void begin(StringRef what) override {
+    if (calls)
+      calls->begin(what);
+  }
+
   /// A program for a device, whose calls are those of this one.
   LogicalResult record(const CompiledOptions &options) {
     std::string error;

@@ -73,6 +73,10 @@ void Recording::Calls::run(llvm::StringRef action) {
   llvm::raw_string_ostream(text) << "run " << action << '\n';
 }
 
+void Recording::Calls::begin(llvm::StringRef what) {
+  llvm::raw_string_ostream(text) << "begin " << what << '\n';
+}
+
 void Recording::Calls::gather(const cleave_buffer_info &info,
                               llvm::ArrayRef<double> values) {
   constexpr int64_t mostSamples = 32;

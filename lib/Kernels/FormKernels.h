@@ -108,6 +108,7 @@ private:
   struct Origin {
     int number;
     std::string name;
+    int parts = 1; // operations that it was decomposed into
   };
   llvm::DenseMap<mlir::Operation *, Origin> origins;
   std::vector<Unit> units;

@@ -81,6 +81,7 @@ void Grouping::decompose() {
     origins[&op] = {number++, mnemonicOf(&op)};
   decomposeAll(func, [&](Operation *op, ArrayRef<Operation *> created) {
     Origin origin = origins.lookup(op);
+    origin.parts = created.size();
     for (Operation *part : created)
       origins[part] = origin;
     origins.erase(op);
@@ -449,7 +450,9 @@ SmallVector<Operation *> Grouping::inlineOps(const Unit &unit) const {
 
 std::string Grouping::nameOf(const Unit &unit) const {
   constexpr size_t mostWords = 4;
+  constexpr int manyParts = 8; // an optimizer's update has, a softmax has not
   SmallVector<std::string> words;
+  SmallVector<bool> isLarge;
   int lastOrigin = -1;
   for (Operation *op : unit.ops) {
     const Origin &origin = origins.lookup(op);
@@ -459,9 +462,16 @@ std::string Grouping::nameOf(const Unit &unit) const {
     if (!words.empty() && words.back() == origin.name)
       continue;
     words.push_back(origin.name);
+    isLarge.push_back(origin.parts >= manyParts);
   }
-  // The ends say most: where the kernel begins, and what it is for.
-  if (words.size() > mostWords)
-    words.erase(words.begin() + mostWords / 2, words.end() - mostWords / 2);
+  // The ends say most: where the kernel begins, and what it is for. So does
+  // what was decomposed into many operations.
+  while (words.size() > mostWords) {
+    size_t middle = words.size() / 2;
+    for (size_t away = 0; away < middle && isLarge[middle]; ++away)
+      middle = words.size() / 2 - away;
+    words.erase(words.begin() + middle);
+    isLarge.erase(isLarge.begin() + middle);
+  }
   return llvm::join(words, "_");
 }

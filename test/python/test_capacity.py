@@ -141,7 +141,7 @@ class Dropped(unittest.TestCase):
                         CLEAVE, "train", *training.flags(
                             self.folder / "model2.onnx", mesh, parallel__expert__capacity=1,
                             parallel__expert__capacity_scope=scope, data__labels="labels",
-                            data__validation=0.25, train__lr="1e-30", train__optimizer="sgd",
+                            data__validation=0.25, data__shuffle_split="false", train__lr="1e-30", train__optimizer="sgd",
                             train__weight_decay="0.0"),
                         "--steps", 1, "--data", self.folder / "data.npz", "--out", out, "--cache",
                         self.folder / "cache")

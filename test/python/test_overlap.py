@@ -145,12 +145,17 @@ class Overlap(unittest.TestCase):
             said = json.loads(done.stdout)
             return max(rank["memory"]["peak"] for rank in said["per_rank"]), done.stdout
 
-        model = support.generate(self.folder / "m.onnx", family="gpt2", no_weights=True, layers=4,
-                                 hidden=64, heads=4, vocab=31, batch=4, sequence=64)
+        # Of few positions parameters are most of what is there: those that are gathered early raise
+        # the peak, whatever the processor's products take for themselves.
+        def model(sequence):
+            return support.generate(self.folder / f"m{sequence}.onnx", family="gpt2", no_weights=True,
+                                    layers=4, hidden=64, heads=4, vocab=31, batch=4, sequence=sequence)
+
         ulysses = 'parallel.sequence=[{kind="ulysses",axis="sequence"}]'
-        for mesh in (["mesh.pipeline=2", "mesh.sequence=2", ulysses, "train.microbatches=1"],
-                     ["mesh.tensor=2", 'parallel.sequence=[{kind="megatron",axis="tensor"}]']):
-            flags = [*model, *(word for key in mesh for word in ("--set", key))]
+        for sequence, mesh in (
+                (64, ["mesh.pipeline=2", "mesh.sequence=2", ulysses, "train.microbatches=1"]),
+                (8, ["mesh.data=2", "parallel.data.zero=3"])):
+            flags = [*model(sequence), *(word for key in mesh for word in ("--set", key))]
             plain, plainly = peak(flags, "--set", "target.overlap=false")
             most, early = peak(flags)
             self.assertGreater(most, plain)

@@ -104,7 +104,7 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
     if (purpose == Purpose::Train)
       checkTraining(*module, config, mesh);
     runGradientPhase(*module, config, /*tapGradients=*/false);
-    if (purpose == Purpose::Train)
+    if (isForSteps(purpose))
       eraseFunction(*module, nn::kForwardFunc);
   }
   if (last == Phase::Train)

@@ -18,9 +18,15 @@ namespace cleave::driver {
 // What a program is for.
 enum class Purpose {
   Train,   // everything but @forward, whose outputs training does not keep
+  Explain, // the same, of a program that need not fit here
   Infer,   // @forward alone
   Compile, // all
 };
+
+// Whether @forward is left out.
+inline bool isForSteps(Purpose purpose) {
+  return purpose == Purpose::Train || purpose == Purpose::Explain;
+}
 
 // Runs them; fails with BadUsage.
 void runPasses(mlir::PassManager &passes, mlir::ModuleOp module,

@@ -292,7 +292,7 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
   if (purpose == Purpose::Train)
     checkTraining(model, config, mesh);
   runOrderPhase(model, config, mesh);
-  if (purpose == Purpose::Train)
+  if (isForSteps(purpose))
     if (auto forward = model.lookupSymbol<func::FuncOp>(nn::kForwardFunc))
       forward.erase();
   bool updatesApart = schedule.table.asynchronous && purpose != Purpose::Infer;

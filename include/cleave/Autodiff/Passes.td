@@ -275,13 +275,17 @@ def DropZeroSumsPass : Pass<"nn-drop-zero-sums", "::mlir::func::FuncOp"> {
 
     Before:
     ```mlir
-    %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5 : ...
+    %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5
+      : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
+      -> (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>)
     %0 = nn.reduce sum %dk dims = [0, 1] : tensor<2x5x3x4xf32> -> tensor<3x4xf32>
     ```
 
     After:
     ```mlir
-    %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5 : ...
+    %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5
+      : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
+      -> (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>)
     %0 = arith.constant dense<0.0> : tensor<3x4xf32>
     ```
   }];
@@ -327,13 +331,16 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
       %one = arith.constant dense<1.0> : tensor<f32>
       %scale = arith.divf %one, %weight : tensor<f32>
       %w1, %v1 = nn.sgd %w, %v, %g, %scale, %lr momentum = 0.9 weight_decay = 0.0 : tensor<3xf32>, tensor<f32>
+      %infinity = arith.constant dense<0x7F800000> : tensor<f32>
+      %size = math.absf %loss : tensor<f32>
+      %finite = arith.cmpf olt, %size, %infinity : tensor<f32>
       %all = nn.broadcast %finite dims = [] : tensor<i1> -> tensor<3xi1>
       %w2 = arith.select %all, %w1, %w : tensor<3xi1>, tensor<3xf32>
       %v2 = arith.select %all, %v1, %v : tensor<3xi1>, tensor<3xf32>
       return %w2, %v2 : tensor<3xf32>, tensor<3xf32>
     }
     ```
-    (The metrics, and where `%finite` comes from, are left out here.)
+    (The metrics are left out here, and that `%finite` is also of the norm.)
   }];
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "adamw or sgd">,

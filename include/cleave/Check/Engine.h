@@ -57,6 +57,10 @@ public:
   virtual mlir::LogicalResult run(llvm::StringRef function) = 0;
   virtual mlir::FailureOr<Gathered> get(const Port &port) = 0;
 
+  /// What the calls that follow are for, to who records them: "stirred", of
+  /// values that differ in their last digits, or "steps".
+  virtual void begin(llvm::StringRef what) {}
+
   /// Whether `getTap` knows more than the last microbatch of a step.
   virtual bool keepsTaps() const { return false; }
   /// A value of role `tap` as `microbatch` left it.

@@ -42,6 +42,7 @@ public:
     void scatter(const cleave_buffer_info &info, cleave_dtype type,
                  const void *data, int64_t count);
     void run(llvm::StringRef action);
+    void begin(llvm::StringRef what);
     void gather(const cleave_buffer_info &info, llvm::ArrayRef<double> values);
 
   private:

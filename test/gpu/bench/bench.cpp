@@ -107,6 +107,7 @@ public:
         inputs.push_back(info);
       else if (role == "parameter" && !*info.tie)
         fill(info, weights);
+      countsSteps |= role == "step";
     }
     if (inputs.empty())
       throw std::runtime_error("the program takes no tokens");
@@ -151,7 +152,8 @@ public:
 private:
   void prepare(int step) {
     feed(step);
-    check(cleave_session_set_integer(session, "step", step));
+    if (countsSteps)
+      check(cleave_session_set_integer(session, "step", step));
   }
 
   void train() {
@@ -246,6 +248,7 @@ private:
   const Options options;
   cleave_program *program = nullptr;
   cleave_session *session = nullptr;
+  bool countsSteps = false; // a program with dropout reads their number
   std::vector<cleave_buffer_info> inputs;
 };
 

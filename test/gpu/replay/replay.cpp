@@ -25,11 +25,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fs = std::filesystem;
@@ -44,6 +46,9 @@ struct Gathered {
   int step = 0; // how often the buffer was gathered before
   std::vector<double> values, samples;
   double replicaDifference = 0;
+  /// How far values that differ in their last digits move it: what a gradient
+  /// that is zero but for cancellation may differ by.
+  double noise = 0;
 };
 using Results = std::vector<Gathered>;
 
@@ -80,7 +85,7 @@ public:
   Results play() {
     std::istringstream calls(readFile(folder / "calls.txt"));
     std::string line;
-    Results results;
+    Results results, stirred;
     std::map<std::string, int> seen;
     // A loss is gathered after each microbatch; the last one is that of the
     // step, whatever a pipeline has until then.
@@ -98,6 +103,13 @@ public:
             at(offset,
                count * cleave_dtype_size(static_cast<cleave_dtype>(type))),
             count));
+      } else if (verb == "begin") {
+        words >> name;
+        if (name == "steps") {
+          stirred = std::exchange(results, {});
+          seen.clear();
+          sinceUpdate.clear();
+        }
       } else if (verb == "run") {
         words >> name;
         check(cleave_session_run(session, name.c_str()));
@@ -129,12 +141,28 @@ public:
       if (!words)
         throw Fault("calls.txt: cannot be read: " + line);
     }
+    noteNoise(results, stirred);
     return results;
   }
 
   int ranks() const { return cleave_program_num_ranks(program); }
 
 private:
+  static void noteNoise(Results &results, const Results &stirred) {
+    std::map<std::string, double> noise;
+    for (const Gathered &other : stirred)
+      for (const Gathered &result : results)
+        if (result.role == "tap" && result.step == 0 &&
+            result.name == other.name)
+          for (size_t i = 0; i < result.values.size(); ++i)
+            if (double moved = std::abs(result.values[i] - other.values[i]);
+                std::isfinite(moved))
+              noise[result.name] = std::max(noise[result.name], moved);
+    for (Gathered &result : results)
+      if (result.role == "tap")
+        result.noise = noise[result.name];
+  }
+
   const char *at(int64_t offset, int64_t bytes) const {
     if (offset < 0 || bytes < 0 || offset + bytes > std::ssize(data))
       throw Fault("data.bin is too short");
@@ -223,26 +251,30 @@ std::vector<double> samplesOf(const Gathered &result, int64_t some) {
 double deviceSlack(double epsilon) { return 16 * epsilon; }
 
 Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
-  constexpr double exactLimit = 1e-9, stepsLimit = 1e-8;
+  // As in Tolerances of cleave/Check/Compare.h.
+  constexpr double exactLimit = 1e-9, stepsLimit = 1e-8, noiseFactor = 64;
   Verdict verdict;
   const Results &reference = all.at("exact-reference");
   const Results &sharded = all.at("exact-sharded");
   Floors floors = floorsOf(reference, 1e-6);
   if (sharded.size() != reference.size())
     throw Fault("the sharded program gives other results than the unsharded");
+  std::map<std::string, double> floorOfNoise;
   for (size_t i = 0; i < sharded.size(); ++i) {
     const Gathered &a = sharded[i], &b = reference[i];
     double limit = b.step ? stepsLimit : exactLimit;
-    verdict.note(verdict.exact,
-                 relativeError(a.values, b.values, floors[b.role]), limit, a,
-                 "f64");
+    floorOfNoise[b.name] = noiseFactor * b.noise / exactLimit;
+    double floor = std::max(floors[b.role], floorOfNoise[b.name]);
+    verdict.note(verdict.exact, relativeError(a.values, b.values, floor), limit,
+                 a, "f64");
     verdict.note(verdict.exact, a.replicaDifference, limit, a, "replicas");
   }
   for (const auto &[name, results] : all)
     if (name.starts_with("exact"))
       for (const Gathered &result : results) {
         std::vector<double> samples = samplesOf(result, result.samples.size());
-        double floor = std::max(floors[result.role], largest(result.values));
+        double floor = std::max({floors[result.role], largest(result.values),
+                                 floorOfNoise[result.name]});
         verdict.note(verdict.cpu, relativeError(samples, result.samples, floor),
                      result.step ? stepsLimit : exactLimit, result,
                      "f64 beside a CPU");
@@ -265,6 +297,12 @@ Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
     const Gathered *b = find(all.at("rounding-reference"), exact.name);
     double floor = floors[exact.role];
     double slack = 1e-6 + (exact.values.size() == 1 ? 16 * epsilon : 0);
+    // Smaller than its noise in this precision, of which the unsharded error
+    // is but one draw.
+    double noise = noiseFactor * exact.noise * epsilon /
+                   std::numeric_limits<double>::epsilon();
+    if (noise > 0 && noise >= largest(exact.values))
+      slack = std::max(slack, noise / std::max(largest(exact.values), floor));
     // An unsharded program that is no number is no yardstick.
     auto limitOf = [&](double alone) {
       return std::isfinite(alone) ? 4 * alone + slack : slack;

@@ -36,7 +36,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     RemarkRecord record; // also of the import and of the loss
     std::vector<std::string> &remarks = record.remarks;
     Lowered lowered =
-        lowerModel(options->model, loaded.config, mesh, Purpose::Train, context,
+        lowerModel(options->model, loaded.config, mesh, Purpose::Explain, context,
                    /*readWeights=*/false, &remarks, options->remarks);
     Diagnostics diagnostics(context);
     const TrainConfig &train = loaded.config.train;
