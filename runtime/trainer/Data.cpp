@@ -59,13 +59,42 @@ static bool shifted(const ManifestInput &input) {
          (input.source.empty() || input.source == "next");
 }
 
+static int64_t elementCount(const std::vector<int64_t> &shape) {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+/// The shape of the whole array in the input's dimensions: arrays may spell
+/// those of size 1 otherwise. Empty where it does not divide into samples.
+static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
+                                       const ArrayView &array) {
+  std::vector<int64_t> shape = input.shape;
+  if (input.batchDim < 0)
+    return array.elements() == elementCount(shape) ? shape
+                                                   : std::vector<int64_t>();
+  shape[input.batchDim] = 1;
+  int64_t each = elementCount(shape);
+  // Samples that are not outermost have a place of their own.
+  bool isOutermost = input.batchDim == 0;
+  if (each <= 0 || array.elements() % each != 0 ||
+      (!isOutermost && array.shape.size() != shape.size()))
+    return {};
+  shape[input.batchDim] = array.elements() / each;
+  return isOutermost || shape == array.shape ? shape : std::vector<int64_t>();
+}
+
 /// The elements of one part of the array, in every sample.
 static void checkLookup(const ManifestInput &input,
                         const ManifestLookup &lookup, const ArrayView &array,
                         const std::string &label, const int64_t *ignored) {
+  std::vector<int64_t> shape = shapeOfAll(input, array);
+  if (shape.empty())
+    return; // of another shape, which is an error of its own
   std::vector<int64_t> sizes = lookup.sizes, index(sizes.size(), 0);
   if (input.batchDim >= 0)
-    sizes[input.batchDim] = array.shape[input.batchDim];
+    sizes[input.batchDim] = shape[input.batchDim];
   int64_t count = 1;
   for (int64_t size : sizes)
     count *= size;
@@ -74,7 +103,7 @@ static void checkLookup(const ManifestInput &input,
     int64_t flat = 0;
     for (size_t dim = 0; dim < sizes.size(); ++dim) {
       place[dim] = lookup.offsets[dim] + index[dim] * lookup.strides[dim];
-      flat = flat * array.shape[dim] + place[dim];
+      flat = flat * shape[dim] + place[dim];
     }
     int64_t id = integerAt(array.dtype, array.data, flat);
     if ((id < 0 || id >= lookup.rows) && !(ignored && id == *ignored))
@@ -95,7 +124,7 @@ static void checkLookup(const ManifestInput &input,
 void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
                      const std::string &label, const int64_t *ignored) {
   // A stream of tokens has no parts: what reads them checks.
-  if (tokens.shape.size() == input.shape.size())
+  if (tokens.shape.size() > 1 || input.shape.size() == 1)
     for (const ManifestLookup &lookup : input.lookups)
       checkLookup(input, lookup, tokens, label, ignored);
   if (input.vocabulary <= 0)

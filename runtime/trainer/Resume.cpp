@@ -20,6 +20,13 @@ namespace cleave {
 // Which checkpoint
 //===----------------------------------------------------------------------===//
 
+/// Whether a folder's name is MODEL-N.
+static bool isRunOf(const std::string &name, const std::string &model) {
+  return name.size() > model.size() + 1 && name.starts_with(model + "-") &&
+         name.find_first_not_of("0123456789", model.size() + 1) ==
+             std::string::npos;
+}
+
 std::string resolveResume(const std::string &resume, const std::string &out,
                           const std::string &model) {
   if (resume != "latest")
@@ -31,7 +38,7 @@ std::string resolveResume(const std::string &resume, const std::string &out,
   } else {
     for (const fs::directory_entry &run :
          fs::directory_iterator("runs", ignored))
-      if (run.path().filename().string().starts_with(model + "-"))
+      if (isRunOf(run.path().filename().string(), model))
         runs.push_back(run.path().string());
   }
   std::vector<CheckpointEntry> found;

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BUILD = pathlib.Path(os.environ.get("CLEAVE_BUILD_DIR", ROOT / "build"))
+BUILD = pathlib.Path(os.environ.get("CLEAVE_BUILD_DIR", ROOT / "build")).resolve()
 CLEAVE, RUN = BUILD / "bin" / "cleave", BUILD / "bin" / "cleave-run"
 MODELS = ROOT / "test" / "models"
 NAMES = ["gpt2", "gpt2.ts17", "gpt2.dynamo18", "gpt2.dynamo23",

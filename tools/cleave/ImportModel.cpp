@@ -58,9 +58,14 @@ static BoundInput boundInput(const std::string &name,
   std::string text = value == "true" ? "1" : value == "false" ? "0" : value;
   int64_t integer = 0;
   const char *end = text.data() + text.size();
-  if (std::from_chars(text.data(), end, integer).ptr == end)
+  auto [last, error] = std::from_chars(text.data(), end, integer);
+  auto [lastOfNumber, numberError] =
+      std::from_chars(text.data(), end, bound.number);
+  if ((last == end && error != std::errc()) || numberError != std::errc())
+    throw Failure(BadUsage, "--bind " + name + "=" + value +
+                                ": the number is out of range");
+  if (last == end)
     bound.integer = integer;
-  std::from_chars(text.data(), end, bound.number);
   return bound;
 }
 

@@ -114,8 +114,10 @@ void checkMemoryFloor(ModuleOp model, const Config &config, const Mesh &mesh,
       size *= double(mesh.size(name));
     return size;
   };
-  // Whatever else splits, splits parameters at most so often.
-  double model_ = double(mesh.ranks()) / product(axes.all());
+  // Whatever else splits, splits parameters at most so often: also the axis of
+  // experts, which are most of a model that has them.
+  double model_ = double(mesh.ranks()) / product(axes.all()) *
+                  double(mesh.size(config.parallel.expert.axis));
   double zero = product(axes.sharded());
   int64_t stage = config.parallel.data.zero;
   auto share = [&](double bytes, int from) {
