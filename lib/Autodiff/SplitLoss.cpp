@@ -64,34 +64,6 @@ LossSplitter::LossSplitter(func::FuncOp func, func::FuncOp step,
   isAlike = !hasStep() || succeeded(findVarying(other));
 }
 
-/// What is computed from constants that are another number in `other`, or
-/// counts to another one.
-LogicalResult LossSplitter::findVarying(func::FuncOp other) {
-  if (!other)
-    return failure();
-  Block &block = step.getBody().front(), &twins = other.getBody().front();
-  if (block.getOperations().size() != twins.getOperations().size())
-    return failure();
-  for (auto [op, twin] : llvm::zip(block, twins)) {
-    if (op.getName() != twin.getName())
-      return failure();
-    DenseElementsAttr a, b;
-    bool varies =
-        matchPattern(&op, m_Constant(&a)) &&
-        matchPattern(&twin, m_Constant(&b)) && a != b &&
-        !(a.isSplat() && b.isSplat() &&
-          a.getSplatValue<Attribute>() == b.getSplatValue<Attribute>());
-    if (auto iota = dyn_cast<nn::IotaOp>(op))
-      varies |= typeOf(iota).getDimSize(iota.getDim()) !=
-                typeOf(twin.getResult(0)).getDimSize(iota.getDim());
-    varies |= llvm::any_of(op.getOperands(),
-                           [&](Value v) { return varying.contains(v); });
-    if (varies)
-      varying.insert(op.result_begin(), op.result_end());
-  }
-  return success();
-}
-
 FailureOr<LossSplitter::Part> LossSplitter::split(Value whole, Value part) {
   countsOnly = false;
   if (!isAlike)
@@ -132,6 +104,12 @@ LogicalResult LossSplitter::failTwins(Value value) {
   return fail(value, spell(value) +
                          " is another operation in the graph of a microbatch "
                          "than in that of the batch");
+}
+
+LogicalResult LossSplitter::failLayout(Value value) {
+  return fail(value, spell(value) +
+                         " places samples otherwise in the graph of a "
+                         "microbatch than in that of the batch");
 }
 
 bool LossSplitter::isBatched(Value value) const {
@@ -187,6 +165,12 @@ bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
 
 FailureOr<LossSplitter::Part>
 LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
+  // Else it would be a tile. What it reads is the reason where it is unlike, too.
+  if (unlike.contains(op) && flow->majorDimOf(whole) && !flow->isMixed(whole) &&
+      llvm::none_of(op->getOperands(), [&](Value operand) {
+        return unlike.contains(operand.getDefiningOp());
+      }))
+    return failLayout(whole);
   // The operation of the microbatch; null where it has none.
   Operation *twin = nullptr;
   if (!isSumOverSamplesAlone(op)) {
@@ -291,9 +275,12 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
   const Factor &factor = rule.factors[*samples];
   bool isSum = factor.kind == FactorKind::Reduction &&
                factor.combiner == FactorCombiner::Sum;
-  if (!isSum && (factor.kind != FactorKind::PassThrough || factor.indexed))
+  // What an index finds is not added up, though ranks' masked parts would be.
+  if ((!isSum && factor.kind != FactorKind::PassThrough) || factor.indexed)
     return fail(whole,
                 spell(whole) + " depends on several samples, and adds none up");
+  if (unlike.contains(op))
+    return failLayout(whole);
   Value value = part;
   bool isOwn =
       !twin || llvm::all_of(llvm::zip(twin->getOperands(), own), [](auto pair) {
@@ -335,6 +322,8 @@ FailureOr<LossSplitter::Part> LossSplitter::ofWhole(Operation *op,
           dim && !llvm::is_contained(made, rule.results[0][*dim].front());
   if (!repeats)
     return fail(whole, spell(whole) + " depends on the order of samples");
+  if (unlike.contains(op))
+    return failLayout(whole);
   if (twin && twin->getOperand(0).getType() == operands[0].value.getType())
     return Part{Kind::Tile, cloneWith(twin, 0, operands)};
   FailureOr<Value> value = withType(operands[0].value, part.getType(), whole);
@@ -385,10 +374,27 @@ FailureOr<Value> LossSplitter::withType(Value value, Type type, Value whole) {
   return Value(nn::ReshapeOp::create(builder, whole.getLoc(), wanted, value));
 }
 
+/// Whether `part` has the samples of one microbatch of `whole`, along the same
+/// dimension; those of size 1 may be dropped.
+bool LossSplitter::isTileOf(Value part, Value whole) const {
+  SmallVector<int64_t> wanted(typeOf(whole).getShape());
+  if (std::optional<int64_t> dim = flow->majorDimOf(whole)) {
+    if (wanted[*dim] % microbatches != 0)
+      return false;
+    wanted[*dim] /= microbatches;
+  }
+  SmallVector<int64_t> own(typeOf(part).getShape());
+  llvm::erase(wanted, 1);
+  llvm::erase(own, 1);
+  return wanted == own;
+}
+
 /// Two values of samples are the same one: equal operations of one node.
 LogicalResult LossSplitter::checkTwins(Value whole, Value part) {
   if (!hasStep())
     return success();
+  if (!part || !isTileOf(part, whole))
+    return failTwins(whole);
   Value a = beforeReshapes(whole), b = beforeReshapes(part);
   bool same =
       b && typeOf(a).getElementType() == typeOf(b).getElementType() &&

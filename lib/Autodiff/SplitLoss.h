@@ -75,6 +75,9 @@ private:
   mlir::FailureOr<mlir::Value> copyArgument(mlir::BlockArgument argument);
 
   mlir::LogicalResult findVarying(mlir::func::FuncOp other);
+  bool isLike(mlir::Operation *op, mlir::Operation *twin,
+              int64_t samples) const;
+  bool isTileOf(mlir::Value part, mlir::Value whole) const;
   mlir::FailureOr<mlir::Value> repeat(mlir::Value whole, mlir::Value twin,
                                       unsigned dim);
   mlir::Value cloneWith(mlir::Operation *op, unsigned result,
@@ -89,11 +92,13 @@ private:
   mlir::LogicalResult checkTwins(mlir::Value whole, mlir::Value part);
   llvm::LogicalResult fail(mlir::Value value, const llvm::Twine &reason);
   llvm::LogicalResult failTwins(mlir::Value value);
+  llvm::LogicalResult failLayout(mlir::Value value);
 
   mlir::func::FuncOp func, step;
   int64_t microbatches;
   std::optional<nn::BatchFlow> flow;   // in `step`
   llvm::DenseSet<mlir::Value> varying; // with the number of samples
+  llvm::DenseSet<mlir::Operation *> unlike; // results not tile by tile
   bool oneSample = false;              // in a microbatch of several
   bool isAlike = true;                 // `step` for all numbers of samples
   bool countsOnly = false;             // while `addsUp` looks

@@ -220,3 +220,107 @@ func.func @forward_step(%x: tensor<6xi64> {nn.batch_dim = 0 : i64, nn.name = "x"
   %3 = nn.reduce sum %2 dims = [0] : tensor<6xf32> -> tensor<f32>
   return %3 : tensor<f32>
 }
+
+// -----
+
+// A sample that inputs choose: the others are not added to it.
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %at: tensor<1xi64> {nn.batch_dim = -1 : i64, nn.name = "at", nn.role = "input"},
+                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
+  %y = arith.mulf %x, %all : tensor<2xf32>
+  %0 = nn.gather %y, %at dim = 0 : tensor<2xf32>, tensor<1xi64> -> tensor<1xf32>
+  %1 = nn.reduce sum %0 dims = [0] : tensor<1xf32> -> tensor<f32>
+  return %1 : tensor<f32>
+}
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                        %at: tensor<1xi64> {nn.batch_dim = -1 : i64, nn.name = "at", nn.role = "input"},
+                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
+  %y = arith.mulf %x, %all : tensor<6xf32>
+  // expected-error @below {{'nn.gather' depends on several samples, and adds none up}}
+  %0 = nn.gather %y, %at dim = 0 : tensor<6xf32>, tensor<1xi64> -> tensor<1xf32>
+  %1 = nn.reduce sum %0 dims = [0] : tensor<1xf32> -> tensor<f32>
+  return %1 : tensor<f32>
+}
+
+// -----
+
+// Rows of several samples' elements, though each of the step begins with one.
+func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2x8xf32>
+  %y = arith.mulf %x, %all : tensor<2x8xf32>
+  %0 = nn.reshape %y : tensor<2x8xf32> -> tensor<8x2xf32>
+  %1 = nn.softmax %0 : tensor<8x2xf32>
+  %2 = nn.reshape %1 : tensor<8x2xf32> -> tensor<2x8xf32>
+  %3 = arith.mulf %2, %y : tensor<2x8xf32>
+  %4 = nn.reduce sum %3 dims = [0, 1] : tensor<2x8xf32> -> tensor<f32>
+  return %4 : tensor<f32>
+}
+func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6x8xf32>
+  %y = arith.mulf %x, %all : tensor<6x8xf32>
+  // expected-error @below {{'nn.reshape' places samples otherwise in the graph of a microbatch than in that of the batch}}
+  %0 = nn.reshape %y : tensor<6x8xf32> -> tensor<8x6xf32>
+  %1 = nn.softmax %0 : tensor<8x6xf32>
+  %2 = nn.reshape %1 : tensor<8x6xf32> -> tensor<6x8xf32>
+  %3 = arith.mulf %2, %y : tensor<6x8xf32>
+  %4 = nn.reduce sum %3 dims = [0, 1] : tensor<6x8xf32> -> tensor<f32>
+  return %4 : tensor<f32>
+}
+
+// -----
+
+// Weights that no sample is part of, but their number is.
+func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %w: tensor<8xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [1] : tensor<8xf32> -> tensor<2x8xf32>
+  %0 = nn.reshape %all : tensor<2x8xf32> -> tensor<8x2xf32>
+  %1 = nn.softmax %0 : tensor<8x2xf32>
+  %2 = nn.reshape %1 : tensor<8x2xf32> -> tensor<2x8xf32>
+  %3 = arith.mulf %2, %x : tensor<2x8xf32>
+  %4 = nn.reduce sum %3 dims = [0, 1] : tensor<2x8xf32> -> tensor<f32>
+  return %4 : tensor<f32>
+}
+func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                        %w: tensor<8xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %all = nn.broadcast %w dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
+  %0 = nn.reshape %all : tensor<6x8xf32> -> tensor<8x6xf32>
+  %1 = nn.softmax %0 : tensor<8x6xf32>
+  %2 = nn.reshape %1 : tensor<8x6xf32> -> tensor<6x8xf32>
+  // expected-error @below {{'arith.mulf' reads an order of samples, or what depends on several of them, beside single samples}}
+  %3 = arith.mulf %2, %x : tensor<6x8xf32>
+  %4 = nn.reduce sum %3 dims = [0, 1] : tensor<6x8xf32> -> tensor<f32>
+  return %4 : tensor<f32>
+}
+
+// -----
+
+// A dimension of the samples', chosen by their number.
+func.func @forward(%x: tensor<2x3x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                   %w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  %0 = nn.transpose %x [0, 1, 2] : tensor<2x3x3xf32> -> tensor<2x3x3xf32>
+  %all = nn.broadcast %w dims = [2] : tensor<3xf32> -> tensor<2x3x3xf32>
+  %1 = arith.mulf %0, %all : tensor<2x3x3xf32>
+  %2 = nn.reduce sum %1 dims = [0, 1, 2] : tensor<2x3x3xf32> -> tensor<f32>
+  return %2 : tensor<f32>
+}
+func.func @forward_step(%x: tensor<6x3x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
+                        %w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+  // expected-error @below {{'nn.transpose' places samples otherwise in the graph of a microbatch than in that of the batch}}
+  %0 = nn.transpose %x [0, 2, 1] : tensor<6x3x3xf32> -> tensor<6x3x3xf32>
+  %all = nn.broadcast %w dims = [2] : tensor<3xf32> -> tensor<6x3x3xf32>
+  %1 = arith.mulf %0, %all : tensor<6x3x3xf32>
+  %2 = nn.reduce sum %1 dims = [0, 1, 2] : tensor<6x3x3xf32> -> tensor<f32>
+  return %2 : tensor<f32>
+}

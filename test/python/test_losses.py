@@ -9,6 +9,8 @@ import unittest
 
 import numpy as np
 
+import onnxbuild
+import onnxwire
 import support
 from support import CLEAVE, MODELS
 
@@ -94,6 +96,35 @@ class Losses(unittest.TestCase):
             logs.append([line["loss"] for line in support.read_log(self.folder / f"whole-{mesh}")])
         for log in logs[1:]:
             np.testing.assert_allclose(log, logs[0], rtol=1e-5)
+
+    def test_losses_whose_samples_are_placed_by_number(self):
+        """What an index finds among the samples, and a view of several samples' elements."""
+        def picked(b, x, y):
+            at = b.op("ArgMax", b.op("ReduceSum", x, b.constant([1]), keepdims=0), axis=0, keepdims=0)
+            return b.op("Gather", b.op("ReduceSum", y, b.constant([1]), keepdims=0), at, axis=0)
+
+        def viewed(b, x, y):
+            batch = b.op("Shape", x, start=0, end=1)
+            view = b.op("Reshape", y, b.op("Concat", b.constant([8]), batch, axis=0))
+            return b.op("Mul", b.op("Softmax", view, axis=1), b.op("Tanh", view))
+
+        weights = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+        for make, reason in ((picked, "'nn.gather' depends on several samples"),
+                             (viewed, "places samples otherwise")):
+            with self.subTest(loss=make.__name__):
+                b = onnxbuild.Builder()
+                x = b.input("x", np.float32, ["batch", 3])
+                y = b.op("MatMul", x, b.parameter("w", weights))
+                b.op("ReduceSum", make(b, x, y), out="loss", keepdims=0)
+                b.output("loss", np.float32, [])
+                model = self.folder / f"{make.__name__}.onnx"
+                onnxwire.save(b.model(18), model)
+                done = support.run(CLEAVE, "compile", model, "--emit", "train", "-o",
+                                   self.folder / "out.mlir", "--set", "train.loss=output:loss",
+                                   "--set", "dims.batch=4", "--set", "train.microbatches=2")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("'loss' is not known to add up over train.microbatches = 2", done.stderr)
+                self.assertIn(reason, done.stderr)
 
     def test_held_out_samples_by_whole_batches(self):
         """What a loss divides by is that of the batch when it is validated, too."""

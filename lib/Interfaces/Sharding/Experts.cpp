@@ -19,6 +19,7 @@ ShardingRule groupedDot(nn::GroupedDotOp op) {
   ArrayRef<int64_t> sizes = shapeOf(op.getMatrices());
   bool transposed = op.getTransposed();
   DimFactors e = {rule.addFactor(sizes[0], FactorKind::Reduction, FactorCombiner::Sum)};
+  rule.factors.back().indexed = true; // As of a gather's table.
   DimFactors k = {
       rule.addFactor(sizes[transposed ? 2 : 1], FactorKind::Reduction, FactorCombiner::Sum)};
   DimFactors n = {rule.addFactor(sizes[transposed ? 1 : 2])};

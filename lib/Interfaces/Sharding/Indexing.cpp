@@ -43,7 +43,10 @@ ShardingRule gather(nn::GatherOp op) {
   indices = addFactors(rule, shapeOf(op.getIndices()));
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getTable()))) {
     if (int64_t(dim) == along) {
+      // Addends of local plans alone, which know where their tile begins: the
+      // gather itself adds nothing up.
       table.push_back({rule.addFactor(size, FactorKind::Reduction, FactorCombiner::Sum)});
+      rule.factors.back().indexed = true;
       llvm::append_range(result, indices);
     } else {
       table.push_back({rule.addFactor(size)});
