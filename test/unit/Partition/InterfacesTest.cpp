@@ -14,7 +14,8 @@ namespace {
 
 /// Gradients, optimizers, and what is constant where it is not undefined.
 const std::set<std::string> withoutDerivative = {
-    "nn.adamw",     "nn.argmax",           "nn.attention_grad",   "nn.conv_filter_grad",
+    "nn.adamw",     "nn.argmax",           "nn.attention_grad",   "nn.check_index",
+    "nn.conv_filter_grad",
     "nn.conv_input_grad", "nn.cross_entropy_grad", "nn.gelu_grad", "nn.iota",
     "nn.layer_norm_grad", "nn.pool_grad", "nn.position_in_expert",
     "nn.rms_norm_grad", "nn.sgd"};

@@ -122,7 +122,7 @@ bool gather(Generator &g) {
   if (count > 2 * g.kMaxElements)
     return false;
   Value at = indices(g, shape).value;
-  if (g.random.chance(1, 3))
+  if (g.random.chance(1, 6))
     at = checked(g, at, table.shape()[dim]);
   g.give(nn::GatherOp::create(g.b, g.loc, table.value, at, dim), table.bound,
          table.exact);
