@@ -96,12 +96,12 @@ private:
 
   mlir::func::FuncOp func, step;
   int64_t microbatches;
-  std::optional<nn::BatchFlow> flow;   // in `step`
-  llvm::DenseSet<mlir::Value> varying; // with the number of samples
+  std::optional<nn::BatchFlow> flow;        // in `step`
+  llvm::DenseSet<mlir::Value> varying;      // with the number of samples
   llvm::DenseSet<mlir::Operation *> unlike; // results not tile by tile
-  bool oneSample = false;              // in a microbatch of several
-  bool isAlike = true;                 // `step` for all numbers of samples
-  bool countsOnly = false;             // while `addsUp` looks
+  bool oneSample = false;                   // in a microbatch of several
+  bool isAlike = true;                      // `step` for all numbers of samples
+  bool countsOnly = false;                  // while `addsUp` looks
   mlir::OpBuilder builder;
   llvm::DenseMap<mlir::Value, Part> parts, countParts;
   mlir::IRMapping wholes;

@@ -1,5 +1,5 @@
-// What a step computes otherwise of another number of samples: in other numbers,
-// or in other places.
+// What a step computes otherwise of another number of samples: in other
+// numbers, or in other places.
 
 #include "SplitLoss.h"
 
@@ -52,10 +52,10 @@ static bool haveLikeAttributes(Operation *op, Operation *twin) {
          });
 }
 
-/// Whether two operations of `step` and of one for `samples` samples do the same
-/// for each: their results differ only in how many samples there are, where the
-/// flow has them. Values that no sample is part of may repeat along one
-/// dimension, as it passes through.
+/// Whether two operations of `step` and of one for `samples` samples do the
+/// same for each: their results differ only in how many samples there are,
+/// where the flow has them. Values that no sample is part of may repeat along
+/// one dimension, as it passes through.
 bool LossSplitter::isLike(Operation *op, Operation *twin,
                           int64_t samples) const {
   if (!flow || op->hasTrait<OpTrait::IsTerminator>())

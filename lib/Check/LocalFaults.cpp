@@ -180,8 +180,8 @@ Places check::gradientOff(ModuleOp module) {
       places.push_back({*argument.user_begin(), [argument]() mutable {
                           Operation *first = &argument.getOwner()->front();
                           OpBuilder builder(first);
-                          Value factor = splatBefore(first, argument.getType(),
-                                                     1 + 1e-6);
+                          Value factor =
+                              splatBefore(first, argument.getType(), 1 + 1e-6);
                           auto off = arith::MulFOp::create(
                               builder, argument.getLoc(), argument, factor);
                           argument.replaceAllUsesExcept(off, off);
