@@ -1,0 +1,156 @@
+// What the host makes up, and whether indices are within their tables.
+
+#include "DataParts.h"
+#include "cleave/io/Error.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cleave {
+
+bool isGenerated(const ManifestInput &input) {
+  return input.source == "ones" || input.source == "zeros" ||
+         input.source == "arange";
+}
+
+Array generatedInput(const ManifestInput &input) {
+  int64_t count = 1;
+  for (int64_t dim : input.shape)
+    count *= dim;
+  int64_t last = input.shape.empty() ? 1 : input.shape.back();
+  Array integers = makeArray("i64", input.shape);
+  for (int64_t i = 0; i < count; ++i)
+    integers.as<int64_t>()[i] = input.source == "ones"     ? 1
+                                : input.source == "arange" ? i % last
+                                                           : 0;
+  Array result = makeArray(input.dtype, input.shape);
+  if (!isFloat(input.dtype)) {
+    convertElements("i64", integers.bytes.data(), input.dtype,
+                    result.bytes.data(), count, "input '" + input.name + "'");
+    return result;
+  }
+  Array doubles = makeArray("f64", input.shape);
+  for (int64_t i = 0; i < count; ++i)
+    doubles.as<double>()[i] = static_cast<double>(integers.as<int64_t>()[i]);
+  convertElements("f64", doubles.bytes.data(), input.dtype, result.bytes.data(),
+                  count, "input '" + input.name + "'");
+  return result;
+}
+
+bool isShifted(const ManifestInput &input) {
+  return input.role == "labels" &&
+         (input.source.empty() || input.source == "next");
+}
+
+static int64_t elementCount(const std::vector<int64_t> &shape) {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+/// The shape of the whole array in the input's dimensions: arrays may spell
+/// those of size 1 otherwise. Empty where it does not divide into samples.
+static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
+                                       const ArrayView &array) {
+  std::vector<int64_t> shape = input.shape;
+  if (input.batchDim < 0)
+    return array.elements() == elementCount(shape) ? shape
+                                                   : std::vector<int64_t>();
+  shape[input.batchDim] = 1;
+  int64_t each = elementCount(shape);
+  // Samples that are not outermost have a place of their own.
+  bool isOutermost = input.batchDim == 0;
+  if (each <= 0 || array.elements() % each != 0 ||
+      (!isOutermost && array.shape.size() != shape.size()))
+    return {};
+  shape[input.batchDim] = array.elements() / each;
+  return isOutermost || shape == array.shape ? shape : std::vector<int64_t>();
+}
+
+/// The elements of one part of the array, in every sample.
+static void checkLookup(const ManifestInput &input,
+                        const ManifestLookup &lookup, const ArrayView &array,
+                        const std::string &label, const int64_t *ignored) {
+  std::vector<int64_t> shape = shapeOfAll(input, array);
+  if (shape.empty())
+    return; // of another shape, which is an error of its own
+  std::vector<int64_t> sizes = lookup.sizes, index(sizes.size(), 0);
+  if (input.batchDim >= 0)
+    sizes[input.batchDim] = shape[input.batchDim];
+  int64_t count = 1;
+  for (int64_t size : sizes)
+    count *= size;
+  for (int64_t n = 0; n < count; ++n) {
+    std::vector<int64_t> place(sizes.size());
+    int64_t flat = 0;
+    for (size_t dim = 0; dim < sizes.size(); ++dim) {
+      place[dim] = lookup.offsets[dim] + index[dim] * lookup.strides[dim];
+      flat = flat * shape[dim] + place[dim];
+    }
+    int64_t id = integerAt(array.dtype, array.data, flat);
+    if ((id < 0 || id >= lookup.rows) && !(ignored && id == *ignored))
+      throw InputError(label + ": the element at " + shapeToString(place) +
+                       " is " + std::to_string(id) + ", beyond the " +
+                       std::to_string(lookup.rows) + " rows of " +
+                       (lookup.table.empty() ? "its table"
+                                             : "table '" + lookup.table + "'") +
+                       " (input '" + input.name + "')");
+    for (size_t dim = sizes.size(); dim-- > 0;) {
+      if (++index[dim] < sizes[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+}
+
+void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
+                     const std::string &label, const int64_t *ignored) {
+  // A stream of tokens has no parts: what reads them checks.
+  if (tokens.shape.size() > 1 || input.shape.size() == 1)
+    for (const ManifestLookup &lookup : input.lookups)
+      checkLookup(input, lookup, tokens, label, ignored);
+  if (input.vocabulary <= 0)
+    return;
+  // Small unsigned types cannot leave a large vocabulary.
+  if (tokens.dtype[0] == 'u' && elementSize(tokens.dtype) <= 2 &&
+      input.vocabulary >= int64_t(1) << (8 * elementSize(tokens.dtype)))
+    return;
+  for (int64_t i = 0, n = tokens.elements(); i < n; ++i) {
+    int64_t id = integerAt(tokens.dtype, tokens.data, i);
+    if ((id < 0 || id >= input.vocabulary) && !(ignored && id == *ignored))
+      throw VocabularyError(
+          label +
+          (input.role == "labels" && !isShifted(input)
+               ? ": the label at position " + std::to_string(i) + " is " +
+                     std::to_string(id) +
+                     ", beyond the model's number of classes, "
+           : input.role == "tokens" || input.role == "labels"
+               ? ": the token at position " + std::to_string(i) + " has id " +
+                     std::to_string(id) + ", beyond the model's vocabulary of "
+               : ": the element at position " + std::to_string(i) + " is " +
+                     std::to_string(id) + ", beyond the rows of its table, ") +
+          std::to_string(input.vocabulary) + " (input '" + input.name + "')");
+  }
+}
+
+int64_t heldOut(int64_t total, double share, int64_t least) {
+  if (share == 0)
+    return 0;
+  return std::max(least, static_cast<int64_t>(
+                             std::floor(static_cast<double>(total) * share)));
+}
+
+void requireSamplesFirst(const ManifestInput &input) {
+  if (input.batchDim == 0)
+    return;
+  std::string where = "no one dimension";
+  if (input.batchDim > 0)
+    where = "dimension " + std::to_string(input.batchDim);
+  throw InputError("input '" + input.name + "' of shape " +
+                   shapeToString(input.shape) + " has its samples in " + where +
+                   "; training reads samples from dimension 0 only: export the "
+                   "model with the batch first");
+}
+
+} // namespace cleave

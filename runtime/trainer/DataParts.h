@@ -1,0 +1,47 @@
+// The parts that data is read by.
+
+#ifndef CLEAVE_TRAINER_DATAPARTS_H
+#define CLEAVE_TRAINER_DATAPARTS_H
+
+#include "cleave/io/Error.h"
+#include "cleave/trainer/Data.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace cleave {
+
+/// A token that is beyond the model's vocabulary.
+struct VocabularyError : InputError {
+  using InputError::InputError;
+};
+
+/// True for labels that are the tokens that come next.
+bool isShifted(const ManifestInput &input);
+
+/// How many of `total` are held out: the share rounded down, but enough for
+/// one sample, `least`.
+int64_t heldOut(int64_t total, double share, int64_t least);
+
+/// Throws InputError where an input's samples are not in dimension 0: they are
+/// read row by row.
+void requireSamplesFirst(const ManifestInput &input);
+
+/// One long sequence of tokens of any integer type; `owner` keeps their bytes.
+std::unique_ptr<Dataset> makeTokenDataset(std::shared_ptr<const void> owner,
+                                          ArrayView tokens,
+                                          const std::string &path,
+                                          const Manifest &manifest,
+                                          const Settings &settings);
+
+/// Named arrays, a sample per row.
+std::unique_ptr<Dataset> makeArrayDataset(std::map<std::string, Array> arrays,
+                                          const std::string &path,
+                                          const Manifest &manifest,
+                                          const Settings &settings);
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_DATAPARTS_H
