@@ -16,7 +16,7 @@ namespace cleave::config {
 
 using StringList = std::vector<std::string>;
 
-// Where a key's value lies in a Config; the alternative is the key's type. The
+// Where a key's value is in a Config; the alternative is the key's type. The
 // maps hold keys that the user names: mesh axes, dimensions, inputs.
 using Field =
     std::variant<bool *, int64_t *, double *, std::string *, StringList *,
