@@ -6,8 +6,10 @@
 
 #include "Command.h"
 
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

@@ -45,7 +45,7 @@ struct Tolerances {
   double scalarEpsilons = 16;  // times eps of the type, added for scalars
   double exactFloor = 1e-6;    // of the largest magnitude of the kind
   double roundingFloor = 1e-3;
-  double noiseFactor = 64;     // times the noise of a tensor that cancels
+  double noiseFactor = 64; // times the noise of a tensor that cancels
 };
 
 /// A tensor of one run by its name at the boundary.
@@ -57,8 +57,8 @@ struct Named {
   double replicaDifference = 0;
   /// The first rank that holds the element, by row-major index; empty: rank 0.
   std::function<int64_t(int64_t)> rankOf;
-  /// Of a reference in f64: max|b - b'|, where b' is b from values that differ in
-  /// their last digits; 0: not known.
+  /// Of a reference in f64: max|b - b'|, where b' is b from values that differ
+  /// in their last digits; 0: not known.
   double noise = 0;
 };
 using NamedTensors = std::vector<Named>;

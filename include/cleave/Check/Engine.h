@@ -20,7 +20,6 @@ namespace cleave::check {
 
 class Recording;
 
-
 /// An argument or result of a function: the same role and name is the same
 /// tensor in every function.
 struct Port {

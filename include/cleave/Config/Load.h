@@ -52,8 +52,8 @@ ConfigResult<ConfigOverride> parseOverride(const std::string &text);
 
 struct ConfigSources {
   // Below all others, as TOML, and what messages call it: what a run was made
-  // with that goes on. Where sizes of mesh axes are given on top of it, those of
-  // its mesh that are not named have one rank.
+  // with that goes on. Where sizes of mesh axes are given on top of it, those
+  // of its mesh that are not named have one rank.
   std::string base, baseName;
   std::string file; // "": none
   std::vector<ConfigOverride> overrides;

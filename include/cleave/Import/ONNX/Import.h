@@ -48,7 +48,7 @@ struct BoundInput {
   bool isNumber = false;
   double number = 0;
   std::optional<int64_t> integer; ///< where the number is one
-  std::string dtype; ///< of the array: "f32", as in Array
+  std::string dtype;              ///< of the array: "f32", as in Array
   std::vector<int64_t> shape;
   std::string bytes; ///< little-endian, row-major
 };
@@ -136,8 +136,9 @@ mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
 /// names, or "?".
 bool isDimensionName(llvm::StringRef text);
 
-/// The files beside the model that hold bytes of its initializers, relative to its
-/// folder, sorted. They need not exist. Emits errors for a file that is no model.
+/// The files beside the model that hold bytes of its initializers, relative to
+/// its folder, sorted. They need not exist. Emits errors for a file that is no
+/// model.
 mlir::FailureOr<std::vector<std::string>>
 externalFilesOf(llvm::StringRef path, mlir::MLIRContext &context);
 

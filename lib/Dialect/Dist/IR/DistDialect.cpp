@@ -32,8 +32,8 @@ void DistDialect::initialize() {
 }
 
 /// `loc`: of what has the sharding, which `op` holds.
-static LogicalResult verifyOn(Operation *op, Location loc, Attribute value, Type type,
-                              const Twine &what) {
+static LogicalResult verifyOn(Operation *op, Location loc, Attribute value,
+                              Type type, const Twine &what) {
   auto emit = [&] { return emitError(loc) << what.str() << ": "; };
   auto sharding = dyn_cast<ShardingAttr>(value);
   if (!sharding)
@@ -48,30 +48,39 @@ static LogicalResult verifyOn(Operation *op, Location loc, Attribute value, Type
 }
 
 /// Checks `dist.global_type`: a tensor of the local type's rank and elements.
-static LogicalResult verifyGlobalType(Operation *op, Attribute value, Type local) {
+static LogicalResult verifyGlobalType(Operation *op, Attribute value,
+                                      Type local) {
   auto type = dyn_cast<TypeAttr>(value);
-  auto global = type ? dyn_cast<RankedTensorType>(type.getValue()) : RankedTensorType();
+  auto global =
+      type ? dyn_cast<RankedTensorType>(type.getValue()) : RankedTensorType();
   auto tensor = dyn_cast<RankedTensorType>(local);
   if (!global || !tensor || global.getRank() != tensor.getRank() ||
       global.getElementType() != tensor.getElementType())
-    return op->emitError("dist.global_type: expected a tensor type of the rank and elements of ")
+    return op->emitError("dist.global_type: expected a tensor type of the rank "
+                         "and elements of ")
            << local << ", found " << value;
   return success();
 }
 
-LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attr) {
   if (attr.getName() == kPlanAttrName)
     return isa<DictionaryAttr>(attr.getValue())
                ? success()
-               : op->emitError("dist.plan: expected a dictionary, found ") << attr.getValue();
-  if (attr.getName() == kPadMaskAttrName || attr.getName() == kTilePaddingAttrName) {
+               : op->emitError("dist.plan: expected a dictionary, found ")
+                     << attr.getValue();
+  if (attr.getName() == kPadMaskAttrName ||
+      attr.getName() == kTilePaddingAttrName) {
     if (!isa<UnitAttr>(attr.getValue()))
-      return op->emitError() << attr.getName() << ": expected a unit, found " << attr.getValue();
+      return op->emitError() << attr.getName() << ": expected a unit, found "
+                             << attr.getValue();
     auto low = op->getAttrOfType<DenseI64ArrayAttr>("low");
-    bool atEnds = low && llvm::all_of(low.asArrayRef(), [](int64_t size) { return size == 0; });
+    bool atEnds = low && llvm::all_of(low.asArrayRef(),
+                                      [](int64_t size) { return size == 0; });
     if (attr.getName() == kTilePaddingAttrName && !atEnds)
       return op->emitError() << attr.getName()
-                             << ": tiles are padded at their ends; expected nn.pad with low = 0";
+                             << ": tiles are padded at their ends; expected "
+                                "nn.pad with low = 0";
     return success();
   }
   if (attr.getName() != kShardingAttrName)
@@ -79,7 +88,8 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   auto list = dyn_cast<ArrayAttr>(attr.getValue());
   if (!list || list.size() != op->getNumResults())
     return op->emitError("dist.sharding: expected an array of ")
-           << op->getNumResults() << " shardings, one for each result, found " << attr.getValue();
+           << op->getNumResults() << " shardings, one for each result, found "
+           << attr.getValue();
   for (auto [index, value] : llvm::enumerate(list))
     if (failed(verifyOn(op, op->getLoc(), value, op->getResult(index).getType(),
                         "dist.sharding of result " + Twine(index))))
@@ -87,30 +97,38 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   return success();
 }
 
-LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned argIndex,
+LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned argIndex,
                                                     NamedAttribute attr) {
   auto func = dyn_cast<FunctionOpInterface>(op);
   if (!func)
-    return op->emitError() << attr.getName() << ": expected arguments of a function";
+    return op->emitError() << attr.getName()
+                           << ": expected arguments of a function";
   if (attr.getName() == kGlobalTypeAttrName)
-    return verifyGlobalType(op, attr.getValue(), func.getArgumentTypes()[argIndex]);
+    return verifyGlobalType(op, attr.getValue(),
+                            func.getArgumentTypes()[argIndex]);
   if (attr.getName() != kShardingAttrName)
     return op->emitError("unknown attribute ") << attr.getName();
-  Location loc =
-      func.isExternal() ? op->getLoc() : func.getFunctionBody().getArgument(argIndex).getLoc();
+  Location loc = func.isExternal()
+                     ? op->getLoc()
+                     : func.getFunctionBody().getArgument(argIndex).getLoc();
   return verifyOn(op, loc, attr.getValue(), func.getArgumentTypes()[argIndex],
                   "dist.sharding of argument " + Twine(argIndex));
 }
 
 LogicalResult DistDialect::verifyRegionResultAttribute(Operation *op, unsigned,
-                                                       unsigned resultIndex, NamedAttribute attr) {
+                                                       unsigned resultIndex,
+                                                       NamedAttribute attr) {
   auto func = dyn_cast<FunctionOpInterface>(op);
   if (!func)
-    return op->emitError() << attr.getName() << ": expected results of a function";
+    return op->emitError() << attr.getName()
+                           << ": expected results of a function";
   if (attr.getName() == kGlobalTypeAttrName)
-    return verifyGlobalType(op, attr.getValue(), func.getResultTypes()[resultIndex]);
+    return verifyGlobalType(op, attr.getValue(),
+                            func.getResultTypes()[resultIndex]);
   if (attr.getName() != kShardingAttrName)
     return op->emitError("unknown attribute ") << attr.getName();
-  return verifyOn(op, op->getLoc(), attr.getValue(), func.getResultTypes()[resultIndex],
+  return verifyOn(op, op->getLoc(), attr.getValue(),
+                  func.getResultTypes()[resultIndex],
                   "dist.sharding of result " + Twine(resultIndex));
 }
