@@ -200,56 +200,41 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return counts;
   }
 
+  /// Scalars of the whole model.
+  struct Sums {
+    Value squares, loss, weight;
+  };
+
+  /// @update while it is built: where its arguments are, and its results so
+  /// far.
+  struct Update {
+    func::FuncOp func;
+    std::map<int64_t, Count> counts;
+    unsigned firstGradient = 0, loss = 0, lr = 0; // arguments
+    bool hasLoss = false;                         // then its weight comes next
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> resultAttrs;
+
+    void add(Value value, DictionaryAttr attrs) {
+      results.push_back(value);
+      resultAttrs.push_back(attrs);
+    }
+  };
+
   void buildUpdate(func::FuncOp grad, MutableArrayRef<Trained> parameters) {
-    OpBuilder b(&getContext());
-    Location loc = grad.getLoc();
-    SmallVector<Type> argTypes;
-    SmallVector<DictionaryAttr> argAttrs;
-    auto addArg = [&](Type type, DictionaryAttr attr) {
-      argTypes.push_back(type);
-      argAttrs.push_back(attr);
-      return static_cast<unsigned>(argTypes.size() - 1);
-    };
-    for (Trained &parameter : parameters) {
-      parameter.firstArg = addArg(parameter.type, parameter.attrs);
-      for (StringRef state : stateNames())
-        addArg(parameter.type, stateAttrs(parameter, state));
-    }
-    std::map<int64_t, Count> counts = countsOf(parameters);
-    for (auto &[set, count] : counts)
-      count.arg = addArg(countType(), attrs(countName(set), "count"));
-    unsigned firstGradient = argTypes.size();
-    for (Trained &parameter : parameters)
-      addArg(parameter.type, attrs(parameter.name, "gradient"));
-    bool hasLoss = !apart && (!stage || stage->stage == stage->stages - 1);
-    unsigned lossArg = argTypes.size(), weightArg = lossArg + 1;
-    if (hasLoss) {
-      addArg(real, attrs("loss", "loss"));
-      addArg(real, attrs("weight", "weight"));
-    }
-    unsigned lrArg = addArg(real, attrs("lr", "lr"));
-
-    b.setInsertionPointToEnd(getOperation().getBody());
-    auto func = func::FuncOp::create(b, loc, nn::kUpdateFunc,
-                                     b.getFunctionType(argTypes, {}));
-    func.setAllArgAttrs(argAttrs);
-    b.setInsertionPointToStart(func.addEntryBlock());
-    func::ReturnOp::create(b, loc);
-    // What is sent of a parameter or gradient carries its name.
-    for (auto [argument, attrs] : llvm::zip(func.getArguments(), argAttrs))
-      argument.setLoc(NameLoc::get(attrs.getAs<StringAttr>(nn::kNameAttr)));
-    b.setInsertionPoint(func.getBody().front().getTerminator());
-
+    Update update = declareUpdate(grad.getLoc(), parameters);
+    func::FuncOp func = update.func;
+    OpBuilder b(func.getBody().front().getTerminator());
     SmallVector<Value> gradients(
-        func.getArguments().slice(firstGradient, parameters.size()));
+        func.getArguments().slice(update.firstGradient, parameters.size()));
     Sums sums;
-    if (hasLoss) {
-      sums.loss = func.getArgument(lossArg);
-      sums.weight = func.getArgument(weightArg);
+    if (update.hasLoss) {
+      sums.loss = func.getArgument(update.loss);
+      sums.weight = func.getArgument(update.loss + 1);
     }
     Value norm, scale, finite;
     if (apart) {
-      scale = nn::createSplat(b, loc, real, 1.0);
+      scale = nn::createSplat(b, grad.getLoc(), real, 1.0);
     } else {
       if (stage)
         sumOverStages(b, parameters, gradients, sums);
@@ -258,39 +243,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       std::tie(norm, scale) = normAndScale(b, named("grad_norm"), sums);
       finite = isFinite(b, named("finite"), norm, sums.loss);
     }
-    for (auto &[set, count] : counts) {
-      Location loc = named(countName(set));
-      count.next =
-          arith::AddIOp::create(b, loc, func.getArgument(count.arg),
-                                nn::createSplat(b, loc, countType(), 1));
-    }
-    SmallVector<Value> results;
-    SmallVector<DictionaryAttr> resultAttrs;
-    for (auto [index, parameter] : llvm::enumerate(parameters)) {
-      unsigned first = parameter.firstArg;
-      ValueRange updated = step(
-          b, named(parameter.name), parameter,
-          func.getArguments().slice(first, 1 + stateNames().size()),
-          gradients[index], scale, func.getArgument(lrArg),
-          optimizer == "adamw" ? counts.at(parameter.began).next : Value());
-      for (auto [offset, value] : llvm::enumerate(updated)) {
-        results.push_back(finite
-                              ? choose(b, named(parameter.name), finite, value,
-                                       func.getArgument(first + offset))
-                              : value);
-        resultAttrs.push_back(func.getArgAttrDict(first + offset));
-      }
-    }
-    for (auto &[set, count] : counts) {
-      Value old = func.getArgument(count.arg);
-      results.push_back(
-          finite ? choose(b, named(countName(set)), finite, count.next, old)
-                 : count.next);
-      resultAttrs.push_back(func.getArgAttrDict(count.arg));
-    }
+    addSteps(b, update, parameters, gradients, scale, finite);
     auto addResult = [&](Value value, StringRef name, StringRef role) {
-      results.push_back(value);
-      resultAttrs.push_back(attrs(name, role));
+      update.add(value, attrs(name, role));
     };
     if (!apart) {
       addResult(sums.loss, "loss", "metric");
@@ -303,13 +258,78 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     if (tapGradients)
       for (auto [index, parameter] : llvm::enumerate(parameters))
         addResult(gradients[index], parameter.name, "tap");
-    setResults(func, results, resultAttrs);
+    setResults(func, update.results, update.resultAttrs);
   }
 
-  /// Scalars of the whole model.
-  struct Sums {
-    Value squares, loss, weight;
-  };
+  /// The function with its arguments, and nothing in it.
+  Update declareUpdate(Location loc, MutableArrayRef<Trained> parameters) {
+    Update update;
+    SmallVector<Type> argTypes;
+    SmallVector<DictionaryAttr> argAttrs;
+    auto addArg = [&](Type type, DictionaryAttr attr) {
+      argTypes.push_back(type);
+      argAttrs.push_back(attr);
+      return static_cast<unsigned>(argTypes.size() - 1);
+    };
+    for (Trained &parameter : parameters) {
+      parameter.firstArg = addArg(parameter.type, parameter.attrs);
+      for (StringRef state : stateNames())
+        addArg(parameter.type, stateAttrs(parameter, state));
+    }
+    update.counts = countsOf(parameters);
+    for (auto &[set, count] : update.counts)
+      count.arg = addArg(countType(), attrs(countName(set), "count"));
+    update.firstGradient = argTypes.size();
+    for (Trained &parameter : parameters)
+      addArg(parameter.type, attrs(parameter.name, "gradient"));
+    update.hasLoss = !apart && (!stage || stage->stage == stage->stages - 1);
+    if (update.hasLoss) {
+      update.loss = addArg(real, attrs("loss", "loss"));
+      addArg(real, attrs("weight", "weight"));
+    }
+    update.lr = addArg(real, attrs("lr", "lr"));
+
+    auto b = OpBuilder::atBlockEnd(getOperation().getBody());
+    update.func = func::FuncOp::create(b, loc, nn::kUpdateFunc,
+                                       b.getFunctionType(argTypes, {}));
+    update.func.setAllArgAttrs(argAttrs);
+    b.setInsertionPointToStart(update.func.addEntryBlock());
+    func::ReturnOp::create(b, loc);
+    // What is sent of a parameter or gradient carries its name.
+    for (auto [argument, attrs] :
+         llvm::zip(update.func.getArguments(), argAttrs))
+      argument.setLoc(NameLoc::get(attrs.getAs<StringAttr>(nn::kNameAttr)));
+    return update;
+  }
+
+  /// The optimizer's step of each parameter; where `finite` is false, all stays
+  /// as it was.
+  void addSteps(OpBuilder &b, Update &update, ArrayRef<Trained> parameters,
+                ArrayRef<Value> gradients, Value scale, Value finite) {
+    func::FuncOp func = update.func;
+    auto addResult = [&](Location loc, Value value, unsigned arg) {
+      if (finite)
+        value = choose(b, loc, finite, value, func.getArgument(arg));
+      update.add(value, func.getArgAttrDict(arg));
+    };
+    for (auto &[set, count] : update.counts)
+      count.next = arith::AddIOp::create(
+          b, named(countName(set)), func.getArgument(count.arg),
+          nn::createSplat(b, named(countName(set)), countType(), 1));
+    for (auto [index, parameter] : llvm::enumerate(parameters)) {
+      unsigned first = parameter.firstArg;
+      ValueRange updated =
+          step(b, named(parameter.name), parameter,
+               func.getArguments().slice(first, 1 + stateNames().size()),
+               gradients[index], scale, func.getArgument(update.lr),
+               optimizer == "adamw" ? update.counts.at(parameter.began).next
+                                    : Value());
+      for (auto [offset, value] : llvm::enumerate(updated))
+        addResult(named(parameter.name), value, first + offset);
+    }
+    for (auto &[set, count] : update.counts)
+      addResult(named(countName(set)), count.next, count.arg);
+  }
 
   /// The sum of the squares of all elements; null of no gradients.
   Value squaresOf(OpBuilder &b, Location loc, ValueRange gradients) {
