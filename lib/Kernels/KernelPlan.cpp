@@ -10,10 +10,6 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
 namespace {
 
 /// Everything that a candidate is built from.

@@ -16,6 +16,21 @@ struct PlanChoice {
   std::map<int64_t, int64_t> lanes;
 };
 
+inline mlir::RankedTensorType typeOf(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType());
+}
+
+/// The largest stage of a value that an index reads.
+inline int stageOf(const IndexExpr &index) {
+  int stage = 0;
+  for (auto [var, factor] : index.terms()) {
+    if (var->node)
+      stage = std::max(stage, var->node->stage);
+    stage = std::max(stage, stageOf(var->base));
+  }
+  return stage;
+}
+
 class PlanBuilder {
 public:
   PlanBuilder(KernelPlan &plan, llvm::function_ref<bool(mlir::Operation *)> in,
