@@ -1,0 +1,154 @@
+//===- OpCarry.cpp - what an operation leaves partial ---------------------===//
+
+#include "OpPlanner.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+/// Whether `need` has the splits of `have`, and beside them only what
+/// scattering the addends of `have` gives.
+static bool isScattered(const Layout &have, const Layout &need) {
+  for (auto [had, wanted] : llvm::zip_equal(have.dims, need.dims))
+    if (wanted.size() < had.size() || !std::equal(had.begin(), had.end(), wanted.begin()) ||
+        setOf(ArrayRef<Axis>(wanted).drop_front(had.size())) & ~have.partial)
+      return false;
+  return true;
+}
+
+bool OpPlanner::isReducedLater(Value value, const Layout &kept, const Layout &asked) {
+  if (!kept.partial || !isScattered(kept, asked))
+    return false;
+  constexpr unsigned kMaxSteps = 8;
+  const int64_t bytes = bytesOf(value.getType());
+  for (unsigned step = 0; step < kMaxSteps && value.hasOneUse(); ++step) {
+    OpOperand &use = *value.use_begin();
+    Operation *user = use.getOwner();
+    ShardingRule rule = ruleOf(user);
+    if (rule.isAddend(use.getOperandNumber()))
+      return true;
+    if (rule.groupOf(use.getOperandNumber()).empty() || user->getNumOperands() != 1 ||
+        user->getNumResults() != 1 || rule.operands[0] != rule.results[0])
+      return false;
+    value = user->getResult(0);
+    if (bytesOf(value.getType()) < bytes)
+      return true;
+  }
+  return false;
+}
+
+bool OpPlanner::isSummedLater(Operation *op, AxisSet axes) const {
+  constexpr unsigned kMaxSteps = 8;
+  auto has = [&](const Layout &layout) {
+    return (layout.partial & axes) == axes && layout.kind == ReduceKind::Sum;
+  };
+  for (unsigned step = 0; step < kMaxSteps; ++step) {
+    if (op->getNumResults() != 1 || !op->hasOneUse())
+      return false;
+    OpOperand &use = *op->use_begin();
+    unsigned number = use.getOperandNumber();
+    op = use.getOwner();
+    if (auto func = dyn_cast<func::FuncOp>(op->getParentOp());
+        func && op->hasTrait<OpTrait::IsTerminator>()) {
+      auto sharding = func.getResultAttrOfType<ShardingAttr>(number, kShardingAttrName);
+      return sharding && has(mesh.layout(sharding));
+    }
+    if (auto constrain = dyn_cast<ConstrainOp>(op))
+      return has(mesh.layout(constrain.getSharding()));
+    if (op->getNumRegions() != 0)
+      return false;
+    ShardingRule rule = ShardingRule::of(op);
+    ArrayRef<unsigned> group = rule.groupOf(number);
+    if (group.empty())
+      return false;
+    for (unsigned other : group)
+      if (Value origin = other == number ? Value() : originOf(op->getOperand(other)))
+        return has(layoutOf(origin));
+  }
+  return false;
+}
+
+Value OpPlanner::originOf(Value value) const {
+  constexpr unsigned kMaxSteps = 8;
+  for (unsigned step = 0; step < kMaxSteps && !hasLayout(value); ++step) {
+    Operation *op = value.getDefiningOp();
+    if (!op || !value.hasOneUse() || op->getNumOperands() != 1 ||
+        ShardingRule::of(op).groupOf(0).size() != 1)
+      return {};
+    value = op->getOperand(0);
+    if (!value.hasOneUse())
+      return {};
+  }
+  return hasLayout(value) ? value : Value();
+}
+
+void OpPlanner::addCarry(Operation *op, const ShardingRule &rule, Choice &choice) const {
+  if (isa<ConstrainOp>(op))
+    return;
+  for (ArrayRef<unsigned> group : rule.linear) {
+    AxisSet all = 0, common = ~AxisSet(0);
+    ReduceKind kind = ReduceKind::Sum;
+    bool fits = true, scalar = true;
+    int64_t bytes = 0;
+    for (unsigned index : group) {
+      Value operand = op->getOperand(index);
+      if (isZeroConstant(operand))
+        continue;
+      if (!hasLayout(operand)) {
+        common = 0;
+        continue;
+      }
+      const Layout &have = layoutOf(operand);
+      // Who else reads it needs the sum anyway, and shares it.
+      fits &= have.partial == 0 || operand.hasOneUse();
+      fits &= have.partial == 0 ||
+              isScattered(have, cleave::layoutOf(rule.operands[index], choice.factors));
+      if (have.partial) {
+        fits &= all == 0 || have.kind == kind;
+        kind = have.kind;
+      }
+      scalar &= cast<RankedTensorType>(operand.getType()).getRank() == 0;
+      all |= have.partial;
+      common &= have.partial;
+      bytes += bytesOf(operand.getType());
+    }
+    if (!all || !fits)
+      continue;
+    if (kind != ReduceKind::Sum && !rule.movement)
+      continue;
+    // Operands outside the group are read as they are.
+    for (auto [index, operand] : llvm::enumerate(op->getOperands()))
+      if (!llvm::is_contained(group, unsigned(index)) && hasLayout(operand) &&
+          layoutOf(operand).partial & all)
+        fits = false;
+    if (!fits)
+      continue;
+    // Scalars become addends for nothing; for others all must be partial.
+    AxisSet carry = scalar && kind == ReduceKind::Sum ? all : common & all;
+    for (const Axes &list : choice.factors)
+      carry &= ~setOf(list);
+    if (!carry)
+      continue;
+    int64_t resultBytes = 0;
+    for (Type type : op->getResultTypes())
+      resultBytes += bytesOf(type);
+    if (resultBytes > bytes && !isSummedLater(op, carry))
+      continue;
+    choice.carry = carry;
+    choice.carryKind = kind;
+    choice.group = group;
+    // Reductions of another kind do not mix with what is carried.
+    for (unsigned index = 0; index < op->getNumResults(); ++index) {
+      Choice without = choice;
+      without.carry = 0;
+      Layout own = produced(rule, without, index);
+      if (own.partial && own.kind != kind) {
+        choice.carry = 0;
+        choice.group = {};
+      }
+    }
+    if (choice.carry)
+      return;
+  }
+}
