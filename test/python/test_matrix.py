@@ -9,7 +9,8 @@ import unittest
 import support
 import matrix_cells
 
-MATRIX = support.MODELS.parent.parent / "tools" / "matrix"
+ROOT = support.MODELS.parent.parent
+MATRIX = ROOT / "tools" / "matrix"
 NAMES = {"gpt2": "transformer\\\\.h\\\\.0\\\\.attn\\\\.c_attn\\\\.weight",
          "llama": ".*q_proj\\\\.weight"}
 
@@ -49,9 +50,23 @@ class Covering(unittest.TestCase):
         for word, cells in self.tables:
             self.assertEqual(matrix_cells.covering(cells), matrix_cells.covering(list(cells)))
 
+    def test_planted_faults_apply_and_name_cells(self):
+        """tools/planted takes minutes for each; that they are still about this code, seconds."""
+        names = [", ".join(cell[:3]) for _, cells in self.tables
+                 for _, cell in matrix_cells.covering(cells)]
+        patches = sorted((ROOT / "test" / "planted").glob("*.patch"))
+        self.assertGreaterEqual(len(patches), 20)
+        for patch in patches:
+            with self.subTest(patch=patch.stem):
+                support.succeed("git", "apply", "--check", patch, cwd=ROOT)
+                first = [line.removeprefix("first: ") for line in patch.read_text().splitlines()
+                         if line.startswith("first: ")]
+                self.assertTrue(all(any(text in name for name in names) for text in first), first)
+
     def test_flags_that_do_not_go_together(self):
         for flags, words in ((["--all", "--cover"], "exclude each other"),
                              (["--cover", "--fast"], "their own ways"), (["--list"], "--cover"),
+                             (["--all", "--only", "zero"], "--only does not go with it"),
                              (["--train"], "goes with --recorder")):
             done = support.run(sys.executable, MATRIX, *flags, "--build", support.BUILD)
             self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
