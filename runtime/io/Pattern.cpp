@@ -295,4 +295,14 @@ std::string escapePattern(std::string_view name) {
   return text;
 }
 
+std::string quotedPattern(std::string_view name) {
+  std::string text = "\"";
+  for (char c : escapePattern(name)) {
+    if (c == '\\' || c == '"')
+      text += '\\';
+    text += c;
+  }
+  return text + '"';
+}
+
 } // namespace cleave

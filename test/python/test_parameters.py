@@ -3,6 +3,7 @@ weights that are stored in bf16 or f16. Random nets against training in NumPy (n
 and models that PyTorch exported against PyTorch (test/data/parameters/make.py)."""
 
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -247,6 +248,92 @@ class Parameters(unittest.TestCase):
             self.assertNotIn("buffer", said)
             said = self.exported("buffers_noted", optimizer, "buffers", **{"train.lr": lr(0.05)})
             self.assertNotIn("buffer", said)
+
+    def test_scalars_as_pytorch(self):
+        """A temperature, a head of one output and GELU's numbers, as the exporter writes them in three ways."""
+        for name in ("scalars", "scalars_noted", "scalars_merged"):
+            for optimizer in ("sgd", "adamw"):
+                said = self.exported(name, optimizer, "scalars", **{
+                    "train.lr": 0.05 if optimizer == "sgd" else 0.01, "train.loss": "mse"})
+                self.assertNotIn("taken for", said)
+            ir = support.succeed(CLEAVE, "import", DATA / f"{name}.onnx", "--set", "dims.batch=12")
+            self.assertIn("nn.gelu", ir, name)
+            names = set(re.findall(r'nn.name = "([^"]*)", nn.role = "parameter"', ir))
+            stored = np.load(DATA / "scalars.npz").files
+            self.assertEqual(names, {n.removeprefix("sgd/w/") for n in stored if n.startswith("sgd/w/")})
+
+    def imported(self, net, name, *sets):
+        """The parameters, and what is said, of a file and keys."""
+        model = self.folder / f"{name}.onnx"
+        if not model.exists():
+            net.save(model, net.list[-1][2], ["batch", net.width])
+        flags = [word for text in ("dims.batch=2", *sets) for word in ("--set", text)]
+        done = support.run(CLEAVE, "import", model, *flags)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return set(re.findall(r'nn.name = "([^"]*)", nn.role = "parameter"', done.stdout)), done.stderr
+
+    def test_numbers(self):
+        """A Constant node of a shape says nothing of numbers; what is open is said, and advice can be pasted."""
+        net = Net()
+        net.width = 3
+        x = net.op("MatMul", net.input("x", np.ones((2, 4)), ["batch", 4]), net.weight("w", np.ones((4, 3))))
+        shape = net.b.op("Constant", value=np.array([-1, 3]))
+        x = net.b.op("Reshape", x, shape)
+        for name in ("temperature", "s(0)[1]+"):
+            x = net.op("Div", x, net.weight(name, np.array(1.3)))
+        net.op("Mul", x, net.weight("val_7", np.array(0.3)))
+        names, said = self.imported(net, "numbers")
+        self.assertEqual(names, {"w"})
+        self.assertIn("'temperature' and 's(0)[1]+' have one element and are taken for numbers", said)
+        advice = re.search(r"train.trainable = \[.*?\](?=$|;| )", said.splitlines()[0]).group()
+        names, said = self.imported(net, "numbers", advice.replace(" = ", "=", 1))
+        self.assertEqual(names, {"w", "temperature", "s(0)[1]+"})
+        self.assertNotIn("taken for", said)
+
+    def test_pasted_advice(self):
+        """Names with the characters of patterns: merged tensors, and numbers that are frozen."""
+        net = Net()
+        net.width = 4
+        x = net.input("x", np.ones((2, 4)), ["batch", 4])
+        x = net.op("MatMul", x, net.weight("w", np.ones((4, 4))))
+        for _ in range(2):
+            x = net.op("Tanh", net.op("Mul", x, net.weight("g[0](x)", np.ones(4)) if _ == 0 else "g[0](x)"))
+        net.op("Add", x, net.weight("b*", np.ones(1)))
+        names, said = self.imported(net, "pasted")
+        self.assertEqual(names, {"w", "g[0](x)", "b*"})
+        untie = re.search(r'train.untie = (\[".*?"\]) gives', said).group(1)
+        freeze = re.search(r'train.frozen = (\[".*?"\])$', said, re.M).group(1)
+        names, said = self.imported(net, "pasted", f"train.untie={untie}", f"train.frozen={freeze}")
+        self.assertIn("g[0](x).use2", names)
+        self.assertNotIn("warning", said)
+
+    def test_parts_and_lookups(self):
+        """Slices of a tensor stay parts of it; a table that two inputs index is one parameter."""
+        net = Net()
+        net.width = 3
+        x = net.input("x", np.ones((2, 4)), ["batch", 4])
+        net.weight("fused", np.arange(24.0).reshape(4, 6))
+        parts = [net.b.op("Slice", "fused", net.b.constant([at]), net.b.constant([at + 3]), net.b.constant([1]))
+                 for at in (0, 3)]
+        h = net.op("Add", *(net.op("MatMul", x, part) for part in parts))
+        net.weight("table", np.arange(15.0).reshape(5, 3) ** 2)
+        for name in ("encoder", "decoder"):
+            h = net.op("Add", h, net.op("Gather", "table", net.input(name, np.ones(2, int), ["batch"])))
+        names, said = self.imported(net, "parts", 'train.untie=["fused"]')
+        self.assertEqual(names, {"fused", "table"})
+        self.assertNotIn("several nodes", said)
+
+    def test_identity_starts(self):
+        """Neither an identity that layers begin as, nor ones, are the copy of a table of the same."""
+        net = Net()
+        net.width = 4
+        net.weight("table", np.eye(4))
+        x = net.op("Gather", "table", net.input("ids", np.ones(2, int), ["batch"]))
+        for name in ("first", "second"):
+            x = net.op("Tanh", net.op("MatMul", x, net.weight(name, np.eye(4))))
+        names, said = self.imported(net, "identities")
+        self.assertEqual(names, {"table", "first", "second"})
+        self.assertNotIn("tied", said)
 
     def test_said_each_time(self):
         """Also where the program comes from the cache."""

@@ -69,6 +69,15 @@ static BoundInput boundInput(const std::string &name,
   return bound;
 }
 
+/// Names with special characters can be spelled out only with these escaped.
+static std::string unescaped(StringRef pattern) {
+  std::string name;
+  for (size_t i = 0; i < pattern.size(); ++i)
+    name += pattern[i] == '\\' && i + 1 < pattern.size() ? pattern[++i]
+                                                         : pattern[i];
+  return name;
+}
+
 ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
                             bool requireData) {
   ImportOptions options;
@@ -89,6 +98,9 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
   options.requireData = requireData;
   options.trainable.insert(config.train.trainable.begin(),
                            config.train.trainable.end());
+  for (const std::string &pattern : config.train.trainable)
+    if (std::string name = unescaped(pattern); escapePattern(name) == pattern)
+      options.trainable.insert(name);
   options.untie = config.train.untie;
   auto matchesOne = [](const std::vector<std::string> &patterns,
                        StringRef name) {
@@ -109,9 +121,12 @@ void protectInputs(const std::string &output, const std::string &model,
   std::error_code error;
   if (!fs::exists(output, error))
     return;
-  std::vector<std::string> inputs = {
-      model, options.configFile, config.data.path, config.data.evalPath,
-      config.parallel.pipeline.table, config.target.cluster};
+  std::vector<std::string> inputs = {model,
+                                     options.configFile,
+                                     config.data.path,
+                                     config.data.evalPath,
+                                     config.parallel.pipeline.table,
+                                     config.target.cluster};
   for (const auto &[name, value] : config.data.bind)
     inputs.push_back(value);
   if (!StringRef(model).ends_with(".mlir")) {
@@ -255,9 +270,8 @@ OwningOpRef<ModuleOp> importModel(const std::string &path, const Config &config,
         << tie.primary << "'" << (tie.transposed ? ", transposed," : "")
         << " and scores its rows: they are tied, one parameter, as train.tie = "
            "[[\""
-        << tie.primary << "\", \"" << tie.copy
-        << "\"]] says; train.untie = [\"" << tie.copy
-        << "\"] keeps them apart";
+        << tie.primary << "\", \"" << tie.copy << "\"]] says; train.untie = ["
+        << quotedPattern(tie.copy) << "] keeps them apart";
   }
   OwningOpRef<ModuleOp> module = importOnnx(path, options, context);
   if (!module)

@@ -74,6 +74,7 @@ bool holdsMask(Model &model, const TensorRef &tensor) {
 StringRef spell(ConstantKind kind) {
   switch (kind) {
   case ConstantKind::OneElement:
+  case ConstantKind::OpenNumber:
     return "one element";
   case ConstantKind::Positions:
     return "positions";
@@ -270,9 +271,22 @@ static Constants constantsByUse(Model &model, StringRef tokens,
 }
 
 Constants findConstants(Model &model, StringRef tokens,
-                        const std::set<std::string> &trainable) {
-  std::set<std::string> single =
-      parametersOfOneElement(model, constantsByUse(model, tokens, trainable));
+                        const ImportOptions &options) {
+  const std::set<std::string> &trainable = options.trainable;
+  std::map<std::string, Reading> readings =
+      readingsOfOneElement(model, constantsByUse(model, tokens, trainable));
+  std::set<std::string> single;
+  for (auto [name, reading] : readings) {
+    // A number that is frozen is one for all that recognises formulas by their
+    // numbers. Parameters of modules stay in checkpoints.
+    bool isFrozenNumber = reading == Reading::Scale &&
+                          model.findInitializer(name)->shape.empty() &&
+                          model.metadata().heldAs(name) == HeldAs::Unknown &&
+                          !isNamedLikeParameter(name) && options.isFrozen &&
+                          options.isFrozen(name);
+    if (reading != Reading::Open && !isFrozenNumber)
+      single.insert(name);
+  }
   std::set<std::string> trained = trainable;
   trained.insert(single.begin(), single.end());
   Uses uses(model, tokens, trained);
@@ -283,7 +297,10 @@ Constants findConstants(Model &model, StringRef tokens,
     HeldAs held = model.metadata().heldAs(tensor.name);
     // Elements are read only where uses leave the question open.
     if (tensor.numElements() <= 1 && !single.count(tensor.name))
-      constants[tensor.name] = ConstantKind::OneElement;
+      constants[tensor.name] =
+          readings.count(tensor.name) && readings[tensor.name] == Reading::Open
+              ? ConstantKind::OpenNumber
+              : ConstantKind::OneElement;
     else if (auto kind = uses.withoutGradient(tensor))
       constants[tensor.name] = *kind;
     else if (uses.mayBeMask(tensor) && holdsMask(model, tensor))

@@ -5,6 +5,8 @@
 
 #include "Model.h"
 
+#include "cleave/Import/ONNX/Import.h"
+
 #include <map>
 #include <set>
 
@@ -13,6 +15,8 @@ namespace cleave::importer {
 /// Why a float tensor is no parameter.
 enum class ConstantKind {
   OneElement,
+  /// Of one element, and maybe a parameter: the file does not say.
+  OpenNumber,
   /// It only ever meets tensors derived from shapes and positions, such as the
   /// frequencies of rotary positions.
   Positions,
@@ -29,24 +33,30 @@ enum class ConstantKind {
 using Constants = std::map<std::string, ConstantKind>;
 
 /// Float initializers that are never trained. `tokens` names the input whose
-/// values are no positions. What `trainable` names is a parameter all the same.
+/// values are no positions. What `options.trainable` names is a parameter all
+/// the same, and what has no dimensions and is frozen a number.
 Constants findConstants(Model &model, llvm::StringRef tokens,
-                        const std::set<std::string> &trainable);
+                        const ImportOptions &options);
 
-/// Tensors of one element that are parameters: weights by the operand that they
-/// are, and what is added to, or scales, what a parameter computes, if it has
-/// dimensions, or the file has its numbers in nodes, or says that it is a part of
-/// a module. `byUse`: tensors of several elements that are constants.
-std::set<std::string> parametersOfOneElement(Model &model,
-                                             const Constants &byUse);
+/// What a tensor of one element is. `Open`: it is added to, or scales, what a
+/// parameter computes, and nothing tells it from a number that a program wrote.
+enum class Reading { Number, Open, Scale, Weight };
+
+/// Tensors of one element that are not surely numbers. Weights are so by the
+/// operand that they are. What is added to, or scales, what a parameter
+/// computes is a Scale if it has dimensions, or the file has its numbers in
+/// nodes, or says that it is a part of a module. `byUse`: tensors of several
+/// elements that are constants.
+std::map<std::string, Reading> readingsOfOneElement(Model &model,
+                                                    const Constants &byUse);
 
 /// Parameters that look like buffers: they shift or scale an input of the
 /// graph, or hold what is computed from positions.
 std::vector<std::string> likelyBuffers(Model &model,
                                        const Constants &constants);
 
-/// Float initializers [C, 1, ...], C not last, that are only added or multiplied:
-/// gains and biases of channels, which modules hold as vectors.
+/// Float initializers [C, 1, ...], C not last, that are only added or
+/// multiplied: gains and biases of channels, which modules hold as vectors.
 std::set<std::string> channelVectors(const Model &model);
 
 /// An initializer that several nodes read as a whole.
@@ -60,11 +70,21 @@ struct MergedTensor {
 /// of products.
 std::vector<MergedTensor> mergedTensors(const Model &model);
 
+/// Whether a node that reads a tensor reads a part of it, or its shape.
+bool readsPart(const ::onnx::NodeProto &node);
+
 llvm::StringRef spell(ConstantKind kind);
 
 /// Whether a tensor of one element is called as modules call their parameters
 /// (h.0.attn.scale), where exporters number the constants that they fold.
 bool isNamedLikeParameter(llvm::StringRef name);
+
+/// Whether exporters call numbers so: val_3, scalar_tensor_default,
+/// onnx::Mul_7, model/mul/y, c0, 12. Not what tf2onnx reads from a variable.
+bool isNamedLikeNumber(llvm::StringRef name);
+
+/// Whether an exporter computed it from what may be a tensor of a module.
+bool isFoldedFromTensor(const Metadata &notes, llvm::StringRef name);
 
 /// The result does not change where the input changes a little.
 bool stopsGradient(const ::onnx::NodeProto &node);

@@ -48,8 +48,8 @@ Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &lhs,
       nn::EinsumOp::create(node.builder, node.loc, attribute, left, right));
 }
 
-/// Drops leading dimensions of size 1 that repeat against the other operand, and
-/// gives the rest their letters.
+/// Drops leading dimensions of size 1 that repeat against the other operand,
+/// and gives the rest their letters.
 Expected<Operand> batchLabels(Node &node, const Operand &operand,
                               ArrayRef<int64_t> batch, std::string &labels) {
   int64_t own = operand.rank() - 2, lead = int64_t(batch.size()) - own;
@@ -73,11 +73,11 @@ Error lowerGemm(Node &node) {
   if (a.rank() != 2 || b.rank() != 2)
     return reason("its operands are " + spell(a.shape) + " and " +
                   spell(b.shape) + ", expected matrices");
-  CLEAVE_TRY(product, einsum(node,
-                             Twine(node.intAttr("transA", 0) ? "ba" : "ab") +
-                                 (node.intAttr("transB", 0) ? ",cb" : ",bc") +
-                                 "->ac",
-                             a, b));
+  CLEAVE_TRY(product,
+             einsum(node,
+                    Twine(node.intAttr("transA", 0) ? "ba" : "ab") +
+                        (node.intAttr("transB", 0) ? ",cb" : ",bc") + "->ac",
+                    a, b));
   Operand result = product;
   double alpha = node.floatAttr("alpha", 1), beta = node.floatAttr("beta", 1);
   if (alpha != 1) {
@@ -168,7 +168,9 @@ Error lowerEinsum(Node &node) {
     llvm::sort(once);
     result += once;
   } else {
-    CLEAVE_TRY(expanded, expandEllipsis(output, int64_t(output.size()) - 3 + widest, pool));
+    CLEAVE_TRY(
+        expanded,
+        expandEllipsis(output, int64_t(output.size()) - 3 + widest, pool));
     result = expanded;
   }
   for (char c : result)
@@ -215,9 +217,8 @@ Expected<Operand> matmul(Node &node, const Operand &lhs, const Operand &rhs) {
     CLEAVE_TRY(column, node.reshape(b, {b.shape[0], 1}));
     b = column;
   }
-  CLEAVE_TRY(batch,
-             broadcastShapes(ArrayRef<int64_t>(a.shape).drop_back(2),
-                             ArrayRef<int64_t>(b.shape).drop_back(2)));
+  CLEAVE_TRY(batch, broadcastShapes(ArrayRef<int64_t>(a.shape).drop_back(2),
+                                    ArrayRef<int64_t>(b.shape).drop_back(2)));
   if (batch.size() > 20)
     return reason("it has too many dimensions");
   std::string left, right, all;
@@ -237,7 +238,9 @@ Expected<Operand> matmul(Node &node, const Operand &lhs, const Operand &rhs) {
 
 void addContractionOps(std::vector<OnnxOp> &table) {
   table.push_back({"Einsum", 12, kNewest, 1, "nn.einsum", lowerEinsum});
-  table.push_back({"Gemm", kOldest, kNewest, 1, "nn.einsum arith.addf", lowerGemm});
+  table.push_back({"Gemm", kOldest, kNewest, 1, "nn.einsum arith.addf",
+                   lowerGemm,
+                   /*weightsFrom=*/0});
   table.push_back({"MatMul", kOldest, kNewest, 1, "nn.einsum", lowerMatMul});
 }
 

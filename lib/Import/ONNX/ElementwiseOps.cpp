@@ -201,7 +201,8 @@ const Elementwise kIsNaN = {
     [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
       if (!onFloats(v))
         return {};
-      return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, v[0], v[0]);
+      return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, v[0],
+                                   v[0]);
     }};
 
 const Elementwise kAnd = {
@@ -236,8 +237,8 @@ template <const Elementwise &function> Error binary(Node &node) {
 }
 
 template <const Elementwise &function> Error compare(Node &node) {
-  return one(node, node.map(function, Element::Bool,
-                            {node.input(0), node.input(1)}));
+  return one(node,
+             node.map(function, Element::Bool, {node.input(0), node.input(1)}));
 }
 
 /// Sum, Mean, Min and Max take any number of operands.
@@ -345,8 +346,9 @@ Error lowerGelu(Node &node) {
 /// x * sigmoid(alpha x).
 Error lowerSwish(Node &node) {
   const Operand &x = node.input(0);
-  CLEAVE_TRY(scaled, multiply(node, x,
-                              node.splat(x.type, {}, node.floatAttr("alpha", 1))));
+  CLEAVE_TRY(
+      scaled,
+      multiply(node, x, node.splat(x.type, {}, node.floatAttr("alpha", 1))));
   CLEAVE_TRY(gate, node.map(kSigmoid, x.type, {scaled}));
   return one(node, multiply(node, x, gate));
 }
@@ -356,7 +358,8 @@ Expected<Operand> hardSigmoid(Node &node, double alpha, double beta) {
   const Operand &x = node.input(0);
   CLEAVE_TRY(scaled, multiply(node, x, node.splat(x.type, {}, alpha)));
   CLEAVE_TRY(shifted, add(node, scaled, node.splat(x.type, {}, beta)));
-  CLEAVE_TRY(upper, node.map(kMin, x.type, {shifted, node.splat(x.type, {}, 1)}));
+  CLEAVE_TRY(upper,
+             node.map(kMin, x.type, {shifted, node.splat(x.type, {}, 1)}));
   return node.map(kMax, x.type, {upper, node.splat(x.type, {}, 0)});
 }
 Error lowerHardSigmoid(Node &node) {
@@ -371,8 +374,9 @@ Error lowerHardSwish(Node &node) {
 Error lowerLeakyRelu(Node &node) {
   const Operand &x = node.input(0);
   CLEAVE_TRY(zero, node.broadcast(node.splat(x.type, {}, 0), x.shape));
-  CLEAVE_TRY(small, multiply(node, x, node.splat(x.type, {},
-                                                 node.floatAttr("alpha", 0.01f))));
+  CLEAVE_TRY(small,
+             multiply(node, x,
+                      node.splat(x.type, {}, node.floatAttr("alpha", 0.01f))));
   CLEAVE_TRY(negative, node.map(kLess, Element::Bool, {x, zero}));
   return one(node, node.select(negative, small, x));
 }
@@ -437,6 +441,7 @@ void addElementwiseOps(std::vector<OnnxOp> &table) {
   op("HardSigmoid", 2, "arith.maximumf arith.minimumf", lowerHardSigmoid);
   op("HardSwish", 2, "arith.maximumf arith.minimumf", lowerHardSwish, 14);
   op("Identity", 1, "", lowerIdentity);
+  table.back().readsSequence = true;
   op("IsNaN", 1, "arith.cmpf", lowerIsNaN);
   op("LeakyRelu", 2, "arith.select", lowerLeakyRelu);
   op("Less", 1, "arith.cmpf", compare<kLess>);

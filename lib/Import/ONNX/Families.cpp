@@ -48,6 +48,19 @@ Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
       [](const int64_t *v) { return v[0] < 0 ? v[0] + v[1] : v[0]; });
 }
 
+Error joinable(ArrayRef<Operand> operands, int64_t axis, llvm::StringRef what) {
+  for (const Operand &operand : operands) {
+    Shape want = operands[0].shape;
+    if (axis >= 0 && operand.rank() == int64_t(want.size()))
+      want[axis] = operand.shape[axis];
+    if (operand.shape != want || operand.type != operands[0].type)
+      return reason(what + " " + nameOf(operands[0].type) +
+                    spell(operands[0].shape) + " and " + nameOf(operand.type) +
+                    spell(operand.shape));
+  }
+  return Error::success();
+}
+
 void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
                  int64_t fromAt) {
   to.setFrom(toAt, from, fromAt);

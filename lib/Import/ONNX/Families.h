@@ -30,15 +30,16 @@ void addNormalizationOps(std::vector<OnnxOp> &table);
 void addAttentionOps(std::vector<OnnxOp> &table);
 void addExpertOps(std::vector<OnnxOp> &table);
 
-/// Whether an operator takes a sequence of tensors; the others are refused one.
-bool readsSequence(llvm::StringRef opType);
-
 // Shared by families.
 
 /// The node's first result, or the error.
 llvm::Error one(Node &node, llvm::Expected<Operand> result);
 /// Refuses a node with an operand that depends on data.
 llvm::Error allKnown(Node &node);
+/// Refuses operands of different types, or of shapes that differ elsewhere than
+/// along the axis; -1: anywhere. `what` begins the reason.
+llvm::Error joinable(llvm::ArrayRef<Operand> operands, int64_t axis,
+                     llvm::StringRef what);
 /// Known indices into a dimension, those below zero counted from its end. A
 /// reason where one lies outside; `table` is the type of what is indexed.
 llvm::Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,

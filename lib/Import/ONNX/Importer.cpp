@@ -38,7 +38,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   addUnsupported(model, needed, problems);
   if (mlir::failed(bindDims()) || mlir::failed(bindTies()))
     return nullptr;
-  constants = findConstants(model, tokens, options.trainable);
+  constants = findConstants(model, tokens, options);
   vectors = channelVectors(model);
 
   module = ModuleOp::create(model.location());
@@ -86,9 +86,11 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
              "elements are sinusoids or lines; name it in train.trainable to "
              "train it";
     }
-    if (constant->second == ConstantKind::OneElement &&
-        (isNamedLikeParameter(tensor.name) ||
-         !model.metadata().foldedFrom(tensor.name).empty()))
+    bool isFrozen = options.isFrozen && options.isFrozen(tensor.name);
+    if (!isFrozen && (constant->second == ConstantKind::OpenNumber ||
+                      (constant->second == ConstantKind::OneElement &&
+                       (isNamedLikeParameter(tensor.name) ||
+                        isFoldedFromTensor(model.metadata(), tensor.name)))))
       scalars.push_back(tensor.name);
   }
   bool small = tensor.numElements() * byteSize(tensor.type) <= kMaxInlineBytes;

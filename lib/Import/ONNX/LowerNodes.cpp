@@ -98,7 +98,7 @@ void Importer::lowerNode(const FlatNode &flat) {
         problems.addUnseen();
       return fail(why);
     }
-    if (operand->parts && !readsSequence(flat.proto->op_type()))
+    if (operand->parts && !entry->readsSequence)
       return fail("its input '" + name +
                   "' is a sequence of tensors, expected a tensor");
     operands.push_back(*operand);

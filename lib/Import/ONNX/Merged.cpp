@@ -26,6 +26,34 @@ static bool isOneTensor(llvm::ArrayRef<Model::Use> uses) {
   return !common.empty();
 }
 
+/// The value whose elements the node's indices are.
+static std::string
+sourceOfIndices(const std::map<std::string, const ::onnx::NodeProto *> &makers,
+                const ::onnx::NodeProto &lookup) {
+  std::string value = lookup.input(1);
+  for (auto found = makers.find(value);
+       found != makers.end() && movesFirstInput(found->second->op_type()) &&
+       found->second->op_type() != "Slice";
+       found = makers.find(value))
+    value = found->second->input(0);
+  return value;
+}
+
+/// Whether each lookup has indices of its own, as an encoder and a decoder have
+/// that share a table: copies of a model look up the same ones.
+static bool looksUpOthers(const Model &model,
+                          llvm::ArrayRef<Model::Use> lookups) {
+  std::map<std::string, const ::onnx::NodeProto *> makers;
+  for (const FlatNode &node : model.nodes())
+    for (const std::string &output : node.proto->output())
+      makers[output] = node.proto;
+  std::set<std::string> sources;
+  return llvm::all_of(lookups, [&](const Model::Use &use) {
+    return use.node->proto->input_size() > 1 &&
+           sources.insert(sourceOfIndices(makers, *use.node->proto)).second;
+  });
+}
+
 std::vector<MergedTensor> mergedTensors(const Model &model) {
   std::vector<MergedTensor> merged;
   std::map<std::string, std::vector<Model::Use>> uses = model.uses();
@@ -38,14 +66,15 @@ std::vector<MergedTensor> mergedTensors(const Model &model) {
     // products.
     bool isTable = false;
     llvm::erase_if(whole, [&](const Model::Use &use) {
-      StringRef op = use.node->proto->op_type();
-      isTable |= op == "Gather" && use.operand == 0;
-      return op == "Slice" || op == "Shape";
+      isTable |= use.node->proto->op_type() == "Gather" && use.operand == 0;
+      return readsPart(*use.node->proto);
     });
     if (isTable)
       llvm::erase_if(whole, [](const Model::Use &use) {
         return use.node->proto->op_type() != "Gather";
       });
+    if (isTable && looksUpOthers(model, whole))
+      continue;
     if (whole.size() > 1 && !isOneTensor(whole))
       merged.push_back({tensor.name, int(whole.size())});
   }

@@ -63,6 +63,12 @@ struct FlatNode {
   int64_t opset() const;
 };
 
+class Model;
+
+/// A pattern that names this tensor of the file alone, as a string of a
+/// configuration.
+std::string patternOf(const Model &model, llvm::StringRef name);
+
 /// The first few of `lines`, indented, and how many more there are.
 std::string shortList(const std::vector<std::string> &lines);
 

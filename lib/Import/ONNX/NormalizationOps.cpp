@@ -111,9 +111,9 @@ Error lowerRmsNorm(Node &node) {
 void addNormalizationOps(std::vector<OnnxOp> &table) {
   // Optimised files have it before the operator set that defines it.
   table.push_back({"LayerNormalization", kOldest, kNewest, 1, "nn.layer_norm",
-                   lowerLayerNorm});
-  table.push_back(
-      {"RMSNormalization", 23, kNewest, 1, "nn.rms_norm", lowerRmsNorm});
+                   lowerLayerNorm, /*weightsFrom=*/1});
+  table.push_back({"RMSNormalization", 23, kNewest, 1, "nn.rms_norm",
+                   lowerRmsNorm, /*weightsFrom=*/1});
 }
 
 } // namespace cleave::importer

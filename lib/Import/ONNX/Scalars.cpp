@@ -4,28 +4,60 @@
 #include "Classify.h"
 #include "Model.h"
 
+#include "cleave/Import/ONNX/OpTable.h"
+
 #include <onnx/onnx_pb.h>
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using llvm::StringRef;
 
 namespace cleave::importer {
 
+bool isNamedLikeNumber(StringRef name) {
+  if (name.contains("ReadVariableOp"))
+    return false;
+  StringRef digits = name;
+  if (!digits.empty() && llvm::isAlpha(digits.front()))
+    digits = digits.drop_front();
+  return name.contains("::") || name.contains('/') || name.starts_with("_") ||
+         name.starts_with("val_") || name.starts_with("scalar_tensor") ||
+         name.starts_with_insensitive("const") ||
+         llvm::all_of(digits, llvm::isDigit);
+}
+
+bool isFoldedFromTensor(const Metadata &notes, StringRef name) {
+  return llvm::any_of(notes.foldedFrom(name), [](const std::string &source) {
+    return !isNamedLikeNumber(source);
+  });
+}
+
 namespace {
 
 using Consumers = std::map<std::string, std::vector<const FlatNode *>>;
 
 /// Operands that take weights, whatever their shape.
-bool takesWeights(const ::onnx::NodeProto &node, int operand) {
-  StringRef op = node.op_type();
-  if (op == "Gemm")
-    return true;
-  if (op == "Conv" || op == "ConvTranspose")
-    return operand > 0;
-  return operand > 0 &&
-         (op == "LayerNormalization" || op == "RMSNormalization");
+bool takesWeights(const FlatNode &node, int operand) {
+  const OnnxOp *entry = findOnnxOp(node.proto->op_type(), node.opset());
+  return entry && entry->weightsFrom >= 0 && operand >= entry->weightsFrom;
+}
+
+/// A number of the program, as a node.
+bool isNumberNode(const ::onnx::NodeProto &node) {
+  if (node.op_type() != "Constant")
+    return false;
+  for (const auto &attribute : node.attribute()) {
+    if (attribute.name() == "value_float")
+      return true;
+    if (attribute.name() != "value" ||
+        !isFloat(static_cast<Element>(attribute.t().data_type())))
+      continue;
+    return llvm::all_of(attribute.t().dims(),
+                        [](int64_t size) { return size == 1; });
+  }
+  return false;
 }
 
 /// Functions of one number that a program computes before it writes the file:
@@ -45,11 +77,13 @@ bool addsOrScales(StringRef op) {
 class Finder {
 public:
   Finder(Model &model, const Constants &byUse);
-  bool isParameter(const TensorRef &tensor) const;
+  Reading read(const TensorRef &tensor) const;
 
 private:
-  bool readsAsParameter(const FlatNode &node, const std::string &value,
-                        bool isArray, const TensorRef &tensor) const;
+  Reading readBy(const FlatNode &node, const std::string &value, bool isArray,
+                 const TensorRef &tensor) const;
+  bool meetsArithmetic(const std::string &number) const;
+  bool isSurelyNumber(const TensorRef &tensor) const;
   bool guardsDivision(const std::string &sum) const;
 
   Model &model;
@@ -62,8 +96,16 @@ private:
 
 Finder::Finder(Model &model, const Constants &byUse)
     : model(model), consumers(model.consumers()) {
-  for (const ::onnx::NodeProto &node : model.graph().node())
-    hasNumberNodes |= node.op_type() == "Constant";
+  // Nodes for shapes, bounds and the like are in any file.
+  hasNumberNodes =
+      llvm::any_of(model.graph().node(),
+                   [&](const ::onnx::NodeProto &node) {
+                     return isNumberNode(node) &&
+                            meetsArithmetic(node.output(0));
+                   }) &&
+      llvm::none_of(model.initializers(), [&](const TensorRef &tensor) {
+        return isSurelyNumber(tensor);
+      });
   for (const TensorRef &tensor : model.initializers())
     if (isFloat(tensor.type) && tensor.numElements() > 1 &&
         !byUse.count(tensor.name) &&
@@ -75,6 +117,31 @@ Finder::Finder(Model &model, const Constants &byUse)
           return computed.count(input) != 0;
         }))
       computed.insert(node.proto->output().begin(), node.proto->output().end());
+}
+
+bool Finder::meetsArithmetic(const std::string &number) const {
+  auto found = consumers.find(number);
+  return found != consumers.end() &&
+         llvm::any_of(found->second, [&](const FlatNode *node) {
+           StringRef op = node->proto->op_type();
+           if (op == "Cast" || op == "CastLike" || op == "Identity")
+             return meetsArithmetic(node->proto->output(0));
+           return addsOrScales(op) || op == "Pow";
+         });
+}
+
+/// Exponents and the epsilons of norms.
+bool Finder::isSurelyNumber(const TensorRef &tensor) const {
+  auto found = consumers.find(tensor.name);
+  return isFloat(tensor.type) && tensor.shape.empty() &&
+         found != consumers.end() &&
+         llvm::any_of(found->second, [&](const FlatNode *node) {
+           const ::onnx::NodeProto &proto = *node->proto;
+           return proto.op_type() == "Pow"
+                      ? proto.input(1) == tensor.name
+                      : proto.op_type() == "Add" &&
+                            guardsDivision(proto.output(0));
+         });
 }
 
 /// Whether a sum only keeps something away from zero, as the epsilon of a norm
@@ -89,41 +156,46 @@ bool Finder::guardsDivision(const std::string &sum) const {
          });
 }
 
-bool Finder::readsAsParameter(const FlatNode &node, const std::string &value,
-                              bool isArray, const TensorRef &tensor) const {
+Reading Finder::readBy(const FlatNode &node, const std::string &value,
+                       bool isArray, const TensorRef &tensor) const {
   const ::onnx::NodeProto &proto = *node.proto;
   StringRef op = proto.op_type();
   for (int i = 0; i < proto.input_size(); ++i)
-    if (proto.input(i) == value && takesWeights(proto, i))
-      return true;
+    if (proto.input(i) == value && takesWeights(node, i))
+      return Reading::Weight;
   if (isArray && (op == "MatMul" || op == "Einsum" || op == "Gather"))
-    return proto.input_size() > 1;
+    return proto.input_size() > 1 ? Reading::Weight : Reading::Number;
   if (!addsOrScales(op) ||
       llvm::none_of(proto.input(), [&](const std::string &input) {
         return input != value && computed.count(input);
       }))
-    return false;
+    return Reading::Number;
+  if ((op == "Add" || op == "Sum") && guardsDivision(proto.output(0)))
+    return Reading::Number;
   // Numbers of a program have no dimensions, and are nodes or initializers, by
   // the exporter. A tensor called as a part of the module that reads it is
   // none.
   std::string module = moduleOf(proto);
   bool isOfModule =
       !module.empty() && StringRef(tensor.name).rsplit('.').first == module;
-  if (!isArray && !isOfModule)
-    return false;
-  return !((op == "Add" || op == "Sum") && guardsDivision(proto.output(0)));
+  if (isArray || isOfModule ||
+      StringRef(tensor.name).contains("ReadVariableOp"))
+    return Reading::Scale;
+  return isNamedLikeNumber(tensor.name) ? Reading::Number : Reading::Open;
 }
 
-bool Finder::isParameter(const TensorRef &tensor) const {
+Reading Finder::read(const TensorRef &tensor) const {
   const Metadata &notes = model.metadata();
   if (HeldAs held = notes.heldAs(tensor.name); held != HeldAs::Unknown)
-    return held == HeldAs::Parameter;
+    return held == HeldAs::Parameter ? Reading::Weight : Reading::Number;
   // Of all that modules hold the file speaks, or says what it was made of.
-  if (notes.namesParameters() && notes.foldedFrom(tensor.name).empty())
-    return false;
+  if (notes.namesParameters() && !isFoldedFromTensor(notes, tensor.name))
+    return Reading::Number;
+  Reading reading = Reading::Number;
   // The value, and whether it has dimensions or comes of such a function.
   std::vector<std::pair<std::string, bool>> values = {
-      {tensor.name, !tensor.shape.empty() || hasNumberNodes}};
+      {tensor.name, !tensor.shape.empty() ||
+                        (hasNumberNodes && !isNamedLikeNumber(tensor.name))}};
   for (size_t i = 0; i < values.size(); ++i) {
     auto [value, isArray] = values[i];
     auto found = consumers.find(value);
@@ -131,8 +203,7 @@ bool Finder::isParameter(const TensorRef &tensor) const {
       continue;
     for (const FlatNode *node : found->second) {
       StringRef op = node->proto->op_type();
-      if (readsAsParameter(*node, value, isArray, tensor))
-        return true;
+      reading = std::max(reading, readBy(*node, value, isArray, tensor));
       // Numbers are spread, such as ones for the gain of a norm without one.
       if (op == "Expand" || op == "Tile")
         continue;
@@ -142,20 +213,20 @@ bool Finder::isParameter(const TensorRef &tensor) const {
         values.push_back({node->proto->output(0), true});
     }
   }
-  return false;
+  return reading;
 }
 
 } // namespace
 
-std::set<std::string> parametersOfOneElement(Model &model,
-                                             const Constants &byUse) {
+std::map<std::string, Reading> readingsOfOneElement(Model &model,
+                                                    const Constants &byUse) {
   Finder finder(model, byUse);
-  std::set<std::string> names;
+  std::map<std::string, Reading> readings;
   for (const TensorRef &tensor : model.initializers())
-    if (isFloat(tensor.type) && tensor.numElements() == 1 &&
-        finder.isParameter(tensor))
-      names.insert(tensor.name);
-  return names;
+    if (isFloat(tensor.type) && tensor.numElements() == 1)
+      if (Reading reading = finder.read(tensor); reading != Reading::Number)
+        readings[tensor.name] = reading;
+  return readings;
 }
 
 } // namespace cleave::importer

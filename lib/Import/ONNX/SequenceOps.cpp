@@ -1,5 +1,5 @@
-// Sequences of tensors: exporters write them for a tensor that is split and then
-// taken apart (`split` followed by `getitem`). A sequence is known while
+// Sequences of tensors: exporters write them for a tensor that is split and
+// then taken apart (`split` followed by `getitem`). A sequence is known while
 // importing, as the list of its operands; none enters the IR.
 
 #include "Families.h"
@@ -28,8 +28,8 @@ Expected<const Parts *> partsOf(const Operand &operand) {
   return operand.parts.get();
 }
 
-/// The position input `index` of a sequence of `size` elements; those below zero
-/// are counted from its end.
+/// The position input `index` of a sequence of `size` elements; those below
+/// zero are counted from its end.
 Expected<int64_t> positionIn(const Node &node, size_t index, int64_t size) {
   CLEAVE_TRY(known, node.knownInts(index, "position"));
   if (known.size() != 1)
@@ -42,8 +42,8 @@ Expected<int64_t> positionIn(const Node &node, size_t index, int64_t size) {
   return at;
 }
 
-/// The sizes of the parts along `axis`: one by one without the input `split`, in
-/// chunks for a number, as given for a list.
+/// The sizes of the parts along `axis`: one by one without the input `split`,
+/// in chunks for a number, as given for a list.
 Expected<Shape> partSizes(const Node &node, int64_t size) {
   if (!node.has(1))
     return Shape(size, 1);
@@ -117,39 +117,30 @@ Error lowerConcatFromSequence(Node &node) {
   int64_t rank = parts->front().rank() + isNew;
   CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), rank));
   Parts operands = *parts;
-  for (Operand &operand : operands) {
-    Shape want = parts->front().shape;
-    if (!isNew && operand.rank() == int64_t(want.size()))
-      want[axis] = operand.shape[axis];
-    if (operand.shape != want || operand.type != parts->front().type)
-      return reason("the sequence holds " + nameOf(parts->front().type) +
-                    spell(parts->front().shape) + " and " +
-                    nameOf(operand.type) + spell(operand.shape));
+  if (Error error = joinable(operands, isNew ? -1 : axis, "the sequence holds"))
+    return error;
+  for (Operand &operand : operands)
     if (isNew) {
-      want.insert(want.begin() + axis, 1);
-      CLEAVE_TRY(wide, node.reshape(operand, want));
+      Shape wider = operand.shape;
+      wider.insert(wider.begin() + axis, 1);
+      CLEAVE_TRY(wide, node.reshape(operand, wider));
       operand = wide;
     }
-  }
   return one(node, node.concat(operands, axis));
 }
 
 } // namespace
 
-bool readsSequence(llvm::StringRef opType) {
-  return opType == "SequenceAt" || opType == "SequenceLength" ||
-         opType == "ConcatFromSequence" || opType == "Identity";
-}
-
 void addSequenceOps(std::vector<OnnxOp> &table) {
   auto op = [&](llvm::StringRef name, llvm::StringRef becomes,
-                LowerFunction lower) {
-    table.push_back({name, kOldest, kNewest, 2, becomes, lower});
+                LowerFunction lower, bool readsSequence = false) {
+    table.push_back({name, kOldest, kNewest, 2, becomes, lower,
+                     /*weightsFrom=*/-1, readsSequence});
   };
-  op("ConcatFromSequence", "nn.concat", lowerConcatFromSequence);
-  op("SequenceAt", "nn.slice", lowerSequenceAt);
+  op("ConcatFromSequence", "nn.concat", lowerConcatFromSequence, true);
+  op("SequenceAt", "nn.slice", lowerSequenceAt, true);
   op("SequenceConstruct", "", lowerSequenceConstruct);
-  op("SequenceLength", "", lowerSequenceLength);
+  op("SequenceLength", "", lowerSequenceLength, true);
   op("SplitToSequence", "nn.slice", lowerSplitToSequence);
 }
 

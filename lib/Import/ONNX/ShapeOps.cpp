@@ -162,15 +162,8 @@ Error lowerConcat(Node &node) {
   if (operands.empty())
     return reason("it has no inputs");
   CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), operands[0].rank()));
-  for (const Operand &operand : operands) {
-    Shape want = operands[0].shape;
-    if (operand.rank() == int64_t(want.size()))
-      want[axis] = operand.shape[axis];
-    if (operand.shape != want || operand.type != operands[0].type)
-      return reason("its inputs have types " + nameOf(operands[0].type) +
-                    spell(operands[0].shape) + " and " + nameOf(operand.type) +
-                    spell(operand.shape));
-  }
+  if (Error error = joinable(operands, axis, "its inputs have types"))
+    return error;
   return one(node, node.concat(operands, axis));
 }
 
@@ -232,8 +225,7 @@ Error lowerSlice(Node &node) {
   if (ends.size() != starts.size() || axes.size() != starts.size() ||
       steps.size() != starts.size())
     return reason("its starts, ends, axes and steps differ in length");
-  Shape offsets(input.rank(), 0), sizes = input.shape,
-      strides(input.rank(), 1);
+  Shape offsets(input.rank(), 0), sizes = input.shape, strides(input.rank(), 1);
   for (size_t i = 0; i < axes.size(); ++i) {
     CLEAVE_TRY(axis, Node::axisOf(axes[i], input.rank()));
     int64_t size = input.shape[axis], step = steps[i];
@@ -250,10 +242,10 @@ Error lowerSlice(Node &node) {
       return std::max(low, std::min(at, high)); // high < low: no elements
     };
     // Ends beyond the tensor mean its edge, as in numpy.
-    int64_t begin = step > 0 ? from(starts[i], 0, size)
-                             : from(starts[i], 0, size - 1);
-    int64_t end = step > 0 ? from(ends[i], 0, size)
-                           : from(ends[i], -1, size - 1);
+    int64_t begin =
+        step > 0 ? from(starts[i], 0, size) : from(starts[i], 0, size - 1);
+    int64_t end =
+        step > 0 ? from(ends[i], 0, size) : from(ends[i], -1, size - 1);
     int64_t length = step > 0 ? end - begin : begin - end;
     int64_t count = length <= 0 ? 0
                     : step > 0
@@ -366,8 +358,7 @@ Error lowerTrilu(Node &node) {
   HostTensor mask(Element::Bool, square);
   for (int64_t i = 0; i < square[0]; ++i)
     for (int64_t j = 0; j < square[1]; ++j)
-      mask.setInt(i * square[1] + j,
-                  upper ? j - i >= offset : j - i <= offset);
+      mask.setInt(i * square[1] + j, upper ? j - i >= offset : j - i <= offset);
   return one(node, node.select(Operand(mask), input, zero));
 }
 

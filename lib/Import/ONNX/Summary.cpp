@@ -73,7 +73,7 @@ FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
   addUnsupported(*model, valuesNeededBy(*model, outputs), problems);
   if (!problems.empty())
     summary.unsupported = problems.text();
-  Constants constants = findConstants(*model, "", options.trainable);
+  Constants constants = findConstants(*model, "", options);
   std::map<std::string, std::string> primaryOf;
   for (const Tie &tie : tiesByContent(*model, constants).ties)
     primaryOf[tie.copy] = tie.primary;

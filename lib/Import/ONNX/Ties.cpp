@@ -38,11 +38,18 @@ struct Matrix {
   }
 };
 
-bool isConstant(const Matrix &matrix) {
-  for (size_t i = matrix.width; i < matrix.bytes.size(); i += matrix.width)
-    if (matrix.bytes.substr(i, matrix.width) !=
-        matrix.bytes.take_front(matrix.width))
+/// Whether the elements are one or two numbers, as those of identities, ones
+/// and zeros are: what many matrices start as is no copy of another.
+bool isPlainStart(const Matrix &matrix) {
+  StringRef first = matrix.bytes.take_front(matrix.width), second = first;
+  for (size_t i = matrix.width; i < matrix.bytes.size(); i += matrix.width) {
+    StringRef element = matrix.bytes.substr(i, matrix.width);
+    if (element == first || element == second)
+      continue;
+    if (second != first)
       return false;
+    second = element;
+  }
   return true;
 }
 
@@ -147,7 +154,7 @@ void TieFinder::addMatrix(const TensorRef &tensor,
     return;
   }
   Matrix matrix{&tensor, *bytes, byteSize(tensor.type)};
-  if (!isConstant(matrix))
+  if (!isPlainStart(matrix))
     matrices.push_back(matrix);
 }
 
@@ -300,7 +307,7 @@ FailureOr<std::vector<Tie>> findTiesByContent(StringRef path,
   if (!model)
     return failure();
   importer::FoundTies found = importer::tiesByContent(
-      *model, importer::findConstants(*model, "", options.trainable));
+      *model, importer::findConstants(*model, "", options));
   auto isDeclared = [&](const std::string &name) {
     return llvm::any_of(options.ties, [&](const Tie &tie) {
       return tie.copy == name || tie.primary == name;
@@ -315,8 +322,8 @@ FailureOr<std::vector<Tie>> findTiesByContent(StringRef path,
                 "meant is open; name it in train.tie = [[\""
              << open.tables[0] << "\", \"" << open.copy
              << "\"]], or give each use of '" << open.copy
-             << "' a parameter of its own with train.untie = [\"" << open.copy
-             << "\"]";
+             << "' a parameter of its own with train.untie = ["
+             << importer::patternOf(*model, open.copy) << "]";
   llvm::erase_if(found.ties,
                  [&](const Tie &tie) { return isDeclared(tie.copy); });
   return found.ties;

@@ -30,6 +30,10 @@ static bool passesOn(StringRef op) {
   return movesFirstInput(op) && op != "Slice";
 }
 
+bool readsPart(const ::onnx::NodeProto &node) {
+  return node.op_type() == "Slice" || node.op_type() == "Shape";
+}
+
 namespace {
 
 /// One place where a tensor is read, and what moves it there.
@@ -139,6 +143,10 @@ void Model::splitUses(llvm::function_ref<bool(StringRef)> matches) {
     const TensorRef tensor = tensors[index];
     std::vector<Path> paths;
     addPaths(flat, readers, tensor.name, {}, paths);
+    // Parts of the tensor stay parts of it, beside its first use.
+    llvm::erase_if(paths, [&](const Path &path) {
+      return readsPart(*flat[path.node].proto);
+    });
     std::vector<std::string> names;
     for (const Path &path : paths)
       names.push_back(

@@ -2,6 +2,8 @@
 
 #include "Importer.h"
 
+#include "cleave/io/Pattern.h"
+
 using namespace mlir;
 using llvm::StringRef;
 
@@ -26,11 +28,22 @@ static std::string quoted(
   return text;
 }
 
+std::string patternOf(const Model &model, StringRef name) {
+  // Dots are left as they are where no other tensor is meant, too.
+  bool isPlain = name.find_first_of("\"\\") == StringRef::npos &&
+                 checkPattern(name.str()).empty() && matchesPattern(name, name);
+  if (isPlain && llvm::none_of(model.initializers(), [&](const TensorRef &t) {
+        return t.name != name && matchesPattern(name, t.name);
+      }))
+    return "\"" + name.str() + "\"";
+  return quotedPattern(name);
+}
+
 /// The names as a list of patterns in a configuration.
-static std::string patternsOf(ArrayRef<std::string> names) {
+static std::string patternsOf(const Model &model, ArrayRef<std::string> names) {
   std::string text;
   for (const std::string &name : names)
-    text += (text.empty() ? "\"" : ", \"") + name + "\"";
+    text += (text.empty() ? "" : ", ") + patternOf(model, name);
   return "[" + text + "]";
 }
 
@@ -67,7 +80,7 @@ void Importer::warnOfMerged() {
       << (isOne ? "trains as one parameter" : "train as one parameter each")
       << ": exporters merge tensors of equal bytes, such as gains and biases "
          "before any training, or copies of a layer; train.untie = "
-      << patternsOf(ArrayRef(names).take_front(1))
+      << patternsOf(model, ArrayRef(names).take_front(1))
       << " gives each use a parameter of its own; ones and zeros that stand "
          "for the gain and bias of norms without them belong into "
          "train.frozen";
@@ -87,7 +100,7 @@ void Importer::warnOfBuffers() {
       << " (numbers that shift or scale an input, or a table that follows from "
          "positions), which the file does not tell from parameters, and "
       << (isOne ? "trains" : "train") << "; to keep " << (isOne ? "it" : "them")
-      << " as in the file: train.frozen = " << patternsOf(names)
+      << " as in the file: train.frozen = " << patternsOf(model, names)
       << "; spelled out in train.trainable, " << (isOne ? "it is" : "they are")
       << " meant to train";
 }
@@ -103,7 +116,7 @@ void Importer::warnOfScalars() {
         << (isOne ? "a number that does" : "numbers that do")
         << " not train; if modules learn " << (isOne ? "it" : "them")
         << ": train.trainable = [\".*\", "
-        << StringRef(patternsOf(scalars)).drop_front();
+        << StringRef(patternsOf(model, scalars)).drop_front();
   }
   std::vector<std::string> numbers;
   for (const TensorRef &tensor : model.initializers())
@@ -121,7 +134,7 @@ void Importer::warnOfScalars() {
                 : "are weights, or add to or scale")
       << " what parameters compute, and " << (isOne ? "trains" : "train")
       << "; if " << (isOne ? "it is a number" : "they are numbers")
-      << " of the program: train.frozen = " << patternsOf(numbers);
+      << " of the program: train.frozen = " << patternsOf(model, numbers);
 }
 
 } // namespace cleave::importer

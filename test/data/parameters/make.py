@@ -4,9 +4,9 @@
     python3 -m venv venv && venv/bin/pip install torch onnx onnxscript
     venv/bin/python test/data/parameters/make.py
 
-NAME.onnx is as PyTorch's exporter writes it with optimize=False, without metadata. Two files keep it:
+NAME.onnx is as PyTorch's exporter writes it with optimize=False, without metadata. Some files keep it:
 `buffers_noted`, so that it tells buffers from parameters, and `experts_merged`, whose equal tensors the
-exporter has merged (optimize=True). NAME.npz:
+exporter has merged (optimize=True); `scalars_noted` and `scalars_merged` are `scalars` in both ways. NAME.npz:
 
     x, y or input_ids, y     the data, one batch
     OPTIMIZER/loss           the losses of the first steps, computed in float64
@@ -71,6 +71,21 @@ class Regression(nn.Module):
 
     def forward(self, x):
         return self.head(torch.tanh(self.inner(x) * self.temperature))
+
+
+class Scalars(nn.Module):
+    """A temperature without dimensions, a head of one output, and a GELU that is spelled with numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 7)
+        self.temperature = nn.Parameter(torch.tensor(1.3))
+        self.head = nn.Linear(7, 1)
+
+    def forward(self, x):
+        h = self.inner(x)
+        h = 0.5 * h * (1 + torch.tanh((2 / np.pi) ** 0.5 * (h + 0.044715 * h ** 3)))
+        return self.head(h) / self.temperature
 
 
 class Buffers(nn.Module):
@@ -235,6 +250,11 @@ def main():
     buffers = Buffers()
     train("buffers", buffers, images, labels, entropy, 0.05)
     train("buffers_noted", buffers, images, labels, entropy, 0.05, noted=True)
+    torch.manual_seed(6)
+    scalars = (Scalars(), data(12, 6), data(12, 1), squares, 0.05)
+    train("scalars", *scalars)
+    train("scalars_noted", *scalars, noted=True)
+    train("scalars_merged", *scalars, noted=True, merged=True)
     bf16_gpt()
 
 

@@ -28,6 +28,11 @@ struct OnnxOp {
   /// evaluated while importing or only moves shapes.
   llvm::StringRef becomes;
   llvm::Error (*lower)(importer::Node &);
+  /// The operands from this one on are weights, whatever their shape; -1: none
+  /// are by their place.
+  int weightsFrom = -1;
+  /// Takes a sequence of tensors; the others are refused one.
+  bool readsSequence = false;
 };
 
 /// Sorted by name.

@@ -25,6 +25,9 @@ bool matchesPathPattern(std::string_view pattern, std::string_view path);
 /// The pattern that matches this name alone.
 std::string escapePattern(std::string_view name);
 
+/// That pattern as a string of a configuration, for messages: "a\\.b".
+std::string quotedPattern(std::string_view name);
+
 } // namespace cleave
 
 #endif // CLEAVE_IO_PATTERN_H
