@@ -5,6 +5,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
 
@@ -14,12 +15,27 @@ namespace cleave::importer {
 
 using Range = std::optional<IndexRange>;
 
-/// Far below where 32-bit integers wrap.
-static Range bounded(int64_t low, int64_t high) {
-  constexpr int64_t limit = int64_t(1) << 30;
-  if (low < -limit || high > limit || low > high)
+/// The smallest and largest integer of a type.
+static IndexRange rangeOfType(Type type) {
+  unsigned width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
+  if (width == 1)
+    return {0, 1};
+  return {llvm::minIntN(width), llvm::maxIntN(width)};
+}
+
+/// Wide enough for sums and products of bounds.
+using Wide = __int128;
+
+/// Nothing where the type may wrap.
+static Range bounded(Type type, Wide low, Wide high) {
+  IndexRange all = rangeOfType(type);
+  if (low < all.low || high > all.high || low > high)
     return std::nullopt;
-  return IndexRange{low, high};
+  return IndexRange{int64_t(low), int64_t(high)};
+}
+
+static Range fitting(Type type, Range range) {
+  return range ? bounded(type, range->low, range->high) : range;
 }
 
 static Range ofConstant(arith::ConstantOp op) {
@@ -32,44 +48,48 @@ static Range ofConstant(arith::ConstantOp op) {
   };
   if (elements.isSplat()) {
     int64_t value = number(elements.getSplatValue<APInt>());
-    return bounded(value, value);
+    return bounded(op.getType(), value, value);
   }
   int64_t low = std::numeric_limits<int64_t>::max(), high = -low;
   for (const APInt &bits : elements.getValues<APInt>()) {
     low = std::min(low, number(bits));
     high = std::max(high, number(bits));
   }
-  return bounded(low, high);
+  return bounded(op.getType(), low, high);
 }
 
 /// Of two operands, one by one.
 static Range combined(Operation *op, IndexRange a, IndexRange b) {
+  auto made = [&](Wide low, Wide high) {
+    return bounded(op->getResult(0).getType(), low, high);
+  };
   if (isa<arith::AddIOp>(op))
-    return bounded(a.low + b.low, a.high + b.high);
+    return made(Wide(a.low) + b.low, Wide(a.high) + b.high);
   if (isa<arith::SubIOp>(op))
-    return bounded(a.low - b.high, a.high - b.low);
+    return made(Wide(a.low) - b.high, Wide(a.high) - b.low);
   if (isa<arith::MaxSIOp>(op))
-    return bounded(std::max(a.low, b.low), std::max(a.high, b.high));
+    return made(std::max(a.low, b.low), std::max(a.high, b.high));
   if (isa<arith::MinSIOp>(op))
-    return bounded(std::min(a.low, b.low), std::min(a.high, b.high));
+    return made(std::min(a.low, b.low), std::min(a.high, b.high));
   if (isa<arith::MulIOp>(op)) {
-    auto [low, high] = std::minmax(
-        {a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high});
-    return bounded(low, high);
+    auto [low, high] =
+        std::minmax({Wide(a.low) * b.low, Wide(a.low) * b.high,
+                     Wide(a.high) * b.low, Wide(a.high) * b.high});
+    return made(low, high);
   }
   return std::nullopt;
 }
 
 /// One of two operands is enough.
 static Range limited(Operation *op, Range a, Range b) {
-  constexpr int64_t limit = int64_t(1) << 30;
   if (isa<arith::MaxSIOp, arith::MinSIOp>(op)) {
-    // The other side stays open, and is closed by what follows.
+    // The other side is as open as the type, and is closed by what follows.
     Range known = a ? a : b;
     if (!known)
       return std::nullopt;
-    return isa<arith::MaxSIOp>(op) ? IndexRange{known->low, limit}
-                                   : IndexRange{-limit, known->high};
+    IndexRange all = rangeOfType(op->getResult(0).getType());
+    return isa<arith::MaxSIOp>(op) ? IndexRange{known->low, all.high}
+                                   : IndexRange{all.low, known->high};
   }
   // A remainder is smaller than the divisor.
   if (isa<arith::RemSIOp>(op) && b && b->low > 0)
@@ -88,29 +108,33 @@ Range rangeOf(Value value, unsigned depth) {
   return llvm::TypeSwitch<Operation *, Range>(op)
       .Case(ofConstant)
       .Case([&](nn::IotaOp iota) {
-        return bounded(0, iota.getType().getDimSize(iota.getDim()) - 1);
+        return bounded(iota.getType(), 0,
+                       iota.getType().getDimSize(iota.getDim()) - 1);
       })
       .Case([&](nn::ArgMaxOp top) {
         auto type = cast<RankedTensorType>(top.getInput().getType());
-        return bounded(0, type.getDimSize(top.getDim()) - 1);
+        return bounded(top.getType(), 0, type.getDimSize(top.getDim()) - 1);
       })
       .Case([&](nn::TopKOp top) {
         auto type = cast<RankedTensorType>(top.getInput().getType());
-        return bounded(0, type.getShape().back() - 1);
+        return bounded(top.getIndices().getType(), 0,
+                       type.getShape().back() - 1);
       })
       .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
-            arith::ExtSIOp, arith::TruncIOp>([&](Operation *) { return of(0); })
+            arith::ExtSIOp>([&](Operation *) { return of(0); })
+      // Bits that are cut off change the number, unless it fits.
+      .Case([&](arith::TruncIOp cut) { return fitting(cut.getType(), of(0)); })
       .Case([&](arith::ExtUIOp extend) {
         bool isBool =
             getElementTypeOrSelf(extend.getIn().getType()).isInteger(1);
-        return isBool ? bounded(0, 1) : Range();
+        return isBool ? Range({0, 1}) : Range();
       })
       .Case([&](arith::SelectOp) -> Range {
         Range yes = of(1), no = of(2);
         if (!yes || !no)
           return std::nullopt;
-        return bounded(std::min(yes->low, no->low),
-                       std::max(yes->high, no->high));
+        return IndexRange{std::min(yes->low, no->low),
+                          std::max(yes->high, no->high)};
       })
       .Case<arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::MaxSIOp,
             arith::MinSIOp, arith::RemSIOp>([&](Operation *) -> Range {

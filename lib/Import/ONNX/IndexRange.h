@@ -15,7 +15,7 @@ struct IndexRange {
 };
 
 /// The bounds of integers that follow from what computes them; nothing where
-/// there are none within 2^31.
+/// there are none, or the type may wrap.
 std::optional<IndexRange> rangeOf(mlir::Value value, unsigned depth = 0);
 
 /// Whether the elements are those of an input, as a whole or with `parts` also

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes indices.onnx into a folder: tables read at indices of five kinds."""
+"""Writes indices.onnx into a folder: tables read at indices of seven kinds."""
 
 import pathlib
 import sys
@@ -18,6 +18,11 @@ indices = {
     "moved": b.op("Slice", x, b.constant([1]), b.constant([3]), b.constant([1])),
     "computed": b.op("Add", x, b.constant(1)),
     "clipped": b.op("Clip", b.op("Add", x, b.constant(1)), b.constant(0), b.constant(4)),
+    # Neither holds what the bounds of 64 and of open integers would say: -(-2^63)
+    # is itself, and a cast drops bits.
+    "negated": b.op("Min", b.op("Sub", b.constant(0), b.op("Min", x, b.constant(5))), b.constant(3)),
+    "cast": b.op("Cast", b.op("Min", b.op("Cast", b.op("Max", x, b.constant(0)), to=6),
+                              b.constant(4, np.int32)), to=7),
     "from_the_end": b.op("Clip", b.op("Neg", x), b.constant(-5), b.constant(-1)),
 }
 for name, index in indices.items():
