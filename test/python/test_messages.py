@@ -447,8 +447,11 @@ class Messages(unittest.TestCase):
             "x=1": "x.npz: has an array 'x', an input that --bind gives one value",
         }.items():
             with self.subTest(bind=bind):
-                done = self.says(2, *self.infer("b.onnx", "x.npz", *bound, "--bind", bind))
+                others = bound if not bind.startswith("k=") else bound[:2] + bound[4:]
+                done = self.says(2, *self.infer("b.onnx", "x.npz", *others, "--bind", bind))
                 self.assertIn(said, done.replace("\n  ", " "))
+        self.error("--bind k=6: --bind k=5 gives 'k' a value already; leave one out",
+                   *self.infer("b.onnx", "x.npz", *bound, "--bind", "k=6"))
         self.error("data.bind.k (--bind) gives the input 'k' one value, but data.inputs.k says that it is read "
                    "from data".replace("(", r"\(").replace(")", r"\)"),
                    *self.infer("b.onnx", "x.npz", *bound, "--set", "data.inputs.k=k"))

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <unistd.h>
 
 using namespace cleave;
@@ -89,8 +90,16 @@ LoadedConfig driver::loadConfigOrFail(const CommonOptions &options) {
       throw Failure(BadUsage, override_.error());
     sources.overrides.push_back(*override_);
   }
-  for (const std::string &bind : options.binds)
+  std::map<std::string, std::string> bound; // what --bind gave each input
+  for (const std::string &bind : options.binds) {
     sources.overrides.push_back(overrideOf(bind));
+    std::string name = bind.substr(0, bind.find('='));
+    auto [first, isNew] = bound.emplace(name, bind);
+    if (!isNew)
+      throw Failure(BadUsage, "--bind " + bind + ": --bind " + first->second +
+                                  " gives '" + name +
+                                  "' a value already; leave one out");
+  }
   sources.overrides.insert(sources.overrides.end(), options.overrides.begin(),
                            options.overrides.end());
   auto loaded = loadConfig(sources);
