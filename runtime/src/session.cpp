@@ -145,12 +145,15 @@ void cleave_session::dispatch(Job next) {
   job = next;
   ++turn;
   busy = static_cast<int>(threads.size());
+  isWorking.assign(ranks.size(), false);
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    isWorking[rank] = isHere(static_cast<int>(rank));
   wakeRanks.notify_all();
   auto finished = [&] { return busy == 0; };
   auto decided = [&] {
     return finished() || (next == Job::Run && failure.status != CLEAVE_OK);
   };
-  if (!meanwhile && !remote)
+  if (!meanwhile && !remote && next != Job::Run)
     wakeCaller.wait(lock, decided);
   while (!wakeCaller.wait_for(lock, std::chrono::milliseconds(20), decided)) {
     lock.unlock();
@@ -158,6 +161,8 @@ void cleave_session::dispatch(Job next) {
       meanwhile();
     if (remote && next != Job::Quit)
       remote->look([this](const Failure &found) { recordFailure(found); });
+    if (next == Job::Run)
+      watchTheLast();
     lock.lock();
   }
   // Ranks that wait see the failure at once; one that computes forever would
@@ -165,6 +170,28 @@ void cleave_session::dispatch(Job next) {
   std::chrono::duration<double> patience(timeoutSeconds);
   if (!finished() && !wakeCaller.wait_for(lock, patience, finished))
     isLost = program.isLost = true;
+}
+
+// Collectives watch those who wait in them. In an action without any, or after
+// its last one, nobody waits for a silent rank but the caller.
+void cleave_session::watchTheLast() {
+  Failure found;
+  {
+    std::lock_guard lock(mutex);
+    auto last = std::find(isWorking.begin(), isWorking.end(), true);
+    bool isPart = busy > 0 && busy < static_cast<int>(threads.size());
+    if (!isPart || failure.status != CLEAVE_OK || last == isWorking.end() ||
+        std::chrono::steady_clock::now() - firstDone <
+            std::chrono::duration<double>(timeoutSeconds))
+      return;
+    found.status = CLEAVE_TIMEOUT;
+    found.rank = static_cast<int>(last - isWorking.begin());
+    found.action = action;
+    found.command = -1;
+    found.message = "the others have been ready for longer than the "
+                    "watchdog's time";
+  }
+  recordFailure(found);
 }
 
 void cleave_session::threadMain(int rank) {
@@ -190,6 +217,9 @@ void cleave_session::threadMain(int rank) {
     }
     {
       std::lock_guard lock(mutex);
+      isWorking[rank] = false;
+      if (busy == static_cast<int>(threads.size()))
+        firstDone = std::chrono::steady_clock::now();
       if (--busy == 0)
         wakeCaller.notify_all();
     }

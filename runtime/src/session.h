@@ -11,6 +11,7 @@
 #include "trace.h"
 #include "transport.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -112,6 +113,7 @@ private:
                      const Place &place);
   void recordFailure(const cleave::Failure &found);
   void blameTheLast();
+  void watchTheLast(); // fails where a rank keeps the others waiting
   void injected(cleave::Rank &rank, int command);
 
   const double timeoutSeconds;
@@ -125,6 +127,8 @@ private:
   Job job = Job::Idle;
   uint64_t turn = 0; // counts dispatched jobs
   int busy = 0;
+  std::vector<bool> isWorking; // by rank
+  std::chrono::steady_clock::time_point firstDone; // of the ranks, this turn
   std::string_view action;
   bool isLost = false, isAborted = false;
   int64_t runs = 0;

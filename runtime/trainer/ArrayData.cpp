@@ -125,11 +125,9 @@ public:
     return "";
   }
 
-  std::string summary() const override {
-    std::string text =
-        path + ": " + std::to_string(samples(Split::training)) +
-        " samples to train on, " + std::to_string(samples(Split::validation)) +
-        " held out" + (parts.isShuffled() ? " (by data.seed)" : "");
+  std::string summary(const std::string &use) const override {
+    std::string text = path + ": " + std::to_string(samples(Split::training)) +
+                       " samples " + use + heldOutText(parts);
     std::string unread;
     for (const auto &[name, array] : arrays)
       if (!isReadWhole.count(name))

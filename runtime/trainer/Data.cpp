@@ -35,8 +35,8 @@ public:
     return training->firstNonFinite(samples);
   }
   std::string split() const override { return training->split(); }
-  std::string summary() const override {
-    return training->summary() + "; validation: " + validation->summary();
+  std::string summary(const std::string &use) const override {
+    return training->summary(use) + "; " + validation->summary("to validate");
   }
 
 private:

@@ -91,14 +91,15 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
       loadInitialValue(tensor, files, executor, 0);
   }
   std::set<std::string> known = knownParameters(optimizerReader);
-  int64_t fresh = std::count_if(manifest.state.begin(), manifest.state.end(),
-                                [&](const ManifestState &item) {
-                                  return isFresh(item, known) && !isCount(item);
-                                });
-  if (fresh) {
-    std::printf("%s: has no optimizer state of %lld trained tensors; it starts "
+  std::set<std::string> fresh; // parameters, each with several slots
+  for (const ManifestState &item : manifest.state)
+    if (isFresh(item, known) && !isCount(item))
+      fresh.insert(item.parameter);
+  if (!fresh.empty()) {
+    std::printf("%s: has no optimizer state of %lld trained %s; it starts "
                 "anew\n",
-                path.c_str(), static_cast<long long>(fresh));
+                path.c_str(), static_cast<long long>(fresh.size()),
+                fresh.size() == 1 ? "parameter" : "parameters");
     initializeState(manifest, files, executor, 0);
   }
   for (const ManifestState &item : manifest.state)

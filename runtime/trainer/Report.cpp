@@ -43,8 +43,10 @@ std::string toJsonLine(const StepRecord &r) {
                {"peak_bytes", r.peakBytes},
                {"time", time}};
   if (r.leftOut != LeftOut::no)
-    json["left_out"] =
-        r.leftOut == LeftOut::noLabels ? "no labels" : "not finite";
+    json["left_out"] = r.leftOut == LeftOut::notFinite ? "not finite"
+                       : r.leftOut == LeftOut::noLabels
+                           ? "no labels"
+                           : "no labels, but updated";
   if (!r.balance.empty())
     json["experts"] = toLogEntry(r.balance);
   if (r.balance.overflow)
@@ -122,8 +124,8 @@ std::string countersToJson(StepExecutor &executor, const StepRecord &record,
 
 Progress::Progress(int64_t first, int64_t last, std::optional<bool> bar,
                    std::string unit)
-    : unit(std::move(unit)), first(first), last(last), bar(bar.value_or(::isatty(STDOUT_FILENO))),
-      started(Clock::now()) {}
+    : unit(std::move(unit)), first(first), last(last),
+      bar(bar.value_or(::isatty(STDOUT_FILENO))), started(Clock::now()) {}
 
 Progress::~Progress() {
   if (drawn)
@@ -205,10 +207,10 @@ void Progress::draw(const StepRecord &r) {
   double left =
       elapsed / static_cast<double>(done) * static_cast<double>(last - r.step);
   char tail[160];
-  std::snprintf(
-      tail, sizeof tail, "] %lld/%lld  loss %.4f  %s %s/s  %s left",
-      static_cast<long long>(r.step), static_cast<long long>(last), r.loss,
-      shortNumber(r.tokensPerSecond).c_str(), unit.c_str(), shortTime(left).c_str());
+  std::snprintf(tail, sizeof tail, "] %lld/%lld  loss %.4f  %s %s/s  %s left",
+                static_cast<long long>(r.step), static_cast<long long>(last),
+                r.loss, shortNumber(r.tokensPerSecond).c_str(), unit.c_str(),
+                shortTime(left).c_str());
   struct winsize size{};
   int columns = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col
                     ? size.ws_col

@@ -19,6 +19,9 @@ enum class LeftOut {
   no,
   notFinite, ///< train.on_nan = "skip"
   noLabels,  ///< none is counted
+  /// None is counted, but the schedule has updated after each microbatch, with
+  /// gradients of zero: decay and momentum move parameters.
+  noLabelsUpdated,
 };
 
 /// A line of log.jsonl.

@@ -1,9 +1,11 @@
 //===- Resume.cpp - that a resumed run is the same run
 //-----------------------===//
 #include "cleave/trainer/Resume.h"
+#include "Toml.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Safetensors.h"
+#include "cleave/trainer/KeyEffect.h"
 
 #include <nlohmann/json.hpp>
 
@@ -65,11 +67,17 @@ RecordedConfig recordedConfig(const std::string &checkpoint) {
   std::error_code ignored;
   CheckpointState state =
       readCheckpointState(checkpoint, /*checksDigests=*/false);
+  // What stands beside it may be of another run by now.
+  if (!state.config.empty())
+    return {configToml(state.config),
+            (fs::path(checkpoint) / "state.json").string()};
   fs::path run = fs::path(checkpoint).lexically_normal();
   if (!run.has_filename())
     run = run.parent_path();
   run = run.parent_path();
-  // config-N.toml held up to step N.
+  // Earlier versions have it only there, where config-N.toml held up to step N.
+  if (!fs::exists(run / "log.jsonl", ignored))
+    return {};
   fs::path best = run / "config.toml";
   int64_t bestStep = -1;
   for (const fs::directory_entry &entry :
@@ -89,15 +97,15 @@ RecordedConfig recordedConfig(const std::string &checkpoint) {
   }
   if (fs::exists(best, ignored))
     return {readTextFile(best.string()), best.string()};
-  if (!state.config.empty())
-    return {configToml(state.config),
-            (fs::path(checkpoint) / "state.json").string()};
   return {};
 }
 
 //===----------------------------------------------------------------------===//
 // What differs
 //===----------------------------------------------------------------------===//
+
+/// Of a key that a configuration lacks.
+static const std::string unset = "not set";
 
 static void flatten(const Json &json, const std::string &path,
                     std::map<std::string, Json> &keys) {
@@ -117,25 +125,65 @@ static std::map<std::string, Json> keysOf(const std::string &json) {
   return keys;
 }
 
-/// Keys whose values say how, where and how long, but not what is computed.
-static bool isMathematical(const std::string &key, bool updatesApart) {
-  static const std::set<std::string> how = {
-      "data.eval_path", "train.on_nan",       "train.keep",
-      "train.began",    "train.save_minutes", "train.grad_dtype"};
-  if (how.count(key))
-    return false;
-  // Each microbatch has an update of its own.
-  if (key == "train.microbatches" || key == "parallel.pipeline.schedule")
-    return updatesApart;
-  if (key.starts_with("data.") || key.starts_with("train.") ||
-      key.starts_with("dims."))
+namespace {
+
+/// What of both configurations decides whether a key is mathematics.
+class Effects {
+public:
+  using Keys = std::map<std::string, Json>;
+  Effects(const Keys &before, const Keys &now) {
+    for (const Keys *keys : {&before, &now}) {
+      auto is = [&](const char *key, const char *value) {
+        auto found = keys->find(key);
+        return found != keys->end() && found->second == value;
+      };
+      auto isOn = [&](const std::string &key) {
+        auto found = keys->find("parallel.expert." + key);
+        return found != keys->end() && found->second.is_number() &&
+               found->second > 0;
+      };
+      isAsync |= is("parallel.pipeline.schedule", "pipedream-async");
+      comparesMicrobatches |=
+          (is("parallel.expert.capacity_scope", "microbatch") &&
+           isOn("capacity")) ||
+          (is("parallel.expert.aux_scope", "microbatch") &&
+           (isOn("aux_loss") || isOn("z_loss")));
+      auto axis = keys->find("parallel.pipeline.axis");
+      if (axis != keys->end() && axis->second.is_string())
+        stages.insert("mesh." + axis->second.get<std::string>());
+    }
+  }
+
+  bool changesMathematics(const std::string &key) const {
+    switch (effectOfKey(key)) {
+    case KeyEffect::Mathematics:
+      return true;
+    case KeyEffect::Layout:
+    case KeyEffect::Reporting:
+      return false;
+    case KeyEffect::LayoutUnlessAsync:
+      return isAsync && (!key.starts_with("mesh.") || stages.count(key));
+    case KeyEffect::LayoutUnlessPerMicrobatch:
+      return isAsync || comparesMicrobatches;
+    }
     return true;
-  static const std::set<std::string> ofExperts = {"capacity",  "capacity_scope",
-                                                  "aux_loss",  "z_loss",
-                                                  "aux_scope", "bias_update"};
-  const std::string experts = "parallel.expert.";
-  return key.starts_with(experts) &&
-         ofExperts.count(key.substr(experts.size()));
+  }
+
+private:
+  bool isAsync = false, comparesMicrobatches = false;
+  std::set<std::string> stages; // the axis of the pipeline
+};
+
+} // namespace
+
+/// Files are recorded by their whole path.
+static bool isSameFile(const Json &a, const Json &b) {
+  if (!a.is_string() || !b.is_string() || a == "" || b == "")
+    return a == b;
+  auto whole = [](const Json &path) {
+    return fs::absolute(path.get<std::string>()).lexically_normal();
+  };
+  return whole(a) == whole(b);
 }
 
 std::vector<Difference> differences(const std::string &was,
@@ -143,11 +191,7 @@ std::vector<Difference> differences(const std::string &was,
   if (was.empty()) // of earlier versions
     return {};
   std::map<std::string, Json> before = keysOf(was), now = keysOf(is);
-  auto isApart = [](std::map<std::string, Json> &keys) {
-    auto found = keys.find("parallel.pipeline.schedule");
-    return found != keys.end() && found->second == "pipedream-async";
-  };
-  bool apart = isApart(before) || isApart(now);
+  Effects effects(before, now);
   std::set<std::string> names;
   for (auto *keys : {&before, &now})
     for (const auto &[key, value] : *keys)
@@ -156,20 +200,48 @@ std::vector<Difference> differences(const std::string &was,
   for (const std::string &key : names) {
     auto a = before.find(key), b = now.find(key);
     bool isEntry = key.starts_with("dims.") || key.starts_with("mesh.") ||
-                   key.starts_with("data.inputs.") || key.starts_with("data.bind.");
+                   key.starts_with("data.inputs.") ||
+                   key.starts_with("data.bind.");
     // A key that another version does not know says nothing.
     if (!isEntry && (a == before.end() || b == now.end()))
       continue;
     if (key == "data.path" || key == "train.steps")
       continue;
     auto text = [](const auto &entry, const auto &end) {
-      return entry == end ? std::string("not set") : entry->second.dump();
+      return entry == end ? unset : entry->second.dump();
     };
-    if (a == before.end() || b == now.end() || a->second != b->second)
+    bool isBoth = a != before.end() && b != now.end();
+    if (isBoth && key == "data.eval_path" && isSameFile(a->second, b->second))
+      continue;
+    // A program that leaves it open takes what was recorded.
+    if (isBoth && key == "data.shuffle_split" &&
+        (a->second == "auto" || b->second == "auto"))
+      continue;
+    if (!isBoth || a->second != b->second)
       found.push_back({key, text(a, before.end()), text(b, now.end()),
-                       isMathematical(key, apart)});
+                       effects.changesMathematics(key)});
   }
   return found;
+}
+
+/// In single quotes, for a shell.
+static std::string shellQuoted(const std::string &text) {
+  std::string quoted = "'";
+  for (char c : text)
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+/// " --set 'dims.\"a.b\"=1'", of a key that the configuration names plainly.
+static std::string setFlag(const std::string &key, const std::string &value) {
+  std::string shown = key;
+  for (const char *map : {"dims.", "mesh.", "data.inputs.", "data.bind."})
+    if (key.starts_with(map))
+      shown = map + tomlKey(key.substr(std::string(map).size()));
+  Json json = Json::parse(value, nullptr, false);
+  return " --set " +
+         shellQuoted(shown + "=" +
+                     (json.is_discarded() ? value : tomlValue(json)));
 }
 
 void refuseChanges(const std::string &checkpoint,
@@ -180,13 +252,16 @@ void refuseChanges(const std::string &checkpoint,
     if (entry.changesMathematics && !accepted.count(entry.key)) {
       list += (list.empty() ? "" : ", ") + entry.key + " = " + entry.is +
               " (was " + entry.was + ")";
-      keys += " --set '" + entry.key + "=" + entry.is + "'";
+      if (entry.is != unset)
+        keys += setFlag(entry.key, entry.is);
     }
   if (!list.empty())
     throw InputError(checkpoint + ": would not go on as the same run: " + list +
-                     "; leave it as it was, or say that it is meant with "
-                     "`cleave train --resume` and" +
-                     keys);
+                     "; leave it as it was" +
+                     (keys.empty() ? ""
+                                   : ", or say that it is meant with `cleave "
+                                     "train --resume` and" +
+                                         keys));
 }
 
 void checkSameOptimizer(const std::string &checkpoint,
@@ -214,7 +289,32 @@ void checkSameOptimizer(const std::string &checkpoint,
 // The data
 //===----------------------------------------------------------------------===//
 
-static Json identityOfFile(const std::string &path) {
+/// What is read of data to know it again: well below a second.
+constexpr size_t identityBytes = size_t(256) << 20, blockBytes = 64 << 10;
+
+/// `most`: how many bytes are read; of a larger file, blocks that are spread
+/// over all of it.
+static Json identityOfFile(const std::string &path, size_t most) {
+  MappedFile file(path);
+  std::string_view bytes{reinterpret_cast<const char *>(file.data()),
+                         file.size()};
+  if (bytes.size() <= most)
+    return {{"bytes", bytes.size()}, {"whole", digestOfPieces(bytes)}};
+  const size_t blocks = std::max<size_t>(2, most / blockBytes);
+  std::string sampled;
+  sampled.reserve(blocks * blockBytes);
+  const double stride = static_cast<double>(bytes.size() - blockBytes) /
+                        static_cast<double>(blocks - 1);
+  for (size_t i = 0; i < blocks; ++i)
+    sampled += bytes.substr(
+        i + 1 == blocks ? bytes.size() - blockBytes
+                        : static_cast<size_t>(static_cast<double>(i) * stride),
+        blockBytes);
+  return {{"bytes", bytes.size()}, {"sampled", digestOfPieces(sampled)}};
+}
+
+/// As earlier versions recorded it: the ends alone.
+static Json endsOfFile(const std::string &path, size_t) {
   MappedFile file(path);
   constexpr size_t ends = size_t(1) << 20;
   std::string_view bytes{reinterpret_cast<const char *>(file.data()),
@@ -225,16 +325,30 @@ static Json identityOfFile(const std::string &path) {
   return {{"bytes", file.size()}, {"digest", digest}};
 }
 
-std::string identityOfData(const std::string &path) {
+static Json identityBy(Json (*ofFile)(const std::string &, size_t),
+                       const std::string &path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored))
-    return identityOfFile(path).dump();
-  std::map<std::string, Json> files;
+    return ofFile(path, identityBytes);
+  std::vector<fs::path> paths;
   for (const fs::directory_entry &entry : fs::directory_iterator(path))
     if (entry.path().extension() == ".npy")
-      files[entry.path().filename().string()] =
-          identityOfFile(entry.path().string());
-  return Json(files).dump();
+      paths.push_back(entry.path());
+  std::map<std::string, Json> files;
+  for (const fs::path &file : paths)
+    files[file.filename().string()] =
+        ofFile(file.string(), identityBytes / paths.size());
+  return files;
+}
+
+std::string identityOfData(const std::string &path) {
+  return identityBy(identityOfFile, path).dump();
+}
+
+bool isSameData(const std::string &identity, const std::string &path) {
+  Json recorded = Json::parse(identity, nullptr, false);
+  bool isOld = identity.find("\"digest\"") != std::string::npos;
+  return recorded == identityBy(isOld ? endsOfFile : identityOfFile, path);
 }
 
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
@@ -254,9 +368,7 @@ void checkSameData(const std::string &checkpoint, const CheckpointState &state,
     throw InputError(checkpoint + ": the data of its run is gone, " + path +
                      "; give --data FILE with the place where it is now");
   }
-  if (state.dataIdentity.empty() ||
-      Json::parse(state.dataIdentity, nullptr, false) ==
-          Json::parse(identityOfData(path), nullptr, false))
+  if (state.dataIdentity.empty() || isSameData(state.dataIdentity, path))
     return;
   throw InputError(
       checkpoint + ": would not go on as the same run: " + path +
@@ -264,9 +376,10 @@ void checkSameData(const std::string &checkpoint, const CheckpointState &state,
       (recorded.empty() || fs::absolute(path) == fs::absolute(recorded)
            ? ", its contents have changed"
            : " (" + recorded + ")") +
-      "; say that it is meant with `cleave train --resume` and --set "
-      "data.path=" +
-      path);
+      "; say that it is meant with `cleave train --resume` and --set " +
+      (path.find_first_of(" \t\n'\"\\$`&|;<>()[]{}*?!#~") == std::string::npos
+           ? "data.path=" + path
+           : shellQuoted("data.path=" + tomlValue(path))));
 }
 
 //===----------------------------------------------------------------------===//
@@ -284,7 +397,8 @@ Extent extentOf(const TrainOptions &options, const Settings &settings,
     extent.horizon = options.steps.value_or(settings.steps);
   extent.lastStep = options.steps.value_or(extent.horizon);
   if (extent.lastStep < 1)
-    throw InputError("--steps: expected at least 1, found " +
+    throw InputError((options.steps ? "--steps" : "train.steps") +
+                     std::string(": expected at least 1 to train, found ") +
                      std::to_string(extent.lastStep));
   if (extent.lastStep > extent.horizon && settings.schedule != "constant")
     throw InputError(

@@ -1,6 +1,7 @@
 //===- Settings.cpp - the keys of the configuration that the loop obeys
 //-----===//
 #include "cleave/trainer/Settings.h"
+#include "Toml.h"
 #include "cleave/io/Error.h"
 
 #include <nlohmann/json.hpp>
@@ -107,14 +108,14 @@ static std::string tomlString(const std::string &text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-static std::string tomlKey(const std::string &key) {
+std::string tomlKey(const std::string &key) {
   bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
   });
   return bare ? key : tomlString(key);
 }
 
-static std::string tomlValue(const Json &value) {
+std::string tomlValue(const Json &value) {
   if (value.is_string())
     return tomlString(value.get<std::string>());
   if (value.is_number_float()) {
@@ -149,6 +150,8 @@ std::string configJson(const Manifest &manifest, const Settings &settings) {
   config["data"]["path"] = settings.dataPath;
   if (!settings.evalPath.empty())
     config["data"]["eval_path"] = settings.evalPath;
+  if (settings.shuffleSplit != "auto")
+    config["data"]["shuffle_split"] = settings.shuffleSplit;
   config["train"]["steps"] = settings.steps;
   return config.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

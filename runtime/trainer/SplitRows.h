@@ -47,6 +47,14 @@ private:
   std::optional<Permutation> order;
 };
 
+/// ", 3 held out (by data.seed)", or nothing.
+inline std::string heldOutText(const SplitRows &rows) {
+  int64_t count = rows.samples(Split::validation);
+  return count == 0 ? ""
+                    : ", " + std::to_string(count) + " held out" +
+                          (rows.isShuffled() ? " (by data.seed)" : "");
+}
+
 } // namespace cleave
 
 #endif // CLEAVE_TRAINER_SPLITROWS_H

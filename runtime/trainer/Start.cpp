@@ -36,6 +36,7 @@ public:
 private:
   void readCheckpoint();
   void openData();
+  void checkSplit(const std::string &split);
   void checkOut();
   void describe() const;
   void writeConfig(const std::string &out) const;
@@ -56,7 +57,8 @@ private:
 struct Recorded {
   std::string dataPath;
   std::optional<int64_t> steps;
-  bool hasSplit = false; ///< data.shuffle_split; earlier versions have none
+  /// data.shuffle_split; earlier versions held out the end.
+  std::string shuffleSplit = "false";
 };
 
 Recorded recordedOf(const CheckpointState &state) {
@@ -72,7 +74,8 @@ Recorded recordedOf(const CheckpointState &state) {
   Json data = section("data"), train = section("train");
   if (data.contains("path") && data["path"].is_string())
     recorded.dataPath = data["path"].get<std::string>();
-  recorded.hasSplit = data.contains("shuffle_split");
+  if (data.contains("shuffle_split") && data["shuffle_split"].is_string())
+    recorded.shuffleSplit = data["shuffle_split"].get<std::string>();
   if (train.contains("steps") && train["steps"].is_number_integer())
     recorded.steps = train["steps"].get<int64_t>();
   return recorded;
@@ -102,8 +105,8 @@ void Start::readCheckpoint() {
           " and data.seed = " + std::to_string(state.dataSeed) +
           ", but the program has " + std::to_string(settings.seed) + " and " +
           std::to_string(settings.dataSeed) + "; use the same seeds");
-    if (!recorded.hasSplit && !accepted.count("data.shuffle_split"))
-      settings.shuffleSplit = "false";
+    if (!accepted.count("data.shuffle_split"))
+      settings.shuffleSplit = recorded.shuffleSplit;
   } else if (!options.weights.empty()) {
     checkWeights(options.weights, manifest);
   } else {
@@ -133,17 +136,40 @@ void Start::readCheckpoint() {
     settings.dataPath = recorded.dataPath;
 }
 
+/// Refuses other samples to train on than those of the run, unless one of the
+/// keys that say which they are was given.
+void Start::checkSplit(const std::string &split) {
+  Json was = Json::parse(state.split, nullptr, false), is = Json::parse(split);
+  if (!was.is_object() || was == is)
+    return;
+  for (const std::string &key : accepted)
+    if (key.starts_with("data.") || key.starts_with("dims.") ||
+        key == "train.loss")
+      return;
+  throw InputError(
+      resume + ": would not train on the samples of its run: the split is " +
+      is.dump() + ", but was " + was.dump() +
+      "; leave data.validation, data.shuffle_split and data.eval_path as they "
+      "were, or say with `cleave train --resume` and --set that they change");
+}
+
 void Start::openData() {
   if (!resume.empty())
     checkSameData(resume, state, settings.dataPath, accepted);
   data = openDataset(manifest, settings);
   std::string identity = identityOfData(settings.dataPath);
   if (!state.dataIdentity.empty() &&
-      Json::parse(state.dataIdentity) != Json::parse(identity))
+      !isSameData(state.dataIdentity, settings.dataPath))
     changes.push_back({"data.path", Json(recordedOf(state).dataPath).dump(),
                        Json(settings.dataPath).dump(), true});
   state.dataIdentity = identity;
+  if (!resume.empty())
+    checkSplit(data->split());
   state.split = data->split();
+  // What "auto" has come to, so that no later version makes it another.
+  const Json split = Json::parse(state.split);
+  if (settings.shuffleSplit == "auto" && split.at("held_out") > 0)
+    settings.shuffleSplit = split.at("shuffled") ? "true" : "false";
   state.optimizer = settings.optimizer;
   // A run is gone on with from anywhere.
   Settings whole = settings;
@@ -196,6 +222,22 @@ void Start::describe() const {
                 static_cast<long long>(state.step));
 }
 
+/// A run may go on from one step more than once.
+void keepConfig(const fs::path &path, int64_t step) {
+  char name[64];
+  std::snprintf(name, sizeof name, "config-%06lld",
+                static_cast<long long>(step));
+  fs::path kept = path.parent_path() / (std::string(name) + ".toml");
+  std::error_code error;
+  for (int64_t n = 2; fs::exists(kept, error); ++n)
+    kept = path.parent_path() /
+           (std::string(name) + "-" + std::to_string(n) + ".toml");
+  fs::rename(path, kept, error);
+  if (error)
+    throw RunError(path.string() + ": cannot be kept as " + kept.string() +
+                   ": " + error.message());
+}
+
 /// The configuration that holds from now on; what held before is kept under the
 /// number of the step up to which it did.
 void Start::writeConfig(const std::string &out) const {
@@ -205,10 +247,7 @@ void Start::writeConfig(const std::string &out) const {
   if (goesOn && fs::exists(path, ignored)) {
     if (readTextFile(path.string()) == text)
       return;
-    char name[64];
-    std::snprintf(name, sizeof name, "config-%06lld.toml",
-                  static_cast<long long>(state.step));
-    fs::rename(path, fs::path(out) / name, ignored);
+    keepConfig(path, state.step);
   }
   writeFileAtomically(path.string(), text);
 }
@@ -218,8 +257,13 @@ void Start::logResume(const std::string &out) const {
   if (goesOn)
     trimLog(path, state.step);
   Json changed = Json::object();
+  auto valueOf = [](const std::string &text) { // null: not set
+    Json value = Json::parse(text, nullptr, false);
+    return value.is_discarded() ? Json(nullptr) : value;
+  };
   for (const Difference &change : changes)
-    changed[change.key] = Json::array({change.was, change.is});
+    changed[change.key] =
+        Json::array({valueOf(change.was), valueOf(change.is)});
   double time = std::chrono::duration<double>(
                     std::chrono::system_clock::now().time_since_epoch())
                     .count();

@@ -71,12 +71,10 @@ public:
     throw InputError(path + ": holds no array for input '" + input.name + "'");
   }
 
-  std::string summary() const override {
+  std::string summary(const std::string &use) const override {
     return path + ": " + std::to_string(tokens.elements()) + " tokens, " +
            std::to_string(samples(Split::training)) + " sequences of " +
-           std::to_string(sequence) + " to train on, " +
-           std::to_string(samples(Split::validation)) + " held out" +
-           (rows.isShuffled() ? " (by data.seed)" : "");
+           std::to_string(sequence) + " " + use + heldOutText(rows);
   }
 
 private:

@@ -162,9 +162,9 @@ void Trainer::update(StepRecord &record, const CheckpointState &state) {
   const bool isGuarded = manifest.hasMetric("update", "finite");
   const bool isApart = manifest.pipelined && !isGuarded;
   if (weight && *weight <= 0)
-    record.leftOut = LeftOut::noLabels;
+    record.leftOut = isApart ? LeftOut::noLabelsUpdated : LeftOut::noLabels;
   else if (loss && !std::isfinite(*loss)) {
-    if (!settings.skipNonFinite)
+    if (!settings.skipNonFinite || isApart)
       stopNonFinite(state, "the loss", /*updated=*/false);
     record.leftOut = LeftOut::notFinite;
   }
@@ -190,7 +190,8 @@ void Trainer::update(StepRecord &record, const CheckpointState &state) {
     if (isKept)
       record.leftOut = LeftOut::notFinite;
   }
-  record.loss = record.leftOut == LeftOut::noLabels
+  record.loss = record.leftOut == LeftOut::noLabels ||
+                        record.leftOut == LeftOut::noLabelsUpdated
                     ? std::numeric_limits<double>::quiet_NaN()
                     : *loss / weight.value_or(1);
 }
@@ -210,7 +211,8 @@ void Trainer::note(const StepRecord &record, CheckpointState &state) {
     withoutLabels = 0;
     return;
   }
-  ++state.leftOut;
+  const bool hasUpdated = record.leftOut == LeftOut::noLabelsUpdated;
+  state.leftOut += !hasUpdated;
   const std::string at = "step " + std::to_string(record.step);
   if (record.leftOut == LeftOut::notFinite) {
     withoutLabels = 0;
@@ -219,14 +221,18 @@ void Trainer::note(const StepRecord &record, CheckpointState &state) {
                   " is not finite");
     return;
   }
-  progress->say(at + ": left out, " + labelsWanted());
+  progress->say(at + (hasUpdated ? ": " : ": left out, ") + labelsWanted() +
+                (hasUpdated ? "; the schedule has updated after each "
+                              "microbatch all the same, by decay and momentum"
+                            : ""));
   if (++withoutLabels < mostInARow)
     return;
   save(state);
-  throw RunError("steps " + std::to_string(record.step - mostInARow + 1) +
-                 " to " + std::to_string(record.step) +
-                 ": ten steps in a row were left out, " + labelsWanted() +
-                 "; look at the labels of the data");
+  throw RunError(
+      "steps " + std::to_string(record.step - mostInARow + 1) + " to " +
+      std::to_string(record.step) + ": ten steps in a row " +
+      (hasUpdated ? "had nothing to learn from, " : "were left out, ") +
+      labelsWanted() + "; look at the labels of the data");
 }
 
 /// One step. A step that is left out has a loss that is not finite, or no

@@ -79,7 +79,8 @@ class Resume(unittest.TestCase):
         self.assertIn("train.keep = 9 (was 3 up to step 4)", done.stdout)
         self.assertIn('mesh.data = 2 (was not set up to step 4)', done.stdout)
         changed = read_log(self.folder / "asked", events=True)[0]["changed"]
-        self.assertEqual(changed["train.lr"], ["0.0123", "0.5"])
+        self.assertEqual(changed["train.lr"], [0.0123, 0.5])
+        self.assertEqual(changed["mesh.data"], [None, 2])
         # A mesh is named as a whole.
         done = self.train("split", "--resume", self.folder / "asked" / f"checkpoint-{STEPS + 1:06d}",
                           "--steps", STEPS + 2, sets=["mesh.tensor=2"])
@@ -113,6 +114,74 @@ class Resume(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
         finally:
             gone.rename(self.data)
+
+    def test_other_samples(self):
+        """What is held out, or not any more, changes which samples train."""
+        message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, "--config",
+                               self.written(f'[data]\neval_path = "{self.data}"\n'))
+        self.assertIn(f'data.eval_path = "{self.data}" (was "")', message)
+        message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, "--config",
+                               self.written('[data.inputs]\n"it\'s.odd" = "ones"\n'))
+        self.assertIn("""--set 'data.inputs."it'\\''s.odd"="ones"'""", message)
+
+    def test_the_split_of_earlier_versions(self):
+        """They held out the end; a run that goes on from one twice keeps to that."""
+        run = self.folder / "early"
+        done = self.train("early", "--steps", 2, sets=["data.labels=y", "data.shuffle_split=false",
+                                                        "train.schedule=constant"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        path = run / "checkpoint-000002" / "state.json"
+        state = json.loads(path.read_text())
+        del state["config"]["data"]["shuffle_split"]
+        path.write_text(json.dumps(state))
+        (run / "config.toml").write_text("[train]\nlr = 7.0\n")  # of another run: not read
+        before = run
+        for steps in (3, 4):
+            after = self.folder / f"early-{steps}"
+            done = self.train(after.name, "--resume", before / f"checkpoint-{steps - 1:06d}", "--steps", steps)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            state = json.loads((after / f"checkpoint-{steps:06d}" / "state.json").read_text())
+            self.assertIs(state["split"]["shuffled"], False)
+            self.assertEqual(state["config"]["data"]["shuffle_split"], "false")
+            before = after
+
+    def test_the_middle_of_the_data(self):
+        changed, whole = self.folder / "changed.npz", bytearray(self.data.read_bytes())
+        x, y = left_out.clean(STEPS + 1)
+        at = bytes(whole).index(x[30].tobytes())
+        x[30, 0] += 1
+        whole[at:at + 4] = x[30, 0].tobytes()
+        changed.write_bytes(whole)
+        message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, data=changed)
+        self.assertIn("is not the data that it was trained on", message)
+
+    def test_configurations_are_kept(self):
+        """A run that goes on from one step twice, in its own folder."""
+        done = self.train("twice", "--steps", 4, "--save-every", 2, sets=["data.labels=y"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        run = self.folder / "twice"
+        for keep in (8, 9):
+            done = self.train("twice", "--resume", run / "checkpoint-000002", "--steps", 4,
+                              sets=[f"train.keep={keep}"])
+            self.assertEqual(done.returncode, 0, done.stderr)
+        kept = [re.search(r"keep = \d", (run / name).read_text())[0]
+                for name in ("config-000002.toml", "config-000002-2.toml", "config.toml")]
+        self.assertEqual(kept, ["keep = 3", "keep = 8", "keep = 9"])
+
+    def test_steps_are_called_by_their_key(self):
+        message = self.refused("--set", "train.steps=0", sets=["data.labels=y"])
+        self.assertIn("train.steps: expected at least 1 to train, found 0", message)
+
+    def test_a_watchdog_names_the_checkpoint(self):
+        """Also in validation, where ranks do not wait for each other."""
+        # Run 5 is the first of validation.
+        done = self.train("silent", "--steps", 4, "--save-every", 1, "--eval-every", 2, "--eval-samples", 12,
+                          "--watchdog", 1, "--inject-failure", "1,5,0,1",
+                          sets=["data.labels=y", "data.validation=0.25", "mesh.data=2"])
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, "rank 1 failed in action 'loss'.*the others have been ready for longer than "
+                                      "the watchdog's time")
+        self.assertIn(f"--resume {self.folder / 'silent' / 'checkpoint-000001'} goes on", done.stderr)
 
     def test_another_optimizer(self):
         message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, sets=["train.optimizer=sgd"])
@@ -184,7 +253,7 @@ class Resume(unittest.TestCase):
         done = self.train("own", "--steps", 2, "--eval-samples", 0, data=sorted_data,
                           sets=["data.labels=y", f"data.eval_path={self.data}"])
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("60 samples to train on, 0 held out; validation: ", done.stdout)
+        self.assertIn("60 samples to train on; ", done.stdout)
         self.assertEqual(read_log(self.folder / "own")[-1]["val_samples"], 60)
 
 

@@ -139,7 +139,11 @@ inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
                  "which it sets where a run begins");
   // What `cleave train` has settled: train.steps, and the keys that --set gave.
   app.add_option("--horizon", train.horizon)->group("");
-  app.add_option("--accept", train.accepted)->group("")->delimiter(',');
+  app.add_option("--accept", train.accepted)
+      ->group("")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   app.add_option("--out", train.out,
                  "Folder to write, never overwritten; default: "
                  "runs/<model>-<n>")

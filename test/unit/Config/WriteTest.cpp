@@ -3,6 +3,7 @@
 #include "../../../lib/Config/Keys.h"
 
 #include "cleave/Config/Load.h"
+#include "cleave/trainer/KeyEffect.h"
 
 #include "gtest/gtest.h"
 
@@ -86,10 +87,24 @@ TEST(ConfigWrite, TheTableIsComplete) {
 }
 
 // The lists that only later versions serve are written as TOML as well.
+TEST(ConfigWrite, EveryKeySaysWhatItChanges) {
+  std::set<std::string> keys, listed;
+  for (const config::Key &key : config::keys())
+    keys.insert(key.path);
+  for (const KeyEffectEntry &entry : keyEffects())
+    EXPECT_TRUE(listed.insert(entry.path).second) << entry.path;
+  EXPECT_EQ(keys, listed) << "add the key to runtime/trainer/KeyEffect.cpp";
+  EXPECT_EQ(effectOfKey("data.eval_path"), KeyEffect::Mathematics);
+  EXPECT_EQ(effectOfKey("dims.batch"), KeyEffect::Mathematics);
+  EXPECT_EQ(effectOfKey("parallel.data.zero"), KeyEffect::Layout);
+  EXPECT_EQ(effectOfKey("train.keep"), KeyEffect::Reporting);
+}
+
 TEST(ConfigWrite, TablesInLists) {
   std::vector<SequenceParallelConfig> sequence = {{"ring", "r", "shard"}};
   EXPECT_EQ(config::formatValue(&sequence),
-            "[{ kind = \"ring\", axis = \"r\", plan = \"auto\", order = \"zigzag\" }]");
+            "[{ kind = \"ring\", axis = \"r\", plan = \"auto\", order = "
+            "\"zigzag\" }]");
   std::vector<ShardConfig> shard = {{".*w", {{"x", "y"}, {}}, {3, 4}}};
   EXPECT_EQ(
       config::formatValue(&shard),

@@ -132,14 +132,13 @@ std::function<int()> driver::addTrain(CLI::App &app) {
     loaded.config.data.path = data;
     std::string folder = compileCached(options->model, loaded.config, mesh,
                                        Purpose::Train, options->cache);
-    std::string accepted;
+    std::vector<std::pair<std::string, std::string>> settled = {
+        {"--resume", plan.checkpoint()},
+        {"--data", data},
+        {"--horizon", std::to_string(plan.horizon)}};
     for (const std::string &key : plan.accepted)
-      accepted += (accepted.empty() ? "" : ",") + key;
-    become(*options, folder, "train",
-           {{"--resume", plan.checkpoint()},
-            {"--data", data},
-            {"--horizon", std::to_string(plan.horizon)},
-            {"--accept", accepted}});
+      settled.emplace_back("--accept", key);
+    become(*options, folder, "train", settled);
     return Success;
   };
 }

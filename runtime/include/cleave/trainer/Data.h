@@ -53,8 +53,9 @@ public:
   }
   /// How validation was held out, as JSON.
   virtual std::string split() const = 0;
-  /// One line that says what was found.
-  virtual std::string summary() const = 0;
+  /// One line that says what was found; `use`: what the samples of
+  /// Split::training are for.
+  virtual std::string summary(const std::string &use = "to train on") const = 0;
 };
 
 /// Opens the data that settings.dataPath names (and settings.evalPath, from

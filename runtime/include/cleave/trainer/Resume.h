@@ -28,8 +28,8 @@ std::string resolveResume(const std::string &resume, const std::string &out,
                           const std::string &model);
 
 /// The configuration up to the step of a checkpoint, as TOML, and the file that
-/// it is from: config-<step>.toml of the run's folder, its config.toml, or what
-/// the checkpoint itself has. Both are empty where there is none.
+/// it is from: its state.json; of earlier versions, config-<step>.toml or
+/// config.toml of the run's folder. Both are empty where there is none.
 struct RecordedConfig {
   std::string toml, file;
 };
@@ -64,9 +64,11 @@ void checkSameData(const std::string &checkpoint, const CheckpointState &state,
                    const std::string &path,
                    const std::set<std::string> &accepted);
 
-/// Of a file or folder of data, by which it is known again: sizes and a digest
-/// of the ends. JSON.
+/// Of a file or folder of data, by which it is known again: sizes, and digests
+/// of the contents, or, of large files, of blocks spread over them. JSON.
 std::string identityOfData(const std::string &path);
+/// Whether data has that identity; earlier versions recorded the ends alone.
+bool isSameData(const std::string &identity, const std::string &path);
 
 /// AdamW's count of updates of each tensor that the checkpoint has moments of,
 /// and the names of all its parameters and buffers.
