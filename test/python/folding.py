@@ -8,7 +8,8 @@ import numpy as np
 import onnxwire
 from folding_build import Build, Case, Value
 from folding_values import (ALL, CODES, DTYPES, FLOATS, FUSED, INTS, NUMBERS, RUNTIME, SIGNED, WIDE, each, exact,
-                            larger, limits, make, modulo, quotient, remainder, smaller, wrap)
+                            larger, limits, make, modulo, power_by_float, quotient, remainder, smaller, whole_power,
+                            wrap)
 
 
 # One function for each kind of operators: adds a node to a case and gives its value.
@@ -61,31 +62,36 @@ def variadic(op, function, types, error=0.0):
 
 
 def power(g, case, t, first=None):
-    """Exponents of every type; those of integers such that the power is an integer."""
+    """Exponents of every type. At run time those of integers are known, whole, and at most 64."""
     shape = g.shape(0)
     other = g.pick(NUMBERS)
+    known = case.mode != "known"
+    splat = known or g.rng.random() < 0.5
     if t in INTS:
-        whole = other in INTS or g.rng.random() < 0.5
-        splat = case.mode != "known" or g.rng.random() < 0.5
-        if other in INTS and g.rng.random() < 0.3:
-            exponents = g.rng.integers(30, 65, () if splat else shape)  # wraps
-        else:
-            exponents = g.rng.integers(0, 6, () if splat else shape)
-        base = g.array(t, shape, low=-9, high=9) if other in INTS else make(t, g.rng.integers(-9, 10, shape))
-        if not whole:
-            exponents = np.full((), 0.5) if splat else g.rng.choice([0.5, 1.0, 1.5, 2.0], shape)
-            base = make(t, g.rng.integers(0, 12, shape) ** 2)
-        function = (lambda a, b: int(a) ** int(b)) if whole else (lambda a, b: int(round(a ** b)))
-        # At run time the exponent must be known and whole.
-        known = case.mode != "known"
-        a = g.leaf(case, t, base, known=known and not whole)
+        size = () if splat else shape
+        base = g.array(t, shape, low=-9, high=9)
+        if other in INTS:
+            least, most = (0, 64) if known else limits(other)
+            exponents = g.rng.integers(max(least, -3), 65, size).astype(object)
+            if not known and g.rng.random() < 0.3:
+                exponents = g.array(other, size, special=0.7)
+            exponents = np.clip(exponents, least, most)
+            function = lambda a, b: whole_power(t, a, b)
+        elif known or g.rng.random() < 0.6:
+            exponents = g.rng.integers(0, 65, size)
+            function = lambda a, b: power_by_float(t, a, b)
+        else:  # of squares, and such that no power is beyond the type
+            exponents = g.rng.choice([0.5, 1.5, 2.5, -0.5, -2.0], size)
+            base = make(t, np.array([v ** 2 for v in g.rng.integers(1, 5, shape).ravel()], object), shape)
+            function = lambda a, b: power_by_float(t, a, b) if b > 0 else int(float(a) ** b)
+        a = g.leaf(case, t, base)
         b = g.leaf(case, other, make(other, exponents), known=known)
-    else:
-        a = g.leaf(case, t, np.abs(g.array(t, shape, special=0.1)))
-        b = g.leaf(case, other, make(other, g.rng.integers(-2 * (other[0] != "u"), 4, g.part(shape))
-                                     if g.rng.random() < 0.5 or other in INTS else
-                                     g.rng.normal(size=g.part(shape))))
-        function = lambda a, b: np.power(np.float64(a), np.float64(b))
+        return case.apply("Pow", [a, b], t, each(t, function, a.array, b.array))
+    a = g.leaf(case, t, np.abs(g.array(t, shape, special=0.1)))
+    b = g.leaf(case, other, make(other, g.rng.integers(-2 * (other[0] != "u"), 4, g.part(shape))
+                                 if g.rng.random() < 0.5 or other in INTS else
+                                 g.rng.normal(size=g.part(shape))))
+    function = lambda a, b: np.power(np.float64(a), np.float64(b))
     return case.apply("Pow", [a, b], t, each(t, function, a.array, b.array), 4.0)
 
 
@@ -426,7 +432,7 @@ def operators():
     for op, function in wild.items():
         types = [t for t in fl if t != "f16"] if op == "Gelu" else fl
         table.append(unary(op, function, types, 8.0, special=0.0, floor=1.0))
-    table += [("Pow", ["i32", "i64"] + fl, power), ("Clip", NUMBERS, clip), ("Where", ALL, where),
+    table += [("Pow", ["i32", "i64", "u32", "u64"] + fl, power), ("Clip", NUMBERS, clip), ("Where", ALL, where),
               ("Cast", ALL, cast), ("CumSum", WIDE + fl, cumulative), ("ArgMax", NUMBERS, arg_max),
               ("TopK", NUMBERS, top_k), ("NonZero", ALL, non_zero), ("OneHot", ALL, one_hot),
               ("Range", ["i16", "i32", "i64", "f32", "f64"], range_of), ("ConstantOfShape", ALL, filled),

@@ -98,3 +98,18 @@ def larger(a, b):
 
 def smaller(a, b):
     return a if a != a else b if b != b else min(a, b)
+
+
+def whole_power(t, a, b):
+    """Wraps; below zero, the whole part."""
+    if b < 0:
+        return {1: 1, -1: -1 if b % 2 else 1}.get(a, 0)
+    return pow(a, b, 2 ** bits(t))
+
+
+def power_by_float(t, a, b):
+    """NumPy's, through doubles; what does not fit wraps."""
+    exact_power = wrap(t, int(a) ** int(b)) if b == int(b) else None
+    if exact_power is None:
+        return int(np.float64(a) ** b)
+    return int(float(exact_power)) if abs(exact_power) <= limits(t)[1] - bits(t) * 32 else exact_power

@@ -36,6 +36,45 @@ class Folding(unittest.TestCase):
                      for case in g.cases if (why := folding.compare(case, found[case.name]))]
         self.assertEqual(wrong, [], f"seed {seed}")
 
+    def infer(self, folder, b, **arrays):
+        onnxwire.save(b.model(18), folder / "m.onnx")
+        np.savez(folder / "in.npz", **arrays)
+        support.succeed(CLEAVE, "infer", folder / "m.onnx", "--inputs", folder / "in.npz",
+                        "--outputs", folder / "out.npz", "--cache", folder / "cache")
+        return np.load(folder / "out.npz")
+
+    def test_powers_of_integers(self):
+        """By floats through doubles, as in NumPy, and by integers exactly: known or not."""
+        by_float = [int(np.power(np.int64(v), np.float32(39)).astype(np.int64)) for v in (3, -3, 1)]
+        by_int = [3 ** 39, -3 ** 39, 1]
+        self.assertEqual(by_float[0], 4052555153018976256)
+        b = onnxbuild.Builder()
+        base = b.input("x", np.int64, [3])
+        for name, x in (("run", base), ("known", b.constant([3, -3, 1]))):
+            for kind in (np.float32, np.int64):
+                b.op("Pow", x, b.constant(39, kind), out=f"{name}_{kind.__name__}")
+                b.output(f"{name}_{kind.__name__}", np.int64, [3])
+        large = b.op("Pow", b.constant([3, 1]), b.constant([2 ** 63 + 1, 2 ** 64 - 1], np.uint64))
+        b.op("Identity", large, out="large")
+        b.output("large", np.int64, [2])
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.infer(pathlib.Path(folder), b, x=np.array([3, -3, 1]))
+            for name in ("run", "known"):
+                np.testing.assert_array_equal(found[f"{name}_float32"], by_float)
+                np.testing.assert_array_equal(found[f"{name}_int64"], by_int)
+            np.testing.assert_array_equal(found["large"], [3, 1])
+
+    def test_inputs_that_nothing_reads(self):
+        """Neither their arrays nor their sizes are needed, though one looks like tokens."""
+        b = onnxbuild.Builder()
+        b.input("ids", np.int64, [2, 3])
+        b.input("spare", np.float32, ["n", 3])
+        b.op("Neg", b.input("x", np.float32, [2]), out="y")
+        b.output("y", np.float32, [2])
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.infer(pathlib.Path(folder), b, x=np.array([1, -2], np.float32))
+            np.testing.assert_array_equal(found["y"], [-1, 2])
+
     def test_rows_of_minus_infinity(self):
         """Their logarithm of a sum of exponentials is -inf, and its derivative 0."""
         w = np.linspace(-1, 1, 12).reshape(3, 4).astype(np.float32)

@@ -172,13 +172,22 @@ void Importer::bindInputs() {
       problems.addInput(("input '" + Twine(name) + "' " + why).str());
       failed.insert(name);
     };
+    auto bound = options.inputs.find(name);
+    bool isData =
+        bound == options.inputs.end() || bound->second == InputBinding::Data;
+    std::string role = name == tokens           ? "tokens"
+                       : name == options.labels ? "labels"
+                                                : "input";
+    // Nothing needs its type or its sizes.
+    if (isData && role == "input" && !options.bound.count(name) &&
+        !needed.count(name)) {
+      unread.push_back(name);
+      continue;
+    }
     if (!input->type().has_tensor_type()) {
       complain("is no tensor");
       continue;
     }
-    auto bound = options.inputs.find(name);
-    bool isData =
-        bound == options.inputs.end() || bound->second == InputBinding::Data;
     if (!element && (isData || !isInteger(type))) {
       complain("has type " + Twine(nameOf(type)) + ", which is not supported");
       continue;
@@ -208,13 +217,6 @@ void Importer::bindInputs() {
         values[name] = Operand(HostTensor::splat(
             type, *shape, bound->second == InputBinding::Ones));
       }
-      continue;
-    }
-    std::string role = name == tokens           ? "tokens"
-                       : name == options.labels ? "labels"
-                                                : "input";
-    if (role == "input" && !needed.count(name)) {
-      unread.push_back(name);
       continue;
     }
     values[name] = Operand(addArgument(RankedTensorType::get(*shape, element),

@@ -35,6 +35,9 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (mlir::failed(findInputs()) || mlir::failed(findOutputs()))
     return nullptr;
   needed = valuesNeededBy(model, outputs);
+  // Only a guess makes tokens of an input that no output depends on.
+  if (options.tokens.empty() && !needed.count(tokens))
+    tokens.clear();
   addUnsupported(model, needed, problems);
   if (mlir::failed(bindDims()) || mlir::failed(bindTies()))
     return nullptr;

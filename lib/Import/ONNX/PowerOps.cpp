@@ -2,7 +2,10 @@
 
 #include "Families.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using llvm::ArrayRef;
@@ -13,15 +16,20 @@ namespace cleave::importer {
 
 namespace {
 
-/// Wraps where the power does not fit. Below zero, the power's whole part.
+/// base^exponent in the arithmetic of integers, which wraps.
+int64_t wrappingPower(uint64_t base, uint64_t exponent) {
+  uint64_t power = 1;
+  for (; exponent; exponent >>= 1, base *= base)
+    if (exponent & 1)
+      power *= base;
+  return int64_t(power);
+}
+
+/// Below zero, the power's whole part.
 int64_t powerOfInts(int64_t base, int64_t exponent) {
   if (exponent < 0)
     return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
-  uint64_t power = 1, factor = base;
-  for (; exponent; exponent >>= 1, factor *= factor)
-    if (exponent & 1)
-      power *= factor;
-  return int64_t(power);
+  return wrappingPower(base, exponent);
 }
 const Elementwise kPow = {
     [](const double *v) { return std::pow(v[0], v[1]); },
@@ -49,23 +57,101 @@ Expected<Operand> productOf(Node &node, Operand x, int64_t count) {
   }
 }
 
+/// Whole exponents up to this one are products at run time.
+constexpr int64_t kMostFactors = 64;
+
+/// Doubles up to this one are integers of 64 bits again.
+constexpr int64_t kLargest = std::numeric_limits<int64_t>::max() - 1023;
+
+/// The double next to an integer, as the power by a float is in NumPy; larger
+/// integers stay.
+const Elementwise kThroughDouble = {
+    /*onFloats=*/nullptr,
+    [](const int64_t *v) {
+      return v[0] < -kLargest || v[0] > kLargest ? v[0] : int64_t(double(v[0]));
+    },
+    [](OpBuilder &b, Location loc, ArrayRef<Value> v) -> Value {
+      auto type = cast<RankedTensorType>(v[0].getType());
+      auto limit = [&](int64_t value) -> Value {
+        return arith::ConstantOp::create(
+            b, loc,
+            DenseElementsAttr::get(type,
+                                   b.getIntegerAttr(b.getI64Type(), value)));
+      };
+      Value below = arith::MinSIOp::create(b, loc, v[0], limit(kLargest));
+      Value inside = arith::MaxSIOp::create(b, loc, below, limit(-kLargest));
+      Value wide = arith::SIToFPOp::create(
+          b, loc, RankedTensorType::get(type.getShape(), b.getF64Type()),
+          inside);
+      Value nearest = arith::FPToSIOp::create(b, loc, type, wide);
+      Value fits =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, inside, v[0]);
+      return arith::SelectOp::create(b, loc, fits, nearest, v[0]);
+    }};
+
+/// Exact, and wrapping. Integers of 64 bits without sign are none below zero.
+Expected<HostTensor> powerOfKnownInts(const Operand &x, const Operand &y) {
+  auto power = [&](const int64_t *v) {
+    if (y.type == Element::U64 || v[1] >= 0)
+      return wrappingPower(v[0], v[1]);
+    return x.type == Element::U64 ? int64_t(v[0] == 1)
+                                  : powerOfInts(v[0], v[1]);
+  };
+  return mapInts(x.type, {&*x.host, &*y.host}, power);
+}
+
+/// Through doubles where the exponent is a float, as in NumPy. Where the power
+/// does not fit, that is not defined: it wraps as the product at run time does,
+/// and is refused by other exponents.
+Expected<HostTensor> powerByKnownFloats(const Operand &x, const Operand &y) {
+  bool hasSign = x.type == Element::I8 || x.type == Element::I16 ||
+                 x.type == Element::I32 || x.type == Element::I64;
+  double beyond = std::ldexp(1.0, 8 * int(byteSize(x.type)) - hasSign);
+  double least = hasSign ? -beyond : 0;
+  std::string problem;
+  HostTensor exponents = y.host->cast(Element::F64);
+  // The exponents' bits beside the bases, so that neither is rounded.
+  HostTensor bits(Element::I64, exponents.shape());
+  for (auto [at, exponent] : llvm::enumerate(exponents.floats()))
+    bits.setInt(at, llvm::bit_cast<int64_t>(exponent));
+  auto power = [&](const int64_t *v) -> int64_t {
+    double exponent = llvm::bit_cast<double>(v[1]);
+    bool isUnsigned = x.type == Element::U64;
+    if (exponent == std::trunc(exponent) && exponent >= 0 &&
+        exponent <= kMostFactors) {
+      int64_t product = wrappingPower(v[0], uint64_t(exponent));
+      if (isUnsigned && uint64_t(product) <= 2 * uint64_t(kLargest))
+        return int64_t(uint64_t(double(uint64_t(product))));
+      return x.type == Element::I64 ? kThroughDouble.onInts(&product) : product;
+    }
+    double base = isUnsigned ? double(uint64_t(v[0])) : double(v[0]);
+    double power = std::trunc(std::pow(base, exponent));
+    if (power >= least && power < beyond)
+      return isUnsigned ? int64_t(uint64_t(power)) : int64_t(power);
+    if (problem.empty())
+      problem = llvm::formatv("{0}^{1}", base, exponent).str();
+    return 0;
+  };
+  CLEAVE_TRY(result, mapInts(x.type, {&*x.host, &bits}, power));
+  if (!problem.empty())
+    return reason("the power " + problem + " is no number of type " +
+                  nameOf(x.type) + "; cast the base to floats");
+  return result;
+}
+
 /// The type of a power is that of its base, whatever the exponent's.
 Error lowerPowOfIntegers(Node &node) {
   const Operand &x = node.input(0), &y = node.input(1);
   if (x.isHost() && y.isHost()) {
-    // Through doubles where the exponent is no integer, as in NumPy.
-    auto power = isInteger(y.type)
-                     ? mapInts(x.type, {&*x.host, &*y.host}, kPow.onInts)
-                     : mapFloats(x.type, {&*x.host, &*y.host}, kPow.onFloats);
-    if (!power)
-      return power.takeError();
-    node.set(0, Operand(*power));
+    CLEAVE_TRY(power, isInteger(y.type) ? powerOfKnownInts(x, y)
+                                        : powerByKnownFloats(x, y));
+    node.set(0, Operand(power));
     return Error::success();
   }
   std::optional<double> exponent = y.splatValue();
   CLEAVE_TRY(shape, broadcastShapes(x.shape, y.shape));
   bool whole = exponent && *exponent == std::trunc(*exponent) &&
-               *exponent >= 0 && *exponent <= 64;
+               *exponent >= 0 && *exponent <= kMostFactors;
   if (!whole)
     return reason("integers that depend on data have powers only where the "
                   "exponent is a known integer from 0 to 64; cast them to "
@@ -73,7 +159,10 @@ Error lowerPowOfIntegers(Node &node) {
   CLEAVE_TRY(wide, node.broadcast(x, shape));
   if (*exponent == 0)
     return one(node, node.splat(x.type, shape, 1));
-  return one(node, productOf(node, wide, int64_t(*exponent)));
+  CLEAVE_TRY(power, productOf(node, wide, int64_t(*exponent)));
+  if (isInteger(y.type) || x.type != Element::I64)
+    return one(node, power);
+  return one(node, node.map(kThroughDouble, x.type, {power}));
 }
 
 /// Small powers are products, so that one spelling of x^2 reaches the passes.
