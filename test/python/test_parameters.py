@@ -11,6 +11,7 @@ import numpy as np
 
 import numpy_training
 import support
+import onnxbuild
 from numpy_training import Net
 from support import CLEAVE
 
@@ -261,6 +262,68 @@ class Parameters(unittest.TestCase):
             names = set(re.findall(r'nn.name = "([^"]*)", nn.role = "parameter"', ir))
             stored = np.load(DATA / "scalars.npz").files
             self.assertEqual(names, {n.removeprefix("sgd/w/") for n in stored if n.startswith("sgd/w/")})
+
+    def learned(self, name, **sets):
+        """The net whose parameters begin as tables and masks, and what is said of it."""
+        said = self.exported(name, "sgd", "learned", **{"train.lr": 0.2} | sets)
+        out = next(self.folder.glob(f"{name}-sgd-{len(sets) + 1}/checkpoint-*/model.safetensors"))
+        after, stored = support.read_safetensors(out), np.load(DATA / "learned.npz")
+        self.assertEqual(set(after), {n.removeprefix("sgd/w/") for n in stored.files if n.startswith("sgd/w/")})
+        # Beside -1000 the part that moves is small.
+        self.assertLess(error(np.tril(after["mask"]), np.tril(stored["sgd/w/mask"]), 1.0), 1e-6)
+        return said
+
+    def test_learned_tables_as_pytorch(self):
+        """The file says PARAMETER: sinusoids, lines, frequencies, slopes, masks and identities train."""
+        said = self.learned("learned_noted")
+        self.assertNotIn("taken for constants", said)
+        self.assertRegex(said, "'line', 'mask' and 'sinusoids' are parameters, as the file says.*train.frozen = ")
+        self.learned("learned_noted", **{"mesh.data": 2, "mesh.tensor": 2})
+
+    def test_rules_are_said(self):
+        """Without metadata, one line names what rules took for constants, and the key that it gives is right."""
+        done = support.run(CLEAVE, "import", DATA / "learned.onnx", "--set", "dims.batch=8")
+        lines = [line for line in done.stderr.splitlines() if "taken for constants" in line]
+        self.assertEqual(len(lines), 1, done.stderr)
+        for name, rule in (("slopes", "positions"), ("inv_freq", None), ("sinusoids", None), ("mask", None),
+                           ("line", "table of positions"), ("gate", "positions"), ("first.weight", "positions")):
+            (self.assertIn if rule else self.assertNotIn)(f"'{name}' ({rule}" if rule else f"'{name}'", lines[0])
+        names = re.search(r"train.trainable = \[(.*?)\]", lines[0]).group(1)
+        names += ', "inv_freq", "sinusoids", "mask"'
+        self.assertNotIn("taken for constants", self.learned("learned", **{"train.trainable": f"[{names}]"}))
+        frozen = re.search(r'"[.][*]", (.*?)\]', lines[0]).group(1)
+        done = support.run(CLEAVE, "import", DATA / "learned.onnx", "--set", "dims.batch=8", "--set",
+                           f"train.frozen=[{frozen}]")
+        self.assertNotIn("taken for constants", done.stderr)
+
+    def test_read_by_the_loss_alone(self):
+        """A parameter that a penalty reads, and nothing else."""
+        rng = np.random.default_rng(3)
+        x, w, g = (rng.standard_normal(shape).astype(np.float32) for shape in ((6, 4), (4, 3), (5, 2)))
+        b = onnxbuild.Builder()
+        b.input("x", np.float32, ["batch", 4])
+        for name, array in (("w", w), ("g", g)):
+            b.parameter(name, array)
+            b.values.append(onnxbuild.value_info(name, np.float32, array.shape, {
+                "pkg.torch.export.graph_signature.InputSpec.kind": "PARAMETER"}))
+        two, axes = b.constant(2, np.float32), b.constant([0, 1])
+        y = b.op("ReduceMean", b.op("Pow", b.op("MatMul", "x", "w"), two), axes, keepdims=0)
+        b.op("Add", y, b.op("ReduceSum", b.op("Pow", "g", two), axes, keepdims=0), out="loss")
+        b.output("loss", np.float32, [])
+        model, data = self.folder / "penalty.onnx", self.folder / "penalty.npz"
+        model.write_bytes(b.model(18).bytes())
+        np.savez(data, x=x)
+        losses, weights, _ = self.train("penalty", model, data, 3, {
+            "dims.batch": 6, "train.loss": "output:loss", "train.optimizer": "sgd", "train.lr": 0.1,
+            "train.momentum": 0, "train.clip_norm": 0, "train.weight_decay": 0})
+        w, g, right = w.astype(float), g.astype(float), []
+        for _ in range(3):
+            y = x @ w
+            right.append((y ** 2).mean() + (g ** 2).sum())
+            w, g = w - 0.2 * x.T @ y / y.size, g * 0.8
+        self.assertLess(error(losses, right), 1e-6)
+        self.assertLess(error(weights["w"], w), 1e-6)
+        self.assertLess(error(weights["g"], g), 1e-6)
 
     def imported(self, net, name, *sets):
         """The parameters, and what is said, of a file and keys."""

@@ -17,12 +17,15 @@ def tensor(name, array):
     return out.add(9, array.tobytes())
 
 
-def value_info(name, dtype, shape):
+def value_info(name, dtype, shape, metadata=None):
     dims = Message()
     for dim in shape:
         dims.add(1, Message().add(2, dim) if isinstance(dim, str) else Message().add(1, dim))
     elem = Message().add(1, onnxwire.DTYPE_CODES[np.dtype(dtype)]).add(2, dims)
-    return ValueInfo().add(1, name).add(2, Message().add(1, elem))
+    out = ValueInfo().add(1, name).add(2, Message().add(1, elem))
+    for key, value in (metadata or {}).items():
+        out.add(4, Message().add(1, key).add(2, value))
+    return out
 
 
 def attribute(name, value):
@@ -46,7 +49,7 @@ class Builder:
     def __init__(self, name="main_graph"):
         self.graph_name = name
         self.nodes, self.initializers = [], []
-        self.inputs, self.outputs = [], []
+        self.inputs, self.outputs, self.values = [], [], []
         self.constants, self.count = {}, 0
 
     def input(self, name, dtype, shape):
@@ -95,6 +98,8 @@ class Builder:
             graph.add(11, item)
         for item in self.outputs:
             graph.add(12, item)
+        for item in self.values:
+            graph.add(13, item)
         model = Model().add(1, ir_version).add(2, "onnxbuild").add(7, graph)
         model.add(8, Message().add(1, "").add(2, opset))
         for key, value in (metadata or {}).items():

@@ -1,6 +1,8 @@
-// Tensors that train though they look like a module's buffers. Files of most
-// exporters do not tell these apart, so that this is a guess, for a warning.
+// Tensors that train though they look like a module's buffers, and constants
+// that a module may learn. Files of most exporters do not tell these apart, so
+// that this is a guess, for a warning.
 
+#include "Build.h"
 #include "Classify.h"
 #include "Node.h"
 
@@ -145,7 +147,66 @@ bool holdsDifferences(Model &model, const TensorRef &tensor) {
   return distinct.size() >= values;
 }
 
+/// A mask of positions, such as the causal one; not an identity.
+bool isMaskOfPositions(Model &model, const TensorRef &tensor) {
+  llvm::Expected<HostTensor> contents = Node::contents(model, tensor);
+  if (!contents) {
+    llvm::consumeError(contents.takeError()); // the import itself says so
+    return false;
+  }
+  if (!isBand(*contents))
+    return false;
+  int64_t zeros = 0, longest = *llvm::max_element(tensor.shape);
+  forEach(&*contents, contents->shape(),
+          [&](const int64_t *at) { zeros += contents->floatAt(*at) == 0; });
+  return std::min(zeros, tensor.numElements() - zeros) > longest;
+}
+
+/// Whether modules call what they compute once so: inv_freq, pe, cos_cached.
+bool isNamedLikeTable(StringRef name) {
+  std::string last = name.rsplit('.').second.empty()
+                         ? name.lower()
+                         : name.rsplit('.').second.lower();
+  return last == "pe" || last == "sin" || last == "cos" ||
+         llvm::any_of(
+             llvm::ArrayRef<StringRef>{"freq", "rotary", "rope", "sinus",
+                                       "sin_", "cos_", "cache", "mask", "tril",
+                                       "triu", "causal", "buffer"},
+             [&](StringRef part) { return StringRef(last).contains(part); });
+}
+
+/// Whether a product reads the tensor as its matrix.
+bool isReadAsMatrix(const TensorRef &tensor, llvm::ArrayRef<Model::Use> uses) {
+  return tensor.shape.size() == 2 && tensor.shape[0] > 1 &&
+         tensor.shape[1] > 1 && llvm::any_of(uses, [&](const Model::Use &use) {
+           const ::onnx::NodeProto &node = *use.node->proto;
+           return (node.op_type() == "MatMul" || node.op_type() == "Gemm") &&
+                  node.input(1) == tensor.name;
+         });
+}
+
 } // namespace
+
+std::vector<std::string> likelyParameters(Model &model,
+                                          const Constants &constants) {
+  std::map<std::string, std::vector<Model::Use>> uses = model.uses();
+  const Metadata &notes = model.metadata();
+  std::vector<std::string> names;
+  for (const auto &[name, kind] : constants) {
+    const TensorRef &tensor = *model.findInitializer(name);
+    bool byRule = kind == ConstantKind::Positions ||
+                  kind == ConstantKind::Mask ||
+                  kind == ConstantKind::PositionTable;
+    if (!byRule || tensor.numElements() < 2 ||
+        notes.heldAs(name) != HeldAs::Unknown || isNamedLikeTable(name))
+      continue;
+    bool isNamed = !isNamedLikeNumber(name) || isFoldedFromTensor(notes, name);
+    if ((isNamed || isReadAsMatrix(tensor, uses[name])) &&
+        !(kind == ConstantKind::Mask && isMaskOfPositions(model, tensor)))
+      names.push_back(name);
+  }
+  return names;
+}
 
 std::vector<std::string> likelyBuffers(Model &model,
                                        const Constants &constants) {

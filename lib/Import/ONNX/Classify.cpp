@@ -1,5 +1,5 @@
-// Parameters and constants among float initializers. Names carry no meaning, so
-// uses decide.
+// Parameters and constants among float initializers: what the file says of them
+// decides, and where it says nothing, their uses.
 
 #include "Classify.h"
 #include "Node.h"
@@ -257,6 +257,26 @@ bool Uses::mayBePositionTable(const TensorRef &tensor) {
 
 } // namespace
 
+/// Whether the file says that a module learns the tensor. Where no gradient
+/// reaches it, no optimizer changes it either.
+static bool trains(Model &model, const TensorRef &tensor, ConstantKind kind) {
+  return kind != ConstantKind::NoGradient &&
+         model.metadata().heldAs(tensor.name) == HeldAs::Parameter;
+}
+
+/// What uses and elements say of a tensor whose name and metadata say nothing.
+static std::optional<ConstantKind> kindByRules(Model &model, Uses &uses,
+                                               const TensorRef &tensor) {
+  if (auto kind = uses.withoutGradient(tensor))
+    return kind;
+  // Elements are read only where uses leave the question open.
+  if (uses.mayBeMask(tensor) && holdsMask(model, tensor))
+    return ConstantKind::Mask;
+  if (uses.mayBePositionTable(tensor) && holdsPositions(model, tensor))
+    return ConstantKind::PositionTable;
+  return std::nullopt;
+}
+
 /// What uses alone say, with all tensors of one element taken for numbers.
 static Constants constantsByUse(Model &model, StringRef tokens,
                                 const std::set<std::string> &trainable) {
@@ -265,9 +285,23 @@ static Constants constantsByUse(Model &model, StringRef tokens,
   for (const TensorRef &tensor : model.initializers())
     if (isFloat(tensor.type) && tensor.numElements() > 1 &&
         !trainable.count(tensor.name))
-      if (auto kind = uses.withoutGradient(tensor))
+      if (auto kind = uses.withoutGradient(tensor);
+          kind && !trains(model, tensor, *kind))
         constants[tensor.name] = *kind;
   return constants;
+}
+
+std::set<std::string> likelyFixed(Model &model, StringRef tokens,
+                                  const ImportOptions &options) {
+  Uses uses(model, tokens, options.trainable);
+  std::set<std::string> names;
+  for (const TensorRef &tensor : model.initializers())
+    if (isFloat(tensor.type) && tensor.numElements() > 1 &&
+        model.metadata().heldAs(tensor.name) == HeldAs::Parameter)
+      if (auto kind = kindByRules(model, uses, tensor);
+          kind == ConstantKind::Mask || kind == ConstantKind::PositionTable)
+        names.insert(tensor.name);
+  return names;
 }
 
 Constants findConstants(Model &model, StringRef tokens,
@@ -295,18 +329,14 @@ Constants findConstants(Model &model, StringRef tokens,
     if (!isFloat(tensor.type) || trainable.count(tensor.name))
       continue;
     HeldAs held = model.metadata().heldAs(tensor.name);
-    // Elements are read only where uses leave the question open.
     if (tensor.numElements() <= 1 && !single.count(tensor.name))
       constants[tensor.name] =
           readings.count(tensor.name) && readings[tensor.name] == Reading::Open
               ? ConstantKind::OpenNumber
               : ConstantKind::OneElement;
-    else if (auto kind = uses.withoutGradient(tensor))
+    else if (auto kind = kindByRules(model, uses, tensor);
+             kind && !trains(model, tensor, *kind))
       constants[tensor.name] = *kind;
-    else if (uses.mayBeMask(tensor) && holdsMask(model, tensor))
-      constants[tensor.name] = ConstantKind::Mask;
-    else if (uses.mayBePositionTable(tensor) && holdsPositions(model, tensor))
-      constants[tensor.name] = ConstantKind::PositionTable;
     else if (held == HeldAs::Buffer || held == HeldAs::Number)
       constants[tensor.name] = ConstantKind::Buffer;
   }

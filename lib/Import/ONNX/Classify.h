@@ -33,7 +33,8 @@ enum class ConstantKind {
 using Constants = std::map<std::string, ConstantKind>;
 
 /// Float initializers that are never trained. `tokens` names the input whose
-/// values are no positions. What `options.trainable` names is a parameter all
+/// values are no positions. What the file calls a parameter is one, unless no
+/// gradient reaches it. What `options.trainable` names is a parameter all
 /// the same, and what has no dimensions and is frozen a number.
 Constants findConstants(Model &model, llvm::StringRef tokens,
                         const ImportOptions &options);
@@ -54,6 +55,18 @@ std::map<std::string, Reading> readingsOfOneElement(Model &model,
 /// graph, or hold what is computed from positions.
 std::vector<std::string> likelyBuffers(Model &model,
                                        const Constants &constants);
+
+/// Parameters by the file's word whose elements are those of a mask or of a
+/// table of positions: a program may have frozen them, which no file says.
+std::set<std::string> likelyFixed(Model &model, llvm::StringRef tokens,
+                                  const ImportOptions &options);
+
+/// Constants of several elements that modules may learn: the file says nothing
+/// of them, a rule decided, and they are called as parameters are, or read
+/// where a weight is. Not those that are surely fixed: causal masks, and what
+/// is called as modules call their tables.
+std::vector<std::string> likelyParameters(Model &model,
+                                          const Constants &constants);
 
 /// Float initializers [C, 1, ...], C not last, that are only added or
 /// multiplied: gains and biases of channels, which modules hold as vectors.

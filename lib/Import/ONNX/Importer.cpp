@@ -307,6 +307,7 @@ LogicalResult Importer::finish() {
   warnOfMerged();
   warnOfBuffers();
   warnOfScalars();
+  warnOfRules();
   SmallVector<Attribute> names;
   for (const auto &[name, kind] : constants)
     if (kind != ConstantKind::Buffer && values.count(name) &&

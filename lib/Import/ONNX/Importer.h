@@ -53,6 +53,8 @@ private:
   void warnOfBuffers();
   /// Warns of tensors of one element that could be parameters, or numbers.
   void warnOfScalars();
+  /// Of constants that modules may learn, and parameters that they may not.
+  void warnOfRules();
   /// Those of the tensors that train.
   std::vector<std::string> trained(std::vector<std::string> names);
   void bindInputs();

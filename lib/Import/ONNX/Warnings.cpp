@@ -105,6 +105,50 @@ void Importer::warnOfBuffers() {
       << " meant to train";
 }
 
+// Rules tell tables and masks from parameters where the file does not.
+void Importer::warnOfRules() {
+  std::vector<std::string> names = likelyParameters(model, constants);
+  llvm::erase_if(names, [&](const std::string &name) {
+    return !values.count(name) || (options.isFrozen && options.isFrozen(name));
+  });
+  if (!names.empty()) {
+    bool isOne = names.size() == 1;
+    emitWarning(model.location())
+        << quoted(names,
+                  [&](const std::string &name) {
+                    return " (" + spell(constants[name]).str() + ")";
+                  })
+        << (isOne ? " is" : " are")
+        << " taken for constants, by use or elements, as the file does not "
+           "tell them from parameters, and "
+        << (isOne ? "does" : "do") << " not train; if modules learn "
+        << (isOne ? "it" : "them") << ": train.trainable = [\".*\", "
+        << StringRef(patternsOf(model, names)).drop_front()
+        << "; named in train.frozen, " << (isOne ? "it is" : "they are")
+        << " meant to stay";
+  }
+  std::set<std::string> fixed = likelyFixed(model, tokens, options);
+  names = trained({fixed.begin(), fixed.end()});
+  llvm::erase_if(names, [&](const std::string &name) {
+    return options.trainable.count(name) != 0;
+  });
+  if (names.empty())
+    return;
+  bool isOne = names.size() == 1;
+  emitWarning(model.location())
+      << quoted(names)
+      << (isOne ? " is a parameter, as the file says, and trains, though it "
+                  "holds"
+                : " are parameters, as the file says, and train, though they "
+                  "hold")
+      << " a mask or a table of positions; no file says which parameters are "
+         "frozen (requires_grad): to keep "
+      << (isOne ? "it" : "them")
+      << " as in the file: train.frozen = " << patternsOf(model, names)
+      << "; spelled out in train.trainable, " << (isOne ? "it is" : "they are")
+      << " meant to train";
+}
+
 // A learned temperature without dimensions looks like any number that an
 // exporter wrote, and a number with dimensions like a parameter.
 void Importer::warnOfScalars() {

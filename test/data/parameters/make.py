@@ -6,7 +6,7 @@
 
 NAME.onnx is as PyTorch's exporter writes it with optimize=False, without metadata. Some files keep it:
 `buffers_noted`, so that it tells buffers from parameters, and `experts_merged`, whose equal tensors the
-exporter has merged (optimize=True); `scalars_noted` and `scalars_merged` are `scalars` in both ways. NAME.npz:
+exporter has merged (optimize=True); `learned_noted` is `learned` with it, and `scalars_noted` and `scalars_merged` are `scalars` in both ways. NAME.npz:
 
     x, y or input_ids, y     the data, one batch
     OPTIMIZER/loss           the losses of the first steps, computed in float64
@@ -103,6 +103,46 @@ class Buffers(nn.Module):
         return self.f(x.mean((2, 3)))
 
 
+class Learned(nn.Module):
+    """Parameters that begin as what others keep in buffers: sinusoids and a line of positions, rotary
+    frequencies, ALiBi's slopes, a causal mask, an identity; and the net of a bias of relative positions."""
+
+    def __init__(self, vocabulary=13, width=16, length=10, heads=4):
+        super().__init__()
+        self.heads = heads
+        at = torch.arange(length)[:, None]
+        angles = at / 1000 ** (torch.arange(width // 2) / (width // 2))
+        self.embed = nn.Embedding(vocabulary, width)
+        self.sinusoids = nn.Parameter(torch.cat([angles.sin(), angles.cos()], -1))
+        self.line = nn.Parameter(torch.linspace(-1, 1, length)[:, None] * torch.randn(1, width))
+        self.gate = nn.Parameter(torch.eye(length, width))
+        self.inv_freq = nn.Parameter(1 / 10000 ** (torch.arange(0, 2) / 2))
+        self.slopes = nn.Parameter(torch.tensor([0.5, 0.3, 0.17, 0.06]).view(heads, 1, 1))
+        self.mask = nn.Parameter(torch.triu(torch.full((length, length), -1000.0), 1))
+        self.first, self.second = nn.Linear(1, 6), nn.Linear(6, heads, bias=False)
+        self.mix = nn.Parameter(torch.eye(length))
+        self.qkv, self.head = nn.Linear(width, 3 * width), nn.Linear(width, vocabulary)
+
+    def rotate(self, x, angles):
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
+
+    def forward(self, ids):
+        batch, length = ids.shape
+        x = self.embed(ids) + self.sinusoids[:length] + self.line[:length]
+        x = x * (1 + self.gate[:length])
+        x = x + torch.einsum("ts,bsh->bth", self.mix, x)
+        q, k, v = (t.reshape(batch, length, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        at = torch.arange(length)
+        angles = at[:, None] * self.inv_freq
+        relative = (at[None] - at[:, None]).to(x.dtype)
+        scores = self.rotate(q, angles) @ self.rotate(k, angles).transpose(-1, -2) / 2
+        scores = scores + self.slopes * relative + self.mask[:length, :length]
+        scores = scores + self.second(torch.relu(self.first(relative[..., None] / length))).permute(2, 0, 1)
+        x = x + (scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape)
+        return self.head(x)
+
+
 class Block(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -178,11 +218,12 @@ def train(name, model, x, y, loss, lr, **flags):
     arrays = {"x": x.numpy(), "y": y.numpy()}
     for kind in ("sgd", "adamw"):
         trained = copy.deepcopy(model).double()
+        x = x.double() if x.is_floating_point() else x
         optimizer = optimizer_of(kind, trained, lr if kind == "sgd" else 0.01)
         losses = []
         for _ in range(STEPS):
             optimizer.zero_grad()
-            value = loss(trained(x.double()), y)
+            value = loss(trained(x), y)
             value.backward()
             nn.utils.clip_grad_norm_([p for p in trained.parameters() if p.requires_grad], 0.5)
             optimizer.step()
@@ -255,6 +296,11 @@ def main():
     train("scalars", *scalars)
     train("scalars_noted", *scalars, noted=True)
     train("scalars_merged", *scalars, noted=True, merged=True)
+    torch.manual_seed(7)
+    learned = (Learned(), torch.randint(0, 13, (8, 10)), torch.randint(0, 13, (8, 10)),
+               lambda y, want: entropy(y.transpose(1, 2), want), 0.2)
+    train("learned", *learned)
+    train("learned_noted", *learned, noted=True)
     bf16_gpt()
 
 
