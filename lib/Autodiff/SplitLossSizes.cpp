@@ -7,9 +7,14 @@
 
 #include "mlir/IR/Matchers.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::autodiff;
+
+using TwinMap =
+    llvm::DenseMap<Operation *, llvm::SmallSetVector<Operation *, 2>>;
 
 static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
@@ -95,35 +100,73 @@ bool LossSplitter::isLike(Operation *op, Operation *twin,
   return true;
 }
 
+/// For each operation of `block` that its end is computed from, those of
+/// `other` that compute the same: several where equal ones are one operation in
+/// `block`, as two constants are that happen to be one number there.
+static FailureOr<TwinMap> findTwins(Block &block, Block &other) {
+  TwinMap twins;
+  twins[block.getTerminator()].insert(other.getTerminator());
+  // Users come before what they use.
+  for (Operation &op : llvm::reverse(block)) {
+    auto found = twins.find(&op);
+    if (found == twins.end())
+      continue;
+    SmallVector<Operation *> own = found->second.takeVector();
+    for (Operation *twin : own) {
+      if (op.getName() != twin->getName() ||
+          op.getNumOperands() != twin->getNumOperands() ||
+          op.getNumResults() != twin->getNumResults())
+        return failure();
+      for (auto [a, b] : llvm::zip(op.getOperands(), twin->getOperands())) {
+        auto x = dyn_cast<OpResult>(a), y = dyn_cast<OpResult>(b);
+        if (bool(x) != bool(y) ||
+            (x ? x.getResultNumber() != y.getResultNumber()
+               : cast<BlockArgument>(a).getArgNumber() !=
+                     cast<BlockArgument>(b).getArgNumber()))
+          return failure();
+        if (x)
+          twins[x.getOwner()].insert(y.getOwner());
+      }
+    }
+    twins[&op].insert(own.begin(), own.end());
+  }
+  return twins;
+}
+
+/// Constants of other numbers, or counts to another one.
+static bool hasOtherNumbers(Operation *op, Operation *twin) {
+  DenseElementsAttr a, b;
+  if (matchPattern(op, m_Constant(&a)) && matchPattern(twin, m_Constant(&b)))
+    return a != b &&
+           !(a.isSplat() && b.isSplat() &&
+             a.getSplatValue<Attribute>() == b.getSplatValue<Attribute>());
+  auto iota = dyn_cast<nn::IotaOp>(op);
+  return iota && typeOf(iota).getDimSize(iota.getDim()) !=
+                     typeOf(twin->getResult(0)).getDimSize(iota.getDim());
+}
+
 /// What is computed from constants that are another number in `other`, or
 /// counts to another one.
 LogicalResult LossSplitter::findVarying(func::FuncOp other) {
   if (!other)
     return failure();
-  Block &block = step.getBody().front(), &twins = other.getBody().front();
   auto others = nn::BatchFlow::ofArguments(other);
   if (bool(flow) != bool(others))
     return failure();
-  if (block.getOperations().size() != twins.getOperations().size())
+  Block &block = step.getBody().front();
+  FailureOr<TwinMap> twins = findTwins(block, other.getBody().front());
+  if (failed(twins))
     return failure();
-  for (auto [op, twin] : llvm::zip(block, twins)) {
-    if (op.getName() != twin.getName())
-      return failure();
-    DenseElementsAttr a, b;
-    bool varies =
-        matchPattern(&op, m_Constant(&a)) &&
-        matchPattern(&twin, m_Constant(&b)) && a != b &&
-        !(a.isSplat() && b.isSplat() &&
-          a.getSplatValue<Attribute>() == b.getSplatValue<Attribute>());
-    if (auto iota = dyn_cast<nn::IotaOp>(op))
-      varies |= typeOf(iota).getDimSize(iota.getDim()) !=
-                typeOf(twin.getResult(0)).getDimSize(iota.getDim());
-    if (!isLike(&op, &twin, others ? others->size() : 1)) {
+  for (Operation &op : block) {
+    bool varies = llvm::any_of(op.getOperands(),
+                               [&](Value v) { return varying.contains(v); });
+    for (Operation *twin : twins->lookup(&op)) {
+      varies |= hasOtherNumbers(&op, twin);
+      if (isLike(&op, twin, others ? others->size() : 1))
+        continue;
       unlike.insert(&op);
       varies = true;
     }
-    varies |= llvm::any_of(op.getOperands(),
-                           [&](Value v) { return varying.contains(v); });
     if (varies)
       varying.insert(op.result_begin(), op.result_end());
   }

@@ -6,9 +6,9 @@ import numpy as np
 
 import onnxbuild
 
-# No number of samples in a part of the batch is another size, or a factor of the loss.
-BATCH, WIDTH, HIDDEN, CLASSES = 6, 4, 5, 7
-STEP, LEARNING_RATE = 1e-30, 0.01
+# Numbers of samples, of a batch or a microbatch, are also other sizes and factors.
+BATCH, WIDTH, HIDDEN = 6, 4, 5
+STEP = 1e-30
 # How the values of samples become one number.
 GATHERINGS = ["mean", "sum", "by size", "by mask", "by clamped mask", "by class weights", "root of mean", "of squares"]
 VALUES = ["squares", "distances", "entropy", "smoothed", "elements"]
@@ -29,6 +29,7 @@ class Model:
     def __init__(self, rng):
         self.rng, self.b = rng, onnxbuild.Builder()
         self.data, self.weights, self.list = {}, {}, []
+        self.classes = int(rng.choice([2, 3, 6, 7]))
 
     def input(self, name, array, *dims):
         self.data[name] = array
@@ -89,10 +90,10 @@ def value(m, kind, y):
     """Of each sample [batch], or of each element of it."""
     if kind in ("entropy", "smoothed"):
         logs = m.op("LogSoftmax", log_softmax, y, axis=-1)
-        target = m.op("OneHot", lambda i: np.eye(CLASSES)[i], "label",
-                      extra=[m.b.constant(CLASSES), m.number([0, 1])], axis=-1)
+        target = m.op("OneHot", lambda i: np.eye(m.classes)[i], "label",
+                      extra=[m.b.constant(m.classes), m.number([0, 1])], axis=-1)
         if kind == "smoothed":
-            target = m.add(m.mul(target, m.number(0.75)), m.number(0.25 / CLASSES))
+            target = m.add(m.mul(target, m.number(0.75)), m.number(0.25 / m.classes))
         return m.op("Neg", lambda x: -x, m.rows(m.mul(target, logs), "ReduceSum"))
     error = m.sub(y, "target")
     if kind == "distances":
@@ -118,7 +119,7 @@ def gather(m, kind, v, is_wide):
     if is_wide:
         v = m.rows(v, "ReduceSum")
     if kind == "by class weights":
-        table = np.linspace(0.5, 2, CLASSES)
+        table = np.linspace(0.5, 2, m.classes)
         weight = m.op("Gather", lambda t, i: t[i], m.number(table), "label", axis=0)
     else:
         weight = "mask"
@@ -134,20 +135,20 @@ def generate(seed):
     rng = np.random.default_rng(seed)
     m = Model(rng)
     x = m.input("x", rng.normal(size=(BATCH, WIDTH)).astype(np.float32), WIDTH)
-    m.input("target", rng.normal(size=(BATCH, CLASSES)).astype(np.float32), CLASSES)
-    m.input("label", rng.integers(0, CLASSES, BATCH))
+    m.input("target", rng.normal(size=(BATCH, m.classes)).astype(np.float32), m.classes)
+    m.input("label", rng.integers(0, m.classes, BATCH))
     mask = (rng.random(BATCH) < 0.5).astype(np.float32)
     mask[rng.integers(BATCH)] = 1  # without any, there is no mean
     m.input("mask", mask)
     h = m.op("Tanh", np.tanh, m.op("MatMul", lambda a, b: a @ b, x, m.weight("first", WIDTH, HIDDEN)))
-    y = m.op("MatMul", lambda a, b: a @ b, h, m.weight("second", HIDDEN, CLASSES))
+    y = m.op("MatMul", lambda a, b: a @ b, h, m.weight("second", HIDDEN, m.classes))
     loss, words = None, []
     for index in range(int(rng.integers(1, 4))):
         kind = VALUES[(seed + index) % len(VALUES)] if index == 0 else str(rng.choice(VALUES))
         way = GATHERINGS[seed % len(GATHERINGS)] if index == 0 else str(rng.choice(GATHERINGS))
         term = gather(m, way, value(m, kind, y), kind == "elements")
         scale = str(rng.choice(["none", "times", "over"]))
-        factor = float(rng.choice([0.5, 0.3, 1.7]))
+        factor = float(rng.choice([0.5, 0.3, 2.0, 3.0, 6.0, 12.0]))
         if scale != "none":
             term = (m.mul if scale == "times" else m.div)(term, m.number(factor))
         words.append(f"{kind} {way}" + (f" {scale} {factor}" if scale != "none" else ""))
@@ -159,8 +160,9 @@ def generate(seed):
 
 
 def train(m, steps):
-    """Losses, and the parameters after as many steps of gradient descent."""
-    weights = {name: array.astype(np.float64) for name, array in m.weights.items()}
+    """(losses, the parameters after as many steps of gradient descent, the learning rate): one by
+    which the first step moves some element by about 0.1."""
+    rate, weights = None, {name: array.astype(np.float64) for name, array in m.weights.items()}
     losses = []
     for _ in range(steps):
         losses.append(float(m.loss(weights, "loss")))
@@ -171,5 +173,6 @@ def train(m, steps):
                 moved = array.astype(np.complex128)
                 moved[at] += 1j * STEP
                 gradients[name][at] = m.loss(weights | {name: moved}, "loss").imag / STEP
-        weights = {name: array - LEARNING_RATE * gradients[name] for name, array in weights.items()}
-    return losses, weights
+        rate = rate or 2.0 ** round(np.log2(0.1 / max(np.abs(g).max() for g in gradients.values())))
+        weights = {name: array - rate * gradients[name] for name, array in weights.items()}
+    return losses, weights, rate
