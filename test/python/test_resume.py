@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 import unittest
@@ -144,6 +145,28 @@ class Resume(unittest.TestCase):
             self.assertIs(state["split"]["shuffled"], False)
             self.assertEqual(state["config"]["data"]["shuffle_split"], "false")
             before = after
+
+    def test_a_changed_split_is_refused(self):
+        """The configuration is the same, the samples that train are not."""
+        copy = self.folder / "resplit"
+        shutil.copytree(self.folder / "run", copy)
+        path = copy / self.checkpoint.name / "state.json"
+        state = json.loads(path.read_text())
+        was = state["split"]["held_out"]
+        state["split"]["held_out"] = was + 1
+        path.write_text(json.dumps(state))
+        message = self.refused("--resume", path.parent, "--steps", STEPS + 1)
+        self.assertIn("would not train on the samples of its run", message)
+        self.assertIn(f'"held_out":{was + 1}', message)
+
+    def test_parameters_without_state_are_counted(self):
+        done = self.train("part", "--steps", 1, sets=["data.labels=y", 'train.frozen=["w1", "b1"]'])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for frozen, words in (('["b1"]', "1 trained parameter;"), ("[]", "2 trained parameters;")):
+            done = self.train(f"part{len(frozen)}", "--resume", self.folder / "part" / "checkpoint-000001",
+                              sets=[f"train.frozen={frozen}", "train.steps=2"])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"has no optimizer state of {words}", done.stdout)
 
     def test_the_middle_of_the_data(self):
         changed, whole = self.folder / "changed.npz", bytearray(self.data.read_bytes())
