@@ -461,5 +461,5 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
 
 LogicalResult cleave::checkNoDecay(func::FuncOp func,
                                    ArrayRef<std::string> patterns) {
-  return reportIdle(func, patterns, "train.no_decay", false);
+  return reportIdle(func, patterns, "train.no_decay", true);
 }

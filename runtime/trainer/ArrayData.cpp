@@ -208,7 +208,9 @@ private:
     if (isFloat(array.dtype) != isFloat(input.dtype))
       throw InputError(label + ": has element type " + array.dtype +
                        ", expected " + input.dtype + " for input '" +
-                       input.name + "'");
+                       input.name + "'; convert it, in NumPy: " +
+                       (isFloat(input.dtype) ? "x.astype(np.float32)"
+                                             : "x.astype(np.int64)"));
     checkVocabulary(input, array, label,
                     input.role == "labels" ? &ignoreIndex : nullptr);
   }

@@ -29,10 +29,38 @@ static bool isRunOf(const std::string &name, const std::string &model) {
              std::string::npos;
 }
 
+/// The newest checkpoint that is whole; "" where there is none.
+static std::string newestOf(std::vector<CheckpointEntry> found) {
+  std::sort(found.begin(), found.end());
+  for (auto entry = found.rbegin(); entry != found.rend(); ++entry) {
+    std::string torn = whatIsTorn(entry->path);
+    if (torn.empty())
+      return entry->path;
+    std::fprintf(stderr, "cleave: warning: %s; it is passed over\n",
+                 torn.c_str());
+  }
+  return "";
+}
+
+/// A checkpoint, or the folder of a run, of which it is the newest one.
+static std::string checkpointAt(const std::string &path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored))
+    throw InputError("--resume " + path +
+                     ": does not exist; give a checkpoint's folder, a run's, "
+                     "or latest");
+  if (fs::exists(fs::path(path) / "state.json", ignored))
+    return path;
+  std::string newest = newestOf(checkpointsOf(path));
+  return newest.empty() ? path : newest;
+}
+
 std::string resolveResume(const std::string &resume, const std::string &out,
                           const std::string &model) {
-  if (resume != "latest")
+  if (resume.empty())
     return resume;
+  if (resume != "latest")
+    return checkpointAt(resume);
   std::vector<std::string> runs;
   std::error_code ignored;
   if (!out.empty()) {
@@ -47,16 +75,11 @@ std::string resolveResume(const std::string &resume, const std::string &out,
   for (const std::string &run : runs)
     for (CheckpointEntry &entry : checkpointsOf(run))
       found.push_back(std::move(entry));
-  std::sort(found.begin(), found.end());
-  for (auto entry = found.rbegin(); entry != found.rend(); ++entry) {
-    std::string torn = whatIsTorn(entry->path);
-    if (torn.empty())
-      return entry->path;
-    std::fprintf(stderr, "cleave: warning: %s; it is passed over\n",
-                 torn.c_str());
-  }
-  throw InputError("--resume latest: there is no whole checkpoint below " +
-                   (out.empty() ? "runs/" + model + "-*" : out));
+  std::string newest = newestOf(std::move(found));
+  if (newest.empty())
+    throw InputError("--resume latest: there is no whole checkpoint below " +
+                     (out.empty() ? "runs/" + model + "-*" : out));
+  return newest;
 }
 
 //===----------------------------------------------------------------------===//

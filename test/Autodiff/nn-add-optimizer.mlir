@@ -4,10 +4,9 @@
 // RUN: cleave-opt %s "--nn-add-optimizer=began=1:b" --canonicalize | FileCheck %s --check-prefix=BEGAN
 // RUN: not cleave-opt %s "--nn-add-optimizer=apart" 2>&1 | FileCheck %s --check-prefix=CLIPPED
 // RUN: not cleave-opt %s "--nn-add-optimizer=began=1:c" 2>&1 | FileCheck %s --check-prefix=UNKNOWN
-// RUN: cleave-opt %s "--nn-add-optimizer=no-decay=v,.*" 2>&1 | FileCheck %s --check-prefix=IDLE
+// RUN: not cleave-opt %s "--nn-add-optimizer=no-decay=v,.*" 2>&1 | FileCheck %s --check-prefix=IDLE
 
-// IDLE: warning: pattern 'v' of train.no_decay matches no parameter
-// IDLE-NOT: warning:
+// IDLE: error: pattern 'v' of train.no_decay matches none of the {{.*}} parameters
 
 // Old parameters, state and count where loss or norm are not below the largest
 // number. Decay is for the matrix: w has two dimensions in the file, three in its view.

@@ -100,6 +100,28 @@ class Messages(unittest.TestCase):
 
     # Usage
 
+    def test_arrays_of_other_kinds(self):
+        """The message says what to write in NumPy."""
+        rng = np.random.default_rng(1)
+        x, label = rng.normal(size=(20, 4)).astype(np.float32), rng.integers(0, 3, 20)
+        keys = self.keys(dims__batch=4, data__labels="label")
+        for kind in (np.uint8, bool):
+            np.savez(self.folder / "kind.npz", x=x.astype(kind), label=label)
+            self.error(r"array 'x': has element type .*, expected f32 .*: x\.astype\(np\.float32\)",
+                       *self.train("c.onnx", "--data", "kind.npz", *keys))
+
+    def test_resume_of_a_run(self):
+        """A run's folder stands for its newest checkpoint."""
+        keys = self.keys(dims__batch=4, data__labels="label", train__schedule="constant")
+        done = support.run(CLEAVE, "train", "c.onnx", "--data", "label.npz", *keys, "--steps", 2, "--out", "whole",
+                           cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = support.run(CLEAVE, "train", "c.onnx", "--resume", "whole", "--steps", 3, "--out", "further",
+                           cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("resuming whole/checkpoint-000002", done.stdout)
+        self.error("--resume nope: does not exist", "train", "c.onnx", "--resume", "nope", "--steps", 3)
+
     def test_flags(self):
         for flags, pattern in (
             (["--step", 1], "unknown flag '--step'; did you mean '--steps'?"),
