@@ -11,13 +11,15 @@ using namespace cleave::partition;
 /// scattering the addends of `have` gives.
 static bool isScattered(const Layout &have, const Layout &need) {
   for (auto [had, wanted] : llvm::zip_equal(have.dims, need.dims))
-    if (wanted.size() < had.size() || !std::equal(had.begin(), had.end(), wanted.begin()) ||
+    if (wanted.size() < had.size() ||
+        !std::equal(had.begin(), had.end(), wanted.begin()) ||
         setOf(ArrayRef<Axis>(wanted).drop_front(had.size())) & ~have.partial)
       return false;
   return true;
 }
 
-bool OpPlanner::isReducedLater(Value value, const Layout &kept, const Layout &asked) {
+bool OpPlanner::isReducedLater(Value value, const Layout &kept,
+                               const Layout &asked) {
   if (!kept.partial || !isScattered(kept, asked))
     return false;
   constexpr unsigned kMaxSteps = 8;
@@ -28,8 +30,9 @@ bool OpPlanner::isReducedLater(Value value, const Layout &kept, const Layout &as
     ShardingRule rule = ruleOf(user);
     if (rule.isAddend(use.getOperandNumber()))
       return true;
-    if (rule.groupOf(use.getOperandNumber()).empty() || user->getNumOperands() != 1 ||
-        user->getNumResults() != 1 || rule.operands[0] != rule.results[0])
+    if (rule.groupOf(use.getOperandNumber()).empty() ||
+        user->getNumOperands() != 1 || user->getNumResults() != 1 ||
+        rule.operands[0] != rule.results[0])
       return false;
     value = user->getResult(0);
     if (bytesOf(value.getType()) < bytes)
@@ -51,7 +54,8 @@ bool OpPlanner::isSummedLater(Operation *op, AxisSet axes) const {
     op = use.getOwner();
     if (auto func = dyn_cast<func::FuncOp>(op->getParentOp());
         func && op->hasTrait<OpTrait::IsTerminator>()) {
-      auto sharding = func.getResultAttrOfType<ShardingAttr>(number, kShardingAttrName);
+      auto sharding =
+          func.getResultAttrOfType<ShardingAttr>(number, kShardingAttrName);
       return sharding && has(mesh.layout(sharding));
     }
     if (auto constrain = dyn_cast<ConstrainOp>(op))
@@ -63,7 +67,8 @@ bool OpPlanner::isSummedLater(Operation *op, AxisSet axes) const {
     if (group.empty())
       return false;
     for (unsigned other : group)
-      if (Value origin = other == number ? Value() : originOf(op->getOperand(other)))
+      if (Value origin =
+              other == number ? Value() : originOf(op->getOperand(other)))
         return has(layoutOf(origin));
   }
   return false;
@@ -83,7 +88,8 @@ Value OpPlanner::originOf(Value value) const {
   return hasLayout(value) ? value : Value();
 }
 
-void OpPlanner::addCarry(Operation *op, const ShardingRule &rule, Choice &choice) const {
+void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
+                         Choice &choice) const {
   if (isa<ConstrainOp>(op))
     return;
   for (ArrayRef<unsigned> group : rule.linear) {
@@ -103,7 +109,8 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule, Choice &choice
       // Who else reads it needs the sum anyway, and shares it.
       fits &= have.partial == 0 || operand.hasOneUse();
       fits &= have.partial == 0 ||
-              isScattered(have, cleave::layoutOf(rule.operands[index], choice.factors));
+              isScattered(
+                  have, cleave::layoutOf(rule.operands[index], choice.factors));
       if (have.partial) {
         fits &= all == 0 || have.kind == kind;
         kind = have.kind;

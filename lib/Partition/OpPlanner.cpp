@@ -14,7 +14,8 @@ static constexpr double kProduct = 8;
 /// More assignments than this are not weighed; the first ones are enough.
 static constexpr size_t kMaxAssignments = 512;
 
-Choice OpPlanner::choose(Operation *op, const ShardingRule &rule, ArrayRef<Layout> asked) {
+Choice OpPlanner::choose(Operation *op, const ShardingRule &rule,
+                         ArrayRef<Layout> asked) {
   Choice best;
   best.factors = agreed(op, rule, asked);
   if (best.factors.empty())
@@ -31,9 +32,11 @@ SmallVector<Axes> OpPlanner::agreed(Operation *op, const ShardingRule &rule,
   bool agree = true;
   forEachDim(op, rule, asked, [&](const DimFactors &made, const Axes &split) {
     size_t used = 0;
-    for (auto [factor, part] : llvm::zip_equal(made, axesOfFactors(made, rule, split, mesh))) {
+    for (auto [factor, part] :
+         llvm::zip_equal(made, axesOfFactors(made, rule, split, mesh))) {
       used += part.size();
-      if (!part.empty() && rule.factors[factor].kind == FactorKind::NeedReplication)
+      if (!part.empty() &&
+          rule.factors[factor].kind == FactorKind::NeedReplication)
         agree = false;
       if (seen[factor] && axes[factor] != part)
         agree = false;
@@ -55,19 +58,22 @@ bool OpPlanner::isValid(const ShardingRule &rule, ArrayRef<Axes> axes) const {
     used |= setOf(list);
   }
   auto expressible = [&](const TensorFactors &dims) {
-    return llvm::all_of(
-        dims, [&](const DimFactors &dim) { return isExpressible(dim, rule, axes, mesh); });
+    return llvm::all_of(dims, [&](const DimFactors &dim) {
+      return isExpressible(dim, rule, axes, mesh);
+    });
   };
-  return llvm::all_of(rule.operands, expressible) && llvm::all_of(rule.results, expressible);
+  return llvm::all_of(rule.operands, expressible) &&
+         llvm::all_of(rule.results, expressible);
 }
 
-double OpPlanner::cost(Operation *op, const ShardingRule &rule, ArrayRef<Layout> asked,
-                       ArrayRef<Axes> axes) const {
+double OpPlanner::cost(Operation *op, const ShardingRule &rule,
+                       ArrayRef<Layout> asked, ArrayRef<Axes> axes) const {
   double total = 0, elements = 0;
   Choice choice;
   choice.factors.assign(axes.begin(), axes.end());
   addCarry(op, rule, choice);
-  auto move = [&](RankedTensorType type, int64_t bytes, const Layout &from, const Layout &to) {
+  auto move = [&](RankedTensorType type, int64_t bytes, const Layout &from,
+                  const Layout &to) {
     total += reshards.seconds(type.getShape(), bytes, from,
                               reshards.plan(type.getShape(), bytes, from, to));
   };
@@ -91,11 +97,12 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule, ArrayRef<Layout>
     int64_t bytes = elementBytes(type);
     // An addend of a sum is reduced there: that it is widened before is no
     // cost.
-    if (choice.carry && isReducedLater(op->getResult(index), made, asked[index]) &&
+    if (choice.carry &&
+        isReducedLater(op->getResult(index), made, asked[index]) &&
         isSummedLater(op, choice.carry))
       for (unsigned operand : choice.group)
-        bytes = std::min(bytes,
-                         elementBytes(cast<RankedTensorType>(op->getOperand(operand).getType())));
+        bytes = std::min(bytes, elementBytes(cast<RankedTensorType>(
+                                    op->getOperand(operand).getType())));
     move(type, bytes, made, asked[index]);
   }
   int64_t ways = 1;
@@ -119,7 +126,8 @@ SmallVector<Axes> OpPlanner::cheapest(Operation *op, const ShardingRule &rule,
   size_t count = rule.factors.size();
   Candidates candidates(count);
   forEachDim(op, rule, asked, [&](const DimFactors &made, const Axes &split) {
-    for (auto [factor, part] : llvm::zip_equal(made, axesOfFactors(made, rule, split, mesh)))
+    for (auto [factor, part] :
+         llvm::zip_equal(made, axesOfFactors(made, rule, split, mesh)))
       if (rule.factors[factor].kind != FactorKind::NeedReplication)
         for (size_t length = part.size(); length > 0; --length) {
           Axes prefix(part.begin(), part.begin() + length);
@@ -159,9 +167,10 @@ SmallVector<Axes> OpPlanner::cheapest(Operation *op, const ShardingRule &rule,
   };
   visit(visit, 0, 0);
   if (isCut && cutKinds.insert(op->getName().getStringRef()).second)
-    emitRemark(op->getLoc()) << op->getName() << " has more than " << kMaxAssignments
-                             << " ways to run on the axes of its tensors; the others, also of "
-                                "further such "
-                                "operations, were not weighed";
+    emitRemark(op->getLoc())
+        << op->getName() << " has more than " << kMaxAssignments
+        << " ways to run on the axes of its tensors; the others, also of "
+           "further such "
+           "operations, were not weighed";
   return best;
 }

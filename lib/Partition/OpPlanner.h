@@ -25,20 +25,27 @@ struct Choice {
 /// its results.
 class OpPlanner {
 public:
-  OpPlanner(const dist::MeshAxes &mesh, const Cluster &cluster, const cost::LinkModel &links,
-            ReshardPlanner &reshards)
+  OpPlanner(const dist::MeshAxes &mesh, const Cluster &cluster,
+            const cost::LinkModel &links, ReshardPlanner &reshards)
       : mesh(mesh), cluster(cluster), links(links), reshards(reshards) {}
 
   /// Layouts that values have, partial axes included.
-  void setLayout(mlir::Value value, dist::Layout layout) { layouts[value] = std::move(layout); }
+  void setLayout(mlir::Value value, dist::Layout layout) {
+    layouts[value] = std::move(layout);
+  }
   bool hasLayout(mlir::Value value) const { return layouts.contains(value); }
-  const dist::Layout &layoutOf(mlir::Value value) const { return layouts.find(value)->second; }
+  const dist::Layout &layoutOf(mlir::Value value) const {
+    return layouts.find(value)->second;
+  }
 
-  Choice choose(mlir::Operation *op, const ShardingRule &rule, llvm::ArrayRef<dist::Layout> asked);
+  Choice choose(mlir::Operation *op, const ShardingRule &rule,
+                llvm::ArrayRef<dist::Layout> asked);
 
   /// The layout in which result `index` appears.
-  dist::Layout produced(const ShardingRule &rule, const Choice &choice, unsigned index) const {
-    return producedLayout(rule, choice.factors, choice.carry, choice.carryKind, index);
+  dist::Layout produced(const ShardingRule &rule, const Choice &choice,
+                        unsigned index) const {
+    return producedLayout(rule, choice.factors, choice.carry, choice.carryKind,
+                          index);
   }
 
   /// Whether the value, `kept` as it is made, lacks splits only that scattering
@@ -53,8 +60,8 @@ private:
   using Candidates = llvm::SmallVector<llvm::SmallVector<dist::Axes, 2>>;
 
   template <typename Fn>
-  void forEachDim(mlir::Operation *op, const ShardingRule &rule, llvm::ArrayRef<dist::Layout> asked,
-                  Fn fn) const {
+  void forEachDim(mlir::Operation *op, const ShardingRule &rule,
+                  llvm::ArrayRef<dist::Layout> asked, Fn fn) const {
     for (auto [index, dims] : llvm::enumerate(rule.results))
       for (auto [dim, made] : llvm::enumerate(dims))
         fn(made, asked[index].dims[dim]);
@@ -69,16 +76,19 @@ private:
   /// The axes of the factors where all tensors say the same; empty where they
   /// do not. (A rule without factors agrees: one empty assignment is marked by
   /// the rule's own emptiness.)
-  llvm::SmallVector<dist::Axes> agreed(mlir::Operation *op, const ShardingRule &rule,
-                                       llvm::ArrayRef<dist::Layout> asked) const;
+  llvm::SmallVector<dist::Axes>
+  agreed(mlir::Operation *op, const ShardingRule &rule,
+         llvm::ArrayRef<dist::Layout> asked) const;
   bool isValid(const ShardingRule &rule, llvm::ArrayRef<dist::Axes> axes) const;
   /// Modelled seconds: to bring operands and results to where they are needed,
   /// to compute a rank's part, and what that sends by itself.
-  double cost(mlir::Operation *op, const ShardingRule &rule, llvm::ArrayRef<dist::Layout> asked,
+  double cost(mlir::Operation *op, const ShardingRule &rule,
+              llvm::ArrayRef<dist::Layout> asked,
               llvm::ArrayRef<dist::Axes> axes) const;
   /// Weighs assignments of the axes that tensors have to factors.
-  llvm::SmallVector<dist::Axes> cheapest(mlir::Operation *op, const ShardingRule &rule,
-                                         llvm::ArrayRef<dist::Layout> asked) const;
+  llvm::SmallVector<dist::Axes>
+  cheapest(mlir::Operation *op, const ShardingRule &rule,
+           llvm::ArrayRef<dist::Layout> asked) const;
 
   /// Whether the result goes, without another reader, into a sum with addends
   /// over `axes`, or is asked for as addends, or leaves the function as these:
@@ -89,7 +99,8 @@ private:
   /// another reader needs the sum of what has none.
   mlir::Value originOf(mlir::Value value) const;
   /// Lets addends pass through the operation where that defers a reduction.
-  void addCarry(mlir::Operation *op, const ShardingRule &rule, Choice &choice) const;
+  void addCarry(mlir::Operation *op, const ShardingRule &rule,
+                Choice &choice) const;
 
   const dist::MeshAxes &mesh;
   const Cluster &cluster;

@@ -1,8 +1,8 @@
 //===- PlanOps.cpp - dist-plan-ops ----------------------------------------===//
 //
-// Chooses (OpPlanner), operation by operation in program order, the axes of each
-// factor and what stays partial. Layouts of operands are known by then, those of results
-// are asked for by propagation.
+// Chooses (OpPlanner), operation by operation in program order, the axes of
+// each factor and what stays partial. Layouts of operands are known by then,
+// those of results are asked for by propagation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,9 +33,9 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
-    // Collectives that are ready together go as one message later: which of them
-    // a latency belongs to is not known here, so that only bytes take time. What
-    // is chosen then does not depend on how small a model is.
+    // Collectives that are ready together go as one message later: which of
+    // them a latency belongs to is not known here, so that only bytes take
+    // time. What is chosen then does not depend on how small a model is.
     for (auto &[name, link] : machine->links)
       link.latency = link.message = 0;
     auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
@@ -49,20 +49,23 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     }
   }
 
-  LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh, OpPlanner &planner) {
+  LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh,
+                             OpPlanner &planner) {
     for (auto [index, argument] : llvm::enumerate(func.getArguments())) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
       if (!type)
         continue;
-      auto sharding = func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
-      planner.setLayout(argument, sharding ? mesh.layout(sharding) : Layout(type.getRank()));
+      auto sharding =
+          func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
+      planner.setLayout(argument, sharding ? mesh.layout(sharding)
+                                           : Layout(type.getRank()));
     }
     return planBlock(func.getBody().front(), mesh, planner);
   }
 
   /// Values have the layout asked for wherever a loop or branch has them.
-  LogicalResult planRegions(Operation *op, ArrayRef<Layout> asked, const MeshAxes &mesh,
-                            OpPlanner &planner) {
+  LogicalResult planRegions(Operation *op, ArrayRef<Layout> asked,
+                            const MeshAxes &mesh, OpPlanner &planner) {
     SmallVector<Attribute> shardings;
     for (auto [value, layout] : llvm::zip_equal(carriedBy(op), asked)) {
       if (value.argument)
@@ -77,12 +80,15 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     return success();
   }
 
-  LogicalResult planBlock(Block &block, const MeshAxes &mesh, OpPlanner &planner) {
+  LogicalResult planBlock(Block &block, const MeshAxes &mesh,
+                          OpPlanner &planner) {
     for (Operation &op : block.without_terminator()) {
-      if (partition::isScalarOp(&op) || partition::isGenerator(&op) || op.getNumResults() == 0)
+      if (partition::isScalarOp(&op) || partition::isGenerator(&op) ||
+          op.getNumResults() == 0)
         continue;
       if (!llvm::all_of(op.getResultTypes(), llvm::IsaPred<RankedTensorType>))
-        return op.emitOpError("has a result that is no tensor and cannot be partitioned");
+        return op.emitOpError(
+            "has a result that is no tensor and cannot be partitioned");
       auto given = op.getAttrOfType<ArrayAttr>(kShardingAttrName);
       SmallVector<Layout> asked;
       for (auto [index, type] : llvm::enumerate(op.getResultTypes()))
@@ -123,7 +129,8 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
       op.setAttr(kPlanAttrName,
                  builder.getDictionaryAttr(
                      {builder.getNamedAttr("carry", mesh.list(choice.carry)),
-                      builder.getNamedAttr("factors", builder.getArrayAttr(factors))}));
+                      builder.getNamedAttr("factors",
+                                           builder.getArrayAttr(factors))}));
     }
     return success();
   }
