@@ -158,7 +158,8 @@ void Start::openData() {
     checkSameData(resume, state, settings.dataPath, accepted);
   data = openDataset(manifest, settings);
   std::string identity = identityOfData(settings.dataPath);
-  if (!state.dataIdentity.empty() &&
+  // Reading a file once more is for records of earlier versions.
+  if (!state.dataIdentity.empty() && state.dataIdentity != identity &&
       !isSameData(state.dataIdentity, settings.dataPath))
     changes.push_back({"data.path", Json(recordedOf(state).dataPath).dump(),
                        Json(settings.dataPath).dump(), true});
