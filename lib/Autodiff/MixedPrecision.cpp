@@ -47,6 +47,14 @@ Type narrowed(Type type) {
       BFloat16Type::get(type.getContext()));
 }
 
+/// The value in bf16, for what stores it.
+Value roundedForStorage(OpBuilder &builder, Location loc, Value value) {
+  auto trunc =
+      arith::TruncFOp::create(builder, loc, narrowed(value.getType()), value);
+  trunc->setDiscardableAttr(nn::kStorageAttr, builder.getUnitAttr());
+  return trunc;
+}
+
 /// What crosses from one stage of a pipeline to another: both must agree on its
 /// type without knowing of each other.
 bool crossesStages(StringRef role) {
@@ -172,8 +180,7 @@ private:
     // What is not trained is rounded where it is read first.
     if (!frozen.contains(value))
       builder.setInsertionPointAfterValue(value);
-    return known = arith::TruncFOp::create(builder, value.getLoc(),
-                                           narrowed(value.getType()), value);
+    return known = roundedForStorage(builder, value.getLoc(), value);
   }
 
   /// The value in f32. Each reader widens for itself, where it stands.
@@ -236,9 +243,7 @@ private:
         continue;
       }
       builder.setInsertionPointAfter(op);
-      auto trunc = arith::TruncFOp::create(builder, op->getLoc(),
-                                           narrowed(result.getType()), result);
-      rounded[result] = trunc;
+      rounded[result] = roundedForStorage(builder, op->getLoc(), result);
     }
   }
 
@@ -300,8 +305,7 @@ void keepMasterWeights(func::FuncOp update) {
     Value exact = values[result];
     values.push_back(exact);
     attrs.push_back(masters[name.getValue()]);
-    values[result] = arith::TruncFOp::create(builder, exact.getLoc(),
-                                             narrowed(exact.getType()), exact);
+    values[result] = roundedForStorage(builder, exact.getLoc(), exact);
   }
   setResults(update, values, attrs);
 }

@@ -285,13 +285,15 @@ Node *PlanBuilder::pullReduce(nn::ReduceOp op, Index index, Node *guard) {
   return reduction.outcome;
 }
 
-/// What a value was before it was rounded, where it is widened again in the
-/// same kernel: only what is stored is rounded.
+/// What a value was before it was rounded for storage, where it is widened
+/// again in the same kernel. The model's own roundings stay.
 static Value beforeRounding(Operation *widen) {
   auto ext = dyn_cast<arith::ExtFOp>(widen);
   auto trunc = ext ? ext.getIn().getDefiningOp<arith::TruncFOp>() : nullptr;
-  return trunc && trunc.getIn().getType() == ext.getType() ? trunc.getIn()
-                                                           : Value();
+  return trunc && trunc->hasAttr(nn::kStorageAttr) &&
+                 trunc.getIn().getType() == ext.getType()
+             ? trunc.getIn()
+             : Value();
 }
 
 Node *PlanBuilder::pullCompute(OpResult value, Index index, Node *guard) {

@@ -45,7 +45,7 @@ func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
 // CHECK-SAME:    (%[[M:.+]]: tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = "state"},
 // CHECK-SAME:    -> (tensor<3x7xbf16> {nn.name = "w", nn.role = "parameter"}, tensor<3x7xf32> {nn.name = "w.velocity", nn.role = "state"}, tensor<f32> {nn.name = "s", nn.role = "parameter"}, tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = "state"})
 // CHECK-NEXT:    %[[NEW:.+]] = arith.subf %[[M]], %{{.+}} : tensor<3x7xf32>
-// CHECK-NEXT:    %[[ROUNDED:.+]] = arith.truncf %[[NEW]] : tensor<3x7xf32> to tensor<3x7xbf16>
+// CHECK-NEXT:    %[[ROUNDED:.+]] = arith.truncf %[[NEW]] {nn.storage} : tensor<3x7xf32> to tensor<3x7xbf16>
 // CHECK-NEXT:    return %[[ROUNDED]], %{{.+}}, %{{.+}}, %[[NEW]]
 dist.mesh @mesh <["data"=3]>
 func.func @update(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
@@ -114,7 +114,7 @@ func.func @loss_grad(%x: tensor<2x3xf32> {nn.name = "cut.0.0", nn.role = "activa
 dist.mesh @mesh <["data"=2]>
 // CHECK-LABEL: func @forward
 // CHECK-SAME:    (%[[W:.+]]: tensor<4x6xf32>
-// CHECK:         %[[WB:.+]] = arith.truncf %[[W]] : tensor<4x6xf32> to tensor<4x6xbf16>
+// CHECK:         %[[WB:.+]] = arith.truncf %[[W]] {nn.storage} : tensor<4x6xf32> to tensor<4x6xbf16>
 // CHECK-NEXT:    dist.constrain %[[WB]]
 func.func @forward(%w: tensor<4x6xf32> {nn.name = "w", nn.role = "constant", nn.frozen},
                    %x: tensor<2x4xf32> {nn.name = "x", nn.role = "input"})

@@ -192,7 +192,7 @@ class CleaveRun(unittest.TestCase):
         refused("--steps", "--steps", 0)
         refused("--ranks is 3.* mesh of 2", "--ranks", 3, ranks=2)
         refused("no whole checkpoint", "--resume", "latest")
-        refused("is no checkpoint folder", "--resume", self.folder / "nowhere")
+        refused("does not exist; give a checkpoint's folder", "--resume", self.folder / "nowhere")
         refused("cleave-run --help", "--colour", "red")
         refused("16 tokens are fewer than a sequence of 16", data=b"0123456789abcdef")
         np.save(self.folder / "big.npy", np.arange(300, dtype=np.int32))

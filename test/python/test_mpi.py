@@ -155,7 +155,7 @@ class MpiRun(unittest.TestCase):
 
     def test_bad_input_and_dry_runs_end_all_processes(self):
         error = self.mpi("a", "--resume", self.folder / "nowhere", expect=2)
-        self.assertIn("is no checkpoint folder", error)
+        self.assertIn("does not exist; give a checkpoint's folder", error)
         self.mpi("a", "--dry-run")
         self.assertFalse((self.folder / "a").exists())
         self.assertEqual(mpirun(2, RUN, "--help").returncode, 0)

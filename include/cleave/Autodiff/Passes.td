@@ -371,7 +371,7 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
     - *products* (contractions, attention, experts) read bf16, accumulate in f32, and give bf16, or f32 where that is wanted;
     - *placements* (reshapes, gathers, `nn.save`) have the type of what they place;
     - *everything else* computes in f32, widening what it reads and rounding what it gives. Kernels
-      do both in registers.
+      do both in registers; what one widens again was rounded for storage alone (`nn.storage`), and is read as it was.
 
     f32 stay: scalars; what no parameter leads to (positions, masks, angles); statistics of norms, the
     log-sum-exp of attention, sums over dimensions, losses per position; and what leads from a product
@@ -403,14 +403,14 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
                          %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
                          %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = "input"})
         -> (tensor<2x7xf32> {nn.name = "y", nn.role = "output"}, tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}) {
-      %xb = arith.truncf %x : tensor<2x3xf32> to tensor<2x3xbf16>
+      %xb = arith.truncf %x {nn.storage} : tensor<2x3xf32> to tensor<2x3xbf16>
       %0 = nn.einsum "bh,hv->bv" %xb, %w : tensor<2x3xbf16>, tensor<3x7xbf16> -> tensor<2x7xbf16>
       %1 = arith.extf %0 : tensor<2x7xbf16> to tensor<2x7xf32>
       %2 = math.tanh %1 : tensor<2x7xf32>
-      %3 = arith.truncf %2 : tensor<2x7xf32> to tensor<2x7xbf16>
+      %3 = arith.truncf %2 {nn.storage} : tensor<2x7xf32> to tensor<2x7xbf16>
       %4 = arith.extf %3 : tensor<2x7xbf16> to tensor<2x7xf32>
       %5 = arith.mulf %4, %dy : tensor<2x7xf32>
-      %6 = arith.truncf %5 : tensor<2x7xf32> to tensor<2x7xbf16>
+      %6 = arith.truncf %5 {nn.storage} : tensor<2x7xf32> to tensor<2x7xbf16>
       %7 = nn.einsum "bh,bv->hv" %xb, %6 : tensor<2x3xbf16>, tensor<2x7xbf16> -> tensor<3x7xf32>
       %8 = arith.extf %3 : tensor<2x7xbf16> to tensor<2x7xf32>
       return %8, %7 : tensor<2x7xf32>, tensor<3x7xf32>

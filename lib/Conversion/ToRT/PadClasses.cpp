@@ -104,9 +104,10 @@ public:
     }
     for (arith::TruncFOp op : roundings) {
       b.setInsertionPoint(op);
-      wider.try_emplace(op, arith::TruncFOp::create(b, op.getLoc(),
-                                                    withLast(typeOf(op), wide),
-                                                    wider.at(op.getIn())));
+      auto rounded = arith::TruncFOp::create(
+          b, op.getLoc(), withLast(typeOf(op), wide), wider.at(op.getIn()));
+      rounded->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+      wider.try_emplace(op, rounded);
     }
     // In their order: a matrix that several read is padded before the first.
     auto inOrder = readers.takeVector();

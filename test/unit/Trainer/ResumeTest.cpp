@@ -64,7 +64,7 @@ TEST_F(Training, BadCheckpointsAreRefused) {
     EXPECT_FALSE(std::filesystem::exists(folder.path("b")));
     return message;
   };
-  EXPECT_NE(refused("nowhere").find("is no checkpoint folder"),
+  EXPECT_NE(refused("nowhere").find("does not exist; give a checkpoint"),
             std::string::npos);
   // Torn: each file cut in half.
   for (const char *file :

@@ -36,6 +36,10 @@ inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 /// What follows a parameter's name in that of its f32 copy, a piece of state.
 inline constexpr llvm::StringLiteral kMasterSuffix = ".master";
 
+/// On an arith.truncf: it rounds what is stored. A kernel that also widens the
+/// result may read the value as it was. Other roundings are the model's own.
+inline constexpr llvm::StringLiteral kStorageAttr = "nn.storage";
+
 /// Names of the functions of the logical program.
 inline constexpr llvm::StringLiteral kLossFunc = "loss";
 inline constexpr llvm::StringLiteral kLossTrainFunc = "loss_train";
