@@ -71,6 +71,31 @@ TEST(ElementwiseKernel, BFloat16) {
   }
 }
 
+// A kernel rounds what the model rounds; what is rounded for storage alone is
+// read as it was.
+TEST(ElementwiseKernel, Roundings) {
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(R"(
+    func.func @k(%x: tensor<37xf64>) -> (tensor<37xf64>, tensor<37xf64>) {
+      %a = arith.truncf %x : tensor<37xf64> to tensor<37xf32>
+      %b = arith.extf %a : tensor<37xf32> to tensor<37xf64>
+      %c = arith.truncf %x {nn.storage} : tensor<37xf64> to tensor<37xf32>
+      %d = arith.extf %c : tensor<37xf32> to tensor<37xf64>
+      return %b, %d : tensor<37xf64>, tensor<37xf64>
+    })");
+  ASSERT_TRUE(module);
+  auto kernel = *module->getOps<mlir::func::FuncOp>().begin();
+  cleave::Tensor x(
+      llvm::cast<mlir::RankedTensorType>(kernel.getArgumentTypes()[0]));
+  for (int64_t i = 0; i < x.size(); ++i)
+    x.floats[i] = std::sin(i * 1.7) * 4;
+  std::vector<cleave::Tensor> found = runKernel(kernel, {x});
+  ASSERT_EQ(found.size(), 2u);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(found[0].floats[i], double(float(x.floats[i]))) << i;
+    EXPECT_EQ(found[1].floats[i], x.floats[i]) << i;
+  }
+}
+
 // Functions of bf16 are those of f32, rounded; on a GPU, too.
 TEST(ElementwiseKernel, FunctionsOfBFloat16) {
   mlir::OwningOpRef<mlir::ModuleOp> module = parse(R"(
