@@ -6,8 +6,8 @@
 #include "cleave/Interfaces/Interfaces.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/IR/OperationSupport.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_DROPZEROSUMSPASS
@@ -41,27 +41,113 @@ Dims beforeReshape(nn::ReshapeOp op, const Dims &dims) {
   return before;
 }
 
-/// The operand of an operation that gives zeros for what it sums to zero: it
-/// places elements, or scales all of them alike.
-std::optional<std::pair<Value, Dims>> through(Operation *op, const Dims &dims) {
-  if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp>(op))
-    return std::pair(op->getOperand(0), dims);
+/// Without the marks of residuals.
+Value originOf(Value value) {
+  while (auto save = value.getDefiningOp<nn::SaveOp>())
+    value = save.getInput();
+  return value;
+}
+
+/// Whether both are one value: residuals are marked, and placements of them
+/// made again.
+bool isSame(Value left, Value right) {
+  left = originOf(left);
+  right = originOf(right);
+  if (left == right)
+    return true;
+  auto a = dyn_cast<OpResult>(left), b = dyn_cast<OpResult>(right);
+  if (!a || !b || a.getResultNumber() != b.getResultNumber() ||
+      a.getOwner()->getNumOperands() > 1)
+    return false;
+  return OperationEquivalence::isEquivalentTo(
+      a.getOwner(), b.getOwner(),
+      [](Value x, Value y) { return success(isSame(x, y)); },
+      /*markEquivalent=*/nullptr, OperationEquivalence::IgnoreLocations);
+}
+
+/// The one value of all elements, where it is known.
+std::optional<APFloat> splatOf(Value value) {
+  value = originOf(value);
+  if (auto spread = value.getDefiningOp<nn::BroadcastOp>())
+    return splatOf(spread.getInput());
+  DenseFPElementsAttr constant;
+  if (matchPattern(value, m_Constant(&constant)) && constant.isSplat())
+    return constant.getSplatValue<APFloat>();
+  return std::nullopt;
+}
+
+/// The dimensions along which elements may differ.
+Dims varyingOf(Value value) {
+  value = originOf(value);
+  Dims varying(typeOf(value).getRank(), !splatOf(value));
+  auto spread = value.getDefiningOp<nn::BroadcastOp>();
+  if (!spread)
+    return varying;
+  Dims before = varyingOf(spread.getInput());
+  varying.assign(varying.size(), false);
+  for (auto [from, to] : llvm::enumerate(spread.getDims()))
+    varying[to] = before[from];
+  return varying;
+}
+
+/// An operand, and the dimensions over which it is summed.
+struct Summed {
+  unsigned operand;
+  Dims dims;
+};
+
+/// A factor that is the same along a dimension is one of the sum over it.
+void throughFactor(Operation *op, unsigned operand, const Dims &dims,
+                   SmallVectorImpl<Summed> &found) {
+  Value factor = op->getOperand(1 - operand);
+  std::optional<APFloat> splat = splatOf(factor);
+  bool divides = isa<arith::DivFOp>(op);
+  if (splat && (!splat->isFinite() || (divides && splat->isZero())))
+    return;
+  Dims rest = dims;
+  for (auto [dim, varies] : llvm::enumerate(varyingOf(factor)))
+    rest[dim] = rest[dim] && !varies;
+  found.push_back({operand, rest});
+}
+
+/// A label of one operand alone is summed over in it.
+void throughProduct(nn::EinsumOp op, const Dims &dims,
+                    SmallVectorImpl<Summed> &found) {
+  nn::EinsumOp::Labels labels = op.getLabels();
+  const std::string *sides[] = {&labels.lhs, &labels.rhs};
+  for (unsigned side : {0u, 1u}) {
+    Dims inner;
+    for (char label : *sides[side]) {
+      size_t at = labels.result.find(label);
+      inner.push_back(sides[1 - side]->find(label) == std::string::npos &&
+                      at != std::string::npos && dims[at]);
+    }
+    found.push_back({side, inner});
+  }
+}
+
+/// The operands of an operation that gives zeros for what one of them sums to
+/// zero: it places elements, scales them alike, or is linear in all of them.
+SmallVector<Summed> through(Operation *op, const Dims &dims) {
+  SmallVector<Summed> found;
+  if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp, nn::SaveOp>(op))
+    found.push_back({0, dims});
   if (auto reshape = dyn_cast<nn::ReshapeOp>(op))
-    return std::pair(reshape.getInput(), beforeReshape(reshape, dims));
+    found.push_back({0, beforeReshape(reshape, dims)});
   if (auto transpose = dyn_cast<nn::TransposeOp>(op)) {
     Dims before(dims.size());
     for (auto [to, from] : llvm::enumerate(transpose.getPermutation()))
       before[from] = dims[to];
-    return std::pair(transpose.getInput(), before);
+    found.push_back({0, before});
   }
   if (auto pad = dyn_cast<nn::PadOp>(op); pad && pad.getValue().isZero())
-    return std::pair(pad.getInput(), dims);
+    found.push_back({0, dims});
   if (auto slice = dyn_cast<nn::SliceOp>(op)) {
     Dims whole = dims; // of a part nothing is known
     for (auto [dim, size] :
          llvm::enumerate(typeOf(slice.getInput()).getShape()))
       whole[dim] = dims[dim] && slice.getSizes()[dim] == size;
-    return std::pair(slice.getInput(), whole);
+    found.push_back({0, whole});
   }
   if (auto reduce = dyn_cast<nn::ReduceOp>(op);
       reduce && reduce.getCombiner() == nn::Combiner::Sum) {
@@ -71,25 +157,106 @@ std::optional<std::pair<Value, Dims>> through(Operation *op, const Dims &dims) {
          dim < rank; ++dim)
       before.push_back(llvm::is_contained(reduce.getDims(), dim) ||
                        dims[kept++]);
-    return std::pair(reduce.getInput(), before);
+    found.push_back({0, before});
   }
-  if (auto scaled = dyn_cast<arith::MulFOp>(op))
-    for (unsigned side : {0u, 1u}) {
-      DenseElementsAttr factor;
-      if (matchPattern(op->getOperand(side), m_Constant(&factor)) &&
-          factor.isSplat())
-        return std::pair(op->getOperand(1 - side), dims);
-    }
-  return std::nullopt;
+  if (isa<arith::MulFOp, arith::DivFOp>(op))
+    throughFactor(op, 0, dims, found);
+  if (isa<arith::MulFOp>(op))
+    throughFactor(op, 1, dims, found);
+  if (auto einsum = dyn_cast<nn::EinsumOp>(op))
+    throughProduct(einsum, dims, found);
+  return found;
+}
+
+/// The softmax y of which this is the cotangent of the input, y * (g - sum(g *
+/// y)) with the sum over a row spread over it again; null: it is none.
+nn::SoftmaxOp softmaxOfGrad(Value value) {
+  auto product = value.getDefiningOp<arith::MulFOp>();
+  if (!product)
+    return {};
+  for (unsigned side : {0u, 1u}) {
+    Value y = product->getOperand(side);
+    auto softmax = originOf(y).getDefiningOp<nn::SoftmaxOp>();
+    auto centred = product->getOperand(1 - side).getDefiningOp<arith::SubFOp>();
+    if (!softmax || !centred)
+      continue;
+    int64_t last = typeOf(y).getRank() - 1;
+    auto spread = centred.getRhs().getDefiningOp<nn::BroadcastOp>();
+    if (!spread || !llvm::equal(spread.getDims(), llvm::seq<int64_t>(0, last)))
+      continue;
+    auto sum = spread.getInput().getDefiningOp<nn::ReduceOp>();
+    if (!sum || sum.getCombiner() != nn::Combiner::Sum ||
+        sum.getDims() != ArrayRef<int64_t>{last})
+      continue;
+    auto inner = sum.getInput().getDefiningOp<arith::MulFOp>();
+    Value g = centred.getLhs();
+    if (inner && ((isSame(inner.getLhs(), g) && isSame(inner.getRhs(), y)) ||
+                  (isSame(inner.getLhs(), y) && isSame(inner.getRhs(), g))))
+      return softmax;
+  }
+  return {};
+}
+
+/// Whether scores are a product of queries and keys, scaled and placed: none of
+/// them is the lowest number.
+bool isProduct(Value value) {
+  Operation *def = originOf(value).getDefiningOp();
+  if (isa_and_present<nn::EinsumOp>(def))
+    return true;
+  if (isa_and_present<arith::ExtFOp, arith::TruncFOp, nn::ReshapeOp,
+                      nn::TransposeOp>(def))
+    return isProduct(def->getOperand(0));
+  return isa_and_present<arith::MulFOp, arith::DivFOp>(def) &&
+         splatOf(def->getOperand(1)) && isProduct(def->getOperand(0));
+}
+
+/// Scores that a mask replaced by -inf have no probability, and their
+/// cotangents are zeros already. So have those replaced by the lowest number,
+/// unless all of a row are; then those that are not replaced are none.
+bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
+  Value scores = originOf(softmax.getInput());
+  while (
+      isa_and_present<arith::ExtFOp, arith::TruncFOp>(scores.getDefiningOp()))
+    scores = originOf(scores.getDefiningOp()->getOperand(0));
+  auto mask = scores.getDefiningOp<arith::SelectOp>();
+  if (!mask || !isSame(mask.getCondition(), condition))
+    return false;
+  std::optional<APFloat> fill = splatOf(mask->getOperand(3 - kept));
+  if (!fill || !fill->isNegative())
+    return false;
+  return fill->isInfinity() ||
+         (fill->isLargest() && isProduct(mask->getOperand(kept)));
+}
+
+/// The cotangents of scores behind their mask's derivative, or the value
+/// itself.
+Value beforeMask(Value value) {
+  auto select = value.getDefiningOp<arith::SelectOp>();
+  if (!select)
+    return value;
+  for (unsigned kept : {1u, 2u}) {
+    std::optional<APFloat> other = splatOf(select->getOperand(3 - kept));
+    Value inner = select->getOperand(kept), grad = inner;
+    while (
+        isa_and_present<arith::ExtFOp, arith::TruncFOp>(grad.getDefiningOp()))
+      grad = grad.getDefiningOp()->getOperand(0);
+    if (nn::SoftmaxOp softmax = softmaxOfGrad(grad);
+        softmax && other && other->isZero() &&
+        isMasked(softmax, select.getCondition(), kept))
+      return grad;
+  }
+  return value;
 }
 
 /// Scores of one query and all keys are known but for a constant: the softmax
 /// is the same. So the cotangents of all keys add up to zero, in every sample
-/// and head; a softcap would see the constant.
-bool isZeroSum(OpResult value, const Dims &dims) {
-  auto grad = dyn_cast<nn::AttentionGradOp>(value.getOwner());
-  return grad && value == grad.getDKey() && dims[1] &&
-         grad.getSoftcap().isZero();
+/// and head; a softcap would see the constant. Where attention is spelled out,
+/// keys are behind one product.
+bool isZeroSum(OpResult value, const Dims &dims, int products) {
+  if (auto grad = dyn_cast<nn::AttentionGradOp>(value.getOwner()))
+    return products == 0 && value == grad.getDKey() && dims[1] &&
+           grad.getSoftcap().isZero();
+  return dims.back() && softmaxOfGrad(beforeMask(value));
 }
 
 struct DropZeroSumsPass : cleave::impl::DropZeroSumsPassBase<DropZeroSumsPass> {
@@ -107,7 +274,7 @@ struct DropZeroSumsPass : cleave::impl::DropZeroSumsPassBase<DropZeroSumsPass> {
         dims[dim] = true;
       OpBuilder builder(op);
       seen.clear();
-      Value rest = without(builder, op.getInput(), dims);
+      Value rest = without(builder, op.getInput(), dims, 0);
       if (rest == op.getInput())
         continue;
       if (rest)
@@ -120,46 +287,64 @@ struct DropZeroSumsPass : cleave::impl::DropZeroSumsPassBase<DropZeroSumsPass> {
 
 private:
   /// What is left of a value where it is summed over `dims`, without addends
-  /// that sum to zero; null where nothing is.
-  Value without(OpBuilder &builder, Value value, const Dims &dims) {
+  /// that sum to zero; null where nothing is. `products`: those that it is
+  /// behind.
+  Value without(OpBuilder &builder, Value value, const Dims &dims,
+                int products) {
+    if (llvm::none_of(dims, [](bool isSummed) { return isSummed; }))
+      return value;
     // Sums may share addends many times over.
     auto found = seen.find(value);
-    if (found != seen.end() && found->second.first == dims)
-      return found->second.second;
-    Value rest = withoutNew(builder, value, dims);
-    seen[value] = {dims, rest};
+    if (found != seen.end() && found->second.dims == dims &&
+        found->second.products == products)
+      return found->second.rest;
+    Value rest = withoutNew(builder, value, dims, products);
+    seen[value] = {dims, products, rest};
     return rest;
   }
 
-  Value withoutNew(OpBuilder &builder, Value value, const Dims &dims) {
+  Value withoutNew(OpBuilder &builder, Value value, const Dims &dims,
+                   int products) {
     auto result = dyn_cast<OpResult>(value);
     if (!result)
       return value;
-    if (isZeroSum(result, dims))
+    if (isZeroSum(result, dims, products))
       return {};
     Operation *op = result.getOwner();
     if (isa<arith::AddFOp>(op)) {
-      Value left = without(builder, op->getOperand(0), dims);
-      Value right = without(builder, op->getOperand(1), dims);
+      Value left = without(builder, op->getOperand(0), dims, products);
+      Value right = without(builder, op->getOperand(1), dims, products);
       if (!left || !right)
         return left ? left : right;
       if (left == op->getOperand(0) && right == op->getOperand(1))
         return value;
       return arith::AddFOp::create(builder, op->getLoc(), left, right);
     }
-    auto inner = through(op, dims);
-    if (!inner)
+    // A second product would be one of a layer's input, which is read by more.
+    bool isProduct = isa<nn::EinsumOp>(op);
+    if (isProduct && products > 0)
       return value;
-    Value rest = without(builder, inner->first, inner->second);
-    if (!rest || rest == inner->first)
-      return rest ? value : Value();
-    IRMapping mapping;
-    mapping.map(inner->first, rest);
-    return builder.clone(*op, mapping)->getResult(0);
+    for (const Summed &inner : through(op, dims)) {
+      Value operand = op->getOperand(inner.operand);
+      Value rest = without(builder, operand, inner.dims, products + isProduct);
+      if (!rest)
+        return {};
+      if (rest == operand || isProduct) // a product is not computed twice
+        continue;
+      Operation *copy = builder.clone(*op);
+      copy->setOperand(inner.operand, rest);
+      return copy->getResult(0);
+    }
+    return value;
   }
 
   /// What `without` gave, of the sum at hand.
-  DenseMap<Value, std::pair<Dims, Value>> seen;
+  struct Rest {
+    Dims dims;
+    int products;
+    Value rest;
+  };
+  DenseMap<Value, Rest> seen;
 };
 
 } // namespace

@@ -119,3 +119,184 @@ func.func @repeated(%do: tensor<2x5x6x1x4xbf16>, %q: tensor<2x5x6x1x4xbf16>, %k:
   %3 = nn.reduce sum %2 dims = [0, 1] : tensor<2x5x3x4xf32> -> tensor<3x4xf32>
   return %3 : tensor<3x4xf32>
 }
+
+// -----
+
+// Attention that is spelled out, as nn-differentiate leaves it: the softmax is a residual, behind
+// nn.save. Scores are scaled by a number and a factor of each head, keys have a fused bias.
+// CHECK-LABEL: func @spelled
+// CHECK:         %[[DK:.+]] = nn.einsum "bnqk,bqnd->bknd"
+// CHECK:         %[[KEYS:.+]] = nn.pad %[[DK]]
+// CHECK:         %[[VALUES:.+]] = nn.pad %arg3
+// CHECK:         %[[BIAS:.+]] = nn.reduce sum %[[VALUES]] dims = [0, 1]
+// CHECK:         return %[[BIAS]], %{{.+}} : tensor<6x4xf32>
+func.func @spelled(%g: tensor<2x3x5x7xf32>, %q: tensor<2x5x3x4xf32>, %k: tensor<2x7x3x4xf32>,
+                   %dv: tensor<2x7x3x4xf32>, %heads: tensor<3xf32>)
+    -> (tensor<6x4xf32>, tensor<2x7x6x4xf32>) {
+  %half = arith.constant dense<0.5> : tensor<f32>
+  %scale = nn.broadcast %half dims = [] : tensor<f32> -> tensor<2x3x5x7xf32>
+  %slope = nn.broadcast %heads dims = [1] : tensor<3xf32> -> tensor<2x3x5x7xf32>
+  %products = nn.einsum "bqnd,bknd->bnqk" %q, %k : tensor<2x5x3x4xf32>, tensor<2x7x3x4xf32> -> tensor<2x3x5x7xf32>
+  %scaled = arith.divf %products, %scale : tensor<2x3x5x7xf32>
+  %scores = arith.mulf %scaled, %slope : tensor<2x3x5x7xf32>
+  %p = nn.softmax %scores : tensor<2x3x5x7xf32>
+  %y = nn.save %p : tensor<2x3x5x7xf32>
+  %0 = arith.mulf %g, %y : tensor<2x3x5x7xf32>
+  %1 = nn.reduce sum %0 dims = [3] : tensor<2x3x5x7xf32> -> tensor<2x3x5xf32>
+  %2 = nn.broadcast %1 dims = [0, 1, 2] : tensor<2x3x5xf32> -> tensor<2x3x5x7xf32>
+  %3 = arith.subf %g, %2 : tensor<2x3x5x7xf32>
+  %4 = arith.mulf %y, %3 : tensor<2x3x5x7xf32>
+  %5 = arith.mulf %4, %slope : tensor<2x3x5x7xf32>
+  %6 = arith.divf %5, %scale : tensor<2x3x5x7xf32>
+  %7 = nn.einsum "bnqk,bqnd->bknd" %6, %q : tensor<2x3x5x7xf32>, tensor<2x5x3x4xf32> -> tensor<2x7x3x4xf32>
+  %8 = nn.pad %7 low = [0, 0, 0, 0] high = [0, 0, 3, 0] value = 0.0 : tensor<2x7x3x4xf32> -> tensor<2x7x6x4xf32>
+  %9 = nn.pad %dv low = [0, 0, 3, 0] high = [0, 0, 0, 0] value = 0.0 : tensor<2x7x3x4xf32> -> tensor<2x7x6x4xf32>
+  %10 = arith.addf %8, %9 : tensor<2x7x6x4xf32>
+  %11 = nn.reduce sum %10 dims = [0, 1] : tensor<2x7x6x4xf32> -> tensor<6x4xf32>
+  return %11, %10 : tensor<6x4xf32>, tensor<2x7x6x4xf32>
+}
+
+// -----
+
+// The sum over queries, over samples alone, of another softmax, of a row sum that is not the
+// softmax's, of scores that a factor of each key scales: none is known to be zero.
+// CHECK-LABEL: func @others
+// CHECK:         %[[QUERIES:.+]] = nn.reduce sum %{{.+}} dims = [0, 2]
+// CHECK:         %[[SAMPLES:.+]] = nn.reduce sum %{{.+}} dims = [0]
+// CHECK:         %[[MIXED:.+]] = nn.reduce sum %{{.+}} dims = [0, 2, 3]
+// CHECK:         %[[OTHER:.+]] = nn.reduce sum %{{.+}} dims = [0, 2, 3]
+// CHECK:         %[[SCALED:.+]] = nn.reduce sum %{{.+}} dims = [0, 2, 3]
+// CHECK:         %[[COLUMNS:.+]] = nn.reduce sum %{{.+}} dims = [0, 2, 3]
+// CHECK:         return %[[QUERIES]], %[[SAMPLES]], %[[MIXED]], %[[OTHER]], %[[SCALED]], %[[COLUMNS]]
+func.func @others(%g: tensor<2x3x7x7xf32>, %scores: tensor<2x3x7x7xf32>, %others: tensor<2x3x7x7xf32>,
+                  %keys: tensor<7xf32>)
+    -> (tensor<3x7xf32>, tensor<3x7x7xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %p = nn.softmax %scores : tensor<2x3x7x7xf32>
+  %y = nn.save %p : tensor<2x3x7x7xf32>
+  %p2 = nn.softmax %others : tensor<2x3x7x7xf32>
+  %y2 = nn.save %p2 : tensor<2x3x7x7xf32>
+  %0 = arith.mulf %g, %y : tensor<2x3x7x7xf32>
+  %1 = nn.reduce sum %0 dims = [3] : tensor<2x3x7x7xf32> -> tensor<2x3x7xf32>
+  %2 = nn.broadcast %1 dims = [0, 1, 2] : tensor<2x3x7xf32> -> tensor<2x3x7x7xf32>
+  %3 = arith.subf %g, %2 : tensor<2x3x7x7xf32>
+  %4 = arith.mulf %y, %3 : tensor<2x3x7x7xf32>
+  %queries = nn.reduce sum %4 dims = [0, 2] : tensor<2x3x7x7xf32> -> tensor<3x7xf32>
+  %samples = nn.reduce sum %4 dims = [0] : tensor<2x3x7x7xf32> -> tensor<3x7x7xf32>
+  // The softmax in front is another one.
+  %5 = arith.mulf %y2, %3 : tensor<2x3x7x7xf32>
+  %mixed = nn.reduce sum %5 dims = [0, 2, 3] : tensor<2x3x7x7xf32> -> tensor<3xf32>
+  // In front of the sum stands no softmax at all.
+  %6 = arith.mulf %others, %3 : tensor<2x3x7x7xf32>
+  %other = nn.reduce sum %6 dims = [0, 2, 3] : tensor<2x3x7x7xf32> -> tensor<3xf32>
+  %7 = nn.broadcast %keys dims = [3] : tensor<7xf32> -> tensor<2x3x7x7xf32>
+  %8 = arith.mulf %4, %7 : tensor<2x3x7x7xf32>
+  %scaled = nn.reduce sum %8 dims = [0, 2, 3] : tensor<2x3x7x7xf32> -> tensor<3xf32>
+  // Sums of columns are spread, not those of rows.
+  %9 = nn.reduce sum %0 dims = [2] : tensor<2x3x7x7xf32> -> tensor<2x3x7xf32>
+  %10 = nn.broadcast %9 dims = [0, 1, 2] : tensor<2x3x7xf32> -> tensor<2x3x7x7xf32>
+  %11 = arith.subf %g, %10 : tensor<2x3x7x7xf32>
+  %12 = arith.mulf %y, %11 : tensor<2x3x7x7xf32>
+  %columns = nn.reduce sum %12 dims = [0, 2, 3] : tensor<2x3x7x7xf32> -> tensor<3xf32>
+  return %queries, %samples, %mixed, %other, %scaled, %columns
+    : tensor<3x7xf32>, tensor<3x7x7xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
+}
+
+// -----
+
+// The keys of a product that they are contracted with, and of a second product (the input of a
+// layer): they stay.
+// CHECK-LABEL: func @products
+// CHECK:         %[[QUERIES:.+]] = nn.reduce sum %{{.+}} dims = [0, 1]
+// CHECK:         %[[INPUT:.+]] = nn.reduce sum %{{.+}} dims = [0, 1]
+// CHECK:         return %[[QUERIES]], %[[INPUT]]
+func.func @products(%g: tensor<2x3x7x7xf32>, %scores: tensor<2x3x7x7xf32>, %q: tensor<2x7x3x4xf32>,
+                    %k: tensor<2x7x3x4xf32>, %w: tensor<6x3x4xf32>) -> (tensor<3x4xf32>, tensor<6xf32>) {
+  %p = nn.softmax %scores : tensor<2x3x7x7xf32>
+  %y = nn.save %p : tensor<2x3x7x7xf32>
+  %0 = arith.mulf %g, %y : tensor<2x3x7x7xf32>
+  %1 = nn.reduce sum %0 dims = [3] : tensor<2x3x7x7xf32> -> tensor<2x3x7xf32>
+  %2 = nn.broadcast %1 dims = [0, 1, 2] : tensor<2x3x7xf32> -> tensor<2x3x7x7xf32>
+  %3 = arith.subf %g, %2 : tensor<2x3x7x7xf32>
+  %4 = arith.mulf %y, %3 : tensor<2x3x7x7xf32>
+  %dq = nn.einsum "bnqk,bknd->bqnd" %4, %k : tensor<2x3x7x7xf32>, tensor<2x7x3x4xf32> -> tensor<2x7x3x4xf32>
+  %queries = nn.reduce sum %dq dims = [0, 1] : tensor<2x7x3x4xf32> -> tensor<3x4xf32>
+  %dk = nn.einsum "bnqk,bqnd->bknd" %4, %q : tensor<2x3x7x7xf32>, tensor<2x7x3x4xf32> -> tensor<2x7x3x4xf32>
+  %dx = nn.einsum "bknd,hnd->bkh" %dk, %w : tensor<2x7x3x4xf32>, tensor<6x3x4xf32> -> tensor<2x7x6xf32>
+  %input = nn.reduce sum %dx dims = [0, 1] : tensor<2x7x6xf32> -> tensor<6xf32>
+  return %queries, %input : tensor<3x4xf32>, tensor<6xf32>
+}
+
+// -----
+
+// Scores that a mask replaced have no probability, whether by -inf or, in place of products, by the
+// lowest number: what its derivative takes away is zero. Beside the lowest number scores that may
+// be as low stay, as do those of another mask and of a number that is merely small.
+// CHECK-LABEL: func @masked
+// CHECK:         %[[ZERO:.+]] = arith.constant dense<0.000000e+00> : tensor<3xf32>
+// CHECK-NOT:     nn.reduce sum %{{.+}} dims = [0, 2, 3]
+// CHECK:         %[[PADDED:.+]] = nn.reduce sum %{{.+}} dims = [0, 2, 3]
+// CHECK:         %[[OTHER:.+]] = nn.reduce sum %{{.+}} dims = [0, 2, 3]
+// CHECK:         %[[SMALL:.+]] = nn.reduce sum %{{.+}} dims = [0, 2, 3]
+// CHECK:         return %[[ZERO]], %[[ZERO]], %[[PADDED]], %[[OTHER]], %[[SMALL]]
+func.func @masked(%g: tensor<2x3x5x7xf32>, %q: tensor<2x5x3x4xf32>, %k: tensor<2x7x3x4xf32>,
+                  %padding: tensor<2x3x5x7xf32>, %mask: tensor<5x7xi1>, %mask2: tensor<5x7xi1>)
+    -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %zero = arith.constant dense<0.0> : tensor<2x3x5x7xf32>
+  %none = arith.constant dense<0xFF800000> : tensor<2x3x5x7xf32>
+  %lowest = arith.constant dense<-3.40282347E+38> : tensor<2x3x5x7xf32>
+  %low = arith.constant dense<-1.0e4> : tensor<2x3x5x7xf32>
+  %whole = nn.broadcast %mask dims = [2, 3] : tensor<5x7xi1> -> tensor<2x3x5x7xi1>
+  %saved = nn.save %mask : tensor<5x7xi1>
+  %again = nn.broadcast %saved dims = [2, 3] : tensor<5x7xi1> -> tensor<2x3x5x7xi1>
+  %another = nn.broadcast %mask2 dims = [2, 3] : tensor<5x7xi1> -> tensor<2x3x5x7xi1>
+  %products = nn.einsum "bqnd,bknd->bnqk" %q, %k : tensor<2x5x3x4xf32>, tensor<2x7x3x4xf32> -> tensor<2x3x5x7xf32>
+  %sums = arith.addf %products, %padding : tensor<2x3x5x7xf32>
+
+  %a = arith.select %whole, %sums, %none : tensor<2x3x5x7xi1>, tensor<2x3x5x7xf32>
+  %ap = nn.softmax %a : tensor<2x3x5x7xf32>
+  %ay = nn.save %ap : tensor<2x3x5x7xf32>
+  %a0 = arith.mulf %g, %ay : tensor<2x3x5x7xf32>
+  %a1 = nn.reduce sum %a0 dims = [3] : tensor<2x3x5x7xf32> -> tensor<2x3x5xf32>
+  %a2 = nn.broadcast %a1 dims = [0, 1, 2] : tensor<2x3x5xf32> -> tensor<2x3x5x7xf32>
+  %a3 = arith.subf %g, %a2 : tensor<2x3x5x7xf32>
+  %a4 = arith.mulf %ay, %a3 : tensor<2x3x5x7xf32>
+  %a5 = arith.select %again, %a4, %zero : tensor<2x3x5x7xi1>, tensor<2x3x5x7xf32>
+  %a6 = nn.reduce sum %a5 dims = [0, 2, 3] : tensor<2x3x5x7xf32> -> tensor<3xf32>
+
+  %b = arith.select %whole, %lowest, %products : tensor<2x3x5x7xi1>, tensor<2x3x5x7xf32>
+  %bp = nn.softmax %b : tensor<2x3x5x7xf32>
+  %by = nn.save %bp : tensor<2x3x5x7xf32>
+  %b0 = arith.mulf %g, %by : tensor<2x3x5x7xf32>
+  %b1 = nn.reduce sum %b0 dims = [3] : tensor<2x3x5x7xf32> -> tensor<2x3x5xf32>
+  %b2 = nn.broadcast %b1 dims = [0, 1, 2] : tensor<2x3x5xf32> -> tensor<2x3x5x7xf32>
+  %b3 = arith.subf %g, %b2 : tensor<2x3x5x7xf32>
+  %b4 = arith.mulf %by, %b3 : tensor<2x3x5x7xf32>
+  %b5 = arith.select %again, %zero, %b4 : tensor<2x3x5x7xi1>, tensor<2x3x5x7xf32>
+  %b6 = nn.reduce sum %b5 dims = [0, 2, 3] : tensor<2x3x5x7xf32> -> tensor<3xf32>
+
+  %c = arith.select %whole, %lowest, %sums : tensor<2x3x5x7xi1>, tensor<2x3x5x7xf32>
+  %cp = nn.softmax %c : tensor<2x3x5x7xf32>
+  %cy = nn.save %cp : tensor<2x3x5x7xf32>
+  %c0 = arith.mulf %g, %cy : tensor<2x3x5x7xf32>
+  %c1 = nn.reduce sum %c0 dims = [3] : tensor<2x3x5x7xf32> -> tensor<2x3x5xf32>
+  %c2 = nn.broadcast %c1 dims = [0, 1, 2] : tensor<2x3x5xf32> -> tensor<2x3x5x7xf32>
+  %c3 = arith.subf %g, %c2 : tensor<2x3x5x7xf32>
+  %c4 = arith.mulf %cy, %c3 : tensor<2x3x5x7xf32>
+  %c5 = arith.select %again, %zero, %c4 : tensor<2x3x5x7xi1>, tensor<2x3x5x7xf32>
+  %c6 = nn.reduce sum %c5 dims = [0, 2, 3] : tensor<2x3x5x7xf32> -> tensor<3xf32>
+
+  %d5 = arith.select %another, %a4, %zero : tensor<2x3x5x7xi1>, tensor<2x3x5x7xf32>
+  %d6 = nn.reduce sum %d5 dims = [0, 2, 3] : tensor<2x3x5x7xf32> -> tensor<3xf32>
+
+  %e = arith.select %whole, %products, %low : tensor<2x3x5x7xi1>, tensor<2x3x5x7xf32>
+  %ep = nn.softmax %e : tensor<2x3x5x7xf32>
+  %ey = nn.save %ep : tensor<2x3x5x7xf32>
+  %e0 = arith.mulf %g, %ey : tensor<2x3x5x7xf32>
+  %e1 = nn.reduce sum %e0 dims = [3] : tensor<2x3x5x7xf32> -> tensor<2x3x5xf32>
+  %e2 = nn.broadcast %e1 dims = [0, 1, 2] : tensor<2x3x5xf32> -> tensor<2x3x5x7xf32>
+  %e3 = arith.subf %g, %e2 : tensor<2x3x5x7xf32>
+  %e4 = arith.mulf %ey, %e3 : tensor<2x3x5x7xf32>
+  %e5 = arith.select %again, %e4, %zero : tensor<2x3x5x7xi1>, tensor<2x3x5x7xf32>
+  %e6 = nn.reduce sum %e5 dims = [0, 2, 3] : tensor<2x3x5x7xf32> -> tensor<3xf32>
+  return %a6, %b6, %c6, %d6, %e6 : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
+}
