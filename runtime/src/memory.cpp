@@ -13,8 +13,20 @@
 using namespace cleave;
 
 namespace {
-constexpr char poisonBytes[2] = {char(0xfa), char(0x7f)}; // 0x7ffa, repeated
+// 0x7ffa, repeated from even addresses; whole words are filled and compared, as
+// whole arenas are, many times a step.
+constexpr char poisonBytes[2] = {char(0xfa), char(0x7f)};
+constexpr uint64_t poisonWord = 0x7ffa7ffa7ffa7ffa;
+constexpr int64_t wordBytes = sizeof poisonWord;
 constexpr char guardByte = char(0xc5);
+
+char poisonAt(const char *at) {
+  return poisonBytes[reinterpret_cast<uintptr_t>(at) & 1];
+}
+
+bool isWordAligned(const char *at) {
+  return reinterpret_cast<uintptr_t>(at) % wordBytes == 0;
+}
 
 int64_t pageSize() {
   static const int64_t size = sysconf(_SC_PAGESIZE);
@@ -50,8 +62,14 @@ Memory::~Memory() {
 }
 
 void Memory::poison(char *at, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; ++i)
-    at[i] = poisonBytes[reinterpret_cast<uintptr_t>(at + i) & 1];
+  char *end = at + std::max<int64_t>(bytes, 0);
+  for (; at < end && !isWordAligned(at); ++at)
+    *at = poisonAt(at);
+  int64_t words = (end - at) / wordBytes;
+  for (int64_t i = 0; i < words; ++i)
+    std::memcpy(at + i * wordBytes, &poisonWord, wordBytes);
+  for (at += words * wordBytes; at < end; ++at)
+    *at = poisonAt(at);
 }
 
 int64_t Memory::slack() const {
@@ -74,9 +92,15 @@ bool Memory::guardIntact() const {
 }
 
 int64_t Memory::touched(const char *at, int64_t bytes) {
-  while (bytes > 0 &&
-         at[bytes - 1] ==
-             poisonBytes[reinterpret_cast<uintptr_t>(at + bytes - 1) & 1])
-    --bytes;
-  return std::max<int64_t>(bytes, 0);
+  const char *end = at + std::max<int64_t>(bytes, 0);
+  auto isPoison = [&] { return end[-1] == poisonAt(end - 1); };
+  while (end > at && !isWordAligned(end) && isPoison())
+    --end;
+  if (isWordAligned(end))
+    while (end - at >= wordBytes &&
+           std::memcmp(end - wordBytes, &poisonWord, wordBytes) == 0)
+      end -= wordBytes;
+  while (end > at && isPoison())
+    --end;
+  return end - at;
 }
