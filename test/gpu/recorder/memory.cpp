@@ -43,7 +43,15 @@ void Allocation::repairSlack() {
 }
 
 int64_t Allocation::findOverrun() const {
+  // Asked for behind every operation: pages are compared as one.
+  static const std::vector<char> intact(page, static_cast<char>(slackByte));
   auto check = [&](int64_t begin, int64_t end) -> int64_t {
+    while (end - begin >= page &&
+           std::memcmp(data + begin, intact.data(), page) == 0)
+      begin += page;
+    if (end - begin < page &&
+        std::memcmp(data + begin, intact.data(), end - begin) == 0)
+      return 0;
     for (int64_t i = begin; i < end; ++i)
       if (static_cast<unsigned char>(data[i]) != slackByte)
         return i;
