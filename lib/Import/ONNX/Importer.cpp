@@ -305,6 +305,7 @@ LogicalResult Importer::finish() {
                 : ", and " + std::to_string(incomplete.size() - 1) + " more");
 
   warnOfMerged();
+  warnOfWholes();
   warnOfBuffers();
   warnOfScalars();
   warnOfRules();

@@ -49,6 +49,8 @@ private:
   mlir::LogicalResult bindDims();
   /// Warns of tensors that several nodes read as their own.
   void warnOfMerged();
+  /// Warns of tensors that train.untie names and has nothing to part of.
+  void warnOfWholes();
   /// Warns of parameters that look like buffers.
   void warnOfBuffers();
   /// Warns of tensors of one element that could be parameters, or numbers.

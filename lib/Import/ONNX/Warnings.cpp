@@ -86,6 +86,23 @@ void Importer::warnOfMerged() {
          "train.frozen";
 }
 
+void Importer::warnOfWholes() {
+  auto uses = model.uses();
+  for (const TensorRef &tensor : model.initializers()) {
+    auto found = uses.find(tensor.name);
+    if (!tensor.isApart || found == uses.end() || found->second.size() < 2 ||
+        !llvm::all_of(found->second, [](const Model::Use &use) {
+          return readsPart(*use.node->proto);
+        }))
+      continue;
+    emitWarning(model.location())
+        << "train.untie parts nothing of '" << tensor.name << "': its "
+        << found->second.size()
+        << " uses are slices, which stay parts of one parameter; part the "
+           "tensor in the file";
+  }
+}
+
 void Importer::warnOfBuffers() {
   std::vector<std::string> names = trained(likelyBuffers(model, constants));
   llvm::erase_if(names, [&](const std::string &name) {
