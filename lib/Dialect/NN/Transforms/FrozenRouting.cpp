@@ -2,7 +2,8 @@
 //
 // A tracer that meets indices as numbers writes those of its sample: the file
 // then holds the largest scores, but nothing asks whose they are, and a score
-// goes to the row, or counts where a mask says so, that the sample had.
+// weighs the row that the sample had, or counts where a mask says so. Largest
+// numbers that no matrix scored, or that weigh nothing, are no router's.
 
 #include "FrozenRouting.h"
 #include "Dataflow.h"
@@ -44,53 +45,122 @@ Value largestScores(Operation &op) {
                                                        : Value();
 }
 
-/// What reads them at fixed places, or null. A dimension of slots, the last one
-/// of `scores` itself, may be cut.
-Operation *fixedReader(Value scores, bool hasSlots) {
-  SmallVector<Value> values = {scores};
-  llvm::DenseSet<Value> seen;
-  for (size_t i = 0; i < values.size(); ++i)
-    for (Operation *user : values[i].getUsers()) {
-      if (auto gather = dyn_cast<GatherOp>(user)) {
-        if (gather.getTable() == values[i] && isFixed(gather.getIndices()))
-          return user;
-        continue;
-      }
-      if (auto slice = dyn_cast<SliceOp>(user)) {
-        int64_t rank = rankOf(values[i]);
-        for (int64_t dim = 0; dim < rank; ++dim)
-          if (slice.getSizes()[dim] != shapeOf(values[i])[dim] &&
-              !(hasSlots && values[i] == scores && dim == rank - 1))
-            return user;
-      } else if (isa<arith::MulFOp, arith::SelectOp>(user)) {
-        if (llvm::any_of(user->getOperands(), isFixed))
-          return user;
-      }
-      // Where they meet other data they have done their work.
-      bool follows =
-          isElementwise(user)
-              ? llvm::all_of(user->getOperands(),
-                             [&](Value operand) {
-                               return operand == scores ||
-                                      seen.contains(operand) ||
-                                      splatOf(operand);
-                             })
-              : isa<BroadcastOp, ReshapeOp, TransposeOp, ReduceOp, SliceOp>(
-                    user);
-      if (!follows)
-        continue;
-      if (seen.insert(user->getResult(0)).second)
-        values.push_back(user->getResult(0));
+/// Whether a matrix of the model takes part in what computes a value. Scores
+/// that no product with a parameter computes were not learned: no router's.
+bool followsFromProduct(Value value) {
+  auto isMatrix = [](Value operand) {
+    while (Operation *op = operand.getDefiningOp()) {
+      if (!isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp>(op))
+        return false;
+      operand = op->getOperand(0);
     }
-  return nullptr;
+    auto argument = cast<BlockArgument>(operand);
+    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                      kRoleAttr);
+    return role && role.getValue() == "parameter";
+  };
+  SmallVector<Value> values = {value};
+  llvm::DenseSet<Operation *> seen;
+  while (!values.empty()) {
+    Operation *op = values.pop_back_val().getDefiningOp();
+    if (!op || !seen.insert(op).second)
+      continue;
+    if (isa<EinsumOp, ConvOp>(op) && llvm::any_of(op->getOperands(), isMatrix))
+      return true;
+    llvm::append_range(values, op->getOperands());
+  }
+  return false;
 }
+
+/// What scores become before they meet other data, and whether some of it is
+/// read, or counts, at places that the file fixes.
+class Followed {
+public:
+  /// A dimension of slots, the last one of the scores, may be cut.
+  Followed(Value scores, bool hasSlots) : scores(scores), hasSlots(hasSlots) {
+    add(scores, false);
+    while (!values.empty()) {
+      Value value = values.pop_back_val();
+      for (Operation *user : value.getUsers())
+        follow(value, user);
+    }
+  }
+
+  /// Whether scores of fixed places are factors of other data.
+  bool weighFixedly() const {
+    for (auto [value, isPlaced] : atFixed)
+      if (isPlaced)
+        for (Operation *user : value.getUsers())
+          if (isa<arith::MulFOp, EinsumOp>(user) &&
+              llvm::any_of(user->getOperands(), [&](Value operand) {
+                return !isOwn(operand) && !isFixed(operand);
+              }))
+            return true;
+    return false;
+  }
+
+private:
+  bool isOwn(Value value) const {
+    return atFixed.contains(value) || splatOf(value).has_value();
+  }
+
+  void add(Value value, bool isPlaced) {
+    auto [entry, isNew] = atFixed.try_emplace(value, isPlaced);
+    if (!isNew && (entry->second || !isPlaced))
+      return;
+    entry->second = isPlaced;
+    values.push_back(value);
+  }
+
+  /// Whether a slice leaves out something other than slots.
+  bool cuts(SliceOp slice) const {
+    ArrayRef<int64_t> shape = shapeOf(slice.getInput());
+    for (auto [dim, size] : llvm::enumerate(slice.getSizes()))
+      if (size != shape[dim] &&
+          !(hasSlots && slice.getInput() == scores && dim + 1 == shape.size()))
+        return true;
+    return false;
+  }
+
+  void follow(Value value, Operation *user) {
+    bool isPlaced = llvm::any_of(user->getOperands(), [&](Value operand) {
+      return atFixed.lookup(operand);
+    });
+    if (auto gather = dyn_cast<GatherOp>(user)) {
+      if (gather.getTable() == value && isFixed(gather.getIndices()))
+        add(gather.getResult(), true);
+    } else if (auto slice = dyn_cast<SliceOp>(user)) {
+      add(slice.getResult(), isPlaced || cuts(slice));
+    } else if (isa<BroadcastOp, ReshapeOp, TransposeOp, ReduceOp>(user)) {
+      add(user->getResult(0), isPlaced);
+    } else if (isElementwise(user) || isa<EinsumOp>(user)) {
+      // A mask of the file says which of them count.
+      bool mayMask = isa<arith::MulFOp, arith::SelectOp, EinsumOp>(user);
+      bool isMasked = false;
+      for (Value operand : user->getOperands())
+        if (!isOwn(operand)) {
+          if (!mayMask || !isFixed(operand))
+            return;
+          isMasked = true;
+        }
+      add(user->getResult(0), isPlaced || isMasked);
+    }
+  }
+
+  Value scores;
+  bool hasSlots;
+  llvm::DenseMap<Value, bool> atFixed;
+  SmallVector<Value> values;
+};
 
 } // namespace
 
 LogicalResult checkRouting(func::FuncOp function) {
   for (Operation &op : function.front()) {
     Value scores = largestScores(op);
-    if (!scores || !fixedReader(scores, isa<TopKOp>(op)))
+    if (!scores || !Followed(scores, isa<TopKOp>(op)).weighFixedly() ||
+        !followsFromProduct(op.getOperand(0)))
       continue;
     return op.emitError("finds the largest scores, but nothing reads whose "
                         "they are: they are used at places that the file "

@@ -22,8 +22,9 @@ func.func @missing_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "paramet
 // -----
 
 // The scores that a router chose are read for the rows of a sample.
-func.func @read_at_fixed_rows(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> tensor<2x5xf32> {
+func.func @read_at_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
+  %scores = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   // expected-error @below {{finds the largest scores, but nothing reads whose they are}}
   %p, %ids = nn.top_k %scores k = 1 : tensor<3x4xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
   %0 = nn.gather %p, %rows dim = 0 : tensor<3x1xf32>, tensor<2xi64> -> tensor<2x1xf32>
@@ -37,8 +38,9 @@ func.func @read_at_fixed_rows(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> 
 // -----
 
 // The largest probability counts where a mask of the file says so.
-func.func @fixed_mask(%x: tensor<3x5xf32>, %logits: tensor<3x4xf32>) -> tensor<3x5xf32> {
+func.func @fixed_mask(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> tensor<3x5xf32> {
   %hit = arith.constant dense<[1.0, 0.0, 1.0]> : tensor<3xf32>
+  %logits = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   %0 = nn.softmax %logits : tensor<3x4xf32>
   // expected-error @below {{finds the largest scores, but nothing reads whose they are}}
   %1 = nn.reduce max %0 dims = [1] : tensor<3x4xf32> -> tensor<3xf32>
@@ -61,6 +63,51 @@ func.func @negative_no_router(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> 
   %3 = arith.mulf %x, %2 : tensor<3x5xf32>
   %4 = nn.slice %3 [1, 0] [2, 5] [1, 1] : tensor<3x5xf32> -> tensor<2x5xf32>
   return %4, %id : tensor<2x5xf32>, tensor<3xi64>
+}
+
+// -----
+
+// Shares of the largest scores, of fixed rows, that weigh an expert by one einsum.
+func.func @shares_of_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
+  %scores = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
+  // expected-error @below {{finds the largest scores, but nothing reads whose they are}}
+  %p, %ids = nn.top_k %scores k = 2 : tensor<3x4xf32> -> tensor<3x2xf32>, tensor<3x2xi64>
+  %0 = nn.reduce sum %p dims = [1] : tensor<3x2xf32> -> tensor<3xf32>
+  %1 = nn.broadcast %0 dims = [0] : tensor<3xf32> -> tensor<3x2xf32>
+  %2 = arith.divf %p, %1 : tensor<3x2xf32>
+  %3 = nn.slice %2 [1, 0] [2, 1] [1, 1] : tensor<3x2xf32> -> tensor<2x1xf32>
+  %4 = nn.reshape %3 : tensor<2x1xf32> -> tensor<2xf32>
+  %5 = nn.slice %x [1, 0] [2, 5] [1, 1] : tensor<3x5xf32> -> tensor<2x5xf32>
+  %6 = nn.einsum "ab,a->ab" %5, %4 : tensor<2x5xf32>, tensor<2xf32> -> tensor<2x5xf32>
+  return %6 : tensor<2x5xf32>
+}
+
+// -----
+
+// Largest numbers of data that no matrix scored.
+func.func @negative_no_scores(%x: tensor<3x5xf32>, %y: tensor<3x4xf32>) -> tensor<2x5xf32> {
+  %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
+  %p, %ids = nn.top_k %y k = 1 : tensor<3x4xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
+  %0 = nn.gather %p, %rows dim = 0 : tensor<3x1xf32>, tensor<2xi64> -> tensor<2x1xf32>
+  %1 = nn.gather %x, %rows dim = 0 : tensor<3x5xf32>, tensor<2xi64> -> tensor<2x5xf32>
+  %2 = nn.reshape %0 : tensor<2x1xf32> -> tensor<2xf32>
+  %3 = nn.broadcast %2 dims = [0] : tensor<2xf32> -> tensor<2x5xf32>
+  %4 = arith.mulf %1, %3 : tensor<2x5xf32>
+  return %4 : tensor<2x5xf32>
+}
+
+// -----
+
+// The largest scores of fixed rows, and masked ones, are results themselves.
+func.func @negative_no_weights(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> (tensor<2x2xf32>, tensor<3x2xf32>) {
+  %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
+  %hit = arith.constant dense<[[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]> : tensor<3x2xf32>
+  %scores = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
+  %p, %ids = nn.top_k %scores k = 2 : tensor<3x4xf32> -> tensor<3x2xf32>, tensor<3x2xi64>
+  %0 = nn.gather %p, %rows dim = 0 : tensor<3x2xf32>, tensor<2xi64> -> tensor<2x2xf32>
+  %1 = arith.mulf %0, %0 : tensor<2x2xf32>
+  %2 = arith.mulf %p, %hit : tensor<3x2xf32>
+  return %1, %2 : tensor<2x2xf32>, tensor<3x2xf32>
 }
 
 // -----

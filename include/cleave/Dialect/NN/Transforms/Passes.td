@@ -96,8 +96,9 @@ def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
 
     A layer that adds up fewer experts than its router chooses from is an error:
     an export by tracing has kept only those that its sample chose. So is a router
-    whose scores are used at places that the file fixes, while nothing reads which
-    experts they belong to.
+    (the largest scores of a product with a parameter) whose scores weigh other
+    data at places that the file fixes, while nothing reads which experts they
+    belong to.
 
     Before:
     ```mlir
