@@ -48,12 +48,9 @@ bool isHostOnly(Element type) {
          type != Element::I64;
 }
 
-void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
-  // What a value without elements becomes is known, but of its type.
-  if (llvm::none_of(operands, [](const Operand &o) {
-        return o.value || o.file ||
-               (o.host && o.type == Element::F32 && o.host->size() == 0);
-      }))
+static void widenBeside(llvm::MutableArrayRef<Operand> operands,
+                        llvm::function_ref<bool(const Operand &)> isComputed) {
+  if (llvm::none_of(operands, isComputed))
     return;
   for (Operand &operand : operands)
     if (operand.host && operand.type != computedType(operand.type)) {
@@ -63,6 +60,20 @@ void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
       operand.chosen = chosen;
       operand.chosenDim = dim;
     }
+}
+
+void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
+  // What a value without elements becomes is known, but of its type.
+  widenBeside(operands, [](const Operand &o) {
+    return o.value || o.file ||
+           (o.host && o.type == Element::F32 && o.host->size() == 0);
+  });
+}
+
+void widenToOneType(llvm::MutableArrayRef<Operand> operands) {
+  widenBeside(operands, [](const Operand &o) {
+    return o.value || o.file || (o.host && o.type == Element::F32);
+  });
 }
 
 bool mayEvaluate(Element type, const HostTensor &like) {
@@ -237,7 +248,9 @@ Expected<Operand> Build::cast(const Operand &operand, Element type) {
     return Operand(*input);
   Type element = toType(type, builder.getContext());
   if (!element)
-    return reason("casts to " + nameOf(type) + " are not supported");
+    return reason("casts to " + nameOf(type) +
+                  " are supported only where the input is known when "
+                  "importing");
   auto from = mlir::cast<RankedTensorType>((*input).getType());
   RankedTensorType to = from.clone(element);
   auto emit = [&](auto op) {
@@ -269,7 +282,7 @@ Expected<Operand> Build::cast(const Operand &operand, Element type) {
 Expected<Operand> Build::map(const Elementwise &function, Element type,
                              ArrayRef<Operand> inputs) {
   llvm::SmallVector<Operand> operands(inputs);
-  widenBesideValues(operands);
+  widenToOneType(operands);
   bool floats = isFloat(operands.back().type);
   // Only a condition, the first of three, may have another type.
   for (const Operand &operand :
@@ -348,7 +361,7 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
 Expected<Operand> Build::select(const Operand &condition, const Operand &ifTrue,
                                 const Operand &ifFalse) {
   llvm::SmallVector<Operand> branches = {ifTrue, ifFalse};
-  widenBesideValues(branches);
+  widenToOneType(branches);
   const Operand &then = branches[0], &otherwise = branches[1];
   if (std::optional<double> always = condition.splatValue()) {
     Shape shape;

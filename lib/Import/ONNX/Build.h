@@ -127,6 +127,9 @@ bool isHostOnly(Element type);
 /// Known floats of fewer than 32 bits become f32 where they meet values that are
 /// not known, as these are; see computedType.
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands);
+/// The same for operands that the file gives one type, also beside known f32:
+/// the branch of Where that stands beside a value, or sums of nothing.
+void widenToOneType(llvm::MutableArrayRef<Operand> operands);
 
 /// Whether a float tensor may be evaluated while importing: tables of angles
 /// and the like stay symbolic.

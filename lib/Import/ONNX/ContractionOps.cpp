@@ -13,8 +13,11 @@ namespace cleave::importer {
 
 namespace {
 
-Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &lhs,
-                         const Operand &rhs) {
+Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &a,
+                         const Operand &b) {
+  Operand operands[] = {a, b};
+  widenToOneType(operands);
+  const Operand &lhs = operands[0], &rhs = operands[1];
   if (!isFloat(lhs.type) || lhs.type != rhs.type)
     return reason("its operands have types " + nameOf(lhs.type) + " and " +
                   nameOf(rhs.type) + ", expected floats of one type");

@@ -117,6 +117,7 @@ Error lowerConcatFromSequence(Node &node) {
   int64_t rank = parts->front().rank() + isNew;
   CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), rank));
   Parts operands = *parts;
+  widenToOneType(operands);
   if (Error error = joinable(operands, isNew ? -1 : axis, "the sequence holds"))
     return error;
   for (Operand &operand : operands)

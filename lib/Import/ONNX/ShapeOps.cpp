@@ -161,6 +161,7 @@ Error lowerConcat(Node &node) {
     operands.push_back(node.input(i));
   if (operands.empty())
     return reason("it has no inputs");
+  widenToOneType(operands);
   CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), operands[0].rank()));
   if (Error error = joinable(operands, axis, "its inputs have types"))
     return error;
