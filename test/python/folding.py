@@ -1,12 +1,14 @@
 """Random small graphs for test_folding: operators in the types of ONNX, their inputs in the
 file or given at run time, and what NumPy says they compute."""
 
+import functools
 import math
 
 import numpy as np
 
 import onnxwire
-from folding_build import Build, Case, Value
+from folding_build import Build, Case, Value, ints, operand
+from folding_layers import LAYER_OPERATORS
 from folding_values import (ALL, CODES, DTYPES, FLOATS, FUSED, INTS, NUMBERS, RUNTIME, SIGNED, WIDE, each, exact,
                             larger, limits, make, modulo, power_by_float, quotient, remainder, smaller, whole_power,
                             wrap)
@@ -14,12 +16,6 @@ from folding_values import (ALL, CODES, DTYPES, FLOATS, FUSED, INTS, NUMBERS, RU
 
 # One function for each kind of operators: adds a node to a case and gives its value.
 # `first`, where it is given, is the value of another operator.
-
-def operand(g, case, t, shape, first=None, known=False, **options):
-    if first is not None:
-        return first
-    return g.leaf(case, t, g.array(t, shape, **options), known)
-
 
 def binary(op, function, types, **attributes):
     def emit(g, case, t, first=None):
@@ -112,37 +108,6 @@ def where(g, case, t, first=None):
                       np.where(condition.array, x.array, y.array).astype(DTYPES[t]))
 
 
-def cast_elements(t, to, array):
-    if to == "bool":
-        return array != 0
-    if to in INTS:
-        return each(to, lambda v: math.trunc(v), array)
-    if t in INTS and to in ("f16", "f32", "f64"):
-        with np.errstate(all="ignore"):
-            return array.astype(DTYPES[to])
-    return make(to, array.astype(np.float64) if t != "bool" else array.astype(float))
-
-
-def cast(g, case, t, first=None):
-    # What a float cannot be as an integer is not defined.
-    to = g.pick(ALL)
-    if first is not None and t in FLOATS and to in INTS:
-        to = "f64"
-    if (case.mode != "known" or first is not None) and to not in RUNTIME + ["bf16"]:
-        to = "f32"
-    shape = g.shape(0)
-    if t in FLOATS and to in INTS and first is None:
-        array = make(t, g.rng.normal(size=shape) * 100 + (128 if to[0] == "u" else 0))
-        if to[0] == "u":
-            array = np.abs(array)
-        array = make(t, np.clip(array.astype(np.float64), *[max(-126, min(126, v)) for v in limits(to)]))
-        x = g.leaf(case, t, array, known=case.mode == "known")
-    else:
-        x = operand(g, case, t, shape, first, known=case.mode == "known")
-    error = 1.0 if to == "bf16" else 0.0  # rounded twice, where an integer goes through f32
-    return case.apply("Cast", [x], to, cast_elements(t, to, x.array), error, to=CODES[to])
-
-
 def reduce_elements(op, t, array, axes):
     """One output element from a list of input elements."""
     data = exact(array)
@@ -190,6 +155,20 @@ def reduce_elements(op, t, array, axes):
                     if len(rows) else np.zeros(0), kept)
 
 
+def magnitude(op, array, axes, shape):
+    """What an error of one part of the sum's addends is in the result, for each element of it."""
+    data = np.abs(np.where(np.isfinite(array.astype(np.float64)), array.astype(np.float64), 0))
+    if op == "ReduceLogSumExp":
+        return np.max(data, axes, initial=0.0).reshape(shape)
+    if op not in ("ReduceSum", "ReduceMean", "ReduceLogSum"):
+        return np.zeros(shape)  # no addends of both signs
+    added = data.sum(axes)
+    with np.errstate(all="ignore"):
+        added = {"ReduceSum": added, "ReduceMean": added / math.prod(array.shape[a] for a in axes),
+                 "ReduceLogSum": added / np.abs(array.astype(np.float64).sum(axes))}[op]
+    return np.where(np.isfinite(added), added, 0.0).reshape(shape)
+
+
 def reduction(op, types):
     def emit(g, case, t, first=None):
         squares = op in ("ReduceL2", "ReduceSumSquare")
@@ -207,6 +186,8 @@ def reduction(op, types):
         expected = reduce_elements(op, t, x.array, over)
         if not keep:
             expected = expected.reshape([n for i, n in enumerate(x.array.shape) if i not in over])
+        if t in FLOATS:
+            case.floor = np.maximum(case.floor, magnitude(op, x.array, tuple(over), expected.shape))
         sizes = [x] + ([g.leaf(case, "i64", np.array([a - rank if g.rng.random() < 0.3 else a for a in axes],
                                                      np.int64), known=True)] if axes else [])
         return case.apply(op, sizes, t, expected, 0.0 if op in ("ReduceMax", "ReduceMin") else 8.0, keepdims=keep)
@@ -295,16 +276,15 @@ def eye(g, case, t, first=None):
     return case.apply("EyeLike", [x], t, make(t, np.eye(*shape, k=k)), dtype=CODES[t], k=k)
 
 
-def ints(g, case, values):
-    return g.leaf(case, "i64", np.array(values, np.int64), known=True)
+MOVES = ["Transpose", "Reshape", "Slice", "Concat", "Expand", "Tile", "Pad", "Trilu", "Gather", "GatherElements",
+         "GatherND", "Split", "Flatten", "Squeeze", "Unsqueeze", "ScatterND"]
 
 
-def moved(g, case, t, first=None):
+def moved(g, case, t, first=None, kind=None):
     """An operator that only moves elements."""
-    x = operand(g, case, t, g.shape(1), first)
+    x = operand(g, case, t, g.shape(2 if kind == "Trilu" else 1, empty=kind is None), first)
     a, rank = x.array, x.array.ndim
-    kind = g.pick(["Transpose", "Reshape", "Slice", "Concat", "Expand", "Tile", "Pad", "Trilu", "Gather",
-                   "GatherElements", "GatherND", "Split", "Flatten", "Squeeze", "Unsqueeze", "ScatterND"])
+    kind = kind or g.pick(MOVES)
     axis = int(g.rng.integers(rank)) if rank else 0
     if rank == 0 and kind not in ("Reshape", "Expand", "Unsqueeze", "Flatten"):
         kind = "Unsqueeze"
@@ -383,6 +363,7 @@ def moved(g, case, t, first=None):
 def matrices(g, case, t, first=None):
     n, k, m = (int(v) for v in g.rng.integers(0 if g.rng.random() < 0.1 else 1, 4, 3))
     a, b = (g.leaf(case, t, g.array(t, s, special=0.0)) for s in ((2, n, k), (k, m)))
+    case.floor = np.max(np.abs(a.array.astype(np.float64)) @ np.abs(b.array.astype(np.float64)), initial=0.0)
     return case.apply("MatMul", [a, b], t, make(t, a.array.astype(np.float64) @ b.array.astype(np.float64)), 8.0)
 
 
@@ -401,6 +382,10 @@ def soft(op):
 
 def logistic(x):
     return 1 / (1 + np.exp(-x))
+
+
+# Only where all is known when importing.
+KNOWN_ONLY = {"ReduceProd", "GatherElements", "ScatterND"}
 
 
 def operators():
@@ -433,14 +418,16 @@ def operators():
         types = [t for t in fl if t != "f16"] if op == "Gelu" else fl
         table.append(unary(op, function, types, 8.0, special=0.0, floor=1.0))
     table += [("Pow", ["i32", "i64", "u32", "u64"] + fl, power), ("Clip", NUMBERS, clip), ("Where", ALL, where),
-              ("Cast", ALL, cast), ("CumSum", WIDE + fl, cumulative), ("ArgMax", NUMBERS, arg_max),
+              ("CumSum", WIDE + fl, cumulative), ("ArgMax", NUMBERS, arg_max),
               ("TopK", NUMBERS, top_k), ("NonZero", ALL, non_zero), ("OneHot", ALL, one_hot),
               ("Range", ["i16", "i32", "i64", "f32", "f64"], range_of), ("ConstantOfShape", ALL, filled),
-              ("EyeLike", ALL, eye), ("moves", ALL, moved), ("moves", ALL, moved),
+              ("EyeLike", ALL, eye), ("moves", ALL, moved),
               ("MatMul", [t for t in fl if t != "f16"], matrices), soft("Softmax"), soft("LogSoftmax")]
     for op in ("Sum", "Prod", "Mean", "L1", "L2", "SumSquare"):
         table.append(reduction("Reduce" + op, WIDE + fl))
-    table += [reduction("ReduceLogSum", fl), reduction("ReduceLogSumExp", fl)]
+    table += [reduction("ReduceLogSum", fl), reduction("ReduceLogSumExp", fl)] + LAYER_OPERATORS
+    for op in MOVES:
+        table.append((op, INTS + ["bool"] if op in KNOWN_ONLY else ALL, functools.partial(moved, kind=op)))
     for op in ("ReduceMax", "ReduceMin"):
         table.append(reduction(op, WIDE + ["u8", "i8", "bool"] + fl))
     return table
@@ -451,10 +438,6 @@ OPERATORS = operators()
 FOLLOWERS = [entry for entry in OPERATORS if entry[0] in (
     "Add", "Sub", "Mul", "Max", "Min", "Neg", "Abs", "Where", "Cast", "Clip", "Less", "Equal", "ReduceMax",
     "ReduceMin", "ReduceSum", "moves", "And", "Or", "Xor", "Not", "Relu")]
-# Only where all is known when importing.
-KNOWN_ONLY = {"ReduceProd"}
-
-
 def generate(seed, cases):
     """(Build, model): `cases` outputs, each of one to three operators."""
     rng = np.random.default_rng(seed)
@@ -492,7 +475,7 @@ def compare(case, found):
             if case.is_half:  # beyond which f16 has infinity alone
                 a = np.where(np.abs(a) >= 65520, np.copysign(np.inf, a), a)
             # Next to zero a sum's error is that of what was added.
-            scale = max(np.max(np.abs(b[np.isfinite(b)]), initial=0.0), case.floor)
+            scale = np.maximum(np.max(np.abs(b[np.isfinite(b)]), initial=0.0), case.floor)
             good = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= case.tolerance * np.maximum(np.abs(b), scale))
     if good.all():
         return None

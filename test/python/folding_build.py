@@ -34,7 +34,7 @@ class Case:
             for operand in operands:  # of sums that cancel, what was added counts
                 if op in ("Add", "Sub", "Sum", "Mean"):
                     array = np.abs(operand.array.astype(np.float64))
-                    self.floor = max(self.floor, np.max(array[np.isfinite(array)], initial=0.0))
+                    self.floor = np.maximum(self.floor, np.max(array[np.isfinite(array)], initial=0.0))
         self.is_half |= t == "f16"
         self.tolerance += error * (EPS[t] if t in EPS else 0)
         self.inexact |= error > FUSED and t in EPS
@@ -134,3 +134,13 @@ class Build:
         values = [self.pick(odd) if self.rng.random() < special else
                   self.rng.normal() * 3 for _ in range(count)]
         return make(t, np.array(values, np.float64), shape)
+
+
+def operand(g, case, t, shape, first=None, known=False, **options):
+    if first is not None:
+        return first
+    return g.leaf(case, t, g.array(t, shape, **options), known)
+
+
+def ints(g, case, values):
+    return g.leaf(case, "i64", np.array(values, np.int64), known=True)
