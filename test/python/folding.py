@@ -316,8 +316,7 @@ def moved(g, case, t, first=None, kind=None):
         return case.apply(kind, [x, ints(g, case, repeats)], t, np.tile(a, repeats))
     if kind == "Pad":
         pads = g.rng.integers(0, 4 - min(rank, 2), (2, rank))
-        known = case.mode == "known"
-        value = g.leaf(case, t, g.array(t, (), special=0.5 if known or t not in INTS else 0.0), known=True)
+        value = g.leaf(case, t, g.array(t, (), special=0.5), known=True)
         return case.apply(kind, [x, ints(g, case, pads.ravel().tolist()), value], t,
                           np.pad(a, pads.T.tolist(), constant_values=value.array))
     if kind == "Trilu" and rank >= 2:

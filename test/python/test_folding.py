@@ -64,6 +64,18 @@ class Folding(unittest.TestCase):
                 np.testing.assert_array_equal(found[f"{name}_int64"], by_int)
             np.testing.assert_array_equal(found["large"], [3, 1])
 
+    def test_large_integers_around_data(self):
+        """Pads with integers that no double holds, also where others are cut."""
+        x = np.arange(6).reshape(2, 3)
+        for value in (2 ** 53 + 1, -2 ** 63, 2 ** 63 - 1):
+            with self.subTest(value), tempfile.TemporaryDirectory() as folder:
+                b = onnxbuild.Builder()
+                b.op("Pad", b.input("x", np.int64, [2, 3]), b.constant([1, -1, 2, 1]), b.constant(value), out="y")
+                b.output("y", np.int64, [5, 3])
+                found = self.infer(pathlib.Path(folder), b, x=x)["y"]
+                right = np.pad(x[:, 1:], [(1, 2), (0, 1)], constant_values=value)
+                np.testing.assert_array_equal(found, right)
+
     def test_inputs_that_nothing_reads(self):
         """Neither their arrays nor their sizes are needed, though one looks like tokens."""
         b = onnxbuild.Builder()

@@ -263,6 +263,24 @@ Error lowerSlice(Node &node) {
   return one(node, node.slice(input, offsets, sizes, strides));
 }
 
+/// nn.pad's number is a double, which may not hold integers beyond 2^53: these
+/// are concatenated.
+Expected<Operand> surround(Node &node, Operand inside, const HostTensor &value,
+                           ArrayRef<int64_t> low, ArrayRef<int64_t> high) {
+  for (int64_t dim = 0; dim < inside.rank(); ++dim) {
+    if (low[dim] == 0 && high[dim] == 0)
+      continue;
+    Shape before = inside.shape, after = inside.shape;
+    before[dim] = low[dim];
+    after[dim] = high[dim];
+    CLEAVE_TRY(wider, node.concat({Operand(value.broadcastTo(before)), inside,
+                                   Operand(value.broadcastTo(after))},
+                                  dim));
+    inside = wider;
+  }
+  return inside;
+}
+
 Error lowerPad(Node &node) {
   const Operand &input = node.input(0);
   std::string mode = node.stringAttr("mode", "constant");
@@ -318,11 +336,9 @@ Error lowerPad(Node &node) {
     return one(node, Operand(result));
   }
   double number = value.floatAt(0);
-  constexpr double exact = 9007199254740992; // 2^53
-  if (isInteger(input.type) && std::abs(number) > exact)
-    return reason("its constant_value " + Twine(value.intAt(0)) +
-                  " is an integer beyond 2^53, which is supported only where "
-                  "its input is known when importing");
+  constexpr double inexact = 9007199254740992; // 2^53, or 2^53 + 1
+  if (isInteger(input.type) && std::abs(number) >= inexact)
+    return one(node, surround(node, cut, value, low, high));
   CLEAVE_TRY(inside, node.value(cut));
   auto type = mlir::cast<mlir::RankedTensorType>(inside.getType());
   node.set(
