@@ -1,7 +1,9 @@
 // Checkpoints, and runs that go on from them or begin with other weights.
 #include "TrainingFixture.h"
+
 #include "cleave/io/Error.h"
 #include "cleave/io/Safetensors.h"
+#include "cleave/trainer/Resume.h"
 
 #include <limits>
 
@@ -238,6 +240,33 @@ TEST_F(Training, BeginsWithOtherWeights) {
             options.weights + ": does not fit the model 'bigram': not of the "
                               "model: 'b'; 'table' has shape [2], expected "
                               "[11, 11]");
+}
+
+// The number of microbatches is layout, unless something is computed by
+// microbatch: a loss of the router, a capacity, an asynchronous schedule.
+TEST(Differences, WhatMicrobatchesChange) {
+  auto changes = [](const std::string &parallel) {
+    auto config = [&](int microbatches) {
+      return R"({"train":{"microbatches":)" + std::to_string(microbatches) +
+             R"(},"parallel":{)" + parallel + "}}";
+    };
+    std::vector<Difference> found = differences(config(1), config(2));
+    EXPECT_EQ(found.size(), 1u);
+    EXPECT_EQ(found.front().key, "train.microbatches");
+    return found.front().changesMathematics;
+  };
+  EXPECT_FALSE(changes(""));
+  EXPECT_FALSE(changes(R"("pipeline":{"schedule":"1f1b"})"));
+  EXPECT_TRUE(changes(R"("pipeline":{"schedule":"pipedream-async"})"));
+  EXPECT_TRUE(
+      changes(R"("expert":{"aux_loss":0.01,"aux_scope":"microbatch"})"));
+  EXPECT_TRUE(changes(R"("expert":{"z_loss":0.01,"aux_scope":"microbatch"})"));
+  EXPECT_TRUE(
+      changes(R"("expert":{"capacity":1.5,"capacity_scope":"microbatch"})"));
+  // Nothing is computed of it.
+  EXPECT_FALSE(
+      changes(R"("expert":{"aux_loss":0.0,"aux_scope":"microbatch"})"));
+  EXPECT_FALSE(changes(R"("expert":{"aux_loss":0.01,"aux_scope":"step"})"));
 }
 
 } // namespace
