@@ -4,6 +4,8 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 
+#include "llvm/Support/Format.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -163,6 +165,26 @@ void noteNoise(NamedTensors &tensors, const NamedTensors &stirred) {
   }
 }
 
+/// Gradients that are compared without the allowance for their noise.
+void noteCapped(CheckReport &report, const NamedTensors &reference,
+                const Tolerances &tolerances) {
+  for (const TensorReport &found : report.tensors) {
+    if (!found.aboveNoiseCap)
+      continue;
+    auto tensor = llvm::find_if(reference, [&](const Named &other) {
+      return other.kind == found.kind && other.name == found.name;
+    });
+    std::string note;
+    llvm::raw_string_ostream(note)
+        << "rounding may move the gradient of '" << found.name << "' by "
+        << llvm::format("%.1e", tolerances.noiseFactor * tensor->noise)
+        << ", which is more than " << llvm::format("%.0e", tolerances.noiseCap)
+        << " of the largest gradient: it is compared as one that does not "
+           "cancel";
+    report.notes.push_back(note);
+  }
+}
+
 void addReplicas(CheckReport &report, const NamedTensors &tensors) {
   ReplicaReport found = worstReplica(tensors);
   if (found.largest > report.replicas.largest || std::isnan(found.largest))
@@ -216,6 +238,7 @@ LogicalResult check::runExact(ModuleOp module, Engine &sharded,
         runStep(module, sharded, values, step, options.microbatches);
     FailureOr<Outcome> theirs =
         runStep(module, reference, values, step, options.microbatches);
+    report.stopped = failed(ours) && succeeded(theirs);
     if (failed(ours) || failed(theirs))
       return failure();
     if (ours->weight != 0 || theirs->weight != 0) {
@@ -233,8 +256,10 @@ LogicalResult check::runExact(ModuleOp module, Engine &sharded,
     if (step == 1 || step == options.steps)
       append(report.tensors, compareExact(ours->tensors, theirs->tensors, step,
                                           options.tolerances));
-    if (step == 1)
+    if (step == 1) {
+      noteCapped(report, theirs->tensors, options.tolerances);
       first = std::move(theirs->tensors);
+    }
   }
   return success();
 }

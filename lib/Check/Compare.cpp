@@ -112,6 +112,15 @@ TensorReport report(const Named &tensor, const Named &reference, Part part,
   return result;
 }
 
+/// What rounding may move a gradient by in f64; of what is above the cap
+/// nothing.
+double allowedNoise(const Named &tensor, double largestGradient,
+                    const Tolerances &tolerances, bool &aboveCap) {
+  double noise = tolerances.noiseFactor * tensor.noise;
+  aboveCap = noise > tolerances.noiseCap * largestGradient;
+  return aboveCap ? 0 : noise;
+}
+
 /// A tensor that one side lacks is as wrong as can be.
 TensorReport missing(const Named &reference, Part part) {
   TensorReport result;
@@ -133,13 +142,16 @@ std::vector<TensorReport> check::compareExact(const NamedTensors &sharded,
   std::vector<TensorReport> reports;
   for (const Named &tensor : reference) {
     const Named *other = index.lookup(keyOf(tensor));
+    double ofKind = largest[static_cast<int>(tensor.kind)];
+    bool aboveCap = false;
+    double noise = allowedNoise(tensor, ofKind, tolerances, aboveCap);
     double floor =
-        std::max(tolerances.exactFloor * largest[static_cast<int>(tensor.kind)],
-                 tolerances.noiseFactor * tensor.noise / tolerances.exact);
+        std::max(tolerances.exactFloor * ofKind, noise / tolerances.exact);
     reports.push_back(other ? report(*other, tensor, Part::Exact, floor)
                             : missing(tensor, Part::Exact));
     reports.back().limit = steps > 1 ? tolerances.steps : tolerances.exact;
     reports.back().steps = steps;
+    reports.back().aboveNoiseCap = aboveCap;
   }
   return reports;
 }
@@ -155,8 +167,8 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
   for (const Named &tensor : reference) {
     const Named *ours = index.lookup(keyOf(tensor));
     const Named *theirs = plain.lookup(keyOf(tensor));
-    double floor =
-        tolerances.roundingFloor * largest[static_cast<int>(tensor.kind)];
+    double ofKind = largest[static_cast<int>(tensor.kind)];
+    double floor = tolerances.roundingFloor * ofKind;
     if (!ours || !theirs) {
       reports.push_back(missing(tensor, Part::Rounding));
       continue;
@@ -169,8 +181,9 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
       result.limit += tolerances.scalarEpsilons * epsilon;
     // Smaller than its noise in this precision, of which the unsharded error
     // is but one draw.
-    double noise = tolerances.noiseFactor * tensor.noise * epsilon /
-                   std::numeric_limits<double>::epsilon();
+    double noise =
+        allowedNoise(tensor, ofKind, tolerances, result.aboveNoiseCap) *
+        epsilon / std::numeric_limits<double>::epsilon();
     double magnitude = difference(tensor.value, tensor.value).magnitude;
     if (noise >= magnitude && noise > 0) {
       result.limit = std::max(result.limit, noise / std::max(magnitude, floor));

@@ -13,7 +13,7 @@ using namespace cleave::check;
 
 bool CheckReport::pass() const {
   // Anything but zero: NaN is a difference, too.
-  return replicas.largest == 0 &&
+  return !stopped && replicas.largest == 0 &&
          llvm::all_of(tensors, [](const TensorReport &t) { return t.pass(); });
 }
 
@@ -85,6 +85,8 @@ void check::writeJson(const CheckReport &report, llvm::raw_ostream &out) {
           json.attribute("worst_index", llvm::json::Array(tensor.worstIndex));
           json.attribute("rank", tensor.rank);
           json.attribute("below_floor", tensor.belowFloor);
+          if (tensor.aboveNoiseCap)
+            json.attribute("above_noise_cap", true);
           json.attribute("steps", tensor.steps);
           json.attribute("pass", tensor.pass());
         });

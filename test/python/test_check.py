@@ -1,6 +1,6 @@
 """`cleave check`: the compiled program of many ranks against the unsharded one,
 on every committed language model and on small ones; meshes that divide and that
-do not; scrambled and resized copies; every kind of fault; bad input.
+do not; scrambled and resized copies; bad input. Faults are in test_check_faults.py.
 
 Committed models run on short sequences but once. Small models have one layer,
 four samples of ten tokens: what is wrong in a layer, or in a split, is wrong
@@ -12,7 +12,6 @@ import json
 import math
 import pathlib
 import random
-import re
 import sys
 import tempfile
 import unittest
@@ -30,8 +29,6 @@ SPELLINGS = ("ts17", "dynamo18", "dynamo23")
 SHORT = ["--set", "dims.batch=4", "--set", "dims.sequence=24"]
 SHORTEST = ["--set", "dims.batch=2", "--set", "dims.sequence=4"] # where all is interpreted
 FOUR = dict(data=2, tensor=2, zero=1)
-KINDS = ["drop-collective", "sum-for-mean", "wrong-group", "swapped-axes", "pad-identity",
-         "bias-twice", "norm-twice", "random-offset", "stale-buffer", "gradient-off", "missing-wait"]
 
 
 def mesh(**sizes):
@@ -112,7 +109,7 @@ class Check(unittest.TestCase):
                  for sizes in [dict(data=3, tensor=2, zero=1), FOUR, dict(data=4, zero=1),
                                dict(tensor=4), dict(data=3), dict(), dict(tensor=3)]
                  if (family, sizes) != ("gpt2", FOUR)]  # that one as it is
-        for family, sizes in support.some(cases, 2):
+        for family, sizes in support.some(reversed(cases), 1):
             with self.subTest(model=family, mesh=sizes):
                 self.passes(*support.model_flags(family), *SHORT, *mesh(**sizes), steps=2)
 
@@ -123,8 +120,8 @@ class Check(unittest.TestCase):
         for name in [f"{family}.{spelling}" for family in FAMILIES for spelling in SPELLINGS]:
             with self.subTest(model=name):
                 flags = ["--set", settings[name]] if name in settings else []
-                # What differs is the import; that of two is compiled.
-                if support.ALL or name in ("gpt2.dynamo18", "llama.ts17"):
+                # What differs is the import; that of one is compiled.
+                if support.ALL or name == "gpt2.dynamo18":
                     self.passes(*support.model_flags(name), *SHORT, *mesh(**FOUR), *flags, steps=2)
                 else:
                     self.passes(*support.model_flags(name), *SHORTEST, *mesh(**FOUR), "--interpret",
@@ -230,56 +227,17 @@ class Check(unittest.TestCase):
         self.passes(*self.small("llama"), *mesh(data=2, tensor=3, zero=1), "--interpret",
                     steps=2, parts=["exact"])
 
-    def test_faults(self):
-        for kind in KINDS:
-            with self.subTest(kind=kind):
-                model = [*support.model_flags("llama"), *SHORT] if support.ALL else self.small("llama")
-                report = self.fails(*model, "--inject", kind, *mesh(**FOUR), "--set",
-                                    "train.dropout=0.1")
-                self.assertIn(kind, report["fault"])
-
-    def test_faults_with_zero_3(self):
-        for kind in KINDS:
-            with self.subTest(kind=kind):
-                # missing-wait is one of commands, which the interpreter has none of.
-                how = [] if support.ALL or kind == "missing-wait" else ["--interpret"]
-                report = self.fails(*self.small("gpt2"), "--inject", kind, *how,
-                                    *mesh(data=2, tensor=2, zero=3), "--set", "train.dropout=0.1")
-                self.assertIn(kind, report["fault"])
-
-    def test_missing_wait_elsewhere(self):
-        cases = [(family, index) for family in FAMILIES for index in [0, 1]]
-        for family, index in support.some(cases, 2):
-            with self.subTest(model=family, index=index):
-                report = self.fails(*self.small(family), "--inject", "missing-wait",
-                                    "--inject-index", index, *mesh(**FOUR))
-                self.assertIn("missing-wait", report["fault"])
-
-    def test_every_place(self):
-        """Not only the middle one; each day the first, the last and some between."""
-        model = generate(self.folder / "places.onnx", family="gpt2", layers=1, hidden=24, heads=6,
-                         vocab=17, batch=4, sequence=5)
-        flags = [*model, "--interpret", *mesh(data=3, tensor=3, zero=1),
-                 "--set", "train.dropout=0.1"]
-        for kind in KINDS[:-1]:  # missing-wait is one of commands, and above
-            code, _, errors = self.check(*flags, "--inject", kind, "--inject-index", 100000)
-            self.assertEqual(code, 2)
-            places = int(re.search(r"this program has (\d+) place", errors).group(1))
-            for index in support.some(range(places), 4):
-                with self.subTest(kind=kind, index=index):
-                    self.fails(*flags, "--inject", kind, "--inject-index", index)
-
-    def cancelling(self):
+    def cancelling(self, scale=1e6):
         """A mean over positions is taken off, and with it the bias, whose gradient is zero but
-        for rounding, of addends a million times larger than any gradient."""
+        for rounding, of addends `scale` times larger than any gradient."""
         draw, b = np.random.default_rng(5), onnxbuild.Builder()
         def drawn(*shape):
             return draw.standard_normal(shape).astype(np.float32)
-        x = b.op("Mul", b.input("x", np.float32, [4, 6, 5]), b.constant(1e-6, np.float32))
+        x = b.op("Mul", b.input("x", np.float32, [4, 6, 5]), b.constant(1 / scale, np.float32))
         h = b.op("Add", b.op("MatMul", x, b.parameter("w", drawn(5, 8))),
-                 b.parameter("b", 1e-6 * drawn(8)))
+                 b.parameter("b", drawn(8) / np.float32(scale)))
         h = b.op("Sub", h, b.op("ReduceMean", h, b.constant([1], np.int64), keepdims=1))
-        h = b.op("Tanh", b.op("Mul", h, b.constant(1e6, np.float32)))
+        h = b.op("Tanh", b.op("Mul", h, b.constant(scale, np.float32)))
         b.op("MatMul", h, b.parameter("head", drawn(8, 3)), out="y")
         b.output("y", np.float32, [4, 6, 3])
         onnxwire.save(b.model(18), self.folder / "cancelling.onnx")
@@ -293,6 +251,16 @@ class Check(unittest.TestCase):
                 noise = [t for t in report["tensors"] if (t["name"], t["kind"]) == ("b", "gradient")]
                 self.assertTrue(noise[0]["below_floor"])
         self.passes(*flags, steps=1)
+
+    def test_noise_above_the_cap(self):
+        """Behind an allowance that large an error could hide: none is made, and that is said."""
+        report = self.fails(*self.cancelling(1e7), "--interpret")
+        self.assertEqual([(t["name"], t["kind"]) for t in report["tensors"]
+                          if t.get("above_noise_cap")], [("b", "gradient")])
+        self.assertEqual([(t["name"], t["kind"]) for t in report["tensors"] if not t["pass"]][0],
+                         ("b", "gradient"))
+        self.assertRegex(" ".join(report["notes"]), r"rounding may move the gradient of 'b' by \S+, which "
+                         "is more than 1e-08 of the largest gradient: it is compared as one that")
 
     def test_a_millionth_of_the_smallest_gradient(self):
         """Where it is a gradient at all, and no noise."""

@@ -5,6 +5,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <iostream>
 #include <set>
@@ -106,11 +107,13 @@ Diagnostics::~Diagnostics() {
   flush();
 }
 
+std::string Diagnostics::errorText() const {
+  return llvm::join(errors.lines(), "\n");
+}
+
 void Diagnostics::fail(ExitCode code, const std::string &about) {
   flush();
-  std::string text;
-  for (const std::string &line : errors.lines())
-    text += (text.empty() ? "" : "\n") + line;
+  std::string text = errorText();
   throw Failure(code,
                 about + (text.empty() ? "failed without a reason" : text));
 }

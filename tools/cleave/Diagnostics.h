@@ -40,6 +40,8 @@ public:
   explicit Diagnostics(mlir::MLIRContext &context,
                        std::vector<std::string> *remarks = nullptr);
   ~Diagnostics();
+  // The errors so far, a line each.
+  std::string errorText() const;
   // Throws with what was reported, behind what it is about.
   [[noreturn]] void fail(ExitCode code, const std::string &about = "");
 

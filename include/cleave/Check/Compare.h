@@ -5,7 +5,8 @@
 // where floor is a share of the largest magnitude among all tensors of b's
 // kind, so that a tensor that is zero in theory is not judged by its noise.
 // What cancels may have noise of larger terms than any gradient is: `noise`
-// says how much rounding alone moved a tensor of b.
+// says how much rounding alone moved a tensor of b. That is allowed as far as it
+// is below a cap: an error could hide behind more.
 
 #ifndef CLEAVE_CHECK_COMPARE_H
 #define CLEAVE_CHECK_COMPARE_H
@@ -46,6 +47,9 @@ struct Tolerances {
   double exactFloor = 1e-6;    // of the largest magnitude of the kind
   double roundingFloor = 1e-3;
   double noiseFactor = 64; // times the noise of a tensor that cancels
+  /// The largest that may be, of the largest gradient: behind a larger one an
+  /// error could hide.
+  double noiseCap = 1e-8;
 };
 
 /// A tensor of one run by its name at the boundary.
@@ -88,6 +92,8 @@ struct TensorReport {
   int64_t rank = 0;
   /// Nothing in the tensor is larger than the floor.
   bool belowFloor = false;
+  /// What rounding may move it by is above the cap, so none of it is allowed.
+  bool aboveNoiseCap = false;
   /// Steps taken before the comparison.
   int64_t steps = 1;
 

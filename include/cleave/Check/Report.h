@@ -21,6 +21,8 @@ struct CheckReport {
   double tolerance = 0;
   /// The fault that was made on purpose, and where; empty: none.
   std::string fault;
+  /// The sharded program did not come to the end of a step.
+  bool stopped = false;
   /// The first operation whose value differs, where that was asked for.
   std::string firstDifference;
   /// What was not done, and why.

@@ -105,6 +105,39 @@ TEST_F(CompareTest, NoiseIsAllowedSixtyFourTimes) {
   EXPECT_FALSE(reportOf(2, 0)[0].belowFloor);
 }
 
+TEST_F(CompareTest, NoiseAboveTheCapIsNotAllowed) {
+  // Sixty-four times 2.9e-10 is less than 1e-8 of 2, that of 3.3e-10 is more.
+  auto reportOf = [&](double noise, double off) {
+    NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
+                              named("b", TensorKind::Gradient, {1}, {0})};
+    reference[1].noise = noise;
+    NamedTensors sharded = {named("big", TensorKind::Gradient, {1}, {2}),
+                            named("b", TensorKind::Gradient, {1}, {off})};
+    return compareExact(sharded, reference, 1, {})[1];
+  };
+  EXPECT_TRUE(reportOf(2.9e-10, 1.8e-8).pass());
+  EXPECT_FALSE(reportOf(2.9e-10, 1.8e-8).aboveNoiseCap);
+  EXPECT_FALSE(reportOf(3.3e-10, 1.8e-8).pass());
+  EXPECT_TRUE(reportOf(3.3e-10, 1.8e-8).aboveNoiseCap);
+  // As any other: by a billionth of the floor.
+  EXPECT_TRUE(reportOf(3.3e-10, 1.9e-15).pass());
+  EXPECT_FALSE(reportOf(3.3e-10, 2.1e-15).pass());
+}
+
+TEST_F(CompareTest, NoiseAboveTheCapIsNoExcuseForRounding) {
+  NamedTensors reference = {named("w", TensorKind::Gradient, {1}, {1}),
+                            named("b", TensorKind::Gradient, {1}, {1e-12})};
+  auto reportOf = [&](double noise) {
+    reference[1].noise = noise;
+    NamedTensors ours = {named("w", TensorKind::Gradient, {1}, {1}),
+                         named("b", TensorKind::Gradient, {1}, {1e-2})};
+    return compareRounding(ours, reference, reference, 0x1p-23, {})[1];
+  };
+  EXPECT_TRUE(reportOf(1e-10).pass());
+  EXPECT_FALSE(reportOf(1e-9).pass());
+  EXPECT_TRUE(reportOf(1e-9).aboveNoiseCap);
+}
+
 TEST_F(CompareTest, WhatIsSmallerThanItsNoiseHasNoYardstick) {
   // In f32 the noise is 2^29 times as large; the unsharded error is one draw.
   NamedTensors reference = {named("w", TensorKind::Gradient, {1}, {1}),

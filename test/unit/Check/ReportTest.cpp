@@ -77,6 +77,24 @@ TEST(ReportTest, InfiniteErrorsAreValidJson) {
   EXPECT_EQ(parsed->getAsObject()->getBoolean("pass"), false);
 }
 
+TEST(ReportTest, NoiseAboveTheCapIsSaid) {
+  CheckReport report = example();
+  EXPECT_FALSE(llvm::StringRef(json(report)).contains("above_noise_cap"));
+  report.tensors[0].aboveNoiseCap = true;
+  auto parsed = llvm::json::parse(json(report));
+  ASSERT_TRUE(bool(parsed));
+  const llvm::json::Object *tensor =
+      parsed->getAsObject()->getArray("tensors")->front().getAsObject();
+  EXPECT_EQ(tensor->getBoolean("above_noise_cap"), true);
+  EXPECT_EQ(tensor->getBoolean("pass"), true);
+}
+
+TEST(ReportTest, AProgramThatStoppedFails) {
+  CheckReport report = example();
+  report.stopped = true;
+  EXPECT_FALSE(report.pass());
+}
+
 TEST(ReportTest, NaNFails) {
   CheckReport report = example();
   report.tensors[0].relError = NAN;

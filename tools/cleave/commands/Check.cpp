@@ -176,8 +176,14 @@ CheckCommand::compare(CheckEngines &engines, ModuleOp global, ModuleOp local,
   check::NamedTensors first;
   if (failed(check::runExact(global, sharded,
                              engines.reference(global, /*wide=*/true), values,
-                             options, report, first)))
-    diagnostics.fail(RunFailed);
+                             options, report, first))) {
+    // Ranks that do not fit together any more say so: that is seen, too.
+    if (!report.stopped || report.fault.empty())
+      diagnostics.fail(RunFailed);
+    report.notes.push_back("the broken program stopped: " +
+                           diagnostics.errorText());
+    return report;
+  }
   refuseUndefined(model, report);
   if (interpret)
     report.notes.push_back(
@@ -306,7 +312,7 @@ int CheckCommand::run() const {
     if (std::string error = engines.recording->write(options.epsilon);
         !error.empty())
       throw Failure(RunFailed, error);
-  if (bisect && !report.pass())
+  if (bisect && !report.pass() && !report.stopped)
     findFirstDifference(engines, *global, values, options, config, mesh,
                         report);
 
