@@ -3,6 +3,8 @@
 
 #include "FaultPlaces.h"
 
+#include "cleave/Interfaces/StageAttrs.h"
+
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::check;
@@ -120,6 +122,19 @@ Places check::wrongGroup(ModuleOp module) {
   return places;
 }
 
+/// What the stages before have added up, which for the first is nothing: added
+/// twice it is no mistake.
+static bool isSumOfStages(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument)
+    return false;
+  auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  auto slot = func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                       kSlotAttr)
+                   : StringAttr();
+  return slot && slot.getValue() == kUpdateSlot;
+}
+
 Places check::biasTwice(ModuleOp module) {
   Places places;
   walkChecked(module, [&](Operation *op) {
@@ -131,6 +146,8 @@ Places check::biasTwice(ModuleOp module) {
         if (!add || add.getLhs() == add.getRhs())
           continue;
         Value other = add.getLhs() == sum ? add.getRhs() : add.getLhs();
+        if (isSumOfStages(other))
+          continue;
         places.push_back({op, [op, add, other, index = sum.getResultNumber()] {
                             addBeforeSum(op, index, add, other);
                           }});

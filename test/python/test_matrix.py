@@ -8,6 +8,7 @@ import unittest
 
 import support
 import matrix_cells
+import matrix_faults
 
 ROOT = support.MODELS.parent.parent
 MATRIX = ROOT / "tools" / "matrix"
@@ -66,7 +67,9 @@ class Covering(unittest.TestCase):
     def test_flags_that_do_not_go_together(self):
         for flags, words in ((["--all", "--cover"], "exclude each other"),
                              (["--cover", "--fast"], "their own ways"), (["--list"], "--cover"),
-                             (["--all", "--only", "zero"], "--only does not go with it"),
+                             (["--all", "--only", "zero"], "--only does not go with them"),
+                             (["--faults", "--only", "zero"], "--only does not go with them"),
+                             (["--faults", "--cover"], "exclude each other"),
                              (["--train"], "goes with --recorder")):
             done = support.run(sys.executable, MATRIX, *flags, "--build", support.BUILD)
             self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
@@ -88,6 +91,24 @@ class Matrix(unittest.TestCase):
     @unittest.skipUnless((support.BUILD / "recorder").exists(), "built without the CUDA toolkit")
     def test_random_configurations_on_the_recorder(self):
         self.random(0, 2, "--recorder")
+
+    def test_faults(self):
+        """Of each kind one is caught, in a cell of the covering set."""
+        said = support.succeed(sys.executable, MATRIX, "--faults", "--build", support.BUILD)
+        kinds = matrix_faults.kinds_of(support.CLEAVE)
+        self.assertEqual([line.split(":")[0] for line in said.splitlines()[:-1]], kinds)
+        self.assertIn(f"\n{len(kinds)} kinds of faults, 0 not caught\n", said)
+
+    def test_a_fault_that_is_not_caught(self):
+        """A check that finds nothing wrong, or a cell that dies, is none that catches it."""
+        cells = [matrix_cells.Cell("row", "column", name, [], []) for name in ("a", "b")]
+        for answers, name, code in (([(2, "cannot have the fault x"), (0, "pass")], "b", 0),
+                                    ([(3, "killed")], "a", 3), ([(1, "FAIL")], "a", 1)):
+            given = iter(answers)
+            found = matrix_faults.one(lambda *_, **__: next(given), "cleave", cells, "x")
+            self.assertEqual((found[0].name, found[1]), (name, code))
+        nothing = matrix_faults.one(lambda *_, **__: (2, "cannot have the fault x"), "cleave", cells, "x")
+        self.assertEqual(nothing[:2], (None, 2))
 
     def test_refused(self):
         said = support.succeed(sys.executable, MATRIX, "--only", "refused",
