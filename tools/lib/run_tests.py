@@ -25,7 +25,7 @@ SLOWEST = 12  # tests that are named at the end
 LONGEST = ("test_cuda_recorded", "test_check", "test_bad_input", "test_pipeline",
            "test_matrix", "test_experts", "test_capacity", "test_mixed_precision",
            "test_cuda_artifacts", "test_mpi", "test_cuda_dnn", "test_cuda_processes",
-           "test_pipeline_faults", "test_sequence", "test_training_keys")
+           "test_pipeline_faults", "test_check_faults", "test_sequence", "test_training_keys")
 
 
 def module_of(test):
