@@ -353,6 +353,31 @@ class Parameters(unittest.TestCase):
         self.assertEqual(names, {"w", "temperature", "s(0)[1]+"})
         self.assertNotIn("taken for", said)
 
+    def test_numbered_names(self):
+        """A tensor of several elements that rules take for a constant is said, whatever it is called."""
+        for name in ("q", "val_12", "onnx::Mul_33", "7", "const_fold_opt__3", "/layer/Constant_output_0"):
+            with self.subTest(name=name):
+                net = Net()
+                net.width = 8
+                x = net.op("MatMul", net.input("x", np.ones((2, 8)), ["batch", 8]), net.weight("w", np.ones((8, 8))))
+                net.op("Add", x, net.op("Mul", net.weight(name, np.arange(8.0)), net.number(0.5)))
+                kind = f"numbered-{'q7v'.find(name[0])}-{len(name)}"
+                names, said = self.imported(net, kind)
+                self.assertEqual(names, {"w"})
+                self.assertIn(f"'{name}' (positions) is taken for constants", said)
+                advice = re.search(r"train.trainable = \[.*?\](?=$|;| )", said).group()
+                names, said = self.imported(net, kind, advice.replace(" = ", "=", 1))
+                self.assertEqual(names, {"w", name})
+                self.assertNotIn("taken for", said)
+        # One element is what exporters number.
+        net = Net()
+        net.width = 8
+        x = net.op("MatMul", net.input("x", np.ones((2, 8)), ["batch", 8]), net.weight("w", np.ones((8, 8))))
+        net.op("Add", x, net.op("Mul", net.weight("val_12", np.ones(1)), net.number(0.5)))
+        names, said = self.imported(net, "numbered-single")
+        self.assertEqual(names, {"w"})
+        self.assertNotIn("taken for", said)
+
     def test_pasted_advice(self):
         """Names with the characters of patterns: merged tensors, and numbers that are frozen."""
         net = Net()

@@ -175,33 +175,21 @@ bool isNamedLikeTable(StringRef name) {
              [&](StringRef part) { return StringRef(last).contains(part); });
 }
 
-/// Whether a product reads the tensor as its matrix.
-bool isReadAsMatrix(const TensorRef &tensor, llvm::ArrayRef<Model::Use> uses) {
-  return tensor.shape.size() == 2 && tensor.shape[0] > 1 &&
-         tensor.shape[1] > 1 && llvm::any_of(uses, [&](const Model::Use &use) {
-           const ::onnx::NodeProto &node = *use.node->proto;
-           return (node.op_type() == "MatMul" || node.op_type() == "Gemm") &&
-                  node.input(1) == tensor.name;
-         });
-}
-
 } // namespace
 
 std::vector<std::string> likelyParameters(Model &model,
                                           const Constants &constants) {
-  std::map<std::string, std::vector<Model::Use>> uses = model.uses();
-  const Metadata &notes = model.metadata();
   std::vector<std::string> names;
   for (const auto &[name, kind] : constants) {
     const TensorRef &tensor = *model.findInitializer(name);
     bool byRule = kind == ConstantKind::Positions ||
                   kind == ConstantKind::Mask ||
                   kind == ConstantKind::PositionTable;
-    if (!byRule || tensor.numElements() < 2 ||
-        notes.heldAs(name) != HeldAs::Unknown || isNamedLikeTable(name))
-      continue;
-    bool isNamed = !isNamedLikeNumber(name) || isFoldedFromTensor(notes, name);
-    if ((isNamed || isReadAsMatrix(tensor, uses[name])) &&
+    // Names that exporters number say nothing of tensors of several elements:
+    // older files number parameters, too.
+    if (byRule && tensor.numElements() > 1 &&
+        model.metadata().heldAs(name) == HeldAs::Unknown &&
+        !isNamedLikeTable(name) &&
         !(kind == ConstantKind::Mask && isMaskOfPositions(model, tensor)))
       names.push_back(name);
   }

@@ -62,9 +62,8 @@ std::set<std::string> likelyFixed(Model &model, llvm::StringRef tokens,
                                   const ImportOptions &options);
 
 /// Constants of several elements that modules may learn: the file says nothing
-/// of them, a rule decided, and they are called as parameters are, or read
-/// where a weight is. Not those that are surely fixed: causal masks, and what
-/// is called as modules call their tables.
+/// of them, and a rule decided. Not those that are surely fixed: causal masks,
+/// and what is called as modules call their tables.
 std::vector<std::string> likelyParameters(Model &model,
                                           const Constants &constants);
 
