@@ -165,7 +165,7 @@ class BadInput(unittest.TestCase):
         unsupported(self.folder / "u.onnx")
         np.savez(self.folder / "in.npz", x=np.zeros((2, 3), np.float32))
         for command, flags in COMMANDS.items():
-            message = self.refused(r"u.onnx: uses what is not supported \(5 places\):\n",
+            message = self.refused(r"u.onnx: cannot be imported \(5 places\):\n",
                                    self.command(command, "u.onnx", *flags))
             for line in (r"node 'n\d' \(Det, opset 18\): the operator is not supported",
                          r"node 'n\d' \(com.example.FlashThing, opset 0\): operators of domain",
@@ -441,6 +441,19 @@ class BadInput(unittest.TestCase):
                                   "train.loss=mse", "--out", "new"))
         self.refused("--steps: given 2 times, expected once",
                      self.command("train", *self.model, "--steps", 1, "--steps", 2))
+
+    def test_bound_values_of_other_types(self):
+        """One line, and exit code 2."""
+        b = onnxbuild.Builder()
+        x = b.op("Mul", b.input("x", np.float32, ["batch", 3]), b.parameter("w", np.ones(3, np.float32)))
+        b.op("Add", x, b.op("Cast", b.input("k", np.int64, [1]), to=1), out="y")
+        b.output("y", np.float32, ["batch", 3])
+        onnxwire.save(b.model(18), self.folder / "b.onnx")
+        np.savez(self.folder / "in.npz", x=np.zeros((2, 3), np.float32))
+        for command, flags in COMMANDS.items():
+            message = self.refused(r"b.onnx: input 'k' is bound to 5.5 \(--bind\), but has type i64\[1\]",
+                                   self.command(command, "b.onnx", "--set", "dims.batch=2", "--bind", "k=5.5", *flags))
+            self.assertEqual(message.count("\n"), 1, message)
 
     def test_inference(self):
         np.savez(self.folder / "big.npz", input_ids=np.full((BATCH, SEQUENCE), VOCABULARY))

@@ -169,7 +169,7 @@ void Importer::bindInputs() {
     Element type = elementOf(*input);
     Type element = toType(type, &context);
     auto complain = [&](const Twine &why) {
-      problems.addInput(("input '" + Twine(name) + "' " + why).str());
+      problems.addInput(name, why.str());
       failed.insert(name);
     };
     auto bound = options.inputs.find(name);

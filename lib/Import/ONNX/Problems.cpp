@@ -28,48 +28,66 @@ void Problems::add(const FlatNode &node, const std::string &why) {
   entries.push_back({what, why, {node.name}});
 }
 
+void Problems::addInput(const std::string &name, const std::string &why) {
+  for (auto &[known, names] : inputs)
+    if (known == why)
+      return names.push_back(name);
+  inputs.push_back({why, {name}});
+}
+
 size_t Problems::count() const {
-  size_t count = inputs.size();
+  size_t count = 0;
+  for (const auto &[why, names] : inputs)
+    count += names.size();
   for (const Entry &entry : entries)
     count += std::max<size_t>(1, entry.nodes.size());
   return count;
 }
 
-std::vector<std::string> Problems::lines() const {
+/// 'a', 'b', 'c', ...
+static std::string firstOf(ArrayRef<std::string> names) {
   constexpr size_t most = 3;
+  return "'" + llvm::join(names.take_front(most), "', '") +
+         (names.size() > most ? "', ..." : "'");
+}
+
+std::vector<std::string> Problems::lines() const {
   std::vector<std::string> lines;
   for (const Entry &entry : entries) {
-    if (entry.nodes.empty()) {
+    if (entry.nodes.empty())
       lines.push_back(entry.what);
-    } else if (entry.nodes.size() == 1) {
+    else if (entry.nodes.size() == 1)
       lines.push_back("node '" + entry.nodes[0] + "' (" + entry.what +
                       "): " + entry.why);
-    } else {
-      std::string names;
-      for (size_t i = 0; i < std::min(most, entry.nodes.size()); ++i)
-        names += (i ? ", '" : "'") + entry.nodes[i] + "'";
+    else
       lines.push_back(std::to_string(entry.nodes.size()) + " nodes (" +
-                      entry.what + "): " + entry.why + ": " + names +
-                      (entry.nodes.size() > most ? ", ..." : ""));
-    }
+                      entry.what + "): " + entry.why + ": " +
+                      firstOf(entry.nodes));
   }
-  lines.insert(lines.end(), inputs.begin(), inputs.end());
-  if (unseen && !onlyInputs())
-    lines.push_back(std::to_string(unseen) +
-                    (unseen == 1 ? " node that depends on these was"
-                                 : " nodes that depend on these were") +
-                    " not looked at");
+  for (const auto &[why, names] : inputs)
+    lines.push_back((names.size() == 1
+                         ? "input '" + names[0] + "' "
+                         : "each of " + std::to_string(names.size()) +
+                               " inputs (" + firstOf(names) + ") ") +
+                    why);
   return lines;
 }
 
 std::string Problems::text() const {
-  std::string text = "has inputs that cannot be used:";
-  if (!onlyInputs())
-    text = "uses what is not supported (" + std::to_string(count()) +
-           (count() == 1 ? " place):" : " places):");
-  for (const std::string &line : lines())
-    text += "\n  " + line;
-  return text;
+  std::vector<std::string> all = lines();
+  std::string notSeen;
+  if (unseen && !onlyInputs())
+    notSeen =
+        std::to_string(unseen) +
+        (unseen == 1 ? " node that depends on " : " nodes that depend on ") +
+        (all.size() == 1 ? "it " : "these ") + (unseen == 1 ? "was" : "were") +
+        " not looked at";
+  if (all.size() == 1)
+    return all[0] + (notSeen.empty() ? "" : "; " + notSeen);
+  if (!notSeen.empty())
+    all.push_back(notSeen);
+  return "cannot be imported (" + std::to_string(count()) + " places):\n  " +
+         llvm::join(all, "\n  ");
 }
 
 std::set<std::string> valuesNeededBy(const Model &model,

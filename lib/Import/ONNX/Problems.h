@@ -18,8 +18,9 @@ public:
   void add(const FlatNode &node, const std::string &why);
   /// Of the file or an output.
   void add(const std::string &text) { entries.push_back({text, "", {}}); }
-  /// Of an input, whose dimensions may only be unbound.
-  void addInput(const std::string &text) { inputs.push_back(text); }
+  /// Of an input, whose dimensions may only be unbound. Inputs with the same
+  /// reason, such as "has the unbound dimension 'batch'", share a line.
+  void addInput(const std::string &name, const std::string &why);
   /// A node that reads what a refused one makes.
   void addUnseen() { ++unseen; }
 
@@ -29,8 +30,8 @@ public:
   size_t count() const;
   /// "node 'a' (If, opset 18): why", "63 nodes (If, opset 18): why: 'a', ...".
   std::vector<std::string> lines() const;
-  /// "uses what is not supported (64 places):" and the lines, or what is said
-  /// of inputs alone.
+  /// The line, where there is one; or "cannot be imported (64 places):" and the
+  /// lines.
   std::string text() const;
 
 private:
@@ -40,7 +41,7 @@ private:
     std::vector<std::string> nodes;
   };
   std::vector<Entry> entries;
-  std::vector<std::string> inputs;
+  std::vector<std::pair<std::string, std::vector<std::string>>> inputs; // why
   int64_t unseen = 0;
 };
 
