@@ -383,7 +383,7 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
                << use.bound;
   }
   for (const auto &[name, array] : options.inputs)
-    if (!known.contains(name))
+    if (!known.contains(name) && !options.unread.count(name))
       return emitError(nowhere)
              << options.inputsFile << ": array '" << name
              << "' is no input of the model; the inputs are " << names;

@@ -433,6 +433,12 @@ class Messages(unittest.TestCase):
             self.assertIn(said, self.says(0, *self.infer("unread.onnx", "extra.npz", *flags)))
             np.testing.assert_allclose(np.load(self.folder / "out.npz")["y"],
                                        samples @ np.arange(12).reshape(4, 3), rtol=1e-5, atol=1e-5)
+        # A check takes it, too, in any shape; with random values it is none.
+        flags = ["--set", "train.loss=mse", "--against", "interpreter"]
+        np.savez(self.folder / "extra.npz", x=samples, extra=np.ones((20, 3), np.float32), labels=samples[:, :3])
+        self.assertIn(said, self.says(0, "check", "unread.onnx", "--inputs", "extra.npz", *flags))
+        np.savez(self.folder / "wrong.npz", x=samples[:, :3], extra=np.ones((20, 3), np.float32))
+        self.error("wrong.npz, array 'x': ", "check", "unread.onnx", "--inputs", "wrong.npz", *flags, lines=2)
         np.savez(self.folder / "other.npz", x=samples, nothing=samples)
         self.error("other.npz: array 'nothing' is no input of the model",
                    *self.infer("unread.onnx", "other.npz"))

@@ -206,6 +206,9 @@ check::ValueOptions driver::storedValues(const std::string &model,
       options.inputs.emplace(name, tensorOf(array, context, name));
       options.inputsHeld[name] = array.dtype + shapeToString(array.shape);
     }
+  if (auto unread = module->getAttrOfType<mlir::ArrayAttr>(kUnreadAttr))
+    for (llvm::StringRef name : unread.getAsValueRange<mlir::StringAttr>())
+      options.unread.insert(name.str());
   return options;
 }
 

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 
 namespace cleave::check {
 
@@ -33,6 +34,8 @@ struct ValueOptions {
   /// as "f32[2, 4]".
   std::string inputsFile;
   std::map<std::string, std::string> inputsHeld;
+  /// Inputs of the model that nothing reads: arrays for them change nothing.
+  std::set<std::string> unread;
 };
 
 class Values {
