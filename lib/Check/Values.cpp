@@ -5,6 +5,7 @@
 #include "cleave/Dialect/NN/IR/Batch.h"
 
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <cmath>
 
@@ -101,13 +102,14 @@ Tensor slices(const Tensor &tensor, int64_t dim, int64_t begin,
 
 IndexUse check::indexUseOf(Value value, bool computed) {
   IndexUse use;
-  auto bounded = [&](int64_t bound) {
-    use.bound = use.bound ? std::min(use.bound, bound) : bound;
-  };
-  SmallVector<Value> work = {value};
+  SmallVector<std::pair<Value, unsigned>> work = {{value, 64}};
   llvm::SmallPtrSet<Operation *, 16> seen;
   while (!work.empty()) {
-    Value current = work.pop_back_val();
+    auto [current, bits] = work.pop_back_val();
+    auto bounded = [&, bits = bits](int64_t bound) {
+      use.bound = use.bound ? std::min(use.bound, bound) : bound;
+      use.bits = std::min(use.bits, bits);
+    };
     for (Operation *user : current.getUsers()) {
       if (auto gather = dyn_cast<nn::GatherOp>(user)) {
         if (gather.getIndices() == current)
@@ -128,7 +130,10 @@ IndexUse check::indexUseOf(Value value, bool computed) {
         for (Value result : user->getResults()) {
           Type element = getElementTypeOrSelf(result.getType());
           if (element.isInteger() && !element.isInteger(1))
-            work.push_back(result);
+            work.emplace_back(
+                result, isa<arith::TruncIOp>(user)
+                            ? std::min(bits, element.getIntOrFloatBitWidth())
+                            : bits);
         }
       }
     }
@@ -296,6 +301,8 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
     }
     return value;
   }
+  if (use.bits < 64) // a cast keeps what it is
+    use.bound = std::min(use.bound, int64_t(1) << (use.bits - 1));
   for (int64_t &x : value.ints) {
     x = random.below(use.bound);
     // Some labels are not counted.
@@ -373,14 +380,23 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
              << ", expected " << describe(element, whole);
     }
     IndexUse use = indexUseOf(port.value, /*computed=*/false);
-    for (int64_t x : given.ints)
-      if (use.bound && (x < 0 || x >= use.bound) && x != use.ignored)
-        return emitError(nowhere)
-               << array << "holds " << x << ", beyond "
-               << (port.role == "labels" ? "the number of classes, "
-                                         : "the rows of the table that it "
-                                           "indexes, ")
-               << use.bound;
+    for (int64_t held : given.ints) {
+      int64_t x = llvm::SignExtend64(held, use.bits);
+      if (!use.bound || (x >= 0 && x < use.bound) || x == use.ignored)
+        continue;
+      InFlightDiagnostic error = emitError(nowhere) << array << "holds " << x;
+      if (x != held)
+        error << " (" << held << ", cast to " << use.bits << " bits)";
+      error << ", beyond "
+            << (port.role == "labels"
+                    ? "the number of classes, "
+                    : "the rows of the table that it indexes, ")
+            << use.bound;
+      if (use.ignored && x < 0)
+        error << "; labels that are not counted are data.ignore_index = "
+              << *use.ignored << ": data.ignore_index = " << x << "?";
+      return error;
+    }
   }
   for (const auto &[name, array] : options.inputs)
     if (!known.contains(name) && !options.unread.count(name))

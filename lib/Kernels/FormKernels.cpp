@@ -21,6 +21,26 @@ using namespace cleave::kernels;
 
 namespace {
 
+/// A kernel goes by its last operation, or by those that may fail: what it
+/// reports could be of any of them.
+Location nameOfKernel(ArrayRef<Operation *> ops) {
+  SmallVector<Location> checks;
+  std::string text;
+  for (Operation *op : ops)
+    if (isa<nn::CheckIndexOp>(op) &&
+        !llvm::is_contained(checks, op->getLoc())) {
+      checks.push_back(op->getLoc());
+      if (auto name = dyn_cast<NameLoc>(op->getLoc()))
+        text += (text.empty() ? "" : ", or ") + name.getName().str();
+    }
+  if (checks.size() < 2)
+    return checks.empty() ? ops.back()->getLoc() : checks.front();
+  Location all = FusedLoc::get(ops.front()->getContext(), checks);
+  return text.empty() ? all
+                      : Location(NameLoc::get(
+                            StringAttr::get(all.getContext(), text), all));
+}
+
 struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
   using Base::Base;
 
@@ -94,11 +114,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
       types.push_back(value.getType());
     for (Value value : unit.outputs)
       resultTypes.push_back(value.getType());
-    // A kernel goes by its last operation, or by one that may fail.
-    Location loc = unit.ops.back()->getLoc();
-    for (Operation *op : unit.ops)
-      if (isa<nn::CheckIndexOp>(op))
-        loc = op->getLoc();
+    Location loc = nameOfKernel(unit.ops);
     auto kernel = func::FuncOp::create(
         loc, (grouping.nameOf(unit) + "_" + Twine(counter++)).str(),
         b.getFunctionType(types, resultTypes));

@@ -16,7 +16,7 @@ namespace cleave::target {
 /// indexes, an i64.
 inline constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
 /// Of an integer argument: the tables that parts of it index, a list of
-/// {offsets, sizes, strides, rows, table}.
+/// {offsets, sizes, strides, rows, table, bits}.
 inline constexpr llvm::StringLiteral kLookupsAttr = "nn.lookups";
 
 /// The table's entries, with shardings over `mesh` (null: one rank).

@@ -48,7 +48,7 @@ static std::vector<ManifestLookup> lookupsOf(DictionaryAttr attrs) {
     };
     lookups.push_back({integers("offsets"), integers("sizes"),
                        integers("strides"), number(part, "rows"),
-                       text(part, "table")});
+                       text(part, "table"), number(part, "bits")});
   }
   return lookups;
 }
@@ -232,9 +232,8 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     for (const ManifestInput &own : manifest.inputs)
       if (!input.stepOf.empty() && own.name == input.stepOf) {
         input.role = own.role;
-        input.source = own.source.empty() && own.role != "labels"
-                           ? own.name
-                           : own.source;
+        input.source =
+            own.source.empty() && own.role != "labels" ? own.name : own.source;
       }
   // A model without inputs that hold samples makes one sample a call.
   manifest.batch = info.batch

@@ -21,6 +21,8 @@ struct Box {
   Dims dims;
   /// Whether `dims` says so: a whole argument may have taken any shape.
   bool isOrdered = true;
+  /// The value has the argument's lowest bits alone, with their sign.
+  int64_t bits = 64;
 
   explicit Box(ArrayRef<int64_t> shape)
       : offsets(shape.size(), 0), sizes(shape), strides(shape.size(), 1),
@@ -37,6 +39,10 @@ bool isWhole(const Box &box, ArrayRef<int64_t> shape) {
 
 /// The box seen through one operation; nothing where it is no box.
 std::optional<Box> through(Operation *op, Box box, bool whole) {
+  if (isa<arith::TruncIOp>(op))
+    box.bits = std::min<int64_t>(
+        box.bits,
+        getElementTypeOrSelf(op->getResult(0)).getIntOrFloatBitWidth());
   if (isa<arith::ExtSIOp, arith::TruncIOp, nn::CheckIndexOp>(op))
     return box;
   ArrayRef<int64_t> from = shapeOf(op->getOperand(0)),
@@ -156,7 +162,9 @@ void target::noteVocabulary(ModuleOp module) {
       int64_t least = 0;
       SmallVector<Attribute> parts;
       for (const Use &use : uses) {
-        if (isWhole(use.box, type.getShape())) {
+        bool isNarrowed =
+            use.box.bits < type.getElementType().getIntOrFloatBitWidth();
+        if (isWhole(use.box, type.getShape()) && !isNarrowed) {
           least = least ? std::min(least, use.rows) : use.rows;
           continue;
         }
@@ -170,7 +178,9 @@ void target::noteVocabulary(ModuleOp module) {
             {list("offsets", use.box.offsets), list("sizes", use.box.sizes),
              list("strides", use.box.strides),
              builder.getNamedAttr("rows", builder.getI64IntegerAttr(use.rows)),
-             builder.getNamedAttr("table", builder.getStringAttr(use.table))});
+             builder.getNamedAttr("table", builder.getStringAttr(use.table)),
+             builder.getNamedAttr("bits", builder.getI64IntegerAttr(
+                                              isNarrowed ? use.box.bits : 0))});
         if (!llvm::is_contained(parts, part))
           parts.push_back(part);
       }

@@ -208,6 +208,7 @@ static ManifestLookup readLookup(const Reader &r,
   lookup.strides = r.integers("strides");
   lookup.rows = r.integer("rows");
   lookup.table = r.string("table", "");
+  lookup.bits = r.integer("bits", 0);
   size_t rank = shape.size();
   if (lookup.offsets.size() != rank || lookup.sizes.size() != rank ||
       lookup.strides.size() != rank)

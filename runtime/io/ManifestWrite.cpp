@@ -57,12 +57,15 @@ static Json toJson(const ManifestInput &input) {
     json["source"] = input.source;
   if (input.vocabulary)
     json["vocabulary"] = input.vocabulary;
-  for (const ManifestLookup &lookup : input.lookups)
+  for (const ManifestLookup &lookup : input.lookups) {
     json["lookups"].push_back({{"offsets", lookup.offsets},
                                {"sizes", lookup.sizes},
                                {"strides", lookup.strides},
                                {"rows", lookup.rows},
                                {"table", lookup.table}});
+    if (lookup.bits)
+      json["lookups"].back()["bits"] = lookup.bits;
+  }
   if (input.trainingOnly)
     json["training_only"] = true;
   if (!input.stepOf.empty())

@@ -68,6 +68,43 @@ static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
   return isOutermost || shape == array.shape ? shape : std::vector<int64_t>();
 }
 
+/// Names the key that leaves labels out, for a label that could be meant so.
+static std::string howToIgnore(const ManifestInput &input, int64_t label,
+                               const int64_t *ignored) {
+  if (!ignored || label >= 0 || input.role != "labels")
+    return "";
+  return "; labels that are not counted are data.ignore_index = " +
+         std::to_string(*ignored) +
+         ": data.ignore_index = " + std::to_string(label) + "?";
+}
+
+/// The element as the model reads it.
+static int64_t asRead(int64_t element, int64_t bits) {
+  if (bits <= 0 || bits >= 64)
+    return element;
+  int64_t rest = 64 - bits;
+  return static_cast<int64_t>(static_cast<uint64_t>(element) << rest) >> rest;
+}
+
+/// One element of an array, at `place` as a person counts.
+static void checkElement(const ManifestInput &input,
+                         const ManifestLookup &lookup, int64_t element,
+                         const std::string &place, const std::string &label,
+                         const int64_t *ignored) {
+  int64_t id = asRead(element, lookup.bits);
+  if ((id >= 0 && id < lookup.rows) || (ignored && id == *ignored))
+    return;
+  throw InputError(
+      label + ": the element at " + place + " is " + std::to_string(element) +
+      (id == element
+           ? ""
+           : ", which the model reads as " + std::to_string(id) +
+                 " (a cast to " + std::to_string(lookup.bits) + " bits)") +
+      ", beyond the " + std::to_string(lookup.rows) + " rows of " +
+      (lookup.table.empty() ? "its table" : "table '" + lookup.table + "'") +
+      " (input '" + input.name + "')" + howToIgnore(input, id, ignored));
+}
+
 /// The elements of one part of the array, in every sample.
 static void checkLookup(const ManifestInput &input,
                         const ManifestLookup &lookup, const ArrayView &array,
@@ -88,14 +125,8 @@ static void checkLookup(const ManifestInput &input,
       place[dim] = lookup.offsets[dim] + index[dim] * lookup.strides[dim];
       flat = flat * shape[dim] + place[dim];
     }
-    int64_t id = integerAt(array.dtype, array.data, flat);
-    if ((id < 0 || id >= lookup.rows) && !(ignored && id == *ignored))
-      throw InputError(label + ": the element at " + shapeToString(place) +
-                       " is " + std::to_string(id) + ", beyond the " +
-                       std::to_string(lookup.rows) + " rows of " +
-                       (lookup.table.empty() ? "its table"
-                                             : "table '" + lookup.table + "'") +
-                       " (input '" + input.name + "')");
+    checkElement(input, lookup, integerAt(array.dtype, array.data, flat),
+                 shapeToString(place), label, ignored);
     for (size_t dim = sizes.size(); dim-- > 0;) {
       if (++index[dim] < sizes[dim])
         break;
@@ -104,12 +135,24 @@ static void checkLookup(const ManifestInput &input,
   }
 }
 
+/// One sequence of tokens has no samples, so that of its lookups only those of
+/// all elements can be checked before it is read.
+static void checkStream(const ManifestInput &input,
+                        const ManifestLookup &lookup, const ArrayView &tokens,
+                        const std::string &label, const int64_t *ignored) {
+  if (lookup.sizes != input.shape)
+    return;
+  for (int64_t i = 0, n = tokens.elements(); i < n; ++i)
+    checkElement(input, lookup, integerAt(tokens.dtype, tokens.data, i),
+                 "position " + std::to_string(i), label, ignored);
+}
+
 void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
                      const std::string &label, const int64_t *ignored) {
-  // A stream of tokens has no parts: what reads them checks.
-  if (tokens.shape.size() > 1 || input.shape.size() == 1)
-    for (const ManifestLookup &lookup : input.lookups)
-      checkLookup(input, lookup, tokens, label, ignored);
+  bool isStream = tokens.shape.size() == 1 && input.shape.size() != 1;
+  for (const ManifestLookup &lookup : input.lookups)
+    (isStream ? checkStream : checkLookup)(input, lookup, tokens, label,
+                                           ignored);
   if (input.vocabulary <= 0)
     return;
   // Small unsigned types cannot leave a large vocabulary.
@@ -130,8 +173,17 @@ void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
                      std::to_string(id) + ", beyond the model's vocabulary of "
                : ": the element at position " + std::to_string(i) + " is " +
                      std::to_string(id) + ", beyond the rows of its table, ") +
-          std::to_string(input.vocabulary) + " (input '" + input.name + "')");
+          std::to_string(input.vocabulary) + " (input '" + input.name + "')" +
+          howToIgnore(input, id, ignored));
   }
+}
+
+std::string allIgnored(const std::string &label, int64_t count,
+                       int64_t ignored) {
+  return label + ": all " + std::to_string(count) +
+         " labels to train on are data.ignore_index = " +
+         std::to_string(ignored) +
+         ", which is not counted: no step has a loss, and nothing trains";
 }
 
 int64_t heldOut(int64_t total, double share, int64_t least) {

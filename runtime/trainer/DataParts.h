@@ -21,6 +21,10 @@ struct VocabularyError : InputError {
 /// True for labels that are the tokens that come next.
 bool isShifted(const ManifestInput &input);
 
+/// The warning of labels of which none is counted.
+std::string allIgnored(const std::string &label, int64_t count,
+                       int64_t ignored);
+
 /// How many of `total` are held out: the share rounded down, but enough for
 /// one sample, `least`.
 int64_t heldOut(int64_t total, double share, int64_t least);

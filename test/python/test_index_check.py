@@ -61,6 +61,18 @@ def columns(path):
     onnxwire.save(b.model(18), path)
 
 
+NARROW = """
+func.func @forward(%table: tensor<200x4xf32> {nn.name = "table", nn.role = "parameter"},
+                   %x: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+    -> (tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "y", nn.role = "output"}) {
+  %narrow = arith.trunci %x : tensor<2x3xi64> to tensor<2x3xi8>
+  %index = arith.extsi %narrow : tensor<2x3xi8> to tensor<2x3xi64>
+  %y = nn.gather %table, %index dim = 0 : tensor<200x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+"""
+
+
 def flags(settings):
     return [flag for setting in settings for flag in ("--set", setting)]
 
@@ -98,7 +110,8 @@ class IndexCheck(unittest.TestCase):
                 for value, index in ((4, 5), (15, -1), (2 ** 40, 14 - 2 ** 40)):
                     bad = self.good.copy()
                     bad[2, 5] = value
-                    self.refused(self.infer("m.onnx", bad, settings), 3, "n1", f"index {index} ", f"{ROWS} rows")
+                    self.refused(self.infer("m.onnx", bad, settings), 3, f"index {index} ", f"{ROWS} rows",
+                                 "n1, which reads table 'table' by input 'x'")
 
     def test_training(self):
         x = np.concatenate([self.good] * 2)
@@ -110,7 +123,7 @@ class IndexCheck(unittest.TestCase):
                                *flags(["train.loss=output:loss", f"dims.batch={2 * BATCH}", "data.validation=0",
                                        "mesh.data=2"]))
             if bad:
-                self.refused(done, code, "n1", "index 6 ", f"{ROWS} rows")
+                self.refused(done, code, "n1, which reads table 'table' by input 'x'", "index 6 ", f"{ROWS} rows")
             else:
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -125,9 +138,27 @@ class IndexCheck(unittest.TestCase):
                                                           *MESHES[mesh]]))
                 if bad:
                     self.assertNotEqual(done.returncode, 0)
-                    self.assertIn(f"index 5 is beyond the {ROWS} rows", done.stderr)
+                    self.assertIn(f"n1, which reads table 'table' by input 'x': index 5 is beyond the {ROWS} rows",
+                                  done.stderr)
                 else:
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_narrowed(self):
+        """Ids that the model casts to a narrower type are compared as it reads them: 200 is -56 in 8 bits."""
+        (self.folder / "narrow.mlir").write_text(NARROW)
+        for value, code in ((127, 0), (300, 0), (2 ** 40 + 3, 0), (128, 2), (200, 2), (-1, 2)):
+            with self.subTest(value=value):
+                x = np.array([[1, 2, value], [0, 3, 4]])
+                done = self.infer("narrow.mlir", x)
+                if code:
+                    read = "" if value == -1 else f", which the model reads as {value - 256}"
+                    self.refused(done, code, f"the element at [0, 2] is {value}{read}", "200 rows", "table 'table'")
+                    continue
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                found = np.load(self.folder / "out.npz")["y"]
+                self.assertEqual(self.infer("narrow.mlir", x.astype(np.int8).astype(np.int64)).returncode, 0)
+                np.testing.assert_array_equal(found, np.load(self.folder / "out.npz")["y"])
+                self.assertTrue(np.all(np.any(found != 0, -1)))
 
     def test_columns(self):
         good = np.array([[2, 10, 6], [0, 0, 0]])

@@ -73,6 +73,8 @@ struct IndexUse {
   int64_t bound = 0;
   std::optional<int64_t> ignored;
   bool isSegment = false; // of attention
+  /// Of what a cast to a narrower type makes of them.
+  unsigned bits = 64;
 };
 /// Of what only moves or casts the elements, or with `computed` of whatever
 /// gives integers again.

@@ -3,6 +3,10 @@
 #include "Families.h"
 #include "IndexRange.h"
 
+#include <onnx/onnx_pb.h>
+
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using llvm::ArrayRef;
 using llvm::Error;
@@ -53,6 +57,43 @@ Expected<Operand> gatherKnown(const HostTensor &table,
   return Operand(result.broadcastTo(shape).compressed());
 }
 
+/// The inputs of the graph that an operation's result follows from, in the
+/// order of the search; none where there are many operations.
+llvm::SmallSetVector<StringAttr, 4> inputsBehind(Node &node, Value value) {
+  constexpr size_t most = 1000;
+  llvm::SmallSetVector<StringAttr, 4> names;
+  llvm::SetVector<Value> values;
+  values.insert(value);
+  for (size_t at = 0; at < values.size(); ++at) {
+    if (Operation *op = values[at].getDefiningOp())
+      values.insert(op->operand_begin(), op->operand_end());
+    else if (auto name = dyn_cast<NameLoc>(values[at].getLoc());
+             name && !node.model.findInitializer(name.getName().str()))
+      names.insert(name.getName());
+    if (values.size() > most)
+      return {};
+  }
+  return names;
+}
+
+/// A check goes by its node and by what it reads: a run that fails says so.
+Location placeOfCheck(Node &node, Value where) {
+  auto own = dyn_cast<NameLoc>(node.loc);
+  const std::string &table = node.proto().input(0);
+  if (!own || table.empty())
+    return node.loc;
+  std::string text = own.getName().str() + ", which reads " +
+                     (node.model.findInitializer(table) ? "table '" : "'") +
+                     table + "'";
+  auto inputs = inputsBehind(node, where);
+  if (!inputs.empty())
+    text += inputs.size() == 1 ? " by input " : " by inputs ";
+  llvm::interleave(
+      inputs, [&](StringAttr name) { text += "'" + name.str() + "'"; },
+      [&] { text += ", "; });
+  return NameLoc::get(node.builder.getStringAttr(text), node.loc);
+}
+
 /// Indices below zero count from the end of a dimension, but those of inputs,
 /// which must not be. Where nothing says that they lie inside, a run checks it.
 Value insideTable(Node &node, Value where, int64_t size) {
@@ -60,7 +101,7 @@ Value insideTable(Node &node, Value where, int64_t size) {
   if (isInput(where, /*parts=*/false))
     return where;
   if (isInput(where, /*parts=*/true))
-    return nn::CheckIndexOp::create(b, node.loc, where, size);
+    return nn::CheckIndexOp::create(b, placeOfCheck(node, where), where, size);
   std::optional<IndexRange> range = rangeOf(where);
   if (!range || range->low < 0) {
     auto type = cast<RankedTensorType>(where.getType());
@@ -72,7 +113,9 @@ Value insideTable(Node &node, Value where, int64_t size) {
     where = arith::SelectOp::create(b, node.loc, below, shifted, where);
   }
   bool fits = range && range->low >= -size && range->high < size;
-  return fits ? where : nn::CheckIndexOp::create(b, node.loc, where, size);
+  return fits ? where
+              : nn::CheckIndexOp::create(b, placeOfCheck(node, where), where,
+                                         size);
 }
 
 /// Indices that count a dimension [n] of [outer, n, inner] in row-major order;

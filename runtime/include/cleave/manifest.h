@@ -80,6 +80,9 @@ struct ManifestLookup {
   std::vector<int64_t> offsets, sizes, strides;
   int64_t rows = 0;
   std::string table; ///< name in the model; empty: none
+  /// The model reads this many of an element's lowest bits, with their sign, as
+  /// a cast to a narrower type does; 0: all.
+  int64_t bits = 0;
 };
 
 /// An input that the host fills before an action runs.
@@ -94,11 +97,11 @@ struct ManifestInput {
   std::string role;
   std::string dtype;
   std::vector<int64_t> shape;
-  int64_t batchDim = -1;     ///< the dimension that counts samples, or -1
-  std::string source;        ///< ones | zeros | arange | the name of an array
-  int64_t vocabulary = 0;    ///< rows of the table that it indexes; 0: none
+  int64_t batchDim = -1;  ///< the dimension that counts samples, or -1
+  std::string source;     ///< ones | zeros | arange | the name of an array
+  int64_t vocabulary = 0; ///< rows of the table that it indexes; 0: none
   std::vector<ManifestLookup> lookups = {}; ///< of its parts; all samples alike
-  bool trainingOnly = false; ///< no input of action "forward"
+  bool trainingOnly = false;                ///< no input of action "forward"
   /// The input of which this holds the samples of the whole step, `shape` being
   /// that of all microbatches; empty: it holds those of a microbatch. What a
   /// loss divides by is counted from it.
@@ -161,7 +164,7 @@ struct Manifest {
   /// microbatch k and runs `load.<k>`, which keeps it, for every k before it.
   bool pipelined = false;
 
-  std::vector<std::string> unread; ///< inputs of the model that nothing reads
+  std::vector<std::string> unread;  ///< inputs of the model that nothing reads
   std::vector<std::string> actions; ///< loss_grad, update, loss, forward, ...
   std::vector<ManifestInput> inputs;
   std::vector<ManifestOutput> outputs;
