@@ -149,7 +149,10 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       error
           << "the loss could read several outputs; set train.logits to one of ";
     else
-      error << "has no output '" << wanted << "'; its outputs are ";
+      error << "has no output '" << wanted << "' ("
+            << (StringRef(loss).starts_with("output:") ? "train.loss"
+                                                       : "train.logits")
+            << "); its outputs are ";
     llvm::interleaveComma(names, error);
     return error;
   }

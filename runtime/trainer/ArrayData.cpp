@@ -46,6 +46,8 @@ public:
       bool isWhole =
           input.batchDim < 0 && !isShifted(input) && input.role != "tokens";
       isReadWhole[name] = isWhole;
+      if (input.role == "labels")
+        labels = {&input, name};
       if (isWhole) {
         checkWhole(input, name, array);
         continue;
@@ -123,6 +125,23 @@ public:
       }
     }
     return "";
+  }
+
+  std::string warning() const override {
+    auto [input, name] = labels;
+    if (!input || isFloat(input->dtype) || input->batchDim < 0)
+      return "";
+    const Array &array = arrays.at(name);
+    int64_t width = array.elements() / array.shape[0], count = 0;
+    for (int64_t n = 0, all = samples(Split::training); n < all; ++n) {
+      int64_t row = parts.row(Split::training, n);
+      // The labels of tokens are those that come next.
+      for (int64_t at = isShifted(*input) ? 1 : 0; at < width; ++at, ++count)
+        if (integerAt(array.dtype, array.bytes.data(), row * width + at) !=
+            ignoreIndex)
+          return "";
+    }
+    return allIgnored(path + ", array '" + name + "'", count, ignoreIndex);
   }
 
   std::string summary(const std::string &use) const override {
@@ -281,6 +300,8 @@ private:
   std::map<std::string, Array> arrays;
   std::map<std::string, const Array *> sources; // by input
   std::map<std::string, bool> isReadWhole;      // by array; else by samples
+  /// The input of the labels and its array.
+  std::pair<const ManifestInput *, std::string> labels = {nullptr, ""};
   std::string path, loss, firstName;
   int64_t ignoreIndex, rows = -1;
   SplitRows parts;

@@ -34,6 +34,7 @@ public:
   firstNonFinite(const std::vector<int64_t> &samples) const override {
     return training->firstNonFinite(samples);
   }
+  std::string warning() const override { return training->warning(); }
   std::string split() const override { return training->split(); }
   std::string summary(const std::string &use) const override {
     return training->summary(use) + "; " + validation->summary("to validate");

@@ -217,6 +217,8 @@ void Start::describe() const {
     warn("the data has " + std::to_string(samples) +
          " samples to train on, fewer than a batch of " +
          std::to_string(manifest.batch) + ": a step reads some of them twice");
+  if (std::string odd = data->warning(); !odd.empty())
+    warn(odd);
   for (const Difference &change : changes)
     std::printf("%s = %s (was %s up to step %lld)\n", change.key.c_str(),
                 change.is.c_str(), change.was.c_str(),

@@ -16,9 +16,12 @@ public:
   TokenDataset(std::shared_ptr<const void> owner, ArrayView tokens,
                const std::string &path, const Manifest &manifest,
                const Settings &settings)
-      : owner(std::move(owner)), tokens(std::move(tokens)), path(path) {
+      : owner(std::move(owner)), tokens(std::move(tokens)), path(path),
+        ignoreIndex(settings.ignoreIndex) {
     const ManifestInput *input = checkInputs(manifest);
     sequence = input->shape[1];
+    for (const ManifestInput &other : manifest.inputs)
+      hasLabels |= isShifted(other);
     const int64_t total = this->tokens.elements();
     if (total < sequence + 1)
       throw InputError(path + ": " + std::to_string(total) +
@@ -69,6 +72,13 @@ public:
   /// Only tokens are read from a text, and they are samples.
   void fillWhole(const ManifestInput &input, std::byte *) const override {
     throw InputError(path + ": holds no array for input '" + input.name + "'");
+  }
+
+  std::string warning() const override {
+    for (int64_t at = 1; at < trainingTokens; ++at)
+      if (!hasLabels || integerAt(tokens.dtype, tokens.data, at) != ignoreIndex)
+        return "";
+    return allIgnored(path, trainingTokens - 1, ignoreIndex);
   }
 
   std::string summary(const std::string &use) const override {
@@ -129,6 +139,8 @@ private:
   std::shared_ptr<const void> owner;
   ArrayView tokens;
   std::string path;
+  int64_t ignoreIndex;
+  bool hasLabels = false; // the tokens that come next
   int64_t sequence = 0, trainingTokens = 0;
   SplitRows rows; // of windows
 };

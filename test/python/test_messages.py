@@ -328,6 +328,34 @@ class Messages(unittest.TestCase):
         self.says(0, *self.train("c.onnx", "--data", "float.npz", *batch, "--set", "data.labels=goal",
                                  "--set", "train.loss=mse"))
 
+    def test_labels_that_are_not_counted(self):
+        x = np.load(self.folder / "x.npz")["x"]
+        batch = self.keys(dims__batch=4, data__labels="label", data__validation=0)
+        for least in (-1, -7):
+            np.savez(self.folder / "negative.npz", x=x, label=np.arange(20) % 3 + np.where(np.arange(20) == 6, least, 0))
+            self.error(f"label at position 6 is {least}, .* data.ignore_index = -100: data.ignore_index = {least}[?]",
+                       *self.train("c.onnx", "--data", "negative.npz", *batch))
+            np.savez(self.folder / "four.npz", x=x[:4], labels=[0, 1, least, 2])
+            self.error(f"holds {least}, .* data.ignore_index = -100: data.ignore_index = {least}[?]", "check", "c.onnx",
+                       "--inputs", "four.npz", *batch[:2], "--against", "interpreter")
+            self.says(0, *self.train("c.onnx", "--data", "negative.npz", *batch,
+                                     "--set", f"data.ignore_index={least}"))
+        np.savez(self.folder / "none.npz", x=x, label=np.full(20, -100))
+        said = self.says(0, *self.train("c.onnx", "--data", "none.npz", *batch))
+        self.assertIn("warning: none.npz, array 'label': all 20 labels to train on are data.ignore_index = -100", said)
+        labels = np.full(20, -100)
+        labels[7] = 1
+        np.savez(self.folder / "one.npz", x=x, label=labels)
+        self.assertNotIn("all 20 labels", self.says(0, *self.train("c.onnx", "--data", "one.npz", *batch)))
+
+    def test_outputs_that_there_are_not(self):
+        """Said before labels, which would be read for the output."""
+        for key in ("train.loss=output:foo", "train.logits=foo"):
+            for labels in ([], ["--set", "data.labels=label"]):
+                self.error(rf"has no output 'foo' \({key[:key.index('=')]}\); its outputs are y\n",
+                           *self.train("c.onnx", "--data", "label.npz", "--set", "dims.batch=4", *labels,
+                                       "--set", key))
+
     # Import
 
     def test_all_problems_at_once(self):

@@ -19,11 +19,21 @@ void runPasses(PassManager &passes, ModuleOp module, Diagnostics &diagnostics) {
     diagnostics.fail(BadUsage);
 }
 
+static bool hasOutput(func::FuncOp forward, StringRef wanted) {
+  for (unsigned i = 0; i < forward.getNumResults(); ++i)
+    if (auto name = forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
+        name && name.getValue() == wanted)
+      return true;
+  return false;
+}
+
 /// A loss inside the model reads labels only through one of its inputs.
 static void checkLabels(ModuleOp module, const Config &config) {
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
+  StringRef output = config.train.loss;
   if (!forward || config.data.labels == "next" ||
-      !StringRef(config.train.loss).starts_with("output:"))
+      !output.consume_front("output:") ||
+      !hasOutput(forward, output)) // nn-add-loss says so
     return;
   std::string names;
   for (unsigned i = 0; i < forward.getNumArguments(); ++i) {

@@ -51,6 +51,9 @@ public:
   virtual std::string firstNonFinite(const std::vector<int64_t> &) const {
     return "";
   }
+  /// What is odd about the samples to train on, though they can be read; empty:
+  /// nothing.
+  virtual std::string warning() const { return ""; }
   /// How validation was held out, as JSON.
   virtual std::string split() const = 0;
   /// One line that says what was found; `use`: what the samples of
