@@ -172,28 +172,6 @@ void cleave_session::dispatch(Job next) {
     isLost = program.isLost = true;
 }
 
-// Collectives watch those who wait in them. In an action without any, or after
-// its last one, nobody waits for a silent rank but the caller.
-void cleave_session::watchTheLast() {
-  Failure found;
-  {
-    std::lock_guard lock(mutex);
-    auto last = std::find(isWorking.begin(), isWorking.end(), true);
-    bool isPart = busy > 0 && busy < static_cast<int>(threads.size());
-    if (!isPart || failure.status != CLEAVE_OK || last == isWorking.end() ||
-        std::chrono::steady_clock::now() - firstDone <
-            std::chrono::duration<double>(timeoutSeconds))
-      return;
-    found.status = CLEAVE_TIMEOUT;
-    found.rank = static_cast<int>(last - isWorking.begin());
-    found.action = action;
-    found.command = -1;
-    found.message = "the others have been ready for longer than the "
-                    "watchdog's time";
-  }
-  recordFailure(found);
-}
-
 void cleave_session::threadMain(int rank) {
   uint64_t seen = 0;
   while (true) {
@@ -233,39 +211,6 @@ const Command *cleave_session::Place::at() const {
     return nullptr;
   return inner >= 0 ? called->commands[inner].command
                     : action->commands[command].command;
-}
-
-// Where the others wait for a rank that fails.
-std::string cleave_session::nextCollective(const Place &place) const {
-  auto search = [&](const PreparedAction *action, int from) -> std::string {
-    for (size_t i = std::max(from, 0); action && i < action->commands.size();
-         ++i) {
-      const Command &command = *action->commands[i].command;
-      if (auto *collective = std::get_if<Collective>(&command.op))
-        return std::string("; the others wait for it in ") +
-               nameOf(collective->kind) + " \"" +
-               program.data.strings[collective->purpose] + "\" (" +
-               program.data.strings[command.source] + ")";
-    }
-    return "";
-  };
-  std::string found;
-  if (place.inner >= 0)
-    found = search(place.called, place.inner);
-  return found.empty() ? search(place.action, place.command) : found;
-}
-
-// The place in the list is part of a failure; what it calls is said here.
-std::string cleave_session::describe(const Place &place,
-                                     const std::string &what) const {
-  if (place.inner < 0)
-    return what;
-  auto &call =
-      std::get<Call>(place.action->commands[place.command].command->op);
-  const std::string &label = program.data.strings[call.label];
-  return "in command " + std::to_string(place.inner) + " of \"" +
-         place.called->action->name + "\"" +
-         (label.empty() ? "" : " (" + label + ")") + ": " + what;
 }
 
 void cleave_session::execute(Rank &rank) {
@@ -366,41 +311,6 @@ void cleave_session::walk(Rank &rank, Place &place) {
     rank.afterAction();
 }
 
-void cleave_session::injected(Rank &rank, int command) {
-  if (!injection.hang)
-    fail(CLEAVE_RANK_FAILED,
-         "failure injected before command " + std::to_string(command));
-  // Silent until the others have given up.
-  std::unique_lock lock(mutex);
-  wakeRanks.wait(lock, [&] { return failure.status != CLEAVE_OK; });
-  throw Aborted();
-}
-
-void cleave_session::recordFailure(cleave_status status, int rank,
-                                   const std::string &message,
-                                   const Place &place) {
-  const Command *command = place.at();
-  Failure found;
-  found.status = status;
-  found.rank = rank;
-  found.action = action;
-  found.command = place.command;
-  found.source = command ? program.data.strings[command->source] : "";
-  found.message = message;
-  recordFailure(found);
-}
-
-void cleave_session::recordFailure(const Failure &found) {
-  {
-    std::lock_guard lock(mutex);
-    if (failure.status == CLEAVE_OK)
-      failure = found;
-    wakeRanks.notify_all();
-    wakeCaller.notify_all();
-  }
-  transport->abort();
-}
-
 void cleave_session::run(std::string_view name) {
   if (failure.status != CLEAVE_OK)
     fail(CLEAVE_BAD_ARGUMENT,
@@ -462,38 +372,6 @@ std::vector<TraceEvent> &cleave_session::traced(int rank) {
   if (!isHere(rank) && events.empty())
     events = remote->traced(rank);
   return events;
-}
-
-// Ranks may wait one for the other; it is the last one that is to blame.
-void cleave_session::blameTheLast() {
-  std::lock_guard lock(mutex);
-  std::vector<bool> seen(ranks.size());
-  std::string chain;
-  int rank = failure.rank;
-  while (rank >= 0 && !seen[rank] && waitedFor[rank] >= 0) {
-    seen[rank] = true;
-    chain += (chain.empty() ? "; rank " : ", which waits for rank ") +
-             std::to_string(rank);
-    rank = waitedFor[rank];
-  }
-  if (chain.empty())
-    return;
-  failure.message +=
-      chain + (seen[rank] ? ", which waits for rank " + std::to_string(rank) +
-                                ": all wait for each other"
-                          : ", which waits for rank " + std::to_string(rank) +
-                                ": it is the one that is missing");
-  failure.rank = rank;
-}
-
-void cleave_session::injectFailure(int rank, int64_t run, int command,
-                                   bool hang) {
-  checkRank(rank);
-  if (run < 0 || command < 0)
-    fail(CLEAVE_BAD_ARGUMENT, "negative run or command");
-  injection = {rank, command, runs + run, hang}; // all are to know
-  if (remote)
-    remote->injectFailure(rank, run, command, hang);
 }
 
 void cleave_session::checkRank(int rank) const {

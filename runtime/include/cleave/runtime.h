@@ -129,7 +129,10 @@ typedef struct cleave_session cleave_session; /* opaque */
 typedef struct cleave_session_options {
   int32_t version;          /* CLEAVE_RUNTIME_VERSION */
   int32_t threads_per_rank; /* 0: cores / ranks, at least 1 */
-  double watchdog_seconds;  /* a collective that waits longer fails; 0: 300 */
+  double watchdog_seconds;  /* a collective that waits longer fails, and so does
+                             * a rank that goes on for longer, computing or
+                             * silent, after another is done with the action;
+                             * 0: 300. A stage that takes longer needs more */
   int32_t poison; /* 1: NaNs fill memory that is not live, guard zones are
                    * checked; slow, for tests */
   const char
@@ -157,10 +160,10 @@ cleave_status cleave_session_create(cleave_program *program,
 void cleave_session_free(cleave_session *session); /* NULL is fine */
 
 /* A rank's tile of a named buffer, of info.local_bytes unless classes of ranks
- * differ. Stays valid; do not touch it while an action runs. On a device it holds
- * what was scattered before this call: what is scattered later may still be on its
- * way, so ask again. Only of a rank of this process, and of a class that holds the
- * buffer. */
+ * differ. Stays valid; do not touch it while an action runs. On a device it
+ * holds what was scattered before this call: what is scattered later may still
+ * be on its way, so ask again. Only of a rank of this process, and of a class
+ * that holds the buffer. */
 cleave_status cleave_session_buffer(cleave_session *session, int32_t rank,
                                     const char *name, void **out);
 
