@@ -18,7 +18,6 @@ using Json = nlohmann::ordered_json;
 
 namespace cleave {
 
-
 std::string checkpointName(int64_t step) {
   char name[64];
   std::snprintf(name, sizeof name, "checkpoint-%06lld",
@@ -237,6 +236,7 @@ static CheckpointState stateOf(const std::string &path, const Json &json,
                        json.at("model").get<std::string>() + "', fingerprint " +
                        fingerprint + "; expected '" + manifest->model +
                        "', fingerprint " + manifest->fingerprint + ")");
+    state.model = json.value("model", std::string());
     state.step = json.at("step").get<int64_t>();
     state.updates = json.value("updates", state.step);
     state.nextSample = json.at("next_sample").get<int64_t>();
@@ -301,6 +301,18 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
                      entry.path().string()});
   }
   return found;
+}
+
+std::string newestWhole(std::vector<CheckpointEntry> entries) {
+  std::sort(entries.begin(), entries.end());
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    std::string torn = whatIsTorn(entry->path);
+    if (torn.empty())
+      return entry->path;
+    std::fprintf(stderr, "cleave: warning: %s; it is passed over\n",
+                 torn.c_str());
+  }
+  return "";
 }
 
 std::string latestCheckpoint(const std::string &run) {

@@ -18,8 +18,20 @@ std::string weightsFileOf(const std::string &path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored))
     return path;
+  if (!fs::exists(fs::path(path) / "state.json", ignored))
+    if (std::string newest = newestWhole(checkpointsOf(path)); !newest.empty())
+      return (fs::path(newest) / modelFile).string();
   readCheckpointState(path); // whole, and what was written
   return (fs::path(path) / modelFile).string();
+}
+
+std::map<std::string, std::vector<int64_t>>
+shapesInCheckpoint(const std::string &path) {
+  SafetensorsReader file((fs::path(path) / modelFile).string());
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const std::string &name : file.names())
+    shapes[name] = file.find(name)->shape;
+  return shapes;
 }
 
 /// Tied names are one tensor, which the file may have under each.

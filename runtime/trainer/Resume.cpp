@@ -29,19 +29,6 @@ static bool isRunOf(const std::string &name, const std::string &model) {
              std::string::npos;
 }
 
-/// The newest checkpoint that is whole; "" where there is none.
-static std::string newestOf(std::vector<CheckpointEntry> found) {
-  std::sort(found.begin(), found.end());
-  for (auto entry = found.rbegin(); entry != found.rend(); ++entry) {
-    std::string torn = whatIsTorn(entry->path);
-    if (torn.empty())
-      return entry->path;
-    std::fprintf(stderr, "cleave: warning: %s; it is passed over\n",
-                 torn.c_str());
-  }
-  return "";
-}
-
 /// A checkpoint, or the folder of a run, of which it is the newest one.
 static std::string checkpointAt(const std::string &path) {
   std::error_code ignored;
@@ -51,7 +38,7 @@ static std::string checkpointAt(const std::string &path) {
                      "or latest");
   if (fs::exists(fs::path(path) / "state.json", ignored))
     return path;
-  std::string newest = newestOf(checkpointsOf(path));
+  std::string newest = newestWhole(checkpointsOf(path));
   return newest.empty() ? path : newest;
 }
 
@@ -75,7 +62,7 @@ std::string resolveResume(const std::string &resume, const std::string &out,
   for (const std::string &run : runs)
     for (CheckpointEntry &entry : checkpointsOf(run))
       found.push_back(std::move(entry));
-  std::string newest = newestOf(std::move(found));
+  std::string newest = newestWhole(std::move(found));
   if (newest.empty())
     throw InputError("--resume latest: there is no whole checkpoint below " +
                      (out.empty() ? "runs/" + model + "-*" : out));
@@ -376,8 +363,13 @@ bool isSameData(const std::string &identity, const std::string &path) {
 
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
                    const std::string &path,
-                   const std::set<std::string> &accepted) {
+                   const std::set<std::string> &accepted,
+                   const std::string &model) {
   std::error_code ignored;
+  const std::string other =
+      state.model.empty() || state.model == model
+          ? ""
+          : "is of model '" + state.model + "', not '" + model + "', and ";
   if (path.empty() || accepted.count("data.path"))
     return;
   auto keys = keysOf(state.config);
@@ -388,13 +380,14 @@ void checkSameData(const std::string &checkpoint, const CheckpointState &state,
   if (!fs::exists(path, ignored)) {
     if (recorded.empty() || fs::absolute(path) != fs::absolute(recorded))
       return; // said where it is opened
-    throw InputError(checkpoint + ": the data of its run is gone, " + path +
+    throw InputError(checkpoint + ": " + other +
+                     "the data of its run is gone, " + path +
                      "; give --data FILE with the place where it is now");
   }
   if (state.dataIdentity.empty() || isSameData(state.dataIdentity, path))
     return;
   throw InputError(
-      checkpoint + ": would not go on as the same run: " + path +
+      checkpoint + ": " + other + "would not go on as the same run: " + path +
       " is not the data that it was trained on" +
       (recorded.empty() || fs::absolute(path) == fs::absolute(recorded)
            ? ", its contents have changed"

@@ -155,7 +155,7 @@ void Start::checkSplit(const std::string &split) {
 
 void Start::openData() {
   if (!resume.empty())
-    checkSameData(resume, state, settings.dataPath, accepted);
+    checkSameData(resume, state, settings.dataPath, accepted, manifest.model);
   data = openDataset(manifest, settings);
   std::string identity = identityOfData(settings.dataPath);
   // Reading a file once more is for records of earlier versions.

@@ -498,6 +498,23 @@ class BadInput(unittest.TestCase):
         self.refused("b/checkpoint-000001/model.safetensors: does not fit the model 'm': not of the model: .*",
                      self.command("infer", *self.model, "--inputs", "in.npz", "--outputs",
                                   "new.npz", "--weights", "b/checkpoint-000001"))
+        # Before anything is said of data, that of a run's folder, and of one with more tensors.
+        (self.folder / "else.txt").write_bytes(b"something else " * 100)
+        for checkpoint in ("b/checkpoint-000001", "b"):
+            message = self.refused("b/checkpoint-000001: is a checkpoint of another model .'other'.: it has a tensor .*"
+                                   "where m.onnx has none; give", self.command(
+                                       "train", *self.model, "--data", "else.txt", "--out", "new", "--resume", checkpoint))
+            self.assertNotIn("else.txt", message)
+        self.refused("a/checkpoint-000002: is of model 'm', not 'other', and would not go on as the same run: else.txt "
+                     "is not the data", self.command("train", "other.onnx", "--config", "m.toml", "--data", "else.txt",
+                                                     "--out", "new", "--resume", "a"))
+        # The weights of a run are those of its newest checkpoint.
+        infer = ["infer", *self.model, "--inputs", "in.npz", "--outputs"]
+        said = self.accepted(self.command(*infer, "newest.npz", "--weights", "a"))
+        self.assertIn("the weights are those of a/checkpoint-000002/model.safetensors", said)
+        self.accepted(self.command(*infer, "same.npz", "--weights", "a/checkpoint-000002"))
+        newest, same = (np.load(self.folder / f"{name}.npz")["logits"] for name in ("newest", "same"))
+        np.testing.assert_array_equal(newest, same)
         resume("--resume nowhere: does not exist", "nowhere")
         for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
             file = self.folder / "a" / "checkpoint-000002" / name

@@ -157,8 +157,9 @@ inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
                  "--out, else of this model's runs")
       ->type_name("DIR|latest");
   app.add_option("--weights", train.weights,
-                 "Begin with these weights, by their names: a checkpoint or a "
-                 ".safetensors file; default: the model's own")
+                 "Begin with these weights, by their names: a checkpoint, a "
+                 "run (its newest one) or a .safetensors file; default: the "
+                 "model's own")
       ->type_name("DIR|FILE");
   app.add_flag("--dry-run", train.dryRun,
                "Check data, weights and checkpoint; write nothing");
@@ -186,8 +187,8 @@ inline void addInferFlags(CLI::App &app, RunFlags &flags) {
       ->type_name("OUT.npz")
       ->required();
   app.add_option("--weights", flags.infer.weights,
-                 "A checkpoint or a .safetensors file; default: the model's "
-                 "own weights")
+                 "A checkpoint, a run (its newest one) or a .safetensors file; "
+                 "default: the model's own weights")
       ->type_name("DIR|FILE");
 }
 

@@ -2,7 +2,13 @@
 
 #include "ResumeRun.h"
 
+#include "Diagnostics.h"
+
+#include "cleave/Import/ONNX/Import.h"
+#include "cleave/io/Array.h"
 #include "cleave/trainer/Resume.h"
+
+#include "mlir/IR/MLIRContext.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -33,6 +39,33 @@ RunPlan::RunPlan(const TrainOptions &asked, const std::string &model,
   recorded = loaded->config;
 }
 
+void RunPlan::checkModel(const Config &config, const std::string &model) const {
+  if (path.empty() || model.ends_with(".mlir"))
+    return;
+  CheckpointState state = readCheckpointState(path, /*checksDigests=*/false);
+  mlir::MLIRContext context;
+  Diagnostics diagnostics(context); // told when the model is imported
+  ImportOptions options;
+  options.untie = config.train.untie;
+  auto tensors = initializersOf(model, context, options);
+  if (failed(tensors))
+    return;
+  for (const auto &[name, shape] : shapesInCheckpoint(path)) {
+    auto found = tensors->find(name);
+    if (found != tensors->end() && found->second == shape)
+      continue;
+    throw Failure(BadUsage,
+                  path + ": is a checkpoint of another model ('" + state.model +
+                      "'): it has a tensor '" + name + "' of shape " +
+                      shapeToString(shape) + ", where " + model + " has " +
+                      (found == tensors->end()
+                           ? "none"
+                           : "shape " + shapeToString(found->second)) +
+                      "; give the model that was trained, or a checkpoint of "
+                      "this one");
+  }
+}
+
 /// Parameters whose counts of updates are equal are counted together; those
 /// that are new have none.
 void RunPlan::setBegan(Config &config) const {
@@ -56,13 +89,15 @@ void RunPlan::setBegan(Config &config) const {
       config.train.began.push_back(entry->second);
 }
 
-void RunPlan::checkData(const LoadedConfig &loaded, const std::string &data) {
+void RunPlan::checkData(const LoadedConfig &loaded, const std::string &model,
+                        const std::string &data) {
   for (const auto &[key, origin] : loaded.origins)
     if (origin == "--set" || origin == "--bind")
       accepted.push_back(key);
   if (!path.empty())
     checkSameData(path, readCheckpointState(path, /*checksDigests=*/false),
-                  data, {accepted.begin(), accepted.end()});
+                  data, {accepted.begin(), accepted.end()},
+                  std::filesystem::path(model).stem().string());
 }
 
 void RunPlan::settle(Config &config) {
@@ -78,8 +113,8 @@ void RunPlan::settle(Config &config) {
     refuseChanges(path, differences(was, writeConfigJson(config)), keys);
     checkSameOptimizer(path, state, config.train.optimizer);
     // What --steps made of a file's train.steps is recorded.
-    horizon = recorded && !keys.count("train.steps") ? recorded->train.steps
-                                                     : asFile;
+    horizon =
+        recorded && !keys.count("train.steps") ? recorded->train.steps : asFile;
     setBegan(config);
   }
   TrainOptions options = asked;

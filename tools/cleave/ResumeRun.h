@@ -21,9 +21,14 @@ public:
   RunPlan(const TrainOptions &asked, const std::string &model,
           CommonOptions &common);
 
+  // Refuses a checkpoint of another model: one that has tensors which `model`
+  // lacks. Models that differ in another way are told once they are compiled.
+  void checkModel(const Config &config, const std::string &model) const;
+
   // Refuses data that is gone, or is not that of the recorded run. `data`: the
   // path that is trained on.
-  void checkData(const LoadedConfig &loaded, const std::string &data);
+  void checkData(const LoadedConfig &loaded, const std::string &model,
+                 const std::string &data);
 
   // Refuses what else differs from the recorded run and was not asked for by
   // --set, and a schedule that has ended. Says in `config` which parameters

@@ -7,6 +7,7 @@
 #include <onnx/onnx_pb.h>
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using llvm::StringRef;
@@ -42,6 +43,18 @@ static void addSymbols(const std::string &expression,
       dims.push_back({unbound, where});
     unbound.clear();
   }
+}
+
+FailureOr<std::map<std::string, std::vector<int64_t>>>
+initializersOf(StringRef path, MLIRContext &context,
+               const ImportOptions &options) {
+  std::unique_ptr<Model> model = loadSplit(path, options, context);
+  if (!model)
+    return failure();
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const TensorRef &tensor : model->initializers())
+    shapes[tensor.name].assign(tensor.shape.begin(), tensor.shape.end());
+  return shapes;
 }
 
 FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,

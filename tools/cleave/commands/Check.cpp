@@ -336,9 +336,10 @@ std::function<int()> driver::addCheck(CLI::App &app) {
   app.add_option("--inputs", command->inputs,
                  "inputs by name; those that it lacks are random")
       ->type_name("FILE.npz");
-  app.add_option("--weights", command->weights,
-                 "weights by their names: a checkpoint or a .safetensors file; "
-                 "default: the model's own")
+  app.add_option(
+         "--weights", command->weights,
+         "weights by their names: a checkpoint, a run (its newest one) or "
+         "a .safetensors file; default: the model's own")
       ->type_name("DIR|FILE");
   app.add_flag("--json", command->json, "print the report as JSON");
   std::string kinds;

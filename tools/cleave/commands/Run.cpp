@@ -103,9 +103,19 @@ void requireData(const std::string &path) {
     throw Failure(BadUsage, path + ": is empty, expected data to train on");
 }
 
-void requireWeights(const std::string &path) {
-  if (!path.empty())
-    requireFile(weightsFileOf(path), "weights");
+// The file of weights that is meant; of a run's folder that of its newest
+// checkpoint, which is said.
+std::string requireWeights(const std::string &path) {
+  if (path.empty())
+    return path;
+  namespace fs = std::filesystem;
+  std::string file = weightsFileOf(path);
+  requireFile(file, "weights");
+  std::error_code error;
+  if (!fs::equivalent(fs::path(file).parent_path(), path, error) &&
+      fs::is_directory(path, error))
+    std::cout << "the weights are those of " << file << "\n";
+  return file;
 }
 
 } // namespace
@@ -122,9 +132,10 @@ std::function<int()> driver::addTrain(CLI::App &app) {
                     loaded.config.target.kind);
     const std::string &flag = options->flags.train.data;
     const std::string data = flag.empty() ? loaded.config.data.path : flag;
-    plan.checkData(loaded, data);
+    plan.checkModel(loaded.config, options->model);
+    plan.checkData(loaded, options->model, data);
     requireData(data);
-    requireWeights(options->flags.train.weights);
+    const std::string weights = requireWeights(options->flags.train.weights);
     checkMachine(loaded.config);
     warnOfCores(loaded.config, mesh);
     bindDataInputs(loaded, options->model, data);
@@ -135,6 +146,7 @@ std::function<int()> driver::addTrain(CLI::App &app) {
     std::vector<std::pair<std::string, std::string>> settled = {
         {"--resume", plan.checkpoint()},
         {"--data", data},
+        {"--weights", weights},
         {"--horizon", std::to_string(plan.horizon)}};
     for (const std::string &key : plan.accepted)
       settled.emplace_back("--accept", key);
@@ -153,7 +165,7 @@ std::function<int()> driver::addInfer(CLI::App &app) {
                     loaded.config.target.kind);
     requireFile(options->flags.infer.inputs, "an .npz");
     checkMachine(loaded.config);
-    requireWeights(options->flags.infer.weights);
+    const std::string weights = requireWeights(options->flags.infer.weights);
     protectInputs(options->flags.infer.outputs, options->model, *options,
                   loaded.config);
     try {
@@ -164,7 +176,7 @@ std::function<int()> driver::addInfer(CLI::App &app) {
     }
     std::string folder = compileCached(options->model, loaded.config, mesh,
                                        Purpose::Infer, options->cache);
-    become(*options, folder, "infer");
+    become(*options, folder, "infer", {{"--weights", weights}});
     return Success;
   };
 }

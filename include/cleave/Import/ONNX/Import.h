@@ -136,6 +136,12 @@ mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
 /// names, or "?".
 bool isDimensionName(llvm::StringRef text);
 
+/// The shapes of the initializers, by name, those that train.untie made
+/// (options.untie) among them. Emits errors for a file that is no model.
+mlir::FailureOr<std::map<std::string, std::vector<int64_t>>>
+initializersOf(llvm::StringRef path, mlir::MLIRContext &context,
+               const ImportOptions &options);
+
 /// The files beside the model that hold bytes of its initializers, relative to
 /// its folder, sorted. They need not exist. Emits errors for a file that is no
 /// model.

@@ -13,6 +13,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct CheckpointState {
   int64_t leftOut = 0;    ///< steps that changed nothing
   uint64_t seed = 0;
   uint64_t dataSeed = 0;
+  std::string model;
   std::string optimizer;    ///< adamw | sgd; empty in earlier versions
   std::string config;       ///< as resolved, JSON; empty in earlier versions
   std::string dataIdentity; ///< see identityOfData; likewise
@@ -58,8 +60,12 @@ std::string whatIsTorn(const std::string &path);
 void loadCheckpoint(const std::string &path, const CheckpointState &state,
                     const Manifest &manifest, StepExecutor &executor);
 
-/// The file of tensors that --weights means: that of a whole checkpoint, or the
-/// file itself.
+/// The shapes of its parameters and buffers, by the names in the file.
+std::map<std::string, std::vector<int64_t>>
+shapesInCheckpoint(const std::string &path);
+
+/// The file of tensors that --weights means: that of a whole checkpoint, of the
+/// newest one of a run's folder, or the file itself.
 std::string weightsFileOf(const std::string &path);
 
 /// Refuses weights that do not fit the program's model: `path` is a checkpoint
@@ -89,6 +95,10 @@ struct CheckpointEntry {
 
 /// Those of `run`, in no order.
 std::vector<CheckpointEntry> checkpointsOf(const std::string &run);
+
+/// The newest of them that is whole, with a warning for each newer one; empty
+/// if none is.
+std::string newestWhole(std::vector<CheckpointEntry> entries);
 
 /// The newest checkpoint of `run`; empty if none.
 std::string latestCheckpoint(const std::string &run);

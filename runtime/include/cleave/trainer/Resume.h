@@ -59,10 +59,12 @@ void checkSameOptimizer(const std::string &checkpoint,
                         const std::string &wanted);
 
 /// Throws InputError unless `path` is the data that the checkpoint's run was
-/// trained on, wherever it lies now, or "data.path" is accepted.
+/// trained on, wherever it lies now, or "data.path" is accepted. `model`: the
+/// name of the model that goes on, said first where the checkpoint's differs.
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
                    const std::string &path,
-                   const std::set<std::string> &accepted);
+                   const std::set<std::string> &accepted,
+                   const std::string &model);
 
 /// Of a file or folder of data, by which it is known again: sizes, and digests
 /// of the contents, or, of large files, of blocks spread over them. JSON.
