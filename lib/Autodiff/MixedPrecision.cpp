@@ -193,6 +193,16 @@ private:
                                  type.clone(builder.getF32Type()), from);
   }
 
+  /// The model's own rounding of what is rounded for storage is the same one,
+  /// and folds into it. Then kernels must not read past it.
+  void keepOwnRounding(Operation *op) {
+    auto own = dyn_cast<arith::TruncFOp>(op);
+    if (!own || !getElementTypeOrSelf(own.getType()).isBF16())
+      return;
+    if (auto stored = narrow(own.getIn()).getDefiningOp<arith::TruncFOp>())
+      stored->removeDiscardableAttr(nn::kStorageAttr);
+  }
+
   void visit(Operation *op) {
     builder.setInsertionPoint(op);
     PrecisionRule rule = ruleOf(op);
@@ -200,6 +210,7 @@ private:
                                   [&](Value value) { return isNarrow(value); });
     if (!anyNarrow)
       return;
+    keepOwnRounding(op);
     auto isPlaced = [&](unsigned operand) {
       return rule.narrow.empty() || llvm::is_contained(rule.narrow, operand);
     };

@@ -159,3 +159,21 @@ func.func @times_scalar(%w: tensor<2x3xf32> {nn.name = "w", nn.role = "parameter
   %0 = nn.einsum "ab,->ab" %w, %s : tensor<2x3xf32>, tensor<f32> -> tensor<2x3xf32>
   return %0 : tensor<2x3xf32>
 }
+
+// -----
+
+// What the model rounds itself it has rounded also where a kernel could read the value as it was:
+// its rounding folds into that for storage, which is not one for storage alone any more.
+// CHECK-LABEL: func @own_rounding
+// CHECK:         %[[T:.+]] = math.tanh
+// CHECK-NEXT:    %[[TB:.+]] = arith.truncf %[[T]] : tensor<2x3xf32> to tensor<2x3xbf16>
+// CHECK:         %[[E:.+]] = math.exp
+// CHECK-NEXT:    arith.truncf %[[E]] {nn.storage} : tensor<2x3xf32> to tensor<2x3xbf16>
+func.func @own_rounding(%w: tensor<2x3xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<2x3xf32> {
+  %0 = math.tanh %w : tensor<2x3xf32>
+  %1 = arith.truncf %0 : tensor<2x3xf32> to tensor<2x3xbf16>
+  %2 = arith.extf %1 : tensor<2x3xbf16> to tensor<2x3xf32>
+  %3 = arith.addf %2, %w : tensor<2x3xf32>
+  %4 = math.exp %3 : tensor<2x3xf32>
+  return %4 : tensor<2x3xf32>
+}
