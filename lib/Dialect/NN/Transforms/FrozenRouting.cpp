@@ -14,15 +14,18 @@ namespace cleave::nn {
 
 namespace {
 
+StringRef roleOf(BlockArgument argument) {
+  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  auto role =
+      function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kRoleAttr);
+  return role ? role.getValue() : StringRef();
+}
+
 /// Known when the file was written, and not everywhere the same.
 bool isFixed(Value value) {
   for (;;) {
-    if (auto argument = dyn_cast<BlockArgument>(value)) {
-      auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                        kRoleAttr);
-      return role && role.getValue() == "constant";
-    }
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return roleOf(argument) == "constant";
     Operation *op = value.getDefiningOp();
     if (isa<arith::ConstantOp>(op))
       return !splatOf(value);
@@ -45,28 +48,37 @@ Value largestScores(Operation &op) {
                                                        : Value();
 }
 
+/// Whether a value is made of parameters, and of nothing that varies with the
+/// data: a matrix of the model, or one of scaled rows.
+bool isLearned(Value matrix) {
+  bool hasParameter = false;
+  SmallVector<Value> values = {matrix};
+  llvm::DenseSet<Operation *> seen;
+  while (!values.empty()) {
+    Value value = values.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    if (!op) {
+      StringRef role = roleOf(cast<BlockArgument>(value));
+      if (role != "parameter" && role != "constant")
+        return false;
+      hasParameter |= role == "parameter";
+    } else if (seen.insert(op).second) {
+      llvm::append_range(values, op->getOperands());
+    }
+  }
+  return hasParameter;
+}
+
 /// Whether a matrix of the model takes part in what computes a value. Scores
 /// that no product with a parameter computes were not learned: no router's.
 bool followsFromProduct(Value value) {
-  auto isMatrix = [](Value operand) {
-    while (Operation *op = operand.getDefiningOp()) {
-      if (!isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp>(op))
-        return false;
-      operand = op->getOperand(0);
-    }
-    auto argument = cast<BlockArgument>(operand);
-    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                      kRoleAttr);
-    return role && role.getValue() == "parameter";
-  };
   SmallVector<Value> values = {value};
   llvm::DenseSet<Operation *> seen;
   while (!values.empty()) {
     Operation *op = values.pop_back_val().getDefiningOp();
     if (!op || !seen.insert(op).second)
       continue;
-    if (isa<EinsumOp, ConvOp>(op) && llvm::any_of(op->getOperands(), isMatrix))
+    if (isa<EinsumOp, ConvOp>(op) && llvm::any_of(op->getOperands(), isLearned))
       return true;
     llvm::append_range(values, op->getOperands());
   }

@@ -84,6 +84,42 @@ func.func @shares_of_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn
 
 // -----
 
+// The router's columns are scaled to one length before they score anything.
+func.func @router_of_unit_columns(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
+  %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
+  %squares = arith.mulf %router, %router : tensor<5x4xf32>
+  %length = nn.reduce sum %squares dims = [0] : tensor<5x4xf32> -> tensor<4xf32>
+  %lengths = nn.broadcast %length dims = [1] : tensor<4xf32> -> tensor<5x4xf32>
+  %inverse = math.rsqrt %lengths : tensor<5x4xf32>
+  %columns = arith.mulf %router, %inverse : tensor<5x4xf32>
+  %scores = nn.einsum "ab,bc->ac" %x, %columns : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
+  // expected-error @below {{finds the largest scores, but nothing reads whose they are}}
+  %p, %ids = nn.top_k %scores k = 1 : tensor<3x4xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
+  %0 = nn.gather %p, %rows dim = 0 : tensor<3x1xf32>, tensor<2xi64> -> tensor<2x1xf32>
+  %1 = nn.gather %x, %rows dim = 0 : tensor<3x5xf32>, tensor<2xi64> -> tensor<2x5xf32>
+  %2 = nn.reshape %0 : tensor<2x1xf32> -> tensor<2xf32>
+  %3 = nn.broadcast %2 dims = [0] : tensor<2xf32> -> tensor<2x5xf32>
+  %4 = arith.mulf %1, %3 : tensor<2x5xf32>
+  return %4 : tensor<2x5xf32>
+}
+
+// -----
+
+// Data alone, multiplied by data.
+func.func @negative_products_of_data(%x: tensor<3x5xf32>, %z: tensor<5x4xf32>) -> tensor<2x5xf32> {
+  %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
+  %scores = nn.einsum "ab,bc->ac" %x, %z : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
+  %p, %ids = nn.top_k %scores k = 1 : tensor<3x4xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
+  %0 = nn.gather %p, %rows dim = 0 : tensor<3x1xf32>, tensor<2xi64> -> tensor<2x1xf32>
+  %1 = nn.gather %x, %rows dim = 0 : tensor<3x5xf32>, tensor<2xi64> -> tensor<2x5xf32>
+  %2 = nn.reshape %0 : tensor<2x1xf32> -> tensor<2xf32>
+  %3 = nn.broadcast %2 dims = [0] : tensor<2xf32> -> tensor<2x5xf32>
+  %4 = arith.mulf %1, %3 : tensor<2x5xf32>
+  return %4 : tensor<2x5xf32>
+}
+
+// -----
+
 // Largest numbers of data that no matrix scored.
 func.func @negative_no_scores(%x: tensor<3x5xf32>, %y: tensor<3x4xf32>) -> tensor<2x5xf32> {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
