@@ -224,12 +224,12 @@ private:
              isWideScalar(operand.get().getType());
     });
     bool readsNarrow =
-        !hasScalar &&
-        (rule.kind == Kind::Multiplies ||
-         (rule.kind == Kind::Moves &&
-          llvm::none_of(op->getResults(), [&](OpResult result) {
-            return demand.contains(result) || isWideScalar(result.getType());
-          })));
+        !hasScalar && (rule.kind == Kind::Multiplies ||
+                       (rule.kind == Kind::Moves &&
+                        llvm::none_of(op->getResults(), [&](OpResult result) {
+                          return demand.contains(result) ||
+                                 isWideScalar(result.getType());
+                        })));
     // Of what is not trained, what is not rounded is there.
     bool allWide = llvm::all_of(op->getResults(), staysWide);
     for (OpOperand &operand : op->getOpOperands()) {

@@ -5,8 +5,8 @@
 // where floor is a share of the largest magnitude among all tensors of b's
 // kind, so that a tensor that is zero in theory is not judged by its noise.
 // What cancels may have noise of larger terms than any gradient is: `noise`
-// says how much rounding alone moved a tensor of b. That is allowed as far as it
-// is below a cap: an error could hide behind more.
+// says how much rounding alone moved a tensor of b. That is allowed as far as
+// it is below a cap: an error could hide behind more.
 
 #ifndef CLEAVE_CHECK_COMPARE_H
 #define CLEAVE_CHECK_COMPARE_H

@@ -98,7 +98,8 @@ public:
   /// Broadcasts the operands. `type` is the result's element type.
   llvm::Expected<Operand> map(const Elementwise &function, Element type,
                               llvm::ArrayRef<Operand> inputs);
-  /// Whether low <= j - i <= high, [rows, columns]; null where that always holds.
+  /// Whether low <= j - i <= high, [rows, columns]; null where that always
+  /// holds.
   mlir::Value emitBand(int64_t rows, int64_t columns, int64_t low,
                        int64_t high);
   Operand splat(Element type, llvm::ArrayRef<int64_t> shape, double value);
@@ -124,8 +125,8 @@ bool isBand(const HostTensor &tensor);
 /// known.
 bool isHostOnly(Element type);
 
-/// Known floats of fewer than 32 bits become f32 where they meet values that are
-/// not known, as these are; see computedType.
+/// Known floats of fewer than 32 bits become f32 where they meet values that
+/// are not known, as these are; see computedType.
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands);
 /// The same for operands that the file gives one type, also beside known f32:
 /// the branch of Where that stands beside a value, or sums of nothing.
