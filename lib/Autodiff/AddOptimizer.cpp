@@ -92,6 +92,14 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
         continue;
       StringRef name = nameOf(grad, arg);
       auto type = cast<RankedTensorType>(grad.getArgumentTypes()[arg]);
+      // Norm, rate and loss are scalars of one type.
+      if (type.getElementType() != real.getElementType())
+        return grad.emitError("parameter '")
+               << name << "' is " << type.getElementType() << ", but the loss "
+               << real.getElementType()
+               << ": what is trained has the type of the loss; store it as "
+               << real.getElementType()
+               << " and cast it in the model, or name it in train.frozen";
       int64_t rank = type.getRank();
       if (auto view = grad.getArgAttrOfType<DictionaryAttr>(arg, "nn.view"))
         if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))

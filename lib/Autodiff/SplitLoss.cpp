@@ -220,6 +220,10 @@ LossSplitter::ofSums(Operation *op, OpResult whole, ArrayRef<Part> operands) {
         return false;
     return true;
   };
+  // A cast of the loss rounds each addend in place of their sum, which is as
+  // near.
+  if (isa<arith::TruncFOp>(op))
+    return Part{Kind::Sum, cloneWith(op, whole.getResultNumber(), operands)};
   ShardingRule rule = ShardingRule::of(op);
   auto group = llvm::find_if(rule.linear, isLinearIn);
   if (group == rule.linear.end())

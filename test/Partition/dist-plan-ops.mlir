@@ -58,7 +58,7 @@ func.func @rows_first(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{
   return %0 : tensor<8x6xf32>
 }
 
-// What is rounded addend by addend is added, and rounded once more, before it is
+// What is rounded for storage addend by addend is added, and rounded once more, before it is
 // reduced: one reduce-scatter of half the bytes, not three.
 // CHECK-LABEL: func @sum_of_rounded
 // CHECK-COUNT-3: nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
@@ -77,13 +77,29 @@ func.func @sum_of_rounded(%x: tensor<4x6xbf16> {dist.sharding = #dist.sharding<@
   %3 = arith.extf %0 : tensor<4x5xbf16> to tensor<4x5xf32>
   %4 = arith.extf %1 : tensor<4x5xbf16> to tensor<4x5xf32>
   %5 = arith.addf %3, %4 : tensor<4x5xf32>
-  %6 = arith.truncf %5 : tensor<4x5xf32> to tensor<4x5xbf16>
+  %6 = arith.truncf %5 {nn.storage} : tensor<4x5xf32> to tensor<4x5xbf16>
   %7 = arith.extf %6 : tensor<4x5xbf16> to tensor<4x5xf32>
   %8 = arith.extf %2 : tensor<4x5xbf16> to tensor<4x5xf32>
   %9 = arith.addf %7, %8 : tensor<4x5xf32>
-  %10 = arith.truncf %9 : tensor<4x5xf32> to tensor<4x5xbf16>
+  %10 = arith.truncf %9 {nn.storage} : tensor<4x5xf32> to tensor<4x5xbf16>
   %11 = arith.extf %10 : tensor<4x5xbf16> to tensor<4x5xf32>
   return %11 : tensor<4x5xf32>
+}
+
+// Roundings of the model itself are of the whole sum.
+// CHECK-LABEL: func @negative_rounded_by_the_model
+// CHECK-COUNT-2: arith.extf{{.*}}carry = #dist.axes<{"t"}>
+// CHECK:         arith.addf{{.*}}carry = #dist.axes<{"t"}>
+// CHECK:         arith.truncf{{.*}}carry = #dist.axes<{}>
+func.func @negative_rounded_by_the_model(%x: tensor<4x6xbf16> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %u: tensor<6x5xbf16>, %v: tensor<6x5xbf16>)
+    -> tensor<4x5xbf16> {
+  %0 = nn.einsum "bh,hf->bf" %x, %u : tensor<4x6xbf16>, tensor<6x5xbf16> -> tensor<4x5xbf16>
+  %1 = nn.einsum "bh,hf->bf" %x, %v : tensor<4x6xbf16>, tensor<6x5xbf16> -> tensor<4x5xbf16>
+  %2 = arith.extf %0 : tensor<4x5xbf16> to tensor<4x5xf32>
+  %3 = arith.extf %1 : tensor<4x5xbf16> to tensor<4x5xf32>
+  %4 = arith.addf %2, %3 : tensor<4x5xf32>
+  %5 = arith.truncf %4 : tensor<4x5xf32> to tensor<4x5xbf16>
+  return %5 : tensor<4x5xbf16>
 }
 
 // What is rounded when it is complete is not rounded before; and what is added to a

@@ -151,8 +151,13 @@ def generate(seed):
         factor = float(rng.choice([0.5, 0.3, 2.0, 3.0, 6.0, 12.0]))
         if scale != "none":
             term = (m.mul if scale == "times" else m.div)(term, m.number(factor))
+        if seed % 4 == 3:  # added up in doubles
+            term = m.op("Cast", lambda a: a, term, to=11)
         words.append(f"{kind} {way}" + (f" {scale} {factor}" if scale != "none" else ""))
         loss = term if loss is None else (m.add if rng.random() < 0.7 else m.sub)(loss, term)
+    if seed % 4 == 3:
+        loss = m.op("Cast", lambda a: a, loss, to=1)
+        words.append("in doubles")
     m.b.op("Identity", loss, out="loss")
     m.list.append((lambda a: a, (loss,), "loss"))
     m.b.output("loss", np.float32, [])

@@ -46,11 +46,12 @@ bool addsRounded(Value value, FloatType narrow, unsigned depth = 0) {
                       [&](Value operand) { return addsRounded(operand, narrow, depth + 1); });
 }
 
-/// Rounding is not linear, but what was rounded addend by addend before may be so once
-/// more where it is added up; other sums are rounded when they are complete.
+/// Rounding is not linear, but what was rounded for storage addend by addend before may be
+/// so once more where it is added up; other sums are rounded when they are complete.
 ShardingRule rounding(arith::TruncFOp op) {
   auto narrow = dyn_cast<FloatType>(getElementTypeOrSelf(op.getType()));
-  return narrow && addsRounded(op.getIn(), narrow) ? linear(op) : elementwise(op);
+  bool isForStorage = op->hasAttr(nn::kStorageAttr);
+  return narrow && isForStorage && addsRounded(op.getIn(), narrow) ? linear(op) : elementwise(op);
 }
 
 ShardingRule select(arith::SelectOp op) {
