@@ -402,6 +402,22 @@ class Messages(unittest.TestCase):
                               r"its element type is .*, which is not supported\n  node 'n5' \(Det, opset 18\): ",
                               "import", "complex.onnx", *flags, lines=4)
 
+    def test_losses_that_are_not_supported(self):
+        """What says the same is named."""
+        b = onnxbuild.Builder()
+        y, label = b.input("y", np.float32, ["batch", 5]), b.input("label", np.int64, ["batch"])
+        b.op("SoftmaxCrossEntropyLoss", y, label, out="loss", reduction="mean")
+        index = b.op("Unsqueeze", label, b.constant([1]))
+        b.op("GatherElements", y, index, axis=1, out="picked")
+        b.output("loss", np.float32, [])
+        b.output("picked", np.float32, ["batch", 1])
+        onnxwire.save(b.model(18), self.folder / "loss.onnx")
+        said = self.error(r"cannot be imported \(2 places\):", "import", "loss.onnx", "--set", "dims.batch=4", lines=3)
+        self.assertRegex(said, r"SoftmaxCrossEntropyLoss, opset 18\): the operator is not supported; export the model "
+                               r"without its loss, and train with train.loss = \"cross_entropy\" and data.labels, or")
+        self.assertRegex(said, r"GatherElements, .*; what picks one element of each row is also "
+                               r"\(data \* one_hot\(index\)\).sum\(axis\)")
+
     def test_types_that_an_operator_does_not_take(self):
         b = onnxbuild.Builder()
         b.op("Erf", b.input("x", np.int64, [2, 3]), out="y")

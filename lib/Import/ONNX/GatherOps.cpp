@@ -379,7 +379,8 @@ Expected<Operand> gatherRows(Node &node, const Operand &data,
                     spell(indices.shape) + " vary along dimension " +
                     Twine(dim) +
                     "; it is supported where one of them repeats along each "
-                    "dimension but the axis");
+                    "dimension but the axis; what picks one element of each "
+                    "row is also (data * one_hot(index)).sum(axis)");
     dataBox[dim] = 1;
     middle.push_back(dim);
     indexShape.push_back(indices.shape[dim]);

@@ -7,6 +7,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using llvm::ArrayRef;
 using llvm::StringRef;
@@ -117,6 +118,17 @@ const OnnxOp *entryOf(const FlatNode &node) {
   return findOnnxOp(spelledName(node), node.opset());
 }
 
+/// What does the same, of operators that users meet without having written
+/// them; "" of others.
+static StringRef insteadOf(StringRef name) {
+  return llvm::StringSwitch<StringRef>(name)
+      .Cases({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"},
+             "export the model without its loss, and train with train.loss = "
+             "\"cross_entropy\" and data.labels, or spell it as "
+             "-(log_softmax(y) * one_hot(label)).sum(-1)")
+      .Default("");
+}
+
 static std::string whyUnknown(const FlatNode &node) {
   std::string name = spelledName(node);
   StringRef prefix = StringRef(name).drop_back(node.proto->op_type().size());
@@ -131,7 +143,10 @@ static std::string whyUnknown(const FlatNode &node) {
     if (op.name == name)
       return "supported from opset " + std::to_string(op.first) + " to " +
              std::to_string(op.last);
-  return "the operator is not supported; `cleave ops` lists those that are";
+  StringRef instead = insteadOf(name);
+  return ("the operator is not supported; " +
+          (instead.empty() ? "`cleave ops` lists those that are" : instead))
+      .str();
 }
 
 void addUnsupported(const Model &model, const std::set<std::string> &needed,
