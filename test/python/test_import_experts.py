@@ -123,9 +123,10 @@ class Experts(unittest.TestCase):
         self.assertEqual(set(experts), {key for key in before if ".experts." in key})
 
     def test_missing_part_of_a_checkpoint(self):
+        """The file says so before anything is compiled, a compiled program when it loads it."""
         out = self.folder / "run"
         model, name = UNROLLED[0]
-        support.succeed(*training.command(out, model, "", "--steps", 1, "--save-every", 1))
+        support.succeed(*training.command(out, model, "", "--steps", 1, "--save-every", 1, train__schedule="constant"))
         file = out / "checkpoint-000001" / "model.safetensors"
         file.write_bytes(file.read_bytes().replace(name.encode(), name.encode()[:-2] + b"xx"))
         state = file.with_name("state.json")  # as one without digests, which would see it first
@@ -134,6 +135,13 @@ class Experts(unittest.TestCase):
         state.write_text(json.dumps(said))
         done = support.run(*training.command(self.folder / "other", model, "", "--resume",
                                              out / "checkpoint-000001", train__steps=2))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(f"checkpoint-000001: is no checkpoint of this model: it has a tensor '{name[:-2]}xx' of shape",
+                      done.stderr)
+        program = self.folder / "program"
+        support.succeed(CLEAVE, "compile", *training.flags(model, "", train__schedule="constant"), "-o", program)
+        done = support.run(support.BUILD / "bin" / "cleave-run", program, "train", "--data", training.text(), "--resume",
+                           out / "checkpoint-000001", "--steps", 2, "--out", self.folder / "another")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(f"tensor '{name}' is missing", done.stderr)
 

@@ -54,9 +54,14 @@ void RunPlan::checkModel(const Config &config, const std::string &model) const {
     auto found = tensors->find(name);
     if (found != tensors->end() && found->second == shape)
       continue;
+    bool isNamedAlike =
+        state.model == std::filesystem::path(model).stem().string();
     throw Failure(BadUsage,
-                  path + ": is a checkpoint of another model ('" + state.model +
-                      "'): it has a tensor '" + name + "' of shape " +
+                  path +
+                      (isNamedAlike ? ": is no checkpoint of this model"
+                                    : ": is a checkpoint of another model ('" +
+                                          state.model + "')") +
+                      ": it has a tensor '" + name + "' of shape " +
                       shapeToString(shape) + ", where " + model + " has " +
                       (found == tensors->end()
                            ? "none"
