@@ -121,9 +121,14 @@ SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
     sum += size;
     tensors.emplace(name, std::move(view));
   }
-  if (last != dataSize || sum != dataSize)
+  if (last != dataSize)
     throw torn("expected " + std::to_string(last) + " bytes of data, found " +
                std::to_string(dataSize));
+  if (sum != dataSize)
+    throw torn(std::string("its tensors ") +
+               (sum < dataSize ? "leave gaps" : "overlap") + ": they have " +
+               std::to_string(sum) + " bytes, in " + std::to_string(dataSize) +
+               " bytes of data");
 }
 
 std::vector<std::string> SafetensorsReader::names() const {

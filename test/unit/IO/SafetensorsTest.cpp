@@ -74,6 +74,30 @@ TEST(Safetensors, TornFilesAreRefused) {
   }
 }
 
+TEST(Safetensors, TensorsThatLeaveGapsOrOverlapAreRefused) {
+  TestFolder folder;
+  auto messageOfFile = [&](const std::string &offsets, size_t bytes) {
+    std::string header =
+        R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+        R"("b":{"dtype":"F32","shape":[1],"data_offsets":)" +
+        offsets + "}}";
+    uint64_t length = header.size();
+    std::string file(reinterpret_cast<const char *>(&length), sizeof length);
+    folder.write("x", file + header + std::string(bytes, '\0'));
+    return messageOf<InputError>([&] { SafetensorsReader(folder.path("x")); });
+  };
+  EXPECT_EQ(messageOfFile("[8,12]", 12), "(no error)");
+  std::string torn = folder.path("x") + ": not a whole safetensors file: ";
+  EXPECT_EQ(messageOfFile("[12,16]", 16),
+            torn + "its tensors leave gaps: they have 12 bytes, in 16 bytes of "
+                   "data");
+  EXPECT_EQ(messageOfFile("[4,8]", 8),
+            torn + "its tensors overlap: they have 12 bytes, in 8 bytes of "
+                   "data");
+  EXPECT_EQ(messageOfFile("[8,12]", 13),
+            torn + "expected 12 bytes of data, found 13");
+}
+
 TEST(AtomicFolder, AppearsWholeOrNotAtAll) {
   TestFolder folder;
   {
