@@ -17,6 +17,7 @@ from support import CLEAVE, MODELS, read_log, read_safetensors, write_safetensor
 
 sys.path.insert(0, str(MODELS))
 import left_out
+import onnxbuild
 
 STEPS = 4
 
@@ -210,6 +211,25 @@ class Resume(unittest.TestCase):
         message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, sets=["train.optimizer=sgd"])
         self.assertIn(f'the checkpoint is of train.optimizer = "adamw", the configuration says "sgd"', message)
         self.assertIn(f"--weights {self.checkpoint}", message)
+
+    def test_another_untie(self):
+        """The file is the run's, but not the tensors that are made of it."""
+        b = onnxbuild.Builder()
+        w = b.parameter("w", np.eye(left_out.IN, dtype=np.float32))
+        b.op("MatMul", b.op("Tanh", b.op("MatMul", b.input("x", np.float32, ["batch", left_out.IN]), w)), w, out="y")
+        b.output("y", np.float32, ["batch", left_out.IN])
+        model, data = self.folder / "untie.onnx", self.folder / "untie.npz"
+        model.write_bytes(b.model(18).bytes())
+        np.savez(data, x=np.ones((8, left_out.IN), np.float32), z=np.ones((8, left_out.IN), np.float32))
+        command = [CLEAVE, "train", model, "--data", data, "--cache", self.folder / "cache", "--set", "dims.batch=4",
+                   "--set", "data.labels=z", "--set", "train.loss=mse", "--set", "train.schedule=constant"]
+        support.succeed(*command, "--steps", 1, "--out", self.folder / "untied", "--set", "train.untie=['w']")
+        more = [*command, "--steps", 2, "--resume", self.folder / "untied", "--out", self.folder / "more"]
+        done = support.run(*more, "--set", "train.untie=[]")
+        self.assertEqual((done.returncode, done.stderr.count("error: ")), (2, 1), done.stderr)
+        self.assertIn("checkpoint-000001: is no checkpoint of this model: it has a tensor 'w.use2' of shape [6, 6], where "
+                      f"{model} has none; its run has another train.untie, which has to stay as it was\n", done.stderr)
+        support.succeed(*more)
 
     def test_a_compiled_program_refuses_what_differs(self):
         for name, sets, code in (("same", [], 0), ("other", ["train.lr=0.5"], 2)):

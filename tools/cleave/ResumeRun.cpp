@@ -54,6 +54,7 @@ void RunPlan::checkModel(const Config &config, const std::string &model) const {
     auto found = tensors->find(name);
     if (found != tensors->end() && found->second == shape)
       continue;
+    bool isOtherUntie = recorded && recorded->train.untie != config.train.untie;
     bool isNamedAlike =
         state.model == std::filesystem::path(model).stem().string();
     throw Failure(BadUsage,
@@ -66,8 +67,11 @@ void RunPlan::checkModel(const Config &config, const std::string &model) const {
                       (found == tensors->end()
                            ? "none"
                            : "shape " + shapeToString(found->second)) +
-                      "; give the model that was trained, or a checkpoint of "
-                      "this one");
+                      (isOtherUntie
+                           ? "; its run has another train.untie, which has to "
+                             "stay as it was"
+                           : "; give the model that was trained, or a "
+                             "checkpoint of this one"));
   }
 }
 
