@@ -160,6 +160,19 @@ class IndexCheck(unittest.TestCase):
                 np.testing.assert_array_equal(found, np.load(self.folder / "out.npz")["y"])
                 self.assertTrue(np.all(np.any(found != 0, -1)))
 
+    def test_cast_ids(self):
+        """What a file casts to i32 is seen before anything runs."""
+        b = onnxbuild.Builder()
+        ids = b.op("Cast", b.input("x", np.int64, ["batch", LENGTH]), to=6)
+        b.op("Gather", b.parameter("table", np.ones((15, WIDTH), np.float32)), ids, out="y")
+        b.output("y", np.float32, ["batch", LENGTH, WIDTH])
+        onnxwire.save(b.model(18), self.folder / "cast.onnx")
+        self.assertEqual(self.infer("cast.onnx", self.good).returncode, 0)
+        for value in (15, -1):
+            bad = self.good.copy()
+            bad[2, 5] = value
+            self.refused(self.infer("cast.onnx", bad), 2, f"the element at [2, 5] is {value}", "15 rows")
+
     def test_columns(self):
         good = np.array([[2, 10, 6], [0, 0, 0]])
         done = self.infer("columns.onnx", good)
