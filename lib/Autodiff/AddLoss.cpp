@@ -4,6 +4,7 @@
 #include "SplitLoss.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/NN/IR/Parts.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -50,6 +51,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       func.erase();
       return signalPassFailure();
     }
+    freezeUnreached(func, forward);
     for (func::FuncOp read : {step, other})
       if (read && read != forward)
         read.erase();
@@ -80,6 +82,49 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       forward.setArgAttr(arg, nn::kFrozenAttr, UnitAttr::get(&getContext()));
     }
     return success();
+  }
+
+  /// What the loss does not reach through floats has no gradient; without this
+  /// it would decay. It stays as it is, as what train.frozen names.
+  void freezeUnreached(func::FuncOp func, func::FuncOp forward) {
+    SmallVector<Value> values = {
+        func.getBody().front().getTerminator()->getOperand(0)};
+    llvm::DenseSet<Value> reached(values.begin(), values.end());
+    while (!values.empty()) {
+      Operation *op = values.pop_back_val().getDefiningOp();
+      if (!op)
+        continue;
+      op->walk([&](Operation *inner) { // and what its regions read
+        for (Value operand : inner->getOperands())
+          if (isa<FloatType>(getElementTypeOrSelf(operand)) &&
+              reached.insert(operand).second)
+            values.push_back(operand);
+      });
+    }
+    SmallVector<StringRef> names;
+    for (BlockArgument argument : func.getArguments()) {
+      unsigned arg = argument.getArgNumber();
+      if (roleOf(func, arg) != "parameter" || reached.contains(argument))
+        continue;
+      llvm::append_range(names, nn::fileNamesOf(func.getArgAttrDict(arg)));
+      for (func::FuncOp each : {func, forward}) {
+        each.setArgAttr(arg, nn::kRoleAttr,
+                        StringAttr::get(&getContext(), "constant"));
+        each.setArgAttr(arg, nn::kFrozenAttr, UnitAttr::get(&getContext()));
+      }
+    }
+    if (names.empty())
+      return;
+    constexpr size_t kShown = 3;
+    std::string list;
+    for (StringRef name : ArrayRef(names).take_front(kShown))
+      list += (list.empty() ? "'" : ", '") + name.str() + "'";
+    emitWarning(func.getLoc())
+        << "the loss does not depend on " << names.size()
+        << (names.size() == 1 ? " parameter" : " parameters") << " (" << list
+        << (names.size() > kShown ? ", ..." : "")
+        << "), which stay as in the file; train.loss and train.logits say "
+           "which outputs it reads";
   }
 
   LogicalResult addLoss(func::FuncOp func) {

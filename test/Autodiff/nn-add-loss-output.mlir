@@ -110,3 +110,24 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
   %1 = arith.negf %0 : tensor<f32>
   return %1 : tensor<f32>
 }
+
+// -----
+
+// What the loss does not reach through floats stays as it is, as what is frozen.
+// CHECK-LABEL: func @loss
+// CHECK-SAME:    {nn.name = "w", nn.role = "parameter"}
+// CHECK-SAME:    {nn.frozen, nn.name = "v", nn.role = "constant"}
+// CHECK-SAME:    {nn.frozen, nn.name = "u", nn.role = "constant"}
+// expected-warning @below {{the loss does not depend on 2 parameters ('v', 'u'), which stay as in the file; train.loss and train.logits say which outputs it reads}}
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
+                   %v: tensor<4xf32> {nn.name = "v", nn.role = "parameter"},
+                   %u: tensor<4xf32> {nn.name = "u", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}, tensor<4xf32> {nn.name = "other", nn.role = "output"}) {
+  %above = arith.cmpf ogt, %w, %u : tensor<4xf32>
+  %zero = arith.constant dense<0.0> : tensor<4xf32>
+  %kept = arith.select %above, %w, %zero : tensor<4xi1>, tensor<4xf32>
+  %0 = nn.reduce sum %kept dims = [0] : tensor<4xf32> -> tensor<f32>
+  %n = arith.constant dense<4.0> : tensor<f32>
+  %1 = arith.divf %0, %n : tensor<f32>
+  return %1, %v : tensor<f32>, tensor<4xf32>
+}

@@ -53,6 +53,52 @@ class Rules(unittest.TestCase):
         self.x, self.z = self.random(rows, 6), self.random(rows, 3)
         np.savez(self.folder / "data.npz", x=self.x, z=self.z)
 
+    def test_parameters_that_the_loss_does_not_reach(self):
+        """They have no gradient, so that they do not decay either, and a warning names them."""
+        b = onnxbuild.Builder()
+        x = b.input("x", np.float32, ["batch", 6])
+        first, second = self.random(6, 3), self.random(6, 3)
+        for out, name, weight in (("y", "first", first), ("other", "second", second)):
+            b.op("MatMul", x, b.parameter(name, weight), out=out)
+            b.output(out, np.float32, ["batch", 3])
+        model = self.save(b)
+        self.data()
+        for mesh in ([], ["mesh.data=2", "parallel.data.zero=3"]):
+            with self.subTest(mesh=mesh):
+                out = f"run{len(mesh)}"
+                done = support.run(*self.command(model, out, "--steps", 3), *[w for key in (
+                    *mesh, "train.logits=y", "train.weight_decay=0.5", "train.lr=0.1") for w in ("--set", key)])
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("the loss does not depend on 1 parameter ('second'), which stay", done.stderr)
+                found = support.read_safetensors(self.folder / out / "checkpoint-000003" / "model.safetensors")
+                np.testing.assert_array_equal(found["second"], second)
+                self.assertGreater(np.abs(found["first"] - first).min(), 0)
+
+    def test_norms_of_zeros(self):
+        """The derivative of a norm at zero is zero, as in PyTorch, so that a sample of zeros stops no run."""
+        b = onnxbuild.Builder()
+        weight = self.random(6, 3)
+        y = b.op("MatMul", b.input("x", np.float32, ["batch", 6]), b.parameter("w", weight))
+        norm = b.op("ReduceL2", y, b.constant([1]), keepdims=1)
+        y = b.op("Div", y, b.op("Clip", norm, b.op("Constant", value=np.asarray(1e-12, np.float32))))  # F.normalize
+        b.op("ReduceMean", b.op("Mul", y, b.op("Constant", value=np.asarray([[1, 2, 3]], np.float32))), out="loss", keepdims=0)
+        b.output("loss", np.float32, [])
+        model = self.save(b)
+        x = self.random(8, 6)
+        x[3] = 0
+        np.savez(self.folder / "data.npz", x=x)
+        self.train(model, "run", "--steps", 1, *[word for key in (
+            "data.validation=0", "train.optimizer=sgd", "train.momentum=0", "train.weight_decay=0",
+            "train.clip_norm=0", "train.schedule=constant", "train.lr=0.5") for word in ("--set", key)],
+            loss="output:loss")
+        found = support.read_safetensors(self.folder / "run" / "checkpoint-000001" / "model.safetensors")["w"]
+        rows = x[np.arange(8) != 3].astype(np.float64)
+        z = rows @ weight.astype(np.float64)
+        size = np.linalg.norm(z, axis=1, keepdims=True)
+        g = np.array([[1, 2, 3]]) / 24
+        dz = (g - z / size * (g * z / size).sum(1, keepdims=True)) / size
+        np.testing.assert_allclose(found, weight - 0.5 * (rows.T @ dz), rtol=1e-6, atol=1e-7)
+
     def test_microbatches(self):
         """Loss and gradient norm are the step's, however it is cut."""
         model = self.regression()

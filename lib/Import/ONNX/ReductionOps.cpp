@@ -115,19 +115,22 @@ Expected<Operand> countOf(Node &node, const Operand &input,
 }
 
 Error lowerReduceSum(Node &node) {
-  return lowerReduce(node, 13, [&](Operand x, ArrayRef<int64_t> dims, bool keep) {
-    return reduce(node, nn::Combiner::Sum, x, dims, keep);
-  });
+  return lowerReduce(node, 13,
+                     [&](Operand x, ArrayRef<int64_t> dims, bool keep) {
+                       return reduce(node, nn::Combiner::Sum, x, dims, keep);
+                     });
 }
 Error lowerReduceMax(Node &node) {
-  return lowerReduce(node, 18, [&](Operand x, ArrayRef<int64_t> dims, bool keep) {
-    return reduce(node, nn::Combiner::Max, x, dims, keep);
-  });
+  return lowerReduce(node, 18,
+                     [&](Operand x, ArrayRef<int64_t> dims, bool keep) {
+                       return reduce(node, nn::Combiner::Max, x, dims, keep);
+                     });
 }
 Error lowerReduceMin(Node &node) {
-  return lowerReduce(node, 18, [&](Operand x, ArrayRef<int64_t> dims, bool keep) {
-    return reduce(node, nn::Combiner::Min, x, dims, keep);
-  });
+  return lowerReduce(node, 18,
+                     [&](Operand x, ArrayRef<int64_t> dims, bool keep) {
+                       return reduce(node, nn::Combiner::Min, x, dims, keep);
+                     });
 }
 /// Whether a reduction of known floats is evaluated, from first to last in
 /// double.
@@ -205,6 +208,22 @@ Expected<Operand> inFloats(Node &node, const Operand &x,
   CLEAVE_TRY(value, function(node, wide));
   return node.cast(value, x.type);
 }
+/// The norm of a sum of squares. Where all of them are zero its derivative is
+/// 0, as in PyTorch (torch.linalg.vector_norm), and not the root's infinity.
+Expected<Operand> normOf(Node &node, const Operand &squares) {
+  CLEAVE_TRY(sum, node.value(squares));
+  OpBuilder &b = node.builder;
+  auto type = cast<RankedTensorType>(sum.getType());
+  Value zero = nn::createSplat(b, node.loc, type, 0);
+  Value isZero =
+      arith::CmpFOp::create(b, node.loc, arith::CmpFPredicate::OEQ, sum, zero);
+  Value one = nn::createSplat(b, node.loc, type, 1);
+  Value positive = arith::SelectOp::create(b, node.loc, isZero, one, sum);
+  Value root = math::SqrtOp::create(b, node.loc, positive);
+  return Operand(
+      arith::SelectOp::create(b, node.loc, isZero, zero, root).getResult());
+}
+
 Error lowerReduceL2(Node &node) {
   return lowerReduce(
       node, 18,
@@ -213,7 +232,7 @@ Error lowerReduceL2(Node &node) {
           return sumKnown(node, x, dims, keep, squared, rootOf);
         CLEAVE_TRY(square, multiply(node, x, x));
         CLEAVE_TRY(sum, reduce(node, nn::Combiner::Sum, square, dims, keep));
-        return inFloats(node, sum, sqrt, rootOf);
+        return inFloats(node, sum, normOf, rootOf);
       });
 }
 Error lowerReduceL1(Node &node) {
@@ -244,7 +263,8 @@ Expected<Operand> logSumExp(Node &node, const Operand &x,
   CLEAVE_TRY(top, reduce(node, nn::Combiner::Max, x, dims, /*keep=*/true));
   CLEAVE_TRY(shifted, subtract(node, x, top));
   CLEAVE_TRY(weights, exp(node, shifted));
-  CLEAVE_TRY(sum, reduce(node, nn::Combiner::Sum, weights, dims, /*keep=*/true));
+  CLEAVE_TRY(sum,
+             reduce(node, nn::Combiner::Sum, weights, dims, /*keep=*/true));
   CLEAVE_TRY(logOfSum, log(node, sum));
   CLEAVE_TRY(result, add(node, logOfSum, top));
   return keep ? Expected<Operand>(result) : dropDims(node, result, dims);
@@ -367,8 +387,8 @@ Expected<Operand> softmax(Node &node, const Operand &operand, int64_t axis) {
     return node.splat(operand.type, {}, 1);
   std::swap(swap[axis], swap.back());
   bool last = axis == operand.rank() - 1;
-  CLEAVE_TRY(rows, last ? Expected<Operand>(operand)
-                        : node.transpose(operand, swap));
+  CLEAVE_TRY(rows,
+             last ? Expected<Operand>(operand) : node.transpose(operand, swap));
   CLEAVE_TRY(value, node.value(rows));
   Operand result(
       nn::SoftmaxOp::create(node.builder, node.loc, value.getType(), value));
