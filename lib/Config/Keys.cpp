@@ -67,8 +67,10 @@ const std::vector<Key> table = {
      "data for val_loss instead of a share of data.path"},
 
     // [train]
-    {"train.loss", FIELD(train.loss), "cross_entropy, mse, or output:NAME", "",
-     "", now, loss},
+    {"train.loss", FIELD(train.loss),
+     "cross_entropy (classes are the last dimension of the logits), mse, "
+     "or output:NAME",
+     "", "", now, loss},
     {"train.optimizer", FIELD(train.optimizer), "the optimizer", "sgd|adamw"},
     {"train.lr", FIELD(train.lr), "peak learning rate", "", "", now,
      atLeastZero},
@@ -77,7 +79,8 @@ const std::vector<Key> table = {
     {"train.eps", FIELD(train.eps), "AdamW's denominator term", "", "", now,
      aboveZero},
     {"train.weight_decay", FIELD(train.weightDecay),
-     "decay of parameters of two or more dimensions", "", "", now, atLeastZero},
+     "decay of parameters of two or more dimensions ([C, 1, ...] has one)", "",
+     "", now, atLeastZero},
     {"train.no_decay", FIELD(train.noDecay),
      "patterns of further parameters without decay", "", "", now, patterns},
     {"train.momentum", FIELD(train.momentum), "SGD's momentum", "", "", now,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy_training
 import support
 import onnxbuild
+import onnxwire
 from numpy_training import Net
 from support import CLEAVE
 
@@ -411,6 +412,32 @@ class Parameters(unittest.TestCase):
         self.assertEqual(names, {"fused", "table"})
         self.assertNotIn("several nodes", said)
         self.assertRegex(said, "warning: [^ ]*parts.onnx: train.untie parts nothing of 'fused': its 2 uses are slices")
+
+    def test_folded_parameters(self):
+        """What an exporter computed from a parameter trains apart from it, which is said."""
+        b = onnxbuild.Builder()
+        x = b.input("x", np.float32, ["batch", 4])
+        weight = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+        h = b.op("MatMul", x, b.parameter("enc.weight", weight))
+        for name in ("val_0", "val_1"):
+            h = b.op("Tanh", b.op("MatMul", h, b.parameter(name, np.exp(weight).T * (1 + len(b.initializers)))))
+        b.op("Identity", h, out="y")
+        b.output("y", np.float32, ["batch", 4])
+        for sources, words in (
+                ({"val_0": "enc.weight"}, "a tensor from parameters ('val_0' of 'enc.weight'), which trains apart"),
+                ({"val_0": "gone.weight"}, None), ({"val_0": "val_1"}, None),
+                ({"val_0": "gone.weight", "val_1": "gone.weight"},
+                 "2 tensors from parameters ('val_0' of 'gone.weight', 'val_1' of 'gone.weight'), which train apart")):
+            model = b.model(18)
+            for name, source in sources.items():
+                model.graph.add(13, onnxbuild.value_info(
+                    name, np.float32, (4, 4), {"pkg.onnxscript.optimizer.folded_from": f"['{source}']"}))
+            onnxwire.save(model, self.folder / "folded.onnx")
+            with self.subTest(sources=sources):
+                done = support.run(CLEAVE, "import", self.folder / "folded.onnx", "--set", "dims.batch=2")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(words is not None, "the exporter computed" in done.stderr, done.stderr)
+                self.assertIn(words or "", done.stderr)
 
     def test_identity_starts(self):
         """Neither an identity that layers begin as, nor ones, are the copy of a table of the same."""

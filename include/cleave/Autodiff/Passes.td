@@ -28,7 +28,8 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
     numbers and counts are split.
 
     Parameters that `trainable` does not match, or `frozen`
-    does, become constants marked `nn.frozen`. `@forward` stays.
+    does, become constants marked `nn.frozen`; so do, with a warning, those that the
+    loss does not reach through floats. `@forward` stays.
 
     Before:
     ```mlir

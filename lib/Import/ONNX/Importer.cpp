@@ -306,6 +306,7 @@ LogicalResult Importer::finish() {
 
   warnOfMerged();
   warnOfWholes();
+  warnOfFolded();
   warnOfBuffers();
   warnOfScalars();
   warnOfRules();

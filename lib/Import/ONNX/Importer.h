@@ -51,6 +51,8 @@ private:
   void warnOfMerged();
   /// Warns of tensors that train.untie names and has nothing to part of.
   void warnOfWholes();
+  /// Warns of tensors that exporters computed from parameters that train too.
+  void warnOfFolded();
   /// Warns of parameters that look like buffers.
   void warnOfBuffers();
   /// Warns of tensors of one element that could be parameters, or numbers.

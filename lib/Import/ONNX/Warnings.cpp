@@ -103,6 +103,38 @@ void Importer::warnOfWholes() {
   }
 }
 
+// What follows from parameters alone is evaluated by exporters' optimizers. The
+// result trains apart from its source, which no equal initializers show.
+void Importer::warnOfFolded() {
+  const Metadata &notes = model.metadata();
+  std::map<std::string, std::vector<std::string>> made; // by source
+  for (const TensorRef &tensor : model.initializers())
+    if (isFloat(tensor.type) && isFoldedFromTensor(notes, tensor.name))
+      for (const std::string &source : notes.foldedFrom(tensor.name))
+        if (!isNamedLikeNumber(source))
+          made[source].push_back(tensor.name);
+  std::vector<std::string> apart;
+  for (const auto &[source, tensors] : made) {
+    std::vector<std::string> names = trained(tensors);
+    if (trained({source}).empty() ? names.size() > 1 : !names.empty())
+      for (const std::string &name : names)
+        apart.push_back("'" + name + "' of '" + source + "'");
+  }
+  if (apart.empty())
+    return;
+  constexpr size_t kShown = 3;
+  bool isOne = apart.size() == 1;
+  emitWarning(model.location())
+      << "the exporter computed "
+      << (isOne ? "a tensor" : std::to_string(apart.size()) + " tensors")
+      << " from parameters ("
+      << llvm::join(ArrayRef(apart).take_front(kShown), ", ")
+      << (apart.size() > kShown ? ", ..." : "") << "), which "
+      << (isOne ? "trains" : "train")
+      << " apart from them, as the file has no operation between them; export "
+         "with optimize=False";
+}
+
 void Importer::warnOfBuffers() {
   std::vector<std::string> names = trained(likelyBuffers(model, constants));
   llvm::erase_if(names, [&](const std::string &name) {
