@@ -148,16 +148,13 @@ TEST(Propagation, DoesNotDependOnTheOrderOfOperations) {
 
 class PlantedBug : public testing::TestWithParam<size_t> {};
 
-/// Refused by dist-verify-variance, or computing something else: not merely
-/// invalid IR.
+/// It computes something else: not merely invalid IR. Proofs are asked below.
 TEST_P(PlantedBug, IsFound) {
   TestContext test;
-  Runner proving(&test.context), comparing(&test.context, /*prove=*/false);
+  Runner comparing(&test.context, /*prove=*/false);
   const Bug &bug = plantedBugs()[GetParam()];
-  Found proof = huntBug(bug, proving, kSeed, 200);
   Found comparison = huntBug(bug, comparing, kSeed, 2000);
   EXPECT_GE(comparison.number, 0) << bug.description;
-  RecordProperty("proof", std::to_string(proof.number));
   RecordProperty("comparison", std::to_string(comparison.number));
 }
 
