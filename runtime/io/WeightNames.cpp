@@ -3,12 +3,41 @@
 #include "cleave/io/WeightNames.h"
 #include "cleave/io/Error.h"
 
+#include <cstring>
 #include <set>
 
 namespace cleave {
 
 static void append(std::string &list, const std::string &entry) {
   list += (list.empty() ? "" : ", ") + entry;
+}
+
+/// What a matrix that the model does not have may be: another name of a tied
+/// one, as a file of a model and its state_dict() hold different names, or
+/// both.
+static std::string whatItMayBe(const ArrayView &view,
+                               const SafetensorsReader &file,
+                               const std::vector<WantedTensor> &wanted) {
+  if (view.shape.size() < 2)
+    return "";
+  const WantedTensor *missing = nullptr;
+  for (const WantedTensor &tensor : wanted) {
+    if (tensor.shape != view.shape)
+      continue;
+    const ArrayView *other = file.find(tensor.name);
+    if (!other) {
+      if (missing)
+        return ""; // of several
+      missing = &tensor;
+    } else if (other->dtype == view.dtype && other->shape == view.shape &&
+               std::memcmp(other->data, view.data, view.byteSize()) == 0) {
+      return " (the same as '" + tensor.name +
+             "': if they are tied, leave it out)";
+    }
+  }
+  return missing ? " (of the shape of '" + missing->name +
+                       "': if they are tied, rename it)"
+                 : "";
 }
 
 void requireTensors(const std::string &path, const SafetensorsReader &file,
@@ -41,7 +70,8 @@ void requireTensors(const std::string &path, const SafetensorsReader &file,
   }
   for (const std::string &name : file.names())
     if (!known.count(name))
-      append(extra, "'" + name + "'");
+      append(extra,
+             "'" + name + "'" + whatItMayBe(*file.find(name), file, wanted));
   std::string text;
   auto say = [&](const std::string &list, const std::string &what) {
     if (!list.empty())

@@ -249,8 +249,8 @@ class Resume(unittest.TestCase):
         path = self.folder / "bad.safetensors"
         write_safetensors(path, bad)
         np.savez(self.folder / "in.npz", x=np.zeros((left_out.BATCH, left_out.IN), np.float32))
-        want = (f"{path}: does not fit the model 'perceptron': missing: 'w2'; not of the model: 'head'; "
-                "'w1' has shape [10, 6], expected [6, 10], 'b1' has element type i64, expected a floating type")
+        want = (f"{path}: does not fit the model 'perceptron': missing: 'w2'; not of the model: 'head' "
+                "(of the shape of 'w2': if they are tied, rename it); 'w1' has shape [10, 6], expected [6, 10], 'b1' has element type i64, expected a floating type")
         for command in (["train", self.model, "--data", self.data, "--out", self.folder / "no", "--set", "data.labels=y"],
                         ["infer", self.model, "--inputs", self.folder / "in.npz", "--outputs", self.folder / "no.npz"],
                         ["check", self.model, "--set", "mesh.data=2"]):
@@ -260,6 +260,10 @@ class Resume(unittest.TestCase):
             errors = [line for line in done.stderr.splitlines() if "error: " in line]
             self.assertEqual(errors, [f"cleave: error: {want}"], command[0])
         self.assertFalse((self.folder / "no").exists() or (self.folder / "no.npz").exists())
+        good = left_out.weights()
+        write_safetensors(path, good | {"twin": good["w2"].copy(), "more": good["b2"].copy()})
+        self.assertIn("not of the model: 'more', 'twin' (the same as 'w2': if they are tied, leave it out)",
+                      self.refused("--weights", path, sets=["data.labels=y"]))
 
     def test_weights_are_read_by_all(self):
         x = np.random.default_rng(1).normal(size=(left_out.BATCH, left_out.IN)).astype(np.float32)

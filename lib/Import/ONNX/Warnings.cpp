@@ -81,8 +81,9 @@ void Importer::warnOfMerged() {
       << ": exporters merge tensors of equal bytes, such as gains and biases "
          "before any training, or copies of a layer; train.untie = "
       << patternsOf(model, ArrayRef(names).take_front(1))
-      << " gives each use a parameter of its own; ones and zeros that stand "
-         "for the gain and bias of norms without them belong into "
+      << " gives each use a parameter of its own (also those of one module, "
+         "which export with optimize=False keeps one); ones and zeros that "
+         "stand for the gain and bias of norms without them belong into "
          "train.frozen";
 }
 
