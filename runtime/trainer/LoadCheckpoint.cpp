@@ -33,6 +33,27 @@ static bool isFresh(const ManifestState &item,
          !known.count(item.parameter);
 }
 
+/// What is frozen since the checkpoint was made loses its state, and whoever
+/// trains it again later should know.
+static void sayWhatIsLeftOut(const std::string &path,
+                             std::set<std::string> known,
+                             const Manifest &manifest) {
+  for (const ManifestState &item : manifest.state) {
+    if (const ManifestTensor *tensor = manifest.tensor(item.parameter))
+      for (const std::string &name : fileNamesOf(*tensor))
+        known.erase(name);
+    std::string name = stateName(item);
+    known.erase(name.substr(0, name.rfind('.')));
+  }
+  // Other models' are refused by their fingerprint before.
+  if (!known.empty())
+    std::printf("%s: the optimizer state of %lld %s not train any more is left "
+                "out of the next checkpoints\n",
+                path.c_str(), static_cast<long long>(known.size()),
+                known.size() == 1 ? "parameter that does"
+                                  : "parameters that do");
+}
+
 /// AdamW's counts. One buffer counts for all parameters that began together.
 static void loadCounts(const std::string &path, const CheckpointState &state,
                        const SafetensorsReader &file,
@@ -91,6 +112,7 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
       loadInitialValue(tensor, files, executor, 0);
   }
   std::set<std::string> known = knownParameters(optimizerReader);
+  sayWhatIsLeftOut(path, known, manifest);
   std::set<std::string> fresh; // parameters, each with several slots
   for (const ManifestState &item : manifest.state)
     if (isFresh(item, known) && !isCount(item))

@@ -168,6 +168,10 @@ class Resume(unittest.TestCase):
                               sets=[f"train.frozen={frozen}", "train.steps=2"])
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(f"has no optimizer state of {words}", done.stdout)
+            self.assertNotIn("left out", done.stdout)
+        done = self.train("less", "--resume", self.checkpoint, sets=['train.frozen=["w1", "b1"]', f"train.steps={STEPS + 1}"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("the optimizer state of 2 parameters that do not train any more is left out", done.stdout)
 
     def test_the_middle_of_the_data(self):
         changed, whole = self.folder / "changed.npz", bytearray(self.data.read_bytes())
