@@ -149,9 +149,8 @@ Range rangeOf(Value value, unsigned depth) {
 
 bool isInput(Value value, bool parts) {
   while (Operation *op = value.getDefiningOp()) {
-    bool moves =
-        isa<nn::ReshapeOp, nn::TransposeOp, nn::BroadcastOp, arith::ExtSIOp,
-            arith::TruncIOp>(op);
+    bool moves = isa<nn::ReshapeOp, nn::TransposeOp, nn::BroadcastOp,
+                     arith::ExtSIOp, arith::TruncIOp>(op);
     if (!moves && !(parts && isa<nn::SliceOp>(op)))
       return false;
     value = op->getOperand(0);
