@@ -228,8 +228,8 @@ bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
          (fill->isLargest() && isProduct(mask->getOperand(kept)));
 }
 
-/// The cotangents of scores behind their mask's derivative, or the value
-/// itself.
+/// The cotangents of scores that their mask's derivative is taken of, or the
+/// value itself.
 Value beforeMask(Value value) {
   auto select = value.getDefiningOp<arith::SelectOp>();
   if (!select)
@@ -251,7 +251,7 @@ Value beforeMask(Value value) {
 /// Scores of one query and all keys are known but for a constant: the softmax
 /// is the same. So the cotangents of all keys add up to zero, in every sample
 /// and head; a softcap would see the constant. Where attention is spelled out,
-/// keys are behind one product.
+/// the gradient of keys is one product with that of the scores.
 bool isZeroSum(OpResult value, const Dims &dims, int products) {
   if (auto grad = dyn_cast<nn::AttentionGradOp>(value.getOwner()))
     return products == 0 && value == grad.getDKey() && dims[1] &&
@@ -287,8 +287,8 @@ struct DropZeroSumsPass : cleave::impl::DropZeroSumsPassBase<DropZeroSumsPass> {
 
 private:
   /// What is left of a value where it is summed over `dims`, without addends
-  /// that sum to zero; null where nothing is. `products`: those that it is
-  /// behind.
+  /// that sum to zero; null where nothing is. `products`: how many read
+  /// it on the way to the sum.
   Value without(OpBuilder &builder, Value value, const Dims &dims,
                 int products) {
     if (llvm::none_of(dims, [](bool isSummed) { return isSummed; }))

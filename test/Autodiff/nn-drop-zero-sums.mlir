@@ -122,7 +122,7 @@ func.func @repeated(%do: tensor<2x5x6x1x4xbf16>, %q: tensor<2x5x6x1x4xbf16>, %k:
 
 // -----
 
-// Attention that is spelled out, as nn-differentiate leaves it: the softmax is a residual, behind
+// Attention that is spelled out, as nn-differentiate leaves it: the softmax is a residual, read through
 // nn.save. Scores are scaled by a number and a factor of each head, keys have a fused bias.
 // CHECK-LABEL: func @spelled
 // CHECK:         %[[DK:.+]] = nn.einsum "bnqk,bqnd->bknd"

@@ -275,8 +275,8 @@ def DropZeroSumsPass : Pass<"nn-drop-zero-sums", "::mlir::func::FuncOp"> {
     A softcap depends on the constant, so its sums stay.
 
     Where attention is spelled out, the cotangents of a row of scores are y * (g - sum(g * y)) with
-    the softmax y, as `nn-differentiate` builds them: they add up to zero, too. Keys are behind
-    one product with them, and between the two may be scales that are the same for all keys,
+    the softmax y, as `nn-differentiate` builds them: they add up to zero, too. The gradient
+    of keys is one product with them, and between the two may be scales that are the same for all keys,
     and the derivative of a mask that replaced scores by -inf (or products by the lowest number).
 
     Before:

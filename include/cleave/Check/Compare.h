@@ -6,7 +6,7 @@
 // kind, so that a tensor that is zero in theory is not judged by its noise.
 // What cancels may have noise of larger terms than any gradient is: `noise`
 // says how much rounding alone moved a tensor of b. That is allowed as far as
-// it is below a cap: an error could hide behind more.
+// it is below a cap: an error could pass for more.
 
 #ifndef CLEAVE_CHECK_COMPARE_H
 #define CLEAVE_CHECK_COMPARE_H
@@ -47,7 +47,7 @@ struct Tolerances {
   double exactFloor = 1e-6;    // of the largest magnitude of the kind
   double roundingFloor = 1e-3;
   double noiseFactor = 64; // times the noise of a tensor that cancels
-  /// The largest that may be, of the largest gradient: behind a larger one an
+  /// The largest that may be, of the largest gradient: under a larger one an
   /// error could hide.
   double noiseCap = 1e-8;
 };

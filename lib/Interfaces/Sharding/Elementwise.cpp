@@ -34,24 +34,31 @@ template <typename Op> ShardingRule linear(Op op) {
   return rule;
 }
 
-/// What is made of rounded values by widening and adding alone. Several of these are
-/// as good an addend of a sum as one.
+/// What is made of rounded values by widening and adding alone. Several of
+/// these are as good an addend of a sum as one.
 bool addsRounded(Value value, FloatType narrow, unsigned depth = 0) {
   constexpr unsigned kMaxDepth = 16;
   Operation *op = value.getDefiningOp();
   if (auto widen = dyn_cast_or_null<arith::ExtFOp>(op))
     return getElementTypeOrSelf(widen.getIn().getType()) == narrow;
-  return isa_and_present<arith::AddFOp, arith::SubFOp, arith::NegFOp>(op) && depth < kMaxDepth &&
-         llvm::all_of(op->getOperands(),
-                      [&](Value operand) { return addsRounded(operand, narrow, depth + 1); });
+  return isa_and_present<arith::AddFOp, arith::SubFOp, arith::NegFOp>(op) &&
+         depth < kMaxDepth &&
+         llvm::all_of(
+             op->getOperands(),
+             [&](Value operand) {
+               return addsRounded(operand, narrow, depth + 1);
+             });
 }
 
-/// Rounding is not linear, but what was rounded for storage addend by addend before may be
-/// so once more where it is added up; other sums are rounded when they are complete.
+/// Rounding is not linear, but what was rounded for storage addend by addend
+/// before may be so once more where it is added up; other sums are rounded when
+/// they are complete.
 ShardingRule rounding(arith::TruncFOp op) {
   auto narrow = dyn_cast<FloatType>(getElementTypeOrSelf(op.getType()));
   bool isForStorage = op->hasAttr(nn::kStorageAttr);
-  return narrow && isForStorage && addsRounded(op.getIn(), narrow) ? linear(op) : elementwise(op);
+  return narrow && isForStorage && addsRounded(op.getIn(), narrow)
+             ? linear(op)
+             : elementwise(op);
 }
 
 ShardingRule select(arith::SelectOp op) {
@@ -64,7 +71,8 @@ ShardingRule select(arith::SelectOp op) {
 ShardingRule constant(arith::ConstantOp op) {
   ShardingRule rule;
   auto type = dyn_cast<RankedTensorType>(op.getType());
-  rule.results.push_back(type ? addFactors(rule, type.getShape()) : TensorFactors());
+  rule.results.push_back(type ? addFactors(rule, type.getShape())
+                              : TensorFactors());
   return rule;
 }
 
@@ -72,12 +80,14 @@ ShardingRule constant(arith::ConstantOp op) {
 LogicalResult planConstant(arith::ConstantOp op, LocalPlan &plan) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!dense)
-    return op.emitOpError("cannot be partitioned: its value is no dense tensor");
+    return op.emitOpError(
+        "cannot be partitioned: its value is no dense tensor");
   OpBuilder &builder = plan.builder();
   if (dense.isSplat()) {
-    plan.setResults(arith::ConstantOp::create(builder, plan.loc(),
-                                              dense.resizeSplat(plan.resultType(0)))
-                        ->getResults());
+    plan.setResults(
+        arith::ConstantOp::create(builder, plan.loc(),
+                                  dense.resizeSplat(plan.resultType(0)))
+            ->getResults());
     return success();
   }
   Value value = arith::ConstantOp::create(builder, plan.loc(), dense);
@@ -89,7 +99,9 @@ LogicalResult planConstant(arith::ConstantOp op, LocalPlan &plan) {
     SmallVector<int64_t> shape(type.getShape());
     shape[dim] = plan.tile(factor);
     value = dist::SliceOp::create(builder, plan.loc(), type.clone(shape), value,
-                                  builder.getI64IntegerAttr(dim), plan.mesh().name(), plan.mesh().list(plan.axesOf(factor)));
+                                  builder.getI64IntegerAttr(dim),
+                                  plan.mesh().name(),
+                                  plan.mesh().list(plan.axesOf(factor)));
   }
   plan.setResults(value);
   return success();
@@ -114,24 +126,31 @@ void cleave::sharding::attachElementwise(MLIRContext *context) {
   attach<arith::ConstantOp, constant, planConstant>(context);
   attach<arith::SelectOp, select>(context);
   attach<arith::TruncFOp, rounding>(context);
-  attachAdditive<arith::AddFOp, arith::SubFOp, arith::AddIOp, arith::SubIOp>(context);
+  attachAdditive<arith::AddFOp, arith::SubFOp, arith::AddIOp, arith::SubIOp>(
+      context);
   attachProduct<arith::MulFOp, arith::MulIOp>(context);
   // Casts of integers are not among them: a sum may wrap before and not after.
-  attachLinear<arith::NegFOp, arith::DivFOp, arith::ExtFOp, nn::GeluGradOp>(context);
-  attachPlain<arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
-              arith::RemFOp, arith::CmpFOp, arith::CmpIOp, arith::AndIOp, arith::OrIOp,
-              arith::XOrIOp, arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp, arith::DivSIOp,
-              arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::CeilDivSIOp,
-              arith::FloorDivSIOp, arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp,
-              arith::TruncIOp, arith::ExtSIOp, arith::ExtUIOp, arith::SIToFPOp,
-              arith::UIToFPOp, arith::FPToSIOp, arith::FPToUIOp, arith::BitcastOp>(context);
-  attachPlain<math::AbsFOp, math::AbsIOp, math::AcosOp, math::AcoshOp, math::AsinOp, math::AsinhOp,
-              math::AtanOp, math::Atan2Op, math::AtanhOp, math::CbrtOp, math::CeilOp,
-              math::CopySignOp, math::CosOp, math::CoshOp, math::SinOp, math::SinhOp, math::TanOp,
-              math::TanhOp, math::ErfOp, math::ErfcOp, math::ExpOp, math::Exp2Op, math::ExpM1Op,
-              math::FloorOp, math::FmaOp, math::FPowIOp, math::IPowIOp, math::LogOp, math::Log10Op,
-              math::Log1pOp, math::Log2Op, math::PowFOp, math::RoundOp, math::RoundEvenOp,
-              math::RsqrtOp, math::SqrtOp, math::TruncOp, math::IsFiniteOp, math::IsInfOp,
-              math::IsNaNOp, math::IsNormalOp>(context);
+  attachLinear<arith::NegFOp, arith::DivFOp, arith::ExtFOp, nn::GeluGradOp>(
+      context);
+  attachPlain<arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+              arith::MinNumFOp, arith::RemFOp, arith::CmpFOp, arith::CmpIOp,
+              arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::ShLIOp,
+              arith::ShRSIOp, arith::ShRUIOp, arith::DivSIOp, arith::DivUIOp,
+              arith::RemSIOp, arith::RemUIOp, arith::CeilDivSIOp,
+              arith::FloorDivSIOp, arith::MaxSIOp, arith::MinSIOp,
+              arith::MaxUIOp, arith::MinUIOp, arith::TruncIOp, arith::ExtSIOp,
+              arith::ExtUIOp, arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp,
+              arith::FPToUIOp, arith::BitcastOp>(context);
+  attachPlain<math::AbsFOp, math::AbsIOp, math::AcosOp, math::AcoshOp,
+              math::AsinOp, math::AsinhOp, math::AtanOp, math::Atan2Op,
+              math::AtanhOp, math::CbrtOp, math::CeilOp, math::CopySignOp,
+              math::CosOp, math::CoshOp, math::SinOp, math::SinhOp, math::TanOp,
+              math::TanhOp, math::ErfOp, math::ErfcOp, math::ExpOp,
+              math::Exp2Op, math::ExpM1Op, math::FloorOp, math::FmaOp,
+              math::FPowIOp, math::IPowIOp, math::LogOp, math::Log10Op,
+              math::Log1pOp, math::Log2Op, math::PowFOp, math::RoundOp,
+              math::RoundEvenOp, math::RsqrtOp, math::SqrtOp, math::TruncOp,
+              math::IsFiniteOp, math::IsInfOp, math::IsNaNOp, math::IsNormalOp>(
+      context);
   attachPlain<nn::GeluOp, nn::SigmoidOp>(context);
 }

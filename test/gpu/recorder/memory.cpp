@@ -43,7 +43,7 @@ void Allocation::repairSlack() {
 }
 
 int64_t Allocation::findOverrun() const {
-  // Asked for behind every operation: pages are compared as one.
+  // Asked for after every operation: pages are compared as one.
   static const std::vector<char> intact(page, static_cast<char>(slackByte));
   auto check = [&](int64_t begin, int64_t end) -> int64_t {
     while (end - begin >= page &&
