@@ -165,10 +165,11 @@ def generate(seed):
 
 
 def train(m, steps):
-    """(losses, the parameters after as many steps of gradient descent, the learning rate): one by
-    which the first step moves some element by about 0.1."""
+    """(losses, how far each may move where every parameter is rounded to float32, the parameters
+    after as many steps of gradient descent, the learning rate): one by which the first step moves
+    some element by about 0.1."""
     rate, weights = None, {name: array.astype(np.float64) for name, array in m.weights.items()}
-    losses = []
+    losses, moves = [], []
     for _ in range(steps):
         losses.append(float(m.loss(weights, "loss")))
         gradients = {}
@@ -178,6 +179,7 @@ def train(m, steps):
                 moved = array.astype(np.complex128)
                 moved[at] += 1j * STEP
                 gradients[name][at] = m.loss(weights | {name: moved}, "loss").imag / STEP
+        moves.append(sum(np.abs(gradients[name] * array).sum() for name, array in weights.items()) * 2.0**-24)
         rate = rate or 2.0 ** round(np.log2(0.1 / max(np.abs(g).max() for g in gradients.values())))
         weights = {name: array - rate * gradients[name] for name, array in weights.items()}
-    return losses, weights, rate
+    return losses, moves, weights, rate

@@ -61,7 +61,7 @@ class Variants(unittest.TestCase):
         onnxwire.save(m.b.model(18), folder / "m.onnx")
         np.savez(folder / "data.npz", **{n: m.data[n] for n in ("x", "target", "label", "mask")})
         microbatches, mesh = (3, 1, 3, 2)[seed % 4], MESHES[seed // 3 % 4]
-        losses, weights, rate = variants.train(m, STEPS)
+        losses, moves, weights, rate = variants.train(m, STEPS)
         keys = [*KEYS, f"train.lr={rate}", f"train.microbatches={microbatches}", *mesh]
         where = f"{words}: {microbatches} microbatches, {mesh}"
         done = support.run(CLEAVE, "train", folder / "m.onnx", "--data", folder / "data.npz", "--steps", STEPS,
@@ -73,8 +73,10 @@ class Variants(unittest.TestCase):
             return
         self.assertEqual(done.returncode, 0, f"{where}: {done.stderr}")
         found = [line["loss"] for line in support.read_log(folder / "run") if "loss" in line]
-        # The terms of a loss may cancel.
-        np.testing.assert_allclose(found, losses, rtol=BOUND, atol=BOUND, err_msg=where)
+        # The terms of a loss may cancel, and the first parameters are float32 as they are.
+        moves[0] = 0
+        for step, (loss, right, move) in enumerate(zip(found, losses, moves, strict=True)):
+            self.assertLessEqual(abs(loss - right), BOUND * (1 + abs(right)) + move, f"{where}: step {step + 1}")
         after = support.read_safetensors(folder / "run" / f"checkpoint-{STEPS:06d}" / "model.safetensors")
         for name, right in weights.items():
             self.assertLessEqual(np.abs(after[name] - right).max(), BOUND * max(1, np.abs(right).max()),
