@@ -27,7 +27,7 @@ def binary(op, function, types, **attributes):
         result = "bool" if op in COMPARISONS else t
         return case.apply(op, [a, b], result, each(result, function, a.array, b.array),
                           # At run time, products and sums may be one operation, rounded once.
-                          FUSED if op == "Mul" and case.mode != "known" else 0.0, **attributes)
+                          FUSED if op == "Mul" and (case.mode != "known" or case.has_parameters) else 0.0, **attributes)
     return op, types, emit
 
 

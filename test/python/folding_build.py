@@ -21,6 +21,7 @@ class Case:
         self.build, self.name, self.mode = build, name, mode
         self.tolerance, self.floor, self.inexact, self.trace = 0.0, 0.0, False, []
         self.is_half = False
+        self.has_parameters = False  # which are known, and read at run time
 
     def apply(self, op, operands, t, expected, error=0.0, **attributes):
         """Adds a node; its value is the NumPy reference's."""
@@ -80,6 +81,7 @@ class Build:
             name = self.b.op("Cast", name, to=CODES["bf16"])
         elif self.rng.random() < 0.5 and (t not in FLOATS or not known and t in RUNTIME):
             self.b.initializers.append(self.tensor(name, t, array))
+            case.has_parameters |= t in FLOATS
         else:
             attribute = onnxwire.Attribute().add(1, "value").add(5, self.tensor("", t, array)).add(20, 4)
             node = onnxwire.Node().add(2, name).add(3, f"k{self.count}").add(4, "Constant").add(5, attribute)

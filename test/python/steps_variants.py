@@ -105,8 +105,8 @@ def segments(draw, steps, base, job):
         runs_to = min(last + int(draw.integers(0, 2)), horizon) if last < steps else last
         found.append(Segment(first, last, runs_to, *layout, frozen, lr, clip, horizon))
     # A run that is not to leave steps out stops before the first that is not finite.
-    bad = [step for step, kind in job.spoiled.items() if kind != "unlabelled" and step > 1]
-    if bad and draw.random() < 0.4:
+    bad = [step for step, kind in job.spoiled.items() if kind != "unlabelled"]
+    if any(step > 1 for step in bad) and draw.random() < 0.4 and min(bad) > 1:
         found = stopped(found, min(bad))
     return found
 
