@@ -2,7 +2,7 @@
 
 #include "cleave/Check/Recording.h"
 
-#include "cleave/manifest.h"
+#include "cleave/io/Digest.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -2,6 +2,8 @@
 
 #include "cleave/Config/Cluster.h"
 
+#include "LongKeys.h"
+
 #include <cmath>
 #include <fstream>
 #include <optional>
@@ -57,7 +59,8 @@ public:
       else if (path == "ranks_per_node")
         ranksPerNode(node, cluster);
       else
-        unknown(node, "", path, {"links", "matmul", "memory", "overlap", "ranks_per_node"});
+        unknown(node, "", path,
+                {"links", "matmul", "memory", "overlap", "ranks_per_node"});
     }
     if (problem)
       return ConfigError{*problem};
@@ -67,11 +70,12 @@ public:
 private:
   void fail(const toml::node &node, const std::string &message) {
     if (!problem)
-      problem = name + ":" + std::to_string(node.source().begin.line) + ": " + message;
+      problem = name + ":" + std::to_string(node.source().begin.line) + ": " +
+                message;
   }
 
-  void unknown(const toml::node &node, const std::string &prefix, const std::string &key,
-               const std::vector<std::string> &known) {
+  void unknown(const toml::node &node, const std::string &prefix,
+               const std::string &key, const std::vector<std::string> &known) {
     std::string message = "unknown key " + prefix + key;
     if (auto meant = nearest(key, known, /*anyDistance=*/true))
       message += "; did you mean " + prefix + *meant + "?";
@@ -86,13 +90,15 @@ private:
   }
 
   // A finite number above 0, or from 0 on.
-  std::optional<double> number(const toml::node &node, const std::string &path, bool zero) {
+  std::optional<double> number(const toml::node &node, const std::string &path,
+                               bool zero) {
     std::optional<double> value;
     if (auto real = node.as_floating_point())
       value = real->get();
     else if (auto integer = node.as_integer())
       value = double(integer->get());
-    if (!value || !std::isfinite(*value) || *value < 0 || (!zero && *value == 0)) {
+    if (!value || !std::isfinite(*value) || *value < 0 ||
+        (!zero && *value == 0)) {
       std::ostringstream found;
       if (value)
         found << "found " << *value << "; ";
@@ -125,7 +131,8 @@ private:
           if (auto read = number(value, where, false))
             link.bytesPerSecond = *read * 1e9;
         } else {
-          unknown(value, path + ".", what, {"latency_us", "message_us", "gbytes_per_s"});
+          unknown(value, path + ".", what,
+                  {"latency_us", "message_us", "gbytes_per_s"});
         }
       }
     }
@@ -158,8 +165,8 @@ private:
         unknown(value, "matmul.", what, {"flops", "gflops_per_s"});
     }
     if (flops.size() != rates.size() || flops.empty())
-      return fail(node, "matmul: found " + std::to_string(flops.size()) + " flops and " +
-                            std::to_string(rates.size()) +
+      return fail(node, "matmul: found " + std::to_string(flops.size()) +
+                            " flops and " + std::to_string(rates.size()) +
                             " gflops_per_s; expected as many of both");
     cluster.matmul.clear();
     for (size_t i = 0; i < flops.size(); ++i) {
@@ -209,22 +216,31 @@ private:
 } // namespace
 
 // Eight H100 or H200 on a node. Links: measured all-gathers and all-reduces of
-// NCCL (Bekman, "Machine Learning Engineering", network: 361 GB/s, all-reduces of
-// 1 and 16 MiB on eight in 46 and 134 us); between nodes nine tenths of
-// 400 Gbit/s each and NCCL's own constants of a step. Products: 794 TFLOP/s is
-// the most that the same source measured in bf16; small ones are what launches
-// of some microseconds leave. Memory: 85 % of 3.35 TB/s. Contention: 16 of 132
+// NCCL (Bekman, "Machine Learning Engineering", network: 361 GB/s, all-reduces
+// of 1 and 16 MiB on eight in 46 and 134 us); between nodes nine tenths of 400
+// Gbit/s each and NCCL's own constants of a step. Products: 794 TFLOP/s is the
+// most that the same source measured in bf16; small ones are what launches of
+// some microseconds leave. Memory: 85 % of 3.35 TB/s. Contention: 16 of 132
 // multiprocessors move messages. docs/cluster.md says the same.
 std::optional<Cluster> cleave::builtInCluster(const std::string &name) {
   Cluster h100;
   h100.name = name;
-  h100.links = {{"inter", {25e-6, 4e-6, 45e9}}, {"intra", {15e-6, 2e-6, 360e9}}};
+  h100.links = {{"inter", {25e-6, 4e-6, 45e9}},
+                {"intra", {15e-6, 2e-6, 360e9}}};
   h100.memoryBytesPerSecond = 2.85e12;
   h100.contention = 0.12;
   if (name == "h100-bf16")
-    h100.matmul = {{1e5, 25e9}, {1e7, 2.5e12}, {1e9, 150e12}, {1e11, 600e12}, {1e12, 780e12}};
+    h100.matmul = {{1e5, 25e9},
+                   {1e7, 2.5e12},
+                   {1e9, 150e12},
+                   {1e11, 600e12},
+                   {1e12, 780e12}};
   else if (name == "h100-tf32")
-    h100.matmul = {{1e5, 25e9}, {1e7, 2.5e12}, {1e9, 110e12}, {1e11, 320e12}, {1e12, 390e12}};
+    h100.matmul = {{1e5, 25e9},
+                   {1e7, 2.5e12},
+                   {1e9, 110e12},
+                   {1e11, 320e12},
+                   {1e12, 390e12}};
   else if (name == "h100-fp32")
     h100.matmul = {{1e5, 25e9}, {1e7, 2e12}, {1e9, 35e12}, {1e11, 50e12}};
   else
@@ -232,12 +248,15 @@ std::optional<Cluster> cleave::builtInCluster(const std::string &name) {
   return h100;
 }
 
-ConfigResult<Cluster> cleave::loadClusterText(const std::string &text, const std::string &name) {
+ConfigResult<Cluster> cleave::loadClusterText(const std::string &text,
+                                              const std::string &name) {
+  if (std::optional<std::string> longKey = config::longKeyIn(text))
+    return ConfigError{name + ":" + *longKey};
   try {
     return Reader(name).read(toml::parse(text));
   } catch (const toml::parse_error &error) {
-    return ConfigError{name + ":" + std::to_string(error.source().begin.line) + ": " +
-                       std::string(error.description())};
+    return ConfigError{name + ":" + std::to_string(error.source().begin.line) +
+                       ": " + std::string(error.description())};
   }
 }
 
@@ -248,7 +267,8 @@ ConfigResult<Cluster> cleave::loadCluster(const std::string &path) {
   std::ostringstream text;
   if (!file || !(text << file.rdbuf()))
     return ConfigError{"cannot read the cluster file " + path +
-                       "; target.cluster names a file in TOML, or one of h100-fp32, h100-tf32 and "
+                       "; target.cluster names a file in TOML, or one of "
+                       "h100-fp32, h100-tf32 and "
                        "h100-bf16 (docs/cluster.md)"};
   return loadClusterText(text.str(), path);
 }

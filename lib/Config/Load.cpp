@@ -4,6 +4,7 @@
 #include "cleave/Config/Load.h"
 
 #include "Keys.h"
+#include "LongKeys.h"
 #include "ReadNode.h"
 
 #include <algorithm>
@@ -243,6 +244,8 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
 
 std::optional<ConfigError> Loader::applyFile(const std::string &text,
                                              const std::string &name) {
+  if (std::optional<std::string> longKey = longKeyIn(text))
+    return ConfigError{name + ":" + *longKey};
   try {
     toml::table table = toml::parse(std::string_view(text), name);
     return apply({}, table, {name, true});
@@ -279,6 +282,9 @@ Path parsePath(const std::string &text) {
 std::optional<ConfigError>
 Loader::applyOverride(const ConfigOverride &override_) {
   Source source{override_.origin, false, &override_.value};
+  for (const std::string &part : {override_.key, override_.value})
+    if (std::optional<std::string> longKey = longKeyIn(part))
+      return ConfigError{override_.origin + ": line " + *longKey};
   toml::table table;
   std::string mistake;
   try {

@@ -2,7 +2,9 @@
 
 #include "Emit.h"
 
+#include "cleave/io/Digest.h"
 #include "cleave/io/Temporary.h"
+#include "cleave/io/Weights.h"
 #include "cleave/program_io.h"
 
 #include "cleave/Target/Target.h"
@@ -17,16 +19,6 @@
 using namespace mlir;
 using namespace cleave;
 
-/// The name of a folder while it is written, beside the final one.
-static std::string temporaryNameOf(StringRef final) {
-  SmallString<256> path(final);
-  std::string name = llvm::sys::path::filename(path).str();
-  llvm::sys::path::remove_filename(path);
-  llvm::sys::path::append(path,
-                          "." + name + ".tmp-" + std::to_string(::getpid()));
-  return path.str().str();
-}
-
 static LogicalResult writeFile(Operation *where, const std::string &path,
                                StringRef bytes) {
   std::error_code error;
@@ -37,9 +29,11 @@ static LogicalResult writeFile(Operation *where, const std::string &path,
     error = file.error();
     file.clear_error();
   }
+  if (error == std::errc::no_space_on_device)
+    return where->emitError() << path << ": no space left on the device";
   if (error)
-    return where->emitError("'")
-           << path << "' cannot be written: " << error.message();
+    return where->emitError()
+           << path << ": cannot be written: " << error.message();
   return success();
 }
 
@@ -56,10 +50,11 @@ LogicalResult target::writeArtifact(ModuleOp module,
   FailureOr<Manifest> manifest = emitManifest(module, info);
   if (failed(manifest))
     return failure();
+  recordWeights(*manifest);
   while (folder.size() > 1 && llvm::sys::path::is_separator(folder.back()))
     folder = folder.drop_back();
   std::string target = folder.str();
-  TemporaryPath temporary(temporaryNameOf(folder));
+  TemporaryPath temporary(temporaryNameOf(target, "tmp"));
   auto file = [&](StringRef name) {
     return temporary.path() + "/" + name.str();
   };

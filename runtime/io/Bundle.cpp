@@ -9,6 +9,7 @@
 
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
+#include "cleave/io/Nesting.h"
 
 #include <nlohmann/json.hpp>
 
@@ -83,14 +84,19 @@ std::unique_ptr<UnpackedBundle> unpackBundle(const std::string &executable) {
   if (const char *known = std::getenv(unpackedVariable)) {
     std::string_view text = known;
     if (text.starts_with(self + ":") &&
-        fs::exists(text.substr(self.size() + 1)))
-      return std::make_unique<UnpackedBundle>(std::make_unique<TemporaryPath>(
-          std::string(text.substr(self.size() + 1))));
+        fs::exists(text.substr(self.size() + 1))) {
+      auto folder = std::make_unique<TemporaryPath>(
+          std::string(text.substr(self.size() + 1)));
+      folder->guard();
+      return std::make_unique<UnpackedBundle>(std::move(folder));
+    }
   }
   all.remove_suffix(mark.size());
   std::memcpy(&size, all.data() + all.size() - sizeof(size), sizeof(size));
   all.remove_suffix(sizeof(size));
   if (size > all.size())
+    damaged(executable);
+  if (nestsTooDeep(all.substr(all.size() - size)))
     damaged(executable);
   auto table = nlohmann::json::parse(all.substr(all.size() - size), nullptr,
                                      /*allow_exceptions=*/false);

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,49 +24,6 @@ void setWriteLimitForTests(int64_t bytes) { writeLimit = bytes; }
   if (error == ENOSPC || error == EDQUOT)
     throw RunError(path + ": no space left on the device");
   throw RunError(path + ": cannot be written: " + std::strerror(error));
-}
-
-[[noreturn]] static void failedToRead(const std::string &path, int error) {
-  throw InputError(path + ": cannot be read: " + std::strerror(error));
-}
-
-//===----------------------------------------------------------------------===//
-// MappedFile
-//===----------------------------------------------------------------------===//
-
-MappedFile::MappedFile(const std::string &path) : name(path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0)
-    failedToRead(path, errno);
-  struct stat info;
-  int error = 0;
-  if (::fstat(descriptor, &info) != 0)
-    error = errno;
-  else if (!S_ISREG(info.st_mode))
-    error = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
-  if (!error && info.st_size > 0) {
-    length = static_cast<size_t>(info.st_size);
-    void *address =
-        ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (address == MAP_FAILED)
-      error = errno;
-    else
-      bytes = static_cast<const std::byte *>(address);
-  }
-  ::close(descriptor);
-  if (error)
-    failedToRead(path, error);
-}
-
-MappedFile::MappedFile(MappedFile &&other) noexcept
-    : name(std::move(other.name)), bytes(other.bytes), length(other.length) {
-  other.bytes = nullptr;
-  other.length = 0;
-}
-
-MappedFile::~MappedFile() {
-  if (bytes)
-    ::munmap(const_cast<std::byte *>(bytes), length);
 }
 
 //===----------------------------------------------------------------------===//
@@ -154,8 +110,12 @@ void LineFile::append(std::string_view line) {
 // Atomic writes
 //===----------------------------------------------------------------------===//
 
-static void syncFolder(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void syncFolder(const std::string &path) {
+  int descriptor = ::open(path.empty() ? "." : path.c_str(),
+                          O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // A folder that may be written to and not be read is synced by its files.
+  if (descriptor < 0 && errno == EACCES)
+    return;
   if (descriptor < 0)
     failedToWrite(path, errno);
   int error = ::fsync(descriptor) != 0 ? errno : 0;
@@ -173,22 +133,26 @@ static std::pair<std::string, std::string> splitPath(const std::string &path) {
   return {parent.empty() ? "." : parent, normal.filename().string()};
 }
 
-static std::string temporaryName(const std::string &path, const char *what) {
+/// What processes that were killed have left of `path`.
+static void removeAbandonedOf(const std::string &path) {
   auto [parent, name] = splitPath(path);
-  return parent + "/." + name + "." + what + "-" + std::to_string(::getpid());
+  removeAbandoned(parent, name.substr(0, 120));
 }
 
 AtomicFolder::AtomicFolder(const std::string &finalPath)
-    : final(finalPath), temporary(temporaryName(finalPath, "tmp")) {
+    : final(finalPath), temporary(temporaryNameOf(finalPath, "tmp")) {
+  removeAbandonedOf(final);
   std::error_code ignored;
   fs::remove_all(path(), ignored); // of a killed process with our number
   std::error_code error;
   fs::create_directories(path(), error);
   if (error)
     failedToWrite(path(), error.value());
+  temporary.guard();
 }
 
 void AtomicFolder::commit() {
+  temporary.unguard();
   syncFolder(path());
   std::error_code ignored;
   // At every moment one of the two has the name; what is temporary afterwards
@@ -203,7 +167,7 @@ void AtomicFolder::commit() {
   std::string replaced;
   struct stat info;
   if (::lstat(final.c_str(), &info) == 0) {
-    replaced = temporaryName(final, "old");
+    replaced = temporaryNameOf(final, "old");
     if (::rename(final.c_str(), replaced.c_str()) != 0)
       failedToWrite(final, errno);
   }
@@ -246,7 +210,9 @@ AtomicFile::AtomicFile(const std::string &path) : final(path) {
   struct stat info;
   bool isDevice = ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
   if (!isDevice)
-    temporary = std::make_unique<TemporaryPath>(temporaryName(path, "tmp"));
+    removeAbandonedOf(path);
+  if (!isDevice)
+    temporary = std::make_unique<TemporaryPath>(temporaryNameOf(path, "tmp"));
   output = std::make_unique<OutputFile>(temporary ? temporary->path() : path, 0,
                                         final);
 }
@@ -269,7 +235,9 @@ void writeFileAtomically(const std::string &path, std::string_view content) {
 
 std::string readTextFile(const std::string &path) {
   MappedFile file(path);
-  return std::string(reinterpret_cast<const char *>(file.data()), file.size());
+  std::string text(reinterpret_cast<const char *>(file.data()), file.size());
+  file.checkWhole();
+  return text;
 }
 
 } // namespace cleave

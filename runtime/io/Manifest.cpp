@@ -5,10 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/manifest.h"
+#include "cleave/io/Digest.h"
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -94,45 +93,6 @@ std::string fingerprintOf(const Manifest &manifest) {
     text += '\0';
   }
   return digestOf(text);
-}
-
-namespace {
-constexpr uint64_t hashBegin = 0xcbf29ce484222325ull;
-
-uint64_t hashStep(uint64_t hash, unsigned char byte) {
-  return (hash ^ byte) * 0x100000001b3ull;
-}
-
-std::string textOf(uint64_t hash) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016" PRIx64, hash);
-  return text;
-}
-} // namespace
-
-std::string digestOf(std::string_view bytes) {
-  uint64_t hash = hashBegin;
-  for (unsigned char c : bytes)
-    hash = hashStep(hash, c);
-  return textOf(hash);
-}
-
-std::string digestOfPieces(std::string_view bytes) {
-  constexpr size_t piece = size_t(1) << 20, lanes = 4;
-  std::string all;
-  // Each product waits for the one before; so several pieces go at a time.
-  for (; bytes.size() >= lanes * piece; bytes.remove_prefix(lanes * piece)) {
-    auto *at = reinterpret_cast<const unsigned char *>(bytes.data());
-    uint64_t hash[lanes] = {hashBegin, hashBegin, hashBegin, hashBegin};
-    for (size_t i = 0; i < piece; ++i)
-      for (size_t lane = 0; lane < lanes; ++lane)
-        hash[lane] = hashStep(hash[lane], at[lane * piece + i]);
-    for (uint64_t one : hash)
-      all += textOf(one);
-  }
-  for (; !bytes.empty(); bytes.remove_prefix(std::min(piece, bytes.size())))
-    all += digestOf(bytes.substr(0, piece));
-  return digestOf(all);
 }
 
 /// Empty if the file is as it was written, else what is wrong.

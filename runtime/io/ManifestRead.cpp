@@ -4,6 +4,8 @@
 // know; unknown keys are ignored, because a newer compiler may add some.
 //
 //===----------------------------------------------------------------------===//
+#include "cleave/io/Digest.h"
+#include "cleave/io/Nesting.h"
 #include "cleave/manifest.h"
 
 #include <nlohmann/json.hpp>
@@ -275,6 +277,11 @@ static void readManifest(const Json &json, Manifest &m) {
                                 ", found " + std::to_string(m.version) +
                                 "; compile the model again");
   m.model = r.string("model");
+  // It becomes a part of a path, and of nothing else than a folder's name.
+  if (m.model.empty() || m.model == "." || m.model == ".." ||
+      m.model.find('/') != std::string::npos ||
+      m.model.find('\0') != std::string::npos)
+    Reader::fail("model", "a name without '/', found '" + m.model + "'");
   m.fingerprint = r.string("fingerprint", "");
   m.weightsFolder = r.string("weights_folder", "");
   r.each("mesh", [&](const Reader &axis) {
@@ -320,6 +327,10 @@ static void readManifest(const Json &json, Manifest &m) {
   r.each("files", [&](const Reader &f) {
     m.files.push_back({f.string("name"), f.size("bytes"), f.string("hash")});
   });
+  r.each("weights", [&](const Reader &w) {
+    m.weights.push_back({w.string("file"), w.size("bytes"),
+                         w.integer("modified"), w.string("hash")});
+  });
   if (r.has("config"))
     m.configJson = r.need("config").dump();
   if (m.fingerprint.empty())
@@ -330,7 +341,16 @@ bool manifestFromJson(std::string_view text, Manifest &manifest,
                       std::string &error) {
   try {
     Manifest result;
+    if (nestsTooDeep(text)) {
+      error = "is damaged; compile the model again";
+      return false;
+    }
     readManifest(Json::parse(text), result);
+    if (!isSealed(text)) {
+      error = "is not what was written (its digest does not fit); compile the "
+              "model again";
+      return false;
+    }
     manifest = std::move(result);
     return true;
   } catch (const Json::parse_error &e) {

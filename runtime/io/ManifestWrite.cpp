@@ -4,6 +4,7 @@
 // that compiling twice gives the same bytes.
 //
 //===----------------------------------------------------------------------===//
+#include "cleave/io/Digest.h"
 #include "cleave/manifest.h"
 
 #include <nlohmann/json.hpp>
@@ -101,6 +102,13 @@ static Json toJson(const ManifestFile &file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}};
 }
 
+static Json toJson(const ManifestWeights &weights) {
+  return {{"file", weights.file},
+          {"bytes", weights.bytes},
+          {"modified", weights.modified},
+          {"hash", weights.hash}};
+}
+
 template <typename T> static Json listToJson(const std::vector<T> &items) {
   Json list = Json::array();
   for (const T &item : items)
@@ -140,9 +148,11 @@ std::string manifestToJson(const Manifest &m) {
       {"tensors", listToJson(m.tensors)},
       {"state", listToJson(m.state)},
       {"files", listToJson(m.files)},
+      {"weights", listToJson(m.weights)},
       {"config", config}};
   // Names from a model file need not be UTF-8; replacing beats throwing.
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return sealJson(json.dump(1, ' ', false, Json::error_handler_t::replace) +
+                  "\n");
 }
 
 } // namespace cleave

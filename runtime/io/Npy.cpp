@@ -139,7 +139,9 @@ Array arrayFromNpy(const std::byte *data, size_t size,
 
 Array readNpy(const std::string &path) {
   MappedFile file(path);
-  return arrayFromNpy(file.data(), file.size(), path);
+  Array array = arrayFromNpy(file.data(), file.size(), path);
+  file.checkWhole();
+  return array;
 }
 
 std::string npyHeader(const std::string &dtype,

@@ -92,6 +92,26 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
     entries.push_back(std::move(entry));
     at += 46 + nameSize + extraSize + commentSize;
   }
+  checkApart();
+}
+
+/// Entries that share bytes are none that NumPy writes: a few bytes could stand
+/// for any number of arrays.
+void NpzReader::checkApart() const {
+  std::vector<const Entry *> sorted;
+  for (const Entry &entry : entries)
+    sorted.push_back(&entry);
+  std::sort(sorted.begin(), sorted.end(), [](const Entry *a, const Entry *b) {
+    return a->header < b->header;
+  });
+  for (size_t i = 1; i < sorted.size(); ++i) {
+    const Entry &first = *sorted[i - 1], &second = *sorted[i];
+    uint64_t end = 0; // at least: headers have names, too
+    if (__builtin_add_overflow(first.header, first.compressed, &end) ||
+        end > second.header || second.header - end < 30)
+      throw InputError(file.path() + ": arrays '" + first.name + "' and '" +
+                       second.name + "' overlap; write it again");
+  }
 }
 
 std::vector<std::string> NpzReader::names() const {

@@ -2,6 +2,7 @@
 //-------------------------===//
 #include "cleave/io/Safetensors.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Nesting.h"
 
 #include <nlohmann/json.hpp>
 
@@ -84,7 +85,9 @@ SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
   const std::byte *data = file.data() + 8 + length;
   const uint64_t dataSize = file.size() - 8 - length;
   const char *text = reinterpret_cast<const char *>(file.data() + 8);
-  Json header = Json::parse(text, text + length, nullptr, false);
+  const bool isPlain = !nestsTooDeep({text, length});
+  Json header = isPlain ? Json::parse(text, text + length, nullptr, false)
+                        : Json(Json::value_t::discarded);
   if (!header.is_object())
     throw torn("its header is not a JSON object");
   uint64_t last = 0, sum = 0;

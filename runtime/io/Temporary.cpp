@@ -3,6 +3,7 @@
 
 #include "cleave/io/Temporary.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -18,9 +19,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+namespace fs = std::filesystem;
+
 namespace cleave {
 
 namespace {
+
+/// In a folder that is in use.
+constexpr const char *guardName = "/.lock";
 
 /// Names of what is to be removed; null: free. More than a process ever has at
 /// a time; what finds none free is left to its destructor.
@@ -149,7 +155,7 @@ TemporaryPath::TemporaryPath(std::string path) : name(std::move(path)) {
 TemporaryPath::~TemporaryPath() {
   std::error_code ignored; // what is left over does no harm
   if (!isKept)
-    std::filesystem::remove_all(name, ignored);
+    fs::remove_all(name, ignored);
   keep();
 }
 
@@ -162,17 +168,106 @@ void TemporaryPath::keep() {
   slot = nullptr;
 }
 
+void TemporaryPath::guard() {
+  lock.tryLock(name + guardName, FileLock::Exclusive, /*create=*/true);
+}
+
+void TemporaryPath::unguard() {
+  lock.release();
+  ::unlink((name + guardName).c_str());
+}
+
+static std::string hostAndProcess() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return std::string("-") + host + "-" + std::to_string(::getpid());
+}
+
+std::string temporaryNameOf(const std::string &path, const char *what) {
+  fs::path normal = fs::path(path).lexically_normal();
+  if (!normal.has_filename())
+    normal = normal.parent_path();
+  fs::path parent = normal.parent_path();
+  // A name has at most 255 bytes.
+  std::string name = normal.filename().string().substr(0, 120);
+  return (parent.empty() ? "." : parent.string()) + "/." + name + "." + what +
+         hostAndProcess();
+}
+
+/// Whether the end of a name, "-HOST-PID", is of a process of this machine that
+/// has ended.
+static bool hasEnded(std::string_view name) {
+  size_t dash = name.rfind('-');
+  if (dash == std::string_view::npos || dash + 1 == name.size() ||
+      name.find_first_not_of("0123456789", dash + 1) != std::string_view::npos)
+    return false;
+  std::string self = hostAndProcess();
+  self.resize(self.rfind('-'));
+  const int64_t process = std::atoll(name.data() + dash + 1);
+  return name.substr(0, dash).ends_with(self) && process > 0 &&
+         process <= INT32_MAX && ::kill(static_cast<pid_t>(process), 0) != 0 &&
+         errno == ESRCH;
+}
+
+/// Where process numbers are not those of here, it may live all the same.
+static bool isHeld(const fs::path &path) {
+  std::error_code ignored;
+  FileLock lock;
+  return fs::is_directory(fs::symlink_status(path, ignored)) &&
+         lock.tryLock(path.string() + guardName, FileLock::Exclusive,
+                      /*create=*/false) == FileLock::Outcome::Busy;
+}
+
+void removeAbandoned(const std::string &folder, const std::string &of) {
+  constexpr std::array kinds = {".tmp-", ".old-", ".new-", ".gone-"};
+  std::error_code error, ignored;
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(folder.empty() ? "." : folder, error)) {
+    const std::string name = entry.path().filename().string();
+    bool isOurs = name.starts_with("." + of);
+    size_t at = isOurs && !of.empty() ? 1 + of.size() : 0;
+    isOurs = isOurs &&
+             std::any_of(kinds.begin(), kinds.end(), [&](const char *kind) {
+               return of.empty()
+                          ? name.find(kind) != std::string::npos
+                          : name.compare(at, std::strlen(kind), kind) == 0;
+             });
+    if (isOurs && hasEnded(name) && !isHeld(entry.path()))
+      fs::remove_all(entry.path(), ignored);
+  }
+}
+
+/// Those of `prefix` below TMPDIR that processes which were killed have left.
+static void removeAbandonedFolders(const fs::path &parent,
+                                   const std::string &prefix) {
+  std::error_code error, ignored;
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(parent, error)) {
+    std::string name = entry.path().filename().string();
+    size_t dash = name.rfind('-'); // before N
+    struct stat info{};
+    if (name.starts_with(prefix + "-") && dash != std::string::npos &&
+        hasEnded(std::string(name, 0, dash)) && !isHeld(entry.path()) &&
+        ::lstat(entry.path().c_str(), &info) == 0 &&
+        info.st_uid == ::geteuid() && S_ISDIR(info.st_mode))
+      fs::remove_all(entry.path(), ignored);
+  }
+}
+
 std::unique_ptr<TemporaryPath> makeTemporaryFolder(const std::string &prefix,
                                                    std::string &error) {
   const char *given = std::getenv("TMPDIR");
-  std::string start = std::string(given && *given ? given : "/tmp") + "/" +
-                      prefix + "-" + std::to_string(::getpid()) + "-";
+  const std::string parent = given && *given ? given : "/tmp";
+  removeAbandonedFolders(parent, prefix);
+  std::string start = parent + "/" + prefix + hostAndProcess() + "-";
   std::random_device random;
   for (;;) {
     auto folder = std::make_unique<TemporaryPath>(
         start + std::to_string(random() % 1'000'000));
-    if (::mkdir(folder->path().c_str(), 0700) == 0)
+    if (::mkdir(folder->path().c_str(), 0700) == 0) {
+      folder->guard();
       return folder;
+    }
     int number = errno;
     folder->keep(); // it is another's, or not there
     if (number == EEXIST)

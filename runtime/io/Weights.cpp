@@ -1,16 +1,85 @@
 //===- Weights.cpp - initial values of a program's tensors
 //-----------------===//
 #include "cleave/io/Weights.h"
+#include "cleave/io/Digest.h"
 #include "cleave/io/Error.h"
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <numbers>
+#include <set>
+#include <sys/stat.h>
 
 namespace fs = std::filesystem;
 
 namespace cleave {
+
+static std::string_view bytesOf(const MappedFile &file) {
+  return {reinterpret_cast<const char *>(file.data()), file.size()};
+}
+
+static int64_t timeOf(const std::string &path) {
+  struct stat info{};
+  ::stat(path.c_str(), &info);
+  return info.st_mtim.tv_sec * int64_t(1'000'000'000) + info.st_mtim.tv_nsec;
+}
+
+void recordWeights(Manifest &manifest) {
+  std::set<std::string> files;
+  for (const ManifestTensor &tensor : manifest.tensors) {
+    if (tensor.weight)
+      files.insert(tensor.weight->file);
+    for (const ManifestPart &part : tensor.parts)
+      if (part.weight)
+        files.insert(part.weight->file);
+  }
+  manifest.weights.clear();
+  for (const std::string &name : files) {
+    std::string path = (fs::path(manifest.weightsFolder) / name).string();
+    try {
+      MappedFile file(path);
+      manifest.weights.push_back({name, static_cast<int64_t>(file.size()),
+                                  timeOf(path), digestOfPieces(bytesOf(file))});
+    } catch (const Error &) {
+      // The compiler warns of missing bytes, and who runs the program brings
+      // them.
+      continue;
+    }
+  }
+}
+
+/// "", or why a file is not the one that the program was compiled from.
+static std::string changeOf(const ManifestWeights &was, const MappedFile &file,
+                            bool verifies) {
+  if (static_cast<int64_t>(file.size()) != was.bytes)
+    return "has " + std::to_string(file.size()) + " bytes, and had " +
+           std::to_string(was.bytes) + " when the program was compiled";
+  if (!verifies && timeOf(file.path()) == was.modified)
+    return "";
+  std::string digest = digestOfPieces(bytesOf(file));
+  return digest == was.hash
+             ? ""
+             : "has changed since the program was compiled (its digest is " +
+                   digest + ", and was " + was.hash + ")";
+}
+
+const MappedFile &WeightFiles::fileOf(const std::string &name,
+                                      const std::string &label) {
+  std::string path = (fs::path(folder) / name).string();
+  if (auto known = files.find(path); known != files.end())
+    return known->second;
+  try {
+    MappedFile file(path);
+    for (const ManifestWeights &was : recorded)
+      if (fs::path(was.file).lexically_normal() == name)
+        if (std::string change = changeOf(was, file, verifies); !change.empty())
+          throw InputError(path + " " + change + "; compile the model again");
+    return files.emplace(path, std::move(file)).first->second;
+  } catch (const Error &error) {
+    throw InputError(label + ": " + error.what());
+  }
+}
 
 ArrayView WeightFiles::view(const ManifestTensor &tensor) {
   const WeightRef &ref = *tensor.weight;
@@ -20,22 +89,13 @@ ArrayView WeightFiles::view(const ManifestTensor &tensor) {
   if (relative.empty() || relative.is_absolute() || *relative.begin() == "..")
     throw InputError(label + ": file '" + ref.file +
                      "' lies outside the model's folder");
-  std::string path = (fs::path(folder) / relative).string();
-  auto file = files.find(path);
-  if (file == files.end()) {
-    try {
-      file = files.emplace(path, MappedFile(path)).first;
-    } catch (const Error &error) {
-      throw InputError(label + ": " + error.what());
-    }
-  }
-  const MappedFile &mapped = file->second;
+  const MappedFile &mapped = fileOf(relative.string(), label);
   ArrayView view;
   view.dtype = ref.dtype;
   view.shape = tensor.shape;
   uint64_t need = view.byteSize();
   if (ref.offset > mapped.size() || mapped.size() - ref.offset < need)
-    throw InputError(label + ": " + path + " is too short: expected " +
+    throw InputError(label + ": " + mapped.path() + " is too short: expected " +
                      std::to_string(need) + " bytes at offset " +
                      std::to_string(ref.offset) + ", found a file of " +
                      std::to_string(mapped.size()));

@@ -3,6 +3,7 @@
 #include "remote.h"
 
 #include "cleave/program_io.h"
+#include "session_options.h"
 #include "tiles.h"
 
 #include <algorithm>
@@ -34,11 +35,10 @@ Failure Failure::read(Packet &packet) {
 Remote::Remote(World &world, const cleave_program &program,
                const cleave_session_options &options, Counters &counters)
     : world(world), program(program), counters(counters), session(++sessions),
-      timeoutSeconds(options.watchdog_seconds > 0 ? options.watchdog_seconds
-                                                  : 300),
-      waiting(world.size(), false), memories(world.size()),
-      waits(world.size(), -1) {
+      timeoutSeconds(watchdogOf(options)), waiting(world.size(), false),
+      memories(world.size()), waits(world.size(), -1) {
   world.awaitAtMost(std::max(timeoutSeconds, 5.0)); // machines may be busy
+  world.beat();
   // The workers may not see the host's files: the program and its kernels
   // travel as bytes.
   std::map<std::string, std::string> kernels = kernelFiles(program);

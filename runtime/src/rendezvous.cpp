@@ -25,6 +25,9 @@ using std::chrono::seconds;
 constexpr uint64_t magic = 0x31656c6576616c63; // both ends are of one build
 constexpr const char *inherited = "CLEAVE_RENDEZVOUS_FILE";
 
+// How often the host says that it lives.
+constexpr milliseconds beatEvery{1000};
+
 // So long an executable may take to start in another's place.
 constexpr double starting = 60;
 
@@ -39,6 +42,7 @@ struct Call {
 struct Welcome {
   uint64_t magic = ::magic;
   int32_t isNeeded = 0, code = 0;
+  int32_t isSignOfLife = 0; // another word comes
   char refusal[240] = {};
 };
 
@@ -182,6 +186,15 @@ void Rendezvous::look() {
   for (Socket &socket : come)
     if (socket && socket.peek(&ignored, 1) < 0)
       socket = Socket(); // it may call again
+  if (Clock::now() - beaten > beatEvery) {
+    beaten = Clock::now();
+    Welcome word;
+    word.isSignOfLife = 1;
+    for (Socket &socket : come)
+      if (socket && socket.send(&word, sizeof(word)) !=
+                        static_cast<int64_t>(sizeof(word)))
+        socket = Socket(); // it does not read; it may call again
+  }
   std::erase_if(callers, [&](Socket &caller) {
     Call call;
     int64_t there = caller.peek(&call, sizeof(call));
@@ -293,9 +306,20 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
       call.size = job.size;
       (void)socket.send(&call, sizeof(call));
       wasGreeted = true;
-      // It may compile first; while it lives, so does the connection.
+      // It may compile first, and says that it lives.
       Welcome word;
-      if (socket.receiveAll(&word, sizeof(word), Clock::time_point::max())) {
+      bool hasWord = false;
+      do {
+        hasWord = socket.receiveAll(&word, sizeof(word), in(given));
+        if (!hasWord && socket.peek(&word, 1) >= 0)
+          throw Error(CLEAVE_TIMEOUT,
+                      "rank 0 at " + address.text() +
+                          " does not respond: it has given no sign of life "
+                          "for " +
+                          inSeconds(given),
+                      0);
+      } while (hasWord && word.isSignOfLife);
+      if (hasWord) {
         if (word.isNeeded)
           return socket;
         if (word.refusal[0])

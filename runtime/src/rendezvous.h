@@ -58,8 +58,9 @@ private:
   Socket listener;
   std::mutex mutex;
   bool isEnding = false;
-  std::vector<Socket> callers; // that have not said who they are
-  std::vector<Socket> come;    // by rank
+  std::vector<Socket> callers;        // that have not said who they are
+  std::vector<Socket> come;           // by rank
+  Socket::Clock::time_point beaten{}; // when the last sign of life was given
   std::thread thread;
 };
 

@@ -52,9 +52,7 @@ cleave_session::cleave_session(cleave_program &program,
                                const WorkerPart *part)
     : program(program), counters(static_cast<int>(program.data.numRanks()),
                                  purposesOf(program.data)),
-      timeoutSeconds(options.watchdog_seconds > 0 ? options.watchdog_seconds
-                                                  : 300),
-      poison(options.poison != 0),
+      timeoutSeconds(watchdogOf(options)), poison(options.poison != 0),
       world(options.transport && usesProcesses(options.transport)
                 ? &World::get()
                 : nullptr) {

@@ -8,6 +8,11 @@
 
 namespace cleave {
 
+// Seconds after which who waits for another rank gives up.
+inline double watchdogOf(const cleave_session_options &options) {
+  return options.watchdog_seconds > 0 ? options.watchdog_seconds : 300;
+}
+
 // `world`: NULL where ranks are threads of this process.
 int threadsPerRank(const cleave_session_options &options, int ranks,
                    World *world);

@@ -2,12 +2,15 @@
 // host says how to end.
 
 #include "cleave/launcher.h"
+#include "host_watch.h"
 #include "rendezvous.h"
 #include "session.h"
+#include "session_options.h"
 #include "tcp_wire.h"
 #include "tiles.h"
 #include "world.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -18,6 +21,9 @@
 using namespace cleave;
 
 namespace {
+// The command that the user has started.
+const char *speaker() { return program_invocation_short_name; }
+
 class Worker {
 public:
   explicit Worker(World &world) : world(world) {}
@@ -36,6 +42,7 @@ public:
       }
       if (isGone)
         hostIsGone();
+      needHost();
       patience.wait();
     }
   }
@@ -149,6 +156,8 @@ private:
     options.threads_per_rank = packet.take<int32_t>();
     options.watchdog_seconds = packet.take<double>();
     options.poison = packet.take<int32_t>();
+    // As long as the host waits for the others.
+    patienceWithHost = std::max(watchdogOf(options), 5.0);
     std::string transport = packet.takeText();
     options.transport = transport.c_str();
     Entry &entry = sessions[id];
@@ -214,6 +223,20 @@ private:
       world.leave(packet.take<int32_t>(), /*isLost=*/true);
     if (isGone)
       hostIsGone();
+    needHost();
+  }
+
+  // A host that has been stopped says nothing, and its process stays.
+  void needHost() {
+    try {
+      world.needHost(patienceWithHost);
+    } catch (const Error &error) {
+      if (world.rank() == 1)
+        std::fprintf(stderr, "%s: error: %s\n", speaker(), error.what());
+      else // launchers end the job with the first that goes
+        usleep(500'000);
+      _exit(3);
+    }
   }
 
   void quit(Packet &packet) {
@@ -226,13 +249,15 @@ private:
 
   [[noreturn]] void hostIsGone() {
     if (world.rank() == 1) // the others need not say it again
-      std::fprintf(stderr, "cleave: error: the process of rank 0 has ended\n");
+      std::fprintf(stderr, "%s: error: the process of rank 0 has ended\n",
+                   speaker());
     _exit(3);
   }
 
   World &world;
   std::map<int32_t, Entry> sessions;
   int code = 0;
+  double patienceWithHost = watchdogOf({}); // seconds
 };
 } // namespace
 
@@ -248,10 +273,15 @@ cleave_status cleave_await_workers(void) {
 
 int32_t cleave_serve(void) {
   try {
+    std::optional<HostWatch> watch;
+    if (std::optional<Launcher> found = launcher(); found && found->hasMpi)
+      watch.emplace(static_cast<int>(found->rank), joinSeconds());
     World &world = World::get();
+    watch.reset();
     // The host finishes its step and saves; until then it needs all ranks.
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGTERM, SIG_IGN);
+    std::signal(SIGHUP, SIG_IGN);
     return Worker(world).serve();
   } catch (const Dismissed &word) {
     return word.code;
@@ -262,7 +292,7 @@ int32_t cleave_serve(void) {
         world ? world->hasEnded(0)
               : error.status == CLEAVE_RANK_FAILED && error.rank == 0;
     if (!hostHasGone || launcher()->rank == 1)
-      std::fprintf(stderr, "cleave: error: %s\n", error.what());
+      std::fprintf(stderr, "%s: error: %s\n", speaker(), error.what());
     if (World::joined())
       World::joined()->leave(3, /*isLost=*/true);
     return error.status == CLEAVE_BAD_ARGUMENT ||
@@ -270,7 +300,7 @@ int32_t cleave_serve(void) {
                ? 2
                : 3;
   } catch (const std::exception &error) {
-    std::fprintf(stderr, "cleave: error: %s\n", error.what());
+    std::fprintf(stderr, "%s: error: %s\n", speaker(), error.what());
     return 3;
   }
 }

@@ -117,6 +117,13 @@ World::World() {
   if (found->localRank)
     local = static_cast<int>(*found->localRank);
   notes = std::make_unique<Board>(*link, control, Note);
+  if (link->rank() != 0)
+    pulse = std::make_unique<Pulse>(*link, control, Beat);
+}
+
+void World::beat() {
+  if (!heart)
+    heart = std::make_unique<Heart>(*link, control, Beat);
 }
 
 // Everyone tells everyone where it runs.
@@ -183,6 +190,17 @@ void World::needAlive(int rank) {
     return;
   lose();
   throw Error(CLEAVE_RANK_FAILED, describe(rank) + " has ended", rank);
+}
+
+void World::needHost(double seconds) {
+  if (pulse->secondsOfSilence() <= seconds)
+    return;
+  lose();
+  throw Error(CLEAVE_TIMEOUT,
+              "rank 0 does not respond: " + describe(0) +
+                  " has given no sign of life for " +
+                  std::to_string(static_cast<int>(seconds)) + " s",
+              0);
 }
 
 World::Clock::time_point World::limitOf(int64_t bytes) const {
@@ -277,6 +295,7 @@ void World::receive(int from, Tag tag, void *data, int64_t bytes) {
 
 void World::leave(int code, bool isLost) {
   std::fflush(nullptr);
+  heart.reset();
   if (isLost)
     _exit(code);
   notes->close();
@@ -285,6 +304,7 @@ void World::leave(int code, bool isLost) {
 
 void World::finish(int code) {
   std::fflush(nullptr);
+  heart.reset();
   // See worker.cpp: the command "quit".
   Packet quit;
   for (int peer = 0; peer < size(); ++peer)

@@ -5,6 +5,7 @@
 #define CLEAVE_RUNTIME_WORLD_H
 
 #include "board.h"
+#include "heartbeat.h"
 #include "packet.h"
 #include "wire.h"
 
@@ -61,7 +62,7 @@ public:
   bool hasOwnCore() const { return !isCrowded; }
 
   // Host and workers; see worker.cpp. Sending returns when the memory is free.
-  enum Tag { Command = 1, Reply = 2, Data = 3, Note = 4 };
+  enum Tag { Command = 1, Reply = 2, Data = 3, Note = 4, Beat = 5 };
   void send(int to, Tag tag, const void *data, int64_t bytes);
   void send(int to, Tag tag, const Packet &packet) {
     send(to, tag, packet.bytes.data(),
@@ -70,6 +71,11 @@ public:
   // In the host: a message that another process keeps waiting for longer, and
   // for a second more per 10 MB, is an Error TIMEOUT, and the job is lost.
   void awaitAtMost(double seconds) { patience = seconds; }
+  // In the host, from now on: gives the workers a sign of life.
+  void beat();
+  // In a worker: throws an Error TIMEOUT where the host gives no sign of life
+  // for longer.
+  void needHost(double seconds);
   // False if there is none.
   bool poll(int from, Tag tag, Packet &packet);
   Packet receive(int from, Tag tag);
@@ -107,6 +113,8 @@ private:
   };
   std::vector<Process> processes;
   std::unique_ptr<Board> notes;
+  std::unique_ptr<Heart> heart; // in the host
+  std::unique_ptr<Pulse> pulse; // in a worker
   std::atomic<Clock::rep> looked{0};
 };
 

@@ -15,10 +15,11 @@ namespace {
 
 class ArrayDataset : public Dataset {
 public:
-  ArrayDataset(std::map<std::string, Array> given, const std::string &path,
+  ArrayDataset(std::map<std::string, Array> given,
+               std::vector<std::string> others, const std::string &path,
                const Manifest &manifest, const Settings &settings)
-      : arrays(std::move(given)), path(path), loss(settings.loss),
-        ignoreIndex(settings.ignoreIndex) {
+      : arrays(std::move(given)), unread(std::move(others)), path(path),
+        loss(settings.loss), ignoreIndex(settings.ignoreIndex) {
     std::string missing, meant;
     for (const ManifestInput &input : manifest.inputs) {
       std::string name = arrayOf(manifest, input);
@@ -147,16 +148,14 @@ public:
   std::string summary(const std::string &use) const override {
     std::string text = path + ": " + std::to_string(samples(Split::training)) +
                        " samples " + use + heldOutText(parts);
-    std::string unread;
-    for (const auto &[name, array] : arrays)
-      if (!isReadWhole.count(name))
-        unread += (unread.empty() ? "'" : ", '") + name + "'";
-    return unread.empty() ? text
-                          : text + "; not read: " + unread +
-                                " (data.labels and data.inputs say what is)";
+    std::string list;
+    for (const std::string &name : unread)
+      list += (list.empty() ? "'" : ", '") + name + "'";
+    return list.empty() ? text
+                        : text + "; not read: " + list +
+                              " (data.labels and data.inputs say what is)";
   }
 
-private:
   /// The array that an input reads, or "" if it reads none.
   static std::string arrayOf(const Manifest &manifest,
                              const ManifestInput &input) {
@@ -173,6 +172,7 @@ private:
     return "";
   }
 
+private:
   static bool holdsZerosAndOnes(const Array &array) {
     for (int64_t at = 0; at < array.elements(); ++at) {
       double value = 0;
@@ -193,22 +193,15 @@ private:
   /// the one that is missing.
   std::string meantBy(const Manifest &manifest, const ManifestInput &input,
                       const std::string &name) const {
-    std::vector<std::string> free;
-    for (const auto &[array, content] : arrays)
-      if (std::none_of(manifest.inputs.begin(), manifest.inputs.end(),
-                       [&](const ManifestInput &other) {
-                         return arrayOf(manifest, other) == array;
-                       }))
-        free.push_back(array);
-    auto near = nearest(name, free);
-    for (const std::string &other : free)
+    auto near = nearest(name, unread);
+    for (const std::string &other : unread)
       if (std::equal(name.begin(), name.end(), other.begin(), other.end(),
                      [](unsigned char a, unsigned char b) {
                        return std::tolower(a) == std::tolower(b);
                      }))
         near = other;
-    if (!near && free.size() == 1 && input.role == "labels")
-      near = free.front();
+    if (!near && unread.size() == 1 && input.role == "labels")
+      near = unread.front();
     if (!near || input.role == "tokens")
       return "";
     bool isBare = std::all_of(input.name.begin(), input.name.end(), [](char c) {
@@ -291,13 +284,17 @@ private:
   }
 
   std::string names() const {
-    std::string text;
+    std::set<std::string> all(unread.begin(), unread.end());
     for (const auto &[name, array] : arrays)
+      all.insert(name);
+    std::string text;
+    for (const std::string &name : all)
       text += (text.empty() ? "'" : ", '") + name + "'";
     return text.empty() ? "none" : text;
   }
 
   std::map<std::string, Array> arrays;
+  std::vector<std::string> unread;              // also in the data
   std::map<std::string, const Array *> sources; // by input
   std::map<std::string, bool> isReadWhole;      // by array; else by samples
   /// The input of the labels and its array.
@@ -309,12 +306,22 @@ private:
 
 } // namespace
 
+std::set<std::string> wantedArrays(const Manifest &manifest) {
+  std::set<std::string> names;
+  for (const ManifestInput &input : manifest.inputs)
+    if (std::string name = ArrayDataset::arrayOf(manifest, input);
+        !name.empty() && input.stepOf.empty())
+      names.insert(name);
+  return names;
+}
+
 std::unique_ptr<Dataset> makeArrayDataset(std::map<std::string, Array> arrays,
+                                          std::vector<std::string> unread,
                                           const std::string &path,
                                           const Manifest &manifest,
                                           const Settings &settings) {
-  return std::make_unique<ArrayDataset>(std::move(arrays), path, manifest,
-                                        settings);
+  return std::make_unique<ArrayDataset>(std::move(arrays), std::move(unread),
+                                        path, manifest, settings);
 }
 
 } // namespace cleave

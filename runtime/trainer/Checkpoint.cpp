@@ -2,9 +2,12 @@
 //----------------------------------===//
 #include "cleave/trainer/Checkpoint.h"
 #include "CheckpointFiles.h"
+#include "cleave/io/Digest.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
+#include "cleave/io/Nesting.h"
 #include "cleave/io/Safetensors.h"
+#include "cleave/io/Temporary.h"
 
 #include <nlohmann/json.hpp>
 
@@ -135,15 +138,20 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
     }
     optimizer.write((path / optimizerFile).string(), executor);
 
-    Json mesh = Json::array();
+    Json mesh = Json::array(), stretches = Json::array();
     for (const auto &[axis, size] : manifest.mesh)
       mesh.push_back(Json::array({axis, size}));
+    for (const Stretch &part : state.stretches)
+      stretches.push_back({{"step", part.step},
+                           {"sample", part.sample},
+                           {"batch", part.batch}});
     Json json = {{"format", "cleave-checkpoint"},
-                 {"version", 1},
+                 {"version", 2},
                  {"model", manifest.model},
                  {"fingerprint", manifest.fingerprint},
                  {"step", state.step},
                  {"next_sample", state.nextSample},
+                 {"stretches", stretches},
                  {"left_out", state.leftOut},
                  {"optimizer", state.optimizer},
                  {"seed", state.seed},
@@ -160,7 +168,8 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                   {{modelFile, digestOfFile(path / modelFile)},
                    {optimizerFile, digestOfFile(path / optimizerFile)}}}};
     OutputFile file((path / "state.json").string());
-    file.write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    file.write(sealJson(
+        json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
     file.close();
     writing.commit();
   } catch (const RunError &error) {
@@ -189,8 +198,13 @@ static void checkFiles(const std::string &path, const Json &json,
   }
   if (!checksDigests)
     return;
-  // Those of earlier versions have none.
   const Json digests = json.value("digests", Json::object());
+  if (json.at("version") != 1) // earlier ones have none
+    for (const auto &[name, size] : json.at("files").items())
+      if (!digests.contains(name))
+        throw InputError((fs::path(path) / "state.json").string() +
+                         ": has no digest of " + name +
+                         "; resume from another checkpoint");
   for (const auto &[name, digest] : digests.items()) {
     fs::path part = fs::path(path) / fs::path(name).filename();
     std::string found = digestOfFile(part);
@@ -200,6 +214,19 @@ static void checkFiles(const std::string &path, const Json &json,
                        ", expected " + digest.get<std::string>() +
                        "); resume from another checkpoint");
   }
+}
+
+/// Refuses what was changed since it was written. Files of version 1 have no
+/// digest.
+static void checkSeal(const std::string &file, const std::string &text,
+                      const Json &json) {
+  const Json version =
+      json.is_object() ? json.value("version", Json()) : Json();
+  const bool isOld = version == 1 && !json.contains("digest");
+  if (!isOld && version.is_number() && !isSealed(text))
+    throw InputError(file + ": is not what was written (its digest " +
+                     (json.contains("digest") ? "does not fit" : "is missing") +
+                     "); resume from another checkpoint");
 }
 
 static Json readStateFile(const std::string &path) {
@@ -215,7 +242,42 @@ static Json readStateFile(const std::string &path) {
              ? ": is no whole checkpoint: state.json is missing"
              : ": is the folder of a run; its last checkpoint is " + inside));
   }
-  return Json::parse(readTextFile(file), nullptr, false);
+  std::string text = readTextFile(file);
+  Json json = nestsTooDeep(text) ? Json(Json::value_t::discarded)
+                                 : Json::parse(text, nullptr, false);
+  checkSeal(file, text, json);
+  return json;
+}
+
+/// Refuses a position in the data that the steps do not lead to.
+static void checkPosition(const std::string &file,
+                          const CheckpointState &state) {
+  // A step adds a batch to it.
+  constexpr int64_t most = int64_t(1) << 62;
+  if (state.step < 0 || state.nextSample < 0 || state.step > most ||
+      state.nextSample > most)
+    throw InputError(file + ": step " + std::to_string(state.step) +
+                     " and next_sample " + std::to_string(state.nextSample) +
+                     " are no position of a run");
+  for (size_t i = 0; i < state.stretches.size(); ++i) {
+    const Stretch &part = state.stretches[i];
+    const bool isLast = i + 1 == state.stretches.size();
+    const int64_t step = isLast ? state.step : state.stretches[i + 1].step;
+    const int64_t found =
+        isLast ? state.nextSample : state.stretches[i + 1].sample;
+    int64_t samples = 0, expected = 0;
+    if (part.batch < 1 || part.step < 0 || part.sample < 0 ||
+        part.step > step ||
+        __builtin_mul_overflow(step - part.step, part.batch, &samples) ||
+        __builtin_add_overflow(part.sample, samples, &expected) ||
+        expected != found)
+      throw InputError(
+          file + ": sample " + std::to_string(found) + " of step " +
+          std::to_string(step) + " is not where " + std::to_string(part.batch) +
+          " samples a step lead to from sample " + std::to_string(part.sample) +
+          " of step " + std::to_string(part.step) +
+          "; resume from another checkpoint");
+  }
 }
 
 static CheckpointState stateOf(const std::string &path, const Json &json,
@@ -223,12 +285,19 @@ static CheckpointState stateOf(const std::string &path, const Json &json,
                                bool checksDigests = true) {
   std::string file = (fs::path(path) / "state.json").string();
   CheckpointState state;
+  auto integerOf = [&](const Json &value) {
+    if (!value.is_number_integer() || value > INT64_MAX)
+      throw InputError(file + ": the checkpoint is torn: " + value.dump() +
+                       " is no 64-bit integer");
+    return value.get<int64_t>();
+  };
   auto textOf = [&](const char *key) {
     auto found = json.find(key);
     return found == json.end() || found->is_null() ? "" : found->dump();
   };
   try {
-    if (json.at("format") != "cleave-checkpoint" || json.at("version") != 1)
+    if (json.at("format") != "cleave-checkpoint" ||
+        (json.at("version") != 1 && json.at("version") != 2))
       throw InputError(file + ": not a checkpoint of this version");
     auto fingerprint = json.at("fingerprint").get<std::string>();
     if (manifest && fingerprint != manifest->fingerprint)
@@ -237,18 +306,24 @@ static CheckpointState stateOf(const std::string &path, const Json &json,
                        fingerprint + "; expected '" + manifest->model +
                        "', fingerprint " + manifest->fingerprint + ")");
     state.model = json.value("model", std::string());
-    state.step = json.at("step").get<int64_t>();
-    state.updates = json.value("updates", state.step);
-    state.nextSample = json.at("next_sample").get<int64_t>();
-    state.leftOut = json.value("left_out", int64_t(0));
+    state.step = integerOf(json.at("step"));
+    state.updates =
+        json.contains("updates") ? integerOf(json["updates"]) : state.step;
+    state.nextSample = integerOf(json.at("next_sample"));
+    state.leftOut = json.contains("left_out") ? integerOf(json["left_out"]) : 0;
     state.seed = json.at("seed").get<uint64_t>();
     state.dataSeed = json.at("data_seed").get<uint64_t>();
     state.optimizer = json.value("optimizer", std::string());
     state.config = textOf("config");
     state.dataIdentity = textOf("data");
     state.split = textOf("split");
-    if (state.step < 0 || state.nextSample < 0)
-      throw InputError(file + ": has a negative step or sample");
+    for (const Json &part : json.value("stretches", Json::array()))
+      state.stretches.push_back({integerOf(part.at("step")),
+                                 integerOf(part.at("sample")),
+                                 integerOf(part.at("batch"))});
+    if (json.at("version") != 1 && state.stretches.empty())
+      throw InputError(file + ": has no stretches");
+    checkPosition(file, state);
     checkFiles(path, json, checksDigests);
   } catch (const Json::exception &) {
     throw InputError(file + ": the checkpoint is torn: not the state of a run");
@@ -330,8 +405,7 @@ void removeOldCheckpoints(const std::string &run, int64_t keep) {
   for (size_t i = keep; i < found.size(); ++i) {
     // A folder of that name is whole, so it loses the name first.
     fs::path path(found[i].path);
-    fs::path gone =
-        path.parent_path() / ("." + path.filename().string() + ".removed");
+    fs::path gone = temporaryNameOf(path.string(), "gone");
     fs::remove_all(gone, ignored);
     fs::rename(path, gone, ignored);
     if (!ignored)

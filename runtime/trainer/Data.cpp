@@ -5,7 +5,9 @@
 #include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 
 namespace fs = std::filesystem;
 
@@ -33,6 +35,10 @@ public:
   std::string
   firstNonFinite(const std::vector<int64_t> &samples) const override {
     return training->firstNonFinite(samples);
+  }
+  void checkUnchanged() const override {
+    training->checkUnchanged();
+    validation->checkUnchanged();
   }
   std::string warning() const override { return training->warning(); }
   std::string split() const override { return training->split(); }
@@ -62,6 +68,7 @@ static std::string dtypeOfBin(const std::string &name) {
 }
 
 static std::unique_ptr<Dataset> openArrays(std::map<std::string, Array> arrays,
+                                           std::vector<std::string> unread,
                                            const std::string &path,
                                            const Manifest &manifest,
                                            const Settings &settings) {
@@ -72,12 +79,32 @@ static std::unique_ptr<Dataset> openArrays(std::map<std::string, Array> arrays,
         arrays.find(tokens->source.empty() ? tokens->name : tokens->source);
     if (found != arrays.end() && found->second.shape.size() == 1) {
       auto owner = std::make_shared<Array>(std::move(found->second));
-      return makeTokenDataset(owner, *owner,
+      return makeTokenDataset(owner, nullptr, *owner,
                               path + ", array '" + found->first + "'", manifest,
                               settings);
     }
   }
-  return makeArrayDataset(std::move(arrays), path, manifest, settings);
+  return makeArrayDataset(std::move(arrays), std::move(unread), path, manifest,
+                          settings);
+}
+
+/// Reads those of the arrays `names` that inputs want, by `read`.
+static std::unique_ptr<Dataset>
+openNamed(const std::vector<std::string> &names,
+          const std::function<Array(const std::string &)> &read,
+          const std::string &path, const Manifest &manifest,
+          const Settings &settings) {
+  const std::set<std::string> wanted = wantedArrays(manifest);
+  std::map<std::string, Array> arrays;
+  std::vector<std::string> unread;
+  for (const std::string &name : names)
+    if (wanted.count(name))
+      arrays[name] = read(name);
+    else
+      unread.push_back(name);
+  std::sort(unread.begin(), unread.end());
+  return openArrays(std::move(arrays), std::move(unread), path, manifest,
+                    settings);
 }
 
 static bool allBelow(const std::string &dtype, const MappedFile &file,
@@ -142,20 +169,25 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
                        "data.labels");
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    std::map<std::string, Array> arrays;
+    std::vector<std::string> names;
     for (const fs::directory_entry &entry : fs::directory_iterator(path))
       if (entry.path().extension() == ".npy")
-        arrays[entry.path().stem().string()] = readNpy(entry.path().string());
-    if (arrays.empty())
+        names.push_back(entry.path().stem().string());
+    if (names.empty())
       throw InputError(path + ": the folder holds no .npy files");
-    return openArrays(std::move(arrays), path, manifest, settings);
+    return openNamed(
+        names,
+        [&](const std::string &name) {
+          return readNpy((fs::path(path) / (name + ".npy")).string());
+        },
+        path, manifest, settings);
   }
   std::string extension = fs::path(path).extension().string();
   if (extension == ".npz") {
-    std::map<std::string, Array> arrays;
-    for (auto &[name, array] : readNpz(path))
-      arrays[name] = std::move(array);
-    return openArrays(std::move(arrays), path, manifest, settings);
+    NpzReader file(path);
+    return openNamed(
+        file.names(), [&](const std::string &name) { return file.read(name); },
+        path, manifest, settings);
   }
   auto file = std::make_shared<MappedFile>(path);
   ArrayView tokens;
@@ -174,7 +206,8 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
     if (width <= 2)
       checkWidth(tokens, path, settings.dataDtype);
     try {
-      return makeTokenDataset(file, tokens, path, manifest, settings);
+      return makeTokenDataset(file, file.get(), tokens, path, manifest,
+                              settings);
     } catch (const VocabularyError &error) {
       throw InputError(error.what() +
                        otherDtype(manifest, *file, settings.dataDtype));
@@ -191,7 +224,7 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
       if (input)
         arrays[input->source.empty() ? input->name : input->source] =
             readNpy(path);
-      return openArrays(std::move(arrays), path, manifest, settings);
+      return openArrays(std::move(arrays), {}, path, manifest, settings);
     }
     if (header.shape.size() != 1)
       throw InputError(path + ": has shape " + shapeToString(header.shape) +
@@ -204,7 +237,7 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
                      "'; expected .txt (bytes), .bin, .npy, .npz or a folder "
                      "of .npy");
   }
-  return makeTokenDataset(file, tokens, path, manifest, settings);
+  return makeTokenDataset(file, file.get(), tokens, path, manifest, settings);
 }
 
 } // namespace cleave

@@ -4,12 +4,15 @@
 #define CLEAVE_TRAINER_DATAPARTS_H
 
 #include "cleave/io/Error.h"
+#include "cleave/io/File.h"
 #include "cleave/trainer/Data.h"
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 namespace cleave {
 
@@ -33,15 +36,20 @@ int64_t heldOut(int64_t total, double share, int64_t least);
 /// read row by row.
 void requireSamplesFirst(const ManifestInput &input);
 
-/// One long sequence of tokens of any integer type; `owner` keeps their bytes.
-std::unique_ptr<Dataset> makeTokenDataset(std::shared_ptr<const void> owner,
-                                          ArrayView tokens,
-                                          const std::string &path,
-                                          const Manifest &manifest,
-                                          const Settings &settings);
+/// One long sequence of tokens of any integer type; `owner` keeps their bytes,
+/// which are those of `file` where they are not in memory (else null).
+std::unique_ptr<Dataset>
+makeTokenDataset(std::shared_ptr<const void> owner, const MappedFile *file,
+                 ArrayView tokens, const std::string &path,
+                 const Manifest &manifest, const Settings &settings);
 
-/// Named arrays, a sample per row.
+/// The arrays that the inputs read, by name.
+std::set<std::string> wantedArrays(const Manifest &manifest);
+
+/// Named arrays, a sample per row; `unread`: the names of those that are there
+/// and that no input reads.
 std::unique_ptr<Dataset> makeArrayDataset(std::map<std::string, Array> arrays,
+                                          std::vector<std::string> unread,
                                           const std::string &path,
                                           const Manifest &manifest,
                                           const Settings &settings);

@@ -97,7 +97,7 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
   std::string model = (fs::path(path) / modelFile).string();
   std::string optimizer = (fs::path(path) / optimizerFile).string();
   SafetensorsReader modelReader(model), optimizerReader(optimizer);
-  WeightFiles files(manifest.weightsFolder);
+  WeightFiles files(manifest);
   std::vector<std::function<void()>> masters;
   for (const ManifestTensor &tensor : manifest.tensors) {
     if (isSaved(tensor)) {
@@ -140,6 +140,9 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
   // After what starts anew.
   for (auto &load : masters)
     load();
+  modelReader.checkWhole();
+  optimizerReader.checkWhole();
+  files.checkWhole();
 }
 
 //===----------------------------------------------------------------------===//
@@ -148,14 +151,15 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
 
 void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
                        uint64_t seed) {
-  WeightFiles files(manifest.weightsFolder);
+  WeightFiles files(manifest);
   for (const ManifestTensor &tensor : manifest.tensors)
     loadInitialValue(tensor, files, executor, seed);
   initializeState(manifest, files, executor, seed);
+  files.checkWhole();
 }
 
 void checkInitialValues(const Manifest &manifest) {
-  WeightFiles files(manifest.weightsFolder);
+  WeightFiles files(manifest);
   for (const ManifestTensor &tensor : manifest.tensors)
     if (tensor.weight) {
       files.view(tensor);

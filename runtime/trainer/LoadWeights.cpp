@@ -87,7 +87,7 @@ void loadWeights(const std::string &path, const Manifest &manifest,
                  StepExecutor &executor, uint64_t seed) {
   const std::string source = weightsFileOf(path);
   SafetensorsReader file(source);
-  WeightFiles files(manifest.weightsFolder);
+  WeightFiles files(manifest);
   initializeState(manifest, files, executor, seed);
   for (const ManifestTensor &tensor : manifest.tensors) {
     if (!isSaved(tensor)) {
@@ -99,6 +99,8 @@ void loadWeights(const std::string &path, const Manifest &manifest,
       loadTensor(source, file, tensor, "", tensor.shape, master->buffer,
                  executor);
   }
+  file.checkWhole();
+  files.checkWhole();
 }
 
 } // namespace cleave

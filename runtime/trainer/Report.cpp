@@ -2,6 +2,7 @@
 //----------------------------===//
 #include "Report.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Nesting.h"
 
 #include <nlohmann/json.hpp>
 
@@ -58,13 +59,20 @@ void trimLog(const std::string &path, int64_t step) {
   if (!std::filesystem::exists(path))
     return;
   std::string text = readTextFile(path), kept;
-  size_t begin = 0;
+  size_t begin = 0, number = 0;
   while (begin < text.size()) {
+    ++number;
     size_t end = text.find('\n', begin);
     if (end == std::string::npos)
       break; // a line that a killed run did not finish
     std::string line = text.substr(begin, end - begin);
-    Json json = Json::parse(line, nullptr, false);
+    Json json = nestsTooDeep(line) ? Json() : Json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("step") &&
+        !json["step"].is_number_integer())
+      throw InputError(path + ", line " + std::to_string(number) +
+                       ": key 'step' is " + json["step"].dump() +
+                       ", expected a whole number; mend the line or remove "
+                       "it");
     if (json.is_object() && json.value("step", step + 1) <= step)
       kept += line + '\n';
     begin = end + 1;

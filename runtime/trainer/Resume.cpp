@@ -2,6 +2,7 @@
 //-----------------------===//
 #include "cleave/trainer/Resume.h"
 #include "Toml.h"
+#include "cleave/io/Digest.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Safetensors.h"
@@ -35,7 +36,7 @@ static std::string checkpointAt(const std::string &path) {
   if (!fs::exists(path, ignored))
     throw InputError("--resume " + path +
                      ": does not exist; give a checkpoint's folder, a run's, "
-                     "or latest");
+                     "latest, or auto");
   if (fs::exists(fs::path(path) / "state.json", ignored))
     return path;
   std::string newest = newestWhole(checkpointsOf(path));
@@ -46,6 +47,12 @@ std::string resolveResume(const std::string &resume, const std::string &out,
                           const std::string &model) {
   if (resume.empty())
     return resume;
+  if (resume == "auto") {
+    if (out.empty())
+      throw InputError("--resume auto needs --out DIR: the folder to begin in, "
+                       "or to go on from");
+    return newestWhole(checkpointsOf(out));
+  }
   if (resume != "latest")
     return checkpointAt(resume);
   std::vector<std::string> runs;

@@ -2,11 +2,16 @@
 //-----------===//
 #include "RunFolder.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/File.h"
+#include "cleave/io/Temporary.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace fs = std::filesystem;
 
@@ -23,14 +28,24 @@ bool continuesIn(const std::string &out, const std::string &resume) {
 
 std::string createOut(const std::string &out, const std::string &model) {
   auto create = [](const std::string &path) {
+    fs::path folder = fs::path(path).lexically_normal();
+    if (!folder.has_filename())
+      folder = folder.parent_path();
+    // The folders that are new: a run in one that is lost with the power is
+    // lost, too.
+    std::vector<fs::path> parents;
     std::error_code error;
-    fs::path parent = fs::path(path).lexically_normal();
-    if (!parent.has_filename())
-      parent = parent.parent_path();
-    if (parent.has_parent_path())
-      fs::create_directories(parent.parent_path(), error);
-    if (::mkdir(parent.c_str(), 0777) == 0)
+    for (fs::path at = folder.parent_path();
+         !at.empty() && !fs::exists(at, error); at = at.parent_path())
+      parents.push_back(at);
+    if (folder.has_parent_path())
+      fs::create_directories(folder.parent_path(), error);
+    if (::mkdir(folder.c_str(), 0777) == 0) {
+      syncFolder(folder.parent_path().string());
+      for (const fs::path &parent : parents)
+        syncFolder(parent.parent_path().string());
       return true;
+    }
     if (errno == EEXIST)
       return false;
     throw InputError(path + ": cannot be created: " + std::strerror(errno));
@@ -46,6 +61,47 @@ std::string createOut(const std::string &out, const std::string &model) {
     if (create(path))
       return path;
   }
+}
+
+bool isRunFolder(const std::string &folder) {
+  std::error_code error;
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool isConfig =
+        name == "config.toml" ||
+        (name.starts_with("config-") && name.ends_with(".toml"));
+    if (!isConfig && name != "log.jsonl" && name != "counters.json" &&
+        name != ".lock" && !name.starts_with("checkpoint-") &&
+        !name.starts_with(".checkpoint-") && !name.starts_with(".config"))
+      return false;
+  }
+  return !error;
+}
+
+RunLock::RunLock(const std::string &folder)
+    : path((fs::path(folder) / ".lock").string()) {
+  if (lock.tryLock(path, FileLock::Exclusive, /*create=*/true) ==
+      FileLock::Outcome::Busy) {
+    int64_t process = 0;
+    std::string host;
+    std::ifstream(path) >> process >> host;
+    throw InputError(
+        folder + ": process " + std::to_string(process) + " on " +
+        (host.empty() ? "an unknown machine" : host) +
+        " trains there; wait until it has ended, or give another --out");
+  }
+  if (!lock.isHeld())
+    return;
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  std::ofstream(path, std::ios::trunc) << ::getpid() << " " << host << "\n";
+  removeAbandoned(folder);
+}
+
+RunLock::~RunLock() {
+  if (lock.isHeld())
+    ::unlink(path.c_str());
 }
 
 } // namespace cleave

@@ -38,6 +38,8 @@ private:
   void openData();
   void checkSplit(const std::string &split);
   void checkOut();
+  bool isDone() const;
+  std::string createFolder();
   void describe() const;
   void writeConfig(const std::string &out) const;
   void logResume(const std::string &out) const;
@@ -50,6 +52,8 @@ private:
   CheckpointState state;
   std::vector<Difference> changes;
   bool goesOn = false; ///< in the folder of the checkpoint
+  bool isAuto = false; ///< begins in `out`, or goes on there
+  RunLock lock;        ///< of the folder, once it is there
   std::unique_ptr<Dataset> data;
 };
 
@@ -84,6 +88,7 @@ Recorded recordedOf(const CheckpointState &state) {
 void Start::readCheckpoint() {
   state.seed = settings.seed;
   state.dataSeed = settings.dataSeed;
+  isAuto = options.resume == "auto";
   resume = resolveResume(options.resume, options.out, manifest.model);
   if (!resume.empty() && !options.weights.empty())
     throw InputError("--resume goes on with the weights of its checkpoint, "
@@ -114,6 +119,8 @@ void Start::readCheckpoint() {
   }
   state.seed = settings.seed;
   state.dataSeed = settings.dataSeed;
+  if (state.stretches.empty() || state.stretches.back().batch != manifest.batch)
+    state.stretches.push_back({state.step, state.nextSample, manifest.batch});
   Extent extent = extentOf(options, settings,
                            resume.empty() ? std::nullopt : recorded.steps);
   if (recorded.steps && *recorded.steps != extent.horizon)
@@ -121,7 +128,7 @@ void Start::readCheckpoint() {
                        std::to_string(extent.horizon), true});
   settings.steps = extent.horizon;
   settings.lastStep = extent.lastStep;
-  if (!resume.empty() && state.step >= settings.lastStep)
+  if (!resume.empty() && state.step >= settings.lastStep && !isAuto)
     throw InputError(
         resume + ": has done " + std::to_string(state.step) +
         " steps already; give a larger --steps than " +
@@ -184,10 +191,42 @@ void Start::checkOut() {
   goesOn = !options.out.empty() && !resume.empty() &&
            continuesIn(options.out, resume);
   std::error_code ignored;
-  if (!goesOn && !options.out.empty() &&
-      fs::exists(fs::symlink_status(options.out, ignored)))
+  const bool isThere = !options.out.empty() &&
+                       fs::exists(fs::symlink_status(options.out, ignored));
+  if (isAuto && isThere && !isRunFolder(options.out))
+    throw InputError(options.out + ": is not the folder of a run alone, and "
+                                   "--resume auto would write there; give "
+                                   "another --out");
+  // Two that begin at once are told apart by the lock.
+  goesOn = goesOn || (isAuto && isThere);
+  if (goesOn && !options.dryRun)
+    lock = RunLock(options.out);
+  if (!goesOn && isThere)
     throw InputError(options.out + ": the output folder exists; it is never "
                                    "overwritten: give another --out");
+}
+
+/// A new folder, which is locked from now on.
+std::string Start::createFolder() {
+  std::string out;
+  try {
+    out = createOut(options.out, manifest.model);
+  } catch (const InputError &) {
+    if (isAuto)
+      RunLock other(options.out); // says who was faster
+    throw;
+  }
+  lock = RunLock(out);
+  return out;
+}
+
+/// A command that a supervisor repeats has nothing to do any more.
+bool Start::isDone() const {
+  if (!isAuto || resume.empty() || state.step < settings.lastStep)
+    return false;
+  std::printf("%s: all %lld steps are done\n", resume.c_str(),
+              static_cast<long long>(settings.lastStep));
+  return true;
 }
 
 void Start::describe() const {
@@ -259,6 +298,8 @@ void Start::logResume(const std::string &out) const {
   std::string path = (fs::path(out) / "log.jsonl").string();
   if (goesOn)
     trimLog(path, state.step);
+  if (resume.empty())
+    return;
   Json changed = Json::object();
   auto valueOf = [](const std::string &text) { // null: not set
     Json value = Json::parse(text, nullptr, false);
@@ -280,6 +321,8 @@ void Start::logResume(const std::string &out) const {
 
 void Start::run(const ExecutorFactory &start) {
   readCheckpoint();
+  if (isDone())
+    return;
   openData();
   checkOut();
   describe();
@@ -301,13 +344,12 @@ void Start::run(const ExecutorFactory &start) {
       loadWeights(options.weights, manifest, *executor, settings.seed);
     else
       loadInitialValues(manifest, *executor, settings.seed);
-    out = goesOn ? options.out : createOut(options.out, manifest.model);
+    out = goesOn ? options.out : createFolder();
     std::printf("writing to %s%s\n", out.c_str(),
                 resume.empty() ? "" : (", resuming " + resume).c_str());
     std::fflush(stdout);
     writeConfig(out);
-    if (!resume.empty())
-      logResume(out);
+    logResume(out);
   };
   runLoop({manifest, settings, options, *data, resume}, *executor,
           trace ? &*trace : nullptr, out, state, fill);

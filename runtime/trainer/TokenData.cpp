@@ -13,13 +13,14 @@ namespace {
 /// Tokens of any integer type; the bytes belong to a file or an array.
 class TokenDataset : public Dataset {
 public:
-  TokenDataset(std::shared_ptr<const void> owner, ArrayView tokens,
-               const std::string &path, const Manifest &manifest,
-               const Settings &settings)
-      : owner(std::move(owner)), tokens(std::move(tokens)), path(path),
-        ignoreIndex(settings.ignoreIndex) {
+  TokenDataset(std::shared_ptr<const void> owner, const MappedFile *file,
+               ArrayView tokens, const std::string &path,
+               const Manifest &manifest, const Settings &settings)
+      : owner(std::move(owner)), file(file), tokens(std::move(tokens)),
+        path(path), ignoreIndex(settings.ignoreIndex) {
     const ManifestInput *input = checkInputs(manifest);
     sequence = input->shape[1];
+    vocabulary = input->vocabulary;
     for (const ManifestInput &other : manifest.inputs)
       hasLabels |= isShifted(other);
     const int64_t total = this->tokens.elements();
@@ -64,9 +65,23 @@ public:
     int64_t begin = (isEnd ? trainingTokens + sample * sequence
                            : rows.row(split, sample) * sequence) +
                     (isShifted(input) ? 1 : 0);
-    convertElements(tokens.dtype,
-                    tokens.data + begin * elementSize(tokens.dtype),
-                    input.dtype, out, sequence, path);
+    const std::byte *from = tokens.data + begin * elementSize(tokens.dtype);
+    // All were in range when the file was opened; it may not be the same now.
+    for (int64_t at = 0; file && vocabulary > 0 && at < sequence; ++at)
+      if (int64_t id = integerAt(tokens.dtype, from, at);
+          id < 0 || id >= vocabulary)
+        throw DataError(path + ": has changed since it was opened: token " +
+                        std::to_string(begin + at) + " is " +
+                        std::to_string(id) + " now, beyond the vocabulary of " +
+                        std::to_string(vocabulary));
+    convertElements(tokens.dtype, from, input.dtype, out, sequence, path);
+    if (file && file->isCut())
+      throw DataError(file->change());
+  }
+
+  void checkUnchanged() const override {
+    if (std::string change = file ? file->change() : ""; !change.empty())
+      throw DataError(change);
   }
 
   /// Only tokens are read from a text, and they are samples.
@@ -137,23 +152,23 @@ private:
   }
 
   std::shared_ptr<const void> owner;
+  const MappedFile *file; // null: they are in memory
   ArrayView tokens;
   std::string path;
   int64_t ignoreIndex;
   bool hasLabels = false; // the tokens that come next
-  int64_t sequence = 0, trainingTokens = 0;
+  int64_t sequence = 0, trainingTokens = 0, vocabulary = 0;
   SplitRows rows; // of windows
 };
 
 } // namespace
 
-std::unique_ptr<Dataset> makeTokenDataset(std::shared_ptr<const void> owner,
-                                          ArrayView tokens,
-                                          const std::string &path,
-                                          const Manifest &manifest,
-                                          const Settings &settings) {
-  return std::make_unique<TokenDataset>(std::move(owner), std::move(tokens),
-                                        path, manifest, settings);
+std::unique_ptr<Dataset>
+makeTokenDataset(std::shared_ptr<const void> owner, const MappedFile *file,
+                 ArrayView tokens, const std::string &path,
+                 const Manifest &manifest, const Settings &settings) {
+  return std::make_unique<TokenDataset>(
+      std::move(owner), file, std::move(tokens), path, manifest, settings);
 }
 
 } // namespace cleave

@@ -314,6 +314,7 @@ void Trainer::validate(StepRecord &record) {
   const int64_t together = validatedTogether();
   if (settings.loss != "cross_entropy")
     count = std::max(together, count - count % together);
+  data.checkUnchanged();
   double loss = 0, weight = 0;
   for (int64_t begin = 0; begin < count; begin += perMicrobatch) {
     auto rowsFrom = [&](int64_t from, int64_t size) {
@@ -370,6 +371,11 @@ void Trainer::run(const std::string &folder, CheckpointState &state,
         std::to_string(validatedTogether()) + " can be validated");
   try {
     runSteps(state, signal, log);
+  } catch (const DataError &error) {
+    // What was trained before is as good as it was.
+    if (saved != state.step)
+      save(state);
+    throw RunError(std::string(error.what()) + "; " + newest());
   } catch (const RunError &error) {
     throw RunError(std::string(error.what()) + "; " + newest());
   }

@@ -81,6 +81,12 @@ def succeed(*command, **options):
     return done.stdout
 
 
+def write_old_state(path, state):
+    """A state.json of version 1, which has no digest of itself."""
+    pathlib.Path(path).write_text(json.dumps({key: value for key, value in state.items() if key != "digest"} |
+                                             {"version": 1}))
+
+
 def generate(model, **sizes):
     """A model of these sizes, as the flags that name it."""
     flags = [word for key, value in sizes.items()

@@ -132,7 +132,7 @@ class Experts(unittest.TestCase):
         state = file.with_name("state.json")  # as one without digests, which would see it first
         said = json.loads(state.read_text())
         del said["digests"]
-        state.write_text(json.dumps(said))
+        support.write_old_state(state, said)
         done = support.run(*training.command(self.folder / "other", model, "", "--resume",
                                              out / "checkpoint-000001", train__steps=2))
         self.assertEqual(done.returncode, 2, done.stderr)

@@ -181,7 +181,7 @@ class LeftOut(unittest.TestCase):
             del text[key]
         text["updates"] = 3
         text["files"]["optimizer.safetensors"] = (checkpoint / "optimizer.safetensors").stat().st_size
-        (checkpoint / "state.json").write_text(json.dumps(text))
+        support.write_old_state(checkpoint / "state.json", text)
         rest = self.folder / "rest"
         done = self.run_cleave(rest, data, "one", "adamw", "--steps", 5, "--resume", checkpoint)
         self.assertEqual(done.returncode, 0, done.stderr)

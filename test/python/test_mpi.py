@@ -176,9 +176,9 @@ class MpiRun(unittest.TestCase):
             self.assertIn("all_reduce of table.grad", error)
             self.assertIn(f"missing ranks: {rank}", error)
 
-    def start(self, out, command=None):
+    def start(self, out, command=None, more=()):
         """A run without end; returns once it has made a step."""
-        flags = ("--steps", 1000000, "--eval-every", 0)
+        flags = ("--steps", 1000000, "--eval-every", 0, *more)
         log = open(self.folder / f"{out}.log", "w")
         self.addCleanup(log.close)
         process = subprocess.Popen(
@@ -221,6 +221,31 @@ class MpiRun(unittest.TestCase):
             want = [3] * 4
             want[victim] = 137
             self.assertEqual(codes, want, log)
+
+    def test_a_host_that_is_stopped(self):
+        """The others wait for its word, and end when it gives no sign of life; one that goes on in time is no matter."""
+        process, pids = self.start("frozen", more=("--watchdog", 5))
+        log = self.folder / "frozen.log"
+        os.kill(pids[0], signal.SIGSTOP)
+        time.sleep(2)
+        os.kill(pids[0], signal.SIGCONT)
+        time.sleep(1)
+        self.assertIsNone(process.poll(), log.read_text())
+        os.kill(pids[0], signal.SIGSTOP)
+        begin = time.monotonic()
+        try:
+            while "error:" not in log.read_text() and time.monotonic() - begin < 20:
+                time.sleep(0.1)
+            self.assertIn("does not respond", log.read_text())
+            self.assertLess(time.monotonic() - begin, 10)
+        finally:
+            for pid in pids.values():
+                for number in (signal.SIGCONT, signal.SIGKILL):
+                    try:
+                        os.kill(pid, number)
+                    except ProcessLookupError:
+                        pass
+            process.wait(timeout=60)
 
     def test_signals_save_and_exit_0(self):
         for number in (signal.SIGTERM, signal.SIGINT):

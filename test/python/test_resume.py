@@ -135,7 +135,7 @@ class Resume(unittest.TestCase):
         path = run / "checkpoint-000002" / "state.json"
         state = json.loads(path.read_text())
         del state["config"]["data"]["shuffle_split"]
-        path.write_text(json.dumps(state))
+        support.write_old_state(path, state)
         (run / "config.toml").write_text("[train]\nlr = 7.0\n")  # of another run: not read
         before = run
         for steps in (3, 4):
@@ -155,7 +155,7 @@ class Resume(unittest.TestCase):
         state = json.loads(path.read_text())
         was = state["split"]["held_out"]
         state["split"]["held_out"] = was + 1
-        path.write_text(json.dumps(state))
+        support.write_old_state(path, state)
         message = self.refused("--resume", path.parent, "--steps", STEPS + 1)
         self.assertIn("would not train on the samples of its run", message)
         self.assertIn(f'"held_out":{was + 1}', message)

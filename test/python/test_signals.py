@@ -73,7 +73,7 @@ class Signals(unittest.TestCase):
 
     def test_train_while_it_compiles(self):
         (self.folder / "cache").mkdir()
-        self.interrupted(signal.SIGINT, "cache/.*.tmp-*", support.CLEAVE, "train", MODEL, *FLAGS,
+        self.interrupted(signal.SIGINT, "cache/.*.new-*", support.CLEAVE, "train", MODEL, *FLAGS,
                          "--data", "text.txt", "--cache", "cache", "--steps", 1)
 
     def test_check(self):

@@ -20,6 +20,7 @@ struct RunFlags {
   InferOptions infer;
   ExecutorOptions executor;
   std::optional<int64_t> ranks;
+  bool verify = false;
 };
 
 /// CLI11's own would print the largest double.
@@ -110,6 +111,9 @@ inline void addExecutorFlags(CLI::App &app, RunFlags &flags) {
   app.add_option("--watchdog", flags.executor.watchdogSeconds,
                  "Seconds after which a waiting collective fails; 0: 300")
       ->check(notNegative);
+  app.add_flag("--verify", flags.verify,
+               "Compare the contents of all weight files with what the program "
+               "was compiled from; default: where size or time differ");
   app.add_flag("--poison", flags.executor.poison,
                "Fill memory that is not live with NaNs and trap overlaps "
                "(slow, for tests)");
@@ -153,9 +157,10 @@ inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
                  "at the end only")
       ->check(notNegative);
   app.add_option("--resume", train.resume,
-                 "A checkpoint to go on from, or 'latest': the newest of "
-                 "--out, else of this model's runs")
-      ->type_name("DIR|latest");
+                 "A checkpoint to go on from; 'latest': the newest of --out, "
+                 "else of this model's runs; 'auto': the newest of --out, and "
+                 "where there is none, begin there")
+      ->type_name("DIR|latest|auto");
   app.add_option("--weights", train.weights,
                  "Begin with these weights, by their names: a checkpoint, a "
                  "run (its newest one) or a .safetensors file; default: the "

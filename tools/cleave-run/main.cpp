@@ -4,6 +4,7 @@
 #include "Flags.h"
 #include "cleave/io/Bundle.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/FileLock.h"
 #include "cleave/io/Temporary.h"
 #include "cleave/launcher.h"
 #include "cleave/runtime.h"
@@ -47,10 +48,14 @@ static int run(int argc, char **argv, char **own,
                      (carried ? argv[0] : "cleave-run") + " --help");
   }
 
+  // Of a cache: nobody removes a program that runs. Elsewhere there is no lock.
+  FileLock used;
+  used.tryLock(folder + "/lock", FileLock::Shared, /*create=*/false);
   Manifest manifest;
   std::string error;
   if (!readManifest(folder, manifest, error))
     throw InputError(error);
+  manifest.verifiesWeights = flags.verify;
   flags.executor.transport = checkRanks(manifest, flags.ranks);
   // mpirun puts a terminal before every process, whoever reads behind it.
   bool inProcesses = usesProcesses(flags.executor.transport);

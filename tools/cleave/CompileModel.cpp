@@ -2,6 +2,7 @@
 
 #include "CompileModel.h"
 
+#include "Cache.h"
 #include "PipelineModel.h"
 #include "PlanWarnings.h"
 #include "Preflight.h"
@@ -10,7 +11,6 @@
 
 #include "cleave/Codegen/GPU.h"
 #include "cleave/Dialect/NN/IR/NN.h"
-#include "cleave/io/File.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
@@ -20,7 +20,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -287,30 +286,17 @@ std::string compileCached(const std::string &path, const Config &config,
   hash.update(std::to_string(
       fs::last_write_time(self, error).time_since_epoch().count()));
   auto digest = hash.final();
-  std::string name = fs::path(path).stem().string() + "-" +
-                     llvm::toHex(digest, /*LowerCase=*/true).substr(0, 16);
-  fs::path folder = fs::path(cache) / name;
-  // What was warned of when it was compiled still holds. A program beside which
-  // there is no such file was not finished.
-  fs::path warnings = folder / "warnings.txt";
-  if (fs::exists(folder / "manifest.json", error) &&
-      fs::exists(warnings, error)) {
-    std::cerr << readFile(warnings.string());
-    return folder.string();
-  }
-  fs::create_directories(cache, error);
-  if (error)
-    throw Failure(BadUsage,
-                  "cache '" + cache + "' cannot be made: " + error.message());
-  WarningRecord record;
-  compileModel(path, config, mesh, purpose, /*readWeights=*/true,
-               folder.string());
-  try {
-    writeFileAtomically(warnings.string(), record.text);
-  } catch (const std::exception &) {
-    // It is compiled again the next time.
-  }
-  return folder.string();
+  // Folders that begin with a dot are no entries, and names have an end.
+  std::string stem = fs::path(path).stem().string().substr(0, 64);
+  if (stem.starts_with("."))
+    stem[0] = '_';
+  return Cache(cache).find(
+      stem + "-" + llvm::toHex(digest, /*LowerCase=*/true).substr(0, 16),
+      [&](const std::string &folder) {
+        WarningRecord record;
+        compileModel(path, config, mesh, purpose, /*readWeights=*/true, folder);
+        return record.text;
+      });
 }
 
 } // namespace cleave::driver

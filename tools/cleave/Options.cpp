@@ -1,5 +1,6 @@
 // The flags that commands share.
 
+#include "Cache.h"
 #include "Command.h"
 #include "Diagnostics.h"
 #include "ShardedModel.h"
@@ -68,12 +69,7 @@ void driver::addRanksFlag(CLI::App &app, CommonOptions &options) {
 }
 
 void driver::addCacheFlag(CLI::App &app, CommonOptions &options) {
-  if (const char *cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
-    options.cache = std::string(cache) + "/cleave";
-  else if (const char *home = std::getenv("HOME"); home && *home)
-    options.cache = std::string(home) + "/.cache/cleave";
-  else
-    options.cache = ".cleave-cache";
+  options.cache = defaultCacheFolder();
   app.add_option("--cache", options.cache, "folder of compiled programs")
       ->type_name("DIR")
       ->capture_default_str();

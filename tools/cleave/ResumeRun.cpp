@@ -28,6 +28,8 @@ RunPlan::RunPlan(const TrainOptions &asked, const std::string &model,
                   "--weights begins a run from others; give one of them");
   path = resolveResume(asked.resume, asked.out,
                        std::filesystem::path(model).stem().string());
+  if (path.empty()) // auto, which begins
+    return;
   RecordedConfig base = recordedConfig(path);
   common.base = base.toml;
   common.baseName = base.file;

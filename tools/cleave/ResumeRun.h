@@ -36,6 +36,9 @@ public:
   void settle(Config &config);
 
   const std::string &checkpoint() const { return path; } // or empty
+  // cleave-run finds the same checkpoint, or begins, and ends well where all is
+  // done.
+  bool isAuto() const { return asked.resume == "auto"; }
   // train.steps, and the keys that --set was given.
   int64_t horizon = 0;
   std::vector<std::string> accepted;

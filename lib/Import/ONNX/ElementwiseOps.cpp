@@ -276,6 +276,8 @@ Error lowerMul(Node &node) {
 Error lowerMod(Node &node) {
   if (node.intAttr("fmod", 0) == 0 && isFloat(node.input(0).type))
     return reason("Mod of floats needs fmod = 1");
+  if (isInteger(node.input(0).type) && isSplat(node.input(1), 0))
+    return reason("it divides integers by zero");
   return node.intAttr("fmod", 0) ? binary<kFMod>(node) : binary<kMod>(node);
 }
 

@@ -127,6 +127,14 @@ struct ManifestFile {
   std::string hash; ///< of its bytes; see digestOf
 };
 
+/// A file of weights as it was when the model was compiled.
+struct ManifestWeights {
+  std::string file; ///< relative to Manifest::weightsFolder, as WeightRef::file
+  int64_t bytes = 0;
+  int64_t modified = 0; ///< nanoseconds since 1970
+  std::string hash;     ///< of its bytes; see digestOfPieces
+};
+
 /// A scalar that an action leaves for the host.
 struct ManifestMetric {
   std::string action; ///< loss_grad | loss | update
@@ -143,7 +151,7 @@ struct ManifestRouter {
 };
 
 struct Manifest {
-  static constexpr int currentVersion = 1;
+  static constexpr int currentVersion = 2;
 
   int version = currentVersion;
   std::string model;         ///< names the run's folder, e.g. "gpt2"
@@ -172,7 +180,12 @@ struct Manifest {
   std::vector<ManifestRouter> routers;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestState> state;
-  std::vector<ManifestFile> files; ///< program.bin, kernels.*
+  std::vector<ManifestFile> files;      ///< program.bin, kernels.*
+  std::vector<ManifestWeights> weights; ///< all that tensors refer to
+
+  /// Not of the file: whether digests of weights are checked where size and
+  /// time are as they were, too.
+  bool verifiesWeights = false;
 
   int64_t samplesPerMicrobatch() const { return batch / microbatches; }
   bool hasAction(std::string_view action) const;
@@ -194,20 +207,14 @@ size_t elementSize(std::string_view dtype);
 /// the mesh, the order of the tensors and their values.
 std::string fingerprintOf(const Manifest &manifest);
 
-/// The text of manifest.json; the same manifest always gives the same bytes.
+/// The text of manifest.json, sealed (io/Digest.h); the same manifest always
+/// gives the same bytes.
 std::string manifestToJson(const Manifest &manifest);
 
 /// Reads the text of a manifest. False with a message in `error` if it is not
-/// one; the message names the key and what was expected.
+/// one, to the byte; the message names the key and what was expected.
 bool manifestFromJson(std::string_view text, Manifest &manifest,
                       std::string &error);
-
-/// FNV-1a of 64 bits over the bytes, in hexadecimal.
-std::string digestOf(std::string_view bytes);
-
-/// The digest of the digests of pieces of 1 MiB: several times as fast, for
-/// files of gigabytes.
-std::string digestOfPieces(std::string_view bytes);
 
 /// Reads and checks FOLDER/manifest.json, and that the other files of the
 /// folder are whole and as they were written; a relative weightsFolder is made

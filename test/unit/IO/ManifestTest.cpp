@@ -1,6 +1,7 @@
 // manifest.json: written, read back, refused; and the weights that it names.
 #include "cleave/manifest.h"
 #include "TestFolder.h"
+#include "cleave/io/Digest.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/Weights.h"
 
@@ -127,8 +128,8 @@ std::string refusal(const std::string &from, const std::string &to) {
 }
 
 TEST(Manifest, MistakesNameTheKey) {
-  EXPECT_EQ(refusal("\"version\": 1", "\"version\": 2"),
-            "key 'version': expected 1, found 2; compile the model again");
+  EXPECT_EQ(refusal("\"version\": 2", "\"version\": 1"),
+            "key 'version': expected 2, found 1; compile the model again");
   EXPECT_EQ(refusal("\"ranks\": 4", "\"ranks\": 3"),
             "key 'ranks': expected the product of the mesh's axes, 4, found 3");
   EXPECT_EQ(refusal("\"length\": 24", "\"length\": 23"),

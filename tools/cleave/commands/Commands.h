@@ -17,6 +17,7 @@ std::function<int()> addExplain(CLI::App &app);
 std::function<int()> addConfig(CLI::App &app);
 std::function<int()> addSchedule(CLI::App &app);
 std::function<int()> addOps(CLI::App &app);
+std::function<int()> addCache(CLI::App &app);
 
 inline const Command commands[] = {
     {"import", "Read an ONNX model and print it in the nn dialect", addImport},
@@ -28,6 +29,7 @@ inline const Command commands[] = {
     {"config", "Show every key, its value and where it came from", addConfig},
     {"schedule", "Write, prove and draw a pipeline schedule", addSchedule},
     {"ops", "List the ONNX operators that are supported", addOps},
+    {"cache", "Show or clear the compiled programs that are kept", addCache},
 };
 
 } // namespace cleave::driver

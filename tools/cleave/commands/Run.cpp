@@ -144,7 +144,7 @@ std::function<int()> driver::addTrain(CLI::App &app) {
     std::string folder = compileCached(options->model, loaded.config, mesh,
                                        Purpose::Train, options->cache);
     std::vector<std::pair<std::string, std::string>> settled = {
-        {"--resume", plan.checkpoint()},
+        {"--resume", plan.isAuto() ? "auto" : plan.checkpoint()},
         {"--data", data},
         {"--weights", weights},
         {"--horizon", std::to_string(plan.horizon)}};

@@ -19,7 +19,9 @@
 
 namespace cleave {
 
-/// A file mapped read-only. Throws InputError naming the file.
+/// A regular file mapped read-only. Throws InputError naming the file, also
+/// where it is a FIFO or a device. Bytes of a file that is cut while it is
+/// mapped read as zeros, and isCut() says so.
 class MappedFile {
 public:
   explicit MappedFile(const std::string &path);
@@ -31,10 +33,20 @@ public:
   size_t size() const { return length; }
   const std::string &path() const { return name; }
 
+  /// Whether bytes were read that are not there any more.
+  bool isCut() const;
+  /// Throws InputError where they were.
+  void checkWhole() const;
+  /// Whether the file under this name has another size or time by now, in
+  /// words; "": it has not.
+  std::string change() const;
+
 private:
   std::string name;
   const std::byte *bytes = nullptr;
   size_t length = 0;
+  int64_t modified = 0;  ///< nanoseconds since 1970
+  void *range = nullptr; ///< what guards it
 };
 
 /// A new file. Every failure throws RunError; a full disk says so.
@@ -89,6 +101,9 @@ private:
   std::string final;
   TemporaryPath temporary;
 };
+
+/// Makes the names in a folder last; "": the current one. Throws RunError.
+void syncFolder(const std::string &path);
 
 /// Throws InputError unless a file of this name can be made: its folder exists,
 /// and it is no folder itself.

@@ -53,6 +53,8 @@ private:
     uint32_t crc;
     uint64_t compressed, size, header;
   };
+  void checkApart() const;
+
   MappedFile file;
   std::vector<Entry> entries;
 };

@@ -38,6 +38,8 @@ public:
   std::vector<std::string> names() const;
   /// nullptr if there is none of the name. Lives as long as the reader.
   const ArrayView *find(const std::string &name) const;
+  /// Throws InputError where the file was cut while it was read.
+  void checkWhole() const { file.checkWhole(); }
 
 private:
   MappedFile file;

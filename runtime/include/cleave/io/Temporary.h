@@ -2,6 +2,8 @@
 #ifndef CLEAVE_IO_TEMPORARY_H
 #define CLEAVE_IO_TEMPORARY_H
 
+#include "cleave/io/FileLock.h"
+
 #include <atomic>
 #include <csignal>
 #include <memory>
@@ -21,17 +23,33 @@ public:
   ~TemporaryPath();
 
   const std::string &path() const { return name; }
+  /// Of a folder: from now on removeAbandoned() knows that it is in use, also
+  /// where process numbers say nothing (containers that share a folder).
+  void guard();
+  /// No more: it holds what belongs there alone.
+  void unguard();
   /// What lies there stays from now on, or has gone elsewhere.
   void keep();
 
 private:
   std::string name;
+  FileLock lock;
   std::atomic<char *> *slot = nullptr; // null where nobody looks any more
   bool isKept = false;
 };
 
-/// A new folder PREFIX-... below TMPDIR, or /tmp. Null, and `error` says why,
-/// where none can be made.
+/// ".NAME.WHAT-HOST-PID" beside `path`: what is written there before it gets
+/// the name, or what has lost it. WHAT: tmp, old, new or gone.
+std::string temporaryNameOf(const std::string &path, const char *what);
+
+/// Removes such files and folders from `folder` where the processes, of this
+/// machine, have ended without doing so; "": from the current one. `of`: those
+/// of this name alone, all where it is empty.
+void removeAbandoned(const std::string &folder, const std::string &of = "");
+
+/// A new folder PREFIX-HOST-PID-N below TMPDIR, or /tmp, guarded; removes those
+/// of processes that were killed. Null, and `error` says why, where none can be
+/// made.
 std::unique_ptr<TemporaryPath> makeTemporaryFolder(const std::string &prefix,
                                                    std::string &error);
 

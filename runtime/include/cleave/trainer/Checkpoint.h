@@ -19,13 +19,21 @@
 
 namespace cleave {
 
+/// Steps of one batch, in a row: a resume may change it.
+struct Stretch {
+  int64_t step;   ///< steps done before it
+  int64_t sample; ///< number of its first sample
+  int64_t batch;  ///< samples of each of its steps
+};
+
 struct CheckpointState {
   int64_t step = 0; ///< steps done, those that were left out included
   /// Of the optimizer: read from checkpoints of earlier versions, which have
   /// one count for all parameters.
   int64_t updates = 0;
   int64_t nextSample = 0; ///< number of the first sample of the next step
-  int64_t leftOut = 0;    ///< steps that changed nothing
+  std::vector<Stretch> stretches; ///< empty in earlier versions
+  int64_t leftOut = 0;            ///< steps that changed nothing
   uint64_t seed = 0;
   uint64_t dataSeed = 0;
   std::string model;

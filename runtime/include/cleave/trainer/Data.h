@@ -11,6 +11,7 @@
 #define CLEAVE_TRAINER_DATA_H
 
 #include "cleave/io/Array.h"
+#include "cleave/io/Error.h"
 #include "cleave/manifest.h"
 #include "cleave/trainer/Settings.h"
 
@@ -37,11 +38,17 @@ int64_t trainingSample(int64_t number, int64_t samples, uint64_t seed);
 
 enum class Split { training, validation };
 
+/// The data of a run that goes on is not what it was when it was opened.
+struct DataError : RunError {
+  using RunError::RunError;
+};
+
 class Dataset {
 public:
   virtual ~Dataset() = default;
   virtual int64_t samples(Split split) const = 0;
   /// Writes one sample of `input` (the part of its shape after dimension 0).
+  /// Throws DataError where a file does not hold it any more.
   virtual void fill(const ManifestInput &input, Split split, int64_t sample,
                     std::byte *out) const = 0;
   /// Writes the whole of an input without a batch dimension.
@@ -51,6 +58,9 @@ public:
   virtual std::string firstNonFinite(const std::vector<int64_t> &) const {
     return "";
   }
+  /// Throws DataError where a file that is still read has another size or time
+  /// than when it was opened.
+  virtual void checkUnchanged() const {}
   /// What is odd about the samples to train on, though they can be read; empty:
   /// nothing.
   virtual std::string warning() const { return ""; }

@@ -22,8 +22,10 @@
 namespace cleave {
 
 /// The checkpoint that `resume` (--resume) means: a path, or "latest", the
-/// newest whole one below `out` or, where that is empty, below runs/<model>-*.
-/// Empty if `resume` is. Throws InputError if "latest" finds none.
+/// newest whole one below `out` or, where that is empty, below runs/<model>-*,
+/// or "auto", that of `out` if there is one. Empty if `resume` is, or "auto"
+/// finds none. Throws InputError if "latest" finds none, and for "auto" without
+/// `out`.
 std::string resolveResume(const std::string &resume, const std::string &out,
                           const std::string &model);
 

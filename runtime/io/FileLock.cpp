@@ -1,0 +1,71 @@
+//===- FileLock.cpp - advisory locks between processes --------------------===//
+#include "cleave/io/FileLock.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace cleave {
+
+FileLock::FileLock(FileLock &&other) noexcept
+    : descriptor(std::exchange(other.descriptor, -1)) {}
+
+FileLock &FileLock::operator=(FileLock &&other) noexcept {
+  std::swap(descriptor, other.descriptor);
+  return *this;
+}
+
+FileLock::Outcome FileLock::tryLock(const std::string &path, Kind kind,
+                                    bool create) {
+  release();
+  // Reading is enough for flock; another user's file cannot be written. What
+  // is no plain file is none of ours.
+  constexpr int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  int file =
+      ::open(path.c_str(), O_RDONLY | flags | (create ? O_CREAT : 0), 0666);
+  if (file < 0)
+    return Outcome::Missing;
+  struct stat opened{}, named{};
+  if (::fstat(file, &opened) != 0 || !S_ISREG(opened.st_mode)) {
+    ::close(file);
+    return Outcome::Missing;
+  }
+  int result;
+  do
+    result = ::flock(file, (kind == Shared ? LOCK_SH : LOCK_EX) | LOCK_NB);
+  while (result != 0 && errno == EINTR);
+  if (result != 0) {
+    bool isBusy = errno == EWOULDBLOCK;
+    ::close(file);
+    return isBusy ? Outcome::Busy : Outcome::Unknown;
+  }
+  if (::lstat(path.c_str(), &named) != 0 || named.st_ino != opened.st_ino ||
+      named.st_dev != opened.st_dev) {
+    ::close(file);
+    return Outcome::Missing;
+  }
+  descriptor = file;
+  return Outcome::Held;
+}
+
+void FileLock::keep() {
+  if (descriptor >= 0)
+    ::fcntl(descriptor, F_SETFD, 0);
+  descriptor = -1;
+}
+
+void FileLock::release() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+  descriptor = -1;
+}
+
+void FileLock::touch() const {
+  if (descriptor >= 0)
+    ::futimens(descriptor, nullptr);
+}
+
+} // namespace cleave

@@ -1,0 +1,158 @@
+//===- MappedFile.cpp - input by mapping, guarded against cut files -------===//
+//
+// Reading a mapped page that lies behind the end of a file that somebody has
+// cut is SIGBUS. The handler puts zeros there and notes the file; whoever has
+// read asks afterwards.
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/io/Error.h"
+#include "cleave/io/File.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <fcntl.h>
+#include <mutex>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cleave {
+
+namespace {
+
+/// Read by the handler without a lock: `end` is set last and cleared first.
+struct Range {
+  std::atomic<uintptr_t> begin{0}, end{0};
+  std::atomic<bool> isCut{false};
+};
+
+/// More files than are ever open at a time; those beyond are not guarded.
+std::array<Range, 4096> ranges;
+std::mutex mutex; // of those who look for a free one
+
+uintptr_t pageSize = 4096;
+
+void onBusError(int, siginfo_t *info, void *) {
+  int error = errno;
+  const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
+  for (Range &range : ranges) {
+    const uintptr_t end = range.end.load();
+    if (at < range.begin.load() || at >= end)
+      continue;
+    const uintptr_t page = at & ~(pageSize - 1);
+    range.isCut = true;
+    if (::mmap(reinterpret_cast<void *>(page), pageSize, PROT_READ,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+      errno = error;
+      return;
+    }
+  }
+  // None of ours: it comes again when the handler has returned, and ends the
+  // process.
+  ::signal(SIGBUS, SIG_DFL);
+  errno = error;
+}
+
+Range *guard(const std::byte *bytes, size_t length) {
+  std::lock_guard lock(mutex);
+  static const bool isCaught = [] {
+    pageSize = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    struct sigaction action{};
+    action.sa_sigaction = onBusError;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    return ::sigaction(SIGBUS, &action, nullptr) == 0;
+  }();
+  auto free = std::find_if(ranges.begin(), ranges.end(),
+                           [](const Range &range) { return !range.begin; });
+  if (!isCaught || free == ranges.end())
+    return nullptr;
+  free->isCut = false;
+  free->begin = reinterpret_cast<uintptr_t>(bytes);
+  free->end = reinterpret_cast<uintptr_t>(bytes) + length;
+  return &*free;
+}
+
+struct stat statusOf(const std::string &path) {
+  struct stat info{};
+  ::stat(path.c_str(), &info);
+  return info;
+}
+
+int64_t timeOf(const struct stat &info) {
+  return info.st_mtim.tv_sec * int64_t(1'000'000'000) + info.st_mtim.tv_nsec;
+}
+
+} // namespace
+
+MappedFile::MappedFile(const std::string &path) : name(path) {
+  // A FIFO would wait for who writes to it.
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  auto fail = [&](const std::string &why) {
+    if (descriptor >= 0)
+      ::close(descriptor);
+    throw InputError(path + ": cannot be read: " + why);
+  };
+  struct stat info{};
+  if (descriptor < 0 || ::fstat(descriptor, &info) != 0)
+    fail(std::strerror(errno));
+  if (S_ISDIR(info.st_mode))
+    fail(std::strerror(EISDIR));
+  if (!S_ISREG(info.st_mode))
+    fail("it is no regular file");
+  modified = timeOf(info);
+  if (info.st_size > 0) {
+    length = static_cast<size_t>(info.st_size);
+    void *address =
+        ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (address == MAP_FAILED)
+      fail(std::strerror(errno));
+    bytes = static_cast<const std::byte *>(address);
+    range = guard(bytes, length);
+  }
+  ::close(descriptor);
+}
+
+MappedFile::MappedFile(MappedFile &&other) noexcept
+    : name(std::move(other.name)), bytes(other.bytes), length(other.length),
+      modified(other.modified), range(other.range) {
+  other.bytes = nullptr;
+  other.range = nullptr;
+  other.length = 0;
+}
+
+MappedFile::~MappedFile() {
+  if (auto *own = static_cast<Range *>(range)) {
+    own->end = 0;
+    own->begin = 0;
+  }
+  if (bytes)
+    ::munmap(const_cast<std::byte *>(bytes), length);
+}
+
+bool MappedFile::isCut() const {
+  auto *own = static_cast<Range *>(range);
+  return own && own->isCut;
+}
+
+void MappedFile::checkWhole() const {
+  if (isCut())
+    throw InputError(name + ": was cut while it was read: it had " +
+                     std::to_string(length) + " bytes when it was opened");
+}
+
+std::string MappedFile::change() const {
+  const struct stat now = statusOf(name);
+  if (static_cast<size_t>(now.st_size) != length)
+    return name + ": has " + std::to_string(now.st_size) + " bytes, and had " +
+           std::to_string(length) + " when it was opened";
+  if (isCut() || timeOf(now) != modified)
+    return name + ": has changed since it was opened";
+  return "";
+}
+
+} // namespace cleave

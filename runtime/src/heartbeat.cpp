@@ -1,0 +1,86 @@
+// The host's sign of life, sent and heard.
+
+#include "heartbeat.h"
+
+#include "error.h"
+
+#include <algorithm>
+#include <csignal>
+#include <pthread.h>
+
+using namespace cleave;
+
+namespace {
+constexpr int host = 0;
+constexpr std::chrono::milliseconds every{500}, lookEvery{100};
+// A longer gap between two looks is this process's own.
+constexpr std::chrono::seconds longestGap{1};
+} // namespace
+
+Heart::Heart(Wire &wire, int channel, int tag)
+    : wire(wire), channel(channel), tag(tag) {
+  // Signals belong to the threads of the host program.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread = std::thread([this] { beat(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Heart::~Heart() {
+  {
+    std::lock_guard lock(mutex);
+    isEnding = true;
+  }
+  wake.notify_all();
+  thread.join();
+}
+
+void Heart::beat() {
+  std::vector<Wire::Request> requests(wire.size());
+  std::vector<bool> isLost(wire.size());
+  std::unique_lock lock(mutex);
+  while (!isEnding) {
+    lock.unlock();
+    for (int peer = 0; peer < wire.size(); ++peer)
+      try {
+        Wire::Request &request = requests[peer];
+        if (peer == wire.rank() || isLost[peer] || wire.hasGone(peer) ||
+            (request.active && !wire.test(request, nullptr)))
+          continue;
+        wire.send(request, channel, peer, tag, nullptr, 0);
+      } catch (const Error &) {
+        isLost[peer] = true; // whoever needs the rank says so
+      }
+    lock.lock();
+    wake.wait_for(lock, every, [this] { return isEnding; });
+  }
+  for (Wire::Request &request : requests)
+    if (request.active)
+      try {
+        if (!wire.test(request, nullptr))
+          wire.drop(request, /*isReceive=*/false);
+      } catch (const Error &) {
+        continue;
+      }
+}
+
+Pulse::Pulse(Wire &wire, int channel, int tag)
+    : wire(wire), channel(channel), tag(tag) {}
+
+double Pulse::secondsOfSilence() {
+  Clock::time_point now = Clock::now();
+  if (now - looked >= lookEvery) {
+    silent += std::min<Clock::duration>(now - looked, longestGap);
+    looked = now;
+    int64_t bytes = 0;
+    while (wire.probe(channel, host, tag, bytes)) {
+      Wire::Request request;
+      wire.receive(request, channel, host, tag, nullptr, 0);
+      while (!wire.test(request, nullptr))
+        continue; // it is there
+      heard();
+    }
+  }
+  return std::chrono::duration<double>(silent).count();
+}

@@ -1,0 +1,330 @@
+"""What stands between files that belong together: a cache that many share, programs that know their weights,
+checkpoints that know their run, a run's folder that one process writes to, data that changes under a run."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import numpy as np
+
+import support
+from support import CLEAVE, MODELS, RUN, read_log, write_safetensors
+
+sys.path.insert(0, str(MODELS))
+import left_out
+
+MANY = 48 if support.ALL else 6
+DAMAGES = 200 if support.ALL else 12
+SETS = ["data.labels=y", "data.validation=0", "train.optimizer=sgd", "train.lr=0.1"]
+
+
+class Guarded(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.shared.name)
+        write_safetensors(cls.folder / "w.safetensors", left_out.weights())
+        x, y = left_out.clean(8)
+        np.savez(cls.folder / "data.npz", x=x, y=y)
+        (cls.folder / "m.mlir").write_text(left_out.model(left_out.BATCH))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.shared.cleanup()
+
+    def command(self, *flags, cache="cache", steps=4):
+        cached = [] if cache is None else ["--cache", self.folder / cache]
+        return list(map(str, [CLEAVE, "train", self.folder / "m.mlir", "--data", self.folder / "data.npz", "--steps",
+                              steps, *cached, *(w for s in SETS for w in ("--set", s)), *flags]))
+
+    def begin(self, *flags, **options):
+        return self.command("--weights", self.folder / "w.safetensors", *flags, **options)
+
+    def refused(self, code, words, *command, **options):
+        done = support.run(*command, **options)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        lines = [line for line in done.stderr.splitlines() if "error:" in line]
+        self.assertEqual(len(lines), 1, done.stderr)
+        for word in [words] if isinstance(words, str) else words:
+            self.assertIn(word, lines[0])
+        return lines[0]
+
+
+class SharedCache(Guarded):
+    def entries(self, cache="cache"):
+        return sorted(path for path in (self.folder / cache).iterdir())
+
+    def test_many_start_at_once(self):
+        started = [subprocess.Popen(self.begin("--out", self.folder / f"many{i}", cache="many"),
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                   for i in range(MANY)]
+        for process in started:
+            said = process.communicate(timeout=600)
+            self.assertEqual(process.returncode, 0, said)
+        weights = {(self.folder / f"many{i}" / "checkpoint-000004" / "model.safetensors").read_bytes()
+                   for i in range(MANY)}
+        self.assertEqual(len(weights), 1)
+        self.assertEqual(len([path for path in self.entries("many") if not path.name.startswith(".")]), 1)
+        self.assertEqual([path.name for path in self.entries("many") if ".new" in path.name], [])
+
+    def test_a_damaged_entry_is_compiled_again(self):
+        draw = random.Random(3)
+        support.succeed(*self.begin("--out", self.folder / "damaged"))
+        right = (self.folder / "damaged" / "checkpoint-000004" / "model.safetensors").read_bytes()
+        for turn in range(DAMAGES):
+            entry, = self.entries()
+            files = sorted(path for path in entry.iterdir())
+            file = files[turn % len(files)]
+            kind = draw.choice(["byte", "cut", "gone", "longer", "folder"])
+            if kind == "gone" or (kind != "folder" and not file.stat().st_size):
+                file.unlink()
+            elif kind == "folder":
+                file.unlink()
+                file.mkdir()
+            else:
+                content = bytearray(file.read_bytes())
+                at = draw.randrange(len(content))
+                if kind == "byte":
+                    content[at] ^= 1 << draw.randrange(8)
+                file.write_bytes(bytes(content[:at]) if kind == "cut" else
+                                 bytes(content) + b"x" * (kind == "longer"))
+            out = self.folder / f"damaged{turn}"
+            done = support.run(*self.begin("--out", out))
+            where = f"{file.name}, {kind}: {done.stdout}{done.stderr}"
+            self.assertEqual(done.returncode, 0, where)
+            self.assertEqual((out / "checkpoint-000004" / "model.safetensors").read_bytes(), right, where)
+            # What is in no file that is read may be longer.
+            if not (file.name == "lock" and kind == "longer"):
+                self.assertIn("the model is compiled again", done.stderr, where)
+
+    def test_a_limit_and_what_is_in_use(self):
+        cache = ["--cache", self.folder / "limit"]
+        for i in (1, 2):
+            support.succeed(*self.begin("--out", self.folder / f"limit{i}", "--set", f"train.lr=0.0{i}", cache="limit"),
+                            env={"CLEAVE_CACHE_GIB": "0"})
+        # The first went when the second came, which is its own process's.
+        entry, = (path for path in self.entries("limit") if not path.name.startswith("."))
+        shown = support.succeed(CLEAVE, "cache", "show", *cache)
+        self.assertIn(entry.name, shown)
+        self.assertIn("1 program,", shown)
+        running = subprocess.Popen([RUN, entry, "train", "--data", self.folder / "data.npz", "--steps", "100000",
+                                    "--out", self.folder / "in_use"], stdout=subprocess.PIPE, text=True)
+        try:
+            while "step" not in running.stdout.readline():
+                self.assertIsNone(running.poll())
+            self.assertIn("(in use)", support.succeed(CLEAVE, "cache", "show", *cache))
+            self.assertIn("0 programs removed, 0.0 MiB; 1 program in use", support.succeed(CLEAVE, "cache", "clear", *cache))
+        finally:
+            running.kill()
+            running.communicate()
+        self.assertIn("1 program removed", support.succeed(CLEAVE, "cache", "clear", *cache))
+        self.assertEqual([path for path in self.entries("limit") if not path.name.startswith(".")], [])
+        self.refused(2, "CLEAVE_CACHE_GIB is 'much'", CLEAVE, "cache", "show", *cache, env={"CLEAVE_CACHE_GIB": "much"})
+
+    def test_without_a_home(self):
+        """A folder of the user's own, and never one that others may write to."""
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        env = {key: value for key, value in support.environment().items() if key not in ("HOME", "XDG_CACHE_HOME")}
+        env["TMPDIR"] = str(temporary)
+        work = self.folder / "work"
+        work.mkdir()
+
+        def train(out):
+            return subprocess.run(self.begin("--out", self.folder / out, cache=None), env=env, cwd=work,
+                                  capture_output=True, text=True, timeout=600)
+        done = train("homeless")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(list(work.iterdir()), [])
+        cache, = temporary.iterdir()
+        self.assertEqual(cache.stat().st_mode & 0o777, 0o700)
+        cache.chmod(0o777)
+        done = train("homeless2")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("is not a folder of yours alone (mode 700)", done.stderr)
+
+
+class Programs(Guarded):
+    def test_a_changed_digit_is_noticed(self):
+        program = self.folder / "program"
+        flags = [word for value in SETS + ["train.steps=4"] for word in ("--set", value)]
+        support.succeed(CLEAVE, "compile", self.folder / "m.mlir", *flags, "-o", program)
+        manifest = program / "manifest.json"
+        right = manifest.read_text()
+        draw = random.Random(5)
+        digits = [at for at, c in enumerate(right) if c.isdigit()]
+        for at in draw.sample(digits, min(len(digits), 300 if support.ALL else 15)):
+            manifest.write_text(right[:at] + str((int(right[at]) + draw.randrange(1, 10)) % 10) + right[at + 1:])
+            self.refused(2, "manifest.json: ", RUN, program, "train", "--data", self.folder / "data.npz", "--dry-run")
+        manifest.write_text(right)
+        support.succeed(RUN, program, "train", "--data", self.folder / "data.npz", "--dry-run")
+        manifest.write_text("[" * 1000000)
+        self.refused(2, "is damaged", RUN, program, "train", "--data", self.folder / "data.npz")
+
+    def test_weights_are_those_of_the_compilation(self):
+        folder = self.folder / "weights"
+        folder.mkdir()
+        model = folder / "m.onnx"
+        shutil.copy(MODELS / "quickstart.onnx", model)
+        (folder / "text.txt").write_bytes(bytes(range(32, 126)) * 40)
+        flags = ["--config", MODELS / "quickstart.toml", "--set", "data.validation=0"]
+        support.succeed(CLEAVE, "compile", model, *flags, "-o", folder / "program")
+        train = [RUN, folder / "program", "train", "--data", folder / "text.txt", "--dry-run"]
+        whole = bytearray(model.read_bytes())
+        changed = bytearray(whole)
+        changed[-300] ^= 1
+        status = model.stat()
+        model.write_bytes(changed)
+        self.refused(2, ["weights of '", "m.onnx has changed since the program was compiled", "compile the model again"],
+                     *train)
+        # With the time that it had nobody sees it, but who asks for the digest.
+        os.utime(model, ns=(status.st_atime_ns, status.st_mtime_ns))
+        support.succeed(*train)
+        self.refused(2, "has changed since the program was compiled", *train, "--verify")
+        model.write_bytes(whole + b"x")
+        self.refused(2, "bytes, and had", *train)
+        model.write_bytes(whole)  # at another time
+        support.succeed(*train)
+
+
+class Checkpoints(Guarded):
+    def test_a_changed_digit_is_noticed(self):
+        run = self.folder / "digits"
+        support.succeed(*self.begin("--out", run))
+        checkpoint = run / "checkpoint-000004"
+        state = checkpoint / "state.json"
+        right = state.read_text()
+        self.assertEqual(json.loads(right)["stretches"], [{"step": 0, "sample": 0, "batch": left_out.BATCH}])
+        resume = self.command("--resume", checkpoint, "--dry-run", "--set", "train.steps=6", steps=6)
+        draw = random.Random(7)
+        digits = [at for at, c in enumerate(right) if c.isdigit()]
+        for at in draw.sample(digits, 300 if support.ALL else 12):
+            state.write_text(right[:at] + str((int(right[at]) + draw.randrange(1, 10)) % 10) + right[at + 1:])
+            self.refused(2, "state.json: ", *resume)
+        bare = json.loads(right)
+        del bare["digest"]
+        state.write_text(json.dumps(bare))
+        self.refused(2, "its digest is missing", *resume)
+        # Earlier versions have none; a position that no step leads to is none.
+        bare["version"] = 1
+        for sample, words in ((2 ** 63 - 4, "are no position of a run"), (47, "is not where 12 samples a step lead to")):
+            state.write_text(json.dumps(bare | {"next_sample": sample}))
+            self.refused(2, words, *resume, timeout=60)
+        state.write_text("{" * 1000000)
+        self.refused(2, "is torn", *resume)
+        state.write_text(json.dumps(bare))
+        support.succeed(*resume)
+
+    def test_a_line_of_the_log_without_a_number(self):
+        run = self.folder / "log"
+        support.succeed(*self.begin("--out", run))
+        with open(run / "log.jsonl", "a") as log:
+            log.write('{"step": "many"}\n')
+        self.refused(2, "log.jsonl, line 5: key 'step' is \"many\"",
+                     *self.command("--resume", "latest", "--out", run, "--set", "train.steps=6", steps=6))
+
+
+class RunFolders(Guarded):
+    def test_auto(self):
+        out = self.folder / "auto"
+        self.refused(2, "--resume auto needs --out DIR", *self.command("--resume", "auto"))
+        auto = ["--resume", "auto", "--out", out]
+        weights = ["--weights", self.folder / "w.safetensors"]
+        support.succeed(*self.begin("--out", self.folder / "whole"))
+        # As a supervisor repeats it: killed, killed while it saved, and to the end.
+        support.succeed(*self.command(*auto, "--set", "train.steps=4", "--save-every", 1, steps=2))
+        shutil.copytree(out / "checkpoint-000002", out / "checkpoint-000003")
+        os.truncate(out / "checkpoint-000003" / "model.safetensors", 100)
+        done = support.run(*self.command(*auto, "--set", "train.steps=4"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"resuming {out / 'checkpoint-000002'}", done.stdout)
+        self.assertIn("checkpoint-000003", done.stderr)
+        self.assertIn("it is passed over", done.stderr)
+        self.assertEqual([line["step"] for line in read_log(out)], [1, 2, 3, 4])
+        done = support.succeed(*self.command(*auto, "--set", "train.steps=4"))
+        self.assertIn("all 4 steps are done", done)
+        # A folder that holds something else is not written to.
+        other = self.folder / "other"
+        other.mkdir()
+        (other / "mine").write_text("")
+        self.refused(2, "is not the folder of a run alone", *self.command("--resume", "auto", "--out", other))
+
+    def test_one_process_at_a_time(self):
+        out = self.folder / "locked"
+        program = self.folder / "locked_program"
+        flags = [word for value in SETS + ["train.steps=1000000"] for word in ("--set", value)]
+        support.succeed(CLEAVE, "compile", self.folder / "m.mlir", *flags, "-o", program)
+        train = [RUN, program, "train", "--data", self.folder / "data.npz", "--resume", "auto", "--out", out]
+        first = subprocess.Popen(train, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            while "writing to" not in first.stdout.readline():
+                self.assertIsNone(first.poll())
+            self.refused(2, f"process {first.pid} on {socket.gethostname()} trains there", *train)
+            # SIGHUP ends it as SIGTERM does.
+            first.send_signal(signal.SIGHUP)
+            self.assertIn("stopped by a signal after step", first.communicate(timeout=60)[0])
+            self.assertEqual(first.returncode, 0)
+        finally:
+            first.kill()
+            first.communicate()
+        self.assertFalse((out / ".lock").exists())
+        # What a killed process leaves is gone after the next start; another machine's stays.
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        left = [out / f".checkpoint-000009.tmp-{socket.gethostname()}-{gone.pid}", out / ".checkpoint-000009.tmp-elsewhere-1"]
+        for path in left:
+            path.mkdir()
+            (path / "model.safetensors").write_text("")
+        second = subprocess.Popen(train, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "writing to" not in second.stdout.readline():
+            self.assertIsNone(second.poll())
+        second.kill()
+        second.communicate()
+        self.assertEqual([path.exists() for path in left], [False, True])
+
+
+class Data(Guarded):
+    def test_a_text_that_is_cut_while_it_is_read(self):
+        text = self.folder / "text.txt"
+        program = self.folder / "text_program"
+        text.write_bytes(bytes(range(32, 126)) * 1000)
+        support.succeed(CLEAVE, "compile", MODELS / "quickstart.onnx", "--config", MODELS / "quickstart.toml",
+                        "--set", "data.validation=0", "--set", "train.steps=1000000", "-o", program)
+        train = [RUN, program, "train", "--data", text, "--out", self.folder / "cut"]
+        running = subprocess.Popen(train, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "step" not in running.stdout.readline():
+            self.assertIsNone(running.poll())
+        os.truncate(text, 4096)
+        said = running.communicate(timeout=120)[1]
+        self.assertEqual(running.returncode, 3, said)
+        self.assertIn(f"{text}: has 4096 bytes, and had 94000 when it was opened; --resume {self.folder}/cut/checkpoint-", said)
+
+    def test_what_is_no_regular_file(self):
+        fifo = self.folder / "fifo.npz"
+        os.mkfifo(fifo)
+        command = self.begin("--out", self.folder / "fifo")
+        command[command.index("--data") + 1] = str(fifo)
+        self.refused(2, "fifo.npz", *command, timeout=60)
+
+    def test_arrays_that_share_bytes(self):
+        data = bytearray((self.folder / "data.npz").read_bytes())
+        # The second entry of the directory at the place of the first.
+        at = data.rindex(b"PK\x01\x02")
+        data[at + 42:at + 46] = b"\0\0\0\0"
+        (self.folder / "overlap.npz").write_bytes(data)
+        command = self.begin("--out", self.folder / "overlap")
+        command[command.index("--data") + 1] = str(self.folder / "overlap.npz")
+        self.refused(2, "overlap; write it again", *command)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,303 @@
+// Compiled programs that many processes share; see Cache.h.
+
+#include "Cache.h"
+
+#include "Command.h"
+#include "Diagnostics.h"
+
+#include "cleave/io/Digest.h"
+#include "cleave/io/Error.h"
+#include "cleave/io/File.h"
+#include "cleave/io/Temporary.h"
+#include "cleave/manifest.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <iostream>
+#include <string_view>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace cleave::driver {
+
+namespace {
+
+constexpr const char *lockName = "lock", *warningsName = "warnings.txt";
+// How long a process waits for another that compiles the same.
+constexpr auto patience = std::chrono::minutes(10);
+
+// "KEY", "KEY.2", ...
+std::string nameOf(const std::string &key, int number) {
+  return number == 1 ? key : key + "." + std::to_string(number);
+}
+
+// The warnings behind a line with their digest.
+std::string sealed(const std::string &warnings) {
+  return digestOf(warnings) + "\n" + warnings;
+}
+
+// What is wrong with an entry, or "".
+std::string faultOf(const fs::path &folder, std::string &warnings) {
+  Manifest manifest;
+  std::string error;
+  if (!readManifest(folder.string(), manifest, error))
+    return error;
+  // Not what the manifest lists: a program that lacks one is another's.
+  if (manifest.files.empty())
+    return folder.string() + ": is no compiled program of this version";
+  fs::path file = folder / warningsName;
+  std::string text = readTextFile(file.string());
+  size_t end = text.find('\n');
+  warnings = end == std::string::npos ? "" : text.substr(end + 1);
+  if (sealed(warnings) != text)
+    return file.string() + ": is not what was written";
+  return "";
+}
+
+int64_t bytesOf(const fs::path &folder) {
+  int64_t sum = 0;
+  std::error_code error;
+  fs::recursive_directory_iterator found(folder, error), end;
+  for (; !error && found != end; found.increment(error)) {
+    std::error_code ignored;
+    uintmax_t size = found->file_size(ignored);
+    if (!ignored)
+      sum += static_cast<int64_t>(size);
+  }
+  return sum;
+}
+
+// Of programs and what is not finished alike, nothing but what has the form.
+bool isEntry(const fs::path &folder) {
+  std::error_code ignored;
+  return !folder.filename().string().starts_with(".") &&
+         fs::is_directory(fs::symlink_status(folder, ignored)) &&
+         fs::exists(folder / lockName, ignored);
+}
+
+} // namespace
+
+std::string defaultCacheFolder() {
+  auto variable = [](const char *name) -> std::string {
+    const char *value = std::getenv(name);
+    return value ? value : "";
+  };
+  if (std::string cache = variable("XDG_CACHE_HOME"); !cache.empty())
+    return cache + "/cleave";
+  if (std::string home = variable("HOME"); !home.empty())
+    return home + "/.cache/cleave";
+  std::string temporary = variable("TMPDIR");
+  return (temporary.empty() ? "/tmp" : temporary) + "/cleave-cache-" +
+         std::to_string(::geteuid());
+}
+
+int64_t cacheLimit() {
+  const char *text = std::getenv("CLEAVE_CACHE_GIB");
+  if (!text || !*text)
+    return int64_t(5) << 30;
+  char *end = nullptr;
+  double value = std::strtod(text, &end);
+  if (*end || !(value >= 0) || value > 1e9)
+    throw Failure(BadUsage, std::string("CLEAVE_CACHE_GIB is '") + text +
+                                "', expected a number of GiB, at least 0");
+  return std::llround(std::ldexp(value, 30));
+}
+
+// A folder in a place that others can write to must be the user's own.
+static void makeRoot(const fs::path &root) {
+  std::error_code error;
+  const bool isShared = !std::getenv("XDG_CACHE_HOME") &&
+                        !std::getenv("HOME") &&
+                        root == fs::path(defaultCacheFolder());
+  if (isShared) {
+    struct stat info{};
+    if (::mkdir(root.c_str(), 0700) == 0)
+      return;
+    if (errno == EEXIST && ::lstat(root.c_str(), &info) == 0 &&
+        (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() ||
+         (info.st_mode & 077) != 0))
+      throw Failure(
+          BadUsage,
+          "cache '" + root.string() +
+              "': is not a folder of yours alone (mode 700), and "
+              "programs in it are run; give --cache DIR, or set HOME");
+    if (errno == EEXIST)
+      return;
+    error = std::error_code(errno, std::generic_category());
+  } else {
+    fs::create_directories(root, error);
+  }
+  if (error)
+    throw Failure(BadUsage, "cache '" + root.string() +
+                                "' cannot be made: " + error.message());
+}
+
+std::vector<CacheEntry> Cache::entries() const {
+  std::vector<CacheEntry> found;
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(root, error)) {
+    std::error_code ignored;
+    if (isEntry(entry.path()))
+      found.push_back({entry.path(), bytesOf(entry.path()),
+                       fs::last_write_time(entry.path() / lockName, ignored)});
+  }
+  std::sort(found.begin(), found.end(), [](const auto &a, const auto &b) {
+    return std::tie(a.used, a.folder) > std::tie(b.used, b.folder);
+  });
+  return found;
+}
+
+bool Cache::remove(const CacheEntry &entry) const {
+  FileLock lock;
+  if (lock.tryLock((entry.folder / lockName).string(), FileLock::Exclusive,
+                   /*create=*/false) != FileLock::Outcome::Held)
+    return false;
+  // It loses the name first: what has the name of a program is whole.
+  fs::path away = temporaryNameOf(entry.folder.string(), "gone");
+  std::error_code error;
+  fs::rename(entry.folder, away, error);
+  if (error)
+    return false;
+  fs::remove_all(away, error);
+  return true;
+}
+
+void Cache::shrink(int64_t limit) const {
+  std::vector<CacheEntry> found = entries();
+  int64_t sum = 0;
+  for (const CacheEntry &entry : found)
+    sum += entry.bytes;
+  for (auto entry = found.rbegin(); entry != found.rend() && sum > limit;
+       ++entry)
+    if (remove(*entry))
+      sum -= entry->bytes;
+}
+
+void Cache::sweep() const { removeAbandoned(root.string()); }
+
+// The first entry that is whole; "" where there is none. Those that are not,
+// and that nobody uses, are removed.
+std::string Cache::take(const std::string &key) {
+  for (int number = 1;; ++number) {
+    fs::path folder = root / nameOf(key, number);
+    struct stat info;
+    if (::lstat(folder.c_str(), &info) != 0)
+      return "";
+    FileLock lock;
+    FileLock::Outcome outcome = lock.tryLock(
+        (folder / lockName).string(), FileLock::Shared, /*create=*/false);
+    std::string fault, warnings;
+    try {
+      fault = faultOf(folder, warnings);
+    } catch (const std::exception &error) {
+      fault = error.what();
+    }
+    if (fault.empty() && outcome != FileLock::Outcome::Missing) {
+      lock.touch();
+      lock.keep();
+      std::cerr << warnings;
+      return folder.string();
+    }
+    // Gone meanwhile, or never anything of ours.
+    if (::lstat(folder.c_str(), &info) != 0)
+      return "";
+    lock.release();
+    constexpr std::string_view advice = "; compile the model again";
+    if (fault.ends_with(advice))
+      fault.resize(fault.size() - advice.size());
+    if (fault.empty())
+      fault = folder.string() + ": has no file 'lock'";
+    warn(fault + "; the model is compiled again");
+    if (outcome == FileLock::Outcome::Missing) {
+      // None can be in use without a lock.
+      std::error_code ignored;
+      fs::remove_all(folder, ignored);
+    } else {
+      remove({folder, 0, {}});
+    }
+  }
+}
+
+// Until this process may compile, or another has: `found`.
+void Cache::waitForOthers(const std::string &key, FileLock &lock,
+                          std::string &found) {
+  const std::string path = (root / ("." + key + ".lock")).string();
+  const auto end = std::chrono::steady_clock::now() + patience;
+  bool isTold = false;
+  while (lock.tryLock(path, FileLock::Exclusive, /*create=*/true) ==
+             FileLock::Outcome::Busy &&
+         std::chrono::steady_clock::now() < end) {
+    if (!isTold)
+      std::cerr << "another process compiles this model; waiting for it\n";
+    isTold = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  found = take(key);
+}
+
+std::string Cache::publish(const std::string &key, const Compile &compile) {
+  TemporaryPath work(temporaryNameOf((root / key).string(), "new"));
+  std::error_code error;
+  fs::remove_all(work.path(), error); // of a killed process with our number
+  if (::mkdir(work.path().c_str(), 0777) != 0)
+    throw Failure(RunFailed, "cache '" + root.string() +
+                                 "' cannot be written: " +
+                                 std::strerror(errno) + "; give --cache DIR");
+  work.guard();
+  const fs::path program = fs::path(work.path()) / "program";
+  std::string warnings = compile(program.string());
+  writeFileAtomically((program / warningsName).string(), sealed(warnings));
+  FileLock lock;
+  lock.tryLock((program / lockName).string(), FileLock::Shared,
+               /*create=*/true);
+  for (int number = 1; number < 1000; ++number) {
+    fs::path folder = root / nameOf(key, number);
+    if (::renameat2(AT_FDCWD, program.c_str(), AT_FDCWD, folder.c_str(),
+                    RENAME_NOREPLACE) == 0 ||
+        (errno == EINVAL && // the file system cannot be asked not to
+         !fs::exists(folder, error) &&
+         ::rename(program.c_str(), folder.c_str()) == 0)) {
+      lock.keep();
+      return folder.string();
+    }
+    if (errno != EEXIST && errno != ENOTEMPTY && errno != EINVAL)
+      break;
+    // Another process was faster, or has it in use and it is damaged.
+    if (std::string found = take(key); !found.empty())
+      return found;
+  }
+  throw Failure(RunFailed, "cache '" + root.string() + "' cannot be written: " +
+                               std::strerror(errno) + "; give --cache DIR");
+}
+
+std::string Cache::find(const std::string &key, const Compile &compile) {
+  makeRoot(root);
+  if (std::string found = take(key); !found.empty())
+    return found;
+  sweep();
+  FileLock compiling;
+  const std::string lockFile = (root / ("." + key + ".lock")).string();
+  std::string found;
+  waitForOthers(key, compiling, found);
+  // Whoever still waits for it takes what is there, or compiles.
+  TemporaryPath lockGoes(lockFile);
+  if (!compiling.isHeld())
+    lockGoes.keep();
+  const bool isCompiled = !found.empty();
+  if (!isCompiled)
+    found = publish(key, compile);
+  if (isCompiled)
+    return found;
+  shrink(cacheLimit());
+  return found;
+}
+
+} // namespace cleave::driver
