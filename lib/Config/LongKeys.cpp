@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t mostParts = 64;
 
-// Behind the string that begins at `at`, of one line or of several.
+// Where the string at `at`, of one line or of several, has ended.
 size_t endOfString(std::string_view toml, size_t at) {
   const char quote = toml[at];
   const std::string_view three(quote == '"' ? "\"\"\"" : "'''");

@@ -1,8 +1,8 @@
 //===- MappedFile.cpp - input by mapping, guarded against cut files -------===//
 //
-// Reading a mapped page that lies behind the end of a file that somebody has
-// cut is SIGBUS. The handler puts zeros there and notes the file; whoever has
-// read asks afterwards.
+// Reading a mapped page after the end of a file that was truncated is SIGBUS.
+// The handler puts zeros there and notes the file; whoever has read asks
+// afterwards.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/io/Error.h"

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <numbers>
 #include <set>
-#include <sys/stat.h>
 
 namespace fs = std::filesystem;
 
@@ -17,12 +16,6 @@ namespace cleave {
 
 static std::string_view bytesOf(const MappedFile &file) {
   return {reinterpret_cast<const char *>(file.data()), file.size()};
-}
-
-static int64_t timeOf(const std::string &path) {
-  struct stat info{};
-  ::stat(path.c_str(), &info);
-  return info.st_mtim.tv_sec * int64_t(1'000'000'000) + info.st_mtim.tv_nsec;
 }
 
 void recordWeights(Manifest &manifest) {
@@ -40,7 +33,8 @@ void recordWeights(Manifest &manifest) {
     try {
       MappedFile file(path);
       manifest.weights.push_back({name, static_cast<int64_t>(file.size()),
-                                  timeOf(path), digestOfPieces(bytesOf(file))});
+                                  file.modifiedAt(),
+                                  digestOfPieces(bytesOf(file))});
     } catch (const Error &) {
       // The compiler warns of missing bytes, and who runs the program brings
       // them.
@@ -55,7 +49,7 @@ static std::string changeOf(const ManifestWeights &was, const MappedFile &file,
   if (static_cast<int64_t>(file.size()) != was.bytes)
     return "has " + std::to_string(file.size()) + " bytes, and had " +
            std::to_string(was.bytes) + " when the program was compiled";
-  if (!verifies && timeOf(file.path()) == was.modified)
+  if (!verifies && file.modifiedAt() == was.modified)
     return "";
   std::string digest = digestOfPieces(bytesOf(file));
   return digest == was.hash

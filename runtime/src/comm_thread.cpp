@@ -1,9 +1,9 @@
 // A rank's communication thread; see comm_thread.h.
 
 #include "comm_thread.h"
+#include "quiet_thread.h"
 
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -17,17 +17,12 @@ class Started;
 class Worker {
 public:
   Worker() {
-    // Signals belong to the threads of the host program.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     std::string failure;
     try {
-      thread = std::thread([this] { main(); });
+      thread = startQuietThread([this] { main(); });
     } catch (const std::exception &error) {
       failure = error.what();
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!thread.joinable())
       fail(CLEAVE_OUT_OF_MEMORY,
            "cannot start a communication thread per rank: " + failure);

@@ -3,10 +3,9 @@
 #include "heartbeat.h"
 
 #include "error.h"
+#include "quiet_thread.h"
 
 #include <algorithm>
-#include <csignal>
-#include <pthread.h>
 
 using namespace cleave;
 
@@ -19,12 +18,7 @@ constexpr std::chrono::seconds longestGap{1};
 
 Heart::Heart(Wire &wire, int channel, int tag)
     : wire(wire), channel(channel), tag(tag) {
-  // Signals belong to the threads of the host program.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread = std::thread([this] { beat(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread = startQuietThread([this] { beat(); });
 }
 
 Heart::~Heart() {
@@ -79,7 +73,7 @@ double Pulse::secondsOfSilence() {
       wire.receive(request, channel, host, tag, nullptr, 0);
       while (!wire.test(request, nullptr))
         continue; // it is there
-      heard();
+      silent = {};
     }
   }
   return std::chrono::duration<double>(silent).count();

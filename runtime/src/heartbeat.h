@@ -1,5 +1,6 @@
-// The host's sign of life. Workers wait for its word while it compiles, saves
-// or validates, however long that takes; a host that has been stopped, or whose
+// The host's sign of life. Workers wait for its word while it saves or
+// validates, however long that takes (while it compiles: rendezvous.h and
+// host_watch.h); a host that has been stopped, or whose
 // machine has, says nothing more.
 #ifndef CLEAVE_RUNTIME_HEARTBEAT_H
 #define CLEAVE_RUNTIME_HEARTBEAT_H
@@ -39,8 +40,6 @@ class Pulse {
 public:
   Pulse(Wire &wire, int channel, int tag);
 
-  // The host has been heard in another way.
-  void heard() { silent = {}; }
   // Looks for signs, a few times a second at most.
   double secondsOfSilence();
 

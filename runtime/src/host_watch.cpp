@@ -2,16 +2,16 @@
 
 #include "host_watch.h"
 
+#include "quiet_thread.h"
+
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <pthread.h>
 #include <string>
 #include <string_view>
 #include <unistd.h>
@@ -73,12 +73,7 @@ int findHost() {
 } // namespace
 
 HostWatch::HostWatch(int rank, double seconds) : rank(rank) {
-  // Signals belong to the threads of the host program.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread = std::thread([this, seconds] { watch(seconds); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread = startQuietThread([this, seconds] { watch(seconds); });
 }
 
 HostWatch::~HostWatch() {

@@ -3,11 +3,11 @@
 #include "rendezvous.h"
 
 #include "error.h"
+#include "quiet_thread.h"
 #include "transport.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -139,12 +139,7 @@ Rendezvous::Rendezvous(const Launcher &job, Address given)
         std::to_string(listener.file) + ":" + std::to_string(getpid());
     setenv(inherited, text.c_str(), 1);
   }
-  // Signals belong to the threads of the host program.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread = std::thread([this] { answer(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread = startQuietThread([this] { answer(); });
 }
 
 Rendezvous::~Rendezvous() {

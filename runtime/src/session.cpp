@@ -4,13 +4,13 @@
 
 #include "backends.h"
 #include "cleave/launcher.h"
+#include "quiet_thread.h"
 #include "session_options.h"
 #include "step_pool.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstring>
 
 using namespace cleave;
@@ -99,20 +99,15 @@ cleave_session::cleave_session(cleave_program &program,
                     "buffer \"" + entry.name + "\": " + error.what());
       }
   }
-  // Signals belong to the threads of the host program.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     for (int rank = first; rank < first + here; ++rank)
-      threads.emplace_back([this, rank] { threadMain(rank); });
+      threads.push_back(startQuietThread([this, rank] { threadMain(rank); }));
   } catch (const std::exception &error) {
     recordFailure(CLEAVE_OUT_OF_MEMORY, -1,
                   std::string("cannot start a thread per rank: ") +
                       error.what(),
                   Place());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failure.status == CLEAVE_OK)
     dispatch(Job::Prepare);
   if (remote)

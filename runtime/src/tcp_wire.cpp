@@ -3,6 +3,7 @@
 #include "tcp_wire.h"
 
 #include "error.h"
+#include "quiet_thread.h"
 #include "rendezvous.h"
 
 #include <algorithm>
@@ -78,11 +79,7 @@ public:
         line.socket = std::move(sockets[i]);
         line.peer = rank == host ? i : host;
       }
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread = std::thread([this] { move(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread = startQuietThread([this] { move(); });
   }
   ~TcpWire() override { end(); }
 

@@ -30,12 +30,12 @@ def mpirun(ranks, *command, **options):
     return support.run(MPIRUN, ranks, *command, **options)
 
 
-def processes_of(mark):
-    """The pids of cleave-run with `mark` among their arguments, by rank."""
+def processes_of(mark, program=RUN):
+    """The pids of a program with `mark` among their arguments, by rank."""
     found = {}
     for folder in pathlib.Path("/proc").iterdir():
         try:
-            if not folder.name.isdigit() or folder.joinpath("exe").resolve() != RUN:
+            if not folder.name.isdigit() or folder.joinpath("exe").resolve() != program:
                 continue
             if mark not in folder.joinpath("cmdline").read_bytes().decode().split("\0"):
                 continue
@@ -336,6 +336,34 @@ class MpiModels(unittest.TestCase):
         done = self.check("gpt2", "--inject", "drop-collective", "--steps", 1)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("drop-collective"), 1)
+
+    def test_a_host_that_is_stopped_while_it_compiles(self):
+        """The others are in MPI_Init by then, which waits for it without end."""
+        out = self.folder / "compiling"
+        command = training.command(out, "gpt2.dynamo18", "data=2", train__steps=2)
+        log = open(self.folder / "compiling.log", "w")
+        self.addCleanup(log.close)
+        process = subprocess.Popen([str(x) for x in (MPIRUN, 2, *command)], stdout=log, stderr=subprocess.STDOUT,
+                                   env=support.environment() | {"CLEAVE_JOIN_TIMEOUT": "1"})
+        pids = {}
+        try:
+            while 0 not in pids:
+                self.assertIsNone(process.poll(), (self.folder / "compiling.log").read_text())
+                pids = processes_of(str(out), CLEAVE)
+            os.kill(pids[0], signal.SIGSTOP)
+            begin = time.monotonic()
+            while process.poll() is None and time.monotonic() - begin < 20:
+                if "error:" in (self.folder / "compiling.log").read_text():
+                    break
+                time.sleep(0.05)
+            self.assertIn("rank 0 does not respond: its process", (self.folder / "compiling.log").read_text())
+        finally:
+            for number in (signal.SIGCONT, signal.SIGKILL):
+                try:
+                    os.kill(pids.get(0, 0) or process.pid, number)
+                except ProcessLookupError:
+                    pass
+            process.wait(timeout=60)
 
     def test_refusals(self):
         def refused(pattern, ranks, *command):

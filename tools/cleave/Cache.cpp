@@ -39,7 +39,7 @@ std::string nameOf(const std::string &key, int number) {
   return number == 1 ? key : key + "." + std::to_string(number);
 }
 
-// The warnings behind a line with their digest.
+// The warnings after a line with their digest.
 std::string sealed(const std::string &warnings) {
   return digestOf(warnings) + "\n" + warnings;
 }
@@ -85,18 +85,24 @@ bool isEntry(const fs::path &folder) {
 
 } // namespace
 
+static std::string variable(const char *name) {
+  const char *value = std::getenv(name);
+  return value ? value : "";
+}
+
+// For who has no home. Others may write beside it.
+static std::string folderInTemporary() {
+  std::string temporary = variable("TMPDIR");
+  return (temporary.empty() ? "/tmp" : temporary) + "/cleave-cache-" +
+         std::to_string(::geteuid());
+}
+
 std::string defaultCacheFolder() {
-  auto variable = [](const char *name) -> std::string {
-    const char *value = std::getenv(name);
-    return value ? value : "";
-  };
   if (std::string cache = variable("XDG_CACHE_HOME"); !cache.empty())
     return cache + "/cleave";
   if (std::string home = variable("HOME"); !home.empty())
     return home + "/.cache/cleave";
-  std::string temporary = variable("TMPDIR");
-  return (temporary.empty() ? "/tmp" : temporary) + "/cleave-cache-" +
-         std::to_string(::geteuid());
+  return folderInTemporary();
 }
 
 int64_t cacheLimit() {
@@ -114,10 +120,7 @@ int64_t cacheLimit() {
 // A folder in a place that others can write to must be the user's own.
 static void makeRoot(const fs::path &root) {
   std::error_code error;
-  const bool isShared = !std::getenv("XDG_CACHE_HOME") &&
-                        !std::getenv("HOME") &&
-                        root == fs::path(defaultCacheFolder());
-  if (isShared) {
+  if (root == fs::path(folderInTemporary())) {
     struct stat info{};
     if (::mkdir(root.c_str(), 0700) == 0)
       return;
@@ -138,6 +141,12 @@ static void makeRoot(const fs::path &root) {
   if (error)
     throw Failure(BadUsage, "cache '" + root.string() +
                                 "' cannot be made: " + error.message());
+}
+
+bool CacheEntry::isUsed() const {
+  FileLock lock;
+  return lock.tryLock((folder / lockName).string(), FileLock::Exclusive,
+                      /*create=*/false) == FileLock::Outcome::Busy;
 }
 
 std::vector<CacheEntry> Cache::entries() const {
@@ -291,11 +300,9 @@ std::string Cache::find(const std::string &key, const Compile &compile) {
   TemporaryPath lockGoes(lockFile);
   if (!compiling.isHeld())
     lockGoes.keep();
-  const bool isCompiled = !found.empty();
-  if (!isCompiled)
-    found = publish(key, compile);
-  if (isCompiled)
+  if (!found.empty())
     return found;
+  found = publish(key, compile);
   shrink(cacheLimit());
   return found;
 }

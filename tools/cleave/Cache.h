@@ -31,6 +31,8 @@ struct CacheEntry {
   std::filesystem::path folder;
   int64_t bytes = 0;
   std::filesystem::file_time_type used; // the last time
+  // By a process, now.
+  bool isUsed() const;
 };
 
 class Cache {

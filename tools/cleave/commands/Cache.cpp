@@ -3,13 +3,10 @@
 #include "Cache.h"
 #include "commands/Commands.h"
 
-#include "cleave/io/FileLock.h"
-
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 
 using namespace cleave;
@@ -35,12 +32,6 @@ std::string timeOf(std::filesystem::file_time_type time) {
   return text;
 }
 
-bool isUsed(const CacheEntry &entry) {
-  FileLock lock;
-  return lock.tryLock((entry.folder / "lock").string(), FileLock::Exclusive,
-                      /*create=*/false) == FileLock::Outcome::Busy;
-}
-
 std::string counted(size_t count) {
   return std::to_string(count) + (count == 1 ? " program" : " programs");
 }
@@ -55,7 +46,7 @@ int show(const std::string &folder) {
     std::printf("%10s  %-16s  %s%s\n", mebibytes(entry.bytes).c_str(),
                 timeOf(entry.used).c_str(),
                 entry.folder.filename().string().c_str(),
-                isUsed(entry) ? " (in use)" : "");
+                entry.isUsed() ? " (in use)" : "");
   }
   std::printf("%s: %s, %s MiB of %s (CLEAVE_CACHE_GIB)\n", folder.c_str(),
               counted(entries.size()).c_str(), mebibytes(sum).c_str(),

@@ -32,6 +32,8 @@ public:
   const std::byte *data() const { return bytes; }
   size_t size() const { return length; }
   const std::string &path() const { return name; }
+  /// When it was changed last before it was opened: nanoseconds since 1970.
+  int64_t modifiedAt() const { return modified; }
 
   /// Whether bytes were read that are not there any more.
   bool isCut() const;
@@ -45,7 +47,7 @@ private:
   std::string name;
   const std::byte *bytes = nullptr;
   size_t length = 0;
-  int64_t modified = 0;  ///< nanoseconds since 1970
+  int64_t modified = 0;
   void *range = nullptr; ///< what guards it
 };
 
