@@ -4,8 +4,9 @@
 
 #include "LongKeys.h"
 
+#include "cleave/io/Input.h"
+
 #include <cmath>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <toml++/toml.h>
@@ -263,12 +264,11 @@ ConfigResult<Cluster> cleave::loadClusterText(const std::string &text,
 ConfigResult<Cluster> cleave::loadCluster(const std::string &path) {
   if (std::optional<Cluster> known = builtInCluster(path))
     return *known;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    return ConfigError{"cannot read the cluster file " + path +
+  std::string text, reason;
+  if (!readInput(path, text, reason))
+    return ConfigError{"cannot read the cluster file " + path + ": " + reason +
                        "; target.cluster names a file in TOML, or one of "
                        "h100-fp32, h100-tf32 and "
                        "h100-bf16 (docs/cluster.md)"};
-  return loadClusterText(text.str(), path);
+  return loadClusterText(text, path);
 }

@@ -252,6 +252,14 @@ const std::vector<Key> table = {
      "program "
      "that needs more; 0: what the machine has, where it compiles for itself",
      "", "", now, atLeastZero},
+
+    // [import]
+    {"import.evaluated_elements", FIELD(importing.evaluatedElements),
+     "elements of constants that may be evaluated while a model is imported",
+     "", "", now, atLeastOne},
+    {"import.inlined_nodes", FIELD(importing.inlinedNodes),
+     "nodes that calls of the model's functions may expand to", "", "", now,
+     atLeastOne},
 };
 
 #undef FIELD

@@ -7,15 +7,18 @@
 #include "LongKeys.h"
 #include "ReadNode.h"
 
+#include "cleave/io/Escape.h"
+#include "cleave/io/Input.h"
+
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <sstream>
 #include <toml++/toml.h>
 
 using namespace cleave;
 using namespace cleave::config;
+
+ConfigError::ConfigError(const std::string &message)
+    : message(escaped(message)) {}
 
 namespace {
 
@@ -95,6 +98,33 @@ bool isSection(const std::string &path) {
   return false;
 }
 
+/// Values that name files, which are opened under the name that they have.
+bool namesFile(std::string_view key) {
+  return key == "data.path" || key == "data.eval_path" ||
+         key == "data.bind.*" || key == "target.cluster" ||
+         key == "parallel.pipeline.table";
+}
+
+/// Other names are compared with those of models and archives, which are
+/// escaped when they are read.
+void escapeNames(Field field) {
+  auto each = [](StringList &names) {
+    for (std::string &name : names)
+      name = escaped(name);
+  };
+  if (auto *name = std::get_if<std::string *>(&field))
+    **name = escaped(**name);
+  else if (auto *names = std::get_if<StringList *>(&field))
+    each(**names);
+  else if (auto *lists = std::get_if<std::vector<StringList> *>(&field))
+    for (StringList &list : **lists)
+      each(list);
+  else if (auto *map =
+               std::get_if<std::map<std::string, std::string> *>(&field))
+    for (auto &[entry, value] : **map)
+      value = escaped(value);
+}
+
 std::optional<ConfigError>
 Loader::apply(const Path &path, const toml::node &node, const Source &source) {
   std::string name = dotted(path);
@@ -147,7 +177,10 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
                                           const Source &source) {
   Config &config = loaded.config;
   Field field = key.field(config);
-  bool good = readNode(node, field, path.back(), source.raw);
+  const std::string entry = escaped(path.back());
+  bool good = readNode(node, field, entry, source.raw);
+  if (good && !namesFile(key.path))
+    escapeNames(field);
   // auto | true | false: what TOML has a word for needs no quotes.
   if (auto *text = std::get_if<std::string *>(&field);
       text && !good && node.is_boolean() &&
@@ -157,7 +190,7 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
   }
   std::string name = key.path;
   if (name.ends_with("*"))
-    name = entryPath(key, path.back());
+    name = entryPath(key, entry);
   if (!good) {
     std::string wrong = wrongEntry(node, field);
     if (wrong.empty())
@@ -446,15 +479,10 @@ ConfigResult<LoadedConfig> cleave::loadConfig(const ConfigSources &sources) {
   if (auto error = loader.applyFile(sources.base, sources.baseName))
     return *error;
   if (!sources.file.empty()) {
-    std::ifstream stream(sources.file, std::ios::binary);
-    std::string text;
-    // One character at a time would hide a read error, such as a folder's.
-    char buffer[4096];
-    while (stream.read(buffer, sizeof buffer) || stream.gcount() > 0)
-      text.append(buffer, size_t(stream.gcount()));
-    if (!stream.eof())
+    std::string text, reason;
+    if (!readInput(sources.file, text, reason))
       return ConfigError{"cannot read the configuration " + sources.file +
-                         ": " + std::strerror(errno ? errno : EIO)};
+                         ": " + reason};
     if (auto error = loader.applyFile(text, sources.file))
       return *error;
   }

@@ -97,7 +97,7 @@ void Stream::erase() {
       if (!llvm::is_contained(dead, tile.collective))
         dead.push_back(tile.collective);
     for (Operation *collective : dead) {
-      SmallVector<Value> inputs(collective->getOperands());
+      llvm::SetVector<Value> inputs(llvm::from_range, collective->getOperands());
       if (isa<CollectiveOpInterface>(collective))
         dropUnreadParts(collective);
       else if (collective->use_empty())
@@ -108,7 +108,7 @@ void Stream::erase() {
     }
   };
   drop(scattered);
-  SmallVector<Value> read(op->getOperands());
+  llvm::SetVector<Value> read(llvm::from_range, op->getOperands());
   op->erase();
   for (Value value : read)
     if (auto slice = value.getDefiningOp<nn::SliceOp>(); slice && slice->use_empty())

@@ -4,8 +4,9 @@
 
 #include "Rows.h"
 
+#include "cleave/io/Input.h"
+
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -266,13 +267,11 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
 }
 
 Result<Table> readTable(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file)
-    return Error{path + ": cannot be read as the table of a schedule"};
-  if (file.peek() != std::ifstream::traits_type::eof())
-    text << file.rdbuf();
-  return readTableText(text.str(), path);
+  std::string text, reason;
+  if (!readInput(path, text, reason))
+    return Error{path +
+                 ": cannot be read as the table of a schedule: " + reason};
+  return readTableText(text, path);
 }
 
 } // namespace cleave::pipeline

@@ -349,7 +349,7 @@ private:
       after.setInsertionPointAfterValue(forward->second);
       save = nn::SaveOp::create(after, value.getLoc(), forward->second);
     }
-    replaced.push_back(value.getDefiningOp());
+    replaced.insert(value.getDefiningOp());
     return save;
   }
 
@@ -387,7 +387,7 @@ private:
   /// By value outside and layout inside: the value inside.
   DenseMap<std::pair<Value, Attribute>, Value> pinned;
   DenseMap<Value, Value> saves;
-  SmallVector<Operation *> replaced;
+  SetVector<Operation *> replaced;
   llvm::SmallDenseSet<std::pair<int64_t, int64_t>> remarked;
 };
 

@@ -6,11 +6,10 @@
 //===----------------------------------------------------------------------===//
 #include "cleave/manifest.h"
 #include "cleave/io/Digest.h"
+#include "cleave/io/Input.h"
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
 namespace cleave {
@@ -98,12 +97,9 @@ std::string fingerprintOf(const Manifest &manifest) {
 /// Empty if the file is as it was written, else what is wrong.
 static std::string faultOf(const std::filesystem::path &path,
                            const ManifestFile &expected) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return "cannot be read";
-  std::stringstream bytes;
-  bytes << file.rdbuf();
-  std::string_view found = bytes.view();
+  std::string found, reason;
+  if (!readInput(path, found, reason))
+    return "cannot be read: " + reason;
   if (static_cast<int64_t>(found.size()) != expected.bytes)
     return "has " + std::to_string(found.size()) + " bytes, expected " +
            std::to_string(expected.bytes);
@@ -117,15 +113,13 @@ bool readManifest(const std::string &folder, Manifest &manifest,
                   std::string &error) {
   try {
     std::filesystem::path path = std::filesystem::path(folder);
-    std::ifstream file(path / "manifest.json", std::ios::binary);
-    if (!file) {
-      error = (path / "manifest.json").string() +
-              ": cannot be read; expected the folder of a compiled program";
+    std::string text, reason;
+    if (!readInput(path / "manifest.json", text, reason)) {
+      error = (path / "manifest.json").string() + ": cannot be read (" +
+              reason + "); expected the folder of a compiled program";
       return false;
     }
-    std::stringstream text;
-    text << file.rdbuf();
-    if (!manifestFromJson(text.str(), manifest, error)) {
+    if (!manifestFromJson(text, manifest, error)) {
       error = (path / "manifest.json").string() + ": " + error;
       return false;
     }

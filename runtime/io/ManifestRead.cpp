@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/io/Digest.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/Nesting.h"
 #include "cleave/manifest.h"
 
@@ -25,7 +26,8 @@ struct Reader {
 
   [[noreturn]] static void fail(const std::string &where,
                                 const std::string &expected) {
-    throw std::runtime_error("key '" + where + "': expected " + expected);
+    throw std::runtime_error(
+        escaped("key '" + where + "': expected " + expected));
   }
   std::string at(const char *key) const {
     return path.empty() ? key : path + "." + key;

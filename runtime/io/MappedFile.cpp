@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
+#include "cleave/io/Input.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +16,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <fcntl.h>
 #include <mutex>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -90,20 +90,18 @@ int64_t timeOf(const struct stat &info) {
 } // namespace
 
 MappedFile::MappedFile(const std::string &path) : name(path) {
-  // A FIFO would wait for who writes to it.
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  std::string reason;
+  int descriptor = openInput(path, reason);
   auto fail = [&](const std::string &why) {
     if (descriptor >= 0)
       ::close(descriptor);
     throw InputError(path + ": cannot be read: " + why);
   };
   struct stat info{};
-  if (descriptor < 0 || ::fstat(descriptor, &info) != 0)
+  if (descriptor < 0)
+    fail(reason);
+  if (::fstat(descriptor, &info) != 0)
     fail(std::strerror(errno));
-  if (S_ISDIR(info.st_mode))
-    fail(std::strerror(EISDIR));
-  if (!S_ISREG(info.st_mode))
-    fail("it is no regular file");
   modified = timeOf(info);
   if (info.st_size > 0) {
     length = static_cast<size_t>(info.st_size);
@@ -132,6 +130,20 @@ MappedFile::~MappedFile() {
   }
   if (bytes)
     ::munmap(const_cast<std::byte *>(bytes), length);
+}
+
+std::unique_ptr<MappedFile> mapInput(const std::string &path,
+                                     std::string &reason) {
+  int descriptor = openInput(path, reason);
+  if (descriptor < 0)
+    return nullptr;
+  ::close(descriptor);
+  try {
+    return std::make_unique<MappedFile>(path);
+  } catch (const Error &error) { // it has gone just now
+    reason = error.what();
+    return nullptr;
+  }
 }
 
 bool MappedFile::isCut() const {

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #include "NpyDetail.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/Npy.h"
 
 #include <zlib.h>
@@ -89,6 +90,7 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
     }
     if (entry.name.ends_with(".npy"))
       entry.name.resize(entry.name.size() - 4);
+    entry.name = escaped(entry.name); // as the names of a model are
     entries.push_back(std::move(entry));
     at += 46 + nameSize + extraSize + commentSize;
   }

@@ -2,6 +2,7 @@
 //-------------------------===//
 #include "cleave/io/Safetensors.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/Nesting.h"
 
 #include <nlohmann/json.hpp>
@@ -91,9 +92,10 @@ SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
   if (!header.is_object())
     throw torn("its header is not a JSON object");
   uint64_t last = 0, sum = 0;
-  for (const auto &[name, entry] : header.items()) {
-    if (name == "__metadata__")
+  for (const auto &[key, entry] : header.items()) {
+    if (key == "__metadata__")
       continue;
+    const std::string name = escaped(key); // as the names of a model are
     ArrayView view;
     uint64_t begin = 0, end = 0;
     try {
@@ -102,7 +104,8 @@ SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
         if (dtype == type.file)
           view.dtype = type.ours;
       if (view.dtype.empty())
-        throw torn("tensor '" + name + "' has unknown element type " + dtype);
+        throw torn("tensor '" + name + "' has unknown element type " +
+                   escaped(dtype));
       view.shape = entry.at("shape").get<std::vector<int64_t>>();
       begin = entry.at("data_offsets").at(0).get<uint64_t>();
       end = entry.at("data_offsets").at(1).get<uint64_t>();
@@ -122,7 +125,8 @@ SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
     view.data = data + begin;
     last = std::max(last, end);
     sum += size;
-    tensors.emplace(name, std::move(view));
+    if (!tensors.emplace(name, std::move(view)).second)
+      throw torn("tensor '" + name + "' is there twice");
   }
   if (last != dataSize)
     throw torn("expected " + std::to_string(last) + " bytes of data, found " +

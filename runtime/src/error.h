@@ -3,6 +3,7 @@
 #ifndef CLEAVE_RUNTIME_ERROR_H
 #define CLEAVE_RUNTIME_ERROR_H
 
+#include "cleave/io/Escape.h"
 #include "cleave/runtime.h"
 
 #include <new>
@@ -11,9 +12,10 @@
 
 namespace cleave {
 
+// One line: names of programs are escaped.
 struct Error : std::runtime_error {
   Error(cleave_status status, const std::string &message, int rank = -1)
-      : std::runtime_error(message), status(status), rank(rank) {}
+      : std::runtime_error(escaped(message)), status(status), rank(rank) {}
   cleave_status status;
   int rank; // the rank to blame where it is not the one that throws
 };

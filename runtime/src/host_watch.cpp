@@ -2,6 +2,7 @@
 
 #include "host_watch.h"
 
+#include "cleave/io/Escape.h"
 #include "quiet_thread.h"
 
 #include <cerrno>
@@ -99,7 +100,7 @@ void HostWatch::watch(double seconds) {
     if (stopped <= seconds)
       continue;
     if (rank == 1) // the others need not say it again
-      std::fprintf(stderr,
+      printEscaped(stderr,
                    "%s: error: rank 0 does not respond: its process %d has "
                    "been stopped for %g s\n",
                    program_invocation_short_name, host, seconds);

@@ -2,16 +2,13 @@
 
 #include "loaded_program.h"
 
+#include "cleave/io/Input.h"
 #include "cleave/program_io.h"
 
 #include "error.h"
 
-#include <cerrno>
-#include <cstring>
 #include <dlfcn.h>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 using namespace cleave;
 using namespace cleave::program;
@@ -63,11 +60,9 @@ cleave::kernelFiles(const cleave_program &program) {
     fail(CLEAVE_UNSUPPORTED, "kernels that are linked into the executable "
                              "cannot be sent to other processes");
   auto add = [&](const std::filesystem::path &path, const std::string &name) {
-    std::ifstream file(path, std::ios::binary);
-    std::string &bytes = files[name];
-    bytes.assign(std::istreambuf_iterator<char>(file), {});
-    if (!file || bytes.empty())
-      bad(path.string() + ": cannot be read");
+    std::string &bytes = files[name], reason = "it is empty";
+    if (!readInput(path, bytes, reason) || bytes.empty())
+      bad(path.string() + ": cannot be read: " + reason);
   };
   if (program.data.device == Device::Cpu) {
     add(program.libraryPath, "kernels.so");
@@ -100,12 +95,9 @@ std::unique_ptr<cleave_program> cleave::parseProgram(std::string_view bytes) {
 
 std::unique_ptr<cleave_program> cleave::loadProgram(const std::string &dir) {
   std::string path = dir + "/program.bin";
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    bad(path + ": " + std::strerror(errno));
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  if (file.bad())
-    bad(path + ": cannot be read");
+  std::string bytes, reason;
+  if (!readInput(path, bytes, reason))
+    bad(path + ": cannot be read: " + reason);
   std::unique_ptr<cleave_program> program;
   try {
     program = parseProgram(bytes);

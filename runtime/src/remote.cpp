@@ -187,8 +187,9 @@ void Remote::collect(const OnFailure &onFailure,
   Patience patience(false, 500);
   World::Clock::time_point failedAt{};
   auto deadline =
-      World::Clock::now() + std::chrono::duration_cast<World::Clock::duration>(
-                                std::chrono::duration<double>(timeoutSeconds));
+      World::Clock::now() +
+      std::chrono::duration_cast<World::Clock::duration>(
+          std::chrono::duration<double>(callersWatchdogOf(timeoutSeconds)));
   auto isWaiting = [&] {
     return std::find(waiting.begin(), waiting.end(), true) != waiting.end();
   };

@@ -160,7 +160,7 @@ void cleave_session::dispatch(Job next) {
   }
   // Ranks that wait see the failure at once; one that computes forever would
   // hold up the host program for good.
-  std::chrono::duration<double> patience(timeoutSeconds);
+  std::chrono::duration<double> patience(std::min(timeoutSeconds, 4.0));
   if (!finished() && !wakeCaller.wait_for(lock, patience, finished))
     isLost = program.isLost = true;
 }

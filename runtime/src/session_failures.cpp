@@ -2,6 +2,7 @@
 // wait; the watchdog of the caller; failures that tests inject.
 
 #include "session.h"
+#include "session_options.h"
 
 #include <algorithm>
 #include <chrono>
@@ -19,7 +20,7 @@ void cleave_session::watchTheLast() {
     bool isPart = busy > 0 && busy < static_cast<int>(threads.size());
     if (!isPart || failure.status != CLEAVE_OK || last == isWorking.end() ||
         std::chrono::steady_clock::now() - firstDone <
-            std::chrono::duration<double>(timeoutSeconds))
+            std::chrono::duration<double>(callersWatchdogOf(timeoutSeconds)))
       return;
     found.status = CLEAVE_TIMEOUT;
     found.rank = static_cast<int>(last - isWorking.begin());

@@ -13,6 +13,12 @@ inline double watchdogOf(const cleave_session_options &options) {
   return options.watchdog_seconds > 0 ? options.watchdog_seconds : 300;
 }
 
+// The caller's own watchdog: a rank that waits in a collective knows more of
+// what is missing, and is let speak first.
+inline double callersWatchdogOf(double timeoutSeconds) {
+  return timeoutSeconds + 1;
+}
+
 // `world`: NULL where ranks are threads of this process.
 int threadsPerRank(const cleave_session_options &options, int ranks,
                    World *world);

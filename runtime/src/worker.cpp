@@ -1,6 +1,7 @@
 // A process that serves one rank: it does what the host asks for until the
 // host says how to end.
 
+#include "cleave/io/Escape.h"
 #include "cleave/launcher.h"
 #include "host_watch.h"
 #include "rendezvous.h"
@@ -232,7 +233,7 @@ private:
       world.needHost(patienceWithHost);
     } catch (const Error &error) {
       if (world.rank() == 1)
-        std::fprintf(stderr, "%s: error: %s\n", speaker(), error.what());
+        printEscaped(stderr, "%s: error: %s\n", speaker(), error.what());
       else // launchers end the job with the first that goes
         usleep(500'000);
       _exit(3);
@@ -249,7 +250,7 @@ private:
 
   [[noreturn]] void hostIsGone() {
     if (world.rank() == 1) // the others need not say it again
-      std::fprintf(stderr, "%s: error: the process of rank 0 has ended\n",
+      printEscaped(stderr, "%s: error: the process of rank 0 has ended\n",
                    speaker());
     _exit(3);
   }
@@ -292,7 +293,7 @@ int32_t cleave_serve(void) {
         world ? world->hasEnded(0)
               : error.status == CLEAVE_RANK_FAILED && error.rank == 0;
     if (!hostHasGone || launcher()->rank == 1)
-      std::fprintf(stderr, "%s: error: %s\n", speaker(), error.what());
+      printEscaped(stderr, "%s: error: %s\n", speaker(), error.what());
     if (World::joined())
       World::joined()->leave(3, /*isLost=*/true);
     return error.status == CLEAVE_BAD_ARGUMENT ||
@@ -300,7 +301,7 @@ int32_t cleave_serve(void) {
                ? 2
                : 3;
   } catch (const std::exception &error) {
-    std::fprintf(stderr, "%s: error: %s\n", speaker(), error.what());
+    printEscaped(stderr, "%s: error: %s\n", speaker(), error.what());
     return 3;
   }
 }

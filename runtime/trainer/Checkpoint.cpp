@@ -4,6 +4,7 @@
 #include "CheckpointFiles.h"
 #include "cleave/io/Digest.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Nesting.h"
 #include "cleave/io/Safetensors.h"
@@ -384,7 +385,7 @@ std::string newestWhole(std::vector<CheckpointEntry> entries) {
     std::string torn = whatIsTorn(entry->path);
     if (torn.empty())
       return entry->path;
-    std::fprintf(stderr, "cleave: warning: %s; it is passed over\n",
+    printEscaped(stderr, "cleave: warning: %s; it is passed over\n",
                  torn.c_str());
   }
   return "";

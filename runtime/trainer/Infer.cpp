@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "Slices.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
 #include "cleave/trainer/Checkpoint.h"
@@ -41,8 +42,7 @@ bool isTrainingOnly(const ManifestInput &input) {
 
 class Inputs {
 public:
-  Inputs(const Manifest &manifest, const std::string &path,
-         int64_t ignoreIndex)
+  Inputs(const Manifest &manifest, const std::string &path, int64_t ignoreIndex)
       : ignoreIndex(ignoreIndex) {
     NpzReader file(path);
     std::vector<std::string> unknown = file.names();
@@ -67,7 +67,8 @@ public:
       std::erase(unknown, name); // of the model, but nothing reads it
     if (!unknown.empty())
       throw InputError(path + ": the model has no input '" + unknown.front() +
-                       "', it has " + known + "; one that data.inputs makes up is no input of the "
+                       "', it has " + known +
+                       "; one that data.inputs makes up is no input of the "
                        "program: compile with data.inputs." +
                        unknown.front() + " = \"" + unknown.front() + "\"");
     if (samples < 0)
@@ -186,11 +187,10 @@ void infer(const Manifest &manifest, const InferOptions &options,
       Array &whole = results[i].second;
       if (output.batchDim < 0) {
         if (part.shape != whole.shape)
-          throw InputError("output '" + output.name + "' has shape " +
-                           shapeToString(whole.shape) +
-                           ", but program.bin has " +
-                           shapeToString(part.shape) +
-                           "; compile the model again");
+          throw InputError(
+              "output '" + output.name + "' has shape " +
+              shapeToString(whole.shape) + ", but program.bin has " +
+              shapeToString(part.shape) + "; compile the model again");
         whole = std::move(part);
         continue;
       }
@@ -204,8 +204,8 @@ void infer(const Manifest &manifest, const InferOptions &options,
     views.emplace_back(name, array);
   writeNpz(options.outputs, views);
   for (const auto &[name, array] : results)
-    std::printf("%s: %s %s\n", name.c_str(), array.dtype.c_str(),
-                shapeToString(array.shape).c_str());
+    printEscaped(stdout, "%s: %s %s\n", name.c_str(), array.dtype.c_str(),
+                 shapeToString(array.shape).c_str());
 }
 
 } // namespace cleave

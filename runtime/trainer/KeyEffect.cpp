@@ -90,6 +90,8 @@ static constexpr KeyEffectEntry table[] = {
     {"target.cluster", KeyEffect::Layout},
     {"target.overlap", KeyEffect::Layout},
     {"target.memory", KeyEffect::Layout},
+    {"import.evaluated_elements", KeyEffect::Reporting},
+    {"import.inlined_nodes", KeyEffect::Reporting},
 };
 
 std::span<const KeyEffectEntry> keyEffects() { return table; }

@@ -3,6 +3,7 @@
 #include "CheckpointFiles.h"
 #include "LoadTensor.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/Safetensors.h"
 #include "cleave/io/Weights.h"
 #include "cleave/trainer/Checkpoint.h"
@@ -47,11 +48,12 @@ static void sayWhatIsLeftOut(const std::string &path,
   }
   // Other models' are refused by their fingerprint before.
   if (!known.empty())
-    std::printf("%s: the optimizer state of %lld %s not train any more is left "
-                "out of the next checkpoints\n",
-                path.c_str(), static_cast<long long>(known.size()),
-                known.size() == 1 ? "parameter that does"
-                                  : "parameters that do");
+    printEscaped(
+        stdout,
+        "%s: the optimizer state of %lld %s not train any more is left "
+        "out of the next checkpoints\n",
+        path.c_str(), static_cast<long long>(known.size()),
+        known.size() == 1 ? "parameter that does" : "parameters that do");
 }
 
 /// AdamW's counts. One buffer counts for all parameters that began together.
@@ -118,10 +120,11 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
     if (isFresh(item, known) && !isCount(item))
       fresh.insert(item.parameter);
   if (!fresh.empty()) {
-    std::printf("%s: has no optimizer state of %lld trained %s; it starts "
-                "anew\n",
-                path.c_str(), static_cast<long long>(fresh.size()),
-                fresh.size() == 1 ? "parameter" : "parameters");
+    printEscaped(stdout,
+                 "%s: has no optimizer state of %lld trained %s; it starts "
+                 "anew\n",
+                 path.c_str(), static_cast<long long>(fresh.size()),
+                 fresh.size() == 1 ? "parameter" : "parameters");
     initializeState(manifest, files, executor, 0);
   }
   for (const ManifestState &item : manifest.state)

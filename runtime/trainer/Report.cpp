@@ -2,6 +2,7 @@
 //----------------------------===//
 #include "Report.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/Nesting.h"
 
 #include <nlohmann/json.hpp>
@@ -137,7 +138,7 @@ Progress::Progress(int64_t first, int64_t last, std::optional<bool> bar,
 
 Progress::~Progress() {
   if (drawn)
-    std::printf("\n");
+    printEscaped(stdout, "\n");
   std::fflush(stdout);
 }
 
@@ -149,7 +150,7 @@ void Progress::clear() {
 
 void Progress::say(const std::string &line) {
   clear();
-  std::printf("%s\n", line.c_str());
+  printEscaped(stdout, "%s\n", line.c_str());
   std::fflush(stdout);
 }
 
@@ -191,17 +192,18 @@ void Progress::step(const StepRecord &record) {
 }
 
 void Progress::print(const StepRecord &r) {
-  std::printf("step %lld/%lld  loss %.4f", static_cast<long long>(r.step),
-              static_cast<long long>(last), r.loss);
+  printEscaped(stdout, "step %lld/%lld  loss %.4f",
+               static_cast<long long>(r.step), static_cast<long long>(last),
+               r.loss);
   if (r.valLoss)
-    std::printf("  val_loss %.4f of %lld samples", *r.valLoss,
-                static_cast<long long>(r.valSamples));
-  std::printf("  lr %.3g", r.lr);
+    printEscaped(stdout, "  val_loss %.4f of %lld samples", *r.valLoss,
+                 static_cast<long long>(r.valSamples));
+  printEscaped(stdout, "  lr %.3g", r.lr);
   if (r.gradNorm)
-    std::printf("  grad_norm %.3g", *r.gradNorm);
-  std::printf("%s", summaryOf(r.balance).c_str());
-  std::printf("  %s %s/s\n", shortNumber(r.tokensPerSecond).c_str(),
-              unit.c_str());
+    printEscaped(stdout, "  grad_norm %.3g", *r.gradNorm);
+  printEscaped(stdout, "%s", summaryOf(r.balance).c_str());
+  printEscaped(stdout, "  %s %s/s\n", shortNumber(r.tokensPerSecond).c_str(),
+               unit.c_str());
   std::fflush(stdout);
 }
 
@@ -232,7 +234,7 @@ void Progress::draw(const StepRecord &r) {
   std::string line =
       "[" + std::string(filled, '=') + std::string(width - filled, ' ') + tail;
   // A line that wraps could not be redrawn.
-  std::printf("%s", line.substr(0, columns - 1).c_str());
+  printEscaped(stdout, "%s", line.substr(0, columns - 1).c_str());
   std::fflush(stdout);
   drawn = true;
 }

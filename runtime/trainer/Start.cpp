@@ -9,6 +9,7 @@
 #include "Report.h"
 #include "RunFolder.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/File.h"
 #include "cleave/trainer/Resume.h"
 
@@ -90,7 +91,8 @@ void Start::readCheckpoint() {
   state.dataSeed = settings.dataSeed;
   isAuto = options.resume == "auto";
   resume = resolveResume(options.resume, options.out, manifest.model);
-  if (!resume.empty() && !options.weights.empty())
+  // With auto the same command begins and goes on.
+  if (!resume.empty() && !options.weights.empty() && !isAuto)
     throw InputError("--resume goes on with the weights of its checkpoint, "
                      "--weights begins a run from others; give one of them");
   Recorded recorded;
@@ -224,28 +226,29 @@ std::string Start::createFolder() {
 bool Start::isDone() const {
   if (!isAuto || resume.empty() || state.step < settings.lastStep)
     return false;
-  std::printf("%s: all %lld steps are done\n", resume.c_str(),
-              static_cast<long long>(settings.lastStep));
+  printEscaped(stdout, "%s: all %lld steps are done\n", resume.c_str(),
+               static_cast<long long>(settings.lastStep));
   return true;
 }
 
 void Start::describe() const {
-  std::printf("%s\n", data->summary().c_str());
+  printEscaped(stdout, "%s\n", data->summary().c_str());
   std::string mesh;
   for (const auto &[axis, size] : manifest.mesh)
     mesh += (mesh.empty() ? " (" : ", ") + axis + "=" + std::to_string(size);
-  std::printf("%s: %lld %s%s, batch %lld in %lld %s, steps %lld to %lld\n",
-              manifest.model.c_str(), static_cast<long long>(manifest.ranks),
-              manifest.ranks == 1 ? "rank" : "ranks",
-              mesh.empty() ? "" : (mesh + ")").c_str(),
-              static_cast<long long>(manifest.batch),
-              static_cast<long long>(manifest.microbatches),
-              manifest.microbatches == 1 ? "microbatch" : "microbatches",
-              static_cast<long long>(state.step + 1),
-              static_cast<long long>(settings.lastStep));
+  printEscaped(stdout,
+               "%s: %lld %s%s, batch %lld in %lld %s, steps %lld to %lld\n",
+               manifest.model.c_str(), static_cast<long long>(manifest.ranks),
+               manifest.ranks == 1 ? "rank" : "ranks",
+               mesh.empty() ? "" : (mesh + ")").c_str(),
+               static_cast<long long>(manifest.batch),
+               static_cast<long long>(manifest.microbatches),
+               manifest.microbatches == 1 ? "microbatch" : "microbatches",
+               static_cast<long long>(state.step + 1),
+               static_cast<long long>(settings.lastStep));
   auto warn = [](const std::string &text) {
     std::fflush(stdout);
-    std::fprintf(stderr, "cleave: warning: %s\n", text.c_str());
+    printEscaped(stderr, "cleave: warning: %s\n", text.c_str());
   };
   if (settings.warmupSteps >= settings.steps && settings.steps > 1)
     warn("train.warmup_steps = " + std::to_string(settings.warmupSteps) +
@@ -259,9 +262,9 @@ void Start::describe() const {
   if (std::string odd = data->warning(); !odd.empty())
     warn(odd);
   for (const Difference &change : changes)
-    std::printf("%s = %s (was %s up to step %lld)\n", change.key.c_str(),
-                change.is.c_str(), change.was.c_str(),
-                static_cast<long long>(state.step));
+    printEscaped(stdout, "%s = %s (was %s up to step %lld)\n",
+                 change.key.c_str(), change.is.c_str(), change.was.c_str(),
+                 static_cast<long long>(state.step));
 }
 
 /// A run may go on from one step more than once.
@@ -327,7 +330,8 @@ void Start::run(const ExecutorFactory &start) {
   checkOut();
   describe();
   if (options.dryRun) {
-    std::printf("dry run: everything is in place, nothing was written\n");
+    printEscaped(stdout,
+                 "dry run: everything is in place, nothing was written\n");
     return;
   }
   std::fflush(stdout);
@@ -345,8 +349,8 @@ void Start::run(const ExecutorFactory &start) {
     else
       loadInitialValues(manifest, *executor, settings.seed);
     out = goesOn ? options.out : createFolder();
-    std::printf("writing to %s%s\n", out.c_str(),
-                resume.empty() ? "" : (", resuming " + resume).c_str());
+    printEscaped(stdout, "writing to %s%s\n", out.c_str(),
+                 resume.empty() ? "" : (", resuming " + resume).c_str());
     std::fflush(stdout);
     writeConfig(out);
     logResume(out);

@@ -17,10 +17,16 @@ import unittest
 import numpy as np
 
 import support
-from support import CLEAVE, MODELS, RUN, read_log, write_safetensors
+from support import CLEAVE, MODELS, ROOT, RUN, read_log, write_safetensors
 
-sys.path.insert(0, str(MODELS))
+sys.path.insert(0, str(ROOT / "test" / "fuzz"))
+import files
+import hard
 import left_out
+import models
+import onnxbuild
+import onnxwire
+import seeds
 
 MANY = 48 if support.ALL else 6
 DAMAGES = 200 if support.ALL else 12
@@ -309,11 +315,29 @@ class Data(Guarded):
         self.assertIn(f"{text}: has 4096 bytes, and had 94000 when it was opened; --resume {self.folder}/cut/checkpoint-", said)
 
     def test_what_is_no_regular_file(self):
-        fifo = self.folder / "fifo.npz"
-        os.mkfifo(fifo)
+        """A FIFO that nobody writes to, in place of each file that is read."""
+        def fifo(name):
+            os.mkfifo(self.folder / name)
+            return self.folder / name
         command = self.begin("--out", self.folder / "fifo")
-        command[command.index("--data") + 1] = str(fifo)
+        command[command.index("--data") + 1] = str(fifo("fifo.npz"))
         self.refused(2, "fifo.npz", *command, timeout=60)
+        train = self.begin("--out", self.folder / "fifo")
+        self.refused(2, "fifo.toml: it is no regular file", *train, "--config", fifo("fifo.toml"), timeout=60)
+        self.refused(2, "fifo.cluster: it is no regular file", *train, "--set", f"target.cluster={fifo('fifo.cluster')}",
+                     "--set", "mesh.data=2", timeout=60)
+        self.refused(2, "fifo.csv: cannot be read", CLEAVE, "schedule", "--table", fifo("fifo.csv"), timeout=60)
+        for name in ("fifo.onnx", "fifo.mlir"):
+            self.refused(2, f"{name}: cannot be read: it is no regular file", CLEAVE, "import", fifo(name), timeout=60)
+        program = self.folder / "fifo_program"
+        support.succeed(CLEAVE, "compile", self.folder / "m.mlir", "-o", program, *(w for s in SETS for w in ("--set", s)))
+        for name in ("program.bin", "kernels.so", "manifest.json"):
+            content = (program / name).read_bytes()
+            (program / name).unlink()
+            os.mkfifo(program / name)
+            self.refused(2, name, RUN, program, "train", "--data", self.folder / "data.npz", timeout=60)
+            (program / name).unlink()
+            (program / name).write_bytes(content)
 
     def test_arrays_that_share_bytes(self):
         data = bytearray((self.folder / "data.npz").read_bytes())
@@ -324,6 +348,88 @@ class Data(Guarded):
         command = self.begin("--out", self.folder / "overlap")
         command[command.index("--data") + 1] = str(self.folder / "overlap.npz")
         self.refused(2, "overlap; write it again", *command)
+
+
+class Mutations(Guarded):
+    """Files that were changed, by the scripts of test/fuzz."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        models.SECONDS = 20  # two, but on machines that are slow and busy
+
+    def test_files_of_a_run(self):
+        found, tried = files.campaign(files.KINDS, *((1000, 300) if support.ALL else (10, 5)), workers=os.cpu_count())
+        self.assertEqual(found, [])
+        self.assertGreaterEqual(tried, 90)
+
+    def test_models(self):
+        folder = self.folder / "mutated"
+        folder.mkdir()
+        seeds.models(folder, folder)
+        found = models.campaign(sorted(folder.glob("*.onnx")), 3000 if support.ALL else 60, 0, folder)
+        self.assertEqual(found, [])
+
+    def test_hard_models(self):
+        """Taken or refused, with little work and at most a GiB; most are refused."""
+        refusals = 0
+        for name, content in hard.files():
+            path = self.folder / f"{name}.onnx"
+            path.write_bytes(content)
+            with self.subTest(name):
+                found, taken = models.fault([CLEAVE, "import", path], models.SECONDS, sized=True)
+                self.assertIsNone(found)
+                refusals += not taken
+        self.assertGreater(refusals, 60)
+
+    def test_limits_of_an_import(self):
+        """How much work a file may ask for, and the keys that allow more."""
+        b = onnxbuild.Builder()
+        x = b.input("x", np.float32, [4])
+        grid = b.op("Expand", b.constant(np.arange(16).reshape(16, 1)), b.constant([16, 16]))
+        for _ in range(8):
+            grid = b.op("Add", grid, b.constant(np.arange(16)))
+        b.op("Add", x, b.op("Cast", b.op("Squeeze", b.op("ReduceSum", grid, keepdims=1), b.constant([0])), to=1), out="y")
+        b.output("y", np.float32, [4])
+        model = self.folder / "grid.onnx"
+        onnxwire.save(b.model(18), model)
+        support.succeed(CLEAVE, "import", model)
+        said = self.refused(2, "import.evaluated_elements raises this limit", CLEAVE, "import", model, "--set",
+                            "import.evaluated_elements=1000")
+        self.assertIn("node ", said)
+        self.refused(2, "import.evaluated_elements", CLEAVE, "import", model, "--set", "import.evaluated_elements=0")
+        self.refused(2, ["is one of more than 3 that calls of functions expand to", "import.inlined_nodes raises"],
+                     CLEAVE, "import", self.calls(), "--set", "import.inlined_nodes=3")
+        support.succeed(CLEAVE, "import", self.calls())
+
+    def calls(self):
+        """f0 is a sum; f1, f2 call the one before twice."""
+        b = onnxbuild.Builder()
+        b.input("x", np.float32, [4])
+        b.nodes.append(call("f2", ["x"], ["y"]))
+        b.output("y", np.float32, [4])
+        built = b.model(18)
+        built.add(8, onnxwire.Message().add(1, "own").add(2, 1))
+        for level in range(3):
+            function = onnxwire.Function().add(1, f"f{level}").add(4, "a").add(5, "c")
+            nodes = ([call("Add", ["a", "a"], ["c"], "")] if level == 0 else
+                     [call(f"f{level - 1}", ["a"], ["b"]), call(f"f{level - 1}", ["b"], ["c"])])
+            for node in nodes:
+                function.add(7, node)
+            function.add(9, onnxwire.Message().add(1, "").add(2, 18)).add(9, onnxwire.Message().add(1, "own").add(2, 1))
+            built.add(25, function.add(10, "own"))
+        path = self.folder / "calls.onnx"
+        onnxwire.save(built, path)
+        return path
+
+
+def call(op, inputs, outputs, domain="own"):
+    node = onnxwire.Node()
+    for name in inputs:
+        node.add(1, name)
+    for name in outputs:
+        node.add(2, name)
+    return node.add(4, op).add(7, domain)
 
 
 if __name__ == "__main__":

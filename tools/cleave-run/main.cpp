@@ -4,6 +4,7 @@
 #include "Flags.h"
 #include "cleave/io/Bundle.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/FileLock.h"
 #include "cleave/io/Temporary.h"
 #include "cleave/launcher.h"
@@ -103,7 +104,7 @@ int main(int argc, char **argv) {
               SIG_IGN); // a file that is too large is an error of write
   auto fail = [name](ExitCode code, const char *message) {
     std::fflush(stdout);
-    std::fprintf(stderr, "%s: error: %s\n", name, message);
+    printEscaped(stderr, "%s: error: %s\n", name, message);
     return cleave_finish(static_cast<int>(code));
   };
   try {

@@ -5,6 +5,7 @@
 #define CLEAVE_TOOLS_COMMAND_H
 
 #include "cleave/Config/Load.h"
+#include "cleave/io/Escape.h"
 
 #include <CLI/CLI.hpp>
 
@@ -30,9 +31,16 @@ void requireFile(const std::string &path, const std::string &wanted);
 // Thrown by commands, caught in main, printed as "cleave: error: …".
 class Failure : public std::runtime_error {
 public:
+  /// A message of one line.
   Failure(ExitCode code, const std::string &message)
-      : std::runtime_error(message), code(code) {}
+      : std::runtime_error(escaped(message)), code(code) {}
+  /// Several messages, which may go on in lines that are indented.
+  Failure(ExitCode code, const std::vector<std::string> &messages)
+      : std::runtime_error(linesOf(messages)), code(code) {}
   ExitCode code;
+
+private:
+  static std::string linesOf(const std::vector<std::string> &messages);
 };
 
 // `add` declares the command's flags and returns what runs after parsing; its

@@ -11,6 +11,7 @@
 
 #include "cleave/Codegen/GPU.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/io/Input.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
@@ -19,9 +20,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <thread>
 #include <unistd.h>
 
@@ -229,12 +228,10 @@ void compileModel(const std::string &path, const Config &config,
 }
 
 static std::string readFile(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file)
-    throw Failure(BadUsage, path + ": cannot be read");
-  return text.str();
+  std::string text, reason;
+  if (!readInput(path, text, reason))
+    throw Failure(BadUsage, path + ": cannot be read: " + reason);
+  return text;
 }
 
 std::string compileCached(const std::string &path, const Config &config,
@@ -260,7 +257,8 @@ std::string compileCached(const std::string &path, const Config &config,
   if (!StringRef(path).ends_with(".mlir")) {
     MLIRContext context;
     Diagnostics diagnostics(context);
-    FailureOr<std::vector<std::string>> files = externalFilesOf(path, context);
+    FailureOr<std::vector<std::string>> files =
+        externalFilesOf(path, context, limitsOf(config));
     if (failed(files))
       diagnostics.fail(BadUsage);
     for (const std::string &file : *files) {

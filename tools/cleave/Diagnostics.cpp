@@ -113,19 +113,28 @@ std::string Diagnostics::errorText() const {
 
 void Diagnostics::fail(ExitCode code, const std::string &about) {
   flush();
-  std::string text = errorText();
-  throw Failure(code,
-                about + (text.empty() ? "failed without a reason" : text));
+  std::vector<std::string> lines = errors.lines();
+  if (lines.empty())
+    lines.push_back("failed without a reason");
+  lines.front() = about + lines.front();
+  throw Failure(code, lines);
 }
 
 WarningRecord *WarningRecord::current = nullptr;
 RemarkRecord *RemarkRecord::current = nullptr;
 
+std::string Failure::linesOf(const std::vector<std::string> &messages) {
+  std::string text;
+  for (const std::string &message : messages)
+    text += (text.empty() ? "" : "\n") + escapedLines(message);
+  return text;
+}
+
 void warn(const std::string &text) {
   static std::set<std::string> said; // stages and commands say some again
   if (!said.insert(text).second)
     return;
-  std::string line = "cleave: warning: " + text + "\n";
+  std::string line = "cleave: warning: " + escaped(text) + "\n";
   std::cerr << line;
   if (WarningRecord::current)
     WarningRecord::current->text += line;

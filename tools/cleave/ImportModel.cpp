@@ -78,6 +78,13 @@ static std::string unescaped(StringRef pattern) {
   return name;
 }
 
+ImportOptions limitsOf(const Config &config) {
+  ImportOptions options;
+  options.limits = {config.importing.evaluatedElements,
+                    config.importing.inlinedNodes};
+  return options;
+}
+
 ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
                             bool requireData) {
   ImportOptions options;
@@ -96,6 +103,7 @@ ImportOptions importOptions(const Config &config, std::optional<int64_t> batch,
     options.bound[name] = boundInput(name, value);
   options.microbatches = config.train.microbatches;
   options.requireData = requireData;
+  options.limits = limitsOf(config).limits;
   options.trainable.insert(config.train.trainable.begin(),
                            config.train.trainable.end());
   for (const std::string &pattern : config.train.trainable)
@@ -132,7 +140,7 @@ void protectInputs(const std::string &output, const std::string &model,
   if (!StringRef(model).ends_with(".mlir")) {
     MLIRContext context;
     Diagnostics diagnostics(context); // told when the model is read
-    auto files = externalFilesOf(model, context);
+    auto files = externalFilesOf(model, context, limitsOf(config));
     if (succeeded(files))
       for (const std::string &file : *files)
         inputs.push_back((fs::path(model).parent_path() / file).string());
@@ -140,10 +148,10 @@ void protectInputs(const std::string &output, const std::string &model,
   refuseToReplace(output, inputs);
 }
 
-static FileSummary summaryOf(const std::string &model) {
+static FileSummary summaryOf(const std::string &model, const Config &config) {
   MLIRContext context;
   Diagnostics diagnostics(context);
-  FailureOr<FileSummary> file = summarizeOnnx(model, context);
+  FailureOr<FileSummary> file = summarizeOnnx(model, context, limitsOf(config));
   if (failed(file))
     diagnostics.fail(BadUsage);
   return std::move(*file);
@@ -162,7 +170,7 @@ void bindGivenInputs(Config &config, const std::string &model,
       bind(name);
     return;
   }
-  FileSummary file = summaryOf(model);
+  FileSummary file = summaryOf(model, config);
   std::vector<std::string> inputs;
   for (const TensorSummary &input : file.inputs)
     inputs.push_back(input.name);
@@ -236,7 +244,7 @@ void bindDataInputs(LoadedConfig &loaded, const std::string &model,
       found.push_back(name);
   if (found.empty() || StringRef(model).ends_with(".mlir"))
     return;
-  FileSummary file = summaryOf(model);
+  FileSummary file = summaryOf(model, loaded.config);
   for (const TensorSummary &input : file.inputs)
     if (llvm::is_contained(found, input.name))
       loaded.config.data.inputs[input.name] = input.name;

@@ -22,6 +22,9 @@ ImportOptions importOptions(const Config &config,
                             std::optional<int64_t> batch = std::nullopt,
                             bool requireData = false);
 
+// Options that have the limits of the configuration alone.
+ImportOptions limitsOf(const Config &config);
+
 // Inputs for which the .npz file `arrays` has an array are read from it even
 // where the configuration makes them up (a mask of ones), so that the graph
 // keeps them. Symbolic dimensions of an ONNX model that the configuration

@@ -5,9 +5,9 @@
 #include "Diagnostics.h"
 #include "ShardedModel.h"
 
-#include <cerrno>
+#include "cleave/io/Input.h"
+
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <unistd.h>
@@ -19,8 +19,11 @@ void driver::requireFile(const std::string &path, const std::string &wanted) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
     throw Failure(BadUsage, path + ": is a folder, expected " + wanted);
-  if (::access(path.c_str(), R_OK) != 0)
-    throw Failure(BadUsage, path + ": cannot be read: " + std::strerror(errno));
+  std::string reason;
+  int descriptor = openInput(path, reason);
+  if (descriptor < 0)
+    throw Failure(BadUsage, path + ": cannot be read: " + reason);
+  ::close(descriptor);
 }
 
 void driver::addConfigFlags(CLI::App &app, CommonOptions &options) {

@@ -41,12 +41,11 @@ static void refuseUnlessProved(const pipeline::Table &table,
   auto lowered = pipeline::lower(table);
   if (!lowered)
     throw Failure(BadUsage, path + ": " + lowered.error());
-  std::string text;
+  std::vector<std::string> lines;
   for (const pipeline::Finding &finding : pipeline::verify(*lowered))
-    text += (text.empty() ? "" : "\n") + path + ": rule " + finding.rule +
-            ": " + finding.message;
-  if (!text.empty())
-    throw Failure(BadUsage, text);
+    lines.push_back(path + ": rule " + finding.rule + ": " + finding.message);
+  if (!lines.empty())
+    throw Failure(BadUsage, lines);
 }
 
 target::PipelineSchedule makeSchedule(const Config &config, const Mesh &mesh) {
@@ -164,8 +163,8 @@ public:
             !seen.insert(key).second)
           continue;
         ShardConfig &shard = overrides.emplace_back();
-        shard.match = escapePattern(
-            StringRef(key).drop_front(strlen("parameter ")));
+        shard.match =
+            escapePattern(StringRef(key).drop_front(strlen("parameter ")));
         for (dist::DimShardingAttr dim : found->second.sharding.getDims())
           shard.dims.push_back(withoutSharded(dim, sharded));
       }

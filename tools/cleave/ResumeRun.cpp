@@ -3,6 +3,7 @@
 #include "ResumeRun.h"
 
 #include "Diagnostics.h"
+#include "ImportModel.h"
 
 #include "cleave/Import/ONNX/Import.h"
 #include "cleave/io/Array.h"
@@ -22,7 +23,8 @@ RunPlan::RunPlan(const TrainOptions &asked, const std::string &model,
     : asked(asked) {
   if (asked.resume.empty())
     return;
-  if (!asked.weights.empty())
+  // With auto the same command begins and goes on.
+  if (!asked.weights.empty() && !isAuto())
     throw Failure(BadUsage,
                   "--resume goes on with the weights of its checkpoint, "
                   "--weights begins a run from others; give one of them");
@@ -47,7 +49,7 @@ void RunPlan::checkModel(const Config &config, const std::string &model) const {
   CheckpointState state = readCheckpointState(path, /*checksDigests=*/false);
   mlir::MLIRContext context;
   Diagnostics diagnostics(context); // told when the model is imported
-  ImportOptions options;
+  ImportOptions options = limitsOf(config);
   options.untie = config.train.untie;
   auto tensors = initializersOf(model, context, options);
   if (failed(tensors))

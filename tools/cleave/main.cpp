@@ -6,6 +6,7 @@
 #include "commands/Commands.h"
 
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/Temporary.h"
 #include "cleave/runtime.h"
 
@@ -163,6 +164,8 @@ int runCommand(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   cleave::nameProcess(argv[0]);
+  // Whatever a command says of files goes through these.
+  cleave::EscapingStream shownOut(std::cout), shownError(std::cerr);
   if (cleave_is_worker())
     return serve(argv);
   cleave::removeTemporariesOnSignals("cleave");

@@ -18,6 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SOURCES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".inc", ".td", ".in")
 ALL = "all"
+TESTS = ("cleave-unit-", "cleave-fuzz-")  # programs that ctest runs, under their names as labels
 # Files that say how everything is built or run.
 OF_EVERYTHING = re.compile(r"(^|/)CMakeLists\.txt$|^CMakePresets\.json$|^cmake/|^\.ci/|^tools/common\.sh$"
                            r"|^test/lit\.|^tools/lib/run_tests\.py$|^tools/check$")
@@ -143,7 +144,7 @@ def reach_of(path, tests, programs):
         # Programs that tests run, and files that they read as text.
         lit, python = tests.mention([*reached, name.name],
                                     [NAMES[program] for program in reached if program in NAMES])
-        gtest = {program for program in reached if program.startswith("cleave-unit-")}
+        gtest = {program for program in reached if program.startswith(TESTS)}
         if not (lit or python or gtest):
             return ALL, ALL, ALL
         return lit, gtest, python
@@ -155,7 +156,7 @@ def reach_of(path, tests, programs):
             return lit, set(), python | more
     # Models, data, scripts: whoever speaks of them.
     lit, python = tests.mention({name.name, name.stem, name.name.split(".")[0]})
-    gtest = {program for program in programs.names() if program.startswith("cleave-unit-")
+    gtest = {program for program in programs.names() if program.startswith(TESTS)
              and path.startswith("test/models/")}
     return (lit, gtest, python) if lit or python else (ALL, ALL, ALL)
 

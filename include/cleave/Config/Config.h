@@ -152,6 +152,12 @@ struct TargetConfig {
   double memory = 0;   // GiB that a rank may have; 0: what there is
 };
 
+// [import]
+struct ImportConfig {
+  int64_t evaluatedElements = int64_t(1) << 27;
+  int64_t inlinedNodes = 200'000;
+};
+
 struct Config {
   MeshConfig mesh;
   std::map<std::string, int64_t> dims; // symbolic dimension -> size
@@ -160,6 +166,7 @@ struct Config {
   ParallelConfig parallel;
   std::vector<ShardConfig> shard;
   TargetConfig target;
+  ImportConfig importing;
 };
 
 // The mesh with every size known, slowest axis first; empty: one rank.

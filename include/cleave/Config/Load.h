@@ -19,6 +19,8 @@
 namespace cleave {
 
 struct ConfigError {
+  /// One line: names and values of files are escaped (cleave/io/Escape.h).
+  ConfigError(const std::string &message);
   std::string message;
 };
 

@@ -14,12 +14,9 @@ class Message;
 
 namespace cleave::importer {
 
-/// Control characters as \x1B, those beyond ASCII as \u009B; other text as it
-/// is.
-std::string escaped(llvm::StringRef text);
-
-/// Escapes all names of a message and of those inside. Descriptions and
-/// metadata, which have lines, and bytes stay as they are.
+/// escaped() (cleave/io/Escape.h) of all names of a message and of those
+/// inside. Descriptions and metadata, which have lines, and bytes stay as they
+/// are.
 void escapeNames(google::protobuf::Message &message);
 
 } // namespace cleave::importer

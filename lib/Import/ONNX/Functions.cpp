@@ -13,8 +13,8 @@ namespace cleave::importer {
 namespace {
 /// Functions call functions; a cycle is not valid.
 constexpr unsigned kMaxDepth = 64;
-/// Calls of calls multiply. Large models have some ten thousand nodes.
-constexpr size_t kMaxNodes = 200000;
+/// Names of calls of calls grow; no more of one is said.
+constexpr size_t kMaxName = 1000;
 constexpr int kNodeOverload = 8, kFunctionDefaults = 11, kFunctionOverload = 13;
 
 llvm::Error reason(const Twine &text) {
@@ -66,8 +66,8 @@ FunctionInliner::~FunctionInliner() = default;
 
 FunctionInliner::FunctionInliner(
     const ::onnx::ModelProto &model,
-    std::vector<std::unique_ptr<::onnx::NodeProto>> &storage)
-    : model(model), storage(storage) {
+    std::vector<std::unique_ptr<::onnx::NodeProto>> &storage, int64_t most)
+    : model(model), storage(storage), most(most) {
   for (const ::onnx::FunctionProto &proto : model.functions()) {
     Function function;
     function.proto = &proto;
@@ -92,8 +92,8 @@ FunctionInliner::FunctionInliner(
 
 const FunctionInliner::Function *
 FunctionInliner::find(const ::onnx::NodeProto &node) const {
-  auto it = functions.find(key(node.domain(), node.op_type(),
-                               unknownString(node, kNodeOverload)));
+  auto it = functions.find(
+      key(node.domain(), node.op_type(), unknownString(node, kNodeOverload)));
   return it == functions.end() ? nullptr : &it->second;
 }
 
@@ -108,16 +108,17 @@ llvm::Error FunctionInliner::run(std::vector<FlatNode> &nodes) {
   return llvm::Error::success();
 }
 
-llvm::Error
-FunctionInliner::add(std::unique_ptr<::onnx::NodeProto> owned,
-                     const ::onnx::NodeProto &node, std::string name,
-                     const std::shared_ptr<const Opsets> &opsets,
-                     std::vector<FlatNode> &nodes, unsigned depth) {
-  if (nodes.size() >= kMaxNodes && depth > 0)
-    return reason("node '" + name + "' is one of more than " +
-                  Twine(kMaxNodes) +
-                  " that calls of functions expand to; export the model with "
-                  "functions inlined, or with fewer calls");
+llvm::Error FunctionInliner::add(std::unique_ptr<::onnx::NodeProto> owned,
+                                 const ::onnx::NodeProto &node,
+                                 std::string name,
+                                 const std::shared_ptr<const Opsets> &opsets,
+                                 std::vector<FlatNode> &nodes, unsigned depth) {
+  // Large nodes count as several, and calls of what has none as well.
+  spent += depth > 0 ? 1 + int64_t(node.ByteSizeLong() / 1024) : 0;
+  if (spent > most)
+    return reason("node '" + (name.empty() ? node.op_type() : name) + "' is one of more than " + Twine(most) +
+                  " that calls of functions expand to; import.inlined_nodes "
+                  "raises this limit");
   if (const Function *function = find(node))
     return inlineCall(node, name, *function, nodes, depth);
   nodes.push_back({&node, opsets, std::move(name)});
@@ -208,6 +209,8 @@ llvm::Error FunctionInliner::inlineCall(const ::onnx::NodeProto &call,
     scope.rewriteAttributes(*copy);
     const ::onnx::NodeProto &reference = *copy;
     std::string inner = name.empty() ? node.name() : name + "/" + node.name();
+    if (inner.size() > kMaxName)
+      inner = "..." + inner.substr(inner.size() - kMaxName);
     if (llvm::Error error = add(std::move(copy), reference, inner,
                                 function.opsets, nodes, depth + 1))
       return error;
@@ -220,8 +223,8 @@ llvm::Error FunctionInliner::inlineCall(const ::onnx::NodeProto &call,
     const ::onnx::NodeProto &reference = *copy;
     // The function itself may not import the default domain.
     auto opsets = std::make_shared<const Opsets>(Opsets{{"", 13}});
-    if (llvm::Error error = add(std::move(copy), reference, name, opsets, nodes,
-                                depth + 1))
+    if (llvm::Error error =
+            add(std::move(copy), reference, name, opsets, nodes, depth + 1))
       return error;
   }
   return llvm::Error::success();

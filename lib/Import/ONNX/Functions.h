@@ -19,18 +19,20 @@ namespace cleave::importer {
 /// that the function imports.
 class FunctionInliner {
 public:
-  /// `storage` owns the nodes that are made.
+  /// `storage` owns the nodes that are made, at most `most`: calls of calls
+  /// multiply.
   FunctionInliner(const ::onnx::ModelProto &model,
-                  std::vector<std::unique_ptr<::onnx::NodeProto>> &storage);
+                  std::vector<std::unique_ptr<::onnx::NodeProto>> &storage,
+                  int64_t most);
   ~FunctionInliner();
   llvm::Error run(std::vector<FlatNode> &nodes);
 
 private:
   struct Function;
   struct Scope;
-  llvm::Error inlineCall(const ::onnx::NodeProto &call,
-                         const std::string &name, const Function &function,
-                         std::vector<FlatNode> &nodes, unsigned depth);
+  llvm::Error inlineCall(const ::onnx::NodeProto &call, const std::string &name,
+                         const Function &function, std::vector<FlatNode> &nodes,
+                         unsigned depth);
   llvm::Error add(std::unique_ptr<::onnx::NodeProto> owned,
                   const ::onnx::NodeProto &node, std::string name,
                   const std::shared_ptr<const Opsets> &opsets,
@@ -40,6 +42,8 @@ private:
   const ::onnx::ModelProto &model;
   std::vector<std::unique_ptr<::onnx::NodeProto>> &storage;
   std::map<std::string, Function> functions;
+  const int64_t most;
+  int64_t spent = 0;
   unsigned calls = 0;
 };
 

@@ -48,10 +48,15 @@ static Shape rowMajorStrides(ArrayRef<int64_t> shape) {
   return strides;
 }
 
+static thread_local int64_t storedElements = 0;
+
+int64_t HostTensor::stored() { return storedElements; }
+
 HostTensor::HostTensor(Element type, ArrayRef<int64_t> shape)
     : element(type), dims(shape), steps(rowMajorStrides(shape)),
       buffer(std::make_shared<Buffer>()) {
   int64_t count = product(shape);
+  storedElements += count;
   if (type == Element::Bool)
     buffer->bools.resize(count);
   else if (isFloat(type))
@@ -206,9 +211,9 @@ HostTensor greatestOf(Element type) {
   return result;
 }
 
-llvm::Expected<HostTensor>
-HostTensor::fromBytes(Element type, ArrayRef<int64_t> shape,
-                      llvm::StringRef bytes) {
+llvm::Expected<HostTensor> HostTensor::fromBytes(Element type,
+                                                 ArrayRef<int64_t> shape,
+                                                 llvm::StringRef bytes) {
   int64_t count = product(shape), width = byteSize(type);
   if (!(isFloat(type) || isInteger(type)))
     return reason("elements of type " + nameOf(type) + " are not supported");

@@ -34,6 +34,10 @@ public:
   /// The most elements that are read from a file.
   static constexpr int64_t kMaxStored = int64_t(1) << 28;
 
+  /// Elements that tensors of this thread have stored so far, those that are
+  /// gone included: the difference of two readings is the work between.
+  static int64_t stored();
+
   HostTensor() = default;
   /// Compact zeros.
   HostTensor(Element type, llvm::ArrayRef<int64_t> shape);
@@ -43,9 +47,8 @@ public:
                            Element type = Element::I64);
   static HostTensor ofInt(int64_t value, Element type = Element::I64);
   /// From little-endian bytes of a compact tensor.
-  static llvm::Expected<HostTensor> fromBytes(Element type,
-                                              llvm::ArrayRef<int64_t> shape,
-                                              llvm::StringRef bytes);
+  static llvm::Expected<HostTensor>
+  fromBytes(Element type, llvm::ArrayRef<int64_t> shape, llvm::StringRef bytes);
 
   Element type() const { return element; }
   llvm::ArrayRef<int64_t> shape() const { return dims; }

@@ -55,7 +55,7 @@ OwningOpRef<ModuleOp> Importer::run() {
     lowerNodes();
   else
     failed.insert(outputs.begin(), outputs.end());
-  if (mlir::failed(finish()))
+  if (mlir::failed(finish()) || mlir::failed(model.checkWhole()))
     return nullptr;
   return std::move(module);
 }

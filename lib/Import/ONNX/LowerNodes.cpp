@@ -18,9 +18,21 @@ using llvm::Twine;
 namespace cleave::importer {
 
 void Importer::lowerNodes() {
-  for (const FlatNode &node : model.nodes())
-    if (makesOneOf(node, needed))
-      lowerNode(node);
+  const int64_t before = HostTensor::stored();
+  for (const FlatNode &node : model.nodes()) {
+    if (!makesOneOf(node, needed))
+      continue;
+    lowerNode(node);
+    if (HostTensor::stored() - before <= options.limits.evaluatedElements)
+      continue;
+    problems.add(node, "constants up to here have more than " +
+                           std::to_string(options.limits.evaluatedElements) +
+                           " elements; import.evaluated_elements raises this "
+                           "limit");
+    // Enough has been looked at.
+    failed.insert(outputs.begin(), outputs.end());
+    return;
+  }
 }
 
 /// Stands for what a refused node makes, where the file tells its type, so that

@@ -5,6 +5,10 @@
 #include "Functions.h"
 #include "Wire.h"
 
+#include "cleave/Import/ONNX/Import.h"
+
+#include "cleave/io/File.h"
+
 #include <onnx/onnx_pb.h>
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -64,7 +68,12 @@ static llvm::Error reason(const Twine &text) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
-std::unique_ptr<Model> Model::load(StringRef path, MLIRContext &context) {
+static StringRef textOf(const MappedFile &file) {
+  return {reinterpret_cast<const char *>(file.data()), file.size()};
+}
+
+std::unique_ptr<Model> Model::load(StringRef path, MLIRContext &context,
+                                   const ImportLimits &limits) {
   Location loc = NameLoc::get(StringAttr::get(&context, path));
   std::unique_ptr<Model> model(new Model(loc));
   model->filePath = path.str();
@@ -75,7 +84,8 @@ std::unique_ptr<Model> Model::load(StringRef path, MLIRContext &context) {
   if (failed(model->parse(context)) || failed(model->checkVersions()))
     return nullptr;
   model->describeInitializers();
-  if (failed(model->inlineFunctions()) || failed(model->sortNodes()))
+  if (failed(model->inlineFunctions(limits.inlinedNodes)) ||
+      failed(model->sortNodes()))
     return nullptr;
   model->nameDimensions();
   model->notes = Metadata(model->graph());
@@ -85,19 +95,18 @@ std::unique_ptr<Model> Model::load(StringRef path, MLIRContext &context) {
 LogicalResult Model::parse(MLIRContext &context) {
   if (llvm::sys::fs::is_directory(filePath))
     return emitError(loc) << "is a folder, expected an ONNX file";
-  auto file = llvm::MemoryBuffer::getFile(filePath, /*IsText=*/false,
-                                          /*RequiresNullTerminator=*/false);
-  if (!file)
-    return emitError(loc) << "cannot be read: " << file.getError().message();
-  bytes = std::move(*file);
-  if (bytes->getBufferSize() == 0)
+  std::string why;
+  bytes = mapInput(filePath, why);
+  if (!bytes)
+    return emitError(loc) << "cannot be read: " << why;
+  if (bytes->size() == 0)
     return emitError(loc) << "is empty, expected an ONNX model";
   std::string stripped;
   proto = std::make_unique<::onnx::ModelProto>();
-  if (!stripTensors(bytes->getBuffer(), stripped) ||
+  if (!stripTensors(textOf(*bytes), stripped) ||
       !proto->ParseFromString(stripped))
     return emitError(loc) << "is not an ONNX model, or is truncated ("
-                          << bytes->getBufferSize()
+                          << bytes->size()
                           << " bytes); export or copy it again";
   // Other protobuf files may parse by chance: a model has these.
   if (!proto->has_graph() || !proto->has_ir_version() ||
@@ -277,35 +286,45 @@ void Model::describeInitializers() {
 }
 
 llvm::Expected<StringRef> Model::read(const ByteRange &range) {
-  llvm::MemoryBuffer *buffer = bytes.get();
+  const MappedFile *file = bytes.get();
   if (range.file != fileName) {
     auto &external = externalFiles[range.file];
     if (!external) {
-      llvm::SmallString<256> file(folder);
-      llvm::sys::path::append(file, range.file);
-      auto opened = llvm::MemoryBuffer::getFile(
-          file, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-      if (!opened)
-        return reason("'" + range.file +
-                      "' cannot be read: " + opened.getError().message());
-      external = std::move(*opened);
+      llvm::SmallString<256> path(folder);
+      llvm::sys::path::append(path, range.file);
+      std::string why;
+      external = mapInput(path.str().str(), why);
+      if (!external)
+        return reason("'" + range.file + "' cannot be read: " + why);
     }
-    buffer = external.get();
+    file = external.get();
   }
-  uint64_t size = buffer->getBufferSize();
+  uint64_t size = file->size();
   if (range.offset > size || range.length > size - range.offset)
     return reason("'" + range.file + "' has " + Twine(size) +
                   " bytes, expected at least " +
                   Twine(range.offset + range.length));
-  return buffer->getBuffer().substr(range.offset, range.length);
+  return textOf(*file).substr(range.offset, range.length);
+}
+
+LogicalResult Model::checkWhole() const {
+  const MappedFile *cut = bytes->isCut() ? bytes.get() : nullptr;
+  for (const auto &[name, file] : externalFiles)
+    if (file && file->isCut())
+      cut = file.get();
+  if (cut)
+    return emitError(loc) << "'" << cut->path()
+                          << "' became shorter while it was read; import it "
+                             "when it is written";
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
 // Nodes
 //===----------------------------------------------------------------------===//
 
-LogicalResult Model::inlineFunctions() {
-  FunctionInliner inliner(*proto, inlined);
+LogicalResult Model::inlineFunctions(int64_t most) {
+  FunctionInliner inliner(*proto, inlined, most);
   if (llvm::Error error = inliner.run(flat))
     return emitError(loc) << llvm::toString(std::move(error));
   return success();

@@ -10,7 +10,6 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <map>
 #include <memory>
@@ -23,6 +22,11 @@ class ModelProto;
 class NodeProto;
 class TensorProto;
 } // namespace onnx
+
+namespace cleave {
+class MappedFile;
+struct ImportLimits;
+} // namespace cleave
 
 namespace cleave::importer {
 
@@ -79,7 +83,8 @@ public:
   const std::string &versionProblem() const { return version; }
   /// Reads and checks a file. Emits one error and returns null on failure.
   static std::unique_ptr<Model> load(llvm::StringRef path,
-                                     mlir::MLIRContext &context);
+                                     mlir::MLIRContext &context,
+                                     const ImportLimits &limits);
 
   const ::onnx::GraphProto &graph() const;
   mlir::Location location() const { return loc; }
@@ -118,21 +123,24 @@ public:
   llvm::Expected<TensorRef> describe(const ::onnx::TensorProto &proto);
   /// The bytes of a range; a reason where the file is missing or too short.
   llvm::Expected<llvm::StringRef> read(const ByteRange &range);
+  /// Says so where a file became shorter under the reader: the bytes that it
+  /// had were taken for zeros.
+  mlir::LogicalResult checkWhole() const;
 
 private:
   explicit Model(mlir::Location loc);
   mlir::LogicalResult parse(mlir::MLIRContext &context);
   mlir::LogicalResult checkVersions();
   void nameDimensions();
-  mlir::LogicalResult inlineFunctions();
+  mlir::LogicalResult inlineFunctions(int64_t most);
   mlir::LogicalResult sortNodes();
   void describeInitializers();
   llvm::Error locate(const ::onnx::TensorProto &proto, TensorRef &tensor);
 
   mlir::Location loc;
   std::string filePath, folder, fileName, version;
-  std::unique_ptr<llvm::MemoryBuffer> bytes;
-  std::map<std::string, std::unique_ptr<llvm::MemoryBuffer>> externalFiles;
+  std::unique_ptr<MappedFile> bytes;
+  std::map<std::string, std::unique_ptr<MappedFile>> externalFiles;
   std::unique_ptr<::onnx::ModelProto> proto;
   std::vector<std::unique_ptr<::onnx::NodeProto>> inlined;
   std::vector<FlatNode> flat;

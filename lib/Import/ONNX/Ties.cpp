@@ -287,9 +287,10 @@ importer::FoundTies importer::tiesByContent(Model &model,
   return TieFinder(model, constants).run();
 }
 
-FailureOr<std::vector<std::string>> externalFilesOf(StringRef path,
-                                                    MLIRContext &context) {
-  std::unique_ptr<Model> model = Model::load(path, context);
+FailureOr<std::vector<std::string>>
+externalFilesOf(StringRef path, MLIRContext &context,
+                const ImportOptions &options) {
+  std::unique_ptr<Model> model = Model::load(path, context, options.limits);
   if (!model)
     return failure();
   std::set<std::string> files;

@@ -195,7 +195,7 @@ void Model::splitUses(llvm::function_ref<bool(StringRef)> matches) {
 
 std::unique_ptr<Model> loadSplit(StringRef path, const ImportOptions &options,
                                  mlir::MLIRContext &context) {
-  std::unique_ptr<Model> model = Model::load(path, context);
+  std::unique_ptr<Model> model = Model::load(path, context, options.limits);
   if (!model || options.untie.empty())
     return model;
   std::set<std::string> names;

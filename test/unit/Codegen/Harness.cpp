@@ -249,8 +249,9 @@ static bool sameBits(const std::vector<Tensor> &a,
     return false;
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i].ints != b[i].ints || a[i].floats.size() != b[i].floats.size() ||
-        std::memcmp(a[i].floats.data(), b[i].floats.data(),
-                    a[i].floats.size() * sizeof(double)) != 0)
+        (!a[i].floats.empty() && // null is nothing to compare
+         std::memcmp(a[i].floats.data(), b[i].floats.data(),
+                     a[i].floats.size() * sizeof(double)) != 0))
       return false;
   return true;
 }

@@ -3,6 +3,8 @@
 #include "Cache.h"
 #include "commands/Commands.h"
 
+#include "cleave/io/Escape.h"
+
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -40,17 +42,17 @@ int show(const std::string &folder) {
   int64_t sum = 0;
   std::vector<CacheEntry> entries = Cache(folder).entries();
   if (!entries.empty())
-    std::printf("%10s  %-16s  %s\n", "MiB", "last used", "program");
+    printEscaped(stdout, "%10s  %-16s  %s\n", "MiB", "last used", "program");
   for (const CacheEntry &entry : entries) {
     sum += entry.bytes;
-    std::printf("%10s  %-16s  %s%s\n", mebibytes(entry.bytes).c_str(),
-                timeOf(entry.used).c_str(),
-                entry.folder.filename().string().c_str(),
-                entry.isUsed() ? " (in use)" : "");
+    printEscaped(stdout, "%10s  %-16s  %s%s\n", mebibytes(entry.bytes).c_str(),
+                 timeOf(entry.used).c_str(),
+                 entry.folder.filename().string().c_str(),
+                 entry.isUsed() ? " (in use)" : "");
   }
-  std::printf("%s: %s, %s MiB of %s (CLEAVE_CACHE_GIB)\n", folder.c_str(),
-              counted(entries.size()).c_str(), mebibytes(sum).c_str(),
-              mebibytes(cacheLimit()).c_str());
+  printEscaped(stdout, "%s: %s, %s MiB of %s (CLEAVE_CACHE_GIB)\n",
+               folder.c_str(), counted(entries.size()).c_str(),
+               mebibytes(sum).c_str(), mebibytes(cacheLimit()).c_str());
   return Success;
 }
 
@@ -64,11 +66,12 @@ int clear(const std::string &folder) {
     bytes += isGone ? entry.bytes : 0;
   }
   cache.sweep();
-  std::printf("%s: %s removed, %s MiB", folder.c_str(),
-              counted(removed).c_str(), mebibytes(bytes).c_str());
+  printEscaped(stdout, "%s: %s removed, %s MiB", folder.c_str(),
+               counted(removed).c_str(), mebibytes(bytes).c_str());
   if (kept)
-    std::printf("; %s in use, or another user's, kept", counted(kept).c_str());
-  std::printf("\n");
+    printEscaped(stdout, "; %s in use, or another user's, kept",
+                 counted(kept).c_str());
+  printEscaped(stdout, "\n");
   return Success;
 }
 

@@ -181,8 +181,8 @@ std::function<int()> driver::addImport(CLI::App &app) {
     FileSummary summary;
     if (options->summary) {
       Diagnostics diagnostics(context);
-      auto file = summarizeOnnx(options->model, context,
-                                importOptions(loaded.config));
+      auto file =
+          summarizeOnnx(options->model, context, importOptions(loaded.config));
       if (mlir::failed(file))
         diagnostics.fail(BadUsage);
       summarise(file->dims, loaded.config);
@@ -193,7 +193,8 @@ std::function<int()> driver::addImport(CLI::App &app) {
           })) {
         summarise(*file);
         if (!file->unsupported.empty())
-          throw Failure(BadUsage, options->model + ": " + file->unsupported);
+          throw Failure(BadUsage,
+                        std::vector{options->model + ": " + file->unsupported});
         return Success;
       }
       summary = *file;

@@ -135,7 +135,10 @@ std::function<int()> driver::addTrain(CLI::App &app) {
     plan.checkModel(loaded.config, options->model);
     plan.checkData(loaded, options->model, data);
     requireData(data);
-    const std::string weights = requireWeights(options->flags.train.weights);
+    // A run that goes on has its own, and those it began with may have gone.
+    const std::string weights =
+        plan.checkpoint().empty() ? requireWeights(options->flags.train.weights)
+                                  : options->flags.train.weights;
     checkMachine(loaded.config);
     warnOfCores(loaded.config, mesh);
     bindDataInputs(loaded, options->model, data);

@@ -5,12 +5,12 @@
 #include "cleave/Pipeline/Draw.h"
 #include "cleave/Pipeline/Verify.h"
 #include "cleave/io/File.h"
+#include "cleave/io/Input.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 
 using namespace cleave;
@@ -58,8 +58,10 @@ Table generated(const Options &options) {
 
 std::string readFile(const std::string &path) {
   requireFile(path, "the table of a schedule");
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::string text, reason;
+  if (!readInput(path, text, reason))
+    throw Failure(BadUsage, path + ": cannot be read: " + reason);
+  return text;
 }
 
 // What a table with transfers computes, without them.

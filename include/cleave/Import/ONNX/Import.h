@@ -60,6 +60,15 @@ struct Tie {
   bool transposed = false;
 };
 
+/// What a file may make the importer do: a few bytes can stand for any amount
+/// of work. Zero or less is refused by the configuration.
+struct ImportLimits {
+  /// Elements of constants that evaluation stores, in all.
+  int64_t evaluatedElements = int64_t(1) << 27;
+  /// Nodes that calls of functions expand to.
+  int64_t inlinedNodes = 200'000;
+};
+
 struct ImportOptions {
   /// Sizes of symbolic dimensions. `batch` (the microbatch) and `sequence` also
   /// name dimensions 0 and 1 of the tokens input.
@@ -87,6 +96,7 @@ struct ImportOptions {
   /// Vectors that no gradient reaches, such as a bias that moves what TopK
   /// chooses, are buffers instead of constants: training may move them.
   bool keepBuffers = false;
+  ImportLimits limits;
   /// Outputs to keep; empty: all.
   std::vector<std::string> outputs;
   /// Whether missing bytes of weights are an error rather than a remark.
@@ -130,7 +140,7 @@ struct FileSummary {
 /// no model.
 mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
                                            mlir::MLIRContext &context,
-                                           const ImportOptions &options = {});
+                                           const ImportOptions &options);
 
 /// Whether a dimension of a summary is a name, not a number, an expression of
 /// names, or "?".
@@ -146,7 +156,8 @@ initializersOf(llvm::StringRef path, mlir::MLIRContext &context,
 /// its folder, sorted. They need not exist. Emits errors for a file that is no
 /// model.
 mlir::FailureOr<std::vector<std::string>>
-externalFilesOf(llvm::StringRef path, mlir::MLIRContext &context);
+externalFilesOf(llvm::StringRef path, mlir::MLIRContext &context,
+                const ImportOptions &options);
 
 /// Finds the tables of embeddings that heads hold a second time, transposed or
 /// not: the one case in which equal elements are a tie. Reads bytes of weights.

@@ -9,6 +9,9 @@ namespace {
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
+/// Products of two entries stay far from the limits of 64 bits.
+constexpr int64_t kMostWindow = int64_t(1) << 24;
+
 /// Checks the attributes of a window and that `output` follows from `input`, per
 /// spatial dimension; `kernel` are the window's sizes.
 template <typename Op>
@@ -24,9 +27,13 @@ LogicalResult checkWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> kern
       return op.emitOpError(name) << " has " << list.size() << " entries, expected " << spatial
                                   << ", one for each spatial dimension";
     for (int64_t entry : list)
-      if (entry < least)
-        return op.emitOpError(name) << " has " << entry << ", expected at least " << least;
+      if (entry < least || entry > kMostWindow)
+        return op.emitOpError(name) << " has " << entry << ", expected at least " << least
+                                    << " and at most " << kMostWindow;
   }
+  for (int64_t size : kernel)
+    if (size > kMostWindow)
+      return op.emitOpError("has a window of ") << size << ", expected at most " << kMostWindow;
   for (size_t dim = 0; dim < spatial; ++dim) {
     int64_t reach = (kernel[dim] - 1) * op.getDilations()[dim] + 1;
     int64_t room = input[dim] + op.getLow()[dim] + op.getHigh()[dim] - reach;
@@ -69,6 +76,21 @@ LogicalResult checkConv(Op op, RankedTensorType input, RankedTensorType filter,
                      result.getShape().drop_front(2));
 }
 
+/// The first window between whose positions all `size` elements fall. Such a window begins in the
+/// padding, which is shorter than it, and its positions are further apart than there are elements.
+std::optional<int64_t> windowWithoutElements(int64_t size, int64_t low, int64_t stride,
+                                             int64_t dilation) {
+  if (dilation <= size)
+    return std::nullopt;
+  // Windows come back to the same place after at most `dilation` of them.
+  int64_t count = std::min<int64_t>(llvm::divideCeil(low, stride), dilation);
+  for (int64_t at = 0; at < count; ++at)
+    if (int64_t place = (at * stride - low) % dilation;
+        (place < 0 ? place + dilation : place) >= size)
+      return at;
+  return std::nullopt;
+}
+
 template <typename Op>
 LogicalResult checkPool(Op op, RankedTensorType input, RankedTensorType result) {
   if (input.getRank() < 3 || result.getRank() != input.getRank() ||
@@ -89,19 +111,13 @@ LogicalResult checkPool(Op op, RankedTensorType input, RankedTensorType result) 
       return op.emitOpError("pads spatial dimension ")
              << dim << " by " << op.getLow()[dim] << " and " << op.getHigh()[dim]
              << ", expected at most " << most << ", so that each window has an element";
-  // Of windows with gaps, also those that the elements fall between.
   for (size_t dim = 0; dim < op.getWindow().size(); ++dim)
-    for (int64_t at = 0; at < result.getDimSize(dim + 2); ++at) {
-      int64_t first = at * op.getStrides()[dim] - op.getLow()[dim];
-      auto touches = [&](int64_t k) {
-        int64_t i = first + k * op.getDilations()[dim];
-        return i >= 0 && i < input.getDimSize(dim + 2);
-      };
-      if (llvm::none_of(llvm::seq<int64_t>(0, op.getWindow()[dim]), touches))
-        return op.emitOpError("has window ")
-               << at << " of spatial dimension " << dim
-               << " between the elements of the input; expected each window to have one";
-    }
+    if (std::optional<int64_t> at =
+            windowWithoutElements(input.getDimSize(dim + 2), op.getLow()[dim],
+                                  op.getStrides()[dim], op.getDilations()[dim]))
+      return op.emitOpError("has window ")
+             << *at << " of spatial dimension " << dim
+             << " between the elements of the input; expected each window to have one";
   return success();
 }
 

@@ -90,7 +90,7 @@ private:
         found.front().getLoc());
     Value whole = function.getArgument(at);
     op.replaceAllUsesWith(whole);
-    SmallVector<Value> slices(op.getInputs());
+    llvm::SetVector<Value> slices(llvm::from_range, op.getInputs());
     op.erase();
     for (Value slice : slices)
       if (Operation *reshape = slice.getDefiningOp();

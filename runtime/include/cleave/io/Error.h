@@ -9,6 +9,8 @@
 #ifndef CLEAVE_IO_ERROR_H
 #define CLEAVE_IO_ERROR_H
 
+#include "cleave/io/Escape.h"
+
 #include <stdexcept>
 #include <string>
 
@@ -21,10 +23,11 @@ enum class ExitCode {
   failed = 3,   ///< a run failed
 };
 
+/// One line: names and values of files are escaped (Escape.h).
 class Error : public std::runtime_error {
 public:
   Error(ExitCode code, const std::string &message)
-      : std::runtime_error(message), code(code) {}
+      : std::runtime_error(escaped(message)), code(code) {}
   const ExitCode code;
 };
 

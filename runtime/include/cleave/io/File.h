@@ -51,6 +51,11 @@ private:
   void *range = nullptr; ///< what guards it
 };
 
+/// For code without exceptions: null, and why in words without the path, where
+/// the constructor would throw.
+std::unique_ptr<MappedFile> mapInput(const std::string &path,
+                                     std::string &reason);
+
 /// A new file. Every failure throws RunError; a full disk says so.
 class OutputFile {
 public:

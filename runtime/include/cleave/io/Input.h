@@ -1,0 +1,20 @@
+// How files that somebody gave are opened: all of them, by one function.
+#ifndef CLEAVE_IO_INPUT_H
+#define CLEAVE_IO_INPUT_H
+
+#include <string>
+
+namespace cleave {
+
+/// Opens a regular file for reading. A FIFO or a device might never answer, or
+/// never end: those, folders and what cannot be read are -1, and `reason` says
+/// why, in words without the path.
+int openInput(const std::string &path, std::string &reason);
+
+/// The bytes of such a file; false, and the reason, where they cannot be read.
+bool readInput(const std::string &path, std::string &bytes,
+               std::string &reason);
+
+} // namespace cleave
+
+#endif // CLEAVE_IO_INPUT_H

@@ -1,0 +1,65 @@
+// What the fuzzers share. Each is a libFuzzer target: any bytes may be given,
+// and the only answers are a value or a message. A crash, a sanitizer's
+// finding, an exception of another type, more than two seconds or more than a
+// GiB ends it.
+#ifndef CLEAVE_TEST_FUZZ_H
+#define CLEAVE_TEST_FUZZ_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace cleave::fuzz {
+
+/// A file in memory, for readers that take a path.
+class MemoryFile {
+public:
+  explicit MemoryFile(std::string_view bytes)
+      : descriptor(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    while (!bytes.empty()) {
+      ssize_t size = ::write(descriptor, bytes.data(), bytes.size());
+      if (size <= 0)
+        std::abort();
+      bytes.remove_prefix(static_cast<size_t>(size));
+    }
+  }
+  ~MemoryFile() { ::close(descriptor); }
+  MemoryFile(const MemoryFile &) = delete;
+  MemoryFile &operator=(const MemoryFile &) = delete;
+
+  std::string path() const {
+    return "/proc/self/fd/" + std::to_string(descriptor);
+  }
+
+private:
+  int descriptor;
+};
+
+/// Ends the fuzzer unless what a reader promises holds.
+inline void require(bool holds, const char *what) {
+  if (holds)
+    return;
+  std::fprintf(stderr, "broken promise: %s\n", what);
+  std::abort();
+}
+
+/// A message is one line that a terminal can show.
+inline void requireMessage(std::string_view text) {
+  require(!text.empty(), "a refusal has a message");
+  for (char c : text)
+    require(static_cast<unsigned char>(c) >= 0x20 && c != 0x7f,
+            "no control bytes in a message");
+}
+
+inline std::string_view textOf(const uint8_t *data, size_t size) {
+  return {reinterpret_cast<const char *>(data), size};
+}
+
+} // namespace cleave::fuzz
+
+#endif // CLEAVE_TEST_FUZZ_H
