@@ -116,7 +116,8 @@ llvm::Error FunctionInliner::add(std::unique_ptr<::onnx::NodeProto> owned,
   // Large nodes count as several, and calls of what has none as well.
   spent += depth > 0 ? 1 + int64_t(node.ByteSizeLong() / 1024) : 0;
   if (spent > most)
-    return reason("node '" + (name.empty() ? node.op_type() : name) + "' is one of more than " + Twine(most) +
+    return reason("node '" + (name.empty() ? node.op_type() : name) +
+                  "' is one of more than " + Twine(most) +
                   " that calls of functions expand to; import.inlined_nodes "
                   "raises this limit");
   if (const Function *function = find(node))
