@@ -4,6 +4,7 @@
 #include "cleave/Codegen/Optimize.h"
 #include "cleave/Kernels/Kernels.h"
 #include "cleave/io/Temporary.h"
+#include "cleave/io/WriteError.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -24,6 +25,7 @@
 #include "llvm/TargetParser/SubtargetFeature.h"
 
 #include <mutex>
+#include <unistd.h>
 
 using namespace mlir;
 using namespace cleave;
@@ -156,21 +158,24 @@ static LogicalResult link(ModuleOp module,
       error = file.error();
     file.clear_error(); // else its destructor ends the process
     if (error)
-      return module.emitError("cannot write '")
-             << path << "': " << error.message();
+      return module.emitError() << writeError(path.str().str(), error);
     arguments.push_back(path.str().str());
   }
   SmallVector<StringRef> argv(arguments.begin(), arguments.end());
   SmallString<128> log(folder->path());
   llvm::sys::path::append(log, "log");
   std::string message;
+  // Of a linker that ends by a signal nothing may stay in the user's folder.
+  SmallVector<StringRef> environment = {"LLVM_DISABLE_SYMBOLIZATION=1",
+                                        "LLVM_DISABLE_CRASH_REPORT=1"};
+  for (char **variable = ::environ; *variable; ++variable)
+    environment.push_back(*variable);
   int status = llvm::sys::ExecuteAndWait(
-      linker, argv, std::nullopt,
+      linker, argv, ArrayRef<StringRef>(environment),
       {StringRef(""), StringRef(log), StringRef(log)}, 0, 0, &message);
   if (status == 0) {
     if (std::error_code error = llvm::sys::fs::copy_file(linked, outputPath))
-      return module.emitError("cannot write '")
-             << outputPath << "': " << error.message();
+      return module.emitError() << writeError(outputPath.str(), error);
     return success();
   }
   // A signal's log is a stack.

@@ -5,6 +5,7 @@
 #include "cleave/io/Digest.h"
 #include "cleave/io/Temporary.h"
 #include "cleave/io/Weights.h"
+#include "cleave/io/WriteError.h"
 #include "cleave/program_io.h"
 
 #include "cleave/Target/Target.h"
@@ -29,11 +30,8 @@ static LogicalResult writeFile(Operation *where, const std::string &path,
     error = file.error();
     file.clear_error();
   }
-  if (error == std::errc::no_space_on_device)
-    return where->emitError() << path << ": no space left on the device";
   if (error)
-    return where->emitError()
-           << path << ": cannot be written: " << error.message();
+    return where->emitError() << writeError(path, error);
   return success();
 }
 

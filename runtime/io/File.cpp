@@ -2,6 +2,7 @@
 //-------------===//
 #include "cleave/io/File.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/WriteError.h"
 
 #include <atomic>
 #include <cerrno>
@@ -21,9 +22,7 @@ static std::atomic<int64_t> writeLimit{-1};
 void setWriteLimitForTests(int64_t bytes) { writeLimit = bytes; }
 
 [[noreturn]] static void failedToWrite(const std::string &path, int error) {
-  if (error == ENOSPC || error == EDQUOT)
-    throw RunError(path + ": no space left on the device");
-  throw RunError(path + ": cannot be written: " + std::strerror(error));
+  throw RunError(writeError(path, {error, std::generic_category()}));
 }
 
 //===----------------------------------------------------------------------===//

@@ -2,6 +2,7 @@
 
 #include "cleave/Codegen/GPU.h"
 #include "cleave/io/Temporary.h"
+#include "cleave/io/WriteError.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -56,8 +57,8 @@ LogicalResult cleave::codegen::assemblePtx(StringRef ptx, StringRef arch,
     stream.clear_error(); // else its destructor ends the process
   }
   if (failed)
-    return emitError(loc, "cannot assemble kernels: '")
-           << source << "' cannot be written: " << failed.message();
+    return emitError(loc, "cannot assemble kernels: ")
+           << writeError(source, failed);
   std::string message, target = ("-arch=" + arch).str();
   int status = llvm::sys::ExecuteAndWait(
       *ptxas, {*ptxas, target, "-o", cubinPath, source}, std::nullopt,
