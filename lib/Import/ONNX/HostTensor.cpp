@@ -65,6 +65,33 @@ HostTensor::HostTensor(Element type, ArrayRef<int64_t> shape)
     buffer->ints.resize(count);
 }
 
+std::string HostTensor::identity() const {
+  constexpr int64_t small = 16;
+  std::string text;
+  auto add = [&](const auto &value) {
+    text.append(reinterpret_cast<const char *>(&value), sizeof(value));
+  };
+  add(element);
+  add(dims.size());
+  for (int64_t size : dims)
+    add(size);
+  const bool isSmall = size() <= small;
+  add(isSmall);
+  if (isSmall && holdsFloats()) {
+    for (double value : floats())
+      add(value);
+  } else if (isSmall) {
+    for (int64_t value : ints())
+      add(value);
+  } else {
+    add(buffer.get());
+    add(base);
+    for (int64_t step : steps)
+      add(step);
+  }
+  return text;
+}
+
 HostTensor HostTensor::splat(Element type, ArrayRef<int64_t> shape,
                              double value) {
   HostTensor scalar(type, {});

@@ -16,6 +16,7 @@
 #include "llvm/Support/Error.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace cleave::importer {
@@ -82,6 +83,10 @@ public:
 
   /// Position of an index.
   int64_t positionOf(llvm::ArrayRef<int64_t> index) const;
+  /// Bytes that are equal for tensors that are equal in type, shape and
+  /// elements, if they are small or views of one buffer; never for others as
+  /// long as both exist.
+  std::string identity() const;
   /// All elements in row-major order.
   llvm::SmallVector<int64_t> ints() const;
   llvm::SmallVector<double> floats() const;

@@ -6,6 +6,7 @@
 
 #include "Classify.h"
 #include "Dims.h"
+#include "EvaluatedNodes.h"
 #include "Node.h"
 #include "Problems.h"
 
@@ -117,6 +118,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::func::FuncOp function;
   std::map<std::string, Operand> values;
+  EvaluatedNodes evaluated;
   std::set<std::string> failed;
   /// Tables of positions, slices that are shorter than was asked for, and what
   /// moves them.

@@ -116,15 +116,23 @@ void Importer::lowerNode(const FlatNode &flat) {
     operands.push_back(*operand);
   }
   widenBesideValues(operands);
-  Block &body = function.front();
-  Operation *before = body.empty() ? nullptr : &body.back();
-  Node node(model, flat, operands, builder,
-            [this](const TensorRef &tensor) { return argumentOf(tensor); });
   // Followed through what only moves or casts it.
   bool readsTable =
       llvm::any_of(flat.proto->input(), [&](const std::string &name) {
         return tables.count(name) != 0;
       });
+  const std::string key =
+      readsTable ? "" : EvaluatedNodes::keyOf(flat, operands);
+  if (const SmallVector<Operand> *known = evaluated.find(key)) {
+    for (auto [name, result] : llvm::zip(flat.proto->output(), *known))
+      if (!name.empty())
+        values[name] = result;
+    return;
+  }
+  Block &body = function.front();
+  Operation *before = body.empty() ? nullptr : &body.back();
+  Node node(model, flat, operands, builder,
+            [this](const TensorRef &tensor) { return argumentOf(tensor); });
   bool chooses = meetsChosenRows(node);
   if (Error error =
           chooses ? lowerChosenRows(*entry, node) : entry->lower(node)) {
@@ -154,6 +162,8 @@ void Importer::lowerNode(const FlatNode &flat) {
                   " has more than " + std::to_string(kMaxSize) + " elements");
   if (node.isCutShort || (readsTable && movesFirstInput(flat.proto->op_type())))
     tables.insert(flat.proto->output(0));
+  else
+    evaluated.add(key, operands, node.results);
   for (auto [name, result] : llvm::zip(flat.proto->output(), node.results)) {
     if (name.empty())
       continue;
