@@ -38,7 +38,7 @@ public:
       at = 3;
     while (at < toml.size()) {
       const char c = toml[at];
-      if (c == '"' || c == '\'') {
+      if ((c == '"' || c == '\'') && mayBeginString()) {
         skip(endOfString(toml, at));
       } else if (c == '#') {
         skip(std::min(toml.find('\n', at), toml.size()));
@@ -59,6 +59,12 @@ public:
   }
 
 private:
+  // A quote behind part of a number or a name begins nothing.
+  bool mayBeginString() const {
+    return at == 0 || std::string_view(" \t\r\n=[,{.\xbf").find(toml[at - 1]) !=
+                          std::string_view::npos;
+  }
+
   std::string where() const { return std::to_string(line) + ": "; }
 
   void skip(size_t end) {

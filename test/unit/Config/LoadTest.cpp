@@ -130,8 +130,8 @@ TEST(ConfigLoad, OverrideCannotSmuggleKeys) {
 
 TEST(ConfigLoad, WhatTheParserTakesForGranted) {
   for (std::string text :
-       {"[.x]", "[[=]]", "[[[x]]]", "a = [}]", "a = { , }", "[ \n",
-        "a = 1\n  [ #", "[\xc3\xbc]", "a = 4\xce\x92", "\xc3\xbc = 1",
+       {"[.x]", "[[=]]", "[[[x]]]", "a = [}]", "a = 2\"\xc3\xbc\"", "a = { , }",
+        "[ \n", "a = 1\n  [ #", "[\xc3\xbc]", "a = 4\xce\x92", "\xc3\xbc = 1",
         "\xef\xbb\xbf[.x]"}) {
     auto loaded = load(text);
     ASSERT_FALSE(loaded) << text;
