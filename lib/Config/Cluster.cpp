@@ -2,14 +2,14 @@
 
 #include "cleave/Config/Cluster.h"
 
-#include "LongKeys.h"
+#include "KeyScan.h"
+#include "Toml.h"
 
 #include "cleave/io/Input.h"
 
 #include <cmath>
 #include <optional>
 #include <sstream>
-#include <toml++/toml.h>
 
 using namespace cleave;
 
@@ -251,13 +251,15 @@ std::optional<Cluster> cleave::builtInCluster(const std::string &name) {
 
 ConfigResult<Cluster> cleave::loadClusterText(const std::string &text,
                                               const std::string &name) {
-  if (std::optional<std::string> longKey = config::longKeyIn(text))
-    return ConfigError{name + ":" + *longKey};
+  if (std::optional<config::Mistake> wrong = config::mistakeIn(text))
+    return ConfigError{name + ":" + wrong->text};
   try {
     return Reader(name).read(toml::parse(text));
   } catch (const toml::parse_error &error) {
     return ConfigError{name + ":" + std::to_string(error.source().begin.line) +
                        ": " + std::string(error.description())};
+  } catch (const config::BrokenAssumption &) {
+    return ConfigError{name + ": not valid TOML"};
   }
 }
 

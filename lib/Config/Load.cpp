@@ -3,8 +3,8 @@
 
 #include "cleave/Config/Load.h"
 
+#include "KeyScan.h"
 #include "Keys.h"
-#include "LongKeys.h"
 #include "ReadNode.h"
 
 #include "cleave/io/Escape.h"
@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <toml++/toml.h>
 
 using namespace cleave;
 using namespace cleave::config;
@@ -277,23 +276,42 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
 
 std::optional<ConfigError> Loader::applyFile(const std::string &text,
                                              const std::string &name) {
-  if (std::optional<std::string> longKey = longKeyIn(text))
-    return ConfigError{name + ":" + *longKey};
+  if (std::optional<Mistake> wrong = mistakeIn(text))
+    return ConfigError{name + ":" + wrong->text};
   try {
     toml::table table = toml::parse(std::string_view(text), name);
     return apply({}, table, {name, true});
   } catch (const toml::parse_error &error) {
     return ConfigError{name + ":" + std::to_string(error.source().begin.line) +
                        ": not valid TOML: " + std::string(error.description())};
+  } catch (const BrokenAssumption &) {
+    return ConfigError{name + ": not valid TOML"};
   }
+}
+
+// The table of one line; nothing, and why, where it is none.
+std::optional<toml::table> parseLine(const std::string &line,
+                                     std::string &mistake) {
+  if (std::optional<Mistake> wrong = mistakeIn(line)) {
+    mistake = wrong->text.substr(wrong->text.find(": ") + 2);
+    return std::nullopt;
+  }
+  try {
+    return toml::parse(std::string_view(line));
+  } catch (const toml::parse_error &error) {
+    mistake = error.description();
+  } catch (const BrokenAssumption &) {
+    mistake = "it cannot be read";
+  }
+  return std::nullopt;
 }
 
 // "dims.batch" -> {"dims", "batch"}; quoted segments as in TOML.
 Path parsePath(const std::string &text) {
-  try {
-    toml::table table = toml::parse(std::string_view(text + " = 0"));
+  std::string mistake;
+  if (auto table = parseLine(text + " = 0", mistake)) {
     Path path;
-    const toml::node *node = &table;
+    const toml::node *node = &*table;
     while (auto *inner = node->as_table()) {
       if (inner->size() != 1)
         break;
@@ -302,7 +320,6 @@ Path parsePath(const std::string &text) {
     }
     if (node->is_integer())
       return path;
-  } catch (const toml::parse_error &) {
   }
   // Not a TOML key (such as dims.s0+s1): the dots alone count.
   Path path;
@@ -315,17 +332,13 @@ Path parsePath(const std::string &text) {
 std::optional<ConfigError>
 Loader::applyOverride(const ConfigOverride &override_) {
   Source source{override_.origin, false, &override_.value};
-  for (const std::string &part : {override_.key, override_.value})
-    if (std::optional<std::string> longKey = longKeyIn(part))
-      return ConfigError{override_.origin + ": line " + *longKey};
-  toml::table table;
+  const std::string line = "value = " + override_.value;
+  for (const std::string &part : {override_.key, line})
+    if (std::optional<Mistake> wrong = mistakeIn(part);
+        wrong && wrong->isLongKey)
+      return ConfigError{override_.origin + ": line " + wrong->text};
   std::string mistake;
-  try {
-    table = toml::parse(std::string_view("value = " + override_.value));
-  } catch (const toml::parse_error &error) {
-    table.clear();
-    mistake = error.description();
-  }
+  toml::table table = parseLine(line, mistake).value_or(toml::table());
   const std::string &value = override_.value;
   // More digits than any number of 64 bits has are not meant as a text.
   size_t sign = value.find_first_not_of("+-") == 1 ? 1 : 0;

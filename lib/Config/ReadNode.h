@@ -4,8 +4,7 @@
 #define CLEAVE_LIB_CONFIG_READNODE_H
 
 #include "Keys.h"
-
-#include <toml++/toml.h>
+#include "Toml.h"
 
 namespace cleave::config {
 

@@ -88,7 +88,7 @@ TEST(Cluster, RefusesWithTheLine) {
   EXPECT_NE(errorOf("[links").find("c.toml:1: "), std::string::npos);
   auto missing = loadCluster("/nowhere/cluster.toml");
   ASSERT_FALSE(bool(missing));
-  EXPECT_EQ(missing.error(), "cannot read the cluster file /nowhere/cluster.toml; target.cluster "
+  EXPECT_EQ(missing.error(), "cannot read the cluster file /nowhere/cluster.toml: No such file or directory; target.cluster "
                              "names a file in TOML, or one of h100-fp32, h100-tf32 and h100-bf16 "
                              "(docs/cluster.md)");
 }

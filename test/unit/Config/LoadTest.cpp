@@ -128,6 +128,36 @@ TEST(ConfigLoad, OverrideCannotSmuggleKeys) {
   EXPECT_EQ(loaded->config.data.path, "1\ntrain.lr = 5");
 }
 
+TEST(ConfigLoad, WhatTheParserTakesForGranted) {
+  for (std::string text :
+       {"[.x]", "[[=]]", "[[[x]]]", "a = [}]", "a = 2\"\xc3\xbc\"", "a = { , }",
+        "[ \n", "a = 1\n  [ #", "[\xc3\xbc]", "a = 4\xce\x92", "\xc3\xbc = 1",
+        "\xef\xbb\xbf[.x]"}) {
+    auto loaded = load(text);
+    ASSERT_FALSE(loaded) << text;
+    EXPECT_CONTAINS(loaded.error(), "not valid TOML");
+  }
+  // Unquoted texts of overrides are none.
+  EXPECT_EQ(load("", {"data.path=caf\xc3\xa9.txt"})->config.data.path,
+            "caf\xc3\xa9.txt");
+  EXPECT_EQ(load("", {"dims.gr\xc3\xb6\xc3\x9f"
+                      "e=3"})
+                ->config.dims.at("gr\xc3\xb6\xc3\x9f"
+                                 "e"),
+            3);
+  // Lists begin lines, too.
+  auto loaded =
+      load("\xef\xbb\xbf# \xc3\xbc\n[mesh]\naxes = [\n\"d\\u00fc\"\n]\n"
+           "[ train ]\nbetas = [ # .\n +0.9,\n0.99]\ntie = [\n[ \"a.\xc3\xbc\","
+           " 'b' ]]\n");
+  EXPECT_TRUE(loaded) << loaded.error();
+  std::string parts = "a";
+  for (int i = 0; i < 100; ++i)
+    parts += ".a";
+  EXPECT_NE(load(parts + " = 1").error().find("of more than 64 parts"),
+            std::string::npos);
+}
+
 TEST(ConfigLoad, StrategySwitch) {
   std::string off = "[parallel]\ndata = false\n";
   EXPECT_FALSE(load(off)->config.parallel.data.enabled);
