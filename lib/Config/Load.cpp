@@ -5,6 +5,7 @@
 
 #include "KeyScan.h"
 #include "Keys.h"
+#include "ParsePath.h"
 #include "ReadNode.h"
 
 #include "cleave/io/Escape.h"
@@ -20,9 +21,6 @@ ConfigError::ConfigError(const std::string &message)
     : message(escaped(message)) {}
 
 namespace {
-
-// A key's path as segments: a segment may itself hold dots where it is quoted.
-using Path = std::vector<std::string>;
 
 std::string dotted(const Path &path) {
   std::string text;
@@ -287,46 +285,6 @@ std::optional<ConfigError> Loader::applyFile(const std::string &text,
   } catch (const BrokenAssumption &) {
     return ConfigError{name + ": not valid TOML"};
   }
-}
-
-// The table of one line; nothing, and why, where it is none.
-std::optional<toml::table> parseLine(const std::string &line,
-                                     std::string &mistake) {
-  if (std::optional<Mistake> wrong = mistakeIn(line)) {
-    mistake = wrong->text.substr(wrong->text.find(": ") + 2);
-    return std::nullopt;
-  }
-  try {
-    return toml::parse(std::string_view(line));
-  } catch (const toml::parse_error &error) {
-    mistake = error.description();
-  } catch (const BrokenAssumption &) {
-    mistake = "it cannot be read";
-  }
-  return std::nullopt;
-}
-
-// "dims.batch" -> {"dims", "batch"}; quoted segments as in TOML.
-Path parsePath(const std::string &text) {
-  std::string mistake;
-  if (auto table = parseLine(text + " = 0", mistake)) {
-    Path path;
-    const toml::node *node = &*table;
-    while (auto *inner = node->as_table()) {
-      if (inner->size() != 1)
-        break;
-      path.emplace_back(std::string_view(inner->begin()->first));
-      node = &inner->begin()->second;
-    }
-    if (node->is_integer())
-      return path;
-  }
-  // Not a TOML key (such as dims.s0+s1): the dots alone count.
-  Path path;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, '.');)
-    path.push_back(part);
-  return path;
 }
 
 std::optional<ConfigError>

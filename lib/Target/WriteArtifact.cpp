@@ -15,6 +15,7 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <filesystem>
 #include <unistd.h>
 
 using namespace mlir;
@@ -56,10 +57,16 @@ LogicalResult target::writeArtifact(ModuleOp module,
   auto file = [&](StringRef name) {
     return temporary.path() + "/" + name.str();
   };
-  if (std::error_code error =
-          llvm::sys::fs::create_directories(temporary.path()))
+  // Of processes that were killed while they wrote this program.
+  removeAbandoned(llvm::sys::path::parent_path(target).str(),
+                  llvm::sys::path::filename(target).str());
+  // Not LLVM's, which leaves out what others may do.
+  std::error_code made;
+  std::filesystem::create_directories(temporary.path(), made);
+  if (made)
     return module.emitError("folder '")
-           << temporary.path() << "' cannot be made: " << error.message();
+           << temporary.path() << "' cannot be made: " << made.message();
+  temporary.guard();
   FailureOr<std::vector<std::string>> kernels =
       writeKernels(module, program, options, temporary.path());
   if (failed(kernels))
@@ -91,6 +98,7 @@ LogicalResult target::writeArtifact(ModuleOp module,
              << "' exists and is no compiled program; choose another folder";
     llvm::sys::fs::remove_directories(target);
   }
+  temporary.unguard();
   if (std::error_code error = llvm::sys::fs::rename(temporary.path(), target))
     return module.emitError("'")
            << target << "' cannot be written: " << error.message();

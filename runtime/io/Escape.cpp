@@ -48,7 +48,8 @@ static Character firstOf(std::string_view text) {
 static bool isControl(uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) ||
          (code >= 0x2028 && code <= 0x202e) ||
-         (code >= 0x2066 && code <= 0x2069) || code == 0x200e || code == 0x200f;
+         (code >= 0x2066 && code <= 0x2069) || code == 0x200e ||
+         code == 0x200f || code == 0x061c || code == 0xfeff;
 }
 
 /// Stops before a character that is cut, if `rest` is there to take it.
@@ -93,7 +94,10 @@ void printEscaped(std::FILE *stream, const char *format, ...) {
   std::vector<char> text(size < 0 ? 1 : size + 1);
   std::vsnprintf(text.data(), text.size(), format, again);
   va_end(again);
-  std::string shown = escapedLines({text.data(), text.size() - 1});
+  std::string_view line(text.data(), text.size() - 1);
+  const bool ends = line.ends_with('\n');
+  line.remove_suffix(ends);
+  std::string shown = escaped(line) + (ends ? "\n" : "");
   std::fwrite(shown.data(), 1, shown.size(), stream);
 }
 

@@ -2,9 +2,11 @@
 #include "cleave/io/FileLock.h"
 
 #include <cerrno>
+#include <chrono>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -21,11 +23,16 @@ FileLock &FileLock::operator=(FileLock &&other) noexcept {
 FileLock::Outcome FileLock::tryLock(const std::string &path, Kind kind,
                                     bool create) {
   release();
-  // Reading is enough for flock; another user's file cannot be written. What
-  // is no plain file is none of ours.
-  constexpr int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  int file =
-      ::open(path.c_str(), O_RDONLY | flags | (create ? O_CREAT : 0), 0666);
+  // What is no plain file is none of ours. NFS wants a file that is open for
+  // writing; elsewhere reading is enough, and another user's file cannot be
+  // written.
+  const int flags =
+      O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (create ? O_CREAT : 0);
+  int file = -1;
+  if (kind == Exclusive)
+    file = ::open(path.c_str(), O_RDWR | flags, 0666);
+  if (file < 0)
+    file = ::open(path.c_str(), O_RDONLY | flags, 0666);
   if (file < 0)
     return Outcome::Missing;
   struct stat opened{}, named{};
@@ -49,6 +56,17 @@ FileLock::Outcome FileLock::tryLock(const std::string &path, Kind kind,
   }
   descriptor = file;
   return Outcome::Held;
+}
+
+FileLock::Outcome FileLock::lockSoon(const std::string &path, Kind kind,
+                                     bool create) {
+  constexpr int most = 100;
+  Outcome outcome = tryLock(path, kind, create);
+  for (int i = 0; i < most && outcome == Outcome::Busy; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    outcome = tryLock(path, kind, create);
+  }
+  return outcome;
 }
 
 void FileLock::keep() {

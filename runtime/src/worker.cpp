@@ -43,7 +43,7 @@ public:
       }
       if (isGone)
         hostIsGone();
-      needHost();
+      world.needHost();
       patience.wait();
     }
   }
@@ -158,7 +158,7 @@ private:
     options.watchdog_seconds = packet.take<double>();
     options.poison = packet.take<int32_t>();
     // As long as the host waits for the others.
-    patienceWithHost = std::max(watchdogOf(options), 5.0);
+    world.needHostWithin(std::max(watchdogOf(options), 5.0));
     std::string transport = packet.takeText();
     options.transport = transport.c_str();
     Entry &entry = sessions[id];
@@ -224,20 +224,7 @@ private:
       world.leave(packet.take<int32_t>(), /*isLost=*/true);
     if (isGone)
       hostIsGone();
-    needHost();
-  }
-
-  // A host that has been stopped says nothing, and its process stays.
-  void needHost() {
-    try {
-      world.needHost(patienceWithHost);
-    } catch (const Error &error) {
-      if (world.rank() == 1)
-        printEscaped(stderr, "%s: error: %s\n", speaker(), error.what());
-      else // launchers end the job with the first that goes
-        usleep(500'000);
-      _exit(3);
-    }
+    world.needHost();
   }
 
   void quit(Packet &packet) {
@@ -258,7 +245,6 @@ private:
   World &world;
   std::map<int32_t, Entry> sessions;
   int code = 0;
-  double patienceWithHost = watchdogOf({}); // seconds
 };
 } // namespace
 
@@ -289,6 +275,13 @@ int32_t cleave_serve(void) {
   } catch (const Error &error) {
     // The first worker says that the host has gone.
     World *world = World::joined();
+    // So does it of a silent one; launchers end the job with the first that
+    // goes.
+    if (world && error.status == CLEAVE_TIMEOUT && error.rank == 0 &&
+        world->rank() > 1) {
+      usleep(500'000);
+      _exit(3);
+    }
     bool hostHasGone =
         world ? world->hasEnded(0)
               : error.status == CLEAVE_RANK_FAILED && error.rank == 0;

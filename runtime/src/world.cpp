@@ -192,14 +192,14 @@ void World::needAlive(int rank) {
   throw Error(CLEAVE_RANK_FAILED, describe(rank) + " has ended", rank);
 }
 
-void World::needHost(double seconds) {
-  if (pulse->secondsOfSilence() <= seconds)
+void World::needHost() {
+  if (pulse->secondsOfSilence() <= hostPatience)
     return;
   lose();
   throw Error(CLEAVE_TIMEOUT,
               "rank 0 does not respond: " + describe(0) +
                   " has given no sign of life for " +
-                  std::to_string(static_cast<int>(seconds)) + " s",
+                  std::to_string(static_cast<int>(hostPatience)) + " s",
               0);
 }
 
@@ -229,6 +229,8 @@ void World::finishRequest(Wire::Request &request, int peer, bool isReceive,
       return;
     if (isGone)
       needAlive(peer);
+    if (waitsForHost(peer))
+      needHost();
     if (Clock::now() > limit) {
       link->drop(request, isReceive);
       needAnswer(peer);
@@ -271,6 +273,8 @@ Packet World::receive(int from, Tag tag) {
       return packet;
     if (isGone)
       needAlive(from);
+    if (waitsForHost(from))
+      needHost();
     if (Clock::now() > limit)
       needAnswer(from);
     waiting.wait();

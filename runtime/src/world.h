@@ -73,9 +73,12 @@ public:
   void awaitAtMost(double seconds) { patience = seconds; }
   // In the host, from now on: gives the workers a sign of life.
   void beat();
-  // In a worker: throws an Error TIMEOUT where the host gives no sign of life
-  // for longer.
-  void needHost(double seconds);
+  // In a worker: from now on, and at first for five minutes, the host may be
+  // silent for so long.
+  void needHostWithin(double seconds) { hostPatience = seconds; }
+  // In a worker: throws an Error TIMEOUT of rank 0 where it was silent for
+  // longer. So does whatever waits for the host.
+  void needHost();
   // False if there is none.
   bool poll(int from, Tag tag, Packet &packet);
   Packet receive(int from, Tag tag);
@@ -105,7 +108,10 @@ private:
   int cores = 1, local = 0;
   bool isCrowded = false;
   std::atomic<bool> isLost{false};
+  bool waitsForHost(int peer) const { return peer == 0 && pulse != nullptr; }
+
   std::atomic<double> patience{0}; // seconds; 0: without end
+  double hostPatience = 300;       // seconds
   struct Process {
     std::string host;
     int64_t pid = 0;

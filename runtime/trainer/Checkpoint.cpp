@@ -13,9 +13,13 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <set>
+#include <unistd.h>
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -288,8 +292,10 @@ static CheckpointState stateOf(const std::string &path, const Json &json,
   CheckpointState state;
   auto integerOf = [&](const Json &value) {
     if (!value.is_number_integer() || value > INT64_MAX)
-      throw InputError(file + ": the checkpoint is torn: " + value.dump() +
-                       " is no 64-bit integer");
+      throw InputError(
+          file + ": the checkpoint is torn: " +
+          value.dump(-1, ' ', false, Json::error_handler_t::replace) +
+          " is no 64-bit integer");
     return value.get<int64_t>();
   };
   auto textOf = [&](const char *key) {
@@ -379,12 +385,33 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
   return found;
 }
 
+/// A disk that does not answer, or rights that are missing, say nothing of a
+/// checkpoint: it is not passed over.
+static void needReadable(const std::string &checkpoint) {
+  std::error_code error;
+  fs::directory_iterator files(checkpoint, error), end;
+  for (; !error && files != end; files.increment(error)) {
+    int descriptor =
+        ::open(files->path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0 && errno != ENOENT)
+      throw InputError(files->path().string() +
+                       ": cannot be read: " + std::strerror(errno) +
+                       "; whether the checkpoint is whole cannot be told");
+    if (descriptor >= 0)
+      ::close(descriptor);
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw InputError(checkpoint + ": cannot be read: " + error.message() +
+                     "; whether the checkpoint is whole cannot be told");
+}
+
 std::string newestWhole(std::vector<CheckpointEntry> entries) {
   std::sort(entries.begin(), entries.end());
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     std::string torn = whatIsTorn(entry->path);
     if (torn.empty())
       return entry->path;
+    needReadable(entry->path);
     printEscaped(stderr, "cleave: warning: %s; it is passed over\n",
                  torn.c_str());
   }

@@ -2,12 +2,14 @@
 
 #include "DataParts.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Npy.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
 
 namespace fs = std::filesystem;
 
@@ -170,15 +172,18 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     std::vector<std::string> names;
+    std::map<std::string, fs::path> files;
     for (const fs::directory_entry &entry : fs::directory_iterator(path))
-      if (entry.path().extension() == ".npy")
-        names.push_back(entry.path().stem().string());
+      if (entry.path().extension() == ".npy") {
+        names.push_back(escaped(entry.path().stem().string()));
+        files[names.back()] = entry.path();
+      }
     if (names.empty())
       throw InputError(path + ": the folder holds no .npy files");
     return openNamed(
         names,
         [&](const std::string &name) {
-          return readNpy((fs::path(path) / (name + ".npy")).string());
+          return readNpy(files.at(name).string());
         },
         path, manifest, settings);
   }

@@ -53,7 +53,7 @@ std::string toJsonLine(const StepRecord &r) {
     json["experts"] = toLogEntry(r.balance);
   if (r.balance.overflow)
     json["overflow"] = *r.balance.overflow;
-  return json.dump();
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void trimLog(const std::string &path, int64_t step) {
@@ -70,10 +70,11 @@ void trimLog(const std::string &path, int64_t step) {
     Json json = nestsTooDeep(line) ? Json() : Json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("step") &&
         !json["step"].is_number_integer())
-      throw InputError(path + ", line " + std::to_string(number) +
-                       ": key 'step' is " + json["step"].dump() +
-                       ", expected a whole number; mend the line or remove "
-                       "it");
+      throw InputError(
+          path + ", line " + std::to_string(number) + ": key 'step' is " +
+          json["step"].dump(-1, ' ', false, Json::error_handler_t::replace) +
+          ", expected a whole number; mend the line or remove "
+          "it");
     if (json.is_object() && json.value("step", step + 1) <= step)
       kept += line + '\n';
     begin = end + 1;
@@ -124,7 +125,7 @@ std::string countersToJson(StepExecutor &executor, const StepRecord &record,
                {"ranks", ranks}};
   if (!record.balance.empty())
     json["experts"] = toCounts(record.balance);
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 //===----------------------------------------------------------------------===//

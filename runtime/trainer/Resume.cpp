@@ -51,7 +51,15 @@ std::string resolveResume(const std::string &resume, const std::string &out,
     if (out.empty())
       throw InputError("--resume auto needs --out DIR: the folder to begin in, "
                        "or to go on from");
-    return newestWhole(checkpointsOf(out));
+    std::vector<CheckpointEntry> found = checkpointsOf(out);
+    std::string newest = newestWhole(found);
+    // To begin anew would write over them.
+    if (newest.empty() && !found.empty())
+      throw InputError("--resume auto: none of the " +
+                       std::to_string(found.size()) + " checkpoints in " + out +
+                       " is whole; resume from another one, or move them "
+                       "away to begin again");
+    return newest;
   }
   if (resume != "latest")
     return checkpointAt(resume);
@@ -225,7 +233,9 @@ std::vector<Difference> differences(const std::string &was,
     if (key == "data.path" || key == "train.steps")
       continue;
     auto text = [](const auto &entry, const auto &end) {
-      return entry == end ? unset : entry->second.dump();
+      return entry == end ? unset
+                          : entry->second.dump(-1, ' ', false,
+                                               Json::error_handler_t::replace);
     };
     bool isBoth = a != before.end() && b != now.end();
     if (isBoth && key == "data.eval_path" && isSameFile(a->second, b->second))
@@ -359,7 +369,8 @@ static Json identityBy(Json (*ofFile)(const std::string &, size_t),
 }
 
 std::string identityOfData(const std::string &path) {
-  return identityBy(identityOfFile, path).dump();
+  return identityBy(identityOfFile, path)
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 bool isSameData(const std::string &identity, const std::string &path) {

@@ -2,6 +2,7 @@
 //-----------===//
 #include "RunFolder.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Escape.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Temporary.h"
 
@@ -63,8 +64,18 @@ std::string createOut(const std::string &out, const std::string &model) {
   }
 }
 
+/// What a batch system or a shell writes where it was told to.
+static bool isOutputOfLauncher(const std::string &name) {
+  return name.ends_with(".out") || name.ends_with(".err") ||
+         name.ends_with(".log") || name == "nohup.out";
+}
+
 bool isRunFolder(const std::string &folder) {
   std::error_code error;
+  // A run has been there: what users put beside it is no matter.
+  if (fs::exists(fs::path(folder) / "log.jsonl", error) &&
+      fs::exists(fs::path(folder) / "config.toml", error))
+    return true;
   for (const fs::directory_entry &entry :
        fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
@@ -73,14 +84,16 @@ bool isRunFolder(const std::string &folder) {
         (name.starts_with("config-") && name.ends_with(".toml"));
     if (!isConfig && name != "log.jsonl" && name != "counters.json" &&
         name != ".lock" && !name.starts_with("checkpoint-") &&
-        !name.starts_with(".checkpoint-") && !name.starts_with(".config"))
+        !name.starts_with(".checkpoint-") && !name.starts_with(".config") &&
+        !name.starts_with(".log.jsonl.") &&
+        !name.starts_with(".counters.json.") && !isOutputOfLauncher(name))
       return false;
   }
   return !error;
 }
 
 RunLock::RunLock(const std::string &folder)
-    : path((fs::path(folder) / ".lock").string()) {
+    : name(folder), path((fs::path(folder) / ".lock").string()) {
   if (lock.tryLock(path, FileLock::Exclusive, /*create=*/true) ==
       FileLock::Outcome::Busy) {
     int64_t process = 0;
@@ -91,8 +104,13 @@ RunLock::RunLock(const std::string &folder)
         (host.empty() ? "an unknown machine" : host) +
         " trains there; wait until it has ended, or give another --out");
   }
-  if (!lock.isHeld())
+  if (!lock.isHeld()) {
+    printEscaped(stderr,
+                 "cleave: warning: %s: cannot be locked; no second process "
+                 "may train there\n",
+                 path.c_str());
     return;
+  }
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
   std::ofstream(path, std::ios::trunc) << ::getpid() << " " << host << "\n";

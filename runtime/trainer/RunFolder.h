@@ -32,7 +32,11 @@ public:
   RunLock &operator=(RunLock &&) = default;
   ~RunLock();
 
+  /// Empty where nothing was asked to be locked.
+  const std::string &folder() const { return name; }
+
 private:
+  std::string name;
   std::string path;
   FileLock lock;
 };

@@ -32,8 +32,10 @@ static void read(const Json &config, const char *section, const char *key,
   try {
     value = (*table)[key].get<T>();
   } catch (const Json::exception &) {
-    throw InputError(std::string("configuration key '") + section + "." + key +
-                     "': unexpected value " + (*table)[key].dump());
+    throw InputError(
+        std::string("configuration key '") + section + "." + key +
+        "': unexpected value " +
+        (*table)[key].dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 }
 
@@ -119,7 +121,8 @@ std::string tomlValue(const Json &value) {
   if (value.is_string())
     return tomlString(value.get<std::string>());
   if (value.is_number_float()) {
-    std::string text = value.dump();
+    std::string text =
+        value.dump(-1, ' ', false, Json::error_handler_t::replace);
     // TOML tells integers from floats by the point or exponent.
     return text.find_first_of(".eE") == std::string::npos ? text + ".0" : text;
   }
@@ -142,7 +145,7 @@ std::string tomlValue(const Json &value) {
     }
     return text + " }";
   }
-  return value.dump();
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string configJson(const Manifest &manifest, const Settings &settings) {

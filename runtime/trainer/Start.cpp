@@ -38,6 +38,7 @@ private:
   void readCheckpoint();
   void openData();
   void checkSplit(const std::string &split);
+  void lockFolder();
   void checkOut();
   bool isDone() const;
   std::string createFolder();
@@ -89,7 +90,6 @@ Recorded recordedOf(const CheckpointState &state) {
 void Start::readCheckpoint() {
   state.seed = settings.seed;
   state.dataSeed = settings.dataSeed;
-  isAuto = options.resume == "auto";
   resume = resolveResume(options.resume, options.out, manifest.model);
   // With auto the same command begins and goes on.
   if (!resume.empty() && !options.weights.empty() && !isAuto)
@@ -157,7 +157,8 @@ void Start::checkSplit(const std::string &split) {
       return;
   throw InputError(
       resume + ": would not train on the samples of its run: the split is " +
-      is.dump() + ", but was " + was.dump() +
+      is.dump(-1, ' ', false, Json::error_handler_t::replace) + ", but was " +
+      was.dump(-1, ' ', false, Json::error_handler_t::replace) +
       "; leave data.validation, data.shuffle_split and data.eval_path as they "
       "were, or say with `cleave train --resume` and --set that they change");
 }
@@ -170,8 +171,13 @@ void Start::openData() {
   // Reading a file once more is for records of earlier versions.
   if (!state.dataIdentity.empty() && state.dataIdentity != identity &&
       !isSameData(state.dataIdentity, settings.dataPath))
-    changes.push_back({"data.path", Json(recordedOf(state).dataPath).dump(),
-                       Json(settings.dataPath).dump(), true});
+    changes.push_back(
+        {"data.path",
+         Json(recordedOf(state).dataPath)
+             .dump(-1, ' ', false, Json::error_handler_t::replace),
+         Json(settings.dataPath)
+             .dump(-1, ' ', false, Json::error_handler_t::replace),
+         true});
   state.dataIdentity = identity;
   if (!resume.empty())
     checkSplit(data->split());
@@ -189,9 +195,10 @@ void Start::openData() {
   state.config = configJson(manifest, whole);
 }
 
-void Start::checkOut() {
-  goesOn = !options.out.empty() && !resume.empty() &&
-           continuesIn(options.out, resume);
+/// Before anything is read of a folder that the run may go on in: what another
+/// process saves until then would be missed.
+void Start::lockFolder() {
+  isAuto = options.resume == "auto";
   std::error_code ignored;
   const bool isThere = !options.out.empty() &&
                        fs::exists(fs::symlink_status(options.out, ignored));
@@ -199,9 +206,23 @@ void Start::checkOut() {
     throw InputError(options.out + ": is not the folder of a run alone, and "
                                    "--resume auto would write there; give "
                                    "another --out");
+  const bool mayGoOn =
+      isThere && !options.resume.empty() &&
+      (isAuto || options.resume == "latest" || options.resume == options.out ||
+       continuesIn(options.out, options.resume));
+  if (mayGoOn && !options.dryRun)
+    lock = RunLock(options.out);
+}
+
+void Start::checkOut() {
+  goesOn = !options.out.empty() && !resume.empty() &&
+           continuesIn(options.out, resume);
+  std::error_code ignored;
+  const bool isThere = !options.out.empty() &&
+                       fs::exists(fs::symlink_status(options.out, ignored));
   // Two that begin at once are told apart by the lock.
   goesOn = goesOn || (isAuto && isThere);
-  if (goesOn && !options.dryRun)
+  if (goesOn && !options.dryRun && lock.folder().empty())
     lock = RunLock(options.out);
   if (!goesOn && isThere)
     throw InputError(options.out + ": the output folder exists; it is never "
@@ -319,10 +340,11 @@ void Start::logResume(const std::string &out) const {
       {"step", state.step},
       {"from", resume},
       {"changed", changed},
-      {"time", time}}.dump());
+      {"time", time}}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void Start::run(const ExecutorFactory &start) {
+  lockFolder();
   readCheckpoint();
   if (isDone())
     return;

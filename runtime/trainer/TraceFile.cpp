@@ -43,7 +43,7 @@ TraceFile::TraceFile(const std::string &path, const Manifest &manifest)
                {"pid", rank},
                {"tid", thread},
                {"args", {{"name", text}}}}
-              .dump());
+              .dump(-1, ' ', false, Json::error_handler_t::replace));
   };
   for (int64_t rank = 0; rank < manifest.ranks; ++rank) {
     name("process_name", rank, threadOf(rank, false),
@@ -110,7 +110,7 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
           {"ts", micro(at - origin)}};
       if (!sends)
         arrow["bp"] = "e"; // the slice around it, not the next one
-      write(arrow.dump());
+      write(arrow.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
   std::fflush(file);
   if (std::ferror(file))

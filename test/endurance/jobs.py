@@ -70,4 +70,4 @@ def leftovers(*folders):
     """What stands in these folders under a temporary name of a process of this machine."""
     host = socket.gethostname()
     return [str(path) for folder in folders if folder.exists() for path in folder.rglob(".*")
-            if f"-{host}-" in path.name or path.name == ".lock"]
+            if f"-{host}-" in path.name or path.name.endswith(".lock")]

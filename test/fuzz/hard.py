@@ -1,4 +1,4 @@
-"""Models that ask for too much or make no sense, ten of each kind: files() gives them by name."""
+"""Models that ask for too much or make no sense, ten of each kind."""
 
 import numpy as np
 
@@ -140,6 +140,25 @@ def many_copies(i):
     return finished(b, b.op("ReduceSum", value, keepdims=0), [])
 
 
+def long_work(i):
+    """As many elements as may be evaluated, sorted or added up, again and again."""
+    b, x = start()
+    value = b.op("Range", b.constant(0), b.constant(2 ** 24 - i), b.constant(1))
+    value = b.op("Mod", b.op("Mul", value, b.constant(7919)), b.constant(2 ** 24 - 3))
+    for turn in range([1, 1, 2, 4, 8, 16, 40, 1, 3, 100][i]):
+        op = ["TopK", "CumSum", "Neg", "ArgMax", "Not"][(i + turn) % 5]
+        if op == "TopK":
+            value = b.op("TopK", value, b.constant([2 ** 20]), outputs=2)[0]
+        elif op == "CumSum":
+            value = b.op("CumSum", value, b.constant(0))
+        elif op == "ArgMax":
+            value = b.op("Add", value, b.op("ArgMax", value, axis=0))
+        else:
+            value = b.op("Sub", b.constant(turn), value)
+    total = b.op("Cast", b.op("ReduceMax", value, keepdims=0), to=1)
+    return finished(b, b.op("Add", x, total), [4, 4])
+
+
 def strange_names(i):
     b = onnxbuild.Builder()
     name = ["\x1b[2J", "\n", "\r\ncleave: error: x", "\x00", "a" * 100_000, "\u202e", "", "\x7f", "../../x", "'\"`$(x)"][i]
@@ -151,11 +170,13 @@ def strange_names(i):
 
 
 KINDS = [without_outputs, negative_splits, repeated_letters, nested, large_values, calls_of_calls, doubled, many_copies,
-         strange_names]
+         long_work, strange_names]
 
 
-def files():
-    """Names and contents."""
-    for kind in KINDS:
-        for i in range(10):
-            yield f"{kind.__name__}{i}", kind(i).bytes()
+def names():
+    """Kinds and numbers."""
+    return [(kind, i) for i in range(10) for kind in KINDS]
+
+
+def content(kind, i):
+    return kind(i).bytes()

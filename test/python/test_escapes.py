@@ -107,6 +107,12 @@ class Escapes(unittest.TestCase):
                      '[dims]\n"a\\nb" = "c"'):
             (self.folder / "c.toml").write_text(text)
             self.run_clean(CLEAVE, "train", m, "--config", self.folder / "c.toml", code=2)
+        arrays = self.folder / "arrays"
+        arrays.mkdir()
+        for name in ("zz" + LINE.replace("/", ""), "y"):
+            np.save(arrays / f"{name}.npy", np.zeros((8, 3), np.float32))
+        self.run_clean(CLEAVE, "train", m, "--data", arrays, "--set", "dims.batch=4", "--set", "train.loss=mse", "--set",
+                       "data.labels=t", code=2, words=[r"zz\x0Acleave"])
         named = self.folder / f"file{ESC}{LINE.replace('/', '')}"
         named.mkdir()
         self.run_clean(CLEAVE, "train", named / "none.onnx", code=2)

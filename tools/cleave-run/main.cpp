@@ -51,7 +51,7 @@ static int run(int argc, char **argv, char **own,
 
   // Of a cache: nobody removes a program that runs. Elsewhere there is no lock.
   FileLock used;
-  used.tryLock(folder + "/lock", FileLock::Shared, /*create=*/false);
+  used.lockSoon(folder + "/lock", FileLock::Shared, /*create=*/false);
   Manifest manifest;
   std::string error;
   if (!readManifest(folder, manifest, error))

@@ -75,12 +75,24 @@ int64_t bytesOf(const fs::path &folder) {
   return sum;
 }
 
-// Of programs and what is not finished alike, nothing but what has the form.
+// A cache may be a folder that holds other things, too: only what has the name
+// of an entry (MODEL-16 digits, .N) and its files is ever removed.
 bool isEntry(const fs::path &folder) {
   std::error_code ignored;
-  return !folder.filename().string().starts_with(".") &&
+  std::string name = folder.filename().string();
+  if (size_t dot = name.rfind('.');
+      dot != std::string::npos && dot + 1 < name.size() &&
+      name.find_first_not_of("0123456789", dot + 1) == std::string::npos)
+    name.resize(dot);
+  constexpr size_t digits = 16;
+  return !name.starts_with(".") && name.size() > digits + 1 &&
+         name[name.size() - digits - 1] == '-' &&
+         name.find_first_not_of("0123456789abcdef", name.size() - digits) ==
+             std::string::npos &&
          fs::is_directory(fs::symlink_status(folder, ignored)) &&
-         fs::exists(folder / lockName, ignored);
+         (fs::exists(folder / lockName, ignored) ||
+          fs::exists(folder / "manifest.json", ignored) ||
+          fs::exists(folder / warningsName, ignored));
 }
 
 } // namespace
@@ -139,8 +151,8 @@ static void makeRoot(const fs::path &root) {
     fs::create_directories(root, error);
   }
   if (error)
-    throw Failure(BadUsage, "cache '" + root.string() +
-                                "' cannot be made: " + error.message());
+    throw Failure(BadUsage, "cache '" + root.string() + "' cannot be made: " +
+                                error.message() + "; give --cache DIR");
 }
 
 bool CacheEntry::isUsed() const {
@@ -154,7 +166,7 @@ std::vector<CacheEntry> Cache::entries() const {
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(root, error)) {
     std::error_code ignored;
-    if (isEntry(entry.path()))
+    if (isEntry(entry.path()) && fs::exists(entry.path() / lockName, ignored))
       found.push_back({entry.path(), bytesOf(entry.path()),
                        fs::last_write_time(entry.path() / lockName, ignored)});
   }
@@ -190,7 +202,19 @@ void Cache::shrink(int64_t limit) const {
       sum -= entry->bytes;
 }
 
-void Cache::sweep() const { removeAbandoned(root.string()); }
+void Cache::sweep() const {
+  removeAbandoned(root.string());
+  // Of processes that were killed after they had compiled.
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(root, error)) {
+    const std::string name = entry.path().filename().string();
+    FileLock lock;
+    if (name.starts_with(".") && name.ends_with(".lock") &&
+        lock.tryLock(entry.path().string(), FileLock::Exclusive,
+                     /*create=*/false) == FileLock::Outcome::Held)
+      ::unlink(entry.path().c_str());
+  }
+}
 
 // The first entry that is whole; "" where there is none. Those that are not,
 // and that nobody uses, are removed.
@@ -201,7 +225,7 @@ std::string Cache::take(const std::string &key) {
     if (::lstat(folder.c_str(), &info) != 0)
       return "";
     FileLock lock;
-    FileLock::Outcome outcome = lock.tryLock(
+    FileLock::Outcome outcome = lock.lockSoon(
         (folder / lockName).string(), FileLock::Shared, /*create=*/false);
     std::string fault, warnings;
     try {
@@ -225,6 +249,8 @@ std::string Cache::take(const std::string &key) {
     if (fault.empty())
       fault = folder.string() + ": has no file 'lock'";
     warn(fault + "; the model is compiled again");
+    if (!isEntry(folder))
+      continue; // another's, and left to them
     if (outcome == FileLock::Outcome::Missing) {
       // None can be in use without a lock.
       std::error_code ignored;
@@ -241,9 +267,14 @@ void Cache::waitForOthers(const std::string &key, FileLock &lock,
   const std::string path = (root / ("." + key + ".lock")).string();
   const auto end = std::chrono::steady_clock::now() + patience;
   bool isTold = false;
-  while (lock.tryLock(path, FileLock::Exclusive, /*create=*/true) ==
-             FileLock::Outcome::Busy &&
-         std::chrono::steady_clock::now() < end) {
+  int swept = 0; // its file was removed just as it was locked
+  while (std::chrono::steady_clock::now() < end) {
+    FileLock::Outcome outcome =
+        lock.tryLock(path, FileLock::Exclusive, /*create=*/true);
+    if (outcome == FileLock::Outcome::Missing && ++swept < 10)
+      continue;
+    if (outcome != FileLock::Outcome::Busy)
+      break;
     if (!isTold)
       std::cerr << "another process compiles this model; waiting for it\n";
     isTold = true;
@@ -288,10 +319,11 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
 }
 
 std::string Cache::find(const std::string &key, const Compile &compile) {
+  const int64_t limit = cacheLimit(); // a mistake in it is said at once
   makeRoot(root);
+  sweep();
   if (std::string found = take(key); !found.empty())
     return found;
-  sweep();
   FileLock compiling;
   const std::string lockFile = (root / ("." + key + ".lock")).string();
   std::string found;
@@ -303,7 +335,7 @@ std::string Cache::find(const std::string &key, const Compile &compile) {
   if (!found.empty())
     return found;
   found = publish(key, compile);
-  shrink(cacheLimit());
+  shrink(limit);
   return found;
 }
 

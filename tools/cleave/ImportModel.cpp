@@ -231,7 +231,7 @@ static std::vector<std::string> arraysOf(const std::string &data) {
   for (fs::directory_iterator at(data, error), end; !error && at != end;
        at.increment(error))
     if (at->path().extension() == ".npy")
-      names.push_back(at->path().stem().string());
+      names.push_back(escaped(at->path().stem().string()));
   return names;
 }
 

@@ -47,7 +47,7 @@ void EvaluatedNodes::add(const std::string &key,
                          llvm::ArrayRef<Operand> operands,
                          llvm::ArrayRef<Operand> results) {
   bool isKnown = !key.empty() && llvm::all_of(results, [](const Operand &o) {
-    return o.isHost() && !o.chosen;
+    return (o.isHost() || o.value) && !o.chosen && !o.parts;
   });
   if (isKnown)
     entries[key] = {llvm::SmallVector<Operand>(operands),

@@ -1,5 +1,5 @@
-// Nodes that were evaluated: exporters write the mask of each layer anew, and
-// equal ones are evaluated once.
+// Nodes of known operands: exporters write the mask of each layer anew, and
+// equal ones are evaluated, or made, once.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_EVALUATEDNODES_H
 #define CLEAVE_LIB_IMPORT_ONNX_EVALUATEDNODES_H
@@ -21,7 +21,8 @@ public:
   /// The results of an equal node; null: there was none.
   const llvm::SmallVector<Operand> *find(const std::string &key) const;
 
-  /// Remembers results that are all known. The operands are kept with them, so
+  /// Remembers results: known ones, and values, which were made before whatever
+  /// reads them. The operands are kept with them, so
   /// that no other tensor gets their place in memory, which is in the key.
   void add(const std::string &key, llvm::ArrayRef<Operand> operands,
            llvm::ArrayRef<Operand> results);

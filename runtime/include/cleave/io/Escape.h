@@ -18,7 +18,7 @@ std::string escaped(std::string_view text);
 /// escaped() before they become part of it.
 std::string escapedLines(std::string_view text);
 
-/// printf; what results is shown as escapedLines().
+/// printf of a line or a part of one, which is shown escaped().
 [[gnu::format(printf, 2, 3)]] void printEscaped(std::FILE *stream,
                                                 const char *format, ...);
 

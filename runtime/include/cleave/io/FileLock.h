@@ -28,6 +28,8 @@ public:
   /// what it held before. A file that was replaced or removed meanwhile is
   /// Missing.
   Outcome tryLock(const std::string &path, Kind kind, bool create);
+  /// Waits a second for who holds it for a moment, to look or to remove.
+  Outcome lockSoon(const std::string &path, Kind kind, bool create);
   bool isHeld() const { return descriptor >= 0; }
   /// Until this process has ended, and all that it executes or starts from now
   /// on.
