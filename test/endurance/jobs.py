@@ -24,12 +24,15 @@ class Job:
     def __init__(self, folder, steps, save_every, *sets):
         self.folder, self.steps, self.save_every = folder, steps, save_every
         self.sets = [*SETS, f"train.steps={steps}", *sets]
-        x, y = left_out.clean(16)
-        np.savez(folder / "data.npz", x=x, y=y)
-        support.write_safetensors(folder / "w.safetensors", left_out.weights())
-        (folder / "m.mlir").write_text(left_out.model(left_out.BATCH))
+        self.write()
         self.program = folder / "program"
         support.succeed(CLEAVE, "compile", folder / "m.mlir", "-o", self.program, *self.flags())
+
+    def write(self):
+        x, y = left_out.clean(16)
+        np.savez(self.folder / "data.npz", x=x, y=y)
+        support.write_safetensors(self.folder / "w.safetensors", left_out.weights())
+        (self.folder / "m.mlir").write_text(left_out.model(left_out.BATCH))
 
     def flags(self):
         return [word for value in self.sets for word in ("--set", value)]
@@ -59,6 +62,29 @@ class Job:
                 content = json.dumps(state, sort_keys=True).encode()
             files[f"{path.parent.name}/{path.name}"] = content
         return log, files
+
+
+class LargeJob(Job):
+    """Weights of 64 MB, so that much of the time is spent in saving them."""
+
+    def write(self):
+        width, layers = 2000, 4
+        rng = np.random.default_rng(0)
+        np.savez(self.folder / "data.npz", x=rng.standard_normal((64, width)).astype(np.float32),
+                 y=rng.integers(0, width, 64).astype(np.int32))
+        weights = {f"w{i}": rng.standard_normal((width, width)).astype(np.float32) / width for i in range(layers)}
+        support.write_safetensors(self.folder / "w.safetensors", weights)
+        size = f"{width}x{width}xf32"
+        arguments = ", ".join(f'%w{i}: tensor<{size}> {{nn.name = "w{i}", nn.role = "parameter"}}' for i in range(layers))
+        body = "\n".join(f'  %h{i + 1} = nn.einsum "bi,ij->bj" %h{i}, %w{i} : tensor<8x{width}xf32>, tensor<{size}> -> '
+                         f"tensor<8x{width}xf32>" for i in range(layers))
+        (self.folder / "m.mlir").write_text(f"""
+func.func @forward(%h0: tensor<8x{width}xf32> {{nn.name = "x", nn.role = "input"}}, {arguments})
+    -> (tensor<8x{width}xf32> {{nn.name = "logits", nn.role = "output"}}) {{
+{body}
+  return %h{layers} : tensor<8x{width}xf32>
+}}
+""")
 
 
 def start(command, log):

@@ -9,12 +9,13 @@ import argparse
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sys
 import tempfile
 import time
 
-from jobs import Job, start, support
+from jobs import Job, LargeJob, start, support
 
 WATCHDOG = 5  # seconds
 MPIRUN = support.ROOT / "test" / "mpirun.sh"
@@ -128,6 +129,12 @@ def main():
                 for silent in (False, True):
                     note(f"on threads, rank {rank}, {'silent' if silent else 'failed'}",
                          on_threads(job, folder / f"threads{rank}-{silent}-{turn}", rank, silent))
+        (folder / "large").mkdir()
+        job = LargeJob(folder / "large", 10_000_000, 1, "mesh.data=4", "train.keep=1")
+        for turn in range(4 * times):
+            for rank in (0, turn % (RANKS - 1) + 1):
+                note(f"rank {rank} stopped while it saves much", attempt(job, folder / f"large{rank}-{turn}", rank, "stopped", draw))
+                shutil.rmtree(folder / f"large{rank}-{turn}")
     print(f"{tried} tried, {faults} faults")
     sys.exit(bool(faults))
 
