@@ -77,12 +77,6 @@ Range *guard(const std::byte *bytes, size_t length) {
   return &*free;
 }
 
-struct stat statusOf(const std::string &path) {
-  struct stat info{};
-  ::stat(path.c_str(), &info);
-  return info;
-}
-
 int64_t timeOf(const struct stat &info) {
   return info.st_mtim.tv_sec * int64_t(1'000'000'000) + info.st_mtim.tv_nsec;
 }
@@ -158,7 +152,9 @@ void MappedFile::checkWhole() const {
 }
 
 std::string MappedFile::change() const {
-  const struct stat now = statusOf(name);
+  struct stat now{};
+  if (::stat(name.c_str(), &now) != 0)
+    return name + ": cannot be looked at any more: " + std::strerror(errno);
   if (static_cast<size_t>(now.st_size) != length)
     return name + ": has " + std::to_string(now.st_size) + " bytes, and had " +
            std::to_string(length) + " when it was opened";

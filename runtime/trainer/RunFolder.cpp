@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -98,7 +100,12 @@ RunLock::RunLock(const std::string &folder)
       FileLock::Outcome::Busy) {
     int64_t process = 0;
     std::string host;
-    std::ifstream(path) >> process >> host;
+    // It may be about to write them.
+    for (int i = 0; i < 20 && host.empty(); ++i) {
+      std::ifstream(path) >> process >> host;
+      if (host.empty())
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     throw InputError(
         folder + ": process " + std::to_string(process) + " on " +
         (host.empty() ? "an unknown machine" : host) +
