@@ -2,6 +2,7 @@
 //-------------===//
 #include "cleave/io/File.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Input.h"
 #include "cleave/io/WriteError.h"
 
 #include <atomic>
@@ -202,6 +203,22 @@ void refuseToReplace(const std::string &output,
                                         : "the input '" + input + "'") +
                        ", which would be replaced; give another output");
   }
+}
+
+void refuseOtherKind(const std::string &output, std::string_view beginning,
+                     const std::string &kind) {
+  std::error_code error;
+  if (!fs::is_regular_file(output, error) || fs::file_size(output, error) == 0)
+    return;
+  std::string found(beginning.size(), '\0'), reason;
+  int descriptor = openInput(output, reason);
+  ssize_t size =
+      descriptor < 0 ? -1 : ::read(descriptor, found.data(), found.size());
+  if (descriptor >= 0)
+    ::close(descriptor);
+  if (size != static_cast<ssize_t>(beginning.size()) || found != beginning)
+    throw InputError(output + ": exists and is not " + kind +
+                     ", and would be replaced; give another file");
 }
 
 AtomicFile::AtomicFile(const std::string &path) : final(path) {

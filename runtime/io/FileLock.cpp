@@ -69,6 +69,13 @@ FileLock::Outcome FileLock::lockSoon(const std::string &path, Kind kind,
   return outcome;
 }
 
+bool FileLock::isNamed(const std::string &path) const {
+  struct stat opened{}, named{};
+  return descriptor >= 0 && ::fstat(descriptor, &opened) == 0 &&
+         ::lstat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
+         named.st_dev == opened.st_dev;
+}
+
 void FileLock::keep() {
   if (descriptor >= 0)
     ::fcntl(descriptor, F_SETFD, 0);

@@ -152,6 +152,7 @@ void infer(const Manifest &manifest, const InferOptions &options,
   Settings settings = settingsOf(manifest);
   checkOutputPath(options.outputs);
   refuseToReplace(options.outputs, {options.inputs});
+  refuseOtherKind(options.outputs, "PK", "an .npz file");
   Inputs inputs(manifest, options.inputs, settings.ignoreIndex);
   checkWholeCalls(manifest, inputs, options.inputs);
   if (options.weights.empty())

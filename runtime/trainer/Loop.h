@@ -21,6 +21,8 @@ struct LoopInputs {
   const TrainOptions &options;
   const Dataset &data;
   std::string resumed; ///< the checkpoint that it goes on from; or empty
+  /// Called before a checkpoint is saved: throws where its folder has gone.
+  std::function<void()> checkFolder;
 };
 
 /// Trains from `state` on, into the folder `out`. Whether the program can be

@@ -124,8 +124,15 @@ RunLock::RunLock(const std::string &folder)
   removeAbandoned(folder);
 }
 
+void RunLock::check() const {
+  if (lock.isHeld() && !lock.isNamed(path))
+    throw RunError(name + ": is not the folder any more in which this run "
+                          "began: it was moved or removed, or its .lock was; "
+                          "nothing more is written there");
+}
+
 RunLock::~RunLock() {
-  if (lock.isHeld())
+  if (lock.isHeld() && lock.isNamed(path))
     ::unlink(path.c_str());
 }
 

@@ -32,6 +32,11 @@ public:
   RunLock &operator=(RunLock &&) = default;
   ~RunLock();
 
+  /// Throws RunError where the folder is not the one that was locked any more:
+  /// it was moved, removed or unmounted, and whoever made another one of its
+  /// name must not find our checkpoints there.
+  void check() const;
+
   /// Empty where nothing was asked to be locked.
   const std::string &folder() const { return name; }
 

@@ -377,8 +377,9 @@ void Start::run(const ExecutorFactory &start) {
     writeConfig(out);
     logResume(out);
   };
-  runLoop({manifest, settings, options, *data, resume}, *executor,
-          trace ? &*trace : nullptr, out, state, fill);
+  runLoop(
+      {manifest, settings, options, *data, resume, [this] { lock.check(); }},
+      *executor, trace ? &*trace : nullptr, out, state, fill);
 }
 
 } // namespace

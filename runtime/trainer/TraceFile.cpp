@@ -1,6 +1,7 @@
 //===- TraceFile.cpp - what ranks did when, for a person to look at -------===//
 #include "TraceFile.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/File.h"
 
 #include <nlohmann/json.hpp>
 
@@ -30,12 +31,18 @@ static std::string placeOf(const Manifest &manifest, int64_t rank) {
   return text.empty() ? "" : " (" + text + ")";
 }
 
+/// As every trace begins.
+static constexpr const char *beginning =
+    "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
+
 TraceFile::TraceFile(const std::string &path, const Manifest &manifest)
-    : path(path), file(std::fopen(path.c_str(), "w")) {
+    : path(path) {
+  refuseOtherKind(path, beginning, "a trace");
+  file = std::fopen(path.c_str(), "w");
   if (!file)
     throw InputError("--trace " + path +
                      ": cannot be written: " + std::strerror(errno));
-  std::fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", file);
+  std::fputs(beginning, file);
   auto name = [&](const char *what, int64_t rank, int64_t thread,
                   const std::string &text) {
     write(Json{{"ph", "M"},

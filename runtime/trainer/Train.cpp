@@ -28,9 +28,10 @@ class Trainer {
 public:
   Trainer(const Manifest &manifest, const Settings &settings,
           const TrainOptions &options, const Dataset &data,
-          StepExecutor &executor, TraceFile *trace)
+          StepExecutor &executor, TraceFile *trace,
+          const std::function<void()> &checkFolder)
       : manifest(manifest), settings(settings), options(options), data(data),
-        executor(executor), trace(trace),
+        executor(executor), trace(trace), checkFolder(checkFolder),
         feeder(manifest, executor, settings.ignoreIndex) {
     for (const char *action : {"loss_grad", "update"})
       if (!executor.hasAction(action))
@@ -85,6 +86,7 @@ private:
   const Dataset &data;
   StepExecutor &executor;
   TraceFile *trace; ///< NULL: none
+  const std::function<void()> &checkFolder;
   Feeder feeder;
   std::vector<std::string> zeroed;
   std::vector<std::string> loads; ///< of each microbatch, if pipelined
@@ -340,6 +342,7 @@ std::string Trainer::newest() const {
 }
 
 void Trainer::save(const CheckpointState &state) {
+  checkFolder();
   newestCheckpoint = saveCheckpoint(out, manifest, executor, state);
   saved = state.step;
   savedAt = std::chrono::steady_clock::now();
@@ -440,7 +443,7 @@ void runLoop(const LoopInputs &in, StepExecutor &executor, TraceFile *trace,
              const std::string &out, CheckpointState &state,
              const std::function<void()> &fill) {
   Trainer trainer(in.manifest, in.settings, in.options, in.data, executor,
-                  trace);
+                  trace, in.checkFolder);
   fill();
   trainer.run(out, state, in.resumed);
 }

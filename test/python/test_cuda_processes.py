@@ -277,21 +277,22 @@ class CudaProcesses(unittest.TestCase):
 
     def test_a_host_that_stops_is_named(self):
         """While it trains, and while the others wait for all to come."""
-        job = self.job(2, self.train("h", 2, "--watchdog", 2, steps=1000000))
-        self.wait_for_step("h", job.processes[0])
-        waiting = self.job(3, self.train("a", 2), skip=[2], CLEAVE_JOIN_TIMEOUT=6)
-        time.sleep(2)
-        for started, patience, words in ((job, 2, "rank 0 does not respond|missing ranks: 0"),
-                                         (waiting, 6, "rank 0 at .* does not respond: it has given no sign of life")):
+        def stopped(job, patience, words):
             begin = time.monotonic()
-            started.processes[0].send_signal(signal.SIGSTOP)
-            _, err = started.processes[1].communicate(timeout=60)
+            job.processes[0].send_signal(signal.SIGSTOP)
+            _, err = job.processes[1].communicate(timeout=60)
             self.assertLess(time.monotonic() - begin, patience + 10)
-            self.assertEqual(started.processes[1].returncode, 3, err)
+            self.assertEqual(job.processes[1].returncode, 3, err)
             self.assertEqual(len(errors_in(err)), 1, err)
             self.assertRegex(err, words)
-            started.processes[0].kill()
-            started.processes[0].send_signal(signal.SIGCONT)
+            job.processes[0].kill()
+            job.processes[0].send_signal(signal.SIGCONT)
+        job = self.job(2, self.train("h", 2, "--watchdog", 2, steps=1000000))
+        self.wait_for_step("h", job.processes[0])
+        stopped(job, 2, "rank 0 does not respond|missing ranks: 0")
+        waiting = self.job(4, self.train("a", 4), skip=[2], CLEAVE_JOIN_TIMEOUT=6)
+        time.sleep(2)
+        stopped(waiting, 6, "rank 0 at .* does not respond: it has given no sign of life")
 
     def test_a_signal_saves(self):
         job = self.job(2, self.train("g", 2, steps=1000000))

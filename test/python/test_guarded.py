@@ -347,6 +347,59 @@ class RunFolders(Guarded):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(b"r\\xFF1", done.stdout)
 
+    def test_a_folder_that_goes_away(self):
+        """Who makes another of its name must not find checkpoints of this run in it."""
+        out = self.folder / "moves"
+        program = self.folder / "moves_program"
+        flags = [word for value in SETS + ["train.steps=100000000"] for word in ("--set", value)]
+        support.succeed(CLEAVE, "compile", self.folder / "m.mlir", *flags, "-o", program)
+        train = [RUN, program, "train", "--data", self.folder / "data.npz", "--resume", "auto", "--out", out, "--weights",
+                 self.folder / "w.safetensors", "--save-every", 20000]
+        for go in (lambda: out.rename(self.folder / "moved"), lambda: (out / ".lock").unlink()):
+            running = subprocess.Popen([str(word) for word in train], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while "step 1/" not in running.stdout.readline():
+                self.assertIsNone(running.poll())
+            go()
+            said = running.communicate(timeout=120)[1]
+            self.assertEqual(running.returncode, 3, said)
+            self.assertIn("is not the folder any more in which this run began", said)
+
+    def test_outputs_that_would_replace_inputs(self):
+        """Of another kind than what is written: weights, data, a model."""
+        flags = ["--out", self.folder / "kept"]
+        for name in ("w.safetensors", "data.npz", "m.mlir"):
+            right = (self.folder / name).read_bytes()
+            self.refused(2, [name, "exists and is not a trace"], *self.begin(*flags, "--trace", self.folder / name))
+            self.assertEqual((self.folder / name).read_bytes(), right)
+        right = (self.folder / "w.safetensors").read_bytes()
+        self.refused(2, "exists and is not an .npz file", CLEAVE, "infer", self.folder / "m.mlir", "--inputs",
+                     self.folder / "data.npz", "--weights", self.folder / "w.safetensors", "--outputs",
+                     self.folder / "w.safetensors", "--cache", self.folder / "cache")
+        self.assertEqual((self.folder / "w.safetensors").read_bytes(), right)
+        trace = self.folder / "trace.json"
+        for out in ("traced1", "traced2"):  # a trace may be replaced by another
+            support.succeed(*self.begin("--out", self.folder / out, "--trace", trace))
+
+    def test_words_that_nobody_means(self):
+        for flag, word, words in (("--weights", "", "found nothing"), ("--resume", "", "found nothing"),
+                                  ("--out", "", "found nothing"), ("--steps", "000200", "without leading zeros"),
+                                  ("--save-every", "0x10", "decimal number"),
+                                  ("--steps", "99999999999999999999", "integer of 64 bits")):
+            command = self.command(flag, word)
+            if flag == "--steps":
+                at = command.index("--steps")
+                del command[at:at + 2]
+            self.refused(2, [flag, words], *command)
+
+    def test_a_reader_that_has_gone(self):
+        out = self.folder / "unread"
+        command = self.begin("--out", out, "--save-every", 2)
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        running.stdout.close()
+        self.assertEqual((running.wait(timeout=120), running.stderr.read()), (0, ""))
+        running.stderr.close()
+        self.assertTrue((out / "checkpoint-000004").exists())
+
     def test_one_process_at_a_time(self):
         out = self.folder / "locked"
         program = self.folder / "locked_program"

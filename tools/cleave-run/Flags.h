@@ -7,9 +7,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -100,6 +102,33 @@ describe(const CLI::ParseError &error, const CLI::App &app,
     text = text.substr(0, at) + "given " + text.substr(at + received.size()) +
            " times, expected once";
   return text;
+}
+
+/// What CLI11 takes and nobody means: an empty word (a variable of a script
+/// that is not set), a number in C's octal or hexadecimal (scripts pad
+/// numbers), one that does not fit. Empty: nothing.
+inline std::string mistakeOf(const CLI::App &command) {
+  const std::set<std::string> numbers = {"INT", "UINT", "N"};
+  for (const CLI::Option *option : command.get_options())
+    for (const std::string &word : option->results()) {
+      const std::string name = option->get_name();
+      if (word.empty() && !option->get_group().empty())
+        return name + ": found nothing, expected a value; is a variable of a "
+                      "script empty?";
+      if (!numbers.count(option->get_type_name()))
+        continue;
+      const size_t begin = word.find_first_not_of("+-");
+      if (begin == std::string::npos ||
+          word.find_first_not_of("0123456789", begin) != std::string::npos ||
+          (word[begin] == '0' && word.size() > begin + 1))
+        return name + ": found '" + word +
+               "', expected a decimal number without leading zeros";
+      int64_t value = 0;
+      if (std::from_chars(word.data() + begin, word.data() + word.size(), value)
+              .ec != std::errc())
+        return name + ": found '" + word + "', expected an integer of 64 bits";
+    }
+  return "";
 }
 
 inline void addExecutorFlags(CLI::App &app, RunFlags &flags) {

@@ -48,6 +48,13 @@ static int run(int argc, char **argv, char **own,
     throw InputError(describe(error, app) + "; see " +
                      (carried ? argv[0] : "cleave-run") + " --help");
   }
+  if (std::string mistake = mistakeOf(*app.get_subcommands().front());
+      !mistake.empty())
+    throw InputError(mistake);
+  // Training goes on without who reads what it says: a shell that has gone, a
+  // `tee` that has ended.
+  if (*trainCommand)
+    std::signal(SIGPIPE, SIG_IGN);
 
   // Of a cache: nobody removes a program that runs. Elsewhere there is no lock.
   FileLock used;

@@ -154,6 +154,9 @@ int runCommand(int argc, char **argv) {
                 cleave::describe(error, app, meantBy) +
                     "; see `cleave --help` or `cleave COMMAND --help`");
   }
+  if (std::string mistake = cleave::mistakeOf(*app.get_subcommands().front());
+      !mistake.empty())
+    return fail(BadUsage, mistake);
   int code = actions.at(app.get_subcommands().front())();
   if (!std::cout.flush())
     return fail(RunFailed, "standard output cannot be written");

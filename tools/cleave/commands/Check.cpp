@@ -248,6 +248,7 @@ int CheckCommand::run() const {
   if (!gradients.empty()) {
     protectInputs(gradients, model, *this, config);
     refuseToReplace(gradients, {inputs});
+    refuseOtherKind(gradients, "PK", "an .npz file");
   }
   if (!inputs.empty())
     bindGivenInputs(config, model, inputs);

@@ -121,6 +121,12 @@ void checkOutputPath(const std::string &path);
 void refuseToReplace(const std::string &output,
                      const std::vector<std::string> &inputs);
 
+/// Throws InputError where `output` is there already, holds something, and does
+/// not begin as a file of its kind does: weights, data or a model were meant to
+/// stay. `kind`: "a trace".
+void refuseOtherKind(const std::string &output, std::string_view beginning,
+                     const std::string &kind);
+
 /// A file that appears whole or not at all: written under a hidden temporary
 /// name beside the final one; commit() syncs and renames it. Devices and pipes
 /// are written directly.

@@ -31,6 +31,8 @@ public:
   /// Waits a second for who holds it for a moment, to look or to remove.
   Outcome lockSoon(const std::string &path, Kind kind, bool create);
   bool isHeld() const { return descriptor >= 0; }
+  /// Whether the file that is held still has this name.
+  bool isNamed(const std::string &path) const;
   /// Until this process has ended, and all that it executes or starts from now
   /// on.
   void keep();
