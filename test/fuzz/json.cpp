@@ -10,6 +10,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 using namespace cleave;
 
@@ -32,13 +33,25 @@ static void readProgram(const std::string &text) {
                 "a manifest that is written again is read or refused");
 }
 
+/// A checkpoint's folder that goes with the process.
+class Folder {
+public:
+  Folder() {
+    for (const char *parent : {"/dev/shm", "/tmp"}) {
+      name = std::string(parent) + "/cleave-fuzz-XXXXXX";
+      if (::mkdtemp(name.data()))
+        return;
+    }
+    std::abort();
+  }
+  ~Folder() { std::filesystem::remove_all(name); }
+
+  std::string name;
+};
+
 static void readState(const std::string &text) {
-  static const std::string folder = [] {
-    std::string name = "/dev/shm/cleave-fuzz-XXXXXX";
-    if (!::mkdtemp(name.data()))
-      std::abort();
-    return name;
-  }();
+  static const Folder owner;
+  const std::string &folder = owner.name;
   {
     std::FILE *file = std::fopen((folder + "/state.json").c_str(), "w");
     std::fwrite(text.data(), 1, text.size(), file);
