@@ -51,6 +51,12 @@ def messages(message, kind, depth=0):
         yield from messages(field[2], kinds[field[0]], depth + 1)
 
 
+def copied(field):
+    """Of a message its bytes: a message must not come to hold itself."""
+    number, wire, value = field
+    return [number, wire, value.bytes() if isinstance(value, onnxwire.Message) else value]
+
+
 def change_field(draw, place, others):
     field = draw.choice(place.fields)
     at = place.fields.index(field)
@@ -58,9 +64,9 @@ def change_field(draw, place, others):
     if kind == 0:
         del place.fields[at]
     elif kind == 1:
-        place.fields.insert(draw.randrange(len(place.fields) + 1), list(field))
+        place.fields.insert(draw.randrange(len(place.fields) + 1), copied(field))
     elif kind == 2:
-        place.fields.append(list(draw.choice(draw.choice(others).fields)))
+        place.fields.append(copied(draw.choice(draw.choice(others).fields)))
     elif kind == 3:
         field[0] = draw.randrange(1, 30)
     elif field[1] == onnxwire.VARINT:
