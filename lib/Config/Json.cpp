@@ -4,6 +4,8 @@
 
 #include "Keys.h"
 
+#include "cleave/io/JsonText.h"
+
 #include <nlohmann/json.hpp>
 
 #include <sstream>
@@ -75,5 +77,5 @@ std::string cleave::writeConfigJson(const Config &config) {
         },
         key.field(copy));
   }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return jsonText(json);
 }

@@ -59,7 +59,7 @@ public:
   }
 
 private:
-  // A quote behind part of a number or a name begins nothing.
+  // A quote after part of a number or a name begins nothing.
   bool mayBeginString() const {
     return at == 0 || std::string_view(" \t\r\n=[,{.\xbf").find(toml[at - 1]) !=
                           std::string_view::npos;

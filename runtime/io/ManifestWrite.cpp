@@ -7,6 +7,8 @@
 #include "cleave/io/Digest.h"
 #include "cleave/manifest.h"
 
+#include "cleave/io/JsonText.h"
+
 #include <nlohmann/json.hpp>
 
 using Json = nlohmann::ordered_json;
@@ -151,8 +153,7 @@ std::string manifestToJson(const Manifest &m) {
       {"weights", listToJson(m.weights)},
       {"config", config}};
   // Names from a model file need not be UTF-8; replacing beats throwing.
-  return sealJson(json.dump(1, ' ', false, Json::error_handler_t::replace) +
-                  "\n");
+  return sealJson(jsonText(json, 1) + "\n");
 }
 
 } // namespace cleave

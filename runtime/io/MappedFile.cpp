@@ -83,30 +83,36 @@ int64_t timeOf(const struct stat &info) {
 
 } // namespace
 
-MappedFile::MappedFile(const std::string &path) : name(path) {
-  std::string reason;
+bool MappedFile::map(const std::string &path, std::string &reason) {
+  name = path;
   int descriptor = openInput(path, reason);
-  auto fail = [&](const std::string &why) {
-    if (descriptor >= 0)
-      ::close(descriptor);
-    throw InputError(path + ": cannot be read: " + why);
-  };
-  struct stat info{};
   if (descriptor < 0)
-    fail(reason);
+    return false;
+  struct stat info{};
+  void *address = nullptr;
   if (::fstat(descriptor, &info) != 0)
-    fail(std::strerror(errno));
+    address = MAP_FAILED;
+  else if (info.st_size > 0)
+    address = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ,
+                     MAP_PRIVATE, descriptor, 0);
+  if (address == MAP_FAILED)
+    reason = std::strerror(errno);
+  ::close(descriptor);
+  if (address == MAP_FAILED)
+    return false;
   modified = timeOf(info);
-  if (info.st_size > 0) {
+  if (address) {
     length = static_cast<size_t>(info.st_size);
-    void *address =
-        ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (address == MAP_FAILED)
-      fail(std::strerror(errno));
     bytes = static_cast<const std::byte *>(address);
     range = guard(bytes, length);
   }
-  ::close(descriptor);
+  return true;
+}
+
+MappedFile::MappedFile(const std::string &path) {
+  std::string reason;
+  if (!map(path, reason))
+    throw InputError(path + ": cannot be read: " + reason);
 }
 
 MappedFile::MappedFile(MappedFile &&other) noexcept
@@ -128,16 +134,8 @@ MappedFile::~MappedFile() {
 
 std::unique_ptr<MappedFile> mapInput(const std::string &path,
                                      std::string &reason) {
-  int descriptor = openInput(path, reason);
-  if (descriptor < 0)
-    return nullptr;
-  ::close(descriptor);
-  try {
-    return std::make_unique<MappedFile>(path);
-  } catch (const Error &error) { // it has gone just now
-    reason = error.what();
-    return nullptr;
-  }
+  std::unique_ptr<MappedFile> file(new MappedFile());
+  return file->map(path, reason) ? std::move(file) : nullptr;
 }
 
 bool MappedFile::isCut() const {

@@ -5,6 +5,8 @@
 #include "cleave/io/Escape.h"
 #include "cleave/io/Nesting.h"
 
+#include "cleave/io/JsonText.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -57,8 +59,7 @@ void writeSafetensors(
                           {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text =
-      header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = jsonText(header);
   text.append((8 - text.size() % 8) % 8, ' ');
   uint64_t length = text.size();
   OutputFile file(path, 8 + length + offset);

@@ -209,7 +209,7 @@ static bool hasEnded(std::string_view name) {
          errno == ESRCH;
 }
 
-/// Where process numbers are not those of here, it may live all the same.
+/// In another container process numbers mean nothing: it may still run.
 static bool isHeld(const fs::path &path) {
   std::error_code ignored;
   FileLock lock;

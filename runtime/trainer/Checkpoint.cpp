@@ -10,6 +10,8 @@
 #include "cleave/io/Safetensors.h"
 #include "cleave/io/Temporary.h"
 
+#include "cleave/io/JsonText.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -173,8 +175,7 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                   {{modelFile, digestOfFile(path / modelFile)},
                    {optimizerFile, digestOfFile(path / optimizerFile)}}}};
     OutputFile file((path / "state.json").string());
-    file.write(sealJson(
-        json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
+    file.write(sealJson(jsonText(json, 1) + "\n"));
     file.close();
     writing.commit();
   } catch (const RunError &error) {
@@ -292,10 +293,8 @@ static CheckpointState stateOf(const std::string &path, const Json &json,
   CheckpointState state;
   auto integerOf = [&](const Json &value) {
     if (!value.is_number_integer() || value > INT64_MAX)
-      throw InputError(
-          file + ": the checkpoint is torn: " +
-          value.dump(-1, ' ', false, Json::error_handler_t::replace) +
-          " is no 64-bit integer");
+      throw InputError(file + ": the checkpoint is torn: " + jsonText(value) +
+                       " is no 64-bit integer");
     return value.get<int64_t>();
   };
   auto textOf = [&](const char *key) {

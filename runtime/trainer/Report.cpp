@@ -5,6 +5,8 @@
 #include "cleave/io/Escape.h"
 #include "cleave/io/Nesting.h"
 
+#include "cleave/io/JsonText.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -53,7 +55,7 @@ std::string toJsonLine(const StepRecord &r) {
     json["experts"] = toLogEntry(r.balance);
   if (r.balance.overflow)
     json["overflow"] = *r.balance.overflow;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return jsonText(json);
 }
 
 void trimLog(const std::string &path, int64_t step) {
@@ -70,11 +72,10 @@ void trimLog(const std::string &path, int64_t step) {
     Json json = nestsTooDeep(line) ? Json() : Json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("step") &&
         !json["step"].is_number_integer())
-      throw InputError(
-          path + ", line " + std::to_string(number) + ": key 'step' is " +
-          json["step"].dump(-1, ' ', false, Json::error_handler_t::replace) +
-          ", expected a whole number; mend the line or remove "
-          "it");
+      throw InputError(path + ", line " + std::to_string(number) +
+                       ": key 'step' is " + jsonText(json["step"]) +
+                       ", expected a whole number; mend the line or remove "
+                       "it");
     if (json.is_object() && json.value("step", step + 1) <= step)
       kept += line + '\n';
     begin = end + 1;
@@ -125,7 +126,7 @@ std::string countersToJson(StepExecutor &executor, const StepRecord &record,
                {"ranks", ranks}};
   if (!record.balance.empty())
     json["experts"] = toCounts(record.balance);
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return jsonText(json, 1) + "\n";
 }
 
 //===----------------------------------------------------------------------===//

@@ -8,6 +8,8 @@
 #include "cleave/io/Safetensors.h"
 #include "cleave/trainer/KeyEffect.h"
 
+#include "cleave/io/JsonText.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -233,9 +235,7 @@ std::vector<Difference> differences(const std::string &was,
     if (key == "data.path" || key == "train.steps")
       continue;
     auto text = [](const auto &entry, const auto &end) {
-      return entry == end ? unset
-                          : entry->second.dump(-1, ' ', false,
-                                               Json::error_handler_t::replace);
+      return entry == end ? unset : jsonText(entry->second);
     };
     bool isBoth = a != before.end() && b != now.end();
     if (isBoth && key == "data.eval_path" && isSameFile(a->second, b->second))
@@ -369,8 +369,7 @@ static Json identityBy(Json (*ofFile)(const std::string &, size_t),
 }
 
 std::string identityOfData(const std::string &path) {
-  return identityBy(identityOfFile, path)
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return jsonText(identityBy(identityOfFile, path));
 }
 
 bool isSameData(const std::string &identity, const std::string &path) {

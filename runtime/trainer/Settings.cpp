@@ -4,6 +4,8 @@
 #include "Toml.h"
 #include "cleave/io/Error.h"
 
+#include "cleave/io/JsonText.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -32,10 +34,8 @@ static void read(const Json &config, const char *section, const char *key,
   try {
     value = (*table)[key].get<T>();
   } catch (const Json::exception &) {
-    throw InputError(
-        std::string("configuration key '") + section + "." + key +
-        "': unexpected value " +
-        (*table)[key].dump(-1, ' ', false, Json::error_handler_t::replace));
+    throw InputError(std::string("configuration key '") + section + "." + key +
+                     "': unexpected value " + jsonText((*table)[key]));
   }
 }
 
@@ -121,8 +121,7 @@ std::string tomlValue(const Json &value) {
   if (value.is_string())
     return tomlString(value.get<std::string>());
   if (value.is_number_float()) {
-    std::string text =
-        value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::string text = jsonText(value);
     // TOML tells integers from floats by the point or exponent.
     return text.find_first_of(".eE") == std::string::npos ? text + ".0" : text;
   }
@@ -145,7 +144,7 @@ std::string tomlValue(const Json &value) {
     }
     return text + " }";
   }
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return jsonText(value);
 }
 
 std::string configJson(const Manifest &manifest, const Settings &settings) {
@@ -156,7 +155,7 @@ std::string configJson(const Manifest &manifest, const Settings &settings) {
   if (settings.shuffleSplit != "auto")
     config["data"]["shuffle_split"] = settings.shuffleSplit;
   config["train"]["steps"] = settings.steps;
-  return config.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return jsonText(config);
 }
 
 std::string configToml(const std::string &json) {

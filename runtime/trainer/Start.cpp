@@ -13,6 +13,8 @@
 #include "cleave/io/File.h"
 #include "cleave/trainer/Resume.h"
 
+#include "cleave/io/JsonText.h"
+
 #include <nlohmann/json.hpp>
 
 #include <chrono>
@@ -157,8 +159,7 @@ void Start::checkSplit(const std::string &split) {
       return;
   throw InputError(
       resume + ": would not train on the samples of its run: the split is " +
-      is.dump(-1, ' ', false, Json::error_handler_t::replace) + ", but was " +
-      was.dump(-1, ' ', false, Json::error_handler_t::replace) +
+      jsonText(is) + ", but was " + jsonText(was) +
       "; leave data.validation, data.shuffle_split and data.eval_path as they "
       "were, or say with `cleave train --resume` and --set that they change");
 }
@@ -171,13 +172,8 @@ void Start::openData() {
   // Reading a file once more is for records of earlier versions.
   if (!state.dataIdentity.empty() && state.dataIdentity != identity &&
       !isSameData(state.dataIdentity, settings.dataPath))
-    changes.push_back(
-        {"data.path",
-         Json(recordedOf(state).dataPath)
-             .dump(-1, ' ', false, Json::error_handler_t::replace),
-         Json(settings.dataPath)
-             .dump(-1, ' ', false, Json::error_handler_t::replace),
-         true});
+    changes.push_back({"data.path", jsonText(Json(recordedOf(state).dataPath)),
+                       jsonText(Json(settings.dataPath)), true});
   state.dataIdentity = identity;
   if (!resume.empty())
     checkSplit(data->split());
@@ -335,12 +331,11 @@ void Start::logResume(const std::string &out) const {
   double time = std::chrono::duration<double>(
                     std::chrono::system_clock::now().time_since_epoch())
                     .count();
-  LineFile(path).append(Json{
-      {"event", "resume"},
-      {"step", state.step},
-      {"from", resume},
-      {"changed", changed},
-      {"time", time}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+  LineFile(path).append(jsonText(Json{{"event", "resume"},
+                                      {"step", state.step},
+                                      {"from", resume},
+                                      {"changed", changed},
+                                      {"time", time}}));
 }
 
 void Start::run(const ExecutorFactory &start) {

@@ -3,6 +3,8 @@
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 
+#include "cleave/io/JsonText.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -45,12 +47,11 @@ TraceFile::TraceFile(const std::string &path, const Manifest &manifest)
   std::fputs(beginning, file);
   auto name = [&](const char *what, int64_t rank, int64_t thread,
                   const std::string &text) {
-    write(Json{{"ph", "M"},
-               {"name", what},
-               {"pid", rank},
-               {"tid", thread},
-               {"args", {{"name", text}}}}
-              .dump(-1, ' ', false, Json::error_handler_t::replace));
+    write(jsonText(Json{{"ph", "M"},
+                        {"name", what},
+                        {"pid", rank},
+                        {"tid", thread},
+                        {"args", {{"name", text}}}}));
   };
   for (int64_t rank = 0; rank < manifest.ranks; ++rank) {
     name("process_name", rank, threadOf(rank, false),
@@ -91,15 +92,15 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
         args["GB/s"] = static_cast<double>(event.bytes) / took;
       if (event.flops > 0 && took > 0)
         args["TFLOP/s"] = static_cast<double>(event.flops) / took / 1000;
-      write(Json{{"ph", "X"},
-                 {"name", event.name},
-                 {"cat", event.kind},
-                 {"pid", rank},
-                 {"tid", threadOf(static_cast<int64_t>(rank), event.transfers)},
-                 {"ts", micro(event.beginNs - origin)},
-                 {"dur", micro(event.endNs - event.beginNs)},
-                 {"args", std::move(args)}}
-                .dump(-1, ' ', false, Json::error_handler_t::replace));
+      write(jsonText(
+          Json{{"ph", "X"},
+               {"name", event.name},
+               {"cat", event.kind},
+               {"pid", rank},
+               {"tid", threadOf(static_cast<int64_t>(rank), event.transfers)},
+               {"ts", micro(event.beginNs - origin)},
+               {"dur", micro(event.endNs - event.beginNs)},
+               {"args", std::move(args)}}));
       if (event.from < 0)
         continue;
       // An arrow from the beginning of a send into the end of a receive. Its
@@ -117,7 +118,7 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
           {"ts", micro(at - origin)}};
       if (!sends)
         arrow["bp"] = "e"; // the slice around it, not the next one
-      write(arrow.dump(-1, ' ', false, Json::error_handler_t::replace));
+      write(jsonText(arrow));
     }
   std::fflush(file);
   if (std::ferror(file))

@@ -17,24 +17,11 @@ import time
 
 from jobs import Job, LargeJob, start, support
 
+from test_mpi import processes_of
+
 WATCHDOG = 5  # seconds
 MPIRUN = support.ROOT / "test" / "mpirun.sh"
 RANKS = 4
-
-
-def pids_of(out):
-    """The processes of a run, by rank."""
-    found = {}
-    for folder in pathlib.Path("/proc").iterdir():
-        try:
-            if (folder.name.isdigit() and folder.joinpath("exe").resolve() == support.RUN
-                    and str(out) in folder.joinpath("cmdline").read_bytes().decode().split("\0")):
-                for entry in folder.joinpath("environ").read_bytes().decode().split("\0"):
-                    if entry.startswith("OMPI_COMM_WORLD_RANK="):
-                        found[int(entry.split("=")[1])] = int(folder.name)
-        except OSError:
-            continue  # it has ended
-    return found
 
 
 def send(pids, number):
@@ -63,7 +50,7 @@ def attempt(job, out, rank, kind, draw):
             if process.poll() is not None or time.monotonic() > until:
                 return "did not begin"
             time.sleep(0.01)
-        pids = pids_of(out)
+        pids = processes_of(str(out))
         if sorted(pids) != list(range(RANKS)):
             return f"has processes {pids}"
         time.sleep(draw.uniform(0, 1))

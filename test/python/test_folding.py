@@ -43,6 +43,39 @@ class Folding(unittest.TestCase):
                         "--outputs", folder / "out.npz", "--cache", folder / "cache")
         return np.load(folder / "out.npz")
 
+    def test_equal_nodes(self):
+        """Nodes of known operands that differ in what they do alone: nothing of one is taken for the other."""
+        b = onnxbuild.Builder()
+        n = np.arange(48, dtype=np.int64).reshape(6, 8) % 7
+        x, other = b.constant(n), b.constant(n + 1)
+        want = {}
+
+        def add(name, value, expected):
+            b.op("Identity", value, out=name)
+            b.output(name, np.int64, list(expected.shape))
+            want[name] = expected
+        for turn in range(2):  # each twice, as exporters write it for each layer
+            for axis in (0, 1):
+                add(f"sum{turn}{axis}", b.op("ReduceSum", x, b.constant([axis]), keepdims=0), n.sum(axis))
+                add(f"kept{turn}{axis}", b.op("ReduceSum", x, b.constant([axis]), keepdims=1), n.sum(axis, keepdims=True))
+                add(f"both{turn}{axis}", b.op("Concat", x, other, axis=axis), np.concatenate([n, n + 1], axis))
+                add(f"turned{turn}{axis}", b.op("Concat", other, x, axis=axis), np.concatenate([n + 1, n], axis))
+            add(f"less{turn}", b.op("Sub", x, other), n - (n + 1))
+            add(f"more{turn}", b.op("Sub", other, x), n + 1 - n)
+            view = b.op("Slice", x, b.constant([1]), b.constant([5]), b.constant([0]))
+            add(f"view{turn}", b.op("Add", view, view), 2 * n[1:5])
+            for type_, kind in ((6, np.int32), (9, np.bool_)):
+                add(f"cast{turn}{type_}", b.op("Cast", b.op("Cast", x, to=type_), to=7), n.astype(kind).astype(np.int64))
+            values, indices = b.op("TopK", x, b.constant([2]), outputs=2, axis=1, largest=turn)
+            order = np.argsort(-n if turn else n, 1, kind="stable")[:, :2]
+            add(f"top{turn}", values, np.take_along_axis(n, order, 1))
+            add(f"where{turn}", indices, order)
+        b.input("unread", np.int64, [1])
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.infer(pathlib.Path(folder), b, unread=np.zeros(1, np.int64))
+            for name, expected in want.items():
+                np.testing.assert_array_equal(found[name], expected, name)
+
     def test_powers_of_integers(self):
         """By floats through doubles, as in NumPy, and by integers exactly: known or not."""
         by_float = [int(np.power(np.int64(v), np.float32(39)).astype(np.int64)) for v in (3, -3, 1)]

@@ -92,7 +92,7 @@ private:
   bool meetWarp(int64_t first) {
     int64_t lanes = std::min(kWarp, program.block - first);
     auto warp = MutableArrayRef(threads).slice(first, lanes);
-    if (warp[0].finished) // behind the last instruction
+    if (warp[0].finished) // past the last instruction
       return false;
     size_t at = warp[0].at;
     const Instruction &instruction = program.code[at];

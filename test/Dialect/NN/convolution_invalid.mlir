@@ -87,3 +87,12 @@ func.func @shape(%x: tensor<2x3xf32>) {
   %0, %1 = nn.top_k %x k = 2 : tensor<2x3xf32> -> tensor<2x2xf32>, tensor<2x3xi64>
   return
 }
+
+// -----
+
+// P1
+func.func @too_far(%x: tensor<2x3x8xf32>) {
+  // expected-error @below {{dilations has 16777217, expected at least 1 and at most 16777216}}
+  %0 = nn.pool max %x window = [2] strides = [1] dilations = [16777217] low = [0] high = [0] : tensor<2x3x8xf32> -> tensor<2x3x8xf32>
+  return
+}

@@ -26,3 +26,11 @@ func.func @top_k(%x: tensor<4x6xf32>) -> tensor<4x2xi64> {
   %v, %i = nn.top_k %x k = 2 : tensor<4x6xf32> -> tensor<4x2xf32>, tensor<4x2xi64>
   return %i : tensor<4x2xi64>
 }
+
+// The only window holds the element at its second position; one more would hold none.
+// CHECK-LABEL: func.func @gap
+func.func @gap(%x: tensor<2x3x1xf32>) -> tensor<2x3x1xf32> {
+  // CHECK: nn.pool max %{{.*}} window = [2] strides = [1] dilations = [2] low = [2] high = [0]
+  %y = nn.pool max %x window = [2] strides = [1] dilations = [2] low = [2] high = [0] : tensor<2x3x1xf32> -> tensor<2x3x1xf32>
+  return %y : tensor<2x3x1xf32>
+}

@@ -76,14 +76,15 @@ LogicalResult checkConv(Op op, RankedTensorType input, RankedTensorType filter,
                      result.getShape().drop_front(2));
 }
 
-/// The first window between whose positions all `size` elements fall. Such a window begins in the
-/// padding, which is shorter than it, and its positions are further apart than there are elements.
-std::optional<int64_t> windowWithoutElements(int64_t size, int64_t low, int64_t stride,
-                                             int64_t dilation) {
+/// The first of `windows` between whose positions all `size` elements fall. Such a window begins in
+/// the padding, which is shorter than it, and its positions are further apart than there are
+/// elements.
+std::optional<int64_t> windowWithoutElements(int64_t size, int64_t windows, int64_t low,
+                                             int64_t stride, int64_t dilation) {
   if (dilation <= size)
     return std::nullopt;
   // Windows come back to the same place after at most `dilation` of them.
-  int64_t count = std::min<int64_t>(llvm::divideCeil(low, stride), dilation);
+  int64_t count = std::min<int64_t>({int64_t(llvm::divideCeil(low, stride)), dilation, windows});
   for (int64_t at = 0; at < count; ++at)
     if (int64_t place = (at * stride - low) % dilation;
         (place < 0 ? place + dilation : place) >= size)
@@ -113,8 +114,8 @@ LogicalResult checkPool(Op op, RankedTensorType input, RankedTensorType result) 
              << ", expected at most " << most << ", so that each window has an element";
   for (size_t dim = 0; dim < op.getWindow().size(); ++dim)
     if (std::optional<int64_t> at =
-            windowWithoutElements(input.getDimSize(dim + 2), op.getLow()[dim],
-                                  op.getStrides()[dim], op.getDilations()[dim]))
+            windowWithoutElements(input.getDimSize(dim + 2), result.getDimSize(dim + 2),
+                                  op.getLow()[dim], op.getStrides()[dim], op.getDilations()[dim]))
       return op.emitOpError("has window ")
              << *at << " of spatial dimension " << dim
              << " between the elements of the input; expected each window to have one";

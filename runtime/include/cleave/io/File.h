@@ -44,6 +44,12 @@ public:
   std::string change() const;
 
 private:
+  friend std::unique_ptr<MappedFile> mapInput(const std::string &path,
+                                              std::string &reason);
+  MappedFile() = default;
+  /// False, and why in words without the path.
+  bool map(const std::string &path, std::string &reason);
+
   std::string name;
   const std::byte *bytes = nullptr;
   size_t length = 0;

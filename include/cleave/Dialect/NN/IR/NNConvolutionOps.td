@@ -31,7 +31,7 @@ def NN_ConvOp : NN_Op<"conv", [Pure]> {
     Constraints:
     - (C1) input and filter have one rank, at least 3; strides, dilations, low and
       high have one entry per spatial dimension, strides and dilations positive,
-      low and high not negative.
+      low and high not negative, none of them nor a size of the window above 2^24.
     - (C2) `groups` divides the channels c and the features m; the filter has
       c / groups channels.
     - (C3) a spatial size of the result is
@@ -119,7 +119,7 @@ def NN_PoolOp : NN_Op<"pool", [Pure]> {
     Constraints:
     - (P1) the input has rank 3 or more; window, strides, dilations, low and high have
       one entry per spatial dimension; low and high are not negative, the others
-      positive.
+      positive, none above 2^24.
     - (P2) sizes of the result are those of `nn.conv` with `window` as the kernel.
     - (P3) each window holds at least one element of the input, along every spatial
       dimension: low and high are at most (window - 1) * dilation, and no window with
