@@ -240,5 +240,6 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
                        ? info.batch
                        : std::max<int64_t>(1, samples) * info.microbatches;
   manifest.fingerprint = fingerprintOf(manifest);
+  manifest.graph = info.graph;
   return manifest;
 }

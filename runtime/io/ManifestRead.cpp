@@ -285,6 +285,7 @@ static void readManifest(const Json &json, Manifest &m) {
       m.model.find('\0') != std::string::npos)
     Reader::fail("model", "a name without '/', found '" + m.model + "'");
   m.fingerprint = r.string("fingerprint", "");
+  m.graph = r.string("graph", "");
   m.weightsFolder = r.string("weights_folder", "");
   r.each("mesh", [&](const Reader &axis) {
     if (!axis.json.is_array() || axis.json.size() != 2 ||

@@ -133,6 +133,7 @@ std::string manifestToJson(const Manifest &m) {
       {"version", m.version},
       {"model", m.model},
       {"fingerprint", m.fingerprint.empty() ? fingerprintOf(m) : m.fingerprint},
+      {"graph", m.graph},
       {"weights_folder", m.weightsFolder},
       {"mesh", mesh},
       {"ranks", m.ranks},

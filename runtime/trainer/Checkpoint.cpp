@@ -156,6 +156,7 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                  {"version", 2},
                  {"model", manifest.model},
                  {"fingerprint", manifest.fingerprint},
+                 {"graph", manifest.graph},
                  {"step", state.step},
                  {"next_sample", state.nextSample},
                  {"stretches", stretches},
@@ -312,6 +313,7 @@ static CheckpointState stateOf(const std::string &path, const Json &json,
                        fingerprint + "; expected '" + manifest->model +
                        "', fingerprint " + manifest->fingerprint + ")");
     state.model = json.value("model", std::string());
+    state.graph = json.value("graph", std::string());
     state.step = integerOf(json.at("step"));
     state.updates =
         json.contains("updates") ? integerOf(json["updates"]) : state.step;

@@ -251,6 +251,12 @@ std::vector<Difference> differences(const std::string &was,
   return found;
 }
 
+/// Whether a shell takes it as it is.
+static bool isPlainWord(const std::string &text) {
+  return text.find_first_of(" \t\n'\"\\$`&|;<>()[]{}*?!#~") ==
+         std::string::npos;
+}
+
 /// In single quotes, for a shell.
 static std::string shellQuoted(const std::string &text) {
   std::string quoted = "'";
@@ -271,24 +277,59 @@ static std::string setFlag(const std::string &key, const std::string &value) {
                      (json.is_discarded() ? value : tomlValue(json)));
 }
 
+void checkAccepted(const std::vector<std::string> &keys,
+                   const std::string &config) {
+  std::map<std::string, Json> known = keysOf(config);
+  for (const std::string &key : keys) {
+    // Entries of maps may be gone.
+    bool isEntry = key.starts_with("dims.") || key.starts_with("mesh.") ||
+                   key.starts_with("data.inputs.") ||
+                   key.starts_with("data.bind.");
+    if (key != "model" && !isEntry && !known.count(key))
+      throw InputError("--accept " + key +
+                       ": there is no such key; expected model, data.path, or "
+                       "a key of the configuration, such as train.lr");
+  }
+}
+
+/// " --accept KEY".
+static std::string acceptFlag(const std::string &key) {
+  return " --accept " + (isPlainWord(key) ? key : shellQuoted(key));
+}
+
 void refuseChanges(const std::string &checkpoint,
                    const std::vector<Difference> &found,
-                   const std::set<std::string> &accepted) {
+                   const Accepted &accepted) {
   std::string list, keys;
   for (const Difference &entry : found)
     if (entry.changesMathematics && !accepted.count(entry.key)) {
       list += (list.empty() ? "" : ", ") + entry.key + " = " + entry.is +
               " (was " + entry.was + ")";
-      if (entry.is != unset)
+      if (!accepted.isBySet)
+        keys += acceptFlag(entry.key);
+      else if (entry.is != unset)
         keys += setFlag(entry.key, entry.is);
     }
   if (!list.empty())
-    throw InputError(checkpoint + ": would not go on as the same run: " + list +
-                     "; leave it as it was" +
-                     (keys.empty() ? ""
-                                   : ", or say that it is meant with `cleave "
-                                     "train --resume` and" +
-                                         keys));
+    throw InputError(
+        checkpoint + ": would not go on as the same run: " + list +
+        "; leave it as it was" +
+        (keys.empty() ? "" : ", or say that it is meant with" + keys));
+}
+
+void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
+                    const Manifest &manifest, const Accepted &accepted) {
+  if (state.graph.empty() || manifest.graph.empty() || // not known
+      state.graph == manifest.graph || accepted.count("model"))
+    return;
+  throw InputError(
+      checkpoint + ": would not go on as the same run: model '" +
+      manifest.model + "' has another graph, or other constants, than " +
+      (state.model == manifest.model ? "when it was trained"
+                                     : "'" + state.model + "', which was") +
+      "; give the model that was trained, begin a run from these weights with "
+      "--weights " +
+      checkpoint + ", or say that it is meant with --accept model");
 }
 
 void checkSameOptimizer(const std::string &checkpoint,
@@ -379,8 +420,7 @@ bool isSameData(const std::string &identity, const std::string &path) {
 }
 
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
-                   const std::string &path,
-                   const std::set<std::string> &accepted,
+                   const std::string &path, const Accepted &accepted,
                    const std::string &model) {
   std::error_code ignored;
   const std::string other =
@@ -409,10 +449,11 @@ void checkSameData(const std::string &checkpoint, const CheckpointState &state,
       (recorded.empty() || fs::absolute(path) == fs::absolute(recorded)
            ? ", its contents have changed"
            : " (" + recorded + ")") +
-      "; say that it is meant with `cleave train --resume` and --set " +
-      (path.find_first_of(" \t\n'\"\\$`&|;<>()[]{}*?!#~") == std::string::npos
-           ? "data.path=" + path
-           : shellQuoted("data.path=" + tomlValue(path))));
+      "; say that it is meant with" +
+      (!accepted.isBySet ? acceptFlag("data.path")
+       : isPlainWord(path)
+           ? " --set data.path=" + path
+           : " --set " + shellQuoted("data.path=" + tomlValue(path))));
 }
 
 //===----------------------------------------------------------------------===//

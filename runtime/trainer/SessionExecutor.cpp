@@ -184,6 +184,9 @@ public:
   void startTrace() override {
     check(cleave_session_trace(session, 1), "trace");
   }
+  void stopTrace() override {
+    check(cleave_session_trace(session, 0), "trace");
+  }
 
   std::vector<RankEvent> takeTrace(int64_t rank) override {
     std::vector<RankEvent> result;

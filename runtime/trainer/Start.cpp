@@ -32,7 +32,7 @@ class Start {
 public:
   Start(const Manifest &manifest, const TrainOptions &options)
       : manifest(manifest), options(options), settings(settingsOf(manifest)),
-        accepted(options.accepted.begin(), options.accepted.end()) {}
+        accepted{{options.accepted.begin(), options.accepted.end()}} {}
 
   void run(const ExecutorFactory &start);
 
@@ -51,7 +51,7 @@ private:
   const Manifest &manifest;
   const TrainOptions &options;
   Settings settings;
-  std::set<std::string> accepted;
+  Accepted accepted;
   std::string resume; ///< the checkpoint; empty: a run that begins
   CheckpointState state;
   std::vector<Difference> changes;
@@ -100,8 +100,14 @@ void Start::readCheckpoint() {
   Recorded recorded;
   if (!resume.empty()) {
     state = readCheckpointState(resume, manifest);
+    checkAccepted(options.accepted, manifest.configJson);
+    checkSameGraph(resume, state, manifest, accepted);
     recorded = recordedOf(state);
     changes = differences(state.config, manifest.configJson);
+    if (!state.graph.empty() && !manifest.graph.empty() &&
+        state.graph != manifest.graph)
+      changes.push_back({"model", jsonText(Json(state.graph)),
+                         jsonText(Json(manifest.graph)), false});
     refuseChanges(resume, changes, accepted);
     if (!manifest.state.empty())
       checkSameOptimizer(resume, state, settings.optimizer);
@@ -153,7 +159,7 @@ void Start::checkSplit(const std::string &split) {
   Json was = Json::parse(state.split, nullptr, false), is = Json::parse(split);
   if (!was.is_object() || was == is)
     return;
-  for (const std::string &key : accepted)
+  for (const std::string &key : accepted.keys)
     if (key.starts_with("data.") || key.starts_with("dims.") ||
         key == "train.loss")
       return;
@@ -161,7 +167,7 @@ void Start::checkSplit(const std::string &split) {
       resume + ": would not train on the samples of its run: the split is " +
       jsonText(is) + ", but was " + jsonText(was) +
       "; leave data.validation, data.shuffle_split and data.eval_path as they "
-      "were, or say with `cleave train --resume` and --set that they change");
+      "were, or say that they change with --accept data.validation");
 }
 
 void Start::openData() {

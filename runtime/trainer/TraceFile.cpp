@@ -2,6 +2,7 @@
 #include "TraceFile.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
+#include "cleave/io/WriteError.h"
 
 #include "cleave/io/JsonText.h"
 
@@ -122,7 +123,8 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
     }
   std::fflush(file);
   if (std::ferror(file))
-    throw RunError("--trace " + path + ": " + std::strerror(errno));
+    throw RunError("--trace " +
+                   writeError(path, {errno, std::generic_category()}));
 }
 
 } // namespace cleave

@@ -76,6 +76,9 @@ private:
   void note(const StepRecord &record, CheckpointState &state);
   std::string labelsWanted() const;
   void save(const CheckpointState &state);
+  void traceStep(int64_t step);
+  void logged(LineFile &log, const std::string &line,
+              const CheckpointState &state);
   std::string newest() const;
   void runSteps(CheckpointState &state, const StopOnSignal &signal,
                 LineFile &log);
@@ -350,6 +353,36 @@ void Trainer::save(const CheckpointState &state) {
   removeOldCheckpoints(out, settings.keep);
 }
 
+/// A trace is for looking at: a run does not end for it.
+void Trainer::traceStep(int64_t step) {
+  if (!trace)
+    return;
+  try {
+    trace->append(executor, step);
+  } catch (const RunError &error) {
+    executor.stopTrace();
+    trace = nullptr;
+    progress->say(std::string("warning: ") + error.what() +
+                  "; the trace ends before step " + std::to_string(step));
+  }
+}
+
+/// Where the log cannot be written the run ends; the step is saved, if the
+/// folder has room for that.
+void Trainer::logged(LineFile &log, const std::string &line,
+                     const CheckpointState &state) {
+  try {
+    log.append(line);
+  } catch (const RunError &) {
+    if (saved != state.step)
+      try {
+        save(state);
+      } catch (const RunError &) { // the first one is told
+      }
+    throw;
+  }
+}
+
 void Trainer::run(const std::string &folder, CheckpointState &state,
                   const std::string &resumed) {
   StopOnSignal signal;
@@ -407,8 +440,7 @@ void Trainer::runSteps(CheckpointState &state, const StopOnSignal &signal,
         static_cast<double>(tokens) / (record.stepMs / 1000);
     if (record.step > firstStep)
       afterWarmUp += allocations;
-    if (trace)
-      trace->append(executor, record.step);
+    traceStep(record.step);
     ++state.step;
     state.nextSample += manifest.batch;
     bool last = state.step == settings.lastStep;
@@ -422,7 +454,7 @@ void Trainer::runSteps(CheckpointState &state, const StopOnSignal &signal,
     if (validates && !signal.requested() &&
         (last || (evalEvery > 0 && state.step % evalEvery == 0)))
       validate(record);
-    log.append(toJsonLine(record));
+    logged(log, toJsonLine(record), state);
     progress->step(record);
     note(record, state);
     bool isDue = settings.saveMinutes > 0 &&

@@ -368,14 +368,14 @@ def matrices(g, case, t, first=None):
 
 def soft(op):
     def emit(g, case, t, first=None):
-        x = operand(g, case, t, g.shape(1), first, special=0.0)
-        axis = int(g.rng.integers(x.array.ndim))
-        data = x.array.astype(np.float64)
+        x = operand(g, case, t, g.shape(0), first, special=0.0)
+        axis = int(g.rng.integers(max(1, x.array.ndim)))
+        data = np.atleast_1d(x.array.astype(np.float64))  # a scalar is a row of one
         if not data.size:
             return x
         e = np.exp(data - data.max(axis, keepdims=True))
         y = e / e.sum(axis, keepdims=True)
-        return case.apply(op, [x], t, make(t, np.log(y) if op == "LogSoftmax" else y), 16.0, axis=axis)
+        return case.apply(op, [x], t, make(t, (np.log(y) if op == "LogSoftmax" else y).reshape(x.array.shape)), 16.0, axis=axis)
     return op, [t for t in FLOATS if t != "f16"], emit
 
 

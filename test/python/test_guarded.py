@@ -4,66 +4,23 @@ checkpoints that know their run, a run's folder that one process writes to, data
 import fcntl
 import json
 import os
-import pathlib
 import random
+import resource
 import shutil
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import time
 import unittest
 
-import numpy as np
-
 import support
-from support import CLEAVE, MODELS, ROOT, RUN, read_log, write_safetensors
+from guarded import SETS, Guarded
+from support import CLEAVE, MODELS, RUN, read_log
 
-sys.path.insert(0, str(ROOT / "test" / "fuzz"))
-import files
-import hard
 import left_out
-import models
-import onnxbuild
-import onnxwire
-import seeds
 
 MANY = 48 if support.ALL else 6
 DAMAGES = 200 if support.ALL else 12
-SETS = ["data.labels=y", "data.validation=0", "train.optimizer=sgd", "train.lr=0.1"]
-
-
-class Guarded(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.shared = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.shared.name)
-        write_safetensors(cls.folder / "w.safetensors", left_out.weights())
-        x, y = left_out.clean(8)
-        np.savez(cls.folder / "data.npz", x=x, y=y)
-        (cls.folder / "m.mlir").write_text(left_out.model(left_out.BATCH))
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.shared.cleanup()
-
-    def command(self, *flags, cache="cache", steps=4):
-        cached = [] if cache is None else ["--cache", self.folder / cache]
-        return list(map(str, [CLEAVE, "train", self.folder / "m.mlir", "--data", self.folder / "data.npz", "--steps",
-                              steps, *cached, *(w for s in SETS for w in ("--set", s)), *flags]))
-
-    def begin(self, *flags, **options):
-        return self.command("--weights", self.folder / "w.safetensors", *flags, **options)
-
-    def refused(self, code, words, *command, **options):
-        done = support.run(*command, **options)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        lines = [line for line in done.stderr.splitlines() if "error:" in line]
-        self.assertEqual(len(lines), 1, done.stderr)
-        for word in [words] if isinstance(words, str) else words:
-            self.assertIn(word, lines[0])
-        return lines[0]
 
 
 class SharedCache(Guarded):
@@ -400,6 +357,34 @@ class RunFolders(Guarded):
         running.stderr.close()
         self.assertTrue((out / "checkpoint-000004").exists())
 
+    def test_files_that_cannot_grow(self):
+        """A trace ends where it cannot be written, a run where its log cannot, and saves its step."""
+        program = self.folder / "growing_program"
+        sets = [word for value in SETS + ["train.steps=100"] for word in ("--set", value)]
+        support.succeed(CLEAVE, "compile", self.folder / "m.mlir", *sets, "-o", program)
+
+        def train(out, *flags):
+            limit = 9000  # a checkpoint's files are smaller, a hundred lines of a log are more
+            return subprocess.run(list(map(str, [RUN, program, "train", "--data", self.folder / "data.npz", "--weights",
+                                                 self.folder / "w.safetensors", "--out", self.folder / out, *flags])),
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+                                  capture_output=True, text=True)
+
+        done = train("traced", "--steps", 20, "--trace", self.folder / "short.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"warning: --trace {self.folder / 'short.json'}: cannot be written: File too large; the trace ends "
+                      "before step", done.stdout + done.stderr)
+        self.assertTrue((self.folder / "traced" / "checkpoint-000020").exists())
+        done = train("logged")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+        saved, = (self.folder / "logged").glob("checkpoint-*")
+        self.assertIn(f"log.jsonl: cannot be written: File too large; --resume {saved} goes on", done.stderr)
+        support.succeed(RUN, program, "train", "--data", self.folder / "data.npz", "--resume", "latest", "--out",
+                        self.folder / "logged")
+        steps = {line["step"] for line in read_log(self.folder / "logged") if "loss" in line}
+        self.assertEqual(set(range(1, 101)) - steps, {int(saved.name[-6:])})
+
     def test_one_process_at_a_time(self):
         out = self.folder / "locked"
         program = self.folder / "locked_program"
@@ -484,90 +469,6 @@ class Data(Guarded):
         command = self.begin("--out", self.folder / "overlap")
         command[command.index("--data") + 1] = str(self.folder / "overlap.npz")
         self.refused(2, "overlap; write it again", *command)
-
-
-class Mutations(Guarded):
-    """Files that were changed, by the scripts of test/fuzz."""
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        models.SECONDS = 20  # two, but on machines that are slow and busy
-
-    def test_files_of_a_run(self):
-        found, tried = files.campaign(files.KINDS, *((1000, 300) if support.ALL else (10, 5)), workers=os.cpu_count())
-        self.assertEqual(found, [])
-        self.assertGreaterEqual(tried, 90)
-
-    def test_models(self):
-        folder = self.folder / "mutated"
-        folder.mkdir()
-        seeds.models(folder, folder)
-        found = models.campaign(sorted(folder.glob("*.onnx")), 3000 if support.ALL else 60, 0, folder)
-        self.assertEqual(found, [])
-
-    def test_hard_models(self):
-        """Taken or refused, with little work and at most a GiB; most are refused."""
-        refusals, tried = 0, support.some(hard.names(), 34)
-        for name in tried:
-            content = hard.content(*name)
-            name = f"{name[0].__name__}{name[1]}"
-            path = self.folder / f"{name}.onnx"
-            path.write_bytes(content)
-            with self.subTest(name):
-                found, taken = models.fault([CLEAVE, "import", path], models.SECONDS, sized=True)
-                self.assertIsNone(found)
-                refusals += not taken
-        self.assertGreater(refusals, len(tried) * 0.6)
-
-    def test_limits_of_an_import(self):
-        """How much work a file may ask for, and the keys that allow more."""
-        b = onnxbuild.Builder()
-        x = b.input("x", np.float32, [4])
-        grid = b.op("Expand", b.constant(np.arange(16).reshape(16, 1)), b.constant([16, 16]))
-        for _ in range(8):
-            grid = b.op("Add", grid, b.constant(np.arange(16)))
-        b.op("Add", x, b.op("Cast", b.op("Squeeze", b.op("ReduceSum", grid, keepdims=1), b.constant([0])), to=1), out="y")
-        b.output("y", np.float32, [4])
-        model = self.folder / "grid.onnx"
-        onnxwire.save(b.model(18), model)
-        support.succeed(CLEAVE, "import", model)
-        said = self.refused(2, "import.evaluated_elements raises this limit", CLEAVE, "import", model, "--set",
-                            "import.evaluated_elements=1000")
-        self.assertIn("node ", said)
-        self.refused(2, "import.evaluated_elements", CLEAVE, "import", model, "--set", "import.evaluated_elements=0")
-        self.refused(2, ["is one of more than 3 that calls of functions expand to", "import.inlined_nodes raises"],
-                     CLEAVE, "import", self.calls(), "--set", "import.inlined_nodes=3")
-        support.succeed(CLEAVE, "import", self.calls())
-
-    def calls(self):
-        """f0 is a sum; f1, f2 call the one before twice."""
-        b = onnxbuild.Builder()
-        b.input("x", np.float32, [4])
-        b.nodes.append(call("f2", ["x"], ["y"]))
-        b.output("y", np.float32, [4])
-        built = b.model(18)
-        built.add(8, onnxwire.Message().add(1, "own").add(2, 1))
-        for level in range(3):
-            function = onnxwire.Function().add(1, f"f{level}").add(4, "a").add(5, "c")
-            nodes = ([call("Add", ["a", "a"], ["c"], "")] if level == 0 else
-                     [call(f"f{level - 1}", ["a"], ["b"]), call(f"f{level - 1}", ["b"], ["c"])])
-            for node in nodes:
-                function.add(7, node)
-            function.add(9, onnxwire.Message().add(1, "").add(2, 18)).add(9, onnxwire.Message().add(1, "own").add(2, 1))
-            built.add(25, function.add(10, "own"))
-        path = self.folder / "calls.onnx"
-        onnxwire.save(built, path)
-        return path
-
-
-def call(op, inputs, outputs, domain="own"):
-    node = onnxwire.Node()
-    for name in inputs:
-        node.add(1, name)
-    for name in outputs:
-        node.add(2, name)
-    return node.add(4, op).add(7, domain)
 
 
 if __name__ == "__main__":

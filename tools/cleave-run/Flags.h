@@ -170,10 +170,13 @@ inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
   app.add_option("--steps", train.steps,
                  "Steps in all, resumed ones included; default: train.steps, "
                  "which it sets where a run begins");
-  // What `cleave train` has settled: train.steps, and the keys that --set gave.
+  // What `cleave train` has settled: train.steps.
   app.add_option("--horizon", train.horizon)->group("");
-  app.add_option("--accept", train.accepted)
-      ->group("")
+  app.add_option("--accept", train.accepted,
+                 "What a resume may find changed: a key of the configuration, "
+                 "data.path (other data), or model (another graph); once for "
+                 "each")
+      ->type_name("KEY")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);

@@ -61,6 +61,13 @@ void checkTraining(ModuleOp model, const Config &config, const Mesh &mesh) {
   checkMemoryFloor(model, config, mesh, limit);
 }
 
+/// What the model says of itself, for a module that takes its place.
+static void copyNotes(ModuleOp from, ModuleOp to) {
+  for (StringRef name : {kUnreadAttr, kGraphDigestAttr})
+    if (Attribute note = from->getAttr(name))
+      to->setAttr(name, note);
+}
+
 static void eraseFunction(ModuleOp module, StringRef name) {
   if (auto func = module.lookupSymbol<func::FuncOp>(name))
     func.erase();
@@ -82,11 +89,9 @@ OwningOpRef<ModuleOp> shardModel(const std::string &path, const Config &config,
   }
   if (isPipelined(config, mesh) && !isSharded(*module)) {
     if (last == Phase::Shard) {
-      Attribute unread = (*module)->getAttr(kUnreadAttr);
       auto stages = buildPipeline(*module, config, mesh, purpose, Taps::None,
                                   remarks, allRemarks);
-      if (unread)
-        (*stages)->setAttr(kUnreadAttr, unread);
+      copyNotes(*module, *stages);
       return stages;
     }
     pipeline::Table table = makeSchedule(config, mesh).table;
@@ -147,6 +152,9 @@ static Lowered lowerOnce(const std::string &path, const Config &config,
           lowered.module->getOperation()->getAttrOfType<ArrayAttr>(kUnreadAttr))
     for (auto name : unread.getAsValueRange<StringAttr>())
       lowered.info.unread.push_back(name.str());
+  if (auto graph = lowered.module->getOperation()->getAttrOfType<StringAttr>(
+          kGraphDigestAttr))
+    lowered.info.graph = graph.str();
   Diagnostics diagnostics(context, remarks);
   warnOfPadding(*lowered.module, config);
   if (failed(lowerToCommands(*lowered.module, lowered.backend)))

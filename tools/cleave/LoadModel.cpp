@@ -6,8 +6,11 @@
 #include "NnModel.h"
 #include "ShardedModel.h"
 
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/Transforms/Passes.h"
+#include "cleave/Import/ONNX/Import.h"
+#include "cleave/io/Digest.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -45,6 +48,61 @@ static void checkOperations(ModuleOp module, const std::string &path) {
                                     "; expected tensors alone");
       }
   });
+}
+
+/// With every size of a tensor type left open.
+static std::string withoutSizes(StringRef text) {
+  constexpr StringLiteral type = "tensor<";
+  std::string open;
+  while (!text.empty()) {
+    size_t at = text.find(type);
+    if (at == StringRef::npos)
+      break;
+    open += text.take_front(at + type.size()).str();
+    text = text.drop_front(at + type.size());
+    for (StringRef rest = text.ltrim("0123456789");
+         rest.size() < text.size() && rest.consume_front("x");
+         rest = text.ltrim("0123456789")) {
+      open += "?x";
+      text = rest;
+    }
+  }
+  return open + text.str();
+}
+
+/// What a program computes, for any number of samples, wherever its ranks are:
+/// shardings are layout.
+static std::string digestOfProgram(ModuleOp module) {
+  OwningOpRef<ModuleOp> copy = module.clone();
+  auto without = [](DictionaryAttr attributes) {
+    NamedAttrList kept;
+    if (attributes)
+      for (NamedAttribute attribute : attributes)
+        if (!attribute.getName().strref().starts_with("dist."))
+          kept.push_back(attribute);
+    return kept.getDictionary(attributes.getContext());
+  };
+  SmallVector<Operation *> meshes;
+  copy->walk([&](Operation *op) {
+    if (isa<dist::MeshOp>(op))
+      meshes.push_back(op);
+    else
+      op->setDiscardableAttrs(without(op->getDiscardableAttrDictionary()));
+    if (auto func = dyn_cast<func::FuncOp>(op)) {
+      for (unsigned i = 0; i < func.getNumArguments(); ++i)
+        if (DictionaryAttr attributes = func.getArgAttrDict(i))
+          func.setArgAttrs(i, without(attributes));
+      for (unsigned i = 0; i < func.getNumResults(); ++i)
+        if (DictionaryAttr attributes = func.getResultAttrDict(i))
+          func.setResultAttrs(i, without(attributes));
+    }
+  });
+  for (Operation *mesh : meshes)
+    mesh->erase();
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  copy->print(out, OpPrintingFlags().printGenericOpForm());
+  return digestOf(withoutSizes(text));
 }
 
 /// Tensors without elements: no phase after this one expects them.
@@ -90,8 +148,8 @@ static void limitChoices(ModuleOp module, const Config &config,
 static void addForward(ModuleOp module, StringRef name, const std::string &path,
                        const Config &config, MLIRContext &context,
                        int64_t batch, bool readWeights) {
-  OwningOpRef<ModuleOp> whole = importModel(path, config, context, batch,
-                                            readWeights, /*isQuiet=*/true);
+  OwningOpRef<ModuleOp> whole =
+      importModel(path, config, context, batch, readWeights, /*isQuiet=*/true);
   auto forward = whole->lookupSymbol<func::FuncOp>(nn::kForwardFunc);
   forward->remove();
   forward.setName(name);
@@ -107,11 +165,10 @@ static void addForwards(ModuleOp module, const std::string &path,
   if (microbatches == 1 || !(isInside || batch == 1))
     return;
   if (!batch)
-    throw Failure(BadUsage,
-                  path + ": train.loss = \"" + config.train.loss +
-                      "\" is the loss of a whole step, which has " +
-                      std::to_string(microbatches) +
-                      " microbatches; set dims.batch, its samples");
+    throw Failure(BadUsage, path + ": train.loss = \"" + config.train.loss +
+                                "\" is the loss of a whole step, which has " +
+                                std::to_string(microbatches) +
+                                " microbatches; set dims.batch, its samples");
   int64_t samples = *batch;
   addForward(module, nn::kForwardStepFunc, path, config, context,
              samples * microbatches, readWeights);
@@ -151,6 +208,8 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)
     diagnostics.fail(BadUsage);
+  (*module)->setAttr(kGraphDigestAttr,
+                     StringAttr::get(&context, digestOfProgram(*module)));
   if (compiles || !isSharded(*module))
     checkOperations(*module, path);
   checkSizes(*module, diagnostics);

@@ -104,17 +104,22 @@ void RunPlan::setBegan(Config &config) const {
 
 void RunPlan::checkData(const LoadedConfig &loaded, const std::string &model,
                         const std::string &data) {
+  accepted = asked.accepted;
   for (const auto &[key, origin] : loaded.origins)
     if (origin == "--set" || origin == "--bind")
       accepted.push_back(key);
   if (!path.empty())
     checkSameData(path, readCheckpointState(path, /*checksDigests=*/false),
-                  data, {accepted.begin(), accepted.end()},
+                  data, acceptedKeys(),
                   std::filesystem::path(model).stem().string());
 }
 
+Accepted RunPlan::acceptedKeys() const {
+  return {{accepted.begin(), accepted.end()}, /*isBySet=*/true};
+}
+
 void RunPlan::settle(Config &config) {
-  std::set<std::string> keys(accepted.begin(), accepted.end());
+  const Accepted keys = acceptedKeys();
   const int64_t asFile = config.train.steps;
   if (path.empty()) {
     horizon = keys.count("train.steps") ? asFile : asked.steps.value_or(asFile);

@@ -5,6 +5,7 @@
 
 #include "Command.h"
 
+#include "cleave/trainer/Resume.h"
 #include "cleave/trainer/Train.h"
 
 #include <optional>
@@ -39,11 +40,12 @@ public:
   // cleave-run finds the same checkpoint, or begins, and ends well where all is
   // done.
   bool isAuto() const { return asked.resume == "auto"; }
-  // train.steps, and the keys that --set was given.
+  // train.steps, and the keys that --accept, --set and --bind were given.
   int64_t horizon = 0;
   std::vector<std::string> accepted;
 
 private:
+  Accepted acceptedKeys() const;
   void setBegan(Config &config) const;
 
   const TrainOptions &asked;

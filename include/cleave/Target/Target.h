@@ -53,6 +53,7 @@ writeKernels(mlir::ModuleOp module, const program::Program &program,
 /// What the manifest says that the module does not.
 struct ManifestInfo {
   std::string model;
+  std::string graph; ///< a digest of what the model computes; "": not known
   /// Where the files of weights lie; absolute, or relative to the artifact.
   std::string weightsFolder;
   std::string configJson = "{}";

@@ -57,6 +57,7 @@ OwningOpRef<ModuleOp> Importer::run() {
     failed.insert(outputs.begin(), outputs.end());
   if (mlir::failed(finish()) || mlir::failed(model.checkWhole()))
     return nullptr;
+  (*module)->setAttr(kGraphDigestAttr, builder.getStringAttr(graphDigest()));
   return std::move(module);
 }
 

@@ -70,6 +70,7 @@ private:
   bool isLongSequence(const FlatNode &flat,
                       llvm::ArrayRef<Operand> operands) const;
   mlir::LogicalResult finish();
+  std::string graphDigest();
 
   mlir::InFlightDiagnostic error() { return mlir::emitError(model.location()); }
   llvm::Expected<Shape> shapeOf(const ::onnx::ValueInfoProto &input);

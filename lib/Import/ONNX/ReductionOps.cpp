@@ -326,19 +326,25 @@ Error lowerReduceLogSumExp(Node &node) {
 }
 
 /// Before opset 13 the input is seen as a matrix, cut at the axis.
+/// A scalar is a row of one.
 Expected<Operand> softmaxLike(Node &node, bool log) {
-  const Operand &input = node.input(0);
+  bool isScalar = node.input(0).rank() == 0;
+  CLEAVE_TRY(input, isScalar ? node.reshape(node.input(0), {1})
+                             : Expected<Operand>(node.input(0)));
   bool flat = node.opset() < 13;
-  CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", flat ? 1 : -1),
-                                std::max<int64_t>(input.rank(), 1)));
+  CLEAVE_TRY(axis,
+             Node::axisOf(node.intAttr("axis", flat && !isScalar ? 1 : -1),
+                          input.rank()));
   auto apply = [&](const Operand &x, int64_t along) -> Expected<Operand> {
     if (!log)
       return softmax(node, x, along);
     CLEAVE_TRY(total, logSumExp(node, x, {along}, /*keep=*/true));
     return subtract(node, x, total);
   };
-  if (!flat || axis == input.rank() - 1)
-    return apply(input, axis);
+  if (!flat || axis == input.rank() - 1) {
+    CLEAVE_TRY(result, apply(input, axis));
+    return isScalar ? node.reshape(result, {}) : Expected<Operand>(result);
+  }
   ArrayRef<int64_t> shape = input.shape;
   CLEAVE_TRY(matrix, node.reshape(input, {product(shape.take_front(axis)),
                                           product(shape.drop_front(axis))}));

@@ -154,8 +154,11 @@ struct Manifest {
   static constexpr int currentVersion = 2;
 
   int version = currentVersion;
-  std::string model;         ///< names the run's folder, e.g. "gpt2"
-  std::string fingerprint;   ///< of the unpartitioned model; see fingerprintOf
+  std::string model;       ///< names the run's folder, e.g. "gpt2"
+  std::string fingerprint; ///< of the unpartitioned model; see fingerprintOf
+  /// Of what the model computes, whatever its weights and sizes; two that
+  /// differ may compute the same. Empty: not known.
+  std::string graph;
   std::string weightsFolder; ///< absolute, or relative to the manifest
   std::string configJson;    ///< the resolved configuration, a JSON object
 

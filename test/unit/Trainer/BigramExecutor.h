@@ -40,6 +40,7 @@ public:
   RankMemory memory(int64_t rank) override;
   void resetCounters() override { sent = 0; }
   void startTrace() override { traces = true; }
+  void stopTrace() override { traces = false; }
   std::vector<RankEvent> takeTrace(int64_t rank) override;
 
   /// Called before every action, with the number of the step.

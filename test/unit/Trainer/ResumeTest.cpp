@@ -180,8 +180,7 @@ TEST_F(Training, AResumeIsTheSameRun) {
   change("\"lr\":0.5", "\"lr\":0.25");
   EXPECT_NE(refused().find("would not go on as the same run: train.lr = 0.25 "
                            "(was 0.5); leave it as it was, or say that it is "
-                           "meant with `cleave train --resume` and --set "
-                           "'train.lr=0.25'"),
+                           "meant with --accept train.lr"),
             std::string::npos)
       << refused();
   options.accepted = {"train.lr"};

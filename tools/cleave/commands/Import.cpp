@@ -215,6 +215,7 @@ std::function<int()> driver::addImport(CLI::App &app) {
     }
     if (options->summary && options->output.empty())
       return Success;
+    (*module)->removeAttr(kGraphDigestAttr); // of the file, not of this program
     std::string text;
     llvm::raw_string_ostream stream(text);
     mlir::OpPrintingFlags flags;

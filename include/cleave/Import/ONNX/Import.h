@@ -38,6 +38,8 @@ inline constexpr llvm::StringLiteral kTiedAttr = "nn.tied";
 /// Of the module: [name]: inputs of the graph that no node reads, and that the
 /// function lacks.
 inline constexpr llvm::StringLiteral kUnreadAttr = "nn.unread_inputs";
+/// Of the module: what the graph computes, whatever its weights and sizes are.
+inline constexpr llvm::StringLiteral kGraphDigestAttr = "nn.graph_digest";
 
 /// What stands for a graph input.
 enum class InputBinding { Data, Ones, Zeros, Arange };

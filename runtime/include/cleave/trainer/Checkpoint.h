@@ -37,6 +37,7 @@ struct CheckpointState {
   uint64_t seed = 0;
   uint64_t dataSeed = 0;
   std::string model;
+  std::string graph;        ///< see Manifest::graph; empty in earlier versions
   std::string optimizer;    ///< adamw | sgd; empty in earlier versions
   std::string config;       ///< as resolved, JSON; empty in earlier versions
   std::string dataIdentity; ///< see identityOfData; likewise

@@ -83,6 +83,7 @@ public:
 
   /// Records from now on what ranks do, and when.
   virtual void startTrace() {}
+  virtual void stopTrace() {}
   /// What has been recorded of a rank since the last call.
   virtual std::vector<RankEvent> takeTrace(int64_t rank) { return {}; }
 

@@ -48,11 +48,33 @@ struct Difference {
 std::vector<Difference> differences(const std::string &was,
                                     const std::string &is);
 
+/// What may differ from the checkpoint though it changes what is computed.
+struct Accepted {
+  /// Keys of the configuration, "data.path" for other data, "model" for a
+  /// model that computes something else.
+  std::set<std::string> keys;
+  /// How a user says so: --set KEY=VALUE, or --accept KEY where the program has
+  /// its values already.
+  bool isBySet = false;
+
+  bool count(const std::string &key) const { return keys.count(key); }
+};
+
+/// Throws InputError where a key is none that a resume may accept. `config`: of
+/// the program, JSON.
+void checkAccepted(const std::vector<std::string> &keys,
+                   const std::string &config);
+
 /// Throws InputError naming every difference that changes the mathematics and
-/// that is not among the keys `accepted`.
+/// that is not accepted.
 void refuseChanges(const std::string &checkpoint,
                    const std::vector<Difference> &found,
-                   const std::set<std::string> &accepted);
+                   const Accepted &accepted);
+
+/// Throws InputError where the model computes something else than the one that
+/// was trained, unless "model" is accepted.
+void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
+                    const Manifest &manifest, const Accepted &accepted);
 
 /// Throws InputError where the checkpoint has the state of another optimizer
 /// than `wanted` (adamw or sgd), which cannot go on with it.
@@ -64,8 +86,7 @@ void checkSameOptimizer(const std::string &checkpoint,
 /// trained on, wherever it lies now, or "data.path" is accepted. `model`: the
 /// name of the model that goes on, said first where the checkpoint's differs.
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
-                   const std::string &path,
-                   const std::set<std::string> &accepted,
+                   const std::string &path, const Accepted &accepted,
                    const std::string &model);
 
 /// Of a file or folder of data, by which it is known again: sizes, and digests
