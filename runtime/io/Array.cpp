@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 
@@ -125,9 +126,16 @@ static double floatAt(std::string_view dtype, const std::byte *data,
   return dtype == "bf16" ? bf16ToFloat(bits) : f16ToFloat(bits);
 }
 
+static std::string shortText(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
 static void convertFloats(std::string_view from, const std::byte *source,
-                          std::string_view to, std::byte *target,
-                          int64_t count) {
+                          std::string_view to, std::byte *target, int64_t count,
+                          const std::string &what) {
+  const bool narrows = elementSize(to) < elementSize(from);
   for (int64_t i = 0; i < count; ++i) {
     double value = floatAt(from, source, i);
     if (to == "f64")
@@ -138,6 +146,11 @@ static void convertFloats(std::string_view from, const std::byte *source,
       store(target, i, floatToBf16(static_cast<float>(value)));
     else
       store(target, i, doubleToF16(value));
+    if (narrows && std::isfinite(value) &&
+        !std::isfinite(floatAt(to, target, i)))
+      throw InputError(what + ": element " + std::to_string(i) + " is " +
+                       shortText(value) + ", beyond the type " +
+                       std::string(to) + " that the model takes");
   }
 }
 
@@ -193,7 +206,7 @@ void convertElements(std::string_view from, const std::byte *source,
     return;
   }
   if (isFloat(from) && isFloat(to))
-    return convertFloats(from, source, to, target, count);
+    return convertFloats(from, source, to, target, count, what);
   if (!isFloat(from) && !isFloat(to))
     return convertIntegers(from, source, to, target, count, what);
   throw InputError(what + ": has element type " + std::string(from) +

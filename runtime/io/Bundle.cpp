@@ -105,7 +105,7 @@ std::unique_ptr<UnpackedBundle> unpackBundle(const std::string &executable) {
   std::string error;
   std::unique_ptr<TemporaryPath> folder = makeTemporaryFolder("cleave", error);
   if (!folder)
-    throw RunError(error);
+    throw InputError(error);
   for (const auto &entry : table) {
     if (!entry.is_object() || !entry.contains("name") ||
         !entry["name"].is_string() || !entry["at"].is_number_unsigned() ||

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <filesystem>
+#include <sys/statvfs.h>
 
 using namespace cleave;
 using namespace cleave::program;
@@ -16,6 +17,15 @@ using namespace cleave::program;
 namespace {
 [[noreturn]] void bad(const std::string &message) {
   fail(CLEAVE_BAD_PROGRAM, message);
+}
+
+/// What a file system that forbids execution makes of a library.
+std::string whyNotExecutable(const std::string &path) {
+  struct statvfs system{};
+  if (statvfs(path.c_str(), &system) != 0 || !(system.f_flag & ST_NOEXEC))
+    return "";
+  return "; its file system is mounted noexec: keep programs on another one "
+         "(--cache DIR; of an executable that carries its program, TMPDIR)";
 }
 } // namespace
 
@@ -31,7 +41,8 @@ void cleave_program::bindKernels() {
   if (!libraryPath.empty() && !library) {
     library = dlopen(libraryPath.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library)
-      bad(std::string("cannot load the kernels: ") + dlerror());
+      bad(std::string("cannot load the kernels: ") + dlerror() +
+          whyNotExecutable(libraryPath));
   }
   std::vector<cleave_kernel> bound;
   std::string missing;

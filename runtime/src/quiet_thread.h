@@ -4,9 +4,11 @@
 #define CLEAVE_RUNTIME_QUIET_THREAD_H
 
 #include <csignal>
+#include <latch>
 #include <pthread.h>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace cleave {
 
@@ -22,6 +24,27 @@ template <typename F> std::thread startQuietThread(F &&body) {
     ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
   } blocked;
   return std::thread(std::forward<F>(body));
+}
+
+// Throws std::system_error unless so many more threads can live at once: OpenMP
+// starts its own at their first work, and ends the process where it cannot.
+inline void requireThreads(int count) {
+  std::latch done(1);
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  auto join = [&] {
+    done.count_down();
+    for (std::thread &thread : threads)
+      thread.join();
+  };
+  try {
+    for (int i = 0; i < count; ++i)
+      threads.push_back(startQuietThread([&] { done.wait(); }));
+  } catch (...) {
+    join();
+    throw;
+  }
+  join();
 }
 
 } // namespace cleave

@@ -102,10 +102,15 @@ cleave_session::cleave_session(cleave_program &program,
   try {
     for (int rank = first; rank < first + here; ++rank)
       threads.push_back(startQuietThread([this, rank] { threadMain(rank); }));
+    requireThreads(here * (perRank - 1));
   } catch (const std::exception &error) {
     recordFailure(CLEAVE_OUT_OF_MEMORY, -1,
-                  std::string("cannot start a thread per rank: ") +
-                      error.what(),
+                  "cannot start " + std::to_string(here) +
+                      (here == 1 ? " rank" : " ranks") + " of " +
+                      std::to_string(perRank) +
+                      " threads each: " + error.what() +
+                      "; lower target.threads_per_rank, or raise the limits of "
+                      "processes and memory (ulimit)",
                   Place());
   }
   if (failure.status == CLEAVE_OK)

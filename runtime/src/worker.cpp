@@ -266,9 +266,8 @@ int32_t cleave_serve(void) {
     World &world = World::get();
     watch.reset();
     // The host finishes its step and saves; until then it needs all ranks.
-    std::signal(SIGINT, SIG_IGN);
-    std::signal(SIGTERM, SIG_IGN);
-    std::signal(SIGHUP, SIG_IGN);
+    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU})
+      std::signal(number, SIG_IGN);
     return Worker(world).serve();
   } catch (const Dismissed &word) {
     return word.code;

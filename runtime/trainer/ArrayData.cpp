@@ -85,8 +85,14 @@ public:
         array.bytes.data() + sample * width * elementSize(array.dtype);
     bool shift = isShifted(input);
     int64_t given = shift && width == count ? count - 1 : count;
-    convertElements(array.dtype, row + (shift ? elementSize(array.dtype) : 0),
-                    input.dtype, out, given, path);
+    try {
+      convertElements(array.dtype, row + (shift ? elementSize(array.dtype) : 0),
+                      input.dtype, out, given, "");
+    } catch (const InputError &error) {
+      throw DataError(path + ", array '" +
+                      (input.source.empty() ? input.name : input.source) +
+                      "', sample " + std::to_string(sample) + error.what());
+    }
     // The last token of a row of exactly S has no next one.
     if (given < count)
       convertElements("i64", reinterpret_cast<const std::byte *>(&ignoreIndex),

@@ -6,6 +6,7 @@
 #include "cleave/io/Error.h"
 #include "cleave/io/Escape.h"
 #include "cleave/io/File.h"
+#include "cleave/io/Input.h"
 #include "cleave/io/Nesting.h"
 #include "cleave/io/Safetensors.h"
 #include "cleave/io/Temporary.h"
@@ -362,9 +363,21 @@ std::string whatIsTorn(const std::string &path) {
 // The checkpoints of a run
 //===----------------------------------------------------------------------===//
 
+static constexpr const char *latestFile = "latest";
+
+void nameLatest(const std::string &run, const std::string &checkpoint) {
+  fs::path name = fs::path(checkpoint).lexically_normal();
+  if (!name.has_filename()) // it ends with a slash
+    name = name.parent_path();
+  writeFileAtomically((fs::path(run) / latestFile).string(),
+                      name.filename().string() + "\n");
+}
+
 std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
   std::vector<CheckpointEntry> found;
   std::error_code error;
+  std::string latest, ignored;
+  readInput((fs::path(run) / latestFile).string(), latest, ignored);
   for (const fs::directory_entry &entry : fs::directory_iterator(run, error)) {
     std::string name = entry.path().filename().string();
     constexpr std::string_view prefix = "checkpoint-";
@@ -379,7 +392,7 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
         fs::last_write_time(entry.path() / "state.json", error);
     if (error)
       time = fs::file_time_type::min();
-    found.push_back({time.time_since_epoch().count(),
+    found.push_back({latest == name + "\n", time.time_since_epoch().count(),
                      std::stoll(name.substr(prefix.size())),
                      entry.path().string()});
   }

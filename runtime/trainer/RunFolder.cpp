@@ -41,8 +41,13 @@ std::string createOut(const std::string &out, const std::string &model) {
     for (fs::path at = folder.parent_path();
          !at.empty() && !fs::exists(at, error); at = at.parent_path())
       parents.push_back(at);
+    error.clear();
     if (folder.has_parent_path())
       fs::create_directories(folder.parent_path(), error);
+    if (error)
+      throw InputError(path +
+                       ": cannot be created: " + folder.parent_path().string() +
+                       ": " + error.message() + "; give another --out");
     if (::mkdir(folder.c_str(), 0777) == 0) {
       syncFolder(folder.parent_path().string());
       for (const fs::path &parent : parents)
@@ -85,9 +90,9 @@ bool isRunFolder(const std::string &folder) {
         name == "config.toml" ||
         (name.starts_with("config-") && name.ends_with(".toml"));
     if (!isConfig && name != "log.jsonl" && name != "counters.json" &&
-        name != ".lock" && !name.starts_with("checkpoint-") &&
-        !name.starts_with(".checkpoint-") && !name.starts_with(".config") &&
-        !name.starts_with(".log.jsonl.") &&
+        name != "latest" && !name.starts_with(".latest.") && name != ".lock" &&
+        !name.starts_with("checkpoint-") && !name.starts_with(".checkpoint-") &&
+        !name.starts_with(".config") && !name.starts_with(".log.jsonl.") &&
         !name.starts_with(".counters.json.") && !isOutputOfLauncher(name))
       return false;
   }

@@ -324,6 +324,8 @@ void Start::logResume(const std::string &out) const {
   std::string path = (fs::path(out) / "log.jsonl").string();
   if (goesOn)
     trimLog(path, state.step);
+  if (goesOn && !resume.empty())
+    nameLatest(out, resume);
   if (resume.empty())
     return;
   Json changed = Json::object();

@@ -1,4 +1,4 @@
-// How SIGINT, SIGTERM and SIGHUP end the training loop.
+// How signals end the training loop.
 
 #ifndef CLEAVE_TRAINER_STOPONSIGNAL_H
 #define CLEAVE_TRAINER_STOPONSIGNAL_H
@@ -9,8 +9,10 @@
 namespace cleave {
 
 /// While it lives, the first of these signals asks the loop to stop; the second
-/// one of the kind does what it did before: it ends the process. SIGHUP stays
-/// ignored where it was (nohup).
+/// one of the kind does what it did before: it ends the process. What was
+/// ignored stays so: SIGHUP under nohup, SIGINT of a script's background jobs.
+/// Batch systems announce the end of a job's time by SIGUSR1, the system that of
+/// its processor time by SIGXCPU.
 class StopOnSignal {
 public:
   StopOnSignal() {
@@ -25,7 +27,7 @@ public:
     action.sa_flags = SA_RESTART;
     for (size_t i = 0; i < numbers.size(); ++i) {
       ::sigaction(numbers[i], nullptr, &old[i]);
-      if (numbers[i] != SIGHUP || old[i].sa_handler != SIG_IGN)
+      if (old[i].sa_handler != SIG_IGN)
         ::sigaction(numbers[i], &action, nullptr);
     }
   }
@@ -36,9 +38,10 @@ public:
   bool requested() const { return wanted; }
 
 private:
-  static constexpr std::array<int, 3> numbers = {SIGINT, SIGTERM, SIGHUP};
+  static constexpr std::array<int, 5> numbers = {SIGINT, SIGTERM, SIGHUP,
+                                                 SIGUSR1, SIGXCPU};
   static inline volatile std::sig_atomic_t wanted = 0;
-  static inline std::array<struct sigaction, 3> old;
+  static inline std::array<struct sigaction, numbers.size()> old;
 };
 
 } // namespace cleave

@@ -347,6 +347,7 @@ std::string Trainer::newest() const {
 void Trainer::save(const CheckpointState &state) {
   checkFolder();
   newestCheckpoint = saveCheckpoint(out, manifest, executor, state);
+  nameLatest(out, newestCheckpoint);
   saved = state.step;
   savedAt = std::chrono::steady_clock::now();
   progress->say("saved " + newestCheckpoint);

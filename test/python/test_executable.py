@@ -68,11 +68,20 @@ class Executable(unittest.TestCase):
                 self.assertIn("damaged" if name == "table" else "manifest.json", done.stderr)
                 self.nothing_left()
 
+    def test_cut(self):
+        cut = self.folder / "cut"
+        cut.write_bytes(self.exe.read_bytes()[:-1])
+        cut.chmod(0o755)
+        done = self.start(cut, "train", "--data", self.text, "--steps", 1)
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, f"cleave-run: error: {cut}: carries no program, or was cut; copy it again, or give the folder of "
+                             "a program: cleave-run DIR train\n"))
+
     def test_folder_that_cannot_be_written(self):
         environment = support.environment() | {"TMPDIR": str(self.folder / "missing")}
         done = subprocess.run([self.exe, "train"], env=environment, capture_output=True,
                               text=True, timeout=60)
-        self.assertEqual(done.returncode, 3)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("TMPDIR", done.stderr)
 
     def test_output_is_a_folder(self):

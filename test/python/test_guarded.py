@@ -13,9 +13,11 @@ import subprocess
 import time
 import unittest
 
+import numpy as np
+
 import support
 from guarded import SETS, Guarded
-from support import CLEAVE, MODELS, RUN, read_log
+from support import CLEAVE, MODELS, RUN, read_log, write_safetensors
 
 import left_out
 
@@ -254,6 +256,7 @@ class RunFolders(Guarded):
         support.succeed(*self.command(*auto, "--set", "train.steps=4", "--save-every", 1, steps=2))
         shutil.copytree(out / "checkpoint-000002", out / "checkpoint-000003")
         os.truncate(out / "checkpoint-000003" / "model.safetensors", 100)
+        (out / "latest").write_text("checkpoint-000003\n")
         done = support.run(*self.command(*auto, "--set", "train.steps=4"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f"resuming {out / 'checkpoint-000002'}", done.stdout)
@@ -434,6 +437,22 @@ class Data(Guarded):
         said = running.communicate(timeout=120)[1]
         self.assertEqual(running.returncode, 3, said)
         self.assertIn(f"{text}: has 4096 bytes, and had 94000 when it was opened; --resume {self.folder}/cut/checkpoint-", said)
+
+    def test_numbers_beyond_their_type(self):
+        arrays = dict(np.load(self.folder / "data.npz"))
+        arrays["x"] = arrays["x"].astype(np.float64)
+        arrays["x"][2, 1] = -1e300
+        np.savez(self.folder / "wide.npz", **arrays)
+        command = self.begin("--out", self.folder / "wide", steps=20)
+        command[command.index("--data") + 1] = str(self.folder / "wide.npz")
+        self.refused(3, ["wide.npz, array 'x', sample 2: element 1 is -1e+300, beyond the type f32 that the model takes; "
+                         "--resume ", " goes on"], *command)
+        weights = {name: value.astype(np.float64) for name, value in left_out.weights().items()}
+        weights["b1"][3] = 1e39
+        write_safetensors(self.folder / "wide.safetensors", weights)
+        command = self.begin("--out", self.folder / "wide2")
+        command[command.index("--weights") + 1] = str(self.folder / "wide.safetensors")
+        self.refused(2, ["b1", "element 3 is 1e+39, beyond the type f32 that the model takes"], *command)
 
     def test_what_is_no_regular_file(self):
         """A FIFO that nobody writes to, in place of each file that is read."""

@@ -103,6 +103,36 @@ class Signals(unittest.TestCase):
             (self.folder / "out.npz").unlink(missing_ok=True)
             self.assertEqual(self.everything(), before, step)
 
+    def test_training_saves(self):
+        """At each signal that ends a run, unless it was ignored when the run began."""
+        program = self.folder / "program"
+        support.succeed(support.CLEAVE, "compile", MODEL, *FLAGS, "--set", "train.steps=1000000", "-o", program)
+
+        def train(out, ignored=""):
+            process = subprocess.Popen(
+                ["sh", "-c", f'trap "" {ignored}; exec "$@"' if ignored else 'exec "$@"', "sh", *map(str, [
+                    support.RUN, program, "train", "--data", self.folder / "text.txt", "--out", self.folder / out])],
+                env=support.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                preexec_fn=self.listen)
+            while "step" not in process.stdout.readline():
+                self.assertIsNone(process.poll())
+            return process
+
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGXCPU):
+            with self.subTest(number):
+                process = train(number.name)
+                process.send_signal(number)
+                said = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, 0, said)
+                self.assertIn("stopped by a signal after step", said[0])
+                self.assertEqual(len(list((self.folder / number.name).glob("checkpoint-*"))), 1)
+        process = train("ignoring", ignored="INT")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        self.assertIn("stopped by a signal", process.communicate(timeout=60)[0])
+
     def test_ignored_signals_stay_so(self):
         """As of what a shell starts in the background."""
         process = subprocess.Popen(

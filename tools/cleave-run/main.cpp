@@ -40,6 +40,15 @@ static int run(int argc, char **argv, char **own,
   addInferFlags(*inferCommand, flags);
   addExecutorFlags(*inferCommand, flags);
   app.require_subcommand(1);
+  // The end of an executable is its program.
+  std::error_code ignored;
+  if (std::string_view first = argc > 1 ? argv[1] : "";
+      !carried && (first == "train" || first == "infer") &&
+      !std::filesystem::exists(first, ignored))
+    throw InputError(std::string(argv[0]) +
+                     ": carries no program, or was cut; copy it again, or "
+                     "give the folder of a program: cleave-run DIR " +
+                     std::string(first));
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &asked) { // --help

@@ -288,9 +288,9 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
   std::error_code error;
   fs::remove_all(work.path(), error); // of a killed process with our number
   if (::mkdir(work.path().c_str(), 0777) != 0)
-    throw Failure(RunFailed, "cache '" + root.string() +
-                                 "' cannot be written: " +
-                                 std::strerror(errno) + "; give --cache DIR");
+    throw Failure(errno == ENOSPC || errno == EDQUOT ? RunFailed : BadUsage,
+                  "cache '" + root.string() + "' cannot be written: " +
+                      std::strerror(errno) + "; give --cache DIR");
   work.guard();
   const fs::path program = fs::path(work.path()) / "program";
   std::string warnings = compile(program.string());

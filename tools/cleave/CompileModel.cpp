@@ -18,7 +18,10 @@
 #include "llvm/Support/SHA256.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -196,9 +199,27 @@ Lowered lowerModel(const std::string &path, const Config &config,
   return std::move(*attempt(plain, true));
 }
 
+/// What cannot be written to is known before anything is compiled.
+static void requireWritable(fs::path folder, const std::string &advice) {
+  std::error_code error;
+  folder = fs::absolute(folder).lexically_normal();
+  while (!fs::exists(folder, error) && folder.has_relative_path())
+    folder = folder.parent_path();
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    throw Failure(BadUsage, folder.string() + ": cannot be written to: " +
+                                std::strerror(errno) + "; " + advice);
+}
+
 // Only a folder that is a program itself is replaced.
 static void checkOutputFolder(const std::string &folder) {
   std::error_code error;
+  const char *temporary = std::getenv("TMPDIR");
+  requireWritable(temporary && *temporary ? temporary : "/tmp",
+                  "set TMPDIR to a folder that can be written");
+  fs::path parent = fs::absolute(folder).lexically_normal();
+  if (!parent.has_filename()) // it ends with a slash
+    parent = parent.parent_path();
+  requireWritable(parent.parent_path(), "give another -o");
   if (!fs::exists(folder, error))
     return;
   if (!fs::is_directory(folder, error))

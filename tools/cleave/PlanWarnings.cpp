@@ -57,10 +57,9 @@ void warnOfIdleRanks(ModuleOp model, const Config &config, const Mesh &mesh) {
     emitWarning(model.getLoc())
         << idle << " of " << mesh.ranks()
         << (idle == 1 ? " ranks has no sample: " : " ranks have no sample: ")
-        << what << " of " << samples << " is split over " << ways
-        << " ranks, " << each << " each; use fewer ranks, or a dims.batch that "
-        << "divides by them"
-        << (isParts ? " and by train.microbatches" : "");
+        << what << " of " << samples << " is split over " << ways << " ranks, "
+        << each << " each; use fewer ranks, or a dims.batch that "
+        << "divides by them" << (isParts ? " and by train.microbatches" : "");
   else if (1 - double(samples) / room > most)
     emitWarning(model.getLoc())
         << what << " of " << samples << " over " << ways

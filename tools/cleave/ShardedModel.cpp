@@ -120,7 +120,8 @@ std::optional<Mesh> meshInFile(const std::string &path) {
     return std::nullopt;
   MLIRContext context;
   registerAll(context);
-  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+  ScopedDiagnosticHandler quiet(&context,
+                                [](Diagnostic &) { return success(); });
   // The mesh comes before the functions as a rule, in a module that is spelled
   // out or not: a large model is not parsed for it.
   std::string head = text.take_front(text.find("func.func")).str();

@@ -141,7 +141,7 @@ TEST_F(Training, TheNewestCheckpointsAreKept) {
   EXPECT_EQ(runWith("\"keep\":1,", "b"),
             std::vector<std::string>{"checkpoint-000008"});
   EXPECT_EQ(runWith("\"keep\":0,", "c").size(), 4u);
-  EXPECT_EQ(folder.list("b").size(), 4u); // and nothing that was removed
+  EXPECT_EQ(folder.list("b").size(), 5u); // and nothing that was removed
   options.saveEvery = 0;
   EXPECT_EQ(runWith("\"save_minutes\":1e-9,\"keep\":0,", "d").size(), 8u);
   EXPECT_EQ(runWith("\"save_minutes\":0,", "e").size(), 1u);
@@ -160,6 +160,49 @@ TEST_F(Training, LatestPassesOverWhatIsTorn) {
   EXPECT_NE(printed.find("resuming " + folder.path("a/checkpoint-000006")),
             std::string::npos)
       << printed;
+}
+
+// Not the one with the latest time, which a copy changes, nor that of the most
+// steps, which may be of a run that was given up.
+TEST_F(Training, TheLatestCheckpointIsNamed) {
+  namespace fs = std::filesystem;
+  options.saveEvery = 2;
+  options.steps = 8;
+  options.horizon = 12;
+  run("a");
+  EXPECT_EQ(folder.read("a/latest"), "checkpoint-000008\n");
+  auto touch = [&](const std::string &name, int minutes) {
+    fs::last_write_time(folder.path("a/" + name + "/state.json"),
+                        fs::file_time_type::clock::now() +
+                            std::chrono::minutes(minutes));
+  };
+  touch("checkpoint-000006", 5);
+  auto goesOnFrom = [&](const std::string &name) {
+    options.dryRun = true;
+    options.steps = 12;
+    options.resume = folder.path("a");
+    run("a");
+    options.dryRun = false;
+    return printed.find("steps " + std::to_string(std::stoi(name) + 1) +
+                        " to 12") != std::string::npos;
+  };
+  EXPECT_TRUE(goesOnFrom("8")) << printed;
+  // What is gone on from is the latest, before anything is saved.
+  options.resume = folder.path("a/checkpoint-000004/");
+  before = [](BigramExecutor &, const std::string &, int64_t step) {
+    if (step == 5)
+      throw RunError("a rank has gone");
+  };
+  EXPECT_EQ(messageOf<RunError>([&] { run("a"); }),
+            "a rank has gone; --resume " + options.resume + " goes on");
+  before = nullptr;
+  EXPECT_EQ(folder.read("a/latest"), "checkpoint-000004\n");
+  EXPECT_TRUE(goesOnFrom("4")) << printed;
+  // Where it is gone or damaged, the one that was written last.
+  fs::remove_all(folder.path("a/checkpoint-000004"));
+  EXPECT_TRUE(goesOnFrom("6")) << printed;
+  folder.write("a/latest", "../a");
+  EXPECT_TRUE(goesOnFrom("6")) << printed;
 }
 
 TEST_F(Training, AResumeIsTheSameRun) {

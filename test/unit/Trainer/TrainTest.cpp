@@ -301,7 +301,7 @@ TEST_F(Training, AFullDiskLeavesOlderCheckpointsAlone) {
   std::vector<std::string> left = folder.list("a");
   std::sort(left.begin(), left.end());
   EXPECT_EQ(left, (std::vector<std::string>{"checkpoint-000002", "config.toml",
-                                            "log.jsonl"}));
+                                            "latest", "log.jsonl"}));
   before = nullptr;
   options.resume = "latest";
   run("a");

@@ -96,6 +96,9 @@ void checkInitialValues(const Manifest &manifest);
 
 /// A checkpoint in a run's folder; the older ones are less.
 struct CheckpointEntry {
+  /// Whether the run names it as the newest. Times do not outlast a copy, nor
+  /// do steps tell, as a run may have gone on from an earlier one.
+  bool isLatest;
   int64_t time; ///< when it was written, in some unit
   int64_t step;
   std::string path;
@@ -104,6 +107,10 @@ struct CheckpointEntry {
 
 /// Those of `run`, in no order.
 std::vector<CheckpointEntry> checkpointsOf(const std::string &run);
+
+/// Writes into the run's file `latest` the name of the checkpoint that the run
+/// has come to.
+void nameLatest(const std::string &run, const std::string &checkpoint);
 
 /// The newest of them that is whole, with a warning for each newer one; empty
 /// if none is.
