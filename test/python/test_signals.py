@@ -114,7 +114,7 @@ class Signals(unittest.TestCase):
                     support.RUN, program, "train", "--data", self.folder / "text.txt", "--out", self.folder / out])],
                 env=support.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 preexec_fn=self.listen)
-            while "step" not in process.stdout.readline():
+            while not process.stdout.readline().startswith("step "):
                 self.assertIsNone(process.poll())
             return process
 
