@@ -241,5 +241,6 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
                        : std::max<int64_t>(1, samples) * info.microbatches;
   manifest.fingerprint = fingerprintOf(manifest);
   manifest.graph = info.graph;
+  manifest.bound = info.bound;
   return manifest;
 }

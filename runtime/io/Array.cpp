@@ -126,6 +126,11 @@ static double floatAt(std::string_view dtype, const std::byte *data,
   return dtype == "bf16" ? bf16ToFloat(bits) : f16ToFloat(bits);
 }
 
+/// Whether a finite number may become infinite.
+static bool narrows(std::string_view from, std::string_view to) {
+  return elementSize(to) < elementSize(from) || (from == "bf16" && to == "f16");
+}
+
 static std::string shortText(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%g", value);
@@ -135,7 +140,7 @@ static std::string shortText(double value) {
 static void convertFloats(std::string_view from, const std::byte *source,
                           std::string_view to, std::byte *target, int64_t count,
                           const std::string &what) {
-  const bool narrows = elementSize(to) < elementSize(from);
+  const bool mayNarrow = narrows(from, to);
   for (int64_t i = 0; i < count; ++i) {
     double value = floatAt(from, source, i);
     if (to == "f64")
@@ -146,11 +151,11 @@ static void convertFloats(std::string_view from, const std::byte *source,
       store(target, i, floatToBf16(static_cast<float>(value)));
     else
       store(target, i, doubleToF16(value));
-    if (narrows && std::isfinite(value) &&
+    if (mayNarrow && std::isfinite(value) &&
         !std::isfinite(floatAt(to, target, i)))
       throw InputError(what + ": element " + std::to_string(i) + " is " +
-                       shortText(value) + ", beyond the type " +
-                       std::string(to) + " that the model takes");
+                       shortText(value) + ", which does not fit into " +
+                       std::string(to));
   }
 }
 
@@ -211,6 +216,21 @@ void convertElements(std::string_view from, const std::byte *source,
     return convertIntegers(from, source, to, target, count, what);
   throw InputError(what + ": has element type " + std::string(from) +
                    ", expected " + std::string(to));
+}
+
+int64_t firstBeyond(std::string_view from, const std::byte *data, int64_t count,
+                    std::string_view to) {
+  if (!narrows(from, to))
+    return -1;
+  // Half a unit in the last place above the largest number rounds up.
+  const double limit = to == "f16"    ? 65520
+                       : to == "bf16" ? 0x1.FFp127
+                                      : 0x1.FFFFFFp127;
+  for (int64_t i = 0; i < count; ++i)
+    if (double value = std::fabs(floatAt(from, data, i));
+        std::isfinite(value) && value >= limit)
+      return i;
+  return -1;
 }
 
 int64_t firstNonFinite(std::string_view dtype, const std::byte *data,

@@ -50,11 +50,20 @@ static void writeAll(const std::string &path, int descriptor, const void *data,
   }
 }
 
+/// Does not wait for somebody to read a FIFO.
+static int openToWrite(const std::string &path, int how) {
+  int descriptor = ::open(
+      path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | how, 0666);
+  if (descriptor >= 0)
+    ::fcntl(descriptor, F_SETFL,
+            ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+  return descriptor;
+}
+
 OutputFile::OutputFile(const std::string &path, uint64_t expectedSize,
                        const std::string &label)
     : name(label.empty() ? path : label) {
-  descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  descriptor = openToWrite(path, O_TRUNC);
   if (descriptor < 0)
     failedToWrite(name, errno);
   // Not all file systems reserve space; then the writes find out.
@@ -89,8 +98,7 @@ void OutputFile::close() {
 }
 
 LineFile::LineFile(const std::string &path) : name(path) {
-  descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  descriptor = openToWrite(path, O_APPEND);
   if (descriptor < 0)
     failedToWrite(path, errno);
 }

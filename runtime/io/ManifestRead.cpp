@@ -313,6 +313,9 @@ static void readManifest(const Json &json, Manifest &m) {
   m.pipelined = r.boolean("pipelined", false);
   m.actions = r.strings("actions");
   m.unread = r.strings("unread");
+  r.each("bound", [&](const Reader &input) {
+    m.bound[input.string("name")] = input.string("hash");
+  });
   r.each("inputs", [&](const Reader &i) { m.inputs.push_back(readInput(i)); });
   r.each("outputs",
          [&](const Reader &o) { m.outputs.push_back(readOutput(o)); });

@@ -118,6 +118,13 @@ template <typename T> static Json listToJson(const std::vector<T> &items) {
   return list;
 }
 
+static Json boundToJson(const std::map<std::string, std::string> &bound) {
+  Json list = Json::array();
+  for (const auto &[name, hash] : bound)
+    list.push_back({{"name", name}, {"hash", hash}});
+  return list;
+}
+
 std::string manifestToJson(const Manifest &m) {
   Json mesh = Json::array();
   for (const auto &[axis, size] : m.mesh)
@@ -142,6 +149,7 @@ std::string manifestToJson(const Manifest &m) {
       {"sequence", m.sequence},
       {"accumulates", m.accumulates},
       {"pipelined", m.pipelined},
+      {"bound", boundToJson(m.bound)},
       {"unread", m.unread},
       {"actions", m.actions},
       {"inputs", listToJson(m.inputs)},

@@ -16,6 +16,11 @@ static int coreCount() {
 
 int cleave::threadsPerRank(const cleave_session_options &options, int ranks,
                            World *world) {
+  constexpr int most = 1024; // more are a mistake
+  if (options.threads_per_rank > most)
+    fail(CLEAVE_BAD_ARGUMENT, std::to_string(options.threads_per_rank) +
+                                  " threads per rank, expected at most " +
+                                  std::to_string(most));
   if (options.threads_per_rank > 0)
     return options.threads_per_rank;
   return world ? world->coresPerRank() : std::max(1, coreCount() / ranks);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdio>
 
 namespace cleave {
 
@@ -47,6 +48,7 @@ public:
       bool isWhole =
           input.batchDim < 0 && !isShifted(input) && input.role != "tokens";
       isReadWhole[name] = isWhole;
+      checkRange(input, name, array);
       if (input.role == "labels")
         labels = {&input, name};
       if (isWhole) {
@@ -85,14 +87,8 @@ public:
         array.bytes.data() + sample * width * elementSize(array.dtype);
     bool shift = isShifted(input);
     int64_t given = shift && width == count ? count - 1 : count;
-    try {
-      convertElements(array.dtype, row + (shift ? elementSize(array.dtype) : 0),
-                      input.dtype, out, given, "");
-    } catch (const InputError &error) {
-      throw DataError(path + ", array '" +
-                      (input.source.empty() ? input.name : input.source) +
-                      "', sample " + std::to_string(sample) + error.what());
-    }
+    convertElements(array.dtype, row + (shift ? elementSize(array.dtype) : 0),
+                    input.dtype, out, given, path);
     // The last token of a row of exactly S has no next one.
     if (given < count)
       convertElements("i64", reinterpret_cast<const std::byte *>(&ignoreIndex),
@@ -179,6 +175,30 @@ public:
   }
 
 private:
+  /// Before a step meets them: numbers that would become infinite.
+  void checkRange(const ManifestInput &input, const std::string &name,
+                  const Array &array) const {
+    if (!isFloat(array.dtype) || !isFloat(input.dtype))
+      return;
+    int64_t at = firstBeyond(array.dtype, array.bytes.data(), array.elements(),
+                             input.dtype);
+    if (at < 0)
+      return;
+    double value = 0;
+    convertElements(array.dtype,
+                    array.bytes.data() + at * elementSize(array.dtype), "f64",
+                    reinterpret_cast<std::byte *>(&value), 1, path);
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", value);
+    int64_t width = std::max<int64_t>(
+        1, array.shape.empty() ? 1 : array.elements() / array.shape[0]);
+    throw InputError(
+        path + ", array '" + name + "', sample " + std::to_string(at / width) +
+        ", element " + std::to_string(at % width) + ", is " + text +
+        ", which does not fit into " + input.dtype + ", the type of input '" +
+        input.name + "'; scale the array, or leave the sample out");
+  }
+
   static bool holdsZerosAndOnes(const Array &array) {
     for (int64_t at = 0; at < array.elements(); ++at) {
       double value = 0;

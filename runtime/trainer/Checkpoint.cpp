@@ -22,6 +22,8 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <set>
+#include <sstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -158,6 +160,7 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                  {"model", manifest.model},
                  {"fingerprint", manifest.fingerprint},
                  {"graph", manifest.graph},
+                 {"bound", manifest.bound},
                  {"step", state.step},
                  {"next_sample", state.nextSample},
                  {"stretches", stretches},
@@ -315,6 +318,7 @@ static CheckpointState stateOf(const std::string &path, const Json &json,
                        "', fingerprint " + manifest->fingerprint + ")");
     state.model = json.value("model", std::string());
     state.graph = json.value("graph", std::string());
+    state.bound = json.value("bound", state.bound);
     state.step = integerOf(json.at("step"));
     state.updates =
         json.contains("updates") ? integerOf(json["updates"]) : state.step;
@@ -365,19 +369,37 @@ std::string whatIsTorn(const std::string &path) {
 
 static constexpr const char *latestFile = "latest";
 
-void nameLatest(const std::string &run, const std::string &checkpoint) {
+static std::string nameOf(const std::string &checkpoint) {
   fs::path name = fs::path(checkpoint).lexically_normal();
   if (!name.has_filename()) // it ends with a slash
     name = name.parent_path();
-  writeFileAtomically((fs::path(run) / latestFile).string(),
-                      name.filename().string() + "\n");
+  return name.filename().string();
+}
+
+void nameLatest(const std::string &run, const std::string &checkpoint,
+                const std::string &before) {
+  const std::string path = (fs::path(run) / latestFile).string();
+  // Others keep a link of this name.
+  struct stat info{};
+  if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
+      !S_ISDIR(info.st_mode))
+    ::unlink(path.c_str());
+  std::string text = nameOf(checkpoint) + "\n";
+  if (!before.empty())
+    text += nameOf(before) + "\n";
+  try {
+    writeFileAtomically(path, text);
+  } catch (const Error &error) {
+    printEscaped(stderr, "cleave: warning: %s\n", error.what());
+  }
 }
 
 std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
   std::vector<CheckpointEntry> found;
   std::error_code error;
-  std::string latest, ignored;
+  std::string latest, ignored, first, second;
   readInput((fs::path(run) / latestFile).string(), latest, ignored);
+  std::istringstream(latest) >> first >> second;
   for (const fs::directory_entry &entry : fs::directory_iterator(run, error)) {
     std::string name = entry.path().filename().string();
     constexpr std::string_view prefix = "checkpoint-";
@@ -392,9 +414,9 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
         fs::last_write_time(entry.path() / "state.json", error);
     if (error)
       time = fs::file_time_type::min();
-    found.push_back({latest == name + "\n", time.time_since_epoch().count(),
-                     std::stoll(name.substr(prefix.size())),
-                     entry.path().string()});
+    found.push_back(
+        {name == first ? 2 : name == second, time.time_since_epoch().count(),
+         std::stoll(name.substr(prefix.size())), entry.path().string()});
   }
   return found;
 }

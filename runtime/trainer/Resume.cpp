@@ -75,11 +75,19 @@ std::string resolveResume(const std::string &resume, const std::string &out,
       if (isRunOf(run.path().filename().string(), model))
         runs.push_back(run.path().string());
   }
-  std::vector<CheckpointEntry> found;
-  for (const std::string &run : runs)
-    for (CheckpointEntry &entry : checkpointsOf(run))
-      found.push_back(std::move(entry));
-  std::string newest = newestWhole(std::move(found));
+  // The run that saved last, and the newest of its checkpoints.
+  std::vector<std::pair<int64_t, std::vector<CheckpointEntry>>> found;
+  for (const std::string &run : runs) {
+    found.emplace_back(INT64_MIN, checkpointsOf(run));
+    for (const CheckpointEntry &entry : found.back().second)
+      found.back().first = std::max(found.back().first, entry.time);
+  }
+  std::stable_sort(
+      found.begin(), found.end(),
+      [](const auto &a, const auto &b) { return a.first > b.first; });
+  std::string newest;
+  for (auto run = found.begin(); newest.empty() && run != found.end(); ++run)
+    newest = newestWhole(run->second);
   if (newest.empty())
     throw InputError("--resume latest: there is no whole checkpoint below " +
                      (out.empty() ? "runs/" + model + "-*" : out));
@@ -319,6 +327,18 @@ void refuseChanges(const std::string &checkpoint,
 
 void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
                     const Manifest &manifest, const Accepted &accepted) {
+  for (const auto &[input, hash] : manifest.bound) {
+    auto was = state.bound.find(input);
+    if (was != state.bound.end() && was->second != hash &&
+        !accepted.count("data.bind." + input))
+      throw InputError(checkpoint +
+                       ": would not go on as the same run: the array that "
+                       "input '" +
+                       input +
+                       "' is bound to has changed; bind the one that was "
+                       "trained with, or say that it is meant with" +
+                       acceptFlag("data.bind." + input));
+  }
   if (state.graph.empty() || manifest.graph.empty() || // not known
       state.graph == manifest.graph || accepted.count("model"))
     return;

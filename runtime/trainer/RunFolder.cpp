@@ -101,16 +101,21 @@ bool isRunFolder(const std::string &folder) {
 
 RunLock::RunLock(const std::string &folder)
     : name(folder), path((fs::path(folder) / ".lock").string()) {
-  if (lock.tryLock(path, FileLock::Exclusive, /*create=*/true) ==
-      FileLock::Outcome::Busy) {
-    int64_t process = 0;
-    std::string host;
-    // It may be about to write them.
-    for (int i = 0; i < 20 && host.empty(); ++i) {
+  int64_t process = 0;
+  std::string host;
+  // Who holds it may be about to write its name, or to end and remove the file.
+  FileLock::Outcome outcome = FileLock::Outcome::Missing;
+  for (int i = 0; i < 20; ++i) {
+    outcome = lock.tryLock(path, FileLock::Exclusive, /*create=*/true);
+    if (outcome == FileLock::Outcome::Busy)
       std::ifstream(path) >> process >> host;
-      if (host.empty())
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    else if (outcome != FileLock::Outcome::Missing)
+      break;
+    if (!host.empty())
+      break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (outcome == FileLock::Outcome::Busy) {
     throw InputError(
         folder + ": process " + std::to_string(process) + " on " +
         (host.empty() ? "an unknown machine" : host) +
@@ -123,9 +128,9 @@ RunLock::RunLock(const std::string &folder)
                  path.c_str());
     return;
   }
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  std::ofstream(path, std::ios::trunc) << ::getpid() << " " << host << "\n";
+  char own[256] = "";
+  ::gethostname(own, sizeof own - 1);
+  std::ofstream(path, std::ios::trunc) << ::getpid() << " " << own << "\n";
   removeAbandoned(folder);
 }
 

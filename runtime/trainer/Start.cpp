@@ -90,6 +90,7 @@ Recorded recordedOf(const CheckpointState &state) {
 }
 
 void Start::readCheckpoint() {
+  checkAccepted(options.accepted, manifest.configJson);
   state.seed = settings.seed;
   state.dataSeed = settings.dataSeed;
   resume = resolveResume(options.resume, options.out, manifest.model);
@@ -100,7 +101,6 @@ void Start::readCheckpoint() {
   Recorded recorded;
   if (!resume.empty()) {
     state = readCheckpointState(resume, manifest);
-    checkAccepted(options.accepted, manifest.configJson);
     checkSameGraph(resume, state, manifest, accepted);
     recorded = recordedOf(state);
     changes = differences(state.config, manifest.configJson);
@@ -322,10 +322,10 @@ void Start::writeConfig(const std::string &out) const {
 
 void Start::logResume(const std::string &out) const {
   std::string path = (fs::path(out) / "log.jsonl").string();
-  if (goesOn)
-    trimLog(path, state.step);
   if (goesOn && !resume.empty())
     nameLatest(out, resume);
+  if (goesOn)
+    trimLog(path, state.step);
   if (resume.empty())
     return;
   Json changed = Json::object();

@@ -11,8 +11,8 @@ namespace cleave {
 /// While it lives, the first of these signals asks the loop to stop; the second
 /// one of the kind does what it did before: it ends the process. What was
 /// ignored stays so: SIGHUP under nohup, SIGINT of a script's background jobs.
-/// Batch systems announce the end of a job's time by SIGUSR1, the system that of
-/// its processor time by SIGXCPU.
+/// Batch systems announce the end of a job's time by SIGUSR1, the system that
+/// of its processor time by SIGXCPU, which it repeats every second.
 class StopOnSignal {
 public:
   StopOnSignal() {
@@ -21,7 +21,7 @@ public:
     action.sa_handler = [](int number) {
       wanted = 1;
       for (size_t i = 0; i < numbers.size(); ++i)
-        if (numbers[i] == number)
+        if (numbers[i] == number && number != SIGXCPU)
           ::sigaction(number, &old[i], nullptr);
     };
     action.sa_flags = SA_RESTART;

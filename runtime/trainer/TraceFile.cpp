@@ -68,8 +68,9 @@ TraceFile::~TraceFile() {
 }
 
 void TraceFile::write(const std::string &event) {
-  std::fputs(isEmpty ? "\n" : ",\n", file);
-  std::fputs(event.c_str(), file);
+  if (std::fputs(isEmpty ? "\n" : ",\n", file) == EOF ||
+      std::fputs(event.c_str(), file) == EOF)
+    failure = failure ? failure : errno;
   isEmpty = false;
 }
 
@@ -121,10 +122,11 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
         arrow["bp"] = "e"; // the slice around it, not the next one
       write(jsonText(arrow));
     }
-  std::fflush(file);
-  if (std::ferror(file))
+  if (std::fflush(file) == EOF)
+    failure = failure ? failure : errno;
+  if (failure)
     throw RunError("--trace " +
-                   writeError(path, {errno, std::generic_category()}));
+                   writeError(path, {failure, std::generic_category()}));
 }
 
 } // namespace cleave

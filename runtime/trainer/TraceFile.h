@@ -31,6 +31,7 @@ private:
   std::string path;
   std::FILE *file = nullptr;
   bool isEmpty = true;
+  int failure = 0;    ///< errno of the first write that failed
   int64_t origin = 0; ///< of the first event; there time begins
 };
 

@@ -346,8 +346,15 @@ std::string Trainer::newest() const {
 
 void Trainer::save(const CheckpointState &state) {
   checkFolder();
+  // One of this name that is there is of steps that were given up.
+  const std::string name = checkpointName(state.step);
+  std::error_code ignored;
+  const bool isNew = !fs::exists(fs::path(out) / name, ignored);
+  if (isNew)
+    nameLatest(out, name, newestCheckpoint);
   newestCheckpoint = saveCheckpoint(out, manifest, executor, state);
-  nameLatest(out, newestCheckpoint);
+  if (!isNew)
+    nameLatest(out, name);
   saved = state.step;
   savedAt = std::chrono::steady_clock::now();
   progress->say("saved " + newestCheckpoint);
@@ -363,8 +370,9 @@ void Trainer::traceStep(int64_t step) {
   } catch (const RunError &error) {
     executor.stopTrace();
     trace = nullptr;
-    progress->say(std::string("warning: ") + error.what() +
-                  "; the trace ends before step " + std::to_string(step));
+    std::fflush(stdout);
+    printEscaped(stderr, "cleave: warning: %s; the trace ends before step %s\n",
+                 error.what(), std::to_string(step).c_str());
   }
 }
 

@@ -4,8 +4,8 @@ killed process is left after the next start.
 
 usage: kills.py [--count N] [--saving N] [--compiling N] [--seed N]
 
---count kills (default 100), of which --saving (default 40) hit a process while it writes a checkpoint and --compiling
-(default 20) one that may still compile, on an empty cache."""
+--count kills that come before the run's end (default 100), of which --saving (default 40) hit a process while it writes
+a checkpoint and --compiling (default 20) one that may still compile, on an empty cache."""
 
 import argparse
 import os
@@ -72,16 +72,25 @@ def main():
         duration = min(durations)
         right, faults, hits = job.result(folder / "whole"), [], 0
         assert job.result(folder / "whole")[1], "the run saves"
-        kinds = ["saving"] * args.saving + ["compiling"] * args.compiling
-        kinds += ["training"] * (args.count - len(kinds))
-        for i, kind in enumerate(kinds):
-            hit, fault = attempt(job, folder, kind, args.seed + i, 1.0 if kind == "compiling" else duration, right)
-            hits += hit
-            if fault:
-                print(fault, flush=True)
-                faults.append(fault)
-        print(f"{len(kinds)} kills of runs of {duration:.2f} s, {hits} before the end; {len(faults)} faults")
-        sys.exit(bool(faults))
+        wanted = {"saving": args.saving, "compiling": args.compiling,
+                  "training": args.count - args.saving - args.compiling}
+        tried = 0
+        for kind, count in wanted.items():
+            found = 0
+            # A kill that comes too late counts for nothing.
+            for seed in range(args.seed, args.seed + 4 * count):
+                hit, fault = attempt(job, folder, kind, seed, 1.0 if kind == "compiling" else 0.9 * duration, right)
+                found += hit
+                tried += 1
+                if fault:
+                    print(fault, flush=True)
+                    faults.append(fault)
+                if found == count:
+                    break
+            hits += found
+            print(f"{kind}: {found} of {count} kills hit", flush=True)
+        print(f"{tried} kills of runs of {duration:.2f} s, {hits} before the end; {len(faults)} faults")
+        sys.exit(bool(faults) or hits < args.count)
 
 
 if __name__ == "__main__":

@@ -226,8 +226,8 @@ class CleaveRun(unittest.TestCase):
         self.assertRegex(done.stderr, "^cleave-run: error: .*no space left on the device; "
                                       "nothing of .*/a/checkpoint-000010 was kept; --resume "
                                       ".*/a/checkpoint-000005 goes on\n$")
-        left = done.stdout.splitlines()[-3:]
-        self.assertEqual(left, ["checkpoint-000005", "config.toml", "log.jsonl"])
+        left = done.stdout.splitlines()[-4:]
+        self.assertEqual(left, ["checkpoint-000005", "config.toml", "latest", "log.jsonl"])
 
     def test_infer(self):
         self.train("a", ranks=2)

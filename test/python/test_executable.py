@@ -84,6 +84,14 @@ class Executable(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("TMPDIR", done.stderr)
 
+    def test_what_cannot_be_written_is_said_first(self):
+        for tmpdir, out, words in ((self.folder / "missing", "p", "missing: cannot be written to: No such file or directory; "
+                                    "set TMPDIR to a folder that can be written"),
+                                   (self.folder / "scratch", "text.txt/p", "text.txt: is no folder; give another -o")):
+            done = support.run(support.CLEAVE, "compile", MODEL, *FLAGS, "-o", self.folder / out, env={"TMPDIR": str(tmpdir)})
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(words, done.stderr)
+
     def test_output_is_a_folder(self):
         done = support.run(support.CLEAVE, "compile", MODEL, *FLAGS, "--emit", "exe", "-o", self.folder)
         self.assertEqual(done.returncode, 2)

@@ -35,8 +35,9 @@ class ModelChanges(unittest.TestCase):
     def tearDownClass(cls):
         cls.shared.cleanup()
 
-    def model(self, file, activation="Tanh", limit=2.0, seed=1, bias="b", name="m", swapped=False):
-        """y = activation(clip(x w1)) w2 + b."""
+    def model(self, file, activation="Tanh", limit=2.0, seed=1, bias="b", name="m", swapped=False, least=-1.0,
+              lengthened=""):
+        """y = activation(clip(x w1)) w2 + b; one bound is an initializer, the other in a node, as exporters write them."""
         folder = self.folder / file
         folder.mkdir(exist_ok=True)
         draw = np.random.default_rng(seed)
@@ -46,7 +47,8 @@ class ModelChanges(unittest.TestCase):
         w2 = b.parameter("w2", draw.standard_normal((8, 3), dtype=np.float32))
         bias = b.parameter(bias, draw.standard_normal(3, dtype=np.float32))
         hidden = b.op("MatMul", x, w1, out="other" if swapped else None)
-        hidden = b.op("Clip", hidden, b.constant(-1, np.float32), b.constant(limit, np.float32))
+        low = b.op("Constant", value=np.array(least, np.float32), out="low" + lengthened)
+        hidden = b.op("Clip", hidden, low, b.constant(limit, np.float32))
         attributes = {"alpha": 0.25} if activation == "LeakyRelu" else {}
         hidden = b.op(activation, hidden, **attributes)
         product = b.op("MatMul", hidden, w2)
@@ -89,7 +91,7 @@ class ModelChanges(unittest.TestCase):
         self.refused("has another graph", *self.command("m", "--resume", went))
 
     def test_what_changes_the_graph(self):
-        for change in ({"activation": "LeakyRelu"}, {"limit": 1.5}, {"swapped": "operands"}):
+        for change in ({"activation": "LeakyRelu"}, {"limit": 1.5}, {"least": -0.75}, {"swapped": "operands"}):
             self.model("changed", **change)
             with self.subTest(change):
                 self.refused("has another graph, or other constants", *self.resume("changed"))
@@ -97,7 +99,7 @@ class ModelChanges(unittest.TestCase):
     def test_what_does_not(self):
         self.model("again", seed=2)
         support.succeed(*self.resume("again"))
-        self.model("named", swapped=True)
+        self.model("named", swapped=True, lengthened="er" * 20)
         support.succeed(*self.resume("named"))
         support.succeed(*self.resume("m", "--accept", "dims.batch", sets=["dims.batch=8", "train.microbatches=2"]))
         for sets in (["mesh.data=2"], ["mesh.pipeline=2", "parallel.pipeline.axis=pipeline"]):
@@ -107,11 +109,40 @@ class ModelChanges(unittest.TestCase):
         self.refused("model 'n' has another graph, or other constants, than 'm', which was; give",
                      *self.resume(self.folder / "again" / "n.onnx"))
 
+    def test_bound_arrays(self):
+        """They are the model's, but have a key of their own."""
+        b = onnxbuild.Builder()
+        x, k = b.input("x", np.float32, ["n", 6]), b.input("k", np.float32, [3])
+        w = b.parameter("w", np.ones((6, 3), np.float32))
+        b.op("Mul", b.op("MatMul", x, w), k, out="out")
+        b.output("out", np.float32, ["n", 3])
+        onnxwire.save(b.model(18), self.folder / "bound.onnx")
+        array = self.folder / "k.npy"
+        np.save(array, np.float32([1, 2, 3]))
+        bind = ["--bind", f"k={array}"]
+        run = self.folder / "bound"
+        command = self.command(self.folder / "bound.onnx")
+        support.succeed(*command, *bind, "--steps", "2", "--out", run)
+        support.succeed(*command, *bind, "--resume", run, "--dry-run")
+        np.save(array, np.float32([1, 2, 4]))
+        again = [word for word in command if word != "--bind"] + ["--resume", run, "--dry-run"]
+        self.refused("the array that input 'k' is bound to has changed; bind the one that was trained with, or say that it "
+                     "is meant with --accept data.bind.k", *again)
+        support.succeed(*again, "--accept", "data.bind.k")
+        support.succeed(*again, *bind)
+        self.refused("data.bind.k", *command, "--resume", run, "--config", self.written('[data.bind]\nk = "2"\n'))
+        support.succeed(*command, "--resume", run, "--dry-run", "--bind", "k=2")
+
+    def written(self, text):
+        (self.folder / "c.toml").write_text(text)
+        return self.folder / "c.toml"
+
     def test_what_is_accepted_is_a_key(self):
         self.refused("--accept modle: there is no such key; expected model, data.path, or a key of the configuration",
                      *self.resume("m", "--accept", "modle"))
         self.refused("train.lr = 0.5 (was 0.01); leave it as it was, or say that it is meant with --accept train.lr",
                      RUN, self.compiled("train.lr=0.5"), "train", "--data", self.folder / "d.npz", "--resume", self.checkpoint)
+        self.refused("--accept modle: there is no such key", *self.command("m", "--accept", "modle", "--dry-run"))
         support.succeed(RUN, self.folder / "train.lr=0.5", "train", "--data", self.folder / "d.npz", "--resume",
                         self.checkpoint, "--accept", "train.lr", "--dry-run")
 
@@ -139,8 +170,15 @@ class ModelChanges(unittest.TestCase):
         resume = train("--resume", run, "--steps", "4", "--set", "train.steps=4", "--dry-run")
         file.write_text("// A comment.\n" + text.replace("%2", "%sum"))
         support.succeed(*resume)
-        file.write_text(left_out.model(left_out.BATCH // 2))
+        size = 4 * left_out.IN * left_out.HIDDEN
+        (self.folder / "w.bin").write_bytes(bytes(size))
+        file.write_text(text.replace('nn.name = "w1"', f'nn.data = {{file = "w.bin", offset = 0, length = {size}, '
+                                     'dtype = "f32"}, nn.name = "w1"'))
         support.succeed(*resume)
+        # No type says which of its sizes is the number of samples.
+        file.write_text(left_out.model(left_out.BATCH // 2))
+        self.refused("has another graph", *resume)
+        support.succeed(*resume, "--accept", "model")
         file.write_text(text.replace("dense<0.0>", "dense<0.125>"))
         self.refused("has another graph", *resume)
         file.write_text(text.replace("maximumf", "mulf"))

@@ -42,8 +42,10 @@ static int run(int argc, char **argv, char **own,
   app.require_subcommand(1);
   // The end of an executable is its program.
   std::error_code ignored;
+  const std::string self = std::filesystem::path(argv[0]).filename().string();
   if (std::string_view first = argc > 1 ? argv[1] : "";
-      !carried && (first == "train" || first == "infer") &&
+      !carried && self != "cleave-run" && self != "cleave" &&
+      (first == "train" || first == "infer") &&
       !std::filesystem::exists(first, ignored))
     throw InputError(std::string(argv[0]) +
                      ": carries no program, or was cut; copy it again, or "
@@ -54,6 +56,10 @@ static int run(int argc, char **argv, char **own,
   } catch (const CLI::Success &asked) { // --help
     return app.exit(asked);
   } catch (const CLI::ParseError &error) {
+    if (app.get_subcommands().empty() &&
+        (folder == "train" || folder == "infer"))
+      throw InputError("the folder of the program is missing: cleave-run DIR " +
+                       folder);
     throw InputError(describe(error, app) + "; see " +
                      (carried ? argv[0] : "cleave-run") + " --help");
   }

@@ -11,6 +11,7 @@
 
 #include "cleave/Codegen/GPU.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/io/Digest.h"
 #include "cleave/io/Input.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -149,6 +150,10 @@ static Lowered lowerOnce(const std::string &path, const Config &config,
     lowered.info.batch = batch->second;
   for (const auto &[name, source] : config.data.inputs)
     lowered.info.sources[name] = source;
+  for (const auto &[name, value] : config.data.bind)
+    if (std::string text, reason;
+        StringRef(value).ends_with(".npy") && readInput(value, text, reason))
+      lowered.info.bound[name] = digestOfPieces(text);
   if (config.data.labels != "next")
     lowered.info.labelsSource = config.data.labels;
   if (auto unread =
@@ -200,11 +205,10 @@ Lowered lowerModel(const std::string &path, const Config &config,
 }
 
 /// What cannot be written to is known before anything is compiled.
-static void requireWritable(fs::path folder, const std::string &advice) {
+static void requireWritable(const fs::path &folder, const std::string &advice) {
   std::error_code error;
-  folder = fs::absolute(folder).lexically_normal();
-  while (!fs::exists(folder, error) && folder.has_relative_path())
-    folder = folder.parent_path();
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error))
+    throw Failure(BadUsage, folder.string() + ": is no folder; " + advice);
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
     throw Failure(BadUsage, folder.string() + ": cannot be written to: " +
                                 std::strerror(errno) + "; " + advice);
@@ -219,7 +223,10 @@ static void checkOutputFolder(const std::string &folder) {
   fs::path parent = fs::absolute(folder).lexically_normal();
   if (!parent.has_filename()) // it ends with a slash
     parent = parent.parent_path();
-  requireWritable(parent.parent_path(), "give another -o");
+  do // those that are not there are made
+    parent = parent.parent_path();
+  while (!fs::exists(parent, error) && parent.has_relative_path());
+  requireWritable(parent, "give another -o");
   if (!fs::exists(folder, error))
     return;
   if (!fs::is_directory(folder, error))
@@ -235,10 +242,66 @@ static void checkOutputFolder(const std::string &folder) {
                                      "program; give another -o");
 }
 
+namespace {
+
+/// A model that is read several times: what it was imported from, what its
+/// digests are of, and what a cache calls it, are one file.
+class Unchanged {
+public:
+  Unchanged(const std::string &path, const Config &config) : path(path) {
+    files.push_back(path);
+    if (StringRef(path).ends_with(".mlir")) {
+      note();
+      return;
+    }
+    MLIRContext context;
+    Diagnostics diagnostics(context);
+    FailureOr<std::vector<std::string>> external =
+        externalFilesOf(path, context, limitsOf(config));
+    if (failed(external))
+      diagnostics.fail(BadUsage);
+    for (const std::string &file : *external)
+      files.push_back((fs::absolute(path).parent_path() / file).string());
+    note();
+  }
+
+  /// Size and time of each file of weights.
+  std::string weights() const {
+    return llvm::join(ArrayRef(noted).drop_front(), "");
+  }
+
+  void check() {
+    std::vector<std::string> before = noted;
+    note();
+    if (noted != before)
+      throw Failure(BadUsage, path +
+                                  ": has changed while it was compiled, or its "
+                                  "weights have; run the command again");
+  }
+
+private:
+  void note() {
+    std::error_code error;
+    noted.clear();
+    for (const std::string &file : files) {
+      auto time = fs::last_write_time(file, error).time_since_epoch();
+      noted.push_back(file + ":" + std::to_string(time.count()) + ":" +
+                      std::to_string(fs::file_size(file, error)) + ":");
+    }
+  }
+
+  std::string path;
+  std::vector<std::string> files, noted;
+};
+
+} // namespace
+
 void compileModel(const std::string &path, const Config &config,
                   const Mesh &mesh, Purpose purpose, bool readWeights,
                   const std::string &folder) {
   checkOutputFolder(folder);
+  requireFile(path, "a model");
+  Unchanged model(path, config);
   MLIRContext context;
   registerAll(context);
   // What runs here must fit here; `compile` may be for another machine, and
@@ -254,6 +317,13 @@ void compileModel(const std::string &path, const Config &config,
   if (failed(target::writeArtifact(*lowered.module, lowered.program,
                                    lowered.info, kernels, folder)))
     diagnostics.fail(RunFailed);
+  try {
+    model.check();
+  } catch (const Failure &) {
+    std::error_code error;
+    fs::remove_all(folder, error);
+    throw;
+  }
 }
 
 static std::string readFile(const std::string &path) {
@@ -268,6 +338,7 @@ std::string compileCached(const std::string &path, const Config &config,
                           const std::string &cache) {
   std::error_code error;
   requireFile(path, "a model");
+  Unchanged model(path, config);
   // What the artifact depends on; where the data lies, and for how many steps
   // it trains, is said when it runs.
   Config keyed = config;
@@ -283,20 +354,7 @@ std::string compileCached(const std::string &path, const Config &config,
     hash.update(part);
   }
   // Bytes of weights say which parameters are tied, and what constants are.
-  if (!StringRef(path).ends_with(".mlir")) {
-    MLIRContext context;
-    Diagnostics diagnostics(context);
-    FailureOr<std::vector<std::string>> files =
-        externalFilesOf(path, context, limitsOf(config));
-    if (failed(files))
-      diagnostics.fail(BadUsage);
-    for (const std::string &file : *files) {
-      fs::path external = fs::absolute(path).parent_path() / file;
-      auto time = fs::last_write_time(external, error).time_since_epoch();
-      hash.update(file + ":" + std::to_string(time.count()) + ":" +
-                  std::to_string(fs::file_size(external, error)) + ":");
-    }
-  }
+  hash.update(model.weights());
   for (const std::string &file :
        {config.parallel.pipeline.table, config.target.cluster})
     if (!file.empty() && fs::exists(file, error)) // else refused further on
@@ -322,6 +380,7 @@ std::string compileCached(const std::string &path, const Config &config,
       [&](const std::string &folder) {
         WarningRecord record;
         compileModel(path, config, mesh, purpose, /*readWeights=*/true, folder);
+        model.check();
         return record.text;
       });
 }

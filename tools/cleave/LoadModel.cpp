@@ -50,42 +50,25 @@ static void checkOperations(ModuleOp module, const std::string &path) {
   });
 }
 
-/// With every size of a tensor type left open.
-static std::string withoutSizes(StringRef text) {
-  constexpr StringLiteral type = "tensor<";
-  std::string open;
-  while (!text.empty()) {
-    size_t at = text.find(type);
-    if (at == StringRef::npos)
-      break;
-    open += text.take_front(at + type.size()).str();
-    text = text.drop_front(at + type.size());
-    for (StringRef rest = text.ltrim("0123456789");
-         rest.size() < text.size() && rest.consume_front("x");
-         rest = text.ltrim("0123456789")) {
-      open += "?x";
-      text = rest;
-    }
-  }
-  return open + text.str();
-}
-
-/// What a program computes, for any number of samples, wherever its ranks are:
-/// shardings are layout.
+/// What a program computes, wherever its ranks are and its weights lie:
+/// shardings are layout. Sizes are not told from what they mean, so that
+/// another number of samples is another program.
 static std::string digestOfProgram(ModuleOp module) {
   OwningOpRef<ModuleOp> copy = module.clone();
   auto without = [](DictionaryAttr attributes) {
     NamedAttrList kept;
     if (attributes)
       for (NamedAttribute attribute : attributes)
-        if (!attribute.getName().strref().starts_with("dist."))
+        if (StringRef name = attribute.getName(); !name.starts_with("dist.") &&
+                                                  name != kDataAttr &&
+                                                  name != kTiedAttr)
           kept.push_back(attribute);
     return kept.getDictionary(attributes.getContext());
   };
-  SmallVector<Operation *> meshes;
+  SmallVector<Operation *> layout;
   copy->walk([&](Operation *op) {
-    if (isa<dist::MeshOp>(op))
-      meshes.push_back(op);
+    if (isa<dist::MeshOp, dist::ConstrainOp>(op))
+      layout.push_back(op);
     else
       op->setDiscardableAttrs(without(op->getDiscardableAttrDictionary()));
     if (auto func = dyn_cast<func::FuncOp>(op)) {
@@ -97,12 +80,14 @@ static std::string digestOfProgram(ModuleOp module) {
           func.setResultAttrs(i, without(attributes));
     }
   });
-  for (Operation *mesh : meshes)
-    mesh->erase();
+  for (Operation *op : layout) {
+    op->replaceAllUsesWith(op->getOperands());
+    op->erase();
+  }
   std::string text;
   llvm::raw_string_ostream out(text);
   copy->print(out, OpPrintingFlags().printGenericOpForm());
-  return digestOf(withoutSizes(text));
+  return digestOf(text);
 }
 
 /// Tensors without elements: no phase after this one expects them.

@@ -63,6 +63,7 @@ struct ManifestInfo {
   /// The arrays that inputs are read from, where not called like the input.
   std::map<std::string, std::string> sources;
   std::vector<std::string> unread; ///< inputs of the model that nothing reads
+  std::map<std::string, std::string> bound; ///< see Manifest::bound
 };
 
 /// The manifest of a planned module.

@@ -17,7 +17,10 @@ Error one(Node &node, Expected<Operand> result) {
   return Error::success();
 }
 
-Error allKnown(Node &node) {
+Error allKnown(Node &node, size_t needed) {
+  for (size_t i = 0; i < needed; ++i)
+    if (!node.has(i))
+      return reason("its input " + Twine(i) + " is missing");
   for (size_t i = 0; i < node.numInputs(); ++i)
     if (node.has(i) && !node.input(i).isHost())
       return reason("it is supported only where its inputs are known when "

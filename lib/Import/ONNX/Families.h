@@ -34,8 +34,9 @@ void addExpertOps(std::vector<OnnxOp> &table);
 
 /// The node's first result, or the error.
 llvm::Error one(Node &node, llvm::Expected<Operand> result);
-/// Refuses a node with an operand that depends on data.
-llvm::Error allKnown(Node &node);
+/// Refuses a node with an operand that depends on data, or without one of the
+/// first `needed`.
+llvm::Error allKnown(Node &node, size_t needed);
 /// Refuses operands of different types, or of shapes that differ elsewhere than
 /// along the axis; -1: anywhere. `what` begins the reason.
 llvm::Error joinable(llvm::ArrayRef<Operand> operands, int64_t axis,

@@ -9,36 +9,82 @@
 
 #include <onnx/onnx_pb.h>
 
+#include "llvm/ADT/bit.h"
+
 using llvm::Expected;
 using llvm::StringRef;
 
 namespace cleave::importer {
 
-/// The bytes of a tensor that is never trained.
-static std::string contentsOf(Model &model, const TensorRef &tensor) {
-  if (tensor.inFile) {
-    Expected<StringRef> bytes = model.read(tensor.range);
-    if (bytes)
-      return digestOfPieces(*bytes);
-    llvm::consumeError(bytes.takeError());
-    return "missing";
+namespace {
+
+/// What tensors hold, wherever and however the file stores them.
+class Contents {
+public:
+  explicit Contents(Model &model) : model(model) {}
+
+  std::string of(const TensorRef &tensor) {
+    // Elements of large ones are not unpacked.
+    if (tensor.inFile && tensor.numElements() > (1 << 16)) {
+      if (Expected<StringRef> bytes = model.read(tensor.range))
+        return digestOfPieces(*bytes);
+      else
+        llvm::consumeError(bytes.takeError());
+    } else if (Expected<HostTensor> read = Node::contents(model, tensor)) {
+      std::string text;
+      llvm::raw_string_ostream out(text);
+      if (read->holdsFloats())
+        for (double value : read->floats())
+          out << llvm::bit_cast<uint64_t>(value) << ' ';
+      else
+        for (int64_t value : read->ints())
+          out << value << ' ';
+      return digestOf(text);
+    } else {
+      llvm::consumeError(read.takeError());
+    }
+    areKnown = false;
+    return "";
   }
-  onnx::TensorProto proto = *tensor.proto;
-  proto.clear_name();
-  proto.clear_doc_string();
-  return digestOf(proto.SerializeAsString());
-}
+
+  std::string of(const onnx::TensorProto &proto) {
+    Expected<TensorRef> tensor = model.describe(proto);
+    if (tensor)
+      return typeOf(*tensor) + ' ' + of(*tensor);
+    llvm::consumeError(tensor.takeError());
+    areKnown = false;
+    return "";
+  }
+
+  static std::string typeOf(const TensorRef &tensor) {
+    std::string text = nameOf(tensor.type);
+    for (int64_t size : tensor.shape)
+      text += ' ' + std::to_string(size);
+    return text;
+  }
+
+  bool areKnown = true; ///< whether all could be read
+
+private:
+  Model &model;
+};
+
+} // namespace
 
 /// Attributes by name, as their order says nothing.
-static std::string attributesText(const onnx::NodeProto &node) {
+static std::string attributesText(const onnx::NodeProto &node,
+                                  Contents &contents) {
   std::map<std::string, std::string> texts;
   for (onnx::AttributeProto attribute : node.attribute()) {
     attribute.clear_doc_string();
-    if (attribute.has_t()) {
-      attribute.mutable_t()->clear_name();
-      attribute.mutable_t()->clear_doc_string();
-    }
-    texts[attribute.name()] = attribute.SerializeAsString();
+    std::string tensors;
+    if (attribute.has_t())
+      tensors += contents.of(attribute.t());
+    for (const onnx::TensorProto &tensor : attribute.tensors())
+      tensors += ' ' + contents.of(tensor);
+    attribute.clear_t();
+    attribute.clear_tensors();
+    texts[attribute.name()] = attribute.SerializeAsString() + tensors;
   }
   std::string all;
   for (const auto &[name, text] : texts)
@@ -47,6 +93,7 @@ static std::string attributesText(const onnx::NodeProto &node) {
 }
 
 std::string Importer::graphDigest() {
+  Contents contents(model);
   // Values are numbered in the order in which nodes make them.
   std::map<std::string, std::string> spelled;
   auto spell = [&](const std::string &name) -> std::string {
@@ -56,22 +103,18 @@ std::string Importer::graphDigest() {
     if (!isNew)
       return entry->second;
     std::string &text = entry->second;
-    if (auto bound = options.bound.find(name); bound != options.bound.end())
-      return text = "bound " + bound->second.dtype + ' ' +
-                    (bound->second.isNumber ? bound->second.text
-                                            : digestOf(bound->second.bytes));
+    if (options.bound.count(name)) // compared by the key that binds it
+      return text = "bound " + name;
     const TensorRef *tensor = model.findInitializer(name);
     if (!tensor)
       return text = "input " + name;
-    text = nameOf(tensor->type);
-    for (int64_t size : tensor->shape)
-      text += ' ' + std::to_string(size);
+    text = Contents::typeOf(*tensor);
     auto operand = values.find(name);
     const bool isTrained = operand != values.end() && operand->second.file &&
                            (!constants.count(name) || isBuffer(*tensor) ||
                             isModuleBuffer(*tensor));
-    return text += isTrained ? " parameter " + name
-                             : " is " + contentsOf(model, *tensor);
+    return text +=
+           isTrained ? " parameter " + name : " is " + contents.of(*tensor);
   };
   std::string lines;
   size_t made = 0;
@@ -79,7 +122,8 @@ std::string Importer::graphDigest() {
     if (!makesOneOf(node, needed))
       continue;
     lines += node.proto->domain() + '.' + node.proto->op_type() + ' ' +
-             std::to_string(node.opset()) + ' ' + attributesText(*node.proto);
+             std::to_string(node.opset()) + ' ' +
+             attributesText(*node.proto, contents);
     for (const std::string &input : node.proto->input())
       lines += " (" + spell(input) + ')';
     lines += '\n';
@@ -88,7 +132,7 @@ std::string Importer::graphDigest() {
   }
   for (const std::string &output : outputs)
     lines += "output " + output + " (" + spell(output) + ")\n";
-  return digestOf(lines);
+  return contents.areKnown ? digestOf(lines) : "";
 }
 
 } // namespace cleave::importer

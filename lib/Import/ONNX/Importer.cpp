@@ -55,9 +55,11 @@ OwningOpRef<ModuleOp> Importer::run() {
     lowerNodes();
   else
     failed.insert(outputs.begin(), outputs.end());
-  if (mlir::failed(finish()) || mlir::failed(model.checkWhole()))
+  if (mlir::failed(finish()))
     return nullptr;
   (*module)->setAttr(kGraphDigestAttr, builder.getStringAttr(graphDigest()));
+  if (mlir::failed(model.checkWhole()))
+    return nullptr;
   return std::move(module);
 }
 

@@ -66,7 +66,7 @@ Error lowerScatterND(Node &node) {
     return reason("adds rows at indices that the file fixes; where a router "
                   "chose them, tracing has kept the choice that it made for "
                   "its sample: export the model so that indices are computed");
-  if (Error error = allKnown(node))
+  if (Error error = allKnown(node, 3))
     return error;
   std::string reduction = node.stringAttr("reduction", "none");
   if (reduction != "none")
@@ -106,7 +106,7 @@ Error lowerScatterND(Node &node) {
 }
 
 Error lowerNonZero(Node &node) {
-  if (Error error = allKnown(node))
+  if (Error error = allKnown(node, 1))
     return error;
   const HostTensor &input = *node.input(0).host;
   if (input.size() > HostTensor::kMaxElements)
@@ -132,7 +132,7 @@ Error lowerNonZero(Node &node) {
 }
 
 Error lowerCumSum(Node &node) {
-  if (Error error = allKnown(node))
+  if (Error error = allKnown(node, 2))
     return error;
   const HostTensor &input = *node.input(0).host;
   CLEAVE_TRY(axis,

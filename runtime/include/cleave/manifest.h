@@ -12,6 +12,7 @@
 #define CLEAVE_MANIFEST_H
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -175,6 +176,8 @@ struct Manifest {
   /// microbatch k and runs `load.<k>`, which keeps it, for every k before it.
   bool pipelined = false;
 
+  /// Digests of the files that inputs are bound to, by input.
+  std::map<std::string, std::string> bound;
   std::vector<std::string> unread;  ///< inputs of the model that nothing reads
   std::vector<std::string> actions; ///< loss_grad, update, loss, forward, ...
   std::vector<ManifestInput> inputs;

@@ -30,7 +30,7 @@ TEST(Array, FloatsRoundToNearestEven) {
   EXPECT_EQ(throughType(1.0 + 0x1p-11, "f16"), 1.0);
   EXPECT_EQ(throughType(1.0 + 3 * 0x1p-11, "f16"), 1.0 + 0x1p-9);
   EXPECT_EQ(throughType(65504, "f16"), 65504);
-  EXPECT_EQ(throughType(65520, "f16"), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(throughType(INFINITY, "f16"), INFINITY);
   EXPECT_EQ(throughType(0x1p-24, "f16"), 0x1p-24); // smallest subnormal
   EXPECT_EQ(throughType(0x1p-14, "f16"), 0x1p-14); // smallest normal
   EXPECT_EQ(throughType(0x1.ff8p-15, "f16"), 0x1.ff8p-15);
@@ -52,6 +52,18 @@ TEST(Array, IntegersThatDoNotFitAreRefused) {
               convertElements("i64", bytes, "f32", out, 1, "ids");
             }).find("has element type i64, expected f32"),
             std::string::npos);
+}
+
+TEST(Array, FloatsThatDoNotFitAreRefused) {
+  auto refused = [](double value, const char *type) {
+    return messageOf<InputError>([&] { throughType(value, type); });
+  };
+  EXPECT_EQ(refused(65520, "f16"),
+            "x: element 0 is 65520, which does not fit into f16");
+  EXPECT_EQ(refused(-1e39, "f32"),
+            "x: element 0 is -1e+39, which does not fit into f32");
+  EXPECT_EQ(refused(3.4e38, "bf16"),
+            "x: element 0 is 3.4e+38, which does not fit into bf16");
 }
 
 TEST(Array, FindsTheFirstNonFiniteElement) {

@@ -5,7 +5,9 @@
 #include "cleave/io/Safetensors.h"
 #include "cleave/trainer/Resume.h"
 
+#include <filesystem>
 #include <limits>
+#include <sys/stat.h>
 
 using namespace cleave;
 using namespace cleave::test;
@@ -170,7 +172,7 @@ TEST_F(Training, TheLatestCheckpointIsNamed) {
   options.steps = 8;
   options.horizon = 12;
   run("a");
-  EXPECT_EQ(folder.read("a/latest"), "checkpoint-000008\n");
+  EXPECT_EQ(folder.read("a/latest"), "checkpoint-000008\ncheckpoint-000006\n");
   auto touch = [&](const std::string &name, int minutes) {
     fs::last_write_time(folder.path("a/" + name + "/state.json"),
                         fs::file_time_type::clock::now() +
@@ -203,6 +205,45 @@ TEST_F(Training, TheLatestCheckpointIsNamed) {
   EXPECT_TRUE(goesOnFrom("6")) << printed;
   folder.write("a/latest", "../a");
   EXPECT_TRUE(goesOnFrom("6")) << printed;
+  // A kill before the one that it names was whole.
+  folder.write("a/latest", "checkpoint-000010\ncheckpoint-000008\n");
+  EXPECT_TRUE(goesOnFrom("8")) << printed;
+  // Somebody's link, or a FIFO, gives way.
+  for (bool isLink : {true, false}) {
+    fs::remove(folder.path("a/latest"));
+    if (isLink)
+      fs::create_symlink("checkpoint-000002", folder.path("a/latest"));
+    else
+      ASSERT_EQ(::mkfifo(folder.path("a/latest").c_str(), 0666), 0);
+    options.resume = folder.path("a/checkpoint-000006");
+    options.steps = 7;
+    run("a");
+    EXPECT_EQ(folder.read("a/latest"),
+              "checkpoint-000007\ncheckpoint-000006\n");
+    fs::remove_all(folder.path("a/checkpoint-000007"));
+  }
+}
+
+// Another run is newer than all checkpoints that an older one names.
+TEST_F(Training, LatestIsOfTheRunThatSavedLast) {
+  namespace fs = std::filesystem;
+  const fs::path here = fs::current_path();
+  fs::current_path(folder.path(""));
+  options.saveEvery = 2;
+  options.steps = 8;
+  options.horizon = 12;
+  run("");
+  run("");
+  fs::remove("runs/bigram-2/latest");
+  folder.write("runs/bigram-2/checkpoint-000008/model.safetensors", "torn");
+  options.resume = "latest";
+  options.dryRun = true;
+  options.steps = 12;
+  ::testing::internal::CaptureStderr();
+  run("");
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(printed.find("steps 7 to 12"), std::string::npos) << printed;
+  fs::current_path(here);
 }
 
 TEST_F(Training, AResumeIsTheSameRun) {

@@ -58,6 +58,11 @@ void convertElements(std::string_view from, const std::byte *source,
                      std::string_view to, std::byte *target, int64_t count,
                      const std::string &what);
 
+/// Index of the first finite float that becomes infinite in the type `to`, or
+/// -1.
+int64_t firstBeyond(std::string_view from, const std::byte *data, int64_t count,
+                    std::string_view to);
+
 /// Index of the first element that is not finite, or -1. Integers are finite.
 int64_t firstNonFinite(std::string_view dtype, const std::byte *data,
                        int64_t count);

@@ -37,7 +37,8 @@ struct CheckpointState {
   uint64_t seed = 0;
   uint64_t dataSeed = 0;
   std::string model;
-  std::string graph;        ///< see Manifest::graph; empty in earlier versions
+  std::string graph; ///< see Manifest::graph; empty in earlier versions
+  std::map<std::string, std::string> bound; ///< see Manifest::bound; likewise
   std::string optimizer;    ///< adamw | sgd; empty in earlier versions
   std::string config;       ///< as resolved, JSON; empty in earlier versions
   std::string dataIdentity; ///< see identityOfData; likewise
@@ -96,9 +97,10 @@ void checkInitialValues(const Manifest &manifest);
 
 /// A checkpoint in a run's folder; the older ones are less.
 struct CheckpointEntry {
-  /// Whether the run names it as the newest. Times do not outlast a copy, nor
-  /// do steps tell, as a run may have gone on from an earlier one.
-  bool isLatest;
+  /// How new the run says that it is, which compares those of one run; 0: it
+  /// does not. Times do not outlast a copy, nor do steps tell, as a run may
+  /// have gone on from an earlier one.
+  int named;
   int64_t time; ///< when it was written, in some unit
   int64_t step;
   std::string path;
@@ -108,9 +110,11 @@ struct CheckpointEntry {
 /// Those of `run`, in no order.
 std::vector<CheckpointEntry> checkpointsOf(const std::string &run);
 
-/// Writes into the run's file `latest` the name of the checkpoint that the run
-/// has come to.
-void nameLatest(const std::string &run, const std::string &checkpoint);
+/// Writes into the run's file `latest` the name of the checkpoint that is
+/// written next, and that of the one before, which counts until then. Warns
+/// where that cannot be.
+void nameLatest(const std::string &run, const std::string &checkpoint,
+                const std::string &before = "");
 
 /// The newest of them that is whole, with a warning for each newer one; empty
 /// if none is.

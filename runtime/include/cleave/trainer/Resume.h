@@ -72,7 +72,8 @@ void refuseChanges(const std::string &checkpoint,
                    const Accepted &accepted);
 
 /// Throws InputError where the model computes something else than the one that
-/// was trained, unless "model" is accepted.
+/// was trained, unless "model" is accepted, or an input is bound to another
+/// array, unless "data.bind.NAME" is.
 void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
                     const Manifest &manifest, const Accepted &accepted);
 
