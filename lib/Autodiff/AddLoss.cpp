@@ -225,8 +225,13 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     if (type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
       return func.emitError(
                  "cross_entropy needs logits [..., classes] of floats, "
-                 "but the output is ")
-             << type;
+                 "but the output is of type ")
+             << type.getElementType() << " and shape [" << type.getShape()
+             << "]"
+             << (isa<FloatType>(type.getElementType())
+                     ? "; where it is to be near the labels, train.loss = "
+                       "\"mse\""
+                     : "");
     Location loc = output.getLoc();
     ArrayRef<int64_t> rows = type.getShape().drop_back();
     auto labelType = RankedTensorType::get(rows, b.getI64Type());

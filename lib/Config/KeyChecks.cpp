@@ -39,6 +39,9 @@ std::string wrongPattern(const std::string &pattern) {
 std::string checks::atLeastZero(Field field) {
   return inRange(field, 0, infinity, "a number of at least 0");
 }
+std::string checks::threads(Field field) {
+  return inRange(field, 0, 1025, "a number from 0 to 1024");
+}
 std::string checks::atLeastOne(Field field) {
   return inRange(field, 1, infinity, "a number of at least 1");
 }

@@ -11,6 +11,7 @@ namespace cleave::config::checks {
 
 // Numbers.
 std::string atLeastZero(Field field);
+std::string threads(Field field); ///< what a machine may have
 std::string atLeastOne(Field field);
 std::string aboveZero(Field field);
 std::string share(Field field);

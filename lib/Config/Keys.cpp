@@ -240,7 +240,7 @@ const std::vector<Key> table = {
      "auto|local|mpi|nccl"},
     {"target.threads_per_rank", FIELD(target.threadsPerRank),
      "threads of a rank; 0: cores / local ranks, with cuda 1", "", "", now,
-     atLeastZero},
+     threads},
     {"target.cluster", FIELD(target.cluster),
      "cluster.toml with measured links and rates, or h100-fp32, h100-tf32, "
      "h100-bf16; "

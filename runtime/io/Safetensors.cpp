@@ -82,6 +82,14 @@ SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
   if (file.size() < 8)
     throw torn("it has " + std::to_string(file.size()) + " bytes");
   std::memcpy(&length, file.data(), 8);
+  // A zip of pickles, or one of before 2020.
+  std::string_view start(reinterpret_cast<const char *>(file.data()), 4);
+  if (length > file.size() - 8 &&
+      (start == "PK\3\4" || start.starts_with("\x80\2")))
+    throw InputError(path +
+                     ": looks like a file of torch.save, which may run code "
+                     "when it is read; save the weights with "
+                     "safetensors.torch.save_file");
   if (length > file.size() - 8)
     throw torn("its header is cut off");
   const std::byte *data = file.data() + 8 + length;

@@ -171,6 +171,7 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                  {"batch", manifest.batch},
                  {"mesh", mesh},
                  {"data", parsed(state.dataIdentity)},
+                 {"eval_data", parsed(state.evalIdentity)},
                  {"split", parsed(state.split)},
                  {"config", parsed(state.config)},
                  {"files",
@@ -329,6 +330,7 @@ static CheckpointState stateOf(const std::string &path, const Json &json,
     state.optimizer = json.value("optimizer", std::string());
     state.config = textOf("config");
     state.dataIdentity = textOf("data");
+    state.evalIdentity = textOf("eval_data");
     state.split = textOf("split");
     for (const Json &part : json.value("stretches", Json::array()))
       state.stretches.push_back({integerOf(part.at("step")),

@@ -325,22 +325,36 @@ void refuseChanges(const std::string &checkpoint,
         (keys.empty() ? "" : ", or say that it is meant with" + keys));
 }
 
+/// Not known, or made by another version: neither is another graph.
+static bool isSameGraph(const CheckpointState &state,
+                        const Manifest &manifest) {
+  auto version = [](const std::string &digest) {
+    return digest.substr(0, digest.find(':'));
+  };
+  return state.graph.empty() || manifest.graph.empty() ||
+         version(state.graph) != version(manifest.graph) ||
+         state.graph == manifest.graph;
+}
+
 void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
                     const Manifest &manifest, const Accepted &accepted) {
-  for (const auto &[input, hash] : manifest.bound) {
-    auto was = state.bound.find(input);
-    if (was != state.bound.end() && was->second != hash &&
-        !accepted.count("data.bind." + input))
+  if (accepted.count("model"))
+    return;
+  // Another file is another value of the key.
+  std::map<std::string, Json> before = keysOf(state.config),
+                              now = keysOf(manifest.configJson);
+  for (const auto &[input, hash] : manifest.bound)
+    if (auto was = state.bound.find(input);
+        was != state.bound.end() && was->second != hash &&
+        before["data.bind." + input] == now["data.bind." + input])
       throw InputError(checkpoint +
                        ": would not go on as the same run: the array that "
                        "input '" +
                        input +
                        "' is bound to has changed; bind the one that was "
-                       "trained with, or say that it is meant with" +
-                       acceptFlag("data.bind." + input));
-  }
-  if (state.graph.empty() || manifest.graph.empty() || // not known
-      state.graph == manifest.graph || accepted.count("model"))
+                       "trained with, or say that it is meant with --accept "
+                       "model");
+  if (isSameGraph(state, manifest))
     return;
   throw InputError(
       checkpoint + ": would not go on as the same run: model '" +
@@ -350,6 +364,20 @@ void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
       "; give the model that was trained, begin a run from these weights with "
       "--weights " +
       checkpoint + ", or say that it is meant with --accept model");
+}
+
+std::vector<Difference> graphDifferences(const CheckpointState &state,
+                                         const Manifest &manifest) {
+  std::vector<Difference> found;
+  if (!isSameGraph(state, manifest))
+    found.push_back({"model", jsonText(Json(state.graph)),
+                     jsonText(Json(manifest.graph)), false});
+  for (const auto &[input, hash] : manifest.bound)
+    if (auto was = state.bound.find(input);
+        was != state.bound.end() && was->second != hash)
+      found.push_back({"data.bind." + input, jsonText(Json(was->second)),
+                       jsonText(Json(hash)), false});
+  return found;
 }
 
 void checkSameOptimizer(const std::string &checkpoint,
@@ -439,6 +467,29 @@ bool isSameData(const std::string &identity, const std::string &path) {
   return recorded == identityBy(isOld ? endsOfFile : identityOfFile, path);
 }
 
+/// " (x.npy has changed, y.npy is new)", of a folder.
+static std::string whichFiles(const std::string &identity,
+                              const std::string &path) {
+  std::error_code ignored;
+  Json before = Json::parse(identity, nullptr, false);
+  if (!fs::is_directory(path, ignored) || !before.is_object())
+    return "";
+  Json now = Json::parse(identityOfData(path));
+  std::string text;
+  auto add = [&](const std::string &what) {
+    text += (text.empty() ? " (" : ", ") + what;
+  };
+  for (const auto &[name, file] : before.items())
+    if (!now.contains(name))
+      add(name + " is gone");
+    else if (now[name] != file)
+      add(name + " has changed");
+  for (const auto &[name, file] : now.items())
+    if (!before.contains(name))
+      add(name + " is new");
+  return text.empty() ? "" : text + ")";
+}
+
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
                    const std::string &path, const Accepted &accepted,
                    const std::string &model) {
@@ -467,7 +518,8 @@ void checkSameData(const std::string &checkpoint, const CheckpointState &state,
       checkpoint + ": " + other + "would not go on as the same run: " + path +
       " is not the data that it was trained on" +
       (recorded.empty() || fs::absolute(path) == fs::absolute(recorded)
-           ? ", its contents have changed"
+           ? ", its contents have changed" +
+                 whichFiles(state.dataIdentity, path)
            : " (" + recorded + ")") +
       "; say that it is meant with" +
       (!accepted.isBySet ? acceptFlag("data.path")
@@ -485,7 +537,9 @@ Extent extentOf(const TrainOptions &options, const Settings &settings,
   Extent extent;
   if (options.horizon)
     extent.horizon = *options.horizon;
-  else if (recorded)
+  else if (recorded &&
+           std::find(options.accepted.begin(), options.accepted.end(),
+                     "train.steps") == options.accepted.end())
     extent.horizon = *recorded;
   else
     extent.horizon = options.steps.value_or(settings.steps);
@@ -499,8 +553,10 @@ Extent extentOf(const TrainOptions &options, const Settings &settings,
         "--steps " + std::to_string(extent.lastStep) +
         " goes beyond train.steps = " + std::to_string(extent.horizon) +
         ", where train.schedule = \"" + settings.schedule +
-        "\" has come to its end; --set train.steps=" +
-        std::to_string(extent.lastStep) +
+        "\" has come to its end; " +
+        (options.horizon
+             ? "--set train.steps=" + std::to_string(extent.lastStep)
+             : std::string("--accept train.steps")) +
         " makes the schedule longer (the learning rate changes from here on)");
   return extent;
 }

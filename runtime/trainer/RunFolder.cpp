@@ -80,17 +80,19 @@ static bool isOutputOfLauncher(const std::string &name) {
 bool isRunFolder(const std::string &folder) {
   std::error_code error;
   // A run has been there: what users put beside it is no matter.
-  if (fs::exists(fs::path(folder) / "log.jsonl", error) &&
-      fs::exists(fs::path(folder) / "config.toml", error))
+  const bool isLogged = fs::exists(fs::path(folder) / "log.jsonl", error);
+  if (isLogged && fs::exists(fs::path(folder) / "config.toml", error))
     return true;
+  if (isLogged) // a run writes its configuration first
+    return false;
   for (const fs::directory_entry &entry :
        fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     const bool isConfig =
         name == "config.toml" ||
         (name.starts_with("config-") && name.ends_with(".toml"));
-    if (!isConfig && name != "log.jsonl" && name != "counters.json" &&
-        name != "latest" && !name.starts_with(".latest.") && name != ".lock" &&
+    if (!isConfig && name != "counters.json" && name != "latest" &&
+        !name.starts_with(".latest.") && name != ".lock" &&
         !name.starts_with("checkpoint-") && !name.starts_with(".checkpoint-") &&
         !name.starts_with(".config") && !name.starts_with(".log.jsonl.") &&
         !name.starts_with(".counters.json.") && !isOutputOfLauncher(name))

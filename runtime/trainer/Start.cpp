@@ -39,6 +39,7 @@ public:
 private:
   void readCheckpoint();
   void openData();
+  void noteEvalData();
   void checkSplit(const std::string &split);
   void lockFolder();
   void checkOut();
@@ -63,7 +64,7 @@ private:
 
 /// What a checkpoint says of the data and the number of steps.
 struct Recorded {
-  std::string dataPath;
+  std::string dataPath, evalPath;
   std::optional<int64_t> steps;
   /// data.shuffle_split; earlier versions held out the end.
   std::string shuffleSplit = "false";
@@ -82,6 +83,8 @@ Recorded recordedOf(const CheckpointState &state) {
   Json data = section("data"), train = section("train");
   if (data.contains("path") && data["path"].is_string())
     recorded.dataPath = data["path"].get<std::string>();
+  if (data.contains("eval_path") && data["eval_path"].is_string())
+    recorded.evalPath = data["eval_path"].get<std::string>();
   if (data.contains("shuffle_split") && data["shuffle_split"].is_string())
     recorded.shuffleSplit = data["shuffle_split"].get<std::string>();
   if (train.contains("steps") && train["steps"].is_number_integer())
@@ -104,10 +107,8 @@ void Start::readCheckpoint() {
     checkSameGraph(resume, state, manifest, accepted);
     recorded = recordedOf(state);
     changes = differences(state.config, manifest.configJson);
-    if (!state.graph.empty() && !manifest.graph.empty() &&
-        state.graph != manifest.graph)
-      changes.push_back({"model", jsonText(Json(state.graph)),
-                         jsonText(Json(manifest.graph)), false});
+    for (Difference &change : graphDifferences(state, manifest))
+      changes.push_back(std::move(change));
     refuseChanges(resume, changes, accepted);
     if (!manifest.state.empty())
       checkSameOptimizer(resume, state, settings.optimizer);
@@ -144,8 +145,10 @@ void Start::readCheckpoint() {
         " steps already; give a larger --steps than " +
         std::to_string(settings.lastStep) +
         (state.step >= settings.steps && settings.schedule != "constant"
-             ? ", and --set train.steps=N for a schedule that is "
-               "as long"
+             ? std::string(", and ") +
+                   (options.horizon ? "--set train.steps=N"
+                                    : "--accept train.steps") +
+                   " for a schedule that is as long"
              : ""));
   if (!options.data.empty())
     settings.dataPath = options.data;
@@ -170,6 +173,27 @@ void Start::checkSplit(const std::string &split) {
       "were, or say that they change with --accept data.validation");
 }
 
+/// Other contents under the same path; another path is another value of its
+/// key.
+void Start::noteEvalData() {
+  const std::string identity =
+      settings.evalPath.empty() ? "" : identityOfData(settings.evalPath);
+  const std::string before = recordedOf(state).evalPath;
+  if (!resume.empty() && !state.evalIdentity.empty() && !identity.empty() &&
+      before == fs::absolute(settings.evalPath).lexically_normal().string() &&
+      Json::parse(state.evalIdentity) != Json::parse(identity)) {
+    if (!accepted.count("data.eval_path"))
+      throw InputError(
+          resume + ": would not go on as the same run: " + settings.evalPath +
+          ", which val_loss is of, has other contents than "
+          "before; say that it is meant with --accept "
+          "data.eval_path");
+    changes.push_back({"data.eval_path", jsonText(Json(before)),
+                       jsonText(Json(settings.evalPath)), false});
+  }
+  state.evalIdentity = identity;
+}
+
 void Start::openData() {
   if (!resume.empty())
     checkSameData(resume, state, settings.dataPath, accepted, manifest.model);
@@ -181,6 +205,7 @@ void Start::openData() {
     changes.push_back({"data.path", jsonText(Json(recordedOf(state).dataPath)),
                        jsonText(Json(settings.dataPath)), true});
   state.dataIdentity = identity;
+  noteEvalData();
   if (!resume.empty())
     checkSplit(data->split());
   state.split = data->split();
@@ -250,7 +275,7 @@ bool Start::isDone() const {
   if (!isAuto || resume.empty() || state.step < settings.lastStep)
     return false;
   printEscaped(stdout, "%s: all %lld steps are done\n", resume.c_str(),
-               static_cast<long long>(settings.lastStep));
+               static_cast<long long>(state.step));
   return true;
 }
 
@@ -320,10 +345,35 @@ void Start::writeConfig(const std::string &out) const {
   writeFileAtomically(path.string(), text);
 }
 
+/// Where a run begins in a folder whose checkpoints have gone, what they came
+/// to stays known.
+void keepLog(const fs::path &path) {
+  std::error_code error;
+  const fs::path latest = path.parent_path() / "latest";
+  if (!fs::exists(fs::symlink_status(latest, error)) ||
+      !fs::exists(path, error))
+    return;
+  fs::path kept;
+  for (int n = 1; kept.empty() || fs::exists(kept, error); ++n)
+    kept = path.parent_path() / ("log-" + std::to_string(n) + ".jsonl");
+  fs::rename(path, kept, error);
+  if (error)
+    throw RunError(path.string() + ": cannot be kept as " + kept.string() +
+                   ": " + error.message());
+  fs::remove(latest, error);
+  std::fflush(stdout);
+  printEscaped(stderr,
+               "cleave: warning: %s: the checkpoints of its run are gone, it "
+               "begins again at step 1; its log is kept as %s\n",
+               path.parent_path().c_str(), kept.filename().c_str());
+}
+
 void Start::logResume(const std::string &out) const {
   std::string path = (fs::path(out) / "log.jsonl").string();
   if (goesOn && !resume.empty())
     nameLatest(out, resume);
+  else if (goesOn)
+    keepLog(path);
   if (goesOn)
     trimLog(path, state.step);
   if (resume.empty())

@@ -154,6 +154,9 @@ void Trainer::stopNonFinite(const CheckpointState &state,
     message += "; nothing was saved, as parameters or state are not finite";
   else if (saved != state.step)
     save(state);
+  if (manifest.hasMetric("update", "finite") && !settings.skipNonFinite)
+    message += "; the step would fail again: change what makes it so, or leave "
+               "such steps out (train.on_nan = \"skip\")";
   throw RunError(message);
 }
 
@@ -340,6 +343,9 @@ void Trainer::validate(StepRecord &record) {
 
 /// The checkpoint to go on from after a failure, for messages.
 std::string Trainer::newest() const {
+  std::error_code ignored;
+  if (!newestCheckpoint.empty() && !fs::exists(newestCheckpoint, ignored))
+    return newestCheckpoint + " is gone, too";
   return newestCheckpoint.empty() ? "no checkpoint was saved"
                                   : "--resume " + newestCheckpoint + " goes on";
 }
@@ -420,7 +426,8 @@ void Trainer::run(const std::string &folder, CheckpointState &state,
     // What was trained before is as good as it was.
     if (saved != state.step)
       save(state);
-    throw RunError(std::string(error.what()) + "; " + newest());
+    throw RunError(std::string(error.what()) + "; " + newest() +
+                   " with the data as it was, or with --accept data.path");
   } catch (const RunError &error) {
     throw RunError(std::string(error.what()) + "; " + newest());
   }

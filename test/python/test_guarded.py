@@ -271,6 +271,48 @@ class RunFolders(Guarded):
         (other / "mine").write_text("")
         self.refused(2, "is not the folder of a run alone", *self.command("--resume", "auto", "--out", other))
 
+    def test_auto_without_what_it_had(self):
+        """Checkpoints that somebody removed, and folders that were never a run's."""
+        out = self.folder / "emptied"
+        auto = ["--resume", "auto", "--out", out]
+        support.succeed(*self.begin(*auto))
+        before = (out / "log.jsonl").read_text()
+        shutil.rmtree(out / "checkpoint-000004")
+        done = support.run(*self.begin(*auto))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"warning: {out}: the checkpoints of its run are gone, it begins again at step 1; its log is kept as "
+                      "log-1.jsonl", done.stderr)
+        self.assertEqual((out / "log-1.jsonl").read_text(), before)
+        self.assertEqual([line["step"] for line in read_log(out)], [1, 2, 3, 4])
+        self.assertIn("all 4 steps are done", support.succeed(*self.begin(*auto)))
+        other = self.folder / "never"
+        other.mkdir()
+        (other / "log.jsonl").write_text("precious\n")
+        self.refused(2, "is not the folder of a run alone", *self.begin("--resume", "auto", "--out", other))
+
+    def test_steps_of_a_file(self):
+        """train.steps of the configuration's file is asked for as other keys are, unless --steps says how far."""
+        out, file = self.folder / "steps", self.folder / "steps.toml"
+        auto = ["--config", file, "--resume", "auto", "--out", out]
+        command = [word for word in self.begin(*auto)]
+        at = command.index("--steps")
+        del command[at:at + 2]
+        file.write_text("[train]\nsteps = 4\n")
+        support.succeed(*command)
+        file.write_text("[train]\nsteps = 6\n")
+        self.refused(2, "train.steps = 6 (was 4); leave it as it was, or say that it is meant with --set 'train.steps=6'",
+                     *command)
+        self.assertIn("all 4 steps are done", support.succeed(*command, "--steps", "4"))
+        support.succeed(*command, "--accept", "train.steps")
+        self.assertEqual(len(read_log(out)), 6)
+        # The program alone has --accept, not --set.
+        program = self.folder / "steps_program"
+        support.succeed(CLEAVE, "compile", self.folder / "m.mlir", "-o", program, *(w for s in SETS for w in ("--set", s)),
+                        "--set", "train.steps=6")
+        longer = [RUN, program, "train", "--data", self.folder / "data.npz", "--resume", out, "--steps", "8"]
+        self.refused(2, "has come to its end; --accept train.steps makes the schedule longer", *longer)
+        support.succeed(*longer, "--accept", "train.steps", "--out", self.folder / "longer")
+
     def test_auto_begins_over_nothing(self):
         """Checkpoints of which none is whole, or that cannot be read, are no reason to begin anew."""
         out = self.folder / "none_whole"

@@ -117,6 +117,34 @@ class Resume(unittest.TestCase):
         finally:
             gone.rename(self.data)
 
+    def test_other_contents(self):
+        """Of a file that val_loss is of, and of a folder of arrays."""
+        held = self.folder / "held.npz"
+        with np.load(self.data) as known:
+            arrays = dict(known)
+        np.savez(held, **arrays)
+        run = self.folder / "evaluated"
+        sets, weights = ["data.labels=y", "train.steps=2"], ["--weights", self.folder / "w.safetensors", "--steps", 1]
+        done = self.train("evaluated", *weights, data=self.data, sets=[*sets, f"data.eval_path={held}"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        np.savez(held, **{name: array[::-1] for name, array in arrays.items()})
+        message = self.refused("--resume", run, "--steps", 2)
+        self.assertIn(f"{held}, which val_loss is of, has other contents than before; say that it is meant with --accept "
+                      "data.eval_path", message)
+        done = self.train("evaluated2", "--resume", run, "--steps", 2, "--accept", "data.eval_path")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("data.eval_path = ", done.stdout)
+        folder = self.folder / "arrays"
+        folder.mkdir()
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+        done = self.train("of_arrays", *weights, data=folder, sets=sets)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        np.save(folder / "notes.npy", np.zeros(3))
+        np.save(folder / "x.npy", arrays["x"] + 1)
+        message = self.refused("--resume", self.folder / "of_arrays", "--steps", 2)
+        self.assertIn("its contents have changed (x.npy has changed, notes.npy is new)", message)
+
     def test_other_samples(self):
         """What is held out, or not any more, changes which samples train."""
         message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, "--config",

@@ -87,7 +87,7 @@ static std::string digestOfProgram(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream out(text);
   copy->print(out, OpPrintingFlags().printGenericOpForm());
-  return digestOf(text);
+  return kGraphDigestVersion + digestOf(text);
 }
 
 /// Tensors without elements: no phase after this one expects them.

@@ -32,6 +32,7 @@ RunPlan::RunPlan(const TrainOptions &asked, const std::string &model,
                        std::filesystem::path(model).stem().string());
   if (path.empty()) // auto, which begins
     return;
+  configFile = common.configFile;
   RecordedConfig base = recordedConfig(path);
   common.base = base.toml;
   common.baseName = base.file;
@@ -108,6 +109,8 @@ void RunPlan::checkData(const LoadedConfig &loaded, const std::string &model,
   for (const auto &[key, origin] : loaded.origins)
     if (origin == "--set" || origin == "--bind")
       accepted.push_back(key);
+    else if (key == "train.steps")
+      filesSteps = !configFile.empty() && origin.starts_with(configFile);
   if (!path.empty())
     checkSameData(path, readCheckpointState(path, /*checksDigests=*/false),
                   data, acceptedKeys(),
@@ -128,7 +131,12 @@ void RunPlan::settle(Config &config) {
     std::string was = state.config;
     if (was.empty() && recorded)
       was = writeConfigJson(*recorded);
-    refuseChanges(path, differences(was, writeConfigJson(config)), keys);
+    std::vector<Difference> found = differences(was, writeConfigJson(config));
+    if (recorded && filesSteps && !asked.steps &&
+        asFile != recorded->train.steps)
+      found.push_back({"train.steps", std::to_string(recorded->train.steps),
+                       std::to_string(asFile), true});
+    refuseChanges(path, found, keys);
     checkSameOptimizer(path, state, config.train.optimizer);
     // What --steps made of a file's train.steps is recorded.
     horizon =

@@ -51,6 +51,8 @@ private:
   const TrainOptions &asked;
   std::string path;
   std::optional<Config> recorded;
+  std::string configFile;
+  bool filesSteps = false; // it gives train.steps
 };
 
 } // namespace cleave::driver

@@ -79,6 +79,13 @@ LogicalResult Importer::findInputs() {
       return error() << "has no input '" << name << "' (data.inputs." << name
                      << "); its inputs are " << spellInputs();
   }
+  for (const ::onnx::ValueInfoProto *input : inputs)
+    if (Element type = elementOf(*input); input->name() == options.tokens &&
+                                          type != Element::I64 &&
+                                          type != Element::I32)
+      return error() << "input '" << options.tokens
+                     << "' (data.tokens) takes elements of type "
+                     << nameOf(type) << ", and tokens are integers";
   if (candidates.size() == 1)
     tokens = candidates[0];
   else if (!options.tokens.empty()) {

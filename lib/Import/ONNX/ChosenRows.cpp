@@ -108,6 +108,9 @@ Error addRows(Node &node) {
     return refuse(
         "it is supported where both indices and updates are such rows");
   const ChosenRows &rows = *indices.chosen;
+  if (data.rank() == 0 || indices.rank() == 0)
+    return refuse("data " + spell(data.shape) + " or indices " +
+                  spell(indices.shape) + " have no dimension");
   bool elements = node.opType() == "ScatterElements";
   Shape inner(data.shape.begin() + 1, data.shape.end()), want = {countOf(rows)};
   llvm::append_range(want, inner);

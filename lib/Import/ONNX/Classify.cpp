@@ -86,6 +86,8 @@ StringRef spell(ConstantKind kind) {
     return "table of positions";
   case ConstantKind::Buffer:
     return "buffer";
+  case ConstantKind::Fixed:
+    return "constant of the code";
   }
   llvm_unreachable("unknown kind of constant");
 }
@@ -337,8 +339,10 @@ Constants findConstants(Model &model, StringRef tokens,
     else if (auto kind = kindByRules(model, uses, tensor);
              kind && !trains(model, tensor, *kind))
       constants[tensor.name] = *kind;
-    else if (held == HeldAs::Buffer || held == HeldAs::Number)
+    else if (held == HeldAs::Buffer)
       constants[tensor.name] = ConstantKind::Buffer;
+    else if (held == HeldAs::Number)
+      constants[tensor.name] = ConstantKind::Fixed;
   }
   return constants;
 }

@@ -26,8 +26,11 @@ enum class ConstantKind {
   Mask,
   /// Sinusoids or lines along the positions, which are read by position.
   PositionTable,
-  /// The file says that a module holds it as a buffer.
+  /// The file says that a module holds it as a buffer of its state_dict.
   Buffer,
+  /// The file says that it is a constant of the code, or a buffer that no
+  /// state_dict has: checkpoints lack it, too.
+  Fixed,
 };
 
 using Constants = std::map<std::string, ConstantKind>;

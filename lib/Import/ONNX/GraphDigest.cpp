@@ -132,7 +132,7 @@ std::string Importer::graphDigest() {
   }
   for (const std::string &output : outputs)
     lines += "output " + output + " (" + spell(output) + ")\n";
-  return contents.areKnown ? digestOf(lines) : "";
+  return contents.areKnown ? kGraphDigestVersion + digestOf(lines) : "";
 }
 
 } // namespace cleave::importer

@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kValueMetadata = 4, kNodeMetadata = 9;
 constexpr StringRef kKind = "pkg.torch.export.graph_signature.InputSpec.kind";
+constexpr StringRef kPersistent =
+    "pkg.torch.export.graph_signature.InputSpec.persistent";
 constexpr StringRef kFoldedFrom = "pkg.onnxscript.optimizer.folded_from";
 constexpr StringRef kNameScopes = "pkg.torch.onnx.name_scopes";
 constexpr StringRef kFxNode = "pkg.torch.onnx.fx_node";
@@ -73,12 +75,21 @@ HeldAs kindOf(StringRef value) {
 
 Metadata::Metadata(const ::onnx::GraphProto &graph) {
   auto read = [&](const ::onnx::ValueInfoProto &value) {
+    HeldAs kind = HeldAs::Unknown;
+    bool isPersistent = true;
     forEachEntry(value, kValueMetadata, [&](StringRef key, StringRef text) {
-      if (key == kKind && kindOf(text) != HeldAs::Unknown)
-        kinds[value.name()] = kindOf(text);
+      if (key == kKind)
+        kind = kindOf(text);
+      else if (key == kPersistent)
+        isPersistent = text != "False";
       else if (key == kFoldedFrom)
         folded[value.name()] = listOf(text);
     });
+    // What no state_dict has is the program's.
+    if (kind == HeldAs::Buffer && !isPersistent)
+      kind = HeldAs::Number;
+    if (kind != HeldAs::Unknown)
+      kinds[value.name()] = kind;
   };
   for (const ::onnx::ValueInfoProto &value : graph.value_info())
     read(value);

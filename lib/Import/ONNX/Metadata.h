@@ -18,14 +18,15 @@ class NodeProto;
 
 namespace cleave::importer {
 
-/// What a module holds a tensor as.
+/// What a module holds a tensor as. A Number is a constant of its code, or a
+/// buffer that its state_dict lacks.
 enum class HeldAs { Unknown, Parameter, Buffer, Number };
 
 class Metadata {
 public:
   Metadata() = default;
-  /// Of PyTorch's exporter: `pkg.torch.export.graph_signature.InputSpec.kind`
-  /// and `pkg.onnxscript.optimizer.folded_from`, of initializers.
+  /// Of PyTorch's exporter: `pkg.torch.export.graph_signature.InputSpec.kind`,
+  /// `.persistent` and `pkg.onnxscript.optimizer.folded_from`, of initializers.
   explicit Metadata(const ::onnx::GraphProto &graph);
 
   HeldAs heldAs(llvm::StringRef tensor) const;

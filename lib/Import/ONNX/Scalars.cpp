@@ -109,7 +109,8 @@ Finder::Finder(Model &model, const Constants &byUse)
   for (const TensorRef &tensor : model.initializers())
     if (isFloat(tensor.type) && tensor.numElements() > 1 &&
         !byUse.count(tensor.name) &&
-        model.metadata().heldAs(tensor.name) != HeldAs::Buffer)
+        !llvm::is_contained({HeldAs::Buffer, HeldAs::Number},
+                            model.metadata().heldAs(tensor.name)))
       computed.insert(tensor.name);
   for (const FlatNode &node : model.nodes())
     if (!stopsGradient(*node.proto) &&

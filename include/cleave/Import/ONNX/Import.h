@@ -40,6 +40,8 @@ inline constexpr llvm::StringLiteral kTiedAttr = "nn.tied";
 inline constexpr llvm::StringLiteral kUnreadAttr = "nn.unread_inputs";
 /// Of the module: what the graph computes, whatever its weights and sizes are.
 inline constexpr llvm::StringLiteral kGraphDigestAttr = "nn.graph_digest";
+/// Begins such a digest: what is made otherwise says nothing.
+inline const std::string kGraphDigestVersion = "1:";
 
 /// What stands for a graph input.
 enum class InputBinding { Data, Ones, Zeros, Arange };

@@ -42,6 +42,7 @@ struct CheckpointState {
   std::string optimizer;    ///< adamw | sgd; empty in earlier versions
   std::string config;       ///< as resolved, JSON; empty in earlier versions
   std::string dataIdentity; ///< see identityOfData; likewise
+  std::string evalIdentity; ///< of data.eval_path; empty: none, or likewise
   std::string split;        ///< how samples were held out, JSON; likewise
 };
 

@@ -72,10 +72,14 @@ void refuseChanges(const std::string &checkpoint,
                    const Accepted &accepted);
 
 /// Throws InputError where the model computes something else than the one that
-/// was trained, unless "model" is accepted, or an input is bound to another
-/// array, unless "data.bind.NAME" is.
+/// was trained, or an input is bound to an array of other contents, unless
+/// "model" is accepted.
 void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
                     const Manifest &manifest, const Accepted &accepted);
+
+/// What checkSameGraph looks at and has accepted.
+std::vector<Difference> graphDifferences(const CheckpointState &state,
+                                         const Manifest &manifest);
 
 /// Throws InputError where the checkpoint has the state of another optimizer
 /// than `wanted` (adamw or sgd), which cannot go on with it.
