@@ -154,9 +154,6 @@ void Trainer::stopNonFinite(const CheckpointState &state,
     message += "; nothing was saved, as parameters or state are not finite";
   else if (saved != state.step)
     save(state);
-  if (manifest.hasMetric("update", "finite") && !settings.skipNonFinite)
-    message += "; the step would fail again: change what makes it so, or leave "
-               "such steps out (train.on_nan = \"skip\")";
   throw RunError(message);
 }
 
@@ -350,16 +347,25 @@ std::string Trainer::newest() const {
                                   : "--resume " + newestCheckpoint + " goes on";
 }
 
+static bool isIn(const std::string &checkpoint, const std::string &folder) {
+  std::error_code ignored;
+  return fs::equivalent(fs::path(checkpoint) / "..", folder, ignored);
+}
+
 void Trainer::save(const CheckpointState &state) {
   checkFolder();
-  // One of this name that is there is of steps that were given up.
+  // Named before it is there, so that no kill between loses it; one of this
+  // name that is there is of steps that were given up. What is named first
+  // counts only where something was saved.
   const std::string name = checkpointName(state.step);
   std::error_code ignored;
-  const bool isNew = !fs::exists(fs::path(out) / name, ignored);
-  if (isNew)
+  const bool isNamed = !newestCheckpoint.empty() &&
+                       isIn(newestCheckpoint, out) &&
+                       !fs::exists(fs::path(out) / name, ignored);
+  if (isNamed)
     nameLatest(out, name, newestCheckpoint);
   newestCheckpoint = saveCheckpoint(out, manifest, executor, state);
-  if (!isNew)
+  if (!isNamed)
     nameLatest(out, name);
   saved = state.step;
   savedAt = std::chrono::steady_clock::now();

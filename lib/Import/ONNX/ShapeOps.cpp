@@ -182,7 +182,7 @@ Error lowerSplit(Node &node) {
   }
   if (sizes.empty()) {
     int64_t count = node.intAttr("num_outputs", parts);
-    if (count <= 0 || count < parts)
+    if (count != parts)
       return reason("num_outputs is " + Twine(count) + " for " + Twine(parts) +
                     " outputs");
     int64_t chunk = (size + count - 1) / count;

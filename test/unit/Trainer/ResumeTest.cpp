@@ -88,7 +88,7 @@ TEST_F(Training, BadCheckpointsAreRefused) {
   options.steps = 9;
   EXPECT_NE(refused(path).find("--steps 9 goes beyond train.steps = 8, where "
                                "train.schedule = \"linear\" has come to its "
-                               "end; --set train.steps=9"),
+                               "end; --accept train.steps"),
             std::string::npos);
   options.horizon = 9;
   run("b");
