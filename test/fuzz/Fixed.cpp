@@ -118,6 +118,8 @@ int main(int argc, char **argv) {
     return 2;
   const long runs = std::atol(argv[1]);
   found = argv[2];
+  if (const char *other = std::getenv("CLEAVE_FUZZ_SEED")) // of a longer run
+    chance.seed(std::strtoull(other, nullptr, 10));
   for (int number : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM})
     std::signal(number, keep);
   rlimit memory{rlim_t(4) << 30, rlim_t(4) << 30};

@@ -123,6 +123,8 @@ Error lowerTranspose(Node &node) {
 Error lowerExpand(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(want, node.knownInts(1, "shape"));
+  if (llvm::any_of(want, [](int64_t size) { return size < 0; }))
+    return reason("shape " + spell(want) + " has a negative size");
   CLEAVE_TRY(shape, broadcastShapes(input.shape, want));
   return one(node, node.broadcast(input, shape));
 }
