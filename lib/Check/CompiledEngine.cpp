@@ -7,7 +7,7 @@
 #include "cleave/Check/Views.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
-#include "cleave/Driver/Backend.h"
+#include "cleave/Compiler/Backend.h"
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Memory/Boundary.h"
 #include "cleave/Target/Schedule.h"

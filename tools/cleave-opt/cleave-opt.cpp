@@ -15,7 +15,7 @@
 #include "cleave/Dialect/NN/Transforms/RegisterPasses.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Dialect/RT/IR/RT.h"
-#include "cleave/Driver/Backend.h"
+#include "cleave/Compiler/Backend.h"
 #include "cleave/Import/ONNX/Import.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Kernels/RegisterPasses.h"

@@ -5,7 +5,7 @@
 
 #include "Phases.h"
 
-#include "cleave/Driver/Backend.h"
+#include "cleave/Compiler/Backend.h"
 
 namespace cleave::driver {
 

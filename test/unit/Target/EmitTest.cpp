@@ -5,7 +5,7 @@
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
-#include "cleave/Driver/Backend.h"
+#include "cleave/Compiler/Backend.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interpreter/GpuInterpreter.h"
 #include "cleave/Kernels/Kernels.h"

@@ -4,7 +4,7 @@
 #include "CompileModel.h"
 #include "commands/Commands.h"
 
-#include "cleave/Driver/Explain.h"
+#include "cleave/Explain/Explain.h"
 
 #include <iostream>
 #include <memory>

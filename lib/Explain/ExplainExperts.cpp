@@ -1,7 +1,7 @@
 // What the routers of a program ask of its ranks.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
-#include "cleave/Driver/Explain.h"
+#include "cleave/Explain/Explain.h"
 #include "cleave/Memory/Boundary.h"
 
 #include "llvm/ADT/STLExtras.h"

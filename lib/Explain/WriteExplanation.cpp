@@ -1,6 +1,6 @@
 // `cleave explain` as text and as JSON.
 
-#include "cleave/Driver/Explain.h"
+#include "cleave/Explain/Explain.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,9 +1,9 @@
 // What a collective moves, and over which links, for the parts of Explain.cpp.
 
-#ifndef CLEAVE_LIB_DRIVER_EXPLAINTRAFFIC_H
-#define CLEAVE_LIB_DRIVER_EXPLAINTRAFFIC_H
+#ifndef CLEAVE_LIB_EXPLAIN_EXPLAINTRAFFIC_H
+#define CLEAVE_LIB_EXPLAIN_EXPLAINTRAFFIC_H
 
-#include "cleave/Driver/Explain.h"
+#include "cleave/Explain/Explain.h"
 
 namespace cleave {
 

@@ -1,7 +1,7 @@
 // The second half of the compiler: from the program of one rank to an artifact.
 
-#ifndef CLEAVE_DRIVER_BACKEND_H
-#define CLEAVE_DRIVER_BACKEND_H
+#ifndef CLEAVE_COMPILER_BACKEND_H
+#define CLEAVE_COMPILER_BACKEND_H
 
 #include "cleave/Target/Target.h"
 

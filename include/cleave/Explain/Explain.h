@@ -1,7 +1,7 @@
 // The numbers of `cleave explain`: memory, communication, kernels.
 
-#ifndef CLEAVE_DRIVER_EXPLAIN_H
-#define CLEAVE_DRIVER_EXPLAIN_H
+#ifndef CLEAVE_EXPLAIN_EXPLAIN_H
+#define CLEAVE_EXPLAIN_EXPLAIN_H
 
 #include "cleave/Config/Cluster.h"
 #include "cleave/Memory/Footprint.h"

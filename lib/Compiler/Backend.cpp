@@ -1,6 +1,6 @@
 // From the program of one rank to an artifact.
 
-#include "cleave/Driver/Backend.h"
+#include "cleave/Compiler/Backend.h"
 
 #include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Kernels/Passes.h"

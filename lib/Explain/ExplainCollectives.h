@@ -1,7 +1,7 @@
 // The collectives of a step, for Explain.cpp.
 
-#ifndef CLEAVE_LIB_DRIVER_EXPLAINCOLLECTIVES_H
-#define CLEAVE_LIB_DRIVER_EXPLAINCOLLECTIVES_H
+#ifndef CLEAVE_LIB_EXPLAIN_EXPLAINCOLLECTIVES_H
+#define CLEAVE_LIB_EXPLAIN_EXPLAINCOLLECTIVES_H
 
 #include "ExplainOverlap.h"
 

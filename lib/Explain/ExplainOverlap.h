@@ -1,9 +1,9 @@
 // Modelled seconds of a step, for Explain.cpp.
 
-#ifndef CLEAVE_LIB_DRIVER_EXPLAINOVERLAP_H
-#define CLEAVE_LIB_DRIVER_EXPLAINOVERLAP_H
+#ifndef CLEAVE_LIB_EXPLAIN_EXPLAINOVERLAP_H
+#define CLEAVE_LIB_EXPLAIN_EXPLAINOVERLAP_H
 
-#include "cleave/Driver/Explain.h"
+#include "cleave/Explain/Explain.h"
 #include "cleave/Target/Schedule.h"
 
 namespace cleave {
