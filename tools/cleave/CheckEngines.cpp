@@ -1,7 +1,6 @@
 #include "CheckEngines.h"
 
 #include "CompileModel.h"
-#include "ShardedModel.h"
 
 #include "cleave/Check/Faults.h"
 #include "cleave/Check/Passes.h"

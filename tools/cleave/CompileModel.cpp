@@ -6,8 +6,6 @@
 #include "PipelineModel.h"
 #include "PlanWarnings.h"
 #include "Preflight.h"
-#include "ShardedModel.h"
-#include "Stages.h"
 
 #include "cleave/Codegen/GPU.h"
 #include "cleave/Dialect/NN/IR/NN.h"

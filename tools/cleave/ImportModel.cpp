@@ -2,6 +2,7 @@
 
 #include "ImportModel.h"
 
+#include "cleave/Compiler/Dialects.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
@@ -26,17 +27,7 @@ namespace fs = std::filesystem;
 
 namespace cleave::driver {
 
-void registerAll(MLIRContext &context) {
-  DialectRegistry registry;
-  registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
-                  scf::SCFDialect, tensor::TensorDialect, dist::DistDialect,
-                  nn::NNDialect, pipe::PipeDialect, rt::RTDialect>();
-  registerInterfaceModels(registry);
-  context.appendDialectRegistry(registry);
-  context.loadAllAvailableDialects();
-  // An error says what is wrong; the program at hand would bury it.
-  context.printOpOnDiagnostic(false);
-}
+void registerAll(MLIRContext &context) { compiler::loadDialects(context); }
 
 static BoundInput boundInput(const std::string &name,
                              const std::string &value) {

@@ -4,7 +4,6 @@
 #include "Phases.h"
 
 #include "NnModel.h"
-#include "ShardedModel.h"
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
@@ -199,7 +198,8 @@ OwningOpRef<ModuleOp> loadModel(const std::string &path, const Config &config,
     checkOperations(*module, path);
   checkSizes(*module, diagnostics);
   if (isSharded(*module)) {
-    prepareSharded(*module, path, config);
+    if (failed(compiler::prepareSharded(*module, path, config)))
+      diagnostics.fail(BadUsage);
     return module;
   }
   checkNnModel(*module, path, config);

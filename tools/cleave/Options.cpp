@@ -3,7 +3,7 @@
 #include "Cache.h"
 #include "Command.h"
 #include "Diagnostics.h"
-#include "ShardedModel.h"
+#include "Phases.h"
 
 #include "cleave/io/Input.h"
 

@@ -1,161 +1,31 @@
-// The phases before a model is sharded, put together from their passes, and
-// what the configuration says of the machine.
+// Phases whose failures are thrown.
 
 #include "Phases.h"
 
-#include "cleave/Autodiff/Passes.h"
-#include "cleave/Dialect/NN/IR/NN.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 
 namespace cleave::driver {
 
-void runPasses(PassManager &passes, ModuleOp module, Diagnostics &diagnostics) {
-  if (failed(passes.run(module)))
+static void orFail(LogicalResult result, Diagnostics &diagnostics) {
+  if (failed(result))
     diagnostics.fail(BadUsage);
 }
 
-static bool hasOutput(func::FuncOp forward, StringRef wanted) {
-  for (unsigned i = 0; i < forward.getNumResults(); ++i)
-    if (auto name = forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
-        name && name.getValue() == wanted)
-      return true;
-  return false;
-}
-
-/// A loss inside the model reads labels only through one of its inputs.
-static void checkLabels(ModuleOp module, const Config &config) {
-  auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
-  StringRef output = config.train.loss;
-  if (!forward || config.data.labels == "next" ||
-      !output.consume_front("output:") ||
-      !hasOutput(forward, output)) // nn-add-loss says so
-    return;
-  std::string names;
-  for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
-    auto text = [&](StringRef key) {
-      auto value = forward.getArgAttrOfType<StringAttr>(i, key);
-      return value ? value.getValue() : StringRef();
-    };
-    StringRef role = text(nn::kRoleAttr);
-    if (role == "labels")
-      return;
-    if (role == "tokens" || role == "input")
-      names +=
-          ((names.empty() ? "'" : ", '") + text(nn::kNameAttr) + "'").str();
-  }
-  throw Failure(BadUsage,
-                "data.labels = '" + config.data.labels +
-                    "' is read by nothing: train.loss = '" + config.train.loss +
-                    "' is computed in the model, whose inputs are " + names +
-                    "; name one of them, or leave data.labels out");
-}
-
-/// Labels that are the next tokens teach nothing where attention reads those.
-static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
-  auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
-  if (!forward || config.data.labels != "next" ||
-      config.train.loss != "cross_entropy")
-    return;
-  int64_t length = 0;
-  for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
-    auto type = cast<RankedTensorType>(forward.getArgumentTypes()[i]);
-    auto role = forward.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr);
-    if (role && role.getValue() == "tokens" && type.getRank() > 1)
-      length = type.getDimSize(1);
-  }
-  // One label for a sample, as of classes, is no token.
-  bool perToken = false;
-  for (unsigned i = 0; i < forward.getNumResults(); ++i) {
-    auto type = dyn_cast<RankedTensorType>(forward.getResultTypes()[i]);
-    auto name = forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
-    bool isLogits = config.train.logits.empty() ||
-                    (name && name.getValue() == config.train.logits);
-    perToken |=
-        isLogits && type && type.getRank() > 2 && type.getDimSize(1) == length;
-  }
-  if (!perToken)
-    return;
-  int64_t count = 0;
-  forward.walk([&](nn::AttentionOp attention) {
-    int64_t queries = attention.getQuery().getType().getDimSize(1);
-    int64_t keys = attention.getKey().getType().getDimSize(1);
-    // A mask of keys is the same for all queries; a bias could hide later ones.
-    count += !attention.getCausal() && !attention.getBias() && length > 1 &&
-             queries == length && keys == length;
-  });
-  if (count)
-    emitWarning(forward.getLoc())
-        << count << (count == 1 ? " attention sees" : " attentions see")
-        << " later tokens, which are the labels (data.labels = \"next\"): the "
-           "loss falls without what it learns being of use; name an array of "
-           "labels in data.labels, or train a model whose attention is causal";
+void runPasses(PassManager &passes, ModuleOp module, Diagnostics &diagnostics) {
+  orFail(passes.run(module), diagnostics);
 }
 
 void runLossPhase(ModuleOp module, const Config &config, bool updatesApart) {
-  checkLabels(module, config);
   Diagnostics diagnostics(*module.getContext());
-  warnAboutLaterTokens(module, config);
-  PassManager passes(module.getContext());
-  AddLossPassOptions loss;
-  loss.loss = config.train.loss;
-  loss.logits = config.train.logits;
-  loss.ignoreIndex = config.data.ignoreIndex;
-  loss.microbatches = updatesApart ? 1 : config.train.microbatches;
-  loss.sharedSlots = config.parallel.expert.capacity > 0 &&
-                     config.parallel.expert.capacityScope == "microbatch";
-  loss.trainable = llvm::to_vector(config.train.trainable);
-  loss.frozen = llvm::to_vector(config.train.frozen);
-  passes.addPass(createAddLossPass(loss));
-  AddDropoutPassOptions dropout;
-  dropout.p = config.train.dropout;
-  passes.addPass(createAddDropoutPass(dropout));
-  AddRouterLossesPassOptions routers;
-  routers.balance = config.parallel.expert.auxLoss;
-  routers.squares = config.parallel.expert.zLoss;
-  routers.scope = config.parallel.expert.auxScope;
-  routers.ignoreIndex = config.data.ignoreIndex;
-  passes.addPass(createAddRouterLossesPass(routers));
-  runPasses(passes, module, diagnostics);
+  orFail(compiler::addLoss(module, config, updatesApart), diagnostics);
 }
 
-void addCountPass(OpPassManager &passes, const Config &config) {
-  CountChoicesPassOptions options;
-  options.updateBiases = config.parallel.expert.biasUpdate > 0;
-  passes.addPass(createCountChoicesPass(options));
-}
-
-void addTrainPasses(OpPassManager &passes, const Config &config,
-                    bool tapGradients, bool updatesApart) {
-  DifferentiatePassOptions differentiate;
-  differentiate.accumulate = config.train.microbatches > 1;
-  differentiate.apart = updatesApart;
-  passes.addPass(createDifferentiatePass(differentiate));
-  passes.addNestedPass<func::FuncOp>(createDropZeroSumsPass());
-  AddOptimizerPassOptions optimizer;
-  optimizer.optimizer = config.train.optimizer;
-  optimizer.beta1 = config.train.betas[0];
-  optimizer.beta2 = config.train.betas[1];
-  optimizer.epsilon = config.train.eps;
-  optimizer.momentum = config.train.momentum;
-  optimizer.weightDecay = config.train.weightDecay;
-  optimizer.clipNorm = config.train.clipNorm;
-  optimizer.noDecay = llvm::to_vector(config.train.noDecay);
-  optimizer.tapGradients = tapGradients;
-  optimizer.apart = updatesApart;
-  for (size_t set = 0; set < config.train.began.size(); ++set)
-    for (const std::string &name : config.train.began[set])
-      optimizer.began.push_back(std::to_string(set + 1) + ":" + name);
-  passes.addPass(createAddOptimizerPass(optimizer));
-  UpdateRouterBiasesPassOptions biases;
-  biases.rate = config.parallel.expert.biasUpdate;
-  passes.addPass(createUpdateRouterBiasesPass(biases));
-  passes.addPass(createCanonicalizerPass());
-  passes.addPass(createCSEPass());
+void runGradientPhase(ModuleOp module, const Config &config,
+                      bool tapGradients) {
+  Diagnostics diagnostics(*module.getContext());
+  orFail(compiler::addGradients(module, config, tapGradients), diagnostics);
 }
 
 void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
@@ -163,28 +33,31 @@ void runTrainPhase(ModuleOp module, const Config &config, bool tapGradients) {
   runGradientPhase(module, config, tapGradients);
 }
 
-void runGradientPhase(ModuleOp module, const Config &config,
-                      bool tapGradients) {
+void runOrderPhase(ModuleOp module, const Config &config, const Mesh &mesh) {
   Diagnostics diagnostics(*module.getContext());
-  PassManager passes(module.getContext());
-  addCountPass(passes, config);
-  addTrainPasses(passes, config, tapGradients);
-  runPasses(passes, module, diagnostics);
+  orFail(compiler::orderPositions(module, config, mesh), diagnostics);
 }
 
-std::string clusterNameOf(const Config &config) {
-  if (config.target.cluster.empty() && config.target.kind == "cuda")
-    return "h100-" + config.train.precision;
-  return config.target.cluster;
+void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
+                   bool tapGradients, bool updatesApart) {
+  Diagnostics diagnostics(*module.getContext());
+  orFail(compiler::cutIntoStages(module, config, stages, tapGradients,
+                                 updatesApart),
+         diagnostics);
+}
+
+void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
+                   std::vector<std::string> *remarks, bool allRemarks,
+                   const StageOptions *stage) {
+  Diagnostics diagnostics(*module.getContext(), remarks);
+  orFail(compiler::shard(module, config, mesh, allRemarks, stage), diagnostics);
 }
 
 Cluster clusterOf(const Config &config) {
-  std::string name = clusterNameOf(config);
-  if (name.empty())
-    return Cluster();
-  ConfigResult<Cluster> cluster = loadCluster(name);
-  if (!cluster)
-    throw Failure(BadUsage, cluster.error());
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  Diagnostics diagnostics(context);
+  FailureOr<Cluster> cluster = compiler::clusterOf(config, &context);
+  orFail(cluster, diagnostics);
   return *cluster;
 }
 

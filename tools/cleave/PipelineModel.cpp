@@ -5,11 +5,9 @@
 #include "CompileModel.h"
 #include "PlanWarnings.h"
 
-#include "StageShards.h"
-#include "Stages.h"
-
 #include "cleave/Actions/Passes.h"
 #include "cleave/Check/Check.h"
+#include "cleave/Compiler/StageShards.h"
 #include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
@@ -297,10 +295,18 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
   bool updatesApart = schedule.table.asynchronous && purpose != Purpose::Infer;
   if (updatesApart)
     admitAsynchronous(model, config, schedule.table);
-  std::vector<OwningOpRef<ModuleOp>> stages = buildStages(
-      model, config, schedule.table.stages, taps != Taps::None, updatesApart);
+  MLIRContext *context = model.getContext();
+  std::vector<OwningOpRef<ModuleOp>> stages;
   {
-    Diagnostics diagnostics(*stages.front()->getContext(), remarks);
+    Diagnostics diagnostics(*context);
+    auto built = compiler::buildStages(model, config, schedule.table.stages,
+                                       taps != Taps::None, updatesApart);
+    if (failed(built))
+      diagnostics.fail(BadUsage);
+    stages = std::move(*built);
+  }
+  {
+    Diagnostics diagnostics(*context, remarks);
     warnOfEmptyStages(stages);
   }
   // The axis stays, so that axes have the same numbers in all programs.
@@ -312,7 +318,7 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
       options.weightsApart |= action.kind == pipeline::ActionKind::I ||
                               action.kind == pipeline::ActionKind::W;
   bool chained = schedule.table.chunks() > 1;
-  StageShards shards(schedule.table, config, inner);
+  compiler::StageShards shards(schedule.table, config, inner);
   // Neighbours on one rank hand over by copies.
   pipeline::Placement placement(schedule.table);
   auto linkBehind = [&](int stage) {
@@ -321,7 +327,6 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
     return crosses ? schedule.link : std::string();
   };
 
-  MLIRContext *context = stages.front()->getContext();
   OwningOpRef<ModuleOp> all(ModuleOp::create(stages.front()->getLoc()));
   (*all)->setAttrs((*stages.front())->getAttrs());
   (*all)->removeAttr(kStageAttr);
@@ -361,12 +366,15 @@ OwningOpRef<ModuleOp> buildPipeline(ModuleOp model, const Config &config,
     split.chained = chained;
     split.versions = updatesApart;
     passes.addPass(createSplitActionsPass(split));
-    if (failed(passes.run(*stage)))
+    if (failed(passes.run(*stage)) || failed(shards.note(index, *stage)))
       diagnostics.fail(BadUsage);
-    shards.note(index, *stage);
     moveInto(*all, *stage, index);
   }
-  schedule.table = shards.place();
+  Diagnostics diagnostics(*context);
+  FailureOr<pipeline::Table> placed = shards.place(context);
+  if (failed(placed))
+    diagnostics.fail(BadUsage);
+  schedule.table = std::move(*placed);
   target::setSchedule(*all, schedule);
   return all;
 }

@@ -5,7 +5,6 @@
 #include "CheckValues.h"
 #include "CompileModel.h"
 #include "PipelineModel.h"
-#include "ShardedModel.h"
 #include "commands/Commands.h"
 
 #include "cleave/Check/Check.h"

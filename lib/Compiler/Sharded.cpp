@@ -1,10 +1,10 @@
 // Models with shardings of their own.
 
-#include "ShardedModel.h"
+#include "cleave/Compiler/Sharded.h"
 
-#include "Command.h"
-#include "ImportModel.h"
+#include "ConfigError.h"
 
+#include "cleave/Compiler/Dialects.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
@@ -17,7 +17,7 @@
 
 using namespace mlir;
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
 bool isSharded(ModuleOp module) {
   return !module.getOps<dist::MeshOp>().empty();
@@ -31,10 +31,10 @@ static bool isTensor(Type type) {
 
 /// Names and roles of the arguments or of the results.
 template <typename Set>
-static void describe(func::FuncOp func, const std::string &where,
-                     const char *kind, ArrayRef<Type> types, StringRef role,
-                     llvm::function_ref<DictionaryAttr(unsigned)> attrsOf,
-                     Set set) {
+static LogicalResult
+describe(func::FuncOp func, const std::string &where, const char *kind,
+         ArrayRef<Type> types, StringRef role,
+         llvm::function_ref<DictionaryAttr(unsigned)> attrsOf, Set set) {
   Builder builder(func.getContext());
   llvm::StringSet<> names;
   for (auto [index, type] : llvm::enumerate(types)) {
@@ -42,9 +42,9 @@ static void describe(func::FuncOp func, const std::string &where,
     if (!isTensor(type)) {
       std::string found;
       llvm::raw_string_ostream(found) << type;
-      throw Failure(BadUsage, where + what + " has type " + found +
-                                  "; expected a tensor whose sizes are known "
-                                  "and positive");
+      return configError(func.getContext())
+             << where << what << " has type " << found
+             << "; expected a tensor whose sizes are known and positive";
     }
     DictionaryAttr attrs = attrsOf(index);
     auto name = attrs ? attrs.getAs<StringAttr>(nn::kNameAttr) : StringAttr();
@@ -53,62 +53,67 @@ static void describe(func::FuncOp func, const std::string &where,
       set(index, nn::kNameAttr, name);
     }
     if (!names.insert(name.getValue()).second)
-      throw Failure(BadUsage, where + what + " '" + name.str() +
-                                  "' has the name of another");
+      return configError(func.getContext())
+             << where << what << " '" << name.getValue()
+             << "' has the name of another";
     if (!attrs || !attrs.get(nn::kRoleAttr))
       set(index, nn::kRoleAttr, builder.getStringAttr(role));
   }
+  return success();
 }
 
-void prepareSharded(ModuleOp module, const std::string &path,
-                    const Config &config) {
+LogicalResult prepareSharded(ModuleOp module, const std::string &path,
+                             const Config &config) {
   std::string where = "model '" + path + "'";
+  auto error = [&] { return configError(module.getContext()); };
   auto meshes = llvm::to_vector(module.getOps<dist::MeshOp>());
   if (meshes.size() != 1)
-    throw Failure(BadUsage, where + " has " + std::to_string(meshes.size()) +
-                                " meshes; expected one dist.mesh");
+    return error() << where << " has " << meshes.size()
+                   << " meshes; expected one dist.mesh";
   if (!config.mesh.sizes.empty() || !config.shard.empty())
-    throw Failure(BadUsage,
-                  where + " has a dist.mesh and is split as it says; leave "
-                          "mesh and [[shard]] out of the configuration, or "
-                          "take dist.mesh and dist.sharding out of the model");
+    return error() << where
+                   << " has a dist.mesh and is split as it says; leave mesh "
+                      "and [[shard]] out of the configuration, or take "
+                      "dist.mesh and dist.sharding out of the model";
   func::FuncOp func;
   for (Operation &op : *module.getBody()) {
     if (isa<dist::MeshOp>(op))
       continue;
     auto found = dyn_cast<func::FuncOp>(op);
     if (!found || found.isDeclaration() || func)
-      throw Failure(
-          BadUsage,
-          where + " has " +
-              (found ? "a function @" + found.getName().str()
-                     : "an operation " + op.getName().getStringRef().str()) +
-              (func ? " beside @" + func.getName().str() : std::string()) +
-              "; expected a dist.mesh and one function "
-              "with a body");
+      return error() << where << " has "
+                     << (found ? "a function @" + found.getName().str()
+                               : "an operation " +
+                                     op.getName().getStringRef().str())
+                     << (func ? " beside @" + func.getName().str()
+                              : std::string())
+                     << "; expected a dist.mesh and one function with a body";
     func = found;
   }
   if (!func)
-    throw Failure(BadUsage, where + " has a dist.mesh, but no function; "
-                                    "expected one, with shardings");
+    return error() << where
+                   << " has a dist.mesh, but no function; expected one, with "
+                      "shardings";
   where += ", @" + func.getName().str() + ": ";
   if (!func.getBody().hasOneBlock())
-    throw Failure(BadUsage, where + "has several blocks; expected one");
+    return error() << where << "has several blocks; expected one";
   BoundaryAttrs boundary(func);
-  describe(
-      func, where, "argument", func.getArgumentTypes(), "input",
-      [&](unsigned i) { return func.getArgAttrDict(i); },
-      [&](unsigned i, StringRef name, Attribute value) {
-        boundary.setArgument(i, name, value);
-      });
-  describe(
-      func, where, "result", func.getResultTypes(), "output",
-      [&](unsigned i) { return func.getResultAttrDict(i); },
-      [&](unsigned i, StringRef name, Attribute value) {
-        boundary.setResult(i, name, value);
-      });
+  if (failed(describe(
+          func, where, "argument", func.getArgumentTypes(), "input",
+          [&](unsigned i) { return func.getArgAttrDict(i); },
+          [&](unsigned i, StringRef name, Attribute value) {
+            boundary.setArgument(i, name, value);
+          })) ||
+      failed(describe(
+          func, where, "result", func.getResultTypes(), "output",
+          [&](unsigned i) { return func.getResultAttrDict(i); },
+          [&](unsigned i, StringRef name, Attribute value) {
+            boundary.setResult(i, name, value);
+          })))
+    return failure();
   boundary.apply();
   func.setName(nn::kForwardFunc);
+  return success();
 }
 
 std::optional<Mesh> meshInFile(const std::string &path) {
@@ -119,7 +124,7 @@ std::optional<Mesh> meshInFile(const std::string &path) {
   if (!text.contains(dist::MeshOp::getOperationName()))
     return std::nullopt;
   MLIRContext context;
-  registerAll(context);
+  loadDialects(context);
   ScopedDiagnosticHandler quiet(&context,
                                 [](Diagnostic &) { return success(); });
   // The mesh comes before the functions as a rule, in a module that is spelled
@@ -160,4 +165,4 @@ void removeShardings(ModuleOp module) {
   }
 }
 
-} // namespace cleave::driver
+} // namespace cleave::compiler

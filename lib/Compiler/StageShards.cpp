@@ -1,8 +1,8 @@
 // UNSHARD, RESHARD and REDUCE_GRAD in the schedule of a pipeline.
 
-#include "StageShards.h"
+#include "cleave/Compiler/StageShards.h"
 
-#include "Command.h"
+#include "ConfigError.h"
 
 #include "cleave/Interfaces/StageAttrs.h"
 
@@ -10,7 +10,7 @@
 
 using namespace mlir;
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
 using pipeline::Action;
 using pipeline::ActionKind;
@@ -54,7 +54,7 @@ std::vector<std::string> StageShards::gatheredAxes(int stage) const {
   return wanted[stage].unshard ? axes : std::vector<std::string>();
 }
 
-void StageShards::note(int stage, ModuleOp actions) {
+LogicalResult StageShards::note(int stage, ModuleOp actions) {
   pipeline::ShardActions::Stage &own = wanted[stage];
   own.unshard &= bool(actions.lookupSymbol(kUnshardFunc));
   own.reduce &= bool(actions.lookupSymbol(kReduceGradFunc));
@@ -64,32 +64,31 @@ void StageShards::note(int stage, ModuleOp actions) {
       if (auto slot = weights.getArgAttrOfType<StringAttr>(i, kSlotAttr))
         own.weightsRead |= slot == kGatheredSlot;
   if (!isFixed || !own.reduce)
-    return;
+    return success();
   for (const auto &list : table.actions)
     for (const Action &action : list)
       if (action.stage == stage && action.kind == ActionKind::ReduceGrad &&
           action.microbatch >= 0)
-        throw Failure(BadUsage,
-                      "schedule " + table.schedule + ": " + print(action) +
-                          " reduces the gradients of one microbatch, but "
-                          "those of stage " +
-                          std::to_string(stage) +
-                          " are added up first: write " +
-                          std::to_string(stage) +
-                          "REDUCE_GRAD behind its last W or B, or set "
-                          "parallel.data.zero2_reduce = \"per_microbatch\" "
-                          "with zero = 2");
+        return configError(actions.getContext())
+               << "schedule " << table.schedule << ": " << print(action)
+               << " reduces the gradients of one microbatch, but those of "
+                  "stage "
+               << stage << " are added up first: write " << stage
+               << "REDUCE_GRAD behind its last W or B, or set "
+                  "parallel.data.zero2_reduce = \"per_microbatch\" with zero = "
+                  "2";
+  return success();
 }
 
-pipeline::Table StageShards::place() const {
+FailureOr<pipeline::Table> StageShards::place(MLIRContext *context) const {
   if (isFixed)
     return table;
   pipeline::ShardActions with = options;
   with.stages = wanted;
   auto placed = withShardActions(table, with);
   if (!placed)
-    throw Failure(BadUsage, placed.error());
+    return configError(context) << placed.error();
   return *placed;
 }
 
-} // namespace cleave::driver
+} // namespace cleave::compiler

@@ -2,9 +2,10 @@
 // for each strategy that the configuration names, and the partitioner behind
 // them.
 
-#include "Phases.h"
+#include "cleave/Compiler/Phases.h"
+#include "cleave/Compiler/Sharded.h"
 
-#include "ShardedModel.h"
+#include "ConfigError.h"
 
 #include "cleave/Actions/Passes.h"
 #include "cleave/Autodiff/Passes.h"
@@ -19,7 +20,7 @@
 
 using namespace mlir;
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
 /// The entry of kind ring, if its axis splits anything.
 static const SequenceParallelConfig *ringOf(const Config &config,
@@ -30,27 +31,27 @@ static const SequenceParallelConfig *ringOf(const Config &config,
   return nullptr;
 }
 
-void runOrderPhase(ModuleOp module, const Config &config, const Mesh &mesh) {
+LogicalResult orderPositions(ModuleOp module, const Config &config,
+                             const Mesh &mesh) {
   const SequenceParallelConfig *ring = ringOf(config, mesh);
   if (!ring || ring->order != "zigzag")
-    return;
-  Diagnostics diagnostics(*module.getContext());
+    return success();
   PassManager passes(module.getContext());
   StrategyZigzagPassOptions options;
   options.ranks = mesh.size(ring->axis);
   passes.addPass(createStrategyZigzagPass(options));
-  runPasses(passes, module, diagnostics);
+  return passes.run(module);
 }
 
 /// "intra" for an axis along which no rank leaves its node, "inter" for others;
 /// and how many ranks next to each other on it share a node.
 static std::pair<std::vector<std::string>, std::vector<int64_t>>
-linkClasses(const Config &config, const Mesh &mesh) {
+linkClasses(int64_t perNode, const Mesh &mesh) {
   std::vector<std::string> links(mesh.axes.size(), "intra");
   std::vector<int64_t> within;
   for (const auto &[name, size] : mesh.axes)
     within.push_back(size);
-  int64_t perNode = ranksPerNode(config), span = 1;
+  int64_t span = 1;
   for (size_t axis = mesh.axes.size(); perNode && axis-- > 0;) {
     const auto &[name, size] = mesh.axes[axis];
     while (within[axis] > 1 &&
@@ -65,7 +66,7 @@ linkClasses(const Config &config, const Mesh &mesh) {
 
 /// Axes whose collectives stand in the way of every layer belong into a node.
 static void warnAboutLinks(ModuleOp module, const Config &config,
-                           const Mesh &mesh) {
+                           const Mesh &mesh, int64_t perNode) {
   const auto &tensor = config.parallel.tensor;
   std::map<std::string, std::string> sentOver; // axis: what every layer sends
   bool megatron = false;
@@ -84,13 +85,13 @@ static void warnAboutLinks(ModuleOp module, const Config &config,
     for (const std::string &axis : used)
       sentOver[axis] = sums ? "all-reduces of every layer"
                             : "gathers and sums of every layer";
-  std::vector<std::string> links = linkClasses(config, mesh).first;
+  std::vector<std::string> links = linkClasses(perNode, mesh).first;
   for (auto [axis, link] : llvm::zip(mesh.axes, links))
     if (auto found = sentOver.find(axis.first);
         found != sentOver.end() && link == "inter")
       emitWarning(module.getLoc())
           << "axis '" << axis.first << "' of " << axis.second
-          << " ranks spans nodes of " << ranksPerNode(config)
+          << " ranks spans nodes of " << perNode
           << " (mesh.ranks_per_node): the " << found->second
           << " cross the slower links; make it smaller, or faster in mesh.axes";
 }
@@ -103,7 +104,8 @@ static std::string featureAxis(const TensorParallelConfig &tensor) {
 }
 
 /// "x" or "x:(1)2", the sub-axis with 1 block before it and size 2.
-static dist::AxisRefAttr axisNamed(MLIRContext *context, StringRef text) {
+static FailureOr<dist::AxisRefAttr> axisNamed(MLIRContext *context,
+                                              StringRef text) {
   auto [name, part] = text.split(':');
   int64_t before = 1, size = 0;
   StringRef rest = part;
@@ -112,15 +114,15 @@ static dist::AxisRefAttr axisNamed(MLIRContext *context, StringRef text) {
        !rest.consume_front(")") || rest.consumeInteger(10, size) ||
        !rest.empty() || before < 1 || size < 1 ||
        before > std::numeric_limits<int32_t>::max() / size))
-    throw Failure(BadUsage, "[[shard]] dims: axis '" + text.str() +
-                                "': expected NAME, or NAME:(BEFORE)SIZE for a "
-                                "part of an axis");
+    return configError(context)
+           << "[[shard]] dims: axis '" << text
+           << "': expected NAME, or NAME:(BEFORE)SIZE for a part of an axis";
   return dist::AxisRefAttr::get(context, StringAttr::get(context, name), before,
                                 size);
 }
 
 /// The overrides of the configuration, for strategy-shard.
-static void noteOverrides(ModuleOp module, const Config &config) {
+static LogicalResult noteOverrides(ModuleOp module, const Config &config) {
   MLIRContext *context = module.getContext();
   Builder builder(context);
   SmallVector<Attribute> list;
@@ -128,8 +130,12 @@ static void noteOverrides(ModuleOp module, const Config &config) {
     SmallVector<Attribute> dims;
     for (const std::vector<std::string> &dim : shard.dims) {
       SmallVector<dist::AxisRefAttr> axes;
-      for (const std::string &axis : dim)
-        axes.push_back(axisNamed(context, axis));
+      for (const std::string &text : dim) {
+        FailureOr<dist::AxisRefAttr> axis = axisNamed(context, text);
+        if (failed(axis))
+          return failure();
+        axes.push_back(*axis);
+      }
       dims.push_back(dist::AxisListAttr::get(context, axes));
     }
     NamedAttrList entry;
@@ -141,6 +147,7 @@ static void noteOverrides(ModuleOp module, const Config &config) {
   }
   if (!list.empty())
     module->setAttr(kShardAttr, builder.getArrayAttr(list));
+  return success();
 }
 
 /// Whether tensor parallelism splits anything.
@@ -153,7 +160,7 @@ static bool splitsTensor(const Config &config, const Mesh &mesh) {
 }
 
 /// The mesh, with the links of its axes.
-static void addMesh(ModuleOp module, const Config &config, const Mesh &mesh) {
+static void addMesh(ModuleOp module, const Mesh &mesh, int64_t perNode) {
   MLIRContext *context = module.getContext();
   OpBuilder builder(context);
   builder.setInsertionPointToStart(module.getBody());
@@ -164,7 +171,7 @@ static void addMesh(ModuleOp module, const Config &config, const Mesh &mesh) {
   if (axes.empty()) // one rank
     axes.push_back(
         dist::MeshAxisAttr::get(context, builder.getStringAttr("data"), 1));
-  auto [links, within] = linkClasses(config, mesh);
+  auto [links, within] = linkClasses(perNode, mesh);
   links.resize(axes.size(), "intra");
   within.resize(axes.size(), 1);
   dist::MeshOp::create(
@@ -274,11 +281,9 @@ static void noteStage(const StageOptions &stage, const Config &config,
   llvm::append_range(partition.keepParameters, stage.gatheredAxes);
 }
 
-void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
-                   std::vector<std::string> *remarks, bool allRemarks,
-                   const StageOptions *stage) {
+LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
+                    bool allRemarks, const StageOptions *stage) {
   MLIRContext *context = module.getContext();
-  Diagnostics diagnostics(*context, remarks);
   bool mixed = config.train.precision == "bf16";
   PartitionOptions partition;
   partition.remarks = allRemarks;
@@ -286,30 +291,31 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   partition.chunks = config.target.overlap;
   if (isSharded(module)) {
     if (mixed)
-      throw Failure(
-          BadUsage,
-          "train.precision = \"bf16\" is not yet supported for models "
-          "with shardings of their own: their tensors have the "
-          "types that the file gives them; leave it out");
+      return configError(context)
+             << "train.precision = \"bf16\" is not yet supported for models "
+                "with shardings of their own: their tensors have the types "
+                "that the file gives them; leave it out";
     if (mesh.ranks() > 1) { // as it says; one rank splits nothing
       PassManager passes(context);
       buildPartitionPipeline(passes, partition);
-      runPasses(passes, module, diagnostics);
-      return;
+      return passes.run(module);
     }
     removeShardings(module);
   }
-  if (!stage)
-    runOrderPhase(module, config, mesh);
-  addMesh(module, config, mesh);
-  warnAboutLinks(module, config, mesh);
+  FailureOr<int64_t> perNode = ranksPerNode(config, context);
+  if (failed(perNode) ||
+      (!stage && failed(orderPositions(module, config, mesh))))
+    return failure();
+  addMesh(module, mesh, *perNode);
+  warnAboutLinks(module, config, mesh, *perNode);
   PassManager passes(context);
   BoundaryAxes boundary = boundaryAxes(config, mesh);
   addTensorPass(passes, config, mesh, boundary);
   addExpertPass(passes, config, mesh, /*required=*/!stage, partition);
   // One rank splits nothing: what `check` compares with.
   if (!config.shard.empty() && mesh.ranks() > 1) {
-    noteOverrides(module, config);
+    if (failed(noteOverrides(module, config)))
+      return failure();
     passes.addPass(createStrategyShardPass());
   }
   addSequencePass(passes, config, mesh, boundary, partition);
@@ -324,7 +330,7 @@ void runShardPhase(ModuleOp module, const Config &config, const Mesh &mesh,
   if (mixed)
     passes.addPass(createMixedPrecisionPass());
   buildPartitionPipeline(passes, partition);
-  runPasses(passes, module, diagnostics);
+  return passes.run(module);
 }
 
-} // namespace cleave::driver
+} // namespace cleave::compiler

@@ -1,8 +1,7 @@
 // From the model with its loss to one module for each stage of a pipeline.
 
-#include "Stages.h"
-
-#include "Phases.h"
+#include "cleave/Compiler/Stages.h"
+#include "cleave/Compiler/Phases.h"
 
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -13,11 +12,11 @@
 
 using namespace mlir;
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
-void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
-                   bool tapGradients, bool updatesApart) {
-  Diagnostics diagnostics(*module.getContext());
+LogicalResult cutIntoStages(ModuleOp module, const Config &config,
+                            int64_t stages, bool tapGradients,
+                            bool updatesApart) {
   // Of the whole model: a stage alone has not all parameters. Without a loss
   // the model only infers.
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
@@ -26,26 +25,26 @@ void cutIntoStages(ModuleOp module, const Config &config, int64_t stages,
   if ((loss &&
        failed(checkNoDecay(loss, llvm::to_vector(config.train.noDecay)))) ||
       failed(checkShardMatches(module, matches)))
-    diagnostics.fail(BadUsage);
+    return failure();
   PassManager passes(module.getContext());
   MarkStagesPassOptions mark;
   mark.stages = stages;
   mark.patterns = llvm::to_vector(config.parallel.pipeline.stages);
   mark.cluster = clusterNameOf(config);
   passes.addPass(createMarkStagesPass(mark));
-  if (loss) // behind the cuts, which do not depend on what is counted
+  if (loss) // after the cuts, which do not depend on what is counted
     addCountPass(passes, config);
   passes.addPass(createCutStagesPass());
   if (loss)
     addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients, updatesApart);
-  if (failed(passes.run(module)))
-    diagnostics.fail(BadUsage);
+  return passes.run(module);
 }
 
-std::vector<OwningOpRef<ModuleOp>>
+FailureOr<std::vector<OwningOpRef<ModuleOp>>>
 buildStages(ModuleOp module, const Config &config, int64_t stages,
             bool tapGradients, bool updatesApart) {
-  cutIntoStages(module, config, stages, tapGradients, updatesApart);
+  if (failed(cutIntoStages(module, config, stages, tapGradients, updatesApart)))
+    return failure();
   std::vector<OwningOpRef<ModuleOp>> parts;
   for (ModuleOp part : llvm::make_early_inc_range(module.getOps<ModuleOp>())) {
     part->remove();
@@ -54,4 +53,4 @@ buildStages(ModuleOp module, const Config &config, int64_t stages,
   return parts;
 }
 
-} // namespace cleave::driver
+} // namespace cleave::compiler

@@ -1,8 +1,8 @@
-// A model in .mlir that says itself how it lies over a mesh: a dist.mesh, and
-// dist.sharding on arguments and results. It is partitioned as annotated.
+// A model in .mlir with shardings of its own: a dist.mesh, and dist.sharding on
+// arguments and results. It is partitioned as annotated.
 
-#ifndef CLEAVE_TOOLS_SHARDEDMODEL_H
-#define CLEAVE_TOOLS_SHARDEDMODEL_H
+#ifndef CLEAVE_COMPILER_SHARDED_H
+#define CLEAVE_COMPILER_SHARDED_H
 
 #include "cleave/Config/Load.h"
 
@@ -11,14 +11,15 @@
 #include <optional>
 #include <string>
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
 bool isSharded(mlir::ModuleOp module);
 
 // Makes the one function of the module @forward, with names and roles where it
-// has none. Throws a Failure that says what does not fit.
-void prepareSharded(mlir::ModuleOp module, const std::string &path,
-                    const Config &config);
+// has none. An error says what does not fit.
+mlir::LogicalResult prepareSharded(mlir::ModuleOp module,
+                                   const std::string &path,
+                                   const Config &config);
 
 // The mesh of a .mlir file; none where it has none, or cannot be read (which is
 // told when it is loaded).
@@ -30,6 +31,6 @@ Mesh meshOf(mlir::ModuleOp module, const Mesh &other);
 // Leaves one rank: no axes, no shardings, no constraints.
 void removeShardings(mlir::ModuleOp module);
 
-} // namespace cleave::driver
+} // namespace cleave::compiler
 
-#endif // CLEAVE_TOOLS_SHARDEDMODEL_H
+#endif // CLEAVE_COMPILER_SHARDED_H

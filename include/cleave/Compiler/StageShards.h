@@ -1,16 +1,17 @@
 // UNSHARD, RESHARD and REDUCE_GRAD in the schedule of a pipeline.
 
-#ifndef CLEAVE_TOOLS_STAGESHARDS_H
-#define CLEAVE_TOOLS_STAGESHARDS_H
+#ifndef CLEAVE_COMPILER_STAGESHARDS_H
+#define CLEAVE_COMPILER_STAGESHARDS_H
 
-#include "ImportModel.h"
-
+#include "cleave/Config/Load.h"
 #include "cleave/Pipeline/Table.h"
+
+#include "mlir/IR/BuiltinOps.h"
 
 #include <string>
 #include <vector>
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
 // Decides which stages gather parameters and reduce gradients as actions of the
 // schedule, and puts these in the table once the stages are there.
@@ -26,13 +27,13 @@ public:
   // Whether REDUCE_GRAD reduces its gradients; else @update does.
   bool reduces(int stage) const { return wanted[stage].reduce; }
 
-  // What the stage has become: a module of its actions. Throws Failure where
-  // the table cannot be kept.
-  void note(int stage, mlir::ModuleOp actions);
+  // What the stage has become: a module of its actions. An error where the
+  // table cannot be kept.
+  mlir::LogicalResult note(int stage, mlir::ModuleOp actions);
 
   // The table with the actions. One that has any of them stays as it is, as
   // does every table of one's own.
-  pipeline::Table place() const;
+  mlir::FailureOr<pipeline::Table> place(mlir::MLIRContext *context) const;
 
 private:
   const pipeline::Table &table;
@@ -42,6 +43,6 @@ private:
   std::vector<pipeline::ShardActions::Stage> wanted;
 };
 
-} // namespace cleave::driver
+} // namespace cleave::compiler
 
-#endif // CLEAVE_TOOLS_STAGESHARDS_H
+#endif // CLEAVE_COMPILER_STAGESHARDS_H

@@ -1,0 +1,31 @@
+// From the model with its loss to one module for each stage of a pipeline.
+
+#ifndef CLEAVE_COMPILER_STAGES_H
+#define CLEAVE_COMPILER_STAGES_H
+
+#include "cleave/Config/Load.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <vector>
+
+namespace cleave::compiler {
+
+// Turns the module after addLoss into a module of modules @stage0,
+// @stage1, ..., each with its part of @loss and @forward, its @loss_grad,
+// @update and @init_state. A module without @loss has only @forward to cut.
+// `updatesApart`: @update after each microbatch. An error where the model or
+// the patterns of parallel.pipeline.stages do not allow it.
+mlir::LogicalResult cutIntoStages(mlir::ModuleOp module, const Config &config,
+                                  int64_t stages, bool tapGradients,
+                                  bool updatesApart = false);
+
+// The same, each on its own; `module` is left empty.
+mlir::FailureOr<std::vector<mlir::OwningOpRef<mlir::ModuleOp>>>
+buildStages(mlir::ModuleOp module, const Config &config, int64_t stages,
+            bool tapGradients, bool updatesApart);
+
+} // namespace cleave::compiler
+
+#endif // CLEAVE_COMPILER_STAGES_H

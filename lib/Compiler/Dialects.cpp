@@ -1,0 +1,33 @@
+// The dialects of a context.
+
+#include "cleave/Compiler/Dialects.h"
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
+#include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Interfaces/Interfaces.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace cleave::compiler {
+
+void loadDialects(MLIRContext &context) {
+  DialectRegistry registry;
+  registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
+                  scf::SCFDialect, tensor::TensorDialect, dist::DistDialect,
+                  nn::NNDialect, pipe::PipeDialect, rt::RTDialect>();
+  registerInterfaceModels(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+  // An error says what is wrong; the program at hand would bury it.
+  context.printOpOnDiagnostic(false);
+}
+
+} // namespace cleave::compiler
