@@ -6,8 +6,8 @@
 #include "cleave/Check/Recording.h"
 #include "cleave/Check/Views.h"
 
-#include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Compiler/Backend.h"
+#include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Memory/Boundary.h"
 #include "cleave/Target/Schedule.h"

@@ -74,7 +74,7 @@ LogicalResult StageShards::note(int stage, ModuleOp actions) {
                << " reduces the gradients of one microbatch, but those of "
                   "stage "
                << stage << " are added up first: write " << stage
-               << "REDUCE_GRAD behind its last W or B, or set "
+               << "REDUCE_GRAD after its last W or B, or set "
                   "parallel.data.zero2_reduce = \"per_microbatch\" with zero = "
                   "2";
   return success();

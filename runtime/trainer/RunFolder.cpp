@@ -91,8 +91,9 @@ bool isRunFolder(const std::string &folder) {
     const bool isConfig =
         name == "config.toml" ||
         (name.starts_with("config-") && name.ends_with(".toml"));
-    if (!isConfig && name != "counters.json" && name != "latest" &&
-        !name.starts_with(".latest.") && name != ".lock" &&
+    const bool isKeptLog = name.starts_with("log-") && name.ends_with(".jsonl");
+    if (!isConfig && !isKeptLog && name != "counters.json" &&
+        name != "latest" && !name.starts_with(".latest.") && name != ".lock" &&
         !name.starts_with("checkpoint-") && !name.starts_with(".checkpoint-") &&
         !name.starts_with(".config") && !name.starts_with(".log.jsonl.") &&
         !name.starts_with(".counters.json.") && !isOutputOfLauncher(name))

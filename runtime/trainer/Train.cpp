@@ -2,6 +2,7 @@
 #include "Loop.h"
 #include "NonFinite.h"
 #include "Report.h"
+#include "RunFolder.h"
 #include "StopOnSignal.h"
 #include "TraceFile.h"
 #include "cleave/io/Error.h"
@@ -347,11 +348,6 @@ std::string Trainer::newest() const {
                                   : "--resume " + newestCheckpoint + " goes on";
 }
 
-static bool isIn(const std::string &checkpoint, const std::string &folder) {
-  std::error_code ignored;
-  return fs::equivalent(fs::path(checkpoint) / "..", folder, ignored);
-}
-
 void Trainer::save(const CheckpointState &state) {
   checkFolder();
   // Named before it is there, so that no kill between loses it; one of this
@@ -360,7 +356,7 @@ void Trainer::save(const CheckpointState &state) {
   const std::string name = checkpointName(state.step);
   std::error_code ignored;
   const bool isNamed = !newestCheckpoint.empty() &&
-                       isIn(newestCheckpoint, out) &&
+                       continuesIn(out, newestCheckpoint) &&
                        !fs::exists(fs::path(out) / name, ignored);
   if (isNamed)
     nameLatest(out, name, newestCheckpoint);

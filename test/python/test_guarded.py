@@ -285,6 +285,9 @@ class RunFolders(Guarded):
         self.assertEqual((out / "log-1.jsonl").read_text(), before)
         self.assertEqual([line["step"] for line in read_log(out)], [1, 2, 3, 4])
         self.assertIn("all 4 steps are done", support.succeed(*self.begin(*auto)))
+        # Killed before the new log was there.
+        (out / "log.jsonl").unlink()
+        self.assertIn("all 4 steps are done", support.succeed(*self.begin(*auto)))
         other = self.folder / "never"
         other.mkdir()
         (other / "log.jsonl").write_text("precious\n")

@@ -81,7 +81,7 @@ void HostTensor::setInt(int64_t position, int64_t value) {
     buffer->ints[position] = wrapTo(element, value);
 }
 
-/// Towards zero. What lies out of range is undefined in C++: saturate.
+/// Towards zero. What is out of range is undefined in C++: saturate.
 int64_t HostTensor::toInteger(double value, Element type) {
   constexpr double half = 9223372036854775808.0; // 2^63
   if (std::isnan(value))
