@@ -6,6 +6,7 @@
 #include "cleave/Kernels/Passes.h"
 #include "cleave/Memory/Passes.h"
 #include "cleave/Schedule/Passes.h"
+#include "cleave/Support/Passes.h"
 
 #include "mlir/Pass/PassRegistry.h"
 
@@ -96,10 +97,21 @@ void cleave::registerBackendPhases() {
 }
 
 LogicalResult cleave::lowerToCommands(ModuleOp local,
-                                      const BackendOptions &options) {
-  PassManager passes(local.getContext());
-  buildKernelPhase(passes, options);
-  buildSchedulePhase(passes, options);
-  buildMemoryPhase(passes, options);
-  return passes.run(local);
+                                      const BackendOptions &options,
+                                      BackendPhase last) {
+  struct Phase {
+    BackendPhase phase;
+    StringRef name;
+    void (*build)(OpPassManager &, const BackendOptions &);
+  };
+  for (const Phase &phase :
+       {Phase{BackendPhase::Kernels, "kernels", buildKernelPhase},
+        Phase{BackendPhase::Schedule, "schedule", buildSchedulePhase},
+        Phase{BackendPhase::Memory, "memory", buildMemoryPhase}})
+    if (phase.phase <= last &&
+        failed(runPasses(local, phase.name, [&](OpPassManager &passes) {
+          phase.build(passes, options);
+        })))
+      return failure();
+  return success();
 }

@@ -5,13 +5,13 @@
 #include "cleave/Compiler/Phases.h"
 #include "cleave/Compiler/Sharded.h"
 
-#include "ConfigError.h"
-
 #include "cleave/Actions/Passes.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Partition/Passes.h"
 #include "cleave/Strategy/Passes.h"
+#include "cleave/Support/Errors.h"
+#include "cleave/Support/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -36,11 +36,11 @@ LogicalResult orderPositions(ModuleOp module, const Config &config,
   const SequenceParallelConfig *ring = ringOf(config, mesh);
   if (!ring || ring->order != "zigzag")
     return success();
-  PassManager passes(module.getContext());
-  StrategyZigzagPassOptions options;
-  options.ranks = mesh.size(ring->axis);
-  passes.addPass(createStrategyZigzagPass(options));
-  return passes.run(module);
+  return runPasses(module, "order", [&](OpPassManager &passes) {
+    StrategyZigzagPassOptions options;
+    options.ranks = mesh.size(ring->axis);
+    passes.addPass(createStrategyZigzagPass(options));
+  });
 }
 
 /// "intra" for an axis along which no rank leaves its node, "inter" for others;
@@ -296,9 +296,9 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
                 "with shardings of their own: their tensors have the types "
                 "that the file gives them; leave it out";
     if (mesh.ranks() > 1) { // as it says; one rank splits nothing
-      PassManager passes(context);
-      buildPartitionPipeline(passes, partition);
-      return passes.run(module);
+      return runPasses(module, "shard", [&](OpPassManager &passes) {
+        buildPartitionPipeline(passes, partition);
+      });
     }
     removeShardings(module);
   }
@@ -308,29 +308,29 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     return failure();
   addMesh(module, mesh, *perNode);
   warnAboutLinks(module, config, mesh, *perNode);
-  PassManager passes(context);
-  BoundaryAxes boundary = boundaryAxes(config, mesh);
-  addTensorPass(passes, config, mesh, boundary);
-  addExpertPass(passes, config, mesh, /*required=*/!stage, partition);
   // One rank splits nothing: what `check` compares with.
-  if (!config.shard.empty() && mesh.ranks() > 1) {
-    if (failed(noteOverrides(module, config)))
-      return failure();
-    passes.addPass(createStrategyShardPass());
-  }
-  addSequencePass(passes, config, mesh, boundary, partition);
-  addDataPass(passes, config, boundary, partition);
-  if (stage)
-    noteStage(*stage, config, partition);
-  // 3D keeps what it gathered for products.
-  if (splitsTensor(config, mesh) && config.parallel.tensor.layout == "3d")
-    partition.keepParameters.push_back(config.parallel.tensor.axes[0]);
-  // Behind the strategies, which look for products with parameters, so that
-  // what they ask to gather is rounded before.
-  if (mixed)
-    passes.addPass(createMixedPrecisionPass());
-  buildPartitionPipeline(passes, partition);
-  return passes.run(module);
+  bool overrides = !config.shard.empty() && mesh.ranks() > 1;
+  if (overrides && failed(noteOverrides(module, config)))
+    return failure();
+  return runPasses(module, "shard", [&](OpPassManager &passes) {
+    BoundaryAxes boundary = boundaryAxes(config, mesh);
+    addTensorPass(passes, config, mesh, boundary);
+    addExpertPass(passes, config, mesh, /*required=*/!stage, partition);
+    if (overrides)
+      passes.addPass(createStrategyShardPass());
+    addSequencePass(passes, config, mesh, boundary, partition);
+    addDataPass(passes, config, boundary, partition);
+    if (stage)
+      noteStage(*stage, config, partition);
+    // 3D keeps what it gathered for products.
+    if (splitsTensor(config, mesh) && config.parallel.tensor.layout == "3d")
+      partition.keepParameters.push_back(config.parallel.tensor.axes[0]);
+    // After the strategies, which look for products with parameters, so that
+    // what they ask to gather is rounded before.
+    if (mixed)
+      passes.addPass(createMixedPrecisionPass());
+    buildPartitionPipeline(passes, partition);
+  });
 }
 
 } // namespace cleave::compiler

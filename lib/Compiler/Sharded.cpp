@@ -2,12 +2,11 @@
 
 #include "cleave/Compiler/Sharded.h"
 
-#include "ConfigError.h"
-
 #include "cleave/Compiler/Dialects.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
+#include "cleave/Support/Errors.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"

@@ -2,9 +2,8 @@
 
 #include "cleave/Compiler/StageShards.h"
 
-#include "ConfigError.h"
-
 #include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Support/Errors.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

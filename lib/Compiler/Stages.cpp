@@ -7,6 +7,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Stage/Passes.h"
 #include "cleave/Strategy/Passes.h"
+#include "cleave/Support/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -26,25 +27,22 @@ LogicalResult cutIntoStages(ModuleOp module, const Config &config,
        failed(checkNoDecay(loss, llvm::to_vector(config.train.noDecay)))) ||
       failed(checkShardMatches(module, matches)))
     return failure();
-  PassManager passes(module.getContext());
   MarkStagesPassOptions mark;
   mark.stages = stages;
   mark.patterns = llvm::to_vector(config.parallel.pipeline.stages);
   mark.cluster = clusterNameOf(config);
-  passes.addPass(createMarkStagesPass(mark));
-  if (loss) // after the cuts, which do not depend on what is counted
-    addCountPass(passes, config);
-  passes.addPass(createCutStagesPass());
-  if (loss)
-    addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients, updatesApart);
-  return passes.run(module);
+  return runPasses(module, "stages", [&](OpPassManager &passes) {
+    passes.addPass(createMarkStagesPass(mark));
+    if (loss) // after the cuts, which do not depend on what is counted
+      addCountPass(passes, config);
+    passes.addPass(createCutStagesPass());
+    if (loss)
+      addTrainPasses(passes.nest<ModuleOp>(), config, tapGradients,
+                     updatesApart);
+  });
 }
 
-FailureOr<std::vector<OwningOpRef<ModuleOp>>>
-buildStages(ModuleOp module, const Config &config, int64_t stages,
-            bool tapGradients, bool updatesApart) {
-  if (failed(cutIntoStages(module, config, stages, tapGradients, updatesApart)))
-    return failure();
+std::vector<OwningOpRef<ModuleOp>> takeStages(ModuleOp module) {
   std::vector<OwningOpRef<ModuleOp>> parts;
   for (ModuleOp part : llvm::make_early_inc_range(module.getOps<ModuleOp>())) {
     part->remove();

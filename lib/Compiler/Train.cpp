@@ -3,10 +3,10 @@
 
 #include "cleave/Compiler/Phases.h"
 
-#include "ConfigError.h"
-
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/Errors.h"
+#include "cleave/Support/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -93,12 +93,8 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
            "labels in data.labels, or train a model whose attention is causal";
 }
 
-LogicalResult addLoss(ModuleOp module, const Config &config,
-                      bool updatesApart) {
-  if (failed(checkLabels(module, config)))
-    return failure();
-  warnAboutLaterTokens(module, config);
-  PassManager passes(module.getContext());
+static void addLossPasses(OpPassManager &passes, const Config &config,
+                          bool updatesApart) {
   AddLossPassOptions loss;
   loss.loss = config.train.loss;
   loss.logits = config.train.logits;
@@ -118,7 +114,16 @@ LogicalResult addLoss(ModuleOp module, const Config &config,
   routers.scope = config.parallel.expert.auxScope;
   routers.ignoreIndex = config.data.ignoreIndex;
   passes.addPass(createAddRouterLossesPass(routers));
-  return passes.run(module);
+}
+
+LogicalResult addLoss(ModuleOp module, const Config &config,
+                      bool updatesApart) {
+  if (failed(checkLabels(module, config)))
+    return failure();
+  warnAboutLaterTokens(module, config);
+  return runPasses(module, "loss", [&](OpPassManager &passes) {
+    addLossPasses(passes, config, updatesApart);
+  });
 }
 
 void addCountPass(OpPassManager &passes, const Config &config) {
@@ -158,10 +163,10 @@ void addTrainPasses(OpPassManager &passes, const Config &config,
 
 LogicalResult addGradients(ModuleOp module, const Config &config,
                            bool tapGradients) {
-  PassManager passes(module.getContext());
-  addCountPass(passes, config);
-  addTrainPasses(passes, config, tapGradients);
-  return passes.run(module);
+  return runPasses(module, "gradients", [&](OpPassManager &passes) {
+    addCountPass(passes, config);
+    addTrainPasses(passes, config, tapGradients);
+  });
 }
 
 std::string clusterNameOf(const Config &config) {

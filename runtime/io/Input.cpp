@@ -42,4 +42,16 @@ bool readInput(const std::string &path, std::string &bytes,
   return size == 0;
 }
 
+std::string faultOfFile(const std::string &path, const std::string &wanted) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
+    return path + ": is a folder, expected " + wanted;
+  std::string reason;
+  int descriptor = openInput(path, reason);
+  if (descriptor < 0)
+    return path + ": cannot be read: " + reason;
+  ::close(descriptor);
+  return "";
+}
+
 } // namespace cleave

@@ -83,6 +83,17 @@ std::optional<int64_t> rankCount(const CommonOptions &options);
 Mesh resolveMeshOrFail(Config &config, const CommonOptions &options,
                        const std::string &model = "");
 
+// Refuses an output that is the model, a file of its weights, the configuration
+// or a file that it names. To be called before anything is written.
+void protectInputs(const std::string &output, const std::string &model,
+                   const CommonOptions &options, const Config &config);
+
+// Those of cleave/Compiler/Import.h. Fail with BadUsage.
+void bindGivenInputs(Config &config, const std::string &model,
+                     const std::string &arrays);
+void bindDataInputs(LoadedConfig &loaded, const std::string &model,
+                    const std::string &data);
+
 // Warns of keys that were set and do nothing.
 void warnOfIdleKeys(const LoadedConfig &loaded, const Mesh &mesh);
 

@@ -6,80 +6,51 @@
 
 #include "Command.h"
 
-#include "mlir/IR/Diagnostics.h"
+#include "cleave/Support/Messages.h"
+
 #include "mlir/IR/MLIRContext.h"
 
-#include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace cleave::driver {
 
-// Messages of one kind, in the order in which they came. Those of equal words
-// are one line, which counts them and names the first places.
-class FoldedMessages {
-public:
-  void add(const std::string &place, const std::string &text);
-  bool empty() const { return messages.empty(); }
-  std::vector<std::string> lines() const;
-
-private:
-  struct Message {
-    std::string text;
-    std::vector<std::string> places; // different ones
-    int64_t count;
-  };
-  std::vector<Message> messages;
-};
-
-// Collects what a context reports while it lives. Warnings go to stderr when it
-// ends; remarks into `remarks`, else where a RemarkRecord keeps them.
+// Collects what a context reports while it lives. Warnings go to stderr when a
+// phase or it ends; remarks into `remarks`, if it is given.
 class Diagnostics {
 public:
   explicit Diagnostics(mlir::MLIRContext &context,
-                       std::vector<std::string> *remarks = nullptr);
-  ~Diagnostics();
+                       std::vector<std::string> *remarks = nullptr)
+      : messages(context), remarks(remarks) {}
+  ~Diagnostics() { flush(); }
   // The errors so far, a line each.
   std::string errorText() const;
-  // Throws with what was reported, behind what it is about.
-  [[noreturn]] void fail(ExitCode code, const std::string &about = "");
+  // Throws what was reported. `code`: where that does not say whose fault it
+  // is.
+  [[noreturn]] void fail(ExitCode code = BadUsage);
+  // The value of what has succeeded.
+  template <typename T>
+  T need(mlir::FailureOr<T> result, ExitCode code = BadUsage) {
+    if (mlir::failed(result))
+      fail(code);
+    flush();
+    return std::move(*result);
+  }
+  void need(mlir::LogicalResult result, ExitCode code = BadUsage) {
+    if (mlir::failed(result))
+      fail(code);
+    flush();
+  }
 
 private:
   void flush();
 
-  mlir::MLIRContext &context;
+  Messages messages;
   std::vector<std::string> *remarks;
-  mlir::DiagnosticEngine::HandlerID handler;
-  FoldedMessages errors, warnings, told;
 };
 
 // Says a warning on stderr, once for a process.
 void warn(const std::string &text);
-
-// Keeps the warnings while it lives, for one that lives at a time.
-class WarningRecord {
-public:
-  WarningRecord() { current = this; }
-  ~WarningRecord() { current = nullptr; }
-  std::string text; // as printed
-
-private:
-  friend void warn(const std::string &text);
-  static WarningRecord *current;
-};
-
-// Keeps the remarks that no list was given for, for one that lives at a time.
-class RemarkRecord {
-public:
-  RemarkRecord() { current = this; }
-  ~RemarkRecord() { current = nullptr; }
-  std::vector<std::string> remarks;
-
-private:
-  friend class Diagnostics;
-  static RemarkRecord *current;
-};
 
 } // namespace cleave::driver
 

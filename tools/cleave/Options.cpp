@@ -1,10 +1,12 @@
 // The flags that commands share.
 
-#include "Cache.h"
 #include "Command.h"
 #include "Diagnostics.h"
-#include "Phases.h"
 
+#include "cleave/Compiler/Cache.h"
+#include "cleave/Compiler/Import.h"
+#include "cleave/Compiler/Sharded.h"
+#include "cleave/io/File.h"
 #include "cleave/io/Input.h"
 
 #include <cstdlib>
@@ -16,14 +18,8 @@ using namespace cleave;
 using namespace cleave::driver;
 
 void driver::requireFile(const std::string &path, const std::string &wanted) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    throw Failure(BadUsage, path + ": is a folder, expected " + wanted);
-  std::string reason;
-  int descriptor = openInput(path, reason);
-  if (descriptor < 0)
-    throw Failure(BadUsage, path + ": cannot be read: " + reason);
-  ::close(descriptor);
+  if (std::string fault = faultOfFile(path, wanted); !fault.empty())
+    throw Failure(BadUsage, fault);
 }
 
 void driver::addConfigFlags(CLI::App &app, CommonOptions &options) {
@@ -72,7 +68,7 @@ void driver::addRanksFlag(CLI::App &app, CommonOptions &options) {
 }
 
 void driver::addCacheFlag(CLI::App &app, CommonOptions &options) {
-  options.cache = defaultCacheFolder();
+  options.cache = compiler::defaultCacheFolder();
   app.add_option("--cache", options.cache, "folder of compiled programs")
       ->type_name("DIR")
       ->capture_default_str();
@@ -154,7 +150,7 @@ void driver::refuseBookedTypes(const Config &config) {
 Mesh driver::resolveMeshOrFail(Config &config, const CommonOptions &options,
                                const std::string &model) {
   std::optional<int64_t> ranks = rankCount(options);
-  std::optional<Mesh> own = meshInFile(model);
+  std::optional<Mesh> own = compiler::meshInFile(model);
   if (own && ranks && *ranks != own->ranks())
     throw Failure(BadUsage, "'" + model + "' has a dist.mesh of " +
                                 std::to_string(own->ranks()) + " ranks (" +
@@ -168,4 +164,39 @@ Mesh driver::resolveMeshOrFail(Config &config, const CommonOptions &options,
     throw Failure(BadUsage, error->message);
   applyMesh(config, *mesh);
   return own ? *own : *mesh;
+}
+
+void driver::protectInputs(const std::string &output, const std::string &model,
+                           const CommonOptions &options, const Config &config) {
+  std::error_code error;
+  if (!std::filesystem::exists(output, error))
+    return;
+  std::vector<std::string> inputs = {model,
+                                     options.configFile,
+                                     config.data.path,
+                                     config.data.evalPath,
+                                     config.parallel.pipeline.table,
+                                     config.target.cluster};
+  for (const auto &[name, value] : config.data.bind)
+    inputs.push_back(value);
+  mlir::MLIRContext context;
+  Diagnostics diagnostics(context); // told when the model is read
+  auto files = compiler::filesOfModel(model, config, context);
+  if (mlir::succeeded(files))
+    inputs.insert(inputs.end(), files->begin(), files->end());
+  refuseToReplace(output, inputs);
+}
+
+void driver::bindGivenInputs(Config &config, const std::string &model,
+                             const std::string &arrays) {
+  mlir::MLIRContext context;
+  Diagnostics diagnostics(context);
+  diagnostics.need(compiler::bindGivenInputs(config, model, arrays, context));
+}
+
+void driver::bindDataInputs(LoadedConfig &loaded, const std::string &model,
+                            const std::string &data) {
+  mlir::MLIRContext context;
+  Diagnostics diagnostics(context);
+  diagnostics.need(compiler::bindDataInputs(loaded, model, data, context));
 }

@@ -2,10 +2,11 @@
 
 #include "Preflight.h"
 
-#include "Phases.h"
+#include "Diagnostics.h"
 
+#include "cleave/Compiler/Compiler.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
-#include "cleave/Memory/Footprint.h"
+#include "cleave/Support/Errors.h"
 #include "cleave/device.h"
 #include "cleave/io/Error.h"
 #include "cleave/runtime.h"
@@ -14,20 +15,15 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <thread>
 
 using namespace mlir;
 
 namespace cleave::driver {
 
 namespace {
-
-func::FuncOp lossOf(ModuleOp model) {
-  for (StringRef name : {nn::kLossTrainFunc, nn::kLossFunc})
-    if (auto func = model.lookupSymbol<func::FuncOp>(name))
-      return func;
-  return {};
-}
 
 std::string dtypeOf(Type element) {
   std::string text;
@@ -74,71 +70,47 @@ Manifest inputsOf(func::FuncOp loss, const Config &config) {
 } // namespace
 
 void checkMachine(const Config &config) {
-  clusterOf(config);
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  Diagnostics diagnostics(context);
+  diagnostics.need(compiler::clusterOf(config, &context));
   if (config.target.kind == "cuda" && cleave_find_cuda() != CLEAVE_OK)
     throw Failure(BadUsage, cleave_last_error());
 }
 
-void checkData(ModuleOp model, const Config &config) {
-  func::FuncOp loss = lossOf(model);
+void warnOfCores(const Config &config, const Mesh &mesh) {
+  int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  if (config.target.kind == "cpu" && !launcherWorldSize() &&
+      mesh.ranks() > cores)
+    warn(std::to_string(mesh.ranks()) + " ranks share " +
+         std::to_string(cores) + " cores: times say nothing of " +
+         std::to_string(mesh.ranks()) + " ranks");
+}
+
+/// Whether data.path, if it is set, fits the inputs of the loss.
+static LogicalResult checkData(func::FuncOp loss, const Config &config) {
   std::error_code error;
-  if (!loss || !std::filesystem::exists(config.data.path, error))
-    return;
+  if (!std::filesystem::exists(config.data.path, error))
+    return success();
   Manifest manifest = inputsOf(loss, config);
   try {
     openDataset(manifest, settingsOf(manifest));
   } catch (const Error &wrong) {
-    throw Failure(ExitCode(int(wrong.code)), wrong.what());
+    return report(loss.getContext(), wrong);
   }
+  return success();
 }
 
-void checkMemoryFloor(ModuleOp model, const Config &config, const Mesh &mesh,
-                      int64_t limit) {
-  func::FuncOp loss = lossOf(model);
-  if (!loss || limit <= 0)
-    return;
-  double trained = 0, frozen = 0; // elements
-  for (unsigned arg = 0; arg < loss.getNumArguments(); ++arg) {
-    auto type = dyn_cast<RankedTensorType>(loss.getArgumentTypes()[arg]);
-    if (!type)
-      continue;
-    if (textOf(loss, arg, nn::kRoleAttr) == "parameter")
-      trained += double(type.getNumElements());
-    else if (loss.getArgAttr(arg, nn::kFrozenAttr))
-      frozen += double(type.getNumElements());
-  }
-  BoundaryAxes axes = boundaryAxes(config, mesh);
-  auto product = [&](const std::vector<std::string> &names) {
-    double size = 1;
-    for (const std::string &name : names)
-      size *= double(mesh.size(name));
-    return size;
-  };
-  // Whatever else splits, splits parameters at most so often: also the axis of
-  // experts, which are most of a model that has them.
-  double model_ = double(mesh.ranks()) / product(axes.all()) *
-                  double(mesh.size(config.parallel.expert.axis));
-  double zero = product(axes.sharded());
-  int64_t stage = config.parallel.data.zero;
-  auto share = [&](double bytes, int from) {
-    return bytes / model_ / (stage >= from ? zero : 1);
-  };
-  bool isNarrow = config.train.precision == "bf16";
-  double parameters = share((isNarrow ? 2 : 4) * trained + 4 * frozen, 3);
-  double gradients = share(4 * trained, 2);
-  double moments = config.train.optimizer == "adamw" ? 2 : 1;
-  double state = share(4 * (moments + isNarrow) * trained, 1);
-  double floor = parameters + gradients + state;
-  if (floor <= double(limit))
-    return;
-  throw Failure(BadUsage,
-                "a rank needs at least " + readableBytes(floor) +
-                    ", but there are " + readableBytes(limit) +
-                    ": parameters " + readableBytes(parameters) +
-                    ", gradients " + readableBytes(gradients) + ", state of " +
-                    config.train.optimizer + " " + readableBytes(state) +
-                    "; split them further: parallel.data.zero, mesh.tensor or "
-                    "mesh.pipeline");
+LogicalResult checkTraining(ModuleOp model, const Config &config,
+                            const Mesh &mesh) {
+  auto loss = cast_or_null<func::FuncOp>(compiler::lossFunctionOf(model));
+  if (loss && failed(checkData(loss, config)))
+    return failure();
+  bool isHere = config.target.kind == "cpu" && !launcherWorldSize();
+  int64_t limit = config.target.memory > 0
+                      ? std::llround(std::ldexp(config.target.memory, 30))
+                  : isHere ? compiler::memoryOfRank(mesh)
+                           : 0;
+  return compiler::checkMemoryFloor(model, config, mesh, limit);
 }
 
 } // namespace cleave::driver

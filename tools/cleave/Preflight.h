@@ -14,14 +14,13 @@ namespace cleave::driver {
 // target.cluster cannot be read.
 void checkMachine(const Config &config);
 
-// Fails with BadUsage unless data.path, if it is set, fits the inputs of @loss.
-void checkData(mlir::ModuleOp model, const Config &config);
+// What can be known to be wrong of a training run once @loss is there, as an
+// error: data.path that does not fit its inputs, memory that cannot suffice.
+mlir::LogicalResult checkTraining(mlir::ModuleOp model, const Config &config,
+                                  const Mesh &mesh);
 
-// Fails with BadUsage where a rank needs more than `limit` bytes (0: any) for
-// its share of parameters, gradients and optimizer state alone, if they are
-// split as far as the mesh and ZeRO can.
-void checkMemoryFloor(mlir::ModuleOp model, const Config &config,
-                      const Mesh &mesh, int64_t limit);
+// Warns where the ranks of this process are more than its cores.
+void warnOfCores(const Config &config, const Mesh &mesh);
 
 } // namespace cleave::driver
 

@@ -43,9 +43,13 @@ void buildMemoryPhase(mlir::OpPassManager &passes,
 /// `rt-memory-pipeline`, for cleave-opt.
 void registerBackendPhases();
 
-/// Runs all three on a local program, after which its memory is known.
+enum class BackendPhase { Kernels, Schedule, Memory };
+
+/// Runs them on a local program up to and including `last`: after Memory its
+/// addresses are known.
 mlir::LogicalResult lowerToCommands(mlir::ModuleOp local,
-                                    const BackendOptions &options);
+                                    const BackendOptions &options,
+                                    BackendPhase last = BackendPhase::Memory);
 
 } // namespace cleave
 

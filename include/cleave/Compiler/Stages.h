@@ -21,10 +21,9 @@ mlir::LogicalResult cutIntoStages(mlir::ModuleOp module, const Config &config,
                                   int64_t stages, bool tapGradients,
                                   bool updatesApart = false);
 
-// The same, each on its own; `module` is left empty.
-mlir::FailureOr<std::vector<mlir::OwningOpRef<mlir::ModuleOp>>>
-buildStages(mlir::ModuleOp module, const Config &config, int64_t stages,
-            bool tapGradients, bool updatesApart);
+// The stages, each on its own; `module` is left empty.
+std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
+takeStages(mlir::ModuleOp module);
 
 } // namespace cleave::compiler
 

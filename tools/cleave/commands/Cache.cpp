@@ -1,8 +1,8 @@
 // cleave cache: the compiled programs that are kept.
 
-#include "Cache.h"
 #include "commands/Commands.h"
 
+#include "cleave/Compiler/Cache.h"
 #include "cleave/io/Escape.h"
 
 #include <chrono>
@@ -13,6 +13,9 @@
 
 using namespace cleave;
 using namespace cleave::driver;
+using compiler::Cache;
+using compiler::CacheEntry;
+using compiler::cacheLimit;
 
 namespace {
 

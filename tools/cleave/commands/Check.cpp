@@ -1,14 +1,17 @@
 // cleave check: the partitioned program computes what the unpartitioned one
 // computes. See the design's rule of correctness.
 
-#include "CheckEngines.h"
-#include "CheckValues.h"
-#include "CompileModel.h"
-#include "PipelineModel.h"
+#include "Diagnostics.h"
 #include "commands/Commands.h"
 
 #include "cleave/Check/Check.h"
 #include "cleave/Check/Faults.h"
+#include "cleave/Check/Programs.h"
+#include "cleave/Check/StoredValues.h"
+#include "cleave/Compiler/Dialects.h"
+#include "cleave/Compiler/Import.h"
+#include "cleave/Compiler/Pipelined.h"
+#include "cleave/Compiler/Sharded.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interpreter/Interpreter.h"
 #include "cleave/io/Error.h"
@@ -23,6 +26,7 @@
 
 using namespace cleave;
 using namespace cleave::driver;
+using compiler::isSharded;
 using mlir::ModuleOp;
 using mlir::OwningOpRef;
 
@@ -32,7 +36,7 @@ OwningOpRef<ModuleOp> clone(ModuleOp module) {
   return llvm::cast<ModuleOp>(module->clone());
 }
 
-struct CheckCommand : CommonOptions, CheckedPrograms {
+struct CheckCommand : CommonOptions, check::CheckedPrograms {
   std::string model, inputs, weights, gradients;
   bool json = false, bisect = false;
   uint64_t seed = 0;
@@ -47,11 +51,11 @@ private:
   OwningOpRef<ModuleOp> cutForStages(ModuleOp module, const Config &config,
                                      const Mesh &mesh) const;
   check::CheckOptions optionsFor(const Config &config) const;
-  check::CheckReport compare(CheckEngines &engines, ModuleOp global,
+  check::CheckReport compare(check::Programs &engines, ModuleOp global,
                              ModuleOp local, check::Engine &sharded,
                              check::Values &values,
                              const check::CheckOptions &options) const;
-  void findFirstDifference(CheckEngines &engines, ModuleOp global,
+  void findFirstDifference(check::Programs &engines, ModuleOp global,
                            check::Values &values,
                            const check::CheckOptions &options,
                            const Config &config, const Mesh &mesh,
@@ -140,9 +144,12 @@ void CheckCommand::verifyRecord(const Config &config) const {
 OwningOpRef<ModuleOp> CheckCommand::cutForStages(ModuleOp module,
                                                  const Config &config,
                                                  const Mesh &mesh) const {
-  if (!isPipelined(config, mesh) || isSharded(module))
+  if (!compiler::isPipelined(config, mesh) || isSharded(module))
     return nullptr;
-  if (makeSchedule(config, mesh).table.asynchronous)
+  Diagnostics diagnostics(*module.getContext());
+  auto schedule = diagnostics.need(
+      compiler::makeSchedule(config, mesh, module.getContext()));
+  if (schedule.table.asynchronous)
     throw Failure(BadUsage, "parallel.pipeline.schedule = \"" +
                                 config.parallel.pipeline.schedule +
                                 "\" changes the mathematics, so one rank is no "
@@ -165,7 +172,7 @@ check::CheckOptions CheckCommand::optionsFor(const Config &config) const {
 
 /// The exact part and the rounding part.
 check::CheckReport
-CheckCommand::compare(CheckEngines &engines, ModuleOp global, ModuleOp local,
+CheckCommand::compare(check::Programs &engines, ModuleOp global, ModuleOp local,
                       check::Engine &sharded, check::Values &values,
                       const check::CheckOptions &options) const {
   Diagnostics diagnostics(*global.getContext());
@@ -173,9 +180,10 @@ CheckCommand::compare(CheckEngines &engines, ModuleOp global, ModuleOp local,
   report.seed = seed;
   report.fault = engines.fault;
   check::NamedTensors first;
-  if (failed(check::runExact(global, sharded,
-                             engines.reference(global, /*wide=*/true), values,
-                             options, report, first))) {
+  check::Engine *reference =
+      diagnostics.need(engines.reference(global, /*wide=*/true));
+  if (failed(check::runExact(global, sharded, *reference, values, options,
+                             report, first))) {
     // Ranks that do not fit together any more say so: that is seen, too.
     if (!report.stopped || report.fault.empty())
       diagnostics.fail(RunFailed);
@@ -190,17 +198,19 @@ CheckCommand::compare(CheckEngines &engines, ModuleOp global, ModuleOp local,
   else if (!report.pass())
     report.notes.push_back(
         "the program is wrong in f64, so its rounding was not looked at");
-  else if (failed(check::runRounding(global,
-                                     engines.sharded(local, /*wide=*/false),
-                                     engines.reference(global, /*wide=*/false),
-                                     values, options, report, first)))
-    diagnostics.fail(RunFailed);
+  else
+    diagnostics.need(
+        check::runRounding(
+            global, *diagnostics.need(engines.sharded(local, /*wide=*/false)),
+            *diagnostics.need(engines.reference(global, /*wide=*/false)),
+            values, options, report, first),
+        RunFailed);
   return report;
 }
 
 /// --bisect: names the first value that differs, in programs that keep all.
-void CheckCommand::findFirstDifference(CheckEngines &engines, ModuleOp global,
-                                       check::Values &values,
+void CheckCommand::findFirstDifference(check::Programs &engines,
+                                       ModuleOp global, check::Values &values,
                                        const check::CheckOptions &options,
                                        const Config &config, const Mesh &mesh,
                                        check::CheckReport &report) const {
@@ -212,21 +222,22 @@ void CheckCommand::findFirstDifference(CheckEngines &engines, ModuleOp global,
     for (auto &[axis, size] : stagesAlone.axes)
       if (axis != config.parallel.pipeline.axis)
         size = 1;
-    tapped = engines.stages(stagesAlone, Taps::Values);
-    unsharded = &engines.interpret(*tapped);
+    tapped = diagnostics.need(engines.stages(stagesAlone, check::Taps::Values));
+    unsharded = diagnostics.need(engines.interpret(*tapped));
   } else {
     tapped = clone(global);
     check::tapAllValues(*tapped);
-    unsharded = &engines.reference(*tapped, /*wide=*/true);
+    unsharded = diagnostics.need(engines.reference(*tapped, /*wide=*/true));
   }
-  OwningOpRef<ModuleOp> local = engines.partition(*tapped, Taps::Values);
-  auto found =
-      check::firstDifference(*tapped, engines.sharded(*local, /*wide=*/true),
-                             *unsharded, values, options);
-  if (failed(found))
-    diagnostics.fail(RunFailed);
+  OwningOpRef<ModuleOp> local =
+      diagnostics.need(engines.partition(*tapped, check::Taps::Values));
+  check::Engine *sharded =
+      diagnostics.need(engines.sharded(*local, /*wide=*/true));
+  std::string found = diagnostics.need(
+      check::firstDifference(*tapped, *sharded, *unsharded, values, options),
+      RunFailed);
   report.firstDifference =
-      !found->empty()     ? *found
+      !found.empty()      ? found
       : engines.untrained ? "none among the values that each stage computes"
                           : "none among the values of one step";
   // Values that are kept are further places for a fault.
@@ -253,12 +264,16 @@ int CheckCommand::run() const {
     bindGivenInputs(config, model, inputs);
 
   mlir::MLIRContext context;
-  registerAll(context);
+  compiler::loadDialects(context);
   // Before the work.
-  chooseTransport(config.target.transport, mesh.ranks(), config.target.kind);
+  std::string transport = chooseTransport(config.target.transport, mesh.ranks(),
+                                          config.target.kind);
+  Diagnostics diagnostics(context);
+  compiler::LoadOptions load;
+  load.readWeights = load.trains = true;
+  load.compiles = !interpret;
   OwningOpRef<ModuleOp> global =
-      loadModel(model, config, context, /*readWeights=*/true,
-                /*compiles=*/!interpret, /*trains=*/true);
+      diagnostics.need(compiler::loadModel(model, config, context, load));
   // Random values index rows that are not there: zeros for both programs.
   if (inputs.empty())
     global->walk([](nn::CheckIndexOp op) {
@@ -268,41 +283,41 @@ int CheckCommand::run() const {
   if (interpret || against == "interpreter")
     verifyInterpretable(*global);
   OwningOpRef<ModuleOp> untrained = cutForStages(*global, config, mesh);
-  if (!isSharded(*global))
-    runTrainPhase(*global, config, /*tapGradients=*/true);
-  else if (!gradients.empty())
+  if (!isSharded(*global)) {
+    diagnostics.need(compiler::addLoss(*global, config));
+    diagnostics.need(
+        compiler::addGradients(*global, config, /*tapGradients=*/true));
+  } else if (!gradients.empty()) {
     throw Failure(BadUsage, "--gradients: '" + model +
                                 "' is one function with shardings of its own; "
                                 "it is not differentiated");
-  mesh = meshOf(*global, mesh);
+  }
+  mesh = compiler::meshOf(*global, mesh);
   if (mesh.ranks() == 1 && against == "compiled" && !interpret &&
       gradients.empty() && inject.empty() && record.empty())
     warn("on one rank the program is compared with itself; --against "
          "interpreter compares it with plain loops");
 
   check::ValueOptions valueOptions =
-      storedValues(model, inputs, weights, *global);
+      diagnostics.need(check::storedValues(model, inputs, weights, *global));
   valueOptions.seed = seed;
   valueOptions.perturb = gradients.empty();
   valueOptions.drawIntegers = isSharded(*global);
   check::Values values(*global, valueOptions);
   check::CheckOptions options = optionsFor(config);
-  Diagnostics diagnostics(context);
-  if (failed(values.verifyInputs(options.microbatches)))
-    diagnostics.fail(BadUsage);
+  diagnostics.need(values.verifyInputs(options.microbatches));
 
-  CheckEngines engines(*this, config, mesh);
+  check::Programs engines(*this, config, mesh, transport);
   engines.untrained = std::move(untrained);
-  OwningOpRef<ModuleOp> local = engines.partition(*global);
-  check::Engine &sharded = engines.sharded(*local, /*wide=*/true);
+  OwningOpRef<ModuleOp> local = diagnostics.need(engines.partition(*global));
+  check::Engine &sharded =
+      *diagnostics.need(engines.sharded(*local, /*wide=*/true));
   if (!gradients.empty()) {
-    if (failed(values.setInitial(sharded)))
-      diagnostics.fail(RunFailed);
-    auto outcome =
-        check::runStep(*global, sharded, values, 1, options.microbatches);
-    if (failed(outcome))
-      diagnostics.fail(RunFailed);
-    writeGradients(*global, *outcome, gradients);
+    diagnostics.need(values.setInitial(sharded), RunFailed);
+    check::Outcome outcome = diagnostics.need(
+        check::runStep(*global, sharded, values, 1, options.microbatches),
+        RunFailed);
+    diagnostics.need(check::writeGradients(*global, outcome, gradients));
     return Success;
   }
 

@@ -1,9 +1,11 @@
 // cleave compile: a model and a configuration to a folder that cleave-run runs,
 // or to the IR after one of the phases.
 
-#include "CompileModel.h"
+#include "Diagnostics.h"
 #include "commands/Commands.h"
 
+#include "cleave/Compiler/Compiler.h"
+#include "cleave/Compiler/Import.h"
 #include "cleave/io/Bundle.h"
 #include "cleave/io/File.h"
 
@@ -15,12 +17,17 @@
 
 using namespace cleave;
 using namespace cleave::driver;
+using compiler::Compiler;
+using compiler::Phase;
 
 static std::optional<Phase> phaseNamed(const std::string &name) {
   return llvm::StringSwitch<std::optional<Phase>>(name)
       .Case("import", Phase::Import)
       .Case("train", Phase::Train)
       .Case("shard", Phase::Shard)
+      .Case("kernels", Phase::Kernels)
+      .Case("schedule", Phase::Schedule)
+      .Case("memory", Phase::Memory)
       .Default(std::nullopt);
 }
 
@@ -28,14 +35,22 @@ static void writePhase(const std::string &model, const Config &config,
                        const Mesh &mesh, Phase phase,
                        const std::string &output) {
   mlir::MLIRContext context;
-  registerAll(context);
+  Diagnostics diagnostics(context);
+  Compiler compiler(context, config, mesh);
   mlir::OwningOpRef<mlir::ModuleOp> module =
-      shardModel(model, config, mesh, Purpose::Compile, context,
-                 /*readWeights=*/false, nullptr, false, phase);
+      diagnostics.need(compiler.runUpTo(model, phase));
   std::string text;
   llvm::raw_string_ostream stream(text);
   module->print(stream, mlir::OpPrintingFlags().enableDebugInfo());
   writeFileAtomically(output, text);
+}
+
+static void writeFolder(const std::string &model, const Config &config,
+                        const Mesh &mesh, const std::string &folder) {
+  mlir::MLIRContext context;
+  Diagnostics diagnostics(context);
+  Compiler compiler(context, config, mesh);
+  diagnostics.need(compiler.compile(model, folder));
 }
 
 // cleave-run beside this program, with what a folder would have.
@@ -52,8 +67,7 @@ static void writeExecutable(const std::string &model, const Config &config,
   std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   AtomicFolder parts(output + ".parts"); // never committed
   std::string folder = parts.path() + "/program";
-  compileModel(model, config, mesh, Purpose::Compile, /*readWeights=*/false,
-               folder);
+  writeFolder(model, config, mesh, folder);
   std::vector<std::string> others;
   std::filesystem::path mpi =
       self.parent_path().parent_path() / "lib" / carriedMpiLibrary;
@@ -77,7 +91,7 @@ std::function<int()> driver::addCompile(CLI::App &app) {
       ->required();
   app.add_option("--emit", options->emit,
                  "folder; exe: one executable that carries it; or the IR after "
-                 "a phase: import, train, shard")
+                 "a phase: import, train, shard, kernels, schedule, memory")
       ->type_name("KIND");
   addConfigFlags(app, *options);
   addBindFlag(app, *options);
@@ -88,7 +102,8 @@ std::function<int()> driver::addCompile(CLI::App &app) {
     if (!phase && !isExe && options->emit != "folder")
       throw Failure(BadUsage,
                     "--emit " + options->emit +
-                        ": expected folder, exe, import, train or shard");
+                        ": expected folder, exe, import, train, shard, "
+                        "kernels, schedule or memory");
     if (isExe && std::filesystem::is_directory(options->output))
       throw Failure(BadUsage, options->output + " is a folder; --emit exe "
                                                 "writes a file");
@@ -108,8 +123,7 @@ std::function<int()> driver::addCompile(CLI::App &app) {
     if (isExe)
       writeExecutable(options->model, loaded.config, mesh, options->output);
     else
-      compileModel(options->model, loaded.config, mesh, Purpose::Compile,
-                   /*readWeights=*/false, options->output);
+      writeFolder(options->model, loaded.config, mesh, options->output);
     return Success;
   };
 }

@@ -1,9 +1,10 @@
 // cleave explain: memory, communication and kernels of a step, without running
 // it and without reading weights.
 
-#include "CompileModel.h"
+#include "Diagnostics.h"
 #include "commands/Commands.h"
 
+#include "cleave/Compiler/Compiler.h"
 #include "cleave/Explain/Explain.h"
 
 #include <iostream>
@@ -32,12 +33,15 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     Mesh mesh = resolveMeshOrFail(loaded.config, *options, options->model);
     warnOfIdleKeys(loaded, mesh);
     mlir::MLIRContext context;
-    registerAll(context);
-    RemarkRecord record; // also of the import and of the loss
-    std::vector<std::string> &remarks = record.remarks;
-    Lowered lowered =
-        lowerModel(options->model, loaded.config, mesh, Purpose::Explain, context,
-                   /*readWeights=*/false, &remarks, options->remarks);
+    compiler::CompilerOptions purpose;
+    purpose.purpose = compiler::Purpose::Explain;
+    purpose.allRemarks = options->remarks;
+    compiler::Compiler compiler(context, loaded.config, mesh, purpose);
+    std::vector<std::string> remarks;
+    compiler::Lowered lowered = [&] {
+      Diagnostics diagnostics(context, &remarks);
+      return diagnostics.need(compiler.lower(options->model));
+    }();
     Diagnostics diagnostics(context);
     const TrainConfig &train = loaded.config.train;
     auto width = [](const std::string &type) { return type == "bf16" ? 2 : 4; };
@@ -48,14 +52,10 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     if (train.masterDtype == "bf16")
       booking.master = 0;
     auto memory = footprintsOf(lowered.program, *lowered.module, booking);
-    if (mlir::failed(memory))
-      diagnostics.fail(BadUsage);
-    auto explained =
-        explain(lowered.program, *lowered.module, std::move(*memory),
-                lowered.info.microbatches, clusterOf(loaded.config));
-    if (mlir::failed(explained))
-      diagnostics.fail(BadUsage);
-    Explanation &explanation = *explained;
+    Explanation explanation = diagnostics.need(explain(
+        lowered.program, *lowered.module, diagnostics.need(std::move(memory)),
+        lowered.info.microbatches,
+        diagnostics.need(compiler::clusterOf(loaded.config, &context))));
     if (lowered.info.batch)
       explanation.batch = lowered.info.batch;
     bookCollectives(explanation, train.reduceDtype);

@@ -1,8 +1,10 @@
 // cleave import: an ONNX model as nn IR, or a summary of it.
 
-#include "ImportModel.h"
+#include "Diagnostics.h"
 #include "commands/Commands.h"
 
+#include "cleave/Compiler/Dialects.h"
+#include "cleave/Compiler/Import.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/io/File.h"
@@ -177,32 +179,32 @@ std::function<int()> driver::addImport(CLI::App &app) {
     if (!options->output.empty())
       protectInputs(options->output, options->model, *options, loaded.config);
     mlir::MLIRContext context;
-    registerAll(context);
+    compiler::loadDialects(context);
     FileSummary summary;
     if (options->summary) {
       Diagnostics diagnostics(context);
-      auto file =
-          summarizeOnnx(options->model, context, importOptions(loaded.config));
-      if (mlir::failed(file))
-        diagnostics.fail(BadUsage);
-      summarise(file->dims, loaded.config);
+      summary = diagnostics.need(summarizeOnnx(
+          options->model, context,
+          diagnostics.need(compiler::importOptions(loaded.config, &context))));
+      summarise(summary.dims, loaded.config);
       bool bound = loaded.config.dims.count("batch") &&
                    loaded.config.dims.count("sequence");
-      if (!bound && llvm::any_of(file->dims, [&](const DimSummary &dim) {
+      if (!bound && llvm::any_of(summary.dims, [&](const DimSummary &dim) {
             return !loaded.config.dims.count(dim.name);
           })) {
-        summarise(*file);
-        if (!file->unsupported.empty())
-          throw Failure(BadUsage,
-                        std::vector{options->model + ": " + file->unsupported});
+        summarise(summary);
+        if (!summary.unsupported.empty())
+          throw Failure(BadUsage, std::vector{options->model + ": " +
+                                              summary.unsupported});
         return Success;
       }
-      summary = *file;
     }
     mlir::OwningOpRef<mlir::ModuleOp> module;
     try {
-      module = importModel(options->model, loaded.config, context, std::nullopt,
-                           /*readWeights=*/false);
+      Diagnostics diagnostics(context);
+      module = diagnostics.need(
+          compiler::importModel(options->model, loaded.config, context,
+                                std::nullopt, /*readWeights=*/false));
     } catch (const Failure &) {
       if (options->summary)
         summarise(summary); // of what the file says

@@ -1,7 +1,9 @@
 // cleave ops: the ONNX operators that the importer knows.
 
-#include "ImportModel.h"
+#include "Diagnostics.h"
 #include "commands/Commands.h"
+
+#include "cleave/Compiler/Dialects.h"
 
 #include "cleave/Import/ONNX/OpTable.h"
 #include "cleave/Interfaces/Interfaces.h"
@@ -37,7 +39,7 @@ void cell(llvm::StringRef text, size_t width) {
 std::function<int()> driver::addOps(CLI::App &) {
   return [] {
     mlir::MLIRContext context;
-    registerAll(context);
+    compiler::loadDialects(context);
     cell("operator", 24);
     cell("opsets", 10);
     cell("tier", 6);

@@ -2,12 +2,12 @@
 
 #include "../../cleave-run/Arguments.h"
 #include "../../cleave-run/Flags.h"
-#include "CompileModel.h"
-#include "PlanWarnings.h"
+#include "Diagnostics.h"
 #include "Preflight.h"
-#include "ResumeRun.h"
 #include "commands/Commands.h"
+#include "commands/ResumeRun.h"
 
+#include "cleave/Compiler/Compiler.h"
 #include "cleave/io/Error.h"
 #include "cleave/trainer/Checkpoint.h"
 
@@ -90,6 +90,25 @@ std::shared_ptr<Options> addFlags(CLI::App &app,
   return options;
 }
 
+// The folder of the compiled model in the cache, compiled now if it is not
+// there.
+std::string compileCached(const Options &options, const Config &config,
+                          const Mesh &mesh, compiler::Purpose purpose) {
+  mlir::MLIRContext context;
+  Diagnostics diagnostics(context);
+  compiler::CompilerOptions asked;
+  asked.purpose = purpose;
+  if (purpose == compiler::Purpose::Train)
+    asked.afterLoss = [&](mlir::ModuleOp model) {
+      return checkTraining(model, config, mesh);
+    };
+  compiler::Compiler compiler(context, config, mesh, asked);
+  return diagnostics.need(
+      compiler.compileCached(options.model, options.cache, [] {
+        std::cerr << "another process compiles this model; waiting for it\n";
+      }));
+}
+
 // Data that is not there is told before a compilation, not after it.
 void requireData(const std::string &path) {
   if (path.empty())
@@ -144,8 +163,8 @@ std::function<int()> driver::addTrain(CLI::App &app) {
     bindDataInputs(loaded, options->model, data);
     plan.settle(loaded.config);
     loaded.config.data.path = data;
-    std::string folder = compileCached(options->model, loaded.config, mesh,
-                                       Purpose::Train, options->cache);
+    std::string folder =
+        compileCached(*options, loaded.config, mesh, compiler::Purpose::Train);
     std::vector<std::pair<std::string, std::string>> settled = {
         {"--resume", plan.isAuto() ? "auto" : plan.checkpoint()},
         {"--data", data},
@@ -171,14 +190,9 @@ std::function<int()> driver::addInfer(CLI::App &app) {
     const std::string weights = requireWeights(options->flags.infer.weights);
     protectInputs(options->flags.infer.outputs, options->model, *options,
                   loaded.config);
-    try {
-      bindGivenInputs(loaded.config, options->model,
-                      options->flags.infer.inputs);
-    } catch (const Error &error) { // of files
-      throw Failure(driver::ExitCode(int(error.code)), error.what());
-    }
-    std::string folder = compileCached(options->model, loaded.config, mesh,
-                                       Purpose::Infer, options->cache);
+    bindGivenInputs(loaded.config, options->model, options->flags.infer.inputs);
+    std::string folder =
+        compileCached(*options, loaded.config, mesh, compiler::Purpose::Infer);
     become(*options, folder, "infer", {{"--weights", weights}});
     return Success;
   };

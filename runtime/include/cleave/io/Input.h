@@ -15,6 +15,10 @@ int openInput(const std::string &path, std::string &reason);
 bool readInput(const std::string &path, std::string &bytes,
                std::string &reason);
 
+/// Why `path` is no file that can be read, as a sentence with its path; ""
+/// where it is one. `wanted` says what it should be, e.g. "a model".
+std::string faultOfFile(const std::string &path, const std::string &wanted);
+
 } // namespace cleave
 
 #endif // CLEAVE_IO_INPUT_H

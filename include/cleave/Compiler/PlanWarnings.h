@@ -1,15 +1,15 @@
 // What a user would want to know of a plan before it runs: ranks that are idle,
 // a pipeline that waits, sizes that are padded.
 
-#ifndef CLEAVE_TOOLS_PLANWARNINGS_H
-#define CLEAVE_TOOLS_PLANWARNINGS_H
+#ifndef CLEAVE_COMPILER_PLANWARNINGS_H
+#define CLEAVE_COMPILER_PLANWARNINGS_H
 
 #include "cleave/Config/Load.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
 // Warns where ranks have no sample, or a schedule is idle for more than 30 % of
 // a step. `model`: before it is partitioned.
@@ -23,9 +23,6 @@ void warnOfEmptyStages(
 // parallelism pads, which its pass says. `module`: of local functions.
 void warnOfPadding(mlir::ModuleOp module, const Config &config);
 
-// Warns where the ranks of this process are more than its cores.
-void warnOfCores(const Config &config, const Mesh &mesh);
+} // namespace cleave::compiler
 
-} // namespace cleave::driver
-
-#endif // CLEAVE_TOOLS_PLANWARNINGS_H
+#endif // CLEAVE_COMPILER_PLANWARNINGS_H

@@ -1,14 +1,12 @@
 // The programs that `cleave check` compares, as engines: the partitioned one,
 // with a fault where one is asked for, and the one that it is compared with.
 
-#ifndef CLEAVE_TOOLS_CHECKENGINES_H
-#define CLEAVE_TOOLS_CHECKENGINES_H
-
-#include "PipelineModel.h"
+#ifndef CLEAVE_CHECK_PROGRAMS_H
+#define CLEAVE_CHECK_PROGRAMS_H
 
 #include "cleave/Check/Check.h"
 #include "cleave/Check/Recording.h"
-#include "cleave/Config/Config.h"
+#include "cleave/Config/Load.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -18,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace cleave::driver {
+namespace cleave::check {
 
 /// What the flags of `cleave check` say of its programs.
 struct CheckedPrograms {
@@ -29,16 +27,21 @@ struct CheckedPrograms {
   int64_t injectIndex = -1;         ///< the place of the fault; -1: the middle
 };
 
-/// Makes the engines of a check and keeps what they refer to.
-class CheckEngines {
+/// What stages give beside what a step needs.
+enum class Taps { None, Gradients, Values };
+
+/// Makes the engines of a check and keeps what they refer to. What fails is
+/// reported on the context of the module.
+class Programs {
 public:
   using Module = mlir::OwningOpRef<mlir::ModuleOp>;
 
-  CheckEngines(const CheckedPrograms &programs, const Config &config,
-               const Mesh &mesh);
+  /// `transport`: of the sharded program, as in CompiledOptions.
+  Programs(const CheckedPrograms &programs, const Config &config,
+           const Mesh &mesh, std::string transport);
 
   /// What was written down, where that was asked for.
-  std::unique_ptr<check::Recording> recording;
+  std::unique_ptr<Recording> recording;
 
   /// The fault that was made, for people; empty: none.
   std::string fault;
@@ -49,26 +52,29 @@ public:
 
   /// The stages of a pipeline on a mesh, with all their values tapped or with
   /// gradients alone.
-  Module stages(const Mesh &mesh, Taps taps);
+  mlir::FailureOr<Module> stages(const Mesh &mesh, Taps taps);
 
   /// The partitioned program, with the fault that was asked for. Taps in the
   /// stages of a pipeline; those of other programs are in `global`.
-  Module partition(mlir::ModuleOp global, Taps taps = Taps::Gradients);
+  mlir::FailureOr<Module> partition(mlir::ModuleOp global,
+                                    Taps taps = Taps::Gradients);
 
   /// What runs a partitioned program, in f64 if `wide`.
-  check::Engine &sharded(mlir::ModuleOp local, bool wide);
+  mlir::FailureOr<Engine *> sharded(mlir::ModuleOp local, bool wide);
 
   /// `global` before partitioning.
-  check::Engine &reference(mlir::ModuleOp global, bool wide);
+  mlir::FailureOr<Engine *> reference(mlir::ModuleOp global, bool wide);
 
   /// What interprets a program, in double.
-  check::Engine &interpret(mlir::ModuleOp module);
+  mlir::FailureOr<Engine *> interpret(mlir::ModuleOp module);
 
 private:
   int64_t faultIndex(mlir::ModuleOp local);
   bool breaksCommands() const;
-  check::Engine &compile(mlir::ModuleOp local, bool wide, const Mesh &mesh,
-                         bool isBroken, const std::string &transport);
+  CompiledOptions optionsFor(bool wide, const Mesh &mesh) const;
+  mlir::FailureOr<Engine *> compile(mlir::ModuleOp local, bool wide,
+                                    const Mesh &mesh, bool isBroken,
+                                    const std::string &transport);
 
   // The fault that was made first, and places of the same name before it.
   std::optional<std::string> brokenName;
@@ -79,9 +85,9 @@ private:
   const Mesh &mesh;
   const std::string transport; // of the sharded program
   std::vector<Module> modules;
-  std::vector<std::unique_ptr<check::Engine>> engines;
+  std::vector<std::unique_ptr<Engine>> engines;
 };
 
-} // namespace cleave::driver
+} // namespace cleave::check
 
-#endif // CLEAVE_TOOLS_CHECKENGINES_H
+#endif // CLEAVE_CHECK_PROGRAMS_H

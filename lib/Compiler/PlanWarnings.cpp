@@ -1,9 +1,8 @@
 // Idle ranks, idle time, padding.
 
-#include "PlanWarnings.h"
+#include "cleave/Compiler/PlanWarnings.h"
 
-#include "Diagnostics.h"
-#include "PipelineModel.h"
+#include "cleave/Compiler/Pipelined.h"
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/Dist/IR/Sharding.h"
@@ -17,11 +16,10 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <thread>
 
 using namespace mlir;
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
 namespace {
 
@@ -209,13 +207,4 @@ void warnOfPadding(ModuleOp module, const Config &config) {
   }
 }
 
-void warnOfCores(const Config &config, const Mesh &mesh) {
-  int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  if (config.target.kind == "cpu" && !launcherWorldSize() &&
-      mesh.ranks() > cores)
-    warn(std::to_string(mesh.ranks()) + " ranks share " +
-         std::to_string(cores) + " cores: times say nothing of " +
-         std::to_string(mesh.ranks()) + " ranks");
-}
-
-} // namespace cleave::driver
+} // namespace cleave::compiler

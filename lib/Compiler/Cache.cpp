@@ -1,9 +1,6 @@
 // Compiled programs that many processes share; see Cache.h.
 
-#include "Cache.h"
-
-#include "Command.h"
-#include "Diagnostics.h"
+#include "cleave/Compiler/Cache.h"
 
 #include "cleave/io/Digest.h"
 #include "cleave/io/Error.h"
@@ -18,7 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <iostream>
+#include <sstream>
 #include <string_view>
 #include <sys/stat.h>
 #include <thread>
@@ -26,7 +23,7 @@
 
 namespace fs = std::filesystem;
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
 namespace {
 
@@ -124,8 +121,8 @@ int64_t cacheLimit() {
   char *end = nullptr;
   double value = std::strtod(text, &end);
   if (*end || !(value >= 0) || value > 1e9)
-    throw Failure(BadUsage, std::string("CLEAVE_CACHE_GIB is '") + text +
-                                "', expected a number of GiB, at least 0");
+    throw InputError(std::string("CLEAVE_CACHE_GIB is '") + text +
+                     "', expected a number of GiB, at least 0");
   return std::llround(std::ldexp(value, 30));
 }
 
@@ -139,11 +136,9 @@ static void makeRoot(const fs::path &root) {
     if (errno == EEXIST && ::lstat(root.c_str(), &info) == 0 &&
         (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() ||
          (info.st_mode & 077) != 0))
-      throw Failure(
-          BadUsage,
-          "cache '" + root.string() +
-              "': is not a folder of yours alone (mode 700), and "
-              "programs in it are run; give --cache DIR, or set HOME");
+      throw InputError("cache '" + root.string() +
+                       "': is not a folder of yours alone (mode 700), and "
+                       "programs in it are run; give --cache DIR, or set HOME");
     if (errno == EEXIST)
       return;
     error = std::error_code(errno, std::generic_category());
@@ -151,8 +146,8 @@ static void makeRoot(const fs::path &root) {
     fs::create_directories(root, error);
   }
   if (error)
-    throw Failure(BadUsage, "cache '" + root.string() + "' cannot be made: " +
-                                error.message() + "; give --cache DIR");
+    throw InputError("cache '" + root.string() + "' cannot be made: " +
+                     error.message() + "; give --cache DIR");
 }
 
 bool CacheEntry::isUsed() const {
@@ -236,7 +231,9 @@ std::string Cache::take(const std::string &key) {
     if (fault.empty() && outcome != FileLock::Outcome::Missing) {
       lock.touch();
       lock.keep();
-      std::cerr << warnings;
+      std::istringstream lines(warnings);
+      for (std::string line; std::getline(lines, line);)
+        listener.warn(line);
       return folder.string();
     }
     // Gone meanwhile, or never anything of ours.
@@ -248,7 +245,7 @@ std::string Cache::take(const std::string &key) {
       fault.resize(fault.size() - advice.size());
     if (fault.empty())
       fault = folder.string() + ": has no file 'lock'";
-    warn(fault + "; the model is compiled again");
+    listener.warn(fault + "; the model is compiled again");
     if (!isEntry(folder))
       continue; // another's, and left to them
     if (outcome == FileLock::Outcome::Missing) {
@@ -276,7 +273,7 @@ void Cache::waitForOthers(const std::string &key, FileLock &lock,
     if (outcome != FileLock::Outcome::Busy)
       break;
     if (!isTold)
-      std::cerr << "another process compiles this model; waiting for it\n";
+      listener.wait();
     isTold = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -288,9 +285,10 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
   std::error_code error;
   fs::remove_all(work.path(), error); // of a killed process with our number
   if (::mkdir(work.path().c_str(), 0777) != 0)
-    throw Failure(errno == ENOSPC || errno == EDQUOT ? RunFailed : BadUsage,
-                  "cache '" + root.string() + "' cannot be written: " +
-                      std::strerror(errno) + "; give --cache DIR");
+    throw Error(errno == ENOSPC || errno == EDQUOT ? ExitCode::failed
+                                                   : ExitCode::badInput,
+                "cache '" + root.string() + "' cannot be written: " +
+                    std::strerror(errno) + "; give --cache DIR");
   work.guard();
   const fs::path program = fs::path(work.path()) / "program";
   std::string warnings = compile(program.string());
@@ -314,8 +312,8 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
     if (std::string found = take(key); !found.empty())
       return found;
   }
-  throw Failure(RunFailed, "cache '" + root.string() + "' cannot be written: " +
-                               std::strerror(errno) + "; give --cache DIR");
+  throw RunError("cache '" + root.string() + "' cannot be written: " +
+                 std::strerror(errno) + "; give --cache DIR");
 }
 
 std::string Cache::find(const std::string &key, const Compile &compile) {
@@ -339,4 +337,4 @@ std::string Cache::find(const std::string &key, const Compile &compile) {
   return found;
 }
 
-} // namespace cleave::driver
+} // namespace cleave::compiler

@@ -1,12 +1,14 @@
-#include "CheckValues.h"
+// Values of files as those of a check. Readers of files throw: exceptions end
+// here.
 
-#include "Command.h"
+#include "cleave/Check/StoredValues.h"
 
 #include "cleave/Check/Views.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Import/ONNX/Import.h"
+#include "cleave/Support/Errors.h"
 #include "cleave/io/Npy.h"
 #include "cleave/io/WeightNames.h"
 #include "cleave/io/Weights.h"
@@ -20,7 +22,7 @@
 #include <set>
 
 using namespace cleave;
-using namespace cleave::driver;
+using namespace cleave::check;
 
 namespace {
 
@@ -48,7 +50,7 @@ public:
   explicit ModelWeights(const std::string &model)
       : files(std::filesystem::path(model).parent_path().string()) {}
 
-  std::optional<Tensor> read(const check::Port &port) {
+  std::optional<Tensor> read(const Port &port) {
     auto data = port.attrs.getAs<mlir::DictionaryAttr>(kDataAttr);
     auto parts = port.attrs.getAs<mlir::ArrayAttr>(nn::kPartsAttr);
     if (!data && !parts)
@@ -64,15 +66,14 @@ public:
     std::string label = "weights of '" + port.name + "'";
     if (data) {
       tensor.weight = weightOf(data);
-      return check::seenThrough(view,
-                                tensorOf(files.view(tensor), context, label));
+      return seenThrough(view, tensorOf(files.view(tensor), context, label));
     }
     tensor.dtype = "f64";
     for (auto part : parts.getAsRange<mlir::DictionaryAttr>())
       tensor.parts.push_back(
           {part.getAs<mlir::StringAttr>("name").str(),
            weightOf(part.getAs<mlir::DictionaryAttr>("data"))});
-    return check::seenThrough(
+    return seenThrough(
         view, tensorOf(initialValue(tensor, files, 0), context, label));
   }
 
@@ -98,7 +99,7 @@ public:
     std::vector<WantedTensor> wanted;
     std::set<std::string> seen;
     for (auto func : module.getOps<mlir::func::FuncOp>())
-      for (const check::Port &port : check::argumentsOf(func)) {
+      for (const Port &port : argumentsOf(func)) {
         if (!isGiven(port) || !seen.insert(port.name).second)
           continue;
         std::vector<int64_t> shape = shapeOf(port);
@@ -116,7 +117,7 @@ public:
   }
 
   // Nothing where the model itself says what it is.
-  std::optional<Tensor> read(const check::Port &port) const {
+  std::optional<Tensor> read(const Port &port) const {
     if (!isGiven(port))
       return std::nullopt;
     std::vector<int64_t> shape = shapeOf(port);
@@ -133,22 +134,22 @@ public:
                       whole.bytes.data() + index * each * 8, each, name.str());
     }
     auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
-    return check::seenThrough(
-        view, tensorOf(whole, *port.type.getContext(), port.name));
+    return seenThrough(view,
+                       tensorOf(whole, *port.type.getContext(), port.name));
   }
 
 private:
-  static bool isGiven(const check::Port &port) {
+  static bool isGiven(const Port &port) {
     return port.attrs && (port.role == "parameter" || port.role == "buffer" ||
                           port.attrs.get(nn::kFrozenAttr));
   }
-  static std::vector<int64_t> shapeOf(const check::Port &port) {
+  static std::vector<int64_t> shapeOf(const Port &port) {
     llvm::ArrayRef<int64_t> shape = port.type.getShape();
     if (auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr))
       shape = view.getAs<mlir::DenseI64ArrayAttr>("shape");
     return shape.vec();
   }
-  static std::vector<std::string> aliasesOf(const check::Port &port) {
+  static std::vector<std::string> aliasesOf(const Port &port) {
     std::vector<std::string> names;
     if (auto tied = port.attrs.getAs<mlir::ArrayAttr>("nn.tied"))
       for (auto other : tied.getAsRange<mlir::DictionaryAttr>())
@@ -169,36 +170,39 @@ void refuseNaN(const std::string &model, const std::string &name,
   if (found == tensor.floats.end())
     return;
   auto at = static_cast<int64_t>(found - tensor.floats.begin());
-  throw Failure(BadUsage, model + ": '" + name + "' holds NaN at element " +
-                              std::to_string(at) + " of " +
-                              std::to_string(tensor.size()) +
-                              ", so there is nothing to compare; check a model "
-                              "whose weights are numbers");
+  throw InputError(model + ": '" + name + "' holds NaN at element " +
+                   std::to_string(at) + " of " + std::to_string(tensor.size()) +
+                   ", so there is nothing to compare; check a model whose "
+                   "weights are numbers");
 }
 
 } // namespace
 
-check::ValueOptions driver::storedValues(const std::string &model,
-                                         const std::string &inputs,
-                                         const std::string &weightsPath,
-                                         mlir::ModuleOp module) {
+static ValueOptions readValues(const std::string &model,
+                               const std::string &inputs,
+                               const std::string &weightsPath,
+                               mlir::ModuleOp module) {
   mlir::MLIRContext &context = *module.getContext();
-  check::ValueOptions options;
+  ValueOptions options;
   std::shared_ptr<GivenWeights> given;
   if (!weightsPath.empty())
     given = std::make_shared<GivenWeights>(
         weightsPath, std::filesystem::path(model).stem().string(), module);
   options.weights =
-      [model, given, weights = std::make_shared<ModelWeights>(model)](
-          const check::Port &port) -> mlir::FailureOr<std::optional<Tensor>> {
-    std::optional<Tensor> tensor;
-    if (given)
-      tensor = given->read(port);
-    if (!tensor)
-      tensor = weights->read(port);
-    if (tensor)
-      refuseNaN(model, port.name, *tensor);
-    return tensor;
+      [model, given, &context, weights = std::make_shared<ModelWeights>(model)](
+          const Port &port) -> mlir::FailureOr<std::optional<Tensor>> {
+    try {
+      std::optional<Tensor> tensor;
+      if (given)
+        tensor = given->read(port);
+      if (!tensor)
+        tensor = weights->read(port);
+      if (tensor)
+        refuseNaN(model, port.name, *tensor);
+      return tensor;
+    } catch (const Error &error) {
+      return report(&context, error);
+    }
   };
   options.inputsFile = inputs;
   if (!inputs.empty())
@@ -212,9 +216,20 @@ check::ValueOptions driver::storedValues(const std::string &model,
   return options;
 }
 
-void driver::writeGradients(mlir::ModuleOp module,
-                            const check::Outcome &outcome,
-                            const std::string &path) {
+mlir::FailureOr<ValueOptions> check::storedValues(const std::string &model,
+                                                  const std::string &inputs,
+                                                  const std::string &weights,
+                                                  mlir::ModuleOp module) {
+  try {
+    return readValues(model, inputs, weights, module);
+  } catch (const Error &error) {
+    return report(module.getContext(), error);
+  }
+}
+
+mlir::LogicalResult check::writeGradients(mlir::ModuleOp module,
+                                          const Outcome &outcome,
+                                          const std::string &path) {
   std::vector<std::pair<std::string, Array>> arrays;
   auto add = [&](const std::string &name, llvm::ArrayRef<int64_t> shape,
                  llvm::ArrayRef<double> values, double scale) {
@@ -224,11 +239,11 @@ void driver::writeGradients(mlir::ModuleOp module,
     arrays.emplace_back(name, std::move(array));
   };
   auto addGradient = [&](const std::string &name, const Tensor &value) {
-    mlir::DictionaryAttr attrs = check::parameterOf(module, name);
+    mlir::DictionaryAttr attrs = parameterOf(module, name);
     mlir::DictionaryAttr view;
     if (attrs)
       view = attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
-    Tensor stored = check::asStored(view, value);
+    Tensor stored = asStored(view, value);
     llvm::ArrayRef<int64_t> shape = stored.shape();
     llvm::ArrayRef<double> rest = stored.floats;
     auto names = nn::fileNamesOf(attrs);
@@ -243,10 +258,10 @@ void driver::writeGradients(mlir::ModuleOp module,
       rest = rest.drop_front(part);
     }
   };
-  for (const check::Named &tensor : outcome.tensors) {
-    if (tensor.kind == check::TensorKind::Gradient)
+  for (const Named &tensor : outcome.tensors) {
+    if (tensor.kind == TensorKind::Gradient)
       addGradient(tensor.name, tensor.value);
-    if (tensor.kind == check::TensorKind::Output)
+    if (tensor.kind == TensorKind::Output)
       add(tensor.name, tensor.value.shape(), tensor.value.floats, 1);
   }
   Array loss = makeArray("f64", {}), weight = makeArray("f64", {});
@@ -257,5 +272,10 @@ void driver::writeGradients(mlir::ModuleOp module,
   NamedViews views;
   for (const auto &[name, array] : arrays)
     views.emplace_back(name, array);
-  writeNpz(path, views);
+  try {
+    writeNpz(path, views);
+  } catch (const Error &error) {
+    return report(module.getContext(), error);
+  }
+  return mlir::success();
 }

@@ -4,9 +4,12 @@
 // entry holds it shared, and only who holds it alone may remove the entry. An
 // entry that is damaged and in use is left to those who use it; the next one is
 // KEY.2, and so on.
+//
+// What is given wrongly throws InputError, what the machine refuses RunError;
+// Compiler::compileCached reports them.
 
-#ifndef CLEAVE_TOOLS_CACHE_H
-#define CLEAVE_TOOLS_CACHE_H
+#ifndef CLEAVE_COMPILER_CACHE_H
+#define CLEAVE_COMPILER_CACHE_H
 
 #include "cleave/io/FileLock.h"
 
@@ -16,14 +19,14 @@
 #include <string>
 #include <vector>
 
-namespace cleave::driver {
+namespace cleave::compiler {
 
 // $XDG_CACHE_HOME/cleave, else ~/.cache/cleave, else a folder of the user's own
 // below TMPDIR.
 std::string defaultCacheFolder();
 
-// What CLEAVE_CACHE_GIB says, in bytes; 5 GiB where it is not set. Fails with
-// BadUsage where it is no number.
+// What CLEAVE_CACHE_GIB says, in bytes; 5 GiB where it is not set. Throws
+// InputError where it is no number.
 int64_t cacheLimit();
 
 // One compiled program.
@@ -37,10 +40,19 @@ struct CacheEntry {
 
 class Cache {
 public:
+  // What a user should know now.
+  struct Listener {
+    std::function<void(const std::string &warning)> warn = [](auto &) {};
+    // Another process compiles the same, and is waited for.
+    std::function<void()> wait = [] {};
+  };
+
   explicit Cache(std::string folder) : root(std::move(folder)) {}
+  Cache(std::string folder, Listener listener)
+      : root(std::move(folder)), listener(std::move(listener)) {}
 
   // Writes a program into the folder, which is not there yet; returns what it
-  // warned of.
+  // warned of, a line each.
   using Compile = std::function<std::string(const std::string &folder)>;
 
   // The folder of the program `key`, compiled now where there is none that is
@@ -65,8 +77,9 @@ private:
                      std::string &found);
 
   std::filesystem::path root;
+  Listener listener;
 };
 
-} // namespace cleave::driver
+} // namespace cleave::compiler
 
-#endif // CLEAVE_TOOLS_CACHE_H
+#endif // CLEAVE_COMPILER_CACHE_H

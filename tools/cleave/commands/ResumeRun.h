@@ -1,7 +1,7 @@
 // A run that goes on: what it was made with is what it goes on with.
 
-#ifndef CLEAVE_TOOLS_RESUMERUN_H
-#define CLEAVE_TOOLS_RESUMERUN_H
+#ifndef CLEAVE_TOOLS_COMMANDS_RESUMERUN_H
+#define CLEAVE_TOOLS_COMMANDS_RESUMERUN_H
 
 #include "Command.h"
 
@@ -57,4 +57,4 @@ private:
 
 } // namespace cleave::driver
 
-#endif // CLEAVE_TOOLS_RESUMERUN_H
+#endif // CLEAVE_TOOLS_COMMANDS_RESUMERUN_H

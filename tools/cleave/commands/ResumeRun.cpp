@@ -3,9 +3,8 @@
 #include "ResumeRun.h"
 
 #include "Diagnostics.h"
-#include "ImportModel.h"
 
-#include "cleave/Import/ONNX/Import.h"
+#include "cleave/Compiler/Import.h"
 #include "cleave/io/Array.h"
 #include "cleave/trainer/Resume.h"
 
@@ -50,7 +49,7 @@ void RunPlan::checkModel(const Config &config, const std::string &model) const {
   CheckpointState state = readCheckpointState(path, /*checksDigests=*/false);
   mlir::MLIRContext context;
   Diagnostics diagnostics(context); // told when the model is imported
-  ImportOptions options = limitsOf(config);
+  ImportOptions options = compiler::limitsOf(config);
   options.untie = config.train.untie;
   auto tensors = initializersOf(model, context, options);
   if (failed(tensors))

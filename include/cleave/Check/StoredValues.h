@@ -1,0 +1,31 @@
+// The values of a check: those of files, and gradients written to one.
+
+#ifndef CLEAVE_CHECK_STOREDVALUES_H
+#define CLEAVE_CHECK_STOREDVALUES_H
+
+#include "cleave/Check/Check.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <string>
+
+namespace cleave::check {
+
+/// The stored weights of `model` and the arrays of `inputs` (an .npz, or
+/// empty), in f64 and int64. Weights that hold NaN are refused when they are
+/// read: NaN equals NaN in a comparison, and spreads. `weights`: a checkpoint
+/// or .safetensors file to read instead, which must fit `module`; or empty.
+mlir::FailureOr<ValueOptions> storedValues(const std::string &model,
+                                           const std::string &inputs,
+                                           const std::string &weights,
+                                           mlir::ModuleOp module);
+
+/// Writes loss, weight, outputs, and the gradients of the mean loss as
+/// "grad/NAME", under the names and in the shapes of the model's file.
+mlir::LogicalResult writeGradients(mlir::ModuleOp module,
+                                   const Outcome &outcome,
+                                   const std::string &path);
+
+} // namespace cleave::check
+
+#endif // CLEAVE_CHECK_STOREDVALUES_H

@@ -1,0 +1,53 @@
+// The phases of a model that is cut into pipeline stages.
+
+#ifndef CLEAVE_COMPILER_PIPELINED_H
+#define CLEAVE_COMPILER_PIPELINED_H
+
+#include "cleave/Compiler/Phases.h"
+#include "cleave/Target/Schedule.h"
+
+#include "mlir/IR/OwningOpRef.h"
+
+#include <functional>
+
+namespace cleave::compiler {
+
+/// Whether the configuration cuts the model into stages on this mesh.
+bool isPipelined(const Config &config, const Mesh &mesh);
+
+/// The schedule that the configuration asks for.
+mlir::FailureOr<target::PipelineSchedule>
+makeSchedule(const Config &config, const Mesh &mesh,
+             mlir::MLIRContext *context);
+
+/// What the derivation of a training program is asked for.
+struct TrainPhaseOptions {
+  Purpose purpose = Purpose::Compile;
+  bool tapGradients = false; ///< gradients are results, for checks
+  /// Asked once @loss is there, before the work of deriving and partitioning:
+  /// an error, which it reports, ends the compilation.
+  std::function<mlir::LogicalResult(mlir::ModuleOp)> afterLoss;
+};
+
+/// A model as it was loaded becomes a module of modules @stage0, @stage1, ...
+mlir::LogicalResult cutPipeline(mlir::ModuleOp model, const Config &config,
+                                const Mesh &mesh,
+                                const TrainPhaseOptions &options);
+
+/// How stages are partitioned.
+struct ShardPhaseOptions {
+  bool allRemarks = false; ///< also where every sharding comes from
+  bool infers = false;     ///< @forward alone
+  /// Changes each stage before it is partitioned, e.g. adds taps to it.
+  std::function<void(mlir::ModuleOp)> prepareStage;
+};
+
+/// What cutPipeline gave becomes one module of the actions of all stages, with
+/// the schedule; `model` is left empty.
+mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
+shardPipeline(mlir::ModuleOp model, const Config &config, const Mesh &mesh,
+              const ShardPhaseOptions &options);
+
+} // namespace cleave::compiler
+
+#endif // CLEAVE_COMPILER_PIPELINED_H

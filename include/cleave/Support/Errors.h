@@ -1,0 +1,40 @@
+// Errors of the configuration, or of a file that it names: they are of no place
+// in the model.
+
+#ifndef CLEAVE_SUPPORT_ERRORS_H
+#define CLEAVE_SUPPORT_ERRORS_H
+
+#include "cleave/Support/Messages.h"
+#include "cleave/io/Error.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Location.h"
+
+namespace cleave {
+
+/// "TEXT", without a place before it.
+inline mlir::InFlightDiagnostic configError(mlir::MLIRContext *context) {
+  return mlir::emitError(mlir::UnknownLoc::get(context));
+}
+
+/// The same, of what the machine refuses though the input is sound.
+inline mlir::InFlightDiagnostic machineError(mlir::MLIRContext *context) {
+  mlir::InFlightDiagnostic error = configError(context);
+  markAsMachineFault(*error.getUnderlyingDiagnostic());
+  return error;
+}
+
+/// What a reader or writer of files has thrown.
+inline mlir::LogicalResult report(mlir::MLIRContext *context,
+                                  const Error &error) {
+  mlir::InFlightDiagnostic reported = configError(context);
+  if (error.code == ExitCode::failed)
+    markAsMachineFault(*reported.getUnderlyingDiagnostic());
+  else
+    markAsInputFault(*reported.getUnderlyingDiagnostic());
+  return reported << error.what();
+}
+
+} // namespace cleave
+
+#endif // CLEAVE_SUPPORT_ERRORS_H

@@ -1,0 +1,151 @@
+// Programs that were compiled before. The cache throws: exceptions end here.
+
+#include "cleave/Compiler/Cache.h"
+#include "cleave/Compiler/Compiler.h"
+
+#include "Files.h"
+#include "ModelFiles.h"
+
+#include "cleave/Codegen/GPU.h"
+#include "cleave/Support/Errors.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+
+#include <dlfcn.h>
+#include <filesystem>
+
+using namespace mlir;
+namespace fs = std::filesystem;
+
+namespace cleave::compiler {
+
+/// The compiler itself, as a file that changes when it is rebuilt.
+static std::string identityOfCompiler() {
+  Dl_info info{};
+  std::error_code error;
+  fs::path self;
+  // Of an executable the name may be relative to where it was started.
+  if (::dladdr(reinterpret_cast<void *>(&identityOfCompiler), &info) &&
+      info.dli_fname && fs::path(info.dli_fname).is_absolute())
+    self = info.dli_fname;
+  else
+    self = fs::read_symlink("/proc/self/exe", error);
+  auto time = fs::last_write_time(self, error).time_since_epoch();
+  return CLEAVE_VERSION " " + std::to_string(time.count());
+}
+
+/// What an artifact depends on; where the data is, and for how many steps it
+/// trains, is said when it runs.
+static FailureOr<std::string> keyOf(const std::string &path,
+                                    const Config &config, const Mesh &mesh,
+                                    Purpose purpose, const ModelFiles &files,
+                                    MLIRContext *context) {
+  Config keyed = config;
+  keyed.data.path.clear();
+  keyed.train.steps = 0;
+  FailureOr<std::string> model = readFile(context, path);
+  if (failed(model))
+    return failure();
+  llvm::SHA256 hash;
+  for (const std::string &part :
+       {identityOfCompiler(), *model,
+        fs::absolute(path).lexically_normal().string(), writeConfigJson(keyed),
+        std::to_string(threadsPerRank(config, mesh)),
+        std::to_string(static_cast<int>(purpose)),
+        // Bytes of weights say which parameters are tied, and what constants
+        // are.
+        files.weights()}) {
+    hash.update(std::to_string(part.size()) + ":");
+    hash.update(part);
+  }
+  std::vector<std::string> others = {config.parallel.pipeline.table,
+                                     config.target.cluster};
+  for (const auto &[name, value] : config.data.bind)
+    others.push_back(value);
+  std::error_code error;
+  for (const std::string &file : others) {
+    // Else it is no file, or refused further on.
+    if (file.empty() || !fs::exists(file, error))
+      continue;
+    FailureOr<std::string> text = readFile(context, file);
+    if (failed(text))
+      return failure();
+    hash.update(*text + ":");
+  }
+  // What kernels are written as.
+  if (deviceOf(config) == program::Device::Cuda)
+    hash.update(codegen::findPtxas().value_or("no ptxas") +
+                (target::wantsHostKernels() ? ", host" : ""));
+  auto digest = hash.final();
+  // Folders that begin with a dot are no entries, and names have an end.
+  std::string stem = fs::path(path).stem().string().substr(0, 64);
+  if (stem.starts_with("."))
+    stem[0] = '_';
+  return stem + "-" + llvm::toHex(digest, /*LowerCase=*/true).substr(0, 16);
+}
+
+namespace {
+
+/// The warnings of a context, beside whoever else is told.
+class WarningRecord {
+public:
+  explicit WarningRecord(MLIRContext &context) : context(context) {
+    handler =
+        context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
+            warnings.add(diagnostic);
+          return failure();
+        });
+  }
+  ~WarningRecord() { context.getDiagEngine().eraseHandler(handler); }
+  std::string text() const {
+    std::string lines;
+    for (const std::string &line : warnings.lines())
+      lines += escaped(line) + "\n";
+    return lines;
+  }
+
+private:
+  MLIRContext &context;
+  DiagnosticEngine::HandlerID handler;
+  FoldedMessages warnings;
+};
+
+/// What has been reported already.
+struct Reported {};
+
+} // namespace
+
+FailureOr<std::string>
+Compiler::compileCached(const std::string &path, const std::string &cache,
+                        const std::function<void()> &onWait) {
+  options.readWeights = true;
+  FailureOr<ModelFiles> files = ModelFiles::note(path, settings, context);
+  if (failed(files))
+    return failure();
+  FailureOr<std::string> key =
+      keyOf(path, settings, ranks, options.purpose, *files, &context);
+  if (failed(key))
+    return failure();
+  Cache::Listener listener;
+  listener.warn = [&](const std::string &text) {
+    emitWarning(UnknownLoc::get(&context)) << text;
+  };
+  if (onWait)
+    listener.wait = onWait;
+  try {
+    return Cache(cache, listener).find(*key, [&](const std::string &folder) {
+      WarningRecord record(context);
+      if (failed(compile(path, folder)) || failed(files->check(&context)))
+        throw Reported();
+      return record.text();
+    });
+  } catch (const Error &error) {
+    return report(&context, error);
+  } catch (const Reported &) {
+    return failure();
+  }
+}
+
+} // namespace cleave::compiler

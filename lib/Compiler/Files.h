@@ -1,0 +1,33 @@
+// Files that the configuration or the caller names, read with errors as
+// diagnostics: the readers of runtime/io throw, and exceptions end here.
+
+#ifndef CLEAVE_LIB_COMPILER_FILES_H
+#define CLEAVE_LIB_COMPILER_FILES_H
+
+#include "cleave/io/Array.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Support/LLVM.h"
+
+#include <string>
+
+namespace cleave::compiler {
+
+/// An error unless `path` is a file that can be read; `wanted` says what it
+/// should be, e.g. "a model".
+mlir::LogicalResult requireFile(mlir::MLIRContext *context,
+                                const std::string &path,
+                                const std::string &wanted);
+
+/// The bytes of a file.
+mlir::FailureOr<std::string> readFile(mlir::MLIRContext *context,
+                                      const std::string &path);
+
+/// The array of an .npy file; an error begins with `about`.
+mlir::FailureOr<Array> readArray(mlir::MLIRContext *context,
+                                 const std::string &path,
+                                 const std::string &about);
+
+} // namespace cleave::compiler
+
+#endif // CLEAVE_LIB_COMPILER_FILES_H

@@ -1,0 +1,241 @@
+// A model as the phases take it: imported or read, and refused where it has
+// what no phase expects.
+
+#include "cleave/Compiler/Import.h"
+#include "cleave/Compiler/Sharded.h"
+
+#include "Files.h"
+#include "NnModel.h"
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/NN/Transforms/Passes.h"
+#include "cleave/Import/ONNX/Import.h"
+#include "cleave/Support/Errors.h"
+#include "cleave/Support/Passes.h"
+#include "cleave/io/Digest.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+
+namespace cleave::compiler {
+
+/// What can be read from .mlir but does not run: the runtime takes a list of
+/// commands on tensors.
+static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
+  auto error = [&](Operation *op) {
+    auto at = dyn_cast<FileLineColLoc>(op->getLoc());
+    std::string where = at ? path + ":" + std::to_string(at.getLine()) + ":" +
+                                 std::to_string(at.getColumn())
+                           : "model '" + path + "'";
+    return configError(module.getContext())
+           << where << ": '" << op->getName().getStringRef() << "'";
+  };
+  // The loop is to blame, not its bounds.
+  WalkResult walked = module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (op->getNumRegions() == 0 || isa<ModuleOp, func::FuncOp>(op))
+      return WalkResult::advance();
+    error(op) << " is not yet supported: loops and branches of models with "
+                 "shardings of their own are partitioned and interpreted "
+                 "(check --interpret), but do not run; unroll them";
+    return WalkResult::interrupt();
+  });
+  if (walked.wasInterrupted())
+    return failure();
+  walked = module.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (!isa<RankedTensorType>(type)) {
+        error(op) << " gives a value of type " << type
+                  << "; expected tensors alone";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return failure(walked.wasInterrupted());
+}
+
+/// What a program computes, wherever its ranks are and its weights lie:
+/// shardings are layout. Sizes are not told from what they mean, so that
+/// another number of samples is another program.
+static std::string digestOfProgram(ModuleOp module) {
+  OwningOpRef<ModuleOp> copy = module.clone();
+  auto without = [](DictionaryAttr attributes) {
+    NamedAttrList kept;
+    if (attributes)
+      for (NamedAttribute attribute : attributes)
+        if (StringRef name = attribute.getName(); !name.starts_with("dist.") &&
+                                                  name != kDataAttr &&
+                                                  name != kTiedAttr)
+          kept.push_back(attribute);
+    return kept.getDictionary(attributes.getContext());
+  };
+  SmallVector<Operation *> layout;
+  copy->walk([&](Operation *op) {
+    if (isa<dist::MeshOp, dist::ConstrainOp>(op))
+      layout.push_back(op);
+    else
+      op->setDiscardableAttrs(without(op->getDiscardableAttrDictionary()));
+    if (auto func = dyn_cast<func::FuncOp>(op)) {
+      for (unsigned i = 0; i < func.getNumArguments(); ++i)
+        if (DictionaryAttr attributes = func.getArgAttrDict(i))
+          func.setArgAttrs(i, without(attributes));
+      for (unsigned i = 0; i < func.getNumResults(); ++i)
+        if (DictionaryAttr attributes = func.getResultAttrDict(i))
+          func.setResultAttrs(i, without(attributes));
+    }
+  });
+  for (Operation *op : layout) {
+    op->replaceAllUsesWith(op->getOperands());
+    op->erase();
+  }
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  copy->print(out, OpPrintingFlags().printGenericOpForm());
+  return kGraphDigestVersion + digestOf(text);
+}
+
+/// Tensors without elements: no phase after this one expects them.
+static LogicalResult checkSizes(ModuleOp module) {
+  WalkResult walked = module.walk([](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type);
+          tensor && !op->use_empty() &&
+          llvm::is_contained(tensor.getShape(), 0)) {
+        std::string shape;
+        llvm::raw_string_ostream out(shape);
+        llvm::interleaveComma(tensor.getShape(), out);
+        mlir::emitError(op->getLoc())
+            << "gives a tensor of shape [" << shape
+            << "], which has no elements; expected sizes of at least 1 "
+               "in every dimension: leave out what computes it";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return failure(walked.wasInterrupted());
+}
+
+/// Experts have no room for more than so many slots. Where samples share that
+/// room, an output of one depends on all of its call.
+static LogicalResult limitChoices(ModuleOp module, const Config &config) {
+  if (config.parallel.expert.capacity == 0)
+    return success();
+  return runPasses(module, "capacity", [&](OpPassManager &passes) {
+    LimitChoicesPassOptions options;
+    options.capacity = config.parallel.expert.capacity;
+    options.scope = config.parallel.expert.capacityScope;
+    passes.addNestedPass<func::FuncOp>(createLimitChoicesPass(options));
+    if (options.scope == "microbatch")
+      passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
+  });
+}
+
+/// @forward of `batch` samples joins the module as `name`, for what the loss of
+/// a microbatch depends on.
+static LogicalResult addForward(ModuleOp module, StringRef name,
+                                const std::string &path, const Config &config,
+                                int64_t batch, bool readWeights) {
+  MLIRContext &context = *module.getContext();
+  // Remarks and warnings were told of the first.
+  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &diagnostic) {
+    return success(diagnostic.getSeverity() != DiagnosticSeverity::Error);
+  });
+  auto whole = importModel(path, config, context, batch, readWeights);
+  if (failed(whole))
+    return failure();
+  auto forward = (*whole)->lookupSymbol<func::FuncOp>(nn::kForwardFunc);
+  forward->remove();
+  forward.setName(name);
+  module.push_back(forward);
+  return success();
+}
+
+/// What the loss of several microbatches is asked of: see nn-add-loss.
+static LogicalResult addForwards(ModuleOp module, const std::string &path,
+                                 const Config &config,
+                                 std::optional<int64_t> batch,
+                                 bool readWeights) {
+  int64_t microbatches = config.train.microbatches;
+  bool isInside = StringRef(config.train.loss).starts_with("output:");
+  if (microbatches == 1 || !(isInside || batch == 1))
+    return success();
+  if (!batch)
+    return configError(module.getContext())
+           << path << ": train.loss = \"" << config.train.loss
+           << "\" is the loss of a whole step, which has " << microbatches
+           << " microbatches; set dims.batch, its samples";
+  int64_t samples = *batch;
+  if (failed(addForward(module, nn::kForwardStepFunc, path, config,
+                        samples * microbatches, readWeights)))
+    return failure();
+  return isInside && samples == 1
+             ? addForward(module, nn::kForwardOtherFunc, path, config,
+                          2 * microbatches, readWeights)
+             : success();
+}
+
+/// An ONNX file, as one microbatch sees it.
+static FailureOr<OwningOpRef<ModuleOp>> loadOnnx(const std::string &path,
+                                                 const Config &config,
+                                                 MLIRContext &context,
+                                                 const LoadOptions &options) {
+  std::optional<int64_t> batch;
+  if (auto found = config.dims.find("batch"); found != config.dims.end()) {
+    if (found->second % config.train.microbatches)
+      return configError(&context)
+             << "dims.batch = " << found->second
+             << " does not divide by train.microbatches = "
+             << config.train.microbatches;
+    batch = found->second / config.train.microbatches;
+  }
+  auto module = importModel(path, config, context, batch, options.readWeights);
+  if (failed(module) || failed(checkSizes(**module)) ||
+      (options.trains && failed(addForwards(**module, path, config, batch,
+                                            options.readWeights))) ||
+      failed(limitChoices(**module, config)))
+    return failure();
+  return module;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> loadModel(const std::string &path,
+                                           const Config &config,
+                                           MLIRContext &context,
+                                           const LoadOptions &options) {
+  if (failed(requireFile(&context, path, "a model")))
+    return failure();
+  if (!StringRef(path).ends_with(".mlir"))
+    return loadOnnx(path, config, context, options);
+  if (!config.data.bind.empty())
+    return configError(&context) << "--bind " << config.data.bind.begin()->first
+                                 << ": binds inputs of ONNX models; in '"
+                                 << path << "' write a constant instead";
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+  if (!module)
+    return failure();
+  (*module)->setAttr(kGraphDigestAttr,
+                     StringAttr::get(&context, digestOfProgram(*module)));
+  bool isSplit = isSharded(*module);
+  if (((options.compiles || !isSplit) &&
+       failed(checkOperations(*module, path))) ||
+      failed(checkSizes(*module)))
+    return failure();
+  if (isSplit) {
+    if (failed(prepareSharded(*module, path, config)))
+      return failure();
+    return module;
+  }
+  if (failed(checkNnModel(*module, path, config)) ||
+      failed(runPasses(*module, "batch",
+                       [](OpPassManager &passes) {
+                         passes.addNestedPass<func::FuncOp>(
+                             createMarkBatchPass());
+                       })) ||
+      failed(limitChoices(*module, config)))
+    return failure();
+  return module;
+}
+
+} // namespace cleave::compiler

@@ -1,0 +1,76 @@
+// Memory that cannot suffice however a program is planned.
+
+#include "cleave/Compiler/Compiler.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Memory/Footprint.h"
+#include "cleave/Support/Errors.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace cleave::compiler {
+
+Operation *lossFunctionOf(ModuleOp model) {
+  for (StringRef name : {nn::kLossTrainFunc, nn::kLossFunc})
+    if (auto func = model.lookupSymbol<func::FuncOp>(name))
+      return func;
+  return nullptr;
+}
+
+static StringRef roleOf(func::FuncOp func, unsigned arg) {
+  auto attr = func.getArgAttrOfType<StringAttr>(arg, nn::kRoleAttr);
+  return attr ? attr.getValue() : StringRef();
+}
+
+LogicalResult checkMemoryFloor(ModuleOp model, const Config &config,
+                               const Mesh &mesh, int64_t limit) {
+  auto loss = cast_or_null<func::FuncOp>(lossFunctionOf(model));
+  if (!loss || limit <= 0)
+    return success();
+  double trained = 0, frozen = 0; // elements
+  for (unsigned arg = 0; arg < loss.getNumArguments(); ++arg) {
+    auto type = dyn_cast<RankedTensorType>(loss.getArgumentTypes()[arg]);
+    if (!type)
+      continue;
+    if (roleOf(loss, arg) == "parameter")
+      trained += double(type.getNumElements());
+    else if (loss.getArgAttr(arg, nn::kFrozenAttr))
+      frozen += double(type.getNumElements());
+  }
+  BoundaryAxes axes = boundaryAxes(config, mesh);
+  auto product = [&](const std::vector<std::string> &names) {
+    double size = 1;
+    for (const std::string &name : names)
+      size *= double(mesh.size(name));
+    return size;
+  };
+  // Whatever else splits, splits parameters at most so often: also the axis of
+  // experts, which are most of a model that has them.
+  double modelRanks = double(mesh.ranks()) / product(axes.all()) *
+                      double(mesh.size(config.parallel.expert.axis));
+  double zero = product(axes.sharded());
+  int64_t stage = config.parallel.data.zero;
+  auto share = [&](double bytes, int from) {
+    return bytes / modelRanks / (stage >= from ? zero : 1);
+  };
+  bool isNarrow = config.train.precision == "bf16";
+  double parameters = share((isNarrow ? 2 : 4) * trained + 4 * frozen, 3);
+  double gradients = share(4 * trained, 2);
+  double moments = config.train.optimizer == "adamw" ? 2 : 1;
+  double state = share(4 * (moments + isNarrow) * trained, 1);
+  double floor = parameters + gradients + state;
+  if (floor <= double(limit))
+    return success();
+  return configError(model.getContext())
+         << "a rank needs at least " << readableBytes(floor)
+         << ", but there are " << readableBytes(limit) << ": parameters "
+         << readableBytes(parameters) << ", gradients "
+         << readableBytes(gradients) << ", state of " << config.train.optimizer
+         << " " << readableBytes(state)
+         << "; split them further: parallel.data.zero, mesh.tensor or "
+            "mesh.pipeline";
+}
+
+} // namespace cleave::compiler

@@ -1,0 +1,65 @@
+// Where an artifact may be written.
+
+#include "Output.h"
+
+#include "cleave/Support/Errors.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
+
+using namespace mlir;
+namespace fs = std::filesystem;
+
+namespace cleave::compiler {
+
+/// What cannot be written to is known before anything is compiled.
+static LogicalResult requireWritable(const fs::path &folder,
+                                     const std::string &advice,
+                                     MLIRContext *context) {
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error))
+    return configError(context)
+           << folder.string() << ": is no folder; " << advice;
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    return configError(context) << folder.string() << ": cannot be written to: "
+                                << std::strerror(errno) << "; " << advice;
+  return success();
+}
+
+LogicalResult checkOutputFolder(const std::string &folder,
+                                MLIRContext *context) {
+  std::error_code error;
+  const char *temporary = std::getenv("TMPDIR");
+  if (failed(requireWritable(temporary && *temporary ? temporary : "/tmp",
+                             "set TMPDIR to a folder that can be written",
+                             context)))
+    return failure();
+  fs::path parent = fs::absolute(folder).lexically_normal();
+  if (!parent.has_filename()) // it ends with a slash
+    parent = parent.parent_path();
+  do // those that are not there are made
+    parent = parent.parent_path();
+  while (!fs::exists(parent, error) && parent.has_relative_path());
+  if (failed(requireWritable(parent, "give another -o", context)))
+    return failure();
+  if (!fs::exists(folder, error))
+    return success();
+  if (!fs::is_directory(folder, error))
+    return configError(context)
+           << folder << ": exists and is no folder; give another -o";
+  auto holds = [&](const char *file) {
+    return fs::exists(fs::path(folder) / file, error);
+  };
+  // Others have a manifest.json, too.
+  if (!fs::is_empty(folder, error) &&
+      !(holds("manifest.json") && holds("program.bin")))
+    return configError(context) << folder
+                                << ": the folder exists and is no compiled "
+                                   "program; give another -o";
+  return success();
+}
+
+} // namespace cleave::compiler

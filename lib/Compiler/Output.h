@@ -1,0 +1,20 @@
+// Where an artifact may be written.
+
+#ifndef CLEAVE_LIB_COMPILER_OUTPUT_H
+#define CLEAVE_LIB_COMPILER_OUTPUT_H
+
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Support/LLVM.h"
+
+#include <string>
+
+namespace cleave::compiler {
+
+/// An error unless an artifact can be written there, known before anything is
+/// compiled. Only a folder that is an artifact itself is replaced.
+mlir::LogicalResult checkOutputFolder(const std::string &folder,
+                                      mlir::MLIRContext *context);
+
+} // namespace cleave::compiler
+
+#endif // CLEAVE_LIB_COMPILER_OUTPUT_H

@@ -1,0 +1,99 @@
+// How passes are run.
+
+#include "cleave/Support/Passes.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OperationSupport.h"
+#include "mlir/Support/Timing.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <atomic>
+
+using namespace mlir;
+
+namespace cleave {
+
+struct PassFlags::State {
+  DefaultTimingManager timing;
+  TimingScope root; ///< of all phases
+  bool isParsed = false;
+  std::string folder; ///< of dumped phases; "": none
+  std::atomic<int> phases = 0;
+};
+
+/// What the process has asked for, or null.
+static std::atomic<PassFlags::State *> current = nullptr;
+
+PassFlags::PassFlags() : state(std::make_unique<State>()) {
+  current = state.get();
+}
+
+PassFlags::~PassFlags() {
+  current = nullptr;
+  state->root = {};
+}
+
+std::string PassFlags::parse(const char *program,
+                             const std::vector<std::string> &flags) {
+  if (flags.empty())
+    return "";
+  registerMLIRContextCLOptions();
+  registerPassManagerCLOptions();
+  registerDefaultTimingManagerCLOptions();
+  std::vector<const char *> arguments = {program};
+  for (const std::string &flag : flags)
+    arguments.push_back(flag.c_str());
+  std::string text;
+  llvm::raw_string_ostream errors(text);
+  if (!llvm::cl::ParseCommandLineOptions(int(arguments.size()),
+                                         arguments.data(), "", &errors))
+    return text;
+  applyDefaultTimingManagerCLOptions(state->timing);
+  state->root = state->timing.getRootScope();
+  state->isParsed = true;
+  return "";
+}
+
+void PassFlags::dumpInto(const std::string &folder) { state->folder = folder; }
+
+static LogicalResult dump(PassFlags::State &state, Operation *op,
+                          StringRef phase) {
+  std::string path =
+      (state.folder +
+       llvm::formatv("/{0,0+3}-{1}.mlir", ++state.phases, phase).str());
+  std::error_code error;
+  llvm::raw_fd_ostream out(path, error);
+  if (!error) {
+    op->print(out, OpPrintingFlags().enableDebugInfo());
+    out << "\n";
+    out.flush();
+    error = out.error();
+    out.clear_error();
+  }
+  return error ? emitError(UnknownLoc::get(op->getContext()))
+                     << path << ": cannot be written: " << error.message()
+               : success();
+}
+
+LogicalResult runPasses(Operation *op, StringRef phase,
+                        llvm::function_ref<void(OpPassManager &)> build) {
+  PassFlags::State *flags = current;
+  TimingScope scope;
+  PassManager passes(op->getContext(), op->getName().getStringRef());
+  if (flags && flags->isParsed) {
+    if (failed(applyPassManagerCLOptions(passes)))
+      return emitError(op->getLoc()) << "the flags of passes do not fit";
+    scope = flags->root.nest(phase);
+    passes.enableTiming(scope);
+  }
+  build(passes);
+  if (failed(passes.run(op)))
+    return failure();
+  return flags && !flags->folder.empty() ? dump(*flags, op, phase) : success();
+}
+
+} // namespace cleave
