@@ -23,6 +23,13 @@ using namespace mlir;
 
 namespace cleave::compiler {
 
+/// Without the quotes that diagnostics put around a type.
+static std::string textOf(Type type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
 /// What can be read from .mlir but does not run: the runtime takes a list of
 /// commands on tensors.
 static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
@@ -48,7 +55,7 @@ static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
   walked = module.walk([&](Operation *op) {
     for (Type type : op->getResultTypes())
       if (!isa<RankedTensorType>(type)) {
-        error(op) << " gives a value of type " << type
+        error(op) << " gives a value of type " << textOf(type)
                   << "; expected tensors alone";
         return WalkResult::interrupt();
       }

@@ -124,10 +124,9 @@ LogicalResult SharedShardings::note(Type type, DictionaryAttr attrs) {
       (entry->second.type == type && entry->second.sharding == sharding))
     return success();
   return configError(type.getContext())
-         << key
-         << " lies in different ways on two stages: " << entry->second.type
-         << " with " << entry->second.sharding << ", and " << type << " with "
-         << sharding
+         << key << " is sharded in different ways on two stages: "
+         << entry->second.type << " with " << entry->second.sharding << ", and "
+         << type << " with " << sharding
          << "; pin it with [[shard]], or cut elsewhere "
             "(parallel.pipeline.stages)";
 }
