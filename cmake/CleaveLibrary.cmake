@@ -1,24 +1,59 @@
 # cleave_add_library(name SOURCES... PCH header DEPENDS tablegen-targets
 #                    LINK libraries)
 #
-# One library per folder. LLVM is linked shared, once, and never mixed with the
-# static archives. Exceptions are off, as in LLVM; a library that needs
-# exceptions (Config) says EXCEPTIONS. PCH is the precompiled header (see
-# below): `operations` unless said otherwise.
+# One library per folder, as objects of libcleave-compiler.so: a second copy of
+# them in a process would have other TypeIDs. The target `name` is what others
+# link: the shared library, and the headers and flags of what is under LINK,
+# which check-layers compares with the includes. LLVM is linked shared, once,
+# and never mixed with the static archives. Exceptions are off, as in LLVM; a
+# library that needs exceptions (Config) says EXCEPTIONS. PCH is the precompiled
+# header (see below): `operations` unless said otherwise.
+add_library(cleave-compiler SHARED ${CMAKE_SOURCE_DIR}/cmake/pch/empty.cpp)
+set_target_properties(cleave-compiler PROPERTIES VERSION ${PROJECT_VERSION}
+                      SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+# Static, without LLVM; what the compiler needs of them is in its library.
+set(CLEAVE_RUNTIME_LIBRARIES cleaveBase cleaveIO cleaveKernels cleaveProgram cleaveRuntime
+                             cleaveTrainer)
+# What is linked against the library need not be linked again when it changes.
+set(CMAKE_LINK_DEPENDS_NO_SHARED ON)
+
 function(cleave_add_library name)
   cmake_parse_arguments(ARG "EXCEPTIONS" "PCH" "DEPENDS;LINK" ${ARGN})
-  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
-  cleave_llvm_target(${name} ${ARG_EXCEPTIONS})
+  set(objects ${name}Objects)
+  add_library(${objects} OBJECT ${ARG_UNPARSED_ARGUMENTS})
+  cleave_llvm_target(${objects} ${ARG_EXCEPTIONS})
   if(NOT ARG_PCH)
     set(ARG_PCH operations)
   endif()
   if(NOT ARG_EXCEPTIONS)
-    cleave_precompile(${name} ${ARG_PCH})
+    cleave_precompile(${objects} ${ARG_PCH})
   endif()
-  target_link_libraries(${name} PUBLIC ${ARG_LINK})
   if(ARG_DEPENDS)
-    add_dependencies(${name} ${ARG_DEPENDS})
+    add_dependencies(${objects} ${ARG_DEPENDS})
   endif()
+  target_sources(cleave-compiler PRIVATE $<TARGET_OBJECTS:${objects}>)
+  add_library(${name} INTERFACE)
+  target_link_libraries(${name} INTERFACE cleave-compiler)
+  foreach(library ${ARG_LINK})
+    if(library IN_LIST CLEAVE_RUNTIME_LIBRARIES)
+      target_link_libraries(${objects} PRIVATE ${library})
+      target_link_libraries(cleave-compiler PUBLIC ${library})
+    elseif(library MATCHES "^cleave")
+      target_link_libraries(${name} INTERFACE ${library})
+    else() # of Debian
+      target_link_libraries(${objects} PRIVATE ${library})
+      target_link_libraries(cleave-compiler PRIVATE ${library})
+    endif()
+  endforeach()
+endfunction()
+
+# cleave_add_test_library(name SOURCES... LINK libraries): what tests share.
+function(cleave_add_test_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  cleave_llvm_target(${name} FALSE)
+  cleave_precompile(${name} operations)
+  target_link_libraries(${name} PUBLIC ${ARG_LINK})
 endfunction()
 
 # Includes and flags for a target that uses LLVM and MLIR headers.

@@ -26,7 +26,7 @@ OptionalDnn loadDnn() {
     DnnApi &api = out.api;
     CLEAVE_DNN_FUNCTIONS(CLEAVE_LOOK_UP)
     out.isThere = true;
-  } catch (const Error &) {
+  } catch (const RuntimeError &) {
     // Others do what it would do.
   }
   return out;

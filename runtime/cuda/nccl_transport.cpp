@@ -285,7 +285,7 @@ void NcclEndpoint::connect() {
     std::string who = "ranks " + print(own.members);
     auto pauseOr = [&](auto why) {
       if (Clock::now() - begin > patience)
-        throw Error(CLEAVE_TIMEOUT, why());
+        throw RuntimeError(CLEAVE_TIMEOUT, why());
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
     while (!own.advance())

@@ -50,7 +50,7 @@ void cuda::compareDevices(Store &store, const Neighbours &neighbours,
       neighbours.meanwhile();
       world.checkAlive();
       if (World::Clock::now() > deadline)
-        throw Error(CLEAVE_TIMEOUT,
+        throw RuntimeError(CLEAVE_TIMEOUT,
                     world.describe(rank) + " has opened no device within " +
                         std::to_string(static_cast<int>(seconds)) + " s",
                     rank);

@@ -13,8 +13,8 @@
 namespace cleave {
 
 // One line: names of programs are escaped.
-struct Error : std::runtime_error {
-  Error(cleave_status status, const std::string &message, int rank = -1)
+struct RuntimeError : std::runtime_error {
+  RuntimeError(cleave_status status, const std::string &message, int rank = -1)
       : std::runtime_error(escaped(message)), status(status), rank(rank) {}
   cleave_status status;
   int rank; // the rank to blame where it is not the one that throws
@@ -29,7 +29,7 @@ struct Aborted : std::exception {
 
 [[noreturn]] inline void fail(cleave_status status,
                               const std::string &message) {
-  throw Error(status, message);
+  throw RuntimeError(status, message);
 }
 
 // Stores the message for cleave_last_error() and returns the status.
@@ -39,7 +39,7 @@ template <class Body> cleave_status guarded(Body body) noexcept {
   try {
     body();
     return CLEAVE_OK;
-  } catch (const Error &error) {
+  } catch (const RuntimeError &error) {
     return report(error.status, error.what());
   } catch (const std::bad_alloc &) {
     return report(CLEAVE_OUT_OF_MEMORY, "out of memory");

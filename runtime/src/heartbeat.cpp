@@ -43,7 +43,7 @@ void Heart::beat() {
             (request.active && !wire.test(request, nullptr)))
           continue;
         wire.send(request, channel, peer, tag, nullptr, 0);
-      } catch (const Error &) {
+      } catch (const RuntimeError &) {
         isLost[peer] = true; // whoever needs the rank says so
       }
     lock.lock();
@@ -54,7 +54,7 @@ void Heart::beat() {
       try {
         if (!wire.test(request, nullptr))
           wire.drop(request, /*isReceive=*/false);
-      } catch (const Error &) {
+      } catch (const RuntimeError &) {
         continue;
       }
 }

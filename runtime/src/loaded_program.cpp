@@ -112,8 +112,8 @@ std::unique_ptr<cleave_program> cleave::loadProgram(const std::string &dir) {
   std::unique_ptr<cleave_program> program;
   try {
     program = parseProgram(bytes);
-  } catch (const Error &error) {
-    throw Error(error.status, path + ": " + error.what());
+  } catch (const RuntimeError &error) {
+    throw RuntimeError(error.status, path + ": " + error.what());
   }
   // A path with a slash keeps dlopen from searching the system's folders.
   program->libraryPath = dir.empty() ? "." : dir;

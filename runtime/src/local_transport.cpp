@@ -389,12 +389,12 @@ std::string cleave::print(const std::vector<int> &ranks) {
   return text.empty() ? "none" : text;
 }
 
-Error cleave::lateness(const CollectiveCall &call, double seconds,
+RuntimeError cleave::lateness(const CollectiveCall &call, double seconds,
                        std::vector<int> missing) {
   std::sort(missing.begin(), missing.end());
   char number[32];
   snprintf(number, sizeof(number), "%g", seconds);
-  return Error(CLEAVE_TIMEOUT,
+  return RuntimeError(CLEAVE_TIMEOUT,
                describe(call) + " over ranks " + print(call.members) +
                    " timed out after " + number +
                    " s: missing ranks: " + print(missing),

@@ -128,7 +128,7 @@ public:
       try {
         wire.send(request, channel, rank, abortTag, nullptr, 0);
         wire.drop(request, false);
-      } catch (const Error &) {
+      } catch (const RuntimeError &) {
         // It cannot be told; its own watchdog will.
       }
     }
@@ -148,8 +148,8 @@ public:
     }
     try {
       world.checkAlive();
-    } catch (const Error &error) {
-      throw Error(error.status,
+    } catch (const RuntimeError &error) {
+      throw RuntimeError(error.status,
                   std::string(error.what()) + "; " + describe(call) +
                       " over ranks " + print(call.members) + " waits for it",
                   error.rank);

@@ -136,7 +136,7 @@ std::vector<std::vector<int>> Rank::groupsOf(uint32_t ownClass) const {
           collective->kind != CollectiveKind::SendRecv)
         try {
           groups.push_back(membersOf(*collective).first);
-        } catch (const Error &) {
+        } catch (const RuntimeError &) {
           // Said again, with its place, when the command is prepared.
         }
   return groups;
@@ -238,8 +238,8 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
         out.run = backend->at(
             {&action, static_cast<int>(i), &command, std::move(accesses)},
             std::move(out.run));
-    } catch (const Error &error) {
-      throw Error(error.status, "action \"" + action.name + "\", command " +
+    } catch (const RuntimeError &error) {
+      throw RuntimeError(error.status, "action \"" + action.name + "\", command " +
                                     std::to_string(i) + " (" +
                                     data.strings[command.source] +
                                     "): " + error.what());

@@ -59,7 +59,7 @@ Remote::~Remote() {
     if (!world.lost())
       collect([](const Failure &) {}, [] { return true; });
     tellAll(request(Request::Free));
-  } catch (const Error &) {
+  } catch (const RuntimeError &) {
     // Gone already.
   }
 }

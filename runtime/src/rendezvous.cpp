@@ -307,7 +307,7 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
       do {
         hasWord = socket.receiveAll(&word, sizeof(word), in(given));
         if (!hasWord && socket.peek(&word, 1) >= 0)
-          throw Error(CLEAVE_TIMEOUT,
+          throw RuntimeError(CLEAVE_TIMEOUT,
                       "rank 0 at " + address.text() +
                           " does not respond: it has given no sign of life "
                           "for " +
@@ -318,7 +318,7 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
         if (word.isNeeded)
           return socket;
         if (word.refusal[0])
-          throw Error(word.code == 2 ? CLEAVE_BAD_ARGUMENT : CLEAVE_RANK_FAILED,
+          throw RuntimeError(word.code == 2 ? CLEAVE_BAD_ARGUMENT : CLEAVE_RANK_FAILED,
                       std::string("rank 0 at ") + address.text() + ": " +
                           word.refusal);
         throw Dismissed{word.code};
@@ -329,8 +329,8 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
     }
     if (Clock::now() > deadline) {
       if (wasGreeted)
-        throw Error(CLEAVE_RANK_FAILED, "the process of rank 0 has ended", 0);
-      throw Error(CLEAVE_TIMEOUT,
+        throw RuntimeError(CLEAVE_RANK_FAILED, "the process of rank 0 has ended", 0);
+      throw RuntimeError(CLEAVE_TIMEOUT,
                   "rank " + std::to_string(job.rank) +
                       " has not reached rank 0 at " + address.text() +
                       " within " + inSeconds(given) + ": " + reason,

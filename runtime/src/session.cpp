@@ -40,7 +40,7 @@ Neighbours cleave_session::neighboursOf(const WorkerPart *part) {
   auto listen = [this] {
     if (remote)
       remote->look([](const Failure &found) {
-        throw Error(found.status, found.message, found.rank);
+        throw RuntimeError(found.status, found.message, found.rank);
       });
   };
   return {world, "session " + std::to_string(remote ? remote->id() : 0),
@@ -94,8 +94,8 @@ cleave_session::cleave_session(cleave_program &program,
       try {
         if (holds(rank, entry))
           ranks[rank]->find(entry);
-      } catch (const Error &error) {
-        throw Error(error.status,
+      } catch (const RuntimeError &error) {
+        throw RuntimeError(error.status,
                     "buffer \"" + entry.name + "\": " + error.what());
       }
   }
@@ -120,7 +120,7 @@ cleave_session::cleave_session(cleave_program &program,
                     [this] { return failure.status != CLEAVE_OK; });
   if (failure.status != CLEAVE_OK) {
     quit();
-    throw Error(failure.status, failure.message);
+    throw RuntimeError(failure.status, failure.message);
   }
 }
 
@@ -183,7 +183,7 @@ void cleave_session::threadMain(int rank) {
     if (todo == Job::Prepare) {
       try {
         ranks[rank]->prepare(*endpoints[rank], counters);
-      } catch (const Error &error) {
+      } catch (const RuntimeError &error) {
         recordFailure(error.status, rank, error.what(), Place());
       } catch (const std::exception &error) {
         recordFailure(CLEAVE_INTERNAL, rank, error.what(), Place());
@@ -222,7 +222,7 @@ void cleave_session::execute(Rank &rank) {
     std::lock_guard lock(mutex);
     isAborted = true;
     waitedFor[rank.rank] = aborted.waitedFor;
-  } catch (const Error &error) {
+  } catch (const RuntimeError &error) {
     // A watchdog's message names the collective itself.
     bool late = error.status == CLEAVE_TIMEOUT;
     if (late) {
@@ -352,7 +352,7 @@ void cleave_session::run(std::string_view name) {
           ? ""
           : ", command " + std::to_string(failure.command) +
                 (failure.source.empty() ? "" : " (" + failure.source + ")");
-  throw Error(failure.status,
+  throw RuntimeError(failure.status,
               "rank " + std::to_string(failure.rank) + " failed in action \"" +
                   failure.action + "\"" + where + ": " + failure.message +
                   (isLost ? "; the rank does not respond" : ""));

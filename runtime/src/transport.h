@@ -59,7 +59,7 @@ int64_t rowsOf(const CollectiveCall &call, const int64_t *counts, int member);
 // missing ranks: 1".
 std::string describe(const CollectiveCall &call);
 std::string print(const std::vector<int> &ranks);
-Error lateness(const CollectiveCall &call, double seconds,
+RuntimeError lateness(const CollectiveCall &call, double seconds,
                std::vector<int> missing);
 
 // Calls body(part, begin, end), `part` an index, for the pieces of chunk

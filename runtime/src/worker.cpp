@@ -97,7 +97,7 @@ private:
       bool isOwn = true;
       try {
         session->run(action);
-      } catch (const Error &) {
+      } catch (const RuntimeError &) {
         failure = session->failure;
         isOwn = failure.rank >= 0;
       }
@@ -175,7 +175,7 @@ private:
       WorkerPart part{id, [this] { listen(); }};
       entry.session =
           std::make_unique<cleave_session>(*entry.program, options, &part);
-    } catch (const Error &error) {
+    } catch (const RuntimeError &error) {
       failure.status = error.status;
       failure.rank = world.rank();
       failure.message =
@@ -271,7 +271,7 @@ int32_t cleave_serve(void) {
     return Worker(world).serve();
   } catch (const Dismissed &word) {
     return word.code;
-  } catch (const Error &error) {
+  } catch (const RuntimeError &error) {
     // The first worker says that the host has gone.
     World *world = World::joined();
     // So does it of a silent one; launchers end the job with the first that
@@ -309,7 +309,7 @@ int32_t cleave_finish(int32_t code) {
         return code;
       }
       World::get(); // the others wait there
-    } catch (const Error &) {
+    } catch (const RuntimeError &) {
       return code;
     }
   }

@@ -189,14 +189,14 @@ void World::needAlive(int rank) {
   if (!hasEnded(rank))
     return;
   lose();
-  throw Error(CLEAVE_RANK_FAILED, describe(rank) + " has ended", rank);
+  throw RuntimeError(CLEAVE_RANK_FAILED, describe(rank) + " has ended", rank);
 }
 
 void World::needHost() {
   if (pulse->secondsOfSilence() <= hostPatience)
     return;
   lose();
-  throw Error(CLEAVE_TIMEOUT,
+  throw RuntimeError(CLEAVE_TIMEOUT,
               "rank 0 does not respond: " + describe(0) +
                   " has given no sign of life for " +
                   std::to_string(static_cast<int>(hostPatience)) + " s",
@@ -212,7 +212,7 @@ World::Clock::time_point World::limitOf(int64_t bytes) const {
 
 void World::needAnswer(int rank) {
   lose();
-  throw Error(CLEAVE_TIMEOUT,
+  throw RuntimeError(CLEAVE_TIMEOUT,
               describe(rank) + " does not respond: for " +
                   std::to_string(static_cast<int>(patience)) +
                   " s it has neither taken nor sent anything",
@@ -334,7 +334,7 @@ void World::finish(int code) {
       while (peer != rank() && isPending() && (!isLost || Clock::now() < limit))
         patience.wait();
     }
-  } catch (const Error &) {
+  } catch (const RuntimeError &) {
     isLost = true;
   }
   leave(code, isLost);

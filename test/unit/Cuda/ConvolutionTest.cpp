@@ -153,7 +153,7 @@ TEST_F(DnnConvolutionTest, FailureNamesTheCall) {
   try {
     enqueue(stream.get());
     FAIL() << "it did not fail";
-  } catch (const Error &error) {
+  } catch (const RuntimeError &error) {
     EXPECT_EQ(error.status, CLEAVE_RANK_FAILED);
     EXPECT_EQ(std::string(error.what()),
               "cudnnBackendExecute of the filter's gradient of a convolution "

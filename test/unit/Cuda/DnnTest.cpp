@@ -180,7 +180,7 @@ TEST_F(DnnTest, FailureNamesTheCall) {
   try {
     enqueue(stream.get());
     FAIL() << "it did not fail";
-  } catch (const Error &error) {
+  } catch (const RuntimeError &error) {
     EXPECT_EQ(error.status, CLEAVE_RANK_FAILED);
     EXPECT_EQ(std::string(error.what()),
               "cudnnBackendExecute of the gradient of attention of 2 x 16 "

@@ -114,7 +114,7 @@ TEST(CudaKernels, AreFoundByName) {
   try {
     kernels().find("cleave_none");
     FAIL();
-  } catch (const Error &error) {
+  } catch (const RuntimeError &error) {
     EXPECT_STREQ(error.what(), "there is no kernel cleave_none");
   }
 }

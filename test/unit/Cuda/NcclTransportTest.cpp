@@ -300,7 +300,7 @@ TEST_F(NcclProcesses, FirstMessagesMayBeLost) {
       EXPECT_EQ(self.rank, 1);
       while (!isOver)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    } catch (const Error &error) {
+    } catch (const RuntimeError &error) {
       EXPECT_EQ(self.rank, 0);
       EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
       EXPECT_EQ(std::string(error.what()),
@@ -330,7 +330,7 @@ TEST_F(NcclProcesses, TimeoutsNameWhoIsLate) {
     try {
       settle(self);
       ADD_FAILURE() << "they met";
-    } catch (const Error &error) {
+    } catch (const RuntimeError &error) {
       EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
       EXPECT_EQ(error.rank, 1);
       EXPECT_NE(
@@ -354,7 +354,7 @@ TEST_F(NcclProcesses, WhoNeverCameIsMissing) {
     try {
       operation->finish();
       ADD_FAILURE() << "they met";
-    } catch (const Error &error) {
+    } catch (const RuntimeError &error) {
       EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
       EXPECT_EQ(error.rank, 1);
     }

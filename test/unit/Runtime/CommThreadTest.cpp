@@ -190,9 +190,9 @@ TEST(CommThread, RefusesToStartTwice) {
   auto thrown = onTwoRanks({}, [&](int rank, Endpoint &endpoint) {
     float value = 1;
     auto sum = endpoint.prepare(sumOf(&value, 1, 0, true, {rank}));
-    EXPECT_THROW(sum->finish(), Error);
+    EXPECT_THROW(sum->finish(), RuntimeError);
     sum->start();
-    EXPECT_THROW(sum->start(), Error);
+    EXPECT_THROW(sum->start(), RuntimeError);
     sum->finish();
   });
   EXPECT_EQ(thrown, nothing);

@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
       failed |= !other.empty();
     world.wire().close();
     return failed;
-  } catch (const Error &error) {
+  } catch (const RuntimeError &error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 3;
   }

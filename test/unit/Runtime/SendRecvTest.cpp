@@ -225,7 +225,7 @@ TEST_P(Conformance, AbortWakesWhoWaitsForAMessage) {
       3, 60,
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank == 0)
-          throw Error(CLEAVE_RANK_FAILED, "on purpose");
+          throw RuntimeError(CLEAVE_RANK_FAILED, "on purpose");
         // Each waits for what the other sends afterwards.
         float value = 0;
         auto receive = [&] {
@@ -251,7 +251,7 @@ TEST_P(Conformance, TimeoutNamesTheSender) {
         try {
           once(endpoint, transfer(1, 2, rank, &value, 1));
           ADD_FAILURE() << "nobody sent";
-        } catch (const Error &error) {
+        } catch (const RuntimeError &error) {
           EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
           EXPECT_EQ(error.rank, 1);
           cluster->tell(rank, error.what());
@@ -279,7 +279,7 @@ TEST_P(Conformance, TimeoutNamesTheReceiver) {
         try {
           once(endpoint, transfer(0, 1, rank, values.data(), count));
           ADD_FAILURE() << "nobody received";
-        } catch (const Error &error) {
+        } catch (const RuntimeError &error) {
           EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
           EXPECT_EQ(error.rank, 1);
           cluster->tell(rank, error.what());
@@ -303,7 +303,7 @@ TEST_P(Conformance, DifferentMessagesDoNotMeet) {
           once(endpoint, call);
           if (rank == 1)
             ADD_FAILURE() << "they met";
-        } catch (const Error &error) {
+        } catch (const RuntimeError &error) {
           EXPECT_EQ(error.status, CLEAVE_BAD_PROGRAM);
           cluster->tell(rank, error.what());
           throw;

@@ -142,7 +142,7 @@ TEST_F(TcpWires, ProbeSaysHowLong) {
 TEST_F(TcpWires, AMessageThatIsTooLongIsAnError) {
   open(2);
   send(1, 0, 3, "four");
-  EXPECT_THROW(receive(0, 1, 3, 3), Error);
+  EXPECT_THROW(receive(0, 1, 3, 3), RuntimeError);
 }
 
 TEST_F(TcpWires, ADroppedMessageNeedsItsMemoryNoMore) {

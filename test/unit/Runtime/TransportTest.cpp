@@ -188,7 +188,7 @@ TEST_P(Conformance, AllToAllVRefusesMoreRowsThanThereAre) {
     Part part = makePart(src.data(), dst.data(), 2);
     part.outer = part.dstOuter = 1, part.inner = part.dstInner = 2;
     call.parts = {part};
-    EXPECT_THROW(rowsOf(call, counts.data(), 1), Error);
+    EXPECT_THROW(rowsOf(call, counts.data(), 1), RuntimeError);
     EXPECT_EQ(rowsOf(call, counts.data(), 0), 0);
     (void)endpoint;
   });
@@ -358,7 +358,7 @@ TEST_P(Conformance, AbortWakesAllWaiters) {
       4, 60,
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank == 3)
-          throw Error(CLEAVE_RANK_FAILED, "on purpose");
+          throw RuntimeError(CLEAVE_RANK_FAILED, "on purpose");
         float value = 0;
         CollectiveCall call = makeCall(CollectiveKind::AllReduce, 4, rank);
         call.parts = {makePart(&value, &value, 1)};
@@ -384,7 +384,7 @@ TEST_P(Conformance, TimeoutNamesTheMissing) {
         call.parts = {makePart(&value, &value, 1)};
         try {
           once(endpoint, call);
-        } catch (const Error &error) {
+        } catch (const RuntimeError &error) {
           EXPECT_EQ(error.status, CLEAVE_TIMEOUT);
           EXPECT_EQ(error.rank, 1);
           cluster->tell(rank, error.what());
@@ -411,7 +411,7 @@ TEST_P(Conformance, DifferentCollectivesDoNotMeet) {
         try {
           once(endpoint, call);
           ADD_FAILURE() << "they met";
-        } catch (const Error &error) {
+        } catch (const RuntimeError &error) {
           EXPECT_EQ(error.status, CLEAVE_BAD_PROGRAM);
           cluster->tell(rank, error.what());
           throw;
