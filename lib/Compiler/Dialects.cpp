@@ -18,12 +18,16 @@ using namespace mlir;
 
 namespace cleave::compiler {
 
-void loadDialects(MLIRContext &context) {
-  DialectRegistry registry;
+void registerDialects(DialectRegistry &registry) {
   registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
                   scf::SCFDialect, tensor::TensorDialect, dist::DistDialect,
                   nn::NNDialect, pipe::PipeDialect, rt::RTDialect>();
   registerInterfaceModels(registry);
+}
+
+void loadDialects(MLIRContext &context) {
+  DialectRegistry registry;
+  registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
   // An error says what is wrong; the program at hand would bury it.

@@ -207,6 +207,22 @@ static FailureOr<OwningOpRef<ModuleOp>> loadOnnx(const std::string &path,
   return module;
 }
 
+LogicalResult prepareModel(ModuleOp module, const std::string &path,
+                           const Config &config, bool compiles) {
+  bool isSplit = isSharded(module);
+  if (((compiles || !isSplit) && failed(checkOperations(module, path))) ||
+      failed(checkSizes(module)))
+    return failure();
+  if (isSplit)
+    return prepareSharded(module, path, config);
+  if (failed(checkNnModel(module, path, config)) ||
+      failed(runPasses(module, "batch", [](OpPassManager &passes) {
+        passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
+      })))
+    return failure();
+  return limitChoices(module, config);
+}
+
 FailureOr<OwningOpRef<ModuleOp>> loadModel(const std::string &path,
                                            const Config &config,
                                            MLIRContext &context,
@@ -224,23 +240,7 @@ FailureOr<OwningOpRef<ModuleOp>> loadModel(const std::string &path,
     return failure();
   (*module)->setAttr(kGraphDigestAttr,
                      StringAttr::get(&context, digestOfProgram(*module)));
-  bool isSplit = isSharded(*module);
-  if (((options.compiles || !isSplit) &&
-       failed(checkOperations(*module, path))) ||
-      failed(checkSizes(*module)))
-    return failure();
-  if (isSplit) {
-    if (failed(prepareSharded(*module, path, config)))
-      return failure();
-    return module;
-  }
-  if (failed(checkNnModel(*module, path, config)) ||
-      failed(runPasses(*module, "batch",
-                       [](OpPassManager &passes) {
-                         passes.addNestedPass<func::FuncOp>(
-                             createMarkBatchPass());
-                       })) ||
-      failed(limitChoices(*module, config)))
+  if (failed(prepareModel(*module, path, config, options.compiles)))
     return failure();
   return module;
 }

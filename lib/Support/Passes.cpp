@@ -32,9 +32,15 @@ PassFlags::PassFlags() : state(std::make_unique<State>()) {
   current = state.get();
 }
 
-PassFlags::~PassFlags() {
-  current = nullptr;
+PassFlags::~PassFlags() { current = nullptr; }
+
+void PassFlags::report() {
+  if (!state->isParsed)
+    return;
+  state->isParsed = false;
   state->root = {};
+  state->timing.print();
+  state->timing.setEnabled(false); // else printed again at the end
 }
 
 std::string PassFlags::parse(const char *program,
@@ -50,8 +56,13 @@ std::string PassFlags::parse(const char *program,
   std::string text;
   llvm::raw_string_ostream errors(text);
   if (!llvm::cl::ParseCommandLineOptions(int(arguments.size()),
-                                         arguments.data(), "", &errors))
-    return text;
+                                         arguments.data(), "", &errors)) {
+    // "PROGRAM: Unknown ... '--mlir-x'.  Try: 'PROGRAM --help'", and more.
+    StringRef line = StringRef(text).split('\n').first.split(".  Try:").first;
+    line.consume_front(std::string(program) + ": ");
+    return line.empty() ? "MLIR does not take the value of one of its flags"
+                        : line.str();
+  }
   applyDefaultTimingManagerCLOptions(state->timing);
   state->root = state->timing.getRootScope();
   state->isParsed = true;

@@ -5,6 +5,7 @@
 #define CLEAVE_TOOLS_COMMAND_H
 
 #include "cleave/Config/Load.h"
+#include "cleave/Support/Passes.h"
 #include "cleave/io/Escape.h"
 
 #include <CLI/CLI.hpp>
@@ -68,8 +69,13 @@ struct CommonOptions {
 void addConfigFlags(CLI::App &app, CommonOptions &options);
 // --bind, of commands that read a model.
 void addBindFlag(CLI::App &app, CommonOptions &options);
+// --dump-phases, of commands that compile.
+void addDumpFlag(CLI::App &app);
 void addRanksFlag(CLI::App &app, CommonOptions &options);
 void addCacheFlag(CLI::App &app, CommonOptions &options);
+
+// What this process asks of all passes.
+PassFlags &passFlags();
 
 // The configuration that the flags ask for; fails with BadUsage.
 LoadedConfig loadConfigOrFail(const CommonOptions &options);

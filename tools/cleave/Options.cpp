@@ -61,6 +61,28 @@ static ConfigOverride overrideOf(const std::string &bind) {
           quoted(bind.substr(equals + 1)), "--bind"};
 }
 
+PassFlags &driver::passFlags() {
+  static PassFlags flags;
+  return flags;
+}
+
+void driver::addDumpFlag(CLI::App &app) {
+  app.add_option_function<std::string>(
+         "--dump-phases",
+         [](const std::string &folder) {
+           std::error_code error;
+           std::filesystem::create_directories(folder, error);
+           if (error)
+             throw Failure(BadUsage,
+                           "--dump-phases " + folder +
+                               ": cannot be made: " + error.message());
+           passFlags().dumpInto(folder);
+         },
+         "write the program after each phase into this folder, as "
+         "NUMBER-PHASE.mlir")
+      ->type_name("DIR");
+}
+
 void driver::addRanksFlag(CLI::App &app, CommonOptions &options) {
   app.add_option("--ranks", options.ranks,
                  "number of ranks; default: the size of the mesh")

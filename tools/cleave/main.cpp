@@ -5,6 +5,7 @@
 #include "../cleave-run/Flags.h"
 #include "commands/Commands.h"
 
+#include "cleave/Init/AllPasses.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/Escape.h"
 #include "cleave/io/Temporary.h"
@@ -119,6 +120,22 @@ std::string meantBy(const std::string &flag) {
          (*meaning->note ? std::string(" (") + meaning->note + ")" : "");
 }
 
+// Takes MLIR's flags out of the words; what is wrong with them, or "".
+std::string takePassFlags(std::vector<char *> &words) {
+  std::vector<std::string> flags;
+  auto isFlag = [](const char *word) {
+    return std::string_view(word).starts_with("--mlir-");
+  };
+  for (const char *word : words)
+    if (isFlag(word))
+      flags.push_back(word);
+  std::erase_if(words, isFlag);
+  if (flags.empty())
+    return "";
+  cleave::registerAllPasses(); // for flags that name passes
+  return passFlags().parse("cleave", flags);
+}
+
 int runCommand(int argc, char **argv) {
   CLI::App app("Takes a model as an ONNX graph and trains it on many devices.");
   app.name("cleave");
@@ -126,6 +143,9 @@ int runCommand(int argc, char **argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   app.footer("\n`cleave COMMAND --help` lists the flags of a command.\n"
+             "Commands that compile take MLIR's flags of passes, too:\n"
+             "--mlir-print-ir-after-all, --mlir-timing,\n"
+             "--mlir-pass-pipeline-crash-reproducer=FILE, ...\n"
              "Exit codes: 0 success; 1 the answer is no (a check failed);\n"
              "2 wrong usage or bad input; 3 a run failed.");
 
@@ -145,8 +165,11 @@ int runCommand(int argc, char **argv) {
       return fail(BadUsage, describeCommand(argv[1], names));
   }
 
+  std::vector<char *> words(argv, argv + argc);
+  if (std::string mistake = takePassFlags(words); !mistake.empty())
+    return fail(BadUsage, mistake);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::Success &asked) { // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError &error) {
@@ -192,5 +215,7 @@ int main(int argc, char **argv) {
       return fail(RunFailed, error.what());
     }
   };
-  return cleave_finish(guarded());
+  int code = guarded();
+  passFlags().report();
+  return cleave_finish(code);
 }

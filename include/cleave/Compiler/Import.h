@@ -42,6 +42,11 @@ mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 loadModel(const std::string &path, const Config &config,
           mlir::MLIRContext &context, const LoadOptions &options);
 
+/// What is checked and marked of a model in .mlir once it is parsed; `path`
+/// stands for it in messages.
+mlir::LogicalResult prepareModel(mlir::ModuleOp module, const std::string &path,
+                                 const Config &config, bool compiles);
+
 /// The files that a model consists of: the ONNX file and those of its external
 /// data, or the .mlir file.
 mlir::FailureOr<std::vector<std::string>>

@@ -27,7 +27,6 @@ runPasses(mlir::Operation *op, llvm::StringRef phase,
 class PassFlags {
 public:
   PassFlags();
-  /// Prints times, where they were asked for.
   ~PassFlags();
   PassFlags(const PassFlags &) = delete;
   PassFlags &operator=(const PassFlags &) = delete;
@@ -36,6 +35,9 @@ public:
   /// `--mlir-timing`, `--mlir-pass-pipeline-crash-reproducer=FILE`, ...).
   /// Returns what is wrong with them, or "". `program` begins messages.
   std::string parse(const char *program, const std::vector<std::string> &flags);
+
+  /// Prints times, where they were asked for; once, when all passes have run.
+  void report();
 
   /// Writes the module after each phase into this folder, which exists, as
   /// NUMBER-PHASE.mlir.

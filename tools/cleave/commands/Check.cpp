@@ -393,6 +393,7 @@ std::function<int()> driver::addCheck(CLI::App &app) {
       ->type_name("DIR");
   addConfigFlags(app, *command);
   addBindFlag(app, *command);
+  addDumpFlag(app);
   addRanksFlag(app, *command);
   return [command] {
     try {

@@ -95,6 +95,7 @@ std::function<int()> driver::addCompile(CLI::App &app) {
       ->type_name("KIND");
   addConfigFlags(app, *options);
   addBindFlag(app, *options);
+  addDumpFlag(app);
   addRanksFlag(app, *options);
   return [options] {
     std::optional<Phase> phase = phaseNamed(options->emit);

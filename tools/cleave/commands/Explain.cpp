@@ -27,6 +27,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
                "also say what the compiler decided and why");
   addConfigFlags(app, *options);
   addBindFlag(app, *options);
+  addDumpFlag(app);
   addRanksFlag(app, *options);
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);

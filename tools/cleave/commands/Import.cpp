@@ -173,6 +173,7 @@ std::function<int()> driver::addImport(CLI::App &app) {
                "operations too, once all dimensions are bound");
   addConfigFlags(app, *options);
   addBindFlag(app, *options);
+  addDumpFlag(app);
   return [options] {
     LoadedConfig loaded = loadConfigOrFail(*options);
     refuseBookedTypes(loaded.config);

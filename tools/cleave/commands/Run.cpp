@@ -65,6 +65,7 @@ become(const Options &options, const std::string &folder,
   own.resize(std::max<size_t>(1, own.size()));
   own[0] = words[0];
   ::setenv(kArgumentsVariable, packWords(words).c_str(), /*overwrite=*/1);
+  passFlags().report();
   std::cout.flush();
   ::execv(program.c_str(), argvOf(own).data());
   throw Failure(RunFailed,
@@ -85,6 +86,7 @@ std::shared_ptr<Options> addFlags(CLI::App &app,
       ->required();
   addConfigFlags(app, *options);
   addBindFlag(app, *options);
+  addDumpFlag(app);
   addRanksFlag(app, *options);
   addCacheFlag(app, *options);
   return options;

@@ -1,0 +1,78 @@
+// The phases of the compiler as passes.
+
+#ifndef CLEAVE_COMPILER_PASSES_TD
+#define CLEAVE_COMPILER_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+class CleavePhase<string flag> : Pass<flag, "::mlir::ModuleOp"> {
+  let options = [
+    Option<"config", "config", "std::string", /*default=*/"",
+           "The configuration, a file such as parallel.toml; default: none">,
+    ListOption<"set", "set", "std::string",
+               "Keys over those of the file, e.g. set=mesh.data=2,train.loss=cross_entropy">,
+    Option<"infers", "infer", "bool", /*default=*/"false",
+           "The program is for inference: @forward alone">
+  ];
+}
+
+def CleaveTrainPass : CleavePhase<"cleave-train"> {
+  let summary = "Derive the training program that a configuration asks for";
+  let description = [{
+    What `cleave compile --emit train` does with a model in nn IR, as one pass: the
+    model is checked, its samples are marked, `@loss` joins `@forward`, then
+    `@loss_grad`, `@update` and `@init_state` are derived. With a pipeline in
+    the mesh the result is a module of modules `@stage0`, `@stage1`, ...
+    A model with a `dist.mesh` of its own is not trained and stays as it is.
+    The keys of the configuration are those of
+    [docs/configuration.md](../configuration.md).
+
+    Before:
+    ```mlir
+    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = "parameter"},
+                       %x: tensor<4x3xf32> {nn.name = "x", nn.role = "input"},
+                       %labels: tensor<4xi64> {nn.name = "labels", nn.role = "labels"})
+        -> (tensor<4x3xf32> {nn.name = "logits", nn.role = "output"}) {
+      ...
+    }
+    ```
+
+    After `cleave-train{set=data.labels=labels}`:
+    ```mlir
+    func.func @forward(...) { ... }
+    func.func @loss(...) { ... }
+    func.func @loss_grad(...) { ... }
+    func.func @update(...) { ... }
+    func.func @init_state(...) { ... }
+    ```
+  }];
+}
+
+def CleaveShardPass : CleavePhase<"cleave-shard"> {
+  let summary = "Partition a program as a configuration asks for";
+  let description = [{
+    What `cleave compile --emit shard` does with the result of `cleave-train`, or with
+    a model of one function with shardings of its own: the strategies of the
+    configuration place parameters and inputs on the mesh, placements are
+    propagated, and every function becomes the local program of each rank, with
+    collectives. The stages of a pipeline become one module of their actions,
+    with the schedule.
+
+    Before `cleave-shard{set=mesh.data=2}`:
+    ```mlir
+    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = "parameter"},
+                       %x: tensor<4x3xf32> {nn.name = "x", nn.role = "input"})
+        -> (tensor<4x3xf32> {nn.name = "y", nn.role = "output"}) { ... }
+    ```
+
+    After:
+    ```mlir
+    dist.mesh @mesh <["data"=2]>
+    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = "parameter"},
+                       %x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>, ...})
+        -> (tensor<2x3xf32> {...}) { ... }
+    ```
+  }];
+}
+
+#endif

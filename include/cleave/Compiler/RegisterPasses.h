@@ -1,0 +1,16 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_COMPILER_REGISTERPASSES_H
+#define CLEAVE_COMPILER_REGISTERPASSES_H
+
+#include "cleave/Compiler/Passes.h"
+
+namespace cleave {
+namespace compiler {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Compiler/Passes.h.inc"
+} // namespace compiler
+} // namespace cleave
+
+#endif
