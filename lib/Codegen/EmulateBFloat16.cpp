@@ -1,4 +1,5 @@
 #include "cleave/Codegen/EmulateBFloat16.h"
+#include "cleave/Support/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
@@ -64,14 +65,15 @@ static void splitWideCasts(ModuleOp kernels) {
 
 LogicalResult cleave::codegen::emulateBFloat16(ModuleOp kernels) {
   splitWideCasts(kernels);
-  PassManager manager(kernels.getContext());
-  manager.addPass(createCanonicalizerPass());
-  manager.addPass(createCSEPass());
-  arith::ArithEmulateUnsupportedFloatsOptions options;
-  options.sourceTypeStrs = {"bf16"};
-  options.targetTypeStr = "f32";
-  manager.addPass(arith::createArithEmulateUnsupportedFloats(options));
-  if (failed(manager.run(kernels)))
+  auto build = [&](OpPassManager &passes) {
+    passes.addPass(createCanonicalizerPass());
+    passes.addPass(createCSEPass());
+    arith::ArithEmulateUnsupportedFloatsOptions options;
+    options.sourceTypeStrs = {"bf16"};
+    options.targetTypeStr = "f32";
+    passes.addPass(arith::createArithEmulateUnsupportedFloats(options));
+  };
+  if (failed(runPasses(kernels, "bf16 in f32", build, /*dumps=*/false)))
     return failure();
   // The pass allows a rounding and its inverse to cancel; every one counts.
   auto none = arith::FastMathFlagsAttr::get(kernels.getContext(),

@@ -3,6 +3,7 @@
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Codegen/EmulateBFloat16.h"
 #include "cleave/Codegen/ExpandMath.h"
+#include "cleave/Support/Passes.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -22,20 +23,21 @@ LogicalResult cleave::codegen::lowerToLLVM(ModuleOp kernels) {
   widenBFloat16Math(kernels);
   if (failed(expandMath(kernels)) || failed(emulateBFloat16(kernels)))
     return failure();
-  PassManager manager(kernels.getContext());
-  arith::ArithExpandOpsPassOptions expand;
-  expand.includeBf16 = true; // by integer operations
-  manager.addPass(arith::createArithExpandOpsPass(expand));
-  manager.addPass(createSCFToControlFlowPass());
-  // Library calls take vectors apart, so they come before vectors go.
-  manager.addPass(createConvertMathToLLVMPass());
-  manager.addPass(createConvertMathToLibmPass());
-  manager.addPass(createConvertVectorToLLVMPass());
-  manager.addPass(createArithToLLVMConversionPass());
-  manager.addPass(createConvertControlFlowToLLVMPass());
-  manager.addPass(createConvertFuncToLLVMPass());
-  manager.addPass(createReconcileUnrealizedCastsPass());
-  if (failed(manager.run(kernels)))
+  auto build = [&](OpPassManager &passes) {
+    arith::ArithExpandOpsPassOptions expand;
+    expand.includeBf16 = true; // by integer operations
+    passes.addPass(arith::createArithExpandOpsPass(expand));
+    passes.addPass(createSCFToControlFlowPass());
+    // Library calls take vectors apart, so they come before vectors go.
+    passes.addPass(createConvertMathToLLVMPass());
+    passes.addPass(createConvertMathToLibmPass());
+    passes.addPass(createConvertVectorToLLVMPass());
+    passes.addPass(createArithToLLVMConversionPass());
+    passes.addPass(createConvertControlFlowToLLVMPass());
+    passes.addPass(createConvertFuncToLLVMPass());
+    passes.addPass(createReconcileUnrealizedCastsPass());
+  };
+  if (failed(runPasses(kernels, "kernels to LLVM", build, /*dumps=*/false)))
     return failure();
   storeBFloat16AsIntegers(kernels);
   return success();

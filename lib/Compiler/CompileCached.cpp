@@ -6,7 +6,7 @@
 #include "Files.h"
 #include "ModelFiles.h"
 
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Support/Errors.h"
 
 #include "llvm/ADT/StringExtras.h"

@@ -91,7 +91,8 @@ static LogicalResult dump(PassFlags::State &state, Operation *op,
 }
 
 LogicalResult runPasses(Operation *op, StringRef phase,
-                        llvm::function_ref<void(OpPassManager &)> build) {
+                        llvm::function_ref<void(OpPassManager &)> build,
+                        bool dumps) {
   PassFlags::State *flags = current;
   TimingScope scope;
   PassManager passes(op->getContext(), op->getName().getStringRef());
@@ -104,7 +105,8 @@ LogicalResult runPasses(Operation *op, StringRef phase,
   build(passes);
   if (failed(passes.run(op)))
     return failure();
-  return flags && !flags->folder.empty() ? dump(*flags, op, phase) : success();
+  return dumps && flags && !flags->folder.empty() ? dump(*flags, op, phase)
+                                                  : success();
 }
 
 } // namespace cleave

@@ -2,7 +2,7 @@
 
 #include "Emit.h"
 
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Kernels/Kernels.h"
 
 #include <map>

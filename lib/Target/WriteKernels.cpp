@@ -1,7 +1,7 @@
 // The kernels of a program as files.
 
 #include "cleave/Codegen/Codegen.h"
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Target/Target.h"
 
 #include "llvm/Support/Path.h"

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz::require(
         program::deserialize(program::serialize(program->data), again, error),
         "a program that is written again is read");
-  } catch (const Error &error) {
+  } catch (const RuntimeError &error) {
     fuzz::requireMessage(error.what());
   }
   return 0;

@@ -41,6 +41,8 @@ class Layers(unittest.TestCase):
             ("runtime/A.cpp", "mlir/IR/Value.h"),
             ("runtime/A.cpp", "cleave/Config/Config.h"),
             ("tools/cleave-run/A.cpp", "llvm/ADT/StringRef.h"),
+            ("lib/Schedule/A.cpp", "cleave/Codegen/B.h"),
+            ("lib/Autodiff/A.cpp", "cleave/Partition/B.h"),  # a later phase
             ("lib/Nowhere/A.cpp", "vector"),
         ]:
             with self.subTest(path=path, header=header):
@@ -59,6 +61,27 @@ class Layers(unittest.TestCase):
             with self.subTest(path=path, header=header):
                 code, output = self.check_one(path, f'#include "{header}"')
                 self.assertEqual(code, 0, output)
+
+    def test_link_lists_are_compared(self):
+        for links, words in [
+            ("cleavePartition", ""),
+            ("", "cleaveStage includes headers of cleavePartition"),
+            ("cleavePartition cleaveCost", "cleaveStage has cleaveCost under LINK"),
+        ]:
+            with self.subTest(links=links), tempfile.TemporaryDirectory() as root:
+                for folder, text in [
+                    ("lib/Compiler", f"cleave_add_library(cleaveStage A.cpp\n  LINK {links})"),
+                    ("lib/Partition", "cleave_add_library(cleavePartition B.cpp)"),
+                    ("lib/Cost", "cleave_add_library(cleaveCost C.cpp)"),
+                ]:
+                    os.makedirs(os.path.join(root, folder))
+                    with open(os.path.join(root, folder, "CMakeLists.txt"), "w") as file:
+                        file.write(text)
+                with open(os.path.join(root, "lib/Compiler/A.cpp"), "w") as file:
+                    file.write('#include "cleave/Partition/B.h"\n')
+                code, output = run(root)
+                self.assertEqual(code, 1 if words else 0, output)
+                self.assertIn(words, output)
 
 
 if __name__ == "__main__":

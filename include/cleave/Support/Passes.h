@@ -17,10 +17,12 @@
 namespace cleave {
 
 /// Runs what `build` adds on the operation, a module as a rule. `phase` names
-/// it in reports of times and in dumped files, e.g. "shard".
+/// it in reports of times and in dumped files, e.g. "shard". `dumps`: the
+/// result is one to dump, which a single kernel is not.
 mlir::LogicalResult
 runPasses(mlir::Operation *op, llvm::StringRef phase,
-          llvm::function_ref<void(mlir::OpPassManager &)> build);
+          llvm::function_ref<void(mlir::OpPassManager &)> build,
+          bool dumps = true);
 
 /// What a process asks of all passes that it runs, in all threads. One object
 /// at a time; without one, passes run silently.

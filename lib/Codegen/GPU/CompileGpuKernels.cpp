@@ -1,6 +1,6 @@
 // Files of GPU kernels: PTX, and what the toolkit's assembler makes of it.
 
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/io/Temporary.h"
 #include "cleave/io/WriteError.h"
 

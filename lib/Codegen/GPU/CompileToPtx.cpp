@@ -1,7 +1,7 @@
 // PTX: LLVM's optimiser and code generator.
 
 #include "DeviceLibrary.h"
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Codegen/Optimize.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -4,7 +4,7 @@
 
 #include "cleave/Codegen/EmulateBFloat16.h"
 #include "cleave/Codegen/ExpandMath.h"
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Kernels/Kernels.h"
 

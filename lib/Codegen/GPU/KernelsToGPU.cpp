@@ -1,6 +1,6 @@
 // kernels-to-gpu: kernel functions of a module as GPU kernels.
 
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Codegen/Passes.h"
 #include "cleave/Kernels/Kernels.h"
 

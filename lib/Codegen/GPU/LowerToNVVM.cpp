@@ -1,7 +1,8 @@
 // From threads to the LLVM and NVVM dialects.
 
 #include "DeviceLibrary.h"
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
+#include "cleave/Support/Passes.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -46,13 +47,14 @@ LogicalResult cleave::codegen::lowerToNVVM(ModuleOp kernels) {
   callDeviceLibrary(kernels);
   MLIRContext *context = kernels.getContext();
   context->loadDialect<cf::ControlFlowDialect>();
-  PassManager manager(context);
-  OpPassManager &inner = manager.nest<gpu::GPUModuleOp>();
-  inner.addPass(arith::createArithExpandOpsPass());
-  inner.addPass(createSCFToControlFlowPass());
-  inner.addPass(createConvertMathToLLVMPass());
-  inner.addPass(createConvertVectorToLLVMPass());
-  if (failed(manager.run(kernels)))
+  auto build = [&](OpPassManager &passes) {
+    OpPassManager &inner = passes.nest<gpu::GPUModuleOp>();
+    inner.addPass(arith::createArithExpandOpsPass());
+    inner.addPass(createSCFToControlFlowPass());
+    inner.addPass(createConvertMathToLLVMPass());
+    inner.addPass(createConvertVectorToLLVMPass());
+  };
+  if (failed(runPasses(kernels, "kernels to NVVM", build, /*dumps=*/false)))
     return failure();
   for (auto module : kernels.getOps<gpu::GPUModuleOp>())
     if (failed(convertThreads(module)))

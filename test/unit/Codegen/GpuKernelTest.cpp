@@ -4,7 +4,7 @@
 #include "../TriesAll.h"
 #include "Harness.h"
 
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Kernels/Kernels.h"
 

@@ -1,6 +1,6 @@
 #include "Harness.h"
 
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"

@@ -1,7 +1,7 @@
 // What programs for CUDA devices say of kernels, and that the kernels do no
 // more: they run in the interpreter, on memory of exactly those bytes.
 
-#include "cleave/Codegen/GPU.h"
+#include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"

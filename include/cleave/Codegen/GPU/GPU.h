@@ -6,8 +6,8 @@
 // multiples of 16 unless `nn.align` says less, then the address of the rank's
 // indices along the axes of the mesh (`axis_index` of cleave/runtime.h, i64).
 
-#ifndef CLEAVE_CODEGEN_GPU_H
-#define CLEAVE_CODEGEN_GPU_H
+#ifndef CLEAVE_CODEGEN_GPU_GPU_H
+#define CLEAVE_CODEGEN_GPU_GPU_H
 
 #include "mlir/IR/BuiltinOps.h"
 
