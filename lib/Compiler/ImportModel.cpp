@@ -121,7 +121,7 @@ FailureOr<std::vector<std::string>> filesOfModel(const std::string &path,
   if (failed(external))
     return failure();
   for (const std::string &file : *external)
-    files.push_back((fs::absolute(path).parent_path() / file).string());
+    files.push_back((fs::path(path).parent_path() / file).string());
   return files;
 }
 

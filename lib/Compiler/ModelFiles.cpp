@@ -51,7 +51,8 @@ void ModelFiles::note() {
   noted.clear();
   for (const std::string &file : files) {
     auto time = fs::last_write_time(file, error).time_since_epoch();
-    noted.push_back(file + ":" + std::to_string(time.count()) + ":" +
+    noted.push_back(fs::absolute(file).string() + ":" +
+                    std::to_string(time.count()) + ":" +
                     std::to_string(fs::file_size(file, error)) + ":");
   }
 }

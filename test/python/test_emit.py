@@ -83,7 +83,8 @@ class Emit(unittest.TestCase):
         out = self.folder / "bad.mlir"
         done = run(CLEAVE, "compile", self.model, *flags, "--emit", "shards", "-o", out)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("--emit shards: expected folder, exe, import, train or shard", done.stderr)
+        self.assertIn("--emit shards: expected folder, exe, import, train, shard, "
+                      "kernels, schedule or memory", done.stderr)
         done = run(CLEAVE, "compile", self.model, *flags, "--emit", "shard", "-o",
                    self.folder / "none" / "x.mlir")
         self.assertIn(done.returncode, (2, 3))
