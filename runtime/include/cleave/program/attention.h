@@ -1,0 +1,94 @@
+// Attention, and how many pairs of a query and a key it looks at.
+#ifndef CLEAVE_PROGRAM_ATTENTION_H
+#define CLEAVE_PROGRAM_ATTENTION_H
+
+#include "cleave/program/values.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace cleave::program {
+
+// Strides of [batch, position, kv head, group, feature]; the group stride of
+// k, v, dk, dv is ignored, as is the feature stride of lse.
+struct AttentionRef {
+  BufferRef buffer;
+  std::array<int64_t, 5> strides{};
+};
+
+// i64 or u8 of [batch, position].
+struct IndexRef {
+  BufferRef buffer;
+  std::array<int64_t, 2> strides{};
+};
+
+// Attention over [b, qLen, n, g, d] queries and [b, kLen, n, d] keys. Query
+// head h is group h % g of kv head h / g (so g = 1 is multi-head attention).
+//   s = cap(scale * q k^T) + bias, masked; o = softmax(s) v;
+//   lse = log sum exp s; cap(x) = softcap * tanh(x / softcap), or x for 0.
+// Key j is visible to query i unless
+// - causal, and kpos(j) > qpos(i), where kpos(j) is the entry of keyPositions,
+//   else keyOffset + j, and qpos(i) that of queryPositions, else queryOffset +
+//   i;
+// - window > 0, and |qpos(i) - kpos(j)| >= window;
+// - there are segments, and those of the two differ;
+// - there is a keyMask, and its entry (u8) is 0: such keys and values are not
+//   read and may hold anything.
+// With dropout = p > 0, weight (i, j) of the softmax is kept, and divided by 1
+// - p, where the word that philox.h has for dropoutKeys (i64, [b, n, g]; other
+// strides are ignored), queryIndices of i and keyIndices of j (i64) is at least
+// leastKept(p); else it is 0. lse does not depend on it.
+// A row without a visible key gives o = 0, lse = -inf and zero gradients. The
+// bias has strides [b, query, n, g, key]; 0 broadcasts. Positions and segments
+// are i64 and come in pairs. Forward reads q, k, v and writes o, lse; backward
+// reads q, k, v, o, dO, lse and writes dq, dk, dv. lse and the bias have the
+// attention's dtype, f32 for bf16, in which everything is computed then.
+struct Attention {
+  bool backward = false;
+  DType dtype = DType::F32;
+  int64_t b = 0, qLen = 0, kLen = 0, n = 0, g = 1, d = 0, dv = 0;
+  AttentionRef q, k, v, o, lse, dO, dq, dk, dV;
+  double scale = 1.0, softcap = 0.0;
+  bool causal = false;
+  int64_t window = 0;
+  int64_t queryOffset = 0, keyOffset = 0;
+  AttentionRef bias;
+  IndexRef queryPositions, keyPositions, querySegments, keySegments, keyMask;
+  double dropout = 0.0;
+  AttentionRef dropoutKeys;
+  IndexRef queryIndices, keyIndices;
+  BufferRef workspace; // attentionWorkspace() bytes (cleave/workspace.h)
+  int64_t workspaceSize = 0;
+};
+
+// How many pairs of a query and a key the causal rule and the window leave, at
+// positions 0, 1, ... of both.
+inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
+                              int64_t window) {
+  // Pairs with key <= query + shift: in rows [first, full) some of them.
+  auto upTo = [&](int64_t shift) {
+    int64_t first = std::clamp<int64_t>(-shift, 0, queries);
+    int64_t full = std::clamp<int64_t>(keys - 1 - shift, first, queries);
+    return (full - first) * (first + full + 2 * shift + 1) / 2 +
+           (queries - full) * keys;
+  };
+  int64_t reach = queries + keys;
+  if (window > 0)
+    reach = std::min(reach, window);
+  return upTo(causal ? 0 : reach - 1) - upTo(-reach);
+}
+
+// The mean over ranks where queries and keys have positions of their own, as
+// the tiles of a ring do: over all tiles, a query sees half of the other keys.
+inline int64_t meanAttentionPairs(int64_t queries, int64_t keys, bool causal,
+                                  int64_t window) {
+  int64_t pairs = causal ? queries * keys / 2 : queries * keys;
+  if (window > 0 && window < keys)
+    pairs = std::min(pairs, queries * (causal ? window : 2 * window - 1));
+  return pairs;
+}
+
+} // namespace cleave::program
+
+#endif // CLEAVE_PROGRAM_ATTENTION_H

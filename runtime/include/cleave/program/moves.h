@@ -1,0 +1,30 @@
+// Movement within a rank.
+#ifndef CLEAVE_PROGRAM_MOVES_H
+#define CLEAVE_PROGRAM_MOVES_H
+
+#include "cleave/program/values.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace cleave::program {
+
+// dst[i...] = src[i...] over `shape` with strides; bytes move unchanged.
+struct Copy {
+  BufferRef src, dst;
+  int32_t elementSize = 1;
+  std::vector<int64_t> shape, srcStrides, dstStrides;
+};
+
+// Writes `count` elements of `elementSize` (1, 2, 4, 8) bytes, whose bits are
+// the low bytes of `pattern`.
+struct Fill {
+  BufferRef dst;
+  int32_t elementSize = 4;
+  int64_t count = 0;
+  uint64_t pattern = 0;
+};
+
+} // namespace cleave::program
+
+#endif // CLEAVE_PROGRAM_MOVES_H

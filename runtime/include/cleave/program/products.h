@@ -1,0 +1,117 @@
+// Matrix products, products of rows with the matrices that they choose, and
+// convolutions: what libraries compute.
+#ifndef CLEAVE_PROGRAM_PRODUCTS_H
+#define CLEAVE_PROGRAM_PRODUCTS_H
+
+#include "cleave/program/values.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace cleave::program {
+
+// A batch of matrices; `batchStrides` has one entry per batch dimension of
+// the Gemm. Strides may be 0 in a batch dimension (broadcast operand).
+struct MatrixRef {
+  BufferRef buffer;
+  std::vector<int64_t> batchStrides;
+  int64_t rowStride = 0;
+  int64_t colStride = 1;
+};
+
+enum class Activation : uint8_t { None, GeluTanh, GeluErf, Relu, Silu };
+enum class GemmOperand : uint8_t { A, B };
+
+// C = activation(alpha * A B + bias [+ C])
+// A is [m, k], B [k, n], C [m, n], per batch element. `bias` has n contiguous
+// elements. `preActivation`, if present, receives the activation's operand
+// and has C's strides. dtype f32 or f64; all operands have it.
+// A product of bf16 is summed in f32; with wideResult it is not rounded, and
+// there is no preActivation and no derivativeAt.
+//
+// On CUDA devices alone: with `derivativeAt`, which has C's strides,
+// C = alpha * A B * activation'(derivativeAt). And `sums` receives the sums
+// along k of the operand that `sumsOf` says, one for each row of A or column
+// of B, in C's type.
+struct Gemm {
+  DType dtype = DType::F32;
+  bool wideResult = false;    // dtype bf16: C (and what it adds to) is f32
+  std::vector<int64_t> batch; // empty: one matrix
+  int64_t m = 0, n = 0, k = 0;
+  MatrixRef a, b, c;
+  double alpha = 1.0;
+  bool accumulate = false;
+  BufferRef bias;
+  Activation activation = Activation::None;
+  BufferRef preActivation;
+  BufferRef derivativeAt;
+  BufferRef sums;
+  GemmOperand sumsOf = GemmOperand::A;
+  BufferRef workspace; // gemmWorkspace() bytes (cleave/workspace.h)
+  int64_t workspaceSize = 0;
+
+  constexpr DType resultType() const { return wideResult ? DType::F32 : dtype; }
+  // How many `sums` are.
+  constexpr int64_t numSums() const { return sumsOf == GemmOperand::A ? m : n; }
+};
+
+// Where rows of `column`-strided elements begin: a stride for each dimension
+// of GroupedGemm::rows. Strides may be 0 in what is read.
+struct RowsRef {
+  BufferRef buffer;
+  std::vector<int64_t> strides;
+  int64_t column = 1;
+};
+
+// Rows r, over the dimensions `rows`, choose one of `e` matrices by ids[r]
+// (i64); a row whose id is outside [0, e) chooses none.
+//   c[r] = a[r] w[ids[r]], zeros where none is chosen; or, with `outer`,
+//   w[m] = sum of a[r]^T c[r] over the rows that choose m.
+// a has k elements a row, c has n, a matrix is [k, n]; w's one batch stride is
+// from matrix to matrix. dtype f32, f64 or bf16, whose result may be f32
+// (wideResult). No work is done for rows that choose nothing, nor for matrices
+// that no row chooses.
+struct GroupedGemm {
+  bool outer = false;
+  DType dtype = DType::F32;
+  bool wideResult = false;
+  std::vector<int64_t> rows;
+  int64_t e = 0, k = 0, n = 0;
+  RowsRef a, c, ids;
+  MatrixRef w;
+  BufferRef workspace; // groupedWorkspace() bytes (cleave/workspace.h)
+  int64_t workspaceSize = 0;
+
+  constexpr DType resultType() const { return wideResult ? DType::F32 : dtype; }
+};
+
+enum class ConvolutionKind : uint8_t { Forward, InputGrad, FilterGrad };
+inline constexpr ConvolutionKind lastConvolutionKind =
+    ConvolutionKind::FilterGrad;
+
+// A convolution or a derivative of it, over one to three spatial dimensions:
+//   y[n, m, o] = sum over c, k of
+//                x[n, c, o * strides + k * dilations - low] w[m, c, k]
+// with zeros outside of x. x is [samples, groups * channels, input...], w
+// [groups * features, channels, kernel...], y [samples, groups * features,
+// output...]; features of a group read its channels. All are dense. Forward
+// reads x and w and writes y; InputGrad reads w and y, the cotangent, and
+// writes that of x; FilterGrad reads x and y and writes that of w. `high` zeros
+// follow x, as far as output makes windows reach there. bf16 is summed in f32.
+// `narrow`: f32 whose operands are values of bf16, so that rounding them to
+// TF32 changes nothing.
+struct Convolution {
+  ConvolutionKind kind = ConvolutionKind::Forward;
+  DType dtype = DType::F32;
+  bool narrow = false;
+  int64_t samples = 0, groups = 1, channels = 0, features = 0;
+  std::vector<int64_t> input, kernel, output;
+  std::vector<int64_t> strides, dilations, low, high;
+  BufferRef x, w, y;
+  BufferRef workspace; // convolutionWorkspace() bytes (cleave/workspace.h)
+  int64_t workspaceSize = 0;
+};
+
+} // namespace cleave::program
+
+#endif // CLEAVE_PROGRAM_PRODUCTS_H

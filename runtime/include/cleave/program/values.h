@@ -1,0 +1,104 @@
+// What the commands of a program are made of: element types, parts of the mesh,
+// memory and addresses in it.
+#ifndef CLEAVE_PROGRAM_VALUES_H
+#define CLEAVE_PROGRAM_VALUES_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave::program {
+
+using StringId = uint32_t;
+
+enum class DType : uint8_t {
+  F32,
+  F64,
+  BF16,
+  I64,
+  I32,
+  I8,
+  U8 /* bool: 0 or 1 */
+};
+inline constexpr DType lastDType = DType::U8;
+
+constexpr int64_t sizeOf(DType type) {
+  switch (type) {
+  case DType::F64:
+  case DType::I64:
+    return 8;
+  case DType::F32:
+  case DType::I32:
+    return 4;
+  case DType::BF16:
+    return 2;
+  case DType::I8:
+  case DType::U8:
+    return 1;
+  }
+  return 0;
+}
+
+inline const char *nameOf(DType type) {
+  constexpr const char *names[] = {"f32", "f64", "bf16", "i64",
+                                   "i32", "i8",  "u8"};
+  return names[static_cast<int>(type)];
+}
+
+// One mesh axis. `link` is the class of link that it crosses ("intra",
+// "inter", ...), for reports only.
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+  std::string link;
+  // Ranks next to each other on the axis that share a node.
+  int64_t within = 1;
+};
+
+// The part of mesh axis `axis` that has `pre` blocks before it and `size`
+// positions: its index is (axis_index / (axisSize / (pre * size))) % size.
+// The whole axis is {axis, 1, axisSize}.
+struct SubAxis {
+  int32_t axis = 0;
+  int64_t pre = 1;
+  int64_t size = 1;
+};
+
+enum class Lifespan : uint8_t {
+  Persistent, // keeps its contents between actions (named buffers)
+  Transient,  // undefined at the start of every action and of every Call
+  Slots,      // undefined at the start of an action that the host runs; the
+              // calls in it hand values to each other here
+};
+inline constexpr Lifespan lastLifespan = Lifespan::Slots;
+
+// Memory of one rank. Arena 0 is "state" (persistent), arena 1 "transient".
+// With `rankClass` >= 0 only ranks of that class have it; on others it has no
+// bytes.
+struct Arena {
+  std::string name;
+  Lifespan lifespan = Lifespan::Transient;
+  int64_t size = 0; // bytes
+  int32_t rankClass = -1;
+};
+
+// `coef` bytes times the rank's index on a part of a mesh axis.
+struct AxisTerm {
+  SubAxis on;
+  int64_t coef = 0;
+};
+
+// An address in a rank's memory: arena + offset + the sum of the terms.
+struct BufferRef {
+  int32_t arena = -1; // -1: absent (an optional operand that is not there)
+  int64_t offset = 0;
+  std::vector<AxisTerm> terms;
+
+  constexpr bool present() const { return arena >= 0; }
+};
+
+enum class ReduceOp : uint8_t { Sum, Max, Min };
+
+} // namespace cleave::program
+
+#endif // CLEAVE_PROGRAM_VALUES_H
