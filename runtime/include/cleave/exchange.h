@@ -436,58 +436,27 @@ private:
       }
       if (!mine)
         continue;
-      size_t rank = tiles.shape.size();
-      Index low(rank, 0), sizes(rank, 1);
-      split(need, begins[i], begins[i + 1], 0, low, sizes, piece, all);
+      forBoxes(boxes[need.box].sizes, begins[i], begins[i + 1],
+               [&](const Index &low, const Index &sizes) {
+                 all.push_back(placed(need, piece, low, sizes));
+               });
     }
   }
 
-  // The positions [begin, end) of the need, below the dimensions that are
-  // fixed already, as boxes.
-  void split(const Need &need, int64_t begin, int64_t end, size_t dim,
-             Index &low, Index &sizes, const ExchangePiece &proto,
-             std::vector<ExchangePiece> &all) const {
+  // The piece with a box of the need, whose first element is at `low` in it.
+  ExchangePiece placed(const Need &need, ExchangePiece piece, const Index &low,
+                       const Index &sizes) const {
     const Box &box = boxes[need.box];
-    if (dim == box.sizes.size()) {
-      ExchangePiece piece = proto;
-      const ExchangeTiles::Member &receiver = tiles.members[proto.receiver];
-      for (size_t d = 0; d < dim; ++d) {
-        int64_t at = box.low[d] + low[d];
-        piece.dstAt.push_back(at - receiver.to[d] * tiles.toTile[d]);
-        piece.srcAt.push_back(need.kind == Copy
-                                  ? piece.dstAt[d]
-                                  : at - box.source[d] * tiles.fromTile[d]);
-      }
-      piece.sizes = sizes;
-      all.push_back(std::move(piece));
-      return;
+    const ExchangeTiles::Member &receiver = tiles.members[piece.receiver];
+    for (size_t dim = 0; dim < box.sizes.size(); ++dim) {
+      int64_t at = box.low[dim] + low[dim];
+      piece.dstAt.push_back(at - receiver.to[dim] * tiles.toTile[dim]);
+      piece.srcAt.push_back(need.kind == Copy
+                                ? piece.dstAt[dim]
+                                : at - box.source[dim] * tiles.fromTile[dim]);
     }
-    int64_t slab = 1;
-    for (size_t d = dim + 1; d < box.sizes.size(); ++d)
-      slab *= box.sizes[d];
-    auto down = [&](int64_t index, int64_t count, int64_t from, int64_t to) {
-      low[dim] = index;
-      sizes[dim] = count;
-      if (from == 0 && to == slab)
-        for (size_t d = dim + 1; d < box.sizes.size(); ++d) {
-          low[d] = 0;
-          sizes[d] = box.sizes[d];
-        }
-      bool whole = from == 0 && to == slab;
-      split(need, from, to, whole ? box.sizes.size() : dim + 1, low, sizes,
-            proto, all);
-    };
-    if (int64_t head = begin % slab; head > 0) {
-      int64_t stop = std::min(end, begin - head + slab);
-      down(begin / slab, 1, head, stop - (begin - head));
-      begin = stop;
-    }
-    if (int64_t count = (end - begin) / slab; count > 0) {
-      down(begin / slab, count, 0, slab);
-      begin += count * slab;
-    }
-    if (begin < end)
-      down(begin / slab, 1, 0, end - begin);
+    piece.sizes = sizes;
+    return piece;
   }
 
   const ExchangeTiles tiles;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace cleave::program {
@@ -58,6 +59,49 @@ void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
   }
   if (taker >= 0)
     body(at, end, taker);
+}
+
+// forBoxes() below the dimensions before `dim`, which are fixed already.
+template <class Body>
+void forBoxesFrom(size_t dim, const std::vector<int64_t> &box, int64_t begin,
+                  int64_t end, std::vector<int64_t> &low,
+                  std::vector<int64_t> &sizes, Body &body) {
+  if (dim == box.size())
+    return body(std::as_const(low), std::as_const(sizes));
+  int64_t slab = 1;
+  for (size_t d = dim + 1; d < box.size(); ++d)
+    slab *= box[d];
+  auto down = [&](int64_t index, int64_t count, int64_t from, int64_t to) {
+    low[dim] = index;
+    sizes[dim] = count;
+    bool whole = from == 0 && to == slab;
+    for (size_t d = dim + 1; whole && d < box.size(); ++d) {
+      low[d] = 0;
+      sizes[d] = box[d];
+    }
+    forBoxesFrom(whole ? box.size() : dim + 1, box, from, to, low, sizes, body);
+  };
+  if (int64_t head = begin % slab; head > 0) {
+    int64_t stop = std::min(end, begin - head + slab);
+    down(begin / slab, 1, head, stop - (begin - head));
+    begin = stop;
+  }
+  if (int64_t count = (end - begin) / slab; count > 0) {
+    down(begin / slab, count, 0, slab);
+    begin += count * slab;
+  }
+  if (begin < end)
+    down(begin / slab, 1, 0, end - begin);
+}
+
+// Cuts the positions [begin, end) of a box of the sizes `box`, in row-major
+// order, into boxes. Calls body(low, sizes) for each in their order: where it
+// begins in `box`, and how large it is.
+template <class Body>
+void forBoxes(const std::vector<int64_t> &box, int64_t begin, int64_t end,
+              Body body) {
+  std::vector<int64_t> low(box.size(), 0), sizes(box.size(), 1);
+  forBoxesFrom(0, box, begin, end, low, sizes, body);
 }
 
 // The position on the sub-axes of a rank with these coordinates on the mesh's
