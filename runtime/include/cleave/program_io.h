@@ -9,6 +9,7 @@
 
 #include "cleave/program.h"
 
+#include <array>
 #include <cstring>
 #include <type_traits>
 
@@ -16,107 +17,162 @@ namespace cleave::program {
 
 inline constexpr uint32_t formatVersion = 14;
 
-// The fields of each struct, in the order of the file.
-template <class A> void fields(A &a, MeshAxis &x) {
-  a(x.name, x.size, x.link, x.within);
+// The fields of each struct, in the order of the file: fields(a, x) is what `a`
+// makes of them.
+template <class A> constexpr auto fields(A &a, MeshAxis &x) {
+  return a(x.name, x.size, x.link, x.within);
 }
-template <class A> void fields(A &a, SubAxis &x) { a(x.axis, x.pre, x.size); }
-template <class A> void fields(A &a, AxisTerm &x) { a(x.on, x.coef); }
-template <class A> void fields(A &a, Arena &x) {
-  a(x.name, x.lifespan, x.size, x.rankClass);
+template <class A> constexpr auto fields(A &a, SubAxis &x) {
+  return a(x.axis, x.pre, x.size);
 }
-template <class A> void fields(A &a, BufferRef &x) {
-  a(x.arena, x.offset, x.terms);
+template <class A> constexpr auto fields(A &a, AxisTerm &x) {
+  return a(x.on, x.coef);
 }
-template <class A> void fields(A &a, Boundary &x) {
-  a(x.name, x.onnxName, x.tie, x.role, x.of, x.dtype, x.globalShape,
-    x.viewShape, x.viewPerm, x.sharding, x.localShape, x.partial, x.partialOp,
-    x.buffer, x.rankClass);
+template <class A> constexpr auto fields(A &a, Arena &x) {
+  return a(x.name, x.lifespan, x.size, x.rankClass);
 }
-template <class A> void fields(A &a, KernelArg &x) { a(x.bytes, x.written); }
-template <class A> void fields(A &a, Kernel &x) {
-  a(x.symbol, x.numArgs, x.args, x.grid, x.block);
+template <class A> constexpr auto fields(A &a, BufferRef &x) {
+  return a(x.arena, x.offset, x.terms);
 }
-template <class A> void fields(A &a, Launch &x) {
-  a(x.kernel, x.args, x.extent, x.grain);
+template <class A> constexpr auto fields(A &a, Boundary &x) {
+  return a(x.name, x.onnxName, x.tie, x.role, x.of, x.dtype, x.globalShape,
+           x.viewShape, x.viewPerm, x.sharding, x.localShape, x.partial,
+           x.partialOp, x.buffer, x.rankClass);
 }
-template <class A> void fields(A &a, MatrixRef &x) {
-  a(x.buffer, x.batchStrides, x.rowStride, x.colStride);
+template <class A> constexpr auto fields(A &a, KernelArg &x) {
+  return a(x.bytes, x.written);
 }
-template <class A> void fields(A &a, Gemm &x) {
-  a(x.dtype, x.wideResult, x.batch, x.m, x.n, x.k, x.a, x.b, x.c, x.alpha,
-    x.accumulate, x.bias, x.activation, x.preActivation, x.derivativeAt, x.sums,
-    x.sumsOf, x.workspace, x.workspaceSize);
+template <class A> constexpr auto fields(A &a, Kernel &x) {
+  return a(x.symbol, x.numArgs, x.args, x.grid, x.block);
 }
-template <class A> void fields(A &a, AttentionRef &x) {
-  a(x.buffer, x.strides);
+template <class A> constexpr auto fields(A &a, Launch &x) {
+  return a(x.kernel, x.args, x.extent, x.grain);
 }
-template <class A> void fields(A &a, IndexRef &x) { a(x.buffer, x.strides); }
-template <class A> void fields(A &a, Attention &x) {
-  a(x.backward, x.dtype, x.b, x.qLen, x.kLen, x.n, x.g, x.d, x.dv, x.q, x.k,
-    x.v, x.o, x.lse, x.dO, x.dq, x.dk, x.dV, x.scale, x.softcap, x.causal,
-    x.window, x.queryOffset, x.keyOffset, x.bias, x.queryPositions,
-    x.keyPositions, x.querySegments, x.keySegments, x.keyMask, x.dropout,
-    x.dropoutKeys, x.queryIndices, x.keyIndices, x.workspace, x.workspaceSize);
+template <class A> constexpr auto fields(A &a, MatrixRef &x) {
+  return a(x.buffer, x.batchStrides, x.rowStride, x.colStride);
 }
-template <class A> void fields(A &a, RowsRef &x) {
-  a(x.buffer, x.strides, x.column);
+template <class A> constexpr auto fields(A &a, Gemm &x) {
+  return a(x.dtype, x.wideResult, x.batch, x.m, x.n, x.k, x.a, x.b, x.c,
+           x.alpha, x.accumulate, x.bias, x.activation, x.preActivation,
+           x.derivativeAt, x.sums, x.sumsOf, x.workspace, x.workspaceSize);
 }
-template <class A> void fields(A &a, GroupedGemm &x) {
-  a(x.outer, x.dtype, x.wideResult, x.rows, x.e, x.k, x.n, x.a, x.c, x.ids, x.w,
-    x.workspace, x.workspaceSize);
+template <class A> constexpr auto fields(A &a, AttentionRef &x) {
+  return a(x.buffer, x.strides);
 }
-template <class A> void fields(A &a, PlanRows &x) {
-  a(x.rows, x.rounds, x.ranks, x.places, x.tile, x.ids, x.sources, x.placeOf,
-    x.sent, x.counts);
+template <class A> constexpr auto fields(A &a, IndexRef &x) {
+  return a(x.buffer, x.strides);
 }
-template <class A> void fields(A &a, SortRows &x) {
-  a(x.rows, x.groups, x.ids, x.order, x.placeOf, x.sorted);
+template <class A> constexpr auto fields(A &a, Attention &x) {
+  return a(x.backward, x.dtype, x.b, x.qLen, x.kLen, x.n, x.g, x.d, x.dv, x.q,
+           x.k, x.v, x.o, x.lse, x.dO, x.dq, x.dk, x.dV, x.scale, x.softcap,
+           x.causal, x.window, x.queryOffset, x.keyOffset, x.bias,
+           x.queryPositions, x.keyPositions, x.querySegments, x.keySegments,
+           x.keyMask, x.dropout, x.dropoutKeys, x.queryIndices, x.keyIndices,
+           x.workspace, x.workspaceSize);
 }
-template <class A> void fields(A &a, PositionInExpert &x) {
-  a(x.b, x.s, x.k, x.e, x.rows, x.perSample, x.ids, x.positions, x.loads,
-    x.samples, x.result, x.scratch);
+template <class A> constexpr auto fields(A &a, RowsRef &x) {
+  return a(x.buffer, x.strides, x.column);
 }
-template <class A> void fields(A &a, Convolution &x) {
-  a(x.kind, x.dtype, x.narrow, x.samples, x.groups, x.channels, x.features,
-    x.input, x.kernel, x.output, x.strides, x.dilations, x.low, x.high, x.x,
-    x.w, x.y, x.workspace, x.workspaceSize);
+template <class A> constexpr auto fields(A &a, GroupedGemm &x) {
+  return a(x.outer, x.dtype, x.wideResult, x.rows, x.e, x.k, x.n, x.a, x.c,
+           x.ids, x.w, x.workspace, x.workspaceSize);
 }
-template <class A> void fields(A &a, Transfer &x) {
-  a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);
+template <class A> constexpr auto fields(A &a, PlanRows &x) {
+  return a(x.rows, x.rounds, x.ranks, x.places, x.tile, x.ids, x.sources,
+           x.placeOf, x.sent, x.counts);
 }
-template <class A> void fields(A &a, Exchange &x) {
-  a(x.shape, x.from, x.to, x.partial, x.toPartial, x.rounds);
+template <class A> constexpr auto fields(A &a, SortRows &x) {
+  return a(x.rows, x.groups, x.ids, x.order, x.placeOf, x.sorted);
 }
-template <class A> void fields(A &a, Collective &x) {
-  a(x.kind, x.reduce, x.dtype, x.group, x.parts, x.purpose, x.token, x.sources,
-    x.root, x.exchanges, x.positions, x.sent, x.received, x.expected, x.by,
-    x.home);
+template <class A> constexpr auto fields(A &a, PositionInExpert &x) {
+  return a(x.b, x.s, x.k, x.e, x.rows, x.perSample, x.ids, x.positions, x.loads,
+           x.samples, x.result, x.scratch);
 }
-template <class A> void fields(A &a, Wait &x) { a(x.token); }
-template <class A> void fields(A &a, Copy &x) {
-  a(x.src, x.dst, x.elementSize, x.shape, x.srcStrides, x.dstStrides);
+template <class A> constexpr auto fields(A &a, Convolution &x) {
+  return a(x.kind, x.dtype, x.narrow, x.samples, x.groups, x.channels,
+           x.features, x.input, x.kernel, x.output, x.strides, x.dilations,
+           x.low, x.high, x.x, x.w, x.y, x.workspace, x.workspaceSize);
 }
-template <class A> void fields(A &a, Fill &x) {
-  a(x.dst, x.elementSize, x.count, x.pattern);
+template <class A> constexpr auto fields(A &a, Transfer &x) {
+  return a(x.src, x.dst, x.count, x.outer, x.inner, x.dstOuter, x.dstInner);
 }
-template <class A> void fields(A &a, Rebase &x) { a(x.arena, x.offset); }
-template <class A> void fields(A &a, Call &x) {
-  a(x.action, x.rebase, x.label);
+template <class A> constexpr auto fields(A &a, Exchange &x) {
+  return a(x.shape, x.from, x.to, x.partial, x.toPartial, x.rounds);
 }
-template <class A> void fields(A &a, Command &x) {
-  a(x.op, x.source, x.flops, x.when);
+template <class A> constexpr auto fields(A &a, Collective &x) {
+  return a(x.kind, x.reduce, x.dtype, x.group, x.parts, x.purpose, x.token,
+           x.sources, x.root, x.exchanges, x.positions, x.sent, x.received,
+           x.expected, x.by, x.home);
 }
-template <class A> void fields(A &a, Lifetime &x) {
-  a(x.name, x.arena, x.offset, x.size, x.first, x.last);
+template <class A> constexpr auto fields(A &a, Wait &x) { return a(x.token); }
+template <class A> constexpr auto fields(A &a, Copy &x) {
+  return a(x.src, x.dst, x.elementSize, x.shape, x.srcStrides, x.dstStrides);
 }
-template <class A> void fields(A &a, Action &x) {
-  a(x.name, x.rankClass, x.commands, x.lifetimes);
+template <class A> constexpr auto fields(A &a, Fill &x) {
+  return a(x.dst, x.elementSize, x.count, x.pattern);
 }
-template <class A> void fields(A &a, Program &x) {
-  a(x.device, x.tf32, x.strings, x.mesh, x.rankClass, x.arenas, x.kernels,
-    x.boundary, x.actions, x.threadsPerRank, x.meta);
+template <class A> constexpr auto fields(A &a, Rebase &x) {
+  return a(x.arena, x.offset);
 }
+template <class A> constexpr auto fields(A &a, Call &x) {
+  return a(x.action, x.rebase, x.label);
+}
+template <class A> constexpr auto fields(A &a, Command &x) {
+  return a(x.op, x.source, x.flops, x.when);
+}
+template <class A> constexpr auto fields(A &a, Lifetime &x) {
+  return a(x.name, x.arena, x.offset, x.size, x.first, x.last);
+}
+template <class A> constexpr auto fields(A &a, Action &x) {
+  return a(x.name, x.rankClass, x.commands, x.lifetimes);
+}
+template <class A> constexpr auto fields(A &a, Program &x) {
+  return a(x.device, x.tf32, x.strings, x.mesh, x.rankClass, x.arenas,
+           x.kernels, x.boundary, x.actions, x.threadsPerRank, x.meta);
+}
+
+// How many fields a struct has: as many initializers as it takes.
+struct AnyField {
+  template <class T> constexpr operator T() const;
+};
+template <class T, class... Fields> constexpr size_t numFields() {
+  if constexpr (requires { T{Fields()..., AnyField()}; })
+    return numFields<T, Fields..., AnyField>();
+  else
+    return sizeof...(Fields);
+}
+
+// Whether `fields` lists all fields of a struct and of the structs in it: what
+// it left out would be lost in the file.
+template <class T> struct ListsAll {
+  template <class... Fields> struct Listed {
+    static constexpr size_t count = sizeof...(Fields);
+    static constexpr bool inside = (ListsAll<Fields>::value && ...);
+  };
+  struct Collect {
+    template <class... Fields> Listed<Fields...> operator()(Fields &...);
+  };
+  static constexpr bool check() {
+    if constexpr (std::is_class_v<T>) {
+      using Found =
+          decltype(fields(std::declval<Collect &>(), std::declval<T &>()));
+      static_assert(Found::count == numFields<T>(),
+                    "`fields` does not list all fields of the struct");
+      return Found::inside;
+    }
+    return true;
+  }
+  static constexpr bool value = check();
+};
+template <> struct ListsAll<std::string> : std::true_type {};
+template <class T> struct ListsAll<std::vector<T>> : ListsAll<T> {};
+template <class T, size_t N> struct ListsAll<std::array<T, N>> : ListsAll<T> {};
+template <class S, class T>
+struct ListsAll<std::pair<S, T>> : std::conjunction<ListsAll<S>, ListsAll<T>> {
+};
+template <class... T>
+struct ListsAll<std::variant<T...>> : std::conjunction<ListsAll<T>...> {};
+static_assert(ListsAll<Program>::value);
 
 // The largest enumerator of each enum in the file, so that a damaged byte is
 // found while reading.
