@@ -71,10 +71,11 @@ char *Rank::resolve(const BufferRef &ref, int64_t low, int64_t high) const {
   return arena.data() + int64_t(offset);
 }
 
-char *Rank::use(const BufferRef &ref, int64_t low, int64_t high, bool written) {
-  char *at = resolve(ref, low, high);
-  if (high > low)
-    accesses.push_back({at + low, high - low, written});
+char *Rank::use(const Operand &operand) {
+  int64_t bytes = spanOf(operand);
+  char *at = resolve(operand.buffer, 0, bytes);
+  if (bytes > 0)
+    accesses.push_back({at, bytes, operand.isWritten});
   return at;
 }
 
@@ -97,26 +98,18 @@ void Rank::prepare(Endpoint &endpoint, Counters &counters) {
   uint32_t ownClass = data.classOf(rank);
   // Workspaces that the plan does not cover (another machine, other threads)
   // come from one buffer, which must not move once addresses are taken.
-  for (const Action &action : data.actions)
-    for (const Command &command : action.commands) {
+  auto plan = [&](const auto &op) {
+    if constexpr (requires { op.workspace; }) {
       std::string error;
-      int64_t need = 0, planned = 0;
-      if (auto *gemm = std::get_if<Gemm>(&command.op)) {
-        need = backend->workspace(*gemm, error);
-        planned = gemm->workspace.present() ? gemm->workspaceSize : 0;
-      } else if (auto *attention = std::get_if<Attention>(&command.op)) {
-        need = backend->workspace(*attention, error);
-        planned = attention->workspace.present() ? attention->workspaceSize : 0;
-      } else if (auto *grouped = std::get_if<GroupedGemm>(&command.op)) {
-        need = backend->workspace(*grouped, error);
-        planned = grouped->workspace.present() ? grouped->workspaceSize : 0;
-      } else if (auto *conv = std::get_if<Convolution>(&command.op)) {
-        need = backend->workspace(*conv, error);
-        planned = conv->workspace.present() ? conv->workspaceSize : 0;
-      }
-      if (action.rankClass == ownClass && need > planned)
+      int64_t need = backend->workspace(op, error);
+      if (need > (op.workspace.present() ? op.workspaceSize : 0))
         unplannedNeed = std::max(unplannedNeed, need);
     }
+  };
+  for (const Action &action : data.actions)
+    if (action.rankClass == ownClass)
+      for (const Command &command : action.commands)
+        std::visit(plan, command.op);
   unplanned = backend->allocate(unplannedNeed, "scratch memory of rank " +
                                                    std::to_string(rank));
   unplannedBytes = unplannedNeed;
@@ -223,7 +216,7 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
             (std::holds_alternative<Collective>(command.op) &&
              std::get<Collective>(command.op).token >= 0))
           bad("a transfer that starts or ends cannot depend on a condition");
-        out.run = [this, flag = use(command.when, 0, 1, false), run = out.run] {
+        out.run = [this, flag = use(conditionOf(command)), run = out.run] {
           // Other bytes are those of a value that has taken the flag's place.
           char value = backend->flag(flag);
           if (value != 0 && value != 1)
@@ -252,64 +245,6 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
 void Rank::bookReplay(const PreparedAction &action) {
   for (Operation *operation : action.operations)
     operation->replayed();
-}
-
-Rank::Run Rank::prepare(const Launch &launch) {
-  const Kernel &kernel = data.kernels[launch.kernel];
-  std::vector<void *> args;
-  for (size_t i = 0; i < launch.args.size(); ++i) {
-    KernelArg of = i < kernel.args.size() ? kernel.args[i] : KernelArg();
-    args.push_back(use(launch.args[i], 0, of.bytes, of.written));
-  }
-  if (launch.extent < 0 || launch.grain < 1)
-    bad("rows [0, " + std::to_string(launch.extent) + ") in pieces of " +
-        std::to_string(launch.grain));
-  return backend->launch(launch, std::move(args));
-}
-
-Rank::Run Rank::prepare(const Copy &copy) {
-  int64_t size = copy.elementSize;
-  if (size < 1)
-    bad("elements of " + std::to_string(size) + " bytes");
-  std::vector<int64_t> dims = copy.shape;
-  if (copy.srcStrides.size() != dims.size() ||
-      copy.dstStrides.size() != dims.size())
-    bad("a copy of rank " + std::to_string(dims.size()) +
-        " needs as many strides");
-  CopyBuffers buffers;
-  buffers.src = use(copy.src, 0, spanOf(dims, copy.srcStrides, size), false);
-  buffers.dst = use(copy.dst, 0, spanOf(dims, copy.dstStrides, size), true);
-  int64_t elements = 1;
-  for (int64_t dim : dims)
-    elements = checkedProduct(elements, dim);
-  std::vector<int64_t> srcStrides = copy.srcStrides,
-                       dstStrides = copy.dstStrides;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    srcStrides[i] *= size;
-    dstStrides[i] *= size;
-  }
-  // Trailing dimensions that are dense on both sides move as one block.
-  int64_t block = size;
-  while (!dims.empty() && srcStrides.back() == block &&
-         dstStrides.back() == block) {
-    block *= dims.back();
-    dims.pop_back();
-    srcStrides.pop_back();
-    dstStrides.pop_back();
-  }
-  if (elements == 0)
-    return [] {};
-  return backend->copy(buffers, block, std::move(dims), std::move(srcStrides),
-                       std::move(dstStrides));
-}
-
-Rank::Run Rank::prepare(const Fill &fill) {
-  int64_t size = fill.elementSize;
-  if (size != 1 && size != 2 && size != 4 && size != 8)
-    bad("elements of " + std::to_string(size) +
-        " bytes, expected 1, 2, 4 or 8");
-  return backend->fill(use(fill.dst, 0, spanOf(fill.count, size), true),
-                       fill.count, size, fill.pattern);
 }
 
 std::pair<std::vector<int>, int>
@@ -353,6 +288,21 @@ Rank::membersOf(const Collective &collective) const {
   return {std::move(chosen), own};
 }
 
+static void checkTiles(CollectiveKind kind, const Part &part) {
+  bool swaps = kind == CollectiveKind::AllToAll;
+  if ((swaps || kind == CollectiveKind::AllToAllV ||
+       kind == CollectiveKind::AllGather ||
+       kind == CollectiveKind::ReduceScatter) &&
+      checkedProduct(part.outer, part.inner) != part.count)
+    bad("a tile of " + std::to_string(part.outer) + " x " +
+        std::to_string(part.inner) + " has not " + std::to_string(part.count) +
+        " elements");
+  if (swaps && checkedProduct(part.dstOuter, part.dstInner) != part.count)
+    bad("a received tile of " + std::to_string(part.dstOuter) + " x " +
+        std::to_string(part.dstInner) + " has not " +
+        std::to_string(part.count) + " elements");
+}
+
 CollectiveCall Rank::makeCall(const Collective &collective,
                               const Command &command,
                               const Counters &counters) const {
@@ -384,60 +334,32 @@ CollectiveCall Rank::makeCall(const Collective &collective,
         bad("permute from member " + std::to_string(from) + " of " +
             std::to_string(members));
   }
-  if (call.kind == CollectiveKind::AllToAllV) {
-    auto counts = [&](const BufferRef &ref) {
-      return reinterpret_cast<const int64_t *>(
-          resolve(ref, 0, spanOf(members, 8)));
-    };
-    call.sent = counts(collective.sent);
-    call.received = counts(collective.received);
-  }
-  int64_t size = sizeOf(call.dtype);
   for (const Transfer &transfer : collective.parts) {
-    Part part;
+    Part &part = call.parts.emplace_back();
     part.count = transfer.count;
     part.outer = transfer.outer;
     part.inner = transfer.inner;
     part.dstOuter = transfer.dstOuter;
     part.dstInner = transfer.dstInner;
-    int64_t one = spanOf(part.count, size), all = one;
-    if (call.kind == CollectiveKind::AllGather ||
-        call.kind == CollectiveKind::ReduceScatter ||
-        call.kind == CollectiveKind::AllToAll ||
-        call.kind == CollectiveKind::AllToAllV) {
-      all = spanOf(checkedProduct(part.count, members), size);
-      if (checkedProduct(part.outer, part.inner) != part.count)
-        bad("a tile of " + std::to_string(part.outer) + " x " +
-            std::to_string(part.inner) + " has not " +
-            std::to_string(part.count) + " elements");
-    }
-    if (call.kind == CollectiveKind::AllToAll &&
-        checkedProduct(part.dstOuter, part.dstInner) != part.count)
-      bad("a received tile of " + std::to_string(part.dstOuter) + " x " +
-          std::to_string(part.dstInner) + " has not " +
-          std::to_string(part.count) + " elements");
-    bool gathers = call.kind == CollectiveKind::AllGather;
-    bool reduces = call.kind == CollectiveKind::ReduceScatter;
-    bool swaps = call.kind == CollectiveKind::AllToAll ||
-                 call.kind == CollectiveKind::AllToAllV;
+    checkTiles(call.kind, part);
     if (call.kind == CollectiveKind::Exchange) {
-      size_t index = call.parts.size();
+      size_t index = call.parts.size() - 1;
       if (index >= collective.exchanges.size())
         bad("an exchange of which nothing says how the tensor lies");
       prepareExchange(data, collective.exchanges[index], call.members,
                       call.self, part);
-      all = spanOf(checkedProduct(part.dstOuter, part.dstInner), size);
     }
-    if (call.kind == CollectiveKind::SendRecv) {
-      (call.self == 0 ? part.src : part.dst) =
-          resolve(call.self == 0 ? transfer.src : transfer.dst, 0, one);
-      call.parts.push_back(part);
-      continue;
-    }
-    part.src = resolve(transfer.src, 0, reduces || swaps ? all : one);
-    bool grows = gathers || swaps || call.kind == CollectiveKind::Exchange;
-    part.dst = resolve(transfer.dst, 0, grows ? all : one);
-    call.parts.push_back(part);
   }
+  Addresses at;
+  program::operands(data.kernels, collective, [&](const Operand &operand) {
+    if (operand.isUsed() && isOfMember(collective, operand.kind, call.self))
+      at.add(operand, resolve(operand.buffer, 0, spanOf(operand)));
+  });
+  for (size_t i = 0; i < call.parts.size(); ++i) {
+    call.parts[i].src = at[collective.parts[i].src];
+    call.parts[i].dst = at[collective.parts[i].dst];
+  }
+  call.sent = at[collective.sent];
+  call.received = at[collective.received];
   return call;
 }

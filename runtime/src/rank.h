@@ -7,6 +7,7 @@
 #include "backend.h"
 #include "cleave/runtime.h"
 #include "loaded_program.h"
+#include "operands.h"
 #include "transport.h"
 
 #include <functional>
@@ -83,8 +84,10 @@ private:
 
   using Run = Backend::Run;
   // resolve(), for the command that is being prepared, which does that there.
-  char *use(const program::BufferRef &ref, int64_t low, int64_t high,
-            bool written);
+  char *use(const Operand &operand);
+  // Of all that the command uses, but for scratch memory that need not be
+  // planned: see workspace().
+  template <class Op> Addresses useAll(const Op &op);
   Run prepare(const program::Launch &launch);
   Run prepare(const program::Gemm &gemm);
   Run prepare(const program::Attention &attention);
@@ -107,8 +110,9 @@ private:
   CollectiveCall makeCall(const program::Collective &collective,
                           const program::Command &command,
                           const Counters &counters) const;
-  void *workspace(const program::BufferRef &planned, int64_t plannedBytes,
-                  int64_t neededBytes);
+  // Of a library call: bytes of scratch memory, and where they are.
+  template <class Op> int64_t needOf(const Op &op) const;
+  template <class Op> void *workspace(const Op &op, int64_t neededBytes);
   void planPoison(PreparedAction &prepared) const;
   void noteTouched(size_t arena, int64_t begin, int64_t end);
 

@@ -16,6 +16,7 @@ TEST(Traffic, KernelsSayWhatTheyReadAndWrite) {
   Program program;
   program.kernels = {{"plain", 2, {{64, false}, {32, true}}}, {"unknown", 2}};
   Launch launch;
+  launch.args = {somewhere(), somewhere()};
   EXPECT_EQ(trafficOf(program, {launch}), 96);
   launch.kernel = 1;
   EXPECT_EQ(trafficOf(program, {launch}), 0);
