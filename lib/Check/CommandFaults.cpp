@@ -2,7 +2,9 @@
 
 #include "CommandPlaces.h"
 #include "cleave/Check/Faults.h"
+#include "cleave/accesses.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -14,63 +16,17 @@ using namespace cleave::program;
 
 namespace {
 
-/// The addresses that a command reads, or that it may read.
-std::vector<const BufferRef *> touched(const Command &command) {
-  std::vector<const BufferRef *> refs;
-  if (auto *launch = std::get_if<Launch>(&command.op))
-    for (const BufferRef &arg : launch->args)
-      refs.push_back(&arg);
-  if (auto *gemm = std::get_if<Gemm>(&command.op))
-    refs = {&gemm->a.buffer, &gemm->b.buffer, &gemm->c.buffer, &gemm->bias};
-  if (auto *attention = std::get_if<Attention>(&command.op))
-    for (const AttentionRef *ref :
-         {&attention->q, &attention->k, &attention->v, &attention->o,
-          &attention->lse, &attention->dO})
-      refs.push_back(&ref->buffer);
-  if (auto *grouped = std::get_if<GroupedGemm>(&command.op))
-    refs = {&grouped->a.buffer, &grouped->c.buffer, &grouped->w.buffer,
-            &grouped->ids.buffer};
-  if (auto *conv = std::get_if<Convolution>(&command.op))
-    refs = {&conv->x, &conv->w, &conv->y};
-  if (auto *collective = std::get_if<Collective>(&command.op)) {
-    for (const Transfer &part : collective->parts)
-      refs.push_back(&part.src);
-    refs.push_back(&collective->sent);
-    refs.push_back(&collective->received);
-  }
-  if (auto *plan = std::get_if<PlanRows>(&command.op))
-    refs = {&plan->ids};
-  if (auto *sort = std::get_if<SortRows>(&command.op))
-    refs = {&sort->ids};
-  if (auto *order = std::get_if<PositionInExpert>(&command.op))
-    refs = {&order->ids, &order->positions, &order->loads, &order->samples};
-  if (auto *copy = std::get_if<Copy>(&command.op))
-    refs = {&copy->src};
-  refs.push_back(&command.when);
-  return refs;
-}
-
-/// Whether `ref` begins within what the collective's part gives.
-bool receives(const Collective &collective, const Transfer &part,
-              int64_t members, const BufferRef &ref) {
-  bool gathers = collective.kind == CollectiveKind::AllGather;
-  int64_t count = part.count * (gathers ? members : 1);
-  if (collective.kind == CollectiveKind::Exchange)
-    count = part.dstOuter * part.dstInner;
-  int64_t bytes = count * sizeOf(collective.dtype);
-  return ref.present() && ref.arena == part.dst.arena &&
-         ref.offset >= part.dst.offset && ref.offset < part.dst.offset + bytes;
-}
-
-bool reads(const Command &command, const Collective &collective) {
-  int64_t members = 1;
-  for (const SubAxis &axis : collective.group)
-    members *= axis.size;
-  for (const BufferRef *ref : touched(command))
-    for (const Transfer &part : collective.parts)
-      if (receives(collective, part, members, *ref))
-        return true;
-  return false;
+/// Whether the command reads, or may read, what begins in one of the ranges.
+bool reads(const Program &program, const Command &command,
+           const std::vector<Range> &ranges) {
+  bool found = false;
+  accesses(program.kernels, command, [&](const auto &operand) {
+    if (operand.isUsed() && operand.isRead)
+      found |= llvm::any_of(ranges, [&](const Range &range) {
+        return range.contains(operand.buffer);
+      });
+  });
+  return found;
 }
 
 /// The command that ends the collective `start`: its wait, or itself.
@@ -111,54 +67,20 @@ bool isOvertaken(const Action &action, size_t start, size_t reader) {
 
 } // namespace
 
+std::vector<Range> check::receivedBy(const Collective &collective) {
+  std::vector<Range> ranges;
+  operands(Kernels(), collective, [&](const auto &operand) {
+    if (operand.kind == OperandKind::Received && operand.buffer.present())
+      ranges.push_back({operand.buffer.arena, operand.buffer.offset,
+                        operand.spannedBytes()});
+  });
+  return ranges;
+}
+
 std::vector<BufferRef *> check::addressesOf(Command &command) {
   std::vector<BufferRef *> refs;
-  if (auto *launch = std::get_if<Launch>(&command.op))
-    for (BufferRef &arg : launch->args)
-      refs.push_back(&arg);
-  if (auto *gemm = std::get_if<Gemm>(&command.op))
-    refs = {&gemm->a.buffer, &gemm->b.buffer,      &gemm->c.buffer,
-            &gemm->bias,     &gemm->preActivation, &gemm->derivativeAt,
-            &gemm->sums,     &gemm->workspace};
-  if (auto *attention = std::get_if<Attention>(&command.op)) {
-    for (AttentionRef *ref :
-         {&attention->q, &attention->k, &attention->v, &attention->o,
-          &attention->lse, &attention->dO, &attention->dq, &attention->dk,
-          &attention->dV, &attention->bias, &attention->dropoutKeys})
-      refs.push_back(&ref->buffer);
-    for (IndexRef *ref : {&attention->queryPositions, &attention->keyPositions,
-                          &attention->querySegments, &attention->keySegments,
-                          &attention->keyMask, &attention->queryIndices,
-                          &attention->keyIndices})
-      refs.push_back(&ref->buffer);
-    refs.push_back(&attention->workspace);
-  }
-  if (auto *grouped = std::get_if<GroupedGemm>(&command.op))
-    refs = {&grouped->a.buffer, &grouped->c.buffer, &grouped->w.buffer,
-            &grouped->ids.buffer, &grouped->workspace};
-  if (auto *conv = std::get_if<Convolution>(&command.op))
-    refs = {&conv->x, &conv->w, &conv->y, &conv->workspace};
-  if (auto *plan = std::get_if<PlanRows>(&command.op))
-    refs = {&plan->ids, &plan->sources, &plan->placeOf, &plan->sent,
-            &plan->counts};
-  if (auto *sort = std::get_if<SortRows>(&command.op))
-    refs = {&sort->ids, &sort->order, &sort->placeOf, &sort->sorted};
-  if (auto *order = std::get_if<PositionInExpert>(&command.op))
-    refs = {&order->ids,     &order->positions, &order->loads,
-            &order->samples, &order->result,    &order->scratch};
-  if (auto *collective = std::get_if<Collective>(&command.op)) {
-    for (Transfer &part : collective->parts) {
-      refs.push_back(&part.src);
-      refs.push_back(&part.dst);
-    }
-    refs.push_back(&collective->sent);
-    refs.push_back(&collective->received);
-  }
-  if (auto *copy = std::get_if<Copy>(&command.op))
-    refs = {&copy->src, &copy->dst};
-  if (auto *fill = std::get_if<Fill>(&command.op))
-    refs = {&fill->dst};
-  refs.push_back(&command.when);
+  accesses(Kernels(), command,
+           [&](const auto &operand) { refs.push_back(&operand.buffer); });
   return refs;
 }
 
@@ -170,13 +92,14 @@ CommandPlaces check::missingWait(Program &program) {
       if (!collective || collective->kind == CollectiveKind::SendRecv)
         continue;
       size_t end = endOf(action, start);
+      std::vector<Range> ranges = receivedBy(*collective);
       for (size_t reader = end + 1; reader < action.commands.size(); ++reader) {
         const Command &command = action.commands[reader];
         // Other ranks of the pipeline would meet in another order.
         if (hasClasses(program) && !action.isOnlyCalled() &&
             std::holds_alternative<Collective>(command.op))
           break;
-        if (!reads(command, *collective))
+        if (!reads(program, command, ranges))
           continue;
         if (program.device == Device::Cuda &&
             isOvertaken(action, start, reader))

@@ -28,6 +28,21 @@ CommandPlaces slotReused(program::Program &program);
 CommandPlaces microbatchSwapped(program::Program &program);
 CommandPlaces gradientTwice(program::Program &program);
 
+/// Bytes of an arena.
+struct Range {
+  int32_t arena = 0;
+  int64_t begin = 0, bytes = 0;
+
+  bool contains(const program::BufferRef &ref) const {
+    return ref.arena == arena && ref.offset >= begin &&
+           ref.offset < begin + bytes;
+  }
+};
+
+/// Where a collective puts what it receives, on ranks without offsets of their
+/// own.
+std::vector<Range> receivedBy(const program::Collective &collective);
+
 /// All addresses in a command, of what it reads and of what it writes. A call
 /// has none of its own.
 std::vector<program::BufferRef *> addressesOf(program::Command &command);

@@ -91,11 +91,17 @@ public:
         refsOf(call), [&](const BufferRef &ref) { return ref.arena == arena; });
   }
 
-  bool touches(const Call &call, int32_t arena, int64_t begin, int64_t bytes) {
-    int64_t moved = movedBy(call, arena);
+  bool touches(const Call &call, Range range) {
+    range.begin -= movedBy(call, range.arena);
     return llvm::any_of(refsOf(call), [&](const BufferRef &ref) {
-      int64_t at = ref.offset + moved;
-      return ref.arena == arena && at >= begin && at < begin + bytes;
+      return range.contains(ref);
+    });
+  }
+
+  /// What a message receives.
+  bool touches(const Call &call, const Collective &message) {
+    return llvm::any_of(receivedBy(message), [&](const Range &range) {
+      return touches(call, range);
     });
   }
 
@@ -248,7 +254,8 @@ bool keepsData(Program &program, Called &called, const Call &call,
       int64_t bytes = sizeOf(entry.dtype);
       for (int64_t extent : entry.localShape)
         bytes *= extent;
-      if (called.touches(call, entry.buffer.arena, entry.buffer.offset, bytes))
+      if (called.touches(call,
+                         Range{entry.buffer.arena, entry.buffer.offset, bytes}))
         return true;
     }
   return false;
@@ -270,10 +277,8 @@ void swapReceives(Program &program, Action &step, Called &called,
     size_t wait = waitOf(step, i), reader = i;
     for (size_t k = wait + 1; k < step.commands.size() && reader == i; ++k)
       if (auto *call = std::get_if<Call>(&step.commands[k].op))
-        for (const Transfer &part : message->parts)
-          if (called.touches(*call, part.dst.arena, part.dst.offset,
-                             part.count * sizeOf(message->dtype)))
-            reader = k;
+        if (called.touches(*call, *message))
+          reader = k;
     if (reader != i)
       channels[{label->stage, label->kind}].push_back(
           {i, wait, reader, *label});
@@ -362,8 +367,8 @@ CommandPlaces check::gradientTwice(Program &program) {
         int64_t bytes = sizeOf(entry.dtype);
         for (int64_t extent : entry.localShape)
           bytes *= extent;
-        return called.touches(call, entry.buffer.arena, entry.buffer.offset,
-                              bytes);
+        return called.touches(
+            call, Range{entry.buffer.arena, entry.buffer.offset, bytes});
       });
       if (!adds)
         continue;
@@ -395,10 +400,7 @@ CommandPlaces check::missingReceive(Program &program) {
         continue;
       auto reads = [&](const Command &command) {
         auto *call = std::get_if<Call>(&command.op);
-        return call && llvm::any_of(message->parts, [&](const Transfer &part) {
-                 return called.touches(*call, part.dst.arena, part.dst.offset,
-                                       part.count * sizeOf(message->dtype));
-               });
+        return call && called.touches(*call, *message);
       };
       size_t first = waitOf(*step, start) + 1, size = step->commands.size();
       while (first < size && !reads(step->commands[first]))

@@ -1,8 +1,11 @@
-// What commands read and write.
+// Addresses of a rank, and the ranks of a collective.
 
 #include "Touches.h"
 
+#include "cleave/accesses.h"
+
 #include <algorithm>
+#include <type_traits>
 
 namespace cleave::pipeline {
 
@@ -24,12 +27,12 @@ public:
 
   std::vector<Touch> run(const Command &command) {
     std::visit([&](const auto &op) { read(op); }, command.op);
-    add(command.when, Access::Read);
+    add(command.when, Access::Read, conditionOf(command).spannedBytes());
     return std::move(touches);
   }
 
 private:
-  void add(const BufferRef &ref, Access access, int64_t bytes = 1) {
+  void add(const BufferRef &ref, Access access, int64_t bytes) {
     if (!ref.present() || bytes <= 0)
       return;
     int64_t begin = ref.offset;
@@ -38,130 +41,35 @@ private:
     touches.push_back({ref.arena, begin, begin + bytes, access});
   }
 
-  void read(const Launch &launch) {
-    for (const BufferRef &ref : launch.args)
-      add(ref, Access::Unknown);
-  }
-
-  void read(const Gemm &gemm) {
-    for (const BufferRef *ref :
-         {&gemm.a.buffer, &gemm.b.buffer, &gemm.bias, &gemm.derivativeAt})
-      add(*ref, Access::Read);
-    for (const BufferRef *ref :
-         {&gemm.c.buffer, &gemm.preActivation, &gemm.sums})
-      add(*ref, Access::Write);
-    add(gemm.workspace, Access::Write, gemm.workspaceSize);
-  }
-
-  void read(const Attention &attention) {
-    for (const AttentionRef *ref :
-         {&attention.q, &attention.k, &attention.v, &attention.dO,
-          &attention.bias, &attention.dropoutKeys})
-      add(ref->buffer, Access::Read);
-    for (const IndexRef *ref :
-         {&attention.queryPositions, &attention.keyPositions,
-          &attention.querySegments, &attention.keySegments, &attention.keyMask,
-          &attention.queryIndices, &attention.keyIndices})
-      add(ref->buffer, Access::Read);
-    for (const AttentionRef *ref : {&attention.o, &attention.lse})
-      add(ref->buffer, attention.backward ? Access::Read : Access::Write);
-    for (const AttentionRef *ref :
-         {&attention.dq, &attention.dk, &attention.dV})
-      add(ref->buffer, Access::Write);
-    add(attention.workspace, Access::Write, attention.workspaceSize);
-  }
-
-  void read(const GroupedGemm &grouped) {
-    add(grouped.a.buffer, Access::Read);
-    add(grouped.ids.buffer, Access::Read);
-    add(grouped.c.buffer, grouped.outer ? Access::Read : Access::Write);
-    add(grouped.w.buffer, grouped.outer ? Access::Write : Access::Read);
-    add(grouped.workspace, Access::Write, grouped.workspaceSize);
-  }
-
-  void read(const Convolution &conv) {
-    for (auto [ref, written] : {std::pair(&conv.x, ConvolutionKind::InputGrad),
-                                std::pair(&conv.w, ConvolutionKind::FilterGrad),
-                                std::pair(&conv.y, ConvolutionKind::Forward)})
-      add(*ref, conv.kind == written ? Access::Write : Access::Read);
-    add(conv.workspace, Access::Write, conv.workspaceSize);
-  }
-
-  void read(const PlanRows &plan) {
-    int64_t all = plan.rounds * plan.ranks * plan.places;
-    add(plan.ids, Access::Read, 8 * plan.rows);
-    add(plan.sources, Access::Write, 8 * all);
-    add(plan.placeOf, Access::Write, 8 * plan.rows);
-    add(plan.sent, Access::Write, 8 * all);
-    add(plan.counts, Access::Write, 8 * plan.ranks * plan.rounds);
-  }
-
-  void read(const SortRows &sort) {
-    add(sort.ids, Access::Read, 8 * sort.rows);
-    for (const BufferRef &list : {sort.order, sort.placeOf, sort.sorted})
-      add(list, Access::Write, 8 * sort.rows);
-  }
-
-  void read(const PositionInExpert &order) {
-    int64_t tokens = order.b * order.s, slots = tokens * order.k;
-    add(order.ids, Access::Read, 8 * slots);
-    add(order.positions, Access::Read,
-        8 * (order.perSample ? tokens : order.s));
-    add(order.loads, Access::Read, 8 * order.rows * order.e);
-    add(order.samples, Access::Read, 8 * order.b);
-    add(order.result, Access::Write, 8 * slots);
-    add(order.scratch, Access::Write, 8 * (2 * order.e + order.s));
+  // Operands of kernels and libraries are strided, and other values may be in
+  // their gaps: the first byte stands for them.
+  template <class Op> void read(const Op &op) {
+    constexpr bool isLaunch = std::is_same_v<Op, Launch>;
+    constexpr bool isLibraryCall = requires { op.workspace; };
+    operands(program.kernels, op, [&](const auto &operand) {
+      bool isScratch = operand.kind == OperandKind::Scratch;
+      bool isWhole = isScratch || !(isLaunch || isLibraryCall);
+      if (operand.isUsed())
+        add(operand.buffer,
+            isLaunch            ? Access::Unknown
+            : operand.isWritten ? Access::Write
+                                : Access::Read,
+            isWhole ? operand.spannedBytes() : 1);
+    });
   }
 
   void read(const Collective &collective) {
     std::vector<int64_t> members = membersOf(program, collective, rank);
-    auto count = static_cast<int64_t>(members.size());
-    bool sends = true, receives = true;
-    if (collective.kind == CollectiveKind::SendRecv) {
-      sends = !members.empty() && members.front() == rank;
-      receives = !members.empty() && members.back() == rank;
-    }
-    for (const Transfer &part : collective.parts) {
-      int64_t given = part.count, taken = part.count;
-      bool isAllToAll = collective.kind == CollectiveKind::AllToAll ||
-                        collective.kind == CollectiveKind::AllToAllV;
-      if (collective.kind == CollectiveKind::AllGather || isAllToAll)
-        taken *= count;
-      if (collective.kind == CollectiveKind::ReduceScatter || isAllToAll)
-        given *= count;
-      if (collective.kind == CollectiveKind::Exchange)
-        taken = part.dstOuter * part.dstInner;
-      if (sends)
-        add(part.src, Access::Read, given * sizeOf(collective.dtype));
-      if (receives)
-        add(part.dst, Access::Write, taken * sizeOf(collective.dtype));
-    }
-    add(collective.sent, Access::Read, 8 * count);
-    add(collective.received, Access::Read, 8 * count);
+    auto self = std::find(members.begin(), members.end(), rank);
+    if (self == members.end())
+      return;
+    operands(program.kernels, collective, [&](const auto &operand) {
+      if (operand.isUsed() &&
+          isOfMember(collective, operand.kind, self - members.begin()))
+        add(operand.buffer, operand.isWritten ? Access::Write : Access::Read,
+            operand.spannedBytes());
+    });
   }
-
-  // From the first byte to the last, gaps included.
-  static int64_t span(const Copy &copy, const std::vector<int64_t> &strides) {
-    int64_t elements = 1;
-    for (size_t dim = 0; dim < copy.shape.size(); ++dim) {
-      if (copy.shape[dim] == 0)
-        return 0;
-      elements += (copy.shape[dim] - 1) * std::max<int64_t>(strides[dim], 0);
-    }
-    return elements * copy.elementSize;
-  }
-
-  void read(const Copy &copy) {
-    add(copy.src, Access::Read, span(copy, copy.srcStrides));
-    add(copy.dst, Access::Write, span(copy, copy.dstStrides));
-  }
-
-  void read(const Fill &fill) {
-    add(fill.dst, Access::Write, fill.count * fill.elementSize);
-  }
-
-  void read(const Wait &) {}
-  void read(const Call &) {}
 
   const Program &program;
   const int64_t rank;

@@ -1,4 +1,5 @@
-// What commands read and write.
+// The bytes of a rank's memory that a command reads and writes, of what
+// cleave/accesses.h says of it.
 
 #ifndef CLEAVE_LIB_PIPELINE_TOUCHES_H
 #define CLEAVE_LIB_PIPELINE_TOUCHES_H
