@@ -66,9 +66,8 @@ void Cutter::analyze(StringRef prefix) {
   unsigned residuals = 0;
   for (auto &[value, entry] : kept)
     if (entry.attrs.empty()) {
-      entry.attrs.set(nn::kNameAttr,
-                      StringAttr::get(context, prefix + Twine(residuals++)));
-      entry.attrs.set(nn::kRoleAttr, StringAttr::get(context, "residual"));
+      nn::setName(entry.attrs, context, prefix + Twine(residuals++));
+      nn::setRole(entry.attrs, context, Role::Residual);
     }
 }
 

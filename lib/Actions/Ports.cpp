@@ -17,26 +17,17 @@ StringRef actions::textOf(DictionaryAttr attrs, StringRef key) {
   return value ? value.getValue() : StringRef();
 }
 
-StringRef actions::roleOf(DictionaryAttr attrs) {
-  return textOf(attrs, nn::kRoleAttr);
+bool actions::isPersistent(std::optional<Role> role) {
+  return isOneOf(role, {Role::Parameter, Role::Buffer, Role::Constant,
+                        Role::State, Role::Gradient, Role::Loss, Role::Weight,
+                        Role::Accumulator, Role::LearningRate, Role::Step,
+                        Role::Seed, Role::Metric, Role::Tap, Role::Count});
 }
 
-StringRef actions::nameOf(DictionaryAttr attrs) {
-  return textOf(attrs, nn::kNameAttr);
-}
-
-bool actions::isPersistent(StringRef role) {
-  static constexpr StringRef roles[] = {
-      "parameter", "buffer", "constant",    "state", "gradient",
-      "loss",      "weight", "accumulator", "lr",    "step",
-      "seed",      "metric", "tap",         "count"};
-  return llvm::is_contained(roles, role);
-}
-
-unsigned actions::partOfResult(StringRef role, bool weightsApart) {
-  if (role == "gradient")
+unsigned actions::partOfResult(std::optional<Role> role, bool weightsApart) {
+  if (role == Role::Gradient)
     return weightsApart ? Weight : Input;
-  return role == "cotangent" ? Input : Forward;
+  return role == Role::Cotangent ? Input : Forward;
 }
 
 StringRef actions::nameOfPart(unsigned part, bool weightsApart) {
@@ -70,9 +61,9 @@ DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
   for (unsigned part : {Forward, Input}) {
     SmallVector<Operation *> roots;
     for (OpOperand &operand : block.getTerminator()->getOpOperands()) {
-      StringRef role =
+      std::optional<Role> role =
           roleOf(func.getResultAttrDict(operand.getOperandNumber()));
-      if (role != "tap" && partOfResult(role, weightsApart) == part)
+      if (role != Role::Tap && partOfResult(role, weightsApart) == part)
         roots.push_back(operand.get().getDefiningOp());
     }
     if (part == Forward)

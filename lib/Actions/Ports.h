@@ -3,18 +3,19 @@
 #ifndef CLEAVE_LIB_ACTIONS_PORTS_H
 #define CLEAVE_LIB_ACTIONS_PORTS_H
 
+#include "cleave/Dialect/NN/IR/Ports.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace cleave::actions {
 
 llvm::StringRef textOf(mlir::DictionaryAttr attrs, llvm::StringRef key);
-llvm::StringRef roleOf(mlir::DictionaryAttr attrs);
-llvm::StringRef nameOf(mlir::DictionaryAttr attrs);
+using nn::isOneOf, nn::nameOf, nn::Role, nn::roleOf;
 
 /// Kept from step to step, one for all microbatches: parameters, sums, scalars
 /// of the step.
-bool isPersistent(llvm::StringRef role);
+bool isPersistent(std::optional<Role> role);
 
 /// The parts of @loss_grad in the order in which they run.
 enum Part : unsigned { Forward = 0, Input = 1, Weight = 2 };
@@ -27,7 +28,7 @@ llvm::DenseMap<mlir::Operation *, unsigned> partsOf(mlir::func::FuncOp func,
 
 /// The part that returns a result of a role; a tap is returned by the part that
 /// computes its value.
-unsigned partOfResult(llvm::StringRef role, bool weightsApart);
+unsigned partOfResult(std::optional<Role> role, bool weightsApart);
 
 /// "F", "I", "W", or "B".
 llvm::StringRef nameOfPart(unsigned part, bool weightsApart);

@@ -48,6 +48,13 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     return StringAttr::get(&getContext(), value);
   }
 
+  /// Of what one action keeps for another.
+  DictionaryAttr residual(const Twine &name, StringRef slot) {
+    NamedAttrList attrs(nn::portAttrs(&getContext(), name, Role::Residual));
+    attrs.set(kSlotAttr, text(slot));
+    return attrs.getDictionary(&getContext());
+  }
+
   //===--------------------------------------------------------------------===//
   // @loss_grad
   //===--------------------------------------------------------------------===//
@@ -60,7 +67,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     for (auto [index, value] : llvm::enumerate(terminator->getOperands())) {
       DictionaryAttr attrs = func.getResultAttrDict(index);
       unsigned part = partOfResult(roleOf(attrs), weightsApart);
-      if (roleOf(attrs) == "tap") {
+      if (roleOf(attrs) == Role::Tap) {
         Operation *def = value.getDefiningOp();
         part = def ? parts.lookup(def) : cutter.results.size() - 1;
       }
@@ -72,18 +79,18 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
       if (entry.persistent || isGathered(entry))
         continue;
       DictionaryAttr attrs = entry.attrs.getDictionary(&getContext());
-      StringRef role = roleOf(attrs);
+      std::optional<Role> role = roleOf(attrs);
       unsigned last = std::max({0, entry.first, entry.last});
       if (entry.first >= 0) {
         entry.attrs = withSlot(attrs, last, entry.first);
-      } else if (role == "activation" || role == "cotangent") {
-        entry.attrs.set(kSlotAttr,
-                        text((role == "activation" ? "recv_f:" : "recv_b:") +
-                             nameOfPart(last, weightsApart)));
+      } else if (role == Role::Activation || role == Role::Cotangent) {
+        entry.attrs.set(
+            kSlotAttr, text((role == Role::Activation ? "recv_f:" : "recv_b:") +
+                            nameOfPart(last, weightsApart)));
       } else {
         inputs.push_back(cast<BlockArgument>(value));
-        entry.attrs.set(nn::kNameAttr, text(nameOf(attrs) + ".slot"));
-        entry.attrs.set(nn::kRoleAttr, text("residual"));
+        nn::setName(entry.attrs, &getContext(), nameOf(attrs) + ".slot");
+        nn::setRole(entry.attrs, &getContext(), Role::Residual);
         entry.attrs.set(kSlotAttr, text("F:" + nameOfPart(last, weightsApart)));
       }
     }
@@ -121,16 +128,16 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   /// What a part makes, until it is sent and until part `last` has read it.
   DictionaryAttr withSlot(DictionaryAttr attrs, unsigned last,
                           unsigned first = 0) {
-    StringRef role = roleOf(attrs);
+    std::optional<Role> role = roleOf(attrs);
     if (isPersistent(role))
       return attrs;
     std::string slot;
-    if (role == "cotangent")
+    if (role == Role::Cotangent)
       first = Input;
     slot = (nameOfPart(first, weightsApart) + ":").str();
-    if (role == "activation")
+    if (role == Role::Activation)
       slot += "send_f";
-    if (role == "cotangent")
+    if (role == Role::Cotangent)
       slot += "send_b";
     if (last != unsigned(-1) && last > first)
       slot += ((slot.back() == ':' ? "" : ",") + nameOfPart(last, weightsApart))
@@ -151,10 +158,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
       types.push_back(input.getType());
       DictionaryAttr attrs = func.getArgAttrDict(input.getArgNumber());
       argumentAttrs.push_back(attrs);
-      resultAttrs.push_back(b.getDictionaryAttr(
-          {b.getNamedAttr(nn::kNameAttr, text(nameOf(attrs) + ".stored")),
-           b.getNamedAttr(nn::kRoleAttr, text("residual")),
-           b.getNamedAttr(kSlotAttr, text("store"))}));
+      resultAttrs.push_back(residual(nameOf(attrs) + ".stored", "store"));
     }
     auto load = func::FuncOp::create(b, func.getLoc(), "load",
                                      b.getFunctionType(types, types));
@@ -207,12 +211,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     std::vector<SmallVector<Attribute>> listed(deepest + 1);
     std::vector<SmallVector<DictionaryAttr>> arguments;
     Builder b(&getContext());
-    auto port = [&](const Twine &name) {
-      return b.getDictionaryAttr(
-          {b.getNamedAttr(nn::kNameAttr, text(name)),
-           b.getNamedAttr(nn::kRoleAttr, text("residual")),
-           b.getNamedAttr(kSlotAttr, text(kUpdateSlot))});
-    };
+    auto port = [&](const Twine &name) { return residual(name, kUpdateSlot); };
     std::vector<std::vector<ResultPort>> operands(deepest + 1);
     for (auto [index, sum] : llvm::enumerate(sums)) {
       unsigned part = parts.lookup(sum);
@@ -259,7 +258,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     for (auto [index, value] : llvm::enumerate(terminator->getOperands())) {
       DictionaryAttr attrs = func.getResultAttrDict(index);
       Operation *def = value.getDefiningOp();
-      bool isTap = roleOf(attrs) == "tap" && def;
+      bool isTap = roleOf(attrs) == Role::Tap && def;
       cutter.results[isTap ? parts.lookup(def) : deepest].push_back(
           {value, attrs});
     }
@@ -288,13 +287,13 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     };
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       if (DictionaryAttr attrs = func.getArgAttrDict(i);
-          roleOf(attrs) == "activation") {
+          roleOf(attrs) == Role::Activation) {
         boundary.setArgument(i, nn::kNameAttr, rename(attrs));
         boundary.setArgument(i, kSlotAttr, text("eval"));
       }
     for (unsigned i = 0; i < func.getNumResults(); ++i)
       if (DictionaryAttr attrs = func.getResultAttrDict(i);
-          roleOf(attrs) == "activation") {
+          roleOf(attrs) == Role::Activation) {
         boundary.setResult(i, nn::kNameAttr, rename(attrs));
         boundary.setResult(i, kSlotAttr, text("eval"));
       }
@@ -304,10 +303,10 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   void keepVersions(func::FuncOp func) {
     BoundaryAttrs boundary(func);
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
-      if (roleOf(func.getArgAttrDict(i)) == "parameter")
+      if (roleOf(func.getArgAttrDict(i)) == Role::Parameter)
         boundary.setArgument(i, kSlotAttr, text("version"));
     for (unsigned i = 0; i < func.getNumResults(); ++i)
-      if (roleOf(func.getResultAttrDict(i)) == "parameter")
+      if (roleOf(func.getResultAttrDict(i)) == Role::Parameter)
         boundary.setResult(i, kSlotAttr, text("version"));
     boundary.apply();
   }

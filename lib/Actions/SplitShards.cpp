@@ -33,9 +33,9 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
       split(grad, kUnshardFunc, "gathered", kGatheredSlot,
             collectivesOf(
                 grad,
-                [](StringRef role) {
-                  return role == "parameter" || role == "buffer" ||
-                         role == "constant";
+                [](std::optional<Role> role) {
+                  return isOneOf(
+                      role, {Role::Parameter, Role::Buffer, Role::Constant});
                 },
                 [&](dist::CollectiveOpInterface gather) {
                   return llvm::all_of(
@@ -47,7 +47,8 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
         update && !update.isExternal() && reduce)
       split(update, kReduceGradFunc, "reduced", kReducedSlot,
             collectivesOf(
-                update, [](StringRef role) { return role == "gradient"; },
+                update,
+                [](std::optional<Role> role) { return role == Role::Gradient; },
                 [](dist::CollectiveOpInterface sum) {
                   return sum.getPurpose() == dist::Purpose::Gradient;
                 }));
@@ -56,7 +57,8 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
   /// Collectives that `fits` accepts of what depends on arguments of certain
   /// roles alone, and what they read.
   static llvm::DenseSet<Operation *>
-  collectivesOf(func::FuncOp func, llvm::function_ref<bool(StringRef)> isRoot,
+  collectivesOf(func::FuncOp func,
+                llvm::function_ref<bool(std::optional<Role>)> isRoot,
                 llvm::function_ref<bool(dist::CollectiveOpInterface)> fits) {
     Block &block = func.getBody().front();
     llvm::DenseSet<Operation *> alone, chosen;

@@ -145,16 +145,17 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
   Randomness addArguments(func::FuncOp func, int64_t batch) {
     MLIRContext *context = &getContext();
     Builder types(context);
-    auto addArgument = [&](ArrayRef<int64_t> shape, StringRef name) -> Value {
+    auto addArgument = [&](ArrayRef<int64_t> shape, nn::Role role) -> Value {
       unsigned index = func.getNumArguments();
       auto type = RankedTensorType::get(shape, types.getI64Type());
-      (void)func.insertArgument(index, type, boundaryAttrs(context, name, name),
+      (void)func.insertArgument(index, type,
+                                portAttrs(context, nn::spell(role), role),
                                 func.getLoc());
       return func.getArgument(index);
     };
-    Value ids = addArgument({batch}, "sample_ids");
-    Value seed = addArgument({}, "seed");
-    return {ids, seed, addArgument({}, "step")};
+    Value ids = addArgument({batch}, nn::Role::SampleIds);
+    Value seed = addArgument({}, nn::Role::Seed);
+    return {ids, seed, addArgument({}, nn::Role::Step)};
   }
 
   /// Drops elements of a place whose dimension `dim` begins with the samples,

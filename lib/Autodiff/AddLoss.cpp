@@ -67,7 +67,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         failed(reportIdle(forward, frozen, "train.frozen", true)))
       return failure();
     for (unsigned arg = 0; arg < forward.getNumArguments(); ++arg) {
-      if (roleOf(forward, arg) != "parameter")
+      if (roleOf(forward, arg) != nn::Role::Parameter)
         continue;
       DictionaryAttr attrs = forward.getArgAttrDict(arg);
       FailureOr<bool> on = matchesAny(forward, trainable, attrs);
@@ -77,8 +77,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       bool isBuffer = forward.getArgAttr(arg, nn::kFrozenAttr) != nullptr;
       if (!isBuffer && (trainable.empty() || *on) && !*off)
         continue;
-      forward.setArgAttr(arg, nn::kRoleAttr,
-                         StringAttr::get(&getContext(), "constant"));
+      nn::setRole(forward, arg, nn::Role::Constant);
       forward.setArgAttr(arg, nn::kFrozenAttr, UnitAttr::get(&getContext()));
     }
     return success();
@@ -104,12 +103,12 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     SmallVector<StringRef> names;
     for (BlockArgument argument : func.getArguments()) {
       unsigned arg = argument.getArgNumber();
-      if (roleOf(func, arg) != "parameter" || reached.contains(argument))
+      if (roleOf(func, arg) != nn::Role::Parameter ||
+          reached.contains(argument))
         continue;
       llvm::append_range(names, nn::fileNamesOf(func.getArgAttrDict(arg)));
       for (func::FuncOp each : {func, forward}) {
-        each.setArgAttr(arg, nn::kRoleAttr,
-                        StringAttr::get(&getContext(), "constant"));
+        nn::setRole(each, arg, nn::Role::Constant);
         each.setArgAttr(arg, nn::kFrozenAttr, UnitAttr::get(&getContext()));
       }
     }
@@ -148,8 +147,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     if (failed(sums))
       return failure();
     setResults(func, {sums->first, sums->second},
-               {boundaryAttrs(&getContext(), "loss", "loss"),
-                boundaryAttrs(&getContext(), "weight", "weight")});
+               {portAttrs(&getContext(), "loss", nn::Role::Loss),
+                portAttrs(&getContext(), "weight", nn::Role::Weight)});
     return success();
   }
 
@@ -205,7 +204,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// Labels have their samples where the output that they are for has them.
   Value addLabels(func::FuncOp func, RankedTensorType type) {
     unsigned index = func.getNumArguments();
-    NamedAttrList attrs(boundaryAttrs(&getContext(), "labels", "labels"));
+    NamedAttrList attrs(portAttrs(&getContext(), "labels", nn::Role::Labels));
     Builder builder(&getContext());
     if (auto dim = nn::batchDimOf(outputAttrs, type.getRank()))
       attrs.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(*dim));

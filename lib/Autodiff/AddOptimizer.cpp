@@ -88,7 +88,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     if (failed(sets) || (!stage && failed(checkNoDecay(grad, noDecay))))
       return failure();
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg) {
-      if (roleOf(grad, arg) != "parameter")
+      if (roleOf(grad, arg) != nn::Role::Parameter)
         continue;
       StringRef name = nameOf(grad, arg);
       auto type = cast<RankedTensorType>(grad.getArgumentTypes()[arg]);
@@ -126,8 +126,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return parameters;
   }
 
-  DictionaryAttr attrs(StringRef name, StringRef role) {
-    return boundaryAttrs(&getContext(), name, role);
+  DictionaryAttr attrs(StringRef name, nn::Role role) {
+    return portAttrs(&getContext(), name, role);
   }
 
   Location named(const Twine &name) {
@@ -138,7 +138,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   FailureOr<llvm::StringMap<int64_t>> readSets(func::FuncOp grad) {
     llvm::StringSet<> names;
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg)
-      if (roleOf(grad, arg) == "parameter" ||
+      if (roleOf(grad, arg) == nn::Role::Parameter ||
           grad.getArgAttr(arg, nn::kFrozenAttr))
         for (StringRef name : nn::fileNamesOf(grad.getArgAttrDict(arg)))
           names.insert(name);
@@ -192,7 +192,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
 
   /// Of a piece of state. Moments say which count corrects their bias.
   DictionaryAttr stateAttrs(const Trained &parameter, StringRef slot) {
-    NamedAttrList list(attrs((parameter.name + "." + slot).str(), "state"));
+    NamedAttrList list(
+        attrs((parameter.name + "." + slot).str(), nn::Role::State));
     if (optimizer == "adamw")
       list.append(nn::kCountAttr,
                   StringAttr::get(&getContext(), countName(parameter.began)));
@@ -252,20 +253,20 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       finite = isFinite(b, named("finite"), norm, sums.loss);
     }
     addSteps(b, update, parameters, gradients, scale, finite);
-    auto addResult = [&](Value value, StringRef name, StringRef role) {
+    auto addResult = [&](Value value, StringRef name, nn::Role role) {
       update.add(value, attrs(name, role));
     };
     if (!apart) {
-      addResult(sums.loss, "loss", "metric");
-      addResult(sums.weight, "weight", "metric");
-      addResult(norm, "grad_norm", "metric");
+      addResult(sums.loss, "loss", nn::Role::Metric);
+      addResult(sums.weight, "weight", nn::Role::Metric);
+      addResult(norm, "grad_norm", nn::Role::Metric);
     }
     if (finite)
       addResult(arith::UIToFPOp::create(b, named("finite"), real, finite),
-                "finite", "metric");
+                "finite", nn::Role::Metric);
     if (tapGradients)
       for (auto [index, parameter] : llvm::enumerate(parameters))
-        addResult(gradients[index], parameter.name, "tap");
+        addResult(gradients[index], parameter.name, nn::Role::Tap);
     setResults(func, update.results, update.resultAttrs);
   }
 
@@ -286,16 +287,16 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     }
     update.counts = countsOf(parameters);
     for (auto &[set, count] : update.counts)
-      count.arg = addArg(countType(), attrs(countName(set), "count"));
+      count.arg = addArg(countType(), attrs(countName(set), nn::Role::Count));
     update.firstGradient = argTypes.size();
     for (Trained &parameter : parameters)
-      addArg(parameter.type, attrs(parameter.name, "gradient"));
+      addArg(parameter.type, attrs(parameter.name, nn::Role::Gradient));
     update.hasLoss = !apart && (!stage || stage->stage == stage->stages - 1);
     if (update.hasLoss) {
-      update.loss = addArg(real, attrs("loss", "loss"));
-      addArg(real, attrs("weight", "weight"));
+      update.loss = addArg(real, attrs("loss", nn::Role::Loss));
+      addArg(real, attrs("weight", nn::Role::Weight));
     }
-    update.lr = addArg(real, attrs("lr", "lr"));
+    update.lr = addArg(real, attrs("lr", nn::Role::LearningRate));
 
     auto b = OpBuilder::atBlockEnd(getOperation().getBody());
     update.func = func::FuncOp::create(b, loc, nn::kUpdateFunc,
@@ -455,7 +456,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     for (auto &[set, count] : countsOf(parameters)) {
       results.push_back(
           nn::createSplat(b, named(countName(set)), countType(), 0));
-      resultAttrs.push_back(attrs(countName(set), "count"));
+      resultAttrs.push_back(attrs(countName(set), nn::Role::Count));
     }
     func::ReturnOp::create(b, grad.getLoc());
     setResults(func, results, resultAttrs);

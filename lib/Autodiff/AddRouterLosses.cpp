@@ -173,7 +173,8 @@ struct AddRouterLossesPass
     bool perSample = scope == "sequence";
     LossBuilder builder(b, *counted, perSample);
     unsigned at = 0;
-    while (at < func.getNumResults() && resultRoleOf(func, at) != "loss")
+    while (at < func.getNumResults() &&
+           resultRoleOf(func, at) != nn::Role::Loss)
       ++at;
     Value total = terminator->getOperand(at);
     auto add = [&](Value term, double factor) {
@@ -206,7 +207,7 @@ struct AddRouterLossesPass
     Location loc = func.getLoc();
     for (BlockArgument argument : func.getArguments()) {
       auto type = cast<RankedTensorType>(argument.getType());
-      if (roleOf(func, argument.getArgNumber()) != "labels" ||
+      if (roleOf(func, argument.getArgNumber()) != nn::Role::Labels ||
           !type.getElementType().isInteger(64))
         continue;
       Value ignored = nn::createSplat(b, loc, type, ignoreIndex);

@@ -10,33 +10,6 @@
 using namespace mlir;
 using namespace cleave;
 
-DictionaryAttr autodiff::boundaryAttrs(MLIRContext *context, StringRef name,
-                                       StringRef role) {
-  Builder b(context);
-  return b.getDictionaryAttr(
-      {b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name)),
-       b.getNamedAttr(nn::kRoleAttr, b.getStringAttr(role))});
-}
-
-static StringRef stringArgAttr(func::FuncOp func, unsigned argument,
-                               StringRef key) {
-  auto attr = func.getArgAttrOfType<StringAttr>(argument, key);
-  return attr ? attr.getValue() : StringRef();
-}
-
-StringRef autodiff::roleOf(func::FuncOp func, unsigned argument) {
-  return stringArgAttr(func, argument, nn::kRoleAttr);
-}
-
-StringRef autodiff::nameOf(func::FuncOp func, unsigned argument) {
-  return stringArgAttr(func, argument, nn::kNameAttr);
-}
-
-StringRef autodiff::resultRoleOf(func::FuncOp func, unsigned result) {
-  auto attr = func.getResultAttrOfType<StringAttr>(result, nn::kRoleAttr);
-  return attr ? attr.getValue() : StringRef();
-}
-
 void autodiff::setResults(func::FuncOp func, ArrayRef<Value> values,
                           ArrayRef<DictionaryAttr> attrs) {
   Operation *terminator = func.getBody().front().getTerminator();
@@ -137,7 +110,7 @@ LogicalResult autodiff::reportIdle(func::FuncOp func,
                                    StringRef key, bool refuse) {
   SmallVector<DictionaryAttr> parameters;
   for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
-    if (roleOf(func, arg) == "parameter" ||
+    if (roleOf(func, arg) == nn::Role::Parameter ||
         func.getArgAttr(arg, nn::kFrozenAttr))
       parameters.push_back(func.getArgAttrDict(arg));
   for (const std::string &pattern : patterns) {

@@ -4,7 +4,7 @@
 #ifndef CLEAVE_LIB_AUTODIFF_BOUNDARY_H
 #define CLEAVE_LIB_AUTODIFF_BOUNDARY_H
 
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -12,16 +12,7 @@
 
 namespace cleave::autodiff {
 
-/// {nn.name = name, nn.role = role}.
-mlir::DictionaryAttr boundaryAttrs(mlir::MLIRContext *context,
-                                   llvm::StringRef name, llvm::StringRef role);
-
-/// The role or name of an argument; empty if it has none.
-llvm::StringRef roleOf(mlir::func::FuncOp func, unsigned argument);
-llvm::StringRef nameOf(mlir::func::FuncOp func, unsigned argument);
-
-/// The role of a result; empty if it has none.
-llvm::StringRef resultRoleOf(mlir::func::FuncOp func, unsigned result);
+using nn::isOneOf, nn::nameOf, nn::portAttrs, nn::resultRoleOf, nn::roleOf;
 
 /// Replaces the function's return and its result types and attributes.
 void setResults(mlir::func::FuncOp func, llvm::ArrayRef<mlir::Value> values,

@@ -86,8 +86,8 @@ std::string matrixOf(func::FuncOp func, Value chosen) {
     for (Value operand : reached[at]->getOperands()) {
       if (isa<nn::EinsumOp>(reached[at])) {
         BlockArgument tensor = tensorOf(operand);
-        StringRef role = tensor ? roleOf(func, tensor.getArgNumber()) : "";
-        if (role == "parameter" || role == "constant")
+        if (tensor && isOneOf(nn::roleOf(tensor),
+                              {nn::Role::Parameter, nn::Role::Constant}))
           return nameOf(func, tensor.getArgNumber()).str();
       } else if (Operation *def = operand.getDefiningOp()) {
         reached.insert(def);

@@ -86,8 +86,9 @@ struct CountChoicesPass : cleave::impl::CountChoicesPassBase<CountChoicesPass> {
       attrs.push_back(func.getResultAttrDict(result));
     OpBuilder b(terminator);
     auto add = [&](const Choice &choice, StringRef counts, Value value) {
-      NamedAttrList list(boundaryAttrs(
-          &getContext(), choice.name + "." + counts.str(), "accumulator"));
+      NamedAttrList list(portAttrs(&getContext(),
+                                   choice.name + "." + counts.str(),
+                                   nn::Role::Accumulator));
       NamedAttrList router;
       router.set("name", b.getStringAttr(choice.name));
       router.set("counts", b.getStringAttr(counts));
@@ -134,8 +135,8 @@ private:
       }
       unsigned number = bias.getArgNumber();
       StringRef name = nameOf(func, number);
-      StringRef role = roleOf(func, number);
-      if (role != "parameter" && role != "buffer")
+      if (!isOneOf(roleOf(func, number),
+                   {nn::Role::Parameter, nn::Role::Buffer}))
         return func.emitError("router '")
                << choice.name << "' has the bias '" << name
                << "', which is frozen (train.trainable, train.frozen), but "
@@ -161,10 +162,9 @@ private:
     }
     for (auto each : getOperation().getOps<func::FuncOp>())
       for (unsigned arg = 0; arg < each.getNumArguments(); ++arg)
-        if (roleOf(each, arg) == "parameter" &&
+        if (roleOf(each, arg) == nn::Role::Parameter &&
             routers.contains(nameOf(each, arg)))
-          each.setArgAttr(arg, nn::kRoleAttr,
-                          StringAttr::get(&getContext(), "buffer"));
+          nn::setRole(each, arg, nn::Role::Buffer);
     return success();
   }
 };

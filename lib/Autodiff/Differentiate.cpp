@@ -129,7 +129,7 @@ struct DifferentiatePass
     Backward backward(body);
     SmallVector<unsigned> parameters;
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
-      if (roleOf(func, arg) == "parameter") {
+      if (roleOf(func, arg) == nn::Role::Parameter) {
         parameters.push_back(arg);
         backward.activate(func.getArgument(arg));
       }
@@ -191,12 +191,10 @@ struct DifferentiatePass
 
   /// "cut.0.1.grad" for the activation "cut.0.1".
   DictionaryAttr cotangentAttrs(DictionaryAttr activation) {
-    Builder b(&getContext());
     NamedAttrList attrs(activation);
     attrs.erase(pipe::kDifferentiableAttr);
-    auto name = cast<StringAttr>(attrs.get(nn::kNameAttr)).getValue();
-    attrs.set(nn::kNameAttr, b.getStringAttr(name + ".grad"));
-    attrs.set(nn::kRoleAttr, b.getStringAttr("cotangent"));
+    nn::setName(attrs, &getContext(), nn::nameOf(activation) + ".grad");
+    nn::setRole(attrs, &getContext(), nn::Role::Cotangent);
     return attrs.getDictionary(&getContext());
   }
 
@@ -206,7 +204,8 @@ struct DifferentiatePass
     Operation *terminator = func.getBody().front().getTerminator();
     for (unsigned result = 0; result < func.getNumResults(); ++result) {
       Value value = terminator->getOperand(result);
-      if (isStage ? resultRoleOf(func, result) == "loss" : result == 0) {
+      if (isStage ? resultRoleOf(func, result) == nn::Role::Loss
+                  : result == 0) {
         auto scalar = cast<RankedTensorType>(value.getType());
         if (scalar.getRank() != 0)
           return func.emitError("the loss sum must be a scalar, found ")
@@ -239,7 +238,7 @@ struct DifferentiatePass
     Operation *terminator = func.getBody().front().getTerminator();
     Value weight;
     for (unsigned result = 0; result < func.getNumResults(); ++result)
-      if (resultRoleOf(func, result) == "weight")
+      if (resultRoleOf(func, result) == nn::Role::Weight)
         weight = backward.residual(terminator->getOperand(result));
     Value counts = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT,
                                          weight, splat(0.0));
@@ -272,7 +271,7 @@ struct DifferentiatePass
     };
     if (accumulate)
       for (auto [index, value] : llvm::enumerate(results))
-        if (resultRoleOf(func, index) != "activation" &&
+        if (resultRoleOf(func, index) != nn::Role::Activation &&
             failed(addAccumulator(value, attrs[index])))
           return failure();
     auto orZero = [&](Value cotangent, Value forward) -> Value {
@@ -290,7 +289,7 @@ struct DifferentiatePass
       Value parameter = func.getArgument(arg);
       Value gradient = orZero(backward.cotangentOf(parameter), parameter);
       DictionaryAttr boundary =
-          boundaryAttrs(&getContext(), nameOf(func, arg), "gradient");
+          portAttrs(&getContext(), nameOf(func, arg), nn::Role::Gradient);
       if (accumulate && !apart && failed(addAccumulator(gradient, boundary)))
         return failure();
       results.push_back(gradient);

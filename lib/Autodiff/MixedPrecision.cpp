@@ -57,16 +57,16 @@ Value roundedForStorage(OpBuilder &builder, Location loc, Value value) {
 
 /// What crosses from one stage of a pipeline to another: both must agree on its
 /// type without knowing of each other.
-bool crossesStages(StringRef role) {
-  return role == "activation" || role == "cotangent";
+bool crossesStages(std::optional<nn::Role> role) {
+  return isOneOf(role, {nn::Role::Activation, nn::Role::Cotangent});
 }
 
 /// Results that are sums over samples. `loss` says that what is summed is to be
 /// f32, too.
-bool isSum(StringRef role, bool &loss) {
-  loss = role == "loss" || role == "weight";
-  return loss || role == "gradient" || role == "accumulator" ||
-         role == "buffer";
+bool isSum(std::optional<nn::Role> role, bool &loss) {
+  loss = isOneOf(role, {nn::Role::Loss, nn::Role::Weight});
+  return loss || isOneOf(role, {nn::Role::Gradient, nn::Role::Accumulator,
+                                nn::Role::Buffer});
 }
 
 /// Values that are f32 because of what is made of them, found backwards up to
@@ -155,10 +155,10 @@ public:
 
 private:
   void enter(BlockArgument argument) {
-    StringRef role = roleOf(func, argument.getArgNumber());
+    std::optional<nn::Role> role = nn::roleOf(argument);
     if (!isRoundable(argument.getType()))
       return;
-    if (crossesStages(role) || role == "parameter") {
+    if (crossesStages(role) || role == nn::Role::Parameter) {
       argument.setType(narrowed(argument.getType()));
       rounded[argument] = argument;
     } else if (func.getArgAttr(argument.getArgNumber(), nn::kFrozenAttr)) {
@@ -293,13 +293,13 @@ void keepMasterWeights(func::FuncOp update) {
   llvm::StringMap<DictionaryAttr> masters; // by parameter
   for (unsigned arg = 0; arg < update.getNumArguments(); ++arg) {
     StringRef name = nameOf(update, arg);
-    if (roleOf(update, arg) != "parameter" ||
+    if (roleOf(update, arg) != nn::Role::Parameter ||
         !isRoundable(body.getArgument(arg).getType()))
       continue;
-    NamedAttrList list(boundaryAttrs(
-        update.getContext(), (name + nn::kMasterSuffix).str(), "state"));
+    NamedAttrList list(portAttrs(update.getContext(), name + nn::kMasterSuffix,
+                                 nn::Role::State));
     for (unsigned other = 0; other < update.getNumArguments(); ++other)
-      if (roleOf(update, other) == "state" &&
+      if (roleOf(update, other) == nn::Role::State &&
           nameOf(update, other).rsplit('.').first == name)
         for (NamedAttribute attr : update.getArgAttrDict(other))
           if (!list.get(attr.getName()))
@@ -310,7 +310,7 @@ void keepMasterWeights(func::FuncOp update) {
   }
   for (unsigned result = 0, count = values.size(); result < count; ++result) {
     auto name = attrs[result].getAs<StringAttr>(nn::kNameAttr);
-    if (resultRoleOf(update, result) != "parameter" || !name ||
+    if (resultRoleOf(update, result) != nn::Role::Parameter || !name ||
         !masters.contains(name.getValue()))
       continue;
     Value exact = values[result];

@@ -456,8 +456,8 @@ FailureOr<Value> LossSplitter::copyArgument(BlockArgument argument) {
   if (!batched)
     return LogicalResult(failTwins(argument));
   NamedAttrList attrs(step.getArgAttrDict(argument.getArgNumber()));
-  attrs.set(nn::kNameAttr, attributes.getStringAttr(wanted));
-  attrs.set(nn::kRoleAttr, attributes.getStringAttr("input"));
+  nn::setName(attrs, func.getContext(), wanted);
+  nn::setRole(attrs, func.getContext(), nn::Role::Input);
   attrs.set(nn::kWholeStepAttr, attributes.getStringAttr(name));
   auto dim = nn::batchDimOf(step.getArgAttrDict(argument.getArgNumber()),
                             typeOf(argument).getRank());

@@ -46,8 +46,9 @@ private:
   LogicalResult move(func::FuncOp grad, func::FuncOp update, unsigned result,
                      StringAttr name) {
     unsigned from = 0;
-    while (from < grad.getNumArguments() &&
-           !(roleOf(grad, from) == "buffer" && nameOf(grad, from) == name))
+    while (
+        from < grad.getNumArguments() &&
+        !(roleOf(grad, from) == nn::Role::Buffer && nameOf(grad, from) == name))
       ++from;
     if (from == grad.getNumArguments())
       return grad.emitError("counts a router's choices without its bias '")
@@ -108,7 +109,7 @@ private:
                  RankedTensorType type) {
     for (unsigned i = 0; i < update.getNumResults(); ++i) {
       auto name = update.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
-      if (resultRoleOf(update, i) != "metric" || name != "finite")
+      if (resultRoleOf(update, i) != nn::Role::Metric || name != "finite")
         continue;
       Value told = update.getBody().front().getTerminator()->getOperand(i);
       Value holds =

@@ -40,18 +40,28 @@ private:
   }
 
   static std::optional<TensorKind> kindOf(const Port &port) {
-    static const std::pair<StringRef, TensorKind> kinds[] = {
-        {"output", TensorKind::Output}, {"tap", TensorKind::Gradient},
-        {"state", TensorKind::State},   {"parameter", TensorKind::Parameter},
-        {"buffer", TensorKind::Buffer}, {"loss", TensorKind::Loss},
-        {"weight", TensorKind::Loss},   {"count", TensorKind::State},
-    };
-    if (port.role == "metric")
+    if (!port.role)
+      return std::nullopt;
+    switch (*port.role) {
+    case nn::Role::Output:
+      return TensorKind::Output;
+    case nn::Role::Tap:
+      return TensorKind::Gradient;
+    case nn::Role::State:
+    case nn::Role::Count:
+      return TensorKind::State;
+    case nn::Role::Parameter:
+      return TensorKind::Parameter;
+    case nn::Role::Buffer:
+      return TensorKind::Buffer;
+    case nn::Role::Loss:
+    case nn::Role::Weight:
+      return TensorKind::Loss;
+    case nn::Role::Metric:
       return port.name == "grad_norm" ? TensorKind::Norm : TensorKind::Loss;
-    for (auto [role, kind] : kinds)
-      if (port.role == role)
-        return kind;
-    return std::nullopt;
+    default:
+      return std::nullopt;
+    }
   }
 
   /// Adds the results of a function to the outcome.
@@ -86,12 +96,13 @@ private:
     // What the program itself adds up over microbatches starts from zero.
     bool addsGradients = false, addsLoss = false, addsWeight = false;
     for (const Port &port : argumentsOf(func)) {
-      bool isGradient = port.role == "gradient";
-      bool isLoss = port.role == "loss" || port.role == "weight";
+      bool isGradient = port.role == nn::Role::Gradient;
+      bool isLoss =
+          port.role == nn::Role::Loss || port.role == nn::Role::Weight;
       addsGradients |= isGradient;
-      addsLoss |= port.role == "loss";
-      addsWeight |= port.role == "weight";
-      if ((isGradient || isLoss || port.role == "accumulator") &&
+      addsLoss |= port.role == nn::Role::Loss;
+      addsWeight |= port.role == nn::Role::Weight;
+      if ((isGradient || isLoss || port.role == nn::Role::Accumulator) &&
           failed(engine.set(port, Tensor(port.type))))
         return failure();
     }
@@ -103,7 +114,7 @@ private:
              << ", but a step has " << microbatches << " microbatches";
     std::vector<Port> sums;
     for (const Port &port : resultsOf(func))
-      if (port.role == "loss" || port.role == "weight")
+      if (port.role == nn::Role::Loss || port.role == nn::Role::Weight)
         sums.push_back(port);
     std::vector<Tensor> totals(sums.size());
     for (int64_t k = 0; k < microbatches; ++k) {
@@ -118,9 +129,10 @@ private:
       }
     }
     for (auto [port, total] : llvm::zip(sums, totals))
-      (port.role == "loss" ? outcome.loss : outcome.weight) = total.floats[0];
+      (port.role == nn::Role::Loss ? outcome.loss : outcome.weight) =
+          total.floats[0];
     for (const Port &port : resultsOf(func)) {
-      if (port.role != "buffer")
+      if (port.role != nn::Role::Buffer)
         continue;
       FailureOr<Gathered> got = engine.get(port);
       if (failed(got))

@@ -151,8 +151,8 @@ public:
     Tensor stored = asStored(viewOf(*module, port), whole);
     if (stored.shape() != ArrayRef<int64_t>(info->global_shape, info->rank))
       return emitError(port.value.getLoc())
-             << port.role << " '" << port.name
-             << "' has another shape in the program than " << stored.type;
+             << port.describe() << " has another shape in the program than "
+             << stored.type;
     if (stored.isFloat())
       return scatter(*info, CLEAVE_F64, stored.floats.data(), stored.size());
     return scatterIntegers(*info, stored.ints);
@@ -191,7 +191,7 @@ public:
     std::optional<cleave_buffer_info> info = find(port);
     if (!info)
       return emitError(port.value.getLoc())
-             << port.role << " '" << port.name << "' is not in the program";
+             << port.describe() << " is not in the program";
     DictionaryAttr view = viewOf(*module, port);
     Tensor stored(
         port.type.clone(ArrayRef<int64_t>(info->global_shape, info->rank)));
@@ -231,7 +231,7 @@ private:
   }
 
   std::optional<cleave_buffer_info> find(const Port &port) const {
-    int64_t index = table.find(port.name, port.role);
+    int64_t index = port.role ? table.find(port.name, *port.role) : -1;
     if (index < 0)
       return std::nullopt;
     int32_t found = cleave_program_find_buffer(
@@ -285,7 +285,7 @@ private:
   std::function<int64_t(int64_t)> rankOf(const Port &port, int64_t other) {
     if (other)
       return [other](int64_t) { return other; };
-    int64_t index = table.find(port.name, port.role);
+    int64_t index = port.role ? table.find(port.name, *port.role) : -1;
     const BoundaryBuffer &buffer = table.buffers[index];
     auto sharding =
         buffer.attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName);

@@ -18,12 +18,8 @@ Port portOf(Value value, Type type, DictionaryAttr attrs) {
   Port port;
   port.attrs = attrs;
   port.value = value;
-  auto text = [&](StringRef key) {
-    auto attr = attrs ? attrs.getAs<StringAttr>(key) : StringAttr();
-    return attr ? attr.str() : std::string();
-  };
-  port.role = text(nn::kRoleAttr);
-  port.name = text(nn::kNameAttr);
+  port.role = nn::roleOf(attrs);
+  port.name = nn::nameOf(attrs).str();
   auto global =
       attrs ? attrs.getAs<TypeAttr>(dist::kGlobalTypeAttrName) : TypeAttr();
   port.type = dyn_cast<RankedTensorType>(global ? global.getValue() : type);
@@ -71,7 +67,7 @@ public:
       const RankTensors &tiles = slots[port.key()].tiles;
       if (tiles.empty())
         return func.emitError("argument ")
-               << port.role << " '" << port.name << "' has no value";
+               << port.describe() << " has no value";
       arguments.push_back(tiles);
     }
     FailureOr<std::vector<RankTensors>> results =
@@ -87,7 +83,7 @@ public:
     auto slot = slots.find(port.key());
     if (slot == slots.end() || slot->second.tiles.empty())
       return emitError(port.value.getLoc())
-             << port.role << " '" << port.name << "' has no value";
+             << port.describe() << " has no value";
     return gather(mesh, slot->second.port, slot->second.tiles);
   }
 
@@ -116,7 +112,7 @@ FailureOr<RankTensors> check::tilesOf(dist::MeshAttr mesh, const Port &port,
   value.type = port.type;
   if (value.type.getShape() != whole.type.getShape())
     return emitError(port.value.getLoc())
-           << port.role << " '" << port.name << "' has the type " << value.type
+           << port.describe() << " has the type " << value.type
            << " in the program, but was given " << whole.type;
   if (!value.type.getElementType().isF64())
     for (double &x : value.floats)

@@ -140,14 +140,13 @@ Places check::staleBuffer(ModuleOp module) {
     Operation *end = func.getBody().front().getTerminator();
     for (unsigned result = 0; result < func.getNumResults(); ++result) {
       DictionaryAttr attrs = func.getResultAttrDict(result);
-      if (!attrs || attrs.get(nn::kRoleAttr) !=
-                        StringAttr::get(func.getContext(), "parameter"))
+      if (nn::roleOf(attrs) != nn::Role::Parameter)
         continue;
       for (BlockArgument old : func.getArguments()) {
         DictionaryAttr other = func.getArgAttrDict(old.getArgNumber());
-        if (other && old.getType() == end->getOperand(result).getType() &&
-            other.get(nn::kRoleAttr) == attrs.get(nn::kRoleAttr) &&
-            other.get(nn::kNameAttr) == attrs.get(nn::kNameAttr))
+        if (old.getType() == end->getOperand(result).getType() &&
+            nn::roleOf(other) == nn::Role::Parameter &&
+            nn::nameOf(other) == nn::nameOf(attrs))
           parameters.push_back(
               {end, [end, result, old] { end->setOperand(result, old); }});
       }
@@ -173,9 +172,7 @@ Places check::gradientOff(ModuleOp module) {
     if (functionName(func) != nn::kUpdateFunc || func.isDeclaration())
       continue;
     for (BlockArgument argument : func.getArguments()) {
-      auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                    nn::kRoleAttr);
-      if (!role || role.getValue() != "gradient" || argument.use_empty())
+      if (nn::roleOf(argument) != nn::Role::Gradient || argument.use_empty())
         continue;
       places.push_back({*argument.user_begin(), [argument]() mutable {
                           Operation *first = &argument.getOwner()->front();

@@ -24,9 +24,8 @@ LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
   for (const Port &port : argumentsOf(func)) {
     const RankTensors &value = *instance.find(port.key(), microbatch);
     if (value.empty())
-      return func.emitError("argument ")
-             << port.role << " '" << port.name << "' of microbatch "
-             << microbatch << " has no value";
+      return func.emitError("argument ") << port.describe() << " of microbatch "
+                                         << microbatch << " has no value";
     arguments.push_back(value);
   }
   FailureOr<std::vector<RankTensors>> results =
@@ -34,7 +33,7 @@ LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
   if (failed(results))
     return failure();
   for (auto [port, value] : llvm::zip_equal(resultsOf(func), *results)) {
-    if (port.role == "tap")
+    if (port.role == nn::Role::Tap)
       instance.buffers[port.key()].history[microbatch] = value;
     *instance.find(port.key(), microbatch) = std::move(value);
   }
@@ -46,7 +45,7 @@ LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
 std::vector<std::string> PipelineEngine::handedOver(const StageInstance &from,
                                                     const StageInstance &to,
                                                     ArrayRef<StringRef> makers,
-                                                    StringRef role) const {
+                                                    nn::Role role) const {
   std::vector<std::string> keys;
   for (StringRef maker : makers)
     if (auto func = from.functions.find(maker.str());
@@ -131,8 +130,8 @@ FailureOr<bool> PipelineEngine::transfer(const LoweredAction &entry, int rank) {
   SmallVector<StringRef> makers = {"F"};
   if (!forward)
     makers = {"I", "B"};
-  std::vector<std::string> keys =
-      handedOver(from, to, makers, forward ? "activation" : "cotangent");
+  std::vector<std::string> keys = handedOver(
+      from, to, makers, forward ? nn::Role::Activation : nn::Role::Cotangent);
   if (keys.empty())
     return true;
   if (entry.peer == rank) { // a copy, done at the receiving stage

@@ -100,11 +100,10 @@ LogicalResult PipelineEngine::addInstance(int rank, int stage) {
       for (const Port &port : ports) {
         StageInstance::Buffer &buffer = instance.buffers[port.key()];
         if (buffer.port.value && buffer.slot != slotOf(port))
-          return LogicalResult(func.emitError("has ")
-                               << port.role << " '" << port.name
-                               << "' in slots of class '" << slotOf(port)
-                               << "', but others of its stage in '"
-                               << buffer.slot << "'");
+          return LogicalResult(
+              func.emitError("has ")
+              << port.describe() << " in slots of class '" << slotOf(port)
+              << "', but others of its stage in '" << buffer.slot << "'");
         buffer.port = port;
         buffer.slot = slotOf(port);
       }
@@ -188,7 +187,7 @@ FailureOr<Gathered> PipelineEngine::gatherAll(
   std::optional<Gathered> result;
   for (auto &[place, instance] : instances) {
     auto found = instance.buffers.find(port.key());
-    if (port.role == "output" && !instance.isOwner())
+    if (port.role == nn::Role::Output && !instance.isOwner())
       continue;
     const RankTensors *tiles =
         found == instance.buffers.end() ? nullptr : value(found->second);
@@ -208,8 +207,7 @@ FailureOr<Gathered> PipelineEngine::gatherAll(
         result->replicaDifference = found;
   }
   if (!result)
-    return emitError(port.value.getLoc())
-           << port.role << " '" << port.name << "' has no value";
+    return emitError(port.value.getLoc()) << port.describe() << " has no value";
   return std::move(*result);
 }
 
@@ -283,9 +281,9 @@ void PipelineEngine::addUpReplicas() {
       continue;
     for (auto &[key, buffer] : replicas.front()->buffers) {
       const Port &port = buffer.port;
-      bool isLoss = port.role == "loss" || port.role == "weight" ||
-                    port.role == "accumulator";
-      if (!isLoss && (port.role != "gradient" || isTied(port.name)))
+      bool isLoss = nn::isOneOf(
+          port.role, {nn::Role::Loss, nn::Role::Weight, nn::Role::Accumulator});
+      if (!isLoss && (port.role != nn::Role::Gradient || isTied(port.name)))
         continue;
       RankTensors total = buffer.values[0];
       for (StageInstance *other : ArrayRef(replicas).drop_front())
@@ -298,7 +296,8 @@ void PipelineEngine::addUpReplicas() {
 
 bool PipelineEngine::isTied(const std::string &parameter) const {
   for (const auto &[place, instance] : instances)
-    if (auto found = instance.buffers.find("parameter " + parameter);
+    if (auto found =
+            instance.buffers.find(Port{nn::Role::Parameter, parameter}.key());
         found != instance.buffers.end())
       if (auto stages = found->second.port.attrs.getAs<DenseI64ArrayAttr>(
               pipe::kStagesAttr))
@@ -316,7 +315,7 @@ LogicalResult PipelineEngine::runChain(StringRef function) {
     StageInstance &own = found->second;
     if (before) {
       std::vector<std::string> keys =
-          handedOver(*before, own, function, "activation");
+          handedOver(*before, own, function, nn::Role::Activation);
       if (failed(move({before, keys, 0}, {&own, keys, 0})))
         return failure();
     }

@@ -83,7 +83,7 @@ private:
   std::vector<std::string> handedOver(const StageInstance &from,
                                       const StageInstance &to,
                                       llvm::ArrayRef<llvm::StringRef> makers,
-                                      llvm::StringRef role) const;
+                                      nn::Role role) const;
   mlir::LogicalResult move(const Channel::End &from, const Channel::End &to);
 
   mlir::LogicalResult runStep();

@@ -7,7 +7,7 @@
 
 #include "CommandPlaces.h"
 
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
@@ -247,9 +247,10 @@ bool isFloat(DType type) {
 /// Others, as masks of integers, may be all the same.
 bool keepsData(Program &program, Called &called, const Call &call,
                uint32_t rankClass) {
-  for (const Boundary &entry : program.boundary)
-    if ((entry.role == "tokens" || entry.role == "labels" ||
-         (entry.role == "input" && isFloat(entry.dtype))) &&
+  for (const Boundary &entry : program.boundary) {
+    std::optional<nn::Role> role = nn::symbolizeRole(entry.role);
+    if ((nn::isOneOf(role, {nn::Role::Tokens, nn::Role::Labels}) ||
+         (role == nn::Role::Input && isFloat(entry.dtype))) &&
         entry.rankClass == int64_t(rankClass)) {
       int64_t bytes = sizeOf(entry.dtype);
       for (int64_t extent : entry.localShape)
@@ -258,6 +259,7 @@ bool keepsData(Program &program, Called &called, const Call &call,
                          Range{entry.buffer.arena, entry.buffer.offset, bytes}))
         return true;
     }
+  }
   return false;
 }
 
@@ -361,7 +363,7 @@ CommandPlaces check::gradientTwice(Program &program) {
         continue;
       const Call &call = std::get<Call>(step->commands[at[0]].op);
       bool adds = llvm::any_of(program.boundary, [&](const Boundary &entry) {
-        if (entry.role != "gradient" ||
+        if (nn::symbolizeRole(entry.role) != nn::Role::Gradient ||
             entry.rankClass != int64_t(step->rankClass))
           return false;
         int64_t bytes = sizeOf(entry.dtype);

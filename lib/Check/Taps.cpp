@@ -51,10 +51,7 @@ void check::tapAllValues(ModuleOp module) {
         std::string text =
             (prefix + Twine(number++) + ": " + describe(&op)).str();
         results.push_back(value);
-        attrs.push_back(builder.getDictionaryAttr(
-            {builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(text)),
-             builder.getNamedAttr(nn::kRoleAttr,
-                                  builder.getStringAttr("tap"))}));
+        attrs.push_back(nn::portAttrs(func.getContext(), text, nn::Role::Tap));
       }
     }
     end->setOperands(results);
@@ -165,8 +162,8 @@ private:
     if (functionName(func) == nn::kUpdateFunc)
       return success();
     for (const Port &port : argumentsOf(func))
-      if (port.role == "gradient" || port.role == "loss" ||
-          port.role == "weight" || port.role == "accumulator")
+      if (nn::isOneOf(port.role, {nn::Role::Gradient, nn::Role::Loss,
+                                  nn::Role::Weight, nn::Role::Accumulator}))
         for (Engine *engine : {&sharded, &reference})
           if (failed(engine->set(port, Tensor(port.type))))
             return failure();

@@ -70,13 +70,15 @@ void addNormal(Tensor &tensor, Random random, double deviation) {
     x += deviation * random.normal();
 }
 
-bool isInput(StringRef role) {
-  return role == "tokens" || role == "labels" || role == "input";
+bool isInput(std::optional<nn::Role> role) {
+  return nn::isOneOf(role,
+                     {nn::Role::Tokens, nn::Role::Labels, nn::Role::Input});
 }
 
-bool isKept(StringRef role) {
-  return role == "parameter" || role == "buffer" || role == "constant" ||
-         role == "state" || role == "count";
+bool isKept(std::optional<nn::Role> role) {
+  return nn::isOneOf(role,
+                     {nn::Role::Parameter, nn::Role::Buffer, nn::Role::Constant,
+                      nn::Role::State, nn::Role::Count});
 }
 
 /// The slices of dimension `dim` from `begin` on that `type` has room for.
@@ -160,9 +162,9 @@ static std::vector<Port> allArguments(ModuleOp module) {
 FailureOr<Tensor> Values::initial(const Port &port) {
   Random random(options.seed, port.key());
   Tensor value(port.type);
-  if (port.role == "count") // parameters that began later have fewer
+  if (port.role == nn::Role::Count) // parameters that began later have fewer
     return filled(port.type, 1 + random.below(4));
-  if (port.role == "state") {
+  if (port.role == nn::Role::State) {
     // Second moments are squares; the others are of the size of gradients.
     bool squares = StringRef(port.name).ends_with(".v");
     for (double &x : value.floats)
@@ -180,10 +182,10 @@ FailureOr<Tensor> Values::initial(const Port &port) {
   if (stored) {
     value = std::move(*stored);
     value.type = port.type;
-    if (!value.isFloat() || port.role == "constant" || !options.perturb)
+    if (!value.isFloat() || port.role == nn::Role::Constant || !options.perturb)
       return value;
     double size = rms(value);
-    if (port.role == "parameter")
+    if (port.role == nn::Role::Parameter)
       addNormal(value, random, size > 1e-3 ? 0.1 * size : 0.1);
   } else if (value.isFloat()) {
     int64_t inner = port.type.getRank() > 1 ? port.type.getDimSize(0) : 4;
@@ -211,16 +213,16 @@ LogicalResult Values::setInitial(Engine &engine, bool stirred) {
         return failure();
       found = drawn.emplace(port.key(), std::move(*value)).first;
     }
-    bool stirs = stirred && port.role == "parameter";
+    bool stirs = stirred && port.role == nn::Role::Parameter;
     const Tensor &value =
         stirs ? stir(found->second, Random(options.seed, port.key(), 1))
               : found->second;
     if (failed(engine.set(port, value)))
       return failure();
     // Mixed precision: the optimizer has the same parameter in f32.
-    if (port.role == "parameter") {
+    if (port.role == nn::Role::Parameter) {
       Port master = port;
-      master.role = "state";
+      master.role = nn::Role::State;
       master.name += nn::kMasterSuffix;
       if (failed(engine.set(master, value)))
         return failure();
@@ -318,17 +320,17 @@ LogicalResult Values::setMicrobatch(Engine &engine, int64_t step,
     FailureOr<Tensor> value = failure();
     if (isInput(port.role)) {
       value = input(port, step, microbatch);
-    } else if (port.role == "sample_ids") {
+    } else if (port.role == nn::Role::SampleIds) {
       value = Tensor(port.type);
       for (auto [i, id] : llvm::enumerate(value->ints))
         id = (step * 64 + microbatch) * value->size() + i;
-    } else if (port.role == "seed") {
+    } else if (port.role == nn::Role::Seed) {
       value = filled(port.type, options.seed + 11);
-    } else if (port.role == "step") {
+    } else if (port.role == nn::Role::Step) {
       value = filled(port.type, step + 2);
-    } else if (port.role == "lr") {
+    } else if (port.role == nn::Role::LearningRate) {
       value = filled(port.type, static_cast<float>(options.lr));
-    } else if (port.role == "microbatch") {
+    } else if (port.role == nn::Role::Microbatch) {
       value = filled(port.type, microbatch);
     } else {
       continue;
@@ -388,7 +390,7 @@ LogicalResult Values::verifyInputs(int64_t microbatches) {
       if (x != held)
         error << " (" << held << ", cast to " << use.bits << " bits)";
       error << ", beyond "
-            << (port.role == "labels"
+            << (port.role == nn::Role::Labels
                     ? "the number of classes, "
                     : "the rows of the table that it indexes, ")
             << use.bound;

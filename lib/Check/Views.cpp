@@ -51,7 +51,7 @@ SmallVector<int64_t> inverse(ArrayRef<int64_t> permutation) {
 DictionaryAttr check::parameterOf(ModuleOp module, StringRef name) {
   auto find = [&](func::FuncOp func) -> DictionaryAttr {
     for (const Port &other : argumentsOf(func))
-      if (other.role == "parameter" && other.name == name)
+      if (other.role == nn::Role::Parameter && other.name == name)
         return other.attrs;
     return {};
   };
@@ -69,10 +69,11 @@ DictionaryAttr check::viewOf(ModuleOp module, const Port &port) {
     if (auto own = port.attrs.getAs<DictionaryAttr>("nn.view"))
       return own;
   StringRef name = port.name;
-  if (port.role == "state") // PARAMETER.slot; slots have no dot, names may
+  if (port.role ==
+      nn::Role::State) // PARAMETER.slot; slots have no dot, names may
     name = name.rsplit('.').first;
-  else if (port.role != "gradient" && port.role != "tap" &&
-           port.role != "parameter")
+  else if (!nn::isOneOf(port.role, {nn::Role::Gradient, nn::Role::Tap,
+                                    nn::Role::Parameter}))
     return {};
   DictionaryAttr attrs = parameterOf(module, name);
   return attrs ? attrs.getAs<DictionaryAttr>("nn.view") : DictionaryAttr();

@@ -2,6 +2,7 @@
 
 #include "ExplainCollectives.h"
 
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Pipeline/Replay.h"
 #include "cleave/Target/Schedule.h"
@@ -219,15 +220,17 @@ static void noteSamples(const program::Program &program, Explanation &result) {
   // What is only a function has arguments, which need not hold samples.
   bool trains = program.findAction("loss_grad");
   for (const program::Boundary &entry : program.boundary) {
-    bool data = entry.role == "tokens" ||
-                (trains && (entry.role == "input" || entry.role == "labels"));
+    std::optional<nn::Role> role = nn::symbolizeRole(entry.role);
+    bool data =
+        role == nn::Role::Tokens ||
+        (trains && nn::isOneOf(role, {nn::Role::Input, nn::Role::Labels}));
     // The tokens say it; other inputs need not hold samples.
     if (!data || entry.localShape.empty() ||
-        (result.batch && entry.role != "tokens"))
+        (result.batch && role != nn::Role::Tokens))
       continue;
     result.batch = entry.globalShape[0] * result.microbatches;
     result.perRankMicrobatch = entry.localShape[0];
-    if (entry.role == "tokens" && entry.globalShape.size() > 1)
+    if (role == nn::Role::Tokens && entry.globalShape.size() > 1)
       result.sequence = entry.globalShape[1];
   }
 }

@@ -2,7 +2,6 @@
 
 #include "cleave/Memory/Boundary.h"
 
-#include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interfaces/StageAttrs.h"
 
@@ -41,18 +40,19 @@ StringRef BoundaryBuffer::slot() const {
 
 /// What a model names (arguments) shares one space of names; what is computed
 /// has a space for each role, so that an output may be called "loss".
-static std::string keyOf(StringRef name, StringRef role) {
-  bool computed = role == "gradient" || role == "metric" || role == "tap" ||
-                  role == "output" || role == "loss" || role == "weight" ||
-                  role == "accumulator" || role == "count";
-  return ((computed ? role : StringRef("")) + "\n" + name).str();
+static std::string keyOf(StringRef name, nn::Role role) {
+  bool computed =
+      nn::isOneOf(role, {nn::Role::Gradient, nn::Role::Metric, nn::Role::Tap,
+                         nn::Role::Output, nn::Role::Loss, nn::Role::Weight,
+                         nn::Role::Accumulator, nn::Role::Count});
+  return ((computed ? nn::spell(role) : StringRef()) + "\n" + name).str();
 }
 
-static std::string bufferName(StringRef name, StringRef role) {
-  if (role == "gradient")
+static std::string bufferName(StringRef name, nn::Role role) {
+  if (role == nn::Role::Gradient)
     return (name + ".grad").str();
-  if (role == "metric" || role == "tap")
-    return (role + "." + name).str();
+  if (role == nn::Role::Metric || role == nn::Role::Tap)
+    return (nn::spell(role) + "." + name).str();
   return name.str();
 }
 
@@ -60,11 +60,6 @@ static DictionaryAttr attrsOf(func::FuncOp func, bool result, unsigned index) {
   auto attrs =
       result ? func.getResultAttrDict(index) : func.getArgAttrDict(index);
   return attrs ? attrs : DictionaryAttr::get(func.getContext());
-}
-
-static StringRef text(DictionaryAttr attrs, StringRef key) {
-  auto value = attrs.getAs<StringAttr>(key);
-  return value ? value.getValue() : StringRef();
 }
 
 FailureOr<BoundaryTable> BoundaryTable::collect(ModuleOp module,
@@ -103,18 +98,19 @@ FailureOr<BoundaryTable> BoundaryTable::visible(ModuleOp module) {
 LogicalResult BoundaryTable::add(func::FuncOp func, Type type,
                                  DictionaryAttr attrs, StringRef what,
                                  unsigned index) {
-  StringRef name = text(attrs, nn::kNameAttr),
-            role = text(attrs, nn::kRoleAttr);
+  StringRef name = nn::nameOf(attrs);
+  std::optional<nn::Role> known = nn::roleOf(attrs);
   auto tensor = dyn_cast<RankedTensorType>(type);
-  if (name.empty() || role.empty() || !tensor)
+  if (name.empty() || !known || !tensor)
     return func.emitOpError() << what << " " << index
                               << " is not a tensor with nn.name and nn.role";
+  nn::Role role = *known;
   auto [entry, isNew] = byKey.try_emplace(keyOf(name, role), buffers.size());
   auto global = attrs.getAs<TypeAttr>("dist.global_type");
   if (isNew) {
     BoundaryBuffer buffer;
     buffer.name = name.str();
-    buffer.role = role.str();
+    buffer.role = role;
     buffer.type = tensor;
     buffer.globalType =
         global ? cast<RankedTensorType>(global.getValue()) : tensor;
@@ -122,47 +118,52 @@ LogicalResult BoundaryTable::add(func::FuncOp func, Type type,
     buffer.bytes = bytesOfType(tensor);
     buffer.buffer = bufferName(name, role);
     while (!byBuffer.try_emplace(buffer.buffer, buffers.size()).second)
-      buffer.buffer += "." + role.str();
+      buffer.buffer += "." + nn::spell(role).str();
     buffers.push_back(std::move(buffer));
     return success();
   }
-  BoundaryBuffer &known = buffers[entry->second];
-  if (known.type != tensor)
+  BoundaryBuffer &other = buffers[entry->second];
+  if (other.type != tensor)
     return func.emitOpError()
            << what << " " << index << " '" << name << "' has type " << tensor
-           << ", but elsewhere it has " << known.type;
-  if (known.role != role)
+           << ", but elsewhere it has " << other.type;
+  if (other.role != role)
     return func.emitOpError()
-           << what << " " << index << " '" << name << "' has role " << role
-           << ", but elsewhere it has " << known.role;
-  Attribute have = known.attrs.get("dist.sharding"),
+           << what << " " << index << " '" << name << "' has role "
+           << nn::spell(role) << ", but elsewhere it has "
+           << nn::spell(other.role);
+  Attribute have = other.attrs.get("dist.sharding"),
             want = attrs.get("dist.sharding");
   if (have && want && have != want)
     return func.emitOpError()
            << what << " " << index << " '" << name << "' has sharding " << want
            << ", but elsewhere it has " << have;
   // What one mention knows, all know.
-  NamedAttrList merged(known.attrs);
+  NamedAttrList merged(other.attrs);
   for (NamedAttribute attr : attrs)
     if (!merged.get(attr.getName()))
       merged.append(attr);
-  known.attrs = merged.getDictionary(func.getContext());
+  other.attrs = merged.getDictionary(func.getContext());
   if (global)
-    known.globalType = cast<RankedTensorType>(global.getValue());
+    other.globalType = cast<RankedTensorType>(global.getValue());
   return success();
 }
 
-int64_t BoundaryTable::find(StringRef name, StringRef role) const {
+int64_t BoundaryTable::find(StringRef name, nn::Role role) const {
   auto found = byKey.find(keyOf(name, role));
   return found == byKey.end() ? -1 : found->second;
 }
 
+/// Of a port with these attributes.
+static int64_t findPort(const BoundaryTable &table, DictionaryAttr attrs) {
+  std::optional<nn::Role> role = nn::roleOf(attrs);
+  return role ? table.find(nn::nameOf(attrs), *role) : -1;
+}
+
 int64_t BoundaryTable::ofArgument(func::FuncOp func, unsigned index) const {
-  DictionaryAttr attrs = attrsOf(func, false, index);
-  return find(text(attrs, nn::kNameAttr), text(attrs, nn::kRoleAttr));
+  return findPort(*this, attrsOf(func, false, index));
 }
 
 int64_t BoundaryTable::ofResult(func::FuncOp func, unsigned index) const {
-  DictionaryAttr attrs = attrsOf(func, true, index);
-  return find(text(attrs, nn::kNameAttr), text(attrs, nn::kRoleAttr));
+  return findPort(*this, attrsOf(func, true, index));
 }

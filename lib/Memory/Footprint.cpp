@@ -65,14 +65,14 @@ static int64_t bookedBytes(const BoundaryBuffer &buffer,
                            const Booking &booking) {
   if (!buffer.type.getElementType().isF32())
     return buffer.bytes;
-  bool parameter = buffer.role == "parameter" ||
+  bool parameter = buffer.role == nn::Role::Parameter ||
                    (buffer.attrs && buffer.attrs.contains(nn::kFrozenAttr));
-  bool master = buffer.role == "state" &&
+  bool master = buffer.role == nn::Role::State &&
                 StringRef(buffer.name).ends_with(nn::kMasterSuffix);
-  int64_t width = parameter                   ? booking.parameter
-                  : buffer.role == "gradient" ? booking.gradient
-                  : master                    ? booking.master
-                                              : 4;
+  int64_t width = parameter                           ? booking.parameter
+                  : buffer.role == nn::Role::Gradient ? booking.gradient
+                  : master                            ? booking.master
+                                                      : 4;
   return buffer.bytes / 4 * width;
 }
 
@@ -91,17 +91,17 @@ public:
     for (const BoundaryBuffer &buffer : table.buffers) {
       if (!buffer.isVisible()) // lies in an arena of slots
         continue;
-      int64_t &category = buffer.role == "parameter" ||
-                                  buffer.role == "buffer" ||
-                                  buffer.role == "constant"
-                              ? footprint.parameters
-                          : buffer.role == "gradient" ? footprint.gradients
-                          : buffer.role == "state"    ? footprint.optimizer
-                                                      : footprint.other;
+      int64_t &category =
+          nn::isOneOf(buffer.role, {nn::Role::Parameter, nn::Role::Buffer,
+                                    nn::Role::Constant})
+              ? footprint.parameters
+          : buffer.role == nn::Role::Gradient ? footprint.gradients
+          : buffer.role == nn::Role::State    ? footprint.optimizer
+                                              : footprint.other;
       int64_t bytes = bookedBytes(buffer, booking);
       category += bytes;
       footprint.peak += bytes - buffer.bytes;
-      list(buffer.buffer, buffer.role, buffer.name, bytes);
+      list(buffer.buffer, nn::spell(buffer.role), buffer.name, bytes);
     }
   }
 

@@ -14,20 +14,19 @@ Type Port::type() const {
   return isResult ? f.getResultTypes()[index] : f.getArgumentTypes()[index];
 }
 
+DictionaryAttr Port::attrs() const {
+  func::FuncOp f = func;
+  return isResult ? f.getResultAttrDict(index) : f.getArgAttrDict(index);
+}
+
 Attribute Port::attr(StringRef name) const {
   func::FuncOp f = func;
   return isResult ? f.getResultAttr(index, name) : f.getArgAttr(index, name);
 }
 
-StringRef Port::name() const {
-  auto value = dyn_cast_or_null<StringAttr>(attr(nn::kNameAttr));
-  return value ? value.getValue() : StringRef();
-}
+StringRef Port::name() const { return nn::nameOf(attrs()); }
 
-StringRef Port::role() const {
-  auto value = dyn_cast_or_null<StringAttr>(attr(nn::kRoleAttr));
-  return value ? value.getValue() : StringRef();
-}
+std::optional<nn::Role> Port::role() const { return nn::roleOf(attrs()); }
 
 dist::ShardingAttr Port::sharding() const {
   return dyn_cast_or_null<dist::ShardingAttr>(attr(dist::kShardingAttrName));
@@ -39,7 +38,7 @@ Location Port::loc() const {
 }
 
 std::string cleave::partition::describe(const Port &port) {
-  StringRef role = port.role(), name = port.name();
+  StringRef role = nn::spell(port.role()), name = port.name();
   std::string kind = port.isResult ? "result" : "argument", index = std::to_string(port.index);
   if (name.empty() || name == kind + index) // what one without a name is called
     return kind + " " + index;
@@ -60,7 +59,9 @@ SmallVector<Port> cleave::partition::portsOf(ModuleOp module) {
 }
 
 SmallVector<SmallVector<Port>> cleave::partition::boundaryTable(ModuleOp module) {
-  llvm::MapVector<std::pair<StringRef, StringRef>, SmallVector<Port>> groups;
+  llvm::MapVector<std::pair<std::optional<nn::Role>, StringRef>,
+                  SmallVector<Port>>
+      groups;
   for (const Port &port : portsOf(module))
     if (!port.name().empty())
       groups[{port.role(), port.name()}].push_back(port);
@@ -72,7 +73,7 @@ SmallVector<SmallVector<Port>> cleave::partition::boundaryTable(ModuleOp module)
 
 func::FuncOp cleave::partition::updateFunction(ModuleOp module) {
   for (const Port &port : portsOf(module))
-    if (!port.isResult && port.role() == "gradient")
+    if (!port.isResult && port.role() == nn::Role::Gradient)
       return port.func;
   return {};
 }
@@ -104,7 +105,8 @@ LogicalResult cleave::partition::verifyBoundary(ModuleOp module) {
       if (port.type() != first.type() ||
           !alike(port.sharding(), first.sharding(), !isForPeople(port))) {
         InFlightDiagnostic error = emitError(port.loc())
-                                   << port.role() << " '" << port.name() << "' is " << port.type();
+                                   << nn::spell(port.role()) << " '"
+                                   << port.name() << "' is " << port.type();
         if (port.sharding())
           error << " with " << port.sharding();
         error << " in " << where(port) << ", expected as in " << where(first) << ": "

@@ -48,8 +48,8 @@ public:
 
   void run() {
     for (BlockArgument argument : func.getArguments()) {
-      StringRef role = Port{func, false, argument.getArgNumber()}.role();
-      if (role == "parameter" || role == "constant")
+      if (nn::isOneOf(nn::roleOf(argument),
+                      {nn::Role::Parameter, nn::Role::Constant}))
         place(argument);
     }
     if (!keepActivations.empty())
@@ -65,8 +65,8 @@ private:
     };
     func.walk([&](nn::SaveOp save) { need(inBlock(save)); });
     for (OpOperand &operand : block.getTerminator()->getOpOperands())
-      if (StringRef role = Port{func, true, operand.getOperandNumber()}.role();
-          role != "gradient" && role != "cotangent")
+      if (!nn::isOneOf(nn::resultRoleOf(func, operand.getOperandNumber()),
+                       {nn::Role::Gradient, nn::Role::Cotangent}))
         need(operand.get().getDefiningOp());
     while (!worklist.empty()) {
       Operation *op = worklist.pop_back_val();

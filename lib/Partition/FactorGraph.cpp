@@ -241,7 +241,7 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
 
   // One name is one tensor, and a gradient is split as its parameter. What is
   // asked for in one place is asked for in all.
-  llvm::MapVector<std::pair<StringRef, StringRef>, NodeId> first;
+  llvm::MapVector<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
   llvm::DenseMap<NodeId, ShardingAttr> asked; // by the first of the name
   auto firstOf = [&](const Node &node) {
     return first.find({node.port.role(), node.port.name()})->second;
@@ -268,8 +268,9 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
                        : given;
   }
   for (auto &[key, id] : first)
-    if (key.first == "gradient")
-      if (auto parameter = first.find({"parameter", key.second}); parameter != first.end())
+    if (key.first == nn::Role::Gradient)
+      if (auto parameter = first.find({nn::Role::Parameter, key.second});
+          parameter != first.end())
         graph.addTie(parameter->second, id);
   return graph;
 }

@@ -33,7 +33,7 @@ public:
       : func(func), mesh(mesh), reshards(reshards), buckets(buckets), remarks(remarks),
         builder(func.getContext()) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
-      takesGradients |= role(func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr)) == "gradient";
+      takesGradients |= nn::roleOf(func, i) == nn::Role::Gradient;
   }
 
   LogicalResult run() {
@@ -88,8 +88,6 @@ private:
     Value value;
   };
 
-  static StringRef role(StringAttr attr) { return attr ? attr.getValue() : StringRef(); }
-
   void define(Value global, Value local, Layout layout) {
     locals[global].assign(1, {std::move(layout), local});
   }
@@ -98,12 +96,14 @@ private:
   // What a reshard is for
   //===--------------------------------------------------------------------===//
 
-  static std::optional<Purpose> purposeOfRole(StringRef role) {
-    if (role == "gradient")
+  static std::optional<Purpose> purposeOfRole(std::optional<nn::Role> role) {
+    if (role == nn::Role::Gradient)
       return Purpose::Gradient;
-    if (role == "parameter" || role == "state" || role == "buffer" || role == "constant")
+    if (nn::isOneOf(role, {nn::Role::Parameter, nn::Role::State,
+                           nn::Role::Buffer, nn::Role::Constant}))
       return Purpose::Parameter;
-    if (role == "loss" || role == "weight" || role == "accumulator")
+    if (nn::isOneOf(role,
+                    {nn::Role::Loss, nn::Role::Weight, nn::Role::Accumulator}))
       return Purpose::Loss;
     return std::nullopt;
   }
@@ -123,16 +123,15 @@ private:
     }
     if (auto argument = dyn_cast<BlockArgument>(at);
         argument && argument.getOwner()->getParentOp() == func)
-      if (auto purpose = purposeOfRole(
-              role(func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kRoleAttr))))
+      if (auto purpose = purposeOfRole(nn::roleOf(argument)))
         return *purpose;
     // To where it goes: an addend of a gradient is one.
     for (at = value; at.hasOneUse();) {
       OpOperand &use = *at.getUses().begin();
       Operation *user = use.getOwner();
       if (isa<func::ReturnOp>(user)) {
-        auto purpose = purposeOfRole(role(func.getResultAttrOfType<StringAttr>(
-            use.getOperandNumber(), nn::kRoleAttr)));
+        auto purpose =
+            purposeOfRole(nn::resultRoleOf(func, use.getOperandNumber()));
         if (purpose == Purpose::Gradient)
           return *purpose;
         break;
@@ -149,8 +148,7 @@ private:
   }
 
   Purpose purposeOfResult(unsigned index, Value value) const {
-    auto purpose =
-        purposeOfRole(role(func.getResultAttrOfType<StringAttr>(index, nn::kRoleAttr)));
+    auto purpose = purposeOfRole(nn::resultRoleOf(func, index));
     return purpose ? *purpose : purposeOf(value);
   }
 

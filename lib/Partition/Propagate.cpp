@@ -86,7 +86,7 @@ private:
   /// Ports of one name that axes reached from different sides take what the
   /// first of them has; those that are asked to differ are left to the check.
   void unite() {
-    std::map<std::pair<StringRef, StringRef>, NodeId> first;
+    std::map<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
     for (auto [id, node] : llvm::enumerate(graph.nodes)) {
       if (!node.isPort || node.port.name().empty())
         continue;
@@ -382,7 +382,8 @@ std::string describe(const Node &node) {
     func::FuncOp func = node.port.func;
     out << (node.port.isResult ? "result " : "argument ") << node.port.index;
     if (!node.port.name().empty())
-      out << " (" << node.port.role() << " '" << node.port.name() << "')";
+      out << " (" << nn::spell(node.port.role()) << " '" << node.port.name()
+          << "')";
     out << " of @" << func.getName();
   } else {
     Operation *op = node.value.getDefiningOp();

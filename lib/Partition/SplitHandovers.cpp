@@ -55,9 +55,9 @@ struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSpl
 
   /// The link class on which the value of a port travels; "": it stays.
   StringRef linkOf(const Port &port) const {
-    if (port.role() == "activation")
+    if (port.role() == nn::Role::Activation)
       return port.isResult ? next : previous;
-    if (port.role() == "cotangent")
+    if (port.role() == nn::Role::Cotangent)
       return port.isResult ? previous : next;
     return {};
   }

@@ -42,14 +42,14 @@ public:
     for (OpOperand &operand : end->getOpOperands()) {
       DictionaryAttr attrs = func.getResultAttrDict(operand.getOperandNumber());
       // The stages that read the buffer would need its new value.
-      if (textOf(attrs, nn::kRoleAttr) == "buffer")
+      if (nn::roleOf(attrs) == nn::Role::Buffer)
         return func.emitOpError("returns an update of buffer '")
-               << textOf(attrs, nn::kNameAttr)
+               << nn::nameOf(attrs)
                << "', which cannot be cut into stages: updates of buffers are "
                   "not yet supported in a pipeline";
       Operation *def = operand.get().getDefiningOp();
       int64_t stage = stages - 1;
-      bool isCount = textOf(attrs, nn::kRoleAttr) == "accumulator";
+      bool isCount = nn::roleOf(attrs) == nn::Role::Accumulator;
       if ((!isLoss || isCount) && def && stageOf(def) >= 0)
         stage = stageOf(def);
       results[stage].push_back(operand.getOperandNumber());
@@ -155,10 +155,9 @@ private:
     Builder builder(func.getContext());
     NamedAttrList attrs;
     std::string prefix = isTraining ? "" : func.getName().str() + ".";
-    attrs.set(nn::kNameAttr,
-              builder.getStringAttr(prefix + "cut." + Twine(stage) + "." +
-                                    Twine(index)));
-    attrs.set(nn::kRoleAttr, builder.getStringAttr("activation"));
+    nn::setName(attrs, func.getContext(),
+                prefix + "cut." + Twine(stage) + "." + Twine(index));
+    nn::setRole(attrs, func.getContext(), nn::Role::Activation);
     if (flow) {
       if (std::optional<int64_t> dim = flow->dimOrUnit(value))
         attrs.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(*dim));
@@ -193,8 +192,7 @@ private:
       }
       // Alone in its stage, an input of other positions would pass for the one
       // that says what they are.
-      auto role = dyn_cast_or_null<StringAttr>(attrs.get(nn::kRoleAttr));
-      if (positions->any() && role && role.getValue() == "input" &&
+      if (positions->any() && nn::roleOf(argument) == nn::Role::Input &&
           !positions->dimOf(argument))
         attrs.set(nn::kPositionDimAttr, attributes.getI64IntegerAttr(-1));
       from.push_back(argument);

@@ -16,15 +16,8 @@ func::FuncOp cleave::stage::mainFunction(ModuleOp module) {
   return {};
 }
 
-static StringRef roleOf(BlockArgument argument) {
-  auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  auto role =
-      func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kRoleAttr);
-  return role ? role.getValue() : StringRef();
-}
-
 bool cleave::stage::isTrained(BlockArgument argument) {
-  return roleOf(argument) == "parameter";
+  return nn::roleOf(argument) == nn::Role::Parameter;
 }
 
 bool cleave::stage::isParameter(BlockArgument argument) {
@@ -89,8 +82,8 @@ void cleave::stage::eraseDead(func::FuncOp func) {
 
 StageGraph::StageGraph(func::FuncOp func) {
   for (BlockArgument argument : func.getArguments()) {
-    StringRef role = roleOf(argument);
-    bool isFixed = role == "buffer" || role == "constant";
+    bool isFixed = nn::isOneOf(nn::roleOf(argument),
+                               {nn::Role::Buffer, nn::Role::Constant});
     argumentSources.push_back(isParameter(argument) ? Weights
                               : isFixed             ? 0
                                                     : Inputs);

@@ -22,26 +22,13 @@ FailureOr<dist::MeshOp> strategy::meshWithAxis(ModuleOp module,
   return mesh.emitOpError("has no axis '") << axis << "' to split over";
 }
 
-static StringRef stringAttr(DictionaryAttr attrs, StringRef key) {
-  auto attr = attrs ? attrs.getAs<StringAttr>(key) : StringAttr();
-  return attr ? attr.getValue() : StringRef();
+bool strategy::holdsSamples(std::optional<Role> role) {
+  return isOneOf(role, {Role::Tokens, Role::Labels, Role::SampleIds,
+                        Role::Input, Role::Output});
 }
 
-StringRef strategy::roleOf(DictionaryAttr attrs) {
-  return stringAttr(attrs, nn::kRoleAttr);
-}
-
-StringRef strategy::nameOf(DictionaryAttr attrs) {
-  return stringAttr(attrs, nn::kNameAttr);
-}
-
-bool strategy::holdsSamples(StringRef role) {
-  return role == "tokens" || role == "labels" || role == "sample_ids" ||
-         role == "input" || role == "output";
-}
-
-bool strategy::crossesStages(StringRef role) {
-  return role == "activation" || role == "cotangent";
+bool strategy::crossesStages(std::optional<Role> role) {
+  return isOneOf(role, {Role::Activation, Role::Cotangent});
 }
 
 dist::ShardingAttr strategy::shardingOf(DictionaryAttr attrs) {

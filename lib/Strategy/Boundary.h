@@ -4,7 +4,7 @@
 #define CLEAVE_LIB_STRATEGY_BOUNDARY_H
 
 #include "cleave/Dialect/Dist/IR/Sharding.h"
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -14,14 +14,13 @@ namespace cleave::strategy {
 mlir::FailureOr<dist::MeshOp> meshWithAxis(mlir::ModuleOp module,
                                            llvm::StringRef axis);
 
-llvm::StringRef roleOf(mlir::DictionaryAttr attrs);
-llvm::StringRef nameOf(mlir::DictionaryAttr attrs);
+using nn::isOneOf, nn::nameOf, nn::Role, nn::roleOf;
 dist::ShardingAttr shardingOf(mlir::DictionaryAttr attrs);
 
 /// Whether the role is one of tensors that can hold one microbatch's samples.
-bool holdsSamples(llvm::StringRef role);
+bool holdsSamples(std::optional<Role> role);
 /// Whether it is of what a pipeline stage sends to another.
-bool crossesStages(llvm::StringRef role);
+bool crossesStages(std::optional<Role> role);
 
 /// Axes per dimension, all closed.
 using Axes = llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>>;

@@ -107,24 +107,18 @@ void DimClasses::collect(func::FuncOp func) {
     auto argument = dyn_cast<BlockArgument>(key.first);
     if (!argument)
       continue;
-    auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                  nn::kRoleAttr);
-    StringRef name = role ? role.getValue() : StringRef();
-    if (name == "parameter")
+    std::optional<nn::Role> role = nn::roleOf(argument);
+    if (role == nn::Role::Parameter)
       dims->parameterDims.push_back({argument.getArgNumber(), key.second});
-    else if (name != "gradient" && name != "constant" && name != "buffer")
+    else if (!nn::isOneOf(role, {nn::Role::Gradient, nn::Role::Constant,
+                                 nn::Role::Buffer}))
       dims->splittable = false; // samples and positions are not the model's
   }
 }
 
 bool strategy::isParameter(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
-  if (!argument)
-    return false;
-  auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  auto role =
-      func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kRoleAttr);
-  return role && role.getValue() == "parameter";
+  return argument && nn::roleOf(argument) == nn::Role::Parameter;
 }
 
 /// Multiply-adds, times two, if the operation reduces over a dimension of a

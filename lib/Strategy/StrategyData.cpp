@@ -83,9 +83,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     bool accumulates = false, gives = false;
     if (auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc)) {
       for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg)
-        accumulates |= roleOf(grad.getArgAttrDict(arg)) == "gradient";
+        accumulates |= roleOf(grad.getArgAttrDict(arg)) == Role::Gradient;
       for (unsigned result = 0; result < grad.getNumResults(); ++result)
-        gives |= roleOf(grad.getResultAttrDict(result)) == "gradient";
+        gives |= roleOf(grad.getResultAttrDict(result)) == Role::Gradient;
     }
     scattersGradients =
         zero == 3 ||
@@ -123,8 +123,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       nn::PositionFlow flow(func);
       auto note = [&](DictionaryAttr attrs, Value value) {
         if (std::optional<int64_t> dim = flow.dimOf(value))
-          positionDims.insert(
-              {(roleOf(attrs) + " " + nameOf(attrs)).str(), *dim});
+          positionDims.insert({{roleOf(attrs), nameOf(attrs).str()}, *dim});
       };
       for (BlockArgument argument : func.getArguments()) {
         DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
@@ -151,7 +150,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
   }
 
   std::optional<int64_t> positionDimOf(DictionaryAttr attrs) const {
-    auto it = positionDims.find((roleOf(attrs) + " " + nameOf(attrs)).str());
+    auto it = positionDims.find({roleOf(attrs), nameOf(attrs).str()});
     if (it == positionDims.end())
       return std::nullopt;
     return it->second;
@@ -209,7 +208,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
 
   /// Whether ZeRO 3 splits it: what is trained, and what is frozen.
   static bool isParameter(DictionaryAttr attrs) {
-    return roleOf(attrs) == "parameter" ||
+    return roleOf(attrs) == Role::Parameter ||
            (attrs && attrs.contains(nn::kFrozenAttr));
   }
 
@@ -313,18 +312,19 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
 
   dist::ShardingAttr boundary(RankedTensorType type,
                               DictionaryAttr attrs) const {
-    StringRef role = roleOf(attrs), name = nameOf(attrs);
+    std::optional<Role> role = roleOf(attrs);
+    StringRef name = nameOf(attrs);
     int64_t rank = type.getRank();
     if (holdsSamples(role)) {
       // Without a batch dimension: an input is whole on every rank, an output
       // as it is computed.
       std::optional<int64_t> dim = nn::batchDimOf(attrs, rank);
-      if (rank == 0 || (!dim && role == "output"))
+      if (rank == 0 || (!dim && role == Role::Output))
         return {};
       Axes axes = axesOf(shardingOf(attrs), rank);
       split(axes, attrs);
       dist::ShardingAttr sharding = closedSharding(mesh, axes);
-      return role == "output" ? openFurther(sharding, *dim) : sharding;
+      return role == Role::Output ? openFurther(sharding, *dim) : sharding;
     }
     if (crossesStages(role)) {
       // As another stage has it already, else with samples and positions split.
@@ -335,26 +335,27 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
     if (isParameter(attrs) && zero == 3)
       return closedSharding(mesh, stateAxes(name, type));
-    if (role == "parameter")
+    if (role == Role::Parameter)
       return closedSharding(mesh, parameterAxes(name, rank));
-    if (role == "state")
+    if (role == Role::State)
       return closedSharding(mesh, stateAxes(name.rsplit('.').first, type));
-    if (role == "tap")
+    if (role == Role::Tap)
       return closedSharding(mesh, stateAxes(name, type));
     // Sums that each rank adds up by itself, perhaps over other axes too.
     SmallVector<dist::AxisRefAttr> others;
     if (dist::ShardingAttr given = shardingOf(attrs))
       llvm::append_range(others, given.getPartial());
-    if (role == "gradient" && scattersGradients && isSplit(name, type)) {
+    if (role == Role::Gradient && scattersGradients && isSplit(name, type)) {
       SmallVector<dist::AxisRefAttr> partial = replicatedBy(name, rank);
       llvm::append_range(partial, others);
       return closedSharding(mesh, stateAxes(name, type), partial);
     }
-    if (role == "gradient" || role == "loss" || role == "weight" ||
-        role == "accumulator") {
-      Axes axes = role == "gradient" ? parameterAxes(name, rank) : Axes(rank);
+    if (role == Role::Gradient || role == Role::Loss || role == Role::Weight ||
+        role == Role::Accumulator) {
+      Axes axes =
+          role == Role::Gradient ? parameterAxes(name, rank) : Axes(rank);
       SmallVector<dist::AxisRefAttr> partial;
-      if (role != "gradient" || !sumsGradients)
+      if (role != Role::Gradient || !sumsGradients)
         partial = leftOf(allAxes(), axes);
       llvm::append_range(partial, others);
       return closedSharding(mesh, axes, partial);
@@ -385,12 +386,14 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     OpBuilder b = OpBuilder::atBlockBegin(&update.getBody().front());
     for (unsigned arg = 0; arg < update.getNumArguments(); ++arg) {
       DictionaryAttr attrs = update.getArgAttrDict(arg);
-      StringRef role = roleOf(attrs), name = nameOf(attrs);
+      std::optional<Role> role = roleOf(attrs);
+      StringRef name = nameOf(attrs);
       auto type = cast<RankedTensorType>(update.getArgumentTypes()[arg]);
       Axes axes(type.getRank());
-      if (role == "gradient" || (role == "parameter" && zero != 0))
+      if (role == Role::Gradient || (role == Role::Parameter && zero != 0))
         axes = stateAxes(name, type);
-      else if (role != "loss" && role != "weight" && role != "accumulator")
+      else if (role != Role::Loss && role != Role::Weight &&
+               role != Role::Accumulator)
         continue;
       BlockArgument argument = update.getArgument(arg);
       auto constrained = dist::ConstrainOp::create(
@@ -427,13 +430,13 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     Operation *terminator = func.getBody().front().getTerminator();
     llvm::StringMap<BlockArgument> accumulators;
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
-      if (roleOf(func.getArgAttrDict(arg)) == "gradient")
+      if (roleOf(func.getArgAttrDict(arg)) == Role::Gradient)
         accumulators[nameOf(func.getArgAttrDict(arg))] = func.getArgument(arg);
     for (OpOperand &result : terminator->getOpOperands()) {
       DictionaryAttr attrs = func.getResultAttrDict(result.getOperandNumber());
       StringRef name = nameOf(attrs);
       auto type = dyn_cast<RankedTensorType>(result.get().getType());
-      if (roleOf(attrs) != "gradient" || !type ||
+      if (roleOf(attrs) != Role::Gradient || !type ||
           (scattersGradients && !isSplit(name, type)))
         continue;
       OpOperand *sum = &result;
@@ -468,7 +471,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
   /// What splits samples and positions, slowest first; of all these, over which
   /// ZeRO splits.
   SmallVector<dist::AxisRefAttr> samples, positions, sharded;
-  llvm::StringMap<int64_t> positionDims; // by role and name
+  std::map<std::pair<std::optional<Role>, std::string>, int64_t>
+      positionDims;                      // by role and name
   llvm::StringMap<int64_t> reordered;    // by name: those that every rank has
   bool scattersGradients = false, sumsGradients = false;
   llvm::StringMap<Axes> parameters;

@@ -168,13 +168,15 @@ struct StrategyExpertPass
     setBoundaryShardings(
         getOperation(),
         [&](RankedTensorType type, DictionaryAttr attrs) -> dist::ShardingAttr {
-          StringRef role = roleOf(attrs), name = nameOf(attrs);
-          if (role == "state")
+          std::optional<Role> role = roleOf(attrs);
+          StringRef name = nameOf(attrs);
+          if (role == Role::State)
             return placed(type, attrs, name.rsplit('.').first);
-          if (role != "parameter" && role != "gradient" && role != "tap")
+          if (role != Role::Parameter && role != Role::Gradient &&
+              role != Role::Tap)
             return {};
           dist::ShardingAttr sharding = placed(type, attrs, name);
-          if (sharding && role == "parameter" && said.insert(name).second)
+          if (sharding && role == Role::Parameter && said.insert(name).second)
             remarkOnPadding(getOperation().getLoc(), name, type,
                             axesOf(sharding, type.getRank()), mesh.getMesh());
           return sharding;

@@ -53,7 +53,7 @@ struct StrategyShardPass
     for (auto func : module.getOps<func::FuncOp>())
       for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
         DictionaryAttr attrs = func.getArgAttrDict(arg);
-        if (roleOf(attrs) != "parameter" || chosen.count(nameOf(attrs)))
+        if (roleOf(attrs) != Role::Parameter || chosen.count(nameOf(attrs)))
           continue;
         FailureOr<std::optional<Axes>> axes =
             choose(func.getLoc(),
@@ -297,10 +297,12 @@ struct StrategyShardPass
     setBoundaryShardings(
         getOperation(),
         [&](RankedTensorType, DictionaryAttr attrs) -> dist::ShardingAttr {
-          StringRef role = roleOf(attrs), name = nameOf(attrs);
-          if (role == "state")
+          std::optional<Role> role = roleOf(attrs);
+          StringRef name = nameOf(attrs);
+          if (role == Role::State)
             name = name.rsplit('.').first;
-          else if (role != "parameter" && role != "gradient" && role != "tap")
+          else if (role != Role::Parameter && role != Role::Gradient &&
+                   role != Role::Tap)
             return {};
           auto it = chosen.find(name);
           if (it == chosen.end())
@@ -332,7 +334,7 @@ LogicalResult cleave::checkShardMatches(ModuleOp module,
   for (auto func : module.getOps<func::FuncOp>())
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
       if (DictionaryAttr attrs = func.getArgAttrDict(arg);
-          roleOf(attrs) == "parameter")
+          roleOf(attrs) == Role::Parameter)
         parameters.insert({nameOf(attrs), attrs});
   auto all =
       llvm::map_to_vector(parameters, [](auto &entry) { return entry.second; });

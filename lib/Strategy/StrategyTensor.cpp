@@ -116,9 +116,9 @@ struct StrategyTensorPass
   static bool readsParameters(func::FuncOp func) {
     bool gradients = false, parameters = false;
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
-      StringRef role = roleOf(func.getArgAttrDict(arg));
-      parameters |= role == "parameter";
-      gradients |= role == "state";
+      std::optional<Role> role = roleOf(func.getArgAttrDict(arg));
+      parameters |= role == Role::Parameter;
+      gradients |= role == Role::State;
     }
     return parameters && !gradients && func.getName() != nn::kUpdateFunc;
   }
@@ -273,22 +273,24 @@ struct StrategyTensorPass
     setBoundaryShardings(
         getOperation(),
         [&](RankedTensorType type, DictionaryAttr attrs) -> dist::ShardingAttr {
-          StringRef role = roleOf(attrs), name = nameOf(attrs);
+          std::optional<Role> role = roleOf(attrs);
+          StringRef name = nameOf(attrs);
           int64_t rank = type.getRank();
-          if (role == "parameter" || role == "gradient" || role == "tap")
-            return ofParameter(name, role == "gradient");
-          if (role == "state")
+          if (role == Role::Parameter || role == Role::Gradient ||
+              role == Role::Tap)
+            return ofParameter(name, role == Role::Gradient);
+          if (role == Role::State)
             return ofParameter(name.rsplit('.').first, false);
           if (!scheme.pins)
             return {};
-          if (role == "loss" && !own(scheme.inner.batch).empty())
+          if (role == Role::Loss && !own(scheme.inner.batch).empty())
             return closedSharding(mesh, Axes(), own(scheme.inner.batch));
-          if (role == "accumulator" && !own(scheme.inner.batch).empty())
+          if (role == Role::Accumulator && !own(scheme.inner.batch).empty())
             return closedSharding(mesh, Axes(rank), own(scheme.inner.batch));
-          if (role == "weight" && !own(scheme.inputs).empty())
+          if (role == Role::Weight && !own(scheme.inputs).empty())
             return closedSharding(mesh, Axes(), own(scheme.inputs));
           std::optional<int64_t> batch = nn::batchDimOf(attrs, rank);
-          if (!holdsSamples(role) || role == "output" || rank == 0)
+          if (!holdsSamples(role) || role == Role::Output || rank == 0)
             return {};
           Axes axes(rank);
           if (batch)

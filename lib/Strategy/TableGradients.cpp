@@ -19,7 +19,7 @@ public:
     Operation *terminator = func.getBody().front().getTerminator();
     for (OpOperand &result : terminator->getOpOperands()) {
       if (roleOf(func.getResultAttrDict(result.getOperandNumber())) !=
-          "gradient")
+          Role::Gradient)
         continue;
       OpOperand &sum = addendOf(result);
       auto pad = sum.get().getDefiningOp<nn::PadOp>();

@@ -124,7 +124,7 @@ ParameterPlans strategy::planParameters(
   SmallVector<ParameterPlan *> ofArgument(func.getNumArguments(), nullptr);
   for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
     DictionaryAttr attrs = func.getArgAttrDict(arg);
-    if (roleOf(attrs) != "parameter")
+    if (roleOf(attrs) != Role::Parameter)
       continue;
     ParameterPlan &plan = plans[nameOf(attrs)];
     plan.type = cast<RankedTensorType>(func.getArgumentTypes()[arg]);
@@ -133,7 +133,8 @@ ParameterPlans strategy::planParameters(
   }
   for (unsigned arg = 0; arg < func.getNumArguments(); ++arg)
     if (auto it = plans.find(nameOf(func.getArgAttrDict(arg)));
-        it != plans.end() && roleOf(func.getArgAttrDict(arg)) == "parameter")
+        it != plans.end() &&
+        roleOf(func.getArgAttrDict(arg)) == Role::Parameter)
       ofArgument[arg] = &it->second;
   for (const DimClass *dims : chosen)
     for (auto [arg, dim] : dims->parameterDims) {
@@ -209,7 +210,7 @@ Colours::Colours(func::FuncOp func, const DimClasses &classes,
   for (BlockArgument argument : func.getArguments()) {
     DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
     int64_t rank = cast<RankedTensorType>(argument.getType()).getRank();
-    if (roleOf(attrs) == "parameter") {
+    if (roleOf(attrs) == Role::Parameter) {
       auto plan = plans.find(nameOf(attrs));
       if (plan == plans.end())
         continue;
@@ -342,7 +343,7 @@ static void forEachGradient(func::FuncOp func, Plans &plans, Visit visit) {
   Operation *terminator = func.getBody().front().getTerminator();
   for (unsigned index = 0; index < func.getNumResults(); ++index) {
     DictionaryAttr attrs = func.getResultAttrDict(index);
-    if (roleOf(attrs) != "gradient")
+    if (roleOf(attrs) != Role::Gradient)
       continue;
     if (auto plan = plans.find(nameOf(attrs)); plan != plans.end())
       visit(plan->second, terminator->getOperand(index));

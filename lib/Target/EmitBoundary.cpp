@@ -14,13 +14,13 @@ int64_t target::parameterOf(const BoundaryTable &table,
   auto named = [&](StringRef name) {
     for (auto [index, other] : llvm::enumerate(table.buffers))
       if (other.name == name &&
-          (other.role == "parameter" || other.role == "buffer"))
+          nn::isOneOf(other.role, {nn::Role::Parameter, nn::Role::Buffer}))
         return int64_t(index);
     return int64_t(-1);
   };
-  if (buffer.role == "gradient")
+  if (buffer.role == nn::Role::Gradient)
     return named(buffer.name);
-  if (buffer.role != "state")
+  if (buffer.role != nn::Role::State)
     return -1;
   // PARAMETER.slot; slots have no dot, names may.
   return named(StringRef(buffer.name).rsplit('.').first);
@@ -57,9 +57,9 @@ LogicalResult target::emitBoundary(const BoundaryTable &table,
   for (const BoundaryBuffer &buffer : table.buffers) {
     program::Boundary entry;
     entry.name = buffer.buffer;
-    entry.role = buffer.role;
-    if (buffer.role == "parameter" || buffer.role == "buffer" ||
-        buffer.role == "constant" || buffer.role == "output")
+    entry.role = nn::spell(buffer.role).str();
+    if (nn::isOneOf(buffer.role, {nn::Role::Parameter, nn::Role::Buffer,
+                                  nn::Role::Constant, nn::Role::Output}))
       entry.onnxName = buffer.name;
     DictionaryAttr attrs = buffer.attrs;
     if (int64_t parameter = parameterOf(table, buffer); parameter >= 0) {

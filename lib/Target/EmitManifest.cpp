@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
 
-static std::string spell(Type element) {
+static std::string dtypeText(Type element) {
   if (element.isInteger(1))
     return "i1";
   FailureOr<program::DType> dtype = dtypeOf(element);
@@ -65,10 +65,10 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   tensor.buffer = buffer.buffer;
   // A parameter that is not trained is one of the model's all the same.
   bool frozen = buffer.attrs && buffer.attrs.get(nn::kFrozenAttr);
-  tensor.kind = frozen ? "parameter" : buffer.role;
-  tensor.dtype = spell(buffer.type.getElementType());
+  tensor.kind = nn::spell(frozen ? nn::Role::Parameter : buffer.role).str();
+  tensor.dtype = dtypeText(buffer.type.getElementType());
   tensor.shape = shapeOf(buffer.globalType);
-  tensor.trainable = buffer.role == "parameter";
+  tensor.trainable = buffer.role == nn::Role::Parameter;
   if (auto view = buffer.attrs.getAs<DictionaryAttr>("nn.view"))
     if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))
       tensor.shape.assign(shape.asArrayRef().begin(), shape.asArrayRef().end());
@@ -82,7 +82,7 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
     };
     real("a", tensor.init.a);
     real("b", tensor.init.b);
-  } else if (buffer.role == "parameter" &&
+  } else if (buffer.role == nn::Role::Parameter &&
              nn::fileRankOf(buffer.attrs, tensor.shape.size()) >= 2) {
     // What GPT-2 starts its matrices from.
     tensor.init = {"normal", 0.0, 0.02};
@@ -161,55 +161,63 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
   std::map<std::string, std::string> countOf; // by parameter
   int64_t samples = 0;
   for (auto [index, buffer] : llvm::enumerate(table->buffers)) {
-    StringRef role = buffer.role;
-    std::string dtype = spell(buffer.type.getElementType());
-    if (role == "parameter" || role == "buffer" || role == "constant") {
+    nn::Role role = buffer.role;
+    std::string dtype = dtypeText(buffer.type.getElementType());
+    if (nn::isOneOf(role, {nn::Role::Parameter, nn::Role::Buffer,
+                           nn::Role::Constant})) {
       manifest.tensors.push_back(tensorOf(buffer));
-    } else if (role == "state") {
+    } else if (role == nn::Role::State) {
       ManifestState state;
       state.buffer = buffer.buffer;
       state.parameter = StringRef(buffer.name).rsplit('.').first.str();
       state.slot = StringRef(buffer.name).rsplit('.').second.str();
       if (StringRef(buffer.name).ends_with(nn::kMasterSuffix))
-        state.init = "parameter";
+        state.init = nn::spell(nn::Role::Parameter).str();
       if (std::string count = text(buffer.attrs, nn::kCountAttr);
           !count.empty())
         countOf[state.parameter] = count;
       manifest.state.push_back(state);
-    } else if (role == "count") {
+    } else if (role == nn::Role::Count) {
       continue;
-    } else if (role == "output") {
+    } else if (role == nn::Role::Output) {
       manifest.outputs.push_back(
           {buffer.name, buffer.buffer, dtype, shapeOf(buffer.globalType),
            nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
                .value_or(-1),
            bool(buffer.attrs.get(nn::kWholeCallAttr))});
-    } else if (role == "metric") {
+    } else if (role == nn::Role::Metric) {
       manifest.metrics.push_back({"update", buffer.name, buffer.buffer});
-    } else if (role == "accumulator") {
+    } else if (role == nn::Role::Accumulator) {
       if (auto router = buffer.attrs.getAs<DictionaryAttr>(nn::kRouterAttr))
         noteCount(manifest, router, buffer);
       else
         manifest.metrics.push_back({"loss_grad", buffer.name, buffer.buffer});
-    } else if (role == "loss" || role == "weight") {
+    } else if (role == nn::Role::Loss || role == nn::Role::Weight) {
       for (const char *action : {"loss_grad", "loss"})
         if (llvm::is_contained(manifest.actions, action))
-          manifest.metrics.push_back({action, role.str(), buffer.buffer});
-    } else if (role != "gradient" && role != "tap") {
+          manifest.metrics.push_back(
+              {action, nn::spell(role).str(), buffer.buffer});
+    } else if (role != nn::Role::Gradient && role != nn::Role::Tap) {
+      std::optional<InputRole> ofInput = inputRoleOf(nn::spell(role));
+      if (!ofInput)
+        return module.emitError("'")
+               << buffer.name << "' has the role " << nn::spell(role)
+               << " and no slot; expected a slot (pipe.slot), or the role of "
+                  "an input";
       ManifestInput input;
       input.name = buffer.name;
       input.buffer = buffer.buffer;
-      input.role = role.str();
+      input.role = *ofInput;
       input.dtype = dtype;
       input.shape = shapeOf(buffer.globalType);
       input.batchDim = nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
                            .value_or(-1);
-      if (role == "input") {
+      if (role == nn::Role::Input) {
         auto source = info.sources.find(buffer.name);
         input.source =
             source != info.sources.end() ? source->second : buffer.name;
       }
-      if (role == "labels")
+      if (role == nn::Role::Labels)
         input.source = info.labelsSource;
       input.trainingOnly = forward && !ofForward.count(index);
       input.vocabulary = number(buffer.attrs, kVocabularyAttr);
@@ -217,14 +225,14 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       input.lookups = lookupsOf(buffer.attrs);
       if (input.batchDim >= 0 && input.stepOf.empty())
         samples = input.shape[input.batchDim];
-      if (role == "tokens" && input.shape.size() > 1)
+      if (role == nn::Role::Tokens && input.shape.size() > 1)
         manifest.sequence = input.shape[1];
       manifest.inputs.push_back(input);
     }
   }
   manifest.unread = info.unread;
   for (const auto &[parameter, name] : countOf)
-    if (int64_t count = table->find(name, "count"); count >= 0)
+    if (int64_t count = table->find(name, nn::Role::Count); count >= 0)
       manifest.state.push_back(
           {table->buffers[count].buffer, parameter, "step", "zeros"});
   // They are fed with the same data.
@@ -232,8 +240,9 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     for (const ManifestInput &own : manifest.inputs)
       if (!input.stepOf.empty() && own.name == input.stepOf) {
         input.role = own.role;
-        input.source =
-            own.source.empty() && own.role != "labels" ? own.name : own.source;
+        input.source = own.source.empty() && own.role != InputRole::Labels
+                           ? own.name
+                           : own.source;
       }
   // A model without inputs that hold samples makes one sample a call.
   manifest.batch = info.batch

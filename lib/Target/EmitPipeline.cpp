@@ -210,7 +210,8 @@ LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
   remap.arenas = instance.arenas;
   BoundaryTable visible;
   for (const BoundaryBuffer &buffer : instance.boundary.buffers)
-    if (buffer.isVisible() && (buffer.role != "output" || isOwner(instance)))
+    if (buffer.isVisible() &&
+        (buffer.role != nn::Role::Output || isOwner(instance)))
       visible.buffers.push_back(buffer);
   size_t from = program.boundary.size();
   if (failed(emitBoundary(visible, mesh, module, program)))
@@ -232,7 +233,7 @@ LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
 /// All values that lie in slots, by name and role.
 const BoundaryBuffer *PipelineEmitter::bufferOf(const Instance &instance,
                                                 StringRef name,
-                                                StringRef role) const {
+                                                nn::Role role) const {
   int64_t index = instance.boundary.find(name, role);
   return index < 0 ? nullptr : &instance.boundary.buffers[index];
 }
@@ -252,8 +253,8 @@ program::BufferRef PipelineEmitter::address(const Instance &instance,
   return ref;
 }
 
-SmallVector<std::string>
-PipelineEmitter::portsOf(func::FuncOp func, StringRef role, bool results) {
+SmallVector<std::string> PipelineEmitter::portsOf(func::FuncOp func,
+                                                  nn::Role role, bool results) {
   SmallVector<std::string> names;
   if (!func)
     return names;
@@ -261,8 +262,8 @@ PipelineEmitter::portsOf(func::FuncOp func, StringRef role, bool results) {
   for (unsigned i = 0; i < count; ++i) {
     DictionaryAttr attrs =
         results ? func.getResultAttrDict(i) : func.getArgAttrDict(i);
-    if (textOf(attrs, nn::kRoleAttr) == role)
-      names.push_back(textOf(attrs, nn::kNameAttr).str());
+    if (nn::roleOf(attrs) == role)
+      names.push_back(nn::nameOf(attrs).str());
   }
   return names;
 }
@@ -272,7 +273,7 @@ PipelineEmitter::portsOf(func::FuncOp func, StringRef role, bool results) {
 SmallVector<std::string> PipelineEmitter::handedOver(const Instance &from,
                                                      const Instance &to,
                                                      ArrayRef<StringRef> makers,
-                                                     StringRef role) const {
+                                                     nn::Role role) const {
   SmallVector<std::string> names;
   for (StringRef maker : makers) {
     auto func = from.functions.find(maker.str());
@@ -364,7 +365,7 @@ static program::SubAxis wholeAxis(int64_t position, int64_t size) {
 /// Starts or does a transfer of `names`; the token, or -1 where there is
 /// nothing to move.
 int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
-                                  ArrayRef<std::string> names, StringRef role,
+                                  ArrayRef<std::string> names, nn::Role role,
                                   int microbatch, const std::string &label) {
   program::Collective message;
   message.kind = program::CollectiveKind::SendRecv;

@@ -91,16 +91,15 @@ private:
                       program::BufferRef total, mlir::RankedTensorType type);
 
   const BoundaryBuffer *bufferOf(const Instance &instance, llvm::StringRef name,
-                                 llvm::StringRef role) const;
+                                 nn::Role role) const;
   program::BufferRef address(const Instance &instance,
                              const BoundaryBuffer &buffer,
                              int microbatch) const;
-  static llvm::SmallVector<std::string>
-  portsOf(mlir::func::FuncOp func, llvm::StringRef role, bool results);
+  static llvm::SmallVector<std::string> portsOf(mlir::func::FuncOp func,
+                                                nn::Role role, bool results);
   llvm::SmallVector<std::string>
   handedOver(const Instance &from, const Instance &to,
-             llvm::ArrayRef<llvm::StringRef> makers,
-             llvm::StringRef role) const;
+             llvm::ArrayRef<llvm::StringRef> makers, nn::Role role) const;
 
   void begin(int rank, const std::string &name);
   void end();
@@ -112,7 +111,7 @@ private:
   void copy(program::BufferRef from, program::BufferRef to, int64_t bytes,
             const std::string &source);
   int32_t transfer(const Instance &own, int sender, int receiver,
-                   llvm::ArrayRef<std::string> names, llvm::StringRef role,
+                   llvm::ArrayRef<std::string> names, nn::Role role,
                    int microbatch, const std::string &label);
   program::StringId intern(const std::string &text);
 

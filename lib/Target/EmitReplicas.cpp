@@ -91,9 +91,9 @@ void PipelineEmitter::emitReplicaSums(int rank) {
     const Instance &own = at(rank, stage);
     std::map<std::pair<std::string, program::DType>, program::Collective> sums;
     for (const BoundaryBuffer &buffer : own.boundary.buffers) {
-      bool isGradient = buffer.role == "gradient";
-      bool isLoss = buffer.role == "loss" || buffer.role == "weight" ||
-                    buffer.role == "accumulator";
+      bool isGradient = buffer.role == nn::Role::Gradient;
+      bool isLoss = nn::isOneOf(buffer.role, {nn::Role::Loss, nn::Role::Weight,
+                                              nn::Role::Accumulator});
       if ((!isGradient && !isLoss) ||
           (isGradient && isTied(own.boundary, buffer)))
         continue;

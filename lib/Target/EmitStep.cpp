@@ -45,7 +45,7 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
         if (buffer.slot() != "store" || !name.consume_back(".stored"))
           continue;
         const BoundaryBuffer *slot =
-            bufferOf(own, (name + ".slot").str(), "residual");
+            bufferOf(own, (name + ".slot").str(), nn::Role::Residual);
         if (!slot)
           continue; // an input that the stage does not read
         copy(address(own, buffer, action.microbatch),
@@ -81,7 +81,7 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
       int other = action.stage + (forward == sends ? 1 : -1);
       const Instance &peer = at(entry.peer, other);
       const Instance &from = sends ? own : peer, &to = sends ? peer : own;
-      StringRef role = forward ? "activation" : "cotangent";
+      nn::Role role = forward ? nn::Role::Activation : nn::Role::Cotangent;
       SmallVector<StringRef> makers = forward
                                           ? SmallVector<StringRef>{"F"}
                                           : SmallVector<StringRef>{"I", "B"};
@@ -126,17 +126,19 @@ LogicalResult PipelineEmitter::emitChain(int rank, StringRef function) {
     std::string label = (function + Twine(stage)).str();
     auto handOver = [&](int from, int to) {
       const Instance &a = at(ownerOf(from), from), &b = at(ownerOf(to), to);
-      SmallVector<std::string> names = handedOver(a, b, function, "activation");
+      SmallVector<std::string> names =
+          handedOver(a, b, function, nn::Role::Activation);
       if (a.rank == b.rank) {
         for (const std::string &name : names)
           if (to == stage)
-            copy(address(a, *bufferOf(a, name, "activation"), 0),
-                 address(b, *bufferOf(b, name, "activation"), 0),
-                 bytesOfType(bufferOf(b, name, "activation")->type), label);
+            copy(address(a, *bufferOf(a, name, nn::Role::Activation), 0),
+                 address(b, *bufferOf(b, name, nn::Role::Activation), 0),
+                 bytesOfType(bufferOf(b, name, nn::Role::Activation)->type),
+                 label);
         return;
       }
       int32_t token =
-          transfer(own, a.rank, b.rank, names, "activation", 0, label);
+          transfer(own, a.rank, b.rank, names, nn::Role::Activation, 0, label);
       if (token >= 0)
         push(program::Wait{token}, label);
     };

@@ -45,7 +45,7 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
   };
   auto ref = [&](int stage, const std::string &name) {
     const Instance &instance = at(rank, stage);
-    return address(instance, *bufferOf(instance, name, "residual"), 0);
+    return address(instance, *bufferOf(instance, name, nn::Role::Residual), 0);
   };
   // Runs the parts up to `last` that have not run. Each of the rank's stages
   // goes on from what the one before gave to a sum.
@@ -59,7 +59,7 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
         std::vector<int> counted = countedOf(sum);
         const std::string &name = member->second.operand;
         const BoundaryBuffer *before =
-            bufferOf(at(rank, stage), name + ".before", "residual");
+            bufferOf(at(rank, stage), name + ".before", nn::Role::Residual);
         if (!before && counted.size() > 1)
           return LogicalResult(module.emitError("stages of one rank add up '")
                                << name << "', but not one after another");
@@ -101,7 +101,7 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
     for (int stage : here) {
       const StageSum::Member &member = sum.members.at(stage);
       const BoundaryBuffer *given =
-          bufferOf(at(rank, stage), member.operand, "residual");
+          bufferOf(at(rank, stage), member.operand, nn::Role::Residual);
       if (type && type != given->type)
         return module.emitError("stages add up values of different types: ")
                << type << " and " << given->type;

@@ -62,7 +62,7 @@ LogicalResult PipelineEmitter::checkPorts() const {
   // `makers` of `from` gives.
   auto check = [&](const Instance &from, const Instance &to,
                    ArrayRef<StringRef> makers, ArrayRef<StringRef> readers,
-                   StringRef role, StringRef slot) -> LogicalResult {
+                   nn::Role role, StringRef slot) -> LogicalResult {
     SmallVector<std::string> given = handedOver(from, to, makers, role);
     for (StringRef reader : readers) {
       auto found = to.functions.find(reader.str());
@@ -70,14 +70,13 @@ LogicalResult PipelineEmitter::checkPorts() const {
         continue;
       func::FuncOp func = found->second;
       for (unsigned i = 0; i < func.getNumArguments(); ++i) {
-        auto text = [&](StringRef key) {
-          auto attr = func.getArgAttrOfType<StringAttr>(i, key);
-          return attr ? attr.getValue() : StringRef();
-        };
-        if (text(nn::kRoleAttr) == role && text(kSlotAttr).starts_with(slot) &&
-            !llvm::is_contained(given, text(nn::kNameAttr)))
+        auto held = func.getArgAttrOfType<StringAttr>(i, kSlotAttr);
+        StringRef own = held ? held.getValue() : StringRef();
+        StringRef name = nn::nameOf(func, i);
+        if (nn::roleOf(func, i) == role && own.starts_with(slot) &&
+            !llvm::is_contained(given, name))
           return func.emitError("reads ")
-                 << role << " '" << text(nn::kNameAttr)
+                 << nn::spell(role) << " '" << name
                  << "', which no action of stage " << from.stage
                  << " hands over; expected a result of that name and role in "
                  << llvm::join(makers, " or ");
@@ -88,13 +87,14 @@ LogicalResult PipelineEmitter::checkPorts() const {
   for (int stage = 0; stage + 1 < table.stages; ++stage) {
     const Instance &below = at(ownerOf(stage), stage);
     const Instance &above = at(ownerOf(stage + 1), stage + 1);
-    if (failed(check(below, above, {"F"}, {"F", "I", "W", "B"}, "activation",
-                     "recv_f")) ||
-        failed(check(above, below, {"I", "B"}, {"I", "W", "B"}, "cotangent",
-                     "recv_b")))
+    if (failed(check(below, above, {"F"}, {"F", "I", "W", "B"},
+                     nn::Role::Activation, "recv_f")) ||
+        failed(check(above, below, {"I", "B"}, {"I", "W", "B"},
+                     nn::Role::Cotangent, "recv_b")))
       return failure();
     for (StringRef function : {nn::kLossFunc, nn::kForwardFunc})
-      if (failed(check(below, above, function, function, "activation", "")))
+      if (failed(check(below, above, function, function, nn::Role::Activation,
+                       "")))
         return failure();
   }
   return success();

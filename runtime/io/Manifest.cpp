@@ -44,7 +44,34 @@ const ManifestTensor *Manifest::tensor(std::string_view name) const {
   return nullptr;
 }
 
-const ManifestInput *Manifest::inputWithRole(std::string_view role) const {
+static constexpr std::pair<InputRole, const char *> kInputRoles[] = {
+    {InputRole::Tokens, "tokens"},
+    {InputRole::Labels, "labels"},
+    {InputRole::SampleIds, "sample_ids"},
+    {InputRole::AttentionMask, "attention_mask"},
+    {InputRole::PositionIds, "position_ids"},
+    {InputRole::Input, "input"},
+    {InputRole::Step, "step"},
+    {InputRole::LearningRate, "lr"},
+    {InputRole::Seed, "seed"},
+    {InputRole::Microbatch, "microbatch"},
+};
+
+const char *spell(InputRole role) {
+  for (auto [known, text] : kInputRoles)
+    if (known == role)
+      return text;
+  return "";
+}
+
+std::optional<InputRole> inputRoleOf(std::string_view text) {
+  for (auto [role, known] : kInputRoles)
+    if (text == known)
+      return role;
+  return std::nullopt;
+}
+
+const ManifestInput *Manifest::inputWithRole(InputRole role) const {
   for (const ManifestInput &input : inputs)
     if (input.role == role)
       return &input;

@@ -227,16 +227,14 @@ static ManifestLookup readLookup(const Reader &r,
 }
 
 static ManifestInput readInput(const Reader &r) {
-  static const char *const roles[] = {
-      "tokens", "labels", "sample_ids", "attention_mask", "position_ids",
-      "input",  "step",   "lr",         "seed",           "microbatch"};
   ManifestInput input;
   input.name = r.string("name");
   input.buffer = r.string("buffer", input.name);
-  input.role = r.string("role");
-  if (std::none_of(std::begin(roles), std::end(roles),
-                   [&](const char *role) { return input.role == role; }))
-    Reader::fail(r.at("role"), "a known role, found '" + input.role + "'");
+  std::string text = r.string("role");
+  std::optional<InputRole> role = inputRoleOf(text);
+  if (!role)
+    Reader::fail(r.at("role"), "a known role, found '" + text + "'");
+  input.role = *role;
   input.dtype = r.dtype("dtype");
   input.shape = r.integers("shape");
   elements(r, input.shape);

@@ -53,9 +53,9 @@ static Json toJson(const ManifestState &s) {
 }
 
 static Json toJson(const ManifestInput &input) {
-  Json json = {{"name", input.name},   {"buffer", input.buffer},
-               {"role", input.role},   {"dtype", input.dtype},
-               {"shape", input.shape}, {"batch_dim", input.batchDim}};
+  Json json = {{"name", input.name},        {"buffer", input.buffer},
+               {"role", spell(input.role)}, {"dtype", input.dtype},
+               {"shape", input.shape},      {"batch_dim", input.batchDim}};
   if (!input.source.empty())
     json["source"] = input.source;
   if (input.vocabulary)

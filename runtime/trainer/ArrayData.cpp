@@ -45,11 +45,11 @@ public:
       auto found = arrays.find(name);
       const Array &array = found->second;
       sources[input.name] = &array;
-      bool isWhole =
-          input.batchDim < 0 && !isShifted(input) && input.role != "tokens";
+      bool isWhole = input.batchDim < 0 && !isShifted(input) &&
+                     input.role != InputRole::Tokens;
       isReadWhole[name] = isWhole;
       checkRange(input, name, array);
-      if (input.role == "labels")
+      if (input.role == InputRole::Labels)
         labels = {&input, name};
       if (isWhole) {
         checkWhole(input, name, array);
@@ -164,12 +164,12 @@ public:
     if (isGenerated(input))
       return "";
     if (isShifted(input)) {
-      const ManifestInput *tokens = manifest.inputWithRole("tokens");
+      const ManifestInput *tokens = manifest.inputWithRole(InputRole::Tokens);
       return tokens ? arrayOf(manifest, *tokens) : input.name;
     }
-    if (input.role == "tokens" || input.role == "labels" ||
-        input.role == "attention_mask" || input.role == "position_ids" ||
-        input.role == "input")
+    if (input.role == InputRole::Tokens || input.role == InputRole::Labels ||
+        input.role == InputRole::AttentionMask ||
+        input.role == InputRole::PositionIds || input.role == InputRole::Input)
       return input.source.empty() ? input.name : input.source;
     return "";
   }
@@ -226,18 +226,18 @@ private:
                        return std::tolower(a) == std::tolower(b);
                      }))
         near = other;
-    if (!near && unread.size() == 1 && input.role == "labels")
+    if (!near && unread.size() == 1 && input.role == InputRole::Labels)
       near = unread.front();
-    if (!near || input.role == "tokens")
+    if (!near || input.role == InputRole::Tokens)
       return "";
     bool isBare = std::all_of(input.name.begin(), input.name.end(), [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) || c == '_' ||
              c == '-';
     });
     return "; " +
-           (input.role == "labels" ? "data.labels"
-            : isBare               ? "data.inputs." + input.name
-                                   : "data.inputs.\"" + input.name + "\"") +
+           (input.role == InputRole::Labels ? "data.labels"
+            : isBare ? "data.inputs." + input.name
+                     : "data.inputs.\"" + input.name + "\"") +
            " = \"" + *near + "\"?";
   }
 
@@ -250,7 +250,7 @@ private:
                        (isFloat(input.dtype) ? "x.astype(np.float32)"
                                              : "x.astype(np.int64)"));
     checkVocabulary(input, array, label,
-                    input.role == "labels" ? &ignoreIndex : nullptr);
+                    input.role == InputRole::Labels ? &ignoreIndex : nullptr);
   }
 
   void checkWhole(const ManifestInput &input, const std::string &name,
@@ -268,14 +268,15 @@ private:
              const Array &array) {
     std::string label = path + ", array '" + name + "'";
     requireSamplesFirst(input);
-    if (input.role == "labels" && !isFloat(input.dtype) &&
+    if (input.role == InputRole::Labels && !isFloat(input.dtype) &&
         array.shape.size() == input.shape.size() + 1 &&
         array.shape.back() > 1 && array.shape.back() == input.vocabulary &&
         holdsZerosAndOnes(array))
       throw InputError(label + ": has shape " + shapeToString(array.shape) +
                        ", a number for each class; expected the index of the "
                        "class (its argmax over the last dimension)");
-    if (input.role == "labels" && isFloat(array.dtype) && !isFloat(input.dtype))
+    if (input.role == InputRole::Labels && isFloat(array.dtype) &&
+        !isFloat(input.dtype))
       throw InputError(label + ": holds " + array.dtype + " of shape " +
                        shapeToString(array.shape) +
                        ", but labels of train.loss = \"" + loss +
@@ -297,7 +298,7 @@ private:
     };
     bool fits = plain(row) == plain(want);
     // A row of tokens may bring the token that follows the sequence.
-    if (!fits && (input.role == "tokens" || isShifted(input)) &&
+    if (!fits && (input.role == InputRole::Tokens || isShifted(input)) &&
         row.size() == 1 && want.size() == 1 && row[0] == want[0] + 1)
       fits = true;
     if (!fits) {

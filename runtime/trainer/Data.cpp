@@ -75,7 +75,7 @@ static std::unique_ptr<Dataset> openArrays(std::map<std::string, Array> arrays,
                                            const Manifest &manifest,
                                            const Settings &settings) {
   // One long row of tokens is a text.
-  const ManifestInput *tokens = manifest.inputWithRole("tokens");
+  const ManifestInput *tokens = manifest.inputWithRole(InputRole::Tokens);
   if (tokens) {
     auto found =
         arrays.find(tokens->source.empty() ? tokens->name : tokens->source);
@@ -126,7 +126,7 @@ static bool allBelow(const std::string &dtype, const MappedFile &file,
 /// Says which of the others could be meant; "": none.
 static std::string otherDtype(const Manifest &manifest, const MappedFile &file,
                               const std::string &dtype) {
-  const ManifestInput *tokens = manifest.inputWithRole("tokens");
+  const ManifestInput *tokens = manifest.inputWithRole(InputRole::Tokens);
   int64_t bound = tokens ? tokens->vocabulary : 0;
   for (const char *other : {"uint16", "uint32", "int64", "uint8"})
     if (bound > 0 && other != dtype && allBelow(dtypeOfBin(other), file, bound))
@@ -224,7 +224,7 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
                        ", expected integer tokens");
     if (header.shape.size() == 2 && !header.fortranOrder) {
       // Samples in rows, as in a named array.
-      const ManifestInput *input = manifest.inputWithRole("tokens");
+      const ManifestInput *input = manifest.inputWithRole(InputRole::Tokens);
       std::map<std::string, Array> arrays;
       if (input)
         arrays[input->source.empty() ? input->name : input->source] =

@@ -38,7 +38,7 @@ Array generatedInput(const ManifestInput &input) {
 }
 
 bool isShifted(const ManifestInput &input) {
-  return input.role == "labels" &&
+  return input.role == InputRole::Labels &&
          (input.source.empty() || input.source == "next");
 }
 
@@ -71,7 +71,7 @@ static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
 /// Names the key that leaves labels out, for a label that could be meant so.
 static std::string howToIgnore(const ManifestInput &input, int64_t label,
                                const int64_t *ignored) {
-  if (!ignored || label >= 0 || input.role != "labels")
+  if (!ignored || label >= 0 || input.role != InputRole::Labels)
     return "";
   return "; labels that are not counted are data.ignore_index = " +
          std::to_string(*ignored) +
@@ -164,11 +164,11 @@ void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
     if ((id < 0 || id >= input.vocabulary) && !(ignored && id == *ignored))
       throw VocabularyError(
           label +
-          (input.role == "labels" && !isShifted(input)
+          (input.role == InputRole::Labels && !isShifted(input)
                ? ": the label at position " + std::to_string(i) + " is " +
                      std::to_string(id) +
                      ", beyond the model's number of classes, "
-           : input.role == "tokens" || input.role == "labels"
+           : input.role == InputRole::Tokens || input.role == InputRole::Labels
                ? ": the token at position " + std::to_string(i) + " has id " +
                      std::to_string(id) + ", beyond the model's vocabulary of "
                : ": the element at position " + std::to_string(i) + " is " +

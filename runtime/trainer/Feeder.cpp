@@ -8,9 +8,9 @@
 
 namespace cleave {
 
-static bool isScalarRole(const std::string &role) {
-  return role == "step" || role == "lr" || role == "seed" ||
-         role == "microbatch";
+static bool isScalarRole(InputRole role) {
+  return role == InputRole::Step || role == InputRole::LearningRate ||
+         role == InputRole::Seed || role == InputRole::Microbatch;
 }
 
 Feeder::Feeder(const Manifest &manifest, StepExecutor &executor,
@@ -50,7 +50,7 @@ void Feeder::scatter(const ManifestInput &input, const ArrayView &array) {
   // Labels that a rank holds beyond the batch must not count.
   std::byte ignored[8] = {};
   const void *padding = nullptr;
-  if (input.role == "labels" && !isFloat(buffer.dtype)) {
+  if (input.role == InputRole::Labels && !isFloat(buffer.dtype)) {
     convertElements("i64", reinterpret_cast<const std::byte *>(&ignoreIndex),
                     buffer.dtype, ignored, 1, input.name);
     padding = ignored;
@@ -89,13 +89,13 @@ void Feeder::feed(const Dataset &data, Split split,
       std::byte *out = array.bytes.data() + row * rowBytes;
       FeedRow source =
           row < static_cast<int64_t>(rows.size()) ? rows[row] : FeedRow{};
-      if (input.role == "sample_ids") {
+      if (input.role == InputRole::SampleIds) {
         convertElements("i64",
                         reinterpret_cast<const std::byte *>(&source.number),
                         input.dtype, out, 1, input.name);
       } else if (source.sample >= 0) {
         data.fill(input, split, source.sample, out);
-      } else if (input.role == "labels" && !isFloat(input.dtype)) {
+      } else if (input.role == InputRole::Labels && !isFloat(input.dtype)) {
         for (size_t at = 0; at < rowBytes; at += elementSize(input.dtype))
           convertElements("i64",
                           reinterpret_cast<const std::byte *>(&ignoreIndex),
@@ -108,13 +108,13 @@ void Feeder::feed(const Dataset &data, Split split,
   }
 }
 
-void Feeder::setScalar(const std::string &role, double value) {
+void Feeder::setScalar(InputRole role, double value) {
   for (const ManifestInput &input : manifest.inputs)
     if (input.role == role)
       executor.setScalar(input.buffer, value);
 }
 
-void Feeder::setInteger(const std::string &role, int64_t value) {
+void Feeder::setInteger(InputRole role, int64_t value) {
   for (const ManifestInput &input : manifest.inputs)
     if (input.role == role)
       executor.setInteger(input.buffer, value);

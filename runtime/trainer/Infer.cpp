@@ -33,11 +33,11 @@ struct Fed {
 /// Inputs that "forward" does not read.
 bool isTrainingOnly(const ManifestInput &input) {
   return input.trainingOnly ||
-         (input.role == "labels" &&
+         (input.role == InputRole::Labels &&
           (input.source.empty() || input.source == "next")) ||
-         input.role == "sample_ids" || input.role == "step" ||
-         input.role == "lr" || input.role == "seed" ||
-         input.role == "microbatch";
+         input.role == InputRole::SampleIds || input.role == InputRole::Step ||
+         input.role == InputRole::LearningRate ||
+         input.role == InputRole::Seed || input.role == InputRole::Microbatch;
 }
 
 class Inputs {
@@ -122,7 +122,7 @@ private:
       throw InputError(label + ": has element type " + entry.array.dtype +
                        ", expected " + input.dtype);
     checkVocabulary(input, entry.array, label,
-                    input.role == "labels" ? &ignoreIndex : nullptr);
+                    input.role == InputRole::Labels ? &ignoreIndex : nullptr);
   }
 
   const int64_t ignoreIndex;

@@ -105,17 +105,18 @@ public:
 private:
   /// The input of tokens; throws InputError where a text cannot feed the model.
   const ManifestInput *checkInputs(const Manifest &manifest) const {
-    const ManifestInput *input = manifest.inputWithRole("tokens");
+    const ManifestInput *input = manifest.inputWithRole(InputRole::Tokens);
     if (!input || input->shape.size() != 2)
       throw InputError(path + ": holds tokens, but the model has no input "
                               "[batch, sequence] of tokens; give named "
                               "arrays (.npz or a folder of .npy)");
     std::string others;
     for (const ManifestInput &other : manifest.inputs)
-      if (!isGenerated(other) && other.role != "tokens" && !isShifted(other) &&
-          other.stepOf.empty() &&
-          (other.role == "input" || other.role == "labels" ||
-           other.role == "attention_mask" || other.role == "position_ids"))
+      if (!isGenerated(other) && other.role != InputRole::Tokens &&
+          !isShifted(other) && other.stepOf.empty() &&
+          (other.role == InputRole::Input || other.role == InputRole::Labels ||
+           other.role == InputRole::AttentionMask ||
+           other.role == InputRole::PositionIds))
         others += (others.empty() ? "'" : ", '") + other.name + "'";
     if (!others.empty())
       throw InputError(path + ": holds tokens only, but the model also needs " +
@@ -123,7 +124,7 @@ private:
                        "; assign them in data.inputs (ones, zeros, arange), or "
                        "give named arrays (.npz or a folder of .npy)");
     for (const ManifestInput &other : manifest.inputs) {
-      if (other.role != "tokens" && !isShifted(other))
+      if (other.role != InputRole::Tokens && !isShifted(other))
         continue;
       requireSamplesFirst(other);
       // A row of each is filled with a sequence.
@@ -132,7 +133,7 @@ private:
       std::string found = "input '" + other.name + "' of shape " +
                           shapeToString(other.shape) + " and '" + input->name +
                           "' of shape " + shapeToString(input->shape);
-      if (other.role == "tokens")
+      if (other.role == InputRole::Tokens)
         throw InputError(path +
                          ": holds one sequence of tokens, but the model "
                          "has " +

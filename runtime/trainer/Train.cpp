@@ -249,8 +249,8 @@ StepRecord Trainer::step(const CheckpointState &state) {
   record.lr = learningRate(settings, record.step);
   executor.resetCounters();
   allocations = 0;
-  feeder.setInteger("step", record.step);
-  feeder.setScalar("lr", record.lr);
+  feeder.setInteger(InputRole::Step, record.step);
+  feeder.setScalar(InputRole::LearningRate, record.lr);
   if (manifest.accumulates) {
     if (executor.hasAction("zero"))
       runAction("zero");
@@ -267,7 +267,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
   for (int64_t k = 0; k < manifest.microbatches; ++k) {
     auto first = rows.begin() + k * perMicrobatch;
     feeder.feed(data, Split::training, {first, first + perMicrobatch}, rows);
-    feeder.setInteger("microbatch", k);
+    feeder.setInteger(InputRole::Microbatch, k);
     runAction(manifest.pipelined ? loads[k] : "loss_grad");
   }
   if (manifest.pipelined)
@@ -409,10 +409,11 @@ void Trainer::run(const std::string &folder, CheckpointState &state,
   if (trace)
     executor.startTrace();
   Progress shown(state.step + 1, settings.lastStep, options.progressBar,
-                 manifest.inputWithRole("tokens") ? "tokens" : "samples");
+                 manifest.inputWithRole(InputRole::Tokens) ? "tokens"
+                                                           : "samples");
   progress = &shown;
   savedAt = std::chrono::steady_clock::now();
-  feeder.setInteger("seed", static_cast<int64_t>(settings.seed));
+  feeder.setInteger(InputRole::Seed, static_cast<int64_t>(settings.seed));
   if (int64_t held = data.samples(Split::validation),
       used = validationSamples();
       used < held)

@@ -7,12 +7,12 @@ dist.mesh @m <["t"=2]>
 
 // CHECK-LABEL: @loss_grad
 // TWO-LABEL: @loss_grad
-func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                     %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation"},
-                     %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = "cotangent"})
-    -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = "activation"},
-        tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent"},
-        tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>},
+                     %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>})
+    -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>},
+        tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>},
+        tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %p = arith.mulf %x, %w : tensor<4xf32>
   // CHECK: dist.all_reduce {{.*}}pipe.action = "F"
   // TWO: dist.all_reduce {{.*}}pipe.action = "F"

@@ -7,9 +7,9 @@ dist.mesh @m <["data"=2, "tensor"=2]>
 // depends on the parameter alone, through what is computed from it, too. Not a
 // gather over other axes, nor one that waits for the backward pass.
 // CHECK-LABEL: func.func @unshard(
-// CHECK-SAME:    %[[W:.+]]: tensor<4xf32> {nn.name = "w", nn.role = "parameter"}, %[[S:.+]]: tensor<4xf32> {nn.name = "s"
-// CHECK-SAME:    -> (tensor<8xf32> {nn.name = "gathered0", nn.role = "residual", pipe.slot = "unshard"},
-// CHECK-SAME:        tensor<8xf32> {nn.name = "gathered1", nn.role = "residual", pipe.slot = "unshard"})
+// CHECK-SAME:    %[[W:.+]]: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %[[S:.+]]: tensor<4xf32> {nn.name = "s"
+// CHECK-SAME:    -> (tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"},
+// CHECK-SAME:        tensor<8xf32> {nn.name = "gathered1", nn.role = #nn.role<residual>, pipe.slot = "unshard"})
 // CHECK:         %[[A:.+]] = dist.all_gather %[[W]]
 // CHECK-NOT:       pipe.action
 // CHECK:         %[[E:.+]] = math.exp %[[S]]
@@ -17,24 +17,24 @@ dist.mesh @m <["data"=2, "tensor"=2]>
 // CHECK:         return %[[A]], %[[B]]
 // CHECK-LABEL: func.func @F(
 // CHECK-SAME:    nn.name = "cut.0.0"
-// CHECK-SAME:    tensor<8xf32> {nn.name = "gathered0", nn.role = "residual", pipe.slot = "unshard"}
+// CHECK-SAME:    tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"}
 // CHECK-NOT:     dist.all_gather {{.*}}"data"
 // CHECK:         dist.all_gather {{.*}}"tensor"
 // CHECK:         return
 // CHECK-LABEL: func.func @I(
-// CHECK-SAME:    tensor<4xf32> {nn.name = "w", nn.role = "parameter"}
-// CHECK-SAME:    tensor<8xf32> {nn.name = "gathered0", nn.role = "residual", pipe.slot = "unshard"}
+// CHECK-SAME:    tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>}
+// CHECK-SAME:    tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"}
 // CHECK:         nn.rematerialize
 // CHECK:         dist.all_gather {{.*}}"data"
 
 // NONE-NOT:    @unshard
 // NONE-NOT:    @reduce_grad
-func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                     %s: tensor<4xf32> {nn.name = "s", nn.role = "parameter"},
-                     %x: tensor<8xf32> {nn.name = "cut.0.0", nn.role = "activation"},
-                     %dy: tensor<8xf32> {nn.name = "cut.1.0.grad", nn.role = "cotangent"})
-    -> (tensor<8xf32> {nn.name = "cut.1.0", nn.role = "activation"},
-        tensor<8xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent"}) {
+func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %s: tensor<4xf32> {nn.name = "s", nn.role = #nn.role<parameter>},
+                     %x: tensor<8xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>},
+                     %dy: tensor<8xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>})
+    -> (tensor<8xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>},
+        tensor<8xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>}) {
   %0 = dist.all_gather %w dims [0] over @m {"data"} purpose parameter {pipe.action = "F"} : (tensor<4xf32>) -> tensor<8xf32>
   %1 = math.exp %s : tensor<4xf32>
   %2 = dist.all_gather %1 dims [0] over @m {"data"} purpose parameter : (tensor<4xf32>) -> tensor<8xf32>
@@ -57,8 +57,8 @@ dist.mesh @m <["data"=2]>
 // up from where it has put them. What is reduced of the loss and of the norm
 // stays.
 // CHECK-LABEL: func.func @reduce_grad(
-// CHECK-SAME:    -> (tensor<4xf32> {nn.name = "reduced0", nn.role = "residual", pipe.slot = "reduced"},
-// CHECK-SAME:        tensor<4xf32> {nn.name = "reduced1", nn.role = "residual", pipe.slot = "reduced"})
+// CHECK-SAME:    -> (tensor<4xf32> {nn.name = "reduced0", nn.role = #nn.role<residual>, pipe.slot = "reduced"},
+// CHECK-SAME:        tensor<4xf32> {nn.name = "reduced1", nn.role = #nn.role<residual>, pipe.slot = "reduced"})
 // CHECK:         dist.all_reduce {{.*}} purpose gradient
 // CHECK-LABEL: func.func @update.0()
 // CHECK-SAME:    pipe.sums = [{operand = "reduced0", result = "reduced0.all", stages = array<i64: 0, 1>}]
@@ -72,14 +72,14 @@ dist.mesh @m <["data"=2]>
 // NONE-NOT:    @reduce_grad
 // NONE:        func.func @update.0(
 // NONE:          dist.all_reduce {{.*}} purpose gradient
-func.func @update(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                  %dw: tensor<4xf32> {nn.name = "w", nn.role = "gradient"},
-                  %b: tensor<4xf32> {nn.name = "b", nn.role = "parameter"},
-                  %db: tensor<4xf32> {nn.name = "b", nn.role = "gradient"},
-                  %loss: tensor<f32> {nn.name = "loss", nn.role = "loss"})
-    -> (tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-        tensor<4xf32> {nn.name = "b", nn.role = "parameter"},
-        tensor<f32> {nn.name = "loss", nn.role = "metric"}) {
+func.func @update(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                  %dw: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>},
+                  %b: tensor<4xf32> {nn.name = "b", nn.role = #nn.role<parameter>},
+                  %db: tensor<4xf32> {nn.name = "b", nn.role = #nn.role<gradient>},
+                  %loss: tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>})
+    -> (tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+        tensor<4xf32> {nn.name = "b", nn.role = #nn.role<parameter>},
+        tensor<f32> {nn.name = "loss", nn.role = #nn.role<metric>}) {
   %0:2 = dist.all_reduce sum %dw, %db over @m {"data"} purpose gradient : tensor<4xf32>, tensor<4xf32>
   %2 = pipe.sum_stages %0#0 {stages = array<i64: 0, 1>} : tensor<4xf32>
   %1 = dist.all_reduce sum %loss over @m {"data"} purpose loss : tensor<f32>

@@ -6,9 +6,9 @@
 // CHECK-LABEL: func @loss(
 // CHECK-NOT:     dropout
 // CHECK-LABEL: func @loss_train(
-// CHECK-SAME:    %[[IDS:[a-z0-9]+]]: tensor<2xi64> {nn.name = "sample_ids", nn.role = "sample_ids"}
-// CHECK-SAME:    %[[SEED:[a-z0-9]+]]: tensor<i64> {nn.name = "seed", nn.role = "seed"}
-// CHECK-SAME:    %[[STEP:[a-z0-9]+]]: tensor<i64> {nn.name = "step", nn.role = "step"}
+// CHECK-SAME:    %[[IDS:[a-z0-9]+]]: tensor<2xi64> {nn.name = "sample_ids", nn.role = #nn.role<sample_ids>}
+// CHECK-SAME:    %[[SEED:[a-z0-9]+]]: tensor<i64> {nn.name = "seed", nn.role = #nn.role<seed>}
+// CHECK-SAME:    %[[STEP:[a-z0-9]+]]: tensor<i64> {nn.name = "step", nn.role = #nn.role<step>}
 // CHECK:         arith.xori %{{.*}}, %[[SEED]]
 // CHECK:         arith.xori %{{.*}}, %[[STEP]]
 // CHECK:         arith.xori %{{.*}}, %[[IDS]]
@@ -34,10 +34,10 @@
 // GRAD-LABEL:  func @loss_grad
 // GRAD:          nn.attention {{.*}} dropout(
 // GRAD:          nn.attention_grad {{.*}} dropout(
-func.func @loss(%w: tensor<12x12xf32> {nn.name = "w", nn.role = "parameter"},
-                %x: tensor<2x5x12xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                %k: tensor<2x7x3x2xf32> {nn.batch_dim = 0 : i64, nn.name = "k", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<12x12xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %x: tensor<2x5x12xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                %k: tensor<2x7x3x2xf32> {nn.batch_dim = 0 : i64, nn.name = "k", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bsh,hk->bsk" %x, %w : tensor<2x5x12xf32>, tensor<12x12xf32> -> tensor<2x5x12xf32>
   %q = nn.reshape %0 : tensor<2x5x12xf32> -> tensor<2x5x3x2x2xf32>
   %o, %lse = nn.attention %q, %k, %k scale = 0.5
@@ -61,9 +61,9 @@ func.func @loss(%w: tensor<12x12xf32> {nn.name = "w", nn.role = "parameter"},
 // CHECK:         nn.attention {{.*}} dropout(
 // GRAD-LABEL:  func @loss_grad
 // GRAD:          nn.attention_grad {{.*}} dropout(
-func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
-                %x: tensor<2x15x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %x: tensor<2x15x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bsh,hk->bsk" %x, %w : tensor<2x15x4xf32>, tensor<4x4xf32> -> tensor<2x15x4xf32>
   %q = nn.reshape %0 : tensor<2x15x4xf32> -> tensor<6x5x2x1x2xf32>
   %k = nn.reshape %0 : tensor<2x15x4xf32> -> tensor<6x5x2x2xf32>

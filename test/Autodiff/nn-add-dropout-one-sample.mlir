@@ -4,15 +4,15 @@
 // Programs of one sample may have lost its dimension: masks are those of a sample all the same.
 // SAID: warning: the dimension of samples is not known here; with one sample a call
 // CHECK-LABEL: func @loss_train(
-// CHECK-SAME:    %[[IDS:[a-z0-9]+]]: tensor<1xi64> {nn.name = "sample_ids", nn.role = "sample_ids"}
+// CHECK-SAME:    %[[IDS:[a-z0-9]+]]: tensor<1xi64> {nn.name = "sample_ids", nn.role = #nn.role<sample_ids>}
 // CHECK:         %[[B:.+]] = nn.einsum "sh,hk->sk"
 // CHECK:         %[[ONE:.+]] = nn.reshape %[[B]] : tensor<5x3xf32> -> tensor<1x5x3xf32>
 // CHECK:         %[[D:.+]] = nn.dropout %[[ONE]], %{{.+}}, %{{.+}}, %[[IDS]] p = 1.000000e-01 op_id = 0 global_shape = [1, 5, 3]
 // CHECK:         %[[BACK:.+]] = nn.reshape %[[D]] : tensor<1x5x3xf32> -> tensor<5x3xf32>
 // CHECK:         arith.addf %{{.+}}, %[[BACK]]
-func.func @loss(%w: tensor<3x3xf32> {nn.name = "w", nn.role = "parameter"},
-                %x: tensor<1x5x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<3x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %x: tensor<1x5x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.reshape %x : tensor<1x5x3xf32> -> tensor<5x3xf32>
   %1 = nn.einsum "sh,hk->sk" %0, %w : tensor<5x3xf32>, tensor<3x3xf32> -> tensor<5x3xf32>
   %2 = arith.addf %0, %1 : tensor<5x3xf32>

@@ -20,13 +20,13 @@
 // CHECK-NOT:     nn.dropout
 // CHECK:         return
 // expected-remark @below {{dropout at 1 embedding, 3 branches that join residual sums and on the weights of 0 attentions}}
-func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = "parameter"},
-                %w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
-                %g: tensor<4xf32> {nn.name = "g", nn.role = "parameter"},
-                %ids: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "ids", nn.role = "input"},
-                %cos: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "cos", nn.role = "input"},
-                %sin: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "sin", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = #nn.role<parameter>},
+                %w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %g: tensor<4xf32> {nn.name = "g", nn.role = #nn.role<parameter>},
+                %ids: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "ids", nn.role = #nn.role<input>},
+                %cos: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "cos", nn.role = #nn.role<input>},
+                %sin: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "sin", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %e = nn.gather %table, %ids dim = 0 : tensor<9x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
   %a = nn.einsum "bsd,de->sbe" %e, %w : tensor<2x3x4xf32>, tensor<4x4xf32> -> tensor<3x2x4xf32>
   %t = nn.transpose %a [1, 0, 2] : tensor<3x2x4xf32> -> tensor<2x3x4xf32>
@@ -64,12 +64,12 @@ func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = "parameter"},
 // CHECK-NOT:     nn.dropout
 // CHECK:         return
 // expected-remark @below {{dropout at 1 embedding, 1 branch that joins a residual sum and}}
-func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = "constant"},
-                %g: tensor<4xf32> {nn.name = "g", nn.role = "parameter"},
-                %l: tensor<2x4xf32> {nn.name = "l", nn.role = "parameter"},
-                %kinds: tensor<2x4xf32> {nn.name = "k", nn.role = "parameter"},
-                %ids: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "ids", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = #nn.role<constant>},
+                %g: tensor<4xf32> {nn.name = "g", nn.role = #nn.role<parameter>},
+                %l: tensor<2x4xf32> {nn.name = "l", nn.role = #nn.role<parameter>},
+                %kinds: tensor<2x4xf32> {nn.name = "k", nn.role = #nn.role<parameter>},
+                %ids: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "ids", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %w = nn.einsum "rd,re->de" %l, %kinds : tensor<2x4xf32>, tensor<2x4xf32> -> tensor<4x4xf32>
   %e = nn.gather %table, %ids dim = 0 : tensor<9x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
   %f = nn.gather %kinds, %ids dim = 0 : tensor<2x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
@@ -109,12 +109,12 @@ func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = "constant"},
 // CHECK-NOT:     nn.dropout
 // CHECK:         return
 // expected-remark @below {{dropout at 0 embeddings, 2 branches that join residual sums}}
-func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
-                %users: tensor<9x4xf32> {nn.name = "u", nn.role = "parameter"},
-                %cos: tensor<2x3x4xf32> {nn.name = "cos", nn.role = "constant"},
-                %user: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "user", nn.role = "input"},
-                %x: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %users: tensor<9x4xf32> {nn.name = "u", nn.role = #nn.role<parameter>},
+                %cos: tensor<2x3x4xf32> {nn.name = "cos", nn.role = #nn.role<constant>},
+                %user: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "user", nn.role = #nn.role<input>},
+                %x: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %e = nn.gather %users, %user dim = 0 : tensor<9x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>
   %t = math.tanh %x : tensor<2x3x4xf32>
   %x0 = arith.addf %t, %e : tensor<2x3x4xf32>
@@ -146,9 +146,9 @@ func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
 // CHECK:         %[[D1:.+]] = nn.dropout %[[S]], {{.*}} op_id = 1 global_shape = [2, 3, 4]
 // CHECK:         nn.reshape %[[D1]] : tensor<2x3x4xf32> -> tensor<6x4xf32>
 // expected-remark @below {{dropout at 0 embeddings, 2 branches that join residual sums}}
-func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
-                %x: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %x: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %t = nn.transpose %x [1, 0, 2] : tensor<2x3x4xf32> -> tensor<3x2x4xf32>
   %b = nn.einsum "sbd,de->sbe" %t, %w : tensor<3x2x4xf32>, tensor<4x4xf32> -> tensor<3x2x4xf32>
   %x1 = arith.addf %t, %b : tensor<3x2x4xf32>
@@ -174,12 +174,12 @@ func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
 // CHECK-NOT:     nn.dropout
 // CHECK:         return
 // expected-remark @below {{dropout at 0 embeddings, 2 branches that join residual sums}}
-func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
-                %r: tensor<4x4xf32> {nn.name = "r", nn.role = "constant"},
-                %cos: tensor<2x3x4xf32> {nn.name = "cos", nn.role = "constant"},
-                %x: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                %z: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "z", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %r: tensor<4x4xf32> {nn.name = "r", nn.role = #nn.role<constant>},
+                %cos: tensor<2x3x4xf32> {nn.name = "cos", nn.role = #nn.role<constant>},
+                %x: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                %z: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "z", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %xz = arith.mulf %x, %z : tensor<2x3x4xf32>
   %b = nn.einsum "bsd,de->bse" %xz, %w : tensor<2x3x4xf32>, tensor<4x4xf32> -> tensor<2x3x4xf32>
   %x1 = arith.addf %x, %b : tensor<2x3x4xf32>

@@ -6,7 +6,7 @@
 // CHECK-LABEL: func @loss(
 // CHECK-NOT:     nn.dropout
 // CHECK-LABEL: func @loss_train(
-// CHECK-SAME:    %[[IDS:[a-z0-9]+]]: tensor<2xi64> {nn.name = "sample_ids", nn.role = "sample_ids"}
+// CHECK-SAME:    %[[IDS:[a-z0-9]+]]: tensor<2xi64> {nn.name = "sample_ids", nn.role = #nn.role<sample_ids>}
 // CHECK:         nn.einsum "bh,hk->bk"
 // CHECK-NEXT:    math.tanh
 // CHECK-NEXT:    nn.einsum "bk,kh->bh"
@@ -19,11 +19,11 @@
 // GRAD-COUNT-2:  nn.dropout
 
 // NONE-NOT:    nn.dropout
-func.func @loss(%w: tensor<3x4xf32> {nn.name = "w", nn.role = "parameter"},
-                %v: tensor<4x3xf32> {nn.name = "v", nn.role = "parameter"},
-                %b: tensor<3xf32> {nn.name = "b", nn.role = "parameter"},
-                %x: tensor<2x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<3x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %v: tensor<4x3xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
+                %b: tensor<3xf32> {nn.name = "b", nn.role = #nn.role<parameter>},
+                %x: tensor<2x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bh,hk->bk" %x, %w : tensor<2x3xf32>, tensor<3x4xf32> -> tensor<2x4xf32>
   %1 = math.tanh %0 : tensor<2x4xf32>
   %2 = nn.einsum "bk,kh->bh" %1, %v : tensor<2x4xf32>, tensor<4x3xf32> -> tensor<2x3xf32>

@@ -9,10 +9,10 @@
 // CHECK:         %[[SCALED:.+]] = arith.mulf %[[SUM]], %
 // CHECK:         return %[[SCALED]], %[[COUNT]]
 
-func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %mask: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
-                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %mask: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = #nn.role<input>},
+                   %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
   %y = arith.mulf %x, %all : tensor<2xf32>
   %0 = arith.mulf %y, %mask : tensor<2xf32>
@@ -23,10 +23,10 @@ func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.
   %4 = arith.mulf %3, %half : tensor<f32>
   return %4 : tensor<f32>
 }
-func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                        %mask: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
-                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                        %mask: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = #nn.role<input>},
+                        %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
   %y = arith.mulf %x, %all : tensor<6xf32>
   %0 = arith.mulf %y, %mask : tensor<6xf32>
@@ -43,8 +43,8 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 // A mean over samples, and one over a bounded count: what they divide by is the
 // whole step's, six samples and their mask.
 // CHECK-LABEL: func @loss
-// CHECK-SAME:    %[[MASK:arg1]]: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"}
-// CHECK-SAME:    %[[STEP:arg3]]: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask.step", nn.role = "input", nn.whole_step = "mask"}
+// CHECK-SAME:    %[[MASK:arg1]]: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = #nn.role<input>}
+// CHECK-SAME:    %[[STEP:arg3]]: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask.step", nn.role = #nn.role<input>, nn.whole_step = "mask"}
 // CHECK:         %[[SIX:.+]] = arith.constant dense<6.000000e+00>
 // CHECK:         %[[FIRST:.+]] = arith.divf %{{.+}}, %[[SIX]]
 // CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[STEP]]
@@ -55,10 +55,10 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 // CHECK:         %[[SUM:.+]] = arith.mulf %[[BOTH]], %[[THREE]]
 // CHECK:         %[[ONE:.+]] = arith.constant dense<1.000000e+00>
 // CHECK:         return %[[SUM]], %[[ONE]]
-func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %mask: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
-                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %mask: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = #nn.role<input>},
+                   %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
   %y = arith.mulf %x, %all : tensor<2xf32>
   %n = arith.constant dense<2.0> : tensor<f32>
@@ -73,10 +73,10 @@ func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.
   %7 = arith.addf %1, %6 : tensor<f32>
   return %7 : tensor<f32>
 }
-func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                        %mask: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
-                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                        %mask: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = #nn.role<input>},
+                        %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
   %y = arith.mulf %x, %all : tensor<6xf32>
   %n = arith.constant dense<6.0> : tensor<f32>
@@ -100,10 +100,10 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 // CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[STEP]]
 // CHECK:         %[[EACH:.+]] = nn.broadcast %[[COUNT]] dims = [] : tensor<f32> -> tensor<2xf32>
 // CHECK:         arith.divf %{{.+}}, %[[EACH]] : tensor<2xf32>
-func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %mask: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
-                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %mask: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = #nn.role<input>},
+                   %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
   %y = arith.mulf %x, %all : tensor<2xf32>
   %1 = nn.reduce sum %mask dims = [0] : tensor<2xf32> -> tensor<f32>
@@ -112,10 +112,10 @@ func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.
   %4 = nn.reduce sum %3 dims = [0] : tensor<2xf32> -> tensor<f32>
   return %4 : tensor<f32>
 }
-func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                        %mask: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = "input"},
-                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                        %mask: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = #nn.role<input>},
+                        %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
   %y = arith.mulf %x, %all : tensor<6xf32>
   %1 = nn.reduce sum %mask dims = [0] : tensor<6xf32> -> tensor<f32>
@@ -131,9 +131,9 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 // CHECK-LABEL: func @loss
 // CHECK:         %[[SIX:.+]] = arith.constant dense<6.000000e+00> : tensor<2xf32>
 // CHECK:         arith.divf %{{.+}}, %[[SIX]] : tensor<2xf32>
-func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
   %y = arith.mulf %x, %all : tensor<2xf32>
   %n = arith.constant dense<2.0> : tensor<2xf32>
@@ -141,9 +141,9 @@ func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.
   %2 = nn.reduce sum %1 dims = [0] : tensor<2xf32> -> tensor<f32>
   return %2 : tensor<f32>
 }
-func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                        %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
   %y = arith.mulf %x, %all : tensor<6xf32>
   %n = arith.constant dense<6.0> : tensor<6xf32>
@@ -155,9 +155,9 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 // -----
 
 // A root of a sum of what is trained adds up to nothing.
-func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
   %y = arith.mulf %x, %all : tensor<2xf32>
   %0 = nn.reduce sum %y dims = [0] : tensor<2xf32> -> tensor<f32>
@@ -169,9 +169,9 @@ func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.
 // -----
 
 // Samples beside each other.
-func.func @forward(%x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [1] : tensor<4xf32> -> tensor<2x4xf32>
   %y = arith.mulf %x, %all : tensor<2x4xf32>
   // expected-error @below {{'nn.einsum' compares samples with each other}}
@@ -184,9 +184,9 @@ func.func @forward(%x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", n
 // -----
 
 // The largest of all samples.
-func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
   %y = arith.mulf %x, %all : tensor<2xf32>
   // expected-error @below {{'nn.reduce' depends on several samples, and adds none up}}
@@ -197,9 +197,9 @@ func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.
 // -----
 
 // By its place in the batch.
-func.func @forward(%x: tensor<2xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %i = nn.iota dim = 0 : tensor<2xi64>
   %0 = arith.muli %x, %i : tensor<2xi64>
   %1 = arith.sitofp %0 : tensor<2xi64> to tensor<2xf32>
@@ -208,9 +208,9 @@ func.func @forward(%x: tensor<2xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.
   %3 = nn.reduce sum %2 dims = [0] : tensor<2xf32> -> tensor<f32>
   return %3 : tensor<f32>
 }
-func.func @forward_step(%x: tensor<6xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward_step(%x: tensor<6xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                        %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %i = nn.iota dim = 0 : tensor<6xi64>
   // expected-error @below {{'arith.muli' reads an order of samples, or what depends on several of them, beside single samples}}
   %0 = arith.muli %x, %i : tensor<6xi64>
@@ -224,20 +224,20 @@ func.func @forward_step(%x: tensor<6xi64> {nn.batch_dim = 0 : i64, nn.name = "x"
 // -----
 
 // A sample that inputs choose: the others are not added to it.
-func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %at: tensor<1xi64> {nn.batch_dim = -1 : i64, nn.name = "at", nn.role = "input"},
-                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %at: tensor<1xi64> {nn.batch_dim = -1 : i64, nn.name = "at", nn.role = #nn.role<input>},
+                   %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2xf32>
   %y = arith.mulf %x, %all : tensor<2xf32>
   %0 = nn.gather %y, %at dim = 0 : tensor<2xf32>, tensor<1xi64> -> tensor<1xf32>
   %1 = nn.reduce sum %0 dims = [0] : tensor<1xf32> -> tensor<f32>
   return %1 : tensor<f32>
 }
-func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                        %at: tensor<1xi64> {nn.batch_dim = -1 : i64, nn.name = "at", nn.role = "input"},
-                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                        %at: tensor<1xi64> {nn.batch_dim = -1 : i64, nn.name = "at", nn.role = #nn.role<input>},
+                        %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
   %y = arith.mulf %x, %all : tensor<6xf32>
   // expected-error @below {{'nn.gather' depends on several samples, and adds none up}}
@@ -249,9 +249,9 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 // -----
 
 // Rows of several samples' elements, though each of the step begins with one.
-func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<2x8xf32>
   %y = arith.mulf %x, %all : tensor<2x8xf32>
   %0 = nn.reshape %y : tensor<2x8xf32> -> tensor<8x2xf32>
@@ -261,9 +261,9 @@ func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", n
   %4 = nn.reduce sum %3 dims = [0, 1] : tensor<2x8xf32> -> tensor<f32>
   return %4 : tensor<f32>
 }
-func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                        %w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                        %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6x8xf32>
   %y = arith.mulf %x, %all : tensor<6x8xf32>
   // expected-error @below {{'nn.reshape' places samples otherwise in the graph of a microbatch than in that of the batch}}
@@ -278,9 +278,9 @@ func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "
 // -----
 
 // Weights that no sample is part of, but their number is.
-func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %w: tensor<8xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %w: tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [1] : tensor<8xf32> -> tensor<2x8xf32>
   %0 = nn.reshape %all : tensor<2x8xf32> -> tensor<8x2xf32>
   %1 = nn.softmax %0 : tensor<8x2xf32>
@@ -289,9 +289,9 @@ func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", n
   %4 = nn.reduce sum %3 dims = [0, 1] : tensor<2x8xf32> -> tensor<f32>
   return %4 : tensor<f32>
 }
-func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                        %w: tensor<8xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                        %w: tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [1] : tensor<8xf32> -> tensor<6x8xf32>
   %0 = nn.reshape %all : tensor<6x8xf32> -> tensor<8x6xf32>
   %1 = nn.softmax %0 : tensor<8x6xf32>
@@ -305,18 +305,18 @@ func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "
 // -----
 
 // A dimension of the samples', chosen by their number.
-func.func @forward(%x: tensor<2x3x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                   %w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward(%x: tensor<2x3x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                   %w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %0 = nn.transpose %x [0, 1, 2] : tensor<2x3x3xf32> -> tensor<2x3x3xf32>
   %all = nn.broadcast %w dims = [2] : tensor<3xf32> -> tensor<2x3x3xf32>
   %1 = arith.mulf %0, %all : tensor<2x3x3xf32>
   %2 = nn.reduce sum %1 dims = [0, 1, 2] : tensor<2x3x3xf32> -> tensor<f32>
   return %2 : tensor<f32>
 }
-func.func @forward_step(%x: tensor<6x3x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                        %w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "output"}) {
+func.func @forward_step(%x: tensor<6x3x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                        %w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   // expected-error @below {{'nn.transpose' places samples otherwise in the graph of a microbatch than in that of the batch}}
   %0 = nn.transpose %x [0, 2, 1] : tensor<6x3x3xf32> -> tensor<6x3x3xf32>
   %all = nn.broadcast %w dims = [2] : tensor<3xf32> -> tensor<6x3x3xf32>

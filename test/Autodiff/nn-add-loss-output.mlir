@@ -5,8 +5,8 @@
 // CHECK:         %[[SUM:.+]] = nn.reduce sum
 // CHECK:         %[[COUNT:.+]] = arith.constant dense<4.000000e+00>
 // CHECK:         return %[[SUM]], %[[COUNT]]
-func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}, tensor<4xf32> {nn.name = "other", nn.role = "output"}) {
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "mean", nn.role = #nn.role<output>}, tensor<4xf32> {nn.name = "other", nn.role = #nn.role<output>}) {
   %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
   %n = arith.constant dense<4.0> : tensor<f32>
   %1 = arith.divf %0, %n : tensor<f32>
@@ -21,9 +21,9 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
 // CHECK:         %[[SUM:.+]] = nn.reduce sum %{{.*}}
 // CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[MASK]]
 // CHECK:         return %[[SUM]], %[[COUNT]]
-func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                   %mask: tensor<4xf32> {nn.name = "mask", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                   %mask: tensor<4xf32> {nn.name = "mask", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "mean", nn.role = #nn.role<output>}) {
   %0 = arith.mulf %w, %mask : tensor<4xf32>
   %1 = nn.reduce sum %0 dims = [0] : tensor<4xf32> -> tensor<f32>
   %2 = nn.reduce sum %mask dims = [0] : tensor<4xf32> -> tensor<f32>
@@ -38,8 +38,8 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
 // CHECK:         %[[VALUE:.+]] = arith.divf
 // CHECK:         %[[ONE:.+]] = arith.constant dense<1.000000e+00>
 // CHECK:         return %[[VALUE]], %[[ONE]]
-func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "mean", nn.role = #nn.role<output>}) {
   %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
   %1 = arith.mulf %0, %0 : tensor<f32>
   %2 = arith.divf %0, %1 : tensor<f32>
@@ -53,8 +53,8 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
 // CHECK:         %[[SUM:.+]] = nn.reduce sum
 // CHECK:         %[[COUNT:.+]] = arith.constant dense<4.000000e+00>
 // CHECK:         return %[[SUM]], %[[COUNT]]
-func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "mean", nn.role = #nn.role<output>}) {
   %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
   %n = arith.constant dense<-4.0> : tensor<f32>
   %1 = arith.divf %0, %n : tensor<f32>
@@ -69,8 +69,8 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
 // CHECK:         %[[SUM:.+]] = arith.negf
 // CHECK:         %[[COUNT:.+]] = arith.constant dense<2.000000e+00>
 // CHECK:         return %[[SUM]], %[[COUNT]]
-func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "mean", nn.role = #nn.role<output>}) {
   %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
   %n = arith.constant dense<-0.5> : tensor<f32>
   %1 = arith.mulf %0, %n : tensor<f32>
@@ -85,9 +85,9 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
 // CHECK:         arith.negf %[[COUNT]]
 // CHECK:         %[[SUM:.+]] = arith.negf
 // CHECK:         return %[[SUM]], %[[COUNT]]
-func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                   %mask: tensor<4xf32> {nn.name = "mask", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                   %mask: tensor<4xf32> {nn.name = "mask", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "mean", nn.role = #nn.role<output>}) {
   %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
   %1 = nn.reduce sum %mask dims = [0] : tensor<4xf32> -> tensor<f32>
   %2 = arith.negf %1 : tensor<f32>
@@ -104,8 +104,8 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
 // CHECK:         %[[SUM:.+]] = arith.negf %[[VALUE]]
 // CHECK:         %[[ONE:.+]] = arith.constant dense<1.000000e+00>
 // CHECK:         return %[[SUM]], %[[ONE]]
-func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}) {
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "mean", nn.role = #nn.role<output>}) {
   %0 = nn.reduce sum %w dims = [0] : tensor<4xf32> -> tensor<f32>
   %1 = arith.negf %0 : tensor<f32>
   return %1 : tensor<f32>
@@ -115,14 +115,14 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
 
 // What the loss does not reach through floats stays as it is, as what is frozen.
 // CHECK-LABEL: func @loss
-// CHECK-SAME:    {nn.name = "w", nn.role = "parameter"}
-// CHECK-SAME:    {nn.frozen, nn.name = "v", nn.role = "constant"}
-// CHECK-SAME:    {nn.frozen, nn.name = "u", nn.role = "constant"}
+// CHECK-SAME:    {nn.name = "w", nn.role = #nn.role<parameter>}
+// CHECK-SAME:    {nn.frozen, nn.name = "v", nn.role = #nn.role<constant>}
+// CHECK-SAME:    {nn.frozen, nn.name = "u", nn.role = #nn.role<constant>}
 // expected-warning @below {{the loss does not depend on 2 parameters ('v', 'u'), which stay as in the file; train.loss and train.logits say which outputs it reads}}
-func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                   %v: tensor<4xf32> {nn.name = "v", nn.role = "parameter"},
-                   %u: tensor<4xf32> {nn.name = "u", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "mean", nn.role = "output"}, tensor<4xf32> {nn.name = "other", nn.role = "output"}) {
+func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                   %v: tensor<4xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
+                   %u: tensor<4xf32> {nn.name = "u", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "mean", nn.role = #nn.role<output>}, tensor<4xf32> {nn.name = "other", nn.role = #nn.role<output>}) {
   %above = arith.cmpf ogt, %w, %u : tensor<4xf32>
   %zero = arith.constant dense<0.0> : tensor<4xf32>
   %kept = arith.select %above, %w, %zero : tensor<4xi1>, tensor<4xf32>

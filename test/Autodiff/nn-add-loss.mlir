@@ -4,9 +4,9 @@
 // Rows of logits are counted where the label is not ignored; @forward stays.
 // CHECK-LABEL: func @forward
 // CHECK-LABEL: func @loss
-// CHECK-SAME:    nn.role = "parameter"
-// CHECK-SAME:    %[[LABELS:[a-z0-9]+]]: tensor<2x5xi64> {nn.name = "labels", nn.role = "labels"}
-// CHECK-SAME:    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"})
+// CHECK-SAME:    nn.role = #nn.role<parameter>
+// CHECK-SAME:    %[[LABELS:[a-z0-9]+]]: tensor<2x5xi64> {nn.name = "labels", nn.role = #nn.role<labels>}
+// CHECK-SAME:    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>})
 // CHECK:         %[[LOGITS:.+]] = nn.einsum
 // CHECK:         %[[LOSS:.+]], %{{.+}} = nn.cross_entropy %[[LOGITS]], %[[LABELS]] ignore_index = -100
 // CHECK-DAG:     %[[SUM:.+]] = nn.reduce sum %[[LOSS]] dims = [0, 1]
@@ -15,10 +15,10 @@
 // CHECK:         return %[[SUM]], %[[WEIGHT]]
 
 // FROZEN-LABEL: func @loss
-// FROZEN-SAME:    {nn.frozen, nn.name = "w", nn.role = "constant"}
-func.func @forward(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
-                   %x: tensor<2x5x3xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<2x5x7xf32> {nn.name = "logits", nn.role = "output"}) {
+// FROZEN-SAME:    {nn.frozen, nn.name = "w", nn.role = #nn.role<constant>}
+func.func @forward(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                   %x: tensor<2x5x3xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<2x5x7xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
   %0 = nn.einsum "bsh,hv->bsv" %x, %w : tensor<2x5x3xf32>, tensor<3x7xf32> -> tensor<2x5x7xf32>
   return %0 : tensor<2x5x7xf32>
 }

@@ -2,12 +2,12 @@
 
 // Norm, rate and loss are scalars of one type.
 // expected-error @below {{parameter 's' is 'f64', but the loss 'f32': what is trained has the type of the loss; store it as 'f32' and cast it in the model, or name it in train.frozen}}
-func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
-                     %s: tensor<3xf64> {nn.name = "s", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"},
-        tensor<f32> {nn.name = "weight", nn.role = "weight"},
-        tensor<3xf32> {nn.name = "w", nn.role = "gradient"},
-        tensor<3xf64> {nn.name = "s", nn.role = "gradient"}) {
+func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %s: tensor<3xf64> {nn.name = "s", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>},
+        tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>},
+        tensor<3xf32> {nn.name = "w", nn.role = #nn.role<gradient>},
+        tensor<3xf64> {nn.name = "s", nn.role = #nn.role<gradient>}) {
   %one = arith.constant dense<1.0> : tensor<f32>
   return %one, %one, %w, %s : tensor<f32>, tensor<f32>, tensor<3xf32>, tensor<3xf64>
 }

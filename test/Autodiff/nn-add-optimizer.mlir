@@ -12,14 +12,14 @@
 // number. Decay is for the matrix: w has two dimensions in the file, three in its view.
 // CHECK-LABEL: func @update
 // CHECK-SAME:    %[[W:[a-z0-9]+]]: tensor<3x2x2xf32>
-// CHECK-SAME:    %[[M:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.count = "count.0", nn.name = "w.m", nn.role = "state"}
-// CHECK-SAME:    %[[COUNT:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = "count"}
-// CHECK-SAME:    %[[DW:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.name = "w", nn.role = "gradient"}
-// CHECK-SAME:    %[[DB:[a-z0-9]+]]: tensor<4xf32> {nn.name = "b", nn.role = "gradient"}
-// CHECK-SAME:    %[[WEIGHT:[a-z0-9]+]]: tensor<f32> {nn.name = "weight", nn.role = "weight"}
-// CHECK-SAME:    tensor<i64> {nn.name = "count.0", nn.role = "count"}
-// CHECK-SAME:    tensor<f32> {nn.name = "grad_norm", nn.role = "metric"}
-// CHECK-SAME:    tensor<f32> {nn.name = "finite", nn.role = "metric"})
+// CHECK-SAME:    %[[M:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.count = "count.0", nn.name = "w.m", nn.role = #nn.role<state>}
+// CHECK-SAME:    %[[COUNT:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = #nn.role<count>}
+// CHECK-SAME:    %[[DW:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.name = "w", nn.role = #nn.role<gradient>}
+// CHECK-SAME:    %[[DB:[a-z0-9]+]]: tensor<4xf32> {nn.name = "b", nn.role = #nn.role<gradient>}
+// CHECK-SAME:    %[[WEIGHT:[a-z0-9]+]]: tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}
+// CHECK-SAME:    tensor<i64> {nn.name = "count.0", nn.role = #nn.role<count>}
+// CHECK-SAME:    tensor<f32> {nn.name = "grad_norm", nn.role = #nn.role<metric>}
+// CHECK-SAME:    tensor<f32> {nn.name = "finite", nn.role = #nn.role<metric>})
 // CHECK:         arith.mulf %[[DW]], %[[DW]]
 // CHECK:         arith.mulf %[[DB]], %[[DB]]
 // CHECK:         %[[INVERSE:.+]] = arith.divf %{{.+}}, %[[WEIGHT]]
@@ -36,15 +36,15 @@
 // CHECK:         nn.adamw
 // CHECK-SAME:      weight_decay = 0.000000e+00
 // CHECK:         arith.select %[[FINITE]], %[[NEXT]], %[[COUNT]] : tensor<i1>, tensor<i64>
-// CHECK-LABEL: func @init_state() -> (tensor<3x2x2xf32> {nn.count = "count.0", nn.name = "w.m", nn.role = "state"}
-// CHECK-SAME:    tensor<i64> {nn.name = "count.0", nn.role = "count"})
+// CHECK-LABEL: func @init_state() -> (tensor<3x2x2xf32> {nn.count = "count.0", nn.name = "w.m", nn.role = #nn.role<state>}
+// CHECK-SAME:    tensor<i64> {nn.name = "count.0", nn.role = #nn.role<count>})
 
 // Each set has a count of its own.
 // BEGAN-LABEL: func @update
 // BEGAN-SAME:    {nn.count = "count.0", nn.name = "w.m"
 // BEGAN-SAME:    {nn.count = "count.1", nn.name = "b.m"
-// BEGAN-SAME:    %[[C0:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = "count"}
-// BEGAN-SAME:    %[[C1:[a-z0-9]+]]: tensor<i64> {nn.name = "count.1", nn.role = "count"}
+// BEGAN-SAME:    %[[C0:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = #nn.role<count>}
+// BEGAN-SAME:    %[[C1:[a-z0-9]+]]: tensor<i64> {nn.name = "count.1", nn.role = #nn.role<count>}
 // BEGAN:         %[[N0:.+]] = arith.addi %[[C0]]
 // BEGAN:         %[[N1:.+]] = arith.addi %[[C1]]
 // BEGAN:         nn.adamw {{.+}}, %[[N0]] beta1
@@ -58,8 +58,8 @@
 
 // Each update counts, and none is left out.
 // APART-LABEL: func @update
-// APART-SAME:    %[[OLD:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = "count"}
-// APART-NOT:     nn.role = "metric"
+// APART-SAME:    %[[OLD:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = #nn.role<count>}
+// APART-NOT:     nn.role = #nn.role<metric>
 // APART-DAG:     %[[ONE:.+]] = arith.constant dense<1> : tensor<i64>
 // APART-DAG:     %[[SCALE:.+]] = arith.constant dense<1.000000e+00> : tensor<f32>
 // APART:         %[[COUNT:.+]] = arith.addi %[[OLD]], %[[ONE]]
@@ -68,11 +68,11 @@
 // APART-NOT:     arith.select
 
 // CLIPPED: error: updates after each microbatch have no norm of all gradients
-func.func @loss_grad(%w: tensor<3x2x2xf32> {nn.name = "w", nn.role = "parameter",
+func.func @loss_grad(%w: tensor<3x2x2xf32> {nn.name = "w", nn.role = #nn.role<parameter>,
                                             nn.view = {shape = array<i64: 3, 4>, view = array<i64: 3, 2, 2>}},
-                     %b: tensor<4xf32> {nn.name = "b", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"},
-        tensor<3x2x2xf32> {nn.name = "w", nn.role = "gradient"}, tensor<4xf32> {nn.name = "b", nn.role = "gradient"}) {
+                     %b: tensor<4xf32> {nn.name = "b", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>},
+        tensor<3x2x2xf32> {nn.name = "w", nn.role = #nn.role<gradient>}, tensor<4xf32> {nn.name = "b", nn.role = #nn.role<gradient>}) {
   %one = arith.constant dense<1.0> : tensor<f32>
   return %one, %one, %w, %b : tensor<f32>, tensor<f32>, tensor<3x2x2xf32>, tensor<4xf32>
 }

@@ -23,11 +23,11 @@
 // ALL:           nn.reduce sum %{{.+}} dims = [0, 1, 2] : tensor<2x3x2x4xf32> -> tensor<4xf32>
 // ALL-NOT:       nn.cross_entropy
 // ALL:           return
-func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = "parameter"},
-                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = "parameter"},
-                %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = "input"},
-                %labels: tensor<2x3xi64> {nn.name = "labels", nn.role = "labels"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = #nn.role<parameter>},
+                %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                %labels: tensor<2x3xi64> {nn.name = "labels", nn.role = #nn.role<labels>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %bias = arith.constant dense<[0.1, 0.2, 0.3, 0.4]> : tensor<4xf32>
   %0 = nn.einsum "abc,cd->abd" %x, %w : tensor<2x3x5xf32>, tensor<5x4xf32> -> tensor<2x3x4xf32>
   %1 = nn.sigmoid %0 : tensor<2x3x4xf32>

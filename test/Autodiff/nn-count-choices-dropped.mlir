@@ -3,8 +3,8 @@
 // Slots are counted before and after some are dropped, once for both products,
 // in the stage in which they are.
 // CHECK-LABEL: func @loss_train(
-// CHECK-SAME:    tensor<4xi64> {nn.name = "w.chosen", nn.role = "accumulator"
-// CHECK-SAME:    tensor<i64> {nn.name = "w.taken", nn.role = "accumulator", nn.router = {capacity = 7 : i64, capacity_of = 3 : i64, counts = "taken", name = "w", product = "", slots_per_token = 1 : i64}})
+// CHECK-SAME:    tensor<4xi64> {nn.name = "w.chosen", nn.role = #nn.role<accumulator>
+// CHECK-SAME:    tensor<i64> {nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = {capacity = 7 : i64, capacity_of = 3 : i64, counts = "taken", name = "w", product = "", slots_per_token = 1 : i64}})
 // CHECK:         %[[ID:.+]] = nn.argmax
 // CHECK:         %[[TAKEN:.+]] = arith.select
 // CHECK:         nn.broadcast %[[ID]] dims = [0, 1] {pipe.stage = 1 : i64}
@@ -13,11 +13,11 @@
 // CHECK:         %[[ONES:.+]] = arith.extui %[[KEPT]]
 // CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[ONES]] dims = [0, 1] {pipe.stage = 1 : i64} : tensor<2x3xi64> -> tensor<i64>
 // CHECK:         return %{{.+}}, %{{.+}}, %[[CHOSEN]], %[[COUNT]]
-func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = "parameter"},
-                %e: tensor<4x5x5xf32> {nn.name = "e", nn.role = "parameter"},
-                %place: tensor<2x3xi64> {nn.name = "place", nn.role = "input"},
-                %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %e: tensor<4x5x5xf32> {nn.name = "e", nn.role = #nn.role<parameter>},
+                %place: tensor<2x3xi64> {nn.name = "place", nn.role = #nn.role<input>},
+                %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "abc,cd->abd" %x, %w : tensor<2x3x5xf32>, tensor<5x4xf32> -> tensor<2x3x4xf32>
   %1 = nn.softmax %0 : tensor<2x3x4xf32>
   %id = nn.argmax %1 dim = 2 {pipe.stage = 1} : tensor<2x3x4xf32> -> tensor<2x3xi64>
@@ -39,10 +39,10 @@ func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = "parameter"},
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    nn.name = "node.chosen"
 // CHECK-SAME:    nn.name = "node.2.chosen"
-func.func @loss(%e: tensor<4x5x5xf32> {nn.name = "e", nn.role = "parameter"},
-                %x: tensor<3x5xf32> {nn.name = "x", nn.role = "input"},
-                %s: tensor<3x4xf32> {nn.name = "s", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%e: tensor<4x5x5xf32> {nn.name = "e", nn.role = #nn.role<parameter>},
+                %x: tensor<3x5xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                %s: tensor<3x4xf32> {nn.name = "s", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %id = nn.argmax %s dim = 1 : tensor<3x4xf32> -> tensor<3xi64> loc("node")
   %p, %ids = nn.top_k %s k = 1 : tensor<3x4xf32> -> tensor<3x1xf32>, tensor<3x1xi64> loc("node")
   %0 = nn.grouped_dot %x, %e, %id : tensor<3x5xf32>, tensor<4x5x5xf32>, tensor<3xi64> -> tensor<3x5xf32>
@@ -56,8 +56,8 @@ func.func @loss(%e: tensor<4x5x5xf32> {nn.name = "e", nn.role = "parameter"},
 
 // CHECK-LABEL: func @loss(%arg0: tensor<f32>
 // CHECK-NOT:   func @loss_train
-func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   return %x, %x : tensor<f32>, tensor<f32>
 }
 
@@ -65,12 +65,12 @@ func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = "parameter"})
 
 // Behind other samples, an expert has room for slots of all.
 // CHECK-LABEL: func @loss_train(
-// CHECK-SAME:    nn.name = "w.taken", nn.role = "accumulator", nn.router = {capacity = 2 : i64, capacity_of = 6 : i64
-func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = "parameter"},
-                %e: tensor<4x5x5xf32> {nn.name = "e", nn.role = "parameter"},
-                %loads: tensor<2x4xi64> {nn.name = "loads", nn.role = "input"},
-                %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+// CHECK-SAME:    nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = {capacity = 2 : i64, capacity_of = 6 : i64
+func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %e: tensor<4x5x5xf32> {nn.name = "e", nn.role = #nn.role<parameter>},
+                %loads: tensor<2x4xi64> {nn.name = "loads", nn.role = #nn.role<input>},
+                %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "abc,cd->abd" %x, %w : tensor<2x3x5xf32>, tensor<5x4xf32> -> tensor<2x3x4xf32>
   %id = nn.argmax %0 dim = 2 : tensor<2x3x4xf32> -> tensor<2x3xi64>
   %positions = nn.iota dim = 0 : tensor<3xi64>

@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s "--nn-count-choices=update-biases" -split-input-file -verify-diagnostics
 
 // expected-error @below {{has no experts that a router chooses, but parallel.expert.bias_update is not 0}}
-func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = "parameter"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = #nn.role<parameter>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   return %x, %x : tensor<f32>, tensor<f32>
 }
 
@@ -10,10 +10,10 @@ func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = "parameter"})
 
 // The weights are of scores with the bias, too.
 // expected-error @below {{has no bias that enters nothing but the choice of router 'gate', but parallel.expert.bias_update is not 0; expected experts chosen by the largest of scores + bias, with one trained number for each expert, and weighed by scores without it}}
-func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = "parameter"},
-                %bias: tensor<4xf32> {nn.name = "bias", nn.role = "parameter"},
-                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = "parameter"}, %x: tensor<3x5xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = #nn.role<parameter>},
+                %bias: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>},
+                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bc,cd->bd" %x, %w : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   %1 = nn.sigmoid %0 : tensor<3x4xf32>
   %2 = nn.broadcast %bias dims = [1] : tensor<4xf32> -> tensor<3x4xf32>
@@ -30,10 +30,10 @@ func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = "paramet
 
 // Before the scores, not behind them.
 // expected-error @below {{has no bias that enters nothing but the choice of router 'gate'}}
-func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = "parameter"},
-                %bias: tensor<4xf32> {nn.name = "bias", nn.role = "parameter"},
-                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = "parameter"}, %x: tensor<3x5xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = #nn.role<parameter>},
+                %bias: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>},
+                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bc,cd->bd" %x, %w : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   %1 = nn.broadcast %bias dims = [1] : tensor<4xf32> -> tensor<3x4xf32>
   %2 = arith.addf %0, %1 : tensor<3x4xf32>
@@ -47,10 +47,10 @@ func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = "paramet
 // -----
 
 // expected-error @below {{router 'gate' has the bias 'bias', which is frozen (train.trainable, train.frozen), but parallel.expert.bias_update is not 0}}
-func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = "parameter"},
-                %bias: tensor<4xf32> {nn.name = "bias", nn.role = "constant"},
-                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = "parameter"}, %x: tensor<3x5xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = #nn.role<parameter>},
+                %bias: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<constant>},
+                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bc,cd->bd" %x, %w : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   %1 = nn.sigmoid %0 : tensor<3x4xf32>
   %2 = nn.broadcast %bias dims = [1] : tensor<4xf32> -> tensor<3x4xf32>
@@ -64,10 +64,10 @@ func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = "paramet
 // -----
 
 // expected-error @below {{routers 'gate' and 'gate.2' share the bias 'bias' (equal tensors are stored once by exporters): parallel.expert.bias_update needs one for each router}}
-func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = "parameter"},
-                %bias: tensor<4xf32> {nn.name = "bias", nn.role = "parameter"},
-                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = "parameter"}, %x: tensor<3x5xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = #nn.role<parameter>},
+                %bias: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>},
+                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bc,cd->bd" %x, %w : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   %1 = nn.sigmoid %0 : tensor<3x4xf32>
   %2 = nn.broadcast %bias dims = [1] : tensor<4xf32> -> tensor<3x4xf32>

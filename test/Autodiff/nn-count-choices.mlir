@@ -3,11 +3,11 @@
 
 // Two slots of four experts, and a bias that moves choices alone. @loss stays.
 // CHECK-LABEL: func @loss(
-// CHECK-SAME:    %arg1: tensor<4xf32> {nn.name = "bias", nn.role = "parameter"}
+// CHECK-SAME:    %arg1: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>}
 // CHECK-NOT:     nn.iota
 // CHECK-LABEL: func @loss_train(
-// CHECK-SAME:    %arg1: tensor<4xf32> {nn.name = "bias", nn.role = "parameter"}
-// CHECK-SAME:    tensor<4xi64> {nn.name = "mlp.gate.chosen", nn.role = "accumulator", nn.router = {counts = "chosen", name = "mlp.gate", product = "dot", slots_per_token = 2 : i64}})
+// CHECK-SAME:    %arg1: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>}
+// CHECK-SAME:    tensor<4xi64> {nn.name = "mlp.gate.chosen", nn.role = #nn.role<accumulator>, nn.router = {counts = "chosen", name = "mlp.gate", product = "dot", slots_per_token = 2 : i64}})
 // CHECK:         %[[ID:.+]], %[[IDS:.+]] = nn.top_k
 // CHECK:         %[[LIST:.+]] = nn.iota dim = 0 : tensor<4xi64>
 // CHECK-DAG:     %[[A:.+]] = nn.broadcast %[[IDS]] dims = [0, 1, 2]
@@ -18,15 +18,15 @@
 // CHECK:         return %{{.+}}, %{{.+}}, %[[SUM]]
 // The bias becomes a buffer everywhere.
 // BIAS-LABEL:  func @loss(
-// BIAS-SAME:     %arg1: tensor<4xf32> {nn.name = "bias", nn.role = "buffer"}
+// BIAS-SAME:     %arg1: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<buffer>}
 // BIAS-LABEL:  func @loss_train(
-// BIAS-SAME:     %arg1: tensor<4xf32> {nn.name = "bias", nn.role = "buffer"}
+// BIAS-SAME:     %arg1: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<buffer>}
 // BIAS-SAME:     nn.router = {bias = "bias", counts = "chosen", name = "mlp.gate", 
-func.func @loss(%w: tensor<5x4xf32> {nn.name = "mlp.gate.weight", nn.role = "parameter"},
-                %bias: tensor<4xf32> {nn.name = "bias", nn.role = "parameter"},
-                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = "parameter"},
-                %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<5x4xf32> {nn.name = "mlp.gate.weight", nn.role = #nn.role<parameter>},
+                %bias: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>},
+                %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = #nn.role<parameter>},
+                %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "abc,cd->abd" %x, %w : tensor<2x3x5xf32>, tensor<5x4xf32> -> tensor<2x3x4xf32>
   %1 = nn.sigmoid %0 : tensor<2x3x4xf32>
   %2 = nn.broadcast %bias dims = [2] : tensor<4xf32> -> tensor<2x3x4xf32>

@@ -6,7 +6,7 @@
 // bias is not saved. The input is no parameter and gets no gradient.
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    (%[[W:.+]]: tensor<3x7xf32> {{.*}}, %[[B:.+]]: tensor<7xf32> {{.*}}, %[[X:.+]]: tensor<2x3xf32>
-// CHECK-SAME:    tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}, tensor<7xf32> {nn.name = "b", nn.role = "gradient"}
+// CHECK-SAME:    tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<gradient>}, tensor<7xf32> {nn.name = "b", nn.role = #nn.role<gradient>}
 // CHECK:         %[[Y:.+]] = arith.addf
 // CHECK:         %[[T:.+]] = math.tanh %[[Y]]
 // CHECK-NEXT:    %[[SAVED:.+]] = nn.save %[[T]]
@@ -18,9 +18,9 @@
 // CHECK:         return %{{.+}}, %{{.+}}, %[[DW]], %[[DB]]
 
 // ACC-LABEL: func @loss_grad
-// ACC-SAME:    %[[LOSS:[a-z0-9]+]]: tensor<f32> {nn.name = "loss", nn.role = "loss"}
-// ACC-SAME:    %[[WEIGHT:[a-z0-9]+]]: tensor<f32> {nn.name = "weight", nn.role = "weight"}
-// ACC-SAME:    %[[ACC:[a-z0-9]+]]: tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}
+// ACC-SAME:    %[[LOSS:[a-z0-9]+]]: tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}
+// ACC-SAME:    %[[WEIGHT:[a-z0-9]+]]: tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}
+// ACC-SAME:    %[[ACC:[a-z0-9]+]]: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<gradient>}
 // ACC-DAG:     %[[LOSSES:.+]] = arith.addf %[[LOSS]], %{{.+}} : tensor<f32>
 // ACC-DAG:     %[[WEIGHTS:.+]] = arith.addf %[[WEIGHT]], %{{.+}} : tensor<f32>
 // ACC-DAG:     %[[SUM:.+]] = arith.addf %[[ACC]], %{{.+}} : tensor<3x7xf32>
@@ -28,7 +28,7 @@
 
 // Sums add up, gradients do not; each is that of the mean.
 // APART-LABEL: func @loss_grad
-// APART-NOT:     nn.role = "gradient"
+// APART-NOT:     nn.role = #nn.role<gradient>
 // APART-SAME:    ) -> (
 // APART:         %[[COUNTS:.+]] = arith.cmpf ogt, %[[WEIGHT:.+]], %{{.+}} : tensor<f32>
 // APART:         %[[INVERSE:.+]] = arith.divf %{{.+}}, %[[WEIGHT]] : tensor<f32>
@@ -36,10 +36,10 @@
 // APART:         %[[DW:.+]] = nn.einsum "bh,bv->hv"
 // APART:         %[[LOSS:.+]] = arith.addf %{{.+}}, %{{.+}} : tensor<f32>
 // APART:         return %[[LOSS]], %{{.+}}, %[[DW]]
-func.func @loss(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
-                %b: tensor<7xf32> {nn.name = "b", nn.role = "parameter"},
-                %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                %b: tensor<7xf32> {nn.name = "b", nn.role = #nn.role<parameter>},
+                %x: tensor<2x3xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
   %1 = nn.broadcast %b dims = [1] : tensor<7xf32> -> tensor<2x7xf32>
   %2 = arith.addf %0, %1 : tensor<2x7xf32>

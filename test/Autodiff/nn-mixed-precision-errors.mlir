@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s --nn-mixed-precision --verify-diagnostics
 
-func.func @loop(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<3xf32> {
+func.func @loop(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) -> tensor<3xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index

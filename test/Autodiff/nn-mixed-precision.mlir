@@ -4,7 +4,7 @@
 // them. What is between products is computed in f32 and stored in bf16; the
 // gradient of the weight is the f32 sum, that of the bias a sum in f32.
 // CHECK-LABEL: func @loss_grad
-// CHECK-SAME:    (%[[W:.+]]: tensor<3x7xbf16> {nn.name = "w", nn.role = "parameter"}, %[[B:.+]]: tensor<7xbf16> {{.*}}, %[[X:.+]]: tensor<2x3xf32> {{.*}}, %[[DY:.+]]: tensor<2x7xf32>
+// CHECK-SAME:    (%[[W:.+]]: tensor<3x7xbf16> {nn.name = "w", nn.role = #nn.role<parameter>}, %[[B:.+]]: tensor<7xbf16> {{.*}}, %[[X:.+]]: tensor<2x3xf32> {{.*}}, %[[DY:.+]]: tensor<2x7xf32>
 // CHECK-SAME:    -> (tensor<2x7xf32> {{.*}}, tensor<3x7xf32> {{.*}}, tensor<7xf32>
 // CHECK-NEXT:    %[[XB:.+]] = arith.truncf %[[X]]
 // CHECK-NEXT:    %[[Y:.+]] = nn.einsum "bh,hv->bv" %[[XB]], %[[W]] : {{.*}} -> tensor<2x7xbf16>
@@ -22,13 +22,13 @@
 // CHECK-NEXT:    %[[SUM:.+]] = nn.reduce sum %[[DF]] dims = [0] : tensor<2x7xf32> -> tensor<7xf32>
 // CHECK-NEXT:    %[[OUT:.+]] = arith.extf %[[ZB]]
 // CHECK-NEXT:    return %[[OUT]], %[[DW]], %[[SUM]]
-func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
-                     %b: tensor<7xf32> {nn.name = "b", nn.role = "parameter"},
-                     %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
-                     %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = "input"})
-    -> (tensor<2x7xf32> {nn.name = "y", nn.role = "output"},
-        tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"},
-        tensor<7xf32> {nn.name = "b", nn.role = "gradient"}) {
+func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %b: tensor<7xf32> {nn.name = "b", nn.role = #nn.role<parameter>},
+                     %x: tensor<2x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                     %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = #nn.role<input>})
+    -> (tensor<2x7xf32> {nn.name = "y", nn.role = #nn.role<output>},
+        tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<gradient>},
+        tensor<7xf32> {nn.name = "b", nn.role = #nn.role<gradient>}) {
   %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
   %1 = nn.broadcast %b dims = [1] : tensor<7xf32> -> tensor<2x7xf32>
   %2 = arith.addf %0, %1 : tensor<2x7xf32>
@@ -42,19 +42,19 @@ func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
 // The f32 copy is state, and lies as the other state does; what is read is its
 // rounded value. What is no matrix of f32 has no copy.
 // CHECK-LABEL: func @update
-// CHECK-SAME:    (%[[M:.+]]: tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = "state"},
-// CHECK-SAME:    -> (tensor<3x7xbf16> {nn.name = "w", nn.role = "parameter"}, tensor<3x7xf32> {nn.name = "w.velocity", nn.role = "state"}, tensor<f32> {nn.name = "s", nn.role = "parameter"}, tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = "state"})
+// CHECK-SAME:    (%[[M:.+]]: tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = #nn.role<state>},
+// CHECK-SAME:    -> (tensor<3x7xbf16> {nn.name = "w", nn.role = #nn.role<parameter>}, tensor<3x7xf32> {nn.name = "w.velocity", nn.role = #nn.role<state>}, tensor<f32> {nn.name = "s", nn.role = #nn.role<parameter>}, tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = #nn.role<state>})
 // CHECK-NEXT:    %[[NEW:.+]] = arith.subf %[[M]], %{{.+}} : tensor<3x7xf32>
 // CHECK-NEXT:    %[[ROUNDED:.+]] = arith.truncf %[[NEW]] {nn.storage} : tensor<3x7xf32> to tensor<3x7xbf16>
 // CHECK-NEXT:    return %[[ROUNDED]], %{{.+}}, %{{.+}}, %[[NEW]]
 dist.mesh @mesh <["data"=3]>
-func.func @update(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
-                  %v: tensor<3x7xf32> {nn.name = "w.velocity", nn.role = "state", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>},
-                  %g: tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"},
-                  %s: tensor<f32> {nn.name = "s", nn.role = "parameter"})
-    -> (tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
-        tensor<3x7xf32> {nn.name = "w.velocity", nn.role = "state"},
-        tensor<f32> {nn.name = "s", nn.role = "parameter"}) {
+func.func @update(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                  %v: tensor<3x7xf32> {nn.name = "w.velocity", nn.role = #nn.role<state>, dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>},
+                  %g: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<gradient>},
+                  %s: tensor<f32> {nn.name = "s", nn.role = #nn.role<parameter>})
+    -> (tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+        tensor<3x7xf32> {nn.name = "w.velocity", nn.role = #nn.role<state>},
+        tensor<f32> {nn.name = "s", nn.role = #nn.role<parameter>}) {
   %0 = arith.subf %w, %g : tensor<3x7xf32>
   return %0, %v, %s : tensor<3x7xf32>, tensor<3x7xf32>, tensor<f32>
 }
@@ -74,11 +74,11 @@ func.func @update(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
 // CHECK-NEXT:    %[[NF:.+]] = arith.extf %[[NB]]
 // CHECK-NEXT:    nn.rotary %[[NF]], %[[COS]], %[[SIN]]
 // CHECK:         return %{{.+}}, %[[RSTD]]
-func.func @loss(%x: tensor<2x5x8xf32> {nn.name = "x", nn.role = "input"},
-                %scale: tensor<8xf32> {nn.name = "scale", nn.role = "parameter"},
-                %router: tensor<8x4xf32> {nn.name = "router", nn.role = "parameter"},
-                %angles: tensor<5x4xf32> {nn.name = "angles", nn.role = "constant"})
-    -> (tensor<2x5x8xf32> {nn.name = "y", nn.role = "output"}, tensor<2x5xf32>, tensor<2x5x2xi64>) {
+func.func @loss(%x: tensor<2x5x8xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                %scale: tensor<8xf32> {nn.name = "scale", nn.role = #nn.role<parameter>},
+                %router: tensor<8x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>},
+                %angles: tensor<5x4xf32> {nn.name = "angles", nn.role = #nn.role<constant>})
+    -> (tensor<2x5x8xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<2x5xf32>, tensor<2x5x2xi64>) {
   %n, %rstd = nn.rms_norm %x, %scale epsilon = 1.0e-6
     : (tensor<2x5x8xf32>, tensor<8xf32>) -> (tensor<2x5x8xf32>, tensor<2x5xf32>)
   %0 = nn.einsum "bsh,he->bse" %n, %router : tensor<2x5x8xf32>, tensor<8x4xf32> -> tensor<2x5x4xf32>
@@ -95,14 +95,14 @@ func.func @loss(%x: tensor<2x5x8xf32> {nn.name = "x", nn.role = "input"},
 // What crosses between the stages of a pipeline is bf16 on both sides, whatever
 // made it.
 // CHECK-LABEL: func @loss_grad
-// CHECK-SAME:    %[[IN:.+]]: tensor<2x3xbf16> {nn.name = "cut.0.0", nn.role = "activation"}
-// CHECK-SAME:    -> (tensor<2x3xbf16> {nn.name = "cut.1.0", nn.role = "activation"})
+// CHECK-SAME:    %[[IN:.+]]: tensor<2x3xbf16> {nn.name = "cut.0.0", nn.role = #nn.role<activation>}
+// CHECK-SAME:    -> (tensor<2x3xbf16> {nn.name = "cut.1.0", nn.role = #nn.role<activation>})
 // CHECK-COUNT-2: arith.extf %[[IN]]
 // CHECK-NEXT:    %[[SUM:.+]] = arith.addf
 // CHECK-NEXT:    %[[OUT:.+]] = arith.truncf %[[SUM]]
 // CHECK-NEXT:    return %[[OUT]]
-func.func @loss_grad(%x: tensor<2x3xf32> {nn.name = "cut.0.0", nn.role = "activation"})
-    -> (tensor<2x3xf32> {nn.name = "cut.1.0", nn.role = "activation"}) {
+func.func @loss_grad(%x: tensor<2x3xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>})
+    -> (tensor<2x3xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>}) {
   %0 = arith.addf %x, %x : tensor<2x3xf32>
   return %0 : tensor<2x3xf32>
 }
@@ -116,9 +116,9 @@ dist.mesh @mesh <["data"=2]>
 // CHECK-SAME:    (%[[W:.+]]: tensor<4x6xf32>
 // CHECK:         %[[WB:.+]] = arith.truncf %[[W]] {nn.storage} : tensor<4x6xf32> to tensor<4x6xbf16>
 // CHECK-NEXT:    dist.constrain %[[WB]]
-func.func @forward(%w: tensor<4x6xf32> {nn.name = "w", nn.role = "constant", nn.frozen},
-                   %x: tensor<2x4xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<2x6xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @forward(%w: tensor<4x6xf32> {nn.name = "w", nn.role = #nn.role<constant>, nn.frozen},
+                   %x: tensor<2x4xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<2x6xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = dist.constrain %w <@mesh, [{}, {}]> : tensor<4x6xf32>
   %1 = nn.einsum "bh,hv->bv" %x, %0 : tensor<2x4xf32>, tensor<4x6xf32> -> tensor<2x6xf32>
   return %1 : tensor<2x6xf32>
@@ -129,8 +129,8 @@ func.func @forward(%w: tensor<4x6xf32> {nn.name = "w", nn.role = "constant", nn.
 // Without parameters there is nothing to round.
 // CHECK-LABEL: func @negative_inputs
 // CHECK-NOT:     bf16
-func.func @negative_inputs(%x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
-                           %y: tensor<3x2xf32> {nn.name = "y", nn.role = "input"}) -> tensor<2x2xf32> {
+func.func @negative_inputs(%x: tensor<2x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                           %y: tensor<3x2xf32> {nn.name = "y", nn.role = #nn.role<input>}) -> tensor<2x2xf32> {
   %0 = nn.einsum "ab,bc->ac" %x, %y : tensor<2x3xf32>, tensor<3x2xf32> -> tensor<2x2xf32>
   return %0 : tensor<2x2xf32>
 }
@@ -143,7 +143,7 @@ func.func @negative_inputs(%x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[W]] : tensor<1x1xbf16> to tensor<1x1xf32>
 // CHECK-NEXT:    %[[S:.+]] = nn.reshape %[[WIDE]] : tensor<1x1xf32> -> tensor<f32>
 // CHECK-NEXT:    return %[[S]] : tensor<f32>
-func.func @scalar(%w: tensor<1x1xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<f32> {
+func.func @scalar(%w: tensor<1x1xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) -> tensor<f32> {
   %0 = nn.reshape %w : tensor<1x1xf32> -> tensor<f32>
   return %0 : tensor<f32>
 }
@@ -155,7 +155,7 @@ func.func @scalar(%w: tensor<1x1xf32> {nn.name = "w", nn.role = "parameter"}) ->
 // CHECK-SAME:    (%[[W:.+]]: tensor<2x3xbf16>
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[W]] : tensor<2x3xbf16> to tensor<2x3xf32>
 // CHECK-NEXT:    nn.einsum "ab,->ab" %[[WIDE]], %{{.+}} : tensor<2x3xf32>, tensor<f32> -> tensor<2x3xf32>
-func.func @times_scalar(%w: tensor<2x3xf32> {nn.name = "w", nn.role = "parameter"}, %s: tensor<f32>) -> tensor<2x3xf32> {
+func.func @times_scalar(%w: tensor<2x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %s: tensor<f32>) -> tensor<2x3xf32> {
   %0 = nn.einsum "ab,->ab" %w, %s : tensor<2x3xf32>, tensor<f32> -> tensor<2x3xf32>
   return %0 : tensor<2x3xf32>
 }
@@ -169,7 +169,7 @@ func.func @times_scalar(%w: tensor<2x3xf32> {nn.name = "w", nn.role = "parameter
 // CHECK-NEXT:    %[[TB:.+]] = arith.truncf %[[T]] : tensor<2x3xf32> to tensor<2x3xbf16>
 // CHECK:         %[[E:.+]] = math.exp
 // CHECK-NEXT:    arith.truncf %[[E]] {nn.storage} : tensor<2x3xf32> to tensor<2x3xbf16>
-func.func @own_rounding(%w: tensor<2x3xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<2x3xf32> {
+func.func @own_rounding(%w: tensor<2x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) -> tensor<2x3xf32> {
   %0 = math.tanh %w : tensor<2x3xf32>
   %1 = arith.truncf %0 : tensor<2x3xf32> to tensor<2x3xbf16>
   %2 = arith.extf %1 : tensor<2x3xbf16> to tensor<2x3xf32>

@@ -9,8 +9,8 @@
 
 // expected-error @below {{this program cannot have the fault pad-identity: it has no padding that is masked}}
 module {
-  func.func @update(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"})
-      -> (tensor<3xf32> {nn.name = "w", nn.role = "parameter"}) {
+  func.func @update(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+      -> (tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) {
     %new = arith.addf %w, %w : tensor<3xf32>
     return %new : tensor<3xf32>
   }

@@ -12,9 +12,9 @@ func.func private @k(%x: tensor<1x4xf32>, %y: tensor<1x4xf32>) -> tensor<1x4xf32
   return %1 : tensor<1x4xf32>
 }
 // CHECK-LABEL: func.func @f
-func.func @f(%x: tensor<1x4xf32> {nn.name = "x", nn.role = "input"},
-             %y: tensor<1x4xf32> {nn.name = "y", nn.role = "input"})
-    -> (tensor<1x4xf32> {nn.name = "z", nn.role = "output"}) {
+func.func @f(%x: tensor<1x4xf32> {nn.name = "x", nn.role = #nn.role<input>},
+             %y: tensor<1x4xf32> {nn.name = "y", nn.role = #nn.role<input>})
+    -> (tensor<1x4xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
   // CHECK: rt.launch @k{{.*}}rt.beyond = array<i64: 4, 0>
   %0 = func.call @k(%x, %y) : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   return %0 : tensor<1x4xf32>
@@ -29,9 +29,9 @@ func.func private @twice(%x: tensor<5x5xf32>, %y: tensor<3x3xf32>) -> tensor<3x3
   return %2 : tensor<3x3xf32>
 }
 // CHECK-LABEL: func.func @g
-func.func @g(%x: tensor<5x5xf32> {nn.name = "x", nn.role = "input"},
-             %y: tensor<3x3xf32> {nn.name = "y", nn.role = "input"})
-    -> (tensor<3x3xf32> {nn.name = "z", nn.role = "output"}) {
+func.func @g(%x: tensor<5x5xf32> {nn.name = "x", nn.role = #nn.role<input>},
+             %y: tensor<3x3xf32> {nn.name = "y", nn.role = #nn.role<input>})
+    -> (tensor<3x3xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
   // CHECK: rt.launch @twice{{.*}}rt.beyond = array<i64: 10, 0>
   %0 = func.call @twice(%x, %y) : (tensor<5x5xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
   return %0 : tensor<3x3xf32>

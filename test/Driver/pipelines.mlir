@@ -23,8 +23,8 @@
 // MEMORY:       rt.arenas
 // MEMORY:       func.func @forward
 // MEMORY-SAME:  rt.buffer
-func.func @forward(%w: tensor<6x5xf32> {nn.name = "w", nn.role = "parameter"}, %x: tensor<4x6xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<4x5xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @forward(%w: tensor<6x5xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %x: tensor<4x6xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<4x5xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = nn.einsum "bi,ih->bh" %x, %w : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
   %1 = math.exp %0 : tensor<4x5xf32>
   return %1 : tensor<4x5xf32>

@@ -2,15 +2,15 @@
 // weights, gated experts with a bias each, combination, residual. Sizes that
 // few axes divide.
 func.func @forward(
-    %embed: tensor<17x6xf32> {nn.name = "embed", nn.role = "parameter"},
-    %router: tensor<6x5xf32> {nn.name = "router", nn.role = "parameter"},
-    %gate: tensor<5x6x8xf32> {nn.name = "experts.gate", nn.role = "parameter"},
-    %up: tensor<5x8x6xf32> {nn.name = "experts.up", nn.role = "parameter"},
-    %bias: tensor<5x8xf32> {nn.name = "experts.bias", nn.role = "parameter"},
-    %down: tensor<5x8x6xf32> {nn.name = "experts.down", nn.role = "parameter"},
-    %head: tensor<6x17xf32> {nn.name = "head", nn.role = "parameter"},
-    %tokens: tensor<4x7xi64> {nn.name = "input_ids", nn.role = "tokens"})
-    -> (tensor<4x7x17xf32> {nn.name = "logits", nn.role = "output"}) {
+    %embed: tensor<17x6xf32> {nn.name = "embed", nn.role = #nn.role<parameter>},
+    %router: tensor<6x5xf32> {nn.name = "router", nn.role = #nn.role<parameter>},
+    %gate: tensor<5x6x8xf32> {nn.name = "experts.gate", nn.role = #nn.role<parameter>},
+    %up: tensor<5x8x6xf32> {nn.name = "experts.up", nn.role = #nn.role<parameter>},
+    %bias: tensor<5x8xf32> {nn.name = "experts.bias", nn.role = #nn.role<parameter>},
+    %down: tensor<5x8x6xf32> {nn.name = "experts.down", nn.role = #nn.role<parameter>},
+    %head: tensor<6x17xf32> {nn.name = "head", nn.role = #nn.role<parameter>},
+    %tokens: tensor<4x7xi64> {nn.name = "input_ids", nn.role = #nn.role<tokens>})
+    -> (tensor<4x7x17xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
   %x = nn.gather %embed, %tokens dim = 0 : tensor<17x6xf32>, tensor<4x7xi64> -> tensor<4x7x6xf32>
   %scores = nn.einsum "bsh,he->bse" %x, %router : tensor<4x7x6xf32>, tensor<6x5xf32> -> tensor<4x7x5xf32>
   %p = nn.softmax %scores : tensor<4x7x5xf32>

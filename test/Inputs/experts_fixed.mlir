@@ -1,13 +1,13 @@
 // A layer of 8 experts of which slot j of position i takes number (2 i + j) mod 8:
 // balanced, so that what is sent follows closed forms.
 func.func @forward(
-    %embed: tensor<19x6xf32> {nn.name = "embed", nn.role = "parameter"},
-    %gate: tensor<8x6x10xf32> {nn.name = "experts.gate", nn.role = "parameter"},
-    %up: tensor<8x6x10xf32> {nn.name = "experts.up", nn.role = "parameter"},
-    %down: tensor<8x10x6xf32> {nn.name = "experts.down", nn.role = "parameter"},
-    %head: tensor<6x19xf32> {nn.name = "head", nn.role = "parameter"},
-    %tokens: tensor<8x12xi64> {nn.name = "input_ids", nn.role = "tokens"})
-    -> (tensor<8x12x19xf32> {nn.name = "logits", nn.role = "output"}) {
+    %embed: tensor<19x6xf32> {nn.name = "embed", nn.role = #nn.role<parameter>},
+    %gate: tensor<8x6x10xf32> {nn.name = "experts.gate", nn.role = #nn.role<parameter>},
+    %up: tensor<8x6x10xf32> {nn.name = "experts.up", nn.role = #nn.role<parameter>},
+    %down: tensor<8x10x6xf32> {nn.name = "experts.down", nn.role = #nn.role<parameter>},
+    %head: tensor<6x19xf32> {nn.name = "head", nn.role = #nn.role<parameter>},
+    %tokens: tensor<8x12xi64> {nn.name = "input_ids", nn.role = #nn.role<tokens>})
+    -> (tensor<8x12x19xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
   %x = nn.gather %embed, %tokens dim = 0 : tensor<19x6xf32>, tensor<8x12xi64> -> tensor<8x12x6xf32>
   %position = nn.iota dim = 1 : tensor<8x12x2xi64>
   %slot = nn.iota dim = 2 : tensor<8x12x2xi64>

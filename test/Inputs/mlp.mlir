@@ -1,10 +1,10 @@
 // A two-layer perceptron: 6 features, 10 hidden units, 5 classes, a batch of 8.
-func.func @forward(%w1: tensor<6x10xf32> {nn.name = "w1", nn.role = "parameter"},
-                   %b1: tensor<10xf32> {nn.name = "b1", nn.role = "parameter"},
-                   %w2: tensor<10x5xf32> {nn.name = "w2", nn.role = "parameter"},
-                   %b2: tensor<5xf32> {nn.name = "b2", nn.role = "parameter"},
-                   %x: tensor<8x6xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8x5xf32> {nn.name = "logits", nn.role = "output"}) {
+func.func @forward(%w1: tensor<6x10xf32> {nn.name = "w1", nn.role = #nn.role<parameter>},
+                   %b1: tensor<10xf32> {nn.name = "b1", nn.role = #nn.role<parameter>},
+                   %w2: tensor<10x5xf32> {nn.name = "w2", nn.role = #nn.role<parameter>},
+                   %b2: tensor<5xf32> {nn.name = "b2", nn.role = #nn.role<parameter>},
+                   %x: tensor<8x6xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8x5xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
   %0 = nn.einsum "bi,ih->bh" %x, %w1 : tensor<8x6xf32>, tensor<6x10xf32> -> tensor<8x10xf32>
   %1 = nn.broadcast %b1 dims = [1] : tensor<10xf32> -> tensor<8x10xf32>
   %2 = arith.addf %0, %1 : tensor<8x10xf32>

@@ -5,8 +5,8 @@
 // CHECK: rt.arenas = array<i64: 192, 0>
 module {
   func.func private @k(tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
-  func.func @f(%x: tensor<16xf32> {nn.name = "x", nn.role = "parameter"})
-      -> (tensor<16xf32> {nn.name = "z", nn.role = "output"}) {
+  func.func @f(%x: tensor<16xf32> {nn.name = "x", nn.role = #nn.role<parameter>})
+      -> (tensor<16xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
     %0 = rt.launch @k(%x, %x) extent = 16 grain = 1 {rt.beyond = array<i64: 16, 0>}
       : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
     return %0 : tensor<16xf32>
@@ -22,8 +22,8 @@ module {
 // CHECK-LABEL: func @tile_of_tile
 module {
   func.func private @k(tensor<1x7xf32>) -> tensor<1x7xf32>
-  func.func @tile_of_tile(%x: tensor<3x7xf32> {nn.name = "x", nn.role = "input"})
-      -> (tensor<1x7xf32> {nn.name = "z", nn.role = "output"}) {
+  func.func @tile_of_tile(%x: tensor<3x7xf32> {nn.name = "x", nn.role = #nn.role<input>})
+      -> (tensor<1x7xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
     %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 2, 14] reach = 28 : (tensor<3x7xf32>) -> tensor<2x7xf32>
     %1 = rt.alias %0 offset = 0 axis_terms = [1, 1, 3, 7] reach = 21 : (tensor<2x7xf32>) -> tensor<1x7xf32>
     %2 = rt.launch @k(%1) extent = 1 grain = 1 : (tensor<1x7xf32>) -> tensor<1x7xf32>
@@ -39,8 +39,8 @@ module {
 // CHECK-LABEL: func @past_tile_of_tile
 module {
   func.func private @k(tensor<1x7xf32>) -> tensor<1x7xf32>
-  func.func @past_tile_of_tile(%x: tensor<3x7xf32> {nn.name = "x", nn.role = "input"})
-      -> (tensor<1x7xf32> {nn.name = "z", nn.role = "output"}) {
+  func.func @past_tile_of_tile(%x: tensor<3x7xf32> {nn.name = "x", nn.role = #nn.role<input>})
+      -> (tensor<1x7xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
     %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 2, 14] reach = 28 : (tensor<3x7xf32>) -> tensor<2x7xf32>
     %1 = rt.alias %0 offset = 0 axis_terms = [1, 1, 3, 7] reach = 21 : (tensor<2x7xf32>) -> tensor<1x7xf32>
     %2 = rt.launch @k(%1) extent = 1 grain = 1 {rt.beyond = array<i64: 14>} : (tensor<1x7xf32>) -> tensor<1x7xf32>

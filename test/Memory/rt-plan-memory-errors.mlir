@@ -7,17 +7,17 @@ func.func @unnamed(%x: tensor<8xf32>) {
 
 // -----
 
-func.func @f(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"}) {
+func.func @f(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>}) {
   return
 }
 // expected-error @below {{'func.func' op argument 0 'x' has type 'tensor<4xf32>', but elsewhere it has 'tensor<8xf32>'}}
-func.func @g(%x: tensor<4xf32> {nn.name = "x", nn.role = "input"}) {
+func.func @g(%x: tensor<4xf32> {nn.name = "x", nn.role = #nn.role<input>}) {
   return
 }
 
 // -----
 
-func.func @no_command(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"}) -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @no_command(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>}) -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   // expected-error @below {{'arith.addf' op is no command, so its memory cannot be planned}}
   %0 = arith.addf %x, %x : tensor<8xf32>
   return %0 : tensor<8xf32>
@@ -26,7 +26,7 @@ func.func @no_command(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"}) -> (
 // -----
 
 // expected-error @below {{'func.func' op result 1 has the name and role of another result}}
-func.func @twice(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}, tensor<8xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @twice(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   return %x, %x : tensor<8xf32>, tensor<8xf32>
 }

@@ -5,8 +5,8 @@
 
 // CHECK:           rt.arenas = array<i64: 128, 0>
 // CHECK-COUNT-100: rt.copy {{.*}} {rt.buffers = array<i64: 0, 64>}
-func.func @chain(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @chain(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.copy %x [0, 1] to [0, 1] shape = [8] : (tensor<8xf32>) -> tensor<8xf32>
   %1 = rt.copy %x [0, 1] to [0, 1] shape = [8] into(%0) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   %2 = rt.copy %x [0, 1] to [0, 1] shape = [8] into(%1) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>

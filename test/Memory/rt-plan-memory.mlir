@@ -12,8 +12,8 @@ func.func private @two(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 // CHECK:         rt.launch @one{{.*}} {rt.buffers = array<i64: 1, 64>}
 // CHECK:         rt.launch @one{{.*}} {rt.buffers = array<i64: 1, 0>}
 // CHECK:         rt.launch @one{{.*}} {rt.buffers = array<i64: 0, 64>}
-func.func @places(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @places(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.launch @one(%x) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
   %1 = rt.launch @one(%0) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
   %2 = rt.launch @one(%1) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
@@ -34,8 +34,8 @@ func.func private @two(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 // CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 64>}
 // CHECK:         rt.launch @two(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
 // CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
-func.func @in_place(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @in_place(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.launch @one(%x) extent = 8 grain = 1 inplace = [0, 0] : (tensor<8xf32>) -> tensor<8xf32>
   %1 = rt.launch @one(%0) extent = 8 grain = 1 inplace = [0, 0] : (tensor<8xf32>) -> tensor<8xf32>
   %2 = rt.launch @two(%0, %1) extent = 8 grain = 1 inplace = [0, 0] : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
@@ -53,10 +53,10 @@ func.func private @step(tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> (tensor<
 // CHECK-LABEL: func @update
 // CHECK:         rt.launch @step{{.*}} {rt.buffers = array<i64: 0, 0, 0, 64>}
 // CHECK-NEXT:    return
-func.func @update(%p: tensor<8xf32> {nn.name = "w", nn.role = "parameter"},
-                  %m: tensor<8xf32> {nn.name = "w.m", nn.role = "state"},
-                  %g: tensor<8xf32> {nn.name = "w", nn.role = "gradient"})
-    -> (tensor<8xf32> {nn.name = "w", nn.role = "parameter"}, tensor<8xf32> {nn.name = "w.m", nn.role = "state"}) {
+func.func @update(%p: tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                  %m: tensor<8xf32> {nn.name = "w.m", nn.role = #nn.role<state>},
+                  %g: tensor<8xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
+    -> (tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, tensor<8xf32> {nn.name = "w.m", nn.role = #nn.role<state>}) {
   %0:2 = rt.launch @step(%p, %m, %g) extent = 8 grain = 1 inplace = [0, 0, 1, 1]
     : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
   return %0#0, %0#1 : tensor<8xf32>, tensor<8xf32>
@@ -72,8 +72,8 @@ func.func private @two(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 // CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
 // CHECK:         rt.launch @two(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
 // CHECK:         rt.copy {{.*}} {rt.buffers = array<i64: 0, 0>}
-func.func @negative_donation(%p: tensor<8xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<8xf32> {nn.name = "w", nn.role = "parameter"}, tensor<8xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @negative_donation(%p: tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.launch @one(%p) extent = 8 grain = 1 inplace = [0, 0] : (tensor<8xf32>) -> tensor<8xf32>
   %1 = rt.launch @two(%p, %0) extent = 8 grain = 1 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   return %0, %1 : tensor<8xf32>, tensor<8xf32>
@@ -89,8 +89,8 @@ func.func @negative_donation(%p: tensor<8xf32> {nn.name = "w", nn.role = "parame
 // CHECK-NEXT:    %[[C:.+]] = rt.copy %[[A]] {{.*}} {rt.buffers = array<i64: 0, 0>}
 // CHECK-NEXT:    %[[D:.+]] = rt.copy %[[B]] {{.*}} {rt.buffers = array<i64: 0, 64>}
 // CHECK-NEXT:    return %[[C]], %[[D]]
-func.func @swap(%p: tensor<8xf32> {nn.name = "p", nn.role = "state"}, %q: tensor<8xf32> {nn.name = "q", nn.role = "state"})
-    -> (tensor<8xf32> {nn.name = "p", nn.role = "state"}, tensor<8xf32> {nn.name = "q", nn.role = "state"}) {
+func.func @swap(%p: tensor<8xf32> {nn.name = "p", nn.role = #nn.role<state>}, %q: tensor<8xf32> {nn.name = "q", nn.role = #nn.role<state>})
+    -> (tensor<8xf32> {nn.name = "p", nn.role = #nn.role<state>}, tensor<8xf32> {nn.name = "q", nn.role = #nn.role<state>}) {
   return %q, %p : tensor<8xf32>, tensor<8xf32>
 }
 
@@ -101,8 +101,8 @@ func.func @swap(%p: tensor<8xf32> {nn.name = "p", nn.role = "state"}, %q: tensor
 // CHECK:         rt.gemm {{.*}} accumulate(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
 // CHECK-NEXT:    %[[A:.+]] = rt.copy %{{.*}} {rt.buffers = array<i64: 0, 128>}
 // CHECK-NEXT:    rt.gemm {{.*}} accumulate(%[[A]]) {{.*}} {rt.buffers = array<i64: 0, 128>}
-func.func @accumulate(%x: tensor<4x4xf32> {nn.name = "x", nn.role = "input"}, %g: tensor<4x4xf32> {nn.name = "w", nn.role = "gradient"})
-    -> (tensor<4x4xf32> {nn.name = "w", nn.role = "gradient"}, tensor<4x4xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @accumulate(%x: tensor<4x4xf32> {nn.name = "x", nn.role = #nn.role<input>}, %g: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
+    -> (tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}, tensor<4x4xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.gemm a(%x [0, 4, 1]) b(%x [0, 4, 1]) accumulate(%g) c [0, 4, 1] m = 4 n = 4 k = 4
     : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %1 = rt.gemm a(%x [0, 4, 1]) b(%x [0, 4, 1]) accumulate(%x) c [0, 4, 1] m = 4 n = 4 k = 4
@@ -124,9 +124,9 @@ func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 // CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
 // CHECK-NEXT:    rt.wait {{.*}} {rt.buffers = array<i64: 1, 0>}
 // CHECK-NEXT:    rt.alias {{.*}} {rt.buffers = array<i64: 1, 16>}
-func.func @in_flight(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}, tensor<4xf32> {nn.name = "z", nn.role = "output"},
-        tensor<8xf32> {nn.name = "u", nn.role = "output"}) {
+func.func @in_flight(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<4xf32> {nn.name = "z", nn.role = #nn.role<output>},
+        tensor<8xf32> {nn.name = "u", nn.role = #nn.role<output>}) {
   %0 = rt.launch @one(%x) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
   %1:2 = rt.collective all_reduce(%0) group = [0, 1, 2] layout = [1, 8, 1, 8] purpose = "gradient"
     : (tensor<8xf32>) -> (tensor<8xf32>, !rt.token)
@@ -151,9 +151,9 @@ func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 // CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
 // CHECK-NEXT:    rt.wait {{.*}} {rt.buffers = array<i64: 1, 64>}
 // CHECK-NEXT:    rt.alias {{.*}} {rt.buffers = array<i64: 1, 80>}
-func.func @read_meanwhile(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}, tensor<4xf32> {nn.name = "z", nn.role = "output"},
-        tensor<8xf32> {nn.name = "u", nn.role = "output"}) {
+func.func @read_meanwhile(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<4xf32> {nn.name = "z", nn.role = #nn.role<output>},
+        tensor<8xf32> {nn.name = "u", nn.role = #nn.role<output>}) {
   %0 = rt.launch @one(%x) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
   %1:2 = rt.collective all_reduce(%0) group = [0, 1, 2] layout = [1, 8, 1, 8] purpose = "gradient"
     : (tensor<8xf32>) -> (tensor<8xf32>, !rt.token)
@@ -170,7 +170,7 @@ func.func @read_meanwhile(%x: tensor<8xf32> {nn.name = "x", nn.role = "input"})
 // A tile that ends past its source makes the source's buffer longer.
 // CHECK:       rt.arenas = array<i64: 192, 0>
 // CHECK-LABEL: func @reach
-func.func @reach(%x: tensor<15xf32> {nn.name = "x", nn.role = "input"}) -> (tensor<8xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @reach(%x: tensor<15xf32> {nn.name = "x", nn.role = #nn.role<input>}) -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 2, 8] reach = 24 : (tensor<15xf32>) -> tensor<8xf32>
   %1 = rt.copy %0 [0, 1] to [0, 1] shape = [8] : (tensor<8xf32>) -> tensor<8xf32>
   return %1 : tensor<8xf32>

@@ -49,9 +49,9 @@ dist.mesh @m <["d"=2]>
 // CHECK:         %[[OLD:.+]] = dist.slice %[[P]] dim 0
 // CHECK:         %[[NEW:.+]] = arith.subf %[[OLD]], %[[TILE]]
 // CHECK:         dist.all_gather %[[NEW]] dims [0] over @m {"d"} purpose parameter
-func.func @update(%p: tensor<4x3xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{}, {}]>},
-                  %g: tensor<4x3xf32> {nn.name = "w", nn.role = "gradient", dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"d"}>})
-    -> (tensor<4x3xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{}, {}]>}) {
+func.func @update(%p: tensor<4x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>, dist.sharding = #dist.sharding<@m, [{}, {}]>},
+                  %g: tensor<4x3xf32> {nn.name = "w", nn.role = #nn.role<gradient>, dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"d"}>})
+    -> (tensor<4x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>, dist.sharding = #dist.sharding<@m, [{}, {}]>}) {
   %0 = dist.constrain %g <@m, [{"d"}, {}]> : tensor<4x3xf32>
   %1 = arith.subf %p, %0 : tensor<4x3xf32>
   return %1 : tensor<4x3xf32>
@@ -138,8 +138,8 @@ func.func @strided(%g: tensor<2x4x3xf32> {dist.sharding = #dist.sharding<@m, [{}
 dist.mesh @m <["x"=2, "y"=2]>
 // REMARK: remark: dimension 0 of size 5 does not divide by the 4 ranks of "x", "y", so that tiles do not line up, as those of a multiple would: 2 unrequested exchanges of 64 bytes in all, the first over #dist.axes<{"x", "y"}>: math.exp reads input 'left' of type 'tensor<5x4xf32>' as #dist.sharding<@m, [{"x", "y"}, {}]>, it lies as #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>
 // REMARK-NOT: unrequested
-func.func @uneven(%x: tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>, nn.name = "left", nn.role = "input"},
-                  %y: tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>, nn.name = "right", nn.role = "input"})
+func.func @uneven(%x: tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>, nn.name = "left", nn.role = #nn.role<input>},
+                  %y: tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>, nn.name = "right", nn.role = #nn.role<input>})
     -> (tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>}, tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>}) {
   %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{"x", "y"}, {}]>]} : tensor<5x4xf32>
   %1 = math.exp %y {dist.sharding = [#dist.sharding<@m, [{"x", "y"}, {}]>]} : tensor<5x4xf32>

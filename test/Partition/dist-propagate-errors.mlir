@@ -26,10 +26,10 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
 // -----
 
 dist.mesh @m <["x"=2]>
-func.func @loss_grad(%p: tensor<4xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
+func.func @loss_grad(%p: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
   return
 }
 // expected-error @below {{parameter 'w' is 'tensor<4xf32>' with #dist.sharding<@m, [{}]> in @update argument 0, expected as in @loss_grad argument 0}}
-func.func @update(%p: tensor<4xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{}]>}) {
+func.func @update(%p: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>, dist.sharding = #dist.sharding<@m, [{}]>}) {
   return
 }

@@ -26,16 +26,16 @@ func.func @mlp(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {
 dist.mesh @m <["t"=2]>
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>
-func.func @loss_grad(%p: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @loss_grad(%p: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = arith.addf %p, %p : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 // CHECK-LABEL: func @update
-// CHECK-SAME:    %[[G:[a-z0-9]+]]: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>, nn.name = "w", nn.role = "gradient"}
-func.func @update(%p: tensor<4xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{"t"}]>},
-                  %g: tensor<4xf32> {nn.name = "w", nn.role = "gradient"})
-    -> (tensor<4xf32> {nn.name = "w", nn.role = "parameter"}) {
+// CHECK-SAME:    %[[G:[a-z0-9]+]]: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>, nn.name = "w", nn.role = #nn.role<gradient>}
+func.func @update(%p: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>, dist.sharding = #dist.sharding<@m, [{"t"}]>},
+                  %g: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
+    -> (tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) {
   %0 = arith.subf %p, %g : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -119,11 +119,11 @@ dist.mesh @m <["x"=2, "y"=2]>
 // CHECK-SAME:    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}], partial = sum{"y"}>
 // CHECK-LABEL: func @take
 func.func @give(%a: tensor<4x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {"y"}]>})
-    -> (tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+    -> (tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = nn.reduce sum %a dims = [1] : tensor<4x4xf32> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
-func.func @take(%a: tensor<4xf32> {nn.name = "w", nn.role = "gradient", dist.sharding = #dist.sharding<@m, [{"x"}], partial = sum{"y"}>}) -> tensor<4xf32> {
+func.func @take(%a: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>, dist.sharding = #dist.sharding<@m, [{"x"}], partial = sum{"y"}>}) -> tensor<4xf32> {
   return %a : tensor<4xf32>
 }
 

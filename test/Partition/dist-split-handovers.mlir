@@ -31,9 +31,9 @@ dist.mesh @m <["t"=2]>
 // LOCAL:         dist.reduce_scatter
 // LOCAL:         arith.addf {{.*}} : tensor<256x512xf32>
 // LOCAL:         return {{.*}} : tensor<256x512xf32>
-func.func @layer(%x: tensor<512x512xf32> {nn.name = "cut.0.0", nn.role = "activation", dist.sharding = #whole},
+func.func @layer(%x: tensor<512x512xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, dist.sharding = #whole},
                  %v: tensor<512x512xf32> {dist.sharding = #columns}, %w: tensor<512x512xf32> {dist.sharding = #columns})
-    -> (tensor<512x512xf32> {nn.name = "cut.1.0", nn.role = "activation", dist.sharding = #whole}) {
+    -> (tensor<512x512xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>, dist.sharding = #whole}) {
   %0 = nn.einsum "bh,hf->bf" %x, %v {dist.sharding = [#columns]} : tensor<512x512xf32>, tensor<512x512xf32> -> tensor<512x512xf32>
   %1 = nn.einsum "bh,hf->bf" %x, %w {dist.sharding = [#columns]} : tensor<512x512xf32>, tensor<512x512xf32> -> tensor<512x512xf32>
   %2 = arith.mulf %0, %1 {dist.sharding = [#columns]} : tensor<512x512xf32>
@@ -52,7 +52,7 @@ dist.mesh @m <["t"=2]>
 // LOCAL-NOT:     dist.all_reduce
 // LOCAL:         dist.reduce_scatter
 func.func @scatter(%x: tensor<512x512xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %w: tensor<512x512xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>})
-    -> (tensor<512x512xf32> {nn.name = "cut.1.0", nn.role = "activation", dist.sharding = #whole}) {
+    -> (tensor<512x512xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>, dist.sharding = #whole}) {
   %0 = nn.einsum "bh,hf->bf" %x, %w {dist.sharding = [#whole]} : tensor<512x512xf32>, tensor<512x512xf32> -> tensor<512x512xf32>
   return %0 : tensor<512x512xf32>
 }
@@ -70,11 +70,11 @@ dist.mesh @m <["t"=2]>
 // LOCAL-LABEL: func @relay
 // LOCAL-NOT:     dist.all_gather
 // LOCAL:         return
-func.func @relay(%x: tensor<512x512xf32> {nn.name = "cut.0.0", nn.role = "activation", dist.sharding = #whole},
-                 %dy: tensor<512x512xf32> {nn.name = "cut.1.0.grad", nn.role = "cotangent", dist.sharding = #whole},
+func.func @relay(%x: tensor<512x512xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, dist.sharding = #whole},
+                 %dy: tensor<512x512xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, dist.sharding = #whole},
                  %own: tensor<512x512xf32> {dist.sharding = #whole})
-    -> (tensor<512x512xf32> {nn.name = "cut.1.0", nn.role = "activation", dist.sharding = #whole},
-        tensor<512x512xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent", dist.sharding = #whole}) {
+    -> (tensor<512x512xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>, dist.sharding = #whole},
+        tensor<512x512xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, dist.sharding = #whole}) {
   %0 = arith.addf %own, %dy {dist.sharding = [#whole]} : tensor<512x512xf32>
   return %x, %0 : tensor<512x512xf32>, tensor<512x512xf32>
 }
@@ -92,10 +92,10 @@ dist.mesh @m <["d"=2, "t"=2]> links ["inter", "intra"]
 // CHECK-SAME:    tensor<2x262144xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {"t"}]>
 // CHECK-SAME:    tensor<4x262144xf32> {dist.sharding = #dist.sharding<@m, [{"d", "t"}, {}]>
 // CHECK-SAME:    tensor<2x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}]>, nn.name
-func.func @dimensions(%a: tensor<3x262144xf32> {nn.name = "cut.0.0", nn.role = "activation", dist.sharding = #whole},
-                      %b: tensor<513x513xf32> {nn.name = "cut.0.1", nn.role = "activation", dist.sharding = #whole},
-                      %c: tensor<2x262144xf32> {nn.name = "cut.0.2", nn.role = "activation", dist.sharding = #samples},
-                      %d: tensor<4x262144xf32> {nn.name = "cut.0.3", nn.role = "activation", dist.sharding = #samples},
-                      %small: tensor<2x4xf32> {nn.name = "cut.0.4", nn.role = "activation", dist.sharding = #whole}) {
+func.func @dimensions(%a: tensor<3x262144xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, dist.sharding = #whole},
+                      %b: tensor<513x513xf32> {nn.name = "cut.0.1", nn.role = #nn.role<activation>, dist.sharding = #whole},
+                      %c: tensor<2x262144xf32> {nn.name = "cut.0.2", nn.role = #nn.role<activation>, dist.sharding = #samples},
+                      %d: tensor<4x262144xf32> {nn.name = "cut.0.3", nn.role = #nn.role<activation>, dist.sharding = #samples},
+                      %small: tensor<2x4xf32> {nn.name = "cut.0.4", nn.role = #nn.role<activation>, dist.sharding = #whole}) {
   return
 }

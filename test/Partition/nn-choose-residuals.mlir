@@ -22,10 +22,10 @@ dist.mesh @m <["d"=2]>
 // KEEP-COUNT-2: dist.all_gather
 // KEEP-NOT:     dist.all_gather
 // KEEP:         return
-func.func @loss_grad(%w: tensor<3x8xf32> {nn.name = "w", nn.role = "parameter"},
-                     %b: tensor<4xf32> {nn.name = "b", nn.role = "parameter"},
-                     %x: tensor<4x6xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<4x8xf32> {nn.name = "loss", nn.role = "loss"}, tensor<4x6xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @loss_grad(%w: tensor<3x8xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %b: tensor<4xf32> {nn.name = "b", nn.role = #nn.role<parameter>},
+                     %x: tensor<4x6xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<4x8xf32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<4x6xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = dist.all_gather %w dims [0] over @m {"d"} purpose parameter : (tensor<3x8xf32>) -> tensor<6x8xf32>
   %1 = dist.all_gather %b dims [0] over @m {"d"} purpose parameter : (tensor<4xf32>) -> tensor<8xf32>
   %2 = math.exp %x : tensor<4x6xf32>
@@ -54,8 +54,8 @@ dist.mesh @m <["d"=2]>
 // CHECK-NEXT:    arith.mulf %{{.+}}, %[[SECOND]]
 // CHECK-NOT:     dist.all_gather
 // CHECK:         return
-func.func @tied(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<8xf32> {nn.name = "loss", nn.role = "loss"}, tensor<8xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @tied(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<8xf32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<8xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = dist.all_gather %w dims [0] over @m {"d"} purpose parameter : (tensor<4xf32>) -> tensor<8xf32>
   %1 = math.exp %0 : tensor<8xf32>
   %2 = math.sin %1 : tensor<8xf32>
@@ -79,8 +79,8 @@ dist.mesh @m <["d"=2]>
 // CHECK-NEXT:    %[[CUT2:.+]] = nn.slice %[[W2]]
 // CHECK-NEXT:    arith.mulf %{{.+}}, %[[CUT2]]
 // CHECK:         return
-func.func @padded(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<7xf32> {nn.name = "loss", nn.role = "loss"}, tensor<7xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @padded(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<7xf32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<7xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = dist.all_gather %w dims [0] over @m {"d"} purpose parameter : (tensor<4xf32>) -> tensor<8xf32>
   %1 = nn.slice %0 [0] [7] [1] : tensor<8xf32> -> tensor<7xf32>
   %2 = math.exp %1 : tensor<7xf32>
@@ -102,8 +102,8 @@ dist.mesh @m <["t"=2]>
 // SAVED-NEXT:    %[[KEPT:.+]] = nn.save %[[WHOLE]] : tensor<8xf32>
 // SAVED-NOT:     dist.all_gather
 // SAVED:         math.cos %[[KEPT]]
-func.func @activation(%x: tensor<4xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8xf32> {nn.name = "loss", nn.role = "loss"}, tensor<8xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @activation(%x: tensor<4xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8xf32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<8xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = math.exp %x : tensor<4xf32>
   %1 = nn.save %0 : tensor<4xf32>
   %2 = dist.all_gather %0 dims [0] over @m {"t"} purpose activation : (tensor<4xf32>) -> tensor<8xf32>
@@ -129,9 +129,9 @@ dist.mesh @m <["d"=2, "t"=2]>
 // KEEP-NEXT:    dist.all_gather %[[AGAIN]] dims [0] over @m {"t"}
 // KEEP-NOT:     dist.all_gather
 // KEEP:         return
-func.func @two_axes(%w: tensor<2x8xf32> {nn.name = "w", nn.role = "parameter"},
-                    %x: tensor<4x8xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<4x8xf32> {nn.name = "loss", nn.role = "loss"}, tensor<4x8xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @two_axes(%w: tensor<2x8xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                    %x: tensor<4x8xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<4x8xf32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<4x8xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = dist.all_gather %w dims [0] over @m {"d"} purpose parameter : (tensor<2x8xf32>) -> tensor<4x8xf32>
   %1 = dist.all_gather %0 dims [0] over @m {"t"} purpose parameter : (tensor<4x8xf32>) -> tensor<8x8xf32>
   %2 = nn.einsum "bh,hf->bf" %x, %1 : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
@@ -152,7 +152,7 @@ dist.mesh @m <["d"=2]>
 // CHECK-NOT:       dist.all_gather
 // CHECK:           arith.mulf
 // CHECK:         arith.addf
-func.func @in_a_loop(%w: tensor<2xf32> {nn.name = "w", nn.role = "parameter", dist.sharding = #dist.sharding<@m, [{"d"}]>}, %x: tensor<4xf32>) -> tensor<4xf32> {
+func.func @in_a_loop(%w: tensor<2xf32> {nn.name = "w", nn.role = #nn.role<parameter>, dist.sharding = #dist.sharding<@m, [{"d"}]>}, %x: tensor<4xf32>) -> tensor<4xf32> {
   %c0 = arith.constant 0 : index
   %c3 = arith.constant 3 : index
   %c1 = arith.constant 1 : index

@@ -15,8 +15,8 @@ func.func private @add(tensor<800000xf32>, tensor<800000xf32>) -> tensor<800000x
 // CHECK-NEXT:    %[[SUM:.+]] = rt.wait %[[GO]]#1
 // CHECK-NEXT:    %[[NEXT:.+]] = rt.launch @k(%[[SUM]])
 // CHECK-NEXT:    return %[[NEXT]], %[[DW]]
-func.func @matrix_behind_input(%dy: tensor<800000xf32> {nn.name = "dy", nn.role = "input"})
-    -> (tensor<800000xf32> {nn.name = "dx", nn.role = "output"}, tensor<800000xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @matrix_behind_input(%dy: tensor<800000xf32> {nn.name = "dy", nn.role = #nn.role<input>})
+    -> (tensor<800000xf32> {nn.name = "dx", nn.role = #nn.role<output>}, tensor<800000xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %dw = rt.launch @k(%dy) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %dx = rt.launch @k(%dy) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %0 = rt.collective all_reduce(%dx) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
@@ -33,8 +33,8 @@ func.func @matrix_behind_input(%dy: tensor<800000xf32> {nn.name = "dy", nn.role 
 // CHECK-NEXT:    %[[SUM:.+]] = rt.wait %[[GO]]#1
 // CHECK-NEXT:    %[[Y:.+]] = rt.launch @k(%[[SUM]])
 // CHECK-NEXT:    return %[[Y]], %[[OTHER]]
-func.func @branch(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {
+func.func @branch(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<800000xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
   %a = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %0 = rt.collective all_reduce(%a) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
     : (tensor<800000xf32>) -> tensor<800000xf32>
@@ -61,8 +61,8 @@ func.func @branch(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"})
 // CHECK-NEXT:    rt.launch @k
 // CHECK-NEXT:    rt.launch @add
 // CHECK-NEXT:    return
-func.func @overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: tensor<800000xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "w", nn.role = "parameter"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {
+func.func @overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<input>}, %w: tensor<800000xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<800000xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, tensor<800000xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
   %a = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %0 = rt.collective all_reduce(%a) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
     : (tensor<800000xf32>) -> tensor<800000xf32>
@@ -72,8 +72,8 @@ func.func @overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}
   %z = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   return %2, %new, %z : tensor<800000xf32>, tensor<800000xf32>, tensor<800000xf32>
 }
-func.func @not_overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: tensor<800000xf32> {nn.name = "v", nn.role = "parameter"})
-    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {
+func.func @not_overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<input>}, %w: tensor<800000xf32> {nn.name = "v", nn.role = #nn.role<parameter>})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<800000xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
   %a = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %0 = rt.collective all_reduce(%a) group = [0, 1, 2] layout = [1, 800000, 1, 800000] purpose = "activation"
     : (tensor<800000xf32>) -> tensor<800000xf32>
@@ -91,8 +91,8 @@ func.func @not_overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = "inp
 // CHECK-NEXT:    rt.launch @k
 // CHECK-NEXT:    rt.collective all_reduce
 func.func private @flag(tensor<800000xf32>) -> tensor<1xi1> attributes {nn.kernel}
-func.func @negative_condition(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {
+func.func @negative_condition(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<800000xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
   %f = rt.launch @flag(%x) extent = 1 grain = 1 : (tensor<800000xf32>) -> tensor<1xi1>
   rt.condition %f number = 1 : tensor<1xi1>
   %c = rt.launch @k(%x) extent = 800000 grain = 1 {nn.when = 1 : i64} : (tensor<800000xf32>) -> tensor<800000xf32>

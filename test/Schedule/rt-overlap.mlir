@@ -25,8 +25,8 @@ func.func private @both(tensor<400000xf32>, tensor<800000xf32>) -> (tensor<80000
 // TIGHT-LABEL: func @ahead(
 // TIGHT-NOT:     reduce_scatter{{.*}} !rt.token
 // TIGHT:         return
-func.func @ahead(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: tensor<400000xf32> {nn.name = "w", nn.role = "parameter"})
-    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<400000xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @ahead(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<input>}, %w: tensor<400000xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<400000xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %g = rt.collective reduce_scatter(%0) group = [0, 1, 2] layout = [1, 400000, 1, 0] purpose = "gradient"
     : (tensor<800000xf32>) -> tensor<400000xf32>
@@ -41,8 +41,8 @@ func.func @ahead(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: 
 // CHECK-LABEL: func @stays(
 // CHECK-NOT:     !rt.token
 // CHECK:         return
-func.func @stays(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: tensor<400000xf32> {nn.name = "w", nn.role = "parameter"}, %f: tensor<1xi1> {nn.name = "f", nn.role = "input"})
-    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}) {
+func.func @stays(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<input>}, %w: tensor<400000xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %f: tensor<1xi1> {nn.name = "f", nn.role = #nn.role<input>})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<800000xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
   rt.condition %f number = 1 : tensor<1xi1>
   %0 = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %1 = rt.collective all_gather(%w) group = [0, 1, 2] layout = [1, 400000, 1, 0] purpose = "parameter" {nn.when = 1 : i64}
@@ -58,8 +58,8 @@ func.func @stays(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"}, %w: 
 // CHECK-COUNT-1: rt.collective reduce_scatter
 // CHECK:         rt.collective all_gather
 // CHECK:         return
-func.func @chain(%x: tensor<800000xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<800000xf32> {nn.name = "y", nn.role = "output"}, tensor<800000xf32> {nn.name = "z", nn.role = "output"}, tensor<400000xf32> {nn.name = "s", nn.role = "output"}) {
+func.func @chain(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<800000xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<800000xf32> {nn.name = "z", nn.role = #nn.role<output>}, tensor<400000xf32> {nn.name = "s", nn.role = #nn.role<output>}) {
   %s = rt.collective reduce_scatter(%x) group = [0, 1, 2] layout = [1, 400000, 1, 0] purpose = "gradient"
     : (tensor<800000xf32>) -> tensor<400000xf32>
   %0 = rt.launch @k(%x) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>

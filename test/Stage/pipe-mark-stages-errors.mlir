@@ -18,10 +18,10 @@
 // CLUSTER: .missing
 // EMPTY: has no function @loss or @forward to cut into stages
 
-func.func @loss(%w0: tensor<64x64xf32> {nn.name = "h.0.weight", nn.role = "parameter"},
-                %w1: tensor<64x64xf32> {nn.name = "h.1.weight", nn.role = "parameter"},
-                %x: tensor<8x64xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w0: tensor<64x64xf32> {nn.name = "h.0.weight", nn.role = #nn.role<parameter>},
+                %w1: tensor<64x64xf32> {nn.name = "h.1.weight", nn.role = #nn.role<parameter>},
+                %x: tensor<8x64xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
   %1 = nn.einsum "bi,io->bo" %0, %w1 : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
   %2 = nn.reduce sum %1 dims = [0, 1] : tensor<8x64xf32> -> tensor<f32>

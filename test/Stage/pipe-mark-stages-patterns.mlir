@@ -10,11 +10,11 @@
 // CHECK: "bi,io->bo" {{.*}} {pipe.stage = 2 : i64}
 // CHECK: arith.addf {{.*}} {pipe.stage = 2 : i64}
 // CHECK: "bi,vi->bv" {{.*}} {pipe.stage = 2 : i64}
-func.func @loss(%emb: tensor<7x64xf32> {nn.name = "emb.weight", nn.role = "parameter"},
-                %w0: tensor<64x64xf32> {nn.name = "h.0.mlp.weight", nn.role = "parameter"},
-                %w1: tensor<64x64xf32> {nn.name = "h.1.mlp.weight", nn.role = "parameter"},
-                %x: tensor<8xi64> {nn.name = "x", nn.role = "tokens"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%emb: tensor<7x64xf32> {nn.name = "emb.weight", nn.role = #nn.role<parameter>},
+                %w0: tensor<64x64xf32> {nn.name = "h.0.mlp.weight", nn.role = #nn.role<parameter>},
+                %w1: tensor<64x64xf32> {nn.name = "h.1.mlp.weight", nn.role = #nn.role<parameter>},
+                %x: tensor<8xi64> {nn.name = "x", nn.role = #nn.role<tokens>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.gather %emb, %x dim = 0 : tensor<7x64xf32>, tensor<8xi64> -> tensor<8x64xf32>
   %1 = nn.einsum "bi,io->bo" %0, %w0 : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
   %2 = arith.addf %0, %1 : tensor<8x64xf32>

@@ -11,10 +11,10 @@
 // CHECK-NOT: math.exp
 // CHECK: nn.reduce sum %{{.*}} dims = [0, 1] : tensor
 // CHECK: return
-func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = "parameter"},
-                %w1: tensor<64x64xf32> {nn.name = "w1", nn.role = "parameter"},
-                %x: tensor<8x64xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = #nn.role<parameter>},
+                %w1: tensor<64x64xf32> {nn.name = "w1", nn.role = #nn.role<parameter>},
+                %x: tensor<8x64xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
   %t = nn.transpose %w1 [1, 0] : tensor<64x64xf32> -> tensor<64x64xf32>
   %1 = nn.einsum "bi,io->bo" %0, %t : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
@@ -38,20 +38,20 @@ func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = "parameter"},
 // CHECK: "qbo,qoi->bi" %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
 // CHECK: arith.addf %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
 // CHECK: "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 1 : i64}
-func.func @forward(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = "parameter"},
-                   %head: tensor<64x512xf32> {nn.name = "head", nn.role = "parameter"},
-                   %x: tensor<8x64xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8x512xf32> {nn.name = "y", nn.role = "output"}) {
+func.func @forward(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = #nn.role<parameter>},
+                   %head: tensor<64x512xf32> {nn.name = "head", nn.role = #nn.role<parameter>},
+                   %x: tensor<8x64xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8x512xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
   %1 = nn.einsum "bi,io->bo" %0, %head : tensor<8x64xf32>, tensor<64x512xf32> -> tensor<8x512xf32>
   return %1 : tensor<8x512xf32>
 }
-func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = "parameter"},
-                %w1: tensor<64x4x64xf32> {nn.name = "w1", nn.role = "parameter"},
-                %w2: tensor<4x64x64xf32> {nn.name = "w2", nn.role = "parameter"},
-                %head: tensor<64x512xf32> {nn.name = "head", nn.role = "parameter"},
-                %x: tensor<8x64xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = #nn.role<parameter>},
+                %w1: tensor<64x4x64xf32> {nn.name = "w1", nn.role = #nn.role<parameter>},
+                %w2: tensor<4x64x64xf32> {nn.name = "w2", nn.role = #nn.role<parameter>},
+                %head: tensor<64x512xf32> {nn.name = "head", nn.role = #nn.role<parameter>},
+                %x: tensor<8x64xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
   %1 = nn.einsum "bi,iqo->qbo" %0, %w1 : tensor<8x64xf32>, tensor<64x4x64xf32> -> tensor<4x8x64xf32>
   %2 = nn.einsum "qbo,qoi->bi" %1, %w2 : tensor<4x8x64xf32>, tensor<4x64x64xf32> -> tensor<8x64xf32>
@@ -69,14 +69,14 @@ func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = "parameter"},
 // CHECK-LABEL: @loss
 // CHECK-COUNT-4: nn.einsum {{.*}} {pipe.stage = 0 : i64}
 // CHECK-COUNT-2: nn.einsum {{.*}} {pipe.stage = 1 : i64}
-func.func @loss(%w0: tensor<64x64xf32> {nn.frozen, nn.name = "w0", nn.role = "buffer"},
-                %w1: tensor<64x64xf32> {nn.frozen, nn.name = "w1", nn.role = "buffer"},
-                %w2: tensor<64x64xf32> {nn.frozen, nn.name = "w2", nn.role = "buffer"},
-                %w3: tensor<64x64xf32> {nn.frozen, nn.name = "w3", nn.role = "buffer"},
-                %w4: tensor<64x64xf32> {nn.name = "w4", nn.role = "parameter"},
-                %w5: tensor<64x64xf32> {nn.name = "w5", nn.role = "parameter"},
-                %x: tensor<512x64xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%w0: tensor<64x64xf32> {nn.frozen, nn.name = "w0", nn.role = #nn.role<buffer>},
+                %w1: tensor<64x64xf32> {nn.frozen, nn.name = "w1", nn.role = #nn.role<buffer>},
+                %w2: tensor<64x64xf32> {nn.frozen, nn.name = "w2", nn.role = #nn.role<buffer>},
+                %w3: tensor<64x64xf32> {nn.frozen, nn.name = "w3", nn.role = #nn.role<buffer>},
+                %w4: tensor<64x64xf32> {nn.name = "w4", nn.role = #nn.role<parameter>},
+                %w5: tensor<64x64xf32> {nn.name = "w5", nn.role = #nn.role<parameter>},
+                %x: tensor<512x64xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<512x64xf32>, tensor<64x64xf32> -> tensor<512x64xf32>
   %1 = nn.einsum "bi,io->bo" %0, %w1 : tensor<512x64xf32>, tensor<64x64xf32> -> tensor<512x64xf32>
   %2 = nn.einsum "bi,io->bo" %1, %w2 : tensor<512x64xf32>, tensor<64x64xf32> -> tensor<512x64xf32>

@@ -15,7 +15,7 @@ dist.mesh @mesh <["d"=2, "r"=2, "u"=2]>
 // CHECK-SAME:    tensor<4x6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"d"}, {"r", "u"}, {}]>, nn.name = "y"
 // CHECK-SAME:    tensor<4x5xf32> {dist.sharding = #dist.sharding<@mesh, [{"d"}, {}]>, nn.batch_dim = 0 : i64, nn.name = "z"
 // CHECK-SAME:    -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial = sum{"d", "r", "u"}>, nn.name = "loss"
-// CHECK-SAME:    tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"d", "r", "u"}, {}]>, nn.name = "w", nn.role = "gradient"}
+// CHECK-SAME:    tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"d", "r", "u"}, {}]>, nn.name = "w", nn.role = #nn.role<gradient>}
 // CHECK:         dist.constrain %{{.+}} <@mesh, [{}, {}], partial = sum{"d", "r", "u"}>
 
 // ALONE-LABEL: func @loss_grad
@@ -25,13 +25,13 @@ dist.mesh @mesh <["d"=2, "r"=2, "u"=2]>
 // ALONE:         dist.constrain %{{.+}} <@mesh, [{"r"}, {}]>
 
 // HYBRID-LABEL: func @update
-// HYBRID-SAME:    partial = sum{"d", "r", "u"}>, nn.name = "w", nn.role = "gradient"}
+// HYBRID-SAME:    partial = sum{"d", "r", "u"}>, nn.name = "w", nn.role = #nn.role<gradient>}
 // HYBRID:         dist.constrain %{{.+}} <@mesh, [{"r", "u"}, {}]>
-func.func @loss_grad(%w: tensor<8x4xf32> {nn.name = "w", nn.role = "parameter"},
-                     %x: tensor<4x6xi64> {nn.name = "x", nn.role = "tokens"},
-                     %y: tensor<4x6x4xf32> {nn.name = "y", nn.role = "labels"},
-                     %z: tensor<4x5xf32> {nn.batch_dim = 0 : i64, nn.name = "z", nn.role = "input"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<8x4xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @loss_grad(%w: tensor<8x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %x: tensor<4x6xi64> {nn.name = "x", nn.role = #nn.role<tokens>},
+                     %y: tensor<4x6x4xf32> {nn.name = "y", nn.role = #nn.role<labels>},
+                     %z: tensor<4x5xf32> {nn.batch_dim = 0 : i64, nn.name = "z", nn.role = #nn.role<input>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<8x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = nn.gather %w, %x dim = 0 : tensor<8x4xf32>, tensor<4x6xi64> -> tensor<4x6x4xf32>
   %1 = arith.mulf %0, %y : tensor<4x6x4xf32>
   %2 = nn.reduce sum %1 dims = [0, 1, 2] : tensor<4x6x4xf32> -> tensor<f32>
@@ -39,9 +39,9 @@ func.func @loss_grad(%w: tensor<8x4xf32> {nn.name = "w", nn.role = "parameter"},
   return %2, %3 : tensor<f32>, tensor<8x4xf32>
 }
 
-func.func @update(%w: tensor<8x4xf32> {nn.name = "w", nn.role = "parameter"},
-                  %g: tensor<8x4xf32> {nn.name = "w", nn.role = "gradient"})
-    -> (tensor<8x4xf32> {nn.name = "w", nn.role = "parameter"}) {
+func.func @update(%w: tensor<8x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                  %g: tensor<8x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
+    -> (tensor<8x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) {
   %0 = arith.subf %w, %g : tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
 }

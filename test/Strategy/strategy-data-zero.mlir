@@ -19,32 +19,32 @@
 dist.mesh @mesh <["outer"=2, "data"=2]>
 
 // ZERO-LABEL: func @loss_grad
-// ZERO-SAME:    partial = sum{"data"}>, nn.name = "w", nn.role = "gradient"}
+// ZERO-SAME:    partial = sum{"data"}>, nn.name = "w", nn.role = #nn.role<gradient>}
 // ZERO-NOT:     dist.constrain
 // TWO-LABEL: func @loss_grad
 // TWO-NOT:     dist.constrain
 // EACH-LABEL: func @loss_grad
-// EACH-SAME:    %{{.+}}: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, nn.name = "w", nn.role = "parameter"}
-// EACH-SAME:    %[[SUM:[a-z0-9]+]]: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w", nn.role = "gradient"}
+// EACH-SAME:    %{{.+}}: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, nn.name = "w", nn.role = #nn.role<parameter>}
+// EACH-SAME:    %[[SUM:[a-z0-9]+]]: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w", nn.role = #nn.role<gradient>}
 // EACH:         %[[G:.+]] = nn.einsum "bh,bf->hf"
 // EACH-NEXT:    %[[ALL:.+]] = dist.constrain %[[G]] <@mesh, [{}, {}], partial = sum{"data"}>
 // EACH-NEXT:    %[[TILE:.+]] = dist.constrain %[[ALL]] <@mesh, [{"data"}, {}]> purpose gradient
 // EACH:         arith.addf %[[SUM]], %[[TILE]]
 // THREE-LABEL: func @loss_grad
-// THREE-SAME:    %[[W:.+]]: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w", nn.role = "parameter"}
+// THREE-SAME:    %[[W:.+]]: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w", nn.role = #nn.role<parameter>}
 // THREE:         %[[WHOLE:.+]] = dist.constrain %[[W]] <@mesh, [{}, {}]>
 // THREE-NEXT:    nn.einsum "bh,hf->bf" %{{.+}}, %[[WHOLE]]
 // THREE:         dist.constrain %{{.+}} <@mesh, [{"data"}, {}]> purpose gradient
 // HYBRID-LABEL: func @loss_grad
-// HYBRID-SAME:    tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w", nn.role = "parameter"}
+// HYBRID-SAME:    tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w", nn.role = #nn.role<parameter>}
 // HYBRID-SAME:    tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"outer", "data"}, {}]>
-// HYBRID-SAME:    tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}], partial = sum{"outer"}>, nn.name = "w", nn.role = "gradient"}
+// HYBRID-SAME:    tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}], partial = sum{"outer"}>, nn.name = "w", nn.role = #nn.role<gradient>}
 // HYBRID:         dist.constrain %{{.+}} <@mesh, [{}, {}], partial = sum{"outer", "data"}>
 // HYBRID-NEXT:    dist.constrain %{{.+}} <@mesh, [{"data"}, {}], partial = sum{"outer"}> purpose gradient
-func.func @loss_grad(%w: tensor<6x4xf32> {nn.name = "w", nn.role = "parameter"},
-                     %x: tensor<8x6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                     %sum: tensor<6x4xf32> {nn.name = "w", nn.role = "gradient"})
-    -> (tensor<6x4xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @loss_grad(%w: tensor<6x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %x: tensor<8x6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                     %sum: tensor<6x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
+    -> (tensor<6x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = nn.einsum "bh,hf->bf" %x, %w : tensor<8x6xf32>, tensor<6x4xf32> -> tensor<8x4xf32>
   %1 = nn.einsum "bh,bf->hf" %x, %0 : tensor<8x6xf32>, tensor<8x4xf32> -> tensor<6x4xf32>
   %2 = math.exp %0 : tensor<8x4xf32>
@@ -59,9 +59,9 @@ func.func @loss_grad(%w: tensor<6x4xf32> {nn.name = "w", nn.role = "parameter"},
 // EACH:         dist.constrain %[[W]] <@mesh, [{"data"}, {}]>
 // HYBRID-LABEL: func @update
 // HYBRID:         dist.constrain %{{.+}} <@mesh, [{"data"}, {}]>
-func.func @update(%w: tensor<6x4xf32> {nn.name = "w", nn.role = "parameter"},
-                  %g: tensor<6x4xf32> {nn.name = "w", nn.role = "gradient"})
-    -> (tensor<6x4xf32> {nn.name = "w", nn.role = "parameter"}) {
+func.func @update(%w: tensor<6x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                  %g: tensor<6x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
+    -> (tensor<6x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) {
   %0 = arith.subf %w, %g : tensor<6x4xf32>
   return %0 : tensor<6x4xf32>
 }

@@ -7,9 +7,9 @@ dist.mesh @mesh <["data"=2, "tensor"=2]>
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    tensor<8x5xi64> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>
 // CHECK-SAME:    -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial = sum{"data"}>
-func.func @loss_grad(%w: tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w", nn.role = "parameter"},
-                     %x: tensor<8x5xi64> {nn.name = "x", nn.role = "tokens"})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}) {
+func.func @loss_grad(%w: tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w", nn.role = #nn.role<parameter>},
+                     %x: tensor<8x5xi64> {nn.name = "x", nn.role = #nn.role<tokens>})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}) {
   %0 = arith.constant dense<0.0> : tensor<f32>
   return %0 : tensor<f32>
 }
@@ -19,17 +19,17 @@ func.func @loss_grad(%w: tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, 
 // the first of the two.
 // CHECK-LABEL: func @update
 // CHECK-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w.m"
-// CHECK-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>, nn.name = "w", nn.role = "gradient"}
+// CHECK-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>, nn.name = "w", nn.role = #nn.role<gradient>}
 // CHECK:         dist.constrain %{{.+}} <@mesh, [{}, {"tensor"}]>
 
 // ZERO-LABEL: func @update
-// ZERO-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w", nn.role = "parameter"}
+// ZERO-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w", nn.role = #nn.role<parameter>}
 // ZERO-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"}]>, nn.name = "w.m"
 // ZERO:         dist.constrain %{{.+}} <@mesh, [{"data"}, {"tensor"}]>
 // ZERO:         dist.constrain %{{.+}} <@mesh, [{"data"}, {"tensor"}]>
-func.func @update(%w: tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w", nn.role = "parameter"},
-                  %m: tensor<3x6xf32> {nn.name = "w.m", nn.role = "state"},
-                  %g: tensor<3x6xf32> {nn.name = "w", nn.role = "gradient"}) -> tensor<3x6xf32> {
+func.func @update(%w: tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w", nn.role = #nn.role<parameter>},
+                  %m: tensor<3x6xf32> {nn.name = "w.m", nn.role = #nn.role<state>},
+                  %g: tensor<3x6xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) -> tensor<3x6xf32> {
   %0 = arith.addf %w, %m : tensor<3x6xf32>
   %1 = arith.subf %0, %g : tensor<3x6xf32>
   return %1 : tensor<3x6xf32>
@@ -42,8 +42,8 @@ dist.mesh @mesh <["data"=2, "tensor"=2]>
 
 // ZERO-LABEL: func @update
 // ZERO-SAME:    tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor", "data"}]>, nn.name = "b.m"
-func.func @update(%b: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}]>, nn.name = "b", nn.role = "parameter"},
-                  %m: tensor<8xf32> {nn.name = "b.m", nn.role = "state"}) -> tensor<8xf32> {
+func.func @update(%b: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}]>, nn.name = "b", nn.role = #nn.role<parameter>},
+                  %m: tensor<8xf32> {nn.name = "b.m", nn.role = #nn.role<state>}) -> tensor<8xf32> {
   %0 = arith.addf %b, %m : tensor<8xf32>
   return %0 : tensor<8xf32>
 }
@@ -58,11 +58,11 @@ dist.mesh @mesh <["data"=2]>
 // CHECK-SAME:    tensor<8x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, nn.name = "mask"
 // CHECK-SAME:    tensor<3x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"data"}]>, nn.batch_dim = 1 : i64, nn.name = "x"
 // CHECK-SAME:    -> (tensor<3x8xf32> {dist.sharding = #dist.sharding<@mesh, [{?}, {"data"}]>, nn.batch_dim = 1 : i64, nn.name = "y"
-// CHECK-SAME:    tensor<3xf32> {nn.name = "sums", nn.role = "output"})
-func.func @forward(%mask: tensor<8x8xf32> {nn.name = "mask", nn.role = "input"},
-                   %x: tensor<3x8xf32> {nn.batch_dim = 1 : i64, nn.name = "x", nn.role = "input"})
-    -> (tensor<3x8xf32> {nn.batch_dim = 1 : i64, nn.name = "y", nn.role = "output"},
-        tensor<3xf32> {nn.name = "sums", nn.role = "output"}) {
+// CHECK-SAME:    tensor<3xf32> {nn.name = "sums", nn.role = #nn.role<output>})
+func.func @forward(%mask: tensor<8x8xf32> {nn.name = "mask", nn.role = #nn.role<input>},
+                   %x: tensor<3x8xf32> {nn.batch_dim = 1 : i64, nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<3x8xf32> {nn.batch_dim = 1 : i64, nn.name = "y", nn.role = #nn.role<output>},
+        tensor<3xf32> {nn.name = "sums", nn.role = #nn.role<output>}) {
   %0 = nn.reduce sum %x dims = [1] : tensor<3x8xf32> -> tensor<3xf32>
   return %x, %0 : tensor<3x8xf32>, tensor<3xf32>
 }
@@ -74,14 +74,14 @@ dist.mesh @mesh <["data"=2]>
 // One microbatch: a gradient is reduced where it is complete.
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial = sum{"data"}>
-// CHECK-SAME:    tensor<3xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, nn.name = "w", nn.role = "gradient"}
+// CHECK-SAME:    tensor<3xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, nn.name = "w", nn.role = #nn.role<gradient>}
 // CHECK:         %[[G:.+]] = nn.reduce sum
 // CHECK-NEXT:    %[[ADDENDS:.+]] = dist.constrain %[[G]] <@mesh, [{}], partial = sum{"data"}>
 // CHECK-NEXT:    %[[SUM:.+]] = dist.constrain %[[ADDENDS]] <@mesh, [{}]> purpose gradient
 // CHECK:         return %{{.*}}, %[[SUM]]
-func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
-                     %x: tensor<8x3xf32> {nn.name = "x", nn.role = "input", nn.batch_dim = 0 : i64})
-    -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<3xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %x: tensor<8x3xf32> {nn.name = "x", nn.role = #nn.role<input>, nn.batch_dim = 0 : i64})
+    -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<3xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %g = nn.reduce sum %x dims = [0] : tensor<8x3xf32> -> tensor<3xf32>
   %l = nn.reduce sum %x dims = [0, 1] : tensor<8x3xf32> -> tensor<f32>
   return %l, %g : tensor<f32>, tensor<3xf32>

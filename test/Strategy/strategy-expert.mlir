@@ -8,16 +8,16 @@ dist.mesh @mesh <["x"=2, "tensor"=2]>
 // CHECK-SAME:    tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"x"}, {}, {"tensor"}]>, nn.name = "w"
 // CHECK-SAME:    tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"x"}, {}]>, nn.name = "bias"
 // CHECK-SAME:    tensor<4x8xf32> {nn.name = "other"
-// CHECK-SAME:    -> ({{.*}}tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"x"}, {}, {}], partial = sum{"tensor"}>, nn.name = "w", nn.role = "gradient"})
+// CHECK-SAME:    -> ({{.*}}tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"x"}, {}, {}], partial = sum{"tensor"}>, nn.name = "w", nn.role = #nn.role<gradient>})
 // CHECK:         %[[W:.+]] = dist.constrain %{{.+}} <@mesh, [{}, {?}, {?}]> purpose expert
 // CHECK:         nn.grouped_dot %{{.+}}, %[[W]], %
-func.func @loss_grad(%x: tensor<3x2x6xf32> {nn.name = "x", nn.role = "input"}, %ids: tensor<3x2xi64> {nn.name = "ids", nn.role = "input"},
-                     %at: tensor<3xi64> {nn.name = "at", nn.role = "input"},
-                     %w: tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}, {"tensor"}]>, nn.name = "w", nn.role = "parameter"},
-                     %bias: tensor<4x8xf32> {nn.name = "bias", nn.role = "parameter"},
-                     %other: tensor<4x8xf32> {nn.name = "other", nn.role = "parameter"})
+func.func @loss_grad(%x: tensor<3x2x6xf32> {nn.name = "x", nn.role = #nn.role<input>}, %ids: tensor<3x2xi64> {nn.name = "ids", nn.role = #nn.role<input>},
+                     %at: tensor<3xi64> {nn.name = "at", nn.role = #nn.role<input>},
+                     %w: tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}, {"tensor"}]>, nn.name = "w", nn.role = #nn.role<parameter>},
+                     %bias: tensor<4x8xf32> {nn.name = "bias", nn.role = #nn.role<parameter>},
+                     %other: tensor<4x8xf32> {nn.name = "other", nn.role = #nn.role<parameter>})
     -> (tensor<3x2x8xf32>, tensor<3x8xf32>,
-        tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}, {}], partial = sum{"tensor"}>, nn.name = "w", nn.role = "gradient"}) {
+        tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}, {}], partial = sum{"tensor"}>, nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = nn.grouped_dot %x, %w, %ids : tensor<3x2x6xf32>, tensor<4x6x8xf32>, tensor<3x2xi64> -> tensor<3x2x8xf32>
   %kept = nn.save %ids : tensor<3x2xi64>
   %1 = nn.gather %bias, %kept dim = 0 : tensor<4x8xf32>, tensor<3x2xi64> -> tensor<3x2x8xf32>
@@ -32,7 +32,7 @@ func.func @loss_grad(%x: tensor<3x2x6xf32> {nn.name = "x", nn.role = "input"}, %
 dist.mesh @mesh <["x"=1]>
 // CHECK-LABEL: func @forward
 // CHECK-NOT:     dist
-func.func @forward(%x: tensor<3x6xf32>, %ids: tensor<3xi64>, %w: tensor<4x6x8xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<3x8xf32> {
+func.func @forward(%x: tensor<3x6xf32>, %ids: tensor<3xi64>, %w: tensor<4x6x8xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) -> tensor<3x8xf32> {
   %0 = nn.grouped_dot %x, %w, %ids : tensor<3x6xf32>, tensor<4x6x8xf32>, tensor<3xi64> -> tensor<3x8xf32>
   return %0 : tensor<3x8xf32>
 }

@@ -46,8 +46,8 @@ dist.mesh @mesh <["r"=2, "u"=2, "t"=1]>
 // BOTH-DAG:     %[[K1:.+]] = dist.constrain %[[K0]] <@mesh, [{?}, {"r"}, {"u", ?}, {?}]>
 // BOTH:         %[[K2:.+]] = dist.constrain %[[K1]] <@mesh, [{?}, {}, {"u", ?}, {?}]>
 // BOTH:         nn.attention %{{.+}}, %[[K2]], %[[K2]] positions
-func.func @loss_grad(%w: tensor<8x3x4xf32> {nn.name = "w", nn.role = "parameter"},
-                     %x: tensor<2x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+func.func @loss_grad(%w: tensor<8x3x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %x: tensor<2x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
     -> (tensor<2x6x3x1x4xf32>, tensor<2x6x3x4xf32>) {
   %q = nn.einsum "bsh,hnd->bsnd" %x, %w : tensor<2x6x8xf32>, tensor<8x3x4xf32> -> tensor<2x6x3x4xf32>
   %r = nn.reshape %q : tensor<2x6x3x4xf32> -> tensor<2x6x3x1x4xf32>
@@ -76,8 +76,8 @@ dist.mesh @mesh <["r"=1, "u"=4, "t"=1]>
 // CHECK-DAG:     dist.constrain %{{.+}} <@mesh, [{?}, {}, {"u":(2)2, ?}, {?}]>
 // CHECK:         %{{.+}}, %[[DK:.+]], %{{.+}} = nn.attention_grad
 // CHECK-DAG:     dist.constrain %[[DK]] <@mesh, [{?}, {}, {"u":(2)2, ?}, {?}], partial = sum{"u":(1)2}>
-func.func @copies(%q: tensor<2x6x2x2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                  %k: tensor<2x6x2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "k", nn.position_dim = 1 : i64, nn.role = "input"})
+func.func @copies(%q: tensor<2x6x2x2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                  %k: tensor<2x6x2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "k", nn.position_dim = 1 : i64, nn.role = #nn.role<input>})
     -> (tensor<2x6x2x4xf32>) {
   %s = math.exp %q : tensor<2x6x2x2x4xf32>
   %t = nn.einsum "bsngd,bsnd->bsngd" %s, %k : tensor<2x6x2x2x4xf32>, tensor<2x6x2x4xf32> -> tensor<2x6x2x2x4xf32>
@@ -96,8 +96,8 @@ dist.mesh @mesh <["r"=1, "u"=2, "t"=2]>
 
 // CHECK-LABEL: func @forward
 // CHECK:         dist.constrain %{{.+}} <@mesh, [{?}, {}, {"t", "u", ?}, {?}, {?}]>
-func.func @forward(%w: tensor<8x4x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"t"}, {}]>, nn.name = "w", nn.role = "parameter"},
-                   %x: tensor<2x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+func.func @forward(%w: tensor<8x4x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"t"}, {}]>, nn.name = "w", nn.role = #nn.role<parameter>},
+                   %x: tensor<2x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
     -> tensor<2x6x4x1x4xf32> {
   %q = nn.einsum "bsh,hnd->bsnd" %x, %w : tensor<2x6x8xf32>, tensor<8x4x4xf32> -> tensor<2x6x4x4xf32>
   %r = nn.reshape %q : tensor<2x6x4x4xf32> -> tensor<2x6x4x1x4xf32>
@@ -114,8 +114,8 @@ dist.mesh @mesh <["r"=2, "u"=2, "t"=1]>
 
 // CHECK-LABEL: func @cross
 // CHECK-NOT:     dist.constrain
-func.func @cross(%q: tensor<2x6x4x1x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                 %k: tensor<2x5x4x4xf32> {nn.batch_dim = 0 : i64, nn.name = "k", nn.role = "input"})
+func.func @cross(%q: tensor<2x6x4x1x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                 %k: tensor<2x5x4x4xf32> {nn.batch_dim = 0 : i64, nn.name = "k", nn.role = #nn.role<input>})
     -> tensor<2x6x4x1x4xf32> {
   %o, %lse = nn.attention %q, %k, %k scale = 0.5
     : (tensor<2x6x4x1x4xf32>, tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>) -> (tensor<2x6x4x1x4xf32>, tensor<2x4x1x6xf32>)
@@ -139,10 +139,10 @@ dist.mesh @mesh <["r"=2, "u"=2, "t"=1]>
 // CHECK:         %[[TABLE:.+]] = nn.scatter_add %[[I]], %[[SUM]] dim = 0
 // CHECK:         %[[ALL:.+]] = arith.addf %{{.+}}, %[[TABLE]]
 // CHECK:         return %[[ALL]]
-func.func @loss_grad(%w: tensor<9x4xf32> {nn.name = "w", nn.role = "parameter"},
-                     %x: tensor<2x6x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-                     %g: tensor<9x4xf32> {nn.name = "w", nn.role = "gradient"})
-    -> (tensor<9x4xf32> {nn.name = "w", nn.role = "gradient"}) {
+func.func @loss_grad(%w: tensor<9x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                     %x: tensor<2x6x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+                     %g: tensor<9x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
+    -> (tensor<9x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = nn.reduce sum %x dims = [0] : tensor<2x6x4xf32> -> tensor<6x4xf32>
   %1 = nn.pad %0 low = [0, 0] high = [3, 0] value = 0.0 : tensor<6x4xf32> -> tensor<9x4xf32>
   %2 = arith.addf %g, %1 : tensor<9x4xf32>
@@ -161,8 +161,8 @@ dist.mesh @mesh <["r"=1, "u"=2, "t"=2]>
 // CHECK-DAG:     %[[Q0:.+]] = dist.constrain %[[R]] <@mesh, [{?}, {"u"}, {?}, {?}, {?}]>
 // CHECK-DAG:     %[[Q1:.+]] = dist.constrain %[[Q0]] <@mesh, [{?}, {}, {"u", ?}, {?}, {?}]>
 // CHECK:         nn.attention %[[Q1]]
-func.func @pinned(%w: tensor<8x4x4xf32> {nn.name = "w", nn.role = "parameter"},
-                  %x: tensor<2x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"}) -> tensor<2x6x4x1x4xf32> {
+func.func @pinned(%w: tensor<8x4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                  %x: tensor<2x6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>}) -> tensor<2x6x4x1x4xf32> {
   %p = dist.constrain %x <@mesh, [{}, {"u"}, {}]> : tensor<2x6x8xf32>
   %q = nn.einsum "bsh,hnd->bsnd" %p, %w : tensor<2x6x8xf32>, tensor<8x4x4xf32> -> tensor<2x6x4x4xf32>
   %r = nn.reshape %q : tensor<2x6x4x4xf32> -> tensor<2x6x4x1x4xf32>

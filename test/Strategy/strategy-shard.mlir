@@ -10,12 +10,12 @@ module attributes {nn.shard = [
   // CHECK-SAME:    tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "head.w"
   // CHECK-SAME:    tensor<3x4x5xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor":(1)2}, {}]>, nn.name = "fused"
   // CHECK-SAME:    tensor<6x8xf32> {nn.name = "other"
-  // CHECK-SAME:    -> (tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>, nn.name = "head.w", nn.role = "gradient"})
+  // CHECK-SAME:    -> (tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>, nn.name = "head.w", nn.role = #nn.role<gradient>})
   // CHECK-NOT:   nn.shard
-  func.func @loss_grad(%w: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>, nn.name = "head.w", nn.role = "parameter"},
-                       %f: tensor<3x4x5xf32> {nn.name = "fused", nn.role = "parameter", nn.view = {shape = array<i64: 12, 5>, view = array<i64: 3, 4, 5>}},
-                       %o: tensor<6x8xf32> {nn.name = "other", nn.role = "parameter"})
-      -> (tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}], partial = sum{"data"}>, nn.name = "head.w", nn.role = "gradient"}) {
+  func.func @loss_grad(%w: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>, nn.name = "head.w", nn.role = #nn.role<parameter>},
+                       %f: tensor<3x4x5xf32> {nn.name = "fused", nn.role = #nn.role<parameter>, nn.view = {shape = array<i64: 12, 5>, view = array<i64: 3, 4, 5>}},
+                       %o: tensor<6x8xf32> {nn.name = "other", nn.role = #nn.role<parameter>})
+      -> (tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}], partial = sum{"data"}>, nn.name = "head.w", nn.role = #nn.role<gradient>}) {
     return %w : tensor<6x8xf32>
   }
 }
@@ -28,5 +28,5 @@ module attributes {nn.shard = [
   dist.mesh @mesh <["tensor"=2]>
   // CHECK-LABEL: func @stack
   // CHECK-SAME:    tensor<2x6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}, {}]>, nn.name = "experts.0.w"
-  func.func @stack(%w: tensor<2x6x4xf32> {nn.name = "experts.0.w", nn.role = "parameter", nn.parts = [{name = "experts.0.w"}, {name = "experts.1.w"}]}) { return }
+  func.func @stack(%w: tensor<2x6x4xf32> {nn.name = "experts.0.w", nn.role = #nn.role<parameter>, nn.parts = [{name = "experts.0.w"}, {name = "experts.1.w"}]}) { return }
 }

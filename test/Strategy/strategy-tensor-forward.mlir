@@ -8,11 +8,11 @@ dist.mesh @mesh <["tensor"=2]>
 // CHECK-SAME:    tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "up"
 // CHECK-SAME:    tensor<10x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>, nn.name = "down"
 // CHECK-SAME:    tensor<6x12xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "head"
-func.func @forward(%up: tensor<6x10xf32> {nn.name = "up", nn.role = "parameter"},
-                   %down: tensor<10x6xf32> {nn.name = "down", nn.role = "parameter"},
-                   %head: tensor<6x12xf32> {nn.name = "head", nn.role = "parameter"},
-                   %x: tensor<8x6xf32> {nn.name = "x", nn.role = "input"})
-    -> (tensor<8x12xf32> {nn.name = "logits", nn.role = "output"}) {
+func.func @forward(%up: tensor<6x10xf32> {nn.name = "up", nn.role = #nn.role<parameter>},
+                   %down: tensor<10x6xf32> {nn.name = "down", nn.role = #nn.role<parameter>},
+                   %head: tensor<6x12xf32> {nn.name = "head", nn.role = #nn.role<parameter>},
+                   %x: tensor<8x6xf32> {nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<8x12xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
   %0 = nn.einsum "bi,ih->bh" %x, %up : tensor<8x6xf32>, tensor<6x10xf32> -> tensor<8x10xf32>
   %1 = nn.gelu tanh %0 : tensor<8x10xf32>
   %2 = nn.einsum "bh,hi->bi" %1, %down : tensor<8x10xf32>, tensor<10x6xf32> -> tensor<8x6xf32>

@@ -33,9 +33,9 @@ dist.mesh @mesh <["z"=2, "x"=2, "tensor"=2]>
 // D3:         %[[Y:.*]] = nn.einsum "bsi,ih->bsh" %[[GATHERED]], %[[W]]
 // D3:         %[[PARTIAL:.*]] = dist.constrain %[[Y]] <@mesh, [{"z"}, {}, {"x"}], partial = sum{"tensor"}>
 // D3:         dist.constrain %[[PARTIAL]] <@mesh, [{"z", "tensor"}, {}, {"x"}]>
-func.func @loss_grad(%up: tensor<6x10xf32> {nn.name = "up", nn.role = "parameter"},
-                     %down: tensor<10x6xf32> {nn.name = "down", nn.role = "parameter"},
-                     %x: tensor<4x8x6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"}) -> tensor<4x8x6xf32> {
+func.func @loss_grad(%up: tensor<6x10xf32> {nn.name = "up", nn.role = #nn.role<parameter>},
+                     %down: tensor<10x6xf32> {nn.name = "down", nn.role = #nn.role<parameter>},
+                     %x: tensor<4x8x6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>}) -> tensor<4x8x6xf32> {
   %0 = nn.einsum "bsi,ih->bsh" %x, %up : tensor<4x8x6xf32>, tensor<6x10xf32> -> tensor<4x8x10xf32>
   %1 = nn.gelu tanh %0 : tensor<4x8x10xf32>
   %2 = nn.einsum "bsh,hi->bsi" %1, %down : tensor<4x8x10xf32>, tensor<10x6xf32> -> tensor<4x8x6xf32>

@@ -54,7 +54,7 @@ func.func @ordered(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor
 // CHECK:         %[[G:.+]] = nn.scatter_add %[[AT]], %[[D]] dim = 0 : tensor<8xi64>, tensor<8x2xf32> -> tensor<12x2xf32>
 // CHECK-NOT:     nn.pad
 // CHECK:         return %[[G]]
-func.func @table(%w: tensor<12x2xf32> {nn.name = "w", nn.role = "parameter"}, %q: tensor<1x8x1x1x2xf32>) -> tensor<12x2xf32> {
+func.func @table(%w: tensor<12x2xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %q: tensor<1x8x1x1x2xf32>) -> tensor<12x2xf32> {
   %rows = nn.slice %w [2, 0] [8, 2] [1, 1] : tensor<12x2xf32> -> tensor<8x2xf32>
   %b = nn.broadcast %rows dims = [1, 4] : tensor<8x2xf32> -> tensor<1x8x1x1x2xf32>
   %a = arith.addf %q, %b : tensor<1x8x1x1x2xf32>
@@ -71,7 +71,7 @@ func.func @table(%w: tensor<12x2xf32> {nn.name = "w", nn.role = "parameter"}, %q
 // CHECK-LABEL: func @joined(
 // CHECK-NOT:     nn.gather
 // CHECK:         return
-func.func @joined(%w: tensor<16x3xf32> {nn.name = "w", nn.role = "parameter"}, %q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor<1x3xf32> {
+func.func @joined(%w: tensor<16x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor<1x3xf32> {
   %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal : (tensor<1x8x1x1x2xf32>, tensor<1x8x1x2xf32>, tensor<1x8x1x2xf32>) -> (tensor<1x8x1x1x2xf32>, tensor<1x1x1x8xf32>)
   %f = nn.reshape %o : tensor<1x8x1x1x2xf32> -> tensor<1x16xf32>
   // expected-warning @+1 {{positions stay in order, so that causal attention costs the last of 2 ranks the most: 'nn.einsum' depends on their order or joins them with another dimension}}
@@ -85,7 +85,7 @@ func.func @joined(%w: tensor<16x3xf32> {nn.name = "w", nn.role = "parameter"}, %
 // CHECK-LABEL: func @flattened(
 // CHECK:         nn.gather %{{.+}} dim = 1 {nn.reorder}
 // CHECK:         return
-func.func @flattened(%w: tensor<2x3xf32> {nn.name = "w", nn.role = "parameter"}, %q: tensor<4x8x1x1x2xf32>, %k: tensor<4x8x1x2xf32>) -> tensor<2x3xf32> {
+func.func @flattened(%w: tensor<2x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %q: tensor<4x8x1x1x2xf32>, %k: tensor<4x8x1x2xf32>) -> tensor<2x3xf32> {
   %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal : (tensor<4x8x1x1x2xf32>, tensor<4x8x1x2xf32>, tensor<4x8x1x2xf32>) -> (tensor<4x8x1x1x2xf32>, tensor<4x1x1x8xf32>)
   %f = nn.reshape %o : tensor<4x8x1x1x2xf32> -> tensor<32x2xf32>
   %y = nn.einsum "tf,fc->tc" %f, %w : tensor<32x2xf32>, tensor<2x3xf32> -> tensor<32x3xf32>

@@ -75,12 +75,12 @@ class LargeJob(Job):
         weights = {f"w{i}": rng.standard_normal((width, width)).astype(np.float32) / width for i in range(layers)}
         support.write_safetensors(self.folder / "w.safetensors", weights)
         size = f"{width}x{width}xf32"
-        arguments = ", ".join(f'%w{i}: tensor<{size}> {{nn.name = "w{i}", nn.role = "parameter"}}' for i in range(layers))
+        arguments = ", ".join(f'%w{i}: tensor<{size}> {{nn.name = "w{i}", nn.role = #nn.role<parameter>}}' for i in range(layers))
         body = "\n".join(f'  %h{i + 1} = nn.einsum "bi,ij->bj" %h{i}, %w{i} : tensor<8x{width}xf32>, tensor<{size}> -> '
                          f"tensor<8x{width}xf32>" for i in range(layers))
         (self.folder / "m.mlir").write_text(f"""
-func.func @forward(%h0: tensor<8x{width}xf32> {{nn.name = "x", nn.role = "input"}}, {arguments})
-    -> (tensor<8x{width}xf32> {{nn.name = "logits", nn.role = "output"}}) {{
+func.func @forward(%h0: tensor<8x{width}xf32> {{nn.name = "x", nn.role = #nn.role<input>}}, {arguments})
+    -> (tensor<8x{width}xf32> {{nn.name = "logits", nn.role = #nn.role<output>}}) {{
 {body}
   return %h{layers} : tensor<8x{width}xf32>
 }}

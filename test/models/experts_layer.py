@@ -24,7 +24,7 @@ class Writer:
     def parameter(self, name, *sizes):
         name = self.layer + name
         self.arguments.append(f'%p{name}: {tensor(*sizes)} {{nn.name = "{name}", '
-                              'nn.role = "parameter"}')
+                              'nn.role = #nn.role<parameter>}')
         return f"%p{name}", tensor(*sizes)
 
     def op(self, text, operands, result):
@@ -92,9 +92,9 @@ class Writer:
         head = self.parameter("head", s.hidden, s.vocab)
         logits = tensor(s.batch, s.sequence, s.vocab)
         result = self.op('nn.einsum "bsh,hv->bsv" {}, {}', [left, head], logits)
-        self.arguments.append(f'%tokens: {ids} {{nn.name = "input_ids", nn.role = "tokens"}}')
+        self.arguments.append(f'%tokens: {ids} {{nn.name = "input_ids", nn.role = #nn.role<tokens>}}')
         return ("func.func @forward(" + ",\n    ".join(self.arguments) + f")\n    -> ({logits} "
-                '{nn.name = "logits", nn.role = "output"}) {\n' + "\n".join(self.lines) +
+                '{nn.name = "logits", nn.role = #nn.role<output>}) {\n' + "\n".join(self.lines) +
                 f"\n  return {result[0]} : {logits}\n}}\n")
 
 

@@ -78,12 +78,12 @@ def data(steps=STEPS, nan=NAN_STEP, huge=HUGE_STEP, unlabelled=UNLABELLED_STEP):
 def model(batch):
     """The perceptron in nn IR, for so many samples a call."""
     return f"""
-func.func @forward(%w1: tensor<{IN}x{HIDDEN}xf32> {{nn.name = "w1", nn.role = "parameter"}},
-                   %b1: tensor<{HIDDEN}xf32> {{nn.name = "b1", nn.role = "parameter"}},
-                   %w2: tensor<{HIDDEN}x{OUT}xf32> {{nn.name = "w2", nn.role = "parameter"}},
-                   %b2: tensor<{OUT}xf32> {{nn.name = "b2", nn.role = "parameter"}},
-                   %x: tensor<{batch}x{IN}xf32> {{nn.name = "x", nn.role = "input"}})
-    -> (tensor<{batch}x{OUT}xf32> {{nn.name = "logits", nn.role = "output"}}) {{
+func.func @forward(%w1: tensor<{IN}x{HIDDEN}xf32> {{nn.name = "w1", nn.role = #nn.role<parameter>}},
+                   %b1: tensor<{HIDDEN}xf32> {{nn.name = "b1", nn.role = #nn.role<parameter>}},
+                   %w2: tensor<{HIDDEN}x{OUT}xf32> {{nn.name = "w2", nn.role = #nn.role<parameter>}},
+                   %b2: tensor<{OUT}xf32> {{nn.name = "b2", nn.role = #nn.role<parameter>}},
+                   %x: tensor<{batch}x{IN}xf32> {{nn.name = "x", nn.role = #nn.role<input>}})
+    -> (tensor<{batch}x{OUT}xf32> {{nn.name = "logits", nn.role = #nn.role<output>}}) {{
   %0 = nn.einsum "bi,ih->bh" %x, %w1 : tensor<{batch}x{IN}xf32>, tensor<{IN}x{HIDDEN}xf32> -> tensor<{batch}x{HIDDEN}xf32>
   %1 = nn.broadcast %b1 dims = [1] : tensor<{HIDDEN}xf32> -> tensor<{batch}x{HIDDEN}xf32>
   %2 = arith.addf %0, %1 : tensor<{batch}x{HIDDEN}xf32>

@@ -62,9 +62,9 @@ def columns(path):
 
 
 NARROW = """
-func.func @forward(%table: tensor<200x4xf32> {nn.name = "table", nn.role = "parameter"},
-                   %x: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
-    -> (tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "y", nn.role = "output"}) {
+func.func @forward(%table: tensor<200x4xf32> {nn.name = "table", nn.role = #nn.role<parameter>},
+                   %x: tensor<2x3xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+    -> (tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "y", nn.role = #nn.role<output>}) {
   %narrow = arith.trunci %x : tensor<2x3xi64> to tensor<2x3xi8>
   %index = arith.extsi %narrow : tensor<2x3xi8> to tensor<2x3xi64>
   %y = nn.gather %table, %index dim = 0 : tensor<200x4xf32>, tensor<2x3xi64> -> tensor<2x3x4xf32>

@@ -260,7 +260,7 @@ class Parameters(unittest.TestCase):
                 self.assertNotIn("taken for", said)
             ir = support.succeed(CLEAVE, "import", DATA / f"{name}.onnx", "--set", "dims.batch=12")
             self.assertIn("nn.gelu", ir, name)
-            names = set(re.findall(r'nn.name = "([^"]*)", nn.role = "parameter"', ir))
+            names = set(re.findall(r'nn.name = "([^"]*)", nn.role = #nn.role<parameter>', ir))
             stored = np.load(DATA / "scalars.npz").files
             self.assertEqual(names, {n.removeprefix("sgd/w/") for n in stored if n.startswith("sgd/w/")})
 
@@ -334,7 +334,7 @@ class Parameters(unittest.TestCase):
         flags = [word for text in ("dims.batch=2", *sets) for word in ("--set", text)]
         done = support.run(CLEAVE, "import", model, *flags)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return set(re.findall(r'nn.name = "([^"]*)", nn.role = "parameter"', done.stdout)), done.stderr
+        return set(re.findall(r'nn.name = "([^"]*)", nn.role = #nn.role<parameter>', done.stdout)), done.stderr
 
     def test_numbers(self):
         """A Constant node of a shape says nothing of numbers; what is open is said, and advice can be pasted."""

@@ -28,7 +28,7 @@ def perceptron():
     at = "%x"
     for i in range(LAYERS):
         for name, kind, size in (("w", matrix, 0.6), ("b", vector, 0.3)):
-            args.append(f'%{name}{i}: {kind} {{nn.name = "{name}{i}", nn.role = "parameter", nn.init = '
+            args.append(f'%{name}{i}: {kind} {{nn.name = "{name}{i}", nn.role = #nn.role<parameter>, nn.init = '
                         f'{{kind = "normal", a = 0.0 : f64, b = {size} : f64}}}}')
         body += [f'%p{i} = nn.einsum "bi,ih->bh" {at}, %w{i} : {batch}, {matrix} -> {batch}',
                  f"%c{i} = nn.broadcast %b{i} dims = [1] : {vector} -> {batch}",
@@ -37,9 +37,9 @@ def perceptron():
         if i + 1 < LAYERS:
             body.append(f"%h{i} = math.tanh %s{i} : {batch}")
             at = f"%h{i}"
-    args.append(f'%x: {batch} {{nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"}}')
+    args.append(f'%x: {batch} {{nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>}}')
     return (f"func.func @forward({', '.join(args)})\n"
-            f'    -> ({batch} {{nn.batch_dim = 0 : i64, nn.name = "logits", nn.role = "output"}}) {{\n  '
+            f'    -> ({batch} {{nn.batch_dim = 0 : i64, nn.name = "logits", nn.role = #nn.role<output>}}) {{\n  '
             + "\n  ".join(body) + f"\n  return {at} : {batch}\n}}\n")
 
 

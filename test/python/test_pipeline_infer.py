@@ -12,11 +12,11 @@ from support import generate
 # Has an output of each stage, and none that a loss is known for.
 TWO_OUTPUTS = """
 func.func @forward(
-    %x: tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-    %w: tensor<6x6xf32> {nn.name = "w", nn.role = "parameter"},
-    %v: tensor<6x6xf32> {nn.name = "v", nn.role = "parameter"})
-    -> (tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "early", nn.role = "output"},
-        tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "late", nn.role = "output"}) {
+    %x: tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+    %w: tensor<6x6xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+    %v: tensor<6x6xf32> {nn.name = "v", nn.role = #nn.role<parameter>})
+    -> (tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "early", nn.role = #nn.role<output>},
+        tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "late", nn.role = #nn.role<output>}) {
   %a = nn.einsum "ij,jk->ik" %x, %w : tensor<4x6xf32>, tensor<6x6xf32> -> tensor<4x6xf32>
   %b = nn.einsum "ij,jk->ik" %a, %v : tensor<4x6xf32>, tensor<6x6xf32> -> tensor<4x6xf32>
   return %a, %b : tensor<4x6xf32>, tensor<4x6xf32>

@@ -109,10 +109,10 @@ class PipelineTables(unittest.TestCase):
         path = self.folder / "stored.mlir"
         path.write_text("""
 func.func @forward(
-    %x: tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"},
-    %w: tensor<6x6xf32> {nn.name = "w.stored", nn.role = "parameter"},
-    %v: tensor<6x6xf32> {nn.name = "v.slot", nn.role = "parameter"})
-    -> (tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "logits", nn.role = "output"}) {
+    %x: tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
+    %w: tensor<6x6xf32> {nn.name = "w.stored", nn.role = #nn.role<parameter>},
+    %v: tensor<6x6xf32> {nn.name = "v.slot", nn.role = #nn.role<parameter>})
+    -> (tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "logits", nn.role = #nn.role<output>}) {
   %a = nn.einsum "ij,jk->ik" %x, %w : tensor<4x6xf32>, tensor<6x6xf32> -> tensor<4x6xf32>
   %b = nn.einsum "ij,jk->ik" %a, %v : tensor<4x6xf32>, tensor<6x6xf32> -> tensor<4x6xf32>
   return %b : tensor<4x6xf32>

@@ -19,8 +19,8 @@ def MarkActionsPass : Pass<"pipe-mark-actions", "::mlir::ModuleOp"> {
     Before:
     ```mlir
     dist.mesh @m <["t"=2]>
-    func.func @loss_grad(%dy: tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent"})
-        -> (tensor<4xf32> {nn.name = "b", nn.role = "gradient"}) {
+    func.func @loss_grad(%dy: tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>})
+        -> (tensor<4xf32> {nn.name = "b", nn.role = #nn.role<gradient>}) {
       %0 = dist.all_reduce sum %dy over @m {"t"} purpose gradient : tensor<4xf32>
       return %0 : tensor<4xf32>
     }
@@ -29,8 +29,8 @@ def MarkActionsPass : Pass<"pipe-mark-actions", "::mlir::ModuleOp"> {
     After:
     ```mlir
     dist.mesh @m <["t"=2]>
-    func.func @loss_grad(%dy: tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent"})
-        -> (tensor<4xf32> {nn.name = "b", nn.role = "gradient"}) {
+    func.func @loss_grad(%dy: tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>})
+        -> (tensor<4xf32> {nn.name = "b", nn.role = #nn.role<gradient>}) {
       %0 = dist.all_reduce sum %dy over @m {"t"} purpose gradient {pipe.action = "W"} : tensor<4xf32>
       return %0 : tensor<4xf32>
     }
@@ -56,9 +56,9 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
     Before:
     ```mlir
     dist.mesh @m <["data"=2]>
-    func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                         %x: tensor<8xf32> {nn.name = "cut.0.0", nn.role = "activation"})
-        -> (tensor<8xf32> {nn.name = "cut.1.0", nn.role = "activation"}) {
+    func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                         %x: tensor<8xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>})
+        -> (tensor<8xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>}) {
       %0 = dist.all_gather %w dims [0] over @m {"data"} purpose parameter : (tensor<4xf32>) -> tensor<8xf32>
       %1 = arith.mulf %0, %x : tensor<8xf32>
       return %1 : tensor<8xf32>
@@ -68,14 +68,14 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
     After, with `axes=data`:
     ```mlir
     dist.mesh @m <["data"=2]>
-    func.func @unshard(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"})
-        -> (tensor<8xf32> {nn.name = "gathered0", nn.role = "residual", pipe.slot = "unshard"}) {
+    func.func @unshard(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
+        -> (tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"}) {
       %0 = dist.all_gather %w dims [0] over @m {"data"} purpose parameter : (tensor<4xf32>) -> tensor<8xf32>
       return %0 : tensor<8xf32>
     }
-    func.func @loss_grad(%x: tensor<8xf32> {nn.name = "cut.0.0", nn.role = "activation"},
-                         %0: tensor<8xf32> {nn.name = "gathered0", nn.role = "residual", pipe.slot = "unshard"})
-        -> (tensor<8xf32> {nn.name = "cut.1.0", nn.role = "activation"}) {
+    func.func @loss_grad(%x: tensor<8xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>},
+                         %0: tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"})
+        -> (tensor<8xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>}) {
       %1 = arith.mulf %0, %x : tensor<8xf32>
       return %1 : tensor<8xf32>
     }
@@ -103,12 +103,12 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                         %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation"},
-                         %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = "cotangent"})
-        -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = "activation"},
-            tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent"},
-            tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+    func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                         %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>},
+                         %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>})
+        -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>},
+            tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>},
+            tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
       %y = arith.mulf %x, %w : tensor<4xf32>
       %dx = arith.mulf %dy, %w : tensor<4xf32>
       %dw = arith.mulf %dy, %x : tensor<4xf32>
@@ -118,21 +118,21 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
 
     After:
     ```mlir
-    func.func @F(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                 %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation", pipe.slot = "recv_f:W"})
-        -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = "activation", pipe.slot = "F:send_f"}) {
+    func.func @F(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                 %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "recv_f:W"})
+        -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>, pipe.slot = "F:send_f"}) {
       %y = arith.mulf %x, %w : tensor<4xf32>
       return %y : tensor<4xf32>
     }
-    func.func @I(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"},
-                 %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = "cotangent", pipe.slot = "recv_b:W"})
-        -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = "cotangent", pipe.slot = "I:send_b"}) {
+    func.func @I(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                 %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "recv_b:W"})
+        -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "I:send_b"}) {
       %dx = arith.mulf %dy, %w : tensor<4xf32>
       return %dx : tensor<4xf32>
     }
-    func.func @W(%x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = "activation", pipe.slot = "recv_f:W"},
-                 %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = "cotangent", pipe.slot = "recv_b:W"})
-        -> (tensor<4xf32> {nn.name = "w", nn.role = "gradient"}) {
+    func.func @W(%x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "recv_f:W"},
+                 %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "recv_b:W"})
+        -> (tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
       %dw = arith.mulf %dy, %x : tensor<4xf32>
       return %dw : tensor<4xf32>
     }

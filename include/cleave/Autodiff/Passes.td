@@ -33,9 +33,9 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @forward(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
-                       %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"})
-        -> (tensor<2x7xf32> {nn.name = "logits", nn.role = "output"}) {
+    func.func @forward(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                       %x: tensor<2x3xf32> {nn.name = "x", nn.role = #nn.role<input>})
+        -> (tensor<2x7xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
       %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
       return %0 : tensor<2x7xf32>
     }
@@ -43,10 +43,10 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
 
     After (beside `@forward`):
     ```mlir
-    func.func @loss(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
-                    %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
-                    %labels: tensor<2xi64> {nn.name = "labels", nn.role = "labels"})
-        -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+    func.func @loss(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                    %x: tensor<2x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                    %labels: tensor<2xi64> {nn.name = "labels", nn.role = #nn.role<labels>})
+        -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
       %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
       %loss, %lse = nn.cross_entropy %0, %labels ignore_index = -100
         : (tensor<2x7xf32>, tensor<2xi64>) -> (tensor<2xf32>, tensor<2xf32>)
@@ -234,9 +234,9 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @loss(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
-                    %x: tensor<3xf32> {nn.name = "x", nn.role = "input"})
-        -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+    func.func @loss(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                    %x: tensor<3xf32> {nn.name = "x", nn.role = #nn.role<input>})
+        -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
       %0 = nn.einsum "i,i->" %w, %x : tensor<3xf32>, tensor<3xf32> -> tensor<f32>
       %one = arith.constant dense<1.0> : tensor<f32>
       return %0, %one : tensor<f32>, tensor<f32>
@@ -245,10 +245,10 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
 
     After (beside `@loss`):
     ```mlir
-    func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
-                         %x: tensor<3xf32> {nn.name = "x", nn.role = "input"})
-        -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"},
-            tensor<3xf32> {nn.name = "w", nn.role = "gradient"}) {
+    func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                         %x: tensor<3xf32> {nn.name = "x", nn.role = #nn.role<input>})
+        -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>},
+            tensor<3xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
       %0 = nn.einsum "i,i->" %w, %x : tensor<3xf32>, tensor<3xf32> -> tensor<f32>
       %one = arith.constant dense<1.0> : tensor<f32>
       %1 = nn.einsum ",i->i" %one, %x : tensor<f32>, tensor<3xf32> -> tensor<3xf32>
@@ -327,13 +327,13 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
 
     Before: a `@loss_grad` with a parameter `w` as above. After (beside it):
     ```mlir
-    func.func @update(%w: tensor<3xf32> {nn.name = "w", nn.role = "parameter"},
-                      %v: tensor<3xf32> {nn.name = "w.velocity", nn.role = "state"},
-                      %g: tensor<3xf32> {nn.name = "w", nn.role = "gradient"},
-                      %loss: tensor<f32> {nn.name = "loss", nn.role = "loss"},
-                      %weight: tensor<f32> {nn.name = "weight", nn.role = "weight"},
-                      %lr: tensor<f32> {nn.name = "lr", nn.role = "lr"})
-        -> (tensor<3xf32> {nn.name = "w", nn.role = "parameter"}, tensor<3xf32> {nn.name = "w.velocity", nn.role = "state"}) {
+    func.func @update(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                      %v: tensor<3xf32> {nn.name = "w.velocity", nn.role = #nn.role<state>},
+                      %g: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<gradient>},
+                      %loss: tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>},
+                      %weight: tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>},
+                      %lr: tensor<f32> {nn.name = "lr", nn.role = #nn.role<lr>})
+        -> (tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, tensor<3xf32> {nn.name = "w.velocity", nn.role = #nn.role<state>}) {
       %one = arith.constant dense<1.0> : tensor<f32>
       %scale = arith.divf %one, %weight : tensor<f32>
       %w1, %v1 = nn.sgd %w, %v, %g, %scale, %lr momentum = 0.9 weight_decay = 0.0 : tensor<3xf32>, tensor<f32>
@@ -391,10 +391,10 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = "parameter"},
-                         %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
-                         %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = "input"})
-        -> (tensor<2x7xf32> {nn.name = "y", nn.role = "output"}, tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}) {
+    func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                         %x: tensor<2x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                         %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = #nn.role<input>})
+        -> (tensor<2x7xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
       %0 = nn.einsum "bh,hv->bv" %x, %w : tensor<2x3xf32>, tensor<3x7xf32> -> tensor<2x7xf32>
       %1 = math.tanh %0 : tensor<2x7xf32>
       %2 = arith.mulf %1, %dy : tensor<2x7xf32>
@@ -405,10 +405,10 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
 
     After:
     ```mlir
-    func.func @loss_grad(%w: tensor<3x7xbf16> {nn.name = "w", nn.role = "parameter"},
-                         %x: tensor<2x3xf32> {nn.name = "x", nn.role = "input"},
-                         %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = "input"})
-        -> (tensor<2x7xf32> {nn.name = "y", nn.role = "output"}, tensor<3x7xf32> {nn.name = "w", nn.role = "gradient"}) {
+    func.func @loss_grad(%w: tensor<3x7xbf16> {nn.name = "w", nn.role = #nn.role<parameter>},
+                         %x: tensor<2x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                         %dy: tensor<2x7xf32> {nn.name = "dy", nn.role = #nn.role<input>})
+        -> (tensor<2x7xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
       %xb = arith.truncf %x {nn.storage} : tensor<2x3xf32> to tensor<2x3xbf16>
       %0 = nn.einsum "bh,hv->bv" %xb, %w : tensor<2x3xbf16>, tensor<3x7xbf16> -> tensor<2x7xbf16>
       %1 = arith.extf %0 : tensor<2x7xbf16> to tensor<2x7xf32>
@@ -439,9 +439,9 @@ def UpdateRouterBiasesPass : Pass<"nn-update-router-biases", "::mlir::ModuleOp">
     Before: a `@loss_grad` with the buffer `b` and a result that counts, and its `@update`.
     After:
     ```mlir
-    func.func @update(%b: tensor<4xf32> {nn.name = "b", nn.role = "buffer"},
-                      %counts: tensor<4xi64> {nn.name = "gate.chosen", nn.role = "accumulator"})
-        -> (tensor<4xf32> {nn.name = "b", nn.role = "buffer"}) {
+    func.func @update(%b: tensor<4xf32> {nn.name = "b", nn.role = #nn.role<buffer>},
+                      %counts: tensor<4xi64> {nn.name = "gate.chosen", nn.role = #nn.role<accumulator>})
+        -> (tensor<4xf32> {nn.name = "b", nn.role = #nn.role<buffer>}) {
       %0 = nn.reduce sum %counts dims = [0] : tensor<4xi64> -> tensor<i64>
       %slots = nn.broadcast %0 dims = [] : tensor<i64> -> tensor<4xi64>
       %four = arith.constant dense<4> : tensor<4xi64>

@@ -6,6 +6,7 @@
 #define CLEAVE_CHECK_ENGINE_H
 
 #include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/Interfaces/Tensor.h"
 #include "cleave/program.h"
 
@@ -23,14 +24,19 @@ class Recording;
 /// An argument or result of a function: the same role and name is the same
 /// tensor in every function.
 struct Port {
-  std::string role, name;
+  std::optional<nn::Role> role;
+  std::string name;
   /// Of the whole tensor.
   mlir::RankedTensorType type;
   mlir::DictionaryAttr attrs;
   /// The argument, or what is returned.
   mlir::Value value;
 
-  std::string key() const { return role + " " + name; }
+  std::string key() const { return (nn::spell(role) + " " + name).str(); }
+  /// For people: "parameter 'w'".
+  std::string describe() const {
+    return (nn::spell(role) + " '" + name + "'").str();
+  }
 };
 std::vector<Port> argumentsOf(mlir::func::FuncOp func);
 std::vector<Port> resultsOf(mlir::func::FuncOp func);

@@ -18,7 +18,7 @@ def WidenPass : Pass<"nn-widen", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @f(%x: tensor<3xf32> {nn.name = "x", nn.role = "input"}) -> tensor<3xf64> {
+    func.func @f(%x: tensor<3xf32> {nn.name = "x", nn.role = #nn.role<input>}) -> tensor<3xf64> {
       %half = arith.constant dense<0.5> : tensor<3xf32>
       %0 = arith.mulf %x, %half : tensor<3xf32>
       %1 = arith.extf %0 : tensor<3xf32> to tensor<3xf64>
@@ -28,7 +28,7 @@ def WidenPass : Pass<"nn-widen", "::mlir::ModuleOp"> {
 
     After:
     ```mlir
-    func.func @f(%x: tensor<3xf64> {nn.name = "x", nn.role = "input"}) -> tensor<3xf64> {
+    func.func @f(%x: tensor<3xf64> {nn.name = "x", nn.role = #nn.role<input>}) -> tensor<3xf64> {
       %half = arith.constant dense<0.5> : tensor<3xf64>
       %0 = arith.mulf %x, %half : tensor<3xf64>
       return %0 : tensor<3xf64>

@@ -6,6 +6,8 @@
 #ifndef CLEAVE_MEMORY_BOUNDARY_H
 #define CLEAVE_MEMORY_BOUNDARY_H
 
+#include "cleave/Dialect/NN/IR/Ports.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -19,7 +21,8 @@ struct BoundaryBuffer {
   /// a gradient is called `NAME.grad`, a metric `metric.NAME`, a tap
   /// `tap.NAME`.
   std::string buffer;
-  std::string name, role;
+  std::string name;
+  nn::Role role;
   mlir::RankedTensorType type;
   /// Of the whole tensor; `type` where nothing is split.
   mlir::RankedTensorType globalType;
@@ -31,7 +34,9 @@ struct BoundaryBuffer {
   llvm::StringRef slot() const;
   /// Whether a host reads or writes it. A parameter may have slots all the same:
   /// the first one is what the host sees.
-  bool isVisible() const { return slot().empty() || role == "parameter"; }
+  bool isVisible() const {
+    return slot().empty() || role == nn::Role::Parameter;
+  }
 };
 
 /// The stages whose functions share the module, from 0 to the last, or {-1}: no
@@ -53,7 +58,7 @@ public:
   std::vector<BoundaryBuffer> buffers;
 
   /// Index of the buffer of an argument or result.
-  int64_t find(llvm::StringRef name, llvm::StringRef role) const;
+  int64_t find(llvm::StringRef name, nn::Role role) const;
   int64_t ofArgument(mlir::func::FuncOp func, unsigned index) const;
   int64_t ofResult(mlir::func::FuncOp func, unsigned index) const;
 

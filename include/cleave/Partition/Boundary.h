@@ -10,6 +10,7 @@
 #define CLEAVE_PARTITION_BOUNDARY_H
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -22,9 +23,10 @@ struct Port {
   unsigned index = 0;
 
   mlir::Type type() const;
+  mlir::DictionaryAttr attrs() const;
   mlir::Attribute attr(llvm::StringRef name) const;
   llvm::StringRef name() const;
-  llvm::StringRef role() const;
+  std::optional<nn::Role> role() const;
   dist::ShardingAttr sharding() const;
   mlir::Location loc() const;
 };

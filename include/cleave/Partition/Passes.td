@@ -68,9 +68,9 @@ def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
     Before, with slow links between the stages:
     ```mlir
     dist.mesh @m <["t"=2]>
-    func.func @loss_grad(%x: tensor<4x6xf32> {nn.name = "cut.0.0", nn.role = "activation",
+    func.func @loss_grad(%x: tensor<4x6xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>,
                                               dist.sharding = #dist.sharding<@m, [{}, {} ]>})
-        -> (tensor<4x6xf32> {nn.name = "cut.1.0", nn.role = "activation",
+        -> (tensor<4x6xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>,
                              dist.sharding = #dist.sharding<@m, [{}, {} ]>}) {
       %0 = math.exp %x {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : tensor<4x6xf32>
       return %0 : tensor<4x6xf32>
@@ -80,10 +80,10 @@ def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
     After, with `previous=inter`:
     ```mlir
     dist.mesh @m <["t"=2]>
-    func.func @loss_grad(%x: tensor<4x6xf32> {nn.name = "cut.0.0", nn.role = "activation",
+    func.func @loss_grad(%x: tensor<4x6xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>,
                                               dist.sharding = #dist.sharding<@m, [{"t"}, {} ]>,
                                               pipe.inside = #dist.sharding<@m, [{}, {} ]>})
-        -> (tensor<4x6xf32> {nn.name = "cut.1.0", nn.role = "activation",
+        -> (tensor<4x6xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>,
                              dist.sharding = #dist.sharding<@m, [{}, {} ]>}) {
       %0 = dist.constrain %x <@m, [{}, {} ]> {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : tensor<4x6xf32>
       %1 = math.exp %0 {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : tensor<4x6xf32>

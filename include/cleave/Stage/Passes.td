@@ -39,10 +39,10 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @loss(%w0: tensor<4x4xf32> {nn.name = "w0", nn.role = "parameter"},
-                    %w1: tensor<4x4xf32> {nn.name = "w1", nn.role = "parameter"},
-                    %x: tensor<2x4xf32> {nn.name = "x", nn.role = "input"})
-        -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+    func.func @loss(%w0: tensor<4x4xf32> {nn.name = "w0", nn.role = #nn.role<parameter>},
+                    %w1: tensor<4x4xf32> {nn.name = "w1", nn.role = #nn.role<parameter>},
+                    %x: tensor<2x4xf32> {nn.name = "x", nn.role = #nn.role<input>})
+        -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
       %0 = nn.einsum "bi,io->bo" %x, %w0 : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
       %1 = nn.einsum "bi,io->bo" %0, %w1 : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
       %2 = nn.reduce sum %1 dims = [0, 1] : tensor<2x4xf32> -> tensor<f32>
@@ -54,10 +54,10 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
     After, with `stages=2`:
     ```mlir
     module attributes {pipe.stages = 2 : i64} {
-      func.func @loss(%w0: tensor<4x4xf32> {nn.name = "w0", nn.role = "parameter"},
-                      %w1: tensor<4x4xf32> {nn.name = "w1", nn.role = "parameter"},
-                      %x: tensor<2x4xf32> {nn.name = "x", nn.role = "input"})
-          -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+      func.func @loss(%w0: tensor<4x4xf32> {nn.name = "w0", nn.role = #nn.role<parameter>},
+                      %w1: tensor<4x4xf32> {nn.name = "w1", nn.role = #nn.role<parameter>},
+                      %x: tensor<2x4xf32> {nn.name = "x", nn.role = #nn.role<input>})
+          -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
         %0 = nn.einsum "bi,io->bo" %x, %w0 {pipe.stage = 0 : i64} : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
         %1 = nn.einsum "bi,io->bo" %0, %w1 {pipe.stage = 1 : i64} : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
         %2 = nn.reduce sum %1 dims = [0, 1] {pipe.stage = 1 : i64} : tensor<2x4xf32> -> tensor<f32>
@@ -99,9 +99,9 @@ def CutStagesPass : Pass<"pipe-cut-stages", "::mlir::ModuleOp"> {
     Before:
     ```mlir
     module attributes {pipe.stages = 2 : i64} {
-      func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter"},
-                      %x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
-          -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+      func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                      %x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+          -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
         %0 = nn.einsum "bi,io->bo" %x, %w {pipe.stage = 0 : i64} : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
         %1 = nn.einsum "bi,io->bo" %0, %w {pipe.stage = 1 : i64} : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
         %2 = nn.reduce sum %1 dims = [0, 1] {pipe.stage = 1 : i64} : tensor<2x4xf32> -> tensor<f32>
@@ -115,17 +115,17 @@ def CutStagesPass : Pass<"pipe-cut-stages", "::mlir::ModuleOp"> {
     ```mlir
     module attributes {pipe.stages = 2 : i64} {
       module @stage0 attributes {pipe.stage = 0 : i64, pipe.stages = 2 : i64} {
-        func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter", pipe.stages = array<i64: 0, 1>},
-                        %x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
-            -> (tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.0.0", nn.role = "activation", pipe.differentiable}) {
+        func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>, pipe.stages = array<i64: 0, 1>},
+                        %x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+            -> (tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.differentiable}) {
           %0 = nn.einsum "bi,io->bo" %x, %w : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
           return %0 : tensor<2x4xf32>
         }
       }
       module @stage1 attributes {pipe.stage = 1 : i64, pipe.stages = 2 : i64} {
-        func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = "parameter", pipe.stages = array<i64: 0, 1>},
-                        %0: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.0.0", nn.role = "activation", pipe.differentiable})
-            -> (tensor<f32> {nn.name = "loss", nn.role = "loss"}, tensor<f32> {nn.name = "weight", nn.role = "weight"}) {
+        func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>, pipe.stages = array<i64: 0, 1>},
+                        %0: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.differentiable})
+            -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
           %1 = nn.einsum "bi,io->bo" %0, %w : tensor<2x4xf32>, tensor<4x4xf32> -> tensor<2x4xf32>
           %2 = nn.reduce sum %1 dims = [0, 1] : tensor<2x4xf32> -> tensor<f32>
           %one = arith.constant dense<1.0> : tensor<f32>

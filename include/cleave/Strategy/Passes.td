@@ -44,14 +44,14 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
     Before:
     ```mlir
     dist.mesh @mesh <["tensor"=2]>
-    func.func private @loss_grad(tensor<6x10xf32> {nn.name = "w", nn.role = "parameter"})
+    func.func private @loss_grad(tensor<6x10xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
     ```
 
     After, if the dimension of size 10 is the inner one of an MLP:
     ```mlir
     dist.mesh @mesh <["tensor"=2]>
     func.func private @loss_grad(tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>,
-                                                   nn.name = "w", nn.role = "parameter"})
+                                                   nn.name = "w", nn.role = #nn.role<parameter>})
     ```
   }];
   let options = [
@@ -89,7 +89,7 @@ def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
     ```mlir
     module attributes {nn.shard = [{match = ".*head", dims = [#dist.axes<{"tensor"}>, #dist.axes<{}>]} ]} {
       dist.mesh @mesh <["tensor"=2]>
-      func.func private @f(tensor<6x10xf32> {nn.name = "head", nn.role = "parameter"})
+      func.func private @f(tensor<6x10xf32> {nn.name = "head", nn.role = #nn.role<parameter>})
     }
     ```
 
@@ -97,7 +97,7 @@ def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
     ```mlir
     dist.mesh @mesh <["tensor"=2]>
     func.func private @f(tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {} ]>,
-                                           nn.name = "head", nn.role = "parameter"})
+                                           nn.name = "head", nn.role = #nn.role<parameter>})
     ```
   }];
   let dependentDialects = ["::cleave::dist::DistDialect"];
@@ -175,7 +175,7 @@ def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
     Before:
     ```mlir
     dist.mesh @mesh <["u"=2]>
-    func.func @forward(%q: tensor<2x4x2x1x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+    func.func @forward(%q: tensor<2x4x2x1x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
         -> tensor<2x4x2x1x8xf32> {
       %k = nn.reshape %q : tensor<2x4x2x1x8xf32> -> tensor<2x4x2x8xf32>
       %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal
@@ -187,7 +187,7 @@ def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
     After, with ulysses = u (of keys and values one is shown):
     ```mlir
     dist.mesh @mesh <["u"=2]>
-    func.func @forward(%q: tensor<2x4x2x1x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
+    func.func @forward(%q: tensor<2x4x2x1x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
         -> tensor<2x4x2x1x8xf32> {
       %k = nn.reshape %q : tensor<2x4x2x1x8xf32> -> tensor<2x4x2x8xf32>
       %0 = dist.constrain %q <@mesh, [{?}, {"u"}, {?}, {?}, {?} ]> : tensor<2x4x2x1x8xf32>
@@ -234,8 +234,8 @@ def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
     Before:
     ```mlir
     dist.mesh @mesh <["expert"=2]>
-    func.func @forward(%x: tensor<4x6xf32> {nn.name = "x", nn.role = "input"}, %ids: tensor<4xi64> {nn.name = "ids", nn.role = "input"},
-                       %w: tensor<4x6x8xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<4x8xf32> {
+    func.func @forward(%x: tensor<4x6xf32> {nn.name = "x", nn.role = #nn.role<input>}, %ids: tensor<4xi64> {nn.name = "ids", nn.role = #nn.role<input>},
+                       %w: tensor<4x6x8xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) -> tensor<4x8xf32> {
       %0 = nn.grouped_dot %x, %w, %ids : tensor<4x6xf32>, tensor<4x6x8xf32>, tensor<4xi64> -> tensor<4x8xf32>
       return %0 : tensor<4x8xf32>
     }
@@ -244,8 +244,8 @@ def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
     After:
     ```mlir
     dist.mesh @mesh <["expert"=2]>
-    func.func @forward(%x: tensor<4x6xf32> {nn.name = "x", nn.role = "input"}, %ids: tensor<4xi64> {nn.name = "ids", nn.role = "input"},
-                       %w: tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"expert"}, {}, {} ]>, nn.name = "w", nn.role = "parameter"})
+    func.func @forward(%x: tensor<4x6xf32> {nn.name = "x", nn.role = #nn.role<input>}, %ids: tensor<4xi64> {nn.name = "ids", nn.role = #nn.role<input>},
+                       %w: tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"expert"}, {}, {} ]>, nn.name = "w", nn.role = #nn.role<parameter>})
         -> tensor<4x8xf32> {
       %0 = dist.constrain %w <@mesh, [{}, {?}, {?} ]> purpose expert : tensor<4x6x8xf32>
       %1 = nn.grouped_dot %x, %0, %ids : tensor<4x6xf32>, tensor<4x6x8xf32>, tensor<4xi64> -> tensor<4x8xf32>
@@ -298,10 +298,10 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     ```mlir
     dist.mesh @mesh <["data"=2, "tensor"=2]>
     func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>,
-                                            nn.name = "w", nn.role = "parameter"},
-                      %v: tensor<6x10xf32> {nn.name = "w.velocity", nn.role = "state"},
-                      %g: tensor<6x10xf32> {nn.name = "w", nn.role = "gradient"},
-                      %scale: tensor<f32>, %lr: tensor<f32> {nn.name = "lr", nn.role = "lr"})
+                                            nn.name = "w", nn.role = #nn.role<parameter>},
+                      %v: tensor<6x10xf32> {nn.name = "w.velocity", nn.role = #nn.role<state>},
+                      %g: tensor<6x10xf32> {nn.name = "w", nn.role = #nn.role<gradient>},
+                      %scale: tensor<f32>, %lr: tensor<f32> {nn.name = "lr", nn.role = #nn.role<lr>})
         -> (tensor<6x10xf32>, tensor<6x10xf32>) {
       %w1, %v1 = nn.sgd %w, %v, %g, %scale, %lr momentum = 0.9 weight_decay = 0.0 : tensor<6x10xf32>, tensor<f32>
       return %w1, %v1 : tensor<6x10xf32>, tensor<6x10xf32>
@@ -312,12 +312,12 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     ```mlir
     dist.mesh @mesh <["data"=2, "tensor"=2]>
     func.func @update(%w: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ]>,
-                                            nn.name = "w", nn.role = "parameter"},
+                                            nn.name = "w", nn.role = #nn.role<parameter>},
                       %v: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"} ]>,
-                                            nn.name = "w.velocity", nn.role = "state"},
+                                            nn.name = "w.velocity", nn.role = #nn.role<state>},
                       %g: tensor<6x10xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"} ], partial = sum{"data"}>,
-                                            nn.name = "w", nn.role = "gradient"},
-                      %scale: tensor<f32>, %lr: tensor<f32> {nn.name = "lr", nn.role = "lr"})
+                                            nn.name = "w", nn.role = #nn.role<gradient>},
+                      %scale: tensor<f32>, %lr: tensor<f32> {nn.name = "lr", nn.role = #nn.role<lr>})
         -> (tensor<6x10xf32>, tensor<6x10xf32>) {
       %0 = dist.constrain %w <@mesh, [{"data"}, {"tensor"} ]> : tensor<6x10xf32>
       %1 = dist.constrain %g <@mesh, [{"data"}, {"tensor"} ]> : tensor<6x10xf32>

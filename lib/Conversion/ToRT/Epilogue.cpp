@@ -121,9 +121,9 @@ static bool fuseSum(rt::GemmOp gemm) {
       product && other == product.getC() && !product.getKeepPreActivation();
   if (auto argument = dyn_cast<BlockArgument>(other))
     if (auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()))
-      if (auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                        nn::kRoleAttr))
-        accumulates = role.getValue() == "gradient";
+      if (std::optional<nn::Role> role =
+              nn::roleOf(func, argument.getArgNumber()))
+        accumulates = role == nn::Role::Gradient;
   if (!accumulates)
     return false;
   // The later of two products adds to the earlier one.

@@ -182,11 +182,11 @@ void Importer::bindInputs() {
     auto bound = options.inputs.find(name);
     bool isData =
         bound == options.inputs.end() || bound->second == InputBinding::Data;
-    std::string role = name == tokens           ? "tokens"
-                       : name == options.labels ? "labels"
-                                                : "input";
+    nn::Role role = name == tokens           ? nn::Role::Tokens
+                    : name == options.labels ? nn::Role::Labels
+                                             : nn::Role::Input;
     // Nothing needs its type or its sizes.
-    if (isData && role == "input" && !options.bound.count(name) &&
+    if (isData && role == nn::Role::Input && !options.bound.count(name) &&
         !needed.count(name)) {
       unread.push_back(name);
       continue;

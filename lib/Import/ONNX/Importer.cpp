@@ -154,11 +154,11 @@ const Operand *Importer::lookUp(const std::string &name, std::string &why) {
 //===----------------------------------------------------------------------===//
 
 Value Importer::addArgument(RankedTensorType type, std::string name,
-                            std::string role, const TensorRef *tensor) {
+                            nn::Role role, const TensorRef *tensor) {
   Location loc = NameLoc::get(StringAttr::get(&context, name));
   Value value = function.front().addArgument(type, loc);
   argumentIndex[name] = arguments.size();
-  arguments.push_back({value, std::move(name), std::move(role), tensor,
+  arguments.push_back({value, std::move(name), role, tensor,
                        /*batchDim=*/std::nullopt});
   return value;
 }
@@ -196,21 +196,20 @@ Expected<Value> Importer::argumentOf(const TensorRef &tensor) {
     return reason("tensor '" + tensor.name + "' has type " +
                   nameOf(tensor.type) + ", which is not supported");
   return addArgument(RankedTensorType::get(tensor.shape, element), first->name,
-                     isBuffer(*first)               ? "buffer"
-                     : isModuleBuffer(*first)       ? "parameter"
-                     : constants.count(first->name) ? "constant"
-                                                    : "parameter",
+                     isBuffer(*first)               ? nn::Role::Buffer
+                     : isModuleBuffer(*first)       ? nn::Role::Parameter
+                     : constants.count(first->name) ? nn::Role::Constant
+                                                    : nn::Role::Parameter,
                      first);
 }
 
 DictionaryAttr Importer::attributesOf(const Argument &argument) {
-  NamedAttrList attributes;
-  attributes.set(nn::kNameAttr, builder.getStringAttr(argument.name));
-  attributes.set(nn::kRoleAttr, builder.getStringAttr(argument.role));
+  NamedAttrList attributes(
+      nn::portAttrs(&context, argument.name, argument.role));
   if (argument.batchDim)
     attributes.set(nn::kBatchDimAttr,
                    builder.getI64IntegerAttr(*argument.batchDim));
-  if (argument.role == "parameter" && vectors.count(argument.name))
+  if (argument.role == nn::Role::Parameter && vectors.count(argument.name))
     attributes.set(nn::kVectorAttr, builder.getUnitAttr());
   if (argument.tensor && isModuleBuffer(*argument.tensor))
     attributes.set(nn::kFrozenAttr, builder.getUnitAttr());
@@ -278,9 +277,7 @@ LogicalResult Importer::finish() {
       continue;
     }
     results.push_back(*value);
-    NamedAttrList attributes;
-    attributes.set(nn::kNameAttr, builder.getStringAttr(name));
-    attributes.set(nn::kRoleAttr, builder.getStringAttr("output"));
+    NamedAttrList attributes(nn::portAttrs(&context, name, nn::Role::Output));
     for (const auto &output : model.graph().output())
       if (std::optional<int64_t> dim = batchDimOf(output);
           dim && output.name() == name && hasBatchAt(*value, *dim))
@@ -324,7 +321,7 @@ LogicalResult Importer::finish() {
   auto end = func::ReturnOp::create(builder, model.location(), results);
   // Parameters, then constants, each by first use, then inputs.
   auto key = [&](const Argument &argument) {
-    int kind = !argument.tensor ? 2 : argument.role != "parameter";
+    int kind = !argument.tensor ? 2 : argument.role != nn::Role::Parameter;
     return std::pair<int, size_t>(kind, argumentIndex[argument.name]);
   };
   llvm::sort(arguments, [&](const Argument &a, const Argument &b) {

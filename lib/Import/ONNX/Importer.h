@@ -10,6 +10,7 @@
 #include "Node.h"
 #include "Problems.h"
 
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/Import/ONNX/Import.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -37,7 +38,8 @@ public:
 private:
   struct Argument {
     mlir::Value value;
-    std::string name, role;
+    std::string name;
+    nn::Role role;
     const TensorRef *tensor = nullptr;
     std::optional<int64_t> batchDim;
   };
@@ -96,7 +98,7 @@ private:
   bool isModuleBuffer(const TensorRef &tensor) const;
   llvm::Expected<mlir::Value> argumentOf(const TensorRef &tensor);
   mlir::Value addArgument(mlir::RankedTensorType type, std::string name,
-                          std::string role, const TensorRef *tensor);
+                          nn::Role role, const TensorRef *tensor);
   mlir::DictionaryAttr attributesOf(const Argument &argument);
   bool standIn(const std::string &name);
   std::string verifyFrom(mlir::Operation *op);

@@ -51,7 +51,8 @@ std::vector<std::string> Importer::trained(std::vector<std::string> names) {
   llvm::erase_if(names, [&](const std::string &name) {
     return (options.isFrozen && options.isFrozen(name)) ||
            llvm::none_of(arguments, [&](const Argument &argument) {
-             return argument.name == name && argument.role == "parameter" &&
+             return argument.name == name &&
+                    argument.role == nn::Role::Parameter &&
                     !isModuleBuffer(*argument.tensor);
            });
   });

@@ -86,6 +86,23 @@ struct ManifestLookup {
   int64_t bits = 0;
 };
 
+/// What an input holds; a manifest spells it as `spell` does.
+enum class InputRole {
+  Tokens,
+  Labels,
+  SampleIds,
+  AttentionMask,
+  PositionIds,
+  Input,
+  Step,
+  LearningRate,
+  Seed,
+  Microbatch,
+};
+const char *spell(InputRole role);
+/// None where no role is spelled so.
+std::optional<InputRole> inputRoleOf(std::string_view text);
+
 /// An input that the host fills before an action runs.
 ///
 /// Per microbatch, with `shape` that of the whole microbatch over all ranks:
@@ -95,7 +112,7 @@ struct ManifestLookup {
 struct ManifestInput {
   std::string name;   ///< in the model's graph, or the role
   std::string buffer; ///< in the program's boundary table
-  std::string role;
+  InputRole role = InputRole::Input;
   std::string dtype;
   std::vector<int64_t> shape;
   int64_t batchDim = -1;  ///< the dimension that counts samples, or -1
@@ -197,7 +214,7 @@ struct Manifest {
   bool hasAction(std::string_view action) const;
   bool hasMetric(std::string_view action, std::string_view name) const;
   const ManifestTensor *tensor(std::string_view name) const;
-  const ManifestInput *inputWithRole(std::string_view role) const;
+  const ManifestInput *inputWithRole(InputRole role) const;
   /// Whether a loss reads the samples of the whole step in each microbatch.
   bool readsWholeSteps() const;
 };

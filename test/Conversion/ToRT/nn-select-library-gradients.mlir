@@ -40,7 +40,7 @@ func.func @mixed(%dy: tensor<2x4x5xbf16>, %w: tensor<8x5xbf16>, %pre: tensor<2x4
 // CHECK-NEXT:    %[[B:.+]] = arith.addf %{{.+}}, %[[G]]#1
 // CHECK-NEXT:    return %[[D]], %[[G]]#0, %[[B]]
 func.func @plain(%dy: tensor<4x2x3xf64>, %w: tensor<8x2x3xf64>, %pre: tensor<4x8xf64>,
-                 %acc: tensor<8x2x3xf64> {nn.role = "gradient"}, %bias: tensor<2x3xf64> {nn.role = "gradient"})
+                 %acc: tensor<8x2x3xf64> {nn.role = #nn.role<gradient>}, %bias: tensor<2x3xf64> {nn.role = #nn.role<gradient>})
     -> (tensor<4x8xf64>, tensor<8x2x3xf64>, tensor<2x3xf64>) {
   %0 = nn.einsum "ade,cde->ac" %dy, %w : tensor<4x2x3xf64>, tensor<8x2x3xf64> -> tensor<4x8xf64>
   %1 = nn.gelu_grad tanh %0, %pre : tensor<4x8xf64>

@@ -112,8 +112,8 @@ func.func @relu_and_silu(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>, %v: tensor<6x
 // CHECK-NEXT:    rt.gemm a(%{{.*}}) b(%{{.*}}) accumulate(%arg3)
 // CHECK-NEXT:    return
 func.func @sums(%x: tensor<4x5xf32>, %y: tensor<4x5xf32>, %w: tensor<5x6xf32>,
-                %acc: tensor<4x6xf32> {nn.name = "w", nn.role = "gradient"})
-    -> (tensor<4x6xf32>, tensor<4x6xf32> {nn.name = "w", nn.role = "gradient"}) {
+                %acc: tensor<4x6xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
+    -> (tensor<4x6xf32>, tensor<4x6xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %0 = nn.einsum "mk,kn->mn" %x, %w : tensor<4x5xf32>, tensor<5x6xf32> -> tensor<4x6xf32>
   %1 = nn.einsum "mk,kn->mn" %y, %w : tensor<4x5xf32>, tensor<5x6xf32> -> tensor<4x6xf32>
   %2 = arith.addf %0, %1 : tensor<4x6xf32>

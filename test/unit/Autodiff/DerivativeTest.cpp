@@ -276,8 +276,11 @@ std::string source(const Case &c) {
   std::string text = "func.func @loss(";
   for (size_t i = 0; i < c.arguments.size(); ++i)
     text += std::string("%") + char('a' + i) + ": " + typeOf(c.arguments[i]) +
-            " {nn.name = \"" + char('a' + i) + "\", nn.role = \"parameter\"}, ";
-  text += "%w: " + typeOf(c.result) + " {nn.name = \"w\", nn.role = \"input\"}) -> (tensor<f64>, tensor<f64>) {\n";
+            " {nn.name = \"" + char('a' + i) +
+            "\", nn.role = #nn.role<parameter>}, ";
+  text += "%w: " + typeOf(c.result) +
+          " {nn.name = \"w\", nn.role = #nn.role<input>}) -> (tensor<f64>, "
+          "tensor<f64>) {\n";
   text += std::string(c.body) + "\n";
   std::string letters = std::string("ijklmnop").substr(
       0, 1 + std::count(c.result, c.result + strlen(c.result), 'x'));

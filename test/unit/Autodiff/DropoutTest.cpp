@@ -21,9 +21,9 @@ namespace {
 /// Two layers of 3 KV heads with 2 queries each, and one of windows: 2 of each
 /// sample, 1 head.
 const char *kModel = R"(
-  func.func @loss(%q: tensor<2x4x3x2x2xf64> {nn.batch_dim = 0 : i64, nn.name = "q", nn.role = "input"},
-                  %k: tensor<2x4x3x2xf64> {nn.batch_dim = 0 : i64, nn.name = "k", nn.role = "input"},
-                  %v: tensor<2x2x4x1x1x2xf64> {nn.batch_dim = 0 : i64, nn.name = "v", nn.role = "input"})
+  func.func @loss(%q: tensor<2x4x3x2x2xf64> {nn.batch_dim = 0 : i64, nn.name = "q", nn.role = #nn.role<input>},
+                  %k: tensor<2x4x3x2xf64> {nn.batch_dim = 0 : i64, nn.name = "k", nn.role = #nn.role<input>},
+                  %v: tensor<2x2x4x1x1x2xf64> {nn.batch_dim = 0 : i64, nn.name = "v", nn.role = #nn.role<input>})
       -> (tensor<2x4x3x2x2xf64>, tensor<2x4x3x2x2xf64>, tensor<4x4x1x1x2xf64>) {
     %w = nn.reshape %v : tensor<2x2x4x1x1x2xf64> -> tensor<4x4x1x1x2xf64>
     %z = nn.reshape %v : tensor<2x2x4x1x1x2xf64> -> tensor<4x4x1x2xf64>

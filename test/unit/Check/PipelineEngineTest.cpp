@@ -27,54 +27,54 @@ constexpr const char *program = R"(
 module attributes {pipe.schedule = {axis = "pipeline", link = "intra", position = 0 : i64,
                                     name = "custom", table = "TABLE"}} {
   dist.mesh @mesh <["pipeline"=1]>
-  func.func @load.0(%x: tensor<2xf64> {nn.name = "x", nn.role = "input"})
-      -> (tensor<2xf64> {nn.name = "x.stored", nn.role = "residual", pipe.slot = "store"})
+  func.func @load.0(%x: tensor<2xf64> {nn.name = "x", nn.role = #nn.role<input>})
+      -> (tensor<2xf64> {nn.name = "x.stored", nn.role = #nn.role<residual>, pipe.slot = "store"})
       attributes {pipe.stage = 0 : i64} {
     return %x : tensor<2xf64>
   }
-  func.func @F.0(%w: tensor<2xf64> {nn.name = "w", nn.role = "parameter"},
-                 %x: tensor<2xf64> {nn.name = "x.slot", nn.role = "residual", pipe.slot = "F:READ_X"})
-      -> (tensor<2xf64> {nn.name = "cut.0.0", nn.role = "activation", pipe.slot = "F:send_f"})
+  func.func @F.0(%w: tensor<2xf64> {nn.name = "w", nn.role = #nn.role<parameter>},
+                 %x: tensor<2xf64> {nn.name = "x.slot", nn.role = #nn.role<residual>, pipe.slot = "F:READ_X"})
+      -> (tensor<2xf64> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "F:send_f"})
       attributes {pipe.stage = 0 : i64} {
     %y = arith.mulf %w, %x : tensor<2xf64>
     return %y : tensor<2xf64>
   }
-  func.func @B.0(%x: tensor<2xf64> {nn.name = "x.slot", nn.role = "residual", pipe.slot = "F:READ_X"},
-                 %dy: tensor<2xf64> {nn.name = "cut.0.0.grad", nn.role = "cotangent", pipe.slot = "recv_b:B"},
-                 %sum: tensor<2xf64> {nn.name = "w", nn.role = "gradient"})
-      -> (tensor<2xf64> {nn.name = "w", nn.role = "gradient"})
+  func.func @B.0(%x: tensor<2xf64> {nn.name = "x.slot", nn.role = #nn.role<residual>, pipe.slot = "F:READ_X"},
+                 %dy: tensor<2xf64> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "recv_b:B"},
+                 %sum: tensor<2xf64> {nn.name = "w", nn.role = #nn.role<gradient>})
+      -> (tensor<2xf64> {nn.name = "w", nn.role = #nn.role<gradient>})
       attributes {pipe.stage = 0 : i64} {
     %dw = arith.mulf %x, %dy : tensor<2xf64>
     %new = arith.addf %sum, %dw : tensor<2xf64>
     return %new : tensor<2xf64>
   }
-  func.func @update.0.0(%g: tensor<2xf64> {nn.name = "w", nn.role = "gradient"})
-      -> (tensor<2xf64> {nn.name = "sum.0.0", nn.role = "residual", pipe.slot = "update"})
+  func.func @update.0.0(%g: tensor<2xf64> {nn.name = "w", nn.role = #nn.role<gradient>})
+      -> (tensor<2xf64> {nn.name = "sum.0.0", nn.role = #nn.role<residual>, pipe.slot = "update"})
       attributes {pipe.stage = 0 : i64, pipe.sums = [{operand = "sum.0.0", result = "sum.0.0.all"}]} {
     return %g : tensor<2xf64>
   }
-  func.func @update.1.0(%all: tensor<2xf64> {nn.name = "sum.0.0.all", nn.role = "residual", pipe.slot = "update"},
-                        %w: tensor<2xf64> {nn.name = "w", nn.role = "parameter"})
-      -> (tensor<2xf64> {nn.name = "w", nn.role = "parameter"})
+  func.func @update.1.0(%all: tensor<2xf64> {nn.name = "sum.0.0.all", nn.role = #nn.role<residual>, pipe.slot = "update"},
+                        %w: tensor<2xf64> {nn.name = "w", nn.role = #nn.role<parameter>})
+      -> (tensor<2xf64> {nn.name = "w", nn.role = #nn.role<parameter>})
       attributes {pipe.stage = 0 : i64} {
     %new = arith.addf %w, %all : tensor<2xf64>
     return %new : tensor<2xf64>
   }
-  func.func @F.1(%y: tensor<2xf64> {nn.name = "cut.0.0", nn.role = "activation", pipe.slot = "recv_f:READ_Y"},
-                 %sum: tensor<2xf64> {nn.name = "loss", nn.role = "loss"})
-      -> (tensor<2xf64> {nn.name = "loss", nn.role = "loss"})
+  func.func @F.1(%y: tensor<2xf64> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "recv_f:READ_Y"},
+                 %sum: tensor<2xf64> {nn.name = "loss", nn.role = #nn.role<loss>})
+      -> (tensor<2xf64> {nn.name = "loss", nn.role = #nn.role<loss>})
       attributes {pipe.stage = 1 : i64} {
     %new = arith.addf %sum, %y : tensor<2xf64>
     return %new : tensor<2xf64>
   }
-  func.func @B.1(%y: tensor<2xf64> {nn.name = "cut.0.0", nn.role = "activation", pipe.slot = "recv_f:READ_Y"})
-      -> (tensor<2xf64> {nn.name = "cut.0.0.grad", nn.role = "cotangent", pipe.slot = "B:send_b"})
+  func.func @B.1(%y: tensor<2xf64> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "recv_f:READ_Y"})
+      -> (tensor<2xf64> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "B:send_b"})
       attributes {pipe.stage = 1 : i64} {
     %dy = arith.mulf %y, %y : tensor<2xf64>
     return %dy : tensor<2xf64>
   }
-  func.func @update.0.1(%loss: tensor<2xf64> {nn.name = "loss", nn.role = "loss"})
-      -> (tensor<2xf64> {nn.name = "sum.0.0", nn.role = "residual", pipe.slot = "update"})
+  func.func @update.0.1(%loss: tensor<2xf64> {nn.name = "loss", nn.role = #nn.role<loss>})
+      -> (tensor<2xf64> {nn.name = "sum.0.0", nn.role = #nn.role<residual>, pipe.slot = "update"})
       attributes {pipe.stage = 1 : i64, pipe.sums = [{operand = "sum.0.0", result = "sum.0.0.all"}]} {
     return %loss : tensor<2xf64>
   }

@@ -28,8 +28,9 @@ Manifest example() {
   m.accumulates = true;
   m.pipelined = true;
   m.actions = {"loss_grad", "update"};
-  m.inputs = {{"input_ids", "input_ids", "tokens", "i64", {4, 16}, 0, "", 257},
-              {"lr", "lr", "lr", "f32", {}, -1, "", 0}};
+  m.inputs = {
+      {"input_ids", "input_ids", InputRole::Tokens, "i64", {4, 16}, 0, "", 257},
+      {"lr", "lr", InputRole::LearningRate, "f32", {}, -1, "", 0}};
   m.outputs = {{"logits", "out.logits", "f32", {4, 16, 257}, 0}};
   m.metrics = {{"update", "loss", "metric.loss"}};
   m.routers = {{"gate", "gate.chosen", "gate.taken"}, {"other", "chosen", ""}};

@@ -79,8 +79,7 @@ protected:
     Array ids = reference.read("input_ids"), want = reference.read("logits");
     std::vector<Tensor> arguments;
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      auto role = function.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr);
-      if (role.getValue() != "tokens") {
+      if (nn::roleOf(function, i) != nn::Role::Tokens) {
         arguments.push_back(weight(function, i));
         continue;
       }

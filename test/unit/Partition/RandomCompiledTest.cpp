@@ -79,11 +79,11 @@ bool loseBits(ModuleOp module) {
     for (BlockArgument argument : func.getArguments()) {
       auto type = cast<RankedTensorType>(argument.getType());
       unsigned index = argument.getArgNumber();
-      auto role = func.getArgAttrOfType<StringAttr>(index, nn::kRoleAttr);
       auto sharding = func.getArgAttrOfType<dist::ShardingAttr>(
           index, dist::kShardingAttrName);
-      if (!type.getElementType().isF32() || argument.use_empty() || !role ||
-          (role.getValue() != "parameter" && role.getValue() != "input") ||
+      if (!type.getElementType().isF32() || argument.use_empty() ||
+          !nn::isOneOf(nn::roleOf(argument),
+                       {nn::Role::Parameter, nn::Role::Input}) ||
           (sharding && !sharding.getPartial().empty()))
         continue;
       OpBuilder b = OpBuilder::atBlockBegin(argument.getOwner());

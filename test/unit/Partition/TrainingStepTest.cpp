@@ -29,20 +29,20 @@ namespace {
 // 5 samples of 4 tokens, hidden 6, 3 KV heads of 2 query heads, width 10,
 // vocabulary 7, the embedding tied.
 constexpr const char *kLoss = R"(
-func.func @loss(%wte: tensor<7x6xf64> {nn.name = "wte", nn.role = "parameter"},
-                %g: tensor<6xf64> {nn.name = "g", nn.role = "parameter"},
-                %s: tensor<6xf64> {nn.name = "s", nn.role = "parameter"},
-                %wq: tensor<6x3x2x4xf64> {nn.name = "wq", nn.role = "parameter"},
-                %wk: tensor<6x3x4xf64> {nn.name = "wk", nn.role = "parameter"},
-                %wv: tensor<6x3x4xf64> {nn.name = "wv", nn.role = "parameter"},
-                %wo: tensor<3x2x4x6xf64> {nn.name = "wo", nn.role = "parameter"},
-                %w1: tensor<6x10xf64> {nn.name = "w1", nn.role = "parameter"},
-                %b1: tensor<10xf64> {nn.name = "b1", nn.role = "parameter"},
-                %w2: tensor<10x6xf64> {nn.name = "w2", nn.role = "parameter"},
-                %b2: tensor<6xf64> {nn.name = "b2", nn.role = "parameter"},
-                %tokens: tensor<5x4xi64> {nn.name = "tokens", nn.role = "tokens"},
-                %labels: tensor<5x4xi64> {nn.name = "labels", nn.role = "labels"})
-    -> (tensor<f64> {nn.name = "loss", nn.role = "loss"}, tensor<f64> {nn.name = "weight", nn.role = "weight"}) {
+func.func @loss(%wte: tensor<7x6xf64> {nn.name = "wte", nn.role = #nn.role<parameter>},
+                %g: tensor<6xf64> {nn.name = "g", nn.role = #nn.role<parameter>},
+                %s: tensor<6xf64> {nn.name = "s", nn.role = #nn.role<parameter>},
+                %wq: tensor<6x3x2x4xf64> {nn.name = "wq", nn.role = #nn.role<parameter>},
+                %wk: tensor<6x3x4xf64> {nn.name = "wk", nn.role = #nn.role<parameter>},
+                %wv: tensor<6x3x4xf64> {nn.name = "wv", nn.role = #nn.role<parameter>},
+                %wo: tensor<3x2x4x6xf64> {nn.name = "wo", nn.role = #nn.role<parameter>},
+                %w1: tensor<6x10xf64> {nn.name = "w1", nn.role = #nn.role<parameter>},
+                %b1: tensor<10xf64> {nn.name = "b1", nn.role = #nn.role<parameter>},
+                %w2: tensor<10x6xf64> {nn.name = "w2", nn.role = #nn.role<parameter>},
+                %b2: tensor<6xf64> {nn.name = "b2", nn.role = #nn.role<parameter>},
+                %tokens: tensor<5x4xi64> {nn.name = "tokens", nn.role = #nn.role<tokens>},
+                %labels: tensor<5x4xi64> {nn.name = "labels", nn.role = #nn.role<labels>})
+    -> (tensor<f64> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f64> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %x = nn.gather %wte, %tokens dim = 0 : tensor<7x6xf64>, tensor<5x4xi64> -> tensor<5x4x6xf64>
   %n, %mean, %rstd = nn.layer_norm %x, %g, %s epsilon = 1.0e-5
     : (tensor<5x4x6xf64>, tensor<6xf64>, tensor<6xf64>) -> (tensor<5x4x6xf64>, tensor<5x4xf64>, tensor<5x4xf64>)
@@ -84,7 +84,7 @@ using Named = std::map<std::pair<std::string, std::string>, Tensor>;
 using NamedTiles = std::map<std::pair<std::string, std::string>, RankTensors>;
 
 std::pair<std::string, std::string> keyOf(const Port &port) {
-  return {port.role().str(), port.name().str()};
+  return {nn::spell(port.role()).str(), port.name().str()};
 }
 
 class TrainingStep : public testing::TestWithParam<Setting> {};
@@ -161,14 +161,14 @@ TEST_P(TrainingStep, AgreesWithOneDevice) {
       Assembled got =
           assembleTensor((*actual)[i], want.type, mesh, local.sharding());
       EXPECT_EQ(got.replicaDifference, 0)
-          << port.role().str() << " " << port.name().str();
+          << nn::spell(port.role()).str() << " " << port.name().str();
       double largest = 0;
       for (double value : want.floats)
         largest = std::max(largest, std::abs(value));
       for (size_t at = 0; at < want.floats.size(); ++at)
         ASSERT_LE(std::abs(got.whole.floats[at] - want.floats[at]),
                   1e-9 * std::max(largest, 1e-6))
-            << name.str() << ": " << port.role().str() << " "
+            << name.str() << ": " << nn::spell(port.role()).str() << " "
             << port.name().str() << " at " << at;
       whole[keyOf(port)] = want;
       tiles[keyOf(port)] = (*actual)[i];

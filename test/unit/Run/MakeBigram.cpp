@@ -145,10 +145,11 @@ int main(int argc, char **argv) {
   action("forward",
          {b.launch("bigram_forward", {"input_ids", "table", "logits"}, local)});
 
-  m.inputs = {{"input_ids", "input_ids", "tokens", "i64", {rows, S}, 0, "", V},
-              {"labels", "labels", "labels", "i64", {rows, S}, 0, "", 0},
-              {"step", "step", "step", "i64", {}, -1, "", 0},
-              {"lr", "lr", "lr", "f64", {}, -1, "", 0}};
+  m.inputs = {
+      {"input_ids", "input_ids", InputRole::Tokens, "i64", {rows, S}, 0, "", V},
+      {"labels", "labels", InputRole::Labels, "i64", {rows, S}, 0, "", 0},
+      {"step", "step", InputRole::Step, "i64", {}, -1, "", 0},
+      {"lr", "lr", InputRole::LearningRate, "f64", {}, -1, "", 0}};
   m.outputs = {{"logits", "logits", "f64", {rows, S, V}, 0}};
   m.metrics = {{"update", "loss", "total.loss"},
                {"update", "weight", "total.weight"}};

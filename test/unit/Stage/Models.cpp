@@ -16,7 +16,7 @@ public:
                        const std::string &role, const char *more = "") {
     arguments += (arguments.empty() ? "" : ", ") + ("%" + name) + ": tensor<" +
                  type + "> {" + more + "nn.name = \"" + name +
-                 "\", nn.role = \"" + role + "\"}";
+                 "\", nn.role = #nn.role<" + role + ">}";
     return "%" + name;
   }
   std::string parameter(const std::string &name, const std::string &type) {
@@ -57,11 +57,11 @@ public:
 
 const std::vector<std::string> kLossTypes = {"f64", "f64"};
 const std::vector<std::string> kLossAttrs = {
-    "nn.name = \"loss\", nn.role = \"loss\"",
-    "nn.name = \"weight\", nn.role = \"weight\""};
+    "nn.name = \"loss\", nn.role = #nn.role<loss>",
+    "nn.name = \"weight\", nn.role = #nn.role<weight>"};
 
 std::string outputAttrs(const std::string &name) {
-  return "nn.name = \"" + name + "\", nn.role = \"output\"";
+  return "nn.name = \"" + name + "\", nn.role = #nn.role<output>";
 }
 
 constexpr const char *kStream = "2x4x8xf64";

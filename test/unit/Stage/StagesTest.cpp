@@ -31,14 +31,15 @@ struct Case {
 
 /// The model with parameters whose names begin so not trained.
 std::string frozen(std::string text, const std::vector<std::string> &names) {
-  const std::string role = "nn.role = \"parameter\"";
+  const std::string role = "nn.role = #nn.role<parameter>";
   for (const std::string &name : names)
     for (size_t at = 0;
          (at = text.find("nn.name = \"" + name, at)) != std::string::npos;
          ++at) {
       size_t end = text.find('}', at), found = text.find(role, at);
       if (found < end)
-        text.replace(found, role.size(), "nn.role = \"constant\", nn.frozen");
+        text.replace(found, role.size(),
+                     "nn.role = #nn.role<constant>, nn.frozen");
     }
   return text;
 }
@@ -66,10 +67,7 @@ std::vector<Case> cases() {
 using Values = std::map<std::string, Tensor>; // by role and name
 
 std::string keyOf(DictionaryAttr attrs) {
-  auto text = [&](StringRef key) {
-    return attrs.getAs<StringAttr>(key).getValue().str();
-  };
-  return text(nn::kRoleAttr) + " " + text(nn::kNameAttr);
+  return (nn::spell(nn::roleOf(attrs)) + " " + nn::nameOf(attrs)).str();
 }
 
 /// Values of what no other function computes: a function of the key alone, so
@@ -288,8 +286,11 @@ TEST_P(Stages, GradientsAreThoseOfTheWhole) {
   }
 }
 
+/// How their keys begin.
+const std::string kSum = "residual ", kAddend = "accumulator ";
+
 /// Turns each sum over stages into an argument, and its operands into results,
-/// of role `sum` and `addend`, named alike in all stages.
+/// of role `residual` and `accumulator`, named alike in all stages.
 void exposeSums(func::FuncOp func) {
   Builder builder(func.getContext());
   SmallVector<pipe::SumStagesOp> sums;
@@ -303,17 +304,15 @@ void exposeSums(func::FuncOp func) {
       std::string name =
           cast<NameLoc>(op.getLoc()).getName().str() + "." +
           std::to_string(cast<OpResult>(result).getResultNumber());
-      auto named = [&](StringRef role) {
-        return builder.getDictionaryAttr(
-            {builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(name)),
-             builder.getNamedAttr(nn::kRoleAttr, builder.getStringAttr(role))});
+      auto named = [&](nn::Role role) {
+        return nn::portAttrs(func.getContext(), name, role);
       };
       unsigned index = func.getNumArguments();
-      ASSERT_TRUE(succeeded(func.insertArgument(index, result.getType(),
-                                                named("sum"), op.getLoc())));
+      ASSERT_TRUE(succeeded(func.insertArgument(
+          index, result.getType(), named(nn::Role::Residual), op.getLoc())));
       result.replaceAllUsesWith(func.getArgument(index));
       results.push_back(operand);
-      attrs.push_back(named("addend"));
+      attrs.push_back(named(nn::Role::Accumulator));
     }
   // A result may have been a sum.
   for (auto [value, own] : llvm::zip(results, end->getOperands()))
@@ -351,9 +350,10 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
       run(update, own);
       for (unsigned i = 0; i < update.getNumResults(); ++i) {
         std::string key = keyOf(update.getResultAttrDict(i));
-        if (key.find("addend ") != 0)
+        if (key.find(kAddend) != 0)
           continue;
-        auto [sum, isNew] = next.try_emplace("sum " + key.substr(7), own[key]);
+        auto [sum, isNew] =
+            next.try_emplace(kSum + key.substr(kAddend.size()), own[key]);
         if (!isNew)
           for (size_t j = 0; j < sum->second.floats.size(); ++j)
             sum->second.floats[j] += own[key].floats[j];
@@ -366,7 +366,7 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
     func::FuncOp update = part(stage, "update");
     for (unsigned i = 0; i < update.getNumResults(); ++i) {
       std::string key = keyOf(update.getResultAttrDict(i));
-      if (key.find("addend ") == 0)
+      if (key.find(kAddend) == 0)
         continue;
       ASSERT_TRUE(expected.count(key)) << key;
       EXPECT_LT(difference(found[stage][key], expected[key]), 1e-11)
@@ -401,8 +401,7 @@ TEST(StagesCases, CoverEveryKindOfCrossing) {
         return;
       Operation *end = func.getBody().front().getTerminator();
       for (unsigned i = 0; i < func.getNumResults(); ++i) {
-        if (func.getResultAttrOfType<StringAttr>(i, nn::kRoleAttr) !=
-            "activation")
+        if (nn::resultRoleOf(func, i) != nn::Role::Activation)
           continue;
         bool isFloat =
             isa<FloatType>(getElementTypeOrSelf(func.getResultTypes()[i]));

@@ -78,8 +78,8 @@ std::string planned(int64_t offset) {
         %0 = arith.negf %x : tensor<8xf32>
         return %0 : tensor<8xf32>
       }
-      func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = "input", rt.buffer = array<i64: 0, 0>})
-          -> (tensor<8xf32> {nn.name = "y", nn.role = "output", rt.buffer = array<i64: 0, 128>})
+      func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>})
+          -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>, rt.buffer = array<i64: 0, 128>})
           attributes {rt.lifetimes = []} {
         %0 = rt.alias %x offset = OFFSET {rt.buffers = array<i64: 0, BYTES>} : (tensor<20xf32>) -> tensor<8xf32>
         %1 = rt.launch @k(%0) extent = 8 grain = 1 {rt.beyond = array<i64: 2>, rt.buffers = array<i64: 0, 128>}
@@ -221,9 +221,9 @@ std::string runWithinBytes(ModuleOp module, const program::Program &program,
 TEST_F(EmitTest, KernelsReadWithinWhatTheySay) {
   auto module = parse(R"(
     dist.mesh @m <["x"=3]>
-    func.func @f(%x: tensor<4x6xf32> {nn.name = "x", nn.role = "parameter"},
-                 %y: tensor<2x6xf32> {nn.name = "y", nn.role = "input"})
-        -> (tensor<2x6xf32> {nn.name = "z", nn.role = "output"}) {
+    func.func @f(%x: tensor<4x6xf32> {nn.name = "x", nn.role = #nn.role<parameter>},
+                 %y: tensor<2x6xf32> {nn.name = "y", nn.role = #nn.role<input>})
+        -> (tensor<2x6xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
       %0 = dist.slice %x dim 0 over @m {"x"} : tensor<4x6xf32> -> tensor<2x6xf32>
       %1 = arith.addf %0, %y : tensor<2x6xf32>
       return %1 : tensor<2x6xf32>

@@ -70,7 +70,7 @@ struct Text : ::testing::Test {
     settings.dataPath = folder.path(name);
     return openDataset(manifest, settings);
   }
-  std::vector<int64_t> row(const Dataset &data, const char *role, Split split,
+  std::vector<int64_t> row(const Dataset &data, InputRole role, Split split,
                            int64_t sample) {
     std::vector<int64_t> values(4);
     data.fill(*manifest.inputWithRole(role), split, sample,
@@ -89,11 +89,16 @@ TEST_F(Text, IsCutIntoSequencesAndTheirNextTokens) {
   auto data = open("x.txt"); // a quarter is held out: 30 and 10 tokens
   EXPECT_EQ(data->samples(Split::training), 7);
   EXPECT_EQ(data->samples(Split::validation), 2);
-  EXPECT_EQ(row(*data, "tokens", Split::training, 0), (Row{0, 1, 2, 3}));
-  EXPECT_EQ(row(*data, "labels", Split::training, 0), (Row{1, 2, 3, 4}));
-  EXPECT_EQ(row(*data, "tokens", Split::training, 6), (Row{2, 3, 4, 5}));
-  EXPECT_EQ(row(*data, "tokens", Split::validation, 0), (Row{8, 9, 10, 0}));
-  EXPECT_EQ(row(*data, "labels", Split::validation, 1), (Row{2, 3, 4, 5}));
+  EXPECT_EQ(row(*data, InputRole::Tokens, Split::training, 0),
+            (Row{0, 1, 2, 3}));
+  EXPECT_EQ(row(*data, InputRole::Labels, Split::training, 0),
+            (Row{1, 2, 3, 4}));
+  EXPECT_EQ(row(*data, InputRole::Tokens, Split::training, 6),
+            (Row{2, 3, 4, 5}));
+  EXPECT_EQ(row(*data, InputRole::Tokens, Split::validation, 0),
+            (Row{8, 9, 10, 0}));
+  EXPECT_EQ(row(*data, InputRole::Labels, Split::validation, 1),
+            (Row{2, 3, 4, 5}));
 }
 
 // A row of labels is filled with a sequence: one label for each sample has no
@@ -101,7 +106,7 @@ TEST_F(Text, IsCutIntoSequencesAndTheirNextTokens) {
 TEST_F(Text, NextTokensNeedALabelForEachToken) {
   folder.write("x.txt", cycle(40));
   for (ManifestInput &input : manifest.inputs)
-    if (input.role == "labels")
+    if (input.role == InputRole::Labels)
       input.shape.pop_back();
   EXPECT_NE(refusal("x.txt").find(
                 "labels that are the next tokens need one for each token"),
@@ -127,7 +132,7 @@ TEST_F(Text, OtherFormsGiveTheSameSamples) {
     auto data = open(name);
     ASSERT_EQ(data->samples(Split::training), 7) << name;
     for (int64_t i = 0; i < 7; ++i)
-      for (const char *role : {"tokens", "labels"})
+      for (InputRole role : {InputRole::Tokens, InputRole::Labels})
         EXPECT_EQ(row(*data, role, Split::training, i),
                   row(*text, role, Split::training, i))
             << name;
@@ -208,7 +213,7 @@ TEST_F(Text, SamplesAreHeldOutBySeed) {
     for (Split split : {Split::training, Split::validation})
       for (int64_t i = 0; i < data->samples(split); ++i)
         found[split == Split::validation].insert(
-            row(*data, "tokens", split, i));
+            row(*data, InputRole::Tokens, split, i));
     return found;
   };
   auto all = [](std::array<std::multiset<Row>, 2> found) {
@@ -240,7 +245,8 @@ TEST_F(Text, ValidationHasDataOfItsOwn) {
   auto data = open("x.txt");
   EXPECT_EQ(data->samples(Split::training), 10);
   EXPECT_EQ(data->samples(Split::validation), 3);
-  EXPECT_EQ(row(*data, "tokens", Split::validation, 2), (Row{2, 2, 2, 2}));
+  EXPECT_EQ(row(*data, InputRole::Tokens, Split::validation, 2),
+            (Row{2, 2, 2, 2}));
   settings.evalPath = folder.path("missing.txt");
   EXPECT_NE(refusal("x.txt").find("missing.txt"), std::string::npos);
 }
@@ -254,19 +260,22 @@ TEST_F(Text, NamedArraysGiveASamplePerRow) {
   auto data = open("x.npz");
   EXPECT_EQ(data->samples(Split::training), 6);
   EXPECT_EQ(data->samples(Split::validation), 2);
-  EXPECT_EQ(row(*data, "tokens", Split::training, 1), (Row{5, 6, 7, 8}));
-  EXPECT_EQ(row(*data, "labels", Split::training, 1), (Row{6, 7, 8, 9}));
-  EXPECT_EQ(row(*data, "tokens", Split::validation, 0), (Row{8, 9, 10, 0}));
+  EXPECT_EQ(row(*data, InputRole::Tokens, Split::training, 1),
+            (Row{5, 6, 7, 8}));
+  EXPECT_EQ(row(*data, InputRole::Labels, Split::training, 1),
+            (Row{6, 7, 8, 9}));
+  EXPECT_EQ(row(*data, InputRole::Tokens, Split::validation, 0),
+            (Row{8, 9, 10, 0}));
 
   Array exact = makeArray("i64", {4, 4}), labels = makeArray("i32", {4, 4});
   labels.as<int32_t>()[3] = -100;
   writeNpz(folder.path("y.npz"), {{"input_ids", exact}, {"targets", labels}});
-  EXPECT_EQ(row(*open("y.npz"), "labels", Split::training, 0),
+  EXPECT_EQ(row(*open("y.npz"), InputRole::Labels, Split::training, 0),
             (Row{0, 0, 0, -100}));
   for (ManifestInput &input : manifest.inputs)
-    if (input.role == "labels")
+    if (input.role == InputRole::Labels)
       input.source = "targets";
-  EXPECT_EQ(row(*open("y.npz"), "labels", Split::training, 0),
+  EXPECT_EQ(row(*open("y.npz"), InputRole::Labels, Split::training, 0),
             (Row{0, 0, 0, -100}));
   EXPECT_NE(
       refusal("x.npz").find("lacks the arrays 'targets' (for input 'labels')"),

@@ -2,7 +2,6 @@
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 
-#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -15,12 +14,7 @@ bool cleave::nn::dependsOnParameter(Value value) {
       sources.insert(op->operand_begin(), op->operand_end());
       continue;
     }
-    auto argument = cast<BlockArgument>(sources[i]);
-    auto func = dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
-    auto role = func ? func.getArgAttrOfType<StringAttr>(
-                           argument.getArgNumber(), kRoleAttr)
-                     : nullptr;
-    if (role && role.getValue() == "parameter")
+    if (roleOf(cast<BlockArgument>(sources[i])) == Role::Parameter)
       return true;
   }
   return false;

@@ -1,9 +1,10 @@
 // Registration of the nn dialect.
 
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace cleave::nn;
@@ -11,10 +12,17 @@ using namespace cleave::nn;
 #include "cleave/Dialect/NN/IR/NNDialect.cpp.inc"
 #include "cleave/Dialect/NN/IR/NNEnums.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "cleave/Dialect/NN/IR/NNAttrs.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "cleave/Dialect/NN/IR/NNOps.cpp.inc"
 
 void NNDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "cleave/Dialect/NN/IR/NNAttrs.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "cleave/Dialect/NN/IR/NNOps.cpp.inc"

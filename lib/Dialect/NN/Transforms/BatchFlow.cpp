@@ -114,9 +114,9 @@ bool BatchFlow::meetsBatch(BlockArgument argument) const {
 bool BatchFlow::fromInputs(Value value) {
   if (Operation *def = value.getDefiningOp())
     return computed.count(def);
-  auto role = func.getArgAttrOfType<StringAttr>(
-      cast<BlockArgument>(value).getArgNumber(), nn::kRoleAttr);
-  return role && role != "parameter" && role != "buffer" && role != "constant";
+  std::optional<nn::Role> role = nn::roleOf(cast<BlockArgument>(value));
+  return role && !nn::isOneOf(role, {nn::Role::Parameter, nn::Role::Buffer,
+                                     nn::Role::Constant});
 }
 
 void BatchFlow::set(Value value, int64_t dim) {

@@ -325,9 +325,7 @@ void FactorAnalysis::propagateAll() {
 void FactorAnalysis::cutEqualSlices(func::FuncOp function) {
   std::set<int> ofParameters;
   for (BlockArgument argument : function.getArguments()) {
-    auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                      kRoleAttr);
-    if (role && role.getValue() == "parameter")
+    if (roleOf(argument) == Role::Parameter)
       for (int64_t dim = 0; dim < rankOf(argument); ++dim)
         ofParameters.insert(find(node(argument, dim)));
   }

@@ -81,9 +81,7 @@ void Rewriter::mapArgument(BlockArgument argument) {
   loc = argument.getLoc();
   Dims shape = analysis.shape(argument);
   unsigned index = argument.getArgNumber();
-  auto role = function.getArgAttrOfType<StringAttr>(index, kRoleAttr);
-  bool fromFile =
-      role && (role.getValue() == "parameter" || role.getValue() == "constant");
+  bool fromFile = isOneOf(roleOf(argument), {Role::Parameter, Role::Constant});
   // A boundary without a view's dimensions has no view.
   if (!views || !fromFile || shape.empty() ||
       shapeOf(argument) == ArrayRef<int64_t>(shape)) {

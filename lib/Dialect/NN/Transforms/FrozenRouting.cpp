@@ -8,24 +8,19 @@
 #include "FrozenRouting.h"
 #include "Dataflow.h"
 
+#include "cleave/Dialect/NN/IR/Ports.h"
+
 using namespace mlir;
 
 namespace cleave::nn {
 
 namespace {
 
-StringRef roleOf(BlockArgument argument) {
-  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  auto role =
-      function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kRoleAttr);
-  return role ? role.getValue() : StringRef();
-}
-
 /// Known when the file was written, and not everywhere the same.
 bool isFixed(Value value) {
   for (;;) {
     if (auto argument = dyn_cast<BlockArgument>(value))
-      return roleOf(argument) == "constant";
+      return roleOf(argument) == Role::Constant;
     Operation *op = value.getDefiningOp();
     if (isa<arith::ConstantOp>(op))
       return !splatOf(value);
@@ -58,10 +53,10 @@ bool isLearned(Value matrix) {
     Value value = values.pop_back_val();
     Operation *op = value.getDefiningOp();
     if (!op) {
-      StringRef role = roleOf(cast<BlockArgument>(value));
-      if (role != "parameter" && role != "constant")
+      std::optional<Role> role = roleOf(cast<BlockArgument>(value));
+      if (!isOneOf(role, {Role::Parameter, Role::Constant}))
         return false;
-      hasParameter |= role == "parameter";
+      hasParameter |= role == Role::Parameter;
     } else if (seen.insert(op).second) {
       llvm::append_range(values, op->getOperands());
     }

@@ -64,10 +64,9 @@ struct MarkBatchPass : cleave::impl::MarkBatchPassBase<MarkBatchPass> {
 
 private:
   bool isInput(BlockArgument argument) {
-    auto role = getOperation().getArgAttrOfType<StringAttr>(
-        argument.getArgNumber(), nn::kRoleAttr);
-    return role && isa<RankedTensorType>(argument.getType()) &&
-           (role == "tokens" || role == "labels" || role == "input");
+    return isa<RankedTensorType>(argument.getType()) &&
+           nn::isOneOf(nn::roleOf(argument),
+                       {nn::Role::Tokens, nn::Role::Labels, nn::Role::Input});
   }
 
   IntegerAttr said(BlockArgument argument) {
@@ -86,8 +85,7 @@ private:
         continue;
       if (!first)
         first = argument;
-      if (func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                            nn::kRoleAttr) == "tokens")
+      if (nn::roleOf(argument) == nn::Role::Tokens)
         tokens = argument;
       if (IntegerAttr dim = said(argument)) {
         isDeclared = true;

@@ -29,14 +29,14 @@ nn::positionSeeds(func::FuncOp func) {
         seeds.push_back({argument, dim.getInt()});
       continue;
     }
-    auto role = attrs.getAs<StringAttr>(kRoleAttr);
+    std::optional<Role> role = roleOf(attrs);
     std::optional<int64_t> batch = batchDimOf(attrs, rank);
     if (!role || !batch)
       continue;
     std::pair<BlockArgument, int64_t> seed(argument, *batch == 0 ? 1 : 0);
-    if (role.getValue() == "tokens" && rank >= 2)
+    if (role == Role::Tokens && rank >= 2)
       seeds.push_back(seed);
-    else if (role.getValue() == "input" && rank >= 3 && inputs.empty())
+    else if (role == Role::Input && rank >= 3 && inputs.empty())
       inputs.push_back(seed);
   }
   return seeds.empty() ? inputs : seeds;

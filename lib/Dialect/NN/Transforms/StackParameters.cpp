@@ -38,8 +38,7 @@ private:
     if (!argument)
       return nullptr;
     unsigned index = argument.getArgNumber();
-    auto role = function.getArgAttrOfType<StringAttr>(index, kRoleAttr);
-    bool isWhole = role && role.getValue() == "parameter" &&
+    bool isWhole = roleOf(argument) == Role::Parameter &&
                    !function.getArgAttr(index, "nn.tied") &&
                    !function.getArgAttr(index, "nn.view") &&
                    !function.getArgAttr(index, kPartsAttr);
@@ -150,9 +149,8 @@ void sortByUse(func::FuncOp function) {
       op->moveBefore(end);
   // Parameters, then constants, each by first use, then the others.
   auto kindOf = [&](unsigned index) {
-    auto role = function.getArgAttrOfType<StringAttr>(index, kRoleAttr);
-    StringRef name = role ? role.getValue() : StringRef();
-    return name == "parameter" ? 0 : name == "constant" ? 1 : 2;
+    std::optional<Role> role = roleOf(function, index);
+    return role == Role::Parameter ? 0 : role == Role::Constant ? 1 : 2;
   };
   unsigned count = function.getNumArguments();
   SmallVector<unsigned> from = llvm::to_vector(llvm::seq<unsigned>(0, count));

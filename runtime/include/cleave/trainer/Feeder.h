@@ -35,8 +35,8 @@ public:
   void scatter(const ManifestInput &input, const ArrayView &array);
 
   /// Sets the scalar inputs of a role; none is fine.
-  void setScalar(const std::string &role, double value);
-  void setInteger(const std::string &role, int64_t value);
+  void setScalar(InputRole role, double value);
+  void setInteger(InputRole role, int64_t value);
 
 private:
   const Manifest &manifest;

@@ -71,7 +71,7 @@ func.func @rows(%x: tensor<5x6xf32>, %w: tensor<2x6x8xf32>, %ids: tensor<5xi64>)
 // The dimension of one sample is gone.
 // CHECK-LABEL: func @one_sample
 // CHECK:         nn.reshape %{{.+}} : tensor<5x2xi64> -> tensor<1x5x2xi64>
-func.func @one_sample(%tokens: tensor<1x5xi64> {nn.name = "tokens", nn.role = "tokens"}, %x: tensor<5x2x6xf32>, %w: tensor<4x6x8xf32>, %scores: tensor<5x4xf32>) -> tensor<5x2x8xf32> {
+func.func @one_sample(%tokens: tensor<1x5xi64> {nn.name = "tokens", nn.role = #nn.role<tokens>}, %x: tensor<5x2x6xf32>, %w: tensor<4x6x8xf32>, %scores: tensor<5x4xf32>) -> tensor<5x2x8xf32> {
   // expected-remark @below {{an expert takes 3 of the 10 slots of a sequence}}
   %best, %ids = nn.top_k %scores k = 2 : tensor<5x4xf32> -> tensor<5x2xf32>, tensor<5x2xi64>
   %0 = nn.grouped_dot %x, %w, %ids : tensor<5x2x6xf32>, tensor<4x6x8xf32>, tensor<5x2xi64> -> tensor<5x2x8xf32>
@@ -81,7 +81,7 @@ func.func @one_sample(%tokens: tensor<1x5xi64> {nn.name = "tokens", nn.role = "t
 // -----
 
 // Samples and positions are one dimension.
-func.func @joined(%tokens: tensor<2x5xi64> {nn.name = "tokens", nn.role = "tokens"}, %x: tensor<10x2x6xf32>, %w: tensor<4x6x8xf32>, %scores: tensor<10x4xf32>) -> tensor<10x2x8xf32> {
+func.func @joined(%tokens: tensor<2x5xi64> {nn.name = "tokens", nn.role = #nn.role<tokens>}, %x: tensor<10x2x6xf32>, %w: tensor<4x6x8xf32>, %scores: tensor<10x4xf32>) -> tensor<10x2x8xf32> {
   %best, %ids = nn.top_k %scores k = 2 : tensor<10x4xf32> -> tensor<10x2xf32>, tensor<10x2xi64>
   // expected-error @below {{has choices 'tensor<10x2xi64>', but capacity is that of a sequence}}
   %0 = nn.grouped_dot %x, %w, %ids : tensor<10x2x6xf32>, tensor<4x6x8xf32>, tensor<10x2xi64> -> tensor<10x2x8xf32>
@@ -91,7 +91,7 @@ func.func @joined(%tokens: tensor<2x5xi64> {nn.name = "tokens", nn.role = "token
 // -----
 
 // Positions before samples.
-func.func @positions_first(%x: tensor<3x4x2x6xf32> {nn.name = "x", nn.role = "input", nn.batch_dim = 1 : i64}, %w: tensor<2x6x8xf32>, %scores: tensor<3x4x2x5xf32> {nn.name = "scores", nn.role = "input", nn.batch_dim = 1 : i64}) -> tensor<3x4x2x8xf32> {
+func.func @positions_first(%x: tensor<3x4x2x6xf32> {nn.name = "x", nn.role = #nn.role<input>, nn.batch_dim = 1 : i64}, %w: tensor<2x6x8xf32>, %scores: tensor<3x4x2x5xf32> {nn.name = "scores", nn.role = #nn.role<input>, nn.batch_dim = 1 : i64}) -> tensor<3x4x2x8xf32> {
   %ids = nn.argmax %scores dim = 3 : tensor<3x4x2x5xf32> -> tensor<3x4x2xi64>
   // expected-error @below {{but capacity is that of a sequence}}
   %0 = nn.grouped_dot %x, %w, %ids : tensor<3x4x2x6xf32>, tensor<2x6x8xf32>, tensor<3x4x2xi64> -> tensor<3x4x2x8xf32>

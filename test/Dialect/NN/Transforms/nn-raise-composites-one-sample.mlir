@@ -4,7 +4,7 @@
 
 // CHECK-LABEL: func @one_sample
 // CHECK:         nn.attention {{.*}} : (tensor<1x6x4x1x8xf32>, tensor<1x6x4x8xf32>, tensor<1x6x4x8xf32>)
-func.func @one_sample(%tokens: tensor<1x6xi64> {nn.name = "tokens", nn.role = "tokens"},
+func.func @one_sample(%tokens: tensor<1x6xi64> {nn.name = "tokens", nn.role = #nn.role<tokens>},
                       %q: tensor<4x6x8xf32>, %k: tensor<4x6x8xf32>, %v: tensor<4x6x8xf32>) -> tensor<4x6x8xf32> {
   %scores = nn.einsum "nsd,ntd->nst" %q, %k : tensor<4x6x8xf32>, tensor<4x6x8xf32> -> tensor<4x6x6xf32>
   %p = nn.softmax %scores : tensor<4x6x6xf32>
@@ -16,7 +16,7 @@ func.func @one_sample(%tokens: tensor<1x6xi64> {nn.name = "tokens", nn.role = "t
 
 // CHECK-LABEL: func @one_head
 // CHECK:         nn.attention {{.*}} : (tensor<4x6x1x1x8xf32>, tensor<4x6x1x8xf32>, tensor<4x6x1x8xf32>)
-func.func @one_head(%tokens: tensor<4x6xi64> {nn.name = "tokens", nn.role = "tokens"},
+func.func @one_head(%tokens: tensor<4x6xi64> {nn.name = "tokens", nn.role = #nn.role<tokens>},
                     %q: tensor<4x6x8xf32>, %k: tensor<4x6x8xf32>, %v: tensor<4x6x8xf32>) -> tensor<4x6x8xf32> {
   %scores = nn.einsum "nsd,ntd->nst" %q, %k : tensor<4x6x8xf32>, tensor<4x6x8xf32> -> tensor<4x6x6xf32>
   %p = nn.softmax %scores : tensor<4x6x6xf32>

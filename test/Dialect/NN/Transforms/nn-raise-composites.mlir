@@ -218,7 +218,7 @@ func.func @two_biases(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tens
 // CHECK-LABEL: func @negative_learned_bias
 // CHECK-NOT:     nn.attention
 // CHECK:         return
-func.func @negative_learned_bias(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tensor<2x3x5x4xf32>, %c: tensor<5x5xf32> {nn.name = "c", nn.role = "parameter"}) -> tensor<2x3x5x4xf32> {
+func.func @negative_learned_bias(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tensor<2x3x5x4xf32>, %c: tensor<5x5xf32> {nn.name = "c", nn.role = #nn.role<parameter>}) -> tensor<2x3x5x4xf32> {
   %s = nn.einsum "hnsd,hntd->hnst" %q, %k : tensor<2x3x5x4xf32>, tensor<2x3x5x4xf32> -> tensor<2x3x5x5xf32>
   %cb = nn.broadcast %c dims = [2, 3] : tensor<5x5xf32> -> tensor<2x3x5x5xf32>
   %0 = arith.addf %s, %cb : tensor<2x3x5x5xf32>

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -nn-roll-experts -split-input-file -verify-diagnostics
 
-func.func @missing_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+func.func @missing_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                           %x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3xi64>
   %two = arith.constant dense<2> : tensor<3xi64>
@@ -22,7 +22,7 @@ func.func @missing_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "paramet
 // -----
 
 // The scores that a router chose are read for the rows of a sample.
-func.func @read_at_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
+func.func @read_at_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
   %scores = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   // expected-error @below {{finds the largest scores, but nothing reads whose they are}}
@@ -38,7 +38,7 @@ func.func @read_at_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.r
 // -----
 
 // The largest probability counts where a mask of the file says so.
-func.func @fixed_mask(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> tensor<3x5xf32> {
+func.func @fixed_mask(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> tensor<3x5xf32> {
   %hit = arith.constant dense<[1.0, 0.0, 1.0]> : tensor<3xf32>
   %logits = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   %0 = nn.softmax %logits : tensor<3x4xf32>
@@ -68,7 +68,7 @@ func.func @negative_no_router(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> 
 // -----
 
 // Shares of the largest scores, of fixed rows, that weigh an expert by one einsum.
-func.func @shares_of_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
+func.func @shares_of_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
   %scores = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   // expected-error @below {{finds the largest scores, but nothing reads whose they are}}
   %p, %ids = nn.top_k %scores k = 2 : tensor<3x4xf32> -> tensor<3x2xf32>, tensor<3x2xi64>
@@ -85,7 +85,7 @@ func.func @shares_of_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn
 // -----
 
 // The router's columns are scaled to one length before they score anything.
-func.func @router_of_unit_columns(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
+func.func @router_of_unit_columns(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
   %squares = arith.mulf %router, %router : tensor<5x4xf32>
   %length = nn.reduce sum %squares dims = [0] : tensor<5x4xf32> -> tensor<4xf32>
@@ -135,7 +135,7 @@ func.func @negative_no_scores(%x: tensor<3x5xf32>, %y: tensor<3x4xf32>) -> tenso
 // -----
 
 // The largest scores of fixed rows, and masked ones, are results themselves.
-func.func @negative_no_weights(%router: tensor<5x4xf32> {nn.name = "router", nn.role = "parameter"}, %x: tensor<3x5xf32>) -> (tensor<2x2xf32>, tensor<3x2xf32>) {
+func.func @negative_no_weights(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> (tensor<2x2xf32>, tensor<3x2xf32>) {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
   %hit = arith.constant dense<[[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]> : tensor<3x2xf32>
   %scores = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
@@ -149,7 +149,7 @@ func.func @negative_no_weights(%router: tensor<5x4xf32> {nn.name = "router", nn.
 // -----
 
 // Zeros with which a sum begins stand for no expert.
-func.func @missing_behind_zeros(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+func.func @missing_behind_zeros(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                                 %x: tensor<3x5xf32>, %r: tensor<3x7xf32>, %scores: tensor<3x3xf32>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3xi64>
   %two = arith.constant dense<2> : tensor<3xi64>

@@ -2,12 +2,12 @@
 
 // Two experts on all tokens, each weighted by what its comparison keeps.
 // CHECK-LABEL: func @dense
-// CHECK-SAME:    (%[[W:.+]]: tensor<2x5x7xf32> {nn.name = "w", nn.parts = [{name = "w"}, {name = "v"}], nn.role = "parameter"}, %[[X:.+]]: tensor<3x5xf32>, %[[SCORES:.+]]: tensor<3x2xf32>)
+// CHECK-SAME:    (%[[W:.+]]: tensor<2x5x7xf32> {nn.name = "w", nn.parts = [{name = "w"}, {name = "v"}], nn.role = #nn.role<parameter>}, %[[X:.+]]: tensor<3x5xf32>, %[[SCORES:.+]]: tensor<3x2xf32>)
 // CHECK:         %[[ROWS:.+]] = nn.broadcast %[[X]] dims = [0, 2]
 // CHECK:         %[[P:.+]], %[[IDS:.+]] = nn.top_k %[[SCORES]]
 // CHECK:         %[[Y:.+]] = nn.grouped_dot %[[ROWS]], %[[W]], %[[IDS]]
 // CHECK:         nn.einsum "abc,ab->ac" %[[Y]], %[[P]]
-func.func @dense(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+func.func @dense(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                  %x: tensor<3x5xf32>, %scores: tensor<3x2xf32>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3x2xi64>
   %one = arith.constant dense<1> : tensor<3x2xi64>
@@ -37,7 +37,7 @@ func.func @dense(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v:
 // CHECK:         %[[REST:.+]] = arith.addf %{{.+}}, %{{.+}} : tensor<3x7xf32>
 // CHECK:         %[[SUM:.+]] = nn.reduce sum %{{.+}} dims = [1] : tensor<3x1x7xf32>
 // CHECK:         arith.addf %[[REST]], %[[SUM]]
-func.func @rest(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+func.func @rest(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                 %x: tensor<3x5xf32>, %scores: tensor<3x2xf32>, %r: tensor<3x7xf32>, %s: tensor<3x7xf32>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3xi64>
   %one = arith.constant dense<1> : tensor<3xi64>
@@ -104,7 +104,7 @@ func.func @gathered(%x: tensor<3x5xf32>, %w: tensor<4x6x5xf32>, %ids: tensor<3x2
 // A tensor that something else reads, too, is read there as a slice.
 // CHECK-LABEL: func @also_alone
 // CHECK:         nn.slice %{{.+}} [1, 0, 0] [1, 5, 7] [1, 1, 1] : tensor<2x5x7xf32>
-func.func @also_alone(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"})
+func.func @also_alone(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>})
     -> (tensor<2x5x7xf32>, tensor<5x7xf32>) {
   %0 = nn.reshape %w : tensor<5x7xf32> -> tensor<1x5x7xf32>
   %1 = nn.reshape %v : tensor<5x7xf32> -> tensor<1x5x7xf32>
@@ -118,7 +118,7 @@ func.func @also_alone(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}
 // Experts that differ in more than their tensors: a sigmoid, and none.
 // CHECK-LABEL: func @negative_unlike
 // CHECK-NOT:     nn.grouped_dot
-func.func @negative_unlike(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+func.func @negative_unlike(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                            %x: tensor<3x5xf32>, %scores: tensor<3x2xf32>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3xi64>
   %one = arith.constant dense<1> : tensor<3xi64>
@@ -142,7 +142,7 @@ func.func @negative_unlike(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parame
 // Ids of which nothing is known: one may belong to no expert.
 // CHECK-LABEL: func @negative_any_ids
 // CHECK-NOT:     nn.grouped_dot
-func.func @negative_any_ids(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+func.func @negative_any_ids(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                             %x: tensor<3x5xf32>, %id: tensor<3xi64>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3xi64>
   %one = arith.constant dense<1> : tensor<3xi64>
@@ -165,7 +165,7 @@ func.func @negative_any_ids(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "param
 // CHECK-LABEL: func @cut
 // CHECK-NOT:     nn.grouped_dot {{.*}}tensor<3x3xi64>
 // CHECK:         return
-func.func @cut(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+func.func @cut(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                %x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3x2xi64>
   %one = arith.constant dense<1> : tensor<3x2xi64>
@@ -193,7 +193,7 @@ func.func @cut(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: t
 // CHECK-LABEL: func @negative_empty_expert
 // CHECK-NOT:     nn.grouped_dot
 // CHECK:         return
-func.func @negative_empty_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"},
+func.func @negative_empty_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                                  %x: tensor<3x5xf32>, %scores: tensor<3x3xf32>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3xi64>
   %two = arith.constant dense<2> : tensor<3xi64>

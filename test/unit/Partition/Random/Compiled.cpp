@@ -53,7 +53,7 @@ func::FuncOp functionOf(ModuleOp module) {
 
 bool isAnyNumber(const Port &port) {
   return isa<FloatType>(port.type.getElementType()) &&
-         (port.role == "parameter" || port.role == "input");
+         nn::isOneOf(port.role, {nn::Role::Parameter, nn::Role::Input});
 }
 
 /// Every tensor has a name, and the function that of what a check runs.
@@ -64,9 +64,11 @@ void nameAll(ModuleOp module) {
   for (partition::Port &port : partition::portsOf(module)) {
     if (!port.name().empty())
       continue;
-    auto name = builder.getStringAttr((port.isResult ? "r" : "i") +
-                                      Twine(port.index)),
-         role = builder.getStringAttr(port.isResult ? "output" : "constant");
+    auto name =
+        builder.getStringAttr((port.isResult ? "r" : "i") + Twine(port.index));
+    auto role = nn::RoleAttr::get(module.getContext(),
+                                  port.isResult ? nn::Role::Output
+                                                : nn::Role::Constant);
     if (port.isResult) {
       func.setResultAttr(port.index, nn::kNameAttr, name);
       func.setResultAttr(port.index, nn::kRoleAttr, role);

@@ -326,8 +326,9 @@ static void setAttr(partition::Port port, StringRef name, Attribute value) {
 /// Gives names and roles. Ports of one name are one tensor, so it is given in
 /// and out, or in several functions.
 void Generator::namePorts() {
-  static const char *roles[] = {"parameter", "parameter", "gradient",
-                                "state",     "input",     "output"};
+  static const nn::Role roles[] = {nn::Role::Parameter, nn::Role::Parameter,
+                                   nn::Role::Gradient,  nn::Role::State,
+                                   nn::Role::Input,     nn::Role::Output};
   SmallVector<partition::Port> ports = partition::portsOf(*module);
   bool several = llvm::range_size(module->getOps<func::FuncOp>()) > 1;
   int64_t number = 0;
@@ -335,7 +336,7 @@ void Generator::namePorts() {
     if (!ports[i].name().empty() || !random.chance(1, several ? 2 : 10))
       continue;
     Attribute name = b.getStringAttr("n" + Twine(number++)),
-              role = b.getStringAttr(random.pick(roles));
+              role = nn::RoleAttr::get(b.getContext(), random.pick(roles));
     for (size_t j = i; j < ports.size(); ++j) {
       bool same = j == i || (ports[j].type() == ports[i].type() &&
                              ports[j].name().empty() && random.chance(1, 2));
@@ -352,22 +353,22 @@ void Generator::namePorts() {
 void Generator::nameTensors() {
   SmallVector<partition::Port> ports = partition::portsOf(*module);
   auto name = [&](const partition::Port &port, const Twine &text,
-                  StringRef role) {
+                  nn::Role role) {
     setAttr(port, nn::kNameAttr, b.getStringAttr(text));
-    setAttr(port, nn::kRoleAttr, b.getStringAttr(role));
+    setAttr(port, nn::kRoleAttr, nn::RoleAttr::get(b.getContext(), role));
   };
   for (partition::Port &port : ports)
     if (!port.isResult && llvm::is_contained(inexact, port.index))
       name(port, "a" + Twine(port.index),
-           random.chance(2, 3) ? "parameter" : "input");
+           random.chance(2, 3) ? nn::Role::Parameter : nn::Role::Input);
   for (partition::Port &port : ports) {
     if (port.isResult || !port.name().empty() || !random.chance(1, 4))
       continue;
     for (partition::Port &other : ports)
       if (other.isResult && other.type() == port.type() &&
           other.name().empty()) {
-        name(port, "s" + Twine(port.index), "state");
-        name(other, "s" + Twine(port.index), "state");
+        name(port, "s" + Twine(port.index), nn::Role::State);
+        name(other, "s" + Twine(port.index), nn::Role::State);
         break;
       }
   }
@@ -384,7 +385,7 @@ void Generator::shardPorts() {
     if (!port.name().empty())
       sharding = byName.insert({port.name(), sharding}).first->second;
     // One tensor in memory is split in one way, also where addends are asked.
-    if (asked || (style.compiled && port.role() == "state"))
+    if (asked || (style.compiled && port.role() == nn::Role::State))
       setAttr(port, dist::kShardingAttrName, sharding);
   }
 }

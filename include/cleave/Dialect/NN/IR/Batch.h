@@ -5,7 +5,7 @@
 #ifndef CLEAVE_DIALECT_NN_IR_BATCH_H
 #define CLEAVE_DIALECT_NN_IR_BATCH_H
 
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 
 #include <optional>
 
@@ -52,9 +52,9 @@ inline std::optional<int64_t> batchDimOf(mlir::DictionaryAttr attrs,
     return dim;
   if (auto said = attrs.getAs<mlir::IntegerAttr>(kBatchDimAttr)) {
     dim = said.getInt();
-  } else if (auto role = attrs.getAs<mlir::StringAttr>(kRoleAttr)) {
-    if (role == "tokens" || role == "labels" || role == "sample_ids")
-      dim = 0;
+  } else if (isOneOf(roleOf(attrs),
+                     {Role::Tokens, Role::Labels, Role::SampleIds})) {
+    dim = 0;
   }
   return dim && *dim >= 0 && *dim < rank ? dim : std::nullopt;
 }

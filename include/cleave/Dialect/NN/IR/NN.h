@@ -18,6 +18,9 @@
 #include "cleave/Dialect/NN/IR/NNDialect.h.inc"
 #include "cleave/Dialect/NN/IR/NNEnums.h.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "cleave/Dialect/NN/IR/NNAttrs.h.inc"
+
 #define GET_OP_CLASSES
 #include "cleave/Dialect/NN/IR/NNOps.h.inc"
 

@@ -19,22 +19,28 @@ def NN_Dialect : Dialect {
 
     Function arguments and results carry two discardable attributes:
     `nn.name` (the name at the boundary: a parameter, a state, an input) and
-    `nn.role`, one of
+    `nn.role`, a `#nn.role<...>` with one of
 
     | role | meaning |
     |---|---|
     | `parameter`, `buffer` | a named tensor of the model; trained, or not (`@update` may give a new one) |
     | `constant` | a tensor of the file that is never trained |
     | `state` | optimizer state, named `PARAMETER.m`, `PARAMETER.v` |
+    | `count` | how often AdamW has updated the parameters that began to train together |
     | `gradient` | gradient of the loss sum, named like its parameter |
     | `tokens`, `labels`, `sample_ids`, `input` | data of one microbatch, dimension 0 is the batch |
     | `activation`, `cotangent` | what crosses from a pipeline stage to the next, and back |
-    | `seed`, `step`, `lr` | rank-0 scalars of the parameter block |
+    | `residual` | what one action of a stage saves for another, in a slot (`pipe.slot`) |
+    | `seed`, `step`, `microbatch`, `lr` | rank-0 scalars of the parameter block |
     | `loss`, `weight` | the sum over counted labels, and their count |
     | `accumulator` | another sum over the samples of a step; `nn.router` says which router it counts |
     | `metric`, `output`, `tap` | results for people, for `infer`, for `check` |
   }];
   let hasConstantMaterializer = 1;
+  let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 

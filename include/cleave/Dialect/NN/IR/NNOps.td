@@ -4,6 +4,7 @@
 #define CLEAVE_DIALECT_NN_IR_NNOPS_TD
 
 include "cleave/Dialect/NN/IR/NNDialect.td"
+include "cleave/Dialect/NN/IR/NNAttrs.td"
 include "cleave/Dialect/NN/IR/NNShapeOps.td"
 include "cleave/Dialect/NN/IR/NNContractionOps.td"
 include "cleave/Dialect/NN/IR/NNIndexingOps.td"

@@ -3,7 +3,7 @@
 #ifndef CLEAVE_DIALECT_NN_IR_PARTS_H
 #define CLEAVE_DIALECT_NN_IR_PARTS_H
 
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 
 namespace cleave::nn {
 
@@ -25,8 +25,8 @@ fileNamesOf(mlir::DictionaryAttr attrs) {
   if (auto parts = attrs.getAs<mlir::ArrayAttr>(kPartsAttr)) {
     for (auto part : parts.getAsRange<mlir::DictionaryAttr>())
       names.push_back(part.getAs<mlir::StringAttr>("name").getValue());
-  } else if (auto name = attrs.getAs<mlir::StringAttr>(kNameAttr)) {
-    names.push_back(name.getValue());
+  } else if (llvm::StringRef name = nameOf(attrs); !name.empty()) {
+    names.push_back(name);
   }
   return names;
 }

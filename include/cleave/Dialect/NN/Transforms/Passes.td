@@ -103,8 +103,8 @@ def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
     Before:
     ```mlir
     func.func @f(%x: tensor<3x5xf32>, %scores: tensor<3x2xf32>,
-                 %w: tensor<5x7xf32> {nn.name = "w", nn.role = "parameter"},
-                 %v: tensor<5x7xf32> {nn.name = "v", nn.role = "parameter"}) -> tensor<3x7xf32> {
+                 %w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                 %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>}) -> tensor<3x7xf32> {
       %zero = arith.constant dense<0> : tensor<3x1xi64>
       %one = arith.constant dense<1> : tensor<3x1xi64>
       %p, %ids = nn.top_k %scores k = 1 : tensor<3x2xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
@@ -130,7 +130,7 @@ def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
     After:
     ```mlir
     func.func @f(%x: tensor<3x5xf32>, %scores: tensor<3x2xf32>,
-                 %w: tensor<2x5x7xf32> {nn.name = "w", nn.role = "parameter", nn.parts = [{name = "w"}, {name = "v"} ]})
+                 %w: tensor<2x5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>, nn.parts = [{name = "w"}, {name = "v"} ]})
         -> tensor<3x7xf32> {
       %p, %ids = nn.top_k %scores k = 1 : tensor<3x2xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
       %0 = nn.broadcast %x dims = [0, 2] : tensor<3x5xf32> -> tensor<3x1x5xf32>
@@ -157,8 +157,8 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
 
     Before (`parameter-views`):
     ```mlir
-    func.func @f(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = "input"},
-                 %w: tensor<6x12xf32> {nn.name = "w", nn.role = "parameter"}) -> tensor<2x3x5x4xf32> {
+    func.func @f(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                 %w: tensor<6x12xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) -> tensor<2x3x5x4xf32> {
       %0 = nn.reshape %w : tensor<6x12xf32> -> tensor<6x3x4xf32>
       %1 = nn.einsum "abc,cde->abde" %x, %0 : tensor<2x5x6xf32>, tensor<6x3x4xf32> -> tensor<2x5x3x4xf32>
       %2 = nn.transpose %1 [0, 2, 1, 3] : tensor<2x5x3x4xf32> -> tensor<2x3x5x4xf32>
@@ -168,8 +168,8 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
 
     After:
     ```mlir
-    func.func @f(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = "input"},
-                 %w: tensor<6x3x4xf32> {nn.name = "w", nn.role = "parameter",
+    func.func @f(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                 %w: tensor<6x3x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>,
                    nn.view = {shape = array<i64: 6, 12>, view = array<i64: 6, 3, 4>}}) -> tensor<2x3x5x4xf32> {
       %0 = nn.einsum "abc,cde->adbe" %x, %w : tensor<2x5x6xf32>, tensor<6x3x4xf32> -> tensor<2x3x5x4xf32>
       return %0 : tensor<2x3x5x4xf32>
@@ -237,8 +237,8 @@ def MarkBatchPass : Pass<"nn-mark-batch", "::mlir::func::FuncOp"> {
 
     Before:
     ```mlir
-    func.func @forward(%x: tensor<4x3xf32> {nn.name = "x", nn.role = "input"})
-        -> (tensor<3x4xf32> {nn.name = "t", nn.role = "output"}, tensor<3xf32> {nn.name = "sums", nn.role = "output"}) {
+    func.func @forward(%x: tensor<4x3xf32> {nn.name = "x", nn.role = #nn.role<input>})
+        -> (tensor<3x4xf32> {nn.name = "t", nn.role = #nn.role<output>}, tensor<3xf32> {nn.name = "sums", nn.role = #nn.role<output>}) {
       %0 = nn.transpose %x [1, 0] : tensor<4x3xf32> -> tensor<3x4xf32>
       %1 = nn.reduce sum %x dims = [0] : tensor<4x3xf32> -> tensor<3xf32>
       return %0, %1 : tensor<3x4xf32>, tensor<3xf32>
@@ -247,9 +247,9 @@ def MarkBatchPass : Pass<"nn-mark-batch", "::mlir::func::FuncOp"> {
 
     After:
     ```mlir
-    func.func @forward(%x: tensor<4x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = "input"})
-        -> (tensor<3x4xf32> {nn.batch_dim = 1 : i64, nn.name = "t", nn.role = "output"},
-            tensor<3xf32> {nn.name = "sums", nn.role = "output", nn.whole_call}) {
+    func.func @forward(%x: tensor<4x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+        -> (tensor<3x4xf32> {nn.batch_dim = 1 : i64, nn.name = "t", nn.role = #nn.role<output>},
+            tensor<3xf32> {nn.name = "sums", nn.role = #nn.role<output>, nn.whole_call}) {
       %0 = nn.transpose %x [1, 0] : tensor<4x3xf32> -> tensor<3x4xf32>
       %1 = nn.reduce sum %x dims = [0] : tensor<4x3xf32> -> tensor<3xf32>
       return %0, %1 : tensor<3x4xf32>, tensor<3xf32>
