@@ -140,8 +140,9 @@ public:
 
 private:
   static bool isGiven(const Port &port) {
-    return port.attrs && (port.role == "parameter" || port.role == "buffer" ||
-                          port.attrs.get(nn::kFrozenAttr));
+    return port.attrs &&
+           (nn::isOneOf(port.role, {nn::Role::Parameter, nn::Role::Buffer}) ||
+            port.attrs.get(nn::kFrozenAttr));
   }
   static std::vector<int64_t> shapeOf(const Port &port) {
     llvm::ArrayRef<int64_t> shape = port.type.getShape();

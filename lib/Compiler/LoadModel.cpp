@@ -67,16 +67,22 @@ static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
 /// What a program computes, wherever its ranks are and its weights lie:
 /// shardings are layout. Sizes are not told from what they mean, so that
 /// another number of samples is another program.
+/// Roles are spelled as they were when digests of version 1 began.
 static std::string digestOfProgram(ModuleOp module) {
   OwningOpRef<ModuleOp> copy = module.clone();
   auto without = [](DictionaryAttr attributes) {
     NamedAttrList kept;
     if (attributes)
-      for (NamedAttribute attribute : attributes)
-        if (StringRef name = attribute.getName(); !name.starts_with("dist.") &&
-                                                  name != kDataAttr &&
-                                                  name != kTiedAttr)
+      for (NamedAttribute attribute : attributes) {
+        if (auto role = dyn_cast<nn::RoleAttr>(attribute.getValue()))
+          kept.append(
+              attribute.getName(),
+              StringAttr::get(role.getContext(), nn::spell(role.getValue())));
+        else if (StringRef name = attribute.getName();
+                 !name.starts_with("dist.") && name != kDataAttr &&
+                 name != kTiedAttr)
           kept.push_back(attribute);
+      }
     return kept.getDictionary(attributes.getContext());
   };
   SmallVector<Operation *> layout;

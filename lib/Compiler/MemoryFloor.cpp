@@ -3,6 +3,7 @@
 #include "cleave/Compiler/Compiler.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/Memory/Footprint.h"
 #include "cleave/Support/Errors.h"
 
@@ -19,11 +20,6 @@ Operation *lossFunctionOf(ModuleOp model) {
   return nullptr;
 }
 
-static StringRef roleOf(func::FuncOp func, unsigned arg) {
-  auto attr = func.getArgAttrOfType<StringAttr>(arg, nn::kRoleAttr);
-  return attr ? attr.getValue() : StringRef();
-}
-
 LogicalResult checkMemoryFloor(ModuleOp model, const Config &config,
                                const Mesh &mesh, int64_t limit) {
   auto loss = cast_or_null<func::FuncOp>(lossFunctionOf(model));
@@ -34,7 +30,7 @@ LogicalResult checkMemoryFloor(ModuleOp model, const Config &config,
     auto type = dyn_cast<RankedTensorType>(loss.getArgumentTypes()[arg]);
     if (!type)
       continue;
-    if (roleOf(loss, arg) == "parameter")
+    if (nn::roleOf(loss, arg) == nn::Role::Parameter)
       trained += double(type.getNumElements());
     else if (loss.getArgAttr(arg, nn::kFrozenAttr))
       frozen += double(type.getNumElements());

@@ -5,6 +5,7 @@
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/Support/Errors.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,15 +29,15 @@ public:
     if (!func.getBody().hasOneBlock())
       return fail("has several blocks; expected one, without branches");
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
-      if (failed(port("argument", i, func.getArgumentTypes()[i],
-                      func.getArgAttrDict(i),
-                      {"parameter", "buffer", "constant", "tokens", "labels",
-                       "input"})))
+      if (failed(port(
+              "argument", i, func.getArgumentTypes()[i], func.getArgAttrDict(i),
+              {nn::Role::Parameter, nn::Role::Buffer, nn::Role::Constant,
+               nn::Role::Tokens, nn::Role::Labels, nn::Role::Input})))
         return failure();
     names.clear();
     for (unsigned i = 0; i < func.getNumResults(); ++i)
       if (failed(port("result", i, func.getResultTypes()[i],
-                      func.getResultAttrDict(i), {"output"})))
+                      func.getResultAttrDict(i), {nn::Role::Output})))
         return failure();
     return success(succeeded(checkDims(config)) &&
                    succeeded(checkKeys(config)));
@@ -48,22 +49,24 @@ private:
   }
 
   LogicalResult port(const char *kind, unsigned index, Type type,
-                     DictionaryAttr attrs, ArrayRef<StringRef> roles) {
+                     DictionaryAttr attrs,
+                     std::initializer_list<nn::Role> roles) {
     std::string what = (Twine(kind) + " " + Twine(index)).str();
-    auto text = [&](StringRef key) {
-      auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
-      return value ? value.getValue() : StringRef();
-    };
-    StringRef name = text(nn::kNameAttr), role = text(nn::kRoleAttr);
+    StringRef name = nn::nameOf(attrs);
+    std::optional<nn::Role> role = nn::roleOf(attrs);
     if (name.empty())
       return fail(what + " has no name; give it nn.name = \"...\"");
     what += (" '" + name + "'").str();
     if (!names.insert(name).second)
       return fail(what + " has the name of another");
-    if (!llvm::is_contained(roles, role))
-      return fail(what + " has " +
-                  (role.empty() ? "no role" : "the role '" + role + "'") +
-                  "; expected nn.role to be one of " + llvm::join(roles, ", "));
+    if (!nn::isOneOf(role, roles))
+      return fail(
+          what + " has " +
+          (role ? "the role '" + nn::spell(role) + "'" : "no role") +
+          "; expected nn.role to be one of " +
+          llvm::join(llvm::map_range(
+                         roles, [](nn::Role each) { return nn::spell(each); }),
+                     ", "));
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor || !tensor.hasStaticShape() ||
         llvm::is_contained(tensor.getShape(), 0)) {
@@ -77,18 +80,17 @@ private:
 
   /// Keys that choose among what an ONNX file leaves open.
   LogicalResult checkKeys(const Config &config) {
-    llvm::StringMap<StringRef> inputs; // name to role
+    llvm::StringMap<std::optional<nn::Role>> inputs; // by name
     for (unsigned i = 0; i < func.getNumArguments(); ++i) {
-      auto role =
-          func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr).getValue();
-      if (role == "tokens" || role == "labels" || role == "input")
-        inputs[func.getArgAttrOfType<StringAttr>(i, nn::kNameAttr).getValue()] =
-            role;
+      std::optional<nn::Role> role = nn::roleOf(func, i);
+      if (nn::isOneOf(role,
+                      {nn::Role::Tokens, nn::Role::Labels, nn::Role::Input}))
+        inputs[nn::nameOf(func, i)] = role;
     }
     if (const std::string &name = config.data.tokens;
-        !name.empty() && inputs.lookup(name) != "tokens")
+        !name.empty() && inputs.lookup(name) != nn::Role::Tokens)
       return fail("has no input '" + name +
-                  "' with nn.role = \"tokens\" (data.tokens)");
+                  "' with nn.role = #nn.role<tokens> (data.tokens)");
     Config defaults;
     for (const auto &[name, source] : config.data.inputs) {
       auto standard = defaults.data.inputs.find(name);
@@ -110,15 +112,15 @@ private:
   /// The sizes of an IR file are fixed: the configuration can only agree.
   LogicalResult checkDims(const Config &config) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i) {
-      auto role =
-          func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr).getValue();
+      std::optional<nn::Role> role = nn::roleOf(func, i);
       auto type = cast<RankedTensorType>(func.getArgumentTypes()[i]);
-      if ((role != "tokens" && role != "input") || type.getRank() == 0)
+      if (!nn::isOneOf(role, {nn::Role::Tokens, nn::Role::Input}) ||
+          type.getRank() == 0)
         continue;
       int64_t batch = type.getDimSize(0) * config.train.microbatches;
       if (failed(agree(config, "batch", batch)))
         return failure();
-      return role == "tokens" && type.getRank() > 1
+      return role == nn::Role::Tokens && type.getRank() > 1
                  ? agree(config, "sequence", type.getDimSize(1))
                  : success();
     }

@@ -120,8 +120,7 @@ void warnOfEmptyStages(ArrayRef<OwningOpRef<ModuleOp>> stages) {
     bool holds = false;
     for (auto func : stage.get().getOps<func::FuncOp>())
       for (unsigned i = 0; i < func.getNumArguments(); ++i) {
-        auto role = func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr);
-        holds |= (role && role.getValue() == "parameter") ||
+        holds |= nn::roleOf(func, i) == nn::Role::Parameter ||
                  func.getArgAttr(i, nn::kFrozenAttr);
       }
     empty += !holds;
@@ -150,10 +149,9 @@ void warnOfPadding(ModuleOp module, const Config &config) {
   llvm::StringSet<> seen;
   for (auto func : module.getOps<func::FuncOp>()) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i) {
-      auto role = func.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr);
-      auto name = func.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
-      if (!role || !name || role.getValue() != "parameter" ||
-          !seen.insert(name.getValue()).second)
+      StringRef name = nn::nameOf(func, i);
+      if (nn::roleOf(func, i) != nn::Role::Parameter || name.empty() ||
+          !seen.insert(name).second)
         continue;
       auto local = cast<RankedTensorType>(func.getArgumentTypes()[i]);
       auto sharding =
@@ -192,7 +190,7 @@ void warnOfPadding(ModuleOp module, const Config &config) {
       wasted += std::llround(global.getNumElements() * (grown - 1));
       Waste &entry = found[texts];
       if (entry.parameters++ == 0)
-        entry.first = name.getValue().str();
+        entry.first = name.str();
     }
   }
   // A few small vectors are no matter.

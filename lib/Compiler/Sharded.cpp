@@ -32,7 +32,7 @@ static bool isTensor(Type type) {
 template <typename Set>
 static LogicalResult
 describe(func::FuncOp func, const std::string &where, const char *kind,
-         ArrayRef<Type> types, StringRef role,
+         ArrayRef<Type> types, nn::Role role,
          llvm::function_ref<DictionaryAttr(unsigned)> attrsOf, Set set) {
   Builder builder(func.getContext());
   llvm::StringSet<> names;
@@ -55,8 +55,8 @@ describe(func::FuncOp func, const std::string &where, const char *kind,
       return configError(func.getContext())
              << where << what << " '" << name.getValue()
              << "' has the name of another";
-    if (!attrs || !attrs.get(nn::kRoleAttr))
-      set(index, nn::kRoleAttr, builder.getStringAttr(role));
+    if (!nn::roleOf(attrs))
+      set(index, nn::kRoleAttr, nn::RoleAttr::get(func.getContext(), role));
   }
   return success();
 }
@@ -98,13 +98,13 @@ LogicalResult prepareSharded(ModuleOp module, const std::string &path,
     return error() << where << "has several blocks; expected one";
   BoundaryAttrs boundary(func);
   if (failed(describe(
-          func, where, "argument", func.getArgumentTypes(), "input",
+          func, where, "argument", func.getArgumentTypes(), nn::Role::Input,
           [&](unsigned i) { return func.getArgAttrDict(i); },
           [&](unsigned i, StringRef name, Attribute value) {
             boundary.setArgument(i, name, value);
           })) ||
       failed(describe(
-          func, where, "result", func.getResultTypes(), "output",
+          func, where, "result", func.getResultTypes(), nn::Role::Output,
           [&](unsigned i) { return func.getResultAttrDict(i); },
           [&](unsigned i, StringRef name, Attribute value) {
             boundary.setResult(i, name, value);

@@ -2,7 +2,7 @@
 
 #include "SharedShardings.h"
 
-#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Support/Errors.h"
@@ -18,11 +18,7 @@ using namespace mlir;
 namespace cleave::compiler {
 
 static std::string keyOf(DictionaryAttr attrs) {
-  auto text = [&](StringRef key) {
-    auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
-    return value ? value.str() : std::string();
-  };
-  return text(nn::kRoleAttr) + " " + text(nn::kNameAttr);
+  return (nn::spell(nn::roleOf(attrs)) + " " + nn::nameOf(attrs)).str();
 }
 
 /// The axes of a dimension but those that ZeRO adds again.

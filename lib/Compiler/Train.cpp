@@ -34,16 +34,12 @@ static LogicalResult checkLabels(ModuleOp module, const Config &config) {
     return success();
   std::string names;
   for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
-    auto text = [&](StringRef key) {
-      auto value = forward.getArgAttrOfType<StringAttr>(i, key);
-      return value ? value.getValue() : StringRef();
-    };
-    StringRef role = text(nn::kRoleAttr);
-    if (role == "labels")
+    std::optional<nn::Role> role = nn::roleOf(forward, i);
+    if (role == nn::Role::Labels)
       return success();
-    if (role == "tokens" || role == "input")
+    if (nn::isOneOf(role, {nn::Role::Tokens, nn::Role::Input}))
       names +=
-          ((names.empty() ? "'" : ", '") + text(nn::kNameAttr) + "'").str();
+          ((names.empty() ? "'" : ", '") + nn::nameOf(forward, i) + "'").str();
   }
   return configError(module.getContext())
          << "data.labels = '" << config.data.labels
@@ -61,8 +57,7 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
   int64_t length = 0;
   for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
     auto type = cast<RankedTensorType>(forward.getArgumentTypes()[i]);
-    auto role = forward.getArgAttrOfType<StringAttr>(i, nn::kRoleAttr);
-    if (role && role.getValue() == "tokens" && type.getRank() > 1)
+    if (nn::roleOf(forward, i) == nn::Role::Tokens && type.getRank() > 1)
       length = type.getDimSize(1);
   }
   // One label for a sample, as of classes, is no token.

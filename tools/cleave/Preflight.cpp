@@ -31,35 +31,30 @@ std::string dtypeOf(Type element) {
   return element.isUnsignedInteger() ? text.substr(1) : text; // ui8
 }
 
-StringRef textOf(func::FuncOp func, unsigned arg, StringRef key) {
-  auto attr = func.getArgAttrOfType<StringAttr>(arg, key);
-  return attr ? attr.getValue() : StringRef();
-}
-
 /// The inputs that a training program of this model has.
 Manifest inputsOf(func::FuncOp loss, const Config &config) {
   Manifest manifest;
   manifest.configJson = writeConfigJson(config);
   for (unsigned arg = 0; arg < loss.getNumArguments(); ++arg) {
     auto type = dyn_cast<RankedTensorType>(loss.getArgumentTypes()[arg]);
-    StringRef role = textOf(loss, arg, nn::kRoleAttr);
-    static constexpr StringRef fed[] = {"tokens", "labels", "attention_mask",
-                                        "position_ids", "input"};
-    if (!type || !llvm::is_contained(fed, role) ||
+    std::optional<nn::Role> role = nn::roleOf(loss, arg);
+    if (!type ||
+        !nn::isOneOf(role,
+                     {nn::Role::Tokens, nn::Role::Labels, nn::Role::Input}) ||
         loss.getArgAttr(arg, nn::kWholeStepAttr)) // fed as another one is
       continue;
     ManifestInput input;
-    input.name = textOf(loss, arg, nn::kNameAttr).str();
-    input.role = role.str();
+    input.name = nn::nameOf(loss, arg).str();
+    input.role = *inputRoleOf(nn::spell(role));
     input.dtype = dtypeOf(type.getElementType());
     input.shape = type.getShape().vec();
     input.batchDim =
         nn::batchDimOf(loss.getArgAttrDict(arg), type.getRank()).value_or(-1);
-    if (role == "input") {
+    if (role == nn::Role::Input) {
       auto source = config.data.inputs.find(input.name);
       input.source =
           source != config.data.inputs.end() ? source->second : input.name;
-    } else if (role == "labels" && config.data.labels != "next") {
+    } else if (role == nn::Role::Labels && config.data.labels != "next") {
       input.source = config.data.labels;
     }
     manifest.inputs.push_back(std::move(input));

@@ -68,11 +68,12 @@ void summariseArguments(mlir::ModuleOp module) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     mlir::DictionaryAttr attributes = function.getArgAttrDict(i);
     mlir::Type type = function.getArgumentTypes()[i];
-    Row row{stringOf(attributes, nn::kNameAttr),
-            stringOf(attributes, nn::kRoleAttr), shapeOf(type), ""};
-    if (row.role == "constant" || attributes.contains(nn::kFrozenAttr))
+    std::optional<nn::Role> role = nn::roleOf(attributes);
+    Row row{nn::nameOf(attributes).str(), nn::spell(role).str(), shapeOf(type),
+            ""};
+    if (role == nn::Role::Constant || attributes.contains(nn::kFrozenAttr))
       continue; // listed with those that the IR holds
-    if (row.role == "parameter")
+    if (role == nn::Role::Parameter)
       elements += llvm::cast<mlir::RankedTensorType>(type).getNumElements();
     if (auto view = attributes.getAs<mlir::DictionaryAttr>(kViewAttr)) {
       llvm::raw_string_ostream stream(row.note);
@@ -90,9 +91,9 @@ void summariseArguments(mlir::ModuleOp module) {
       for (auto other : tied.getAsRange<mlir::DictionaryAttr>())
         row.note += (row.note.empty() ? "tied to " : ", tied to ") +
                     stringOf(other, "name");
-    if (row.role != "parameter")
+    if (role != nn::Role::Parameter)
       row.note = row.role + (row.note.empty() ? "" : ", " + row.note);
-    (row.role == "parameter" ? parameters : inputs).push_back(row);
+    (role == nn::Role::Parameter ? parameters : inputs).push_back(row);
   }
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     outputs.push_back({stringOf(function.getResultAttrDict(i), nn::kNameAttr),
